@@ -1,0 +1,65 @@
+package jobs
+
+import (
+	"errors"
+	"strings"
+)
+
+// Conditions that more than one package tells apart.
+var (
+	// ErrNotFound: no job, session, batch or artifact has that name.
+	ErrNotFound = errors.New("not found")
+	// ErrFenced: the lease has gone to somebody else, or has run out. Whoever
+	// gets it must end the agent and publish nothing more.
+	ErrFenced = errors.New("lease lost")
+	// ErrCancelled: somebody asked for the job to end.
+	ErrCancelled = errors.New("cancelled")
+	// ErrDraining: the worker shuts down; the attempt does not count.
+	ErrDraining = errors.New("worker is draining")
+	// ErrFinished: the job has ended, so what was asked for cannot be done.
+	ErrFinished = errors.New("job has finished")
+	// ErrUnavailable: the broker does not answer.
+	ErrUnavailable = errors.New("server does not answer")
+)
+
+// A FieldError is one thing wrong with one field of a job. Field is the path
+// in the job's JSON: "agent.max_turns", "setup[2]".
+type FieldError struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+// An InvalidError lists everything that is wrong with a job, so that its
+// writer mends it in one go.
+type InvalidError struct {
+	Fields []FieldError `json:"fields"`
+}
+
+func (e *InvalidError) Error() string {
+	parts := make([]string, len(e.Fields))
+	for i := range e.Fields {
+		parts[i] = e.Fields[i].Error()
+	}
+	return "invalid job: " + strings.Join(parts, "; ")
+}
+
+// add appends a finding; a nil error adds nothing.
+func (e *InvalidError) add(field string, err error) {
+	if err == nil {
+		return
+	}
+	if f, ok := errors.AsType[*FieldError](err); ok {
+		e.Fields = append(e.Fields, *f)
+		return
+	}
+	e.Fields = append(e.Fields, FieldError{Field: field, Reason: err.Error()})
+}
+
+func (e *InvalidError) orNil() error {
+	if len(e.Fields) == 0 {
+		return nil
+	}
+	return e
+}

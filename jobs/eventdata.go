@@ -1,0 +1,72 @@
+package jobs
+
+import "encoding/json"
+
+// MessageData is the data of [Message], [MessageDelta], [Thought] and
+// [ThoughtDelta].
+type MessageData struct {
+	Role    string `json:"role,omitempty"`
+	Text    string `json:"text"`
+	Message string `json:"message,omitempty"` // the agent's id of the message
+	Parent  string `json:"parent,omitempty"`  // the tool call of a subagent
+	Error   string `json:"error,omitempty"`
+	Aborted bool   `json:"aborted,omitempty"`
+}
+
+// ToolData is the data of the tool events. OK, Output and ExitCode are known
+// when the tool has ended.
+type ToolData struct {
+	Call     string          `json:"call"`
+	Name     string          `json:"name,omitempty"`
+	Kind     string          `json:"kind,omitempty"` // read edit execute search fetch mcp agent plan ask other
+	Title    string          `json:"title,omitempty"`
+	Parent   string          `json:"parent,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+	OK       *bool           `json:"ok,omitempty"`
+	Output   string          `json:"output,omitempty"`
+	ExitCode *int            `json:"exit_code,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+}
+
+// TurnData is the data of [TurnEnded]. Usage and cost are those of the scope
+// that is named beside them: an agent may report them per turn or per process.
+type TurnData struct {
+	Status     string           `json:"status"` // ok error interrupted limit
+	Reason     string           `json:"reason,omitempty"`
+	Result     string           `json:"result,omitempty"`
+	Errors     []string         `json:"errors,omitempty"`
+	HTTP       int              `json:"http,omitempty"`
+	Usage      Usage            `json:"usage"`
+	UsageScope string           `json:"usage_scope,omitempty"` // turn process session
+	CostUSD    float64          `json:"cost_usd,omitempty"`
+	CostScope  string           `json:"cost_scope,omitempty"`
+	Denials    json.RawMessage  `json:"denials,omitempty"`
+	ByModel    map[string]Usage `json:"by_model,omitempty"`
+}
+
+// RetryData is the data of [RetryReported]: the agent tries the model API
+// again. Hopeless says that trying again will not help.
+type RetryData struct {
+	Attempt  int     `json:"attempt"`
+	Max      int     `json:"max,omitempty"`
+	DelayMS  float64 `json:"delay_ms,omitempty"`
+	HTTP     int     `json:"http,omitempty"`
+	Class    string  `json:"class,omitempty"`
+	Hopeless bool    `json:"hopeless,omitempty"`
+}
+
+// ExitData is the data of [RunExited].
+type ExitData struct {
+	Code     int    `json:"code"`
+	Signal   string `json:"signal,omitempty"`
+	Class    string `json:"class"` // ok error interrupted limit died no_turn
+	OpenTurn bool   `json:"open_turn,omitempty"`
+}
+
+// LineData is the data of [OutputLine]. Cut counts the bytes that are missing
+// because the line was longer than an event may be.
+type LineData struct {
+	Stream string `json:"stream"`
+	Text   string `json:"text"`
+	Cut    int    `json:"cut,omitempty"`
+}

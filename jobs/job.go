@@ -1,0 +1,212 @@
+package jobs
+
+import "time"
+
+// Limits of what a submitter may send. They keep a job inside one message of
+// the broker and a record inside one value.
+const (
+	MaxJobBytes = 768 << 10 // of a job's JSON, files included
+	MaxLabels   = 32
+	MaxEnv      = 128
+	MaxAttempts = 20
+)
+
+// A Job is a request to run an agent once, as its submitter wrote it. The
+// zero value of a field means "the default", which [Job.WithDefaults] fills
+// in. Unknown fields are refused by [Decode].
+type Job struct {
+	// Key makes submitting idempotent: the same key gives the same job for
+	// as long as the job is kept. At most 256 bytes.
+	Key string `json:"key,omitempty"`
+	// Batch is the batch that the job belongs to, and Item its identifier
+	// in there: an issue's number, a benchmark's instance.
+	Batch string `json:"batch,omitempty"`
+	Item  string `json:"item,omitempty"`
+	// Session continues an earlier job's session. Empty opens a new one.
+	Session  string            `json:"session,omitempty"`
+	Queue    string            `json:"queue,omitempty"`
+	Priority Priority          `json:"priority,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+
+	Prompt string `json:"prompt,omitempty"`
+	Issue  *Issue `json:"issue,omitempty"`
+	Files  []File `json:"files,omitempty"`
+
+	Repo      Repo      `json:"repo,omitzero"`
+	Isolation Isolation `json:"isolation,omitempty"`
+	Image     string    `json:"image,omitempty"`
+	Sandbox   Sandbox   `json:"sandbox,omitzero"`
+	Agent     Agent     `json:"agent,omitzero"`
+
+	// Env is given to the agent as it is. Secrets are names only: their
+	// values live on workers and never travel in a job.
+	Env     map[string]string `json:"env,omitempty"`
+	Secrets []string          `json:"secrets,omitempty"`
+
+	// Setup runs before the agent and Check after it, in the same jail. A
+	// failing check goes back to the agent up to CheckRounds times.
+	Setup       []string `json:"setup,omitempty"`
+	Check       []string `json:"check,omitempty"`
+	CheckRounds int      `json:"check_rounds,omitempty"`
+
+	Timeout     Duration `json:"timeout,omitempty"`
+	IdleTimeout Duration `json:"idle_timeout,omitempty"`
+	Budget      Budget   `json:"budget,omitzero"`
+	Retry       Retry    `json:"retry,omitzero"`
+	Deliver     Deliver  `json:"deliver,omitzero"`
+
+	RunAt     *time.Time `json:"run_at,omitempty"`
+	DependsOn []string   `json:"depends_on,omitempty"`
+}
+
+// An Issue is the report that the agent works on. It is data written by
+// strangers: nothing in it is ever interpreted by the pool.
+type Issue struct {
+	Number int      `json:"number,omitempty"`
+	Title  string   `json:"title,omitempty"`
+	Body   string   `json:"body,omitempty"`
+	URL    string   `json:"url,omitempty"`
+	Labels []string `json:"labels,omitempty"`
+}
+
+// A File is handed to the agent read-only, under Name in the directory that
+// PENSTOCK_INPUT_DIR names.
+type File struct {
+	Name    string `json:"name"`
+	Content []byte `json:"content"`
+}
+
+// A Repo says what the agent works on: a URL or an absolute path, and the
+// ref or commit to begin from. Without either the default branch is taken.
+type Repo struct {
+	URL    string `json:"url,omitempty"`
+	Ref    string `json:"ref,omitempty"`
+	Commit string `json:"commit,omitempty"`
+}
+
+// Sandbox says what the agent's processes may touch.
+type Sandbox struct {
+	Backend    string   `json:"backend,omitempty"`
+	Preset     string   `json:"preset,omitempty"`
+	Network    Network  `json:"network,omitempty"`
+	AllowHosts []string `json:"allow_hosts,omitempty"`
+	Limits     Limits   `json:"limits,omitzero"`
+	// AllowWeaker lists the features that may be missing on the worker's
+	// host. What was missing is written in the result.
+	AllowWeaker []string `json:"allow_weaker,omitempty"`
+}
+
+// Limits bound what one attempt may use. Zero means the worker's default.
+type Limits struct {
+	Memory Bytes   `json:"memory,omitempty"`
+	CPUs   float64 `json:"cpus,omitempty"`
+	PIDs   int     `json:"pids,omitempty"`
+	Disk   Bytes   `json:"disk,omitempty"`
+}
+
+// Agent names the coding agent and how to start it. Command is for the agent
+// "command" only.
+type Agent struct {
+	Name        string   `json:"name,omitempty"`
+	Command     []string `json:"command,omitempty"`
+	Model       string   `json:"model,omitempty"`
+	MaxTurns    int      `json:"max_turns,omitempty"`
+	Args        []string `json:"args,omitempty"`
+	Interactive bool     `json:"interactive,omitempty"`
+}
+
+// Budget bounds what a job may spend. Zero means no bound.
+type Budget struct {
+	USD    float64 `json:"usd,omitempty"`
+	Tokens int64   `json:"tokens,omitempty"`
+}
+
+// Retry bounds how often an agent is run for a job. Attempts that the pool
+// lost do not count; see [Reason].
+type Retry struct {
+	MaxAttempts int `json:"max_attempts,omitempty"`
+}
+
+// Deliver says where the result goes besides the store.
+type Deliver struct {
+	Mode   string `json:"mode,omitempty"`
+	Branch string `json:"branch,omitempty"`
+	Base   string `json:"base,omitempty"`
+	Draft  bool   `json:"draft,omitempty"`
+}
+
+// Priority orders the jobs of a queue.
+type Priority string
+
+// The three priorities; each is a lane of its own in the queue.
+const (
+	High   Priority = "high"
+	Normal Priority = "normal"
+	Low    Priority = "low"
+)
+
+// Isolation says where an attempt's files live.
+type Isolation string
+
+// The three modes of isolation. Worktree is the default; None is asked for
+// by name.
+const (
+	IsolationNone      Isolation = "none"
+	IsolationWorktree  Isolation = "worktree"
+	IsolationContainer Isolation = "container"
+)
+
+// Network says what an agent's processes can reach besides the model API.
+type Network string
+
+// The three networks. None is the default: only the gate to the model.
+const (
+	NetworkNone      Network = "none"
+	NetworkAllowlist Network = "allowlist"
+	NetworkFull      Network = "full"
+)
+
+// WithDefaults returns the job with every default filled in.
+func (j Job) WithDefaults() Job {
+	setDefault(&j.Queue, "default")
+	setDefault(&j.Priority, Normal)
+	setDefault(&j.Isolation, IsolationWorktree)
+	setDefault(&j.Sandbox.Backend, "auto")
+	setDefault(&j.Sandbox.Preset, "strict")
+	setDefault(&j.Sandbox.Network, NetworkNone)
+	setDefault(&j.Timeout, Duration(30*time.Minute))
+	setDefault(&j.IdleTimeout, Duration(10*time.Minute))
+	setDefault(&j.Retry.MaxAttempts, 3)
+	setDefault(&j.Deliver.Mode, "patch")
+	if j.Agent.Name == "" && len(j.Agent.Command) > 0 {
+		j.Agent.Name = "command"
+	}
+	return j
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Title is one short line that tells people which job this is.
+func (j Job) Title() string {
+	if j.Issue != nil && j.Issue.Title != "" {
+		return oneLine(j.Issue.Title, 120)
+	}
+	return oneLine(j.Prompt, 120)
+}
+
+// ItemID is the job's identifier in its batch: the item that the importer
+// named, else the issue's number, else the job's own id.
+func (j Job) ItemID(id string) string {
+	switch {
+	case j.Item != "":
+		return j.Item
+	case j.Issue != nil && j.Issue.Number > 0:
+		return itoa(j.Issue.Number)
+	}
+	return id
+}

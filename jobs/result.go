@@ -1,0 +1,72 @@
+package jobs
+
+// A Result is what is left of a finished job: one line of results.jsonl, and
+// the data of the event job.finished.
+type Result struct {
+	// ID is the item's identifier in its batch, Job the job's own.
+	ID      string  `json:"id"`
+	Job     string  `json:"job"`
+	Session string  `json:"session"`
+	Key     string  `json:"key"`
+	Outcome Outcome `json:"outcome"`
+	Reason  Reason  `json:"reason"`
+	Message string  `json:"message"`
+
+	Attempts     int     `json:"attempts"`
+	BaseCommit   string  `json:"base_commit"`
+	Commits      int     `json:"commits"`
+	FilesChanged int     `json:"files_changed"`
+	PatchSHA256  string  `json:"patch_sha256"`
+	Branch       string  `json:"branch"`
+	Checks       []Check `json:"checks"`
+
+	Durations Durations `json:"durations"`
+	Usage     Usage     `json:"usage"`
+	CostUSD   float64   `json:"cost_usd"`
+	Model     string    `json:"model"`
+
+	Isolation Isolation `json:"isolation"`
+	Backend   string    `json:"backend"`
+	// Weaker lists what the host could not enforce and the job allowed.
+	Weaker    []string   `json:"weaker"`
+	Worker    string     `json:"worker"`
+	Artifacts []Artifact `json:"artifacts"`
+}
+
+// A Check is one setup or check command that the pool ran itself.
+type Check struct {
+	Command string  `json:"command"`
+	Exit    int     `json:"exit"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Durations of the stages of a job, in seconds.
+type Durations struct {
+	Queue     float64 `json:"queue"`
+	Provision float64 `json:"provision"`
+	Jail      float64 `json:"jail"`
+	Agent     float64 `json:"agent"`
+	Check     float64 `json:"check"`
+	Collect   float64 `json:"collect"`
+	Total     float64 `json:"total"`
+}
+
+// Usage counts tokens as the agent or the gate reported them.
+type Usage struct {
+	Input      int64 `json:"input"`
+	Output     int64 `json:"output"`
+	CacheRead  int64 `json:"cache_read"`
+	CacheWrite int64 `json:"cache_write"`
+}
+
+// Add returns the sum of both.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
+}
+
+// An Artifact is one stored file of an attempt.
+type Artifact struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}

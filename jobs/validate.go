@@ -1,0 +1,248 @@
+package jobs
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+var (
+	refName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
+	commitID  = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	fileName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	hostEntry = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?$`)
+	repoURL   = regexp.MustCompile(`^(https?|ssh|git|file)://[^\s]+$`)
+	itemName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+)
+
+// Validate reports everything that is wrong with the job, as an
+// [*InvalidError]. It looks at the values only: whether the repository or the
+// agent exists is for the worker to find out. Call it on a job that has its
+// defaults.
+func (j Job) Validate() error {
+	found := &InvalidError{}
+	j.validateNames(found)
+	j.validateWork(found)
+	j.validateRepo(found)
+	j.validateSandbox(found)
+	j.validateEnvironment(found)
+	j.validateBounds(found)
+	return found.orNil()
+}
+
+func (j Job) validateNames(found *InvalidError) {
+	found.add("queue", CheckToken("queue", j.Queue))
+	found.add("priority", oneOf(j.Priority, High, Normal, Low))
+	if j.Batch != "" {
+		found.add("batch", CheckToken("batch", j.Batch))
+	}
+	if j.Item != "" && !itemName.MatchString(j.Item) {
+		found.add("item", fmt.Errorf("%q is not a name: use up to 128 of A-Z, a-z, 0-9, '.', '_' and '-'", j.Item))
+	}
+	if j.Session != "" && uuid.Validate(j.Session) != nil {
+		found.add("session", fmt.Errorf("%q is not a session's id (a UUID)", j.Session))
+	}
+	for i, id := range j.DependsOn {
+		if uuid.Validate(id) != nil {
+			found.add(fmt.Sprintf("depends_on[%d]", i), fmt.Errorf("%q is not a job's id (a UUID)", id))
+		}
+	}
+	found.add("key", text(j.Key, 256))
+	if len(j.Labels) > MaxLabels {
+		found.add("labels", fmt.Errorf("has %d labels, at most %d are allowed", len(j.Labels), MaxLabels))
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Labels)) {
+		if !fileName.MatchString(name) {
+			found.add("labels", fmt.Errorf("%q is not a label's name", name))
+		}
+		found.add("labels."+name, text(j.Labels[name], 256))
+	}
+}
+
+func (j Job) validateWork(found *InvalidError) {
+	switch {
+	case j.Agent.Name == "":
+		found.add("agent.name", fmt.Errorf(`is missing: name an agent ("claude"), or give a command`))
+	default:
+		found.add("agent.name", CheckToken("agent.name", j.Agent.Name))
+	}
+	if j.Agent.Name == "command" && len(j.Agent.Command) == 0 {
+		found.add("agent.command", fmt.Errorf(`is missing: the agent "command" runs the program given here`))
+	}
+	if j.Agent.Name != "command" && len(j.Agent.Command) > 0 {
+		found.add("agent.command", fmt.Errorf(`is for the agent "command", not for %q`, j.Agent.Name))
+	}
+	if j.Prompt == "" && j.Issue == nil && j.Agent.Name != "command" {
+		found.add("prompt", fmt.Errorf("is missing: say what the agent shall do, or give an issue"))
+	}
+	for i, s := range slices.Concat(j.Agent.Command, j.Agent.Args) {
+		found.add(fmt.Sprintf("agent.command[%d]", i), noNUL(s))
+	}
+	found.add("prompt", noNUL(j.Prompt))
+	found.add("agent.model", text(j.Agent.Model, 256))
+	seen := map[string]bool{}
+	for i, f := range j.Files {
+		field := fmt.Sprintf("files[%d].name", i)
+		if !fileName.MatchString(f.Name) {
+			found.add(field, fmt.Errorf("%q is not a plain file name", f.Name))
+		}
+		if seen[f.Name] {
+			found.add(field, fmt.Errorf("%q is there twice", f.Name))
+		}
+		seen[f.Name] = true
+	}
+}
+
+func (j Job) validateRepo(found *InvalidError) {
+	r := j.Repo
+	found.add("isolation", oneOf(j.Isolation, IsolationNone, IsolationWorktree, IsolationContainer))
+	switch {
+	case r.URL == "" && j.Isolation != IsolationNone:
+		found.add("repo.url", fmt.Errorf("is missing: give a URL or an absolute path, or isolation %q for an empty directory", IsolationNone))
+	case r.URL == "":
+	case strings.ContainsAny(r.URL, "\x00\n\r") || strings.HasPrefix(r.URL, "-") || !utf8.ValidString(r.URL):
+		found.add("repo.url", fmt.Errorf("%q is not a URL or path", r.URL))
+	case j.Isolation == IsolationNone && !filepath.IsAbs(r.URL):
+		found.add("repo.url", fmt.Errorf("%q must be an absolute path: isolation none works in the directory itself", r.URL))
+	case !filepath.IsAbs(r.URL) && !repoURL.MatchString(r.URL) && !scpLike(r.URL):
+		found.add("repo.url", fmt.Errorf("%q is neither an absolute path nor a URL (https, http, ssh, git, file)", r.URL))
+	}
+	if r.Ref != "" {
+		found.add("repo.ref", checkRef(r.Ref))
+	}
+	if r.Commit != "" && !commitID.MatchString(r.Commit) {
+		found.add("repo.commit", fmt.Errorf("%q is not a full commit id (40 or 64 hexadecimal digits)", r.Commit))
+	}
+	found.add("deliver.mode", oneOf(j.Deliver.Mode, "none", "patch", "branch", "pr"))
+	if j.Deliver.Branch != "" {
+		found.add("deliver.branch", checkRef(j.Deliver.Branch))
+	}
+	if j.Deliver.Base != "" {
+		found.add("deliver.base", checkRef(j.Deliver.Base))
+	}
+}
+
+func (j Job) validateSandbox(found *InvalidError) {
+	s := j.Sandbox
+	found.add("sandbox.backend", oneOf(s.Backend, "auto", "bwrap", "systemd", "oci", "seatbelt", "none"))
+	found.add("sandbox.preset", oneOf(s.Preset, "strict", "browser", "debug", "offline"))
+	found.add("sandbox.network", oneOf(s.Network, NetworkNone, NetworkAllowlist, NetworkFull))
+	for i, h := range s.AllowHosts {
+		if !hostEntry.MatchString(h) {
+			found.add(fmt.Sprintf("sandbox.allow_hosts[%d]", i), fmt.Errorf("%q is not a host or host:port", h))
+		}
+	}
+	if len(s.AllowHosts) > 0 && s.Network != NetworkAllowlist {
+		found.add("sandbox.allow_hosts", fmt.Errorf("has no meaning with network %q; use %q", s.Network, NetworkAllowlist))
+	}
+	l := s.Limits
+	found.add("sandbox.limits.memory", within(int64(l.Memory), 16<<20, 1<<50))
+	found.add("sandbox.limits.disk", within(int64(l.Disk), 1<<20, 1<<50))
+	found.add("sandbox.limits.pids", within(int64(l.PIDs), 4, 1<<20))
+	if l.CPUs < 0 || l.CPUs > 4096 || l.CPUs != l.CPUs {
+		found.add("sandbox.limits.cpus", fmt.Errorf("%v is not between 0 and 4096", l.CPUs))
+	}
+	if j.Isolation == IsolationContainer && j.Image == "" {
+		found.add("image", fmt.Errorf("is missing: isolation container needs an image"))
+	}
+	if j.Image != "" && (strings.HasPrefix(j.Image, "-") || strings.ContainsAny(j.Image, " \t\n\x00")) {
+		found.add("image", fmt.Errorf("%q is not an image's name", j.Image))
+	}
+}
+
+func (j Job) validateEnvironment(found *InvalidError) {
+	if len(j.Env) > MaxEnv {
+		found.add("env", fmt.Errorf("has %d variables, at most %d are allowed", len(j.Env), MaxEnv))
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
+		switch {
+		case !envName.MatchString(name):
+			found.add("env", fmt.Errorf("%q is not a variable's name", name))
+		case strings.HasPrefix(name, "PENSTOCK_") || strings.HasPrefix(name, "LD_"):
+			found.add("env."+name, fmt.Errorf("is set by the pool or would change the jail's first program; choose another name"))
+		default:
+			found.add("env."+name, noNUL(j.Env[name]))
+		}
+	}
+	for i, name := range j.Secrets {
+		if !envName.MatchString(name) {
+			found.add(fmt.Sprintf("secrets[%d]", i), fmt.Errorf("%q is not a secret's name (A-Z, a-z, 0-9 and '_')", name))
+		}
+	}
+	for i, command := range j.Setup {
+		found.add(fmt.Sprintf("setup[%d]", i), noNUL(command))
+	}
+	for i, command := range j.Check {
+		found.add(fmt.Sprintf("check[%d]", i), noNUL(command))
+	}
+}
+
+func (j Job) validateBounds(found *InvalidError) {
+	found.add("timeout", within(int64(j.Timeout), int64(time.Second), int64(30*24*time.Hour)))
+	found.add("idle_timeout", within(int64(j.IdleTimeout), int64(time.Second), int64(30*24*time.Hour)))
+	found.add("check_rounds", within(int64(j.CheckRounds), 0, 20))
+	found.add("agent.max_turns", within(int64(j.Agent.MaxTurns), 0, 10_000))
+	found.add("retry.max_attempts", within(int64(j.Retry.MaxAttempts), 1, MaxAttempts))
+	found.add("budget.tokens", within(j.Budget.Tokens, 0, 1<<50))
+	if j.Budget.USD < 0 || j.Budget.USD != j.Budget.USD || j.Budget.USD > 1e9 {
+		found.add("budget.usd", fmt.Errorf("%v is not an amount", j.Budget.USD))
+	}
+}
+
+func oneOf[T ~string](got T, allowed ...T) error {
+	if slices.Contains(allowed, got) {
+		return nil
+	}
+	words := make([]string, len(allowed))
+	for i, a := range allowed {
+		words[i] = string(a)
+	}
+	return fmt.Errorf("%q is not allowed; use %s", string(got), strings.Join(words, ", "))
+}
+
+// within accepts zero, which stands for the default, and low to high.
+func within(got, low, high int64) error {
+	if got == 0 || low <= got && got <= high {
+		return nil
+	}
+	return fmt.Errorf("%d is not between %d and %d", got, low, high)
+}
+
+func text(s string, limit int) error {
+	if len(s) > limit {
+		return fmt.Errorf("is %d bytes long, at most %d are allowed", len(s), limit)
+	}
+	return noNUL(s)
+}
+
+func noNUL(s string) error {
+	if strings.ContainsRune(s, 0) || !utf8.ValidString(s) {
+		return fmt.Errorf("has a NUL byte or is not UTF-8")
+	}
+	return nil
+}
+
+// checkRef accepts the ref names that mean nothing to a shell, to git's
+// revision syntax or to a path: a branch name is agent-controlled text later.
+func checkRef(s string) error {
+	if !refName.MatchString(s) || strings.Contains(s, "..") || strings.Contains(s, "//") ||
+		strings.HasSuffix(s, "/") || strings.HasSuffix(s, ".lock") || strings.HasSuffix(s, ".") {
+		return fmt.Errorf("%q is not a branch, tag or commit name", s)
+	}
+	return nil
+}
+
+// scpLike reports whether s has git's short ssh form, user@host:path.
+func scpLike(s string) bool {
+	host, path, ok := strings.Cut(s, ":")
+	_, host, at := strings.Cut(host, "@")
+	return ok && at && host != "" && path != "" && !strings.HasPrefix(host, "-") && !strings.ContainsAny(s, " \t")
+}
