@@ -101,8 +101,12 @@ type Ended struct {
 
 // After returns the record as it stands once its attempt has ended so, and
 // whether the job has finished. It is the one place where a retry is decided:
-// a reason that allows it, an attempt left, and nobody who wants it to end.
+// a reason that allows it, and an attempt left. A job that somebody wants to
+// end is cancelled, however the attempt ended, unless it had succeeded.
 func (r Record) After(end Ended, now time.Time) (Record, bool) {
+	if r.Cancel != nil && end.Outcome != Success {
+		end.Outcome, end.Reason = Cancellation, Cancelled
+	}
 	cause := Reasons[end.Reason]
 	r.Worker, r.Beat, r.NotBefore = "", 0, nil
 	r.Outcome, r.Reason, r.Message = end.Outcome, end.Reason, oneLine(end.Message, 2000)
@@ -113,7 +117,7 @@ func (r Record) After(end Ended, now time.Time) (Record, bool) {
 			r.Lost++
 		}
 	}
-	if cause.Retry && r.Cancel == nil && r.Counted < r.MaxAttempts && r.Lost < MaxLost {
+	if cause.Retry && r.Counted < r.MaxAttempts && r.Lost < MaxLost {
 		r.State, r.Outcome = Pending, ""
 		if wait := r.backoff(end.Reason); wait > 0 {
 			at := now.Add(wait).UTC()

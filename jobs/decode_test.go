@@ -1,0 +1,168 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// The job of the design document: every field, each with a value.
+const fullJob = `{"key":"gh-acme-web-17","batch":"","session":"","queue":"default","priority":"normal","labels":{"team":"web"},
+ "prompt":"…","issue":{"number":17,"title":"…","body":"…","url":"…"},
+ "repo":{"url":"https://example.com/r.git","ref":"main","commit":""},
+ "isolation":"worktree","image":"",
+ "sandbox":{"backend":"auto","network":"allowlist","allow_hosts":["registry.example"],"limits":{"memory":"2GiB","cpus":2,"pids":512,"disk":"10GiB"}},
+ "agent":{"name":"claude","command":[],"model":"","max_turns":50,"args":[],"interactive":false},
+ "env":{"CI":"1"},"secrets":["NPM_TOKEN"],
+ "setup":["npm ci"],"check":["npm test"],"check_rounds":2,
+ "timeout":"30m","idle_timeout":"10m","budget":{"usd":2.5,"tokens":2000000},"retry":{"max_attempts":3},
+ "deliver":{"mode":"patch","branch":"","base":"","draft":true},
+ "run_at":"2027-01-02T03:04:05Z","depends_on":[]}`
+
+func TestDecodeAcceptsTheDocumentedJob(t *testing.T) {
+	job, err := jobs.Decode([]byte(fullJob))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := job.Sandbox.Limits.Memory, jobs.Bytes(2<<30); got != want {
+		t.Errorf("memory: got %d, want %d", got, want)
+	}
+	if got, want := time.Duration(job.Timeout), 30*time.Minute; got != want {
+		t.Errorf("timeout: got %v, want %v", got, want)
+	}
+	again, err := json.Marshal(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.Decode(again); err != nil {
+		t.Errorf("a job that was written again is refused: %v", err)
+	}
+}
+
+func TestDecodeFillsInDefaults(t *testing.T) {
+	job, err := jobs.Decode([]byte(`{"prompt":"Fix the typo in README","repo":{"url":"/src/app"},"agent":{"name":"claude"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.Queue != "default" || job.Priority != jobs.Normal || job.Isolation != jobs.IsolationWorktree || job.Retry.MaxAttempts != 3 {
+		t.Errorf("defaults: got %+v", job)
+	}
+}
+
+func TestDecodeRefusesAndNamesTheField(t *testing.T) {
+	const ok = `"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude"}`
+	tests := []struct {
+		name, json, field string
+	}{
+		{"no JSON", `{`, "(job)"},
+		{"a list", `[]`, "(job)"},
+		{"unknown at the top", `{` + ok + `,"promt":"x"}`, "promt"},
+		{"unknown inside", `{"prompt":"p","repo":{"url":"/r","brnch":"x"},"agent":{"name":"claude"}}`, "repo.brnch"},
+		{"unknown in a list", `{` + ok + `,"files":[{"name":"a","mode":1}]}`, "files[0].mode"},
+		{"string for a number", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","max_turns":"9"}}`, "agent.max_turns"},
+		{"number for a duration", `{` + ok + `,"timeout":30}`, "timeout"},
+		{"unitless duration", `{` + ok + `,"timeout":"30"}`, "timeout"},
+		{"short duration", `{` + ok + `,"timeout":"1ms"}`, "timeout"},
+		{"bad size", `{` + ok + `,"sandbox":{"limits":{"memory":"lots"}}}`, "sandbox.limits.memory"},
+		{"list for an object", `{` + ok + `,"labels":[]}`, "labels"},
+		{"number in a list of strings", `{` + ok + `,"setup":[1]}`, "setup[0]"},
+		{"wildcard queue", `{` + ok + `,"queue":"*"}`, "queue"},
+		{"dotted queue", `{` + ok + `,"queue":"a.b"}`, "queue"},
+		{"priority", `{` + ok + `,"priority":"urgent"}`, "priority"},
+		{"no repository", `{"prompt":"p","agent":{"name":"claude"}}`, "repo.url"},
+		{"option as repository", `{"prompt":"p","repo":{"url":"--upload-pack=x"},"agent":{"name":"claude"}}`, "repo.url"},
+		{"ext transport", `{"prompt":"p","repo":{"url":"ext::sh -c x"},"agent":{"name":"claude"}}`, "repo.url"},
+		{"relative repository", `{"prompt":"p","repo":{"url":"../r"},"agent":{"name":"claude"}}`, "repo.url"},
+		{"option as ref", `{"prompt":"p","repo":{"url":"/r","ref":"-x"},"agent":{"name":"claude"}}`, "repo.ref"},
+		{"revision syntax as ref", `{"prompt":"p","repo":{"url":"/r","ref":"main@{1}"},"agent":{"name":"claude"}}`, "repo.ref"},
+		{"dots in a ref", `{"prompt":"p","repo":{"url":"/r","ref":"a..b"},"agent":{"name":"claude"}}`, "repo.ref"},
+		{"short commit", `{"prompt":"p","repo":{"url":"/r","commit":"abc"},"agent":{"name":"claude"}}`, "repo.commit"},
+		{"no agent", `{"prompt":"p","repo":{"url":"/r"}}`, "agent.name"},
+		{"no command", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"command"}}`, "agent.command"},
+		{"command for claude", `{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude","command":["x"]}}`, "agent.command"},
+		{"no prompt", `{"repo":{"url":"/r"},"agent":{"name":"claude"}}`, "prompt"},
+		{"NUL in the prompt", `{"prompt":"a\u0000b","repo":{"url":"/r"},"agent":{"name":"claude"}}`, "prompt"},
+		{"path as a file's name", `{` + ok + `,"files":[{"name":"../x","content":""}]}`, "files[0].name"},
+		{"the same file twice", `{` + ok + `,"files":[{"name":"x","content":""},{"name":"x","content":""}]}`, "files[1].name"},
+		{"our own variable", `{` + ok + `,"env":{"PENSTOCK_JOB":"1"}}`, "env.PENSTOCK_JOB"},
+		{"preload", `{` + ok + `,"env":{"LD_PRELOAD":"x"}}`, "env.LD_PRELOAD"},
+		{"variable's name", `{` + ok + `,"env":{"a=b":"1"}}`, "env"},
+		{"secret's name", `{` + ok + `,"secrets":["a b"]}`, "secrets[0]"},
+		{"hosts without a list", `{` + ok + `,"sandbox":{"allow_hosts":["a.example"]}}`, "sandbox.allow_hosts"},
+		{"URL as a host", `{` + ok + `,"sandbox":{"network":"allowlist","allow_hosts":["https://a"]}}`, "sandbox.allow_hosts[0]"},
+		{"container without image", `{` + ok + `,"isolation":"container"}`, "image"},
+		{"too many attempts", `{` + ok + `,"retry":{"max_attempts":99}}`, "retry.max_attempts"},
+		{"negative budget", `{` + ok + `,"budget":{"usd":-1}}`, "budget.usd"},
+		{"foreign session", `{` + ok + `,"session":"*"}`, "session"},
+		{"long key", `{` + ok + `,"key":"` + strings.Repeat("k", 300) + `"}`, "key"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := jobs.Decode([]byte(tt.json))
+			invalid, ok := errors.AsType[*jobs.InvalidError](err)
+			if !ok {
+				t.Fatalf("got %v, want an InvalidError", err)
+			}
+			named := slices.ContainsFunc(invalid.Fields, func(f jobs.FieldError) bool { return f.Field == tt.field })
+			if !named {
+				t.Errorf("got %v, want the field %q named", err, tt.field)
+			}
+		})
+	}
+}
+
+func TestDecodeReportsEverythingAtOnce(t *testing.T) {
+	_, err := jobs.Decode([]byte(`{"queue":"A","priority":"x","agent":{"name":"command"}}`))
+	invalid, ok := errors.AsType[*jobs.InvalidError](err)
+	if !ok || len(invalid.Fields) < 4 {
+		t.Errorf("got %v, want queue, priority, agent.command and repo.url named", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(fullJob))
+	f.Add([]byte(`{"prompt":"p","repo":{"url":"/r"},"agent":{"name":"claude"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		job, err := jobs.Decode(data)
+		if err != nil {
+			if _, ok := errors.AsType[*jobs.InvalidError](err); !ok {
+				t.Fatalf("%q: %T is not an InvalidError", data, err)
+			}
+			return
+		}
+		again, err := json.Marshal(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := jobs.Decode(again); err != nil && len(again) <= jobs.MaxJobBytes {
+			t.Fatalf("accepted %q, refused what it became: %v", data, err)
+		}
+	})
+}
+
+func TestBytes(t *testing.T) {
+	tests := []struct {
+		text string
+		want jobs.Bytes
+		out  string
+	}{
+		{"2GiB", 2 << 30, "2GiB"}, {"512 MiB", 512 << 20, "512MiB"}, {"1.5KiB", 1536, "1536B"},
+		{"10GB", 10e9, "9765625KiB"}, {"4096", 4096, "4KiB"}, {"7B", 7, "7B"}, {"0", 0, "0B"},
+	}
+	for _, tt := range tests {
+		got, err := jobs.ParseBytes(tt.text)
+		if err != nil || got != tt.want || got.String() != tt.out {
+			t.Errorf("ParseBytes(%q): got %d (%s), %v; want %d (%s)", tt.text, got, got, err, tt.want, tt.out)
+		}
+	}
+	for _, bad := range []string{"", "GiB", "-1", "1e30", "NaN", "2 gib", "0x10"} {
+		if got, err := jobs.ParseBytes(bad); err == nil {
+			t.Errorf("ParseBytes(%q): got %d, want an error", bad, got)
+		}
+	}
+}
