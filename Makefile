@@ -1,0 +1,76 @@
+# Penstock's targets. Bare `make` lists them.
+
+GO       ?= go
+PKGS     ?= ./...
+COUNT    ?= 10
+FUZZTIME ?= 20s
+BENCH    ?= .
+# Tests that need more than Go (a jail, git, an agent) skip where it is absent;
+# those named here fail instead: make test REQUIRE=bwrap,git
+REQUIRE  ?= $(PENSTOCK_TEST_REQUIRE)
+
+# Works without tags and outside a git checkout.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS   = -s -w -X main.version=$(VERSION)
+TARGETS   = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+
+TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
+REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race stress fuzz lint fmt generate tidy cross check dev demo bench
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## build bin/penstock
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
+
+test: ## run every test this machine can run; say which were skipped, and why
+	@$(REPORT) $(PKGS)
+
+race: ## the same under the race detector
+	@$(REPORT) -race $(PKGS)
+
+stress: ## the same, COUNT times over, under the race detector
+	@$(REPORT) -race -count=$(COUNT) -timeout=60m $(PKGS)
+
+fuzz: ## run every fuzz target for FUZZTIME
+	@deploy/tools/fuzz.sh $(FUZZTIME)
+
+bench: ## run the benchmarks that match BENCH
+	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem $(PKGS)
+
+lint: ## gofmt, go vet, and the linters of .golangci.yml
+	@bad="$$(gofmt -l .)"; if [ -n "$$bad" ]; then echo "not formatted; run 'make fmt':"; echo "$$bad"; exit 1; fi
+	$(GO) vet $(PKGS)
+	$(TOOL) golangci-lint run $(PKGS)
+
+fmt: ## format the source
+	gofmt -w .
+
+generate: ## run go generate and rewrite the golden files; review the difference
+	$(GO) generate $(PKGS)
+	@deploy/tools/golden.sh
+
+tidy: ## tidy the modules of the product and of the tools
+	$(GO) mod tidy
+	cd deploy/tools && $(GO) mod tidy
+
+cross: ## compile for every supported system, tests included
+	@set -e; for target in $(TARGETS); do \
+		echo "build $$target"; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 $(GO) build ./...; \
+	done
+	@set -e; for os in linux darwin windows; do \
+		echo "vet   $$os"; \
+		GOOS=$$os GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...; \
+	done
+
+check: tidy lint cross race ## all that a change must pass
+
+dev: build ## run a pool with its data under bin/dev: broker, API and a worker with two slots
+	bin/penstock serve --data bin/dev --slots 2
+
+demo: ## work through 100 issues of a demo repository in parallel, in jails
+	@deploy/demo/run.sh
