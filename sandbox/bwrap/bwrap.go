@@ -1,0 +1,152 @@
+// Package bwrap compiles a [sandbox.Spec] for bubblewrap, 0.8 and newer.
+//
+// The jail sees an allow-list: the system's programs and libraries read-only,
+// a few files of /etc, synthetic ones for users and names, sized temporary
+// directories, the workspace, the home, and what the Spec mounts. Everything
+// else of the host does not exist in it, so nothing has to be masked, and no
+// mask can stay behind in the workspace.
+//
+// It has its own user, mount, process, network, IPC, host name and control
+// group namespaces, no privileges to gain, and a filter of system calls.
+// bubblewrap's process inside is pid 1: its end is the end of all.
+//
+// The program inside always has uid 1000, because agents refuse to run as
+// root. Outside it is the user that runs this program.
+package bwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/seccomp"
+)
+
+// A Backend compiles for the bubblewrap of this host. The zero value is ready.
+type Backend struct {
+	Path string // of bwrap; "" is looked up in PATH
+	Init string // of a program that begins with jailinit.Main; "" is this program
+
+	mu       sync.Mutex
+	enforced []sandbox.Feature // guarded by mu; nil until Check has succeeded
+}
+
+// Name returns "bwrap".
+func (b *Backend) Name() string { return "bwrap" }
+
+// Descriptors of the compiled command, in the order of its Data. jailinit
+// expects its configuration in the first.
+const (
+	argsFD   = sandbox.DataFD + 1
+	filterFD = sandbox.DataFD + 2
+)
+
+// Command compiles spec. It reads the layout of the host's system
+// directories and resolves symbolic links; it changes and starts nothing.
+func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {
+	path, init, err := b.programs()
+	if err != nil {
+		return nil, err
+	}
+	h, err := readHost(spec, init)
+	if err != nil {
+		return nil, err
+	}
+	return compile(spec, path, h)
+}
+
+func (b *Backend) programs() (path, init string, err error) {
+	if path = b.Path; path == "" {
+		if path, err = exec.LookPath("bwrap"); err != nil {
+			return "", "", fmt.Errorf("%w; install the package bubblewrap", err)
+		}
+	}
+	if init = b.Init; init != "" {
+		return path, init, nil
+	}
+	if !jailinit.Called() {
+		return "", "", errors.New("bwrap: this program does not call jailinit.Main first in its main (or TestMain)")
+	}
+	init, err = os.Executable()
+	return path, init, err
+}
+
+// compile is the pure part of Command.
+func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	spec = spec.WithDefaults()
+	filter, err := seccomp.Filter(h.arch, seccomp.Options{
+		Namespaces: spec.Preset == sandbox.PresetBrowser,
+		Trace:      spec.Preset == sandbox.PresetDebug,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &sandbox.Command{
+		Path: path,
+		// Only this is visible in the host's list of processes.
+		Args:    []string{"bwrap", "--args", strconv.Itoa(argsFD), "--", jailinit.Path, sandbox.Mark},
+		Data:    [][]byte{initConfig(spec).Encode(), nil, filter},
+		Status:  true,
+		Control: true,
+	}
+	v := &view{data: c.Data}
+	v.build(spec, h)
+	c.Data = v.data
+	for _, a := range v.args {
+		c.Data[argsFD-sandbox.DataFD] = append(append(c.Data[argsFD-sandbox.DataFD], a...), 0)
+	}
+	return c, nil
+}
+
+func initConfig(spec sandbox.Spec) jailinit.Config {
+	writable := []string{sandbox.HomePath, "/tmp", "/run", "/dev/shm"}
+	if !spec.WorkspaceReadOnly || spec.Workspace == "" {
+		writable = append(writable, sandbox.WorkspacePath)
+	}
+	for _, m := range spec.Mounts {
+		if m.Writable {
+			writable = append(writable, m.Target)
+		}
+	}
+	return jailinit.Config{
+		Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen,
+		OpenFiles: uint64(spec.Limits.OpenFiles), FileSize: uint64(spec.Limits.FileSize),
+		Processes: uint64(spec.Limits.PIDs), Writable: writable, Scoped: true,
+	}
+}
+
+// Check makes a jail and runs a program in it.
+func (b *Backend) Check(ctx context.Context) ([]sandbox.Feature, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.enforced != nil {
+		return b.enforced, nil
+	}
+	features := features()
+	exit, err := sandbox.Run(ctx, trial{b, features}, sandbox.Spec{Args: []string{"true"}}, sandbox.Streams{})
+	if err != nil {
+		return nil, fmt.Errorf("no jail can be made here: %w", err)
+	}
+	if !exit.Success() {
+		return nil, fmt.Errorf("no jail can be made here: a program in it ended with %v", exit)
+	}
+	b.enforced = features
+	return features, nil
+}
+
+// A trial is a backend that believes in itself.
+type trial struct {
+	*Backend
+	features []sandbox.Feature
+}
+
+func (t trial) Check(context.Context) ([]sandbox.Feature, error) { return t.features, nil }

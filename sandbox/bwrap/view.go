@@ -1,0 +1,128 @@
+package bwrap
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+)
+
+// Inside, the agent is an ordinary user.
+const (
+	uid = "1000"
+
+	passwd = "root:x:0:0:root:/root:/bin/sh\n" +
+		"agent:x:1000:1000:agent:" + sandbox.HomePath + ":/bin/sh\n" +
+		"nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+	group = "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n"
+	// Without names for the loopback, servers that listen on localhost fail.
+	hosts = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 job\n"
+)
+
+// A view collects bubblewrap's options and the contents they refer to.
+type view struct {
+	args []string
+	data [][]byte
+}
+
+func (v *view) add(args ...string) { v.args = append(v.args, args...) }
+
+// file shows contents as a read-only file.
+func (v *view) file(path string, mode fs.FileMode, data []byte) {
+	v.data = append(v.data, data)
+	v.add("--perms", fmt.Sprintf("%04o", mode), "--ro-bind-data", strconv.Itoa(sandbox.DataFD+len(v.data)-1), path)
+}
+
+func (v *view) tmpfs(path, perms string, size int64) {
+	v.add("--perms", perms, "--size", strconv.FormatInt(size, 10), "--tmpfs", path)
+}
+
+func (v *view) build(spec sandbox.Spec, h host) {
+	v.namespaces(spec)
+	v.system(spec, h)
+	v.places(spec, h)
+	// The root and /dev are temporary file systems: writable, they would be
+	// unlimited memory.
+	v.add("--remount-ro", "/dev", "--remount-ro", "/")
+	v.add("--chdir", "/", "--seccomp", strconv.Itoa(filterFD), "--json-status-fd", strconv.Itoa(sandbox.StatusFD))
+}
+
+func (v *view) namespaces(spec sandbox.Spec) {
+	v.add("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
+	if spec.Network != sandbox.NetworkFull {
+		v.add("--unshare-net")
+	}
+	if spec.Preset != sandbox.PresetBrowser {
+		v.add("--disable-userns")
+	}
+	v.add("--uid", uid, "--gid", uid, "--die-with-parent", "--new-session", "--hostname", "job", "--clearenv")
+}
+
+func (v *view) system(spec sandbox.Spec, h host) {
+	// Parents that an option makes on its own take the permissions of that
+	// option, so those with several children are made first.
+	for _, dir := range []string{"/etc", "/home", "/jail", "/var"} {
+		v.add("--perms", "0755", "--dir", dir)
+	}
+	v.add("--ro-bind", "/usr", "/usr")
+	for _, l := range h.links {
+		v.add("--symlink", l.Source, l.Target)
+	}
+	for _, m := range h.shared {
+		v.add("--ro-bind", m.Source, m.Target)
+	}
+	v.file("/etc/passwd", 0o644, []byte(passwd))
+	v.file("/etc/group", 0o644, []byte(group))
+	names, resolv := []byte(hosts), []byte(nil)
+	if spec.Network == sandbox.NetworkFull {
+		names, resolv = append(names, h.hosts...), h.resolv
+	}
+	v.file("/etc/hosts", 0o644, names)
+	v.file("/etc/resolv.conf", 0o644, resolv)
+	v.add("--proc", "/proc")
+	for _, p := range h.masked {
+		v.add("--ro-bind", "/dev/null", p)
+	}
+	for _, p := range h.readOnly {
+		v.add("--ro-bind", p, p)
+	}
+	v.add("--dev", "/dev")
+	v.tmpfs("/dev/shm", "1777", spec.Limits.ShmSize)
+	v.tmpfs("/tmp", "1777", spec.Limits.TmpSize)
+	v.tmpfs("/run", "0755", 16<<20)
+	v.add("--symlink", "/tmp", "/var/tmp")
+}
+
+// places shows what the Spec names, parents before children.
+func (v *view) places(spec sandbox.Spec, h host) {
+	v.place(h.home, sandbox.HomePath, "0700", true, spec.Limits.TmpSize)
+	v.place(h.workspace, sandbox.WorkspacePath, "0755", !spec.WorkspaceReadOnly, spec.Limits.TmpSize)
+	mounts := slices.Clone(h.mounts)
+	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return cmp.Compare(a.Target, b.Target) })
+	for _, m := range mounts {
+		v.place(m.Source, m.Target, "", m.Writable, 0)
+	}
+	for _, f := range spec.Files {
+		mode := f.Mode
+		if mode == 0 {
+			mode = 0o644
+		}
+		v.file(f.Path, mode, f.Data)
+	}
+	v.add("--ro-bind", h.init, jailinit.Path)
+}
+
+func (v *view) place(source, target, perms string, writable bool, size int64) {
+	switch {
+	case source == "":
+		v.tmpfs(target, perms, size)
+	case writable:
+		v.add("--bind", source, target)
+	default:
+		v.add("--ro-bind", source, target)
+	}
+}

@@ -1,0 +1,198 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"golang.org/x/sys/unix"
+)
+
+var errNoInit = errors.New("the first program inside ended without a word")
+
+// A token names one jail: its label, and who started it. It is an argument of
+// the mechanism and the name of the control group, so a later start can tell
+// the jails of a dead program from those of a living one.
+//
+//	<label>~<pid namespace>-<pid>-<start time of the process>-<number>
+func newToken(label string) string {
+	return fmt.Sprintf("%s~%s-%d", label, ownIdentity(), jails.Add(1))
+}
+
+var jails atomic.Uint64
+
+func ownIdentity() string { return identity(os.Getpid()) }
+
+// identity tells a process from all others before and after it.
+func identity(pid int) string {
+	f := statFields(pid)
+	if len(f) < 20 {
+		return ""
+	}
+	return fmt.Sprintf("%s-%d-%s", namespace(), pid, f[19])
+}
+
+func namespace() string {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return "0"
+	}
+	return strconv.FormatUint(st.Ino, 36)
+}
+
+// A Leftover is a jail whose starter is dead.
+type Leftover struct {
+	Label string
+	token string
+}
+
+// Leftovers finds the jails with a label that begins with prefix whose
+// starter was killed before it could end them. Jails of living programs are
+// never among them.
+func Leftovers(prefix string) ([]Leftover, error) {
+	marked, err := markedProcesses()
+	if err != nil {
+		return nil, fmt.Errorf("look for leftovers: %w", err)
+	}
+	tokens := map[string]bool{}
+	for _, m := range marked {
+		tokens[m.token] = true
+	}
+	for _, name := range cgroup.Names() {
+		tokens[name] = true
+	}
+	var found []Leftover
+	for token := range tokens {
+		if l, ok := orphan(token); ok && strings.HasPrefix(l.Label, prefix) {
+			found = append(found, l)
+		}
+	}
+	return found, nil
+}
+
+// orphan reports whether token belongs to a dead starter in our own process
+// namespace: of those in others nothing can be known.
+func orphan(token string) (Leftover, bool) {
+	label, rest, ok := strings.Cut(token, "~")
+	parts := strings.Split(rest, "-")
+	if !ok || len(parts) != 4 || parts[0] != namespace() {
+		return Leftover{}, false
+	}
+	starter := strings.Join(parts[:3], "-")
+	return Leftover{Label: label, token: token}, identity(atoi(parts[1])) != starter
+}
+
+// Kill ends every process of the leftover and removes its control group.
+func (l Leftover) Kill(ctx context.Context) error {
+	for {
+		alive := killMarked(l.token)
+		err := cgroup.Sweep(l.token)
+		if alive == 0 && err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("kill leftover %s: %d processes are still ending: %w", l.token, alive, context.Cause(ctx))
+		case <-time.After(5 * time.Millisecond): // the kernel offers no event for processes that are not ours
+		}
+	}
+}
+
+type marked struct {
+	pid   int
+	token string
+}
+
+// markedProcesses lists processes that carry a token, in their arguments or,
+// where there is no jail around them, in their environment.
+func markedProcesses() ([]marked, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []marked
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if token := tokenOf(pid); token != "" {
+			found = append(found, marked{pid, token})
+		}
+	}
+	return found, nil
+}
+
+func tokenOf(pid int) string {
+	for _, file := range []string{"cmdline", "environ"} {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		if err != nil {
+			continue // it ended, or it belongs to somebody else
+		}
+		for field := range strings.SplitSeq(string(b), "\x00") {
+			if token, ok := strings.CutPrefix(field, Mark); ok && strings.Contains(token, "~") {
+				return token
+			}
+		}
+	}
+	return ""
+}
+
+// killMarked kills what carries token and returns how many were alive.
+func killMarked(token string) (alive int) {
+	for range 1000 { // a fork bomb may need several rounds
+		found, err := markedProcesses()
+		if err != nil {
+			return alive
+		}
+		alive = 0
+		for _, m := range found {
+			if m.token != token || statState(m.pid) == "Z" {
+				continue
+			}
+			alive++
+			fd, err := unix.PidfdOpen(m.pid, 0)
+			if err != nil {
+				continue
+			}
+			if tokenOf(m.pid) == token {
+				_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+				_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
+			}
+			unix.Close(fd)
+		}
+		if alive == 0 {
+			return 0
+		}
+	}
+	return alive
+}
+
+// statFields returns the fields of /proc/pid/stat from the state on.
+func statFields(pid int) []string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	s := string(b)
+	// The name before may hold spaces and parentheses.
+	return strings.Fields(s[strings.LastIndex(s, ")")+1:])
+}
+
+func statState(pid int) string {
+	if f := statFields(pid); len(f) > 0 {
+		return f[0]
+	}
+	return "Z"
+}
+
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}

@@ -1,0 +1,14 @@
+package none
+
+import (
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+)
+
+func features() []sandbox.Feature {
+	f := []sandbox.Feature{sandbox.FeatureKill, sandbox.FeatureFileSize, sandbox.FeatureOpenFiles}
+	for _, c := range cgroup.Supported() {
+		f = append(f, sandbox.Feature(c))
+	}
+	return f
+}

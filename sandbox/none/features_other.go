@@ -1,0 +1,7 @@
+//go:build !linux
+
+package none
+
+import "github.com/penstock-run/penstock/sandbox"
+
+func features() []sandbox.Feature { return nil }

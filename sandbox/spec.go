@@ -1,0 +1,119 @@
+package sandbox
+
+import (
+	"io/fs"
+	"time"
+)
+
+// Places inside every jail.
+const (
+	WorkspacePath = "/workspace"
+	HomePath      = "/home/agent"
+)
+
+// A Spec says what runs in a jail and what it may touch. It holds plain
+// values; the zero value of each field is the strict choice.
+type Spec struct {
+	Args []string // the program and its arguments, as seen inside
+	Env  []string // the complete environment inside, "K=V"; nil means PATH, HOME, USER, TMPDIR and LANG
+	Dir  string   // the directory to start in, inside; default WorkspacePath
+
+	Workspace         string // a directory of the host, at WorkspacePath; "" is an empty, private one
+	WorkspaceReadOnly bool
+	Home              string // a directory of the host, at HomePath; "" is an empty, private one
+	Mounts            []Mount
+	Files             []File
+
+	Preset  Preset
+	Network Network
+	Listen  []string // TCP addresses on the jail's loopback that are opened inside and accepted on outside; needs NetworkGate
+	Limits  Limits
+
+	Label string        // whom the jail belongs to: [a-z0-9.-]; see Leftovers
+	Grace time.Duration // between the polite signal and the kill; default 5 s
+
+	missing []Feature // may be absent; see Allow
+}
+
+// A Mount shows a file or directory of the host inside.
+type Mount struct {
+	Source   string // on the host; may be a symbolic link
+	Target   string // inside
+	Writable bool
+}
+
+// A File is a small read-only file that exists only inside.
+type File struct {
+	Path string
+	Data []byte
+	Mode fs.FileMode // default 0644
+}
+
+// A Preset is a named choice of system calls and devices.
+type Preset string
+
+// The presets.
+const (
+	PresetStrict  Preset = ""        // agents, compilers, package managers, git
+	PresetBrowser Preset = "browser" // nested user namespaces, for a browser's own sandbox
+	PresetDebug   Preset = "debug"   // tracing of the jail's own processes
+	PresetOffline Preset = "offline" // strict, and no listener either
+)
+
+// A Network says what a jail may reach.
+type Network string
+
+// The networks.
+const (
+	NetworkNone Network = ""     // a loopback of its own
+	NetworkGate Network = "gate" // the same, and the addresses of Spec.Listen lead outside
+	NetworkFull Network = "full" // the host's network
+)
+
+// Limits of a jail as a whole, if not said otherwise. Zero takes the default,
+// where the host can enforce it; a limit that is set must be enforced.
+type Limits struct {
+	Memory    int64   // bytes; default 4 GiB
+	CPUs      float64 // default: no limit
+	PIDs      int     // processes and threads; default 1024
+	FileSize  int64   // bytes of one file; default 16 GiB
+	OpenFiles int     // of one process; default 65536
+	TmpSize   int64   // bytes of /tmp, and of a private home or workspace each; default 1 GiB
+	ShmSize   int64   // bytes of /dev/shm; default 256 MiB
+}
+
+// WithDefaults returns the limits with every zero, except CPUs, replaced.
+func (l Limits) WithDefaults() Limits {
+	setDefault(&l.Memory, 4<<30)
+	setDefault(&l.PIDs, 1024)
+	setDefault(&l.FileSize, 16<<30)
+	setDefault(&l.OpenFiles, 65536)
+	setDefault(&l.TmpSize, 1<<30)
+	setDefault(&l.ShmSize, 256<<20)
+	return l
+}
+
+// WithDefaults returns a Spec in which every field that has a default is set.
+// Backends compile that.
+func (s Spec) WithDefaults() Spec {
+	setDefault(&s.Dir, WorkspacePath)
+	setDefault(&s.Grace, 5*time.Second)
+	if s.Preset == PresetBrowser {
+		setDefault(&s.Limits.ShmSize, 512<<20) // renderers share their pictures there
+	}
+	s.Limits = s.Limits.WithDefaults()
+	if s.Env == nil {
+		s.Env = []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"HOME=" + HomePath, "USER=agent", "TMPDIR=/tmp", "LANG=C.UTF-8",
+		}
+	}
+	return s
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}

@@ -1,0 +1,34 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"runtime"
+)
+
+// jail has no meaning on systems where none can be started.
+type jail struct{}
+
+func (*jail) terminate() {}
+func (*jail) kill()      {}
+
+var errSystem = errors.New("no backend can make a jail on " + runtime.GOOS)
+
+// Start reports that there are no jails on this system.
+func Start(_ context.Context, _ Backend, spec Spec, _ Streams) (*Process, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	return nil, errSystem
+}
+
+// A Leftover is a jail whose starter is dead.
+type Leftover struct{ Label string }
+
+// Leftovers finds nothing: no jail was ever started.
+func Leftovers(string) ([]Leftover, error) { return nil, nil }
+
+// Kill does nothing.
+func (Leftover) Kill(context.Context) error { return nil }

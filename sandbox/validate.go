@@ -1,0 +1,191 @@
+package sandbox
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// reserved lists places inside that the jail makes itself. A mount there, or
+// a file, would undo a protection, or leave its mount point on the host.
+var reserved = []string{"/proc", "/sys", "/dev", "/jail", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", WorkspacePath}
+
+// Validate reports the first field that no backend can use. It looks at the
+// values only, never at the host.
+func (s Spec) Validate() error {
+	for _, check := range []func() error{s.validateCommand, s.validatePlaces, s.validateNetwork, s.validateLimits} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateCommand() error {
+	if len(s.Args) == 0 || s.Args[0] == "" {
+		return &FieldError{"Args", "", "names no program"}
+	}
+	for i, a := range s.Args {
+		if strings.ContainsRune(a, 0) {
+			return &FieldError{fmt.Sprintf("Args[%d]", i), a, "contains a NUL"}
+		}
+	}
+	for i, kv := range s.Env {
+		field := fmt.Sprintf("Env[%d]", i)
+		key, _, ok := strings.Cut(kv, "=")
+		switch {
+		case !ok || key == "":
+			return &FieldError{field, key, "is not of the form K=V"}
+		case strings.ContainsRune(kv, 0):
+			return &FieldError{field, key, "contains a NUL"}
+		}
+	}
+	for _, c := range s.Label {
+		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.-", c) {
+			return &FieldError{"Label", s.Label, "has characters other than a-z, 0-9, dot and dash"}
+		}
+	}
+	if len(s.Label) > 128 {
+		return &FieldError{"Label", s.Label, "is longer than 128 bytes"}
+	}
+	switch s.Preset {
+	case PresetStrict, PresetBrowser, PresetDebug, PresetOffline:
+	default:
+		return &FieldError{"Preset", string(s.Preset), "is not one of browser, debug, offline"}
+	}
+	return nil
+}
+
+func (s Spec) validatePlaces() error {
+	if s.Dir != "" {
+		if err := checkPath("Dir", s.Dir); err != nil {
+			return err
+		}
+	}
+	for field, dir := range map[string]string{"Workspace": s.Workspace, "Home": s.Home} {
+		if dir == "" {
+			continue
+		}
+		if err := checkPath(field, dir); err != nil {
+			return err
+		}
+		if dir == "/" {
+			return &FieldError{field, dir, "is the whole host"}
+		}
+	}
+	for i, m := range s.Mounts {
+		field := fmt.Sprintf("Mounts[%d].", i)
+		if err := checkPath(field+"Source", m.Source); err != nil {
+			return err
+		}
+		if m.Source == "/" {
+			return &FieldError{field + "Source", m.Source, "is the whole host"}
+		}
+		if err := s.checkTarget(field+"Target", m.Target); err != nil {
+			return err
+		}
+	}
+	for i, f := range s.Files {
+		field := fmt.Sprintf("Files[%d].", i)
+		if err := s.checkTarget(field+"Path", f.Path); err != nil {
+			return err
+		}
+		if under(f.Path, "/usr") {
+			return &FieldError{field + "Path", f.Path, "is in a directory that the host shares read-only"}
+		}
+		if f.Mode&^0o777 != 0 {
+			return &FieldError{field + "Mode", f.Mode.String(), "has more than permission bits"}
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateNetwork() error {
+	switch s.Network {
+	case NetworkNone, NetworkGate, NetworkFull:
+	default:
+		return &FieldError{"Network", string(s.Network), "is not one of gate, full"}
+	}
+	if s.Preset == PresetOffline && s.Network != NetworkNone {
+		return &FieldError{"Network", string(s.Network), "contradicts preset offline"}
+	}
+	if len(s.Listen) > 0 && s.Network != NetworkGate {
+		return &FieldError{"Listen", s.Listen[0], "needs network gate"}
+	}
+	if len(s.Listen) > 16 {
+		return &FieldError{"Listen", s.Listen[16], "is one listener too many; 16 are possible"}
+	}
+	for i, l := range s.Listen {
+		a, err := netip.ParseAddrPort(l)
+		if err != nil || !a.Addr().IsLoopback() || a.Addr().Zone() != "" || a.Port() < 1024 {
+			return &FieldError{fmt.Sprintf("Listen[%d]", i), l, "is not a loopback address with a port from 1024 on"}
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateLimits() error {
+	l := s.Limits
+	for field, v := range map[string]float64{
+		"Memory": float64(l.Memory), "CPUs": l.CPUs, "PIDs": float64(l.PIDs), "FileSize": float64(l.FileSize),
+		"OpenFiles": float64(l.OpenFiles), "TmpSize": float64(l.TmpSize), "ShmSize": float64(l.ShmSize),
+	} {
+		if !(v >= 0) { // also refuses what is not a number
+			return &FieldError{"Limits." + field, fmt.Sprint(v), "is negative"}
+		}
+	}
+	if l.Memory != 0 && l.Memory < 1<<20 {
+		return &FieldError{"Limits.Memory", fmt.Sprint(l.Memory), "is less than 1 MiB"}
+	}
+	if l.PIDs != 0 && l.PIDs < 8 {
+		return &FieldError{"Limits.PIDs", fmt.Sprint(l.PIDs), "is less than 8, which no jail can start with"}
+	}
+	if l.OpenFiles != 0 && l.OpenFiles < 16 {
+		return &FieldError{"Limits.OpenFiles", fmt.Sprint(l.OpenFiles), "is less than 16"}
+	}
+	if s.Grace < 0 {
+		return &FieldError{"Grace", s.Grace.String(), "is negative"}
+	}
+	return nil
+}
+
+// checkPath accepts absolute, clean paths. Dots would let a prefix check be
+// fooled; a line break would let a path forge lines in lists and messages.
+func checkPath(field, p string) error {
+	switch {
+	case !filepath.IsAbs(p):
+		return &FieldError{field, p, "is not an absolute path"}
+	case strings.ContainsAny(p, "\x00\n\r"):
+		return &FieldError{field, p, "contains a NUL or a line break"}
+	case filepath.Clean(p) != p:
+		return &FieldError{field, p, "is not a clean path; use " + filepath.Clean(p)}
+	}
+	return nil
+}
+
+func (s Spec) checkTarget(field, p string) error {
+	if !path.IsAbs(p) {
+		return &FieldError{field, p, "is not an absolute path"}
+	}
+	if err := checkPath(field, p); err != nil {
+		return err
+	}
+	for _, r := range reserved {
+		if under(p, r) {
+			return &FieldError{field, p, "is inside " + r + ", which the jail makes itself"}
+		}
+	}
+	if p == "/" || p == "/usr" || p == "/etc" || p == "/home" || p == "/tmp" || p == HomePath {
+		return &FieldError{field, p, "would hide a directory that the jail makes itself"}
+	}
+	if s.Home != "" && under(p, HomePath) {
+		return &FieldError{field, p, "is inside a home of the host, where it would stay behind; put it there directly"}
+	}
+	return nil
+}
+
+func under(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, dir+"/")
+}
