@@ -99,12 +99,14 @@ func (v *view) system(spec sandbox.Spec, h host) {
 
 // places shows what the Spec names, parents before children.
 func (v *view) places(spec sandbox.Spec, h host) {
-	v.place(h.home, sandbox.HomePath, "0700", true, spec.Limits.TmpSize)
-	v.place(h.workspace, sandbox.WorkspacePath, "0755", !spec.WorkspaceReadOnly, spec.Limits.TmpSize)
+	home := sandbox.Mount{Source: h.home, Target: sandbox.HomePath, Writable: true}
+	v.place(home, "0700", spec.Limits.TmpSize)
+	workspace := sandbox.Mount{Source: h.workspace, Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}
+	v.place(workspace, "0755", spec.Limits.TmpSize)
 	mounts := slices.Clone(h.mounts)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return cmp.Compare(a.Target, b.Target) })
 	for _, m := range mounts {
-		v.place(m.Source, m.Target, "", m.Writable, 0)
+		v.place(m, "", 0)
 	}
 	for _, f := range spec.Files {
 		mode := f.Mode
@@ -116,13 +118,15 @@ func (v *view) places(spec sandbox.Spec, h host) {
 	v.add("--ro-bind", h.init, jailinit.Path)
 }
 
-func (v *view) place(source, target, perms string, writable bool, size int64) {
+// place mounts m; without a source, a file system in memory with the permissions
+// and the size.
+func (v *view) place(m sandbox.Mount, perms string, size int64) {
 	switch {
-	case source == "":
-		v.tmpfs(target, perms, size)
-	case writable:
-		v.add("--bind", source, target)
+	case m.Source == "":
+		v.tmpfs(m.Target, perms, size)
+	case m.Writable:
+		v.add("--bind", m.Source, m.Target)
 	default:
-		v.add("--ro-bind", source, target)
+		v.add("--ro-bind", m.Source, m.Target)
 	}
 }
