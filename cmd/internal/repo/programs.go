@@ -102,6 +102,9 @@ func contextsInStructs(t *Tree) []Finding {
 func goroutineLeaks(t *Tree) []Finding {
 	var found []Finding
 	for _, p := range t.Packages {
+		if programs[p.Dir] != "" {
+			continue // its goroutines end with the process
+		}
 		starts := ""
 		for f := range p.product {
 			for n := range ast.Preorder(f.File) {

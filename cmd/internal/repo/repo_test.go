@@ -119,9 +119,10 @@ func TestExportedNames(t *testing.T) {
 	}
 	for extra, want := range map[string]int{"": 0, "func Extra() {}\n": 1} {
 		tree := load(t, fstest.MapFS{
-			"go.mod":      {Data: []byte("module m\n")},
-			"x/x.go":      {Data: []byte(source + extra)},
-			"x/x_test.go": {Data: []byte("package x\n\nfunc TestA() {}\nfunc TestB() {}\n")},
+			"go.mod":       {Data: []byte("module m\n")},
+			"x/x.go":       {Data: []byte(source + extra)},
+			"x/x_other.go": {Data: []byte("package x\n\nfunc FA() {}\nfunc FB() {}\n")},
+			"x/x_test.go":  {Data: []byte("package x\n\nfunc TestA() {}\nfunc TestB() {}\n")},
 		})
 		got := exportedNames(tree)
 		if len(got) != want {

@@ -38,8 +38,9 @@ func exportedNames(t *Tree) []Finding {
 				names = append(names, exported(decl)...)
 			}
 		}
+		slices.Sort(names)
+		names = slices.Compact(names) // one file for each operating system
 		if most := max(MaxExported, moreExported[p.Dir]); len(names) > most {
-			slices.Sort(names)
 			found = append(found, Finding{p.Dir, fmt.Sprintf("%d exported names, at most %d are allowed: %v", len(names), most, names)})
 		}
 	}

@@ -42,10 +42,12 @@ func packageComments(t *Tree) []Finding {
 	return found
 }
 
+var sentenceEnd = regexp.MustCompile(`[.:](\s|$)`)
+
 func firstSentence(comment string) string {
 	comment = strings.Join(strings.Fields(comment), " ")
-	if i := strings.IndexAny(comment, ".:"); i >= 0 {
-		return comment[:i]
+	if at := sentenceEnd.FindStringIndex(comment); at != nil {
+		return comment[:at[0]]
 	}
 	return comment
 }
