@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// An Adapter knows one coding agent.
+type Adapter interface {
+	// Name is the word that jobs use: "claude".
+	Name() string
+	// Launch says how to start the agent for an attempt. It computes only.
+	Launch(l Launch) (Plan, error)
+	// Decoder reads one run of the agent that Launch planned.
+	Decoder(l Launch) Decoder
+}
+
+// A Decoder reads one run. It is not safe for concurrent use.
+type Decoder interface {
+	// Line reads one line of output. It never fails.
+	Line(line Line) Read
+	// Total sums up the run so far.
+	Total() Total
+	// Exit closes the run: the event run.exited, and the verdict. Signal is
+	// empty, or the name of the signal that ended the process.
+	Exit(code int, signal string) (jobs.Event, jobs.Ended)
+}
+
+// A Speaker is a [Decoder] whose agent takes input while it runs. What its
+// methods return is written to the agent's stdin, a line each.
+type Speaker interface {
+	// Say gives the agent another prompt. During a turn it is folded into
+	// that turn, else it begins one.
+	Say(text string) [][]byte
+	// Answer answers an open question: the texts of the questions, each with
+	// its answer. It returns nothing when no such question is open.
+	Answer(ask string, answers map[string]string) ([]jobs.Event, [][]byte)
+	// Interrupt ends the turn and keeps the agent.
+	Interrupt() [][]byte
+}
+
+// A Launch is what an adapter has to know about an attempt.
+type Launch struct {
+	Job     jobs.Job
+	ID      string // the job's id
+	Session string // the session's id
+	Attempt int    // from 1
+	Cwd     string // the workspace, as the agent sees it: "/workspace"
+	Files   string // the directory of Plan.Files, as the agent sees it
+	// Gate is the base URL of the model API inside the jail, without a slash
+	// at its end. Empty: the agent finds its own way, with its own key.
+	Gate string
+	// Program is what [Agents.Find] found on the host. Empty: the agent's
+	// name is looked up in the jail's PATH, as an image may bring it along.
+	Program Program
+	// Resume names an earlier session of the agent, as [Total] reported it.
+	Resume string
+	// Prompt replaces the one made of the job: the output of a failed check.
+	Prompt string
+}
+
+// token is what the agent takes for its API key. The gate removes it.
+func (l Launch) token() string {
+	return "penstock-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(l.ID+"/"+itoa(l.Attempt))).String()
+}
+
+// A Plan is how to start an agent inside its jail.
+type Plan struct {
+	Args []string
+	// Env is complete, except for what every program in the jail gets: PATH,
+	// HOME, TMPDIR, LANG and the job's own variables, which come after these.
+	Env []string
+	// Stdin is written first, a line each. Then stdin is closed, unless
+	// KeepStdin: it stays open until the decoder says that the agent is idle,
+	// because what the decoder replies goes there.
+	Stdin     [][]byte
+	KeepStdin bool
+	// Files are placed under Launch.Files, readable for the agent only.
+	Files []File
+	// Mounts are paths of the host that the agent must see, read-only, under
+	// the same path.
+	Mounts []string
+}
+
+// A File is placed in the jail before the agent starts. Path is relative to
+// Launch.Files and has at most one directory in it.
+type File struct {
+	Path    string
+	Content []byte
+}
+
+// State is what the agent is doing, as far as its output tells.
+type State int
+
+// The states of a run.
+const (
+	// Working: a turn is open, or none has begun yet.
+	Working State = iota
+	// Background: the turn is over, but something it began still runs, and
+	// may begin another turn. A program that never ends stays here for ever.
+	Background
+	// Idle: nothing will happen unless the agent is spoken to, so stdin may
+	// be closed.
+	Idle
+)
+
+// A Read is what a line meant.
+type Read struct {
+	// Events has at least one element; the first carries the line.
+	Events []jobs.Event
+	// Reply is to be written to the agent's stdin at once, a line each: the
+	// agent waits for it.
+	Reply [][]byte
+	State State
+	// Hopeless is set once the run cannot end well, although the agent still
+	// tries: the reason to end it for.
+	Hopeless jobs.Reason
+}
+
+// A Total sums up a run.
+type Total struct {
+	Usage   jobs.Usage
+	CostUSD float64 // the agent's own estimate
+	Model   string
+	Session string // what Launch.Resume takes
+	Turns   int
+}

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// claudeRetries is how often Claude Code tries a model call again before the
+// turn fails. Its own default of ten goes on for minutes; the pool has its
+// own attempts, and lets others run meanwhile.
+const claudeRetries = 6
+
+// claude runs Claude Code, 2.1 and later, over pipes: JSON lines in both
+// directions. A prompt given as an argument would be ignored there, and on a
+// terminal the process would end after its first turn.
+//
+// The repository's own settings, hooks and servers are not read, because
+// they would run without being asked for; this also leaves out its CLAUDE.md.
+// A job that trusts its repository says so in agent.args:
+// ["--setting-sources", "user,project"].
+type claude struct{}
+
+func (claude) Name() string { return "claude" }
+
+func (claude) Launch(l Launch) (Plan, error) {
+	if l.Session == "" || l.ID == "" {
+		return Plan{}, fmt.Errorf("agent claude: a launch needs a job and a session")
+	}
+	return Plan{
+		Args:      slices.Concat(l.Program.command("claude"), claudeArgs(l), l.Job.Agent.Args),
+		Env:       slices.Concat(l.env(), l.gateEnv(), claudeEnv),
+		Stdin:     [][]byte{claudeUser(l.prompt(), l.promptID())},
+		KeepStdin: true,
+		Files:     l.files(),
+		Mounts:    l.Program.Mounts,
+	}, nil
+}
+
+var claudeEnv = []string{
+	// No contact with anything but the base URL: the jail has nothing else.
+	"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+	"DISABLE_AUTOUPDATER=1",
+	// A result does not mean that the turn is over; this event does.
+	"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS=1",
+	"CLAUDE_CODE_MAX_RETRIES=" + strconv.Itoa(claudeRetries),
+	// It is one; without this word a jail whose user is root is refused.
+	"IS_SANDBOX=1",
+}
+
+func claudeArgs(l Launch) []string {
+	args := []string{
+		"-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose",
+		// The jail decides what may be done, not a question that nobody
+		// answers.
+		"--dangerously-skip-permissions",
+		// Questions come as requests on stdout, and are answered on stdin.
+		"--permission-prompt-tool", "stdio", "--replay-user-messages",
+	}
+	if !hasFlag(l.Job.Agent.Args, "--setting-sources") {
+		args = append(args, "--setting-sources", "user")
+	}
+	if !hasFlag(l.Job.Agent.Args, "--mcp-config") && !hasFlag(l.Job.Agent.Args, "--strict-mcp-config") {
+		args = append(args, "--strict-mcp-config", "--mcp-config", `{"mcpServers":{}}`)
+	}
+	if l.Resume != "" {
+		args = append(args, "--resume", l.Resume)
+	} else {
+		args = append(args, "--session-id", l.claudeSession())
+	}
+	if a := l.Job.Agent; a.Model != "" {
+		args = append(args, "--model", a.Model)
+	}
+	if n := l.Job.Agent.MaxTurns; n > 0 {
+		args = append(args, "--max-turns", strconv.Itoa(n))
+	}
+	if usd := l.Job.Budget.USD; usd > 0 {
+		args = append(args, "--max-budget-usd", strconv.FormatFloat(usd, 'f', -1, 64))
+	}
+	return args
+}
+
+func hasFlag(args []string, flag string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") })
+}
+
+// claudeSession is the session's own id for the attempt that opens it, and
+// another for each later attempt: an id that exists is refused.
+func (l Launch) claudeSession() string {
+	if l.ID == l.Session && l.Attempt <= 1 && uuid.Validate(l.Session) == nil {
+		return l.Session
+	}
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("session/"+l.Session+"/"+l.ID+"/"+strconv.Itoa(l.Attempt))).String()
+}
+
+// promptID names the prompt, so that its echo and its progress can be told
+// from those of other input.
+func (l Launch) promptID() string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+l.prompt())).String()
+}
+
+type claudeInput struct {
+	Type    string `json:"type"`
+	Message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	} `json:"message"`
+	UUID           string `json:"uuid,omitempty"`
+	ClientComposed bool   `json:"client_composed"`
+}
+
+// claudeUser is the line that tells Claude text. A line that is not exactly
+// right ends the process, so nothing else may write such lines.
+func claudeUser(text, id string) []byte {
+	// A slash at the beginning makes the text a command of the program, and
+	// client_composed stops that in newer versions only.
+	if strings.HasPrefix(strings.TrimSpace(text), "/") {
+		text = "The request is:\n\n" + text
+	}
+	in := claudeInput{Type: "user", UUID: id, ClientComposed: true}
+	in.Message.Role, in.Message.Content = "user", text
+	return claudeLine(in)
+}
+
+func claudeLine(v any) []byte {
+	line, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // our own structs, and JSON that was valid
+	}
+	return line
+}

@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// readResult closes a turn. Subtype "success" says nothing: a turn that an
+// error of the model API ended has it too.
+func (d *claudeDecoder) readResult(out *claudeOut, r *Read) {
+	if out.APIStatus != 0 {
+		d.failure.http = out.APIStatus
+	}
+	turn := jobs.TurnData{
+		Status: claudeStatus(out), Result: out.Result, Errors: out.Errors, HTTP: out.APIStatus,
+		Usage: out.Usage.jobs(), UsageScope: "turn", CostUSD: out.CostUSD, CostScope: "process", Denials: out.Denials,
+	}
+	turn.Reason = d.turnReason(out, turn.Status)
+	if len(out.ModelUsage) > 0 {
+		turn.ByModel = map[string]jobs.Usage{}
+		for name, m := range out.ModelUsage {
+			turn.ByModel[name] = m.jobs()
+		}
+	}
+	d.count(out)
+	d.open, d.last, d.retried = false, &turn, ""
+	d.total.Turns = d.turn
+	clear(d.tools)
+	r.add(jobs.TurnEnded, turn)
+}
+
+// turnReason is one word for how a turn ended. Older versions say "completed"
+// whatever happened.
+func (d *claudeDecoder) turnReason(out *claudeOut, status string) string {
+	switch {
+	case out.Subtype == "error_max_turns":
+		return "max_turns"
+	case out.Subtype == "error_max_budget_usd":
+		return "budget_exhausted"
+	case status == "error" && d.failure.class != "":
+		return d.failure.class
+	case status == "ok" && out.Terminal == "":
+		return "completed"
+	}
+	return out.Terminal
+}
+
+func claudeStatus(out *claudeOut) string {
+	switch {
+	case out.Subtype == "error_max_turns" || out.Subtype == "error_max_budget_usd":
+		return "limit"
+	case !out.IsError:
+		return "ok"
+	case strings.HasPrefix(out.Terminal, "aborted_"):
+		return "interrupted"
+	}
+	return "error"
+}
+
+// count adds up what the run used. The total that the program tells begins
+// at zero or goes on from an earlier process, by version; what it used since
+// the last result is exact where it is told.
+func (d *claudeDecoder) count(out *claudeOut) {
+	switch {
+	case out.Since != nil:
+		d.exact = true
+		for _, m := range out.Since {
+			d.total.Usage = d.total.Usage.Add(m.jobs())
+			d.total.CostUSD += m.CostUSD
+		}
+	case d.exact:
+	case len(out.ModelUsage) > 0:
+		d.total.Usage, d.total.CostUSD = jobs.Usage{}, out.CostUSD
+		for _, m := range out.ModelUsage {
+			d.total.Usage = d.total.Usage.Add(m.jobs())
+		}
+	default:
+		d.total.Usage = d.total.Usage.Add(out.Usage.jobs())
+	}
+}
+
+func (u claudeUsage) jobs() jobs.Usage {
+	return jobs.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
+}
+
+func (m claudeModel) jobs() jobs.Usage {
+	return jobs.Usage{Input: m.Input, Output: m.Output, CacheRead: m.CacheRead, CacheWrite: m.CacheWrite}
+}
+
+// Total implements [Decoder].
+func (d *claudeDecoder) Total() Total { return d.total }
+
+// A claudeFailure is an error of the model API as the agent reported it.
+type claudeFailure struct {
+	class string
+	http  int
+}
+
+// reason sorts a failure into the pool's reasons.
+func (f claudeFailure) reason() jobs.Reason {
+	switch f.class {
+	case "authentication_failed", "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
+		return jobs.Unauthorized
+	case "billing_error":
+		return jobs.Billing
+	case "model_not_found":
+		return jobs.ModelNotFound
+	case "rate_limit":
+		return jobs.RateLimited
+	case "overloaded", "server_error":
+		return jobs.ModelUnavailable
+	}
+	switch {
+	case f.http == 401 || f.http == 403:
+		return jobs.Unauthorized
+	case f.http == 402:
+		return jobs.Billing
+	case f.http == 429:
+		return jobs.RateLimited
+	case f.http == 0 && f.class == "unknown", f.http >= 500:
+		return jobs.ModelUnavailable
+	}
+	return jobs.AgentFailed
+}
+
+// Exit implements [Decoder].
+func (d *claudeDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+	class, end := d.verdict(code, signal)
+	return exited("claude", d.turn, jobs.ExitData{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
+}
+
+func (d *claudeDecoder) verdict(code int, signal string) (string, jobs.Ended) {
+	how := fmt.Sprintf("ended with status %d", code)
+	if signal != "" {
+		how = "was killed by " + signal
+	}
+	switch {
+	case d.open && d.retried != "":
+		// It died, or was ended, while it tried the model API again: that
+		// is the cause, not the death.
+		return "died", ended(d.retried, fmt.Sprintf("claude %s while it retried the model API", how))
+	case d.open:
+		return "died", ended(jobs.AgentCrashed, d.words.after("claude "+how+" within a turn"))
+	case d.last != nil:
+		return d.lastTurn()
+	case signal != "":
+		return "died", ended(jobs.AgentCrashed, d.words.after("claude "+how+" before its first turn"))
+	case code == 126 || code == 127:
+		return "no_turn", missing("claude", code, &d.words)
+	}
+	return "no_turn", ended(jobs.AgentProtocol, d.words.after("claude "+how+" without a turn"))
+}
+
+// lastTurn is the verdict of a process that ended between turns: how it
+// ended does not matter then.
+func (d *claudeDecoder) lastTurn() (string, jobs.Ended) {
+	turn := d.last
+	message := firstText(append([]string{turn.Result}, turn.Errors...)...)
+	switch turn.Status {
+	case "ok":
+		return "ok", jobs.Ended{Outcome: jobs.Success}
+	case "limit":
+		why := jobs.TurnLimit
+		if turn.Reason == "budget_exhausted" {
+			why = jobs.BudgetExceeded
+		}
+		return "limit", ended(why, message)
+	case "interrupted":
+		return "interrupted", ended(jobs.AgentFailed, "the turn was interrupted")
+	}
+	if d.turn == 0 {
+		// A result without a turn is how a session that cannot be resumed
+		// is reported.
+		return "error", ended(jobs.AgentProtocol, firstText(message, d.words.after("claude could not begin")))
+	}
+	return "error", ended(d.failure.reason(), firstText(message, "the turn failed: "+turn.Reason))
+}
+
+// firstText is the first of the texts that says something.
+func firstText(texts ...string) string {
+	for _, t := range texts {
+		if t = strings.TrimSpace(t); t != "" {
+			return short(t, 1000)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// maxResult is how much of a tool's structured result is repeated in an
+// event; the line itself has all of it.
+const maxResult = 8 << 10
+
+func (d *claudeDecoder) readAssistant(out *claudeOut, r *Read) {
+	var m claudeMessage
+	_ = json.Unmarshal(out.Message, &m) // an unknown shape has no blocks, and becomes agent.raw
+	d.retried = ""
+	if out.Error != "" {
+		d.failure = claudeFailure{class: out.Error, http: out.APIStatus}
+	}
+	for _, b := range claudeBlocks(m.Content) {
+		switch b.Type {
+		case "text":
+			r.add(jobs.Message, jobs.MessageData{
+				Role: "assistant", Text: b.Text, Message: m.ID, Parent: out.Parent, Error: out.Error, Aborted: out.Aborted,
+			})
+		case "thinking":
+			r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: b.Thinking, Message: m.ID, Parent: out.Parent})
+		case "tool_use", "server_tool_use", "mcp_tool_use":
+			t := tool{b.Name, toolKind(b.Name)}
+			remember(d.tools, b.ID, t)
+			r.add(jobs.ToolStarted, jobs.ToolData{
+				Call: b.ID, Name: t.name, Kind: t.kind, Title: toolTitle(b.Input), Parent: out.Parent, Input: b.Input,
+			})
+			if plan, ok := planOf(b); ok {
+				r.add(jobs.PlanUpdated, plan)
+			}
+		}
+	}
+}
+
+func (d *claudeDecoder) readUser(out *claudeOut, r *Read) {
+	if out.IsReplay {
+		r.add(jobs.InputState, inputData{Input: out.UUID, State: "taken"})
+		return
+	}
+	var m claudeMessage
+	_ = json.Unmarshal(out.Message, &m) // as above
+	result := out.ToolResult
+	for _, b := range claudeBlocks(m.Content) {
+		switch b.Type {
+		case "text":
+			r.add(jobs.Message, jobs.MessageData{Role: "user", Text: b.Text, Parent: out.Parent})
+		case "tool_result":
+			d.endTool(out, b, result, r)
+			result = nil // it belongs to one call
+		}
+	}
+}
+
+func (d *claudeDecoder) endTool(out *claudeOut, b claudeBlock, result json.RawMessage, r *Read) {
+	ok := !b.IsError
+	t := d.tools[b.ToolUseID]
+	delete(d.tools, b.ToolUseID)
+	data := jobs.ToolData{
+		Call: b.ToolUseID, Name: t.name, Kind: t.kind, Parent: out.Parent, OK: &ok, Output: claudeText(b.Content),
+	}
+	if code, found := exitCode(data.Output); found && t.kind == "execute" {
+		data.ExitCode = &code
+	}
+	if len(result) <= maxResult {
+		data.Result = result
+	}
+	r.add(jobs.ToolEnded, data)
+	if file, changed := fileOf(result); changed && ok {
+		file.Call = b.ToolUseID
+		r.add(jobs.FileChanged, file)
+	}
+}
+
+// claudeBlocks reads the content of a message: blocks, or a text alone.
+func claudeBlocks(content json.RawMessage) []claudeBlock {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return []claudeBlock{{Type: "text", Text: text}}
+	}
+	var blocks []claudeBlock
+	_ = json.Unmarshal(content, &blocks) // what cannot be read stays zero, and is skipped
+	return blocks
+}
+
+// claudeText is the text of a tool's result: a text, or blocks of text.
+func claudeText(content json.RawMessage) string {
+	var b strings.Builder
+	for i, block := range claudeBlocks(content) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		switch block.Type {
+		case "text":
+			b.WriteString(block.Text)
+		default:
+			fmt.Fprintf(&b, "[%s]", block.Type)
+		}
+	}
+	return b.String()
+}
+
+// fileOf tells from a structured result which file was changed. Reading a
+// file gives no such path at the top, only below "file".
+func fileOf(result json.RawMessage) (fileData, bool) {
+	var res struct {
+		Type     string          `json:"type"`
+		Path     string          `json:"filePath"`
+		Notebook string          `json:"notebook_path"`
+		Patch    json.RawMessage `json:"structuredPatch"`
+	}
+	_ = json.Unmarshal(result, &res) // a text where a call failed
+	change := "update"
+	if res.Type == "create" {
+		change = "create"
+	}
+	if res.Notebook != "" {
+		return fileData{Path: res.Notebook, Change: change}, true
+	}
+	return fileData{Path: res.Path, Change: change}, res.Path != "" && res.Patch != nil
+}
+
+// planOf is the plan that a call of a planning tool writes.
+func planOf(b claudeBlock) (planData, bool) {
+	var in struct {
+		Todos json.RawMessage `json:"todos"`
+	}
+	switch b.Name {
+	case "TodoWrite":
+		_ = json.Unmarshal(b.Input, &in) // without a list there is no plan
+		return planData{Call: b.ID, Items: in.Todos}, in.Todos != nil
+	case "TaskCreate", "TaskUpdate":
+		return planData{Call: b.ID, Items: b.Input}, b.Input != nil
+	}
+	return planData{}, false
+}
+
+// toolKind sorts the tools into the few kinds that all agents share.
+func toolKind(name string) string {
+	switch name {
+	case "Read", "NotebookRead", "LS":
+		return "read"
+	case "Write", "Edit", "MultiEdit", "NotebookEdit":
+		return "edit"
+	case "Bash", "BashOutput", "KillShell", "Monitor", "TaskStop":
+		return "execute"
+	case "Grep", "Glob", "ToolSearch":
+		return "search"
+	case "WebFetch", "WebSearch":
+		return "fetch"
+	case "Task", "Agent", "SendMessage", "Workflow", "Skill":
+		return "agent"
+	case "TodoWrite", "TaskCreate", "TaskUpdate", "EnterPlanMode", "ExitPlanMode":
+		return "plan"
+	case "AskUserQuestion":
+		return "ask"
+	}
+	if strings.HasPrefix(name, "mcp__") {
+		return "mcp"
+	}
+	return "other"
+}
+
+// toolTitle is the argument that says most about a call.
+func toolTitle(input json.RawMessage) string {
+	var in map[string]json.RawMessage
+	_ = json.Unmarshal(input, &in) // no arguments, no title
+	for _, name := range []string{"command", "file_path", "notebook_path", "path", "pattern", "url", "query", "description", "prompt"} {
+		var text string
+		if json.Unmarshal(in[name], &text) == nil && text != "" {
+			line, _, _ := strings.Cut(text, "\n")
+			return short(line, 120)
+		}
+	}
+	return ""
+}
+
+// exitCode reads "Exit code 3" at the beginning of a shell's output.
+func exitCode(output string) (int, bool) {
+	rest, found := strings.CutPrefix(output, "Exit code ")
+	if !found {
+		return 0, false
+	}
+	digits, _, _ := strings.Cut(rest, "\n")
+	code, err := strconv.Atoi(digits)
+	return code, err == nil
+}
+
+// remember adds to a map that hostile output must not let grow for ever.
+func remember[V any](m map[string]V, key string, v V) {
+	if len(m) >= maxOpen {
+		clear(m)
+	}
+	m[key] = v
+}

@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"encoding/json"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// maxOpen bounds what a decoder remembers about calls and questions that the
+// agent opened and never closed.
+const maxOpen = 4096
+
+// claudeDecoder reads one run of Claude Code.
+//
+//	(nothing) ──init──▶ turn open ──result──▶ turn over ──idle──▶ idle
+//	                        ▲                     │
+//	                        └──init (follow-up, background work that ended)
+type claudeDecoder struct {
+	interactive bool
+
+	turn    int
+	open    bool            // a turn has begun and not ended
+	last    *jobs.TurnData  // how the last turn ended
+	failure claudeFailure   // the last error that the agent reported in a turn
+	retried jobs.Reason     // why the model API is being tried again
+	session string          // the session that was announced last
+	tools   map[string]tool // open calls
+	asks    map[string]ask  // open questions
+	live    int             // what runs in the background
+	states  bool            // the program tells its state
+	resting bool            // the last state told was idle
+	total   Total
+	exact   bool // results tell what was used since the one before
+	words   lastWords
+}
+
+// A tool is a call that has not ended.
+type tool struct{ name, kind string }
+
+func (claude) Decoder(l Launch) Decoder {
+	d := &claudeDecoder{interactive: l.Job.Agent.Interactive, tools: map[string]tool{}, asks: map[string]ask{}}
+	d.total.Session = l.Resume
+	if l.Resume == "" {
+		d.total.Session = l.claudeSession()
+	}
+	return d
+}
+
+// Line implements [Decoder].
+func (d *claudeDecoder) Line(line Line) Read {
+	raw, object := parse(line)
+	var r Read
+	if line.Stream == Stderr || object == nil {
+		if line.Stream == Stderr {
+			d.words.note(line)
+		}
+		r.Events = []jobs.Event{outputLine(line, raw)}
+	} else {
+		var out claudeOut
+		// What has an unexpected type stays zero; the rest is read.
+		_ = json.Unmarshal(object, &out)
+		d.read(&out, &r)
+		if len(r.Events) == 0 {
+			r.add(jobs.AgentRaw, rawData{Type: out.Type, Subtype: out.Subtype})
+		}
+		r.Events[0].Raw = raw
+	}
+	for i := range r.Events {
+		r.Events[i].Agent, r.Events[i].Turn = "claude", d.turn
+	}
+	r.State, r.Hopeless = d.state(), d.hopeless()
+	return r
+}
+
+func (r *Read) add(kind jobs.Kind, data any) { r.Events = append(r.Events, jobs.NewEvent(kind, data)) }
+
+// state says what the run is doing. Where the program does not tell its
+// state, the end of the turn has to do.
+func (d *claudeDecoder) state() State {
+	switch {
+	case d.last == nil || d.open || d.states && !d.resting:
+		return Working
+	case d.live > 0:
+		return Background
+	}
+	return Idle
+}
+
+func (d *claudeDecoder) hopeless() jobs.Reason {
+	if jobs.Reasons[d.retried].Hopeless {
+		return d.retried
+	}
+	return ""
+}
+
+func (d *claudeDecoder) read(out *claudeOut, r *Read) {
+	switch out.Type {
+	case "system":
+		d.readSystem(out, r)
+	case "assistant":
+		d.readAssistant(out, r)
+	case "user":
+		d.readUser(out, r)
+	case "result":
+		d.readResult(out, r)
+	case "stream_event":
+		d.readStream(out, r)
+	case "control_request":
+		d.readRequest(out, r)
+	case "control_cancel_request":
+		if _, ok := d.asks[out.RequestID]; ok {
+			delete(d.asks, out.RequestID)
+			r.add(jobs.AskClosed, askData{Ask: out.RequestID, How: "withdrawn"})
+		}
+	case "control_response":
+		r.add(jobs.ControlReply, controlReply(out))
+	case "command_lifecycle":
+		r.add(jobs.InputState, inputData{Input: out.CommandID, State: out.State})
+	case "rate_limit_event":
+		r.add(jobs.LimitReported, out.RateLimit)
+	case "tool_progress":
+		r.add(jobs.ToolOutput, jobs.ToolData{Call: out.ToolUseID, Name: out.ToolName, Parent: out.Parent})
+	}
+}
+
+func (d *claudeDecoder) readSystem(out *claudeOut, r *Read) {
+	switch out.Subtype {
+	case "init":
+		d.readInit(out, r)
+	case "session_state_changed":
+		d.states, d.resting = true, out.State == "idle"
+		state := out.State
+		if state == "requires_action" {
+			state = "waiting"
+		}
+		r.add(jobs.StateChanged, stateData{State: state})
+	case "status":
+		if out.Status != "" {
+			r.add(jobs.StateChanged, stateData{State: out.Status})
+		}
+	case "api_retry":
+		d.retried = claudeFailure{class: out.Error, http: out.ErrorStatus}.reason()
+		r.add(jobs.RetryReported, jobs.RetryData{
+			Attempt: out.Attempt, Max: out.MaxRetries, DelayMS: out.RetryDelay, HTTP: out.ErrorStatus,
+			Class: out.Error, Hopeless: d.hopeless() != "",
+		})
+	case "task_started", "task_updated", "task_progress", "task_notification":
+		r.add(jobs.TaskUpdated, taskOf(out))
+	case "background_tasks_changed":
+		live := make([]string, len(out.Tasks))
+		for i, t := range out.Tasks {
+			live[i] = t.ID
+		}
+		d.live = len(live)
+		r.add(jobs.TaskUpdated, taskData{Live: &live})
+	case "thinking_tokens":
+		r.add(jobs.ThoughtDelta, jobs.MessageData{Role: "assistant", Parent: out.Parent})
+	case "hook_started", "hook_response", "hook_progress":
+		r.add(jobs.HookReported, noticeData{Type: out.HookName, Event: out.HookEvent, Outcome: out.Outcome, ExitCode: out.ExitCode})
+	case "permission_denied", "informational", "notification", "compact_boundary":
+		var text string
+		_ = json.Unmarshal(out.Message, &text) // an object in some of them: then there is no text
+		r.add(jobs.Notice, noticeData{Type: out.Subtype, Text: text, Call: out.ToolUseID, Tool: out.ToolName})
+	}
+}
+
+func (d *claudeDecoder) readInit(out *claudeOut, r *Read) {
+	d.total.Model = out.Model
+	if out.SessionID != d.session {
+		d.session, d.total.Session = out.SessionID, out.SessionID
+		canAsk := false
+		for _, name := range out.Tools {
+			canAsk = canAsk || name == "AskUserQuestion"
+		}
+		r.add(jobs.SessionStarted, sessionData{
+			Session: out.SessionID, Model: out.Model, Cwd: out.Cwd, Mode: out.PermissionMode,
+			Version: out.Version, Tools: out.Tools, MCP: out.MCP, CanAsk: canAsk,
+		})
+	}
+	if d.open {
+		return // announced again within a turn
+	}
+	d.turn++
+	d.open, d.failure, d.resting = true, claudeFailure{}, false
+	r.add(jobs.TurnStarted, stateData{})
+}
+
+func taskOf(out *claudeOut) taskData {
+	t := taskData{Task: out.TaskID, Call: out.ToolUseID, Text: out.Description, Status: "running"}
+	switch out.Subtype {
+	case "task_updated":
+		t.Status = out.Patch.Status
+	case "task_notification":
+		t.Status, t.Text = out.Status, out.Summary
+	}
+	return t
+}
+
+func controlReply(out *claudeOut) noticeData {
+	var reply struct {
+		Subtype   string `json:"subtype"`
+		RequestID string `json:"request_id"`
+		Error     string `json:"error"`
+	}
+	_ = json.Unmarshal(out.Response, &reply) // what is missing stays empty
+	ok := reply.Subtype == "success"
+	return noticeData{Type: reply.RequestID, Text: reply.Error, OK: &ok}
+}
+
+func (d *claudeDecoder) readStream(out *claudeOut, r *Read) {
+	delta := out.Event.Delta
+	switch {
+	case delta.Type == "text_delta":
+		r.add(jobs.MessageDelta, jobs.MessageData{Role: "assistant", Text: delta.Text, Parent: out.Parent})
+	case delta.Type == "thinking_delta":
+		r.add(jobs.ThoughtDelta, jobs.MessageData{Role: "assistant", Text: delta.Thinking, Parent: out.Parent})
+	case delta.Type == "input_json_delta":
+		r.add(jobs.ToolDelta, jobs.MessageData{Text: delta.Partial, Parent: out.Parent})
+	case out.Event.Type == "message_delta" && out.Event.Usage != nil:
+		r.add(jobs.UsageReported, usageData{Scope: "call", Tokens: out.Event.Usage.jobs()})
+	}
+}

@@ -1,0 +1,213 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+const (
+	claudeInit  = `{"type":"system","subtype":"init","session_id":"s1","model":"m","tools":["AskUserQuestion"]}`
+	claudeGood  = `{"type":"result","subtype":"success","is_error":false,"terminal_reason":"completed","result":"done"}`
+	claudeAsked = `{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion",` +
+		`"tool_use_id":"t1","input":{"questions":[{"question":"Which?"}]}}}`
+)
+
+// feed gives lines of stdout to a decoder and returns the last answer.
+func feed(d Decoder, lines ...string) Read {
+	var r Read
+	for i, l := range lines {
+		r = d.Line(Line{Stream: Stdout, N: i + 1, Bytes: []byte(l)})
+	}
+	return r
+}
+
+func TestClaudeVerdicts(t *testing.T) {
+	retry := func(class string, status string) string {
+		return `{"type":"system","subtype":"api_retry","attempt":1,"error_status":` + status + `,"error":"` + class + `"}`
+	}
+	failed := func(class string, status string) string {
+		return `{"type":"assistant","message":{"content":[]},"error":"` + class + `"}` + "\n" +
+			`{"type":"result","subtype":"success","is_error":true,"api_error_status":` + status + `,"result":"no"}`
+	}
+	tests := []struct {
+		name   string
+		lines  string
+		code   int
+		signal string
+		class  string
+		reason jobs.Reason
+	}{
+		{"good, then killed", claudeInit + "\n" + claudeGood, 143, "", "ok", ""},
+		{"good, then killed hard", claudeInit + "\n" + claudeGood, -1, "SIGKILL", "ok", ""},
+		{"a turn after a good one", claudeInit + "\n" + claudeGood + "\n" + claudeInit, 0, "", "died", jobs.AgentCrashed},
+		{"ended in the second hopeless retry", claudeInit + "\n" + retry("authentication_failed", "401"), 143, "", "died", jobs.Unauthorized},
+		{"ended in a retry", claudeInit + "\n" + retry("rate_limit", "429"), 143, "", "died", jobs.RateLimited},
+		{"died after a retry that helped", claudeInit + "\n" + retry("overloaded", "529") + "\n" + `{"type":"assistant","message":{"content":"x"}}`, 1, "", "died", jobs.AgentCrashed},
+		{"older versions: no cause", claudeInit + "\n" + failed("unknown", "402"), 1, "", "error", jobs.Billing},
+		{"older versions: status alone", claudeInit + "\n" + `{"type":"result","is_error":true,"api_error_status":503}`, 1, "", "error", jobs.ModelUnavailable},
+		{"an error of a turn before", claudeInit + "\n" + failed("billing_error", "400") + "\n" + claudeInit + "\n" + claudeGood, 0, "", "ok", ""},
+		{"not found", "", 127, "", "no_turn", jobs.AgentMissing},
+		{"nothing said", "", 0, "", "no_turn", jobs.AgentProtocol},
+		{"killed before it began", "", -1, "SIGKILL", "died", jobs.AgentCrashed},
+	}
+	for _, tt := range tests {
+		d := claude{}.Decoder(launch("claude"))
+		feed(d, strings.Split(tt.lines, "\n")...)
+		e, end := d.Exit(tt.code, tt.signal)
+		var data jobs.ExitData
+		if err := json.Unmarshal(e.Data, &data); err != nil || data.Class != tt.class || data.Code != tt.code {
+			t.Errorf("%s: %s, err %v, want class %s", tt.name, e.Data, err, tt.class)
+		}
+		want := jobs.Success
+		if tt.reason != "" {
+			want = jobs.Reasons[tt.reason].Outcome
+		}
+		if end.Reason != tt.reason || end.Outcome != want || tt.reason != "" && end.Message == "" {
+			t.Errorf("%s: %+v, want %s", tt.name, end, tt.reason)
+		}
+	}
+}
+
+func TestClaudeHopeless(t *testing.T) {
+	for class, want := range map[string]jobs.Reason{
+		"authentication_failed": jobs.Unauthorized, "billing_error": jobs.Billing, "model_not_found": jobs.ModelNotFound,
+		"rate_limit": "", "overloaded": "", "unknown": "",
+	} {
+		d := claude{}.Decoder(launch("claude"))
+		r := feed(d, claudeInit, `{"type":"system","subtype":"api_retry","attempt":2,"max_retries":6,"retry_delay_ms":571.5,"error":"`+class+`"}`)
+		var data jobs.RetryData
+		if err := json.Unmarshal(r.Events[0].Data, &data); err != nil || data.Hopeless != (want != "") || data.Attempt != 2 || data.Max != 6 {
+			t.Errorf("%s: %s, err %v", class, r.Events[0].Data, err)
+		}
+		if r.Hopeless != want {
+			t.Errorf("%s: hopeless %q, want %q", class, r.Hopeless, want)
+		}
+	}
+}
+
+// Idle is what closes the agent's stdin: too early ends a turn that goes on,
+// too late and the run never ends.
+func TestClaudeState(t *testing.T) {
+	const (
+		running = `{"type":"system","subtype":"session_state_changed","state":"running"}`
+		idle    = `{"type":"system","subtype":"session_state_changed","state":"idle"}`
+		busy    = `{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"b"}]}`
+		none    = `{"type":"system","subtype":"background_tasks_changed","tasks":[]}`
+	)
+	tests := []struct {
+		name  string
+		lines []string
+		want  State
+	}{
+		{"idle before anything", []string{idle}, Working},
+		{"in a turn", []string{running, claudeInit}, Working},
+		{"result, state not told yet", []string{running, claudeInit, claudeGood}, Working},
+		{"result and idle", []string{running, claudeInit, claudeGood, idle}, Idle},
+		{"no states told", []string{claudeInit, claudeGood}, Idle},
+		{"background", []string{running, claudeInit, busy, claudeGood, idle}, Background},
+		{"background ended", []string{running, claudeInit, busy, claudeGood, idle, none}, Idle},
+		{"the turn that background work begins", []string{running, claudeInit, busy, claudeGood, idle, none, running, claudeInit}, Working},
+	}
+	for _, tt := range tests {
+		d := claude{}.Decoder(launch("claude"))
+		if got := feed(d, tt.lines...).State; got != tt.want {
+			t.Errorf("%s: state %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	d := claude{}.Decoder(launch("claude"))
+	feed(d, running, claudeInit, claudeGood, idle)
+	if lines := d.(Speaker).Say("more"); len(lines) != 1 || !strings.Contains(string(lines[0]), `"content":"more"`) {
+		t.Errorf("said %s", lines)
+	}
+	if got := feed(d, `{"type":"x"}`).State; got != Working {
+		t.Errorf("state %d after more was said, want working", got)
+	}
+}
+
+// Nobody answers in an unattended job, so the decoder does.
+func TestClaudeQuestions(t *testing.T) {
+	d := claude{}.Decoder(launch("claude"))
+	r := feed(d, claudeInit, claudeAsked)
+	if len(r.Reply) != 1 || !strings.Contains(string(r.Reply[0]), `"behavior":"deny"`) || !strings.Contains(string(r.Reply[0]), `"request_id":"r1"`) {
+		t.Errorf("reply %s", r.Reply)
+	}
+	if r.Events[0].Kind != jobs.AskOpened || r.Events[1].Kind != jobs.AskClosed {
+		t.Errorf("events %+v", r.Events)
+	}
+	r = feed(d, `{"type":"control_request","request_id":"r2","request":{"subtype":"something_new"}}`)
+	if len(r.Reply) != 1 || !strings.Contains(string(r.Reply[0]), `"subtype":"error"`) {
+		t.Errorf("reply %s", r.Reply)
+	}
+}
+
+func TestClaudeAnswers(t *testing.T) {
+	l := launch("claude")
+	l.Job.Agent.Interactive = true
+	d := claude{}.Decoder(l)
+	if r := feed(d, claudeInit, claudeAsked); len(r.Reply) != 0 || len(r.Events) != 1 {
+		t.Fatalf("the question was closed: %+v", r)
+	}
+	s := d.(Speaker)
+	if events, lines := s.Answer("other", map[string]string{"Which?": "B"}); events != nil || lines != nil {
+		t.Errorf("an unknown question was answered: %s", lines)
+	}
+	events, lines := s.Answer("r1", map[string]string{"Which?": "B"})
+	want := `{"type":"control_response","response":{"subtype":"success","request_id":"r1","response":{"behavior":"allow",` +
+		`"updatedInput":{"answers":{"Which?":"B"},"questions":[{"question":"Which?"}]}}}}`
+	if len(lines) != 1 || string(lines[0]) != want {
+		t.Errorf("got  %s\nwant %s", lines, want)
+	}
+	if len(events) != 1 || events[0].Kind != jobs.AskClosed {
+		t.Errorf("events %+v", events)
+	}
+	if events, _ := s.Answer("r1", nil); events != nil {
+		t.Error("a question was answered twice")
+	}
+	feed(d, claudeAsked)
+	if r := feed(d, `{"type":"control_cancel_request","request_id":"r1"}`); r.Events[0].Kind != jobs.AskClosed {
+		t.Errorf("withdrawn: %+v", r.Events)
+	}
+	if _, lines := s.Answer("r1", map[string]string{"Which?": "B"}); lines != nil {
+		t.Errorf("a withdrawn question was answered: %s", lines)
+	}
+	if lines := s.Interrupt(); !strings.Contains(string(lines[0]), `"subtype":"interrupt"`) {
+		t.Errorf("interrupt %s", lines)
+	}
+}
+
+// Totals of a process that resumed a session begin with those of the session
+// in some versions, and must not be counted again.
+func TestClaudeTotal(t *testing.T) {
+	usage := func(n, cost string) string {
+		return `{"m":{"inputTokens":` + n + `,"outputTokens":1,"cacheReadInputTokens":2,"cacheCreationInputTokens":3,"costUSD":` + cost + `}}`
+	}
+	result := func(all, since string) string {
+		line := `{"type":"result","is_error":false,"total_cost_usd":9,"usage":{"input_tokens":7},"modelUsage":` + all
+		if since != "" {
+			line += `,"model_usage_since_last_result":` + since
+		}
+		return line + `}`
+	}
+	tests := []struct {
+		name  string
+		lines []string
+		input int64
+		cost  float64
+	}{
+		{"what was used since", []string{result(usage("500", "5"), usage("100", "1")), result(usage("700", "7"), usage("200", "2"))}, 300, 3},
+		{"all of the process", []string{result(usage("100", "1"), ""), result(usage("300", "3"), "")}, 300, 9},
+		{"nothing used after a resume", []string{result(usage("500", "5"), "{}")}, 0, 0},
+		{"a result without totals", []string{result(usage("500", "5"), usage("100", "1")), result("{}", "")}, 100, 1},
+		{"the turns only", []string{result("{}", ""), result("{}", "")}, 14, 0},
+	}
+	for _, tt := range tests {
+		d := claude{}.Decoder(launch("claude"))
+		feed(d, append([]string{claudeInit}, tt.lines...)...)
+		if got := d.Total(); got.Usage.Input != tt.input || got.CostUSD != tt.cost || got.Session != "s1" || got.Model != "m" {
+			t.Errorf("%s: %+v, want %d and %v", tt.name, got, tt.input, tt.cost)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package agent
+
+import "encoding/json"
+
+// claudeOut is any line of Claude Code. Only what is used is named. The order
+// of keys is not stable, and a field of a type that is not expected is left
+// at its zero value.
+type claudeOut struct {
+	Type      string `json:"type"`
+	Subtype   string `json:"subtype"`
+	SessionID string `json:"session_id"`
+	UUID      string `json:"uuid"`
+	Parent    string `json:"parent_tool_use_id"`
+
+	// system
+	Cwd            string          `json:"cwd"`
+	Model          string          `json:"model"`
+	PermissionMode string          `json:"permissionMode"`
+	Version        string          `json:"claude_code_version"`
+	Tools          []string        `json:"tools"`
+	MCP            json.RawMessage `json:"mcp_servers"`
+	State          string          `json:"state"`
+	Status         string          `json:"status"`
+	Tasks          []claudeTask    `json:"tasks"`
+	TaskID         string          `json:"task_id"`
+	ToolUseID      string          `json:"tool_use_id"`
+	ToolName       string          `json:"tool_name"`
+	Description    string          `json:"description"`
+	Summary        string          `json:"summary"`
+	Patch          struct {
+		Status string `json:"status"`
+	} `json:"patch"`
+	Attempt     int     `json:"attempt"`
+	MaxRetries  int     `json:"max_retries"`
+	RetryDelay  float64 `json:"retry_delay_ms"`
+	ErrorStatus int     `json:"error_status"`
+	Error       string  `json:"error"`
+	HookName    string  `json:"hook_name"`
+	HookEvent   string  `json:"hook_event"`
+	Outcome     string  `json:"outcome"`
+	ExitCode    *int    `json:"exit_code"`
+	Tokens      int     `json:"estimated_tokens"`
+
+	// assistant and user
+	Message    json.RawMessage `json:"message"`
+	IsReplay   bool            `json:"isReplay"`
+	Synthetic  bool            `json:"isSynthetic"`
+	Aborted    bool            `json:"aborted"`
+	ToolResult json.RawMessage `json:"tool_use_result"`
+
+	// command_lifecycle, stream_event, rate_limit_event
+	CommandID string          `json:"command_uuid"`
+	Event     claudeStream    `json:"event"`
+	RateLimit json.RawMessage `json:"rate_limit_info"`
+
+	// control
+	RequestID string          `json:"request_id"`
+	Request   claudeRequest   `json:"request"`
+	Response  json.RawMessage `json:"response"`
+
+	claudeResult
+}
+
+// claudeResult is what a line of type result adds.
+type claudeResult struct {
+	IsError    bool                   `json:"is_error"`
+	Terminal   string                 `json:"terminal_reason"`
+	APIStatus  int                    `json:"api_error_status"`
+	Result     string                 `json:"result"`
+	Errors     []string               `json:"errors"`
+	Usage      claudeUsage            `json:"usage"`
+	CostUSD    float64                `json:"total_cost_usd"`
+	ModelUsage map[string]claudeModel `json:"modelUsage"`
+	Since      map[string]claudeModel `json:"model_usage_since_last_result"`
+	Denials    json.RawMessage        `json:"permission_denials"`
+}
+
+type claudeTask struct {
+	ID          string `json:"task_id"`
+	Type        string `json:"task_type"`
+	Description string `json:"description"`
+}
+
+type claudeUsage struct {
+	Input      int64 `json:"input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+}
+
+type claudeModel struct {
+	Input      int64   `json:"inputTokens"`
+	Output     int64   `json:"outputTokens"`
+	CacheRead  int64   `json:"cacheReadInputTokens"`
+	CacheWrite int64   `json:"cacheCreationInputTokens"`
+	CostUSD    float64 `json:"costUSD"`
+}
+
+type claudeMessage struct {
+	ID      string          `json:"id"`
+	Role    string          `json:"role"`
+	Model   string          `json:"model"`
+	Content json.RawMessage `json:"content"`
+}
+
+type claudeBlock struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
+}
+
+type claudeStream struct {
+	Type  string `json:"type"`
+	Delta struct {
+		Type     string `json:"type"`
+		Text     string `json:"text"`
+		Thinking string `json:"thinking"`
+		Partial  string `json:"partial_json"`
+	} `json:"delta"`
+	Usage *claudeUsage `json:"usage"`
+}
+
+type claudeRequest struct {
+	Subtype     string          `json:"subtype"`
+	ToolName    string          `json:"tool_name"`
+	Input       json.RawMessage `json:"input"`
+	ToolUseID   string          `json:"tool_use_id"`
+	Interaction bool            `json:"requires_user_interaction"`
+}
+
+type claudeReply struct {
+	Type     string `json:"type"`
+	Response struct {
+		Subtype   string `json:"subtype"`
+		RequestID string `json:"request_id"`
+		Response  any    `json:"response,omitempty"`
+		Error     string `json:"error,omitempty"`
+	} `json:"response"`
+}
+
+func claudeAnswer(request string, response any) []byte {
+	r := claudeReply{Type: "control_response"}
+	r.Response.Subtype, r.Response.RequestID, r.Response.Response = "success", request, response
+	return claudeLine(r)
+}
+
+func claudeRefusal(request, why string) []byte {
+	r := claudeReply{Type: "control_response"}
+	r.Response.Subtype, r.Response.RequestID, r.Response.Error = "error", request, why
+	return claudeLine(r)
+}

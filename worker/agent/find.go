@@ -1,0 +1,210 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Program is an agent's program on this host.
+type Program struct {
+	// Args start it: its real path, or an interpreter and a script.
+	Args []string
+	// Mounts are the paths of the host that it needs besides the system's
+	// own directories.
+	Mounts []string
+	// Version is what it says of itself, once it was asked.
+	Version string
+}
+
+// command starts the program, or the one of that name in the jail's PATH.
+func (p Program) command(name string) []string {
+	if len(p.Args) > 0 {
+		return p.Args
+	}
+	return []string{name}
+}
+
+// A MissingError says that an agent's program is not on this host.
+type MissingError struct {
+	Agent string
+	Where string // where it was looked for
+	Err   error  // what else stood in the way, if anything
+}
+
+func (e *MissingError) Error() string {
+	text := fmt.Sprintf("program of agent %s not found in %s", e.Agent, e.Where)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text + "; install it, or name its path in the worker's settings"
+}
+
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// Find looks for the program of an agent on this host. It only looks at
+// files, so it may be called for every attempt. The agent "command" has no
+// program of its own.
+func (a *Agents) Find(name string) (Program, error) {
+	if _, err := a.Get(name); err != nil {
+		return Program{}, err
+	}
+	if name == (command{}).Name() {
+		return Program{}, nil
+	}
+	path, where := a.cfg.Programs[name], "PATH"
+	if path == "" {
+		path = lookPath(a.cfg.Path, name)
+	} else {
+		where = path
+	}
+	if path == "" {
+		return Program{}, &MissingError{Agent: name, Where: where}
+	}
+	p, err := a.resolve(path)
+	if err != nil {
+		return Program{}, &MissingError{Agent: name, Where: where, Err: err}
+	}
+	return p, nil
+}
+
+// Check asks the program of an agent for its version. It starts the program
+// on the host, outside of any jail, with nothing in its environment.
+func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
+	p, err := a.Find(name)
+	if err != nil || len(p.Args) == 0 {
+		return p, err
+	}
+	home, err := os.MkdirTemp("", "penstock-version-")
+	if err != nil {
+		return p, fmt.Errorf("check agent %s: %w", name, err)
+	}
+	defer os.RemoveAll(home)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Args[0], append(slices.Clone(p.Args[1:]), "--version")...)
+	cmd.Env = []string{"HOME=" + home, "PATH=" + a.cfg.Path, "DISABLE_AUTOUPDATER=1"}
+	cmd.Dir = home
+	// A child of the program that keeps the pipe open must not keep us.
+	cmd.WaitDelay = 2 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return p, fmt.Errorf("check agent %s: %s --version: %w: %s", name, strings.Join(p.Args, " "), err, short(string(bytes.TrimSpace(out)), 300))
+	}
+	p.Version = version.FindString(string(out))
+	return p, nil
+}
+
+var version = regexp.MustCompile(`\d+\.\d+\.\d+[-+.\w]*`)
+
+// resolve follows links to what is really run. A script needs its whole
+// installation to be visible, and its interpreter by path, because the jail's
+// PATH may not have it.
+func (a *Agents) resolve(path string) (Program, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return Program{}, err
+	}
+	if err := executable(real); err != nil {
+		return Program{}, err
+	}
+	words, err := shebang(real)
+	if err != nil {
+		return Program{}, err
+	}
+	if len(words) == 0 {
+		return Program{Args: []string{real}, Mounts: []string{real}}, nil
+	}
+	interpreter := words[0]
+	if !filepath.IsAbs(interpreter) {
+		if interpreter = lookPath(a.cfg.Path, words[0]); interpreter == "" {
+			return Program{}, fmt.Errorf("%s: its interpreter %s is not in PATH", real, words[0])
+		}
+	}
+	if interpreter, err = filepath.EvalSymlinks(interpreter); err != nil {
+		return Program{}, err
+	}
+	return Program{
+		Args:   slices.Concat([]string{interpreter}, words[1:], []string{real}),
+		Mounts: []string{interpreter, installation(real)},
+	}, nil
+}
+
+// shebang returns the interpreter that a script names in its first line, with
+// its arguments; nothing for a native program.
+func shebang(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, 256))
+	if err != nil {
+		return nil, err
+	}
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	script, ok := strings.CutPrefix(string(line), "#!")
+	if !ok {
+		return nil, nil
+	}
+	words := strings.Fields(script)
+	if len(words) > 1 && filepath.Base(words[0]) == "env" {
+		words = words[1:]
+		if words[0] == "-S" {
+			words = words[1:]
+		}
+	}
+	if len(words) == 0 {
+		return nil, fmt.Errorf("%s: names no interpreter", path)
+	}
+	return words, nil
+}
+
+// installation is the directory that a script's own files are in: the
+// outermost node_modules above it, else its own directory.
+func installation(script string) string {
+	dir := filepath.Dir(script)
+	found := dir
+	for d := dir; d != filepath.Dir(d); d = filepath.Dir(d) {
+		if filepath.Base(d) == "node_modules" {
+			found = d
+		}
+	}
+	return found
+}
+
+// lookPath finds a program in a list of directories. Relative directories do
+// not count: they would depend on where the worker was started.
+func lookPath(list, name string) string {
+	for _, dir := range filepath.SplitList(list) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if path := filepath.Join(dir, name); executable(path) == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a file", path)
+	case info.Mode().Perm()&0o111 == 0:
+		return fmt.Errorf("%s: %w", path, fs.ErrPermission)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// MaxLine is how much of a line is kept. Agents put whole files and images in
+// one line, so it is far more than an event may hold; it bounds what a line
+// that never ends costs.
+const MaxLine = 8 << 20
+
+// keepBuffer is the largest buffer that is kept from line to line.
+const keepBuffer = 256 << 10
+
+// The two streams that an agent writes to.
+const (
+	Stdout = "stdout"
+	Stderr = "stderr"
+)
+
+// A Line is one line of output, without its newline.
+type Line struct {
+	Stream string
+	N      int    // the line's number in its stream, from 1
+	Bytes  []byte // valid until the next line is read
+	Cut    int    // how many bytes are missing at the end
+}
+
+// ReadLines gives fn every line of r. Of a line longer than limit it gives
+// the beginning, and says how much is missing. It returns nil at the end of
+// r, or the first error of r or fn; what was read before an error of r is
+// given to fn first.
+func ReadLines(r io.Reader, stream string, limit int, fn func(Line) error) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	line := Line{Stream: stream}
+	var kept []byte
+	for {
+		chunk, err := in.ReadSlice('\n')
+		whole := err == nil
+		if whole {
+			chunk = chunk[:len(chunk)-1]
+		}
+		room := min(len(chunk), limit-len(kept))
+		kept = append(kept, chunk[:room]...)
+		line.Cut += len(chunk) - room
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case whole || len(kept) > 0 || line.Cut > 0:
+			line.N++
+			line.Bytes = kept
+			if told := fn(line); told != nil {
+				return told
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line.Cut, kept = 0, kept[:0]
+		if cap(kept) > keepBuffer {
+			kept = nil
+		}
+	}
+}
+
+// parse returns the line as it goes into an event, and its JSON when it is an
+// object. What is not UTF-8 is replaced: JSON must be UTF-8, and a decoder
+// that lets other bytes through breaks every reader after it.
+func parse(line Line) (*jobs.Raw, json.RawMessage) {
+	raw := &jobs.Raw{Stream: line.Stream, N: line.N}
+	text := line.Bytes
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	// Only objects, and only where nothing was cut: a number or a word in
+	// quotes is a line of text that happens to be JSON as well.
+	if line.Cut == 0 && len(text) > 0 && text[0] == '{' && json.Valid(text) {
+		raw.JSON = bytes.Clone(text)
+		return raw, raw.JSON
+	}
+	raw.Text = string(text)
+	return raw, nil
+}
+
+// outputLine is the event of a line that is text.
+func outputLine(line Line, raw *jobs.Raw) jobs.Event {
+	text := raw.Text
+	if raw.JSON != nil {
+		text = string(raw.JSON)
+	}
+	e := jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: line.Stream, Text: text, Cut: line.Cut})
+	e.Raw = raw
+	return e
+}
+
+// lastWords keeps the end of what a program says on stderr: the best there is
+// when it dies without another word.
+type lastWords struct{ text string }
+
+func (w *lastWords) note(line Line) {
+	if text := strings.TrimSpace(short(string(line.Bytes), 500)); text != "" {
+		w.text = text
+	}
+}
+
+// after appends the last words to a message.
+func (w *lastWords) after(message string) string {
+	if w.text == "" {
+		return message
+	}
+	return message + ": " + w.text
+}
+
+// short cuts s to limit bytes on a character's edge.
+func short(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
