@@ -24,7 +24,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## build bin/penstock
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
 
 test: ## run every test this machine can run; say which were skipped, and why
 	@$(REPORT) $(PKGS)
@@ -60,7 +60,7 @@ tidy: ## tidy the modules of the product and of the tools
 cross: ## compile for every supported system, tests included
 	@set -e; for target in $(TARGETS); do \
 		echo "build $$target"; \
-		GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 $(GO) build ./...; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 $(GO) build -buildvcs=false ./...; \
 	done
 	@set -e; for os in linux darwin windows; do \
 		echo "vet   $$os"; \

@@ -32,19 +32,19 @@ else
 	exit 1
 fi
 
-if [ "$(id -u)" -eq 0 ]; then
-	as=
-elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
-	as='sudo '
-else
-	echo "missing:$missing; run this, then try again:" >&2
-	echo "  sudo sh -c '$line'" >&2
-	exit 1
+as() { "$@"; }
+if [ "$(id -u)" -ne 0 ]; then
+	if ! command -v sudo >/dev/null 2>&1 || ! sudo -n true 2>/dev/null; then
+		echo "missing:$missing; run this, then try again:" >&2
+		echo "  sudo sh -c '$line'" >&2
+		exit 1
+	fi
+	as() { sudo -n "$@"; }
 fi
-echo "installing$missing: $as$line" >&2
+echo "installing$missing: $line" >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! ${as}env DEBIAN_FRONTEND=noninteractive sh -c "$line" >"$log" 2>&1 </dev/null; then
+if ! as env DEBIAN_FRONTEND=noninteractive sh -c "$line" >"$log" 2>&1 </dev/null; then
 	cat "$log" >&2
 	echo "could not install$missing; see above" >&2
 	exit 1
