@@ -46,7 +46,7 @@ type Finding struct {
 func (f Finding) String() string { return f.Where + ": " + f.What }
 
 // textNames are the endings of files that people write.
-var textNames = []string{".go", ".md", ".sh", ".awk", ".yml", ".yaml", ".mod", ".json", ".toml", "Makefile", ".ci/run"}
+var textNames = []string{".go", ".md", ".sh", ".awk", ".txt", ".yml", ".yaml", ".mod", ".json", ".toml", "Makefile", ".ci/run"}
 
 // Load reads the module at the root of fsys. Directories whose name begins with
 // "_" or ".", testdata, and modules within the module are not part of it; the
