@@ -20,6 +20,8 @@ var (
 	ErrFinished = errors.New("job has finished")
 	// ErrUnavailable: the broker does not answer.
 	ErrUnavailable = errors.New("server does not answer")
+	// ErrFull: the broker has no room left, so nothing was accepted.
+	ErrFull = errors.New("the server's store is full: free or add disk space, or raise its limit")
 )
 
 // A FieldError is one thing wrong with one field of a job. Field is the path

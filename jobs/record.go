@@ -143,3 +143,37 @@ func (r Record) backoff(why Reason) time.Duration {
 	spread := time.Duration(r.ID[len(r.ID)-1]%16) * wait / 64
 	return min(wait, 5*time.Minute) + spread
 }
+
+// Result returns what the record alone says of a finished job: all there is
+// of one that never ran, and the frame of one that did.
+func (r Record) Result() Result {
+	res := Result{
+		ID: r.Item, Job: r.ID, Session: r.Session, Key: r.Key,
+		Outcome: r.Outcome, Reason: r.Reason, Message: r.Message, Attempts: r.Attempt,
+		Isolation: r.Isolation, Worker: r.Worker,
+		Checks: []Check{}, Weaker: []string{}, Artifacts: []Artifact{},
+	}
+	if res.ID == "" {
+		res.ID = r.ID
+	}
+	if r.Finished != nil {
+		begun := *r.Finished
+		if r.Started != nil {
+			begun = *r.Started
+		}
+		res.Durations.Queue = max(0, begun.Sub(r.Submitted).Seconds())
+		res.Durations.Total = max(0, r.Finished.Sub(r.Submitted).Seconds())
+	}
+	return res
+}
+
+// Judged returns the result as the record judges it. The record is what was
+// agreed on; a result is written before that, and somebody may have cancelled
+// the job in between.
+func (r Record) Judged(res Result) Result {
+	res.Outcome, res.Reason, res.Message, res.Attempts = r.Outcome, r.Reason, r.Message, r.Attempt
+	if r.Finished != nil {
+		res.Durations.Total = max(0, r.Finished.Sub(r.Submitted).Seconds())
+	}
+	return res
+}
