@@ -1,0 +1,172 @@
+// Package subject knows every stream, bucket and subject name of the wire, so
+// that a name is spelled in one place only.
+//
+// The tokens of a name are validated before anything is published: a broker
+// stores a literal "*" in a subject, and a later purge of that subject would
+// hit every other one.
+package subject
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Streams and buckets. A bucket is a stream whose name has a prefix.
+const (
+	Intake     = "PS_INTAKE"
+	Events     = "PS_EVENTS"
+	Schedules  = "PS_SCHED"
+	Dead       = "PS_DEAD"
+	Advisories = "PS_ADVISORY"
+
+	Jobs      = "ps_jobs"
+	Specs     = "ps_specs"
+	Keys      = "ps_keys"
+	Workers   = "ps_workers"
+	Settings  = "ps_config"
+	Leader    = "ps_leader"
+	Artifacts = "ps_artifacts"
+	Results   = "ps_results"
+)
+
+// Consumer is the durable consumer of a queue stream, Due the one of the
+// schedules that have come due, Taker the one of the intake.
+const (
+	Consumer = "w"
+	Due      = "due"
+	Taker    = "dispatcher"
+)
+
+// Lanes in the order in which they are served.
+var Lanes = []string{"p0", "p1", "p2"}
+
+// Names makes the subjects under one prefix.
+type Names struct{ Prefix string }
+
+// New returns the names under a prefix; empty means "penstock.v1".
+func New(prefix string) (Names, error) {
+	if prefix == "" {
+		prefix = "penstock.v1"
+	}
+	for part := range strings.SplitSeq(prefix, ".") {
+		if err := jobs.CheckToken("prefix", part); err != nil {
+			return Names{}, err
+		}
+	}
+	return Names{prefix}, nil
+}
+
+// Queue is the subject of a job's queue message.
+func (n Names) Queue(class, lane, tenant, id string) string {
+	return n.join("q", class, lane, tenant, id)
+}
+
+// QueueAll matches every message of a lane.
+func (n Names) QueueAll(class, lane string) string { return n.join("q", class, lane, ">") }
+
+// Wake is where the broker repeats the headers of what enters a lane.
+func (n Names) Wake(class, lane string) string { return n.join("wake", class, lane, ">") }
+
+// WakeClass matches the doorbells of all lanes of a class.
+func (n Names) WakeClass(class string) string { return n.join("wake", class, ">") }
+
+// Ring is the doorbell of one lane, for who puts a job back without a publish.
+func (n Names) Ring(class, lane string) string { return n.join("wake", class, lane, "again") }
+
+// Changed is where the broker repeats the headers of every record's change:
+// of the class, which may be a wildcard.
+func (n Names) Changed(class string) string { return n.join("changed", class, "*") }
+
+// ChangedAll matches every record's change.
+func (n Names) ChangedAll() string { return n.join("changed", ">") }
+
+// ParseQueue takes a queue message's subject apart.
+func (n Names) ParseQueue(subject string) (class, lane, tenant, id string, err error) {
+	return n.parse("q", subject)
+}
+
+// Sched is the subject of a job's schedule.
+func (n Names) Sched(tenant, id string) string { return n.join("sched", tenant, id) }
+
+// SchedAll matches every schedule.
+func (n Names) SchedAll() string { return n.join("sched", ">") }
+
+// Due is where a schedule is sent when its time has come.
+func (n Names) Due(class, lane, tenant, id string) string {
+	return n.join("due", class, lane, tenant, id)
+}
+
+// DueAll matches everything that has come due.
+func (n Names) DueAll() string { return n.join("due", ">") }
+
+// ParseDue takes a due message's subject apart.
+func (n Names) ParseDue(subject string) (class, lane, tenant, id string, err error) {
+	return n.parse("due", subject)
+}
+
+// Submit is where a submitter of the tenant publishes a job.
+func (n Names) Submit(tenant string) string { return n.join("submit", tenant) }
+
+// SubmitAll matches the submissions of every tenant.
+func (n Names) SubmitAll() string { return n.join("submit", "*") }
+
+// SessionEvents is the subject of a session's events.
+func (n Names) SessionEvents(tenant, session string) string {
+	return n.join("sessions", tenant, session, "events")
+}
+
+// EventsAll matches the events of every session.
+func (n Names) EventsAll() string { return n.join("sessions", "*", "*", "events") }
+
+// Stored is where the broker repeats the headers of what it has stored of a
+// session's events.
+func (n Names) Stored(tenant, session string) string {
+	return n.join("stored", tenant, session, "events")
+}
+
+// SessionsAll matches everything of every session, and StoredAll what is
+// repeated of it: the broker repeats by whole tails of a subject only.
+func (n Names) SessionsAll() string { return n.join("sessions", ">") }
+
+// StoredAll is where SessionsAll is repeated.
+func (n Names) StoredAll() string { return n.join("stored", ">") }
+
+// Control is the subject of a session's control messages.
+func (n Names) Control(tenant, session string) string {
+	return n.join("sessions", tenant, session, "control")
+}
+
+// DeadLetter is the subject of a job's dead letter.
+func (n Names) DeadLetter(class, tenant, id string) string { return n.join("dead", class, tenant, id) }
+
+// DeadAll matches every dead letter.
+func (n Names) DeadAll() string { return n.join("dead", ">") }
+
+// QueueStream is the stream of one lane of a class.
+func QueueStream(class, lane string) string {
+	return "PS_Q_" + strings.ToUpper(class) + "_" + strings.ToUpper(lane)
+}
+
+// KVStream is the stream that holds a bucket.
+func KVStream(bucket string) string { return "KV_" + bucket }
+
+// Key is the subject of a bucket's key; the key may have wildcards.
+func Key(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+func (n Names) join(parts ...string) string { return n.Prefix + "." + strings.Join(parts, ".") }
+
+func (n Names) parse(kind, subject string) (class, lane, tenant, id string, err error) {
+	rest, ok := strings.CutPrefix(subject, n.Prefix+"."+kind+".")
+	parts := strings.Split(rest, ".")
+	if !ok || len(parts) != 4 {
+		return "", "", "", "", fmt.Errorf("subject %q is not that of a job", subject)
+	}
+	for _, part := range parts {
+		if err := jobs.CheckToken("subject", part); err != nil {
+			return "", "", "", "", err
+		}
+	}
+	return parts[0], parts[1], parts[2], parts[3], nil
+}

@@ -1,0 +1,233 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Range is the messages of a stream that match Subject, from the sequence
+// From on.
+type Range struct {
+	Stream  string
+	Subject string
+	From    uint64
+}
+
+// Bounds of one batch that is asked for. The broker stops at either.
+const (
+	batchMessages = 512
+	batchBytes    = 1 << 20
+)
+
+// poll is how often a tail looks for itself, should the doorbell be lost.
+const poll = 2 * time.Second
+
+// Scan returns what is stored now, in order.
+func (c *Conn) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		for {
+			batch, err := c.patientBatch(ctx, r, batchMessages)
+			if err != nil {
+				yield(Message{}, err)
+				return
+			}
+			for _, m := range batch {
+				if !yield(m, nil) {
+					return
+				}
+				r.From = m.Seq + 1
+			}
+			if len(batch) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// First returns the first message of a range.
+func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
+	batch, err := c.patientBatch(ctx, r, 1)
+	if err != nil {
+		return Message{}, err
+	}
+	if len(batch) == 0 {
+		return Message{}, jobs.ErrNotFound
+	}
+	return batch[0], nil
+}
+
+// Tail returns what is stored, then what is stored later, until ctx ends. It
+// wakes by messages on the subject bell, which may be lost, and goes on
+// through reconnects and restarts of the broker. Each time it has caught up
+// it calls caught, if that is not nil, and ends when that returns false.
+func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() bool) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		rung, stop, err := c.Bell(bell)
+		if err != nil {
+			yield(Message{}, err)
+			return
+		}
+		defer stop()
+		tick := time.NewTicker(poll)
+		defer tick.Stop()
+		for {
+			for m, err := range c.Scan(ctx, r) {
+				if err != nil {
+					if ctx.Err() == nil {
+						yield(Message{}, err)
+					}
+					return
+				}
+				r.From = m.Seq + 1
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if caught != nil && !caught() {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-rung:
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// Bell returns a channel that has a value after something was published to
+// one of the subjects. However often it was, there is one value.
+func (c *Conn) Bell(subjects ...string) (rung <-chan struct{}, stop func(), err error) {
+	bell := make(chan struct{}, 1)
+	var subs []*nats.Subscription
+	stop = func() {
+		for _, sub := range subs {
+			// Fails only when the connection is closed, and the subscription with it.
+			_ = sub.Unsubscribe()
+		}
+	}
+	for _, subject := range subjects {
+		sub, err := c.NC.Subscribe(subject, func(*nats.Msg) {
+			select {
+			case bell <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			stop()
+			return nil, nil, fmt.Errorf("subscribe to %s: %w", subject, err)
+		}
+		subs = append(subs, sub)
+	}
+	return bell, stop, nil
+}
+
+func (c *Conn) patientBatch(ctx context.Context, r Range, n int) ([]Message, error) {
+	for {
+		batch, err := c.batch(ctx, r, n)
+		if err == nil {
+			return batch, nil
+		}
+		if err := c.wait(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// batch asks for up to n messages. An error says that the answer is not
+// complete; what has arrived of it is dropped, since it will come again.
+func (c *Conn) batch(ctx context.Context, r Range, n int) ([]Message, error) {
+	body, err := json.Marshal(map[string]any{
+		"seq": max(r.From, 1), "next_by_subj": r.Subject, "batch": n, "max_bytes": batchBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	inbox := c.NC.NewInbox()
+	sub, err := c.NC.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
+	if err := c.NC.PublishRequest("$JS.API.DIRECT.GET."+r.Stream, inbox, body); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	var got []Message
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch status := msg.Header.Get("Status"); status {
+		case "":
+			m, err := stored(msg)
+			if err != nil {
+				return nil, err
+			}
+			got = append(got, m)
+		case "204", "404": // end of batch; nothing there
+			return got, nil
+		default:
+			return nil, fmt.Errorf("read %s: status %s %s", r.Stream, status, msg.Header.Get("Description"))
+		}
+	}
+}
+
+// stored reads a message as a direct get sends it.
+func stored(msg *nats.Msg) (Message, error) {
+	seq, err := strconv.ParseUint(msg.Header.Get("Nats-Sequence"), 10, 64)
+	if err != nil {
+		return Message{}, errors.New("the server sent a message without its sequence")
+	}
+	at, err := time.Parse(time.RFC3339Nano, msg.Header.Get("Nats-Time-Stamp"))
+	if err != nil {
+		return Message{}, fmt.Errorf("time of message %d: %w", seq, err)
+	}
+	return Message{Subject: msg.Header.Get("Nats-Subject"), Seq: seq, Time: at, Header: msg.Header, Data: msg.Data}, nil
+}
+
+// Subjects returns the subjects that a stream holds under a filter. A stream
+// that does not exist holds none.
+func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
+	all := map[string]uint64{}
+	for {
+		body, err := json.Marshal(map[string]any{"subjects_filter": filter, "offset": len(all)})
+		if err != nil {
+			return nil, err
+		}
+		var reply struct {
+			Error *APIError `json:"error"`
+			Total int       `json:"total"`
+			State struct {
+				Subjects map[string]uint64 `json:"subjects"`
+			} `json:"state"`
+		}
+		if err := c.Ask(ctx, "STREAM.INFO."+stream, body, &reply); err != nil {
+			return nil, err
+		}
+		if reply.Error != nil {
+			if NoStream(reply.Error) {
+				return all, nil
+			}
+			return nil, reply.Error.known()
+		}
+		for s, n := range reply.State.Subjects {
+			all[s] = n
+		}
+		if len(reply.State.Subjects) == 0 || len(all) >= reply.Total {
+			return all, nil
+		}
+	}
+}

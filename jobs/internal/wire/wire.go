@@ -1,0 +1,256 @@
+// Package wire reads and writes the broker's streams by subject and sequence,
+// with errors that say what is known about a write.
+//
+// A write that is not answered may have been stored. Every write therefore
+// carries a mark of its own; when the answer is missing, the last message of
+// the subject is read back and the mark tells whose it is. What is read for a
+// decision is read from the stream's leader.
+package wire
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Patience is how long one request may go unanswered before it is doubted.
+const Patience = 2 * time.Second
+
+// pause lies between two attempts while the broker is away.
+const pause = 150 * time.Millisecond
+
+// MarkHeader names the writer of a message.
+const MarkHeader = "Penstock-Write"
+
+// ErrConflict says that the subject has moved on since it was read.
+var ErrConflict = errors.New("somebody else has written since")
+
+// A Conn is a connection to the broker.
+type Conn struct {
+	NC *nats.Conn
+	JS jetstream.JetStream
+}
+
+// New returns a Conn over a connection that its owner opens and closes.
+func New(nc *nats.Conn) (*Conn, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{NC: nc, JS: js}, nil
+}
+
+// A Message is one stored message.
+type Message struct {
+	Subject string
+	Seq     uint64
+	Time    time.Time // the broker's clock
+	Header  nats.Header
+	Data    []byte
+}
+
+// Gone reports whether the message only says that its key has been removed.
+func (m Message) Gone() bool {
+	return m.Header.Get("KV-Operation") != "" || m.Header.Get("Nats-Marker-Reason") != ""
+}
+
+// A Write is one message to be stored if Expect is still the sequence of the
+// last one of its subject; zero expects that there is none.
+type Write struct {
+	Stream  string
+	Subject string
+	Data    []byte
+	Header  nats.Header
+	Expect  uint64
+	TTL     time.Duration // zero keeps it
+}
+
+// Put stores w and returns its sequence, or [ErrConflict]. While the broker
+// does not answer it tries until ctx ends; an error then does not say whether
+// the message will be stored.
+func (c *Conn) Put(ctx context.Context, w Write) (uint64, error) {
+	mark := rand.Text()
+	msg := w.message(mark)
+	msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
+	return c.settle(ctx, w, mark, func(ctx context.Context) (uint64, error) { return c.publish(ctx, msg) })
+}
+
+// settle repeats send until it is known what became of the write.
+func (c *Conn) settle(ctx context.Context, w Write, mark string, send func(context.Context) (uint64, error)) (uint64, error) {
+	doubt := false
+	for {
+		seq, err := send(ctx)
+		if err == nil {
+			return seq, nil
+		}
+		conflict := errors.Is(err, ErrConflict)
+		if conflict && !doubt || !conflict && !unanswered(err) {
+			return 0, err
+		}
+		doubt = true
+		last, lastErr := c.Last(ctx, w.Stream, w.Subject)
+		switch {
+		case lastErr == nil && last.Header.Get(MarkHeader) == mark:
+			return last.Seq, nil
+		case lastErr == nil && last.Seq != w.Expect:
+			return 0, ErrConflict
+		case errors.Is(lastErr, jobs.ErrNotFound) && w.Expect != 0:
+			return 0, ErrConflict
+		}
+		if err := c.wait(ctx, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (w Write) message(mark string) *nats.Msg {
+	msg := nats.NewMsg(w.Subject)
+	for name, values := range w.Header {
+		msg.Header[name] = values
+	}
+	msg.Data = w.Data
+	msg.Header.Set(MarkHeader, mark)
+	if w.TTL > 0 {
+		msg.Header.Set("Nats-TTL", strconv.FormatInt(max(1, int64(w.TTL/time.Second)), 10))
+	}
+	return msg
+}
+
+// Publish stores a message whatever the subject holds. It may store it twice
+// when an answer is lost, so it is for subjects that refuse or replace a
+// second one.
+func (c *Conn) Publish(ctx context.Context, msg *nats.Msg) error {
+	for {
+		_, err := c.publish(ctx, msg)
+		if err == nil || !unanswered(err) {
+			return err
+		}
+		if err := c.wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// Last reads the last message of a subject, which may have wildcards, from
+// the stream's leader. It tries until ctx ends while the broker is away.
+func (c *Conn) Last(ctx context.Context, stream, subject string) (Message, error) {
+	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return Message{}, err
+	}
+	var reply struct {
+		Error   *APIError `json:"error"`
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := c.Ask(ctx, "STREAM.MSG.GET."+stream, body, &reply); err != nil {
+		return Message{}, err
+	}
+	if reply.Error != nil {
+		return Message{}, reply.Error.known()
+	}
+	m := Message{Subject: reply.Message.Subject, Seq: reply.Message.Seq, Time: reply.Message.Time, Data: reply.Message.Data}
+	if len(reply.Message.Header) > 0 {
+		if m.Header, err = nats.DecodeHeadersMsg(reply.Message.Header); err != nil {
+			return Message{}, fmt.Errorf("headers of %s in %s: %w", subject, stream, err)
+		}
+	}
+	return m, nil
+}
+
+// Ask sends a request to the broker's own API and decodes the reply. It tries
+// until ctx ends, so it is for requests that may be repeated.
+func (c *Conn) Ask(ctx context.Context, verb string, body []byte, reply any) error {
+	for {
+		msg, err := c.request(ctx, &nats.Msg{Subject: "$JS.API." + verb, Data: body})
+		if err == nil {
+			if err := json.Unmarshal(msg.Data, reply); err != nil {
+				return fmt.Errorf("reply to %s: %w", verb, err)
+			}
+			return nil
+		}
+		if !unanswered(err) {
+			return err
+		}
+		if err := c.wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// Purge removes every message of a subject.
+func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
+	body, err := json.Marshal(map[string]string{"filter": subject})
+	if err != nil {
+		return err
+	}
+	var reply struct {
+		Error *APIError `json:"error"`
+	}
+	if err := c.Ask(ctx, "STREAM.PURGE."+stream, body, &reply); err != nil {
+		return err
+	}
+	if reply.Error != nil {
+		return reply.Error.known()
+	}
+	return nil
+}
+
+func (c *Conn) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	reply, err := c.request(ctx, msg)
+	if err != nil {
+		return 0, err
+	}
+	return ackOf(reply.Data)
+}
+
+func ackOf(data []byte) (uint64, error) {
+	var ack struct {
+		Seq   uint64    `json:"seq"`
+		Error *APIError `json:"error"`
+	}
+	if err := json.Unmarshal(data, &ack); err != nil {
+		return 0, fmt.Errorf("acknowledgement of the server: %w", err)
+	}
+	if ack.Error != nil {
+		return 0, ack.Error.known()
+	}
+	return ack.Seq, nil
+}
+
+// request is one round trip, bounded by Patience.
+func (c *Conn) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return c.NC.RequestMsgWithContext(ctx, msg)
+}
+
+// wait lets some time pass before the next attempt. Why is the error of the
+// last one.
+func (c *Conn) wait(ctx context.Context, why error) error {
+	if c.NC.IsClosed() {
+		return fmt.Errorf("%w: the connection is closed", jobs.ErrUnavailable)
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w (last: %v)", jobs.ErrUnavailable, ctx.Err(), why)
+	case <-t.C:
+		return nil
+	}
+}
