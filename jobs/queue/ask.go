@@ -1,0 +1,229 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+)
+
+// Cancel asks for a job to end. One that nobody runs is finished at once. For
+// one that is executing its worker is told; the record that is returned says
+// which. A job that has ended is [jobs.ErrFinished].
+func (q *Queue) Cancel(ctx context.Context, id, by string) (jobs.Record, error) {
+	for {
+		e, err := q.find(ctx, id)
+		if err != nil {
+			return jobs.Record{}, fmt.Errorf("cancel: %w", err)
+		}
+		if e.State == jobs.Finished {
+			return e.Record, fmt.Errorf("cancel job %s: %w", e.ID, jobs.ErrFinished)
+		}
+		rec, err := q.cancel(ctx, e, by)
+		if !isConflict(err) {
+			return rec, err
+		}
+	}
+}
+
+func (q *Queue) cancel(ctx context.Context, e entry, by string) (jobs.Record, error) {
+	if e.Cancel == nil {
+		e.Cancel = &jobs.Cancel{By: by, At: time.Now().UTC()}
+	}
+	if e.State == jobs.Executing {
+		e, err := q.put(ctx, e)
+		if err != nil {
+			return e.Record, err
+		}
+		// Should it be lost, the worker's next heartbeat finds out.
+		return e.Record, q.nudge(e.Record)
+	}
+	if e.State == jobs.Waiting {
+		// A parked job has no message. With one, whoever comes by finishes
+		// what a crash of this process leaves undone.
+		if err := q.offer(ctx, e.Record); err != nil {
+			return e.Record, err
+		}
+	}
+	e.Record, _ = e.After(cancelled(e.Record), time.Now())
+	e, err := q.put(ctx, e)
+	if err != nil {
+		return e.Record, err
+	}
+	hook(q.cfg.Hooks.Settled, e.Record)
+	if err := q.conclude(ctx, e.Record); err != nil {
+		return e.Record, err
+	}
+	return e.Record, q.withdraw(ctx, e.Record)
+}
+
+// withdraw removes a job's message and schedule.
+func (q *Queue) withdraw(ctx context.Context, rec jobs.Record) error {
+	if err := q.conn.Purge(ctx, subject.Schedules, q.names.Sched(rec.Tenant, rec.ID)); err != nil {
+		return fmt.Errorf("withdraw the schedule of job %s: %w", rec.ID, err)
+	}
+	err := q.conn.Purge(ctx, subject.QueueStream(rec.Class, rec.Lane), q.names.Queue(rec.Class, rec.Lane, rec.Tenant, rec.ID))
+	if err != nil {
+		return fmt.Errorf("withdraw job %s from its queue: %w", rec.ID, err)
+	}
+	return nil
+}
+
+// Retry makes a job pending again that has finished without success, with
+// all its attempts before it. It is enqueued when Retry returns.
+func (q *Queue) Retry(ctx context.Context, id string) (jobs.Record, error) {
+	for {
+		e, err := q.find(ctx, id)
+		if err != nil {
+			return jobs.Record{}, fmt.Errorf("retry: %w", err)
+		}
+		if e.State != jobs.Finished || e.Outcome == jobs.Success {
+			return e.Record, &NotRetryableError{e.ID, e.State, e.Outcome}
+		}
+		// What is numbered goes on: attempts are never counted twice.
+		e.State, e.Counted, e.Lost = jobs.Pending, 0, 0
+		e.Outcome, e.Reason, e.Message = "", "", ""
+		e.Cancel, e.Finished, e.NotBefore = nil, nil, nil
+		e, err = q.put(ctx, e)
+		if isConflict(err) {
+			continue
+		}
+		if err != nil {
+			return e.Record, fmt.Errorf("retry: %w", err)
+		}
+		if err := q.Drop(ctx, e.Record); err != nil {
+			return e.Record, err
+		}
+		return e.Record, q.Enqueue(ctx, e.Record)
+	}
+}
+
+// A NotRetryableError says why a job cannot be tried again.
+type NotRetryableError struct {
+	ID      string
+	State   jobs.State
+	Outcome jobs.Outcome
+}
+
+func (e *NotRetryableError) Error() string {
+	if e.State != jobs.Finished {
+		return fmt.Sprintf("job %s is %s: only a finished job can be retried", e.ID, e.State)
+	}
+	return fmt.Sprintf("job %s ended in %s: submit it again to run it once more", e.ID, e.Outcome)
+}
+
+// conclude does what follows a terminal record. It may be repeated.
+func (q *Queue) conclude(ctx context.Context, rec jobs.Record) error {
+	if rec.Outcome == jobs.Error || rec.Outcome == jobs.TimedOut {
+		if err := q.bury(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if q.cfg.Finished == nil {
+		return nil
+	}
+	if err := q.cfg.Finished(ctx, rec); err != nil {
+		return fmt.Errorf("announce the end of job %s: %w", rec.ID, err)
+	}
+	return nil
+}
+
+// Park lets go of a job that waits for something: a person, a quota. It holds
+// no slot until Wake.
+func (c *Claim) Park(ctx context.Context, reason string) (jobs.Record, error) {
+	select {
+	case c.busy <- struct{}{}:
+	case <-ctx.Done():
+		return c.rec, context.Cause(ctx)
+	}
+	defer func() { <-c.busy }()
+	for !c.done {
+		next := c.held
+		next.State, next.Worker, next.Beat, next.Message = jobs.Waiting, "", 0, reason
+		next, err := c.q.put(ctx, next)
+		if isConflict(err) {
+			if err = c.reread(ctx); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return c.held.Record, fmt.Errorf("park: %w", err)
+		}
+		c.held, c.done = next, true
+		close(c.ended)
+	}
+	return c.held.Record, c.q.ack(ctx, c.d)
+}
+
+// Wake makes a parked job pending again.
+func (q *Queue) Wake(ctx context.Context, id string) (jobs.Record, error) {
+	for {
+		e, err := q.find(ctx, id)
+		if err != nil {
+			return jobs.Record{}, fmt.Errorf("wake: %w", err)
+		}
+		if e.State == jobs.Waiting {
+			e.State, e.Message = jobs.Pending, ""
+			e, err = q.put(ctx, e)
+			if isConflict(err) {
+				continue
+			}
+			if err != nil {
+				return e.Record, fmt.Errorf("wake: %w", err)
+			}
+		}
+		return e.Record, q.Enqueue(ctx, e.Record)
+	}
+}
+
+// A DeadLetter is a job that ended in an error, or a message of a queue that
+// was not one of a job.
+type DeadLetter struct {
+	Record  jobs.Record `json:"record,omitzero"`
+	Subject string      `json:"subject,omitempty"`
+	Reason  string      `json:"reason,omitempty"`
+	At      time.Time   `json:"at"`
+}
+
+func (q *Queue) bury(ctx context.Context, rec jobs.Record) error {
+	letter := DeadLetter{Record: rec, Reason: string(rec.Reason), At: time.Now().UTC()}
+	return q.deadLetter(ctx, q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID), letter)
+}
+
+func (q *Queue) deadLetter(ctx context.Context, to string, letter DeadLetter) error {
+	body, err := json.Marshal(letter)
+	if err != nil {
+		return err
+	}
+	if err := q.conn.Publish(ctx, message(to, body)); err != nil {
+		return fmt.Errorf("file dead letter %s: %w", to, err)
+	}
+	return nil
+}
+
+// Dead returns the dead letters, oldest first.
+func (q *Queue) Dead(ctx context.Context) ([]DeadLetter, error) {
+	var letters []DeadLetter
+	for m, err := range q.conn.Scan(ctx, deadLetters(q.names)) {
+		if err != nil {
+			return nil, fmt.Errorf("list dead letters: %w", err)
+		}
+		var letter DeadLetter
+		if err := json.Unmarshal(m.Data, &letter); err != nil {
+			letter = DeadLetter{Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
+		}
+		letters = append(letters, letter)
+	}
+	return letters, nil
+}
+
+// Drop removes a job's dead letter. The job stays as it is.
+func (q *Queue) Drop(ctx context.Context, rec jobs.Record) error {
+	if err := q.conn.Purge(ctx, subject.Dead, q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID)); err != nil {
+		return fmt.Errorf("drop dead letter of job %s: %w", rec.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// poll is how often a claimer looks for itself. Doorbells are not stored, and
+// what the broker redelivers rings none.
+const poll = 2 * time.Second
+
+// decideWithin bounds what follows a delivery, also when the claimer's
+// context has ended meanwhile.
+const decideWithin = 5 * time.Second
+
+// Claim waits for a job in one of the queues and takes its lease. The lanes
+// are served strictly in the order of their priority. The claimers of one
+// process take turns, so that an idle host asks once however many slots it
+// has. Claim outlasts an absence of the broker; it ends with ctx.
+func (q *Queue) Claim(ctx context.Context, worker string, queues []string) (*Claim, error) {
+	var bells []string
+	for _, name := range queues {
+		if err := jobs.CheckToken("queue", name); err != nil {
+			return nil, err
+		}
+		bells = append(bells, q.names.WakeClass(name))
+	}
+	turn := q.turn(strings.Join(queues, " "))
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-turn }()
+
+	rung, stop, err := q.conn.Bell(bells...)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	defer stop()
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		if c, err := q.look(ctx, worker, queues); c != nil || err != nil {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-rung:
+		case <-tick.C:
+		}
+	}
+}
+
+func (q *Queue) turn(key string) chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.turns[key] == nil {
+		q.turns[key] = make(chan struct{}, 1)
+	}
+	return q.turns[key]
+}
+
+// look takes the first job there is. Within a lane the queue that is asked
+// first changes, so that a full one does not starve the others.
+func (q *Queue) look(ctx context.Context, worker string, queues []string) (*Claim, error) {
+	first := int(time.Now().UnixNano()/1000) % max(1, len(queues))
+	for _, lane := range subject.Lanes {
+		for i := range queues {
+			class := queues[(first+i)%len(queues)]
+			for ctx.Err() == nil {
+				d, ok := q.pull(ctx, class, lane)
+				if !ok {
+					break
+				}
+				if c := q.take(ctx, worker, d); c != nil {
+					return c, nil
+				}
+			}
+		}
+	}
+	if q.conn.NC.IsClosed() {
+		return nil, fmt.Errorf("claim: %w: the connection is closed", jobs.ErrUnavailable)
+	}
+	return nil, nil
+}
+
+// A delivery is a queue message that the broker has handed to this process.
+type delivery struct {
+	class, lane string
+	subject     string
+	reply       string
+	again       bool // it was handed out before
+}
+
+// pull asks a lane for one message without waiting. That the lane does not
+// exist yet, or that the broker is away, is the same as that it is empty.
+func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
+	ctx, cancel := context.WithTimeout(ctx, wire.Patience)
+	defer cancel()
+	verb := "$JS.API.CONSUMER.MSG.NEXT." + subject.QueueStream(class, lane) + "." + subject.Consumer
+	msg, err := q.conn.NC.RequestWithContext(ctx, verb, []byte(`{"batch":1,"no_wait":true}`))
+	if err != nil || msg.Header.Get("Status") != "" || msg.Reply == "" {
+		return delivery{}, false
+	}
+	d := delivery{class: class, lane: lane, subject: msg.Subject, reply: msg.Reply}
+	if meta, err := msg.Metadata(); err == nil {
+		d.again = meta.NumDelivered > 1
+	}
+	return d, true
+}
+
+// take turns a delivery into a claim, or does what else its record asks for.
+// What fails here is left to the broker, which delivers it again.
+func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin)
+	defer cancel()
+	_, _, _, id, err := q.names.ParseQueue(d.subject)
+	if err != nil {
+		q.refuse(ctx, d, err)
+		return nil
+	}
+	for range 5 { // each conflict is progress of somebody else
+		e, err := q.read(ctx, id)
+		if errors.Is(err, jobs.ErrUnavailable) {
+			return nil
+		}
+		if err != nil {
+			q.refuse(ctx, d, err)
+			return nil
+		}
+		if d.again {
+			hook(q.cfg.Hooks.Redelivered, e.Record)
+			d.again = false
+		}
+		c, err := q.decide(ctx, worker, d, e)
+		if !isConflict(err) {
+			return c
+		}
+	}
+	return nil
+}
+
+// decide is the only place where it is decided what a delivery means.
+func (q *Queue) decide(ctx context.Context, worker string, d delivery, e entry) (*Claim, error) {
+	switch {
+	case e.State == jobs.Finished:
+		return nil, q.retire(ctx, e.Record, d, "acknowledge")
+	case e.State == jobs.Delayed:
+		if err := q.schedule(ctx, e.Record); err != nil {
+			return nil, err
+		}
+		return nil, q.ack(ctx, d)
+	case e.State == jobs.Waiting:
+		return nil, q.ack(ctx, d)
+	case e.State == jobs.Executing:
+		return q.takeOver(ctx, worker, d, e)
+	case e.Cancel != nil:
+		return nil, q.finish(ctx, d, e, cancelled(e.Record))
+	}
+	return q.claim(ctx, worker, d, e, nil)
+}
+
+// takeOver claims a job whose worker is silent. One that is alive is left
+// alone until its lease could have run out.
+func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry) (*Claim, error) {
+	lease, now, err := q.clock(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if age := now.Sub(e.at); age < lease {
+		return nil, q.nak(d, min(lease, lease-age))
+	}
+	lost := jobs.Ended{Outcome: jobs.Error, Reason: jobs.WorkerLost, Message: "worker " + e.Worker + " stopped answering"}
+	if e.Cancel != nil {
+		return nil, q.finish(ctx, d, e, cancelled(e.Record))
+	}
+	next, finished := e.After(lost, now)
+	if finished {
+		return nil, q.finish(ctx, d, e, lost)
+	}
+	e.Record = next
+	return q.claim(ctx, worker, d, e, &lost)
+}
+
+// clock returns the lease of a delivery's consumer and the broker's time, so
+// that the age of a heartbeat does not depend on clocks that disagree.
+func (q *Queue) clock(ctx context.Context, d delivery) (lease time.Duration, now time.Time, err error) {
+	var info struct {
+		Now    time.Time `json:"ts"`
+		Config struct {
+			AckWait time.Duration `json:"ack_wait"`
+		} `json:"config"`
+	}
+	err = q.conn.Ask(ctx, "CONSUMER.INFO."+subject.QueueStream(d.class, d.lane)+"."+subject.Consumer, nil, &info)
+	if err == nil && (info.Now.IsZero() || info.Config.AckWait <= 0) {
+		err = fmt.Errorf("queue %s: the server did not tell its time", d.class)
+	}
+	return info.Config.AckWait, info.Now, err
+}
+
+// claim begins an attempt.
+func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry, previous *jobs.Ended) (*Claim, error) {
+	lease, err := q.lane(ctx, d.class, d.lane)
+	if err != nil {
+		return nil, err
+	}
+	job, specErr := q.spec(ctx, e.ID)
+	if errors.Is(specErr, jobs.ErrUnavailable) {
+		return nil, specErr
+	}
+	ready := e.at
+	sent, now := time.Now(), time.Now().UTC()
+	e.State, e.Worker, e.Beat, e.Epoch = jobs.Executing, worker, 1, 0
+	e.Attempt++
+	e.Outcome, e.Reason, e.Message, e.NotBefore = "", "", "", nil
+	e.Claimed = &now
+	if e.Started == nil {
+		e.Started = &now
+	}
+	if e, err = q.put(ctx, e); err != nil {
+		return nil, err
+	}
+	c := &Claim{
+		q: q, d: d, job: job, rec: e.Record, held: e, good: sent, lease: lease, previous: previous,
+		busy: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	if specErr != nil {
+		// Nobody can run it, so nobody shall try again.
+		_, err := c.Settle(ctx, jobs.Ended{Outcome: jobs.Error, Reason: jobs.InvalidJob, Message: specErr.Error()}, nil)
+		return nil, err
+	}
+	if q.cfg.Hooks.Claimed != nil {
+		q.cfg.Hooks.Claimed(e.Record, max(0, e.at.Sub(ready)))
+	}
+	return c, nil
+}
+
+func cancelled(rec jobs.Record) jobs.Ended {
+	who := "cancelled"
+	if rec.Cancel != nil && rec.Cancel.By != "" {
+		who += " by " + rec.Cancel.By
+	}
+	return jobs.Ended{Outcome: jobs.Cancellation, Reason: jobs.Cancelled, Message: who}
+}
+
+// finish makes the record of a job terminal that no worker holds.
+func (q *Queue) finish(ctx context.Context, d delivery, e entry, end jobs.Ended) error {
+	e.Record, _ = e.After(end, time.Now())
+	e, err := q.put(ctx, e)
+	if err != nil {
+		return err
+	}
+	hook(q.cfg.Hooks.Settled, e.Record)
+	return q.retire(ctx, e.Record, d, "")
+}
+
+// retire does what is left to do for a terminal record. Anybody may repeat it.
+func (q *Queue) retire(ctx context.Context, rec jobs.Record, d delivery, repaired string) error {
+	if err := q.conclude(ctx, rec); err != nil {
+		return err
+	}
+	if repaired != "" && q.cfg.Hooks.Repaired != nil {
+		q.cfg.Hooks.Repaired(rec, repaired)
+	}
+	return q.ack(ctx, d)
+}
+
+// refuse removes a message that is not one of a job, and files it.
+func (q *Queue) refuse(ctx context.Context, d delivery, why error) {
+	if q.cfg.Hooks.Refused != nil {
+		q.cfg.Hooks.Refused(d.subject, why.Error())
+	}
+	if err := q.file(ctx, d, why); err != nil {
+		return // delivered again, and tried again
+	}
+	// Best effort, as above.
+	_ = q.conn.NC.Publish(d.reply, []byte("+TERM "+why.Error()))
+}
+
+// ack removes the message. An acknowledgement whose answer is lost is sent
+// again; one that is lost for good costs a redelivery of a terminal record.
+func (q *Queue) ack(ctx context.Context, d delivery) error {
+	var err error
+	for range 2 {
+		try, cancel := context.WithTimeout(ctx, wire.Patience)
+		_, err = q.conn.NC.RequestWithContext(try, d.reply, []byte("+ACK"))
+		cancel()
+		if err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("acknowledge %s: %w", d.subject, err)
+}
+
+// nak gives the message back, to be delivered again after the delay.
+func (q *Queue) nak(d delivery, delay time.Duration) error {
+	body, err := json.Marshal(map[string]int64{"delay": int64(delay)})
+	if err != nil {
+		return err
+	}
+	return q.conn.NC.Publish(d.reply, append([]byte("-NAK "), body...))
+}
+
+// again gives the message back at once, and says so to who waits.
+func (q *Queue) again(d delivery) error {
+	if err := q.conn.NC.Publish(d.reply, []byte("-NAK")); err != nil {
+		return err
+	}
+	return q.conn.NC.PublishMsg(nats.NewMsg(q.names.Ring(d.class, d.lane)))
+}

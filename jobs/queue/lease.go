@@ -1,0 +1,223 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Claim is the lease on a job: the right to run one attempt of it, for as
+// long as it is kept. Its methods may be called from any goroutine.
+type Claim struct {
+	q        *Queue
+	d        delivery
+	job      jobs.Job
+	rec      jobs.Record // as claimed
+	lease    time.Duration
+	previous *jobs.Ended
+
+	busy  chan struct{} // held while the record is written; guards what follows
+	held  entry         // the record as this claim knows it
+	good  time.Time     // when the last write that succeeded was sent
+	told  bool          // ErrCancelled has been returned
+	done  bool          // the record says how the attempt ended
+	ended chan struct{} // closed with done
+}
+
+// Record returns the record as the claim wrote it.
+func (c *Claim) Record() jobs.Record { return c.rec }
+
+// Job returns the job as its submitter wrote it.
+func (c *Claim) Job() jobs.Job { return c.job }
+
+// Epoch names this attempt: no other one of any job has the same.
+func (c *Claim) Epoch() uint64 { return c.rec.Epoch }
+
+// Previous says how the attempt before this one ended, if this claim found
+// out: its worker was lost.
+func (c *Claim) Previous() *jobs.Ended { return c.previous }
+
+// Keep renews the lease until ctx ends or the attempt is settled, and then
+// returns nil. It returns [jobs.ErrFenced] when the lease is lost, or could
+// not be renewed in three quarters of its time: the agent must be killed at
+// once. It returns [jobs.ErrCancelled] once when somebody wants the job to
+// end; call it again to hold the lease while the agent is ended.
+func (c *Claim) Keep(ctx context.Context) error {
+	rung, stop, err := c.q.conn.Bell(c.q.names.Control(c.rec.Tenant, c.rec.Session))
+	if err != nil {
+		return fmt.Errorf("keep job %s: %w", c.rec.ID, err)
+	}
+	defer stop()
+	beat := time.NewTicker(c.lease / 3)
+	defer beat.Stop()
+	for {
+		err := c.beat(ctx)
+		switch {
+		case errors.Is(err, jobs.ErrFenced):
+			hook(c.q.cfg.Hooks.LeaseLost, c.rec)
+			return err
+		case errors.Is(err, jobs.ErrCancelled):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.ended:
+			return nil
+		case <-beat.C:
+		case <-rung:
+		}
+	}
+}
+
+// beat renews the lease once. It returns ErrFenced when that cannot be done
+// in time, and nil when ctx has ended.
+func (c *Claim) beat(ctx context.Context) error {
+	select {
+	case c.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-c.busy }()
+	if c.done {
+		return nil
+	}
+	// The monotonic clock of this process: whatever else happens, when this
+	// time has come another worker may begin soon.
+	end := c.good.Add(c.lease * 3 / 4)
+	if !time.Now().Before(end) {
+		return fmt.Errorf("job %s: %w: it could not be renewed for %s", c.rec.ID, jobs.ErrFenced, time.Since(c.good).Round(time.Millisecond))
+	}
+	try, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	for {
+		next := c.held
+		next.Beat++
+		sent := time.Now()
+		next, err := c.q.put(try, next)
+		if err == nil {
+			c.held, c.good = next, sent
+			// Only now: the record says that the message is ours. It need
+			// not arrive, the next one will.
+			_ = c.q.conn.NC.Publish(c.d.reply, []byte("+WPI"))
+			return c.wanted()
+		}
+		if isConflict(err) {
+			err = c.reread(try)
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, jobs.ErrFenced):
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case try.Err() != nil:
+			return fmt.Errorf("job %s: %w: it could not be renewed for %s", c.rec.ID, jobs.ErrFenced, time.Since(c.good).Round(time.Millisecond))
+		default:
+			return fmt.Errorf("job %s: %w: %w", c.rec.ID, jobs.ErrFenced, err)
+		}
+	}
+}
+
+// wanted returns ErrCancelled the first time that the record asks for it.
+func (c *Claim) wanted() error {
+	if c.held.Cancel == nil || c.told {
+		return nil
+	}
+	c.told = true
+	return fmt.Errorf("job %s: %w", c.rec.ID, jobs.ErrCancelled)
+}
+
+// reread adopts what somebody else has written, if the attempt is still ours.
+func (c *Claim) reread(ctx context.Context) error {
+	e, err := c.q.read(ctx, c.rec.ID)
+	if errors.Is(err, jobs.ErrUnavailable) {
+		return err
+	}
+	if err != nil || e.State != jobs.Executing || e.Epoch != c.rec.Epoch {
+		return fmt.Errorf("job %s: %w", c.rec.ID, jobs.ErrFenced)
+	}
+	c.held = e
+	return nil
+}
+
+// Settle writes how the attempt ended, then calls announce with the record as
+// it stands now, and then lets go of the queue message. When it returns
+// [jobs.ErrFenced] the attempt was somebody else's already and nothing must
+// be told of it. An attempt that somebody has cancelled meanwhile ends as
+// cancelled. After another error Settle may be called again; if nobody does,
+// the next claimer goes on where it stopped.
+func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx context.Context, rec jobs.Record) error) (jobs.Record, error) {
+	select {
+	case c.busy <- struct{}{}:
+	case <-ctx.Done():
+		return c.rec, context.Cause(ctx)
+	}
+	defer func() { <-c.busy }()
+	if err := c.commit(ctx, end); err != nil {
+		return c.held.Record, fmt.Errorf("settle: %w", err)
+	}
+	rec := c.held.Record
+	if announce != nil {
+		if err := announce(ctx, rec); err != nil {
+			return rec, fmt.Errorf("announce the end of job %s: %w", rec.ID, err)
+		}
+	}
+	switch rec.State {
+	case jobs.Finished:
+		return rec, c.q.retire(ctx, rec, c.d, "")
+	case jobs.Delayed:
+		if err := c.q.schedule(ctx, rec); err != nil {
+			return rec, fmt.Errorf("schedule job %s: %w", rec.ID, err)
+		}
+		return rec, c.q.ack(ctx, c.d)
+	}
+	return rec, c.q.again(c.d)
+}
+
+// commit is the write that decides.
+func (c *Claim) commit(ctx context.Context, end jobs.Ended) error {
+	for !c.done {
+		if c.held.Cancel != nil && end.Reason != jobs.Cancelled {
+			end = cancelled(c.held.Record)
+		}
+		next := c.held
+		next.Record, _ = c.held.After(end, time.Now())
+		next, err := c.q.put(ctx, next)
+		if isConflict(err) {
+			if err = c.reread(ctx); err == nil {
+				continue
+			}
+		}
+		if errors.Is(err, jobs.ErrFenced) {
+			hook(c.q.cfg.Hooks.LeaseLost, c.rec)
+		}
+		if err != nil {
+			return err
+		}
+		c.held, c.done = next, true
+		close(c.ended)
+		hook(c.q.cfg.Hooks.Settled, next.Record)
+	}
+	return nil
+}
+
+// nudge is what a session's control subject carries to say that the record
+// has changed.
+type nudge struct {
+	Kind string `json:"kind"`
+	Job  string `json:"job"`
+}
+
+func (q *Queue) nudge(rec jobs.Record) error {
+	body, err := json.Marshal(nudge{"cancel", rec.ID})
+	if err != nil {
+		return err
+	}
+	return q.conn.NC.Publish(q.names.Control(rec.Tenant, rec.Session), body)
+}

@@ -1,0 +1,123 @@
+// Package queue is the work queue, where jobs are submitted, claimed, kept and
+// settled.
+//
+//	Accept ─▶ record ─ Enqueue ─▶ message ─ Claim ─▶ lease ─ Settle ─▶ record, then acknowledgement
+//	             ▲                   ▲                 │ Keep
+//	             └─ RunDue ◀─ schedule ◀───────────────┴─ a back-off
+//
+// A job is a record in a bucket and, while somebody should start it or runs
+// it, a message in the stream of its lane. The record is the truth; the
+// message only wakes a worker and times the lease. The broker takes an
+// acknowledgement from anybody, also from a worker that has lost its job long
+// ago, so these rules carry the guarantees:
+//
+//   - Nothing is said about a message unless the last compare-and-set on the
+//     record succeeded in this step.
+//   - A heartbeat is a compare-and-set first, then a word to the broker.
+//   - The compare-and-set that makes the record terminal is the commit point.
+//     What comes after it, the terminal event and the acknowledgement, is
+//     repair work that anybody may repeat.
+//   - Who could not renew in time stops by its own clock.
+//
+// The revision of the record that a claim wrote is the attempt's epoch. All
+// processes of an installation share one lease, the one of the consumers.
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// Config says how the queue is laid out. The zero value is a single-tenant
+// installation on one broker.
+type Config struct {
+	Prefix string // of every subject; default "penstock.v1"
+	Tenant string // default "default"
+	// Lease is how long a worker may be silent before its job is given to
+	// another; default 10 s. It takes effect where a queue is created, and
+	// where Upgrade is set.
+	Lease    time.Duration
+	Replicas int // of streams that are created; default 1
+	// Retention is how long a finished job, its key and its specification
+	// are kept; default 30 days.
+	Retention time.Duration
+	// Upgrade changes streams that exist to this configuration. It is for
+	// the dispatcher; everybody else takes them as they are.
+	Upgrade bool
+	// Finished is called for a job whose record is terminal, before its
+	// message is removed, also in repairs. It must append the terminal event
+	// and be idempotent.
+	Finished func(ctx context.Context, rec jobs.Record) error
+	Hooks    Hooks
+}
+
+// Hooks let a program watch a [Queue]. Every field may be nil. Hooks run on
+// the caller's goroutine and must not block.
+type Hooks struct {
+	// Claimed: an attempt begins, waited after the job could be claimed.
+	Claimed func(rec jobs.Record, waited time.Duration)
+	// Settled: an attempt has ended and the record says how.
+	Settled func(rec jobs.Record)
+	// LeaseLost: a claim of this process may not act any more.
+	LeaseLost func(rec jobs.Record)
+	// Redelivered: the broker offers a job again; state is what its record
+	// says. An executing one is left alone if its worker is alive.
+	Redelivered func(rec jobs.Record)
+	// Repaired: a step that a crash had left undone was done.
+	Repaired func(rec jobs.Record, what string)
+	// Refused: a message of a queue was not one of a job, and was filed.
+	Refused func(subject, reason string)
+}
+
+// A Queue is a tenant's view of the work queue. Its methods may be called
+// from any goroutine.
+type Queue struct {
+	cfg   Config
+	names subject.Names
+	conn  *wire.Conn
+
+	mu      sync.Mutex
+	lanes   map[string]time.Duration // by stream: lanes that exist, and their lease
+	turns   map[string]chan struct{} // by queues: who of this process may pull
+	pending map[string]time.Time     // by id: when an executing job was first seen silent
+}
+
+// Open creates what is missing on the broker, or binds to what is there.
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
+	setDefault(&cfg.Tenant, "default")
+	setDefault(&cfg.Lease, 10*time.Second)
+	setDefault(&cfg.Replicas, 1)
+	setDefault(&cfg.Retention, 30*24*time.Hour)
+	names, err := subject.New(cfg.Prefix)
+	if err := errors.Join(err, jobs.CheckToken("tenant", cfg.Tenant)); err != nil {
+		return nil, err
+	}
+	conn, err := wire.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{cfg: cfg, names: names, conn: conn, lanes: map[string]time.Duration{}, turns: map[string]chan struct{}{}}
+	return q, q.create(ctx)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// hook calls f unless it is nil.
+func hook[A any](f func(A), a A) {
+	if f != nil {
+		f(a)
+	}
+}

@@ -1,0 +1,147 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func TestMain(m *testing.M) {
+	if jobstest.IsChild() {
+		jobstest.ServeChild()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var success = jobs.Ended{Outcome: jobs.Success}
+
+// lease is short, so that a test can wait for it to run out.
+const lease = 900 * time.Millisecond
+
+func open(tb testing.TB, s *jobstest.Server, cfg queue.Config) *queue.Queue {
+	tb.Helper()
+	if cfg.Lease == 0 {
+		cfg.Lease = lease
+	}
+	return jobstest.Queue(tb, s.Connect(), cfg)
+}
+
+func get(tb testing.TB, q *queue.Queue, id string) jobs.Record {
+	tb.Helper()
+	rec, err := q.Get(jobstest.Context(tb), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return rec
+}
+
+func settle(tb testing.TB, c *queue.Claim, end jobs.Ended) jobs.Record {
+	tb.Helper()
+	rec, err := c.Settle(jobstest.Context(tb), end, nil)
+	if err != nil {
+		tb.Fatalf("settle: %v", err)
+	}
+	return rec
+}
+
+// idle fails the test if a job can be claimed within d.
+func idle(tb testing.TB, q *queue.Queue, d time.Duration) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	c, err := q.Claim(ctx, "idle", []string{"default"})
+	if c != nil {
+		tb.Fatalf("job %s was claimed, want none", c.Record().ID)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		tb.Fatalf("claim: %v, want the deadline", err)
+	}
+}
+
+func TestSubmitClaimSettle(t *testing.T) {
+	s := jobstest.Start(t)
+	var told []jobs.Record
+	q := open(t, s, queue.Config{Finished: func(_ context.Context, rec jobs.Record) error {
+		told = append(told, rec)
+		return nil
+	}})
+	job := jobstest.Job()
+	rec := jobstest.Submit(t, q, job)
+	c := jobstest.Claim(t, q, "w1")
+	if got := c.Record(); got.ID != rec.ID || got.State != jobs.Executing || got.Worker != "w1" || got.Attempt != 1 {
+		t.Errorf("claimed %+v, want %s executing on w1, attempt 1", got, rec.ID)
+	}
+	if got := c.Job().Prompt; got != job.Prompt {
+		t.Errorf("prompt %q, want %q", got, job.Prompt)
+	}
+	if c.Epoch() == 0 || c.Previous() != nil {
+		t.Errorf("epoch %d, previous %v; want an epoch and no previous attempt", c.Epoch(), c.Previous())
+	}
+	announced := false
+	got, err := c.Settle(jobstest.Context(t), success, func(_ context.Context, rec jobs.Record) error {
+		announced = rec.State == jobs.Finished
+		return nil
+	})
+	if err != nil || got.Outcome != jobs.Success || got.Epoch != c.Epoch() {
+		t.Errorf("settled %+v, %v; want success with epoch %d", got, err, c.Epoch())
+	}
+	if !announced || len(told) != 1 || told[0].ID != rec.ID {
+		t.Errorf("announced %v, finished %v; want both once", announced, told)
+	}
+	idle(t, q, 100*time.Millisecond)
+	if got := get(t, q, rec.ID[:13]); got.ID != rec.ID || got.State != jobs.Finished {
+		t.Errorf("by abbreviated id: %+v, want %s finished", got, rec.ID)
+	}
+}
+
+func TestTakeOver(t *testing.T) {
+	s := jobstest.Start(t)
+	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, a, jobstest.Job())
+	lost := jobstest.Claim(t, a, "w1")
+	begun := time.Now()
+	// w1 is not kept: as if it were stopped by a signal.
+	c := jobstest.Claim(t, b, "w2")
+	if took := time.Since(begun); took < lease*9/10 || took > lease+4*time.Second {
+		t.Errorf("taken over after %s, want about %s", took, lease)
+	}
+	if got := c.Record(); got.ID != rec.ID || got.Attempt != 2 || got.Lost != 1 || got.Counted != 0 {
+		t.Errorf("claimed %+v, want attempt 2, lost 1", got)
+	}
+	if p := c.Previous(); p == nil || p.Reason != jobs.WorkerLost {
+		t.Errorf("previous %v, want worker_lost", p)
+	}
+	if err := lost.Keep(jobstest.Context(t)); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("keep by the stopped worker: %v, want fenced", err)
+	}
+	if _, err := lost.Settle(jobstest.Context(t), success, nil); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("settle by the stopped worker: %v, want fenced", err)
+	}
+	settle(t, c, success)
+	if got := get(t, b, rec.ID); got.Worker != "" || got.Epoch != c.Epoch() || got.Outcome != jobs.Success {
+		t.Errorf("record %+v, want success of epoch %d", got, c.Epoch())
+	}
+}
+
+func TestKeep(t *testing.T) {
+	s := jobstest.Start(t)
+	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
+	jobstest.Submit(t, a, jobstest.Job())
+	c := jobstest.Claim(t, a, "w1")
+	ctx, cancel := context.WithCancel(context.Background())
+	kept := make(chan error, 1)
+	go func() { kept <- c.Keep(ctx) }()
+	idle(t, b, 3*lease)
+	cancel()
+	if err := <-kept; err != nil {
+		t.Errorf("keep: %v, want nil", err)
+	}
+	settle(t, c, success)
+}

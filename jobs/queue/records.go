@@ -1,0 +1,259 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// An entry is a record as it is stored.
+type entry struct {
+	jobs.Record
+	rev uint64
+	at  time.Time // when it was written, by the broker's clock
+}
+
+// An AmbiguousError reports an abbreviated id that several jobs begin with.
+type AmbiguousError struct {
+	Prefix string
+	IDs    []string
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%d jobs begin with %q: give more of the id (%s)", len(e.IDs), e.Prefix, strings.Join(e.IDs[:2], ", "))
+}
+
+// Get returns a job's record. The id may be abbreviated to the 8 characters
+// or more that only one job's id begins with.
+func (q *Queue) Get(ctx context.Context, id string) (jobs.Record, error) {
+	e, err := q.find(ctx, id)
+	return e.Record, err
+}
+
+// Job returns the job as its submitter wrote it.
+func (q *Queue) Job(ctx context.Context, id string) (jobs.Job, error) {
+	id, err := q.resolve(ctx, id)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	return q.spec(ctx, id)
+}
+
+func (q *Queue) spec(ctx context.Context, id string) (jobs.Job, error) {
+	m, err := q.conn.Last(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
+	if err != nil || m.Gone() {
+		return jobs.Job{}, fmt.Errorf("specification of job %s: %w", id, cmp.Or(err, jobs.ErrNotFound))
+	}
+	var job jobs.Job
+	// Not strict: a newer dispatcher may have written fields unknown here.
+	if err := json.Unmarshal(m.Data, &job); err != nil {
+		return jobs.Job{}, fmt.Errorf("specification of job %s: %w", id, err)
+	}
+	return job, nil
+}
+
+// find reads a record by an id that a person may have abbreviated.
+func (q *Queue) find(ctx context.Context, id string) (entry, error) {
+	id, err := q.resolve(ctx, id)
+	if err != nil {
+		return entry{}, err
+	}
+	return q.read(ctx, id)
+}
+
+// read reads a record from the stream's leader, by the id alone.
+func (q *Queue) read(ctx context.Context, id string) (entry, error) {
+	m, err := q.conn.Last(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*."+id))
+	if err == nil && m.Gone() {
+		err = jobs.ErrNotFound
+	}
+	if err != nil {
+		return entry{}, fmt.Errorf("job %s: %w", id, err)
+	}
+	return decode(m)
+}
+
+func decode(m wire.Message) (entry, error) {
+	e := entry{rev: m.Seq, at: m.Time}
+	if err := json.Unmarshal(m.Data, &e.Record); err != nil {
+		return entry{}, fmt.Errorf("record %s: %w", m.Subject, err)
+	}
+	if e.State == jobs.Executing && e.Epoch == 0 {
+		// The claim could not know the revision that it was going to get.
+		e.Epoch = m.Seq
+	}
+	return e, nil
+}
+
+// put writes a record if it has not changed since e was read.
+func (q *Queue) put(ctx context.Context, e entry) (entry, error) {
+	e.Schema = max(e.Schema, jobs.RecordSchema)
+	data, err := json.Marshal(e.Record)
+	if err != nil {
+		return e, err
+	}
+	w := wire.Write{
+		Stream: subject.KVStream(subject.Jobs), Subject: subject.Key(subject.Jobs, e.Class+"."+e.ID),
+		Data: data, Expect: e.rev,
+	}
+	if e.State == jobs.Finished {
+		w.TTL = q.cfg.Retention
+	}
+	sent := time.Now()
+	rev, err := q.conn.Put(ctx, w)
+	if err != nil {
+		return e, fmt.Errorf("job %s: %w", e.ID, err)
+	}
+	e.rev, e.at = rev, sent
+	if e.State == jobs.Executing && e.Epoch == 0 {
+		e.Epoch = rev
+	}
+	return e, nil
+}
+
+// resolve turns an abbreviated id into a whole one.
+func (q *Queue) resolve(ctx context.Context, id string) (string, error) {
+	if err := jobs.CheckToken("id", id); err != nil {
+		return "", fmt.Errorf("job %q: %w", id, jobs.ErrNotFound)
+	}
+	if len(id) == 36 {
+		return id, nil
+	}
+	if len(id) < 8 {
+		return "", fmt.Errorf("job %q: %w: give at least 8 characters of its id", id, jobs.ErrNotFound)
+	}
+	subjects, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for s := range subjects {
+		if whole := s[strings.LastIndexByte(s, '.')+1:]; strings.HasPrefix(whole, id) {
+			found = append(found, whole)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("job %q: %w", id, jobs.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	slices.Sort(found)
+	return "", &AmbiguousError{id, found}
+}
+
+// A Filter selects jobs. Empty fields select all.
+type Filter struct {
+	Batch   string
+	Queue   string
+	Session string
+	State   jobs.State
+	Since   time.Time // submitted since
+	// Caught, if not nil, is called by Watch each time that it has told
+	// everything that is known now.
+	Caught func()
+}
+
+func (f Filter) match(r jobs.Record) bool {
+	return (f.Batch == "" || r.Batch == f.Batch) && (f.Queue == "" || r.Queue == f.Queue) &&
+		(f.Session == "" || r.Session == f.Session) && (f.State == "" || r.State == f.State) &&
+		!r.Submitted.Before(f.Since)
+}
+
+// span is the part of the bucket that can hold what the filter selects.
+func (f Filter) span() (wire.Range, error) {
+	class := "*"
+	if f.Queue != "" {
+		if err := jobs.CheckToken("queue", f.Queue); err != nil {
+			return wire.Range{}, err
+		}
+		class = f.Queue
+	}
+	return wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: subject.Key(subject.Jobs, class+".*")}, nil
+}
+
+// List returns the records that f selects, in the order of submission.
+func (q *Queue) List(ctx context.Context, f Filter) ([]jobs.Record, error) {
+	entries, err := q.entries(ctx, f)
+	records := make([]jobs.Record, len(entries))
+	for i, e := range entries {
+		records[i] = e.Record
+	}
+	return records, err
+}
+
+func (q *Queue) entries(ctx context.Context, f Filter) ([]entry, error) {
+	span, err := f.span()
+	if err != nil {
+		return nil, err
+	}
+	// A record that changes during the scan is met again at its new place.
+	found := map[string]entry{}
+	for m, err := range q.conn.Scan(ctx, span) {
+		if err != nil {
+			return nil, fmt.Errorf("list jobs: %w", err)
+		}
+		e, ok := q.told(m)
+		if delete(found, e.ID); ok && f.match(e.Record) {
+			found[e.ID] = e
+		}
+	}
+	list := make([]entry, 0, len(found))
+	for _, e := range found {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// told decodes what a scan met. A record that cannot be read is left to the
+// claim to report: it must not hide all others.
+func (q *Queue) told(m wire.Message) (entry, bool) {
+	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	e, err := decode(m)
+	if m.Gone() || err != nil || e.ID != id {
+		return entry{Record: jobs.Record{ID: id}}, false
+	}
+	return e, true
+}
+
+// Watch returns the records that f selects as they are now, and then each
+// change of one, until ctx ends. Several changes of one job that follow fast
+// may be told as one: it is the states that count here, not the steps.
+func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, error] {
+	return func(yield func(jobs.Record, error) bool) {
+		span, err := f.span()
+		if err != nil {
+			yield(jobs.Record{}, err)
+			return
+		}
+		caught := func() bool {
+			if f.Caught != nil {
+				f.Caught()
+			}
+			return true
+		}
+		for m, err := range q.conn.Tail(ctx, span, q.names.Changed(cmp.Or(f.Queue, "*")), caught) {
+			if err != nil {
+				yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
+				return
+			}
+			if e, ok := q.told(m); ok && f.match(e.Record) && !yield(e.Record, nil) {
+				return
+			}
+		}
+	}
+}
+
+// isConflict reports whether a compare-and-set came too late.
+func isConflict(err error) bool { return errors.Is(err, wire.ErrConflict) }

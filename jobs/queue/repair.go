@@ -1,0 +1,225 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// strandedAfter is how long a submitter, or whoever moves a job on, has for
+// its second write before somebody else makes it.
+const strandedAfter = 15 * time.Second
+
+// Stranded returns the jobs that nobody will bring on unless they are
+// enqueued again: the process that should have done it died between its two
+// writes, or a message was acknowledged by a worker that had no right to.
+func (q *Queue) Stranded(ctx context.Context) ([]jobs.Record, error) {
+	entries, err := q.entries(ctx, Filter{})
+	if err != nil {
+		return nil, fmt.Errorf("look for stranded jobs: %w", err)
+	}
+	now, err := q.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queued := map[string]map[string]uint64{} // subjects by stream
+	var stranded []jobs.Record
+	for _, e := range entries {
+		if !q.overdue(e, now) {
+			continue
+		}
+		stream := subject.QueueStream(e.Class, e.Lane)
+		if queued[stream] == nil {
+			if queued[stream], err = q.conn.Subjects(ctx, stream, ">"); err != nil {
+				return nil, fmt.Errorf("look into queue %s: %w", e.Class, err)
+			}
+		}
+		_, has := queued[stream][q.names.Queue(e.Class, e.Lane, e.Tenant, e.ID)]
+		if !has || e.State == jobs.Delayed {
+			stranded = append(stranded, e.Record)
+		}
+	}
+	return stranded, nil
+}
+
+// overdue reports whether a job should have moved on by itself.
+func (q *Queue) overdue(e entry, now time.Time) bool {
+	quiet := now.Sub(e.at)
+	switch e.State {
+	case jobs.Pending:
+		return quiet > strandedAfter
+	case jobs.Delayed:
+		return quiet > strandedAfter && (e.NotBefore == nil || now.Sub(*e.NotBefore) > strandedAfter)
+	case jobs.Executing:
+		return quiet > q.cfg.Lease*3/2
+	}
+	return false
+}
+
+// now is the broker's time.
+func (q *Queue) now(ctx context.Context) (time.Time, error) {
+	var info struct {
+		Now time.Time `json:"ts"`
+	}
+	err := q.conn.Ask(ctx, "STREAM.INFO."+subject.KVStream(subject.Jobs), nil, &info)
+	if err == nil && info.Now.IsZero() {
+		err = errors.New("the server did not tell its time")
+	}
+	return info.Now, err
+}
+
+// RunDue moves delayed jobs to their queue when their time has come, until
+// ctx ends. Several processes may do so at once.
+func (q *Queue) RunDue(ctx context.Context) error {
+	return q.consume(ctx, subject.Schedules, subject.Due, q.due)
+}
+
+func (q *Queue) due(ctx context.Context, msg *nats.Msg) error {
+	class, lane, _, id, err := q.names.ParseDue(msg.Subject)
+	d := delivery{class: class, lane: lane, subject: msg.Subject, reply: msg.Reply}
+	if err != nil {
+		q.refuse(ctx, d, err)
+		return nil
+	}
+	e, err := q.read(ctx, id)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return q.ack(ctx, d)
+	}
+	if err != nil {
+		return err
+	}
+	if e.State == jobs.Delayed {
+		if now, err := q.now(ctx); err != nil {
+			return err
+		} else if e.NotBefore != nil && e.NotBefore.After(now.Add(time.Second)) {
+			// An old schedule that a newer one has replaced too late.
+			if err := q.schedule(ctx, e.Record); err != nil {
+				return err
+			}
+			return q.ack(ctx, d)
+		}
+		e.State, e.NotBefore = jobs.Pending, nil
+		if e, err = q.put(ctx, e); err != nil {
+			return err // a conflict is delivered again, too
+		}
+	}
+	return q.deliver(ctx, e.Record, d)
+}
+
+// deliver enqueues a job that came due and removes the message that said so.
+func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery) error {
+	switch rec.State {
+	case jobs.Pending:
+		if err := q.offer(ctx, rec); err != nil {
+			return err
+		}
+	case jobs.Finished:
+		if err := q.conclude(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return q.ack(ctx, d)
+}
+
+// consume hands the messages of a consumer to do, one at a time, until ctx
+// ends. What do fails on comes again after a while.
+func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(context.Context, *nats.Msg) error) error {
+	const hold = 20 * time.Second
+	request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, hold)
+	verb := "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer
+	// An inbox of its own: when it is gone the broker forgets the request that
+	// is open, and gives the next message to somebody who is there.
+	inbox := q.conn.NC.NewInbox()
+	sub, err := q.conn.NC.SubscribeSync(inbox)
+	if err != nil {
+		return fmt.Errorf("consume %s: %w", stream, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
+	for ctx.Err() == nil {
+		if err := q.conn.NC.PublishRequest(verb, inbox, request); errors.Is(err, nats.ErrConnectionClosed) {
+			return fmt.Errorf("consume %s: %w: the connection is closed", stream, jobs.ErrUnavailable)
+		}
+		try, cancel := context.WithTimeout(ctx, hold+wire.Patience)
+		msg, err := sub.NextMsgWithContext(try)
+		cancel()
+		switch {
+		case err != nil || msg.Header.Get("Status") != "" && msg.Header.Get("Status") != "408":
+			pauseFor(ctx, time.Second)
+		case msg.Header.Get("Status") == "":
+			q.handle(ctx, msg, do)
+		}
+	}
+	return nil
+}
+
+func (q *Queue) handle(ctx context.Context, msg *nats.Msg, do func(context.Context, *nats.Msg) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 25*time.Second)
+	defer cancel()
+	if do(ctx, msg) != nil {
+		// Best effort: without it the message comes again when its time is up.
+		_ = q.nak(delivery{reply: msg.Reply}, 2*time.Second)
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// file keeps a message that is removed from its queue as a dead letter.
+func (q *Queue) file(ctx context.Context, d delivery, why error) error {
+	name := "unknown"
+	if meta, err := (&nats.Msg{Reply: d.reply, Sub: &nats.Subscription{}}).Metadata(); err == nil {
+		name = "message-" + strconv.FormatUint(meta.Sequence.Stream, 10)
+	}
+	letter := DeadLetter{Subject: d.subject, Reason: why.Error(), At: time.Now().UTC()}
+	return q.deadLetter(ctx, q.names.DeadLetter(d.class, q.cfg.Tenant, name), letter)
+}
+
+func message(to string, body []byte) *nats.Msg {
+	msg := nats.NewMsg(to)
+	msg.Data = body
+	return msg
+}
+
+func deadLetters(names subject.Names) wire.Range {
+	return wire.Range{Stream: subject.Dead, Subject: names.DeadAll()}
+}
+
+// Sweep removes the specifications and keys of jobs that are not kept any
+// more, and returns how many.
+func (q *Queue) Sweep(ctx context.Context) (int, error) {
+	now, err := q.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	kept, err := q.entries(ctx, Filter{})
+	if err != nil {
+		return 0, err
+	}
+	alive := make(map[string]bool, len(kept))
+	for _, e := range kept {
+		alive[e.ID] = true
+	}
+	removed := 0
+	for _, bucket := range []string{subject.Specs, subject.Keys} {
+		n, err := q.sweep(ctx, bucket, alive, now.Add(-2*adoptFor))
+		removed += n
+		if err != nil {
+			return removed, fmt.Errorf("sweep %s: %w", bucket, err)
+		}
+	}
+	return removed, nil
+}

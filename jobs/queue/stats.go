@@ -1,0 +1,161 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// sweep removes what is older than before and belongs to no job that is kept.
+func (q *Queue) sweep(ctx context.Context, bucket string, alive map[string]bool, before time.Time) (int, error) {
+	n := 0
+	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, "*")}) {
+		if err != nil {
+			return n, err
+		}
+		id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+		if bucket == subject.Keys {
+			var held keyValue
+			if json.Unmarshal(m.Data, &held) == nil {
+				id = held.ID
+			}
+		}
+		if alive[id] || m.Time.After(before) {
+			continue
+		}
+		if err := q.conn.Purge(ctx, subject.KVStream(bucket), m.Subject); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// A Stat counts the jobs of one queue that are in one state, and says what
+// the broker knows about the queue.
+type Stat struct {
+	Queue  string
+	State  jobs.State
+	Jobs   int
+	Oldest time.Time // when the one that waits longest was submitted
+
+	// Of the queue as a whole, on the row of its pending jobs.
+	Messages    uint64 // stored in its lanes
+	Undelivered uint64 // of these, never handed to a worker
+	AckPending  int    // held by workers
+	Redelivered int
+	Paused      bool
+}
+
+// Stats returns a row for every queue and state that has jobs, and one for
+// the pending jobs of every queue.
+func (q *Queue) Stats(ctx context.Context) ([]Stat, error) {
+	entries, err := q.entries(ctx, Filter{})
+	if err != nil {
+		return nil, err
+	}
+	type row struct {
+		queue string
+		state jobs.State
+	}
+	rows := map[row]*Stat{}
+	at := func(queue string, state jobs.State) *Stat {
+		r := row{queue, state}
+		if rows[r] == nil {
+			rows[r] = &Stat{Queue: queue, State: state}
+		}
+		return rows[r]
+	}
+	for _, e := range entries {
+		at(e.Queue, jobs.Pending)
+		s := at(e.Queue, e.State)
+		if s.Jobs++; s.Oldest.IsZero() || e.Submitted.Before(s.Oldest) {
+			s.Oldest = e.Submitted
+		}
+	}
+	var out []Stat
+	for r, s := range rows {
+		if r.state == jobs.Pending {
+			if err := q.addLanes(ctx, s); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b Stat) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.State, b.State))
+	})
+	return out, nil
+}
+
+func (q *Queue) addLanes(ctx context.Context, s *Stat) error {
+	for _, lane := range subject.Lanes {
+		con, err := q.conn.JS.Consumer(ctx, subject.QueueStream(s.Queue, lane), subject.Consumer)
+		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("queue %s: %w", s.Queue, err)
+		}
+		info := con.CachedInfo()
+		s.Undelivered += info.NumPending
+		s.AckPending += info.NumAckPending
+		s.Redelivered += info.NumRedelivered
+		s.Messages += info.NumPending + uint64(info.NumAckPending)
+		s.Paused = s.Paused || info.Paused
+	}
+	return nil
+}
+
+// Pause stops the claims of a queue until a time; what runs goes on. A time
+// that has passed resumes it.
+func (q *Queue) Pause(ctx context.Context, queue string, until time.Time) error {
+	for _, lane := range subject.Lanes {
+		if _, err := q.lane(ctx, queue, lane); err != nil {
+			return err
+		}
+		if _, err := q.conn.JS.PauseConsumer(ctx, subject.QueueStream(queue, lane), subject.Consumer, until); err != nil {
+			return fmt.Errorf("pause queue %s: %w", queue, err)
+		}
+	}
+	return nil
+}
+
+// A Submission is a job that some client has published, not yet validated.
+type Submission struct {
+	// ID is always the same for the same publish: accept the job as this
+	// one, and a crash before the acknowledgement does not double it.
+	ID     string
+	Tenant string
+	Data   []byte
+	At     time.Time
+}
+
+// Submissions hands what clients published to do, one at a time, until ctx
+// ends. A submission is removed when do returns nil, else it comes again.
+func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s Submission) error) error {
+	return q.consume(ctx, subject.Intake, subject.Taker, func(ctx context.Context, msg *nats.Msg) error {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		tenant := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
+		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Tenant: tenant, Data: msg.Data, At: meta.Timestamp}
+		if err := do(ctx, s); err != nil {
+			return err
+		}
+		return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
+	})
+}

@@ -1,0 +1,191 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// adoptFor is how long a key without a record is taken for a submission that
+// was interrupted. After that its job has been kept long enough and is gone.
+const adoptFor = time.Hour
+
+// Accept stores a job that has its defaults and is valid. When it returns the
+// job will not be lost; it can be claimed once Enqueue has been called, for a
+// duplicate too. A duplicate is a job that the same key was given to before.
+func (q *Queue) Accept(ctx context.Context, job jobs.Job) (rec jobs.Record, duplicate bool, err error) {
+	return q.AcceptAs(ctx, jobs.NewID(), job)
+}
+
+// AcceptAs is Accept for who chooses the job's id, so that it can be repeated
+// after a crash: the same id is the same job.
+func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job) (rec jobs.Record, duplicate bool, err error) {
+	rec = jobs.NewRecord(id, q.cfg.Tenant, job, time.Now())
+	if err := q.checkNames(rec); err != nil {
+		return jobs.Record{}, false, err
+	}
+	spec, err := json.Marshal(job)
+	if err != nil {
+		return jobs.Record{}, false, err
+	}
+	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
+		return jobs.Record{}, false, accepting(err)
+	}
+	// In this order a crash leaves either nothing that anybody sees, or all
+	// that the next submission with the same key needs to go on.
+	if err := q.store(ctx, subject.Specs, id, spec); err != nil {
+		return jobs.Record{}, false, accepting(err)
+	}
+	if rec.Key != "" {
+		owner, err := q.takeKey(ctx, rec)
+		if err != nil {
+			return jobs.Record{}, false, accepting(err)
+		}
+		if owner.ID != id {
+			// Left behind it would only wait for the sweep.
+			_ = q.conn.Purge(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
+			return owner, true, nil
+		}
+	}
+	return q.begin(ctx, rec)
+}
+
+func accepting(err error) error { return fmt.Errorf("accept job: %w", err) }
+
+func (q *Queue) checkNames(rec jobs.Record) error {
+	var wrong []error
+	for field, token := range map[string]string{"id": rec.ID, "queue": rec.Class, "session": rec.Session, "lane": rec.Lane} {
+		wrong = append(wrong, jobs.CheckToken(field, token))
+	}
+	return errors.Join(wrong...)
+}
+
+// store keeps a value under a key of its own. That it is there already means
+// that an earlier try got this far.
+func (q *Queue) store(ctx context.Context, bucket, key string, value []byte) error {
+	_, err := q.conn.Put(ctx, wire.Write{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, key), Data: value})
+	if isConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// begin creates the record, unless the job has one.
+func (q *Queue) begin(ctx context.Context, rec jobs.Record) (jobs.Record, bool, error) {
+	e, err := q.put(ctx, entry{Record: rec})
+	if !isConflict(err) {
+		return e.Record, false, err
+	}
+	e, err = q.read(ctx, rec.ID)
+	return e.Record, true, err
+}
+
+// keyValue is what a key leads to.
+type keyValue struct {
+	ID string `json:"id"`
+}
+
+// takeKey returns the record of the job that the key belongs to: the given
+// one, if the key was free.
+func (q *Queue) takeKey(ctx context.Context, rec jobs.Record) (jobs.Record, error) {
+	value, err := json.Marshal(keyValue{rec.ID})
+	if err != nil {
+		return jobs.Record{}, err
+	}
+	w := wire.Write{
+		Stream:  subject.KVStream(subject.Keys),
+		Subject: subject.Key(subject.Keys, jobs.HashKey(rec.Tenant, rec.Key)), Data: value,
+	}
+	for {
+		_, err := q.conn.Put(ctx, w)
+		if !isConflict(err) {
+			return rec, err
+		}
+		m, err := q.conn.Last(ctx, w.Stream, w.Subject)
+		if err != nil && !errors.Is(err, jobs.ErrNotFound) {
+			return jobs.Record{}, err
+		}
+		w.Expect = m.Seq
+		var held keyValue
+		if err != nil || m.Gone() || json.Unmarshal(m.Data, &held) != nil {
+			continue
+		}
+		owner, err := q.owner(ctx, held.ID, m.Time)
+		if !errors.Is(err, jobs.ErrNotFound) {
+			return owner, err
+		}
+	}
+}
+
+// owner returns the record of the job that holds a key since a time. If its
+// submitter was interrupted before the record was made, it is made now. That
+// the job is not kept any more is [jobs.ErrNotFound].
+func (q *Queue) owner(ctx context.Context, id string, since time.Time) (jobs.Record, error) {
+	e, err := q.read(ctx, id)
+	if err == nil || !errors.Is(err, jobs.ErrNotFound) {
+		return e.Record, err
+	}
+	if time.Since(since) > min(adoptFor, q.cfg.Retention) {
+		return jobs.Record{}, jobs.ErrNotFound
+	}
+	job, err := q.spec(ctx, id)
+	if err != nil {
+		return jobs.Record{}, err
+	}
+	rec, _, err := q.begin(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()))
+	return rec, err
+}
+
+// Enqueue makes sure that the broker has what brings the job on: the message
+// that a worker claims, or the schedule of a delayed job. It may be repeated.
+func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
+	var err error
+	switch rec.State {
+	case jobs.Pending, jobs.Executing:
+		err = q.offer(ctx, rec)
+	case jobs.Delayed:
+		err = q.schedule(ctx, rec)
+	}
+	if err != nil {
+		return fmt.Errorf("enqueue job %s: %w", rec.ID, err)
+	}
+	return nil
+}
+
+func (q *Queue) offer(ctx context.Context, rec jobs.Record) error {
+	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
+		return err
+	}
+	msg := nats.NewMsg(q.names.Queue(rec.Class, rec.Lane, rec.Tenant, rec.ID))
+	// No message id: inside its window the broker would swallow a job that
+	// rightly comes back.
+	err := q.conn.Publish(ctx, msg)
+	if !wire.Refused(err) {
+		return err
+	}
+	// Refused because the subject has its message already, or for want of room.
+	_, lastErr := q.conn.Last(ctx, subject.QueueStream(rec.Class, rec.Lane), msg.Subject)
+	if lastErr == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: queue %s: %w", jobs.ErrFull, rec.Class, err)
+}
+
+func (q *Queue) schedule(ctx context.Context, rec jobs.Record) error {
+	at := time.Now()
+	if rec.NotBefore != nil {
+		at = *rec.NotBefore
+	}
+	msg := nats.NewMsg(q.names.Sched(rec.Tenant, rec.ID))
+	msg.Header.Set("Nats-Schedule", "@at "+at.UTC().Format(time.RFC3339Nano))
+	msg.Header.Set("Nats-Schedule-Target", q.names.Due(rec.Class, rec.Lane, rec.Tenant, rec.ID))
+	return q.conn.Publish(ctx, msg)
+}
