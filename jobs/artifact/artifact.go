@@ -1,0 +1,221 @@
+// Package artifact keeps patches, logs and bundles in the object store, and
+// the results of attempts beside them.
+//
+// Everything is named by job and epoch, so an attempt that has lost its lease
+// writes to a place that nobody reads. An artifact is complete or it is not
+// there; its size and hash are counted here and not taken from anybody.
+package artifact
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// Config says how the store is laid out. The zero value is an installation on
+// one broker.
+type Config struct {
+	Replicas  int           // of what is created; default 1
+	Retention time.Duration // of an artifact and a result; default 30 days
+	MaxBytes  int64         // of one artifact; default 64 MiB
+	// StoreBytes bounds the whole store; what does not fit is refused.
+	// Default is no bound but the server's.
+	StoreBytes int64
+	// Upgrade changes buckets that exist to this configuration.
+	Upgrade bool
+}
+
+// A TooLargeError reports an artifact that is larger than the store allows.
+type TooLargeError struct {
+	Name string
+	Max  int64
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("artifact %s is larger than %d bytes: raise the store's limit, or write less", e.Name, e.Max)
+}
+
+// A Store keeps the artifacts and results of all jobs. Its methods may be
+// called from any goroutine.
+type Store struct {
+	cfg  Config
+	conn *wire.Conn
+}
+
+// Open creates what is missing on the broker, or binds to what is there.
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
+	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
+	cfg.Retention = cmp.Or(cfg.Retention, 30*24*time.Hour)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 64<<20)
+	cfg.StoreBytes = cmp.Or(cfg.StoreBytes, -1)
+	conn, err := wire.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	if err := createObjects(ctx, conn.JS, cfg); err != nil {
+		return nil, fmt.Errorf("open object store %s: %w", subject.Artifacts, err)
+	}
+	err = conn.Bucket(ctx, jetstream.KeyValueConfig{
+		Bucket: subject.Results, TTL: cfg.Retention, MaxValueSize: 512 << 10, History: 1,
+		Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
+	}, cfg.Upgrade)
+	return &Store{cfg: cfg, conn: conn}, err
+}
+
+func createObjects(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	want := jetstream.ObjectStoreConfig{
+		Bucket: subject.Artifacts, TTL: cfg.Retention, MaxBytes: cfg.StoreBytes,
+		Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
+	}
+	_, err := js.CreateObjectStore(ctx, want)
+	if errors.Is(err, jetstream.ErrBucketExists) {
+		if !cfg.Upgrade {
+			return nil
+		}
+		_, err = js.UpdateObjectStore(ctx, want)
+	}
+	return err
+}
+
+var artifactName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
+
+// place is the object's name, and listing the key under which it is listed.
+func place(job string, epoch uint64, name string) (object, listing string, err error) {
+	if err := jobs.CheckToken("job", job); err != nil {
+		return "", "", err
+	}
+	if !artifactName.MatchString(name) {
+		return "", "", fmt.Errorf("artifact %q: use up to 128 of A-Z, a-z, 0-9, '.', '_' and '-', not beginning with '.'", name)
+	}
+	at := strconv.FormatUint(epoch, 10)
+	// A dot would divide the key; the name itself is in the value.
+	return job + "/" + at + "/" + name, job + "." + at + ".a." + hex.EncodeToString([]byte(name)), nil
+}
+
+// Put stores one artifact of an attempt and returns its size and hash. The
+// same name replaces what the attempt has stored before.
+func (s *Store) Put(ctx context.Context, job string, epoch uint64, name string, r io.Reader) (jobs.Artifact, error) {
+	object, listing, err := place(job, epoch, name)
+	if err != nil {
+		return jobs.Artifact{}, err
+	}
+	a, err := s.write(ctx, object, name, r)
+	if err != nil {
+		return jobs.Artifact{}, fmt.Errorf("store artifact %s of job %s: %w", name, job, err)
+	}
+	// Listed last: what is listed is complete.
+	if err := s.set(ctx, listing, a); err != nil {
+		return jobs.Artifact{}, fmt.Errorf("list artifact %s of job %s: %w", name, job, err)
+	}
+	return a, nil
+}
+
+// Get opens an artifact. Close it.
+func (s *Store) Get(ctx context.Context, job string, epoch uint64, name string) (io.ReadCloser, error) {
+	object, _, err := place(job, epoch, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.open(ctx, object)
+	if err != nil {
+		return nil, fmt.Errorf("artifact %s of job %s, epoch %d: %w", name, job, epoch, err)
+	}
+	return r, nil
+}
+
+// List returns the artifacts of an attempt, by name.
+func (s *Store) List(ctx context.Context, job string, epoch uint64) ([]jobs.Artifact, error) {
+	if err := jobs.CheckToken("job", job); err != nil {
+		return nil, err
+	}
+	var list []jobs.Artifact
+	key := job + "." + strconv.FormatUint(epoch, 10) + ".a.*"
+	for m, err := range s.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Results), Subject: subject.Key(subject.Results, key)}) {
+		if err != nil {
+			return nil, fmt.Errorf("artifacts of job %s: %w", job, err)
+		}
+		var a jobs.Artifact
+		if m.Gone() || json.Unmarshal(m.Data, &a) != nil {
+			continue
+		}
+		list = append(list, a)
+	}
+	slices.SortFunc(list, func(a, b jobs.Artifact) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// Epochs returns the epochs of a job that have artifacts or a result, oldest
+// first.
+func (s *Store) Epochs(ctx context.Context, job string) ([]uint64, error) {
+	if err := jobs.CheckToken("job", job); err != nil {
+		return nil, err
+	}
+	subjects, err := s.conn.Subjects(ctx, subject.KVStream(subject.Results), subject.Key(subject.Results, job+".>"))
+	if err != nil {
+		return nil, fmt.Errorf("attempts of job %s: %w", job, err)
+	}
+	var epochs []uint64
+	for key := range subjects {
+		var epoch uint64
+		if _, err := fmt.Sscanf(key, subject.Key(subject.Results, job+".%d."), &epoch); err == nil && !slices.Contains(epochs, epoch) {
+			epochs = append(epochs, epoch)
+		}
+	}
+	slices.Sort(epochs)
+	return epochs, nil
+}
+
+// PutResult stores the result of the attempt with that epoch.
+func (s *Store) PutResult(ctx context.Context, epoch uint64, res jobs.Result) error {
+	if err := jobs.CheckToken("job", res.Job); err != nil {
+		return err
+	}
+	if err := s.set(ctx, res.Job+"."+strconv.FormatUint(epoch, 10)+".result", res); err != nil {
+		return fmt.Errorf("store result of job %s: %w", res.Job, err)
+	}
+	return nil
+}
+
+// Result returns the result of a job as its record judges it: the one that
+// its last attempt stored, else what the record itself says.
+func (s *Store) Result(ctx context.Context, rec jobs.Record) (jobs.Result, error) {
+	key := rec.ID + "." + strconv.FormatUint(rec.Epoch, 10) + ".result"
+	m, err := s.conn.Last(ctx, subject.KVStream(subject.Results), subject.Key(subject.Results, key))
+	if errors.Is(err, jobs.ErrNotFound) || err == nil && m.Gone() {
+		return rec.Result(), nil
+	}
+	if err != nil {
+		return jobs.Result{}, fmt.Errorf("result of job %s: %w", rec.ID, err)
+	}
+	var res jobs.Result
+	if err := json.Unmarshal(m.Data, &res); err != nil {
+		return jobs.Result{}, fmt.Errorf("result of job %s: %w", rec.ID, err)
+	}
+	return rec.Judged(res), nil
+}
+
+// set writes a value whatever is there: only one attempt has the key.
+func (s *Store) set(ctx context.Context, key string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	msg := nats.NewMsg(subject.Key(subject.Results, key))
+	msg.Data = data
+	return s.conn.Publish(ctx, msg)
+}

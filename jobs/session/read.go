@@ -1,0 +1,137 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// Read returns the events of a session that are stored now, from the number
+// from on. A session that nobody has written to has none.
+func (l *Log) Read(ctx context.Context, session string, from uint64) iter.Seq2[jobs.Event, error] {
+	return l.events(ctx, session, from, func(r wire.Range) iter.Seq2[wire.Message, error] { return l.conn.Scan(ctx, r) })
+}
+
+// FollowOptions say when a [Log.Follow] ends by itself.
+type FollowOptions struct {
+	// Job ends it after the terminal event of this job, unless the job was
+	// tried again since.
+	Job string
+	// Caught, if not nil, is called each time that everything stored so far
+	// has been told.
+	Caught func()
+}
+
+// Follow returns the events of a session from the number from on: first what
+// is stored, then what comes, each once and in order. It goes on through
+// reconnects and restarts of the broker, and ends when ctx ends.
+func (l *Log) Follow(ctx context.Context, session string, from uint64, opts FollowOptions) iter.Seq2[jobs.Event, error] {
+	return func(yield func(jobs.Event, error) bool) {
+		// Between a job's terminal event and the end of what is stored there
+		// may be its next beginning, after a retry. So what follows is held
+		// until it is known which it is.
+		over, held := false, []jobs.Event(nil)
+		caught := func() bool {
+			if opts.Caught != nil && !over {
+				opts.Caught()
+			}
+			return !over
+		}
+		tail := func(r wire.Range) iter.Seq2[wire.Message, error] {
+			return l.conn.Tail(ctx, r, l.names.Stored(l.cfg.Tenant, session), caught)
+		}
+		for e, err := range l.events(ctx, session, from, tail) {
+			if err == nil && over {
+				if held = append(held, e); e.Job != opts.Job {
+					continue
+				}
+				over = false
+				for _, h := range held[:len(held)-1] {
+					if !yield(h, nil) {
+						return
+					}
+				}
+				held = nil
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+			over = opts.Job != "" && e.Kind == jobs.JobFinished && e.Job == opts.Job
+		}
+	}
+}
+
+// events decodes the messages that read returns, from an event's number on.
+func (l *Log) events(ctx context.Context, session string, from uint64, read func(wire.Range) iter.Seq2[wire.Message, error]) iter.Seq2[jobs.Event, error] {
+	return func(yield func(jobs.Event, error) bool) {
+		if err := jobs.CheckToken("session", session); err != nil {
+			yield(jobs.Event{}, err)
+			return
+		}
+		r := wire.Range{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, session)}
+		r, err := l.seek(ctx, r, session, from)
+		if err != nil {
+			if ctx.Err() == nil {
+				yield(jobs.Event{}, err)
+			}
+			return
+		}
+		for m, err := range read(r) {
+			if err != nil {
+				yield(jobs.Event{}, err)
+				return
+			}
+			e, err := decode(m)
+			if err == nil && e.Seq < from {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// seek moves the beginning of the range close before an event's number, so
+// that to resume a long session does not mean to read all of it. Numbers and
+// places grow together, so halving finds it.
+func (l *Log) seek(ctx context.Context, r wire.Range, session string, from uint64) (wire.Range, error) {
+	const near = 256
+	if from <= near {
+		return r, nil
+	}
+	last, err := l.end(ctx, session)
+	if err != nil || last.place == 0 {
+		return r, err
+	}
+	if last.seq < from {
+		r.From = last.place + 1
+		return r, nil
+	}
+	low, high := uint64(1), last.place // the place sought is in (low, high]
+	for high-low > near {
+		middle := low + (high-low)/2
+		m, err := l.conn.First(ctx, wire.Range{Stream: r.Stream, Subject: r.Subject, From: middle})
+		if errors.Is(err, jobs.ErrNotFound) {
+			return r, nil
+		}
+		if err != nil {
+			return r, err
+		}
+		e, err := decode(m)
+		if err != nil {
+			return r, err
+		}
+		if e.Seq >= from {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	r.From = low
+	return r, nil
+}

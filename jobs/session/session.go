@@ -1,0 +1,204 @@
+// Package session is a session's event log: append, replay, follow.
+//
+// All events of a session are one subject of one stream. Their numbers have
+// neither gap nor double, and the broker itself sees to that: every append
+// names the place of the session's last event as its writer knows it, and is
+// refused when somebody else has appended since. An attempt begins by
+// appending its job.claimed; the next append of any earlier attempt's writer
+// is refused, so a worker that has lost its lease cannot write, and readers
+// have nothing to filter.
+//
+// A watcher reads what is stored and sleeps until the broker says that there
+// is more. What it hears only wakes it; what it tells always comes from the
+// stream. So there is no seam between replay and live.
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// Config says how the log is laid out. The zero value is a single-tenant
+// installation on one broker.
+type Config struct {
+	Prefix    string        // of every subject; default "penstock.v1"
+	Tenant    string        // default "default"
+	Replicas  int           // of the stream, if it is created; default 1
+	Retention time.Duration // of an event; default 30 days
+	// MaxBytes bounds the stream, by dropping the oldest events; default is
+	// no bound but the server's, which refuses new events instead.
+	MaxBytes int64
+	// Upgrade changes a stream that exists to this configuration.
+	Upgrade bool
+}
+
+// A Log is the event logs of a tenant's sessions. Its methods may be called
+// from any goroutine.
+type Log struct {
+	cfg   Config
+	names subject.Names
+	conn  *wire.Conn
+}
+
+// Open creates what is missing on the broker, or binds to what is there.
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
+	if cfg.Tenant == "" {
+		cfg.Tenant = "default"
+	}
+	if cfg.Retention == 0 {
+		cfg.Retention = 30 * 24 * time.Hour
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = -1
+	}
+	names, err := subject.New(cfg.Prefix)
+	if err := errors.Join(err, jobs.CheckToken("tenant", cfg.Tenant)); err != nil {
+		return nil, err
+	}
+	conn, err := wire.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: cfg, names: names, conn: conn}
+	return l, conn.Stream(ctx, jetstream.StreamConfig{
+		Name: subject.Events, Subjects: []string{names.EventsAll()}, Storage: jetstream.FileStorage,
+		Replicas: max(1, cfg.Replicas), MaxAge: cfg.Retention, MaxBytes: cfg.MaxBytes,
+		MaxMsgSize: 1 << 20, MaxMsgsPerSubject: 1_000_000, Discard: jetstream.DiscardOld,
+		// No compression: it makes the replay of one session among many slow.
+		AllowDirect: true, AllowAtomicPublish: true,
+		RePublish: &jetstream.RePublish{Source: names.SessionsAll(), Destination: names.StoredAll(), HeadersOnly: true},
+	}, cfg.Upgrade)
+}
+
+// A Source is who tells an event. Attempt and Epoch are zero for a process
+// that runs no attempt.
+type Source struct {
+	Job     string
+	Session string
+	Agent   string
+	Attempt int
+	Epoch   uint64
+}
+
+// An end is the last event of a session: its number, and its place in the
+// stream. The zero value is that of an empty session.
+type end struct {
+	seq   uint64
+	place uint64
+	event jobs.Event
+}
+
+func (l *Log) end(ctx context.Context, session string) (end, error) {
+	m, err := l.conn.Last(ctx, subject.Events, l.names.SessionEvents(l.cfg.Tenant, session))
+	if errors.Is(err, jobs.ErrNotFound) {
+		return end{}, nil
+	}
+	if err != nil {
+		return end{}, fmt.Errorf("session %s: %w", session, err)
+	}
+	event, err := decode(m)
+	return end{event.Seq, m.Seq, event}, err
+}
+
+// write returns the write that goes behind at.
+func (l *Log) write(src Source, at end) wire.Write {
+	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.place}
+}
+
+// Append adds one event by a process that runs no attempt: a dispatcher. It
+// goes behind whatever is there, and fences nobody.
+func (l *Log) Append(ctx context.Context, src Source, event jobs.Event) (jobs.Event, error) {
+	stored, _, err := l.appendAfter(ctx, src, event, func(end) (bool, error) { return true, nil })
+	return stored, err
+}
+
+// appendAfter adds an event unless allowed, which sees the last event each
+// time, says that it is not wanted.
+func (l *Log) appendAfter(ctx context.Context, src Source, event jobs.Event, wanted func(end) (bool, error)) (jobs.Event, end, error) {
+	if err := jobs.CheckToken("session", src.Session); err != nil {
+		return jobs.Event{}, end{}, err
+	}
+	for {
+		at, err := l.end(ctx, src.Session)
+		if err != nil {
+			return jobs.Event{}, end{}, err
+		}
+		if ok, err := wanted(at); !ok || err != nil {
+			return jobs.Event{}, at, err
+		}
+		next := fill(event, src, at.seq+1)
+		data, err := encode(next)
+		if err != nil {
+			return jobs.Event{}, end{}, err
+		}
+		place, err := l.conn.PutAll(ctx, l.write(src, at), [][]byte{data})
+		if err == nil {
+			return next, end{next.Seq, place, next}, nil
+		}
+		if !errors.Is(err, wire.ErrConflict) {
+			return jobs.Event{}, end{}, fmt.Errorf("append %s to session %s: %w", event.Kind, src.Session, err)
+		}
+	}
+}
+
+// Finish appends job.finished, the terminal event of a job, with the result
+// as its data. However often it is called, and by whomever, there is one for
+// each time that the job finishes.
+func (l *Log) Finish(ctx context.Context, rec jobs.Record, result jobs.Result) error {
+	if rec.Finished == nil {
+		return fmt.Errorf("job %s has not finished", rec.ID)
+	}
+	event := jobs.NewEvent(jobs.JobFinished, result)
+	// The moment names the finish: after a retry the same job finishes again.
+	event.Time = rec.Finished.UTC()
+	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt, Epoch: rec.Epoch}
+	_, _, err := l.appendAfter(ctx, src, event, func(at end) (bool, error) {
+		done, err := l.finished(ctx, rec, at)
+		return !done, err
+	})
+	return err
+}
+
+// finished reports whether the session has the record's terminal event. That
+// is the last one of a job, so as a rule it need not be searched.
+func (l *Log) finished(ctx context.Context, rec jobs.Record, at end) (bool, error) {
+	is := func(e jobs.Event) bool {
+		return e.Kind == jobs.JobFinished && e.Job == rec.ID && e.Time.Equal(*rec.Finished)
+	}
+	if at.place == 0 || at.event.Job == rec.ID {
+		return is(at.event), nil
+	}
+	for e, err := range l.Read(ctx, rec.Session, 1) {
+		if err != nil || is(e) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// fill completes an event with what the log knows.
+func fill(event jobs.Event, src Source, seq uint64) jobs.Event {
+	event.Seq, event.Job, event.Session, event.Attempt, event.Agent = seq, src.Job, src.Session, src.Attempt, src.Agent
+	if event.Time.IsZero() {
+		event.Time = time.Now().UTC()
+	}
+	return event
+}
+
+func decode(m wire.Message) (jobs.Event, error) {
+	var event jobs.Event
+	if err := json.Unmarshal(m.Data, &event); err != nil {
+		return jobs.Event{}, fmt.Errorf("event at %d of %s: %w", m.Seq, m.Subject, err)
+	}
+	return event, nil
+}

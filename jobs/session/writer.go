@@ -1,0 +1,111 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// maxBatchBytes bounds what is sent to the broker before it answers.
+const maxBatchBytes = 2 << 20
+
+// A Writer appends the events of one attempt. Its methods may be called from
+// any goroutine; what one call appends stays together.
+type Writer struct {
+	log  *Log
+	src  Source
+	busy chan struct{} // held while appending; guards what follows
+	at   end
+	lost bool // fenced once is fenced for ever
+}
+
+// Writer appends first, the event that an attempt begins with, after whatever
+// is there. From then on the writers of the job's earlier attempts are fenced.
+func (l *Log) Writer(ctx context.Context, src Source, first jobs.Event) (*Writer, error) {
+	_, at, err := l.appendAfter(ctx, src, first, func(end) (bool, error) { return true, nil })
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{log: l, src: src, busy: make(chan struct{}, 1), at: at}, nil
+}
+
+// Append adds events and returns when they are stored. While the broker is
+// away it waits, until ctx ends. It returns [jobs.ErrFenced] when a later
+// attempt of the job has begun or the job has finished: nothing may follow.
+// An event that is larger than [jobs.MaxEventBytes] is cut and says so.
+//
+// Many events in one call are stored with one write to the broker's disk, so
+// whoever has a backlog should append all of it at once.
+func (w *Writer) Append(ctx context.Context, events ...jobs.Event) error {
+	select {
+	case w.busy <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-w.busy }()
+	for len(events) > 0 {
+		if w.lost {
+			return fmt.Errorf("session %s: %w", w.src.Session, jobs.ErrFenced)
+		}
+		n, err := w.some(ctx, events)
+		if err != nil {
+			return fmt.Errorf("append to session %s: %w", w.src.Session, err)
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+// some appends as many events as one batch takes and returns how many.
+func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
+	var all [][]byte
+	size := 0
+	for i, e := range events {
+		data, err := encode(fill(e, w.src, w.at.seq+uint64(i)+1))
+		if err != nil {
+			return 0, err
+		}
+		if i == wire.MaxBatch || i > 0 && size+len(data) > maxBatchBytes {
+			break
+		}
+		all, size = append(all, data), size+len(data)
+	}
+	place, err := w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
+	if errors.Is(err, wire.ErrNoBatch) {
+		all = all[:1]
+		place, err = w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
+	}
+	if errors.Is(err, wire.ErrConflict) {
+		return 0, w.adopt(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	w.at = end{seq: w.at.seq + uint64(len(all)), place: place}
+	return len(all), nil
+}
+
+// adopt moves behind what others have appended, unless one of them has taken
+// the job over.
+func (w *Writer) adopt(ctx context.Context) error {
+	after := wire.Range{Stream: subject.Events, Subject: w.log.names.SessionEvents(w.log.cfg.Tenant, w.src.Session), From: w.at.place + 1}
+	for m, err := range w.log.conn.Scan(ctx, after) {
+		if err != nil {
+			return err
+		}
+		e, err := decode(m)
+		if err != nil {
+			return err
+		}
+		if e.Job == w.src.Job && (e.Attempt > w.src.Attempt || e.Kind == jobs.JobClaimed || e.Kind == jobs.JobFinished) {
+			w.lost = true
+			return jobs.ErrFenced
+		}
+		w.at = end{seq: e.Seq, place: m.Seq}
+	}
+	return nil
+}
