@@ -1,0 +1,65 @@
+package jobstest_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func TestMain(m *testing.M) {
+	if jobstest.IsChild() {
+		jobstest.ServeChild()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestProxy(t *testing.T) {
+	s := jobstest.Start(t)
+	p := s.Proxy()
+	nc := jobstest.Connect(t, p.URL())
+	if err := nc.FlushTimeout(jobstest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	p.Mute()
+	if err := nc.FlushTimeout(100 * time.Millisecond); err == nil {
+		t.Error("a muted proxy let an answer through")
+	}
+	p.Heal()
+	deadline := time.Now().Add(jobstest.Patience)
+	for nc.FlushTimeout(100*time.Millisecond) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("a healed proxy lets nothing through")
+		}
+	}
+	p.Cut()
+	if err := nc.FlushTimeout(100 * time.Millisecond); err == nil {
+		t.Error("a cut proxy let an answer through")
+	}
+}
+
+func TestServersKeepWhatTheyHave(t *testing.T) {
+	child := jobstest.Child(t)
+	q := jobstest.Queue(t, jobstest.Connect(t, child.URL()), queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	child.Kill()
+	child.Up()
+	if got := jobstest.Claim(t, q, "w").Record().ID; got != rec.ID {
+		t.Errorf("claimed %s, want %s", got, rec.ID)
+	}
+}
+
+func TestFault(t *testing.T) {
+	f := jobstest.FailNth(2)
+	for i, want := range []bool{false, true, false} {
+		if got := f.Check("step") != nil; got != want {
+			t.Errorf("step %d failed: %v, want %v", i+1, got, want)
+		}
+	}
+	if f.Step() != "step" || jobstest.FailNth(1).Step() != "" {
+		t.Error("the step that failed is not named")
+	}
+}

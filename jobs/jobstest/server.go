@@ -1,0 +1,196 @@
+// Package jobstest runs a real server inside the test process, and makes it
+// fail.
+//
+// [Start] gives a server that listens on loopback and can be stopped and
+// started again on the same port and the same store. [Server.Proxy] is a way
+// to it that can be cut and healed. [Child] is a server in a process of its
+// own, which can be killed. [Fault] makes the nth step of something fail.
+package jobstest
+
+import (
+	"context"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// Patience bounds what a test waits for. It is long because the machine may
+// be busy; nothing that works waits for it.
+const Patience = 30 * time.Second
+
+// A Server is a real server in this process.
+type Server struct {
+	tb   testing.TB
+	opts server.Options
+	srv  *server.Server
+}
+
+// Start runs a server that ends with the test. Its store is on the disk and
+// is not synced: a killed process loses nothing of it, only a power cut would.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, opts: options(tb.TempDir())}
+	s.opts.Port = freePort(tb)
+	s.Up()
+	tb.Cleanup(s.Down)
+	return s
+}
+
+func options(dir string) server.Options {
+	return server.Options{
+		Host: "127.0.0.1", ServerName: "jobstest", JetStream: true, StoreDir: dir,
+		NoSigs: true, NoLog: true, JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 256 << 20,
+	}
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Up starts the server again after Down.
+func (s *Server) Up() {
+	s.tb.Helper()
+	opts := s.opts
+	srv, err := server.NewServer(&opts)
+	if err != nil {
+		s.tb.Fatalf("start server: %v", err)
+	}
+	srv.Start()
+	if !srv.ReadyForConnections(Patience) {
+		s.tb.Fatal("start server: it is not ready")
+	}
+	s.srv = srv
+}
+
+// Down stops the server. Connections stay and reconnect after Up.
+func (s *Server) Down() {
+	s.srv.Shutdown()
+	s.srv.WaitForShutdown()
+}
+
+// Restart is Down and Up.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.Down()
+	s.Up()
+}
+
+// URL is where the server listens; it stays the same.
+func (s *Server) URL() string {
+	return "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(s.opts.Port))
+}
+
+// Dir is the server's store.
+func (s *Server) Dir() string { return s.opts.StoreDir }
+
+// Connect opens a connection that ends with the test.
+func (s *Server) Connect() *nats.Conn {
+	s.tb.Helper()
+	return Connect(s.tb, s.URL())
+}
+
+// Connect opens a connection that reconnects fast and ends with the test.
+func Connect(tb testing.TB, url string) *nats.Conn {
+	tb.Helper()
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.ReconnectJitter(10*time.Millisecond, 10*time.Millisecond), nats.Timeout(Patience),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		tb.Fatalf("connect: %v", err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+// Queue opens a queue on a connection.
+func Queue(tb testing.TB, nc *nats.Conn, cfg queue.Config) *queue.Queue {
+	tb.Helper()
+	q, err := queue.Open(Context(tb), nc, cfg)
+	if err != nil {
+		tb.Fatalf("open queue: %v", err)
+	}
+	return q
+}
+
+// Log opens a session log on a connection.
+func Log(tb testing.TB, nc *nats.Conn) *session.Log {
+	tb.Helper()
+	l, err := session.Open(Context(tb), nc, session.Config{})
+	if err != nil {
+		tb.Fatalf("open session log: %v", err)
+	}
+	return l
+}
+
+// Store opens an artifact store on a connection.
+func Store(tb testing.TB, nc *nats.Conn) *artifact.Store {
+	tb.Helper()
+	s, err := artifact.Open(Context(tb), nc, artifact.Config{})
+	if err != nil {
+		tb.Fatalf("open artifact store: %v", err)
+	}
+	return s
+}
+
+// Context ends after Patience, or with the test.
+func Context(tb testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// Job returns a valid job that runs "true".
+func Job() jobs.Job {
+	j := jobs.Job{Prompt: "do nothing", Agent: jobs.Agent{Name: "command", Command: []string{"true"}}}
+	return j.WithDefaults()
+}
+
+// Submit accepts a job and enqueues it.
+func Submit(tb testing.TB, q *queue.Queue, job jobs.Job) jobs.Record {
+	tb.Helper()
+	rec, _, err := q.Accept(Context(tb), job)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := q.Enqueue(Context(tb), rec); err != nil {
+		tb.Fatal(err)
+	}
+	return rec
+}
+
+// Claim claims the next job of the default queue.
+func Claim(tb testing.TB, q *queue.Queue, worker string) *queue.Claim {
+	tb.Helper()
+	c, err := q.Claim(Context(tb), worker, []string{"default"})
+	if err != nil {
+		tb.Fatalf("claim: %v", err)
+	}
+	return c
+}
+
+// childDir names the store to a re-executed test binary.
+const childDir = "JOBSTEST_CHILD_DIR"
+
+// IsChild reports whether this process is a server that [Child] has started.
+// A package that uses Child begins its TestMain with
+//
+//	if jobstest.IsChild() {
+//		jobstest.ServeChild()
+//	}
+func IsChild() bool { return os.Getenv(childDir) != "" }
