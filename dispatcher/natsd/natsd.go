@@ -1,0 +1,238 @@
+// Package natsd runs a NATS server in the process, for small installs and for
+// single commands.
+//
+// What the server has acknowledged is on the disk: it syncs every write
+// unless it is told to be fast. It owns its directory by a lock, since two
+// servers on one directory lose each other's writes without a word. Other
+// commands of the same user find it by a file in there, which holds the
+// address and the generated credentials. The server ends with [Server.Close],
+// handles no signals, and refuses new work before the disk is full.
+package natsd
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// readyWithin bounds the start. A store with a million messages takes two
+// seconds, so a large one has time.
+const readyWithin = 2 * time.Minute
+
+// Config says how a server runs.
+type Config struct {
+	// StoreDir is the server's directory; it is created.
+	StoreDir string
+	// Listen is "host:port", where the port may be 0. Empty means that only
+	// this process can connect. What is not loopback needs TLS, or a User
+	// and a Password that somebody chose.
+	Listen string
+	// Owner tells people what runs here: "serve", "batch run".
+	Owner string
+	// Fast syncs once a second instead of at every write: a power cut, and
+	// nothing else, may then take the last second of acknowledged work.
+	Fast bool
+	// User and Password of everybody who connects. Empty generates them.
+	User, Password string
+	TLS            *tls.Config
+	// MaxStore bounds the store; default is three quarters of the free disk.
+	MaxStore int64
+	// Reserve is how much of the disk stays free; default 1 GiB, at most a
+	// twentieth of the disk.
+	Reserve int64
+	// Logger is told what the server has to say; default is silence.
+	Logger *slog.Logger
+}
+
+// A Server is a server in this process.
+type Server struct {
+	cfg   Config
+	srv   *server.Server
+	lock  *lock
+	watch sync.WaitGroup
+	stop  chan struct{}
+}
+
+// An ExposedError refuses to listen where strangers could connect.
+type ExposedError struct{ Listen string }
+
+func (e *ExposedError) Error() string {
+	return fmt.Sprintf("listen on %s: not on a network without TLS or chosen credentials: listen on 127.0.0.1, or set TLS, or a user and a password", e.Listen)
+}
+
+// Open starts a server, or says who uses the directory: see [InUseError].
+func Open(cfg Config) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	host, port, err := listenAt(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.User == "" {
+		cfg.User, cfg.Password = "penstock", rand.Text()
+	}
+	if err := os.MkdirAll(cfg.StoreDir, 0o700); err != nil {
+		return nil, fmt.Errorf("open server directory: %w", err)
+	}
+	lock, err := takeLock(cfg.StoreDir, cfg.Owner)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, lock: lock, stop: make(chan struct{})}
+	if err := s.start(host, port); err != nil {
+		return nil, errors.Join(fmt.Errorf("start server in %s: %w", cfg.StoreDir, err), lock.release())
+	}
+	if err := s.announce(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.limit()
+	s.watch.Go(s.watchDisk)
+	return s, nil
+}
+
+// listenAt parses and judges Config.Listen.
+func listenAt(cfg Config) (host string, port int, err error) {
+	if cfg.Listen == "" {
+		return "", 0, nil
+	}
+	host, text, err := net.SplitHostPort(cfg.Listen)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("listen on %q: want host:port, as in 127.0.0.1:4222: %w", cfg.Listen, err)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && cfg.TLS == nil && cfg.Password == "" {
+		return "", 0, &ExposedError{cfg.Listen}
+	}
+	return host, port, nil
+}
+
+func (s *Server) start(host string, port int) error {
+	opts := &server.Options{
+		ServerName: "penstock-" + strconv.Itoa(os.Getpid()), Host: host, Port: port, DontListen: s.cfg.Listen == "",
+		Users:     []*server.User{{Username: s.cfg.User, Password: s.cfg.Password}},
+		TLSConfig: s.cfg.TLS, TLS: s.cfg.TLS != nil, TLSTimeout: 5,
+		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20,
+		// A worker that vanished without a word is noticed in a minute.
+		PingInterval: 20 * time.Second, MaxPingsOut: 2,
+		JetStream: true, StoreDir: s.cfg.StoreDir, SyncAlways: !s.cfg.Fast, SyncInterval: time.Second,
+		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: s.cfg.MaxStore,
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1, MaxBatchInflightPerStream: 1000},
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	log := &logger{log: s.cfg.Logger}
+	srv.SetLoggerV2(log, false, false, false)
+	srv.Start()
+	if srv.ReadyForConnections(readyWithin) && srv.JetStreamEnabled() {
+		s.srv = srv
+		return nil
+	}
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	if why := log.fatal(); why != "" {
+		return errors.New(why)
+	}
+	return fmt.Errorf("it was not ready after %s", readyWithin)
+}
+
+// Connect opens a connection inside the process, which needs no listener. Its
+// owner closes it before the server.
+func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
+	all := append(Options(), nats.InProcessServer(s.srv), nats.UserInfo(s.cfg.User, s.cfg.Password))
+	nc, err := nats.Connect("", append(all, opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the server in this process: %w", err)
+	}
+	return nc, nil
+}
+
+// Endpoint says how others connect. Its URL is empty when nobody can.
+func (s *Server) Endpoint() Endpoint {
+	e := Endpoint{User: s.cfg.User, Password: s.cfg.Password, PID: os.Getpid(), Owner: s.cfg.Owner, Since: s.lock.since}
+	if s.cfg.Listen != "" {
+		scheme := "nats://"
+		if s.cfg.TLS != nil {
+			scheme = "tls://"
+		}
+		e.URL = scheme + s.srv.Addr().String()
+	}
+	return e
+}
+
+// Close stops the server and gives the directory free. What it has
+// acknowledged stays.
+func (s *Server) Close() error {
+	close(s.stop)
+	s.watch.Wait()
+	err := os.Remove(descriptor(s.cfg.StoreDir))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	s.srv.Shutdown()
+	s.srv.WaitForShutdown()
+	return errors.Join(err, s.lock.release())
+}
+
+// Options are those of every connection to a pool's server: it reconnects for
+// ever, and does not send late what was meant for before an outage.
+func Options() []nats.Option {
+	return []nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 500*time.Millisecond),
+		nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1),
+		// Errors reach whoever made the request; the default prints them.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}
+}
+
+// logger hands the server's words to slog. What the server takes for notable
+// at each start is not.
+type logger struct {
+	log  *slog.Logger
+	mu   sync.Mutex
+	last string // the last fatal error
+}
+
+func (l *logger) Noticef(format string, v ...any) { l.log.Debug(words(format, v)) }
+func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(words(format, v)) }
+func (l *logger) Errorf(format string, v ...any)  { l.log.Error(words(format, v)) }
+func (l *logger) Debugf(string, ...any)           {}
+func (l *logger) Tracef(string, ...any)           {}
+
+func (l *logger) Fatalf(format string, v ...any) {
+	l.log.Error(words(format, v))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = words(format, v)
+}
+
+func (l *logger) fatal() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+func words(format string, v []any) string {
+	return "nats: " + strings.TrimSpace(fmt.Sprintf(format, v...))
+}
+
+func descriptor(dir string) string { return filepath.Join(dir, "server.json") }
