@@ -1,0 +1,10 @@
+//go:build !linux && !darwin
+
+package results
+
+import (
+	"errors"
+	"os"
+)
+
+func flock(*os.File) (taken bool, err error) { return false, errors.ErrUnsupported }

@@ -1,0 +1,19 @@
+//go:build linux || darwin
+
+package results
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// flock locks the file until it is closed, and reports whether somebody else
+// has done so.
+func flock(f *os.File) (taken bool, err error) {
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}

@@ -1,0 +1,130 @@
+package results
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Limits of the comparison: in a large batch everything may touch one file,
+// and the number of pairs grows with the square.
+const (
+	maxPairs = 50_000
+	maxShown = 100
+)
+
+// pair is two items whose patches touch the same files. Conflicts are those
+// files in which they change the same lines.
+type pair struct {
+	A, B             string
+	Files, Conflicts []string
+}
+
+// shared is a file that several patches touch.
+type shared struct {
+	Path  string
+	Items []string
+}
+
+type touch struct {
+	item, base string
+	file       FileStat
+}
+
+// overlaps compares the patches of a batch with each other.
+type overlaps struct {
+	byPath map[string][]touch
+}
+
+func (o *overlaps) add(item, base string, stat Stat) {
+	if o.byPath == nil {
+		o.byPath = map[string][]touch{}
+	}
+	for _, f := range stat.Files {
+		o.byPath[f.Path] = append(o.byPath[f.Path], touch{item, base, f})
+		if f.From != "" && f.From != f.Path {
+			o.byPath[f.From] = append(o.byPath[f.From], touch{item, base, FileStat{Path: f.From, Whole: true}})
+		}
+	}
+}
+
+// files lists what more than one patch touches, the most wanted first.
+func (o *overlaps) files() (files []shared, more int) {
+	for _, path := range slices.Sorted(maps.Keys(o.byPath)) {
+		if touches := o.byPath[path]; len(touches) > 1 {
+			s := shared{Path: path}
+			for _, t := range touches {
+				s.Items = append(s.Items, t.item)
+			}
+			files = append(files, s)
+		}
+	}
+	slices.SortStableFunc(files, func(a, b shared) int { return cmp.Compare(len(b.Items), len(a.Items)) })
+	more = max(len(files)-maxShown, 0)
+	return files[:len(files)-more], more
+}
+
+// pairs lists which patches meet, those that conflict first. More counts the
+// pairs that are not listed, and is -1 where there were too many to compare.
+func (o *overlaps) pairs() (pairs []pair, more int) {
+	found := map[[2]string]*pair{}
+	compared := 0
+	for _, path := range slices.Sorted(maps.Keys(o.byPath)) {
+		touches := o.byPath[path]
+		if compared += len(touches) * (len(touches) - 1) / 2; compared > maxPairs {
+			more = -1
+			break
+		}
+		for i, a := range touches {
+			for _, b := range touches[i+1:] {
+				if a.item == b.item {
+					continue
+				}
+				key := [2]string{a.item, b.item}
+				p := found[key]
+				if p == nil {
+					p = &pair{A: a.item, B: b.item}
+					found[key] = p
+				}
+				p.Files = append(p.Files, path)
+				if collide(a, b) {
+					p.Conflicts = append(p.Conflicts, path)
+				}
+			}
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(found), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		pairs = append(pairs, *found[key])
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(len(b.Conflicts), len(a.Conflicts)) })
+	if len(pairs) > maxShown {
+		if more == 0 {
+			more = len(pairs) - maxShown
+		}
+		pairs = pairs[:maxShown]
+	}
+	return pairs, more
+}
+
+// collide reports whether a merge of both would stop at this file: they
+// change the same lines or lines next to each other, or one of the changes
+// is of the file as a whole. On different bases lines cannot be compared.
+func collide(a, b touch) bool {
+	whole := func(f FileStat) bool { return f.Whole || f.Binary || f.New || f.Deleted }
+	if whole(a.file) || whole(b.file) || a.base != b.base {
+		return true
+	}
+	i, j := 0, 0
+	for i < len(a.file.Spans) && j < len(b.file.Spans) {
+		x, y := a.file.Spans[i], b.file.Spans[j]
+		switch {
+		case x.End < y.Begin:
+			i++
+		case y.End < x.Begin:
+			j++
+		default:
+			return true
+		}
+	}
+	return false
+}
