@@ -1,0 +1,138 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// maxCounted is the longest piece of an answer that is read for its usage: a
+// line of a stream, or an answer as a whole.
+const maxCounted = 4 << 20
+
+// A counter reads the usage from one answer, while it passes.
+type counter struct {
+	read   func(data []byte) (told, bool) // the provider's
+	stream bool                           // an event stream; else one JSON object
+
+	line    []byte // the line, or the answer, as far as it came
+	dropped int64  // how many bytes of it are not kept
+	text    int64  // tokens of the text that was streamed, estimated
+	final   bool   // the closing usage was seen
+	usage   jobs.Usage
+	model   string
+}
+
+// told is what a piece of an answer says of its usage. Counts are totals of
+// the answer; those that are missing hold.
+type told struct {
+	model                                string
+	input, output, cacheRead, cacheWrite *int64
+	final                                bool
+}
+
+func (c *counter) write(p []byte) {
+	for c.stream {
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			break
+		}
+		c.keep(p[:end])
+		c.readLine()
+		p = p[end+1:]
+	}
+	c.keep(p)
+}
+
+func (c *counter) keep(p []byte) {
+	room := min(len(p), maxCounted-len(c.line))
+	c.line = append(c.line, p[:room]...)
+	c.dropped += int64(len(p) - room)
+}
+
+func (c *counter) readLine() {
+	data, isData := bytes.CutPrefix(c.line, []byte("data:"))
+	switch {
+	case !isData:
+	case bytes.Contains(data, []byte(`"usage"`)) && c.dropped == 0:
+		c.take(data)
+	default:
+		// Some 85 bytes frame a piece of text; four of text are a token.
+		c.text += max(1, (int64(len(data))+c.dropped-85)/4)
+	}
+	c.line, c.dropped = c.line[:0], 0
+}
+
+func (c *counter) take(data []byte) {
+	t, ok := c.read(data)
+	if !ok {
+		return
+	}
+	if t.model != "" {
+		c.model = t.model
+	}
+	raise(&c.usage.Input, t.input)
+	raise(&c.usage.Output, t.output)
+	raise(&c.usage.CacheRead, t.cacheRead)
+	raise(&c.usage.CacheWrite, t.cacheWrite)
+	c.final = c.final || t.final
+}
+
+func raise(to *int64, n *int64) {
+	if n != nil && *n > *to && *n < math.MaxInt32 {
+		*to = *n
+	}
+}
+
+// finish takes note that no more will come. An answer that did not come to
+// its closing usage is estimated: the provider charges for it, and an agent
+// that hangs up before the end must not get it for nothing.
+func (c *counter) finish() {
+	switch {
+	case !c.stream && c.dropped == 0:
+		c.take(c.line)
+	case !c.stream:
+		c.usage.Output = (int64(len(c.line)) + c.dropped) / 4
+	case !c.final && c.usage != (jobs.Usage{}):
+		c.usage.Output = max(c.usage.Output, c.text)
+	}
+}
+
+type anthropicUsage struct {
+	Input      *int64 `json:"input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`
+	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+}
+
+// readAnthropic reads the events that tell usage: message_start, of what went
+// in, message_delta, of what came out, and a message that came as a whole.
+func readAnthropic(data []byte) (told, bool) {
+	var e struct {
+		Type    string          `json:"type"`
+		Model   string          `json:"model"`
+		Usage   *anthropicUsage `json:"usage"`
+		Message struct {
+			Model string          `json:"model"`
+			Usage *anthropicUsage `json:"usage"`
+		} `json:"message"`
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return told{}, false // not what the provider writes; the end is estimated then
+	}
+	t, usage := told{model: e.Model}, e.Usage
+	switch e.Type {
+	case "message_start":
+		t.model, usage = e.Message.Model, e.Message.Usage
+	case "message_delta", "message":
+		t.final = usage != nil
+	default:
+		return told{}, false
+	}
+	if usage != nil {
+		t.input, t.output, t.cacheRead, t.cacheWrite = usage.Input, usage.Output, usage.CacheRead, usage.CacheWrite
+	}
+	return t, true
+}

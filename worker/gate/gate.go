@@ -1,0 +1,182 @@
+package gate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Config says where the model API is, and how to be let in there.
+type Config struct {
+	API      string // "anthropic", the default
+	Upstream string // base URL; empty is the provider's own
+	Key      Key
+	// Bearer sends the key as "Authorization: Bearer", not in the provider's
+	// own header.
+	Bearer bool
+	Proxy  string      // an HTTP proxy on the way to the upstream; empty is none
+	TLS    *tls.Config // nil is the system's
+
+	// Answer bounds how long the provider may take to begin its answer, and
+	// Silence how long it may pause within one. Defaults: 10 and 5 minutes.
+	Answer, Silence time.Duration
+	// Parallel bounds the calls of one session that are under way; further
+	// ones wait. Default: 16.
+	Parallel int
+	Hooks    Hooks
+}
+
+// Hooks let a program watch. Every field may be nil. Hooks run on the goroutine
+// of a call and must not block.
+type Hooks struct {
+	Called    func(session string, c Call)
+	Violation func(session string, v Violation)
+	Spent     func(session string)
+}
+
+// A Key is a credential. However it is printed, it does not show.
+type Key string
+
+// Format implements [fmt.Formatter].
+func (Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(key)") }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (Key) MarshalText() ([]byte, error) { return []byte("(key)"), nil }
+
+// A Gate forwards the calls of many sessions to one provider.
+type Gate struct {
+	cfg      Config
+	provider provider
+	upstream *url.URL
+	client   *http.Transport
+}
+
+// New returns a gate. It connects to nothing yet.
+func New(cfg Config) (*Gate, error) {
+	p, ok := providers[orDefault(cfg.API, "anthropic")]
+	if !ok {
+		return nil, fmt.Errorf("gate: model API %q is not known; known is anthropic", cfg.API)
+	}
+	if cfg.Key == "" {
+		return nil, errors.New("gate: no key for the model API; set one in the worker's settings")
+	}
+	if strings.ContainsFunc(string(cfg.Key), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("gate: the key has spaces, line ends or characters that no key has; look at how it is set")
+	}
+	upstream, err := parseUpstream(orDefault(cfg.Upstream, p.upstream))
+	if err != nil {
+		return nil, err
+	}
+	cfg.Answer = orDefault(cfg.Answer, 10*time.Minute)
+	cfg.Silence = orDefault(cfg.Silence, 5*time.Minute)
+	cfg.Parallel = orDefault(cfg.Parallel, 16)
+	g := &Gate{cfg: cfg, provider: p, upstream: upstream}
+	g.client = &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+		TLSClientConfig:     cfg.TLS,
+		TLSHandshakeTimeout: 15 * time.Second,
+		ForceAttemptHTTP2:   true,
+		IdleConnTimeout:     90 * time.Second,
+		MaxIdleConnsPerHost: 64,
+		// Answers are counted while they pass, so they must not be packed.
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 256 << 10,
+		ResponseHeaderTimeout:  cfg.Answer,
+	}
+	if cfg.Proxy != "" {
+		proxy, err := url.Parse(cfg.Proxy)
+		if err != nil || proxy.Host == "" {
+			return nil, errors.New("gate: the proxy is not a URL; write http://host:port")
+		}
+		g.client.Proxy = http.ProxyURL(proxy)
+	}
+	return g, nil
+}
+
+// Close closes idle connections to the provider.
+func (g *Gate) Close() error {
+	g.client.CloseIdleConnections()
+	return nil
+}
+
+// parseUpstream refuses what would send the key in the clear.
+func parseUpstream(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return nil, errors.New("gate: the upstream is not a plain URL; write https://host")
+	case u.Scheme == "https":
+	case u.Scheme == "http" && loopback(u.Hostname()):
+	default:
+		return nil, fmt.Errorf("gate: upstream %s: the key would travel unencrypted; use https, or http on this host's loopback", u.Redacted())
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	return u, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Serve answers what comes in on l for one session, until ctx ends or l is
+// closed. Then it cuts what is under way, and returns when nothing of it is
+// left. It closes l.
+func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var conns sync.WaitGroup
+	slots := make(chan struct{}, g.cfg.Parallel)
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			g.handle(w, r, s, slots)
+		}),
+		// Close does not wait for the goroutines of its connections; this does.
+		// The first state is set before the goroutine begins.
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				conns.Add(1)
+			case http.StateClosed:
+				conns.Done()
+			}
+		},
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout:            10 * time.Second,
+		IdleTimeout:                  5 * time.Minute,
+		MaxHeaderBytes:               64 << 10,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(io.Discard, "", 0), // it would tell of the agent's mistakes
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		<-ctx.Done()
+		_ = srv.Close() // the listener may be closed already
+	}()
+	err := srv.Serve(&limited{Listener: l, free: make(chan struct{}, 4*g.cfg.Parallel), done: ctx.Done()})
+	cancel()
+	<-closed
+	conns.Wait()
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("gate: serve session %s: %w", s.id, err)
+}
+
+func orDefault[T comparable](v, value T) T {
+	var zero T
+	if v == zero {
+		return value
+	}
+	return v
+}

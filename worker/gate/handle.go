@@ -1,0 +1,318 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// maxBody is what the provider takes at most.
+const maxBody = 32 << 20
+
+var (
+	errBody    = errors.New("body")
+	errSpent   = errors.New("budget is spent")
+	errSilence = errors.New("the provider paused for too long")
+	errPacked  = errors.New("the provider sent a compressed answer, which cannot be counted")
+	errMoved   = errors.New("the provider answered with a redirect")
+)
+
+// A call is a request on its way.
+type call struct {
+	g     *Gate
+	s     *Session
+	route route
+	began time.Time
+	asked asked
+	count *counter
+	told  Call
+	used  jobs.Usage // what the session knows of
+}
+
+// handle takes one request from the jail to its end.
+func (g *Gate) handle(w http.ResponseWriter, r *http.Request, s *Session, slots chan struct{}) {
+	rt, what := g.allowed(r)
+	if what != "" {
+		g.violation(w, r, s, wrong{http.StatusForbidden, "permission_error", what})
+		return
+	}
+	if rt.local {
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	// A call that waits has not sent its body yet: bodies are large.
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	}
+	c := &call{g: g, s: s, route: rt, began: time.Now()}
+	body, err := c.read(w, r)
+	switch large, isLarge := errors.AsType[*http.MaxBytesError](err); {
+	case err == nil:
+		c.forward(w, r, body)
+	case isLarge:
+		g.refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", fmt.Sprintf("penstock: a request has at most %d bytes", large.Limit))
+	case errors.Is(err, errBody):
+		g.violation(w, r, s, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
+	default:
+		panic(http.ErrAbortHandler) // it hung up
+	}
+}
+
+// allowed finds the route of a request, or says what is wrong with it.
+func (g *Gate) allowed(r *http.Request) (route, string) {
+	switch {
+	case r.Method == http.MethodConnect:
+		return route{}, "tunnel"
+	case r.URL.IsAbs() || r.URL.Host != "" || !strings.HasPrefix(r.RequestURI, "/"):
+		return route{}, "proxy request"
+	case !localHost(r.Host):
+		return route{}, "host"
+	}
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	rt, ok := g.provider.find(r.Method, path)
+	if !ok {
+		return route{}, "path"
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return route{}, "query"
+	}
+	for name := range query {
+		if !slices.Contains(rt.query, name) {
+			return route{}, "query"
+		}
+	}
+	return rt, ""
+}
+
+// localHost reports whether a request means the gate itself.
+func localHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	return loopback(strings.Trim(host, "[]"))
+}
+
+// read takes the body. It gives errBody for one that may not pass.
+func (c *call) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if !c.route.body {
+		return nil, nil
+	}
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, err
+	}
+	if c.asked, err = c.g.provider.inspect(body, c.s.limits.Remote); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBody, err)
+	}
+	return body, rc.SetReadDeadline(time.Time{})
+}
+
+// forward calls the provider and passes its answer on.
+func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
+	ctx, cut := context.WithCancelCause(r.Context())
+	defer cut(nil)
+	if !c.s.begin(c, cut) {
+		c.g.refuse(w, http.StatusBadRequest, "invalid_request_error", fmt.Sprintf(
+			"penstock: the budget of %d tokens is spent; the job ends here", c.s.limits.Tokens))
+		return
+	}
+	defer c.s.end(c)
+	c.told = Call{Route: c.route.method + " " + c.route.path, Model: c.asked.model}
+
+	res, err := c.g.client.RoundTrip(c.g.request(ctx, r, body))
+	if err == nil {
+		defer res.Body.Close()
+		err = acceptable(res)
+	}
+	if err != nil {
+		c.unreachable(ctx, w, err)
+		return
+	}
+	c.told.Status = res.StatusCode
+	c.count = &counter{read: c.g.provider.usage, stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")}
+	pass(w.Header(), res.Header, c.g.provider.answer)
+	for name, values := range w.Header() {
+		if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, string(c.g.cfg.Key)) }) {
+			w.Header().Del(name)
+		}
+	}
+	w.WriteHeader(res.StatusCode)
+	if err = send(w, nil, c.g.cfg.Silence); err == nil {
+		err = c.copy(ctx, cut, w, res.Body)
+	}
+	c.count.finish()
+	c.tally()
+	c.finish(err)
+	if err != nil {
+		// The answer is not whole. Ending it as if it were would hide that.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// request is what goes out: nothing of the agent's request is in it but the
+// route, the allowed headers and the inspected body.
+func (g *Gate) request(ctx context.Context, r *http.Request, body []byte) *http.Request {
+	out := (&http.Request{
+		Method: r.Method,
+		URL: &url.URL{
+			Scheme: g.upstream.Scheme, Host: g.upstream.Host, Path: g.upstream.Path + r.URL.Path, RawQuery: r.URL.RawQuery,
+		},
+		Host:   g.upstream.Host,
+		Header: http.Header{"Accept-Encoding": {"identity"}},
+	}).WithContext(ctx)
+	pass(out.Header, r.Header, g.provider.request)
+	if g.cfg.Bearer {
+		out.Header.Set("Authorization", "Bearer "+string(g.cfg.Key))
+	} else {
+		out.Header.Set(g.provider.header, string(g.cfg.Key))
+	}
+	if body != nil {
+		out.Body = io.NopCloser(bytes.NewReader(body))
+		out.ContentLength = int64(len(body))
+	}
+	return out
+}
+
+// acceptable refuses answers that would lead elsewhere or hide their usage.
+func acceptable(res *http.Response) error {
+	switch enc := res.Header.Get("Content-Encoding"); {
+	case enc != "" && enc != "identity":
+		return errPacked
+	case res.StatusCode >= 300 && res.StatusCode < 400:
+		return errMoved
+	}
+	return nil
+}
+
+// copy passes the answer on, piece by piece as it comes, and counts it.
+func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.ResponseWriter, from io.Reader) error {
+	silence := time.AfterFunc(c.g.cfg.Silence, func() { cut(errSilence) })
+	defer silence.Stop()
+	scrub := &scrubber{secret: []byte(c.g.cfg.Key)}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		silence.Reset(c.g.cfg.Silence)
+		if n > 0 {
+			c.count.write(buf[:n])
+			c.tally()
+			if err := send(w, scrub.next(buf[:n]), c.g.cfg.Silence); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return send(w, scrub.rest(), c.g.cfg.Silence)
+		}
+		if err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// send writes to the agent at once. An agent that does not read is cut.
+func send(w http.ResponseWriter, p []byte, patience time.Duration) error {
+	rc := http.NewResponseController(w)
+	err := rc.SetWriteDeadline(time.Now().Add(patience))
+	if err == nil {
+		_, err = w.Write(p)
+	}
+	if err == nil {
+		err = rc.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("the agent hung up: %w", err)
+	}
+	return nil
+}
+
+// tally tells the session what was used since the last time.
+func (c *call) tally() {
+	sum, model := c.count.usage, c.count.model
+	if sum == c.used {
+		return
+	}
+	more := jobs.Usage{
+		Input: sum.Input - c.used.Input, Output: sum.Output - c.used.Output,
+		CacheRead: sum.CacheRead - c.used.CacheRead, CacheWrite: sum.CacheWrite - c.used.CacheWrite,
+	}
+	c.used = sum
+	if model != "" {
+		c.told.Model = model
+	}
+	if c.s.use(c, model, more) && c.g.cfg.Hooks.Spent != nil {
+		c.g.cfg.Hooks.Spent(c.s.id)
+	}
+}
+
+// unreachable answers a call that got no answer, so that the agent tries
+// again where that may help.
+func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error) {
+	err = errors.Join(context.Cause(ctx), err)
+	c.told.Status = http.StatusBadGateway
+	defer c.finish(err)
+	switch {
+	case errors.Is(err, errSpent):
+		c.told.Status = http.StatusBadRequest
+		c.g.refuse(w, c.told.Status, "invalid_request_error", "penstock: the budget was spent while this call was under way")
+	case errors.Is(err, errPacked), errors.Is(err, errMoved):
+		c.g.refuse(w, c.told.Status, "api_error", "penstock: the model API gave an answer that cannot be passed on")
+	default:
+		c.g.refuse(w, c.told.Status, "api_error", "penstock: the model API does not answer")
+	}
+}
+
+// finish enters how the call ended.
+func (c *call) finish(err error) {
+	c.told.Err, c.told.Usage, c.told.Took = err, c.used, time.Since(c.began)
+	c.s.note(func(m *Meter) {
+		switch {
+		case c.told.Status == http.StatusTooManyRequests:
+			m.Limited++
+		case c.told.Status >= 500:
+			m.Failed++
+		}
+	})
+	if c.g.cfg.Hooks.Called != nil {
+		c.g.cfg.Hooks.Called(c.s.id, c.told)
+	}
+}
+
+// wrong says what is wrong with a request.
+type wrong struct {
+	status     int
+	kind, what string
+}
+
+func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v wrong) {
+	s.note(func(m *Meter) { m.Violations++ })
+	if g.cfg.Hooks.Violation != nil {
+		g.cfg.Hooks.Violation(s.id, Violation{What: v.what, Method: fmt.Sprintf("%.16s", r.Method), Path: fmt.Sprintf("%.200q", r.RequestURI)})
+	}
+	g.refuse(w, v.status, v.kind, "penstock: not allowed from inside the jail: "+v.what)
+}
+
+// refuse answers in the provider's own form.
+func (g *Gate) refuse(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(g.provider.refusal(kind, message)) // nobody is there to tell
+}
