@@ -1,0 +1,203 @@
+// Package schema describes the JSON that goes in and comes out: jobs, events,
+// results and a batch's manifest, as JSON Schema 2020-12.
+//
+// The schemas are made from the Go types, so they cannot miss a field; what a
+// type does not say (enumerations, bounds, descriptions) stands in tables that
+// the tests hold against what package jobs accepts.
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+const (
+	dialect = "https://json-schema.org/draft/2020-12/schema"
+	home    = "https://penstock.run/schema/v1/"
+)
+
+// document is one schema: what it is made from and what the type leaves open.
+type document struct {
+	of          reflect.Type
+	title       string
+	description string
+	// strict documents are read by us and refuse unknown fields; the others
+	// are written by us, and later versions may write more.
+	strict bool
+	fields map[string]string
+}
+
+var documents = map[string]document{
+	"job":    {reflect.TypeFor[jobs.Job](), "Penstock job", "A request to run a coding agent once. What is left out has its default.", true, jobFields},
+	"event":  {reflect.TypeFor[jobs.Event](), "Penstock event", "One line of a session's log.", false, eventFields},
+	"result": {reflect.TypeFor[jobs.Result](), "Penstock result", "What is left of a finished job: one line of results.jsonl.", false, resultFields},
+	"batch":  {reflect.TypeFor[results.Manifest](), "Penstock batch", "What a batch is and how far it has come: batch.json in its results directory.", false, batchFields},
+}
+
+// Names lists the schemas that [For] knows.
+func Names() []string { return slices.Sorted(maps.Keys(documents)) }
+
+// For returns a schema as indented JSON.
+func For(name string) ([]byte, error) {
+	s, err := build(name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write schema %s: %w", name, err)
+	}
+	return append(raw, '\n'), nil
+}
+
+func build(name string) (*jsonschema.Schema, error) {
+	doc, ok := documents[name]
+	if !ok {
+		return nil, fmt.Errorf("schema %q is not known; use %s", name, strings.Join(Names(), ", "))
+	}
+	s, err := jsonschema.ForType(doc.of, &jsonschema.ForOptions{TypeSchemas: types()})
+	if err != nil {
+		return nil, fmt.Errorf("make schema %s: %w", name, err)
+	}
+	s.Schema, s.ID, s.Title = dialect, home+name+".json", doc.title
+	doc.finish(s, "")
+	s.Description = doc.description
+	switch name {
+	case "job":
+		bound(s)
+	case "result":
+		// A job that was refused before it had its defaults has none.
+		isolation := at(s, "isolation")
+		isolation.Enum = append(isolation.Enum, "")
+	}
+	return s, nil
+}
+
+// finish walks a schema and puts in what the type did not say.
+func (d document) finish(s *jsonschema.Schema, path string) {
+	s.Description = d.fields[path]
+	if s.Properties != nil && s.AdditionalProperties != nil && !d.strict {
+		s.AdditionalProperties = nil
+	}
+	if d.strict {
+		// Every field of a job has a default, but a file is both.
+		if path != "files[]" {
+			s.Required = nil
+		}
+		// A job's null is a field that was left out; nobody should write one.
+		if at := slices.Index(s.Types, "null"); at >= 0 && len(s.Types) == 2 {
+			s.Type, s.Types = s.Types[1-at], nil
+		}
+	}
+	for name, property := range s.Properties {
+		d.finish(property, join(path, name))
+	}
+	if s.Items != nil {
+		d.finish(s.Items, path+"[]")
+	}
+	// Of a map the values' schema stands here; of a struct it says "none".
+	if s.AdditionalProperties != nil && s.Properties == nil {
+		d.finish(s.AdditionalProperties, path+"{}")
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// types are the schemas of the types that write themselves, and of those that
+// are enumerations.
+func types() map[reflect.Type]*jsonschema.Schema {
+	anything := &jsonschema.Schema{}
+	return map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[jobs.Duration]():   {Type: "string", Pattern: `^[0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h)([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))*$`, Examples: []any{"90s", "30m", "1h30m"}},
+		reflect.TypeFor[jobs.Bytes]():      {Types: []string{"string", "integer"}, Pattern: `^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
+		reflect.TypeFor[jobs.Priority]():   enum(jobs.High, jobs.Normal, jobs.Low),
+		reflect.TypeFor[jobs.Isolation]():  enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
+		reflect.TypeFor[jobs.Network]():    enum(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull),
+		reflect.TypeFor[jobs.Outcome]():    enum(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip),
+		reflect.TypeFor[jobs.Reason]():     enum(append([]jobs.Reason{""}, slices.Sorted(maps.Keys(jobs.Reasons))...)...),
+		reflect.TypeFor[jobs.Kind]():       {Type: "string", Pattern: `^[a-z]+(\.[a-z]+)*$`, Examples: []any{jobs.ToolStarted, jobs.Message, jobs.JobFinished}},
+		reflect.TypeFor[results.State]():   enum(results.Running, results.Completed, results.Interrupted, results.Stopped),
+		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
+		reflect.TypeFor[json.RawMessage](): anything,
+	}
+}
+
+func enum[T ~string](values ...T) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string"}
+	for _, v := range values {
+		s.Enum = append(s.Enum, string(v))
+	}
+	return s
+}
+
+// words are the enumerations of a job that have no type of their own.
+var words = map[string][]string{
+	"sandbox.backend": {"auto", "bwrap", "systemd", "oci", "seatbelt", "none"},
+	"sandbox.preset":  {"strict", "browser", "debug", "offline"},
+	"deliver.mode":    {"none", "patch", "branch", "pr"},
+}
+
+// ranges are the numbers of a job that have bounds.
+var ranges = map[string][2]float64{
+	"agent.max_turns":     {0, 10_000},
+	"check_rounds":        {0, 20},
+	"retry.max_attempts":  {0, jobs.MaxAttempts},
+	"budget.usd":          {0, 1e9},
+	"budget.tokens":       {0, 1 << 50},
+	"sandbox.limits.cpus": {0, 4096},
+	"sandbox.limits.pids": {0, 1 << 20},
+}
+
+// patterns are the strings of a job that are names.
+var patterns = map[string]string{
+	"batch":       `^[a-z0-9][a-z0-9-]{0,62}$`,
+	"queue":       `^[a-z0-9][a-z0-9-]{0,62}$`,
+	"agent.name":  `^[a-z0-9][a-z0-9-]{0,62}$`,
+	"item":        `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`,
+	"session":     `^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`,
+	"repo.commit": `^[0-9a-f]{40}([0-9a-f]{24})?$`,
+}
+
+func bound(job *jsonschema.Schema) {
+	for path, list := range words {
+		s := at(job, path)
+		for _, word := range list {
+			s.Enum = append(s.Enum, word)
+		}
+	}
+	for path, limits := range ranges {
+		s := at(job, path)
+		s.Minimum, s.Maximum = jsonschema.Ptr(limits[0]), jsonschema.Ptr(limits[1])
+	}
+	for path, pattern := range patterns {
+		at(job, path).Pattern = pattern
+	}
+	at(job, "labels").MaxProperties = jsonschema.Ptr(jobs.MaxLabels)
+	at(job, "env").MaxProperties = jsonschema.Ptr(jobs.MaxEnv)
+	at(job, "key").MaxLength = jsonschema.Ptr(256)
+}
+
+// at finds the schema of a field. The tables name fields that exist: a test
+// builds every schema.
+func at(s *jsonschema.Schema, path string) *jsonschema.Schema {
+	for name := range strings.SplitSeq(path, ".") {
+		s = s.Properties[name]
+	}
+	return s
+}
