@@ -122,7 +122,7 @@ func (j *jail) kill() {
 	if j.command.Sweep {
 		// The supervisor ends what the agent started; it would leave that
 		// behind if it were killed first.
-		j.control.Close()
+		_ = j.control.CloseWrite()
 		return
 	}
 	if j.main != nil {
@@ -149,7 +149,6 @@ func (j *jail) end() {
 	if j.command.Sweep || (first < 0 && j.command.Status) {
 		killMarked(j.token)
 	}
-	j.control.Close()
 }
 
 // wait returns when the process has ended. The kernel lets pid 1 of a

@@ -27,6 +27,9 @@ func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	enforced, err := b.Check(ctx)
 	if err != nil {
 		return nil, err
@@ -122,10 +125,10 @@ func (p *Process) carry(ctx context.Context, pipes *plumbing, ends *ends, begun 
 		p.err = p.jail.group.Remove()
 		return
 	}
-	_ = cmd.Wait()      // how it ended is in ProcessState
-	ends.status.Close() // not earlier: the mechanism writes to it at its end
+	_ = cmd.Wait() // how it ended is in ProcessState
 	p.jail.end()
 	<-p.launched // a short program can be over before Start has returned
+	ends.close()
 	var expired <-chan time.Time
 	if p.jail.command.Sweep {
 		expired = time.After(5 * time.Second)

@@ -1,8 +1,13 @@
 package bwrap_test
 
 import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"go.uber.org/goleak"
@@ -10,7 +15,70 @@ import (
 
 func TestMain(m *testing.M) {
 	sandboxtest.Main()
+	sandboxtest.ServeRunner(&bwrap.Backend{}, nil)
 	goleak.VerifyTestMain(m)
 }
 
 func TestAttacks(t *testing.T) { sandboxtest.Run(t, &bwrap.Backend{}) }
+
+func TestKill(t *testing.T) { sandboxtest.Kill(t, &bwrap.Backend{}, 6, nil) }
+
+func TestRunnerKilled(t *testing.T) { sandboxtest.RunnerKilled(t, &bwrap.Backend{}, false) }
+
+// What the host's process list shows of a jail is neither its environment
+// nor the agent's arguments.
+func TestNothingSecretInTheMechanismsArguments(t *testing.T) {
+	b := &bwrap.Backend{}
+	sandboxtest.Require(t, b)
+	p, err := sandbox.Start(t.Context(), b, sandbox.Spec{
+		Args: []string{"sleep", "1000"}, Env: []string{"PATH=/usr/bin:/bin", "TOKEN=t0ken-5a17"},
+		Files: []sandbox.File{{Path: "/etc/t0ken-5a17", Data: []byte("t0ken-5a17")}},
+		Label: "visible.1",
+	}, sandbox.Streams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(context.Background())
+	seen := 0
+	for _, file := range []string{"cmdline", "environ"} {
+		files, err := filepath.Glob("/proc/[0-9]*/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			c, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
+			if !strings.Contains(string(c), "penstock-jail=visible.1~") {
+				continue // it ended, or is the agent itself
+			}
+			seen++
+			if b, _ := os.ReadFile(f); strings.Contains(string(b), "t0ken-5a17") {
+				t.Errorf("%s holds the secret", f)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no process of the mechanism was found")
+	}
+}
+
+// What /usr is shared with cannot get new directories, and a mount that
+// would need one is named before anything starts.
+func TestMountsThatCannotBe(t *testing.T) {
+	b := &bwrap.Backend{Path: "/usr/bin/bwrap"}
+	for _, c := range []struct {
+		spec  sandbox.Spec
+		field string
+	}{
+		{sandbox.Spec{Mounts: []sandbox.Mount{{Source: "/etc", Target: "/usr/nowhere"}}}, "Mounts[0].Target"},
+		{sandbox.Spec{Mounts: []sandbox.Mount{{Source: "/nowhere", Target: "/opt/x"}}}, "Mounts[0].Source"},
+		{sandbox.Spec{Workspace: "/nowhere"}, "Workspace"},
+		{sandbox.Spec{Workspace: "/etc/passwd"}, "Workspace"},
+		{sandbox.Spec{Home: "/proc/self/root"}, "Home"},
+	} {
+		c.spec.Args = []string{"true"}
+		_, err := b.Command(c.spec)
+		if e, ok := err.(*sandbox.FieldError); !ok || e.Field != c.field {
+			t.Errorf("got %v, want an error of field %s", err, c.field)
+		}
+	}
+}

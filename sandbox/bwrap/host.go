@@ -15,7 +15,8 @@ type host struct {
 	links     []sandbox.Mount // symbolic links of the root: Source is their text
 	shared    []sandbox.Mount
 	mounts    []sandbox.Mount
-	masked    []string
+	copied    []sandbox.File
+	hidden    []string
 	readOnly  []string
 	hosts     []byte
 	resolv    []byte

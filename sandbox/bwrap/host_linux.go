@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -15,24 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedEtc are files without secrets that programs need.
-var sharedEtc = []string{
-	"ssl", "ca-certificates", "ca-certificates.conf", "pki", "crypto-policies", "alternatives",
-	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "nsswitch.conf", "protocols", "services",
-	"mime.types", "os-release", "debian_version", "fonts", "terminfo",
+// sharedEtc are directories of /etc without secrets that programs need. Each
+// is a mount, and bubblewrap reads the table of mounts again for each.
+var sharedEtc = []string{"ssl", "pki", "crypto-policies", "alternatives", "fonts"}
+
+// copiedEtc are files that a jail gets a copy of.
+var copiedEtc = []string{
+	"ld.so.cache", "ld.so.conf", "localtime", "timezone", "nsswitch.conf", "protocols", "services", "mime.types",
+	"os-release", "debian_version", "gai.conf",
 }
 
-// masked are files of /proc that tell about the machine, and that its owner
-// could read even without privileges.
-var masked = []string{
-	"/proc/cmdline", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list",
-	"/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/slabinfo", "/proc/vmallocinfo",
-	"/proc/config.gz", "/proc/sched_debug", "/proc/modules", "/proc/iomem", "/proc/ioports",
-}
+// hidden are files of /proc that tell about the machine.
+var hidden = []string{"/proc/cmdline", "/proc/kallsyms"}
 
-// readOnly are parts of /proc that belong to the machine. bubblewrap protects
-// them only where it finds them writable, which is not the same for every user.
-var readOnly = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/mtrr"}
+// The owner of /proc's files outside is root. Where the agent is root
+// outside too, it could read and write these without any privilege.
+var (
+	hiddenFromRoot = []string{
+		"/proc/keys", "/proc/timer_list", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/slabinfo",
+		"/proc/vmallocinfo",
+	}
+	readOnlyToRoot = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/fs", "/proc/acpi", "/proc/scsi"}
+)
 
 // readHost looks at what compile needs to know.
 func readHost(spec sandbox.Spec, init string) (host, error) {
@@ -92,15 +97,15 @@ func (h *host) readSystem(spec sandbox.Spec) error {
 			h.shared = append(h.shared, sandbox.Mount{Source: p, Target: "/etc/" + name})
 		}
 	}
-	for _, p := range masked {
-		if !notExist(p) {
-			h.masked = append(h.masked, p)
+	for _, name := range copiedEtc {
+		if b, err := os.ReadFile("/etc/" + name); err == nil {
+			h.copied = append(h.copied, sandbox.File{Path: "/etc/" + name, Data: b})
 		}
 	}
-	for _, p := range readOnly {
-		if !notExist(p) {
-			h.readOnly = append(h.readOnly, p)
-		}
+	h.hidden = existing(hidden)
+	if os.Geteuid() == 0 {
+		h.hidden = append(h.hidden, existing(hiddenFromRoot)...)
+		h.readOnly = existing(readOnlyToRoot)
 	}
 	if spec.Network == sandbox.NetworkFull {
 		// Absent on hosts that resolve names in other ways.
@@ -137,6 +142,10 @@ func reason(err error) string {
 		return e.Err.Error()
 	}
 	return err.Error()
+}
+
+func existing(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), notExist)
 }
 
 func notExist(path string) bool {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
@@ -31,10 +32,17 @@ type view struct {
 
 func (v *view) add(args ...string) { v.args = append(v.args, args...) }
 
-// file shows contents as a read-only file.
+// file shows contents as a file that nobody inside can change: in the root
+// it is read-only with it; elsewhere it needs a mount of its own.
 func (v *view) file(path string, mode fs.FileMode, data []byte) {
+	option := "--file"
+	for _, dir := range []string{sandbox.HomePath, "/tmp", "/run"} {
+		if strings.HasPrefix(path, dir+"/") {
+			option = "--ro-bind-data"
+		}
+	}
 	v.data = append(v.data, data)
-	v.add("--perms", fmt.Sprintf("%04o", mode), "--ro-bind-data", strconv.Itoa(sandbox.DataFD+len(v.data)-1), path)
+	v.add("--perms", fmt.Sprintf("%04o", mode), option, strconv.Itoa(sandbox.DataFD+len(v.data)-1), path)
 }
 
 func (v *view) tmpfs(path, perms string, size int64) {
@@ -75,6 +83,9 @@ func (v *view) system(spec sandbox.Spec, h host) {
 	for _, m := range h.shared {
 		v.add("--ro-bind", m.Source, m.Target)
 	}
+	for _, f := range h.copied {
+		v.file(f.Path, 0o644, f.Data)
+	}
 	v.file("/etc/passwd", 0o644, []byte(passwd))
 	v.file("/etc/group", 0o644, []byte(group))
 	names, resolv := []byte(hosts), []byte(nil)
@@ -84,7 +95,7 @@ func (v *view) system(spec sandbox.Spec, h host) {
 	v.file("/etc/hosts", 0o644, names)
 	v.file("/etc/resolv.conf", 0o644, resolv)
 	v.add("--proc", "/proc")
-	for _, p := range h.masked {
+	for _, p := range h.hidden {
 		v.add("--ro-bind", "/dev/null", p)
 	}
 	for _, p := range h.readOnly {

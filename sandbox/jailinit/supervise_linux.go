@@ -27,7 +27,7 @@ func supervise(c Config) error {
 		return &stepError{"execute", c.Args[0], err}
 	}
 	if err := unix.Sendmsg(controlFD, []byte("running\x00"+strconv.Itoa(agent)), nil, nil, 0); err != nil {
-		killChildren()
+		_ = syscall.Kill(-agent, syscall.SIGKILL)
 		os.Exit(1)
 	}
 	gone := make(chan struct{})
@@ -36,18 +36,17 @@ func supervise(c Config) error {
 		_, _ = unix.Read(controlFD, b[:])
 		close(gone)
 	}()
-	ended := make(chan int)
-	go func() { ended <- reap(agent) }() // ends with the process
+	code, empty := reap(agent)
 	for {
 		select {
 		case <-polite:
 			_ = syscall.Kill(-agent, syscall.SIGTERM)
 		case <-gone:
-			killChildren()
-			os.Exit(137)
-		case code := <-ended:
-			killChildren()
-			os.Exit(code)
+			killChildren(empty)
+			os.Exit(128 + int(syscall.SIGKILL))
+		case c := <-code:
+			killChildren(empty)
+			os.Exit(c)
 		}
 	}
 }
@@ -68,40 +67,41 @@ func fork(c Config) (int, error) {
 	return 0, err
 }
 
-// reap waits for all children until the agent is among them.
-func reap(agent int) int {
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
-			return 1
-		case pid != agent:
-		case status.Signaled():
-			return 128 + int(status.Signal())
-		default:
-			return status.ExitStatus()
+// reap waits for children, the agent among them, until there are none. Its
+// goroutine ends then, or with the process.
+func reap(agent int) (code <-chan int, empty <-chan struct{}) {
+	ended, none := make(chan int, 1), make(chan struct{})
+	go func() {
+		defer close(none)
+		for {
+			var status syscall.WaitStatus
+			pid, err := syscall.Wait4(-1, &status, 0, nil)
+			switch {
+			case err == syscall.EINTR:
+			case err != nil:
+				return
+			case pid != agent:
+			case status.Signaled():
+				ended <- 128 + int(status.Signal())
+			default:
+				ended <- status.ExitStatus()
+			}
 		}
-	}
+	}()
+	return ended, none
 }
 
 // killChildren ends every descendant. Killing a parent hands its children to
 // this process, so it is enough to end children until there are none.
-func killChildren() {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
-		pids := children(os.Getpid())
-		if len(pids) == 0 {
-			return
-		}
-		for _, pid := range pids {
+func killChildren(empty <-chan struct{}) {
+	for {
+		for _, pid := range children(os.Getpid()) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		for range pids {
-			var status syscall.WaitStatus
-			if _, err := syscall.Wait4(-1, &status, 0, nil); err == syscall.ECHILD {
-				return
-			}
+		select {
+		case <-empty:
+			return
+		case <-time.After(time.Millisecond): // orphans arrive without notice
 		}
 	}
 }

@@ -62,7 +62,9 @@ func (a attack) run(t *testing.T, b sandbox.Backend, h *host) {
 	if a.spec != nil {
 		a.spec(&spec)
 	}
-	out, exit, err := sandbox.Output(t.Context(), b, spec)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, exit, err := sandbox.Output(ctx, b, spec)
 	got := strings.TrimSpace(string(out))
 	switch {
 	case err != nil:
@@ -89,6 +91,7 @@ func control(t *testing.T, workspace string, a attack) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, self, append([]string{probeWord, a.probe}, a.args...)...)
 	cmd.Dir = workspace
+	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()

@@ -39,6 +39,9 @@ func (d dir) child(name string) dir {
 func New(name string, l Limits) (*Group, error) {
 	g := &Group{}
 	for _, parent := range parents() {
+		if !parent.wanted(l) {
+			continue
+		}
 		d := parent.child(name)
 		if err := os.Mkdir(d.path, 0o755); err != nil {
 			return nil, errors.Join(fmt.Errorf("control group: %w", err), g.Remove())
@@ -49,6 +52,13 @@ func New(name string, l Limits) (*Group, error) {
 		}
 	}
 	return g, nil
+}
+
+// wanted reports whether the directory limits anything: in version 1 each
+// controller costs a system-wide lock on the way in.
+func (d dir) wanted(l Limits) bool {
+	return d.v2 || (l.Memory > 0 && slices.Contains(d.controllers, Memory)) ||
+		(l.PIDs > 0 && slices.Contains(d.controllers, PIDs)) || (l.CPUs > 0 && slices.Contains(d.controllers, CPU))
 }
 
 // Supported lists what groups on this host can limit.
