@@ -109,6 +109,11 @@ type delivery struct {
 func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
 	ctx, cancel := context.WithTimeout(ctx, wire.Patience)
 	defer cancel()
+	// A request to a consumer that does not exist is never answered, so the
+	// lanes of a queue without jobs would cost a claimer its whole patience.
+	if _, err := q.lane(ctx, class, lane); err != nil {
+		return delivery{}, false
+	}
 	verb := "$JS.API.CONSUMER.MSG.NEXT." + subject.QueueStream(class, lane) + "." + subject.Consumer
 	msg, err := q.conn.NC.RequestWithContext(ctx, verb, []byte(`{"batch":1,"no_wait":true}`))
 	if err != nil || msg.Header.Get("Status") != "" || msg.Reply == "" {

@@ -109,6 +109,9 @@ func (n Names) ParseDue(subject string) (class, lane, tenant, id string, err err
 // Submit is where a submitter of the tenant publishes a job.
 func (n Names) Submit(tenant string) string { return n.join("submit", tenant) }
 
+// API is where requests of one verb are answered.
+func (n Names) API(verb string) string { return n.join("api", verb) }
+
 // SubmitAll matches the submissions of every tenant.
 func (n Names) SubmitAll() string { return n.join("submit", "*") }
 
