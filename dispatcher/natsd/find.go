@@ -1,6 +1,7 @@
 package natsd
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,6 +81,20 @@ func Find(dir string) (Endpoint, error) {
 			return Endpoint{}, holder
 		}
 	}
+}
+
+// password returns the directory's password, and makes one for a new directory.
+func password(dir string) (string, error) {
+	path := filepath.Join(dir, "password")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		data = []byte(rand.Text())
+		err = writeFile(path, data)
+	}
+	if err != nil {
+		return "", fmt.Errorf("password of %s: %w", dir, err)
+	}
+	return string(data), nil
 }
 
 // announce writes the file that Find reads.

@@ -10,7 +10,6 @@
 package natsd
 
 import (
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/crypto/bcrypt"
 )
 
 // readyWithin bounds the start. A store with a million messages takes two
@@ -44,7 +44,8 @@ type Config struct {
 	// Fast syncs once a second instead of at every write: a power cut, and
 	// nothing else, may then take the last second of acknowledged work.
 	Fast bool
-	// User and Password of everybody who connects. Empty generates them.
+	// User and Password of everybody who connects. Empty generates them, once
+	// for a directory: who is connected comes back after a restart.
 	User, Password string
 	TLS            *tls.Config
 	// MaxStore bounds the store; default is three quarters of the free disk.
@@ -81,15 +82,18 @@ func Open(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.User == "" {
-		cfg.User, cfg.Password = "penstock", rand.Text()
-	}
 	if err := os.MkdirAll(cfg.StoreDir, 0o700); err != nil {
 		return nil, fmt.Errorf("open server directory: %w", err)
 	}
 	lock, err := takeLock(cfg.StoreDir, cfg.Owner)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.User == "" {
+		cfg.User = "penstock"
+		if cfg.Password, err = password(cfg.StoreDir); err != nil {
+			return nil, errors.Join(err, lock.release())
+		}
 	}
 	s := &Server{cfg: cfg, lock: lock, stop: make(chan struct{})}
 	if err := s.start(host, port); err != nil {
@@ -124,16 +128,31 @@ func listenAt(cfg Config) (host string, port int, err error) {
 	return host, port, nil
 }
 
+// bcrypted is the form in which the server wants to be told a password. The
+// cost is the least: 130 random bits need no slow hash.
+func bcrypted(password string) (string, error) {
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	return string(hash), err
+}
+
 func (s *Server) start(host string, port int) error {
+	_, disk, err := diskSpace(s.cfg.StoreDir)
+	if err != nil {
+		return err
+	}
+	hash, err := bcrypted(s.cfg.Password)
+	if err != nil {
+		return err
+	}
 	opts := &server.Options{
 		ServerName: "penstock-" + strconv.Itoa(os.Getpid()), Host: host, Port: port, DontListen: s.cfg.Listen == "",
-		Users:     []*server.User{{Username: s.cfg.User, Password: s.cfg.Password}},
+		Users:     []*server.User{{Username: s.cfg.User, Password: hash}},
 		TLSConfig: s.cfg.TLS, TLS: s.cfg.TLS != nil, TLSTimeout: 5,
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20,
 		// A worker that vanished without a word is noticed in a minute.
 		PingInterval: 20 * time.Second, MaxPingsOut: 2,
 		JetStream: true, StoreDir: s.cfg.StoreDir, SyncAlways: !s.cfg.Fast, SyncInterval: time.Second,
-		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: s.cfg.MaxStore,
+		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: disk, // limit bounds it further
 		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1, MaxBatchInflightPerStream: 1000},
 	}
 	srv, err := server.NewServer(opts)
