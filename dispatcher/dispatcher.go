@@ -1,0 +1,198 @@
+// Package dispatcher accepts jobs, publishes them, and keeps the queue's
+// books in order.
+//
+//	submit ─▶ validate ─▶ record ─▶ job.submitted ─▶ queue
+//	                        ▲                          ▲
+//	                        └──── repair: what a crash left between two steps
+//
+// A [Dispatcher] holds no state of its own: everything it knows is in the
+// records, so any number of them may run beside each other, and a client may
+// use one in its own process. What it promises: a job is stored before its
+// submitter hears so, and each step may be repeated by anybody.
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// repairEvery is how often the books are looked through.
+const repairEvery = 5 * time.Second
+
+// Config is what a dispatcher works with.
+type Config struct {
+	Queue  *queue.Queue
+	Log    *session.Log
+	Store  *artifact.Store
+	Logger *slog.Logger
+	Hooks  Hooks
+}
+
+// Hooks let a program watch a [Dispatcher]. Every field may be nil.
+type Hooks struct {
+	Submitted    func(rec jobs.Record, source string)
+	Deduplicated func(rec jobs.Record, source string)
+	Rejected     func(source string, err error)
+	Repaired     func(rec jobs.Record)
+}
+
+// A Dispatcher accepts, cancels and repairs jobs. Make one with New.
+type Dispatcher struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New returns a dispatcher. It does no I/O.
+func New(cfg Config) *Dispatcher {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Dispatcher{cfg: cfg, log: cfg.Logger}
+}
+
+// Submitted is the answer to a submitter.
+type Submitted struct {
+	ID        string `json:"id"`
+	Session   string `json:"session"`
+	Duplicate bool   `json:"duplicate"`
+}
+
+// Submit validates a job and stores it. When it returns without an error the
+// job will be run; submitting again with the same key returns the same job.
+// Source says which door the job came through, for those who watch.
+func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (Submitted, error) {
+	return d.submit(ctx, jobs.NewID(), job, source)
+}
+
+// submit is Submit for a job whose id is decided already.
+func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (Submitted, error) {
+	job = job.WithDefaults()
+	if err := check(job); err != nil {
+		d.rejected(source, err)
+		return Submitted{}, err
+	}
+	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("accept job: %w", err)
+	}
+	// A duplicate may be one whose first submitter died half way.
+	if !duplicate || rec.Attempt == 0 {
+		if err := d.publish(ctx, rec); err != nil {
+			return Submitted{}, err
+		}
+	}
+	if hook := d.cfg.Hooks.Deduplicated; duplicate && hook != nil {
+		hook(rec, source)
+	}
+	if hook := d.cfg.Hooks.Submitted; !duplicate && hook != nil {
+		hook(rec, source)
+	}
+	return Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate}, nil
+}
+
+// publish makes an accepted job known and claimable. It may be repeated.
+func (d *Dispatcher) publish(ctx context.Context, rec jobs.Record) error {
+	if rec.State != jobs.Pending && rec.State != jobs.Delayed {
+		return nil
+	}
+	if err := d.announce(ctx, rec); err != nil {
+		return fmt.Errorf("announce job %s: %w", rec.ID, err)
+	}
+	if err := d.cfg.Queue.Enqueue(ctx, rec); err != nil {
+		return fmt.Errorf("enqueue job %s: %w", rec.ID, err)
+	}
+	return nil
+}
+
+// announce appends job.submitted to the job's session, once.
+func (d *Dispatcher) announce(ctx context.Context, rec jobs.Record) error {
+	for event, err := range d.cfg.Log.Read(ctx, rec.Session, 1) {
+		if err != nil {
+			return err
+		}
+		if event.Job == rec.ID {
+			return nil // submitted, and perhaps more
+		}
+	}
+	_, err := d.cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent},
+		jobs.NewEvent(jobs.JobSubmitted, submitted{
+			Key: rec.Key, Batch: rec.Batch, Item: rec.Item, Queue: rec.Queue, Priority: rec.Priority, Title: rec.Title, NotBefore: rec.NotBefore,
+		}))
+	return err
+}
+
+type submitted struct {
+	Key       string        `json:"key,omitempty"`
+	Batch     string        `json:"batch,omitempty"`
+	Item      string        `json:"item,omitempty"`
+	Queue     string        `json:"queue"`
+	Priority  jobs.Priority `json:"priority"`
+	Title     string        `json:"title,omitempty"`
+	NotBefore *time.Time    `json:"not_before,omitempty"`
+}
+
+// Result returns the result of a finished job.
+func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, error) {
+	if rec.State != jobs.Finished {
+		return jobs.Result{}, fmt.Errorf("job %s is %s: it has no result yet", rec.ID, rec.State)
+	}
+	return d.cfg.Store.Result(ctx, rec)
+}
+
+// Run serves the doors of the bus, moves due jobs to their queues, and
+// repairs what a crash left, until ctx ends.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.cfg.Queue.RunDue(ctx) })
+	g.Go(func() error { return d.cfg.Queue.Submissions(ctx, d.plain) })
+	g.Go(func() error { return d.cfg.Queue.Answer(ctx, d.verbs()) })
+	g.Go(func() error { return d.repairs(ctx) })
+	return g.Wait()
+}
+
+func (d *Dispatcher) repairs(ctx context.Context) error {
+	tick := time.NewTicker(repairEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := d.Repair(ctx); err != nil && ctx.Err() == nil {
+				d.log.Warn("repair", "err", err)
+			}
+		}
+	}
+}
+
+// Repair publishes again what a crash left between two steps.
+func (d *Dispatcher) Repair(ctx context.Context) error {
+	stranded, err := d.cfg.Queue.Stranded(ctx)
+	if err != nil {
+		return fmt.Errorf("look for stranded jobs: %w", err)
+	}
+	for _, rec := range stranded {
+		if rec.Attempt == 0 {
+			err = d.publish(ctx, rec)
+		} else {
+			err = d.cfg.Queue.Enqueue(ctx, rec)
+		}
+		if err != nil {
+			return fmt.Errorf("repair job %s: %w", rec.ID, err)
+		}
+		d.log.Info("repaired", "job", rec.ID, "state", rec.State)
+		if d.cfg.Hooks.Repaired != nil {
+			d.cfg.Hooks.Repaired(rec)
+		}
+	}
+	return nil
+}

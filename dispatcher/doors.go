@@ -1,0 +1,83 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// plain takes a job that some client has published as one JSON message. One
+// that cannot be accepted is filed with its reason, and its session says so; a
+// broker that does not answer is no reason to lose it.
+func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
+	job, err := jobs.Decode(s.Data)
+	if err != nil {
+		d.rejected("nats", err)
+	} else {
+		_, err = d.submit(ctx, s.ID, job, "nats")
+	}
+	invalid, ok := errors.AsType[*jobs.InvalidError](err)
+	if !ok {
+		return err
+	}
+	_, err = d.cfg.Log.Append(ctx, session.Source{Job: s.ID, Session: s.ID}, jobs.NewEvent(jobs.JobRejected, invalid))
+	if err != nil {
+		return fmt.Errorf("tell of the rejected job: %w", err)
+	}
+	return d.cfg.Queue.Reject(ctx, s, invalid)
+}
+
+func (d *Dispatcher) rejected(source string, err error) {
+	if d.cfg.Hooks.Rejected != nil {
+		d.cfg.Hooks.Rejected(source, err)
+	}
+}
+
+// verbs are the requests of the bus: penstock.v1.api.<verb>.
+func (d *Dispatcher) verbs() map[string]queue.Verb {
+	return map[string]queue.Verb{
+		"submit": d.submitVerb,
+		"get":    byID(d.cfg.Queue.Get),
+		"cancel": byID(func(ctx context.Context, id string) (jobs.Record, error) { return d.cfg.Queue.Cancel(ctx, id, "api") }),
+		"result": byID(d.resultOf),
+	}
+}
+
+func (d *Dispatcher) submitVerb(ctx context.Context, data []byte) (any, error) {
+	job, err := jobs.Decode(data)
+	if err != nil {
+		d.rejected("nats", err)
+		return nil, err
+	}
+	return d.Submit(ctx, job, "nats")
+}
+
+func (d *Dispatcher) resultOf(ctx context.Context, id string) (jobs.Result, error) {
+	rec, err := d.cfg.Queue.Get(ctx, id)
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	return d.Result(ctx, rec)
+}
+
+// byID makes a verb of a function of a job's id. The request is {"id": "…"}.
+func byID[T any](fn func(context.Context, string) (T, error)) queue.Verb {
+	return func(ctx context.Context, data []byte) (any, error) {
+		var request struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(data, &request); err != nil || request.ID == "" {
+			return nil, &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "id", Reason: `is missing: the request is {"id": "…"}`}}}
+		}
+		answer, err := fn(ctx, request.ID)
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", request.ID, err)
+		}
+		return answer, nil
+	}
+}
