@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// The exit codes of penstock. They are a contract: scripts depend on them.
+const (
+	ExitOK          = 0   // every job ended in success or skip
+	ExitUnexpected  = 1   // something that this list does not name
+	ExitUsage       = 2   // a flag, a setting or a job file is invalid
+	ExitFailure     = 3   // some job ended in failure
+	ExitError       = 4   // some job ended in error or timeout, or is dead
+	ExitNotFound    = 5   // no such job, batch or file
+	ExitDenied      = 6   // not allowed
+	ExitUnreachable = 7   // the server does not answer
+	ExitTimeout     = 8   // --timeout was reached; the jobs go on
+	ExitStopped     = 9   // stopped early: budget, failure cap or circuit
+	ExitInterrupted = 130 // interrupted; the jobs go on
+)
+
+// An Error is what a person sees: what went wrong, the way out, and the code
+// that a script sees.
+type Error struct {
+	Code int
+	Hint string
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Fail returns an error with its exit code and, where there is one, a hint.
+func Fail(code int, hint, format string, args ...any) error {
+	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
+}
+
+// Usage returns an error about what the user wrote.
+func Usage(hint, format string, args ...any) error { return Fail(ExitUsage, hint, format, args...) }
+
+// Code returns the exit code of an error; nil is 0.
+func Code(err error) int {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	if _, ok := errors.AsType[*jobs.InvalidError](err); ok {
+		return ExitUsage
+	}
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, jobs.ErrNotFound):
+		return ExitNotFound
+	case errors.Is(err, jobs.ErrUnavailable):
+		return ExitUnreachable
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	}
+	return ExitUnexpected
+}
+
+// Report writes err for a person to w, with its hint, and returns its code.
+func Report(w io.Writer, err error) int {
+	code := Code(err)
+	if err == nil {
+		return code
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(w, "penstock: %s\n", text)
+	}
+	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", e.Hint)
+	}
+	return code
+}
+
+// OutcomeCode is the exit code for a number of finished jobs: the worst one
+// decides.
+func OutcomeCode(outcomes map[jobs.Outcome]int) int {
+	switch {
+	case outcomes[jobs.Error] > 0 || outcomes[jobs.TimedOut] > 0:
+		return ExitError
+	case outcomes[jobs.Failure] > 0 || outcomes[jobs.Cancellation] > 0:
+		return ExitFailure
+	}
+	return ExitOK
+}
