@@ -643,6 +643,9 @@ func TestServeEnds(t *testing.T) {
 		t.Errorf("%d calls at once, want 2", n)
 	}
 	r.stop()
+	if len(r.calls) != 2 {
+		t.Errorf("%d calls have ended when Serve has, want 2", len(r.calls))
+	}
 	for range 5 {
 		if err := <-results; err == nil {
 			t.Error("a call ended as if all were well")

@@ -1,0 +1,197 @@
+// Package redact removes the values of secrets from what leaves a worker.
+//
+//	New(name → value) ──▶ Redactor ──Event──▶ the same event without them
+//	                          └─────Writer──▶ the same stream without them
+//
+// A value is found as it is, and in the forms that programs print without
+// meaning to hide it: base64 and base64url at any alignment, hexadecimal,
+// percent-encoded, escaped for JSON. Each line of a value with several lines
+// is found by itself, because events are made of lines. In JSON every string
+// is compared as its reader will see it, so no way of escaping hides a value,
+// and JSON stays JSON.
+//
+// This is a net for accidents. A program that wants to get a secret past it
+// can: by splitting it, by encoding it in a way of its own. What must not get
+// out must not get into the jail.
+package redact
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// MinLength is the shortest value that is looked for. Shorter ones would be
+// found everywhere.
+const MinLength = 8
+
+// minLine is the shortest line of a value with several lines that is looked
+// for by itself.
+const minLine = 16
+
+// A Skipped names a secret that is not looked for, and why.
+type Skipped struct{ Name, Reason string }
+
+// A Redactor looks for the values of some secrets. It may be used from any
+// goroutine.
+type Redactor struct {
+	// pairs holds a bit for each two bytes that a pattern begins with: nearly
+	// every place of a text is dismissed by it.
+	pairs    [1 << 16 / 64]uint64
+	patterns map[[2]byte][]pattern // the longest first
+	longest  int
+}
+
+type pattern struct {
+	text []byte
+	mark []byte // what stands in its place
+}
+
+// New returns a Redactor for secrets, by name. It says which it cannot look for.
+func New(secrets map[string]string) (*Redactor, []Skipped) {
+	r := &Redactor{patterns: map[[2]byte][]pattern{}}
+	var skipped []Skipped
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		value := secrets[name]
+		if len(strings.TrimSpace(value)) < MinLength {
+			skipped = append(skipped, Skipped{name, fmt.Sprintf("is shorter than %d bytes, and would be found everywhere", MinLength)})
+			continue
+		}
+		mark := []byte("[redacted " + plainName(name) + "]")
+		for form := range forms(value) {
+			r.add(pattern{[]byte(form), mark})
+		}
+	}
+	for _, list := range r.patterns {
+		slices.SortFunc(list, func(a, b pattern) int {
+			return cmp.Or(cmp.Compare(len(b.text), len(a.text)), bytes.Compare(a.text, b.text), bytes.Compare(a.mark, b.mark))
+		})
+	}
+	return r, skipped
+}
+
+// plainName is a name that needs no escape anywhere.
+func plainName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+func (r *Redactor) add(p pattern) {
+	pair := [2]byte(p.text)
+	i := uint(pair[0])<<8 | uint(pair[1])
+	r.pairs[i/64] |= 1 << (i % 64)
+	r.patterns[pair] = append(r.patterns[pair], p)
+	r.longest = max(r.longest, len(p.text))
+}
+
+// forms are the ways in which a value is looked for.
+func forms(value string) map[string]bool {
+	values := []string{value, strings.TrimSpace(value)}
+	if strings.Contains(value, "\n") {
+		for line := range strings.Lines(value) {
+			// The first and last line of a key file say nothing.
+			if line = strings.TrimSpace(line); len(line) >= minLine && !strings.HasPrefix(line, "-----") {
+				values = append(values, line)
+			}
+		}
+	}
+	found := map[string]bool{}
+	for _, v := range values {
+		found[v] = true
+		found[hex.EncodeToString([]byte(v))] = true
+		found[strings.ToUpper(hex.EncodeToString([]byte(v)))] = true
+		for _, escaped := range []string{url.QueryEscape(v), url.PathEscape(v)} {
+			found[escaped] = true
+			found[lowerEscapes(escaped)] = true
+		}
+		for _, html := range []bool{true, false} {
+			quoted := quote(v, html)
+			found[quoted] = true
+			found[strings.ReplaceAll(quoted, "/", `\/`)] = true
+		}
+		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			for shift := range 3 {
+				found[aligned(enc, v, shift)] = true
+			}
+		}
+	}
+	return found
+}
+
+// aligned is what is always the same in the base64 form of a text that has v
+// in it, after shift bytes or three more or six more. The digits at its ends
+// are left out where they depend on the neighbours too.
+func aligned(enc *base64.Encoding, v string, shift int) string {
+	digits := enc.EncodeToString(append(make([]byte, shift), v...))
+	first := (shift*8 + 5) / 6
+	last := (shift + len(v)) * 8 / 6
+	return digits[first:last]
+}
+
+// lowerEscapes writes %2F as %2f.
+func lowerEscapes(s string) string {
+	out := []byte(s)
+	for i := 0; i+2 < len(out); i++ {
+		if out[i] == '%' {
+			copy(out[i+1:], bytes.ToLower(out[i+1:i+3]))
+		}
+	}
+	return string(out)
+}
+
+// quote is s as it stands in a JSON string, without the quotes around it.
+func quote(s string, html bool) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(html)
+	if err := enc.Encode(s); err != nil {
+		panic(err) // a string can always be written
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
+}
+
+// match returns the pattern that stands at the beginning of p, if any.
+func (r *Redactor) match(p []byte) (pattern, bool) {
+	if len(p) < 2 {
+		return pattern{}, false
+	}
+	for _, c := range r.patterns[[2]byte(p)] {
+		if bytes.HasPrefix(p, c.text) {
+			return c, true
+		}
+	}
+	return pattern{}, false
+}
+
+// Text returns p without the secrets. It returns p itself when there are none.
+func (r *Redactor) Text(p []byte) []byte {
+	var out []byte
+	done := 0 // up to where p is in out
+	for i := 0; i+1 < len(p); i++ {
+		if pair := uint(p[i])<<8 | uint(p[i+1]); r.pairs[pair/64]&(1<<(pair%64)) == 0 {
+			continue
+		}
+		c, ok := r.match(p[i:])
+		if !ok {
+			continue
+		}
+		out = append(append(out, p[done:i]...), c.mark...)
+		done = i + len(c.text)
+		i = done - 1
+	}
+	if done == 0 {
+		return p
+	}
+	return append(out, p[done:]...)
+}

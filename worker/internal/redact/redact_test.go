@@ -1,0 +1,221 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+const secret = `tok/en+"<é>&\123456`
+
+func redactor(tb testing.TB, secrets map[string]string) *Redactor {
+	tb.Helper()
+	r, skipped := New(secrets)
+	if len(skipped) > 0 {
+		tb.Fatalf("skipped: %+v", skipped)
+	}
+	return r
+}
+
+func TestForms(t *testing.T) {
+	r := redactor(t, map[string]string{"TOKEN": secret})
+	quoted, err := json.Marshal(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forms := map[string]string{
+		"plain":             secret,
+		"hex":               hex.EncodeToString([]byte(secret)),
+		"HEX":               strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		"query":             url.QueryEscape(secret),
+		"path":              url.PathEscape(secret),
+		"query, lower case": strings.NewReplacer("%2F", "%2f", "%2B", "%2b", "%3C", "%3c", "%C3", "%c3", "%A9", "%a9", "%3E", "%3e", "%5C", "%5c").Replace(url.QueryEscape(secret)),
+		"JSON":              string(quoted[1 : len(quoted)-1]),
+		"JSON with slashes": strings.ReplaceAll(string(quoted[1:len(quoted)-1]), "/", `\/`),
+		"JSON without HTML": `tok/en+\"<é>&\\123456`,
+	}
+	for name, form := range forms {
+		if got := string(r.Text([]byte("a " + form + " b"))); got != "a [redacted TOKEN] b" {
+			t.Errorf("%s: %q became %q", name, form, got)
+		}
+	}
+	// In base64, a few digits at the ends belong to the neighbours too.
+	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		for before := range 7 {
+			text := enc.EncodeToString([]byte("user:.."[:before] + secret + " and more"))
+			got := string(r.Text([]byte(text)))
+			left := strings.Replace(got, "[redacted TOKEN]", "", 1)
+			if left == got || len(text)-len(left) < len(secret)*8/6-1 {
+				t.Errorf("after %d bytes: %q became %q", before, text, got)
+			}
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	pem := "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\nshort\n-----END KEY-----\n"
+	r := redactor(t, map[string]string{"KEY": pem})
+	for in, want := range map[string]string{
+		"1 MIIEvQIBADANBgkqhkiG9w0BAQEFAASC": "1 [redacted KEY]",
+		"BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\r": "[redacted KEY]\r",
+		"-----BEGIN KEY-----":                "-----BEGIN KEY-----",
+		"short":                              "short",
+		"x" + pem:                            "x[redacted KEY]",
+		strings.TrimSpace(pem):               "[redacted KEY]",
+	} {
+		if got := string(r.Text([]byte(in))); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSkipped(t *testing.T) {
+	r, skipped := New(map[string]string{"PIN": "1234567", "EMPTY": "", "BLANK": "           a\n", "OK": "12345678"})
+	var names []string
+	for _, s := range skipped {
+		names = append(names, s.Name)
+		if s.Reason == "" {
+			t.Errorf("%s: no reason", s.Name)
+		}
+	}
+	if !slices.Equal(names, []string{"BLANK", "EMPTY", "PIN"}) {
+		t.Errorf("skipped %q", names)
+	}
+	if got := string(r.Text([]byte("1234567 12345678"))); got != "1234567 [redacted OK]" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The longest of several that begin alike goes, or the rest of it would stay.
+func TestOverlap(t *testing.T) {
+	r := redactor(t, map[string]string{"A": "password", "B": "password-and-more", "C": "odd name", "D d\"": "ordinary"})
+	for in, want := range map[string]string{
+		"password-and-more":   "[redacted B]",
+		"password-and-mor":    "[redacted A]-and-mor",
+		"passwordpassword":    "[redacted A][redacted A]",
+		"ordinary":            "[redacted D_d_]",
+		"passwor":             "passwor",
+		"":                    "",
+		"xpasswordxpassword ": "x[redacted A]x[redacted A] ",
+	} {
+		if got := string(r.Text([]byte(in))); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	r := redactor(t, map[string]string{"TOKEN": secret, "PIN": "1234567890", "WORD": "hunter2hunter2"})
+	for in, want := range map[string]string{
+		`{"a":"x hunter2hunter2 y","hunter2hunter2":[1,true,null]}`: `{"a":"x [redacted WORD] y","[redacted WORD]":[1,true,null]}`,
+		`"\u0068unter2\u0068unter2"`:                                `"[redacted WORD]"`,
+		`"a\"hunter2hunter2\\"`:                                     `"a\"[redacted WORD]\\"`,
+		`"{\"a\":\"tok\/en+\\\"<é>&\\\\123456\"}"`:                  `"{\"a\":\"[redacted TOKEN]\"}"`,
+		`{"n": -1234567890.5e1, "m": 123456789}`:                    `{"n": "-[redacted PIN].5e1", "m": 123456789}`,
+		`{"a":"\u003c","b":"hunter2"}`:                              `{"a":"\u003c","b":"hunter2"}`,
+		``:                                                          ``,
+	} {
+		got := r.JSON([]byte(in))
+		if string(got) != want || in != "" && !json.Valid(got) {
+			t.Errorf("%s\n got %s\nwant %s", in, got, want)
+		}
+	}
+	same := []byte(`{"a":"nothing here"}`)
+	if got := r.JSON(same); &got[0] != &same[0] {
+		t.Error("what has no secret was copied")
+	}
+}
+
+func TestEvent(t *testing.T) {
+	r := redactor(t, map[string]string{"WORD": "hunter2hunter2"})
+	e := jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: "say hunter2hunter2"})
+	e.Raw = &jobs.Raw{Stream: "stdout", N: 1, Text: "say hunter2hunter2"}
+	before, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(r.Event(e))
+	if err != nil || bytes.Contains(out, []byte("hunter2")) || bytes.Count(out, []byte("[redacted WORD]")) != 2 {
+		t.Errorf("got %s, err %v", out, err)
+	}
+	if after, _ := json.Marshal(e); !bytes.Equal(before, after) {
+		t.Errorf("the event itself was changed: %s", after)
+	}
+	e.Raw = &jobs.Raw{JSON: json.RawMessage(`{"a":"hunter2hunter2"}`)}
+	if got := r.Event(e).Raw.JSON; string(got) != `{"a":"[redacted WORD]"}` {
+		t.Errorf("got %s", got)
+	}
+	e.Raw, e.Data = nil, nil
+	if got := r.Event(e); got.Data != nil || got.Raw != nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWriter(t *testing.T) {
+	r := redactor(t, map[string]string{"A": "password", "B": "password-and-more"})
+	in := "x password-and-more, password-and-mor; passwor password"
+	for size := 1; size <= len(in); size++ {
+		var out bytes.Buffer
+		w := r.Writer(&out)
+		for p := range slices.Chunk([]byte(in), size) {
+			if n, err := w.Write(p); n != len(p) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if want := "x [redacted B], [redacted A]-and-mor; passwor [redacted A]"; out.String() != want {
+			t.Errorf("pieces of %d: %q", size, out.String())
+		}
+	}
+}
+
+func FuzzJSON(f *testing.F) {
+	f.Add("hunter2hunter2", []byte(`{"a":"hunter2hunter2\u0041","b":[12345678,"\\"]}`))
+	f.Add("12345678", []byte(`[12345678,-123456780e5,"\ud800"]`))
+	f.Add(`a"b\c/dé`, []byte(`"a\"b\\c\/d\u00e9"`))
+	f.Fuzz(func(t *testing.T, secret string, in []byte) {
+		r, skipped := New(map[string]string{"S": secret})
+		if len(skipped) > 0 || !json.Valid(in) || !utf8.ValidString(secret) {
+			return
+		}
+		out := r.JSON(in)
+		if !json.Valid(out) {
+			t.Fatalf("%q with %q became %q", in, secret, out)
+		}
+		// Whoever reads it does not see the secret in any string.
+		dec := json.NewDecoder(bytes.NewReader(out))
+		for {
+			tok, err := dec.Token()
+			if err != nil {
+				return
+			}
+			s, ok := tok.(string)
+			if ok && strings.Contains(strings.ReplaceAll(s, "[redacted S]", "\x00"), secret) && !strings.Contains("[redacted S]", secret) {
+				t.Fatalf("%q in %q is left in %q", secret, in, out)
+			}
+		}
+	})
+}
+
+func BenchmarkEvent(b *testing.B) {
+	secrets := map[string]string{}
+	for _, name := range strings.Fields("A B C D E F G H I J") {
+		secrets[name] = strings.Repeat("s3cr3t-"+name, 5)
+	}
+	r, _ := New(secrets)
+	e := jobs.NewEvent(jobs.OutputLine, jobs.LineData{Text: strings.Repeat("The quick brown fox, 17 of them;\n", 2000)})
+	b.SetBytes(int64(len(e.Data)))
+	for b.Loop() {
+		r.Event(e)
+	}
+}
