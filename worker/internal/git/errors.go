@@ -1,0 +1,94 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+)
+
+// ErrNoObject: the remote does not have, or does not give, what was asked for.
+var ErrNoObject = errors.New("remote does not have the object")
+
+// An Error is a git command that failed. Its text holds no credentials.
+type Error struct {
+	Command string // "fetch"
+	Code    int    // its exit status; -1 if a signal ended it
+	Message string // git's own last words
+	cause   error
+}
+
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("git %s: exit status %d", e.Command, e.Code)
+	}
+	return fmt.Sprintf("git %s: %s", e.Command, e.Message)
+}
+
+// Unwrap gives the condition that git reported, if it is a known one:
+// [ErrNoObject], ENOSPC or EDQUOT.
+func (e *Error) Unwrap() error { return e.cause }
+
+// conditions are the parts of git's messages that mean something to callers.
+var conditions = []struct {
+	text  string
+	cause error
+}{
+	{"No space left on device", syscall.ENOSPC},
+	{"Disk quota exceeded", syscall.EDQUOT},
+	{"not our ref", ErrNoObject},
+	{"unadvertised object", ErrNoObject},
+	{"find remote ref", ErrNoObject},
+}
+
+func newError(args []string, err error, stderr string) *Error {
+	e := &Error{Command: args[0], Code: -1, Message: lastWords(stderr)}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		e.Code = exit.ExitCode()
+		if e.Message == "" {
+			e.Message = exit.Error()
+		}
+	} else {
+		e.Message, e.cause = err.Error(), err
+	}
+	for _, c := range conditions {
+		if strings.Contains(stderr, c.text) {
+			e.cause = c.cause
+			break
+		}
+	}
+	return e
+}
+
+// lastWords takes the lines in which git says what is wrong, at most three.
+func lastWords(stderr string) string {
+	var said []string
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		for _, mark := range []string{"fatal: ", "error: ", "remote: ", "ssh: ", "warning: "} {
+			if rest, ok := strings.CutPrefix(line, mark); ok && (mark != "warning: ") {
+				said = append(said, rest)
+			}
+		}
+	}
+	if len(said) == 0 {
+		said = []string{strings.TrimSpace(stderr)}
+	}
+	if len(said) > 3 {
+		said = said[len(said)-3:]
+	}
+	return Redact(strings.Join(said, "; "))
+}
+
+var (
+	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s'"]*@`)
+	query    = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s'"?]*)\?[^\s'"]*`)
+)
+
+// Redact removes from text what a URL may carry besides its address: user,
+// password, query.
+func Redact(text string) string {
+	return query.ReplaceAllString(userinfo.ReplaceAllString(text, "$1"), "$1")
+}

@@ -1,0 +1,112 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Remote is where objects come from.
+type Remote struct {
+	URL string // an absolute path if Local
+	// Local is a repository of this host. Its own configuration is read by
+	// git-upload-pack only, which by design obeys nothing in it that runs a
+	// program.
+	Local bool
+	// Trust is a configuration file that marks local repositories as safe to
+	// read whoever owns them. git takes that word from a file only.
+	Trust string
+	// Env is the operator's own environment, for URLs: credential helpers and
+	// ssh keys work through it. Empty means that there are none.
+	Env []string
+}
+
+// A Ref is a name of a remote and what it points to.
+type Ref struct{ Name, Commit string }
+
+// List asks the remote for its HEAD and the given full names. It also returns
+// the branch that HEAD points to, if the remote says.
+func (r Remote) List(ctx context.Context, dir string, names ...string) (refs []Ref, branch string, err error) {
+	var out bytes.Buffer
+	args := append([]string{"ls-remote", "--symref", "--", r.URL, "HEAD"}, names...)
+	if err := r.run(ctx, Repo{Dir: dir}, &out, args); err != nil {
+		return nil, "", err
+	}
+	for line := range strings.Lines(out.String()) {
+		value, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		switch target, symbolic := strings.CutPrefix(value, "ref: "); {
+		case !ok:
+		case symbolic && name == "HEAD":
+			branch = strings.TrimPrefix(target, "refs/heads/")
+		case IsCommit(value):
+			refs = append(refs, Ref{name, value})
+		}
+	}
+	return refs, branch, nil
+}
+
+// Fetch brings refspecs from the remote into r. Depth 0 means all of history.
+func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...string) error {
+	args := []string{"fetch", "--quiet", "--no-tags", "--no-auto-maintenance",
+		"--no-recurse-submodules", "--no-write-fetch-head"}
+	if depth > 0 {
+		args = append(args, "--depth="+strconv.Itoa(depth))
+	}
+	return from.run(ctx, r, nil, slices.Concat(args, []string{"--", from.URL}, refspecs))
+}
+
+func (r Remote) run(ctx context.Context, in Repo, out io.Writer, args []string) error {
+	env, allow := slices.Clone(environment), "file"
+	switch {
+	case r.Local:
+		env = append(env, "GIT_CONFIG_GLOBAL="+r.Trust)
+	default:
+		allow = scheme(r.URL)
+		if len(r.Env) > 0 {
+			env = operator(r.Env)
+		}
+	}
+	set := append(slices.Clone(settings), "protocol."+allow+".allow=always",
+		"fetch.unpackLimit=1", "transfer.fsckObjects=false",
+		// A remote that goes silent must not hold a slot for ever.
+		"http.lowSpeedLimit=1000", "http.lowSpeedTime=60")
+	return in.exec(ctx, call{args: args, env: env, settings: set, out: out})
+}
+
+// scheme names git's protocol for a URL; the short form of ssh has none.
+func scheme(url string) string {
+	name, _, ok := strings.Cut(url, "://")
+	if !ok {
+		return "ssh"
+	}
+	return strings.ToLower(name)
+}
+
+// operator keeps of an environment what helps git to reach a remote, and
+// drops the variables that would point it at another repository.
+func operator(env []string) []string {
+	keep := []string{"GIT_SSH", "GIT_ASKPASS", "GIT_SSL_", "GIT_CONFIG_", "GIT_PROXY_", "GIT_HTTP_"}
+	var kept []string
+	ssh := false
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		ours := !strings.HasPrefix(name, "GIT_") || slices.ContainsFunc(keep, func(p string) bool { return strings.HasPrefix(name, p) })
+		if ours && name != "LC_ALL" {
+			kept = append(kept, kv)
+		}
+		ssh = ssh || name == "GIT_SSH" || name == "GIT_SSH_COMMAND"
+	}
+	if !ssh {
+		// Nobody is there to answer a question, and a dead host must be noticed.
+		kept = append(kept, "GIT_SSH_COMMAND=ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15")
+	}
+	return append(kept, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1")
+}
+
+// IsCommit reports whether s is a full object name.
+func IsCommit(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,156 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Repo is a git directory that only the host writes, with what a single
+// command needs beside it. The zero value of all but Dir is right for
+// commands that need neither files nor an index.
+type Repo struct {
+	Dir      string   // the git directory itself
+	WorkTree string   // where files are; git runs in there
+	Index    string   // instead of Dir/index
+	Set      []string // settings for these commands, "name=value"
+	// Hold is inherited by git. A lock on such a file lives until the last
+	// process that writes under it has gone, even if ours is killed first.
+	Hold []*os.File
+}
+
+// environment of every git process: nothing of the user's or the system's.
+// The last three keep git from reading through replacement objects, from
+// running filters of large files, and from fetching what a partial clone lacks.
+var environment = []string{
+	"HOME=/nonexistent", "LC_ALL=C",
+	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
+	"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
+	"GIT_NO_REPLACE_OBJECTS=1", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1",
+}
+
+// settings beat every configuration file, the repository's own included.
+var settings = []string{
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false",
+	"core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
+	"core.autocrlf=false", "core.safecrlf=false", "core.fileMode=true", "core.symlinks=true",
+	"core.compression=1", "core.bigFileThreshold=16m", "index.version=2",
+	"gc.auto=0", "maintenance.auto=false", "protocol.version=2", "protocol.allow=never",
+}
+
+// Run runs one git command and drops what it prints.
+func (r Repo) Run(ctx context.Context, args ...string) error {
+	return r.Pipe(ctx, nil, nil, args...)
+}
+
+// Output runs one git command and returns what it prints, without the last
+// newline. It is for short answers.
+func (r Repo) Output(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := r.Pipe(ctx, nil, &out, args...)
+	return strings.TrimSuffix(out.String(), "\n"), err
+}
+
+// Pipe runs one git command with the given input and output. When out refuses
+// a write, git is stopped and out's error is returned.
+func (r Repo) Pipe(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
+	return r.exec(ctx, call{args: args, env: environment, settings: slices.Concat(settings, r.Set), in: in, out: out})
+}
+
+// A call is one git process.
+type call struct {
+	args, env, settings []string
+	in                  io.Reader
+	out                 io.Writer
+}
+
+func (r Repo) exec(ctx context.Context, c call) error {
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return &Error{Command: c.args[0], Message: "git is not installed on this host, or not in PATH"}
+	}
+	var full []string
+	for _, s := range c.settings {
+		full = append(full, "-c", s)
+	}
+	cmd := exec.CommandContext(ctx, program, append(full, c.args...)...)
+	cmd.Env = r.environ(c.env, filepath.Dir(program))
+	cmd.Dir = r.Dir
+	if r.WorkTree != "" {
+		cmd.Dir = r.WorkTree
+	}
+	cmd.Stdin = c.in
+	failing := &failure{w: c.out}
+	if c.out != nil {
+		cmd.Stdout = failing
+	}
+	stderr := &tail{limit: 8 << 10}
+	cmd.Stderr = stderr
+	cmd.ExtraFiles = r.Hold
+	// git starts helpers (ssh, remote-https, index-pack): they end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	switch {
+	case err == nil && failing.err == nil:
+		return nil
+	case failing.err != nil:
+		return failing.err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return newError(c.args, err, stderr.String())
+}
+
+func (r Repo) environ(env []string, bin string) []string {
+	env = append(slices.Clone(env), "GIT_DIR="+r.Dir)
+	if !slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "PATH=") }) {
+		env = append(env, "PATH="+bin+":/usr/local/bin:/usr/bin:/bin")
+	}
+	if r.WorkTree != "" {
+		env = append(env, "GIT_WORK_TREE="+r.WorkTree)
+	}
+	if r.Index != "" {
+		env = append(env, "GIT_INDEX_FILE="+r.Index)
+	}
+	return env
+}
+
+// failure remembers why its writer refused, which os/exec would report as a
+// broken pipe of git's.
+type failure struct {
+	w   io.Writer
+	err error
+}
+
+func (f *failure) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	if err != nil {
+		f.err = err
+	}
+	return n, err
+}
+
+// tail keeps the last bytes of what git says: the reason comes last.
+type tail struct {
+	limit int
+	buf   []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - t.limit; over > 0 {
+		t.buf = slices.Delete(t.buf, 0, over)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(t.buf) }
