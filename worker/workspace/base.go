@@ -1,0 +1,191 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// A base is what all workspaces of one commit have in common: a git directory
+// to copy and an index. It never changes after it has its name, and it stays
+// while somebody holds it.
+type base struct {
+	dir  string
+	lock *lock // shared
+}
+
+func (b *base) git() string    { return filepath.Join(b.dir, "git") }
+func (b *base) index() string  { return filepath.Join(b.dir, "index") }
+func (b *base) release() error { return b.lock.release() }
+
+// base returns the base of a commit, which it builds if it must.
+func (m *mirror) base(ctx context.Context, t target) (*base, error) {
+	if b, err := m.open(ctx, t.commit); b != nil || err != nil {
+		return b, err
+	}
+	l, err := m.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.release()
+	// While we waited for the lock somebody else may have built it.
+	if b, err := m.open(ctx, t.commit); b != nil || err != nil {
+		return b, err
+	}
+	err = m.build(ctx, l, t)
+	if failed, ok := errors.AsType[*damagedError](err); ok && ctx.Err() == nil {
+		if f := m.spaces.cfg.Hooks.Leftover; f != nil {
+			f("damaged mirror of "+m.source.name, failed)
+		}
+		if err := m.discard(ctx); err != nil {
+			return nil, err
+		}
+		err = m.build(ctx, l, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.open(ctx, t.commit)
+}
+
+// open returns a base that is there, locked against removal, or nil.
+func (m *mirror) open(ctx context.Context, commit string) (*base, error) {
+	dir := m.path("bases/" + commit)
+	if _, err := os.Stat(dir); err != nil {
+		return nil, nil
+	}
+	l, err := waitLock(ctx, dir+".lock", syscall.LOCK_SH)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, l.release() // evicted meanwhile; only Sweep removes lock files
+	}
+	now := time.Now()
+	if err := os.Chtimes(dir, now, now); err != nil { // for those who evict
+		return nil, errors.Join(err, l.release())
+	}
+	return &base{dir: dir, lock: l}, nil
+}
+
+// A damagedError is a failure of steps that need nothing but the mirror.
+type damagedError struct{ err error }
+
+func (e *damagedError) Error() string { return "mirror is damaged: " + e.err.Error() }
+func (e *damagedError) Unwrap() error { return e.err }
+
+func (m *mirror) build(ctx context.Context, l *lock, t target) error {
+	if err := m.begin(ctx, l, len(t.commit)); err != nil {
+		return err
+	}
+	if err := m.obtain(ctx, l, t); err != nil {
+		return err
+	}
+	fresh := m.path("new-base")
+	if err := m.spaces.trash.remove(ctx, fresh); err != nil {
+		return err
+	}
+	if err := m.fill(ctx, l, fresh, t); err != nil {
+		err = fmt.Errorf("prepare commit %s of %s: %w", t.commit, m.source.name, err)
+		if _, failed := errors.AsType[*git.Error](err); failed && !isDiskFull(err) {
+			err = &damagedError{err}
+		}
+		return errors.Join(err, m.spaces.trash.remove(context.WithoutCancel(ctx), fresh))
+	}
+	return os.Rename(fresh, m.path("bases/"+t.commit))
+}
+
+func (m *mirror) fill(ctx context.Context, l *lock, dir string, t target) error {
+	repo := git.Repo{Dir: filepath.Join(dir, "git"), Index: filepath.Join(dir, "index"), Hold: []*os.File{l.file}}
+	if err := initGit(repo.Dir, len(t.commit), "bare = false\n\tlogallrefupdates = true", identity); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(repo.Dir, "HEAD"), []byte("ref: refs/heads/"+agentBranch+"\n"), 0o644); err != nil {
+		return err
+	}
+	depth, err := m.depth()
+	if err != nil {
+		return err
+	}
+	own := git.Remote{URL: m.path("mirror.git"), Local: true, Trust: m.spaces.trust()}
+	if err := repo.Fetch(ctx, own, depth, t.commit); err != nil {
+		return err
+	}
+	refs := []string{"refs/heads/" + agentBranch}
+	if t.branch != "" {
+		refs = append(refs, "refs/remotes/origin/"+t.branch)
+	}
+	for _, name := range refs {
+		ref := filepath.Join(repo.Dir, name)
+		if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(ref, []byte(t.commit+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return repo.Run(ctx, "read-tree", t.commit)
+}
+
+// depth is how many commits of history a workspace gets: all, unless that
+// would make each copy large.
+func (m *mirror) depth() (int, error) {
+	packs, err := os.ReadDir(m.path("mirror.git/objects/pack"))
+	if err != nil {
+		return 0, err
+	}
+	var size int64
+	for _, p := range packs {
+		if info, err := p.Info(); err == nil {
+			size += info.Size()
+		}
+	}
+	if size > m.spaces.cfg.Limits.History {
+		return shallowDepth, nil
+	}
+	return 0, nil
+}
+
+const (
+	shallowDepth = 50
+	agentBranch  = "agent"
+	identity     = `[user]
+	name = Penstock agent
+	email = agent@penstock.invalid
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[commit]
+	gpgSign = false
+[tag]
+	gpgSign = false
+`
+)
+
+// initGit makes an empty git directory without templates and hooks. It is
+// what git init does, less a process.
+func initGit(dir string, idLen int, core string, more ...string) error {
+	for _, sub := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	version, extension := "0", ""
+	if idLen == 64 {
+		version, extension = "1", "[extensions]\n\tobjectFormat = sha256\n"
+	}
+	config := "[core]\n\trepositoryformatversion = " + version + "\n\tfilemode = true\n\t" + core + "\n" +
+		extension + strings.Join(more, "")
+	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644)
+}

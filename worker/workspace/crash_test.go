@@ -1,0 +1,7 @@
+package workspace
+
+import "os"
+
+const crashEnv = "PENSTOCK_TEST_CRASH"
+
+func crashChild() { os.Exit(0) }

@@ -1,0 +1,197 @@
+package workspace
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+func TestLimitsRefuse(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		limits       Limits
+		want         string
+	}{
+		{"files", "for i in 1 2 3 4 5; do echo x > n$i; done", Limits{Files: 4}, "changed files"},
+		{"bytes", "head -c 5000 /dev/zero > big", Limits{Bytes: 4000}, "bytes in changed files"},
+		{"sparse file", "truncate -s 10G sparse", Limits{}, "bytes in changed files"},
+		{"sparse file of a known name", "truncate -s 10G README", Limits{}, "bytes in changed files"},
+		{"patch", "head -c 50000 /dev/urandom | base64 > big", Limits{Patch: 10000}, "bytes of patch"},
+		{"depth", "mkdir -p $(seq -s/ 1 20)", Limits{Depth: 10}, "directories above a file"},
+		{"path", "d=$(printf %0200d 0); mkdir -p $d/$d; echo x > $d/$d/f", Limits{Path: 300}, "bytes of a path"},
+		{"entries", "mkdir e; cd e; for i in 1 2 3 4 5 6 7 8 9 10; do : > $i; done", Limits{Entries: 30}, "files and directories"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := prepare(t, open(t, c.limits), "job.1", newRepo(t))
+			sh(t, w.Dir(), c.script)
+			began := time.Now()
+			_, err := w.Collect(t.Context())
+			limit, ok := errors.AsType[*LimitError](err)
+			if !ok || limit.What != c.want {
+				t.Errorf("got %v, want a LimitError about %q", err, c.want)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("took %v to refuse", took)
+			}
+		})
+	}
+}
+
+// What is ignored costs nothing and breaks no limit.
+func TestLimitsLeaveIgnoredAlone(t *testing.T) {
+	w := prepare(t, open(t, Limits{Depth: 10, Bytes: 1000}), "job.1", newRepo(t))
+	sh(t, w.Dir(), "mkdir -p out/$(seq -s/ 1 50); truncate -s 10G out/big; echo x > new")
+	if got := collect(t, w); got.Files != 1 {
+		t.Errorf("got %d files, want 1", got.Files)
+	}
+}
+
+func TestLargeFileAndManyFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 60 MB and 3,000 files")
+	}
+	repo := newRepo(t)
+	w := prepare(t, open(t, Limits{}), "job.1", repo)
+	sh(t, w.Dir(), `head -c 60000000 /dev/urandom > big
+python3 -c '
+import os
+for i in range(3000):
+    os.makedirs("lots/%d" % (i % 100), exist_ok=True)
+    open("lots/%d/%d" % (i % 100, i), "w").write("x%d\n" % i)'`)
+	change := collect(t, w)
+	if change.Files != 3001 {
+		t.Errorf("got %d files, want 3001", change.Files)
+	}
+	dir, _ := apply(t, repo, change)
+	if got, want := sum(t, dir, "big"), sum(t, w.Dir(), "big"); got != want {
+		t.Errorf("the large file is not the same: %s, want %s", got, want)
+	}
+}
+
+func sum(t *testing.T, dir, name string) string { return run(t, dir, "sha256sum", name) }
+
+func TestCloseRemovesEverything(t *testing.T) {
+	for _, c := range []struct{ name, script string }{
+		{"mode 000", "mkdir -p d/x/y; touch d/x/y/f; chmod 000 d/x/y d/x d; chmod 000 README; chmod 000 ."},
+		{"read-only", "mkdir -p d/x; touch d/x/f; chmod 500 d/x d; chmod 500 ."},
+		{"names", `echo x > "a
+b"; mkdir -- "-rf"; echo x > "-rf/$(printf '\377')"; mkdir "..."; touch ".../x"`},
+		{"links", "ln -s / root; ln -s .. up; ln -s loop loop; rm -r src; ln -s /etc src"},
+		{"special", "mkfifo p; rm -rf .git; mkfifo .git"},
+		{"wide", "mkdir w; cd w; seq 1 5000 | xargs touch"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t, Limits{})
+			w := prepare(t, s, "job.1", newRepo(t))
+			sh(t, w.Dir(), c.script)
+			if err := w.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			nothingLeft(t, s)
+		})
+	}
+}
+
+// nest makes a tree deeper than any path may be long, and returns its depth.
+func nest(t *testing.T, dir string, depth int) {
+	t.Helper()
+	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
+	for range depth {
+		if err == nil {
+			err = unix.Mkdirat(at, "deeper", 0o700)
+		}
+		next := -1
+		if err == nil {
+			next, err = unix.Openat(at, "deeper", unix.O_DIRECTORY, 0)
+		}
+		unix.Close(at)
+		at = next
+	}
+	unix.Close(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDeepTree(t *testing.T) {
+	s := open(t, Limits{})
+	w := prepare(t, s, "job.1", newRepo(t))
+	nest(t, w.Dir(), 5000)
+	_, err := w.Collect(t.Context())
+	if limit, ok := errors.AsType[*LimitError](err); !ok || len(limit.Error()) > 400 {
+		t.Errorf("collect: got %v, want a short LimitError", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	nothingLeft(t, s)
+}
+
+func TestCloseKeepsTheUsersDirectory(t *testing.T) {
+	for _, repo := range []string{newRepo(t), t.TempDir()} {
+		write(t, repo, "mine", "x")
+		before := listing(t, repo)
+		w := prepareAs(t, open(t, Limits{}), "job.1", jobs.Repo{URL: repo}, jobs.IsolationNone)
+		if w.Dir() != repo {
+			t.Errorf("got directory %s, want %s", w.Dir(), repo)
+		}
+		collect(t, w)
+		if err := w.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if after := listing(t, repo); after != before {
+			t.Errorf("got\n%s\nwant\n%s", after, before)
+		}
+	}
+}
+
+func TestSkippedIsBounded(t *testing.T) {
+	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
+	sh(t, w.Dir(), "for i in $(seq 1 150); do mkfifo p$i; done")
+	if got := collect(t, w).Skipped; len(got) != maxSkipped+1 || got[maxSkipped] != "and 50 more" {
+		t.Errorf("got %d lines, the last %q", len(got), got[len(got)-1])
+	}
+}
+
+func TestNotable(t *testing.T) {
+	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
+	sh(t, w.Dir(), `mkdir -p .github/workflows .husky web sub/.claude; echo x > .github/workflows/ci.yml; echo x > .husky/pre-commit
+echo x > web/package.json; echo x > sub/.claude/settings.json; ln -s /etc/passwd l; chmod +x README; echo x > .gitattributes; echo x > plain.txt; rm Makefile 2>/dev/null || true; echo x > "Makefile"`)
+	got := strings.Join(collect(t, w).Notable, "\n")
+	for _, want := range []string{".github/workflows/ci.yml", ".husky/pre-commit", "web/package.json", "sub/.claude/settings.json", "l: symbolic link", "README: executable", ".gitattributes", "Makefile"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want %s in it", got, want)
+		}
+	}
+	if strings.Contains(got, "plain.txt") {
+		t.Errorf("got %q, want no plain.txt", got)
+	}
+}
+
+func TestDisplay(t *testing.T) {
+	for in, want := range map[string]string{
+		"a/b c": "a/b c", "ünï": "ünï", "a\nb": `"a\nb"`, "\xff": `"\xff"`, "\x1b[2J": `"\x1b[2J"`, "\u202egpj": `"\u202egpj"`,
+	} {
+		if got := display(in); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestTrashTakesNothingThatIsNotThere(t *testing.T) {
+	s := open(t, Limits{})
+	if err := s.trash.remove(t.Context(), filepath.Join(s.cfg.Dir, "none")); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	if _, err := os.Stat(s.trash.dir); err != nil {
+		t.Error(err)
+	}
+}

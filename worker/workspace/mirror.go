@@ -1,0 +1,314 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// A mirror is what this host has fetched from one remote: a bare repository
+// and the bases that were made from it. Whoever changes it holds its lock.
+type mirror struct {
+	dir    string
+	source source
+	spaces *Spaces
+}
+
+// A target is the commit that a job begins from, and the branch it was found
+// on, if it was.
+type target struct{ commit, branch string }
+
+func (s *Spaces) mirror(src source) (*mirror, error) {
+	m := &mirror{dir: filepath.Join(s.cfg.Dir, "mirrors", src.key), source: src, spaces: s}
+	return m, os.MkdirAll(m.path("bases"), 0o700)
+}
+
+func (m *mirror) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *mirror) repo(hold ...*os.File) git.Repo {
+	return git.Repo{Dir: m.path("mirror.git"), Hold: hold}
+}
+
+// lock waits until nobody else, here or in another process, changes m.
+func (m *mirror) lock(ctx context.Context) (*lock, error) {
+	return waitLock(ctx, m.path("lock"), syscall.LOCK_EX)
+}
+
+// resolve finds the commit that a job asks for. Only a full commit id is
+// taken without asking the remote: a branch may have moved.
+func (m *mirror) resolve(ctx context.Context, ref, commit string) (target, error) {
+	if commit == "" && git.IsCommit(ref) {
+		commit = ref
+	}
+	if commit != "" {
+		return target{commit: commit, branch: branchName(ref)}, nil
+	}
+	if ref == "" && git.IsCommit(m.source.head) {
+		return target{commit: m.source.head}, nil
+	}
+	want := ref
+	if want == "" {
+		want = m.source.head
+	}
+	refs, head, err := m.list(ctx, want)
+	if err != nil {
+		return target{}, unreachable(m.source.name, err)
+	}
+	if want == "" {
+		want = head
+	}
+	found := map[string]string{}
+	for _, r := range refs {
+		found[r.Name] = r.Commit
+	}
+	if c := found["HEAD"]; ref == "" && m.source.head == "" && c != "" {
+		return target{commit: c, branch: branchName(head)}, nil
+	}
+	// A branch comes before a tag of the same name, and of a tag that is an
+	// object the commit that it points to.
+	for _, name := range fullNames(want) {
+		if c := found[name]; c != "" {
+			branch, _ := strings.CutPrefix(name, "refs/heads/")
+			return target{commit: c, branch: branchName(branch)}, nil
+		}
+	}
+	if abbreviated.MatchString(ref) {
+		return m.expand(ctx, ref)
+	}
+	return target{}, &RefError{Repo: m.source.name, Ref: ref}
+}
+
+var abbreviated = regexp.MustCompile(`^[0-9a-f]{7,63}$`)
+
+func fullNames(ref string) []string {
+	if strings.HasPrefix(ref, "refs/") {
+		return []string{ref + "^{}", ref}
+	}
+	return []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
+}
+
+var plainBranch = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
+
+// branchName accepts a branch's name that may become a path below refs. What
+// a remote says is not trusted.
+func branchName(name string) string {
+	name = strings.TrimPrefix(name, "refs/heads/")
+	if !plainBranch.MatchString(name) || git.IsCommit(name) || strings.Contains(name, "..") || strings.Contains(name, "//") ||
+		strings.Contains(name, "/.") || strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".") {
+		return ""
+	}
+	return name
+}
+
+// An answer is what a remote said, and when it was asked.
+type answer struct {
+	asked time.Time
+	refs  []git.Ref
+	head  string
+}
+
+// answers shares one question to a remote between all who wait for it. An
+// answer is good for those who came before it was asked for: they see every
+// push that had ended when they came.
+type answers struct {
+	mu     sync.Mutex
+	byName map[string]*asking
+}
+
+type asking struct {
+	turn    chan struct{}
+	waiting int
+	last    answer
+}
+
+func (a *answers) enter(name string) *asking {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byName == nil {
+		a.byName = map[string]*asking{}
+	}
+	q := a.byName[name]
+	if q == nil {
+		q = &asking{turn: make(chan struct{}, 1)}
+		a.byName[name] = q
+	}
+	q.waiting++
+	return q
+}
+
+func (a *answers) leave(name string, q *asking) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if q.waiting--; q.waiting == 0 {
+		delete(a.byName, name)
+	}
+}
+
+func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error) {
+	came := time.Now()
+	name := m.source.key + " " + ref
+	q := m.spaces.answers.enter(name)
+	defer m.spaces.answers.leave(name, q)
+	select {
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+	case <-ctx.Done():
+		return nil, "", context.Cause(ctx)
+	}
+	if q.last.asked.After(came) {
+		return q.last.refs, q.last.head, nil
+	}
+	now := answer{asked: time.Now()}
+	var names []string
+	if ref != "" {
+		names = fullNames(ref)
+	}
+	var err error
+	now.refs, now.head, err = m.source.remote.List(ctx, m.spaces.cfg.Dir, names...)
+	if err == nil {
+		q.last = now
+	}
+	return now.refs, now.head, err
+}
+
+// expand finds the commit that a short id means, for which all branches must
+// be here.
+func (m *mirror) expand(ctx context.Context, short string) (target, error) {
+	l, err := m.lock(ctx)
+	if err != nil {
+		return target{}, err
+	}
+	defer l.release()
+	if err := m.begin(ctx, l, 40); err != nil {
+		return target{}, err
+	}
+	ask := func() (string, error) {
+		return m.repo().Output(ctx, "rev-parse", "--quiet", "--verify", short+"^{commit}")
+	}
+	if id, err := ask(); err == nil {
+		return target{commit: id}, nil
+	}
+	if err := m.fetch(ctx, l, everything...); err != nil {
+		return target{}, unreachable(m.source.name, err)
+	}
+	id, err := ask()
+	if err != nil {
+		return target{}, &RefError{Repo: m.source.name, Ref: short}
+	}
+	return target{commit: id}, nil
+}
+
+var everything = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
+
+// begin makes sure that there is a mirror that can be used. The caller holds
+// the lock. A mark tells whether the last one who fetched came to its end.
+func (m *mirror) begin(ctx context.Context, l *lock, idLen int) error {
+	repo := m.repo(l.file)
+	if _, err := os.Stat(m.path("unfinished")); err == nil {
+		if err := m.repair(ctx, repo); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(repo.Dir); err == nil {
+		return nil
+	}
+	fresh := m.path("new-mirror")
+	if err := m.spaces.trash.remove(ctx, fresh); err != nil {
+		return err
+	}
+	if err := initGit(fresh, idLen, "bare = true"); err != nil {
+		return fmt.Errorf("make mirror: %w", err)
+	}
+	return os.Rename(fresh, repo.Dir)
+}
+
+// repair makes a mirror usable in which git was killed. Git's own locks have
+// no owner any more, because all of its processes held ours.
+func (m *mirror) repair(ctx context.Context, repo git.Repo) error {
+	err := filepath.WalkDir(repo.Dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if name := d.Name(); strings.HasSuffix(name, ".lock") || strings.HasPrefix(name, "tmp_") {
+			return os.Remove(path)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("repair mirror: %w", err)
+	case repo.Run(ctx, "fsck", "--connectivity-only", "--no-dangling", "--no-progress") != nil && ctx.Err() == nil:
+		if err := m.discard(ctx); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return os.Remove(m.path("unfinished"))
+}
+
+// discard throws the mirror away; it will be fetched anew.
+func (m *mirror) discard(ctx context.Context) error {
+	return m.spaces.trash.remove(ctx, m.path("mirror.git"))
+}
+
+// fetch brings refspecs into the mirror. The caller holds the lock.
+func (m *mirror) fetch(ctx context.Context, l *lock, refspecs ...string) error {
+	if err := os.WriteFile(m.path("unfinished"), nil, 0o600); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := m.repo(l.file).Fetch(ctx, m.source.remote, 0, refspecs...); err != nil {
+		// git has cleaned up behind itself, unless it was killed.
+		if ctx.Err() == nil {
+			err = errors.Join(err, os.Remove(m.path("unfinished")))
+		}
+		return err
+	}
+	if f := m.spaces.cfg.Hooks.Fetched; f != nil {
+		f(m.source.name, time.Since(began))
+	}
+	return os.Remove(m.path("unfinished"))
+}
+
+// obtain makes sure that the mirror has a commit. The caller holds the lock.
+func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
+	if m.has(ctx, t.commit) {
+		return nil
+	}
+	err := m.fetch(ctx, l, "+"+t.commit+":refs/commits/"+t.commit)
+	if err == nil && m.has(ctx, t.commit) {
+		return nil
+	}
+	if err == nil || errors.Is(err, git.ErrNoObject) {
+		// Some servers give out what a branch or tag leads to, and nothing
+		// by its id alone.
+		if err = m.fetch(ctx, l, everything...); err == nil && !m.has(ctx, t.commit) {
+			return &RefError{Repo: m.source.name, Ref: t.commit}
+		}
+	}
+	if err != nil && !isDiskFull(err) {
+		return unreachable(m.source.name, err)
+	}
+	return err
+}
+
+func (m *mirror) has(ctx context.Context, commit string) bool {
+	kind, err := m.repo().Output(ctx, "cat-file", "-t", commit)
+	return err == nil && kind == "commit"
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

@@ -1,0 +1,178 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A trash takes directories away in an instant and deletes them afterwards.
+// It deletes what others left unreadable, and trees deeper than any path.
+type trash struct {
+	dir   string
+	count atomic.Int64
+}
+
+// take renames path into the trash. A path that is not there is no error.
+func (t *trash) take(path string) (string, error) {
+	name := fmt.Sprintf("%s-%d-%d", filepath.Base(path), time.Now().UnixNano(), t.count.Add(1))
+	to := filepath.Join(t.dir, name)
+	err := os.Rename(path, to)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return to, err
+}
+
+// remove takes path away and deletes it.
+func (t *trash) remove(ctx context.Context, path string) error {
+	taken, err := t.take(path)
+	if err != nil || taken == "" {
+		return err
+	}
+	return t.delete(ctx, filepath.Base(taken))
+}
+
+// empty deletes all that is in the trash; what cannot be deleted does not
+// keep the rest.
+func (t *trash) empty(ctx context.Context) error {
+	names, err := readNames(t.dir)
+	for _, name := range names {
+		err = errors.Join(err, t.delete(ctx, name))
+	}
+	return err
+}
+
+// delete removes one entry of the trash, with what it moved out of the way.
+func (t *trash) delete(ctx context.Context, name string) error {
+	dir, err := os.Open(t.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	d := &deletion{top: int(dir.Fd()), prefix: name, pending: []string{name}}
+	for len(d.pending) > 0 && err == nil {
+		next := d.pending[len(d.pending)-1]
+		d.pending = d.pending[:len(d.pending)-1]
+		err = d.entry(ctx, d.top, next, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", filepath.Join(t.dir, name), err)
+	}
+	return nil
+}
+
+type deletion struct {
+	top     int // descriptor of the trash
+	prefix  string
+	pending []string // entries of the trash that are still to go
+	moved   int
+}
+
+// maxDescent bounds the open descriptors. A deeper directory is moved up to
+// the trash itself and deleted from there.
+const maxDescent = 64
+
+func (d *deletion) entry(ctx context.Context, parent int, name string, depth int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	refused := unix.Unlinkat(parent, name, 0)
+	switch {
+	case refused == nil || refused == unix.ENOENT:
+		return nil
+	case refused != unix.EISDIR && refused != unix.EPERM:
+		return refused
+	}
+	fd, err := openDir(parent, name)
+	switch err {
+	case nil:
+	case unix.ENOENT:
+		return nil
+	case unix.ENOTDIR:
+		return refused
+	default:
+		return err
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	if depth == maxDescent {
+		return d.move(parent, name)
+	}
+	// Without write and search permission its entries could not be removed.
+	if err := unix.Fchmod(fd, 0o700); err != nil {
+		return err
+	}
+	for {
+		names, readErr := dir.Readdirnames(1024)
+		for _, child := range names {
+			if err := d.entry(ctx, fd, child, depth+1); err != nil {
+				return err
+			}
+		}
+		if readErr != nil { // io.EOF, or the removal below says what is wrong
+			break
+		}
+	}
+	err = unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+	if err == unix.ENOTEMPTY {
+		// Reading while removing may skip entries on some file systems.
+		return d.again(ctx, parent, name, depth)
+	}
+	if err == unix.ENOENT {
+		return nil
+	}
+	return err
+}
+
+// again repeats a removal that met new entries, but not for ever.
+func (d *deletion) again(ctx context.Context, parent int, name string, depth int) error {
+	if d.moved++; d.moved > 1<<20 {
+		return unix.ENOTEMPTY
+	}
+	return d.entry(ctx, parent, name, depth)
+}
+
+func (d *deletion) move(parent int, name string) error {
+	d.moved++
+	up := d.prefix + "." + strconv.Itoa(d.moved)
+	// A directory can only be moved by who may write in it.
+	if err := chmodAt(parent, name, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Renameat(parent, name, d.top, up); err != nil {
+		return err
+	}
+	d.pending = append(d.pending, up)
+	return nil
+}
+
+// openDir opens a directory that is not a link, also one that its owner has
+// made unreadable.
+func openDir(parent int, name string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(parent, name, flags, 0)
+	if err != unix.EACCES {
+		return fd, err
+	}
+	if err := chmodAt(parent, name, 0o700); err != nil {
+		return -1, err
+	}
+	return unix.Openat(parent, name, flags, 0)
+}
+
+func readNames(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}

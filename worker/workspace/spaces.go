@@ -1,0 +1,165 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// Config says where workspaces live and what they may become.
+type Config struct {
+	// Dir is the part of the data directory that belongs to workspaces. All
+	// workers of a host that use the same Dir share what is fetched.
+	Dir string
+	// FetchEnv is the environment in which git fetches from a URL, for its
+	// credential helpers and ssh keys. Empty means that it has none. It is
+	// never used for anything an agent could reach.
+	FetchEnv []string
+	// Limits of what is fetched, kept and collected; zero fields have defaults.
+	Limits Limits
+	Hooks  Hooks
+}
+
+// Hooks let a program watch Spaces. Every field may be nil. Hooks run on the
+// caller's goroutine and must not block.
+type Hooks struct {
+	// Fetched is called after something was fetched from a repository.
+	Fetched func(repo string, took time.Duration)
+	// Leftover reports something that could not be cleaned up, or that was
+	// found damaged and is made anew.
+	Leftover func(what string, err error)
+}
+
+// Limits bound workspaces.
+type Limits struct {
+	Files   int   // changed files; default 50,000
+	Entries int   // files and directories that are looked at; default 2,000,000
+	Bytes   int64 // content of all changed files; default 1 GiB
+	Patch   int64 // bytes of the patch; default 128 MiB
+	Depth   int   // directories above a file; default 128
+	Path    int   // bytes of a path; default 2,048
+
+	// History is the size of a repository's objects up to which a workspace
+	// gets all of its history, default 64 MiB. Above, it gets 50 commits.
+	History int64
+	// BaseAge and BaseBytes decide which bases Sweep evicts: those not used
+	// for so long, default a week, and the oldest beyond so much, default
+	// 20 GiB.
+	BaseAge   time.Duration
+	BaseBytes int64
+}
+
+func (l Limits) withDefaults() Limits {
+	setDefault(&l.Files, 50_000)
+	setDefault(&l.Entries, 2_000_000)
+	setDefault(&l.Bytes, 1<<30)
+	setDefault(&l.Patch, 128<<20)
+	setDefault(&l.Depth, 128)
+	setDefault(&l.Path, 2048)
+	setDefault(&l.History, 64<<20)
+	setDefault(&l.BaseAge, 7*24*time.Hour)
+	setDefault(&l.BaseBytes, 20<<30)
+	return l
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Spaces makes workspaces. It is safe for use by many goroutines, and by many
+// processes on one directory.
+type Spaces struct {
+	cfg     Config
+	trash   *trash
+	answers answers
+}
+
+// Open makes the directories that workspaces need.
+func Open(ctx context.Context, cfg Config) (*Spaces, error) {
+	if !filepath.IsAbs(cfg.Dir) {
+		return nil, fmt.Errorf("open workspaces: directory %q is not an absolute path", cfg.Dir)
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	s := &Spaces{cfg: cfg, trash: &trash{dir: filepath.Join(cfg.Dir, "trash")}}
+	for _, sub := range []string{"mirrors", "jobs", "locks", "trash"} {
+		if err := os.MkdirAll(filepath.Join(cfg.Dir, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("open workspaces: %w", err)
+		}
+	}
+	trust := []byte("[safe]\n\tdirectory = *\n")
+	if err := os.WriteFile(s.trust(), trust, 0o600); err != nil {
+		return nil, fmt.Errorf("open workspaces: %w", err)
+	}
+	if _, err := (git.Repo{Dir: cfg.Dir}).Output(ctx, "version"); err != nil {
+		return nil, fmt.Errorf("open workspaces: %w", err)
+	}
+	return s, nil
+}
+
+// trust is the file that lets git-upload-pack serve a repository of another
+// user. It is read by nothing else.
+func (s *Spaces) trust() string { return filepath.Join(s.cfg.Dir, "gitconfig") }
+
+// A Request asks for one workspace. ID is "<job>.<epoch>": an attempt has one
+// workspace, and no two have the same.
+type Request struct {
+	ID        string
+	Repo      jobs.Repo
+	Isolation jobs.Isolation
+}
+
+var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,127}$`)
+
+// Prepare makes a workspace. Whoever gets one must Close it.
+func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
+	w, err := s.reserve(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Isolation == jobs.IsolationNone && r.Repo.URL == "":
+		err = w.empty()
+	case r.Isolation == jobs.IsolationNone:
+		err = w.inPlace(ctx, r.Repo)
+	default:
+		err = w.clone(ctx, r.Repo)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// reserve makes the directory of an attempt and locks it for its life.
+func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
+	if !idPattern.MatchString(id) {
+		return nil, fmt.Errorf("workspace id %q is not made of a-z, 0-9, '.' and '-'", id)
+	}
+	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)
+	if err != nil {
+		return nil, fmt.Errorf("workspace %s: %w", id, err)
+	}
+	w := &Workspace{spaces: s, id: id, home: s.jobDir(id), lock: l}
+	// What is there now has no owner: we hold its lock.
+	if err := s.trash.remove(ctx, w.home); err != nil {
+		return nil, errors.Join(err, l.remove())
+	}
+	if err := os.Mkdir(w.home, 0o700); err != nil {
+		return nil, errors.Join(err, l.remove())
+	}
+	return w, nil
+}
+
+func (s *Spaces) jobDir(id string) string   { return filepath.Join(s.cfg.Dir, "jobs", id) }
+func (s *Spaces) lockFile(id string) string { return filepath.Join(s.cfg.Dir, "locks", id) }

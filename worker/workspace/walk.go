@@ -1,0 +1,381 @@
+package workspace
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// A walk compares a directory that an agent wrote with the files that are
+// known, and stages what differs. It goes from descriptor to descriptor and
+// opens one name at a time, never through a link, so it does not matter what
+// is renamed or replaced meanwhile: it sees one file or another, but nothing
+// outside.
+type walk struct {
+	limits Limits
+	known  []git.Entry // sorted by path
+	at     map[string]int
+	seen   []bool
+	fresh  time.Time // a Stat with a time before it can be relied on
+	device uint64
+	chmod  bool // the files are ours: make readable what is not
+	stage  *stage
+
+	entries int
+	files   int
+	bytes   int64
+	skipped skipped
+}
+
+func newWalk(limits Limits, before state, st *stage) (*walk, error) {
+	known, _, err := git.ReadIndex(before.index)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{limits: limits, known: known, stage: st, at: make(map[string]int, len(known)), seen: make([]bool, len(known))}
+	for i, e := range known {
+		w.at[e.Path] = i
+	}
+	if !before.written.IsZero() {
+		// A file that was touched while the index was written may carry the
+		// same time stamps afterwards, as far as the clock's ticks go.
+		w.fresh = before.written.Add(-20 * time.Millisecond)
+	}
+	return w, nil
+}
+
+// run walks all of root. What is known and was not found is deleted.
+func (w *walk) run(ctx context.Context, root string) error {
+	fd, err := w.top(root)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", root, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	w.device = uint64(st.Dev)
+	if err := w.directory(ctx, place{fd: fd}); err != nil {
+		return err
+	}
+	for i, e := range w.known {
+		if !w.seen[i] {
+			w.stage.deleted = append(w.stage.deleted, e.Path)
+		}
+	}
+	return nil
+}
+
+// top opens the directory itself. A user's may be a link, ours is none.
+func (w *walk) top(root string) (int, error) {
+	if w.chmod {
+		return openDir(unix.AT_FDCWD, root)
+	}
+	return unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// A place is a directory on the walk's way.
+type place struct {
+	fd       int
+	path     string // "" at the top
+	depth    int
+	patterns *git.Ignore
+	ignored  bool // only known files count
+}
+
+// directory walks one open directory, which it closes.
+func (w *walk) directory(ctx context.Context, at place) error {
+	f := os.NewFile(uintptr(at.fd), at.path)
+	defer f.Close()
+	if at.depth > w.limits.Depth {
+		return &LimitError{What: "directories above a file", Limit: int64(w.limits.Depth), Path: short(at.path)}
+	}
+	names, err := f.Readdirnames(w.limits.Entries - w.entries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read directory %s: %w", display(at.path), err)
+	}
+	if w.entries += len(names); w.entries > w.limits.Entries {
+		return &LimitError{What: "files and directories", Limit: int64(w.limits.Entries), Path: at.path}
+	}
+	slices.Sort(names)
+	if !at.ignored {
+		at.patterns = at.patterns.Enter(at.path, w.ignoreFile(at))
+	}
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if git.IsGitDir(name) {
+			w.gitDir(at.path, name)
+			continue
+		}
+		if err := w.entry(ctx, at, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) gitDir(dir, name string) {
+	switch {
+	case dir == "" && name == ".git":
+	case name == ".git":
+		w.skipped.add(path.Join(dir, name), "the .git of a nested repository; its files are kept")
+	default:
+		w.skipped.add(path.Join(dir, name), "is .git to some file systems")
+	}
+}
+
+func (w *walk) entry(ctx context.Context, at place, name string) error {
+	p := path.Join(at.path, name)
+	var st unix.Stat_t
+	err := unix.Fstatat(at.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == unix.ENOENT {
+		return nil // with isolation none others may be at work
+	}
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", display(p), err)
+	}
+	index, known := w.at[p]
+	kind := st.Mode & unix.S_IFMT
+	ignored := at.ignored || at.patterns.Match(p, kind == unix.S_IFDIR)
+	switch {
+	case kind == unix.S_IFDIR && known && w.known[index].Mode == git.ModeModule:
+		return w.module(at, name, index)
+	case kind == unix.S_IFDIR && ignored && !w.knownBelow(p):
+		return nil
+	case kind == unix.S_IFDIR:
+		at.ignored = ignored
+		return w.descend(ctx, at, name)
+	case !known && ignored:
+		return nil
+	case len(p) > w.limits.Path:
+		return &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: short(p)}
+	case kind == unix.S_IFREG:
+		return w.regular(at.fd, p, name, &st)
+	case kind == unix.S_IFLNK:
+		return w.link(at.fd, p, name)
+	}
+	w.skipped.add(p, "is neither a file, nor a directory, nor a link")
+	return nil
+}
+
+// descend walks the directory name of at.
+func (w *walk) descend(ctx context.Context, at place, name string) error {
+	p := path.Join(at.path, name)
+	fd, err := w.open(at.fd, name, unix.O_DIRECTORY)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		return nil
+	default:
+		return fmt.Errorf("open directory %s: %w", display(p), err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	if uint64(st.Dev) != w.device {
+		unix.Close(fd)
+		w.skipped.add(p, "is on another file system")
+		return nil
+	}
+	at.fd, at.path, at.depth = fd, p, at.depth+1
+	return w.directory(ctx, at)
+}
+
+// open opens one name and nothing behind a link. It does not wait for the
+// other end of a FIFO.
+func (w *walk) open(parent int, name string, more int) (int, error) {
+	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | more
+	fd, err := unix.Openat(parent, name, flags, 0)
+	if err == unix.EACCES && w.chmod {
+		if err := chmodAt(parent, name, 0o700); err != nil {
+			return -1, err
+		}
+		return unix.Openat(parent, name, flags, 0)
+	}
+	return fd, err
+}
+
+// module keeps a submodule's commit as it is: what is inside belongs to
+// another repository.
+func (w *walk) module(at place, name string, index int) error {
+	w.seen[index] = true
+	p := path.Join(at.path, name)
+	fd, err := w.open(at.fd, name, unix.O_DIRECTORY)
+	if err != nil {
+		return fmt.Errorf("open directory %s: %w", display(p), err)
+	}
+	f := os.NewFile(uintptr(fd), p)
+	defer f.Close()
+	if names, _ := f.Readdirnames(1); len(names) > 0 {
+		w.skipped.add(p, "is a submodule; its files are not part of the result")
+	}
+	return nil
+}
+
+func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
+	index, known := w.at[p]
+	executable := st.Mode&unix.S_IXUSR != 0
+	if known && w.untouched(w.known[index], st, executable) {
+		w.seen[index] = true
+		return nil
+	}
+	fd, err := w.open(parent, name, 0)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ELOOP:
+		return nil
+	default:
+		return fmt.Errorf("open %s: %w", display(p), err)
+	}
+	f := os.NewFile(uintptr(fd), p)
+	defer f.Close()
+	if err := unix.Fstat(fd, st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || uint64(st.Dev) != w.device {
+		return nil // replaced between our two looks
+	}
+	if known {
+		w.seen[index] = true
+		same, err := w.same(w.known[index], f, st, executable)
+		if same || err != nil {
+			return err
+		}
+	}
+	if err := w.count(p, st.Size); err != nil {
+		return err
+	}
+	return w.stage.file(p, f, st.Size, executable)
+}
+
+// untouched reports whether nobody can have written to a file since its Stat
+// was taken: no program sets a change time.
+func (w *walk) untouched(e git.Entry, st *unix.Stat_t, executable bool) bool {
+	changed := time.Unix(st.Ctim.Unix())
+	return e.Mode == fileMode(executable) && changed.Before(w.fresh) &&
+		changed.Equal(e.Stat.CTime) && time.Unix(st.Mtim.Unix()).Equal(e.Stat.MTime) &&
+		uint32(st.Ino) == e.Stat.Inode && uint32(st.Size) == e.Stat.Size
+}
+
+// same compares a file's content with what is known of it. Size is no use: the
+// entry's is that of another time, or unknown.
+func (w *walk) same(e git.Entry, f *os.File, st *unix.Stat_t, executable bool) (bool, error) {
+	if e.Mode != fileMode(executable) || st.Size > w.limits.Bytes {
+		return false, nil
+	}
+	sum := hasher(len(e.Object))
+	fmt.Fprintf(sum, "blob %d\x00", st.Size)
+	if _, err := io.Copy(sum, io.LimitReader(f, st.Size)); err != nil {
+		return false, fmt.Errorf("read %s: %w", display(e.Path), err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) == e.Object {
+		return true, nil
+	}
+	_, err := f.Seek(0, io.SeekStart)
+	return false, err
+}
+
+func (w *walk) link(parent int, p, name string) error {
+	buf := make([]byte, 4096)
+	n, err := unix.Readlinkat(parent, name, buf)
+	if err == unix.ENOENT || err == unix.EINVAL {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read link %s: %w", display(p), err)
+	}
+	target := string(buf[:n])
+	if index, known := w.at[p]; known {
+		w.seen[index] = true
+		e := w.known[index]
+		sum := hasher(len(e.Object))
+		fmt.Fprintf(sum, "blob %d\x00%s", n, target)
+		if e.Mode == git.ModeLink && hex.EncodeToString(sum.Sum(nil)) == e.Object {
+			return nil
+		}
+	}
+	if err := w.count(p, int64(n)); err != nil {
+		return err
+	}
+	return w.stage.link(p, target)
+}
+
+func (w *walk) count(p string, size int64) error {
+	if w.files++; w.files > w.limits.Files {
+		return &LimitError{What: "changed files", Limit: int64(w.limits.Files), Path: p}
+	}
+	if w.bytes += size; w.bytes > w.limits.Bytes {
+		return &LimitError{What: "bytes in changed files", Limit: w.limits.Bytes, Path: p}
+	}
+	return nil
+}
+
+// ignoreFile reads the .gitignore of an open directory. Like git it takes a
+// regular file only.
+func (w *walk) ignoreFile(at place) []byte {
+	const limit = 1 << 20
+	file, err := w.open(at.fd, ".gitignore", 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(file), ".gitignore")
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(file, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil || len(content) > limit {
+		w.skipped.add(path.Join(at.path, ".gitignore"), "is too large to be obeyed")
+		return nil
+	}
+	return content
+}
+
+func (w *walk) knownBelow(dir string) bool {
+	dir += "/"
+	i := sort.Search(len(w.known), func(i int) bool { return w.known[i].Path >= dir })
+	return i < len(w.known) && strings.HasPrefix(w.known[i].Path, dir)
+}
+
+func fileMode(executable bool) uint32 {
+	if executable {
+		return git.ModeExec
+	}
+	return git.ModeFile
+}
+
+func hasher(hexLen int) hash.Hash {
+	if hexLen == 64 {
+		return sha256.New()
+	}
+	return sha1.New()
+}
+
+// short cuts a path that is too long to be shown.
+func short(p string) string {
+	if len(p) > 100 {
+		return p[:100] + "…"
+	}
+	return p
+}

@@ -1,0 +1,97 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestChangeIsWhatAddWouldAdd(t *testing.T) {
+	for _, c := range []struct{ name, script string }{
+		{"nothing", "true"},
+		{"edit", "echo more >> README"},
+		{"edit of the same size", "printf 'hEllo\nworld\n' > README"},
+		{"edit with the old time", "touch -r README /tmp/$$; printf 'hEllo\nworld\n' > README; touch -r /tmp/$$ README; rm /tmp/$$"},
+		{"touch", "touch README src/*"},
+		{"new", "echo x > new; mkdir -p p/q; echo y > p/q/r"},
+		{"delete", "rm README; rm -r src"},
+		{"delete all", "rm -rf * .gitignore"},
+		{"rename", "mv src source; mv README README.md"},
+		{"mode", "chmod +x README; chmod -x tools/fmt.sh"},
+		{"link", "rm link; ln -s src link; ln -s /etc/passwd secret; ln -s nowhere dangling"},
+		{"file becomes link", "rm README; ln -s src/a.go README"},
+		{"link becomes file", "rm link; echo file > link"},
+		{"file becomes directory", "rm README; mkdir README; echo x > README/x"},
+		{"directory becomes file", "rm -r src; echo x > src"},
+		{"directory becomes link", "rm -r src; ln -s /etc src"},
+		{"ignored", "echo x > x.log; mkdir out; echo x > out/x; echo changed > kept.log"},
+		{"ignore file changed", "echo '!important.log' >> .gitignore; echo x > important.log; echo y > other.log; mkdir -p n; echo 'secret' > n/.gitignore; echo x > n/secret; echo x > n/public"},
+		{"hostile names", `echo x > "a
+b"; echo x > 'q"uote'; echo x > "$(printf '\377\376')"; echo x > ./--help; echo x > 'back\slash'; echo x > ' '; echo x > "ünï"; mkdir -- -d; echo x > -d/-f; echo x > 'tab	'`},
+		{"names that differ in case", "echo x > readme; echo y > Readme; mkdir SRC; echo z > SRC/a.go"},
+		{"binary", "head -c 100000 /dev/urandom > bin; printf 'a\\0b' > src/a.go"},
+		{"no newline at the end", "printf x > new; printf 'hello' > README"},
+		{"empty files", ": > empty; : > README"},
+		{"committed", "echo x > new; git add -A; git commit -qm work; echo y > later"},
+		{"committed and removed", "echo x > new; git add -A; git commit -qm work; rm new"},
+		{"other branch", "git switch -qc other; rm README; git commit -qam x; git switch -q agent; echo y > y"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			repo := newRepo(t)
+			before := listing(t, repo)
+			w := prepare(t, open(t, Limits{}), "job.1", repo)
+			sh(t, w.Dir(), c.script)
+			change := collect(t, w)
+			_, got := apply(t, repo, change)
+			sh(t, w.Dir(), "git add -A")
+			if want := run(t, w.Dir(), "git", "write-tree"); got != want {
+				t.Errorf("got tree %s, want %s\n%s\n%q", got, want, patch(t, change), change.Skipped)
+			}
+			if len(change.Skipped) > 0 {
+				t.Errorf("skipped %q, want nothing", change.Skipped)
+			}
+			if again := collect(t, w); again.SHA256 != change.SHA256 || again.Files != change.Files {
+				t.Errorf("a second collect gives %v, the first gave %v", again, change)
+			}
+			if after := listing(t, repo); after != before {
+				t.Errorf("the user's repository was changed:\n%s\nwas\n%s", after, before)
+			}
+			if got := run(t, repo, "git", "worktree", "list"); strings.Count(got, "\n") != 0 {
+				t.Errorf("git worktree list: %s", got)
+			}
+		})
+	}
+}
+
+func TestAgentSeesAnOrdinaryClone(t *testing.T) {
+	repo := newRepo(t)
+	head := run(t, repo, "git", "rev-parse", "HEAD")
+	w := prepare(t, open(t, Limits{}), "job.1", repo)
+	for _, c := range []struct{ command, want string }{
+		{"git status --porcelain", ""},
+		{"git rev-parse HEAD", head},
+		{"git symbolic-ref --short HEAD", "agent"},
+		{"git rev-parse origin/main", head},
+		{"git remote", ""},
+		{"git fsck --strict", ""},
+		{"git log --format=%s", "first"},
+		{"git config user.email", "agent@penstock.invalid"},
+		{"cat .git/objects/info/alternates 2>/dev/null || echo none", "none"},
+		{"find .git -type f -links +1", ""},
+		{"ls .git/hooks 2>/dev/null || echo none", "none"},
+		{"git commit -q --allow-empty -m x && git gc -q && git fsck && git log --format=%an%ae -1", "Aa@example.org"},
+	} {
+		if got := run(t, w.Dir(), "sh", "-c", c.command); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.command, got, c.want)
+		}
+	}
+	if w.Base() != head {
+		t.Errorf("base: got %s, want %s", w.Base(), head)
+	}
+	data, err := os.ReadFile(filepath.Join(w.Dir(), ".git/config"))
+	if err != nil || strings.Contains(string(data), w.Dir()) {
+		t.Errorf("config names the host's directory, err %v:\n%s", err, data)
+	}
+}
