@@ -43,21 +43,29 @@ func Kill(t *testing.T, b sandbox.Backend, rounds int, allow func(sandbox.Spec) 
 	for name, script := range trees {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			for round := range rounds {
-				killOnce(t, b, allow, script, round)
+				mark := fmt.Sprintf("mark-%d-%x", os.Getpid(), rand.Uint64())
+				tree{b, allow, script, mark}.endOnce(t, round)
 			}
 		})
 	}
 }
 
-func killOnce(t *testing.T, b sandbox.Backend, allow func(sandbox.Spec) sandbox.Spec, script string, round int) {
+type tree struct {
+	backend sandbox.Backend
+	allow   func(sandbox.Spec) sandbox.Spec
+	script  string
+	mark    string
+}
+
+// endOnce starts the tree and ends it in one of three ways.
+func (tr tree) endOnce(t *testing.T, round int) {
 	t.Helper()
-	mark := fmt.Sprintf("mark-%d-%x", os.Getpid(), rand.Uint64())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p, out := startTree(ctx, t, b, allow, script, mark)
+	p, out := tr.start(ctx, t)
 	defer p.Close(context.Background())
-	if script != trees["ends by itself"] {
-		eventually(t, 2*time.Second, func() bool { return len(carrying(mark)) >= 2 }, "the tree does not grow")
+	if tr.script != trees["ends by itself"] {
+		eventually(t, 2*time.Second, func() bool { return len(carrying(tr.mark)) >= 2 }, "the tree does not grow")
 	}
 	begin := time.Now()
 	switch round % 3 {
@@ -76,7 +84,7 @@ func killOnce(t *testing.T, b sandbox.Backend, allow func(sandbox.Spec) sandbox.
 	if took := time.Since(begin); took > treeGrace+time.Second {
 		t.Errorf("the end took %v with a grace of %v", took, treeGrace)
 	}
-	if left := carrying(mark); len(left) > 0 {
+	if left := carrying(tr.mark); len(left) > 0 {
 		t.Errorf("alive after the end: %q", left)
 	}
 	out.Close()
@@ -84,14 +92,14 @@ func killOnce(t *testing.T, b sandbox.Backend, allow func(sandbox.Spec) sandbox.
 
 const treeGrace = 100 * time.Millisecond
 
-// startTree returns when the script has said that it is ready.
-func startTree(ctx context.Context, t *testing.T, b sandbox.Backend, allow func(sandbox.Spec) sandbox.Spec, script, mark string) (*sandbox.Process, io.Closer) {
+// start returns when the script has said that it is ready.
+func (tr tree) start(ctx context.Context, t *testing.T) (*sandbox.Process, io.Closer) {
 	t.Helper()
 	r, w := io.Pipe()
-	spec := allow(sandbox.Spec{
-		Args: []string{"bash", "-c", strings.ReplaceAll(script, "MARK", mark)}, Workspace: treeDir(t), Grace: treeGrace,
+	spec := tr.allow(sandbox.Spec{
+		Args: []string{"bash", "-c", strings.ReplaceAll(tr.script, "MARK", tr.mark)}, Workspace: treeDir(t), Grace: treeGrace,
 	})
-	p, err := sandbox.Start(ctx, b, spec, sandbox.Streams{Stdout: w})
+	p, err := sandbox.Start(ctx, tr.backend, spec, sandbox.Streams{Stdout: w})
 	if err != nil {
 		t.Fatal(err)
 	}

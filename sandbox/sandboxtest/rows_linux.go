@@ -210,6 +210,7 @@ func networkRows(h *host) []attack {
 func resourceRows() []attack {
 	small := func(s *sandbox.Spec) { s.Limits.TmpSize, s.Limits.ShmSize = 4<<20, 4<<20 }
 	mib := strconv.Itoa(8 << 20)
+	daemon := strconv.Itoa(90_000_000 + os.Getpid()) // seconds, and what finds it among processes
 	rows := withFeature(sandbox.FeatureTemporary, []attack{
 		{name: "fill temporary files", probe: "fill", args: []string{"/tmp/f", mib}, want: "ENOSPC", spec: small},
 		{name: "fill shared memory", probe: "fill", args: []string{"/dev/shm/f", mib}, want: "ENOSPC", spec: small},
@@ -244,12 +245,12 @@ func resourceRows() []attack {
 		attack{name: "open files without end", feature: sandbox.FeatureOpenFiles, probe: "files", args: []string{"200"}, want: "EMFILE", works: "ok",
 			spec: func(s *sandbox.Spec) { s.Limits.OpenFiles = 64 }},
 		attack{name: "keep running", feature: sandbox.FeatureKill, probe: "sleep",
-			spec: func(s *sandbox.Spec) { s.Args = []string{"/bin/sh", "-c", "setsid sleep 1234567 & exit 3"} },
+			spec: func(s *sandbox.Spec) { s.Args = []string{"/bin/sh", "-c", "setsid sleep " + daemon + " & exit 3"} },
 			exit: func(t *testing.T, e sandbox.Exit) {
 				if e.Code != 3 || e.Ended.Sub(e.Started) > 2*time.Second {
 					t.Errorf("got %v after %v", e, e.Ended.Sub(e.Started))
 				}
-				if found, _ := contains([]string{"1234567", "/proc/[0-9]*/cmdline"}); found != "absent" {
+				if found, _ := contains([]string{daemon, "/proc/[0-9]*/cmdline"}); found != "absent" {
 					t.Error("a daemon survived")
 				}
 			}})

@@ -32,13 +32,20 @@ type instruction struct {
 	code   uint16
 	jt, jf uint8
 	k      uint32
+	call   string // whose number is compared; for listings
 }
 
-func load(offset uint32) instruction               { return instruction{opLoad, 0, 0, offset} }
-func ret(action uint32) instruction                { return instruction{opReturn, 0, 0, action} }
-func jumpEqual(k uint32, t, f uint8) instruction   { return instruction{opEqual, t, f, k} }
-func jumpAtLeast(k uint32, t, f uint8) instruction { return instruction{opAtLeast, t, f, k} }
-func jumpAnyBit(k uint32, t, f uint8) instruction  { return instruction{opAnyBit, t, f, k} }
+func load(offset uint32) instruction { return instruction{code: opLoad, jt: 0, jf: 0, k: offset} }
+func ret(action uint32) instruction  { return instruction{code: opReturn, jt: 0, jf: 0, k: action} }
+func jumpEqual(k uint32, t, f uint8) instruction {
+	return instruction{code: opEqual, jt: t, jf: f, k: k}
+}
+func jumpAtLeast(k uint32, t, f uint8) instruction {
+	return instruction{code: opAtLeast, jt: t, jf: f, k: k}
+}
+func jumpAnyBit(k uint32, t, f uint8) instruction {
+	return instruction{code: opAnyBit, jt: t, jf: f, k: k}
+}
 
 // argument loads the low word of an argument: both architectures are
 // little-endian.
@@ -46,7 +53,7 @@ func argument(n uint32) instruction { return load(offsetArgs + 8*n) }
 
 func fail(errno uint32) uint32 { return returnErrno | errno }
 
-func (i instruction) text(at int, names map[uint32]string) string {
+func (i instruction) text(at int) string {
 	jump := func(test string) string {
 		return fmt.Sprintf("if %s goto %03d else %03d", test, at+1+int(i.jt), at+1+int(i.jf))
 	}
@@ -60,8 +67,8 @@ func (i instruction) text(at int, names map[uint32]string) string {
 		}
 		return fmt.Sprintf("load low(args[%d])", (i.k-offsetArgs)/8)
 	case opEqual:
-		if name, ok := names[i.k]; ok && i.jt == 0 {
-			return jump(fmt.Sprintf("== %d (%s)", i.k, name))
+		if i.call != "" {
+			return jump(fmt.Sprintf("== %d (%s)", i.k, i.call))
 		}
 		return jump(fmt.Sprintf("== %#x", i.k))
 	case opAnd:

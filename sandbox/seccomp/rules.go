@@ -141,7 +141,7 @@ func socketpairRule(o Options) []instruction {
 	// A datagram pair can be connected to another address; a stream cannot.
 	const typeMask = 0xf
 	const sockStream, sockSeqpacket = 1, 5
-	return append(b, argument(1), instruction{opAnd, 0, 0, typeMask},
+	return append(b, argument(1), instruction{code: opAnd, k: typeMask},
 		jumpEqual(sockStream, 0, 1), ret(allow),
 		jumpEqual(sockSeqpacket, 0, 1), ret(allow),
 		ret(fail(eafnosupport)))

@@ -59,15 +59,9 @@ func List(arch Arch, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	names := map[uint32]string{}
-	for name, n := range numbers {
-		if v := n.of(arch); v >= 0 {
-			names[uint32(v)] = name
-		}
-	}
 	s := ""
 	for n, i := range p {
-		s += fmt.Sprintf("%03d  %s\n", n, i.text(n, names))
+		s += fmt.Sprintf("%03d  %s\n", n, i.text(n))
 	}
 	return s, nil
 }
@@ -97,7 +91,9 @@ func compile(arch Arch, o Options) ([]instruction, error) {
 		if len(block) > 255 {
 			return nil, fmt.Errorf("seccomp: %s: %d instructions are more than a jump can pass", r.call, len(block))
 		}
-		p = append(p, jumpEqual(uint32(n), 0, uint8(len(block))))
+		test := jumpEqual(uint32(n), 0, uint8(len(block)))
+		test.call = r.call
+		p = append(p, test)
 		p = append(p, block...)
 	}
 	return append(p, ret(allow)), nil

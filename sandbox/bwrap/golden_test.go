@@ -1,0 +1,127 @@
+package bwrap
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/seccomp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// testHost is a host with a merged /usr and a runner that is not root.
+func testHost(s sandbox.Spec) host {
+	return host{
+		arch: seccomp.AMD64, init: "/opt/penstock", workspace: s.Workspace, home: s.Home, mounts: s.Mounts,
+		links:  []sandbox.Mount{{Source: "usr/bin", Target: "/bin"}, {Source: "usr/lib", Target: "/lib"}},
+		shared: []sandbox.Mount{{Source: "/etc/ssl", Target: "/etc/ssl"}},
+		copied: []sandbox.File{{Path: "/etc/nsswitch.conf", Data: []byte("hosts: files dns\n")}},
+		hidden: []string{"/proc/cmdline"},
+		hosts:  []byte("192.0.2.1 printer\n"), resolv: []byte("nameserver 192.0.2.53\n"),
+	}
+}
+
+var golden = map[string]sandbox.Spec{
+	"zero": {},
+	"workspace": {Workspace: "/data/ws", Home: "/data/home", Mounts: []sandbox.Mount{
+		{Source: "/opt/node", Target: "/opt/node"}, {Source: "/data/cache", Target: "/opt/cache", Writable: true},
+		{Source: "/data/other", Target: "/opt"},
+	}},
+	"readonly": {Workspace: "/data/ws", WorkspaceReadOnly: true, Preset: sandbox.PresetOffline},
+	"browser":  {Preset: sandbox.PresetBrowser},
+	"full":     {Network: sandbox.NetworkFull},
+	"files": {Files: []sandbox.File{
+		{Path: "/etc/gitconfig", Data: []byte("[user]\n")}, {Path: "/home/agent/.run", Data: []byte("x"), Mode: 0o755},
+	}, Limits: sandbox.Limits{TmpSize: 1 << 20, ShmSize: 2 << 20}},
+}
+
+func TestCommandLines(t *testing.T) {
+	for name, spec := range golden {
+		spec.Args = []string{"true"}
+		c, err := compile(spec, "/usr/bin/bwrap", testHost(spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []byte(listing(c))
+		file := filepath.Join("testdata", name+".txt")
+		if *update {
+			if err := os.WriteFile(file, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s differs, err %v; look at it with: go test ./sandbox/bwrap -update && git diff", file, err)
+		}
+	}
+}
+
+// listing shows a command for people, an option with its arguments a line.
+func listing(c *sandbox.Command) string {
+	s := c.Path + " = " + strings.Join(c.Args, " ") + "\n"
+	for i, a := range options(c) {
+		if strings.HasPrefix(a, "--") && i > 0 {
+			s += "\n"
+		} else if i > 0 {
+			s += " "
+		}
+		s += a
+	}
+	s += "\n"
+	for i, d := range c.Data[3:] {
+		s += fmt.Sprintf("%d: %q\n", sandbox.DataFD+3+i, d)
+	}
+	return s
+}
+
+func options(c *sandbox.Command) []string {
+	return strings.Split(strings.TrimSuffix(string(c.Data[argsFD-sandbox.DataFD]), "\x00"), "\x00")
+}
+
+// FuzzCompile looks for a Spec whose values become options of bubblewrap: for
+// every accepted one, each value has to arrive as the argument it was meant to be.
+func FuzzCompile(f *testing.F) {
+	f.Add("/data/ws", "/opt/x", "/etc/y", "A=b", "127.0.0.1:3128", "true")
+	f.Add("--bind", "/opt/--bind", "/etc/\x00--bind", "=", "[::1]:80", "")
+	f.Add("/a/../b", "/opt/\n", "//etc", "K=\x00", "0.0.0.0:1", "-x")
+	f.Fuzz(func(t *testing.T, workspace, target, file, env, listen, arg string) {
+		spec := sandbox.Spec{
+			Args: []string{"true", arg}, Env: []string{env}, Workspace: workspace,
+			Mounts:  []sandbox.Mount{{Source: workspace, Target: target}},
+			Files:   []sandbox.File{{Path: file, Data: []byte(arg)}},
+			Network: sandbox.NetworkGate, Listen: []string{listen},
+		}
+		c, err := compile(spec, "/usr/bin/bwrap", testHost(spec))
+		if err != nil {
+			return
+		}
+		reference := spec
+		reference.Workspace, reference.Mounts, reference.Files = "/w", []sandbox.Mount{{Source: "/w", Target: "/opt/t"}}, []sandbox.File{{Path: "/etc/f"}}
+		reference.Env, reference.Listen, reference.Args = []string{"A=b"}, []string{"127.0.0.1:3128"}, []string{"true"}
+		want, err := compile(reference, "/usr/bin/bwrap", testHost(reference))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := options(c)
+		if len(got) != len(options(want)) {
+			t.Fatalf("%q became %d arguments instead of %d", got, len(got), len(options(want)))
+		}
+		for _, value := range []string{workspace, target, file} {
+			if !strings.HasPrefix(value, "/") || strings.ContainsAny(value, "\x00\n") {
+				t.Errorf("%q was accepted as a path", value)
+			}
+		}
+		for _, d := range options(c) {
+			if n, err := strconv.Atoi(d); err == nil && n >= sandbox.DataFD+len(c.Data) && n < 100 {
+				t.Errorf("descriptor %d does not exist", n)
+			}
+		}
+	})
+}
