@@ -13,12 +13,13 @@ give_up() {
 	exit 1
 }
 
-# The issue names a file and says, in so many words, what should be printed.
+# The issue names a file and says, in so many words, what should be printed. A
+# prompt may quote it more than once.
 lib=$(sed -n 's/.*`\(lib\/[a-z_]*\/[a-z_]*\.sh\)`.*/\1/p' "$prompt" | head -n 1)
 [ -n "$lib" ] || give_up "the issue names no file below lib"
 test=test/${lib#lib/}
 test=${test%.sh}_test.sh
-cases=$(sed -n "s/^\`\([^\`]*\)\` should print \`\([^\`]*\)\`.*/expect '\2' \1/p" "$prompt")
+cases=$(sed -n "s/^\`\([^\`]*\)\` should print \`\([^\`]*\)\`.*/expect '\2' \1/p" "$prompt" | awk '!seen[$0]++')
 [ -n "$cases" ] || give_up "the issue does not say what should be printed"
 name=$(echo "$cases" | sed -n "1s/^expect '[^']*' \([a-z0-9_]*\).*/\1/p")
 echo "issue: $name in $lib"
@@ -89,7 +90,7 @@ else
 	[ -e "$lib" ] || echo '# shellcheck shell=sh' >"$lib"
 	{
 		echo
-		sed -n '/^```sh$/,/^```$/p' "$prompt" | sed '/^```/d'
+		awk '/^```sh$/ { code = 1; next } /^```$/ && code { exit } code' "$prompt"
 	} >>"$lib"
 	passes || give_up "the code in the issue does not do what it says: $(head -n 1 "$scratch/output")"
 	echo "added $name as proposed"

@@ -105,7 +105,7 @@ func work(t *testing.T, repo string, is issue) (clone, out string, err error) {
 	clone = filepath.Join(dir, "clone")
 	must(t, dir, "git", "clone", "-q", repo, clone)
 	prompt := filepath.Join(dir, "prompt")
-	if err := os.WriteFile(prompt, []byte(is.Title+"\n\n"+is.Body), 0o600); err != nil {
+	if err := os.WriteFile(prompt, []byte("Resolve this.\n\n"+is.Title+"\n\n"+is.Body+"\nThe issue:\n\n"+is.Body), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err = command(t, clone, []string{"PENSTOCK_PROMPT_FILE=" + prompt, "TMPDIR=" + dir}, ".demo/agent.sh")
@@ -130,6 +130,9 @@ func TestDemoAgent(t *testing.T) {
 		}
 		if got := must(t, clone, "git", "status", "--short"); got != "" {
 			t.Errorf("issue %d: got uncommitted files:\n%s", i+1, got)
+		}
+		if got := strings.Count(must(t, clone, "git", "diff", "origin/main", "HEAD", "--", "test"), "\n+expect"); got > 2 {
+			t.Errorf("issue %d: got %d new cases in the test, want those of the issue once", i+1, got)
 		}
 		changed := strings.Fields(must(t, clone, "git", "diff", "--name-only", "origin/main", "HEAD"))
 		if len(changed) != 2 || !strings.HasPrefix(changed[0], "lib/") || !strings.HasPrefix(changed[1], "test/") {
