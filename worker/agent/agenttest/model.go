@@ -1,0 +1,162 @@
+// Package agenttest is a model API that plays a script, so that real agents
+// can be run in tests.
+//
+//	agent ──POST /v1/messages──▶ Model: which Script? which step? ──▶ events
+//
+// The script is chosen by a word in the first thing the agent was told, the
+// step by how often the model has spoken in the history that comes with each
+// request. So the Model keeps no state: agents that try again, start again or
+// run side by side all get what they should.
+//
+// It speaks Anthropic's Messages API as far as agents use it.
+package agenttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Request is what an agent asked.
+type Request struct {
+	Path   string
+	Header http.Header
+	Model  string
+	Tools  []string
+	Turn   int    // how often the model has spoken before
+	First  string // the first thing the user said
+	Last   string // the last thing the user said, or a tool returned
+	Try    int    // how often this step was asked for before, by anybody
+	Stream bool
+}
+
+// A Reply is what the model answers. The zero value says nothing.
+type Reply struct {
+	Text  string
+	Calls []Call
+
+	Status int    // not 0 or 200: an error
+	Error  string // the error's type, as "overloaded_error"
+	Delay  time.Duration
+	Drop   bool // ends the connection within the answer
+	Hang   bool // never ends the answer
+
+	Input, Output int64 // tokens; defaults 1000 and 50
+}
+
+// A Call is a tool that the model wants to use.
+type Call struct {
+	Name  string
+	Input any
+}
+
+// A Step answers one request.
+type Step func(Request) Reply
+
+// Say answers with text.
+func Say(text string) Step { return func(Request) Reply { return Reply{Text: text} } }
+
+// Use calls a tool.
+func Use(name string, input map[string]any) Step {
+	return func(Request) Reply { return Reply{Calls: []Call{{name, input}}} }
+}
+
+// Fail answers with an error: Fail(529, "overloaded_error").
+func Fail(status int, kind string) Step {
+	return func(Request) Reply { return Reply{Status: status, Error: kind} }
+}
+
+// A Script is what the model says to those whose first words contain On. The
+// last step is repeated.
+type Script struct {
+	On    string
+	Steps []Step
+}
+
+// A Model is an [http.Handler].
+type Model struct {
+	scripts []Script
+	ids     atomic.Int64
+
+	mu       sync.Mutex
+	requests []Request      // guarded by mu
+	tries    map[string]int // guarded by mu
+}
+
+// New returns a model with scripts; the first that fits is played. It says
+// "ok" to all others.
+func New(scripts ...Script) *Model { return &Model{scripts: scripts, tries: map[string]int{}} }
+
+// Requests returns the requests for messages so far.
+func (m *Model) Requests() []Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]Request(nil), m.requests...)
+}
+
+// ServeHTTP implements [http.Handler].
+func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages":
+	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages/count_tokens":
+		_, _ = io.WriteString(w, `{"input_tokens":10}`)
+		return
+	case r.Method == http.MethodHead:
+		return
+	default:
+		fail(w, Reply{Status: http.StatusNotFound, Error: "not_found_error"})
+		return
+	}
+	var body body
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		fail(w, Reply{Status: http.StatusBadRequest, Error: "invalid_request_error"})
+		return
+	}
+	req := body.request()
+	req.Path, req.Header = r.URL.Path, r.Header.Clone()
+	reply := m.reply(&req)
+	select {
+	case <-time.After(reply.Delay):
+	case <-r.Context().Done():
+		return
+	}
+	if reply.Status != 0 && reply.Status != http.StatusOK {
+		fail(w, reply)
+		return
+	}
+	a := &answer{w: w, reply: reply, req: req, id: m.ids.Add(1)}
+	a.send()
+	if reply.Hang {
+		<-r.Context().Done()
+	}
+}
+
+// reply chooses the script and the step, and notes the request.
+func (m *Model) reply(req *Request) Reply {
+	step := Say("ok")
+	key := "-"
+	for _, s := range m.scripts {
+		if strings.Contains(req.First, s.On) && len(s.Steps) > 0 {
+			n := min(req.Turn, len(s.Steps)-1)
+			step, key = s.Steps[n], fmt.Sprintf("%s/%d", s.On, n)
+			break
+		}
+	}
+	m.mu.Lock()
+	req.Try = m.tries[key]
+	m.tries[key]++
+	m.requests = append(m.requests, *req)
+	m.mu.Unlock()
+	return step(*req)
+}
+
+func fail(w http.ResponseWriter, r Reply) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.Status)
+	_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":%q,"message":"scripted"}}`, r.Error)
+}
