@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const helloTimeout = 20 * time.Second
+
+// tunnel answers CONNECT.
+func (p *Proxy) tunnel(ctx context.Context, c net.Conn, br *bufio.Reader, req *http.Request) {
+	d := Decision{Time: time.Now(), Method: http.MethodConnect}
+	var ok bool
+	if d.Host, d.Port, ok = target(req.RequestURI, ""); !ok {
+		d.Reason = ReasonMalformed
+		p.refuse(c, d)
+		return
+	}
+	var addresses []netip.AddrPort
+	if p.exhausted() {
+		d.Reason = ReasonBudget
+	} else {
+		addresses, d.Reason = p.decide(ctx, d.Host, d.Port)
+	}
+	if d.Reason != "" {
+		p.refuse(c, d)
+		return
+	}
+	up, address, err := p.dial(ctx, addresses)
+	if err != nil {
+		d.Reason = ReasonConnect
+		p.refuse(c, d)
+		return
+	}
+	defer up.Close()
+	defer context.AfterFunc(ctx, func() { up.Close() })()
+	d.Address = address
+	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	t := &traffic{proxy: p}
+	check := func() bool {
+		if d.Reason = p.inspect(c, br, d); d.Reason != "" {
+			d.Allowed = false // and inside the tunnel nothing can be said in HTTP any more
+			p.decided(d)
+		}
+		return d.Reason == ""
+	}
+	if d.Port == 443 && !check() {
+		return
+	}
+	d.Allowed = true
+	p.decided(d)
+	if d.Port == 443 {
+		check = func() bool { return true }
+	}
+	t.relay(c, br, &counted{Conn: up, traffic: t}, check)
+	p.closed(d, t)
+}
+
+// inspect looks at what the client says first, before anybody else hears it.
+// To port 443 that is TLS. To other ports, which a rule has to name, it may be
+// anything, after anything the other side says; but if it is TLS, it too has
+// to be for the name that was asked for.
+func (p *Proxy) inspect(c net.Conn, br *bufio.Reader, d Decision) Reason {
+	defer c.SetReadDeadline(time.Time{})
+	if d.Port == 443 {
+		_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
+	}
+	first, err := br.Peek(1)
+	if d.Port != 443 && (err != nil || first[0] != recordHandshake) {
+		return ""
+	}
+	if err != nil || first[0] != recordHandshake {
+		return ReasonNotTLS
+	}
+	_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
+	hello, err := readHello(br)
+	if err != nil {
+		return ReasonNotTLS
+	}
+	want := d.Host
+	if _, err := netip.ParseAddr(d.Host); err == nil {
+		want = "" // certificates of addresses are asked for without a name
+	}
+	if hello.name != want || hello.hidden {
+		return ReasonName
+	}
+	return ""
+}
+
+// traffic counts the bytes of one connection.
+type traffic struct {
+	proxy          *Proxy
+	sent, received atomic.Int64
+}
+
+// counted is the connection to the other side; it ends when the budget does.
+type counted struct {
+	net.Conn
+	traffic *traffic
+}
+
+var errBudget = errors.New("network budget used up")
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.traffic.received.Add(int64(n))
+	if !c.traffic.proxy.count(n) {
+		return 0, errBudget
+	}
+	return n, err
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	if !c.traffic.proxy.count(len(b)) {
+		return 0, errBudget
+	}
+	n, err := c.Conn.Write(b)
+	c.traffic.sent.Add(int64(n))
+	return n, err
+}
+
+func (c *counted) closeWrite() {
+	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		_ = h.CloseWrite()
+	}
+}
+
+// relay copies both ways until both have ended or one has failed. Nothing
+// goes out before check agrees.
+func (t *traffic) relay(c net.Conn, br *bufio.Reader, up *counted, check func() bool) {
+	var both sync.WaitGroup
+	both.Go(func() {
+		ok := check()
+		if ok {
+			_, err := io.Copy(up, br)
+			ok = err == nil
+		}
+		if !ok {
+			c.Close()
+			up.Close()
+			return
+		}
+		up.closeWrite()
+	})
+	both.Go(func() {
+		if _, err := io.Copy(c, up); err != nil {
+			c.Close()
+			up.Close()
+			return
+		}
+		if h, ok := c.(interface{ CloseWrite() error }); ok {
+			_ = h.CloseWrite()
+		}
+	})
+	both.Wait()
+}
