@@ -1,0 +1,242 @@
+package metrics
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Options name the values that labels may have, and the form of histograms.
+type Options struct {
+	Queues     []string
+	Agents     []string
+	Routes     []string // patterns of the HTTP API, for a dispatcher
+	Histograms Histograms
+}
+
+var (
+	stages     = whole("provision", "agent", "check", "collect")
+	directions = whole("input", "output", "cache_read", "cache_write")
+	exits      = setOf("ok", "error", "interrupted", "limit", "died", "no_turn")
+	leftovers  = setOf("workspace", "process", "mount", "cgroup", "container")
+	losses     = setOf("too_large", "publish_error")
+	groups     = setOf(groupsOf(jobs.JobSubmitted, jobs.WorkspaceDone, jobs.JailStarted, jobs.CheckStarted, jobs.HangDetected, jobs.BudgetWarned,
+		jobs.RunStarted, jobs.SessionStarted, jobs.TurnStarted, jobs.StateChanged, jobs.InputState, jobs.Message, jobs.Thought, jobs.ToolStarted,
+		jobs.FileChanged, jobs.PlanUpdated, jobs.TaskUpdated, jobs.AskOpened, jobs.UsageReported, jobs.RetryReported, jobs.LimitReported,
+		jobs.Notice, jobs.HookReported, jobs.ControlReply, jobs.OutputLine, jobs.AgentRaw)...)
+)
+
+func groupsOf(kinds ...jobs.Kind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = group(k)
+	}
+	return names
+}
+
+// group is the first word of a kind: what an event is about.
+func group(k jobs.Kind) string {
+	name, _, _ := strings.Cut(string(k), ".")
+	return name
+}
+
+// Worker counts what one worker does. Its methods may be called at any time
+// by any goroutine, and never block.
+type Worker struct {
+	queues, agents set
+
+	started, finished, unsuccessful, attempts, requeued *prometheus.CounterVec
+	sandboxStarts, oomKills, removed                    *prometheus.CounterVec
+	exits, tokens, cost, turns, rateLimited             *prometheus.CounterVec
+	events, dropped                                     *prometheus.CounterVec
+	eventBytes, leasesLost                              prometheus.Counter
+	slots, inUse, draining, heartbeat                   prometheus.Gauge
+	wait, stage, duration, sandboxStart                 *prometheus.HistogramVec
+	publish                                             prometheus.Observer
+}
+
+// NewWorker registers a worker's series.
+func NewWorker(reg prometheus.Registerer, opts Options) *Worker {
+	w := &Worker{queues: setOf(opts.Queues...), agents: setOf(opts.Agents...)}
+	w.jobSeries(reg, scale{reg, opts.Histograms})
+	w.jailSeries(reg, scale{reg, opts.Histograms})
+	w.agentSeries(reg)
+	w.eventSeries(reg, scale{reg, opts.Histograms})
+	w.slots = gauge(reg, "worker_slots", "Jobs that the worker may run at the same time.")
+	w.inUse = gauge(reg, "worker_slots_in_use", "Slots with a job in them.")
+	w.draining = gauge(reg, "worker_draining", "1 while the worker finishes its jobs and takes no new ones.")
+	w.heartbeat = gauge(reg, "worker_heartbeat_timestamp_seconds", "When the worker last renewed its presence.")
+	return w
+}
+
+func (w *Worker) jobSeries(reg prometheus.Registerer, s scale) {
+	w.started = counter(reg, "jobs_started_total", "Attempts that began to execute.", "queue")
+	zero(w.started.WithLabelValues, w.queues)
+	w.finished = counter(reg, "jobs_finished_total", "Jobs that have finished, once each.", "queue", "outcome")
+	zero(w.finished.WithLabelValues, w.queues, outcomes)
+	w.unsuccessful = counter(reg, "jobs_unsuccessful_total", "Jobs that have finished without success, by reason.", "reason")
+	zero(w.unsuccessful.WithLabelValues, reasons)
+	w.attempts = counter(reg, "job_attempts_total", "Attempts that have ended.", "outcome")
+	zero(w.attempts.WithLabelValues, outcomes)
+	w.requeued = counter(reg, "job_retries_total", "Jobs that went back to their queue, by whose fault it was.", "fault")
+	zero(w.requeued.WithLabelValues, faults)
+	w.leasesLost = counter(reg, "job_leases_lost_total", "Attempts that lost their lease while they ran; their agents were ended and their results refused.").WithLabelValues()
+	w.wait = s.histogram("job_queue_wait_seconds", "Time from when a job could start until it was claimed.", waitBuckets, "queue")
+	zero(w.wait.WithLabelValues, w.queues)
+	w.stage = s.histogram("job_stage_seconds", "Time that a stage of an attempt took.", jobBuckets, "stage")
+	zero(w.stage.WithLabelValues, stages)
+	w.duration = s.histogram("job_duration_seconds", "Time from submitting a job to its end.", jobBuckets, "queue")
+	zero(w.duration.WithLabelValues, w.queues)
+}
+
+func (w *Worker) jailSeries(reg prometheus.Registerer, s scale) {
+	w.sandboxStarts = counter(reg, "sandbox_starts_total", "Jails that were started, or could not be.", "isolation", "result")
+	zero(w.sandboxStarts.WithLabelValues, isolations, set{"ok", "error"})
+	w.sandboxStart = s.histogram("sandbox_start_seconds", "Time that starting a jail took.", startBuckets, "isolation")
+	zero(w.sandboxStart.WithLabelValues, isolations)
+	w.oomKills = counter(reg, "sandbox_oom_kills_total", "Jails that were ended because their memory was full.", "isolation")
+	zero(w.oomKills.WithLabelValues, isolations)
+	w.removed = counter(reg, "janitor_removed_total", "Leftovers of workers that died, found and removed.", "kind")
+	zero(w.removed.WithLabelValues, leftovers)
+}
+
+func (w *Worker) agentSeries(reg prometheus.Registerer) {
+	w.exits = counter(reg, "agent_exits_total", "Ends of agents' processes.", "agent", "class")
+	zero(w.exits.WithLabelValues, w.agents, exits)
+	w.tokens = counter(reg, "agent_tokens_total", "Tokens that agents used.", "agent", "direction")
+	zero(w.tokens.WithLabelValues, w.agents, directions)
+	w.cost = counter(reg, "agent_cost_usd_total", "What agents cost, in US dollars.", "agent")
+	zero(w.cost.WithLabelValues, w.agents)
+	w.turns = counter(reg, "agent_turns_total", "Turns of agents.", "agent")
+	zero(w.turns.WithLabelValues, w.agents)
+	w.rateLimited = counter(reg, "agent_rate_limited_total", "Times that the model's API refused an agent because of its rate.", "agent")
+	zero(w.rateLimited.WithLabelValues, w.agents)
+}
+
+func (w *Worker) eventSeries(reg prometheus.Registerer, s scale) {
+	w.events = counter(reg, "events_published_total", "Events that were stored, by what they are about.", "type")
+	zero(w.events.WithLabelValues, groups)
+	bytes := counter(reg, "event_bytes_total", "Size of the events that were stored.")
+	w.eventBytes = bytes.WithLabelValues()
+	w.dropped = counter(reg, "events_dropped_total", "Events that were cut or lost.", "reason")
+	zero(w.dropped.WithLabelValues, losses)
+	w.publish = s.histogram("event_publish_seconds", "Time until the broker had stored an event.", answerBuckets).WithLabelValues()
+}
+
+// Slots sets how many jobs may run at the same time.
+func (w *Worker) Slots(n int) { w.slots.Set(float64(n)) }
+
+// Busy adds to the slots that are in use.
+func (w *Worker) Busy(delta int) { w.inUse.Add(float64(delta)) }
+
+// Draining says whether the worker takes no new jobs.
+func (w *Worker) Draining(on bool) { w.draining.Set(truth(on)) }
+
+// Heartbeat notes that the worker has renewed its presence.
+func (w *Worker) Heartbeat(at time.Time) { w.heartbeat.Set(float64(at.UnixMilli()) / 1e3) }
+
+// Claimed counts an attempt that begins. Wait is the time from when the job
+// could start.
+func (w *Worker) Claimed(r jobs.Record, wait time.Duration) {
+	w.started.WithLabelValues(w.queues.of(r.Queue)).Inc()
+	w.wait.WithLabelValues(w.queues.of(r.Queue)).Observe(max(wait, 0).Seconds())
+}
+
+// Ended counts an attempt that has ended, whether the job has or not.
+func (w *Worker) Ended(end jobs.Ended) {
+	w.attempts.WithLabelValues(outcomes.of(string(end.Outcome))).Inc()
+}
+
+// Requeued counts a job that will have another attempt.
+func (w *Worker) Requeued(why jobs.Reason) {
+	w.requeued.WithLabelValues(faults.of(string(jobs.Reasons[why].Fault))).Inc()
+}
+
+// Finished counts a job that has finished.
+func (w *Worker) Finished(queue string, r jobs.Result) {
+	w.finished.WithLabelValues(w.queues.of(queue), outcomes.of(string(r.Outcome))).Inc()
+	if r.Outcome != jobs.Success {
+		w.unsuccessful.WithLabelValues(reasons.of(string(r.Reason))).Inc()
+	}
+	w.duration.WithLabelValues(w.queues.of(queue)).Observe(r.Durations.Total)
+}
+
+// Stage notes how long a stage of an attempt took: provision, agent, check or
+// collect. The jail has series of its own.
+func (w *Worker) Stage(name string, took time.Duration) {
+	if stages.has(name) {
+		w.stage.WithLabelValues(name).Observe(took.Seconds())
+	}
+}
+
+// LeaseLost counts an attempt that lost its lease.
+func (w *Worker) LeaseLost() { w.leasesLost.Inc() }
+
+// SandboxStarted counts a jail that was started, or was not.
+func (w *Worker) SandboxStarted(isolation jobs.Isolation, took time.Duration, err error) {
+	switch {
+	case !isolations.has(string(isolation)):
+	case err != nil:
+		w.sandboxStarts.WithLabelValues(string(isolation), "error").Inc()
+	default:
+		w.sandboxStarts.WithLabelValues(string(isolation), "ok").Inc()
+		w.sandboxStart.WithLabelValues(string(isolation)).Observe(took.Seconds())
+	}
+}
+
+// OOMKilled counts a jail whose memory was full.
+func (w *Worker) OOMKilled(isolation jobs.Isolation) {
+	if isolations.has(string(isolation)) {
+		w.oomKills.WithLabelValues(string(isolation)).Inc()
+	}
+}
+
+// Removed counts leftovers that were removed: workspace, process, mount,
+// cgroup or container.
+func (w *Worker) Removed(kind string, n int) {
+	w.removed.WithLabelValues(leftovers.of(kind)).Add(float64(max(n, 0)))
+}
+
+// AgentExited counts the end of an agent's process, by the class that its
+// event run.exited has.
+func (w *Worker) AgentExited(agent, class string) {
+	w.exits.WithLabelValues(w.agents.of(agent), exits.of(class)).Inc()
+}
+
+// Spent adds what an attempt used.
+func (w *Worker) Spent(agent string, u jobs.Usage, usd float64) {
+	agent = w.agents.of(agent)
+	for direction, n := range map[string]int64{"input": u.Input, "output": u.Output, "cache_read": u.CacheRead, "cache_write": u.CacheWrite} {
+		// Agents report these numbers; a counter must not go down.
+		w.tokens.WithLabelValues(agent, direction).Add(float64(max(n, 0)))
+	}
+	if usd > 0 { // false for a NaN too
+		w.cost.WithLabelValues(agent).Add(usd)
+	}
+}
+
+// Turn counts a turn of an agent.
+func (w *Worker) Turn(agent string) { w.turns.WithLabelValues(w.agents.of(agent)).Inc() }
+
+// RateLimited counts a refusal of the model's API because of the rate.
+func (w *Worker) RateLimited(agent string) { w.rateLimited.WithLabelValues(w.agents.of(agent)).Inc() }
+
+// EventStored counts an event that the broker has stored.
+func (w *Worker) EventStored(kind jobs.Kind, bytes int, took time.Duration) {
+	w.events.WithLabelValues(groups.of(group(kind))).Inc()
+	w.eventBytes.Add(float64(bytes))
+	w.publish.Observe(took.Seconds())
+}
+
+// EventDropped counts an event that was cut or lost: too_large or publish_error.
+func (w *Worker) EventDropped(reason string) { w.dropped.WithLabelValues(losses.of(reason)).Inc() }
+
+func truth(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
