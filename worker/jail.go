@@ -1,0 +1,237 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/redact"
+)
+
+// gateAddress is where the agents find the model API, inside.
+const gateAddress = "127.0.0.1:3128"
+
+// inputDir is where an agent finds its prompt and files, inside.
+const inputDir = "/job"
+
+// A jail is what all programs of an attempt share: the mechanism, the
+// workspace.
+type jail struct {
+	backend sandbox.Backend
+	dir     string
+}
+
+// backend returns the jail that the job asks for.
+func (a *attempt) backend() (sandbox.Backend, error) {
+	backend, err := a.cfg.Backend(a.job.Sandbox.Backend)
+	if err != nil {
+		return nil, failed(jobs.SandboxMissing, "choose a jail", err)
+	}
+	a.result.Backend = backend.Name()
+	return backend, nil
+}
+
+// launch collects what the adapter has to know.
+func (a *attempt) launch(adapter agent.Adapter) (agent.Launch, error) {
+	program, err := a.cfg.Agents.Find(adapter.Name())
+	if err != nil {
+		return agent.Launch{}, err
+	}
+	l := agent.Launch{
+		Job: a.job, ID: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt,
+		Cwd: sandbox.WorkspacePath, Files: inputDir, Program: program,
+	}
+	if a.cfg.Gate != nil {
+		l.Gate = "http://" + gateAddress
+	}
+	return l, nil
+}
+
+// spec is the jail of the agent's own process.
+func (a *attempt) spec(in jail, plan agent.Plan) sandbox.Spec {
+	s := a.base(in)
+	s.Args = plan.Args
+	s.Env = slices.Concat(plan.Env, s.Env)
+	for _, f := range plan.Files {
+		s.Files = append(s.Files, sandbox.File{Path: path.Join(inputDir, f.Path), Data: f.Content})
+	}
+	for _, p := range plan.Mounts {
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: p, Target: p})
+	}
+	if a.cfg.Gate != nil {
+		s.Network, s.Listen = sandbox.NetworkGate, []string{gateAddress}
+	}
+	return s
+}
+
+// base is the jail of every program of the attempt.
+func (a *attempt) base(in jail) sandbox.Spec {
+	limits := a.job.Sandbox.Limits
+	s := sandbox.Spec{
+		Env: a.environment(), Workspace: in.dir, Mounts: slices.Clone(a.cfg.Mounts),
+		Limits: sandbox.Limits{Memory: int64(limits.Memory), CPUs: limits.CPUs, PIDs: limits.PIDs, FileSize: int64(limits.Disk)},
+		Label:  a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10),
+	}
+	if a.job.Sandbox.Preset != "strict" {
+		s.Preset = sandbox.Preset(a.job.Sandbox.Preset)
+	}
+	for _, feature := range a.job.Sandbox.AllowWeaker {
+		s = s.Allow(sandbox.Feature(feature))
+	}
+	return s
+}
+
+// environment is what every program of the attempt finds besides its own
+// variables. Nothing is inherited from the worker.
+func (a *attempt) environment() []string {
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + sandbox.HomePath, "TMPDIR=/tmp", "LANG=C.UTF-8", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TERM=dumb",
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.job.Env)) {
+		env = append(env, name+"="+a.job.Env[name])
+	}
+	for _, name := range a.job.Secrets {
+		if value, ok := a.cfg.Secret(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// redactor removes the values of the job's secrets, and the worker's own
+// keys, from everything that leaves the worker. A secret that the worker does
+// not have is an error; the redactor is good all the same.
+func (a *attempt) redactor() (*redact.Redactor, error) {
+	var missing error
+	secrets := maps.Clone(a.cfg.Keys)
+	for _, name := range a.job.Secrets {
+		value, ok := a.cfg.Secret(name)
+		if !ok {
+			missing = ended(jobs.SecretMissing, "the worker has no secret %s: set PENSTOCK_SECRET_%s in its environment", name, name)
+			continue
+		}
+		if secrets == nil {
+			secrets = map[string]string{}
+		}
+		secrets[name] = value
+	}
+	r, skipped := redact.New(secrets)
+	for _, s := range skipped {
+		a.log.Warn("a secret cannot be removed from output", "name", s.Name, "why", s.Reason)
+	}
+	return r, missing
+}
+
+// start starts a jail and says so.
+func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams sandbox.Streams) (*sandbox.Process, error) {
+	began := time.Now()
+	p, err := sandbox.Start(ctx, in.backend, spec, streams)
+	if a.cfg.Hooks.Jailed != nil {
+		a.cfg.Hooks.Jailed(a.job.Isolation, time.Since(began), err)
+	}
+	if err != nil {
+		return nil, failed(startReason(err), "start the jail", err)
+	}
+	a.result.Durations.Jail += a.stage("jail", began)
+	weaker := words(p.Weaker())
+	for _, w := range weaker {
+		if !slices.Contains(a.result.Weaker, w) {
+			a.result.Weaker = append(a.result.Weaker, w)
+		}
+	}
+	a.events.put(jobs.NewEvent(jobs.JailStarted, jailStarted{Backend: in.backend.Name(), Command: spec.Args, Weaker: weaker}))
+	return p, nil
+}
+
+// startReason tells a jail that cannot be made here from a program that is
+// not in it.
+func startReason(err error) jobs.Reason {
+	if _, ok := errors.AsType[*sandbox.UnsupportedError](err); ok {
+		return jobs.SandboxMissing
+	}
+	if start, ok := errors.AsType[*sandbox.StartError](err); ok && start.Step == "execute" {
+		return jobs.AgentMissing
+	}
+	return jobs.SandboxFailed
+}
+
+type jailStarted struct {
+	Backend string   `json:"backend"`
+	Command []string `json:"command"`
+	Weaker  []string `json:"weaker,omitempty"`
+}
+
+func words(features []sandbox.Feature) []string {
+	var out []string
+	for _, f := range features {
+		out = append(out, string(f))
+	}
+	return out
+}
+
+// commands runs the job's setup or check commands, one after the other, until
+// one fails.
+func (a *attempt) commands(ctx context.Context, in jail, reason jobs.Reason, commands []string) error {
+	for _, command := range commands {
+		check, err := a.command(ctx, in, command)
+		if err != nil {
+			return err
+		}
+		a.result.Checks = append(a.result.Checks, check)
+		if check.Exit != 0 {
+			return ended(reason, "%q ended with status %d", command, check.Exit)
+		}
+	}
+	return nil
+}
+
+// command runs one command in a jail of its own. Its output becomes events.
+func (a *attempt) command(ctx context.Context, in jail, command string) (jobs.Check, error) {
+	began := time.Now()
+	a.events.put(jobs.NewEvent(jobs.CheckStarted, jobs.Check{Command: command}))
+	s := a.base(in)
+	s.Args = []string{"/bin/sh", "-c", command}
+	out := &tail{}
+	p, err := a.start(ctx, in, s, sandbox.Streams{Stdout: out, Stderr: out})
+	if err != nil {
+		return jobs.Check{}, err
+	}
+	exit, err := p.Wait()
+	check := jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}
+	a.result.Durations.Check += check.Seconds
+	a.events.put(jobs.NewEvent(jobs.CheckEnded, checkEnded{Check: check, Output: out.String()}))
+	if cause := context.Cause(ctx); cause != nil {
+		return check, cause
+	}
+	return check, failed(jobs.SandboxFailed, "run "+strconv.Quote(command), err)
+}
+
+type checkEnded struct {
+	jobs.Check
+	Output string `json:"output"`
+}
+
+// A tail keeps the end of what is written to it: the part of a failing
+// command's output that says why.
+type tail struct{ kept []byte }
+
+const tailSize = 32 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - tailSize; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(bytes.ToValidUTF8(t.kept, []byte("\uFFFD"))) }

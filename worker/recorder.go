@@ -1,0 +1,170 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Events is where a session's events go. It is an interface because a test
+// must break it.
+type Events interface {
+	Append(ctx context.Context, events ...jobs.Event) error
+}
+
+// What one attempt may write. An agent that floods its output is slowed to
+// the pace of the broker first; past maxOutput the rest is counted, not kept.
+const (
+	backlog   = 256
+	batchSize = 64
+	maxOutput = 64 << 20
+)
+
+// A recorder takes an attempt's events, in order, from several goroutines and
+// appends them to the session from one. Put blocks while the broker is slow,
+// so that an agent cannot fill the worker's memory.
+type recorder struct {
+	to    Events
+	clean func(jobs.Event) jobs.Event
+	hooks Hooks
+	// failed is called once, when an event could not be appended: the attempt
+	// must end, since its log would have a hole.
+	failed func(error)
+
+	queue chan jobs.Event
+	done  chan struct{}
+	err   error // of the first append that failed; read it after done
+	abort context.CancelFunc
+
+	mu      sync.Mutex
+	bytes   int
+	dropped int
+}
+
+func newRecorder(to Events, clean func(jobs.Event) jobs.Event, hooks Hooks, failed func(error)) *recorder {
+	return &recorder{
+		to: to, clean: clean, hooks: hooks, failed: failed,
+		queue: make(chan jobs.Event, backlog), done: make(chan struct{}),
+	}
+}
+
+// start begins to append. Appending outlives ctx, because how an attempt
+// ended must be recorded, too; but not the loss of the lease.
+func (r *recorder) start(ctx context.Context) {
+	appending, abort := context.WithCancel(context.WithoutCancel(ctx))
+	r.abort = abort
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), jobs.ErrFenced) {
+			abort()
+		}
+	})
+	go r.run(appending)
+}
+
+// run appends until the recorder is closed or an append fails; then it keeps
+// taking events, so that nobody blocks, and drops them.
+func (r *recorder) run(ctx context.Context) {
+	defer close(r.done)
+	for event := range r.queue {
+		batch := r.more([]jobs.Event{event})
+		if r.err != nil {
+			continue
+		}
+		if r.err = r.to.Append(ctx, batch...); r.err != nil {
+			r.failed(r.err)
+			continue
+		}
+		r.report(batch)
+	}
+}
+
+// more adds what already waits, up to a batch.
+func (r *recorder) more(batch []jobs.Event) []jobs.Event {
+	for len(batch) < batchSize {
+		select {
+		case event, ok := <-r.queue:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, event)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (r *recorder) report(batch []jobs.Event) {
+	if r.hooks.Events == nil {
+		return
+	}
+	for _, event := range batch {
+		r.hooks.Events(event.Kind, size(event))
+	}
+}
+
+// put records events of the pool itself. They are never dropped.
+func (r *recorder) put(events ...jobs.Event) {
+	for _, event := range events {
+		r.queue <- r.clean(event)
+	}
+}
+
+// putOutput records events that the agent's output became, until the attempt
+// has written as much as it may.
+func (r *recorder) putOutput(events ...jobs.Event) {
+	for _, event := range events {
+		if r.takes(size(event)) {
+			r.put(event)
+		}
+	}
+}
+
+func (r *recorder) takes(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes += n; r.bytes <= maxOutput {
+		return true
+	}
+	r.dropped++
+	return false
+}
+
+// close waits until everything is appended, or ctx ends. An error means that
+// the session's log has not all of it, so the attempt must not be settled.
+func (r *recorder) close(ctx context.Context) error {
+	if n := r.lost(); n > 0 {
+		r.put(jobs.NewEvent(jobs.Notice, notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
+		if r.hooks.Dropped != nil {
+			r.hooks.Dropped("too_large")
+		}
+	}
+	close(r.queue)
+	stop := context.AfterFunc(ctx, r.abort)
+	defer stop()
+	defer r.abort()
+	<-r.done
+	return r.err
+}
+
+func (r *recorder) lost() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropped
+}
+
+type notice struct {
+	Text    string `json:"text"`
+	Dropped int    `json:"dropped_events,omitempty"`
+	Limit   int    `json:"limit_bytes,omitempty"`
+}
+
+func size(e jobs.Event) int {
+	n := len(e.Data)
+	if e.Raw != nil {
+		n += len(e.Raw.JSON) + len(e.Raw.Text)
+	}
+	return n
+}

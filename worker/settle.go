@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// PatchName is the artifact that holds an attempt's patch.
+const PatchName = "changes.patch"
+
+// collect takes the result out of the workspace and stores it. It happens
+// after an agent that was stopped, too: what it had done may be worth much.
+func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), collectLimit)
+	defer cancel()
+	began := time.Now()
+	change, err := space.Collect(ctx)
+	if err != nil {
+		return failed(jobs.CollectFailed, "collect the result", err)
+	}
+	defer func() { a.result.Durations.Collect = a.stage("collect", began) }()
+	a.result.FilesChanged, a.result.PatchSHA256 = change.Files, change.SHA256
+	if len(change.Skipped)+len(change.Notable)+len(change.Notes) > 0 {
+		a.events.put(jobs.NewEvent(jobs.Notice, review{
+			Text: "look at these before you use the patch", Skipped: change.Skipped, RunCode: change.Notable, Notes: change.Notes,
+		}))
+	}
+	return a.store(ctx, PatchName, change.Patch)
+}
+
+// review lists what a person should look at before using a patch.
+type review struct {
+	Text    string   `json:"text"`
+	Skipped []string `json:"skipped,omitempty"`
+	RunCode []string `json:"runs_code,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// store puts one file of the host; an empty path says that there is none.
+func (a *attempt) store(ctx context.Context, name, path string) error {
+	if path == "" {
+		return nil
+	}
+	content, err := os.Open(path)
+	if err != nil {
+		return failed(jobs.CollectFailed, "read "+name, err)
+	}
+	defer content.Close()
+	artifact, err := a.cfg.Store.Put(ctx, a.rec.ID, a.claim.Epoch(), name, content)
+	if err != nil {
+		return failed(jobs.StoreFailed, "store "+name, err)
+	}
+	a.result.Artifacts = append(a.result.Artifacts, artifact)
+	return nil
+}
+
+// settle writes the verdict: events first, then the result, then the record,
+// and only then the acknowledgement. A lost lease ends all of it.
+func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
+	defer cancel()
+	err := a.publish(ctx, v)
+	switch {
+	case errors.Is(err, jobs.ErrFenced):
+		a.log.Warn("lease lost; the job goes on elsewhere")
+		if a.cfg.Hooks.Fenced != nil {
+			a.cfg.Hooks.Fenced(a.rec)
+		}
+	case err != nil:
+		a.log.Error("verdict lost; the job will be attempted again", "outcome", v.Outcome, "reason", v.Reason, "err", err)
+	default:
+		a.log.Info("settled", "state", a.rec.State, "outcome", a.rec.Outcome, "reason", a.rec.Reason)
+		if a.cfg.Hooks.Settled != nil {
+			a.cfg.Hooks.Settled(a.rec, a.result)
+		}
+	}
+}
+
+func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
+	if a.events != nil {
+		err := a.events.close(ctx)
+		if v.Reason != jobs.LeaseLost && err != nil {
+			return err
+		}
+	}
+	if v.Reason == jobs.LeaseLost {
+		return jobs.ErrFenced
+	}
+	a.result.Outcome, a.result.Reason, a.result.Message = v.Outcome, v.Reason, v.Message
+	a.result.Worker, a.result.Attempts = a.cfg.Name, a.rec.Attempt
+	a.result.Durations.Total = time.Since(a.rec.Submitted).Seconds()
+	if err := a.cfg.Store.PutResult(ctx, a.claim.Epoch(), a.result); err != nil {
+		return err
+	}
+	rec, err := a.claim.Settle(ctx, v, a.announce)
+	if err != nil {
+		return err
+	}
+	a.rec = rec
+	return nil
+}
+
+// announce tells the session how the attempt ended.
+func (a *attempt) announce(ctx context.Context, rec jobs.Record) error {
+	if rec.State == jobs.Finished {
+		a.result.Outcome, a.result.Reason, a.result.Message = rec.Outcome, rec.Reason, rec.Message
+		return a.cfg.Log.Finish(ctx, rec, a.result)
+	}
+	if a.writer == nil {
+		return nil
+	}
+	return a.writer.Append(ctx, jobs.NewEvent(jobs.JobRequeued, requeued{
+		Reason: rec.Reason, Message: rec.Message, State: rec.State, NotBefore: rec.NotBefore,
+	}))
+}
+
+type requeued struct {
+	Reason    jobs.Reason `json:"reason"`
+	Message   string      `json:"message,omitempty"`
+	State     jobs.State  `json:"state"`
+	NotBefore *time.Time  `json:"not_before,omitempty"`
+}
+
+func itoa(n uint64) string { return strconv.FormatUint(n, 10) }

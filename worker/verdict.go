@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// Causes with which an attempt's context ends, besides those in jobs.
+var (
+	errTimeLimit = errors.New("time limit reached")
+	errIdle      = errors.New("agent was silent too long")
+)
+
+// An endedError says that the attempt came to an end that already has a
+// reason: the agent's own verdict, a command of the job that failed, a limit.
+type endedError struct{ jobs.Ended }
+
+func (e *endedError) Error() string { return e.Message }
+
+func ended(reason jobs.Reason, format string, args ...any) error {
+	return &endedError{jobs.Ended{
+		Outcome: jobs.Reasons[reason].Outcome, Reason: reason, Message: fmt.Sprintf(format, args...),
+	}}
+}
+
+// verdict is the only place where an error becomes a decision. What ended the
+// context comes first: a killed agent reports all kinds of errors.
+func verdict(ctx context.Context, err error) jobs.Ended {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if err == nil {
+		return jobs.Ended{Outcome: jobs.Success}
+	}
+	if already, ok := errors.AsType[*endedError](err); ok {
+		return already.Ended
+	}
+	why := reason(err)
+	return jobs.Ended{Outcome: jobs.Reasons[why].Outcome, Reason: why, Message: err.Error()}
+}
+
+// reason classifies an error of a step by its type, never by its text.
+func reason(err error) jobs.Reason {
+	switch {
+	case errors.Is(err, jobs.ErrFenced):
+		return jobs.LeaseLost
+	case errors.Is(err, jobs.ErrCancelled):
+		return jobs.Cancelled
+	case errors.Is(err, jobs.ErrDraining):
+		return jobs.WorkerDrained
+	case errors.Is(err, errTimeLimit):
+		return jobs.TimeLimit
+	case errors.Is(err, errIdle):
+		return jobs.IdleLimit
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return jobs.DiskFull
+	}
+	if _, ok := errors.AsType[*agent.UnknownAgentError](err); ok {
+		return jobs.UnknownAgent
+	}
+	if _, ok := errors.AsType[*agent.MissingError](err); ok {
+		return jobs.AgentMissing
+	}
+	if _, ok := errors.AsType[*workspace.RefError](err); ok {
+		return jobs.RefNotFound
+	}
+	if _, ok := errors.AsType[*workspace.UnreachableError](err); ok {
+		return jobs.RepoUnreachable
+	}
+	if _, ok := errors.AsType[*workspace.NotGitError](err); ok {
+		return jobs.NotARepository
+	}
+	if step, ok := errors.AsType[*stepError](err); ok {
+		return step.reason
+	}
+	return jobs.Internal
+}
+
+// A stepError carries the reason that a step's failure has where the error
+// itself does not say more.
+type stepError struct {
+	reason jobs.Reason
+	step   string
+	err    error
+}
+
+func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+func failed(reason jobs.Reason, step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{reason, step, err}
+}

@@ -1,0 +1,192 @@
+// Package worker claims jobs and carries each to a verdict.
+//
+//	claim ─▶ workspace ─▶ jail ─▶ agent ─▶ events ─▶ collect ─▶ store ─▶ settle
+//
+// A [Worker] keeps nothing that another one would need: it may be killed at
+// any time, on any host, and the pool goes on. What it promises:
+//
+//   - While it works on a job it holds the job's lease. When it has lost the
+//     lease it ends the agent and publishes nothing more.
+//   - The result is stored before the job is settled.
+//   - What an attempt opens, the end of the attempt closes; what a kill left
+//     is found and removed at the next start.
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// Workspaces makes the directories that attempts work in.
+type Workspaces interface {
+	Prepare(ctx context.Context, req workspace.Request) (*workspace.Workspace, error)
+	Sweep(ctx context.Context) (workspace.Swept, error)
+}
+
+// Config is what a worker works with. Everything but the limits is needed.
+type Config struct {
+	Name   string   // of this worker, in records and events
+	Slots  int      // jobs at once
+	Queues []string // to claim from
+	// Drain is how long running jobs may go on after Run's context ended.
+	Drain time.Duration
+
+	Queue  *queue.Queue
+	Log    *session.Log
+	Store  *artifact.Store
+	Spaces Workspaces
+	Agents *agent.Agents
+	Gate   *gate.Gate // nil: there is no way to a model API
+
+	// Backend returns the jail by its name in a job; "auto" is the host's best.
+	Backend func(name string) (sandbox.Backend, error)
+	// Secret returns the value of a secret that a job names.
+	Secret func(name string) (string, bool)
+	// Keys are the worker's own secrets, by name: no event may contain them.
+	Keys map[string]string
+	// Mounts are host directories that every jail sees read-only: toolchains.
+	Mounts []sandbox.Mount
+
+	Logger *slog.Logger
+	Hooks  Hooks
+}
+
+// Hooks let a program watch a [Worker] without the worker knowing who
+// watches. Every field may be nil. Hooks run on the job's own goroutine and
+// must not block.
+type Hooks struct {
+	Claimed func(rec jobs.Record)
+	// Stage reports how long one step of an attempt took: fetch, provision,
+	// jail, agent, check, collect, publish, cleanup.
+	Stage func(stage string, took time.Duration)
+	// Settled reports the verdict on an attempt; rec is the record after it.
+	Settled func(rec jobs.Record, result jobs.Result)
+	Fenced  func(rec jobs.Record)
+	Jailed  func(isolation jobs.Isolation, took time.Duration, err error)
+	Exited  func(agent, class string)
+	Events  func(kind jobs.Kind, bytes int)
+	Dropped func(reason string)
+	// Leftover reports something that could not be cleaned up, or that an
+	// earlier worker left and this one removed.
+	Leftover func(what string)
+}
+
+// A Worker claims and runs jobs. Make one with New.
+type Worker struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New returns a worker that has not begun. It does no I/O.
+func New(cfg Config) *Worker {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Worker{cfg: cfg, log: cfg.Logger.With("worker", cfg.Name)}
+}
+
+// Run removes what an earlier kill left, then claims and runs jobs until ctx
+// ends. Running jobs may then finish for up to Config.Drain; what has not is
+// handed back without counting. When Run returns, everything it started has
+// stopped.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.sweep(ctx); err != nil {
+		return fmt.Errorf("clean up after an earlier worker: %w", err)
+	}
+	work, cancel := drain(ctx, w.cfg.Drain)
+	defer cancel()
+	var g errgroup.Group
+	for range w.cfg.Slots {
+		g.Go(func() error {
+			w.slot(ctx, work)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// slot claims one job after the other. ctx ends the claiming, work ends what
+// was claimed.
+func (w *Worker) slot(ctx, work context.Context) {
+	for ctx.Err() == nil {
+		claim, err := w.cfg.Queue.Claim(ctx, w.cfg.Name, w.cfg.Queues)
+		if ctx.Err() != nil && err != nil {
+			return
+		}
+		if err != nil {
+			w.log.Warn("claim", "err", err)
+			pause(ctx, time.Second)
+			continue
+		}
+		w.handle(work, claim)
+	}
+}
+
+// drain returns a context that outlives ctx by limit and then ends with
+// jobs.ErrDraining.
+func drain(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if pause(work, limit) {
+			cancel(jobs.ErrDraining)
+		}
+	})
+	return work, func() { stop(); cancel(nil) }
+}
+
+// pause waits for d and reports whether ctx lived that long.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *Worker) sweep(ctx context.Context) error {
+	jails, err := sandbox.Leftovers("")
+	if err != nil {
+		return err
+	}
+	var removed []string
+	for _, jail := range jails {
+		if err := jail.Kill(ctx); err != nil {
+			return fmt.Errorf("jail %s: %w", jail.Label, err)
+		}
+		removed = append(removed, "jail "+jail.Label)
+	}
+	swept, err := w.cfg.Spaces.Sweep(ctx)
+	if err != nil {
+		return fmt.Errorf("workspaces: %w", err)
+	}
+	for _, id := range swept.Workspaces {
+		removed = append(removed, "workspace "+id)
+	}
+	for _, what := range removed {
+		w.log.Info("removed leftover", "what", what)
+		w.leftover(what)
+	}
+	return nil
+}
+
+func (w *Worker) leftover(what string) {
+	if w.cfg.Hooks.Leftover != nil {
+		w.cfg.Hooks.Leftover(what)
+	}
+}

@@ -1,0 +1,235 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+func TestMain(m *testing.M) {
+	jailinit.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func TestVerdict(t *testing.T) {
+	tests := []struct {
+		name    string
+		cause   error
+		err     error
+		outcome jobs.Outcome
+		reason  jobs.Reason
+	}{
+		{"nothing went wrong", nil, nil, jobs.Success, ""},
+		{"the agent's own verdict", nil, ended(jobs.AgentFailed, "no"), jobs.Failure, jobs.AgentFailed},
+		{"a lost lease beats what the killed agent says", jobs.ErrFenced, ended(jobs.AgentCrashed, "killed"), jobs.Error, jobs.LeaseLost},
+		{"so does a drain", jobs.ErrDraining, errors.New("broken pipe"), jobs.Error, jobs.WorkerDrained},
+		{"and a cancel", jobs.ErrCancelled, nil, jobs.Cancellation, jobs.Cancelled},
+		{"a limit of time, from inside", nil, errTimeLimit, jobs.TimedOut, jobs.TimeLimit},
+		{"silence", nil, errIdle, jobs.TimedOut, jobs.IdleLimit},
+		{"an unknown agent", nil, &agent.UnknownAgentError{Name: "x"}, jobs.Error, jobs.UnknownAgent},
+		{"a missing program", nil, fmt.Errorf("launch: %w", &agent.MissingError{Agent: "claude"}), jobs.Error, jobs.AgentMissing},
+		{"a wrong ref", nil, failed(jobs.WorkspaceFailed, "prepare", &workspace.RefError{}), jobs.Error, jobs.RefNotFound},
+		{"an unreachable repository", nil, failed(jobs.WorkspaceFailed, "prepare", &workspace.UnreachableError{}), jobs.Error, jobs.RepoUnreachable},
+		{"a full disk, wherever it was met", nil, failed(jobs.WorkspaceFailed, "prepare", &fs.PathError{Err: syscall.ENOSPC}), jobs.Error, jobs.DiskFull},
+		{"a step that failed", nil, failed(jobs.StoreFailed, "store", errors.New("no")), jobs.Error, jobs.StoreFailed},
+		{"a jail that the host lacks", nil, failed(startReason(&sandbox.UnsupportedError{}), "start", errors.New("no")), jobs.Error, jobs.SandboxMissing},
+		{"a program that the jail lacks", nil, failed(startReason(&sandbox.StartError{Step: "execute"}), "start", errors.New("no")), jobs.Error, jobs.AgentMissing},
+		{"anything else is ours", nil, errors.New("what?"), jobs.Error, jobs.Internal},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(context.Background())
+			defer end(nil)
+			if tt.cause != nil {
+				end(tt.cause)
+			}
+			got := verdict(ctx, tt.err)
+			if got.Outcome != tt.outcome || got.Reason != tt.reason {
+				t.Errorf("got %s %s (%s), want %s %s", got.Outcome, got.Reason, got.Message, tt.outcome, tt.reason)
+			}
+			if got.Outcome != jobs.Success && got.Message == "" {
+				t.Error("a verdict that is no success says nothing")
+			}
+		})
+	}
+}
+
+func TestDrainOutlivesItsContextByTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		work, cancel := drain(ctx, time.Minute)
+		defer cancel()
+		stop()
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		if work.Err() != nil {
+			t.Fatalf("ended after 59 s: %v", context.Cause(work))
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := context.Cause(work); !errors.Is(got, jobs.ErrDraining) {
+			t.Errorf("cause: got %v, want %v", got, jobs.ErrDraining)
+		}
+	})
+}
+
+// kept is where a recorder appends in these tests. It can be slow, and fail.
+type kept struct {
+	mu     sync.Mutex
+	events []jobs.Event
+	fail   error
+	wait   chan struct{}
+}
+
+func (k *kept) Append(ctx context.Context, events ...jobs.Event) error {
+	if k.wait != nil {
+		select {
+		case <-k.wait:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fail != nil {
+		return k.fail
+	}
+	k.events = append(k.events, events...)
+	return nil
+}
+
+func same(e jobs.Event) jobs.Event { return e }
+
+func line(text string) jobs.Event {
+	return jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: text})
+}
+
+func TestTheRecorderKeepsOrder(t *testing.T) {
+	to := &kept{}
+	r := newRecorder(to, same, Hooks{}, func(error) {})
+	r.start(t.Context())
+	for i := range 1000 {
+		r.putOutput(line(fmt.Sprint(i)))
+	}
+	if err := r.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range to.events {
+		if want := fmt.Sprintf(`{"stream":"stdout","text":"%d"}`, i); string(e.Data) != want {
+			t.Fatalf("event %d: got %s, want %s", i, e.Data, want)
+		}
+	}
+	if len(to.events) != 1000 {
+		t.Errorf("kept %d events, want 1000", len(to.events))
+	}
+}
+
+// An agent that writes faster than the broker takes waits; it does not fill
+// the worker's memory.
+func TestTheRecorderPushesBack(t *testing.T) {
+	to := &kept{wait: make(chan struct{})}
+	r := newRecorder(to, same, Hooks{}, func(error) {})
+	r.start(t.Context())
+	blocked := make(chan struct{})
+	go func() {
+		defer close(blocked)
+		for range backlog * 3 {
+			r.putOutput(line("x"))
+		}
+	}()
+	select {
+	case <-blocked:
+		t.Error("three times the backlog was taken without anything being stored")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(to.wait)
+	<-blocked
+	if err := r.close(t.Context()); err != nil || len(to.events) != backlog*3 {
+		t.Errorf("kept %d events, %v", len(to.events), err)
+	}
+}
+
+func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
+	to := &kept{}
+	var dropped string
+	r := newRecorder(to, same, Hooks{Dropped: func(reason string) { dropped = reason }}, func(error) {})
+	r.start(t.Context())
+	big := line(strings.Repeat("x", 1<<20))
+	for range maxOutput>>20 + 5 {
+		r.putOutput(big)
+	}
+	r.put(jobs.NewEvent(jobs.JobRequeued, nil))
+	if err := r.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	last := to.events[len(to.events)-1]
+	var said notice
+	if err := json.Unmarshal(last.Data, &said); err != nil || last.Kind != jobs.Notice || said.Dropped < 5 || dropped != "too_large" {
+		t.Errorf("the last event is %s %s (%v), and the hook heard %q", last.Kind, last.Data, err, dropped)
+	}
+	if to.events[len(to.events)-2].Kind != jobs.JobRequeued {
+		t.Error("an event of the pool was dropped with the flood")
+	}
+}
+
+func TestTheRecorderEndsTheAttemptOnceWhenItCannotAppend(t *testing.T) {
+	to := &kept{fail: jobs.ErrFenced}
+	told := make(chan error, 10)
+	r := newRecorder(to, same, Hooks{}, func(err error) { told <- err })
+	r.start(t.Context())
+	for range backlog * 3 {
+		r.putOutput(line("x"))
+	}
+	if err := r.close(t.Context()); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("close: got %v, want %v", err, jobs.ErrFenced)
+	}
+	if len(told) != 1 {
+		t.Errorf("told %d times", len(told))
+	}
+}
+
+// A broker that is away must not hold a worker that has lost its lease.
+func TestALostLeaseAbortsTheRecorder(t *testing.T) {
+	to := &kept{wait: make(chan struct{})}
+	ctx, end := context.WithCancelCause(t.Context())
+	r := newRecorder(to, same, Hooks{}, func(error) {})
+	r.start(ctx)
+	r.put(line("x"))
+	end(jobs.ErrFenced)
+	closed := make(chan error, 1)
+	go func() { closed <- r.close(context.WithoutCancel(ctx)) }()
+	select {
+	case err := <-closed:
+		if err == nil {
+			t.Error("closed as if everything were stored")
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("close waits for a broker that is away")
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var out tail
+	for i := range 20_000 {
+		fmt.Fprintf(&out, "line %d\n", i)
+	}
+	if got := out.String(); len(got) > tailSize || !strings.HasSuffix(got, "line 19999\n") {
+		t.Errorf("kept %d bytes, ending in %q", len(got), got[len(got)-20:])
+	}
+}
