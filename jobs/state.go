@@ -35,6 +35,7 @@ const (
 	UnknownAgent     Reason = "unknown_agent"
 	AgentMissing     Reason = "agent_missing"
 	RepoUnreachable  Reason = "repo_unreachable"
+	NotARepository   Reason = "not_a_repository"
 	RefNotFound      Reason = "ref_not_found"
 	WorkspaceFailed  Reason = "workspace_failed"
 	SecretMissing    Reason = "secret_missing"
@@ -102,6 +103,7 @@ var Reasons = map[Reason]Cause{
 	UnknownAgent:     {Error, false, false, true, FaultJob, "name an agent that the workers know; see penstock worker --help"},
 	AgentMissing:     {Error, false, false, true, FaultPool, "install the agent's program on the worker, or name its path"},
 	RepoUnreachable:  {Error, true, true, false, FaultJob, "check the repository's URL or path, and that the worker may read it"},
+	NotARepository:   {Error, false, false, false, FaultJob, "name a git repository, or use isolation none for a plain directory"},
 	RefNotFound:      {Error, false, false, false, FaultJob, "check the ref or commit: the repository does not have it"},
 	WorkspaceFailed:  {Error, true, true, false, FaultPool, "see the worker's log; penstock doctor checks the host"},
 	SecretMissing:    {Error, false, false, true, FaultPool, "set the secret on the worker, or remove its name from the job"},

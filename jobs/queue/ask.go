@@ -185,7 +185,9 @@ type DeadLetter struct {
 	Record  jobs.Record `json:"record,omitzero"`
 	Subject string      `json:"subject,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
-	At      time.Time   `json:"at"`
+	// Data is the beginning of a submission that could not be accepted.
+	Data string    `json:"data,omitempty"`
+	At   time.Time `json:"at"`
 }
 
 func (q *Queue) bury(ctx context.Context, rec jobs.Record) error {

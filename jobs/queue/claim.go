@@ -114,8 +114,20 @@ func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
 	if _, err := q.lane(ctx, class, lane); err != nil {
 		return delivery{}, false
 	}
+	// An inbox of its own: a message comes with the subject it was published
+	// to, by which a shared one could not tell whose it is. And once it is
+	// gone, the broker gives no message to a request that nobody waits for.
+	inbox := q.conn.NC.NewInbox()
+	sub, err := q.conn.NC.SubscribeSync(inbox)
+	if err != nil {
+		return delivery{}, false
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 	verb := "$JS.API.CONSUMER.MSG.NEXT." + subject.QueueStream(class, lane) + "." + subject.Consumer
-	msg, err := q.conn.NC.RequestWithContext(ctx, verb, []byte(`{"batch":1,"no_wait":true}`))
+	if err := q.conn.NC.PublishRequest(verb, inbox, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
+		return delivery{}, false
+	}
+	msg, err := sub.NextMsgWithContext(ctx)
 	if err != nil || msg.Header.Get("Status") != "" || msg.Reply == "" {
 		return delivery{}, false
 	}
