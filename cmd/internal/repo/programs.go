@@ -21,6 +21,7 @@ var programs = map[string]string{
 	"sandbox/jailinit":    "the first program in a jail: it hands its environment on and exits as its child did",
 	"sandbox/sandboxtest": "imported by tests only, and reads which backends they must not skip",
 	"jobs/jobstest":       "imported by tests only, and reads which backends they must not skip",
+	"cmd/penstock":        "its tests are its user's sessions, run by testscript, which ends the process itself",
 }
 
 func onlyPrograms(t *Tree) []Finding {

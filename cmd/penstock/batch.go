@@ -1,0 +1,234 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/dispatcher/intake"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+func (a *app) batchCommand() *cobra.Command {
+	batch := &cobra.Command{Use: "batch", Short: "Run many jobs and keep their results in a directory"}
+	batch.AddCommand(a.batchRunCommand(), a.batchStatus(), a.batchResults(), a.batchReport())
+	return batch
+}
+
+// batchFlags are the flags of batch run besides those of a job.
+type batchFlags struct {
+	jobFlags
+	read        intake.Options
+	template    string
+	vars        []string
+	columns     []string
+	out         string
+	redo        string
+	maxParallel int
+	maxFailures int
+}
+
+func (f *batchFlags) add(flags *pflag.FlagSet) {
+	f.jobFlags.add(flags)
+	flags.StringVar(&f.read.Format, "format", "auto", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
+	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
+	flags.StringArrayVar(&f.vars, "var", nil, "variable k=v for the template (repeatable)")
+	flags.StringArrayVar(&f.columns, "map", nil, "CSV: field=Column (repeatable)")
+	flags.StringVar(&f.read.Filter, "filter", "", "only items whose id this regular expression matches")
+	flags.StringVar(&f.read.Slice, "slice", "", "only these items, as in Python: 0:50, ::2")
+	flags.IntVar(&f.read.Limit, "limit", 0, "at most this many items")
+	flags.BoolVar(&f.read.Shuffle, "shuffle", false, "mix the items, the same way each time")
+	flags.Int64Var(&f.read.Seed, "seed", 42, "how --shuffle mixes")
+	flags.StringVar(&f.out, "out", "penstock-results", "results directory; the same command again does only what is missing there")
+	flags.StringVar(&f.redo, "redo", "", "run these again: failed, error, all, or a list of ids")
+	flags.IntVar(&f.maxParallel, "max-parallel", 0, "jobs at once (default: one per processor)")
+	flags.IntVar(&f.maxFailures, "max-failures", 0, "stop after this many jobs that did not succeed")
+}
+
+func (a *app) batchRunCommand() *cobra.Command {
+	var flags batchFlags
+	cmd := &cobra.Command{
+		Use:   "run FILE|- [flags] [-- COMMAND ARG…]",
+		Short: "Run every item of a file as a job, wait, and write a results directory",
+		Long: `Run reads a file of issues, benchmark instances or jobs, runs each as a job, and
+writes patches, logs, predictions and a report. Running the same command again
+does only what is missing. Interrupted, it keeps what is done.`,
+		Example: `  gh issue list --json number,title,body,url,labels | penstock batch run - --repo . --agent claude
+  penstock batch run instances.jsonl --format swebench --max-parallel 16 --out results
+  penstock batch run issues.csv --map prompt=Description --repo /src/app -- ./agent.sh`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			before, command := split(cmd, args)
+			if len(before) != 1 {
+				return cli.Usage("name a file, or - for standard input", "one file is wanted, not %d", len(before))
+			}
+			items, err := a.readBatch(before[0], flags, command)
+			if err != nil {
+				return err
+			}
+			if flags.dryRun {
+				return a.dryBatch(items)
+			}
+			return a.runBatch(cmd.Context(), items, flags)
+		},
+	}
+	flags.add(cmd.Flags())
+	return cmd
+}
+
+// readBatch reads the items and lays the flags under each of them.
+func (a *app) readBatch(file string, flags batchFlags, command []string) (intake.Items, error) {
+	var none intake.Items
+	opts := flags.read
+	// A benchmark instance names its own repository, so the one around the
+	// current directory is taken only when it is asked for, or needed.
+	if flags.job.Repo.URL == "" && opts.Format == "swebench" {
+		flags.job.Repo.URL = "https://github.com/"
+	}
+	defaults, err := flags.build(command)
+	if err != nil {
+		return none, err
+	}
+	if opts.Format == "swebench" && defaults.Repo.URL == "https://github.com/" {
+		defaults.Repo.URL = ""
+	}
+	opts.Defaults = defaults
+	if flags.template != "" {
+		text, err := os.ReadFile(flags.template)
+		if err != nil {
+			return none, cli.Usage("", "--prompt-template: %w", err)
+		}
+		opts.Template = string(text)
+	}
+	if opts.Vars, err = pairs("var", flags.vars); err != nil {
+		return none, err
+	}
+	if opts.Map, err = pairs("map", flags.columns); err != nil {
+		return none, err
+	}
+	in := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return none, cli.Usage("", "batch: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	items, err := intake.Read(in, file, opts)
+	if err != nil {
+		return none, cli.Usage("penstock batch run --help shows the formats; penstock schema batch the fields", "%w", err)
+	}
+	return items, nil
+}
+
+// dryBatch prints what would be submitted, and what cannot be.
+func (a *app) dryBatch(items intake.Items) error {
+	var list []jobs.Job
+	bad := items.Errors()
+	for _, item := range items.Items {
+		if item.Err == nil {
+			list = append(list, item.Job)
+		}
+	}
+	view := cli.View[jobs.Job]{
+		Header: []string{"ITEM", "AGENT", "REPO", "REF", "TITLE"},
+		Row: func(j jobs.Job) []string {
+			return []string{j.Item, j.Agent.Name, j.Repo.URL, j.Repo.Ref, j.Title()}
+		},
+		ID: func(j jobs.Job) string { return j.Item },
+	}
+	if err := view.List(a.out, a.format, list); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, len(items.Items), items.Total, len(bad), items.Format)
+	return invalidItems(items.Name, bad)
+}
+
+// invalidItems makes one error of all items that cannot be run.
+func invalidItems(name string, bad []intake.Item) error {
+	if len(bad) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, item := range bad {
+		errs = append(errs, fmt.Errorf("%s: line %d: item %q: %w", name, item.Line, item.ID, item.Err))
+	}
+	return cli.Usage("mend these lines, or leave them out with --filter", "%w", errors.Join(errs...))
+}
+
+func (a *app) batchStatus() *cobra.Command {
+	return &cobra.Command{
+		Use: "status DIR", Short: "Show how far a batch has come", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return withDir(args[0], func(dir *results.Dir) error {
+				view := cli.View[results.Manifest]{
+					Header: []string{"BATCH", "STATE", "ITEMS", "DONE", "MISSING", "OUTCOMES", "COST", "WHY"},
+					Row: func(m results.Manifest) []string {
+						t := m.Totals
+						return []string{
+							m.ID, string(m.State), strconv.Itoa(t.Items), strconv.Itoa(t.Done), strconv.Itoa(t.Missing),
+							tally(t.Outcomes), fmt.Sprintf("%.2f", t.CostUSD), m.Why,
+						}
+					},
+					ID: func(m results.Manifest) string { return m.ID },
+				}
+				return view.One(a.out, a.format, dir.Manifest())
+			})
+		},
+	}
+}
+
+func (a *app) batchResults() *cobra.Command {
+	return &cobra.Command{
+		Use: "results DIR", Short: "List the results of a batch; the exit code tells the worst outcome", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return withDir(args[0], func(dir *results.Dir) error {
+				var list []jobs.Result
+				for r, err := range dir.Results() {
+					if err != nil {
+						return fmt.Errorf("read %s: %w", args[0], err)
+					}
+					list = append(list, r)
+				}
+				return errors.Join(resultView.List(a.out, a.format, list), outcome(nil, list...))
+			})
+		},
+	}
+}
+
+func (a *app) batchReport() *cobra.Command {
+	return &cobra.Command{
+		Use: "report DIR", Short: "Print the report of a batch, in Markdown", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return withDir(args[0], func(dir *results.Dir) error { return dir.Report(a.out, "md") })
+		},
+	}
+}
+
+func withDir(path string, fn func(*results.Dir) error) error {
+	dir, err := results.Load(path)
+	if err != nil {
+		return cli.Fail(cli.ExitNotFound, "name the directory that batch run had as --out", "%w", err)
+	}
+	return fn(dir)
+}
+
+// tally writes counts in the order of how good they are.
+func tally(outcomes map[jobs.Outcome]int) string {
+	text := ""
+	for _, o := range []jobs.Outcome{jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip} {
+		if n := outcomes[o]; n > 0 {
+			if text != "" {
+				text += ", "
+			}
+			text += fmt.Sprintf("%d %s", n, o)
+		}
+	}
+	return text
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/backends"
+)
+
+// A finding is what one check of doctor found.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, note or fail
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check what this host can do, and say how to mend what it cannot", Args: cobra.NoArgs,
+		Long: `Doctor tries the real thing: it starts a jail, runs git, and asks the agents for
+their versions. It changes nothing. The exit code is 0 when jobs can run here.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := a.examine(cmd.Context())
+			view := cli.View[finding]{
+				Header: []string{"CHECK", "STATUS", "DETAIL", "FIX"},
+				Row:    func(f finding) []string { return []string{f.Check, f.Status, f.Detail, f.Fix} },
+				ID:     func(f finding) string { return f.Check },
+			}
+			if err := view.List(a.out, a.format, found); err != nil {
+				return err
+			}
+			var bad []string
+			for _, f := range found {
+				if f.Status == "fail" {
+					bad = append(bad, f.Check)
+				}
+			}
+			if len(bad) > 0 {
+				return cli.Fail(cli.ExitUnexpected, "", "jobs cannot run here as they are: %s", strings.Join(bad, ", "))
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) examine(ctx context.Context) []finding {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	found := []finding{checkSystem(), checkGit(ctx), checkJail(ctx), a.checkData(), a.checkKey()}
+	return append(found, a.checkAgents(ctx)...)
+}
+
+func checkSystem() finding {
+	f := finding{Check: "system", Status: "ok", Detail: fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
+	if runtime.GOOS != "linux" {
+		f.Status, f.Fix = "fail", "jails need Linux; run the worker there, and this program as a client"
+	}
+	return f
+}
+
+func checkGit(ctx context.Context) finding {
+	f := finding{Check: "git", Status: "ok"}
+	out, err := exec.CommandContext(ctx, "git", "version").Output()
+	if err != nil {
+		f.Status, f.Detail, f.Fix = "fail", err.Error(), install("git")
+		return f
+	}
+	f.Detail = strings.TrimSpace(string(out))
+	return f
+}
+
+// checkJail starts a jail, and says what it does not enforce.
+func checkJail(ctx context.Context) finding {
+	f := finding{Check: "jail", Status: "ok"}
+	backend, err := backends.New(ctx, backends.Auto)
+	if err != nil {
+		f.Status, f.Detail, f.Fix = "fail", err.Error(), install("bubblewrap")
+		return f
+	}
+	out, exit, err := sandbox.Output(ctx, backend, sandbox.Spec{Args: []string{"/bin/sh", "-c", "echo inside"}})
+	if err != nil || !exit.Success() || string(out) != "inside\n" {
+		f.Status, f.Detail = "fail", fmt.Sprintf("%s: %v, %v", backend.Name(), exit, err)
+		f.Fix = "see docs/isolation.md; user namespaces may be switched off on this host"
+		return f
+	}
+	enforced, err := backend.Check(ctx)
+	if err != nil {
+		f.Status, f.Detail = "fail", err.Error()
+		return f
+	}
+	f.Detail = backend.Name() + " enforces " + list(enforced)
+	if missing := missingOf(enforced); len(missing) > 0 {
+		f.Status, f.Detail = "note", f.Detail+"; not "+list(missing)
+		f.Fix = "limits need a writable cgroup: run the worker as root, or with delegation under systemd"
+	}
+	return f
+}
+
+func missingOf(enforced []sandbox.Feature) []sandbox.Feature {
+	var missing []sandbox.Feature
+	for _, want := range []sandbox.Feature{
+		sandbox.FeatureMemory, sandbox.FeatureCPU, sandbox.FeaturePIDs, sandbox.FeatureLandlock,
+	} {
+		if !slices.Contains(enforced, want) {
+			missing = append(missing, want)
+		}
+	}
+	return missing
+}
+
+func list(features []sandbox.Feature) string {
+	var words []string
+	for _, f := range features {
+		words = append(words, string(f))
+	}
+	return strings.Join(words, ", ")
+}
+
+// checkData sees whether the data directory can be written, and how much room
+// is left there.
+func (a *app) checkData() finding {
+	f := finding{Check: "data", Status: "ok", Detail: a.cfg.Data}
+	probe := a.cfg.Data
+	for {
+		info, err := os.Stat(probe)
+		if err == nil && info.IsDir() {
+			break
+		}
+		if !errors.Is(err, os.ErrNotExist) || probe == filepath.Dir(probe) {
+			f.Status, f.Detail, f.Fix = "fail", fmt.Sprintf("%s: %v", probe, err), "name another directory with --data"
+			return f
+		}
+		probe = filepath.Dir(probe)
+	}
+	free, err := freeBytes(probe)
+	switch {
+	case err != nil:
+		f.Status, f.Detail = "fail", err.Error()
+	case free < 1<<30:
+		f.Status, f.Fix = "fail", "free some space, or name another directory with --data"
+		fallthrough
+	default:
+		f.Detail += fmt.Sprintf(", %d MiB free", free>>20)
+	}
+	return f
+}
+
+func (a *app) checkKey() finding {
+	if a.cfg.AnthropicKey == "" {
+		return finding{"model API", "note", "no key", "set ANTHROPIC_API_KEY for the worker; without it the agent claude is refused"}
+	}
+	return finding{"model API", "ok", "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails", ""}
+}
+
+func (a *app) checkAgents(ctx context.Context) []finding {
+	var found []finding
+	agents := a.agents()
+	for _, name := range agents.Names() {
+		if name == "command" {
+			continue // it is whatever a job brings
+		}
+		f := finding{Check: "agent " + name, Status: "ok"}
+		program, err := agents.Check(ctx, name)
+		if err != nil {
+			f.Status, f.Detail, f.Fix = "note", err.Error(), "npm install -g @anthropic-ai/claude-code, or name its path as worker.claude"
+		} else {
+			f.Detail = strings.Join(program.Args, " ") + ", " + program.Version
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// install is the line that installs a package on this host.
+func install(name string) string {
+	for _, manager := range []struct{ program, line string }{
+		{"apt-get", "sudo apt-get install "}, {"dnf", "sudo dnf install "}, {"pacman", "sudo pacman -S "},
+		{"apk", "sudo apk add "}, {"zypper", "sudo zypper install "},
+	} {
+		if _, err := exec.LookPath(manager.program); err == nil {
+			return manager.line + name
+		}
+	}
+	return "install " + name
+}

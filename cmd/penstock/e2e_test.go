@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+)
+
+// The programs of these tests are the test binary under the name penstock, so
+// that what runs is what was just compiled.
+func TestMain(m *testing.M) {
+	jailinit.Main()
+	testscript.Main(m, map[string]func(){"penstock": main})
+}
+
+func TestScripts(t *testing.T) {
+	requireJail(t)
+	testscript.Run(t, testscript.Params{
+		Dir:  "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("PENSTOCK_DATA", filepath.Join(env.WorkDir, ".data"))
+			env.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(env.WorkDir, ".gitconfig"))
+			return os.WriteFile(filepath.Join(env.WorkDir, ".gitconfig"),
+				[]byte("[user]\n\tname = T\n\temail = t@example.com\n[init]\n\tdefaultBranch = main\n"), 0o644)
+		},
+	})
+}
+
+// exits runs a program and wants one exit code: exits 2 penstock run
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARG…")
+	}
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		code = exit.ExitCode()
+	}
+	if got := fmt.Sprint(code); got != args[0] {
+		ts.Fatalf("%v ended with %s, want %s", args[1:], got, args[0])
+	}
+}
+
+// requireJail skips the test where no jail can be made, or fails it where one
+// is promised.
+func requireJail(t *testing.T) {
+	t.Helper()
+	if _, err := backends.New(t.Context(), backends.Auto); err != nil {
+		skip(t, "bwrap", "no jail can be made here: %v", err)
+	}
+}
+
+func skip(t *testing.T, what, format string, args ...any) {
+	t.Helper()
+	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), what) {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// A field is where one test plays: a data directory, a repository, and the
+// programs that were started.
+type field struct {
+	*testing.T
+	data, repo string
+}
+
+func newField(t *testing.T) *field {
+	t.Helper()
+	requireJail(t)
+	f := &field{T: t, data: filepath.Join(t.TempDir(), "data"), repo: filepath.Join(t.TempDir(), "repo")}
+	f.git("init", "-q", "-b", "main", f.repo)
+	for i := range 20 {
+		name := filepath.Join(f.repo, fmt.Sprintf("dir%d", i%4), fmt.Sprintf("file%d.txt", i))
+		f.must(os.MkdirAll(filepath.Dir(name), 0o755))
+		f.must(os.WriteFile(name, fmt.Appendf(nil, "file %d\n", i), 0o644))
+	}
+	f.git("-C", f.repo, "add", "-A")
+	f.git("-C", f.repo, "commit", "-qm", "base")
+	t.Cleanup(f.nothingLeft)
+	return f
+}
+
+func (f *field) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *field) git(args ...string) string {
+	f.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=T", "GIT_AUTHOR_EMAIL=t@example.com",
+		"GIT_COMMITTER_NAME=T", "GIT_COMMITTER_EMAIL=t@example.com")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		f.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// command is one call of the program, not started yet.
+func (f *field) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("penstock", args...)
+	cmd.Env = append(os.Environ(), "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE=4s",
+		"ANTHROPIC_API_KEY=", "HOME="+filepath.Dir(f.data))
+	return cmd
+}
+
+// run runs the program to its end and returns its standard output.
+func (f *field) run(args ...string) string {
+	f.Helper()
+	out, code, stderr := f.try(args...)
+	if code != 0 {
+		f.Fatalf("penstock %v: exit code %d\n%s%s", args, code, out, stderr)
+	}
+	return out
+}
+
+// try is run where the exit code is part of the question.
+func (f *field) try(args ...string) (out string, code int, stderr string) {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := f.command(args...)
+	var o, e bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &o, &e
+	f.must(cmd.Start())
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	defer stop()
+	err := cmd.Wait()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if err != nil && !ok {
+		f.Fatal(err)
+	}
+	if ok {
+		code = exit.ExitCode()
+	}
+	return o.String(), code, e.String()
+}
+
+// A program is one that was started and goes on beside the test.
+type program struct {
+	*exec.Cmd
+	log *syncBuffer
+}
+
+// start starts the program and waits until it says that it is ready.
+func (f *field) start(ready string, args ...string) *program {
+	f.Helper()
+	p := &program{Cmd: f.command(args...), log: &syncBuffer{}}
+	p.Stdout, p.Stderr = p.log, p.log
+	f.must(p.Start())
+	f.Cleanup(func() { p.end(); f.note(p, args) })
+	f.eventually(15*time.Second, "penstock "+args[0]+" says "+ready, func() bool { return strings.Contains(p.log.String(), ready) })
+	return p
+}
+
+func (f *field) note(p *program, args []string) {
+	if f.Failed() {
+		f.Logf("penstock %v:\n%s", args, p.log)
+	}
+}
+
+// end lets the program end as an operator would, so that it cleans up.
+func (p *program) end() {
+	_ = p.Process.Signal(syscall.SIGTERM)
+	stop := time.AfterFunc(15*time.Second, func() { _ = p.Process.Kill() })
+	defer stop.Stop()
+	_ = p.Wait()
+}
+
+func (p *program) kill() {
+	_ = p.Process.Kill()
+	_ = p.Wait()
+}
+
+// serve starts a pool on a port that stays the same when it is started again.
+func (f *field) serve(args ...string) (*program, []string) {
+	f.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	f.must(err)
+	address := l.Addr().String()
+	f.must(l.Close())
+	args = append([]string{"serve", "--listen", address, "--admin", "", "--drain", "1s"}, args...)
+	return f.start("serving", args...), args
+}
+
+func (f *field) worker(args ...string) *program {
+	f.Helper()
+	return f.start("slots on", append([]string{"worker", "--admin", "", "--drain", "1s"}, args...)...)
+}
+
+// submit submits a job with a shell command as its agent.
+func (f *field) submit(script string, args ...string) string {
+	f.Helper()
+	args = append([]string{"submit", "-o", "id", "--repo", f.repo}, args...)
+	return strings.TrimSpace(f.run(append(args, "--", "sh", "-c", script)...))
+}
+
+func (f *field) record(id string) jobs.Record {
+	f.Helper()
+	var rec jobs.Record
+	f.must(json.Unmarshal([]byte(f.run("job", "get", "-o", "json", id)), &rec))
+	return rec
+}
+
+func (f *field) events(id string) []jobs.Event {
+	f.Helper()
+	return f.decode(f.run("logs", "-o", "jsonl", id))
+}
+
+func (f *field) decode(lines string) []jobs.Event {
+	f.Helper()
+	var events []jobs.Event
+	dec := json.NewDecoder(strings.NewReader(lines))
+	for dec.More() {
+		var e jobs.Event
+		f.must(dec.Decode(&e))
+		events = append(events, e)
+	}
+	return events
+}
+
+func (f *field) eventually(limit time.Duration, what string, ok func() bool) time.Duration {
+	f.Helper()
+	began := time.Now()
+	for time.Since(began) < limit {
+		if ok() {
+			return time.Since(began)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	f.Fatalf("not within %v: %s", limit, what)
+	return 0
+}
+
+// gapless fails unless the events are numbered 1, 2, 3 and so on.
+func (f *field) gapless(events []jobs.Event) {
+	f.Helper()
+	for i, e := range events {
+		if e.Seq != uint64(i+1) {
+			f.Fatalf("event %d has seq %d (%s)", i+1, e.Seq, e.Kind)
+		}
+	}
+}
+
+func count(events []jobs.Event, kind jobs.Kind) int {
+	n := 0
+	for _, e := range events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// nothingLeft looks for what the programs of the test should have removed:
+// jails, mounts, workspaces.
+func (f *field) nothingLeft() {
+	f.eventually(10*time.Second, "no process of a jail is left", func() bool { return len(jailed(f.data)) == 0 })
+	left, err := sandbox.Leftovers("")
+	if err != nil || len(left) > 0 {
+		f.Errorf("leftovers: %v, %v", left, err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || bytes.Contains(mounts, []byte(f.data)) {
+		f.Errorf("mounts of %s are left: %v\n%s", f.data, err, mounts)
+	}
+}
+
+// jailed lists the processes that have something below dir open as their
+// root, or name it in their command line, other than the program itself.
+func jailed(dir string) []string {
+	var found []string
+	names, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+	for _, name := range names {
+		if mounts, err := os.ReadFile(name); err == nil && bytes.Contains(mounts, []byte(dir)) {
+			found = append(found, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return found
+}
+
+// workspaces lists the attempts that have a directory on disk.
+func (f *field) workspaces() []string {
+	entries, err := os.ReadDir(filepath.Join(f.data, "work", "jobs"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		f.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

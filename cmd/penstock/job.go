@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/worker"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	job := &cobra.Command{Use: "job", Short: "Look at jobs and do something with them"}
+	job.AddCommand(a.jobLs(), a.jobGet(), a.jobCancel(), a.jobRetry(), a.jobDiff(), a.jobApply())
+	return job
+}
+
+var recordView = cli.View[jobs.Record]{
+	Header: []string{"JOB", "STATE", "OUTCOME", "REASON", "AGENT", "BATCH", "ITEM", "AGE", "TITLE"},
+	Row: func(r jobs.Record) []string {
+		return []string{
+			r.ID, string(r.State), string(r.Outcome), string(r.Reason), r.Agent, short(r.Batch), r.Item,
+			time.Since(r.Submitted).Truncate(time.Second).String(), r.Title,
+		}
+	},
+	ID: func(r jobs.Record) string { return r.ID },
+}
+
+var resultView = cli.View[jobs.Result]{
+	Header: []string{"JOB", "ITEM", "OUTCOME", "REASON", "ATTEMPTS", "FILES", "COMMITS", "SECONDS", "COST", "MESSAGE"},
+	Row: func(r jobs.Result) []string {
+		return []string{
+			r.Job, r.ID, string(r.Outcome), string(r.Reason), strconv.Itoa(r.Attempts), strconv.Itoa(r.FilesChanged),
+			strconv.Itoa(r.Commits), fmt.Sprintf("%.1f", r.Durations.Total), fmt.Sprintf("%.2f", r.CostUSD), firstLine(r.Message),
+		}
+	},
+	ID: func(r jobs.Result) string { return r.Job },
+}
+
+func short(id string) string {
+	if len(id) > 13 {
+		return id[:13]
+	}
+	return id
+}
+
+func (a *app) jobLs() *cobra.Command {
+	var filter queue.Filter
+	var state string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List jobs, the newest last", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter.State = jobs.State(state)
+			p, err := a.open(cmd.Context(), "read", hooks{})
+			if err != nil {
+				return err
+			}
+			list, err := p.queue.List(cmd.Context(), filter)
+			if err == nil {
+				err = recordView.List(a.out, a.format, list)
+			}
+			return errors.Join(err, p.close())
+		},
+	}
+	cmd.Flags().StringVar(&filter.Batch, "batch", "", "only jobs of this batch")
+	cmd.Flags().StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
+	cmd.Flags().StringVar(&state, "state", "", "only jobs in this state: pending, delayed, executing, waiting or finished")
+	return cmd
+}
+
+// A jobView is a job as job get shows it.
+type jobView struct {
+	jobs.Record
+	Job    *jobs.Job    `json:"job,omitempty"`
+	Result *jobs.Result `json:"result,omitempty"`
+}
+
+func (a *app) jobGet() *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: "Show a job: its record, its request and its result", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				view := jobView{Record: rec}
+				if job, err := p.queue.Job(ctx, rec.ID); err == nil {
+					view.Job = &job
+				}
+				if rec.State == jobs.Finished {
+					result, err := p.dispatcher.Result(ctx, rec)
+					if err != nil {
+						return err
+					}
+					view.Result = &result
+				}
+				if a.format == cli.Table {
+					a.format = cli.YAML
+				}
+				return cli.View[jobView]{ID: func(v jobView) string { return v.ID }}.One(a.out, a.format, view)
+			})
+		},
+	}
+}
+
+func (a *app) jobCancel() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel ID…", Short: "End jobs, queued or running", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
+				return p.queue.Cancel(ctx, rec.ID, "cli")
+			})
+		},
+	}
+}
+
+func (a *app) jobRetry() *cobra.Command {
+	return &cobra.Command{
+		Use: "retry ID…", Short: "Run finished jobs again that did not succeed", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
+				return p.queue.Retry(ctx, rec.ID)
+			})
+		},
+	}
+}
+
+// each does one thing to several jobs, and lists what became of them.
+func (a *app) each(ctx context.Context, ids []string, fn func(context.Context, *pool, jobs.Record) (jobs.Record, error)) error {
+	var changed []jobs.Record
+	for _, id := range ids {
+		err := a.withJob(ctx, id, func(ctx context.Context, p *pool, rec jobs.Record) error {
+			rec, err := fn(ctx, p, rec)
+			if err != nil {
+				return fmt.Errorf("job %s: %w", id, err)
+			}
+			changed = append(changed, rec)
+			return nil
+		})
+		if err != nil {
+			return errors.Join(err, recordView.List(a.out, a.format, changed))
+		}
+	}
+	return recordView.List(a.out, a.format, changed)
+}
+
+func (a *app) jobDiff() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff ID", Short: "Print the patch of a finished job", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				return p.patch(ctx, rec, a.out)
+			})
+		},
+	}
+}
+
+func (a *app) jobApply() *cobra.Command {
+	var dir string
+	var check bool
+	cmd := &cobra.Command{
+		Use: "apply ID", Short: "Apply the patch of a finished job to a working tree", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				var patch bytes.Buffer
+				if err := p.patch(ctx, rec, &patch); err != nil {
+					return err
+				}
+				if patch.Len() == 0 {
+					fmt.Fprintf(a.err, "penstock: job %s changed nothing\n", rec.ID)
+					return nil
+				}
+				return a.gitApply(ctx, dir, check, &patch)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", ".", "working tree to apply it to")
+	cmd.Flags().BoolVar(&check, "check", false, "only see whether it applies")
+	return cmd
+}
+
+// gitApply runs the user's own git in the user's own working tree, as the
+// user would: nothing there was written by an agent yet.
+func (a *app) gitApply(ctx context.Context, dir string, check bool, patch io.Reader) error {
+	args := []string{"-C", dir, "apply", "--binary"}
+	if check {
+		args = append(args, "--check")
+	}
+	git := exec.CommandContext(ctx, "git", args...)
+	git.Env = os.Environ()
+	git.Stdin, git.Stdout, git.Stderr = patch, a.out, a.err
+	if err := git.Run(); err != nil {
+		return cli.Fail(cli.ExitFailure, "check out the result's base_commit first, or use git apply --3way", "the patch does not apply to %s: %w", dir, err)
+	}
+	return nil
+}
+
+// patch writes the patch of a finished job.
+func (p *pool) patch(ctx context.Context, rec jobs.Record, w io.Writer) error {
+	if rec.State != jobs.Finished {
+		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no patch yet", rec.ID, rec.State)
+	}
+	content, err := p.store.Get(ctx, rec.ID, rec.Epoch, worker.PatchName)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return nil // it changed nothing, or there was nothing to compare with
+	}
+	if err != nil {
+		return fmt.Errorf("patch of job %s: %w", rec.ID, err)
+	}
+	defer content.Close()
+	if _, err := io.Copy(w, content); err != nil {
+		return fmt.Errorf("patch of job %s: %w", rec.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// jobFlags are the flags that describe a job: run, submit and batch run
+// share them.
+type jobFlags struct {
+	job                          jobs.Job
+	priority, isolation, network string
+	memory, disk                 string
+	timeout, idleTimeout         time.Duration
+	runAt                        string
+	env, labels, files           []string
+	dryRun                       bool
+}
+
+func (f *jobFlags) add(flags *pflag.FlagSet) {
+	j := &f.job
+	flags.StringVar(&j.Repo.URL, "repo", "", "repository: a path or URL (default: the one around the current directory)")
+	flags.StringVar(&j.Repo.Ref, "ref", "", "branch, tag or commit to begin from (default: the repository's HEAD)")
+	flags.StringVar(&j.Agent.Name, "agent", "", `coding agent: "claude", or "command" for the program after --`)
+	flags.StringVar(&j.Agent.Model, "model", "", "model that the agent shall use")
+	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "model turns that the agent may take")
+	flags.StringVar(&f.isolation, "isolation", "", "none, worktree (default) or container")
+	flags.StringVar(&j.Image, "image", "", "image for isolation container")
+	flags.StringVar(&j.Sandbox.Backend, "backend", "", "jail: auto (default), bwrap, systemd, oci, seatbelt or none")
+	flags.StringVar(&j.Sandbox.Preset, "preset", "", "strictness of the jail: strict (default), browser, debug or offline")
+	flags.StringSliceVar(&j.Sandbox.AllowWeaker, "allow-weaker", nil, "features of the jail that may be missing on the host")
+	flags.StringVar(&f.network, "network", "", "none (default: the model API only), allowlist or full")
+	flags.StringSliceVar(&j.Sandbox.AllowHosts, "allow-host", nil, "host[:port] that network allowlist lets through")
+	flags.StringVar(&f.memory, "memory", "", "memory limit, as in 2GiB")
+	flags.Float64Var(&j.Sandbox.Limits.CPUs, "cpus", 0, "processors that the jail may use")
+	flags.IntVar(&j.Sandbox.Limits.PIDs, "pids", 0, "processes and threads that the jail may have")
+	flags.StringVar(&f.disk, "disk", "", "disk that the workspace may use, as in 10GiB")
+	flags.StringArrayVar(&j.Setup, "setup", nil, "command to run in the jail before the agent (repeatable)")
+	flags.StringArrayVar(&j.Check, "check", nil, "command that must pass in the jail after the agent (repeatable)")
+	flags.IntVar(&j.CheckRounds, "check-rounds", 0, "how often a failing check goes back to the agent")
+	flags.DurationVar(&f.timeout, "timeout", 0, "limit for one attempt (default 30m)")
+	flags.DurationVar(&f.idleTimeout, "idle-timeout", 0, "limit for an agent's silence (default 10m)")
+	flags.Float64Var(&j.Budget.USD, "max-cost", 0, "US dollars that the job may cost")
+	flags.Int64Var(&j.Budget.Tokens, "max-tokens", 0, "tokens that the job may use")
+	flags.IntVar(&j.Retry.MaxAttempts, "max-attempts", 0, "attempts that may count (default 3)")
+	flags.StringVar(&f.priority, "priority", "", "high, normal (default) or low")
+	flags.StringVar(&j.Queue, "queue", "", `queue to wait in (default "default")`)
+	flags.StringArrayVar(&f.labels, "label", nil, "label k=v (repeatable)")
+	flags.StringArrayVar(&f.env, "env", nil, "variable K=V for the agent (repeatable)")
+	flags.StringSliceVar(&j.Secrets, "secret", nil, "name of a secret that the worker holds (repeatable)")
+	flags.StringArrayVar(&f.files, "file", nil, "file to hand to the agent, read-only (repeatable)")
+	flags.StringVar(&j.Deliver.Mode, "deliver", "", "patch (default), branch, pr or none")
+	flags.StringVar(&j.Key, "key", "", "the same key gives the same job")
+	flags.StringVar(&f.runAt, "run-at", "", "do not start before this time (RFC 3339) or delay (as in 2h)")
+	flags.StringSliceVar(&j.DependsOn, "after", nil, "id of a job that must succeed first (repeatable)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be submitted, and stop")
+}
+
+// build turns the flags, and the command after --, into a job.
+func (f *jobFlags) build(command []string) (jobs.Job, error) {
+	j := f.job
+	j.Priority, j.Isolation, j.Sandbox.Network = jobs.Priority(f.priority), jobs.Isolation(f.isolation), jobs.Network(f.network)
+	j.Timeout, j.IdleTimeout = jobs.Duration(f.timeout), jobs.Duration(f.idleTimeout)
+	j.Agent.Command = command
+	var err error
+	if len(command) > 0 && j.Agent.Name == "" {
+		j.Agent.Name = "command"
+	}
+	if j.Sandbox.Limits.Memory, err = size("memory", f.memory); err != nil {
+		return j, err
+	}
+	if j.Sandbox.Limits.Disk, err = size("disk", f.disk); err != nil {
+		return j, err
+	}
+	if j.Labels, err = pairs("label", f.labels); err != nil {
+		return j, err
+	}
+	if j.Env, err = pairs("env", f.env); err != nil {
+		return j, err
+	}
+	if j.RunAt, err = moment(f.runAt, time.Now()); err != nil {
+		return j, err
+	}
+	if j.Files, err = attachments(f.files); err != nil {
+		return j, err
+	}
+	j.Repo.URL, err = repository(j.Repo.URL, j.Isolation)
+	return j, err
+}
+
+func size(flag, text string) (jobs.Bytes, error) {
+	if text == "" {
+		return 0, nil
+	}
+	v, err := jobs.ParseBytes(text)
+	if err != nil {
+		return 0, cli.Usage("", "--%s: %w", flag, err)
+	}
+	return v, nil
+}
+
+func pairs(flag string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	m := map[string]string{}
+	for _, entry := range list {
+		name, value, ok := strings.Cut(entry, "=")
+		if !ok {
+			return nil, cli.Usage("", "--%s: %q is not NAME=VALUE", flag, entry)
+		}
+		m[name] = value
+	}
+	return m, nil
+}
+
+func moment(text string, now time.Time) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		at := now.Add(d)
+		return &at, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, cli.Usage("", "--run-at: %q is neither a time as 2027-01-02T15:04:05Z nor a delay as 2h", text)
+	}
+	return &at, nil
+}
+
+func attachments(names []string) ([]jobs.File, error) {
+	var files []jobs.File
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, cli.Usage("", "--file: %w", err)
+		}
+		files = append(files, jobs.File{Name: filepath.Base(name), Content: content})
+	}
+	return files, nil
+}
+
+// repository makes a path absolute, and finds the repository around the
+// current directory when none is named. It reads no settings of it.
+func repository(url string, isolation jobs.Isolation) (string, error) {
+	if url != "" {
+		if strings.Contains(url, "://") || strings.Contains(url, "@") && strings.Contains(url, ":") {
+			return url, nil
+		}
+		abs, err := filepath.Abs(url)
+		if err != nil {
+			return "", cli.Usage("", "--repo: %w", err)
+		}
+		if _, err := os.Stat(abs); err != nil {
+			return "", cli.Usage("name an existing directory, or a URL", "--repo: %w", err)
+		}
+		return abs, nil
+	}
+	if isolation == jobs.IsolationNone {
+		return "", nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("current directory: %w", err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", cli.Usage("name one with --repo, or use --isolation none for an empty directory", "there is no git repository around %s", dir)
+		}
+	}
+}
+
+// prompt is the argument, standard input for "-", or nothing.
+func (a *app) prompt(args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return "", nil
+	case args[0] != "-":
+		return args[0], nil
+	}
+	text, err := io.ReadAll(io.LimitReader(a.in, jobs.MaxJobBytes+1))
+	if err != nil {
+		return "", fmt.Errorf("read the prompt: %w", err)
+	}
+	return string(text), nil
+}
+
+// split separates the arguments before -- from the agent's command after it.
+func split(cmd *cobra.Command, args []string) (before, command []string) {
+	if at := cmd.ArgsLenAtDash(); at >= 0 {
+		return args[:at], args[at:]
+	}
+	return args, nil
+}

@@ -1,0 +1,19 @@
+// Command penstock runs coding agents in parallel, each in a jail of its own,
+// on a queue that loses nothing.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+)
+
+func main() {
+	jailinit.Main() // returns unless this process is the first one in a jail
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

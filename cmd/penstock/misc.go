@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/schema"
+)
+
+// version is what the build gives; empty outside of make build.
+var version string
+
+// release is the version, as far as this build knows it.
+func release() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	type about struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		System  string `json:"system"`
+	}
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := about{release(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			if a.format == cli.Table {
+				_, err := fmt.Fprintf(a.out, "penstock %s (%s, %s)\n", v.Version, v.Go, v.System)
+				return err
+			}
+			return cli.View[about]{ID: func(v about) string { return v.Version }}.One(a.out, a.format, v)
+		},
+	}
+}
+
+func (a *app) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema job|event|result|batch", Short: "Print the JSON Schema of a document",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{"job", "event", "result", "batch"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			data, err := schema.For(args[0])
+			if err != nil {
+				return cli.Usage("there are job, event, result and batch", "%w", err)
+			}
+			_, err = fmt.Fprintf(a.out, "%s\n", json.RawMessage(data))
+			return err
+		},
+	}
+}
+
+func (a *app) configCommand() *cobra.Command {
+	config := &cobra.Command{Use: "config", Short: "Show the settings"}
+	config.AddCommand(&cobra.Command{
+		Use: "view", Short: "Print every setting as it applies, in the form of a settings file", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if a.format == cli.Table || a.format == cli.YAML {
+				return a.cfg.YAML(a.out)
+			}
+			plain, err := a.cfg.Plain()
+			if err != nil {
+				return err
+			}
+			return cli.View[map[string]any]{}.One(a.out, cli.JSON, plain)
+		},
+	})
+	return config
+}

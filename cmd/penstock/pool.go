@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// A pool is what a command works with: the queue, the logs and the artifacts,
+// reached over a connection to somebody's broker or to one of our own.
+type pool struct {
+	queue      *queue.Queue
+	log        *session.Log
+	store      *artifact.Store
+	dispatcher *dispatcher.Dispatcher
+	// server is the broker in this process; nil when it is somebody else's.
+	server *natsd.Server
+	// owner is who runs the pool of the data directory, if not we.
+	owner string
+
+	conn   *nats.Conn
+	logger *slog.Logger
+	undo   []func() error
+}
+
+// open connects to the pool of --server, or to the one that runs on the data
+// directory; where none runs, it opens the directory's broker in this process.
+// owner is how this process is called when another one finds it there.
+func (a *app) open(ctx context.Context, owner string, hooks hooks) (*pool, error) {
+	p := &pool{logger: a.cfg.Logger(a.err)}
+	err := a.connect(p, owner)
+	if err == nil {
+		err = p.bind(ctx, a.cfg, hooks)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+// connect finds the broker, or becomes it.
+func (a *app) connect(p *pool, owner string) error {
+	if a.cfg.Server != "" {
+		options := clientOptions(owner)
+		if a.cfg.Creds != "" {
+			options = append(options, nats.UserCredentials(a.cfg.Creds))
+		}
+		return p.dial(a.cfg.Server, options)
+	}
+	endpoint, err := natsd.Find(a.store())
+	switch {
+	case err == nil:
+		p.owner = endpoint.Owner
+		return p.dial(endpoint.URL, append(clientOptions(owner), endpoint.Options()...))
+	case !errors.Is(err, natsd.ErrNotRunning):
+		return fmt.Errorf("find the pool of %s: %w", a.cfg.Data, err)
+	case owner == "worker":
+		return cli.Fail(cli.ExitUnreachable, "start one with penstock serve, or name one with --server", "no pool runs on data directory %s", a.cfg.Data)
+	}
+	listen := "127.0.0.1:0"
+	if owner == "serve" {
+		listen = a.cfg.Serve.Listen
+	}
+	p.server, err = natsd.Open(natsd.Config{StoreDir: a.store(), Listen: listen, Owner: owner, Logger: p.logger})
+	if inUse, ok := errors.AsType[*natsd.InUseError](err); ok {
+		return cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve and let both use it", "%w", inUse)
+	}
+	if err != nil {
+		return fmt.Errorf("open the broker of %s: %w", a.cfg.Data, err)
+	}
+	p.undo = append(p.undo, p.server.Close)
+	p.conn, err = p.server.Connect(clientOptions(owner)...)
+	if err != nil {
+		return fmt.Errorf("connect to the broker of %s: %w", a.cfg.Data, err)
+	}
+	p.undo = append(p.undo, p.hangUp)
+	return nil
+}
+
+// store is where the embedded broker keeps everything.
+func (a *app) store() string { return filepath.Join(a.cfg.Data, "nats") }
+
+func (p *pool) dial(url string, options []nats.Option) error {
+	conn, err := nats.Connect(url, options...)
+	if err != nil {
+		return cli.Fail(cli.ExitUnreachable, "is it running? penstock serve runs one", "server %s: %w", url, err)
+	}
+	p.conn = conn
+	p.undo = append(p.undo, p.hangUp)
+	return nil
+}
+
+// clientOptions make a connection that waits for a server that restarts: a
+// worker's jobs and a watcher's place outlive that.
+func clientOptions(name string) []nats.Option {
+	return append(natsd.Options(), nats.Name("penstock "+name), nats.Timeout(5*time.Second))
+}
+
+func (p *pool) hangUp() error {
+	p.conn.Close()
+	return nil
+}
+
+// bind opens the streams and buckets, and makes what does not exist yet.
+func (p *pool) bind(ctx context.Context, cfg cli.Config, hooks hooks) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var err error
+	p.log, err = session.Open(ctx, p.conn, session.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas})
+	if err != nil {
+		return unreachable(fmt.Errorf("open the sessions: %w", err))
+	}
+	p.store, err = artifact.Open(ctx, p.conn, artifact.Config{Replicas: cfg.Replicas})
+	if err != nil {
+		return unreachable(fmt.Errorf("open the artifacts: %w", err))
+	}
+	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
+		Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
+		Finished: p.finished, Hooks: hooks.queue,
+	})
+	if err != nil {
+		return unreachable(fmt.Errorf("open the queue: %w", err))
+	}
+	p.dispatcher = dispatcher.New(dispatcher.Config{
+		Queue: p.queue, Log: p.log, Store: p.store, Logger: p.logger, Hooks: hooks.dispatcher,
+	})
+	return nil
+}
+
+// finished makes sure that a finished job has its last event, whoever found
+// the record so: a worker, a repairer, or a canceller.
+func (p *pool) finished(ctx context.Context, rec jobs.Record) error {
+	result, err := p.store.Result(ctx, rec)
+	if err != nil {
+		return fmt.Errorf("result of job %s: %w", rec.ID, err)
+	}
+	return p.log.Finish(ctx, rec, result)
+}
+
+func unreachable(err error) error {
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) {
+		return cli.Fail(cli.ExitUnreachable, "does the server have JetStream enabled?", "%w", err)
+	}
+	return err
+}
+
+// start runs services beside the command until the pool is closed. The
+// context that it returns ends with the error of the first one that fails.
+func (p *pool) start(ctx context.Context, services ...func(context.Context) error) context.Context {
+	ctx, fail := context.WithCancelCause(ctx)
+	// The services end after the command does, not with it: what the command
+	// still has to say needs them.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var g errgroup.Group
+	for _, service := range services {
+		g.Go(func() error {
+			err := service(serving)
+			if err != nil {
+				fail(err)
+			}
+			return nil
+		})
+	}
+	p.undo = append(p.undo, func() error {
+		stop()
+		defer fail(nil)
+		return g.Wait()
+	})
+	return ctx
+}
+
+// address says where the pool's broker is, for people.
+func (p *pool) address(cfg cli.Config) string {
+	if p.server != nil {
+		return fmt.Sprintf("%s at %s", cfg.Data, p.server.Endpoint().URL)
+	}
+	return p.conn.ConnectedUrlRedacted()
+}
+
+// close undoes what open and start did, the last first.
+func (p *pool) close() error {
+	var errs []error
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		errs = append(errs, p.undo[i]())
+	}
+	p.undo = nil
+	return errors.Join(errs...)
+}

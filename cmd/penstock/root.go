@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+)
+
+// An app is one call of the program: its streams, its settings, and the flags
+// that every subcommand has.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	cfg      cli.Config
+	file     string
+	format   cli.Format
+	progress cli.ProgressMode
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
+	a := &app{in: in, out: out, err: errw, cfg: cli.Defaults(), format: cli.Table, progress: cli.ProgressAuto}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errw)
+	err := root.ExecuteContext(ctx)
+	return cli.Report(errw, err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "penstock",
+		Short: "Run coding agents in parallel, each in a jail, on a queue that loses nothing",
+		Long: `Penstock is a worker pool for coding agents. A job is one request to run an
+agent on a repository; workers claim jobs, run the agent in a jail, and store
+its patch. Without --server a command uses the pool that runs on its data
+directory, or starts one of its own and ends it when it is done.`,
+		Version:       release(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.Usage(`run "penstock help"`, "unknown command %q", args[0])
+			}
+			return cmd.Help()
+		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.cfg.Load(cmd.Flags(), a.file) },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return cli.Usage("run \""+cmd.CommandPath()+" --help\"", "%w", err)
+	})
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.file, "config", "c", "", "settings file (default ./penstock.yaml, then the user's)")
+	flags.VarP(&a.format, "output", "o", "table, json, jsonl, yaml or id")
+	flags.Var(&a.progress, "progress", "progress on standard error: auto, tty, plain or quiet")
+	flags.AddFlagSet(a.settings())
+	root.AddCommand(
+		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(),
+		a.jobCommand(), a.deadCommand(), a.serveCommand(), a.workerCommand(), a.doctorCommand(), a.schemaCommand(),
+		a.configCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// settings are the flags of every command that are settings, too.
+func (a *app) settings() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	flags.StringVar(&a.cfg.Data, "data", a.cfg.Data, "directory for the embedded broker, caches and workspaces")
+	flags.StringVarP(&a.cfg.Server, "server", "s", "", "NATS URL of a pool; empty uses the data directory's")
+	flags.StringVar(&a.cfg.Creds, "creds", "", "NATS credentials file for --server")
+	flags.StringVar(&a.cfg.Log.Level, "log-level", a.cfg.Log.Level, "debug, info, warn or error")
+	flags.StringVar(&a.cfg.Log.Format, "log-format", a.cfg.Log.Format, "text or json")
+	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")
+	return cli.Settings(flags)
+}
+
+// within bounds ctx when a limit was given. The error that it ends with is
+// the one that a user should see.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit,
+		cli.Fail(cli.ExitTimeout, "the jobs go on; penstock wait ID waits again", "not finished after %v", limit))
+}
+
+// cause returns why ctx ended, where it has, instead of err.
+func cause(ctx context.Context, err error) error {
+	if over := context.Cause(ctx); over != nil {
+		return over
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var flags jobFlags
+	var r oneRun
+	cmd := &cobra.Command{
+		Use:   "run [PROMPT|-] [flags] [-- COMMAND ARG…]",
+		Short: "Run one job here and now, show it, and print its result",
+		Long: `Run submits one job, shows its session on standard error as it happens, and
+prints the result. With -o json every event, and at last the result, is one line
+of JSON on standard output.`,
+		Example: `  penstock run "Fix the failing test" --agent claude --patch fix.patch
+  penstock run --repo /src/app -- sh -c 'echo hello > hello.txt'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := a.jobOf(cmd, args, flags, r.file)
+			if err != nil {
+				return err
+			}
+			if flags.dryRun {
+				return a.dryRun(job)
+			}
+			r.app = a
+			return r.run(cmd.Context(), job)
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().StringVar(&r.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
+	cmd.Flags().StringVar(&r.patch, "patch", "", "write the patch to this file")
+	cmd.Flags().BoolVar(&r.apply, "apply", false, "apply the patch to the current directory")
+	return cmd
+}
+
+// A oneRun is one call of run.
+type oneRun struct {
+	*app
+	file, patch string
+	apply       bool
+}
+
+func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
+	p, err := r.open(ctx, "run", hooks{})
+	if err != nil {
+		return err
+	}
+	running, err := r.serveOwn(ctx, p, 1)
+	var result jobs.Result
+	if err == nil {
+		result, err = r.job(running, p, job)
+	}
+	if err = errors.Join(err, p.close()); err != nil {
+		return err
+	}
+	return outcome(nil, result)
+}
+
+func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, error) {
+	var none jobs.Result
+	submitted, err := p.dispatcher.Submit(ctx, job, "cli")
+	if err != nil {
+		return none, err
+	}
+	for event, err := range p.log.Follow(ctx, submitted.Session, 1, session.FollowOptions{Job: submitted.ID}) {
+		if err != nil {
+			return none, r.interrupted(ctx, submitted.ID, err)
+		}
+		if err := r.tell(event); err != nil {
+			return none, err
+		}
+	}
+	rec, err := p.queue.Get(ctx, submitted.ID)
+	if err != nil {
+		return none, fmt.Errorf("job %s: %w", submitted.ID, err)
+	}
+	result, err := p.dispatcher.Result(ctx, rec)
+	if err != nil {
+		return none, err
+	}
+	return result, errors.Join(r.deliver(ctx, p, rec), r.print(result))
+}
+
+func (r *oneRun) interrupted(ctx context.Context, id string, err error) error {
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return cli.Fail(cli.ExitInterrupted, "penstock job cancel "+id+" ends it for good", "interrupted; job %s is kept and goes on with the next pool on this data directory", id)
+	}
+	return cause(ctx, fmt.Errorf("follow job %s: %w", id, err))
+}
+
+// tell shows an event: to programs on standard output, to people on the other.
+func (r *oneRun) tell(event jobs.Event) error {
+	switch {
+	case r.format == cli.JSON || r.format == cli.JSONL:
+		return json.NewEncoder(r.out).Encode(event)
+	case r.progress == cli.ProgressQuiet:
+		return nil
+	}
+	return describe(r.err, event)
+}
+
+func (r *oneRun) print(result jobs.Result) error {
+	if r.format == cli.JSON {
+		return resultView.One(r.out, cli.JSONL, result)
+	}
+	return resultView.One(r.out, r.format, result)
+}
+
+// deliver writes or applies the patch where that was asked for.
+func (r *oneRun) deliver(ctx context.Context, p *pool, rec jobs.Record) error {
+	if r.patch == "" && !r.apply {
+		return nil
+	}
+	var patch bytes.Buffer
+	if err := p.patch(ctx, rec, &patch); err != nil {
+		return err
+	}
+	if r.patch != "" {
+		if err := os.WriteFile(r.patch, patch.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write the patch: %w", err)
+		}
+	}
+	if r.apply && patch.Len() > 0 {
+		return r.gitApply(ctx, ".", false, &patch)
+	}
+	return nil
+}
+
+// serveOwn runs a dispatcher and a worker beside the command when the pool is
+// its own. A pool that serves others has its own; one of another run does not
+// take jobs that it would not live to see.
+func (a *app) serveOwn(ctx context.Context, p *pool, slots int) (context.Context, error) {
+	if p.server == nil {
+		if p.owner != "" && p.owner != "serve" {
+			return nil, cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve and let both use it",
+				"data directory %s is in use by penstock %s", a.cfg.Data, p.owner)
+		}
+		return ctx, nil
+	}
+	a.cfg.Worker.Drain = 0 // whoever interrupts the command wants it to end
+	w, err := a.worker(ctx, p, slots, hooks{})
+	if err != nil {
+		return nil, err
+	}
+	return p.start(ctx, p.dispatcher.Run, w.Run), nil
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the dispatcher, with a broker of its own unless --server names one",
+		Long: `Serve runs the dispatcher: it takes jobs from the bus, keeps the queue's books
+and shows metrics. Without --server it opens the data directory's own broker on
+a loopback address, with credentials that it generates; the other commands on
+the same data directory find both by themselves. With --slots N a worker with N
+slots runs inside.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context()) },
+	}
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	flags.StringVar(&a.cfg.Serve.Listen, "listen", a.cfg.Serve.Listen, "loopback address of the embedded broker")
+	flags.StringVar(&a.cfg.Serve.Admin, "admin", a.cfg.Serve.Admin, "address of /metrics, /livez and /readyz; empty for none")
+	flags.IntVar(&a.cfg.Serve.Slots, "slots", 0, "slots of a worker inside; 0 for none")
+	flags.DurationVar(&a.cfg.Worker.Drain, "drain", a.cfg.Worker.Drain, "how long running jobs may go on after SIGTERM")
+	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that the worker inside serves")
+	cmd.Flags().AddFlagSet(cli.Settings(flags))
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context) error {
+	watch := newWatchers("dispatcher")
+	p, err := a.open(ctx, "serve", watch.hooks())
+	if err != nil {
+		return err
+	}
+	if p.owner != "" {
+		return errors.Join(p.close(), cli.Fail(cli.ExitUnexpected, "use it, or another --data",
+			"data directory %s is in use by penstock %s", a.cfg.Data, p.owner))
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.dispatcher.Run(ctx) })
+	g.Go(func() error { return watch.serve(ctx, p, a.cfg.Serve.Admin) })
+	if a.cfg.Serve.Slots > 0 {
+		w, err := a.worker(ctx, p, a.cfg.Serve.Slots, watch.hooks())
+		if err != nil {
+			return errors.Join(err, p.close())
+		}
+		g.Go(func() error { return w.Run(ctx) })
+	}
+	a.sayWhere(p)
+	return errors.Join(g.Wait(), p.close())
+}
+
+// sayWhere tells people, and scripts that wait for it, that the pool is ready.
+func (a *app) sayWhere(p *pool) {
+	fmt.Fprintf(a.err, "penstock: serving %s", p.address(a.cfg))
+	if a.cfg.Serve.Slots > 0 {
+		fmt.Fprintf(a.err, ", %d slots", a.cfg.Serve.Slots)
+	}
+	if a.cfg.Serve.Admin != "" {
+		fmt.Fprintf(a.err, ", metrics at http://%s/metrics", a.cfg.Serve.Admin)
+	}
+	fmt.Fprintln(a.err)
+}
+
+func (a *app) workerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Run a worker: claim jobs, run their agents in jails, store their results",
+		Long: `Worker claims jobs from the pool of --server, or of the data directory, until it
+is told to end. On SIGTERM it claims nothing more, lets running jobs finish for
+up to --drain, and hands the rest back; a second signal ends it at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.work(cmd.Context()) },
+	}
+	c := &a.cfg.Worker
+	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+	flags.StringVar(&c.Name, "name", "", "the worker's name (default: host and process)")
+	flags.IntVar(&c.Slots, "slots", 0, "jobs at once (default: one per processor)")
+	flags.StringSliceVar(&c.Queues, "queues", c.Queues, "queues to serve")
+	flags.StringVar(&c.Backend, "backend", c.Backend, "jail for jobs that leave the choice to the worker")
+	flags.DurationVar(&c.Drain, "drain", c.Drain, "how long running jobs may go on after SIGTERM")
+	flags.StringVar(&c.Admin, "admin", c.Admin, "address of /metrics, /livez and /readyz; empty for none")
+	flags.StringSliceVar(&c.ROPaths, "ro-path", nil, "host directory that every jail sees read-only (repeatable)")
+	cmd.Flags().AddFlagSet(cli.Settings(flags))
+	return cmd
+}
+
+func (a *app) work(ctx context.Context) error {
+	watch := newWatchers("worker")
+	p, err := a.open(ctx, "worker", watch.hooks())
+	if err != nil {
+		return err
+	}
+	n := slots(a.cfg.Worker.Slots)
+	w, err := a.worker(ctx, p, n, watch.hooks())
+	if err != nil {
+		return errors.Join(err, p.close())
+	}
+	fmt.Fprintf(a.err, "penstock: worker %s with %d slots on %s\n", a.workerName(), n, p.address(a.cfg))
+	// Health and metrics stay until the last job has drained.
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error { return watch.serve(watching, p, a.cfg.Worker.Admin) })
+	g.Go(func() error { defer stop(); return w.Run(ctx) })
+	return errors.Join(g.Wait(), p.close())
+}

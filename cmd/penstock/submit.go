@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+func (a *app) submitCommand() *cobra.Command {
+	var flags jobFlags
+	var file string
+	cmd := &cobra.Command{
+		Use:   "submit [PROMPT|-] [flags] [-- COMMAND ARG…]",
+		Short: "Submit one job and return at once",
+		Example: `  penstock submit "Fix the typo in README" --repo /src/app --agent claude
+  penstock submit --job job.json
+  penstock submit --repo . -- ./agent.sh`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := a.jobOf(cmd, args, flags, file)
+			if err != nil {
+				return err
+			}
+			if flags.dryRun {
+				return a.dryRun(job)
+			}
+			p, err := a.open(cmd.Context(), "submit", hooks{})
+			if err != nil {
+				return err
+			}
+			answer, err := p.dispatcher.Submit(cmd.Context(), job, "cli")
+			if err == nil {
+				err = submittedView.One(a.out, a.format, answer)
+			}
+			if p.server != nil && err == nil {
+				fmt.Fprintf(a.err, "penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
+			}
+			return errors.Join(err, p.close())
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().StringVar(&file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
+	return cmd
+}
+
+var submittedView = cli.View[dispatcher.Submitted]{
+	Header: []string{"JOB", "SESSION", "DUPLICATE"},
+	Row:    func(s dispatcher.Submitted) []string { return []string{s.ID, s.Session, fmt.Sprint(s.Duplicate)} },
+	ID:     func(s dispatcher.Submitted) string { return s.ID },
+}
+
+// jobOf reads the job from --job, or makes it of the flags and arguments.
+func (a *app) jobOf(cmd *cobra.Command, args []string, flags jobFlags, file string) (jobs.Job, error) {
+	before, command := split(cmd, args)
+	if file != "" {
+		if len(before) > 0 || len(command) > 0 {
+			return jobs.Job{}, cli.Usage("", "--job %s is the whole job: give no prompt or command beside it", file)
+		}
+		return a.readJob(file)
+	}
+	if len(before) > 1 {
+		return jobs.Job{}, cli.Usage("put quotes around the prompt", "one prompt is wanted, not %d arguments", len(before))
+	}
+	prompt, err := a.prompt(before)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	flags.job.Prompt = prompt
+	job, err := flags.build(command)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	job = job.WithDefaults()
+	return job, job.Validate()
+}
+
+func (a *app) readJob(file string) (jobs.Job, error) {
+	in := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return jobs.Job{}, cli.Usage("", "--job: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, jobs.MaxJobBytes+1))
+	if err != nil {
+		return jobs.Job{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	job, err := jobs.Decode(data)
+	if err != nil {
+		return jobs.Job{}, cli.Usage("penstock schema job prints what is allowed", "%s: %w", file, err)
+	}
+	return job, nil
+}
+
+func (a *app) dryRun(job jobs.Job) error {
+	if a.format == cli.Table {
+		a.format = cli.JSON
+	}
+	return cli.View[jobs.Job]{ID: func(j jobs.Job) string { return j.Key }}.One(a.out, a.format, job)
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+func (a *app) watchCommand() *cobra.Command {
+	var from uint64
+	cmd := &cobra.Command{
+		Use: "watch ID", Short: "Show a session as it happens, from its beginning, until its job has finished",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				return a.follow(ctx, p, rec, from)
+			})
+		},
+	}
+	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number to begin with")
+	return cmd
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var from uint64
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "logs ID", Short: "Print a session's events as they are stored now",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				if follow {
+					return a.follow(ctx, p, rec, from)
+				}
+				for event, err := range p.log.Read(ctx, rec.Session, from) {
+					if err != nil {
+						return fmt.Errorf("read session %s: %w", rec.Session, err)
+					}
+					if err := a.show(event); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number to begin with")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
+	return cmd
+}
+
+func (a *app) waitCommand() *cobra.Command {
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use: "wait ID…", Short: "Wait until jobs have finished; the exit code tells how",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := within(cmd.Context(), limit)
+			defer cancel()
+			p, err := a.open(ctx, "wait", hooks{})
+			if err != nil {
+				return err
+			}
+			var results []jobs.Result
+			for _, id := range args {
+				result, waited := p.await(ctx, id)
+				if err = cause(ctx, waited); err != nil {
+					break
+				}
+				results = append(results, result)
+			}
+			err = errors.Join(err, resultView.List(a.out, a.format, results), p.close())
+			return outcome(err, results...)
+		},
+	}
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this long; the jobs go on")
+	return cmd
+}
+
+// await follows a job's session to its end and returns the job's result.
+func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
+	rec, err := p.queue.Get(ctx, id)
+	if err != nil {
+		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
+	}
+	for _, err := range p.log.Follow(ctx, rec.Session, 1, session.FollowOptions{Job: rec.ID}) {
+		if err != nil {
+			return jobs.Result{}, fmt.Errorf("follow job %s: %w", id, err)
+		}
+	}
+	if rec, err = p.queue.Get(ctx, rec.ID); err != nil {
+		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
+	}
+	return p.dispatcher.Result(ctx, rec)
+}
+
+// withJob opens the pool, finds a job by its id or the beginning of it, and
+// closes the pool again.
+func (a *app) withJob(ctx context.Context, id string, fn func(context.Context, *pool, jobs.Record) error) error {
+	p, err := a.open(ctx, "read", hooks{})
+	if err != nil {
+		return err
+	}
+	rec, err := p.queue.Get(ctx, id)
+	if err != nil {
+		err = fmt.Errorf("job %s: %w", id, err)
+		if errors.Is(err, jobs.ErrNotFound) {
+			err = cli.Fail(cli.ExitNotFound, "penstock job ls lists the jobs that are kept", "%w", err)
+		}
+	} else {
+		err = fn(ctx, p, rec)
+	}
+	return errors.Join(err, p.close())
+}
+
+// follow shows a session until its job has finished.
+func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64) error {
+	for event, err := range p.log.Follow(ctx, rec.Session, from, session.FollowOptions{Job: rec.ID}) {
+		if err != nil {
+			return cause(ctx, fmt.Errorf("follow session %s: %w", rec.Session, err))
+		}
+		if err := a.show(event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show prints one event: as JSON for programs, as a line for people.
+func (a *app) show(event jobs.Event) error {
+	if a.format != cli.Table {
+		return json.NewEncoder(a.out).Encode(event)
+	}
+	return describe(a.out, event)
+}
+
+// outcome turns results into the error that has their exit code. A command
+// that failed for another reason keeps that one.
+func outcome(err error, results ...jobs.Result) error {
+	if err != nil {
+		return err
+	}
+	counts := map[jobs.Outcome]int{}
+	for _, r := range results {
+		counts[r.Outcome]++
+	}
+	code := cli.OutcomeCode(counts)
+	if code == cli.ExitOK {
+		return nil
+	}
+	for _, r := range results {
+		if r.Outcome != jobs.Success && r.Outcome != jobs.Skip {
+			return cli.Fail(code, jobs.Reasons[r.Reason].Advice, "job %s: %s (%s): %s", r.Job, r.Outcome, r.Reason, cli.Plain(r.Message))
+		}
+	}
+	return nil
+}
+
+// describe writes an event for a person: one line, or a few of a message.
+func describe(w io.Writer, e jobs.Event) error {
+	line := summary(e)
+	if line == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%s %5d  %s\n", e.Time.Local().Format("15:04:05.000"), e.Seq, cli.Plain(line))
+	return err
+}
