@@ -81,6 +81,9 @@ type Plan struct {
 	// Mounts are paths of the host that the agent must see, read-only, under
 	// the same path.
 	Mounts []string
+	// API is the model API that Launch.Gate has to lead to: "anthropic",
+	// "openai", or empty where any will do.
+	API string
 }
 
 // A File is placed in the jail before the agent starts. Path is relative to

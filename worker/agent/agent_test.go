@@ -253,6 +253,11 @@ func TestPromptFramesIssue(t *testing.T) {
 	if !strings.Contains(body, "Title: It breaks\n") {
 		t.Errorf("the title is not one line:\n%s", got)
 	}
+	other := l
+	other.ID = "another"
+	if strings.Contains(other.prompt(), mark) {
+		t.Error("the mark can be known beforehand")
+	}
 	l.Job.Prompt = ""
 	if !strings.HasPrefix(l.prompt(), "Resolve the issue below") {
 		t.Errorf("prompt without words of the job:\n%s", l.prompt())
@@ -285,6 +290,8 @@ func TestFind(t *testing.T) {
 	}
 	bin := filepath.Join(dir, "bin")
 
+	t.Chdir(dir)
+	write("relative/claude", "", 0o755)
 	p, err := New(Config{Path: "relative:" + bin}).Find("claude")
 	if err != nil || !slices.Equal(p.Args, []string{node, "--max-old-space-size=4096", script}) ||
 		!slices.Equal(p.Mounts, []string{node, filepath.Join(dir, "lib/node_modules")}) {

@@ -25,7 +25,7 @@ type Agents struct {
 // New returns the known agents. It looks for nothing on the host yet.
 func New(cfg Config) *Agents {
 	a := &Agents{cfg: cfg, adapters: map[string]Adapter{}}
-	for _, known := range []Adapter{command{}, claude{}} {
+	for _, known := range []Adapter{command{}, claude{}, codex{}} {
 		a.adapters[known.Name()] = known
 	}
 	return a

@@ -38,6 +38,7 @@ func (claude) Launch(l Launch) (Plan, error) {
 		KeepStdin: true,
 		Files:     l.files(),
 		Mounts:    l.Program.Mounts,
+		API:       "anthropic",
 	}, nil
 }
 

@@ -49,6 +49,7 @@ func TestClaudeVerdicts(t *testing.T) {
 		{"older versions: no cause", claudeInit + "\n" + failed("unknown", "402"), 1, "", "error", jobs.Billing},
 		{"older versions: status alone", claudeInit + "\n" + `{"type":"result","is_error":true,"api_error_status":503}`, 1, "", "error", jobs.ModelUnavailable},
 		{"an error of a turn before", claudeInit + "\n" + failed("billing_error", "400") + "\n" + claudeInit + "\n" + claudeGood, 0, "", "ok", ""},
+		{"an error of a turn before, and another", claudeInit + "\n" + failed("billing_error", "400") + "\n" + claudeInit + "\n" + `{"type":"result","is_error":true,"api_error_status":503}`, 1, "", "error", jobs.ModelUnavailable},
 		{"not found", "", 127, "", "no_turn", jobs.AgentMissing},
 		{"nothing said", "", 0, "", "no_turn", jobs.AgentProtocol},
 		{"killed before it began", "", -1, "SIGKILL", "died", jobs.AgentCrashed},
@@ -209,5 +210,35 @@ func TestClaudeTotal(t *testing.T) {
 		if got := d.Total(); got.Usage.Input != tt.input || got.CostUSD != tt.cost || got.Session != "s1" || got.Model != "m" {
 			t.Errorf("%s: %+v, want %d and %v", tt.name, got, tt.input, tt.cost)
 		}
+	}
+}
+
+// A line may end several calls; the structured result belongs to the first.
+func TestClaudeResults(t *testing.T) {
+	d := claude{}.Decoder(launch("claude"))
+	line := func(failed, result string) string {
+		return `{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"a","is_error":` + failed + `,"content":"x"},` +
+			`{"type":"tool_result","tool_use_id":"b","content":[{"type":"text","text":"y"},{"type":"image"}]}]},"tool_use_result":` + result + `}`
+	}
+	file := `{"type":"create","filePath":"/workspace/a","structuredPatch":[]}`
+	kinds := func(r Read) (out string) {
+		for _, e := range r.Events {
+			out += string(e.Kind) + " "
+		}
+		return out
+	}
+	r := feed(d, line("false", file))
+	if got, want := kinds(r), "tool.ended file.changed tool.ended "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := string(r.Events[2].Data); got != `{"call":"b","ok":true,"output":"y\n[image]"}` {
+		t.Errorf("second call: %s", got)
+	}
+	if got := kinds(feed(d, line("true", file))); got != "tool.ended tool.ended " {
+		t.Errorf("a call that failed changed a file: %s", got)
+	}
+	r = feed(d, line("false", `"`+strings.Repeat("x", maxResult)+`"`))
+	if n := len(r.Events[0].Data); n > 1000 {
+		t.Errorf("a long result is repeated: %d bytes", n)
 	}
 }

@@ -117,6 +117,10 @@ func (a *Agents) resolve(path string) (Program, error) {
 	if err := executable(real); err != nil {
 		return Program{}, err
 	}
+	if native := nativeBeside(real); native != "" {
+		// Its resources are beside it.
+		return Program{Args: []string{native}, Mounts: []string{filepath.Dir(filepath.Dir(native))}}, nil
+	}
 	words, err := shebang(real)
 	if err != nil {
 		return Program{}, err
@@ -137,6 +141,24 @@ func (a *Agents) resolve(path string) (Program, error) {
 		Args:   slices.Concat([]string{interpreter}, words[1:], []string{real}),
 		Mounts: []string{interpreter, installation(real)},
 	}, nil
+}
+
+// nativeBeside is the native program that the script of a package starts, in
+// a package for this system beside it. Started by itself it needs no Node.js,
+// and is killed as one process instead of two.
+func nativeBeside(script string) string {
+	pkg := filepath.Dir(filepath.Dir(script)) // …/@openai/codex of …/@openai/codex/bin/codex.js
+	name := filepath.Base(pkg)
+	if filepath.Base(script) != name+".js" {
+		return ""
+	}
+	for _, place := range []string{pkg + "-*/vendor/*/bin/" + name, pkg + "/vendor/*/bin/" + name} {
+		found, err := filepath.Glob(place)
+		if err == nil && len(found) == 1 && executable(found[0]) == nil {
+			return found[0]
+		}
+	}
+	return ""
 }
 
 // shebang returns the interpreter that a script names in its first line, with

@@ -54,7 +54,7 @@ func ReadLines(r io.Reader, stream string, limit int, fn func(Line) error) error
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case whole || len(kept) > 0 || line.Cut > 0:
+		case whole || len(kept) > 0:
 			line.N++
 			line.Bytes = kept
 			if told := fn(line); told != nil {

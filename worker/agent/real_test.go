@@ -397,3 +397,50 @@ func TestRealClaudeInteractive(t *testing.T) {
 		transcript(t, r)
 	}
 }
+
+func codexRun(command string) agenttest.Step {
+	return agenttest.Use("exec_command", map[string]any{"cmd": command})
+}
+
+func TestRealCodex(t *testing.T) {
+	agents, program := requireProgram(t, "codex")
+	model := agenttest.New(
+		agenttest.Script{On: "EDIT", Steps: []agenttest.Step{codexRun("printf 'hello\\n' > hello.txt; echo made"), agenttest.Say("done")}},
+		agenttest.Script{On: "DENIED", Steps: []agenttest.Step{agenttest.Fail(401, "invalid_api_key")}},
+	)
+	srv := httptest.NewServer(model)
+	t.Cleanup(srv.Close) // as above
+	tests := []struct {
+		prompt string
+		reason jobs.Reason
+		check  func(t *testing.T, l agent.Launch, r run)
+	}{
+		{prompt: "please\nEDIT", check: func(t *testing.T, l agent.Launch, r run) {
+			if got, err := os.ReadFile(filepath.Join(l.Cwd, "hello.txt")); err != nil || string(got) != "hello\n" {
+				t.Errorf("file %q, err %v", got, err)
+			}
+			if r.count(jobs.ToolEnded) != 1 || r.total.Usage.Input != 2000 || r.total.Usage.Output != 100 || r.total.Session == "" {
+				t.Errorf("%d tools, total %+v", r.count(jobs.ToolEnded), r.total)
+			}
+		}},
+		{prompt: "DENIED", reason: jobs.Unauthorized},
+	}
+	for _, tt := range tests {
+		t.Run(tt.prompt, func(t *testing.T) {
+			t.Parallel()
+			l := prompted(t, "codex", tt.prompt, program, srv.URL)
+			l.Job.Agent.Model = "gpt-5.5"
+			r := unjailed(t, agents, l, t.TempDir())
+			if r.end.Reason != tt.reason {
+				t.Errorf("ended %+v, want reason %q", r.end, tt.reason)
+			}
+			if tt.check != nil {
+				tt.check(t, l, r)
+			}
+			if t.Failed() {
+				transcript(t, r)
+				t.Logf("%+v", model.Requests())
+			}
+		})
+	}
+}

@@ -8,7 +8,8 @@
 // request. So the Model keeps no state: agents that try again, start again or
 // run side by side all get what they should.
 //
-// It speaks Anthropic's Messages API as far as agents use it.
+// It speaks Anthropic's Messages API and OpenAI's Responses API as far as
+// agents use them.
 package agenttest
 
 import (
@@ -47,6 +48,16 @@ type Reply struct {
 	Hang   bool // never ends the answer
 
 	Input, Output int64 // tokens; defaults 1000 and 50
+}
+
+func (r Reply) withDefaults() Reply {
+	if r.Input == 0 {
+		r.Input = 1000
+	}
+	if r.Output == 0 {
+		r.Output = 50
+	}
+	return r
 }
 
 // A Call is a tool that the model wants to use.
@@ -101,8 +112,12 @@ func (m *Model) Requests() []Request {
 
 // ServeHTTP implements [http.Handler].
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body interface{ request() Request }
 	switch {
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages":
+		body = &messagesBody{}
+	case r.Method == http.MethodPost && r.URL.Path == "/v1/responses":
+		body = &responsesBody{}
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages/count_tokens":
 		_, _ = io.WriteString(w, `{"input_tokens":10}`)
 		return
@@ -112,8 +127,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, Reply{Status: http.StatusNotFound, Error: "not_found_error"})
 		return
 	}
-	var body body
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+	if err := json.NewDecoder(r.Body).Decode(body); err != nil {
 		fail(w, Reply{Status: http.StatusBadRequest, Error: "invalid_request_error"})
 		return
 	}
@@ -129,8 +143,12 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, reply)
 		return
 	}
-	a := &answer{w: w, reply: reply, req: req, id: m.ids.Add(1)}
-	a.send()
+	a := &answer{w: w, reply: reply.withDefaults(), req: req, id: m.ids.Add(1)}
+	if req.Path == "/v1/responses" {
+		a.respond()
+	} else {
+		a.send()
+	}
 	if reply.Hang {
 		<-r.Context().Done()
 	}

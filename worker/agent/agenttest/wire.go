@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-type body struct {
+// messagesBody is a request of the Messages API.
+type messagesBody struct {
 	Model    string `json:"model"`
 	Stream   bool   `json:"stream"`
 	Messages []struct {
@@ -20,7 +21,7 @@ type body struct {
 	} `json:"tools"`
 }
 
-func (b body) request() Request {
+func (b messagesBody) request() Request {
 	req := Request{Model: b.Model, Stream: b.Stream}
 	for _, t := range b.Tools {
 		req.Tools = append(req.Tools, t.Name)
@@ -73,12 +74,6 @@ type answer struct {
 type object = map[string]any
 
 func (a *answer) send() {
-	if a.reply.Input == 0 {
-		a.reply.Input = 1000
-	}
-	if a.reply.Output == 0 {
-		a.reply.Output = 50
-	}
 	if !a.req.Stream {
 		a.w.Header().Set("Content-Type", "application/json")
 		m := a.message(a.reply.Output)

@@ -1,0 +1,86 @@
+package agenttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// responsesBody is a request of OpenAI's Responses API.
+type responsesBody struct {
+	Model  string `json:"model"`
+	Stream bool   `json:"stream"`
+	Input  []struct {
+		Type    string          `json:"type"`
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+		Output  json.RawMessage `json:"output"`
+	} `json:"input"`
+	Tools []struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+	} `json:"tools"`
+}
+
+// request counts what the model said: neighbouring items of it are one turn.
+func (b responsesBody) request() Request {
+	req := Request{Model: b.Model, Stream: b.Stream}
+	for _, t := range b.Tools {
+		if t.Name == "" {
+			t.Name = t.Type
+		}
+		req.Tools = append(req.Tools, t.Name)
+	}
+	spoke := false
+	for _, item := range b.Input {
+		switch {
+		case item.Type == "function_call_output", item.Type == "custom_tool_call_output":
+			req.Last, spoke = text(item.Output), false
+		case item.Role == "user":
+			req.Last, spoke = text(item.Content), false
+			// Agents put words of their own before the user's.
+			req.First += req.Last
+		case item.Role == "" || item.Role == "assistant":
+			if !spoke {
+				req.Turn++
+			}
+			spoke = true
+		}
+	}
+	return req
+}
+
+// respond sends an answer as the Responses API does.
+func (a *answer) respond() {
+	a.w.Header().Set("Content-Type", "text/event-stream")
+	id := fmt.Sprintf("resp_%d", a.id)
+	a.event("response.created", object{"response": object{"id": id, "model": a.req.Model}})
+	if a.reply.Text != "" || len(a.reply.Calls) == 0 {
+		a.event("response.output_item.done", object{"item": object{
+			"type": "message", "role": "assistant", "id": fmt.Sprintf("msg_%d", a.id),
+			"content": []object{{"type": "output_text", "text": a.reply.Text}},
+		}})
+	}
+	if a.reply.Drop {
+		panic(http.ErrAbortHandler)
+	}
+	if a.reply.Hang {
+		return
+	}
+	for i, c := range a.reply.Calls {
+		input, err := json.Marshal(c.Input)
+		if err != nil {
+			panic(err) // the test's own values
+		}
+		a.event("response.output_item.done", object{"item": object{
+			"type": "function_call", "name": c.Name, "arguments": string(input), "call_id": fmt.Sprintf("call_%d_%d", a.id, i),
+		}})
+	}
+	a.event("response.completed", object{"response": object{
+		"id": id, "model": a.req.Model, "usage": object{
+			"input_tokens": a.reply.Input, "input_tokens_details": object{"cached_tokens": 0},
+			"output_tokens": a.reply.Output, "output_tokens_details": object{"reasoning_tokens": 0},
+			"total_tokens": a.reply.Input + a.reply.Output,
+		},
+	}})
+}

@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// codexRetries is how often Codex tries a model call again.
+const codexRetries = 4
+
+// codex runs Codex CLI, one turn a process: the prompt goes in on stdin, and
+// events come out as JSON lines. Nothing can be asked or said meanwhile.
+//
+// A gate for it has to lead to the OpenAI API; see Plan.API.
+type codex struct{}
+
+func (codex) Name() string { return "codex" }
+
+func (codex) Launch(l Launch) (Plan, error) {
+	if l.Session == "" || l.ID == "" {
+		return Plan{}, fmt.Errorf("agent codex: a launch needs a job and a session")
+	}
+	args := []string{"exec"}
+	if l.Resume != "" {
+		args = append(args, "resume")
+	}
+	args = slices.Concat(args, codexArgs(l), l.Job.Agent.Args)
+	if l.Resume != "" {
+		args = append(args, l.Resume)
+	}
+	env := l.env()
+	if l.Gate != "" {
+		env = append(env, codexKey+"="+l.token(), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
+	}
+	return Plan{
+		Args: slices.Concat(l.Program.command("codex"), args, []string{"-"}),
+		Env:  env,
+		// The prompt may have many lines. It ends where stdin does.
+		Stdin:  [][]byte{[]byte(l.prompt())},
+		Files:  l.files(),
+		Mounts: l.Program.Mounts,
+		API:    "openai",
+	}, nil
+}
+
+// codexKey is the variable that the provider made here takes its key from.
+const codexKey = "PENSTOCK_GATE_KEY"
+
+func codexArgs(l Launch) []string {
+	args := []string{
+		"--json",
+		// The jail decides what may be done. The program's own sandbox does
+		// not work in every jail.
+		"--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check",
+		// No contact with anything but the model.
+		"-c", "analytics.enabled=false", "-c", `otel.metrics_exporter="none"`, "-c", "check_for_update_on_startup=false",
+		"--disable", "plugins", "--disable", "apps",
+		// Without this an API that cannot be reached is waited for, for ever.
+		"--disable", "unbounded_connection_retries",
+	}
+	if l.Gate != "" {
+		provider := fmt.Sprintf(`model_providers.penstock={name="penstock",base_url=%s,env_key=%q,wire_api="responses",request_max_retries=%d,stream_max_retries=%d}`,
+			strconv.Quote(l.Gate+"/v1"), codexKey, codexRetries, codexRetries)
+		args = append(args, "-c", `model_provider="penstock"`, "-c", provider)
+		if !slices.ContainsFunc(l.Job.Agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "web_search") }) {
+			// It runs at the provider: a way out of the jail, which the gate
+			// refuses.
+			args = append(args, "-c", `web_search="disabled"`)
+		}
+	}
+	if l.Job.Agent.Model != "" {
+		args = append(args, "-m", l.Job.Agent.Model)
+	}
+	return args
+}
+
+// codexOut is any line of codex exec --json.
+type codexOut struct {
+	Type    string    `json:"type"`
+	Thread  string    `json:"thread_id"`
+	Message string    `json:"message"`
+	Item    codexItem `json:"item"`
+	Error   struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Usage struct {
+		Input      int64 `json:"input_tokens"`
+		Cached     int64 `json:"cached_input_tokens"`
+		CacheWrite int64 `json:"cache_write_input_tokens"`
+		Output     int64 `json:"output_tokens"`
+	} `json:"usage"`
+}
+
+type codexItem struct {
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Message   string          `json:"message"`
+	Command   string          `json:"command"`
+	Output    string          `json:"aggregated_output"`
+	ExitCode  *int            `json:"exit_code"`
+	Status    string          `json:"status"`
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Query     string          `json:"query"`
+	Arguments json.RawMessage `json:"arguments"`
+	Result    json.RawMessage `json:"result"`
+	Items     json.RawMessage `json:"items"`
+	Changes   []struct {
+		Path string `json:"path"`
+		Kind string `json:"kind"`
+	} `json:"changes"`
+}
