@@ -16,6 +16,7 @@ const maxCounted = 4 << 20
 type counter struct {
 	read   func(data []byte) (told, bool) // the provider's
 	stream bool                           // an event stream; else one JSON object
+	sent   int64                          // bytes of the request
 
 	line    []byte // the line, or the answer, as far as it came
 	dropped int64  // how many bytes of it are not kept
@@ -95,8 +96,11 @@ func (c *counter) finish() {
 		c.take(c.line)
 	case !c.stream:
 		c.usage.Output = (int64(len(c.line)) + c.dropped) / 4
-	case !c.final && c.usage != (jobs.Usage{}):
+	case !c.final && c.text > 0:
 		c.usage.Output = max(c.usage.Output, c.text)
+		if c.usage.Input+c.usage.CacheRead+c.usage.CacheWrite == 0 {
+			c.usage.Input = c.sent / 4 // a provider that tells all of it at the end
+		}
 	}
 }
 
@@ -135,4 +139,36 @@ func readAnthropic(data []byte) (told, bool) {
 		t.input, t.output, t.cacheRead, t.cacheWrite = usage.Input, usage.Output, usage.CacheRead, usage.CacheWrite
 	}
 	return t, true
+}
+
+// readOpenAI reads the event that closes an answer, and an answer that came
+// as a whole. What was read from the cache is in the input there.
+func readOpenAI(data []byte) (told, bool) {
+	type response struct {
+		Object string `json:"object"`
+		Model  string `json:"model"`
+		Usage  *struct {
+			Input   int64 `json:"input_tokens"`
+			Output  int64 `json:"output_tokens"`
+			Details struct {
+				Cached int64 `json:"cached_tokens"`
+			} `json:"input_tokens_details"`
+		} `json:"usage"`
+	}
+	var e struct {
+		response
+		Response response `json:"response"`
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return told{}, false // as above
+	}
+	r := e.Response
+	if e.Object == "response" {
+		r = e.response
+	}
+	if r.Usage == nil {
+		return told{model: r.Model}, true
+	}
+	input := r.Usage.Input - r.Usage.Details.Cached
+	return told{model: r.Model, input: &input, output: &r.Usage.Output, cacheRead: &r.Usage.Details.Cached, final: true}, true
 }

@@ -745,6 +745,66 @@ func TestKeyDoesNotShow(t *testing.T) {
 	}
 }
 
+func TestOpenAI(t *testing.T) {
+	const (
+		created = "data: {\"type\":\"response.created\",\"response\":{\"object\":\"response\",\"model\":\"m-1\",\"usage\":null}}\n\n"
+		piece   = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"hi\"}\n\n"
+		usage   = `"object":"response","model":"m-1","usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":60},"output_tokens":50}}`
+	)
+	r := newRig(t, Config{API: "openai"}, Limits{Tokens: 500}, func(w http.ResponseWriter, req *http.Request) {
+		switch req.Header.Get("Originator") {
+		case "whole":
+			_, _ = io.WriteString(w, "{"+usage)
+		case "cut":
+			stream(created, piece, piece)(w, req)
+			panic(http.ErrAbortHandler)
+		default:
+			stream(created, piece, "data: {\"type\":\"response.completed\",\"response\":{"+usage+"}\n\n")(w, req)
+		}
+	})
+	with := func(field string) string { return `{"model":"m","stream":true,"input":[]` + field + `}` }
+	for _, tt := range []struct {
+		name, body string
+		status     int
+	}{
+		{"plain", with(`,"tools":[{"type":"function","parameters":{"tools":[{"type":"mcp"}],"a":1,"a":2}},{"type":"tool_search"}]`), 200},
+		{"inline picture", with(`,"x":[{"image_url":"data:image/png;base64,AA=="}]`), 200},
+		{"search there", with(`,"tools":[{"type":"web_search"}]`), 400},
+		{"servers", with(`,"tools":[{"type":"mcp","server_url":"https://evil.example"}]`), 400},
+		{"nested tools", with(`,"tools":[{"type":"namespace","tools":[{"type":"code_interpreter"}]}]`), 400},
+		{"picture by URL", with(`,"x":[{"image_url":"https://evil.example"}]`), 400},
+		{"file by URL", with(`,"x":[{"file_url":"https://evil.example"}]`), 400},
+		{"stored prompt", with(`,"prompt":{"id":"p"}`), 400},
+		{"background", with(`,"background":true`), 400},
+	} {
+		if status, body, _ := r.do("POST", "/v1/responses", tt.body, "Authorization", "Bearer dummy"); status != tt.status {
+			t.Errorf("%s: %d %s, want %d", tt.name, status, body, tt.status)
+		}
+	}
+	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 80, Output: 100, CacheRead: 120}) || m.Model != "m-1" || m.Violations != 7 {
+		t.Errorf("meter %+v", m)
+	}
+	for _, req := range r.seen {
+		if req.Header.Get("Authorization") != "Bearer "+key || req.Header.Get("X-Api-Key") != "" {
+			t.Errorf("headers %v", req.Header)
+		}
+	}
+	r.do("POST", "/v1/responses", with(""), "Originator", "whole")
+	r.do("POST", "/v1/responses", with(`,"x":"`+strings.Repeat("x", 400)+`"`), "Originator", "cut")
+	// What is not told is estimated: 447 bytes that went in, two pieces.
+	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 120 + 111, Output: 152, CacheRead: 180}) {
+		t.Errorf("meter %+v", m)
+	}
+	if status, body, _ := r.do("POST", "/v1/responses", with("")); status != 400 || !strings.HasPrefix(body, `{"error":{"message":"penstock: the budget`) {
+		t.Errorf("got %d %s", status, body)
+	}
+	for _, path := range []string{"/v1/responses/compact", "/v1/responses?x=1", "/v1/files", "/v1/messages"} {
+		if status, _, _ := r.do("POST", path, with("")); status != 403 {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}
+
 func FuzzCounter(f *testing.F) {
 	f.Add([]byte(start+text+delta+stop), 7, true)
 	f.Add([]byte(`{"type":"message","usage":{"input_tokens":7}}`), 3, false)
@@ -773,7 +833,7 @@ func FuzzInspect(f *testing.F) {
 	f.Add([]byte(`{"model":"0"} }`))
 	f.Add([]byte(`{"model":"m","tools":[{"type":"web_search_1"}],"a":{"b":[{"source":{"type":"url"}}]}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if _, err := inspectAnthropic(in, false); err != nil {
+		if _, err := anthropicRules.inspect(in, false); err != nil {
 			return
 		}
 		// What passes means the same to a reader that takes the last of two

@@ -120,7 +120,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.asked, err = c.g.provider.inspect(body, c.s.limits.Remote); err != nil {
+	if c.asked, err = c.g.provider.rules.inspect(body, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return body, rc.SetReadDeadline(time.Time{})
@@ -148,7 +148,10 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	c.told.Status = res.StatusCode
-	c.count = &counter{read: c.g.provider.usage, stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")}
+	c.count = &counter{
+		read: c.g.provider.usage, sent: int64(len(body)),
+		stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
+	}
 	pass(w.Header(), res.Header, c.g.provider.answer)
 	for name, values := range w.Header() {
 		if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, string(c.g.cfg.Key)) }) {
@@ -180,7 +183,7 @@ func (g *Gate) request(ctx context.Context, r *http.Request, body []byte) *http.
 		Header: http.Header{"Accept-Encoding": {"identity"}},
 	}).WithContext(ctx)
 	pass(out.Header, r.Header, g.provider.request)
-	if g.cfg.Bearer {
+	if g.cfg.Bearer || g.provider.header == "" {
 		out.Header.Set("Authorization", "Bearer "+string(g.cfg.Key))
 	} else {
 		out.Header.Set(g.provider.header, string(g.cfg.Key))

@@ -10,18 +10,49 @@ import (
 	"strings"
 )
 
-// errRemote refuses what the provider would do in the network.
-var errRemote = errors.New("the provider would reach into the network for it")
+var (
+	// errRemote refuses what the provider would do in the network.
+	errRemote = errors.New("the provider would reach into the network for it")
+	// errUncounted refuses what would be used and not be told here.
+	errUncounted = errors.New("what it uses could not be counted")
+)
 
-// localTools are the kinds of tools that the agent runs itself, or that have
-// no network where they run.
-var localTools = []string{"custom", "bash_", "text_editor_", "computer_", "memory_", "tool_search_tool_"}
+// rules are what may stand in a body. Names are compared wherever they stand,
+// except in opaque values.
+type rules struct {
+	opaque  []string         // whose values are the agent's own data, which nobody interprets
+	refused map[string]error // at the top
+	tools   []string         // kinds of tools that run where the agent does, or without a network
+	byURL   func(path []string, value string) bool
+}
 
-// inspectAnthropic reads a body token by token, as the provider will: a name
-// that stands twice in an object is refused, because two readers may choose
+var anthropicRules = rules{
+	opaque:  []string{"input", "input_schema"},
+	refused: map[string]error{"mcp_servers": errRemote},
+	tools:   []string{"custom", "bash_", "text_editor_", "computer_", "memory_", "tool_search_tool_"},
+	byURL:   func(path []string, value string) bool { return value == "url" && endsWith(path, "source", "type") },
+}
+
+var openaiRules = rules{
+	opaque: []string{"parameters", "schema"},
+	// A stored prompt may have tools of its own.
+	refused: map[string]error{"prompt": errRemote, "background": errUncounted},
+	tools:   []string{"function", "custom", "namespace", "tool_search", "local_shell", "apply_patch"},
+	byURL: func(path []string, value string) bool {
+		return (endsWith(path, "image_url") || endsWith(path, "file_url") || endsWith(path, "image_url", "url")) &&
+			!strings.HasPrefix(value, "data:")
+	},
+}
+
+func endsWith(path []string, names ...string) bool {
+	return len(path) >= len(names) && slices.Equal(path[len(path)-len(names):], names)
+}
+
+// inspect reads a body token by token, as the provider will: a name that
+// stands twice in an object is refused, because two readers may choose
 // different ones.
-func inspectAnthropic(body []byte, remote bool) (asked, error) {
-	in := &inspector{dec: json.NewDecoder(bytes.NewReader(body)), remote: remote}
+func (r rules) inspect(body []byte, remote bool) (asked, error) {
+	in := &inspector{rules: r, dec: json.NewDecoder(bytes.NewReader(body)), remote: remote}
 	in.dec.UseNumber()
 	if err := in.value(nil); err != nil {
 		return asked{}, err
@@ -39,6 +70,7 @@ func inspectAnthropic(body []byte, remote bool) (asked, error) {
 const maxDepth = 200
 
 type inspector struct {
+	rules
 	dec    *json.Decoder
 	remote bool
 	depth  int
@@ -94,10 +126,9 @@ func (in *inspector) object(path []string) error {
 		}
 		seen[name] = true
 		switch {
-		case len(path) == 0 && name == "mcp_servers" && !in.remote:
-			return fmt.Errorf("mcp_servers: %w", errRemote)
-		case name == "input" || name == "input_schema":
-			// The agent's and its tools' own data, which nobody interprets.
+		case len(path) == 0 && in.refused[name] != nil && !(in.remote && errors.Is(in.refused[name], errRemote)):
+			return fmt.Errorf("%s: %w", name, in.refused[name])
+		case slices.Contains(in.opaque, name):
 			var skip json.RawMessage
 			err = in.dec.Decode(&skip)
 		default:
@@ -116,12 +147,12 @@ func (in *inspector) text(path []string, s string) error {
 	case slices.Equal(path, []string{"model"}):
 		in.asked.model = s
 	case in.remote:
-	case slices.Equal(path, []string{"tools", "type"}):
+	case endsWith(path, "tools", "type"):
 		local := func(kind string) bool { return s == kind || strings.HasSuffix(kind, "_") && strings.HasPrefix(s, kind) }
-		if !slices.ContainsFunc(localTools, local) {
+		if !slices.ContainsFunc(in.tools, local) {
 			return fmt.Errorf("tool of type %.60q: %w", s, errRemote)
 		}
-	case len(path) > 1 && slices.Equal(path[len(path)-2:], []string{"source", "type"}) && s == "url":
+	case in.byURL(path, s):
 		return fmt.Errorf("content given by URL: %w", errRemote)
 	}
 	return nil

@@ -10,12 +10,12 @@ import (
 // further API is a further row.
 type provider struct {
 	upstream string
-	header   string // that its key travels in
+	header   string // that its key travels in; empty is Authorization
 	routes   []route
 	// request and answer list the headers that pass, in canonical form; a
 	// name that ends with "-" stands for all that begin with it.
 	request, answer []string
-	inspect         func(body []byte, remote bool) (asked, error)
+	rules           rules
 	usage           func(data []byte) (told, bool)
 	refusal         func(kind, message string) []byte
 }
@@ -51,9 +51,22 @@ var providers = map[string]provider{
 		},
 		request: []string{"Accept", "Content-Type", "User-Agent", "X-App", "Anthropic-Version", "Anthropic-Beta", "X-Stainless-"},
 		answer:  []string{"Content-Type", "Request-Id", "Retry-After", "X-Should-Retry", "Anthropic-Ratelimit-", "Cache-Control"},
-		inspect: inspectAnthropic,
+		rules:   anthropicRules,
 		usage:   readAnthropic,
 		refusal: refuseAnthropic,
+	},
+	"openai": {
+		upstream: "https://api.openai.com",
+		routes: []route{
+			{method: http.MethodPost, path: "/v1/responses", body: true},
+			{method: http.MethodGet, path: "/v1/models"},
+			{method: http.MethodGet, path: "/v1/models/*"},
+		},
+		request: []string{"Accept", "Content-Type", "User-Agent", "Originator", "Openai-Beta", "X-Stainless-"},
+		answer:  []string{"Content-Type", "X-Request-Id", "Retry-After", "Retry-After-Ms", "X-Ratelimit-", "Openai-Model", "Cache-Control"},
+		rules:   openaiRules,
+		usage:   readOpenAI,
+		refusal: refuseOpenAI,
 	},
 }
 
@@ -69,6 +82,22 @@ func refuseAnthropic(kind, message string) []byte {
 	out, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // three strings
+	}
+	return out
+}
+
+func refuseOpenAI(kind, message string) []byte {
+	var e struct {
+		Error struct {
+			Message string  `json:"message"`
+			Type    string  `json:"type"`
+			Code    *string `json:"code"`
+		} `json:"error"`
+	}
+	e.Error.Type, e.Error.Message = kind, message
+	out, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // two strings
 	}
 	return out
 }
