@@ -317,6 +317,81 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// The native program in a package beside the script is started by itself.
+func TestFindNativeBesideScript(t *testing.T) {
+	dir := t.TempDir()
+	native := filepath.Join(dir, "@o/codex-linux-x64/vendor/x86_64/bin/codex")
+	script := filepath.Join(dir, "@o/codex/bin/codex.js")
+	for _, path := range []string{native, script} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agents := New(Config{Programs: map[string]string{"codex": script}})
+	p, err := agents.Find("codex")
+	if err != nil || !slices.Equal(p.Args, []string{native}) || !slices.Equal(p.Mounts, []string{filepath.Join(dir, "@o/codex-linux-x64/vendor/x86_64")}) {
+		t.Errorf("%+v, err %v", p, err)
+	}
+	if err := os.Remove(native); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := agents.Find("codex"); err != nil || p.Args[len(p.Args)-1] != script {
+		t.Errorf("without it: %+v, err %v", p, err)
+	}
+}
+
+func TestCodexPlan(t *testing.T) {
+	l := launch("codex")
+	l.Job.Prompt, l.Job.Agent.Model = "two\nlines", "gpt-5.5"
+	p := plan(t, l)
+	args := strings.Join(p.Args, " ")
+	for _, want := range []string{"codex exec --json ", ` base_url="http://127.0.0.1:3128/v1"`, "--disable unbounded_connection_retries", "-m gpt-5.5 -"} {
+		if !strings.Contains(strings.ReplaceAll(args, ",", ", "), want) {
+			t.Errorf("no %q in %s", want, args)
+		}
+	}
+	if !strings.HasSuffix(args, " -") || string(p.Stdin[0]) != "two\nlines" || p.KeepStdin || p.API != "openai" {
+		t.Errorf("plan %+v", p)
+	}
+	l.Resume = "thread-1"
+	if args := plan(t, l).Args; args[1] != "exec" || args[2] != "resume" || args[len(args)-2] != "thread-1" || args[len(args)-1] != "-" {
+		t.Errorf("resumed with %q", args)
+	}
+}
+
+func TestCodexVerdicts(t *testing.T) {
+	const begun = `{"type":"turn.started"}`
+	again := func(why string) string {
+		return begun + "\n" + `{"type":"error","message":"Reconnecting... 2/4 (` + why + `)"}`
+	}
+	failed := func(why string) string {
+		return begun + "\n" + `{"type":"turn.failed","error":{"message":"` + why + `"}}`
+	}
+	for _, tt := range []struct {
+		name, lines string
+		code        int
+		reason      jobs.Reason
+		hopeless    jobs.Reason
+	}{
+		{"hopeless, then ended", again("unexpected status 401 Unauthorized: x"), 143, jobs.Unauthorized, jobs.Unauthorized},
+		{"tried again, then ended", again("Connection failed: x"), 143, jobs.ModelUnavailable, ""},
+		{"tried again, and it helped", again("Connection failed: x") + "\n" + `{"type":"item.completed","item":{"type":"agent_message"}}`, 1, jobs.AgentCrashed, ""},
+		{"server error", failed("unexpected status 503 Service Unavailable"), 1, jobs.ModelUnavailable, ""},
+		{"request refused", failed("unexpected status 400 Bad Request: x"), 1, jobs.AgentFailed, ""},
+		{"killed after a good turn", begun + "\n" + `{"type":"turn.completed"}`, 137, "", ""},
+		{"not found", "", 127, jobs.AgentMissing, ""},
+	} {
+		d := codex{}.Decoder(launch("codex"))
+		r := feed(d, strings.Split(tt.lines, "\n")...)
+		if _, end := d.Exit(tt.code, ""); end.Reason != tt.reason || (end.Outcome == jobs.Success) != (tt.reason == "") || r.Hopeless != tt.hopeless {
+			t.Errorf("%s: %+v, hopeless %q", tt.name, end, r.Hopeless)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "claude")

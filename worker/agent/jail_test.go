@@ -87,11 +87,11 @@ func requireJail(tb testing.TB) {
 	}
 }
 
-func newGate(t *testing.T, model *agenttest.Model) *gate.Gate {
+func newGate(t *testing.T, api string, model *agenttest.Model) *gate.Gate {
 	t.Helper()
 	srv := httptest.NewServer(model)
 	t.Cleanup(srv.Close)
-	g, err := gate.New(gate.Config{Upstream: srv.URL, Key: realKey})
+	g, err := gate.New(gate.Config{API: api, Upstream: srv.URL, Key: realKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestJailedClaude(t *testing.T) {
 		bash(search),
 		agenttest.Say("done"),
 	}})
-	g := newGate(t, model)
+	g := newGate(t, "anthropic", model)
 	session := gate.NewSession("s", gate.Limits{})
 	l := prompted(t, "claude", "EDIT", program, "")
 	r := jailed(t, agents, l, g, session)
@@ -163,7 +163,7 @@ func TestJailedClaude(t *testing.T) {
 func TestJailedClaudeBudget(t *testing.T) {
 	agents, program := requireProgram(t, "claude")
 	requireJail(t)
-	g := newGate(t, agenttest.New(agenttest.Script{On: "FOREVER", Steps: []agenttest.Step{bash("echo again")}}))
+	g := newGate(t, "anthropic", agenttest.New(agenttest.Script{On: "FOREVER", Steps: []agenttest.Step{bash("echo again")}}))
 	session := gate.NewSession("s", gate.Limits{Tokens: 3000})
 	r := jailed(t, agents, prompted(t, "claude", "FOREVER", program, ""), g, session)
 	if m := session.Meter(); m.Calls != 3 || m.Refused == 0 {
@@ -171,6 +171,38 @@ func TestJailedClaudeBudget(t *testing.T) {
 	}
 	if r.end.Outcome != jobs.Failure || !strings.Contains(r.end.Message, "budget of 3000 tokens is spent") {
 		t.Errorf("ended %+v", r.end)
+	}
+	if t.Failed() {
+		transcript(t, r)
+	}
+}
+
+func TestJailedCodex(t *testing.T) {
+	agents, program := requireProgram(t, "codex")
+	requireJail(t)
+	model := agenttest.New(agenttest.Script{On: "EDIT", Steps: []agenttest.Step{
+		codexRun("printf 'hello\\n' > hello.txt; env"), agenttest.Say("done"),
+	}})
+	session := gate.NewSession("s", gate.Limits{})
+	l := prompted(t, "codex", "EDIT", program, "")
+	l.Job.Agent.Model = "gpt-5.5"
+	r := jailed(t, agents, l, newGate(t, "openai", model), session)
+	if r.end.Outcome != jobs.Success {
+		t.Errorf("ended %+v", r.end)
+	}
+	if got, err := os.ReadFile(filepath.Join(l.Cwd, "hello.txt")); err != nil || string(got) != "hello\n" {
+		t.Errorf("file %q, err %v", got, err)
+	}
+	if out := r.data(jobs.ToolEnded); !strings.Contains(out, "PENSTOCK_JOB="+l.ID) || strings.Contains(out, realKey) {
+		t.Errorf("environment %s", out)
+	}
+	if m := session.Meter(); m.Usage.Input != 2000 || m.Usage.Output != 100 || m.Violations != 0 || r.total.Usage != m.Usage {
+		t.Errorf("meter %+v, the agent counts %+v", m, r.total)
+	}
+	for _, req := range model.Requests() {
+		if req.Header.Get("Authorization") != "Bearer "+realKey {
+			t.Errorf("the provider got %q", req.Header.Get("Authorization"))
+		}
 	}
 	if t.Failed() {
 		transcript(t, r)
@@ -187,7 +219,7 @@ func TestJailedCommand(t *testing.T) {
 	l.Job.Agent.Command = []string{"sh", "-c", `head -1 "$PENSTOCK_PROMPT_FILE"; cat "$PENSTOCK_INPUT_DIR/in.txt"
 grep -o '"title": "T"' "$PENSTOCK_ISSUE_FILE"; [ "$(cat "$PENSTOCK_PROMPT_FILE")" = "$PENSTOCK_PROMPT" ] && echo same
 cd "$PENSTOCK_WORKSPACE" && pwd && touch made; read x || echo no stdin; echo last words >&2; exit 4`}
-	r := jailed(t, agents, l, newGate(t, agenttest.New()), gate.NewSession("s", gate.Limits{}))
+	r := jailed(t, agents, l, newGate(t, "anthropic", agenttest.New()), gate.NewSession("s", gate.Limits{}))
 	var out []string
 	for _, e := range r.events {
 		if e.Raw != nil && e.Raw.Stream == agent.Stdout {
