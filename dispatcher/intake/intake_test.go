@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 	}{
 		{"issues", "issues.json", Options{Defaults: defaults()}},
 		{"issues-own-repo", "issues.json", Options{Defaults: jobs.Job{Agent: jobs.Agent{Name: "claude"}}}},
-		{"issues-template", "issues.json", Options{Defaults: defaults(), Template: "{{.issue.title}} [{{.issue.number}}] in {{.repo}} for {{.vars.who}}\n{{.issue.body}}", Vars: map[string]string{"who": "ann"}}},
+		{"issues-template", "issues.json", Options{Defaults: defaults(), Template: "{{.issue.title}} [{{.issue.number}}] in {{.repo}} for {{.vars.who}} ({{join \", \" .issue.labels}})\n{{.issue.body}}", Vars: map[string]string{"who": "ann"}}},
 		{"swebench", "swebench.jsonl", Options{Defaults: jobs.Job{Agent: jobs.Agent{Name: "claude"}}}},
 		{"swebench-container", "swebench.jsonl", Options{Defaults: jobs.Job{Agent: jobs.Agent{Name: "claude"}, Isolation: jobs.IsolationContainer, Repo: jobs.Repo{URL: "/testbed"}}, Limit: 2}},
 		{"instances", "instances.yaml", Options{Defaults: defaults()}},
