@@ -22,11 +22,16 @@ import (
 const (
 	crashDir  = "PENSTOCK_TEST_CRASH_DIR"
 	crashRedo = "PENSTOCK_TEST_CRASH_REDO"
+	fullDir   = "PENSTOCK_TEST_FULL_DIR"
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(crashDir); dir != "" {
-		if err := work(dir); err != nil {
+	for name, run := range map[string]func(string) error{crashDir: work, fullDir: fillDisk} {
+		dir := os.Getenv(name)
+		if dir == "" {
+			continue
+		}
+		if err := run(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
