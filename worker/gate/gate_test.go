@@ -429,6 +429,19 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// What a call uses after it has spent the budget is counted, and no news.
+func TestBudgetIsSpentOnce(t *testing.T) {
+	s, c := NewSession("s", Limits{Tokens: 10}), &call{}
+	for i, want := range []bool{false, true, false} {
+		if got := s.use(c, jobs.Usage{Output: 6}, nil); got != want {
+			t.Errorf("use %d: spent %v, want %v", i, got, want)
+		}
+	}
+	if m := s.Meter(); m.Usage.Output != 18 {
+		t.Errorf("meter %+v", m)
+	}
+}
+
 // A budget of money holds where the price is known, whatever the agent itself
 // makes of it.
 func TestBudgetInMoney(t *testing.T) {
