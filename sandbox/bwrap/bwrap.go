@@ -16,7 +16,9 @@ package bwrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -68,7 +70,10 @@ func (b *Backend) programs() (path, init string, err error) {
 	if init = b.Init; init != "" {
 		return path, init, nil
 	}
-	init, err = jailinit.Executable()
+	if !jailinit.Called() {
+		return "", "", errors.New("bwrap: this program does not call jailinit.Main first in its main (or TestMain)")
+	}
+	init, err = os.Executable()
 	return path, init, err
 }
 

@@ -67,30 +67,28 @@ var plantings = []struct{ name, script string }{
 	{".g\u200cit", "mkdir .g\u200cit; printf \"[core]\\nfsmonitor = $P\\n\" > .g\u200cit/config"},
 }
 
-// arm gives the marker, and an environment that names it.
-func arm(t *testing.T) (marker string) {
+// arm gives the marker, and the lines of a script that name it.
+func arm(t *testing.T) (marker, env string) {
 	t.Helper()
 	dir := t.TempDir()
 	marker = filepath.Join(dir, "ran")
 	program := filepath.Join(dir, "program")
 	write(t, dir, "program", "#!/bin/sh\necho \"$0 $*\" >> "+marker+"\ncat\n")
 	os.Chmod(program, 0o755)
-	t.Setenv("M", marker)
-	t.Setenv("P", program)
-	t.Setenv("PRIVATE", template())
-	return marker
+	return marker, "M='" + marker + "'; P='" + program + "'; PRIVATE='" + template() + "'\n"
 }
 
 func TestPlantingsNeverRun(t *testing.T) {
 	for _, isolation := range []jobs.Isolation{jobs.IsolationWorktree, jobs.IsolationNone} {
 		for _, p := range plantings {
 			t.Run(string(isolation)+"/"+p.name, func(t *testing.T) {
-				marker := arm(t)
+				t.Parallel()
+				marker, env := arm(t)
 				repo := newRepo(t)
 				pristine := filepath.Join(t.TempDir(), "pristine")
 				run(t, "/", "git", "clone", "-q", "--no-hardlinks", repo, pristine)
 				w := prepareAs(t, open(t, Limits{}), "job.1", jobs.Repo{URL: repo}, isolation)
-				sh(t, w.Dir(), p.script+"\ncd \"$OLDPWD\" 2>/dev/null || true")
+				sh(t, w.Dir(), env+p.script)
 				write(t, w.Dir(), "work", "done\n")
 				// What the agent itself ran while it planted does not count.
 				os.Remove(marker)
@@ -117,9 +115,10 @@ func TestPlantingsNeverRun(t *testing.T) {
 func TestPoisonedSourceNeverRuns(t *testing.T) {
 	for _, p := range plantings {
 		t.Run(p.name, func(t *testing.T) {
-			marker := arm(t)
+			t.Parallel()
+			marker, env := arm(t)
 			repo := newRepo(t)
-			sh(t, repo, p.script)
+			sh(t, repo, env+p.script)
 			os.Remove(marker)
 			s := open(t, Limits{})
 			for _, isolation := range []jobs.Isolation{jobs.IsolationWorktree, jobs.IsolationNone} {
@@ -159,6 +158,7 @@ func TestContentOfPlantings(t *testing.T) {
 		{"directory replaced by a link", "rm -r src; ln -s /etc src", "+/etc", "", "root:"},
 		{"file replaced by a link", "rm README; ln -s /etc/passwd README", "+/etc/passwd", "", "root:"},
 		{"attributes are a link", "ln -s /etc/passwd .gitattributes; echo x > new", "+/etc/passwd", "", "root:"},
+		{"attributes of the agent", "echo '*.txt text' > .gitattributes; printf 'a\\r\\n' > new.txt", "+a\r\n", "", ""},
 		{"ignore file is a link", "rm .gitignore; echo shown > shown.log; ln -s kept.log .gitignore", "+shown", "", ""},
 		{"ignore file is a fifo", "rm .gitignore; echo shown > shown.log; mkfifo .gitignore", "+shown", ".gitignore: is neither", ""},
 	} {

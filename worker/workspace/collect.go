@@ -24,6 +24,13 @@ type Change struct {
 	SHA256    string // of the patch, hexadecimal
 	Files     int    // files that the patch changes
 
+	// Bundle is a file with the agent's commits, from Base to Head, as the
+	// branch "agent"; "" if it made none. Its last commit has the same files
+	// as the patch: what the agent did not commit is a commit of its own.
+	Bundle  string
+	Commits int
+	Head    string
+
 	// Notable are changed files that deserve a look before anybody works in
 	// a checkout that has them: they run code there, or lead elsewhere. Each
 	// says why.
@@ -41,15 +48,31 @@ func (w *Workspace) Collect(ctx context.Context) (Change, error) {
 	if w.note != "" {
 		return Change{Notes: []string{w.note}}, nil
 	}
-	after, left, err := w.snapshot(ctx, w.before, w.path("index.after"))
-	if err != nil {
-		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, err)
-	}
-	change := Change{Skipped: left}
-	if err := w.diff(ctx, after, &change); err != nil {
+	var change Change
+	if err := w.collect(ctx, &change); err != nil {
 		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, err)
 	}
 	return change, nil
+}
+
+func (w *Workspace) collect(ctx context.Context, c *Change) error {
+	made, err := w.commits(ctx, c)
+	if err != nil {
+		return err
+	}
+	before := w.before
+	if made != nil {
+		before.forced = made.forced
+	}
+	after, left, err := w.snapshot(ctx, before, w.path("index.after"))
+	if err != nil {
+		return err
+	}
+	c.Skipped = left
+	if err := w.diff(ctx, after, c); err != nil || made == nil {
+		return err
+	}
+	return w.publish(ctx, made, after, c)
 }
 
 // repo is the host's own git directory for this workspace.

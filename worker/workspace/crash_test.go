@@ -1,7 +1,239 @@
 package workspace
 
-import "os"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
 
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/bwrap"
+)
+
+// crashEnv tells the test binary to be a worker: "<directory>\n<repository>".
 const crashEnv = "PENSTOCK_TEST_CRASH"
 
-func crashChild() { os.Exit(0) }
+// crashChild makes and closes workspaces until it is killed.
+func crashChild() {
+	dir, repo, _ := strings.Cut(os.Getenv(crashEnv), "\n")
+	cfg := Config{Dir: dir}
+	if _, err := (&bwrap.Backend{}).Check(context.Background()); err == nil {
+		cfg.Jail = &bwrap.Backend{}
+	}
+	s, err := Open(context.Background(), cfg)
+	for n := 0; err == nil; n++ {
+		err = crashOnce(s, fmt.Sprintf("job-%d.%d", os.Getpid(), n), repo)
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+func crashOnce(s *Spaces, id, repo string) error {
+	ctx := context.Background()
+	w, err := s.Prepare(ctx, Request{ID: id, Repo: jobs.Repo{URL: repo}, Isolation: jobs.IsolationWorktree})
+	if err != nil {
+		return err
+	}
+	err = os.WriteFile(filepath.Join(w.Dir(), "new"), []byte("x\n"), 0o644)
+	if err == nil {
+		_, err = w.Collect(ctx)
+	}
+	return errors.Join(err, w.Close())
+}
+
+func TestKilledAtAnyPoint(t *testing.T) {
+	rounds := 25
+	if testing.Short() {
+		rounds = 5
+	}
+	dir, repo := t.TempDir(), newRepo(t)
+	other := openIn(t, dir, Limits{})
+	held := prepare(t, other, "held.1", repo)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range rounds {
+		// A new commit each time, so that a kill may hit fetch and build.
+		sh(t, repo, "git commit -q --allow-empty -m more")
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), crashEnv+"="+dir+"\n"+repo)
+		var said strings.Builder
+		cmd.Stdout = &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
+		cmd.Process.Kill()
+		cmd.Wait()
+		if said.Len() > 0 {
+			t.Fatalf("seed %d: the worker failed: %s", seed, said.String())
+		}
+		sweepClean(t, other)
+		// The next worker goes on as if nothing had been.
+		w := prepare(t, other, "next.1", repo)
+		if got := run(t, w.Dir(), "git", "rev-parse", "HEAD"); got != run(t, repo, "git", "rev-parse", "main") {
+			t.Errorf("seed %d: got %s after a kill", seed, got)
+		}
+		run(t, w.Dir(), "git", "fsck")
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	src, err := other.locate(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, "/", "git", "--git-dir="+filepath.Join(dir, "mirrors", src.key, "mirror.git"), "fsck", "--full")
+	if got := run(t, held.Dir(), "git", "status", "--porcelain"); got != "" {
+		t.Errorf("the workspace in use was harmed: %s", got)
+	}
+	if err := held.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// sweepClean sweeps until the git processes that outlived the worker, and
+// still hold its locks, have gone. Only the workspace "held.1" may stay.
+func sweepClean(t *testing.T, s *Spaces) {
+	t.Helper()
+	var names []string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, err := s.Sweep(t.Context()); err != nil {
+			t.Fatalf("sweep: %v", err)
+		}
+		names = nil
+		for _, pattern := range []string{"jobs/*", "locks/*", "trash/*", "mirrors/*/new-*"} {
+			found, err := filepath.Glob(filepath.Join(s.cfg.Dir, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range found {
+				if filepath.Base(f) != "held.1" {
+					names = append(names, f)
+				}
+			}
+		}
+		if len(names) == 0 {
+			return
+		}
+	}
+	t.Fatalf("left behind: %q", names)
+}
+
+func TestSweepLeavesWhatIsInUse(t *testing.T) {
+	s := open(t, Limits{BaseAge: 1}) // every base is old enough
+	repo := newRepo(t)
+	w := prepare(t, s, "job.1", repo)
+	second := openIn(t, s.cfg.Dir, Limits{BaseAge: 1})
+	for _, sweeper := range []*Spaces{s, second} {
+		swept, err := sweeper.Sweep(t.Context())
+		if err != nil || len(swept.Workspaces) > 0 || swept.Bases > 0 {
+			t.Errorf("got %v, %v; want nothing swept", swept, err)
+		}
+	}
+	write(t, w.Dir(), "new", "x\n")
+	if got := collect(t, w); got.Files != 1 {
+		t.Errorf("got %d files after a sweep, want 1", got.Files)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	swept, err := second.Sweep(t.Context())
+	if err != nil || swept.Bases != 1 {
+		t.Errorf("got %v, %v; want one base evicted", swept, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	w = prepare(t, s, "job.2", repo) // and it comes back
+	w.Close()
+}
+
+func TestEvictionKeepsTheNewest(t *testing.T) {
+	repo := newRepo(t)
+	s := open(t, Limits{})
+	var newest string
+	for i := range 3 {
+		sh(t, repo, "git commit -q --allow-empty -m "+strconv.Itoa(i))
+		w := prepare(t, s, "job.1", repo)
+		newest = w.Base()
+		w.Close()
+	}
+	all, err := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/*/index"))
+	if err != nil || len(all) != 3 {
+		t.Fatalf("got bases %q, %v", all, err)
+	}
+	list, err := bases(filepath.Dir(filepath.Dir(all[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cfg.Limits.BaseBytes = list[0].size + list[0].size/2
+	if swept, err := s.Sweep(t.Context()); err != nil || swept.Bases != 2 {
+		t.Errorf("got %v, %v; want two bases evicted", swept, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/"+newest)); len(left) != 1 {
+		t.Error("the newest base is gone")
+	}
+}
+
+func TestManySweepersAtOnce(t *testing.T) {
+	s := open(t, Limits{})
+	for i := range 50 {
+		write(t, s.jobDir(fmt.Sprintf("gone.%d", i)), "workspace/a/b/c", "x")
+	}
+	failed := make(chan error, 4)
+	for range 4 {
+		go func() {
+			_, err := s.Sweep(context.Background())
+			failed <- err
+		}()
+	}
+	for range 4 {
+		if err := <-failed; err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+	}
+	nothingLeft(t, s)
+}
+
+// As an unprivileged user, whom modes stop.
+func TestUnreadableTreesAsUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user; as a user, TestCloseRemovesEverything does the same")
+	}
+	dir, err := os.MkdirTemp("", "penstock-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "test")
+	data, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = errors.Join(os.WriteFile(binary, data, 0o755), os.Chmod(dir, 0o777))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "-test.run=^(TestCloseRemovesEverything|TestDeepTree|TestUnreadableIsRead)$", "-test.count=1")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("as another user: %v\n%s", err, out)
+	}
+}
+
+func TestUnreadableIsRead(t *testing.T) {
+	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
+	sh(t, w.Dir(), "echo more >> README; chmod 000 README; mkdir d; echo x > d/f; chmod 000 d; chmod 000 .")
+	if got := collect(t, w); got.Files != 2 {
+		t.Errorf("got %d files, want 2:\n%s", got.Files, patch(t, got))
+	}
+}

@@ -15,9 +15,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
 func TestMain(m *testing.M) {
+	jailinit.Main()
 	if os.Getenv(crashEnv) != "" {
 		crashChild()
 	}
@@ -105,6 +109,18 @@ func open(tb testing.TB, limits Limits) *Spaces {
 func openIn(tb testing.TB, dir string, limits Limits) *Spaces {
 	tb.Helper()
 	s, err := Open(context.Background(), Config{Dir: dir, Limits: limits})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// openJailed is open, for tests that need the agent's commits.
+func openJailed(tb testing.TB, limits Limits) *Spaces {
+	tb.Helper()
+	jail := &bwrap.Backend{}
+	sandboxtest.Require(tb, jail)
+	s, err := Open(context.Background(), Config{Dir: tb.TempDir(), Limits: limits, Jail: jail})
 	if err != nil {
 		tb.Fatal(err)
 	}

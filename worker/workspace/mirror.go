@@ -21,6 +21,7 @@ type mirror struct {
 	dir    string
 	source source
 	spaces *Spaces
+	used   bool // it was there before
 }
 
 // A target is the commit that a job begins from, and the branch it was found
@@ -214,13 +215,15 @@ var everything = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/
 func (m *mirror) begin(ctx context.Context, l *lock, idLen int) error {
 	repo := m.repo(l.file)
 	if _, err := os.Stat(m.path("unfinished")); err == nil {
-		if err := m.repair(ctx, repo); err != nil {
+		if err := m.repair(repo); err != nil {
 			return err
 		}
 	}
 	if _, err := os.Stat(repo.Dir); err == nil {
+		m.used = true
 		return nil
 	}
+	m.used = false
 	fresh := m.path("new-mirror")
 	if err := m.spaces.trash.remove(ctx, fresh); err != nil {
 		return err
@@ -232,8 +235,9 @@ func (m *mirror) begin(ctx context.Context, l *lock, idLen int) error {
 }
 
 // repair makes a mirror usable in which git was killed. Git's own locks have
-// no owner any more, because all of its processes held ours.
-func (m *mirror) repair(ctx context.Context, repo git.Repo) error {
+// no owner any more, because all of its processes held ours. Objects need no
+// check here: what is damaged is noticed when a base is made of it.
+func (m *mirror) repair(repo git.Repo) error {
 	err := filepath.WalkDir(repo.Dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -243,17 +247,8 @@ func (m *mirror) repair(ctx context.Context, repo git.Repo) error {
 		}
 		return nil
 	})
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("repair mirror: %w", err)
-	case repo.Run(ctx, "fsck", "--connectivity-only", "--no-dangling", "--no-progress") != nil && ctx.Err() == nil:
-		if err := m.discard(ctx); err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	return os.Remove(m.path("unfinished"))
 }
@@ -298,10 +293,14 @@ func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
 			return &RefError{Repo: m.source.name, Ref: t.commit}
 		}
 	}
-	if err != nil && !isDiskFull(err) {
-		return unreachable(m.source.name, err)
+	if err == nil || isDiskFull(err) || ctx.Err() != nil {
+		return err
 	}
-	return err
+	// A fetch has two ends. If the remote answers, the mirror is to blame.
+	if _, _, listing := m.source.remote.List(ctx, m.spaces.cfg.Dir); listing == nil && m.used {
+		return &damagedError{err}
+	}
+	return unreachable(m.source.name, err)
 }
 
 func (m *mirror) has(ctx context.Context, commit string) bool {

@@ -82,6 +82,8 @@ func discover(start string) (root, dir string, err error) {
 		case err == nil && info.Mode().IsRegular():
 			dir, err := follow(dotGit)
 			return at, dir, err
+		case err == nil && !info.IsDir():
+			return "", "", unreachable(start, fmt.Errorf("%s is neither a directory nor a file; name the repository that it leads to", dotGit))
 		case isGitDir(at):
 			return "", at, nil
 		case at == filepath.Dir(at):
@@ -170,15 +172,18 @@ func common(dir string) (repo, head string, err error) {
 		up = filepath.Join(dir, up)
 	}
 	repo, err = filepath.EvalSymlinks(up)
-	if err == nil && !isGitDir(repo) {
-		err = &NotGitError{Path: repo}
+	// Whoever writes both ends of a link can point it anywhere, so only the
+	// place where git itself keeps worktrees counts.
+	if err == nil && (!isGitDir(repo) || filepath.Dir(dir) != filepath.Join(repo, "worktrees")) {
+		err = fmt.Errorf("%s is not a worktree of %s", dir, repo)
 	}
 	return repo, head, err
 }
 
-// passable refuses a repository in which reading would wait for ever: an
-// earlier agent may have left a FIFO where git expects a file. A git process
-// that hangs there would keep the mirror locked, even after our end.
+// passable refuses a repository in which reading would wait for ever or lead
+// elsewhere: an earlier agent may have left a FIFO where git expects a file,
+// or a link to another repository's refs. A git process that waits would keep
+// the mirror locked, even after our end.
 func passable(dir string) error {
 	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "info", "logs/HEAD", "objects", "refs"} {
 		err := filepath.WalkDir(filepath.Join(dir, name), func(path string, d os.DirEntry, err error) error {
@@ -187,9 +192,16 @@ func passable(dir string) error {
 			}
 			kind := d.Type()
 			if kind == os.ModeSymlink {
-				info, err := os.Stat(path)
+				to, err := filepath.EvalSymlinks(path)
 				if err != nil {
 					return nil // leads nowhere, so nothing waits there
+				}
+				if rel, err := filepath.Rel(dir, to); err != nil || !filepath.IsLocal(rel) {
+					return fmt.Errorf("%s is a link that leads out of the repository; name the repository that has the files", path)
+				}
+				info, err := os.Stat(path)
+				if err != nil {
+					return err
 				}
 				kind = info.Mode().Type()
 			}

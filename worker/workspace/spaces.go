@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -23,6 +24,9 @@ type Config struct {
 	// credential helpers and ssh keys. Empty means that it has none. It is
 	// never used for anything an agent could reach.
 	FetchEnv []string
+	// Jail is where git reads the repository that an agent leaves behind, to
+	// take its commits. Without one only the files are collected.
+	Jail sandbox.Backend
 	// Limits of what is fetched, kept and collected; zero fields have defaults.
 	Limits Limits
 	Hooks  Hooks
@@ -127,6 +131,7 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.isolation = r.Isolation
 	switch {
 	case r.Isolation == jobs.IsolationNone && r.Repo.URL == "":
 		err = w.empty()

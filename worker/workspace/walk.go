@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -31,6 +32,7 @@ type walk struct {
 	known  []git.Entry // sorted by path
 	at     map[string]int
 	seen   []bool
+	forced []string  // sorted; not known, but never ignored
 	fresh  time.Time // a Stat with a time before it can be relied on
 	device uint64
 	chmod  bool // the files are ours: make readable what is not
@@ -47,7 +49,7 @@ func newWalk(limits Limits, before state, st *stage) (*walk, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{limits: limits, known: known, stage: st, at: make(map[string]int, len(known)), seen: make([]bool, len(known))}
+	w := &walk{limits: limits, known: known, forced: before.forced, stage: st, at: make(map[string]int, len(known)), seen: make([]bool, len(known))}
 	for i, e := range known {
 		w.at[e.Path] = i
 	}
@@ -163,7 +165,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 	case kind == unix.S_IFDIR:
 		at.ignored = ignored
 		return w.descend(ctx, at, name)
-	case !known && ignored:
+	case !known && ignored && !w.isForced(p):
 		return nil
 	case len(p) > w.limits.Path:
 		return &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: short(p)}
@@ -257,15 +259,24 @@ func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
 	}
 	if known {
 		w.seen[index] = true
-		same, err := w.same(w.known[index], f, st, executable)
-		if same || err != nil {
-			return err
+	}
+	var content io.ReadSeeker = f
+	size := st.Size
+	same, err := w.same(p, content, size, executable)
+	if name == ".gitattributes" && size <= maxControlFile && !same && err == nil {
+		// This file is added without conversion. With the line ends that
+		// every repository has it is what git would make of it.
+		if content, size, err = unixLines(f); err == nil {
+			same, err = w.same(p, content, size, executable)
 		}
 	}
-	if err := w.count(p, st.Size); err != nil {
+	if same || err != nil {
 		return err
 	}
-	return w.stage.file(p, f, st.Size, executable)
+	if err := w.count(p, size); err != nil {
+		return err
+	}
+	return w.stage.file(p, content, size, executable)
 }
 
 // untouched reports whether nobody can have written to a file since its Stat
@@ -277,22 +288,31 @@ func (w *walk) untouched(e git.Entry, st *unix.Stat_t, executable bool) bool {
 		uint32(st.Ino) == e.Stat.Inode && uint32(st.Size) == e.Stat.Size
 }
 
-// same compares a file's content with what is known of it. Size is no use: the
-// entry's is that of another time, or unknown.
-func (w *walk) same(e git.Entry, f *os.File, st *unix.Stat_t, executable bool) (bool, error) {
-	if e.Mode != fileMode(executable) || st.Size > w.limits.Bytes {
+// same compares content with what is known under its path.
+func (w *walk) same(p string, content io.ReadSeeker, size int64, executable bool) (bool, error) {
+	index, known := w.at[p]
+	if !known || w.known[index].Mode != fileMode(executable) || size > w.limits.Bytes {
 		return false, nil
 	}
-	sum := hasher(len(e.Object))
-	fmt.Fprintf(sum, "blob %d\x00", st.Size)
-	if _, err := io.Copy(sum, io.LimitReader(f, st.Size)); err != nil {
-		return false, fmt.Errorf("read %s: %w", display(e.Path), err)
+	sum := hasher(len(w.known[index].Object))
+	fmt.Fprintf(sum, "blob %d\x00", size)
+	if _, err := io.Copy(sum, io.LimitReader(content, size)); err != nil {
+		return false, fmt.Errorf("read %s: %w", display(p), err)
 	}
-	if hex.EncodeToString(sum.Sum(nil)) == e.Object {
+	if hex.EncodeToString(sum.Sum(nil)) == w.known[index].Object {
 		return true, nil
 	}
-	_, err := f.Seek(0, io.SeekStart)
+	_, err := content.Seek(0, io.SeekStart)
 	return false, err
+}
+
+func unixLines(f io.Reader) (io.ReadSeeker, int64, error) {
+	content, err := io.ReadAll(io.LimitReader(f, maxControlFile))
+	if err != nil {
+		return nil, 0, err
+	}
+	r := bytes.NewReader(bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n")))
+	return r, r.Size(), nil
 }
 
 func (w *walk) link(parent int, p, name string) error {
@@ -330,10 +350,12 @@ func (w *walk) count(p string, size int64) error {
 	return nil
 }
 
+// maxControlFile is the size up to which ignore and attributes files are read.
+const maxControlFile = 1 << 20
+
 // ignoreFile reads the .gitignore of an open directory. Like git it takes a
 // regular file only.
 func (w *walk) ignoreFile(at place) []byte {
-	const limit = 1 << 20
 	file, err := w.open(at.fd, ".gitignore", 0)
 	if err != nil {
 		return nil
@@ -344,18 +366,28 @@ func (w *walk) ignoreFile(at place) []byte {
 	if unix.Fstat(file, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil
 	}
-	content, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil || len(content) > limit {
+	content, err := io.ReadAll(io.LimitReader(f, maxControlFile+1))
+	if err != nil || len(content) > maxControlFile {
 		w.skipped.add(path.Join(at.path, ".gitignore"), "is too large to be obeyed")
 		return nil
 	}
 	return content
 }
 
+// knownBelow reports whether an ignored directory has files that count.
 func (w *walk) knownBelow(dir string) bool {
 	dir += "/"
 	i := sort.Search(len(w.known), func(i int) bool { return w.known[i].Path >= dir })
-	return i < len(w.known) && strings.HasPrefix(w.known[i].Path, dir)
+	if i < len(w.known) && strings.HasPrefix(w.known[i].Path, dir) {
+		return true
+	}
+	i, _ = slices.BinarySearch(w.forced, dir)
+	return i < len(w.forced) && strings.HasPrefix(w.forced[i], dir)
+}
+
+func (w *walk) isForced(p string) bool {
+	_, found := slices.BinarySearch(w.forced, p)
+	return found
 }
 
 func fileMode(executable bool) uint32 {

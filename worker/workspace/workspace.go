@@ -21,10 +21,12 @@ type Workspace struct {
 	home   string // jobs/<id>: the host's, around the workspace
 	dir    string // what the agent gets
 	lock   *lock
-	base   *base  // nil where there is no commit to begin from
-	commit string // the base commit
-	before state  // the files as the agent finds them
-	note   string // why there is nothing to collect, if there is not
+
+	isolation jobs.Isolation
+	base      *base  // nil where there is no commit to begin from
+	commit    string // the base commit
+	before    state  // the files as the agent finds them
+	note      string // why there is nothing to collect, if there is not
 }
 
 // A state is a tree of files, as an object and as an index, in the workspace's
@@ -33,6 +35,7 @@ type state struct {
 	tree    string
 	index   string
 	written time.Time // zero if the index knows nothing of the workspace's files
+	forced  []string  // more files that count whatever ignore files say; sorted
 }
 
 // Dir is the directory of the host that the jail sees as its workspace.
