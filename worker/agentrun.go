@@ -104,7 +104,7 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	event, end := r.decoder.Exit(exit.Code, signal)
 	r.events.put(event)
 	if r.cfg.Hooks.Exited != nil {
-		r.cfg.Hooks.Exited(r.rec.Agent, exitClass(exit))
+		r.cfg.Hooks.Exited(r.rec, exitClass(exit))
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -162,6 +162,7 @@ func (r *agentRun) line(line agent.Line) {
 	defer r.mu.Unlock()
 	read := r.decoder.Line(line)
 	r.events.putOutput(read.Events...)
+	r.turns(read.Events)
 	if len(read.Reply) > 0 {
 		r.write(read.Reply)
 	}
@@ -170,6 +171,14 @@ func (r *agentRun) line(line agent.Line) {
 	}
 	if read.State == agent.Idle && r.keepStdin && r.over == nil {
 		r.closeStdin()
+	}
+}
+
+func (r *agentRun) turns(events []jobs.Event) {
+	for _, e := range events {
+		if e.Kind == jobs.TurnEnded && r.cfg.Hooks.Turn != nil {
+			r.cfg.Hooks.Turn(r.rec)
+		}
 	}
 }
 

@@ -39,9 +39,15 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 		Worker: w, claim: claim, rec: rec, job: claim.Job(), begun: time.Now(), result: rec.Result(),
 		log: w.log.With("job", rec.ID, "attempt", rec.Attempt),
 	}
+	if rec.Started != nil {
+		a.result.Durations.Queue = rec.Started.Sub(rec.Submitted).Seconds()
+	}
 	a.log.Info("claimed", "queue", rec.Queue, "agent", rec.Agent)
 	if w.cfg.Hooks.Claimed != nil {
 		w.cfg.Hooks.Claimed(rec)
+	}
+	if w.cfg.Hooks.Released != nil {
+		defer func() { w.cfg.Hooks.Released(a.rec) }()
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -41,8 +41,14 @@ func (r *agentRun) sum() {
 	total := r.decoder.Total()
 	usage, model := total.Usage, total.Model
 	if r.metered != nil {
-		if m := r.metered.Meter(); m.Calls > 0 {
+		m := r.metered.Meter()
+		if m.Calls > 0 {
 			usage, model = m.Usage, m.Model
+		}
+		for range m.Limited {
+			if r.cfg.Hooks.Limited != nil {
+				r.cfg.Hooks.Limited(r.rec)
+			}
 		}
 	}
 	r.result.Usage = r.result.Usage.Add(usage)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -72,11 +73,12 @@ func (r *recorder) run(ctx context.Context) {
 		if r.err != nil {
 			continue
 		}
+		began := time.Now()
 		if r.err = r.to.Append(ctx, batch...); r.err != nil {
 			r.failed(r.err)
 			continue
 		}
-		r.report(batch)
+		r.report(batch, time.Since(began))
 	}
 }
 
@@ -96,12 +98,12 @@ func (r *recorder) more(batch []jobs.Event) []jobs.Event {
 	return batch
 }
 
-func (r *recorder) report(batch []jobs.Event) {
+func (r *recorder) report(batch []jobs.Event, took time.Duration) {
 	if r.hooks.Events == nil {
 		return
 	}
 	for _, event := range batch {
-		r.hooks.Events(event.Kind, size(event))
+		r.hooks.Events(event.Kind, size(event), took)
 	}
 }
 

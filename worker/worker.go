@@ -69,6 +69,8 @@ type Config struct {
 // must not block.
 type Hooks struct {
 	Claimed func(rec jobs.Record)
+	// Released: the slot is free again, however the attempt ended.
+	Released func(rec jobs.Record)
 	// Stage reports how long one step of an attempt took: fetch, provision,
 	// jail, agent, check, collect, publish, cleanup.
 	Stage func(stage string, took time.Duration)
@@ -76,8 +78,11 @@ type Hooks struct {
 	Settled func(rec jobs.Record, result jobs.Result)
 	Fenced  func(rec jobs.Record)
 	Jailed  func(isolation jobs.Isolation, took time.Duration, err error)
-	Exited  func(agent, class string)
-	Events  func(kind jobs.Kind, bytes int)
+	Exited  func(rec jobs.Record, class string)
+	Turn    func(rec jobs.Record) // the agent has ended a turn
+	Limited func(rec jobs.Record) // the model API refused a call because of its rate
+	// Events: one event was stored; took is shared by those stored with it.
+	Events  func(kind jobs.Kind, bytes int, took time.Duration)
 	Dropped func(reason string)
 	// Leftover reports something that could not be cleaned up, or that an
 	// earlier worker left and this one removed.

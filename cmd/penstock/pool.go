@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -72,7 +73,7 @@ func (a *app) connect(p *pool, owner string) error {
 		return cli.Fail(cli.ExitUnreachable, "start one with penstock serve, or name one with --server", "no pool runs on data directory %s", a.cfg.Data)
 	}
 	listen := "127.0.0.1:0"
-	if owner == "serve" {
+	if owner == "serve" && (a.cfg.Serve.Listen != cli.Defaults().Serve.Listen || free(a.cfg.Serve.Listen)) {
 		listen = a.cfg.Serve.Listen
 	}
 	p.server, err = natsd.Open(natsd.Config{StoreDir: a.store(), Listen: listen, Owner: owner, Logger: p.logger})
@@ -89,6 +90,16 @@ func (a *app) connect(p *pool, owner string) error {
 	}
 	p.undo = append(p.undo, p.hangUp)
 	return nil
+}
+
+// free reports whether nobody listens at an address. A default that another
+// pool has taken is replaced; an address that was asked for is not.
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // store is where the embedded broker keeps everything.

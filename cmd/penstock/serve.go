@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,7 +37,11 @@ slots runs inside.`,
 }
 
 func (a *app) serve(ctx context.Context) error {
-	watch := newWatchers("dispatcher")
+	watch := a.newWatchers("dispatcher", a.cfg.Serve.Slots)
+	admin, err := listenAdmin(a.cfg.Serve.Admin, cli.Defaults().Serve.Admin)
+	if err != nil {
+		return err
+	}
 	p, err := a.open(ctx, "serve", watch.hooks())
 	if err != nil {
 		return err
@@ -46,7 +52,7 @@ func (a *app) serve(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.dispatcher.Run(ctx) })
-	g.Go(func() error { return watch.serve(ctx, p, a.cfg.Serve.Admin) })
+	g.Go(func() error { return watch.serve(ctx, p, admin) })
 	if a.cfg.Serve.Slots > 0 {
 		w, err := a.worker(ctx, p, a.cfg.Serve.Slots, watch.hooks())
 		if err != nil {
@@ -54,20 +60,24 @@ func (a *app) serve(ctx context.Context) error {
 		}
 		g.Go(func() error { return w.Run(ctx) })
 	}
-	a.sayWhere(p)
+	a.sayWhere(p, admin)
 	return errors.Join(g.Wait(), p.close())
 }
 
 // sayWhere tells people, and scripts that wait for it, that the pool is ready.
-func (a *app) sayWhere(p *pool) {
+func (a *app) sayWhere(p *pool, admin net.Listener) {
 	fmt.Fprintf(a.err, "penstock: serving %s", p.address(a.cfg))
 	if a.cfg.Serve.Slots > 0 {
 		fmt.Fprintf(a.err, ", %d slots", a.cfg.Serve.Slots)
 	}
-	if a.cfg.Serve.Admin != "" {
-		fmt.Fprintf(a.err, ", metrics at http://%s/metrics", a.cfg.Serve.Admin)
+	sayAdmin(a.err, admin)
+}
+
+func sayAdmin(w io.Writer, admin net.Listener) {
+	if admin != nil {
+		fmt.Fprintf(w, ", metrics at http://%s/metrics", admin.Addr())
 	}
-	fmt.Fprintln(a.err)
+	fmt.Fprintln(w)
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -94,22 +104,28 @@ up to --drain, and hands the rest back; a second signal ends it at once.`,
 }
 
 func (a *app) work(ctx context.Context) error {
-	watch := newWatchers("worker")
+	n := slots(a.cfg.Worker.Slots)
+	watch := a.newWatchers("worker", n)
+	admin, err := listenAdmin(a.cfg.Worker.Admin, cli.Defaults().Worker.Admin)
+	if err != nil {
+		return err
+	}
 	p, err := a.open(ctx, "worker", watch.hooks())
 	if err != nil {
 		return err
 	}
-	n := slots(a.cfg.Worker.Slots)
+	context.AfterFunc(ctx, watch.drain)
 	w, err := a.worker(ctx, p, n, watch.hooks())
 	if err != nil {
 		return errors.Join(err, p.close())
 	}
-	fmt.Fprintf(a.err, "penstock: worker %s with %d slots on %s\n", a.workerName(), n, p.address(a.cfg))
+	fmt.Fprintf(a.err, "penstock: worker %s with %d slots on %s", a.workerName(), n, p.address(a.cfg))
+	sayAdmin(a.err, admin)
 	// Health and metrics stay until the last job has drained.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var g errgroup.Group
-	g.Go(func() error { return watch.serve(watching, p, a.cfg.Worker.Admin) })
+	g.Go(func() error { return watch.serve(watching, p, admin) })
 	g.Go(func() error { defer stop(); return w.Run(ctx) })
 	return errors.Join(g.Wait(), p.close())
 }

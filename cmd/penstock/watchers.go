@@ -1,14 +1,214 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
 
-type watchers struct{}
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
-func newWatchers(string) *watchers { return &watchers{} }
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/metrics"
+)
 
-func (w *watchers) hooks() hooks { return hooks{} }
+// pulse is how often a service measures its way to the broker.
+const pulse = 10 * time.Second
 
-func (w *watchers) serve(ctx context.Context, _ *pool, _ string) error {
-	<-ctx.Done()
+// watchers count what a service does, and show it on its admin address.
+type watchers struct {
+	info       metrics.Info
+	registry   *prometheus.Registry
+	dispatcher *metrics.Dispatcher // nil in a worker
+	worker     *metrics.Worker     // nil in a dispatcher without slots
+	nats       *metrics.NATS
+	draining   atomic.Bool
+}
+
+// newWatchers makes the series of a service: "dispatcher" or "worker".
+func (a *app) newWatchers(component string, slots int) *watchers {
+	opts := metrics.Options{Queues: a.cfg.Worker.Queues, Agents: a.agents().Names()}
+	w := &watchers{info: metrics.Info{Version: release(), Go: runtime.Version()}}
+	w.registry = metrics.NewRegistry(w.info)
+	w.nats = metrics.NewNATS(w.registry, component)
+	if component == "dispatcher" {
+		w.dispatcher = metrics.NewDispatcher(w.registry, opts)
+		w.dispatcher.Leader(true) // every dispatcher repairs; each step may be repeated
+	}
+	if slots > 0 {
+		w.worker = metrics.NewWorker(w.registry, opts)
+		w.worker.Slots(slots)
+	}
+	return w
+}
+
+// hooks join those who work with those who count.
+func (w *watchers) hooks() hooks {
+	var h hooks
+	if d := w.dispatcher; d != nil {
+		h.dispatcher.Submitted = func(rec jobs.Record, source string) { d.Submitted(rec.Queue, source, false) }
+		h.dispatcher.Deduplicated = func(rec jobs.Record, source string) { d.Submitted(rec.Queue, source, true) }
+		h.dispatcher.Rejected = func(source string, _ error) { d.Rejected(source, "invalid") }
+	}
+	if w.worker != nil {
+		w.worked(&h)
+	}
+	return h
+}
+
+func (w *watchers) worked(h *hooks) {
+	m := w.worker
+	h.queue.Claimed = m.Claimed
+	h.worker.Claimed = func(jobs.Record) { m.Busy(1) }
+	h.worker.Released = func(jobs.Record) { m.Busy(-1) }
+	h.worker.Settled = func(rec jobs.Record, result jobs.Result) {
+		m.Spent(rec.Agent, result.Usage, result.CostUSD)
+		if rec.State == jobs.Finished {
+			m.Ended(jobs.Ended{Outcome: rec.Outcome, Reason: rec.Reason})
+			m.Finished(rec.Queue, result)
+			return
+		}
+		m.Ended(jobs.Ended{Outcome: jobs.Reasons[rec.Reason].Outcome, Reason: rec.Reason})
+		m.Requeued(rec.Reason)
+	}
+	h.worker.Fenced = func(jobs.Record) { m.LeaseLost() }
+	h.worker.Stage = m.Stage
+	h.worker.Jailed = m.SandboxStarted
+	h.worker.Dropped = m.EventDropped
+	h.worker.Events = func(kind jobs.Kind, bytes int, took time.Duration) { m.EventStored(kind, bytes, took) }
+	h.worker.Leftover = func(what string) {
+		kind, _, _ := strings.Cut(what, " ")
+		if kind == "jail" {
+			kind = "process"
+		}
+		m.Removed(kind, 1)
+	}
+	h.worker.Exited = func(rec jobs.Record, class string) {
+		m.AgentExited(rec.Agent, class)
+		if class == "oom" {
+			m.OOMKilled(rec.Isolation)
+		}
+	}
+	h.worker.Turn = func(rec jobs.Record) { m.Turn(rec.Agent) }
+	h.worker.Limited = func(rec jobs.Record) { m.RateLimited(rec.Agent) }
+}
+
+// serve shows the metrics and the health at an address until ctx ends, and
+// measures the connection. An empty address shows nothing.
+func (w *watchers) serve(ctx context.Context, p *pool, listener net.Listener) error {
+	if w.dispatcher != nil {
+		w.dispatcher.Queues(w.registry, p.queueStats, 2*time.Second)
+	}
+	var g errgroup.Group
+	g.Go(func() error { w.measure(ctx, p); return nil })
+	if listener != nil {
+		admin := metrics.Admin{Registry: w.registry, Info: w.info, Ready: []metrics.Check{
+			{Name: "broker", Test: p.reachable}, {Name: "draining", Test: w.accepting},
+		}}
+		server := &http.Server{Handler: admin.Handler(), ReadHeaderTimeout: 5 * time.Second}
+		context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve returns; there is nothing to report
+		g.Go(func() error {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("admin address: %w", err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (w *watchers) measure(ctx context.Context, p *pool) {
+	tick := time.NewTicker(pulse)
+	defer tick.Stop()
+	reconnects := uint64(0)
+	for {
+		w.nats.Connected(p.conn.IsConnected())
+		if n := p.conn.Stats().Reconnects; n > reconnects {
+			w.nats.Reconnected()
+			reconnects = n
+		}
+		if rtt, err := p.conn.RTT(); err == nil {
+			w.nats.RoundTrip(rtt)
+			if w.worker != nil {
+				w.worker.Heartbeat(time.Now())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// drain says from now on that the worker takes nothing new.
+func (w *watchers) drain() {
+	w.draining.Store(true)
+	if w.worker != nil {
+		w.worker.Draining(true)
+	}
+}
+
+func (w *watchers) accepting(context.Context) error {
+	if w.draining.Load() {
+		return errors.New("the worker shuts down and takes no new jobs")
+	}
 	return nil
+}
+
+func (p *pool) reachable(ctx context.Context) error { return p.conn.FlushWithContext(ctx) }
+
+// queueStats gathers the rows of one queue, a row a state, into one.
+func (p *pool) queueStats(ctx context.Context) ([]metrics.Stat, error) {
+	rows, err := p.queue.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	var stats []metrics.Stat
+	for _, row := range rows {
+		i, ok := at[row.Queue]
+		if !ok {
+			i = len(stats)
+			at[row.Queue] = i
+			stats = append(stats, metrics.Stat{Queue: row.Queue})
+		}
+		s := &stats[i]
+		s.Paused = s.Paused || row.Paused
+		switch row.State {
+		case jobs.Pending:
+			s.Pending, s.OldestPending = row.Jobs, row.Oldest
+		case jobs.Delayed:
+			s.Delayed = row.Jobs
+		case jobs.Executing:
+			s.Executing = row.Jobs
+		case jobs.Waiting:
+			s.Waiting = row.Jobs
+		}
+	}
+	return stats, nil
+}
+
+// listenAdmin opens the admin address. A default that another penstock has
+// taken is replaced by a free port; one that was asked for is not.
+func listenAdmin(address, standard string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) && address == standard {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.ExitUnexpected, `name another one with --admin, or none with --admin ""`, "admin address: %w", err)
+	}
+	return l, nil
 }

@@ -13,22 +13,11 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// issuePrompt is the prompt of an item that has an issue and no prompt, where
-// no template is given.
-const issuePrompt = `Resolve the issue below in the repository that is your working directory. Change what is needed, and nothing else; run the tests that belong to it.
-
-{{with .issue.number}}Issue #{{.}}: {{end}}{{with .issue.title}}{{.}}
-{{end}}{{with .issue.url}}{{.}}
-{{end}}
-{{.issue.body}}
-`
-
 // prepared is what Options become once they were checked.
 type prepared struct {
 	opts      Options
 	defaults  json.RawMessage
 	prompt    *template.Template // nil: as the item says
-	fallback  *template.Template
 	selection selection
 }
 
@@ -46,8 +35,7 @@ func prepare(name string, opts Options) (*prepared, error) {
 			return nil, &InputError{Name: name, Reason: fmt.Sprintf("the prompt template does not parse: %v", err)}
 		}
 	}
-	p.fallback, err = parse("issue", issuePrompt)
-	return p, err
+	return p, nil
 }
 
 func parse(name, text string) (*template.Template, error) {
@@ -107,35 +95,26 @@ func (p *prepared) job(e *entry) (jobs.Job, error) {
 	if err := job.Validate(); err != nil {
 		return jobs.Job{}, err
 	}
-	// The prompt repeats the issue, so the size is known only now.
+	// A template may repeat the issue, so the size is known only now.
 	if size := len(encode(job)); size > jobs.MaxJobBytes {
 		return jobs.Job{}, fmt.Errorf("the job has %d bytes, at most %d are allowed: shorten the issue's text", size, jobs.MaxJobBytes)
 	}
 	return job, nil
 }
 
+// render makes the prompt where there is a template. Without one the prompt is
+// the item's own, and the agent is shown the issue beside it.
 func (p *prepared) render(job *jobs.Job, e *entry) error {
-	prompt, what := p.prompt, "prompt template"
-	if prompt == nil {
-		if job.Prompt != "" || job.Issue == nil {
-			return nil
-		}
-		prompt, what = p.fallback, "default prompt"
+	if p.prompt == nil {
+		return nil
 	}
 	known := map[string]any{
 		"issue": orEmpty(e.issue), "item": orEmpty(e.item), "row": orEmpty(e.row),
 		"vars": vars(p.opts.Vars), "repo": job.Repo.URL,
 	}
-	if p.prompt == nil {
-		title := job.Issue.Title
-		if strings.HasPrefix(strings.TrimSpace(job.Issue.Body), title) {
-			title = "" // the body says it
-		}
-		known["issue"] = map[string]any{"number": job.Issue.Number, "title": title, "body": job.Issue.Body, "url": job.Issue.URL}
-	}
 	var text capped
-	if err := prompt.Execute(&text, known); err != nil {
-		return fmt.Errorf("%s: %w; this item has %s", what, err, strings.Join(fields(known), " "))
+	if err := p.prompt.Execute(&text, known); err != nil {
+		return fmt.Errorf("prompt template: %w; this item has %s", err, strings.Join(fields(known), " "))
 	}
 	job.Prompt = text.String()
 	return nil

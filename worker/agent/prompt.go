@@ -19,7 +19,7 @@ const (
 )
 
 // prompt is what an agent is told. It is the job's prompt, then the issue in
-// a frame, then the names of the job's files:
+// a frame unless the prompt quotes it already, then the names of the job's files:
 //
 //	<the job's prompt>
 //
@@ -42,9 +42,9 @@ func (l Launch) prompt() string {
 	}
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(l.Job.Prompt))
-	if l.Job.Issue != nil {
+	if l.Job.Issue != nil && !quotes(l.Job.Prompt, *l.Job.Issue) {
 		if b.Len() == 0 {
-			b.WriteString("Resolve the issue below in this repository.")
+			b.WriteString("Resolve the issue below in this repository. Change what is needed, and nothing else; run the tests that belong to it.")
 		}
 		b.WriteString("\n\n")
 		frameIssue(&b, l.ID, *l.Job.Issue)
@@ -56,6 +56,16 @@ func (l Launch) prompt() string {
 		}
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// quotes reports whether a prompt, which a template may have made, has the
+// issue's text in it already.
+func quotes(prompt string, issue jobs.Issue) bool {
+	text := strings.TrimSpace(issue.Body)
+	if text == "" {
+		text = strings.TrimSpace(issue.Title)
+	}
+	return text != "" && strings.Contains(prompt, text)
 }
 
 func frameIssue(b *strings.Builder, id string, issue jobs.Issue) {
