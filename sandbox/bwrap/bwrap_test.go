@@ -2,10 +2,14 @@ package bwrap_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
@@ -79,6 +83,48 @@ func TestMountsThatCannotBe(t *testing.T) {
 		_, err := b.Command(c.spec)
 		if e, ok := err.(*sandbox.FieldError); !ok || e.Field != c.field {
 			t.Errorf("got %v, want an error of field %s", err, c.field)
+		}
+	}
+}
+
+// What bubblewrap says when it fails is in the error, and nothing is left.
+func TestTheMechanismsOwnWordsAreInTheError(t *testing.T) {
+	said := "setting up uid map: Permission denied"
+	path := filepath.Join(t.TempDir(), "bwrap")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho noise >&2; echo 'bwrap: "+said+"' >&2; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := (&bwrap.Backend{Path: path}).Check(t.Context())
+	if err == nil || !strings.Contains(err.Error(), said) {
+		t.Errorf("got %v, want %q in it", err, said)
+	}
+	_, err = (&bwrap.Backend{Path: "/nowhere/bwrap"}).Check(t.Context())
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without bubblewrap: got %v", err)
+	}
+}
+
+// A jail that is stopped before its program runs leaves nothing, whatever the
+// moment.
+func TestStopDuringTheStart(t *testing.T) {
+	b := &bwrap.Backend{}
+	sandboxtest.Require(t, b)
+	for n := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*400*time.Microsecond)
+		label := fmt.Sprintf("start.%d.%d", os.Getpid(), n)
+		p, err := sandbox.Start(ctx, b, sandbox.Spec{Args: []string{"sleep", "1000"}, Label: label}, sandbox.Streams{})
+		if err == nil {
+			_, err = p.Wait()
+		}
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %d: got %v", n, err)
+		}
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, f := range files {
+			if c, _ := os.ReadFile(f); strings.Contains(string(c), label+"~") {
+				t.Errorf("after %d: %q is alive", n, c)
+			}
 		}
 	}
 }

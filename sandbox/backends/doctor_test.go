@@ -1,0 +1,54 @@
+package backends
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestDiagnosesNameTheCauseAndTheFix(t *testing.T) {
+	ubuntu := parseRelease("NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n")
+	rocky := parseRelease("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n")
+	for _, c := range []struct {
+		said  string
+		on    distribution
+		check string
+		fix   string
+	}{
+		{"bwrap: set up: setting up uid map: Permission denied", ubuntu, "userns", "apparmor_parser"},
+		{"bwrap: set up: loopback: Failed RTM_NEWADDR: Operation not permitted", ubuntu, "netns", "apparmor_parser"},
+		{"bwrap: set up: No permissions to create new namespace, likely because…", rocky, "userns", "max_user_namespaces"},
+		{"bwrap: set up: Can't mount proc on /newroot/proc: Operation not permitted", rocky, "proc", "systempaths=unconfined"},
+		{"bwrap: set up: something new", rocky, "jail", ""},
+	} {
+		got := diagnose(errors.New(c.said), c.on)
+		if got.Check != c.check || got.Level != LevelProblem || !strings.Contains(got.Fix, c.fix) || !strings.Contains(got.Message, c.said) {
+			t.Errorf("%q: got %+v, want check %s and a fix with %q", c.said, got, c.check, c.fix)
+		}
+	}
+	for release, want := range map[string]string{
+		"ID=debian": "sudo apt install b", "ID=rocky\nID_LIKE=\"rhel centos fedora\"": "sudo dnf install b", "ID=arch": "sudo pacman -S b",
+		"ID=alpine": "sudo apk add b", "ID=opensuse-leap\nID_LIKE=\"suse opensuse\"": "sudo zypper install b",
+		"ID=nixos": "environment.systemPackages = [ pkgs.b ];", "": "install the package b",
+	} {
+		if got := parseRelease(release).install("b"); got != want {
+			t.Errorf("%q: got %q, want %q", release, got, want)
+		}
+	}
+}
+
+func TestDoctorFindsWhatCheckFinds(t *testing.T) {
+	findings := Doctor(t.Context())
+	byCheck := map[string]Finding{}
+	for _, f := range findings {
+		if f.Check == "" || f.Message == "" || (f.Level == LevelProblem && f.Fix == "" && f.Check != "jail") {
+			t.Errorf("%+v says too little", f)
+		}
+		byCheck[f.Check] = f
+	}
+	b, err := New(t.Context(), Auto)
+	if runtime.GOOS == "linux" && (err == nil) != (byCheck["jail"].Level == LevelOK) {
+		t.Errorf("New says %v, %v and Doctor says %+v", b, err, byCheck["jail"])
+	}
+}
