@@ -162,14 +162,24 @@ func (s *Server) start(host string, port int) error {
 	log := &logger{log: s.cfg.Logger}
 	srv.SetLoggerV2(log, false, false, false)
 	srv.Start()
-	if srv.ReadyForConnections(readyWithin) && srv.JetStreamEnabled() {
+	err = awaitReady(srv, log)
+	if err == nil {
 		s.srv = srv
 		return nil
 	}
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	if why := log.fatal(); why != "" {
-		return errors.New(why)
+	return err
+}
+
+func awaitReady(srv *server.Server, log *logger) error {
+	for begun := time.Now(); time.Since(begun) < readyWithin; {
+		if srv.ReadyForConnections(100*time.Millisecond) && srv.JetStreamEnabled() {
+			return nil
+		}
+		if why := log.fatal(); why != "" {
+			return errors.New(why)
+		}
 	}
 	return fmt.Errorf("it was not ready after %s", readyWithin)
 }

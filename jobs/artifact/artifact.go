@@ -67,29 +67,18 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := createObjects(ctx, conn.JS, cfg); err != nil {
-		return nil, fmt.Errorf("open object store %s: %w", subject.Artifacts, err)
+	err = conn.Objects(ctx, jetstream.ObjectStoreConfig{
+		Bucket: subject.Artifacts, TTL: cfg.Retention, MaxBytes: cfg.StoreBytes,
+		Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
+	}, cfg.Upgrade)
+	if err != nil {
+		return nil, err
 	}
 	err = conn.Bucket(ctx, jetstream.KeyValueConfig{
 		Bucket: subject.Results, TTL: cfg.Retention, MaxValueSize: 512 << 10, History: 1,
 		Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
 	}, cfg.Upgrade)
 	return &Store{cfg: cfg, conn: conn}, err
-}
-
-func createObjects(ctx context.Context, js jetstream.JetStream, cfg Config) error {
-	want := jetstream.ObjectStoreConfig{
-		Bucket: subject.Artifacts, TTL: cfg.Retention, MaxBytes: cfg.StoreBytes,
-		Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
-	}
-	_, err := js.CreateObjectStore(ctx, want)
-	if errors.Is(err, jetstream.ErrBucketExists) {
-		if !cfg.Upgrade {
-			return nil
-		}
-		_, err = js.UpdateObjectStore(ctx, want)
-	}
-	return err
 }
 
 var artifactName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)

@@ -84,6 +84,18 @@ func (s *Server) Down() {
 	s.srv.WaitForShutdown()
 }
 
+// Limit bounds the store, until the next Up.
+func (s *Server) Limit(bytes int64) {
+	s.tb.Helper()
+	limits := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: bytes, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1, MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1}
+	if err := s.srv.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Used is how many bytes the store has.
+func (s *Server) Used() int64 { return int64(s.srv.GlobalAccount().JetStreamUsage().Store) }
+
 // Restart is Down and Up.
 func (s *Server) Restart() {
 	s.tb.Helper()

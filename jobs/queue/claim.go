@@ -48,7 +48,7 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string) (*Cla
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer stop()
-	tick := time.NewTicker(poll)
+	tick := time.NewTicker(min(poll, q.cfg.Lease))
 	defer tick.Stop()
 	for {
 		if c, err := q.look(ctx, worker, queues); c != nil || err != nil {

@@ -84,10 +84,10 @@ type Queue struct {
 	names subject.Names
 	conn  *wire.Conn
 
-	mu      sync.Mutex
-	lanes   map[string]time.Duration // by stream: lanes that exist, and their lease
-	turns   map[string]chan struct{} // by queues: who of this process may pull
-	pending map[string]time.Time     // by id: when an executing job was first seen silent
+	mu     sync.Mutex
+	lanes  map[string]time.Duration // by stream: lanes that exist, and their lease
+	turns  map[string]chan struct{} // by queues: who of this process may pull
+	looked time.Time                // when the store last had room
 }
 
 // Open creates what is missing on the broker, or binds to what is there.

@@ -14,10 +14,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// strandedAfter is how long a submitter, or whoever moves a job on, has for
-// its second write before somebody else makes it.
-const strandedAfter = 15 * time.Second
-
 // Stranded returns the jobs that nobody will bring on unless they are
 // enqueued again: the process that should have done it died between its two
 // writes, or a message was acknowledged by a worker that had no right to.
@@ -52,14 +48,17 @@ func (q *Queue) Stranded(ctx context.Context) ([]jobs.Record, error) {
 
 // overdue reports whether a job should have moved on by itself.
 func (q *Queue) overdue(e entry, now time.Time) bool {
-	quiet := now.Sub(e.at)
+	// So long whoever has written the record has for the second write, and
+	// a worker for its next heartbeat.
+	patience := q.cfg.Lease * 3 / 2
+	if now.Sub(e.at) < patience {
+		return false
+	}
 	switch e.State {
-	case jobs.Pending:
-		return quiet > strandedAfter
+	case jobs.Pending, jobs.Executing:
+		return true
 	case jobs.Delayed:
-		return quiet > strandedAfter && (e.NotBefore == nil || now.Sub(*e.NotBefore) > strandedAfter)
-	case jobs.Executing:
-		return quiet > q.cfg.Lease*3/2
+		return e.NotBefore == nil || now.Sub(*e.NotBefore) > patience
 	}
 	return false
 }
@@ -132,7 +131,8 @@ func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery) error 
 // consume hands the messages of a consumer to do, one at a time, until ctx
 // ends. What do fails on comes again after a while.
 func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(context.Context, *nats.Msg) error) error {
-	const hold = 20 * time.Second
+	// Short, because a restart of the broker forgets the request without a word.
+	const hold = 3 * time.Second
 	request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, hold)
 	verb := "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer
 	// An inbox of its own: when it is gone the broker forgets the request that
@@ -147,7 +147,7 @@ func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(co
 		if err := q.conn.NC.PublishRequest(verb, inbox, request); errors.Is(err, nats.ErrConnectionClosed) {
 			return fmt.Errorf("consume %s: %w: the connection is closed", stream, jobs.ErrUnavailable)
 		}
-		try, cancel := context.WithTimeout(ctx, hold+wire.Patience)
+		try, cancel := context.WithTimeout(ctx, hold+time.Second)
 		msg, err := sub.NextMsgWithContext(try)
 		cancel()
 		switch {

@@ -50,11 +50,12 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 		Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1, AllowMsgSchedules: true, AllowMsgTTL: true,
 	}, {
 		Name: subject.Dead, Subjects: []string{q.names.DeadAll()}, MaxAge: 90 * day, MaxMsgsPerSubject: 1,
-		MaxBytes: 1 << 30, Discard: jetstream.DiscardOld,
+		// Bounded by number: a bound in bytes is taken from the store at once.
+		MaxMsgs: 100_000, Discard: jetstream.DiscardOld,
 	}, {
 		// Advisories are told once and to nobody in particular; this keeps
 		// those that mean that the broker has given up a message.
-		Name: subject.Advisories, MaxAge: 7 * day, MaxBytes: 64 << 20, Discard: jetstream.DiscardOld,
+		Name: subject.Advisories, MaxAge: 7 * day, MaxMsgs: 50_000, Discard: jetstream.DiscardOld,
 		Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.*.*", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.*.*"},
 	}}
 }

@@ -39,6 +39,9 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job) (rec jobs
 	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
+	if err := q.room(ctx); err != nil {
+		return jobs.Record{}, false, accepting(err)
+	}
 	// In this order a crash leaves either nothing that anybody sees, or all
 	// that the next submission with the same key needs to go on.
 	if err := q.store(ctx, subject.Specs, id, spec); err != nil {
@@ -56,6 +59,37 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job) (rec jobs
 		}
 	}
 	return q.begin(ctx, rec)
+}
+
+// headroom is what the store keeps for the jobs that it has: their heartbeats,
+// events and results. A new job is refused before that is used up.
+const headroom = 64 << 20
+
+// room reports whether the store has room for another job. The answer is good
+// for a moment.
+func (q *Queue) room(ctx context.Context) error {
+	q.mu.Lock()
+	fresh := time.Since(q.looked) < time.Second
+	q.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	var info struct {
+		Storage int64 `json:"storage"`
+		Limits  struct {
+			MaxStorage int64 `json:"max_storage"`
+		} `json:"limits"`
+	}
+	if err := q.conn.Ask(ctx, "INFO", nil, &info); err != nil {
+		return err
+	}
+	if most := info.Limits.MaxStorage; most > 0 && most-info.Storage < min(headroom, most/10) {
+		return fmt.Errorf("%w (%d of %d bytes used)", jobs.ErrFull, info.Storage, most)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.looked = time.Now()
+	return nil
 }
 
 func accepting(err error) error { return fmt.Errorf("accept job: %w", err) }

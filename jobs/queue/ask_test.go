@@ -1,0 +1,233 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func TestCancelInQueue(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	q := open(t, s, cfg)
+	later := jobstest.Job()
+	at := time.Now().Add(time.Hour)
+	later.RunAt = &at
+	for _, job := range []jobs.Job{jobstest.Job(), later} {
+		rec := jobstest.Submit(t, q, job)
+		got, err := q.Cancel(jobstest.Context(t), rec.ID, "ada")
+		if err != nil || got.Outcome != jobs.Cancellation || got.Reason != jobs.Cancelled || got.Cancel.By != "ada" {
+			t.Errorf("cancel %s job: %+v, %v; want it finished", rec.State, got, err)
+		}
+		if _, err := q.Cancel(jobstest.Context(t), rec.ID, "ada"); !errors.Is(err, jobs.ErrFinished) {
+			t.Errorf("cancel again: %v, want finished", err)
+		}
+	}
+	if finished.Load() != 2 {
+		t.Errorf("finished %d times, want 2", finished.Load())
+	}
+	idle(t, q, 100*time.Millisecond)
+	if _, err := q.Cancel(jobstest.Context(t), jobs.NewID(), "ada"); !errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("cancel an unknown job: %v, want not found", err)
+	}
+}
+
+func TestCancelExecuting(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{Lease: 10 * time.Second})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	kept := make(chan error, 1)
+	go func() { kept <- c.Keep(jobstest.Context(t)) }()
+	time.Sleep(50 * time.Millisecond) // so that it is the nudge that wakes it
+	begun := time.Now()
+	if got, err := q.Cancel(jobstest.Context(t), rec.ID, "ada"); err != nil || got.State != jobs.Executing {
+		t.Errorf("cancel: %+v, %v; want it to be executing still", got, err)
+	}
+	if err := <-kept; !errors.Is(err, jobs.ErrCancelled) {
+		t.Errorf("keep: %v, want cancelled", err)
+	}
+	if d := time.Since(begun); d > time.Second {
+		t.Errorf("the worker heard of it after %s, want at once", d)
+	}
+	// While the agent ends the lease is still held.
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := c.Keep(ctx); err != nil {
+		t.Errorf("keep again: %v, want nil", err)
+	}
+	got := settle(t, c, success)
+	if got.Outcome != jobs.Cancellation || got.Message != "cancelled by ada" {
+		t.Errorf("settled %+v, want cancelled by ada", got)
+	}
+}
+
+// Nobody keeps the claim, so it learns of the cancel only when it settles.
+func TestCancelMeetsSettle(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	if _, err := q.Cancel(jobstest.Context(t), rec.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := settle(t, c, success); got.Outcome != jobs.Cancellation || got.Epoch != c.Epoch() {
+		t.Errorf("settled %+v, want a cancellation of the same epoch", got)
+	}
+}
+
+func TestCancelAfterWorkerDied(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	q := open(t, s, cfg)
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	jobstest.Claim(t, q, "w")
+	if _, err := q.Cancel(jobstest.Context(t), rec.ID, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	idle(t, q, lease+3*time.Second)
+	if got := get(t, q, rec.ID); got.Outcome != jobs.Cancellation || finished.Load() != 1 {
+		t.Errorf("record %+v, finished %d times; want one cancellation", got, finished.Load())
+	}
+}
+
+// Cancel and Claim meet: whoever comes first, the job ends as cancelled, once.
+func TestCancelMeetsClaim(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	q := open(t, s, cfg)
+	const n = 25
+	for range n {
+		rec := jobstest.Submit(t, q, jobstest.Job())
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := q.Cancel(jobstest.Context(t), rec.ID, ""); err != nil {
+				t.Error(err)
+			}
+		})
+		if c, err := q.Claim(ctx, "w", []string{"default"}); err == nil {
+			wg.Wait()
+			settle(t, c, success)
+		}
+		wg.Wait()
+		cancel()
+		if got := get(t, q, rec.ID); got.Outcome != jobs.Cancellation {
+			t.Errorf("record %+v, want a cancellation", got)
+		}
+	}
+	if got := finished.Load(); got < n {
+		t.Errorf("finished %d times, want at least %d", got, n)
+	}
+	if left := repairsLeft(t, q); len(left) > 0 {
+		t.Errorf("stranded: %v", left)
+	}
+}
+
+func TestPark(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	q := open(t, s, cfg)
+	a, b := jobstest.Submit(t, q, jobstest.Job()), jobstest.Submit(t, q, jobstest.Job())
+	for range 2 {
+		c := jobstest.Claim(t, q, "w")
+		if rec, err := c.Park(jobstest.Context(t), "a question"); err != nil || rec.State != jobs.Waiting {
+			t.Fatalf("park: %+v, %v; want waiting", rec, err)
+		}
+		if err := c.Keep(jobstest.Context(t)); err != nil {
+			t.Errorf("keep a parked job: %v, want nil", err)
+		}
+	}
+	idle(t, q, lease+500*time.Millisecond)
+	if rec, err := q.Wake(jobstest.Context(t), a.ID); err != nil || rec.State != jobs.Pending {
+		t.Errorf("wake: %+v, %v; want pending", rec, err)
+	}
+	c := jobstest.Claim(t, q, "w")
+	if c.Record().ID != a.ID || c.Record().Attempt != 2 {
+		t.Errorf("claimed %+v, want attempt 2 of %s", c.Record(), a.ID)
+	}
+	if rec, err := q.Cancel(jobstest.Context(t), b.ID, ""); err != nil || rec.Outcome != jobs.Cancellation || finished.Load() != 1 {
+		t.Errorf("cancel a parked job: %+v, %v; want it finished once", rec, err)
+	}
+	settle(t, c, success)
+	idle(t, q, 100*time.Millisecond)
+}
+
+func TestPause(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	jobstest.Submit(t, q, jobstest.Job())
+	if err := q.Pause(jobstest.Context(t), "default", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	idle(t, q, 200*time.Millisecond)
+	if err := q.Pause(jobstest.Context(t), "default", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, jobstest.Claim(t, q, "w"), success)
+}
+
+func TestWhatIsNoJobIsFiled(t *testing.T) {
+	s := jobstest.Start(t)
+	var refused []string
+	q := open(t, s, queue.Config{Hooks: queue.Hooks{Refused: func(subject, reason string) { refused = append(refused, subject) }}})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	settle(t, jobstest.Claim(t, q, "w"), success) // the lane exists
+	nc := s.Connect()
+	for _, subject := range []string{
+		"penstock.v1.q.default.p1.default.*",
+		"penstock.v1.q.default.p1.default.a.b",
+		"penstock.v1.q.default.p1.default." + jobs.NewID(),
+	} {
+		if _, err := nc.Request(subject, []byte("{"), jobstest.Patience); err != nil {
+			t.Fatalf("publish to %s: %v", subject, err)
+		}
+	}
+	idle(t, q, 300*time.Millisecond)
+	if len(refused) != 3 {
+		t.Errorf("refused %v, want 3", refused)
+	}
+	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 3 {
+		t.Errorf("%d dead letters, %v; want 3", len(dead), err)
+	}
+	if got := get(t, q, rec.ID); got.Outcome != jobs.Success {
+		t.Errorf("the job beside them is %+v", got)
+	}
+	idle(t, q, lease+500*time.Millisecond)
+}
+
+func TestSubmissions(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	if _, err := s.Connect().Request("penstock.v1.submit.default", []byte(`{"prompt":"x"}`), jobstest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart() // what was acknowledged is kept
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var ids []string
+	fault := jobstest.FailNth(1)
+	err := q.Submissions(ctx, func(_ context.Context, sub queue.Submission) error {
+		ids = append(ids, sub.ID)
+		if string(sub.Data) != `{"prompt":"x"}` || sub.Tenant != "default" {
+			t.Errorf("submission %+v", sub)
+		}
+		if err := fault.Check("accept"); err != nil {
+			return err
+		}
+		cancel()
+		return nil
+	})
+	if err != nil || len(ids) != 2 || ids[0] != ids[1] {
+		t.Errorf("ids %v, %v; want the same twice", ids, err)
+	}
+	if err := jobs.CheckToken("id", ids[0]); err != nil || len(ids[0]) != 36 {
+		t.Errorf("id %q: %v", ids[0], err)
+	}
+}

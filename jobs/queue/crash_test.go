@@ -1,0 +1,281 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// repaired enqueues what is stranded, until there is something.
+func repaired(tb testing.TB, q *queue.Queue) []jobs.Record {
+	tb.Helper()
+	for deadline := time.Now().Add(jobstest.Patience); ; time.Sleep(lease / 4) {
+		stranded, err := q.Stranded(jobstest.Context(tb))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, rec := range stranded {
+			if err := q.Enqueue(jobstest.Context(tb), rec); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		if len(stranded) > 0 {
+			return stranded
+		}
+		if time.Now().After(deadline) {
+			tb.Fatal("nothing was found stranded")
+		}
+	}
+}
+
+// finishedOnce returns a config whose hook counts, and the counter.
+func finishedOnce() (queue.Config, *atomic.Int32) {
+	var n atomic.Int32
+	return queue.Config{Finished: func(context.Context, jobs.Record) error {
+		n.Add(1)
+		return nil
+	}}, &n
+}
+
+func TestCrashBetweenRecordAndMessage(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	rec, _, err := q.Accept(jobstest.Context(t), jobstest.Job())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh, err := q.Stranded(jobstest.Context(t)); err != nil || len(fresh) > 0 {
+		t.Errorf("stranded at once: %v, %v; want none, its submitter may be alive", fresh, err)
+	}
+	if got := repaired(t, q); len(got) != 1 || got[0].ID != rec.ID {
+		t.Errorf("stranded %v, want %s", got, rec.ID)
+	}
+	settle(t, jobstest.Claim(t, q, "w"), success)
+	idle(t, q, 100*time.Millisecond)
+}
+
+func TestEnqueueTwiceIsOnce(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	if err := q.Enqueue(jobstest.Context(t), rec); err != nil {
+		t.Errorf("enqueue again: %v", err)
+	}
+	c := jobstest.Claim(t, q, "w")
+	if err := q.Enqueue(jobstest.Context(t), rec); err != nil {
+		t.Errorf("enqueue while it runs: %v", err)
+	}
+	idle(t, q, 100*time.Millisecond)
+	settle(t, c, success)
+	idle(t, q, 100*time.Millisecond)
+}
+
+func TestKey(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	job := jobstest.Job()
+	job.Key = "gh-acme-web-17"
+	first := jobstest.Submit(t, q, job)
+	again, duplicate, err := q.Accept(jobstest.Context(t), job)
+	if err != nil || !duplicate || again.ID != first.ID {
+		t.Errorf("second submission: %s, %v, %v; want the duplicate %s", again.ID, duplicate, err, first.ID)
+	}
+	other := job
+	other.Key = "gh-acme-web-18"
+	if rec, duplicate, err := q.Accept(jobstest.Context(t), other); err != nil || duplicate || rec.ID == first.ID {
+		t.Errorf("another key: %s, %v, %v; want a new job", rec.ID, duplicate, err)
+	}
+}
+
+func TestKeySubmittedByManyAtOnce(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	job := jobstest.Job()
+	job.Key = "same"
+	var wg sync.WaitGroup
+	ids := make([]string, 16)
+	for i := range ids {
+		wg.Go(func() {
+			rec, _, err := q.Accept(jobstest.Context(t), job)
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = rec.ID
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Errorf("jobs %s and %s, want one", id, ids[0])
+		}
+	}
+	if all, err := q.List(jobstest.Context(t), queue.Filter{}); err != nil || len(all) != 1 {
+		t.Errorf("%d jobs, %v; want 1", len(all), err)
+	}
+}
+
+// The submitter dies after it has taken the key and before it has made the
+// record. Whoever submits the same key next brings that job on.
+func TestCrashBetweenKeyAndRecord(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	job := jobstest.Job()
+	job.Key, job.Prompt = "k", "as first written"
+	spec, err := json.Marshal(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := jobs.NewID()
+	if err := queue.TakeKey(jobstest.Context(t), q, dead, job, spec); err != nil {
+		t.Fatal(err)
+	}
+	job.Prompt = "as written later"
+	rec := jobstest.Submit(t, q, job)
+	if rec.ID != dead {
+		t.Errorf("job %s, want %s, which has the key", rec.ID, dead)
+	}
+	if got := jobstest.Claim(t, q, "w").Job().Prompt; got != "as first written" {
+		t.Errorf("prompt %q, want the first one", got)
+	}
+}
+
+func TestAcceptAsIsIdempotent(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	id := jobs.NewID()
+	for i, want := range []bool{false, true} {
+		rec, duplicate, err := q.AcceptAs(jobstest.Context(t), id, jobstest.Job())
+		if err != nil || rec.ID != id || duplicate != want {
+			t.Errorf("try %d: %s, %v, %v; want %s, %v", i+1, rec.ID, duplicate, err, id, want)
+		}
+	}
+}
+
+// The record is terminal, but its worker died before it told so.
+func TestCrashBetweenCommitAndAcknowledgement(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	a, b := open(t, s, queue.Config{}), open(t, s, cfg)
+	rec := jobstest.Submit(t, a, jobstest.Job())
+	c := jobstest.Claim(t, a, "w1")
+	died := errors.New("died")
+	if _, err := c.Settle(jobstest.Context(t), success, func(context.Context, jobs.Record) error { return died }); !errors.Is(err, died) {
+		t.Fatalf("settle: %v, want it to stop at the announcement", err)
+	}
+	idle(t, b, lease+3*time.Second)
+	if got := get(t, b, rec.ID); got.Outcome != jobs.Success || got.Attempt != 1 {
+		t.Errorf("record %+v, want the success of attempt 1", got)
+	}
+	if finished.Load() != 1 {
+		t.Errorf("finished %d times, want 1", finished.Load())
+	}
+	if left := repairsLeft(t, b); len(left) > 0 {
+		t.Errorf("stranded %v, want none", left)
+	}
+}
+
+func repairsLeft(tb testing.TB, q *queue.Queue) []jobs.Record {
+	tb.Helper()
+	left, err := q.Stranded(jobstest.Context(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return left
+}
+
+func TestSettleMayBeRepeated(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	q := open(t, s, cfg)
+	jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	fault := jobstest.FailNth(1)
+	announce := func(context.Context, jobs.Record) error { return fault.Check("announce") }
+	if _, err := c.Settle(jobstest.Context(t), success, announce); err == nil {
+		t.Fatal("settle: nil, want the fault")
+	}
+	if rec, err := c.Settle(jobstest.Context(t), success, announce); err != nil || rec.Outcome != jobs.Success {
+		t.Errorf("settle again: %+v, %v; want success", rec, err)
+	}
+	if finished.Load() != 1 {
+		t.Errorf("finished %d times, want 1", finished.Load())
+	}
+	idle(t, q, lease+time.Second)
+}
+
+// A worker that has lost its lease acknowledges all the same, and the message
+// of the attempt that runs now is gone.
+func TestStaleAcknowledgementLosesNothing(t *testing.T) {
+	s := jobstest.Start(t)
+	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, a, jobstest.Job())
+	zombie := jobstest.Claim(t, a, "w1")
+	second := jobstest.Claim(t, b, "w2")
+	if err := queue.StaleAck(jobstest.Context(t), zombie); err != nil {
+		t.Fatal(err)
+	}
+	// Now the second worker dies too: no message brings the job back.
+	if got := repaired(t, b); len(got) != 1 || got[0].ID != rec.ID {
+		t.Errorf("stranded %v, want %s", got, rec.ID)
+	}
+	third := jobstest.Claim(t, b, "w3")
+	if got := third.Record(); got.ID != rec.ID || got.Attempt != 3 {
+		t.Errorf("claimed %+v, want attempt 3", got)
+	}
+	if _, err := second.Settle(jobstest.Context(t), success, nil); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("settle by the second worker: %v, want fenced", err)
+	}
+	settle(t, third, success)
+}
+
+// The same, but the worker lives: its attempt ends well without a message.
+func TestSettleWithoutMessage(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w1")
+	if err := queue.StaleAck(jobstest.Context(t), c); err != nil {
+		t.Fatal(err)
+	}
+	// Its own acknowledgement may or may not be answered.
+	if _, err := c.Settle(jobstest.Context(t), success, nil); errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("settle: %v, want it to be stored", err)
+	}
+	if got := get(t, q, rec.ID); got.Outcome != jobs.Success {
+		t.Errorf("record %+v, want success", got)
+	}
+}
+
+func TestJobThatKillsItsWorkersEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for ten leases")
+	}
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	cfg.Lease = 200 * time.Millisecond
+	q := open(t, s, cfg)
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	for n := 1; n <= jobs.MaxLost; n++ {
+		if got := jobstest.Claim(t, q, "w").Record().Attempt; got != n {
+			t.Fatalf("attempt %d, want %d", got, n)
+		}
+	}
+	idle(t, q, 3*time.Second)
+	if got := get(t, q, rec.ID); got.Outcome != jobs.Error || got.Reason != jobs.WorkerLost || got.Lost != jobs.MaxLost {
+		t.Errorf("record %+v, want worker_lost after %d", got, jobs.MaxLost)
+	}
+	if finished.Load() != 1 {
+		t.Errorf("finished %d times, want 1", finished.Load())
+	}
+	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 1 || dead[0].Record.ID != rec.ID {
+		t.Errorf("dead letters %v, %v; want that of %s", dead, err, rec.ID)
+	}
+}

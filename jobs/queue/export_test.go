@@ -1,0 +1,22 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+)
+
+// StaleAck acknowledges a claim's message whoever has the lease now: what a
+// worker with a defect would do.
+func StaleAck(ctx context.Context, c *Claim) error { return c.q.ack(ctx, c.d) }
+
+// TakeKey is the first half of accepting a job with a key.
+func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job, spec []byte) error {
+	if err := q.store(ctx, subject.Specs, id, spec); err != nil {
+		return err
+	}
+	_, err := q.takeKey(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()))
+	return err
+}

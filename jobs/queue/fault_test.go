@@ -1,0 +1,182 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// keep holds a claim until stop is called, which returns what Keep returned.
+func keep(c *queue.Claim) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	kept := make(chan error, 1)
+	go func() { kept <- c.Keep(ctx) }()
+	return func() error {
+		cancel()
+		return <-kept
+	}
+}
+
+func TestRestartWhileRunning(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{Lease: 6 * time.Second})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	stop := keep(c)
+	s.Restart()
+	got := settle(t, c, success)
+	if got.Outcome != jobs.Success || got.ID != rec.ID || got.Attempt != 1 {
+		t.Errorf("settled %+v, want the success of attempt 1", got)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("keep: %v, want nil", err)
+	}
+	idle(t, q, 100*time.Millisecond)
+}
+
+func TestServerKilledWhileRunning(t *testing.T) {
+	s := jobstest.Child(t)
+	q := jobstest.Queue(t, jobstest.Connect(t, s.URL()), queue.Config{Lease: 6 * time.Second})
+	waiting, running := jobstest.Submit(t, q, jobstest.Job()), jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	waiting, running = running, waiting // the older one was claimed
+	stop := keep(c)
+	s.Kill()
+	settled := make(chan error, 1)
+	go func() {
+		_, err := c.Settle(jobstest.Context(t), success, nil)
+		settled <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // so that it asks a server that is not there
+	s.Up()
+	if err := <-settled; err != nil {
+		t.Errorf("settle across the restart: %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("keep: %v, want nil", err)
+	}
+	if got := get(t, q, running.ID); got.Outcome != jobs.Success {
+		t.Errorf("record %+v, want success", got)
+	}
+	if got := jobstest.Claim(t, q, "w").Record().ID; got != waiting.ID {
+		t.Errorf("claimed %s, want %s", got, waiting.ID)
+	}
+}
+
+// Every step is done and not answered: it must be found done, once.
+func TestUnansweredSteps(t *testing.T) {
+	s := jobstest.Start(t)
+	p := s.Proxy()
+	direct := open(t, s, queue.Config{Lease: 20 * time.Second})
+	q := jobstest.Queue(t, jobstest.Connect(t, p.URL()), queue.Config{Lease: 20 * time.Second})
+	jobstest.Submit(t, q, jobstest.Job())
+	settle(t, jobstest.Claim(t, q, "w"), success) // the lane exists
+
+	// muted runs a step whose first answers are lost.
+	muted := func(step func()) {
+		p.Mute()
+		healed := time.AfterFunc(300*time.Millisecond, p.Heal)
+		defer healed.Stop()
+		step()
+	}
+	job := jobstest.Job()
+	job.Key = "once"
+	var rec jobs.Record
+	muted(func() {
+		var err error
+		if rec, _, err = q.Accept(jobstest.Context(t), job); err != nil {
+			t.Fatalf("accept: %v", err)
+		}
+	})
+	muted(func() {
+		if err := q.Enqueue(jobstest.Context(t), rec); err != nil {
+			t.Fatalf("enqueue: %v", err)
+		}
+	})
+	if all, err := direct.List(jobstest.Context(t), queue.Filter{State: jobs.Pending}); err != nil || len(all) != 1 || all[0].ID != rec.ID {
+		t.Errorf("pending %v, %v; want %s", all, err, rec.ID)
+	}
+	c := jobstest.Claim(t, q, "w")
+	muted(func() {
+		if got := settle(t, c, success); got.Outcome != jobs.Success || got.Epoch != c.Epoch() {
+			t.Errorf("settled %+v", got)
+		}
+	})
+	idle(t, direct, 100*time.Millisecond)
+}
+
+// A worker that is cut off stops by its own clock before another may begin,
+// and can do nothing when it is back.
+func TestCutOffWorkerFencesItself(t *testing.T) {
+	s := jobstest.Start(t)
+	p := s.Proxy()
+	cut := jobstest.Queue(t, jobstest.Connect(t, p.URL()), queue.Config{Lease: 2 * time.Second})
+	other := open(t, s, queue.Config{})
+	jobstest.Submit(t, cut, jobstest.Job())
+	c := jobstest.Claim(t, cut, "w1")
+	kept := make(chan error, 1)
+	var fenced time.Time
+	go func() {
+		err := c.Keep(jobstest.Context(t))
+		fenced = time.Now()
+		kept <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // one heartbeat
+	p.Cut()
+	next := jobstest.Claim(t, other, "w2")
+	taken := time.Now()
+	if err := <-kept; !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("keep: %v, want fenced", err)
+	}
+	if !fenced.Before(taken) {
+		t.Errorf("the worker stopped %s after another had begun", fenced.Sub(taken))
+	}
+	p.Heal()
+	if _, err := c.Settle(jobstest.Context(t), success, nil); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("settle: %v, want fenced", err)
+	}
+	settle(t, next, success)
+}
+
+func TestUnreachableServerIsSaid(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	s.Down()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if _, _, err := q.Accept(ctx, jobstest.Job()); !errors.Is(err, jobs.ErrUnavailable) {
+		t.Errorf("accept: %v, want that the server does not answer", err)
+	}
+	s.Up()
+}
+
+// A full store refuses new jobs while those it has can still end.
+func TestFullStore(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{Lease: 10 * time.Second})
+	s.Limit(1 << 20)
+	large := jobstest.Job()
+	large.Prompt = strings.Repeat("x", 20<<10)
+	jobstest.Submit(t, q, large)
+	c := jobstest.Claim(t, q, "w")
+	var err error
+	for range 200 {
+		var rec jobs.Record
+		if rec, _, err = open(t, s, queue.Config{}).Accept(jobstest.Context(t), large); err != nil {
+			break
+		}
+		if err := q.Enqueue(jobstest.Context(t), rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, jobs.ErrFull) {
+		t.Errorf("accept: %v, want that the store is full", err)
+	}
+	settle(t, c, success)
+}

@@ -1,0 +1,283 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func TestPriority(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	for _, p := range []jobs.Priority{jobs.Low, jobs.Normal, jobs.High, jobs.Normal, jobs.High} {
+		job := jobstest.Job()
+		job.Priority = p
+		jobstest.Submit(t, q, job)
+	}
+	var got []string
+	for range 5 {
+		c := jobstest.Claim(t, q, "w")
+		got = append(got, string(c.Record().Priority))
+		settle(t, c, success)
+	}
+	if want := "high high normal normal low"; strings.Join(got, " ") != want {
+		t.Errorf("order %v, want %s", got, want)
+	}
+}
+
+func TestQueuesAreApart(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	job := jobstest.Job()
+	job.Queue = "gpu-large"
+	rec := jobstest.Submit(t, q, job)
+	idle(t, q, 100*time.Millisecond)
+	c, err := q.Claim(jobstest.Context(t), "w", []string{"default", "gpu-large"})
+	if err != nil || c.Record().ID != rec.ID {
+		t.Fatalf("claim: %v, want %s", err, rec.ID)
+	}
+	if _, err := q.Claim(jobstest.Context(t), "w", []string{"*"}); err == nil {
+		t.Error("a queue named * was accepted")
+	}
+}
+
+// A claimer that already waits is told of a new job at once, and of a job in
+// a queue that did not exist when it began to wait.
+func TestDoorbell(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	for range 3 {
+		took := make(chan time.Time, 1)
+		var done sync.WaitGroup
+		done.Go(func() {
+			c := jobstest.Claim(t, q, "w")
+			took <- time.Now()
+			settle(t, c, success)
+		})
+		time.Sleep(50 * time.Millisecond) // it waits by now; if not, it is fast anyway
+		begun := time.Now()
+		jobstest.Submit(t, q, jobstest.Job())
+		if d := (<-took).Sub(begun); d > time.Second {
+			t.Errorf("claimed after %s, want at once", d)
+		}
+		done.Wait()
+	}
+}
+
+func TestDelayedSurvivesRestart(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	job := jobstest.Job()
+	at := time.Now().Add(2 * time.Second)
+	job.RunAt = &at
+	rec := jobstest.Submit(t, q, job)
+	if rec.State != jobs.Delayed {
+		t.Fatalf("state %s, want delayed", rec.State)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := q.RunDue(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer done.Wait()
+	defer cancel()
+	s.Restart()
+	c := jobstest.Claim(t, q, "w")
+	if early := time.Until(at); early > 10*time.Millisecond {
+		t.Errorf("claimed %s too early", early)
+	}
+	settle(t, c, success)
+}
+
+func TestOverdueScheduleIsRepaired(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	job := jobstest.Job()
+	at := time.Now().Add(200 * time.Millisecond)
+	job.RunAt = &at
+	// The submitter dies before it has made the schedule.
+	rec, _, err := q.Accept(jobstest.Context(t), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repaired(t, q)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = q.RunDue(ctx) })
+	defer done.Wait()
+	defer cancel()
+	if got := jobstest.Claim(t, q, "w").Record().ID; got != rec.ID {
+		t.Errorf("claimed %s, want %s", got, rec.ID)
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	failed := jobs.Ended{Outcome: jobs.Error, Reason: jobs.AgentCrashed, Message: "killed"}
+	got := settle(t, jobstest.Claim(t, q, "w"), failed)
+	if got.State != jobs.Delayed || got.Counted != 1 || got.NotBefore == nil {
+		t.Fatalf("record %+v, want delayed after one counted attempt", got)
+	}
+	idle(t, q, lease+500*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = q.RunDue(ctx) })
+	defer done.Wait()
+	defer cancel()
+	if c := jobstest.Claim(t, q, "w"); c.Record().ID != rec.ID || c.Record().Attempt != 2 || time.Now().Before(*got.NotBefore) {
+		t.Errorf("claimed %+v, want attempt 2 not before %s", c.Record(), got.NotBefore)
+	}
+}
+
+// A drained worker gives its job back, and another has it at once.
+func TestRequeue(t *testing.T) {
+	s := jobstest.Start(t)
+	a, b := open(t, s, queue.Config{Lease: 10 * time.Second}), open(t, s, queue.Config{})
+	jobstest.Submit(t, a, jobstest.Job())
+	c := jobstest.Claim(t, a, "w1")
+	took := make(chan *queue.Claim, 1)
+	go func() { took <- jobstest.Claim(t, b, "w2") }()
+	time.Sleep(50 * time.Millisecond)
+	begun := time.Now()
+	rec := settle(t, c, jobs.Ended{Outcome: jobs.Error, Reason: jobs.WorkerDrained})
+	if rec.State != jobs.Pending || rec.Counted != 0 {
+		t.Errorf("record %+v, want pending, nothing counted", rec)
+	}
+	next := <-took
+	if d := time.Since(begun); d > time.Second || next.Record().Attempt != 2 {
+		t.Errorf("attempt %d after %s, want the second at once", next.Record().Attempt, d)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	if _, err := q.Retry(jobstest.Context(t), rec.ID); err == nil {
+		t.Error("retried a job that has not finished")
+	}
+	settle(t, jobstest.Claim(t, q, "w"), jobs.Ended{Outcome: jobs.Error, Reason: jobs.Billing})
+	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 1 {
+		t.Errorf("%d dead letters, %v; want 1", len(dead), err)
+	}
+	got, err := q.Retry(jobstest.Context(t), rec.ID)
+	if err != nil || got.State != jobs.Pending || got.Outcome != "" || got.Finished != nil {
+		t.Fatalf("retry: %+v, %v; want pending", got, err)
+	}
+	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 0 {
+		t.Errorf("%d dead letters, %v; want none", len(dead), err)
+	}
+	c := jobstest.Claim(t, q, "w")
+	if c.Record().Attempt != 2 {
+		t.Errorf("attempt %d, want 2", c.Record().Attempt)
+	}
+	settle(t, c, success)
+	_, err = q.Retry(jobstest.Context(t), rec.ID)
+	if refused, ok := errors.AsType[*queue.NotRetryableError](err); !ok || refused.Outcome != jobs.Success {
+		t.Errorf("retry of a success: %v, want it refused", err)
+	}
+}
+
+func TestManySubmitAndClaim(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	cfg.Lease = 10 * time.Second
+	const goroutines, each = 64, 5
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	ran := map[string]int{}
+	queues := []*queue.Queue{open(t, s, cfg), open(t, s, cfg), open(t, s, cfg)}
+	for i := range goroutines {
+		q := queues[i%len(queues)]
+		wg.Go(func() {
+			for n := range each {
+				job := jobstest.Job()
+				job.Priority = []jobs.Priority{jobs.High, jobs.Normal, jobs.Low}[n%3]
+				jobstest.Submit(t, q, job)
+			}
+		})
+		wg.Go(func() {
+			for range each {
+				c := jobstest.Claim(t, q, fmt.Sprint("w", i))
+				mu.Lock()
+				ran[c.Record().ID]++
+				mu.Unlock()
+				settle(t, c, success)
+			}
+		})
+	}
+	wg.Wait()
+	if len(ran) != goroutines*each || int(finished.Load()) != goroutines*each {
+		t.Errorf("%d jobs ran, %d finished; want %d", len(ran), finished.Load(), goroutines*each)
+	}
+	for id, n := range ran {
+		if n != 1 {
+			t.Errorf("job %s ran %d times", id, n)
+		}
+	}
+	idle(t, queues[0], 50*time.Millisecond)
+}
+
+func TestListWatchStats(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	batch := jobs.NewID()
+	job := jobstest.Job()
+	job.Batch = batch
+	a, b := jobstest.Submit(t, q, job), jobstest.Submit(t, q, job)
+	jobstest.Submit(t, q, jobstest.Job())
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	caught := make(chan bool, 100)
+	seen := make(chan jobs.Record, 100)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for rec, err := range q.Watch(ctx, queue.Filter{Batch: batch, Caught: func() { caught <- true }}) {
+			if err != nil {
+				t.Error(err)
+			}
+			seen <- rec
+		}
+	})
+	<-caught
+	if len(seen) != 2 {
+		t.Errorf("%d records before it has caught up, want 2", len(seen))
+	}
+	c := jobstest.Claim(t, q, "w")
+	s.Restart()
+	settle(t, c, success)
+	for rec := range seen {
+		if rec.ID == a.ID && rec.State == jobs.Finished {
+			break
+		}
+	}
+	cancel()
+	done.Wait()
+
+	list, err := q.List(jobstest.Context(t), queue.Filter{Batch: batch})
+	if err != nil || len(list) != 2 || list[0].ID != a.ID || list[1].ID != b.ID {
+		t.Errorf("list %v, %v; want both in order", list, err)
+	}
+	stats, err := q.Stats(jobstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(stats, func(s queue.Stat) bool { return s.State == jobs.Pending })
+	if i < 0 || stats[i].Jobs != 2 || stats[i].Messages != 2 || !stats[i].Oldest.Equal(b.Submitted) {
+		t.Errorf("stats %+v, want 2 pending since %s", stats, b.Submitted)
+	}
+}

@@ -1,0 +1,317 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// A follower that is killed and started again twenty times, while the server
+// restarts and a second session fills the same stream, sees every event of
+// its session once and in order.
+func TestFollowSeesEachEventOnce(t *testing.T) {
+	const events, restarts = 10_000, 20
+	s := jobstest.Start(t)
+	l, watching := jobstest.Log(t, s.Connect()), jobstest.Log(t, s.Connect())
+	id, noise := jobs.NewID(), jobs.NewID()
+	w, other := writer(t, l, source(id, 1)), writer(t, l, source(noise, 1))
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		for n := 1; n < events; { // the claim is the first
+			k := min(1+rand.IntN(40), events-n)
+			if err := w.Append(jobstest.Context(t), lines(k)...); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := other.Append(jobstest.Context(t), line("noise")); err != nil {
+				t.Error(err)
+				return
+			}
+			n += k
+		}
+	})
+	var next uint64 = 1
+	for leg := range restarts + 1 {
+		until := uint64(events)
+		if leg < restarts {
+			until = min(events, next+uint64(rand.IntN(2*events/restarts)))
+		}
+		if leg == restarts/3 {
+			writing.Go(s.Restart)
+		}
+		for e, err := range watching.Follow(jobstest.Context(t), id, next, session.FollowOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Seq != next || e.Session != id {
+				t.Fatalf("leg %d: event %d of %s, want %d of %s", leg, e.Seq, e.Session, next, id)
+			}
+			if next++; e.Seq >= until {
+				break
+			}
+		}
+	}
+	if next != events+1 {
+		t.Errorf("next is %d, want %d", next, events+1)
+	}
+}
+
+func TestFollowEndsWithTheJob(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	first := finishedRecord(id)
+	w := writer(t, l, source(id, 1))
+	seen := make(chan []jobs.Event, 1)
+	caught := make(chan bool, 100)
+	go func() {
+		var events []jobs.Event
+		opts := session.FollowOptions{Job: id, Caught: func() { caught <- true }}
+		for e, err := range l.Follow(jobstest.Context(t), id, 1, opts) {
+			if err != nil {
+				t.Error(err)
+			}
+			events = append(events, e)
+		}
+		seen <- events
+	}()
+	<-caught
+	if err := w.Append(jobstest.Context(t), lines(3)...); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, l, first)
+	if got := <-seen; len(got) != 5 || got[4].Kind != jobs.JobFinished {
+		t.Errorf("%d events, want 5 and the last job.finished", len(got))
+	}
+
+	// After a retry the first terminal event is not the last one. Another
+	// job of the session comes between, and yet another after the end.
+	other := session.Source{Job: jobs.NewID(), Session: id}
+	appendOne(t, l, other)
+	appendOne(t, l, source(id, 2))
+	second := first
+	at := first.Finished.Add(time.Minute)
+	second.Attempt, second.Finished = 2, &at
+	finish(t, l, second)
+	appendOne(t, l, other)
+	var got []uint64
+	for e, err := range l.Follow(jobstest.Context(t), id, 4, session.FollowOptions{Job: id}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.Seq)
+	}
+	if len(got) != 5 || got[0] != 4 || got[4] != 8 {
+		t.Errorf("events %v, want 4 to 8", got)
+	}
+}
+
+func appendOne(tb testing.TB, l *session.Log, src session.Source) {
+	tb.Helper()
+	if _, err := l.Append(jobstest.Context(tb), src, jobs.NewEvent(jobs.JobSubmitted, struct{}{})); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func finishedRecord(id string) jobs.Record {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
+	return jobs.Record{ID: id, Session: id, Attempt: 1, State: jobs.Finished, Outcome: jobs.Success, Submitted: at.Add(-time.Minute), Finished: &at}
+}
+
+func finish(tb testing.TB, l *session.Log, rec jobs.Record) {
+	tb.Helper()
+	if err := l.Finish(jobstest.Context(tb), rec, rec.Result()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestFinishOnce(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	rec := finishedRecord(id)
+	writer(t, l, source(id, 1))
+	count := func() (n int) {
+		for _, e := range read(t, l, id, 1) {
+			if e.Kind == jobs.JobFinished {
+				n++
+			}
+		}
+		return n
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { finish(t, l, rec) })
+	}
+	wg.Wait()
+	if n := count(); n != 1 {
+		t.Errorf("%d terminal events, want 1", n)
+	}
+	// Found also behind the events of another job.
+	appendOne(t, l, session.Source{Job: jobs.NewID(), Session: id})
+	finish(t, l, rec)
+	if n := count(); n != 1 {
+		t.Errorf("%d terminal events, want 1", n)
+	}
+	var res jobs.Result
+	for _, e := range read(t, l, id, 1) {
+		if e.Kind == jobs.JobFinished && json.Unmarshal(e.Data, &res) == nil && !e.Time.Equal(*rec.Finished) {
+			t.Errorf("finished at %s, want %s", e.Time, rec.Finished)
+		}
+	}
+	if res.Job != id || res.Outcome != jobs.Success || res.Durations.Total != 60 {
+		t.Errorf("result %+v", res)
+	}
+}
+
+func TestFinishFencesTheWriter(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	w := writer(t, l, source(id, 1))
+	finish(t, l, finishedRecord(id))
+	if err := w.Append(jobstest.Context(t), line("late")); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("append after the end: %v, want fenced", err)
+	}
+}
+
+// What a dispatcher, or another job of the session, appends meanwhile does
+// not end an attempt, and costs neither an event nor a number.
+func TestOthersDoNotFence(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	w := writer(t, l, source(id, 1))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 50 {
+			appendOne(t, l, session.Source{Job: jobs.NewID(), Session: id})
+		}
+	})
+	for range 50 {
+		if err := w.Append(jobstest.Context(t), lines(3)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	if got, want := len(read(t, l, id, 1)), 1+50+150; got != want {
+		t.Errorf("%d events, want %d", got, want)
+	}
+}
+
+func TestTwoAttemptsRace(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	old := writer(t, l, source(id, 1))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			if err := old.Append(jobstest.Context(t), lines(5)...); err != nil {
+				if !errors.Is(err, jobs.ErrFenced) {
+					t.Errorf("append: %v, want fenced", err)
+				}
+				return
+			}
+		}
+	})
+	time.Sleep(20 * time.Millisecond) // let it write something
+	fresh := writer(t, l, source(id, 2))
+	for range 20 {
+		if err := fresh.Append(jobstest.Context(t), lines(5)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	attempt := 1
+	for _, e := range read(t, l, id, 1) {
+		if e.Attempt < attempt {
+			t.Fatalf("event %d is of attempt %d, after one of attempt %d", e.Seq, e.Attempt, attempt)
+		}
+		attempt = e.Attempt
+	}
+	if attempt != 2 {
+		t.Errorf("the last attempt is %d, want 2", attempt)
+	}
+}
+
+func TestUnansweredAppends(t *testing.T) {
+	s := jobstest.Start(t)
+	p := s.Proxy()
+	l := jobstest.Log(t, jobstest.Connect(t, p.URL()))
+	id := jobs.NewID()
+	w := writer(t, l, source(id, 1))
+	total := 1
+	for _, n := range []int{1, 20} {
+		p.Mute()
+		heal := time.AfterFunc(200*time.Millisecond, p.Heal)
+		if err := w.Append(jobstest.Context(t), lines(n)...); err != nil {
+			t.Fatalf("append %d: %v", n, err)
+		}
+		heal.Stop()
+		total += n
+	}
+	if got := len(read(t, l, id, 1)); got != total {
+		t.Errorf("%d events, want %d", got, total)
+	}
+}
+
+func TestAppendWaitsForTheServer(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	w := writer(t, l, source(id, 1))
+	s.Down()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if err := w.Append(ctx, line("lost")); !errors.Is(err, jobs.ErrUnavailable) {
+		t.Errorf("append: %v, want that the server does not answer", err)
+	}
+	appended := make(chan error, 1)
+	go func() { appended <- w.Append(jobstest.Context(t), line("kept")) }()
+	s.Up()
+	if err := <-appended; err != nil {
+		t.Errorf("append across the outage: %v", err)
+	}
+	// The first one may have been stored after all; nothing is there twice.
+	if got := len(read(t, l, id, 1)); got != 2 && got != 3 {
+		t.Errorf("%d events, want 2 or 3", got)
+	}
+}
+
+func TestLargeAndBrokenEvents(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	w := writer(t, l, source(id, 1))
+	long := strings.Repeat("ä<", 400<<10)
+	var many []string
+	for range 100_000 {
+		many = append(many, "short")
+	}
+	raw := line("with raw")
+	raw.Raw = &jobs.Raw{Stream: "stdout", N: 1, JSON: json.RawMessage(`"` + strings.Repeat("x", 600<<10) + `"`)}
+	broken := jobs.Event{Kind: jobs.AgentRaw, Data: json.RawMessage(`{"a":`), Raw: &jobs.Raw{JSON: json.RawMessage("}")}}
+	for _, e := range []jobs.Event{line(long), jobs.NewEvent(jobs.ToolOutput, many), raw, broken} {
+		if err := w.Append(jobstest.Context(t), e); err != nil {
+			t.Fatalf("append %s: %v", e.Kind, err)
+		}
+	}
+	events := read(t, l, id, 1)
+	for i, mark := range []string{"bytes cut", "bytes cut", "bytes cut", `{\"a\":`} {
+		data, err := json.Marshal(events[i+1])
+		if err != nil || len(data) > jobs.MaxEventBytes+1024 || !strings.Contains(string(data), mark) {
+			t.Errorf("event %d: %d bytes, %v; want at most %d with %q", i+2, len(data), err, jobs.MaxEventBytes, mark)
+		}
+	}
+}
