@@ -39,7 +39,19 @@ type Server struct {
 // is not synced: a killed process loses nothing of it, only a power cut would.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, opts: options(tb.TempDir())}
+	return start(tb, options(tb.TempDir()))
+}
+
+// StartSynced runs a server that syncs every write, as installations do.
+func StartSynced(tb testing.TB) *Server {
+	tb.Helper()
+	opts := options(tb.TempDir())
+	opts.SyncAlways = true
+	return start(tb, opts)
+}
+
+func start(tb testing.TB, opts server.Options) *Server {
+	s := &Server{tb: tb, opts: opts}
 	s.opts.Port = freePort(tb)
 	s.Up()
 	tb.Cleanup(s.Down)
