@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // A Config says where the model API is, and how to be let in there.
@@ -108,6 +110,16 @@ func (g *Gate) Close() error {
 	return nil
 }
 
+// A door is what Serve keeps for a session: what bounds the worker's own costs.
+type door struct {
+	*Session
+	slots chan struct{} // holds a value for each call under way
+	// room bounds the bodies that are in memory. The worker is outside of the
+	// jail, so the jail's limit does not hold for what it keeps for an agent.
+	room      *semaphore.Weighted
+	inspector sync.Mutex // one body at a time: no agent gets more than one CPU of the worker
+}
+
 // parseUpstream refuses what would send the key in the clear.
 func parseUpstream(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
@@ -135,10 +147,10 @@ func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var conns sync.WaitGroup
-	slots := make(chan struct{}, g.cfg.Parallel)
+	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), room: semaphore.NewWeighted(2 * maxBody)}
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			g.handle(w, r, s, slots)
+			g.handle(w, r, d)
 		}),
 		// Close does not wait for the goroutines of its connections; this does.
 		// The first state is set before the goroutine begins.

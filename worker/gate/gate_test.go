@@ -340,6 +340,15 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
+// many is n different names of an object.
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"n%d":%d,`, i, i)
+	}
+	return b.String()
+}
+
 func TestBodies(t *testing.T) {
 	with := func(field string) string { return `{"model":"m",` + field + `,"messages":[]}` }
 	tests := []struct {
@@ -358,6 +367,10 @@ func TestBodies(t *testing.T) {
 		{"servers, spelled otherwise", with(`"mcp\u005fservers":[]`), 400, 200},
 		{"picture by URL", with(`"x":[{"content":[{"type":"image","source":{"type":"url","url":"https://evil.example/?secret"}}]}]`), 400, 200},
 		{"twice", `{"model":"m","tools":[],"tools":[{"type":"web_search_1"}],"messages":[]}`, 400, 400},
+		{"twice among many", `{"model":"m",` + many(40) + `"n7":1}`, 400, 400},
+		{"many", `{"model":"m",` + many(40) + `"n":[ { } , [ ] , -1.5e3 , null , "" ] }`, 200, 200},
+		{"skipped data", with(`"x":{"input":{"a":[{"b":"}\\\""},[1,2]],"c":null},"y":{"source":{"type":"url"}}}`), 400, 200},
+		{"deeper than anybody needs", `{"model":"m","x":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, 400, 400},
 		{"two values", hello + hello, 400, 400},
 		{"no model", `{"messages":[]}`, 400, 400},
 		{"no object", `[]`, 400, 400},
@@ -656,6 +669,33 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
+// What an agent sends is kept outside of its jail, so there is a bound to it.
+func TestBodiesInMemoryAreBounded(t *testing.T) {
+	release := make(chan struct{})
+	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case <-release:
+		case <-req.Context().Done():
+		}
+	})
+	large := `{"model":"m","x":"` + strings.Repeat("x", maxBody*3/4) + `"}`
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() { r.do("POST", "/v1/messages", large) })
+	}
+	calls.Go(func() { r.do("POST", "/v1/messages", hello) }) // small ones wait in line behind them
+	eventually(t, "two are under way", func() bool { return r.sent() >= 2 })
+	time.Sleep(100 * time.Millisecond)
+	if n := r.sent(); n > 3 {
+		t.Errorf("%d bodies are in memory", n)
+	}
+	close(release)
+	calls.Wait()
+	if n := r.sent(); n != 5 {
+		t.Errorf("%d of 5 calls were made", n)
+	}
+}
+
 // The jail's end closes the listener; that is no error.
 func TestListenerCloses(t *testing.T) {
 	g, err := New(Config{Key: key})
@@ -857,4 +897,22 @@ func FuzzInspect(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A body that is made to be slow must not keep the worker busy for long.
+func BenchmarkInspect(b *testing.B) {
+	for name, part := range map[string]string{
+		"prose": `{"role":"user","content":[{"type":"text","text":"` + strings.Repeat(`lorem ipsum \n`, 100) + `"}]},`,
+		"dust":  strings.Repeat(`{"a":[1]},`, 100),
+	} {
+		body := []byte(`{"model":"m","messages":[` + strings.Repeat(part, 1000) + `{}]}`)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				if _, err := anthropicRules.inspect(body, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

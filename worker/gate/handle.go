@@ -33,17 +33,17 @@ type call struct {
 	s     *Session
 	route route
 	began time.Time
-	asked asked
+	model string // that it asks for
 	count *counter
 	told  Call
 	used  jobs.Usage // what the session knows of
 }
 
 // handle takes one request from the jail to its end.
-func (g *Gate) handle(w http.ResponseWriter, r *http.Request, s *Session, slots chan struct{}) {
+func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 	rt, what := g.allowed(r)
 	if what != "" {
-		g.violation(w, r, s, wrong{http.StatusForbidden, "permission_error", what})
+		g.violation(w, r, d.Session, wrong{http.StatusForbidden, "permission_error", what})
 		return
 	}
 	if rt.local {
@@ -52,20 +52,28 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, s *Session, slots 
 	}
 	// A call that waits has not sent its body yet: bodies are large.
 	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler)
 	}
-	c := &call{g: g, s: s, route: rt, began: time.Now()}
-	body, err := c.read(w, r)
+	size := r.ContentLength
+	if size < 0 || size > maxBody {
+		size = maxBody // not told, or to be refused
+	}
+	if d.room.Acquire(r.Context(), size) != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer d.room.Release(size)
+	c := &call{g: g, s: d.Session, route: rt, began: time.Now()}
+	body, err := c.read(w, r, d)
 	switch large, isLarge := errors.AsType[*http.MaxBytesError](err); {
 	case err == nil:
 		c.forward(w, r, body)
 	case isLarge:
 		g.refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", fmt.Sprintf("penstock: a request has at most %d bytes", large.Limit))
 	case errors.Is(err, errBody):
-		g.violation(w, r, s, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
+		g.violation(w, r, d.Session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
 	default:
 		panic(http.ErrAbortHandler) // it hung up
 	}
@@ -108,7 +116,7 @@ func localHost(hostport string) bool {
 }
 
 // read takes the body. It gives errBody for one that may not pass.
-func (c *call) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, error) {
 	if !c.route.body {
 		return nil, nil
 	}
@@ -120,7 +128,9 @@ func (c *call) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.asked, err = c.g.provider.rules.inspect(body, c.s.limits.Remote); err != nil {
+	d.inspector.Lock()
+	defer d.inspector.Unlock()
+	if c.model, err = c.g.provider.rules.inspect(body, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return body, rc.SetReadDeadline(time.Time{})
@@ -136,7 +146,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	defer c.s.end(c)
-	c.told = Call{Route: c.route.method + " " + c.route.path, Model: c.asked.model}
+	c.told = Call{Route: c.route.method + " " + c.route.path, Model: c.model}
 
 	res, err := c.g.client.RoundTrip(c.g.request(ctx, r, body))
 	if err == nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
@@ -48,112 +47,218 @@ func endsWith(path []string, names ...string) bool {
 	return len(path) >= len(names) && slices.Equal(path[len(path)-len(names):], names)
 }
 
-// inspect reads a body token by token, as the provider will: a name that
-// stands twice in an object is refused, because two readers may choose
-// different ones.
-func (r rules) inspect(body []byte, remote bool) (asked, error) {
-	in := &inspector{rules: r, dec: json.NewDecoder(bytes.NewReader(body)), remote: remote}
-	in.dec.UseNumber()
-	if err := in.value(nil); err != nil {
-		return asked{}, err
-	}
-	if _, err := in.dec.Token(); !errors.Is(err, io.EOF) {
-		return asked{}, errors.New("more than one JSON value")
-	}
-	if in.asked.model == "" {
-		return asked{}, errors.New("names no model")
-	}
-	return in.asked, nil
-}
-
 // maxDepth bounds the recursion: a body of brackets must not use up the stack.
 const maxDepth = 200
 
+// inspect reads a body as the provider will, and returns the model that it
+// names. A name that stands twice in an object is refused, because two readers
+// may choose different ones.
+//
+// It reads the bytes itself: a decoder that makes values of them takes seconds
+// for a body that is made to be slow, and an agent may send many.
+func (r rules) inspect(body []byte, remote bool) (model string, err error) {
+	if !json.Valid(body) {
+		return "", errors.New("is not JSON")
+	}
+	in := &inspector{rules: r, p: body, remote: remote}
+	if err := in.value(); err != nil {
+		return "", err
+	}
+	if in.model == "" {
+		return "", errors.New("names no model")
+	}
+	return in.model, nil
+}
+
+// An inspector walks over JSON that is known to be valid.
 type inspector struct {
 	rules
-	dec    *json.Decoder
-	remote bool
+	p      []byte // what is left
+	path   []string
 	depth  int
-	asked  asked
+	remote bool
+	model  string
 }
 
 // value reads the value at path. An element of a list has the list's path.
-func (in *inspector) value(path []string) error {
+func (in *inspector) value() error {
 	if in.depth++; in.depth > maxDepth {
 		return errors.New("nested too deeply")
 	}
 	defer func() { in.depth-- }()
-	t, err := in.dec.Token()
-	if err != nil {
-		return err
+	switch in.next() {
+	case '{':
+		return in.object()
+	case '[':
+		return in.list()
+	case '"':
+		return in.text(in.str())
 	}
-	switch t := t.(type) {
-	case json.Delim:
-		if t == '[' {
-			return in.list(path)
-		}
-		return in.object(path)
-	case string:
-		return in.text(path, t)
-	case bool:
-		if slices.Equal(path, []string{"stream"}) {
-			in.asked.stream = t
-		}
-	}
+	in.p = in.p[in.plainEnd():]
 	return nil
 }
 
-func (in *inspector) list(path []string) error {
-	for in.dec.More() {
-		if err := in.value(path); err != nil {
-			return err
-		}
-	}
-	_, err := in.dec.Token()
-	return err
+// next skips white space and returns the byte after it, which it leaves.
+func (in *inspector) next() byte {
+	in.p = bytes.TrimLeft(in.p, " \t\r\n")
+	return in.p[0]
 }
 
-func (in *inspector) object(path []string) error {
-	seen := map[string]bool{}
-	for in.dec.More() {
-		t, err := in.dec.Token()
-		if err != nil {
-			return err
-		}
-		name, _ := t.(string) // a decoder gives nothing else here
-		if seen[name] {
-			return fmt.Errorf("%q stands twice in an object", name)
-		}
-		seen[name] = true
-		switch {
-		case len(path) == 0 && in.refused[name] != nil && !(in.remote && errors.Is(in.refused[name], errRemote)):
-			return fmt.Errorf("%s: %w", name, in.refused[name])
-		case slices.Contains(in.opaque, name):
-			var skip json.RawMessage
-			err = in.dec.Decode(&skip)
-		default:
-			err = in.value(append(path[:len(path):len(path)], name))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	_, err := in.dec.Token()
-	return err
+// take reads one of the bytes that stand between values.
+func (in *inspector) take() byte {
+	c := in.next()
+	in.p = in.p[1:]
+	return c
 }
 
-func (in *inspector) text(path []string, s string) error {
+// plainEnd is the length of a number or a word.
+func (in *inspector) plainEnd() int {
+	if end := bytes.IndexAny(in.p, ",]} \t\r\n"); end >= 0 {
+		return end
+	}
+	return len(in.p)
+}
+
+// str reads a string, as its reader sees it.
+func (in *inspector) str() string {
+	end := 1
+	for in.p[end] != '"' {
+		if in.p[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	quoted := in.p[:end+1]
+	in.p = in.p[end+1:]
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1:end])
+	}
+	var s string
+	if err := json.Unmarshal(quoted, &s); err != nil {
+		panic(err) // it is valid
+	}
+	return s
+}
+
+func (in *inspector) list() error {
+	in.take()
+	if in.next() == ']' {
+		in.take()
+		return nil
+	}
+	for {
+		if err := in.value(); err != nil {
+			return err
+		}
+		if in.take() == ']' {
+			return nil
+		}
+	}
+}
+
+func (in *inspector) object() error {
+	in.take()
+	if in.next() == '}' {
+		in.take()
+		return nil
+	}
+	seen := names{}
+	for {
+		in.next()
+		name := in.str()
+		in.take() // the colon
+		if !seen.add(name) {
+			return fmt.Errorf("%.60q stands twice in an object", name)
+		}
+		if err := in.field(name); err != nil {
+			return err
+		}
+		if in.take() == '}' {
+			return nil
+		}
+	}
+}
+
+// field reads what stands under a name.
+func (in *inspector) field(name string) error {
+	refused := in.refused[name]
 	switch {
-	case slices.Equal(path, []string{"model"}):
-		in.asked.model = s
+	case len(in.path) == 0 && refused != nil && !(in.remote && errors.Is(refused, errRemote)):
+		return fmt.Errorf("%s: %w", name, refused)
+	case slices.Contains(in.opaque, name):
+		in.skip()
+		return nil
+	}
+	in.path = append(in.path, name)
+	err := in.value()
+	in.path = in.path[:len(in.path)-1]
+	return err
+}
+
+// skip reads a value without looking into it.
+func (in *inspector) skip() {
+	depth := 0
+	for {
+		switch c := in.next(); c {
+		case '"':
+			in.str()
+		case '{', '[':
+			depth++
+			in.take()
+		case '}', ']':
+			depth--
+			in.take()
+		case ',', ':':
+			in.take()
+		default:
+			in.p = in.p[in.plainEnd():]
+		}
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// text looks at a string.
+func (in *inspector) text(s string) error {
+	switch {
+	case slices.Equal(in.path, []string{"model"}):
+		in.model = s
 	case in.remote:
-	case endsWith(path, "tools", "type"):
+	case endsWith(in.path, "tools", "type"):
 		local := func(kind string) bool { return s == kind || strings.HasSuffix(kind, "_") && strings.HasPrefix(s, kind) }
 		if !slices.ContainsFunc(in.tools, local) {
 			return fmt.Errorf("tool of type %.60q: %w", s, errRemote)
 		}
-	case in.byURL(path, s):
+	case in.byURL(in.path, s):
 		return fmt.Errorf("content given by URL: %w", errRemote)
 	}
 	return nil
+}
+
+// names are the names in one object. Most objects have few.
+type names struct {
+	few  []string
+	many map[string]bool
+}
+
+// add reports whether name is new.
+func (n *names) add(name string) bool {
+	if n.many == nil {
+		if slices.Contains(n.few, name) {
+			return false
+		}
+		if n.few = append(n.few, name); len(n.few) > 16 {
+			n.many = map[string]bool{}
+			for _, known := range n.few {
+				n.many[known] = true
+			}
+		}
+		return true
+	}
+	if n.many[name] {
+		return false
+	}
+	n.many[name] = true
+	return true
 }

@@ -28,12 +28,6 @@ type route struct {
 	body         bool // has one that is inspected
 }
 
-// asked is what a body asks for.
-type asked struct {
-	model  string
-	stream bool
-}
-
 var providers = map[string]provider{
 	"anthropic": {
 		upstream: "https://api.anthropic.com",
