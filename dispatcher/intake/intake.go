@@ -99,7 +99,7 @@ func Read(r io.Reader, name string, opts Options) (Items, error) {
 	if err != nil {
 		return Items{}, err
 	}
-	data, err := readAll(r, name)
+	data, err := readAll(r, name, MaxBytes)
 	if err != nil {
 		return Items{}, err
 	}
@@ -123,6 +123,16 @@ func Read(r io.Reader, name string, opts Options) (Items, error) {
 		got.Items = append(got.Items, prepared.item(name, e))
 	}
 	return got, nil
+}
+
+// Rejected is the result of an item that cannot be run, so that a batch's
+// results name it too.
+func (i Item) Rejected() jobs.Result {
+	r := jobs.Result{ID: i.ID, Outcome: jobs.Error, Reason: jobs.InvalidJob, Checks: []jobs.Check{}, Weaker: []string{}, Artifacts: []jobs.Artifact{}}
+	if i.Err != nil {
+		r.Message = i.Err.Error()
+	}
+	return r
 }
 
 // InBatch returns the items as jobs of the batch with that id. The key makes
@@ -151,13 +161,13 @@ func (it Items) Errors() []Item {
 	return bad
 }
 
-func readAll(r io.Reader, name string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+func readAll(r io.Reader, name string, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
-	case len(data) > MaxBytes:
-		return nil, &InputError{Name: name, Reason: fmt.Sprintf("is larger than %s: split the file", jobs.Bytes(MaxBytes))}
+	case int64(len(data)) > most:
+		return nil, &InputError{Name: name, Reason: fmt.Sprintf("is larger than %s: split the file", jobs.Bytes(most))}
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
 		return nil, &InputError{Name: name, Reason: "is UTF-16: save it as UTF-8"}
 	case len(bytes.TrimSpace(trimBOM(data))) == 0:

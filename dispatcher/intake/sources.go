@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -54,13 +55,16 @@ func issueEntry(o object, opts Options) *entry {
 		e.err = inputError(o.line, `is not an issue: it has no number; list issues with --json number,title,body,url,labels`)
 		return e
 	}
-	e.id, e.issue = strconv.Itoa(in.Number), e.item
+	e.id, e.issue = strconv.Itoa(in.Number), maps.Clone(e.item)
 	job := jobs.Job{Issue: &jobs.Issue{Number: in.Number, Title: in.Title, Body: in.Body, URL: in.URL}}
+	names := []any{} // what a template lists
 	for _, raw := range in.Labels {
 		if name := labelName(raw); name != "" {
 			job.Issue.Labels = append(job.Issue.Labels, name)
+			names = append(names, name)
 		}
 	}
+	e.issue["labels"] = names
 	if opts.Defaults.Repo.URL == "" {
 		job.Repo.URL = repoOfIssue(in.URL)
 	}

@@ -19,11 +19,19 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-const crashDir = "PENSTOCK_TEST_CRASH_DIR"
+const (
+	crashDir  = "PENSTOCK_TEST_CRASH_DIR"
+	crashRedo = "PENSTOCK_TEST_CRASH_REDO"
+	fullDir   = "PENSTOCK_TEST_FULL_DIR"
+)
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(crashDir); dir != "" {
-		if err := work(dir); err != nil {
+	for name, run := range map[string]func(string) error{crashDir: work, fullDir: fillDisk} {
+		dir := os.Getenv(name)
+		if dir == "" {
+			continue
+		}
+		if err := run(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -42,6 +50,11 @@ func work(dir string) error {
 		return err
 	}
 	fmt.Println("open")
+	if os.Getenv(crashRedo) != "" {
+		if _, err := d.Redo("all"); err != nil {
+			return err
+		}
+	}
 	missing := make(chan string)
 	errs := make(chan error, 4)
 	var wg sync.WaitGroup
@@ -87,37 +100,14 @@ func crashPatch(i int) string {
 // TestKilled kills a batch at random moments until it completes. After each
 // death every line counts, and has its patch and its log, whole.
 func TestKilled(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	kills := 0
 	for run := 0; ; run++ {
 		if run > 200 {
 			t.Fatal("the batch does not get on")
 		}
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), crashDir+"="+dir)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := out.Read(make([]byte, 8)); err == nil && kills < 25 {
-			time.Sleep(time.Duration(rand.IntN(12_000)) * time.Microsecond)
-			_ = cmd.Process.Kill()
-		}
-		err = cmd.Wait()
-		if err == nil {
+		if !killed(t, dir, kills < 25) {
 			break
-		}
-		if !strings.Contains(err.Error(), "killed") {
-			t.Fatalf("run %d: %v: %s", run, err, stderr.String())
 		}
 		kills++
 		checkWhole(t, dir)
@@ -133,6 +123,68 @@ func TestKilled(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	t.Logf("%d kills", kills)
+}
+
+// TestKilledRedo kills a batch that is done again each time. What counts is
+// whole, and what does not count any more was set aside before.
+func TestKilledRedo(t *testing.T) {
+	dir := t.TempDir()
+	if killed(t, dir, false) {
+		t.Fatal("the first run did not complete")
+	}
+	kills := 0
+	for range 25 {
+		if killed(t, dir, true, crashRedo+"=1") {
+			kills++
+		}
+		checkWhole(t, dir)
+		files, err := filepath.Glob(filepath.Join(dir, "redone", "*", "results.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := ""
+		for _, file := range append(files, filepath.Join(dir, "results.jsonl")) {
+			kept += content(t, file)
+		}
+		for i := range crashItems {
+			if !strings.Contains(kept, fmt.Sprintf(`{"id":"%d",`, i+1)) {
+				t.Fatalf("the result of item %d is neither there nor set aside", i+1)
+			}
+		}
+	}
+	if kills < 3 {
+		t.Errorf("only %d kills: the test shows nothing", kills)
+	}
+}
+
+// killed runs the batch in a process of its own, and reports whether it was
+// killed before its end.
+func killed(t *testing.T, dir string, kill bool, env ...string) bool {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(append(os.Environ(), crashDir+"="+dir), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 8)); err == nil && kill {
+		time.Sleep(time.Duration(rand.IntN(12_000)) * time.Microsecond)
+		_ = cmd.Process.Kill()
+	}
+	err = cmd.Wait()
+	if err != nil && !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	return err != nil
 }
 
 // checkWhole reads the directory as another program would.

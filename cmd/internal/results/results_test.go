@@ -170,8 +170,8 @@ func (b broken) Read(p []byte) (int, error) {
 // temporary file may stay, and the item can be added again.
 func TestAddFails(t *testing.T) {
 	lost := func(yield func(jobs.Event, error) bool) {
-		for e := range events(2) {
-			if !yield(e, nil) {
+		for e, err := range events(2) {
+			if !yield(e, err) {
 				return
 			}
 		}

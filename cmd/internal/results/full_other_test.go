@@ -1,0 +1,7 @@
+//go:build !linux
+
+package results
+
+import "errors"
+
+func fillDisk(string) error { return errors.ErrUnsupported }
