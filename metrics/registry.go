@@ -20,7 +20,7 @@ const Other = "other"
 // Buckets of the histograms, in seconds: jobs take minutes to hours, starts
 // take milliseconds to minutes.
 var (
-	jobBuckets    = []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400}
+	jobBuckets    = []float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400}
 	waitBuckets   = []float64{1, 5, 15, 60, 120, 300, 900, 1800, 3600, 14400}
 	startBuckets  = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120}
 	answerBuckets = []float64{.001, .0025, .005, .01, .025, .1, .5, 2.5, 10}

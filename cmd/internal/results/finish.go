@@ -2,7 +2,9 @@ package results
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -148,10 +150,24 @@ func copyJSONString(w io.Writer, r io.Reader) error {
 	// Errors of out stick and come back from Flush.
 	_ = out.WriteByte('"')
 	for {
-		c, _, err := in.ReadRune()
-		if err == io.EOF {
+		// Most of a patch is plain: it is copied in runs.
+		ahead, err := in.Peek(max(in.Buffered(), 1))
+		if errors.Is(err, io.EOF) {
 			break
 		}
+		if err != nil {
+			return err
+		}
+		plain := bytes.IndexFunc(ahead, func(c rune) bool { return c < 0x20 || c > 0x7e || c == '"' || c == '\\' })
+		if plain < 0 {
+			plain = len(ahead)
+		}
+		_, _ = out.Write(ahead[:plain])
+		_, _ = in.Discard(plain) // they are in the buffer
+		if plain == len(ahead) {
+			continue
+		}
+		c, _, err := in.ReadRune()
 		if err != nil {
 			return err
 		}

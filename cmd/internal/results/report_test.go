@@ -139,7 +139,7 @@ func (z *endless) Read(p []byte) (int, error) {
 
 // TestLargePatches writes more in patches than Finish may take in memory.
 func TestLargePatches(t *testing.T) {
-	const each, n = 12 << 20, 6
+	const each, n = 8 << 20, 3
 	d := openDir(t, t.TempDir(), manifest(n))
 	for i := range n {
 		if err := d.Add(t.Context(), result(i), &endless{each}, nil); err != nil {
