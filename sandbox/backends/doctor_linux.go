@@ -12,7 +12,8 @@ import (
 	"syscall"
 
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/bwrap")
+	"github.com/penstock-run/penstock/sandbox/bwrap"
+)
 
 // Doctor looks for everything that keeps this host from making the strictest
 // jail. It makes jails to find out, and changes nothing.
