@@ -60,6 +60,7 @@ type Gate struct {
 	provider provider
 	upstream *url.URL
 	client   *http.Transport
+	maxBody  int64 // of a request; the constant, except in tests
 }
 
 // New returns a gate. It connects to nothing yet.
@@ -81,7 +82,7 @@ func New(cfg Config) (*Gate, error) {
 	cfg.Answer = orDefault(cfg.Answer, 10*time.Minute)
 	cfg.Silence = orDefault(cfg.Silence, 5*time.Minute)
 	cfg.Parallel = orDefault(cfg.Parallel, 16)
-	g := &Gate{cfg: cfg, provider: p, upstream: upstream}
+	g := &Gate{cfg: cfg, provider: p, upstream: upstream, maxBody: maxBody}
 	g.client = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSClientConfig:     cfg.TLS,
@@ -147,7 +148,7 @@ func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var conns sync.WaitGroup
-	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), room: semaphore.NewWeighted(2 * maxBody)}
+	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), room: semaphore.NewWeighted(2 * g.maxBody)}
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			g.handle(w, r, d)

@@ -34,6 +34,9 @@ const (
 	stop  = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
 )
 
+// smallBody is the largest body in these tests, to keep them quick.
+const smallBody = 1 << 20
+
 // A rig is a gate that serves one session in front of a provider.
 type rig struct {
 	t       *testing.T
@@ -70,6 +73,7 @@ func newRig(t *testing.T, cfg Config, limits Limits, f http.HandlerFunc) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g.maxBody = smallBody
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +381,7 @@ func TestBodies(t *testing.T) {
 		{"no JSON", `model=m`, 400, 400},
 		{"cut", hello[:40], 400, 400},
 		{"empty", ``, 400, 400},
-		{"deep", `{"model":"m","messages":` + strings.Repeat("[", 5_000_000), 400, 400},
+		{"deep", `{"model":"m","messages":` + strings.Repeat("[", smallBody/2), 400, 400},
 	}
 	for _, remote := range []bool{false, true} {
 		r := newRig(t, Config{}, Limits{Remote: remote}, stream(start))
@@ -403,7 +407,7 @@ func TestBodies(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	r := newRig(t, Config{}, Limits{}, stream(start))
-	status, _, _ := r.do("POST", "/v1/messages", `{"model":"m","x":"`+strings.Repeat("x", maxBody)+`"}`)
+	status, _, _ := r.do("POST", "/v1/messages", `{"model":"m","x":"`+strings.Repeat("x", smallBody)+`"}`)
 	if status != http.StatusRequestEntityTooLarge || r.sent() != 0 {
 		t.Errorf("got %d, %d sent", status, r.sent())
 	}
@@ -678,7 +682,7 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 		case <-req.Context().Done():
 		}
 	})
-	large := `{"model":"m","x":"` + strings.Repeat("x", maxBody*3/4) + `"}`
+	large := `{"model":"m","x":"` + strings.Repeat("x", smallBody*3/4) + `"}`
 	var calls sync.WaitGroup
 	for range 4 {
 		calls.Go(func() { r.do("POST", "/v1/messages", large) })

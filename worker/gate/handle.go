@@ -58,8 +58,8 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 		panic(http.ErrAbortHandler)
 	}
 	size := r.ContentLength
-	if size < 0 || size > maxBody {
-		size = maxBody // not told, or to be refused
+	if size < 0 || size > g.maxBody {
+		size = g.maxBody // not told, or to be refused
 	}
 	if d.room.Acquire(r.Context(), size) != nil {
 		panic(http.ErrAbortHandler)
@@ -124,7 +124,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, er
 	if err := rc.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.g.maxBody))
 	if err != nil {
 		return nil, err
 	}
