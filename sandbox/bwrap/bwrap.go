@@ -16,9 +16,7 @@ package bwrap
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -70,10 +68,7 @@ func (b *Backend) programs() (path, init string, err error) {
 	if init = b.Init; init != "" {
 		return path, init, nil
 	}
-	if !jailinit.Called() {
-		return "", "", errors.New("bwrap: this program does not call jailinit.Main first in its main (or TestMain)")
-	}
-	init, err = os.Executable()
+	init, err = jailinit.Executable()
 	return path, init, err
 }
 

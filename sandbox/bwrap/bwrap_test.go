@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 
 func TestAttacks(t *testing.T) { sandboxtest.Run(t, &bwrap.Backend{}) }
 
+func TestCompatible(t *testing.T) { sandboxtest.Compatible(t, &bwrap.Backend{}) }
+
 func TestKill(t *testing.T) { sandboxtest.Kill(t, &bwrap.Backend{}, 6, nil) }
 
 func TestRunnerKilled(t *testing.T) { sandboxtest.RunnerKilled(t, &bwrap.Backend{}, false) }

@@ -18,6 +18,8 @@ package jailinit
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 )
@@ -52,9 +54,23 @@ type Config struct {
 // called says whether this program can be executed again as Main.
 var called atomic.Bool
 
-// Called reports whether Main was called in this process. Where it was not,
-// the program would start its real main inside the jail.
-func Called() bool { return called.Load() }
+// Executable returns the path of this program, to be executed again as Main.
+func Executable() (string, error) {
+	if !called.Load() {
+		return "", errors.New("this program does not call jailinit.Main first in its main (or TestMain), and would start anew inside the jail")
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	// Another version may want another configuration than the one we write.
+	now, err := os.Stat(path)
+	running, errRunning := os.Stat("/proc/self/exe")
+	if err != nil || (errRunning == nil && !os.SameFile(now, running)) {
+		return "", fmt.Errorf("%s was replaced while this program runs; restart it", path)
+	}
+	return path, nil
+}
 
 // Encode returns c in the form that Main reads.
 func (c Config) Encode() []byte {

@@ -12,8 +12,6 @@ package none
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
@@ -36,11 +34,8 @@ func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	}
 	init := b.Init
 	if init == "" {
-		if !jailinit.Called() {
-			return nil, errors.New("none: this program does not call jailinit.Main first in its main (or TestMain)")
-		}
 		var err error
-		if init, err = os.Executable(); err != nil {
+		if init, err = jailinit.Executable(); err != nil {
 			return nil, err
 		}
 	}

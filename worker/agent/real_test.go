@@ -444,3 +444,22 @@ func TestRealCodex(t *testing.T) {
 		})
 	}
 }
+
+func TestRealCodexResumes(t *testing.T) {
+	agents, program := requireProgram(t, "codex")
+	srv := httptest.NewServer(agenttest.New(agenttest.Script{On: "FIRST", Steps: []agenttest.Step{
+		agenttest.Say("one"),
+		func(r agenttest.Request) agenttest.Reply { return agenttest.Reply{Text: "two, after " + r.Last} },
+	}}))
+	defer srv.Close()
+	home := t.TempDir()
+	l := prompted(t, "codex", "FIRST", program, srv.URL)
+	l.Job.Agent.Model = "gpt-5.5"
+	first := unjailed(t, agents, l, home)
+	l.Attempt, l.Resume, l.Prompt = 2, first.total.Session, "the check failed"
+	r := unjailed(t, agents, l, home)
+	if r.end.Outcome != jobs.Success || r.total.Session != first.total.Session || !strings.Contains(r.data(jobs.TurnEnded), "two, after the check failed") {
+		t.Errorf("resumed: %+v, %+v, %s", r.end, r.total, r.data(jobs.TurnEnded))
+		transcript(t, r)
+	}
+}

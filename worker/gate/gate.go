@@ -34,7 +34,9 @@ type Config struct {
 	// Parallel bounds the calls of one session that are under way; further
 	// ones wait. Default: 16.
 	Parallel int
-	Hooks    Hooks
+	// Prices are those of models, by the beginnings of their names.
+	Prices map[string]Price
+	Hooks  Hooks
 }
 
 // Hooks let a program watch. Every field may be nil. Hooks run on the goroutine

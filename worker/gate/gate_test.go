@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -184,7 +185,7 @@ func TestForward(t *testing.T) {
 		t.Errorf("headers %v, want %v", req.Header, want)
 	}
 	m := r.session.Meter()
-	if want := (Meter{Usage: jobs.Usage{Input: 100, Output: 50, CacheRead: 30, CacheWrite: 20}, Model: "claude-x-1", Calls: 1}); m != want {
+	if want := (Meter{Usage: jobs.Usage{Input: 100, Output: 50, CacheRead: 30, CacheWrite: 20}, Unpriced: 200, Model: "claude-x-1", Calls: 1}); m != want {
 		t.Errorf("meter %+v, want %+v", m, want)
 	}
 	if len(r.calls) != 1 || r.calls[0].Status != 200 || r.calls[0].Usage != m.Usage || r.calls[0].Err != nil || r.calls[0].Route != "POST /v1/messages" {
@@ -445,6 +446,47 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// What a call uses after it has spent the budget is counted, and no news.
+func TestBudgetIsSpentOnce(t *testing.T) {
+	s, c := NewSession("s", Limits{Tokens: 10}), &call{}
+	for i, want := range []bool{false, true, false} {
+		if got := s.use(c, jobs.Usage{Output: 6}, nil); got != want {
+			t.Errorf("use %d: spent %v, want %v", i, got, want)
+		}
+	}
+	if m := s.Meter(); m.Usage.Output != 18 {
+		t.Errorf("meter %+v", m)
+	}
+}
+
+// A budget of money holds where the price is known, whatever the agent itself
+// makes of it.
+func TestBudgetInMoney(t *testing.T) {
+	prices := map[string]Price{
+		"claude":   {Input: 1e9},
+		"claude-x": {Input: 1000, Output: 2000, CacheRead: 100, CacheWrite: 1500}, // 0.1 + 0.1 + 0.003 + 0.03
+		"":         {Input: 1e9},
+	}
+	r := newRig(t, Config{Prices: prices}, Limits{USD: 0.7, UsedUSD: 0.3}, stream(start, delta, stop))
+	for i, want := range []int{200, 200, 400} {
+		if status, body := r.messages(); status != want || want == 400 && !strings.Contains(body, "0.7 USD") {
+			t.Errorf("call %d: %d %s, want %d", i, status, body, want)
+		}
+	}
+	if m := r.session.Meter(); math.Abs(m.CostUSD-0.466) > 1e-9 || m.Unpriced != 0 {
+		t.Errorf("meter %+v", m)
+	}
+	r = newRig(t, Config{Prices: map[string]Price{"gpt": {Input: 1e9}}}, Limits{USD: 0.7}, stream(start, delta, stop))
+	for range 3 {
+		if status, _ := r.messages(); status != 200 {
+			t.Errorf("got %d without a price", status)
+		}
+	}
+	if m := r.session.Meter(); m.CostUSD != 0 || m.Unpriced != 600 {
+		t.Errorf("meter %+v", m)
+	}
+}
+
 // Calls that are under way when another spends the budget are cut.
 func TestBudgetCutsOthers(t *testing.T) {
 	var begun sync.WaitGroup
@@ -566,6 +608,9 @@ func TestProviderFails(t *testing.T) {
 				t.Errorf("got %d %q", status, body)
 			}
 			eventually(t, "the call is told", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.calls) == 1 })
+			if got := r.calls[0].RetryAfter; (got == 7*time.Second) != (tt.status == 429) {
+				t.Errorf("to be tried again after %v", got)
+			}
 			if m := r.session.Meter(); !tt.check(m) {
 				t.Errorf("meter %+v", m)
 			}

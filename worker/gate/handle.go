@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	defer cut(nil)
 	if !c.s.begin(c, cut) {
 		c.g.refuse(w, http.StatusBadRequest, "invalid_request_error", fmt.Sprintf(
-			"penstock: the budget of %d tokens is spent; the job ends here", c.s.limits.Tokens))
+			"penstock: the budget of %s is spent; the job ends here", c.s.budget()))
 		return
 	}
 	defer c.s.end(c)
@@ -157,7 +158,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		c.unreachable(ctx, w, err)
 		return
 	}
-	c.told.Status = res.StatusCode
+	c.told.Status, c.told.RetryAfter = res.StatusCode, retryAfter(res.Header)
 	c.count = &counter{
 		read: c.g.provider.usage, sent: int64(len(body)),
 		stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
@@ -216,6 +217,14 @@ func acceptable(res *http.Response) error {
 	return nil
 }
 
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
+	if err != nil || !(seconds > 0 && seconds < 1e6) {
+		return 0 // nothing, or a date, which providers do not send
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // copy passes the answer on, piece by piece as it comes, and counts it.
 func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.ResponseWriter, from io.Reader) error {
 	silence := time.AfterFunc(c.g.cfg.Silence, func() { cut(errSilence) })
@@ -259,7 +268,7 @@ func send(w http.ResponseWriter, p []byte, patience time.Duration) error {
 
 // tally tells the session what was used since the last time.
 func (c *call) tally() {
-	sum, model := c.count.usage, c.count.model
+	sum := c.count.usage
 	if sum == c.used {
 		return
 	}
@@ -268,10 +277,10 @@ func (c *call) tally() {
 		CacheRead: sum.CacheRead - c.used.CacheRead, CacheWrite: sum.CacheWrite - c.used.CacheWrite,
 	}
 	c.used = sum
-	if model != "" {
-		c.told.Model = model
+	if c.count.model != "" {
+		c.told.Model = c.count.model
 	}
-	if c.s.use(c, model, more) && c.g.cfg.Hooks.Spent != nil {
+	if c.s.use(c, more, c.g.price(c.told.Model)) && c.g.cfg.Hooks.Spent != nil {
 		c.g.cfg.Hooks.Spent(c.s.id)
 	}
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,8 +14,11 @@ type Limits struct {
 	// Tokens is the budget: everything that the provider counts, read from
 	// its cache or not. Zero is no limit.
 	Tokens int64
-	// Used was used before, by earlier attempts, and counts.
-	Used jobs.Usage
+	// USD is the same in money. It holds for models that Config.Prices knows.
+	USD float64
+	// Used and UsedUSD were used before, by earlier attempts, and count.
+	Used    jobs.Usage
+	UsedUSD float64
 	// Remote allows what the provider does on the agent's behalf in the
 	// network: tools that run there, contents given by URL. It is a way out
 	// of a jail that has no other.
@@ -24,12 +28,14 @@ type Limits struct {
 // A Meter is what a session has used so far, without Limits.Used.
 type Meter struct {
 	Usage      jobs.Usage
-	Model      string // the last that answered
-	Calls      int    // forwarded to the provider
-	Limited    int    // of these, answered with 429
-	Failed     int    // of these, answered with 5xx or not at all
-	Refused    int    // not forwarded: the budget is spent
-	Violations int    // not forwarded: not allowed
+	CostUSD    float64 // of those models that Config.Prices knows
+	Unpriced   int64   // tokens of the others
+	Model      string  // the last that answered
+	Calls      int     // forwarded to the provider
+	Limited    int     // of these, answered with 429
+	Failed     int     // of these, answered with 5xx or not at all
+	Refused    int     // not forwarded: the budget is spent
+	Violations int     // not forwarded: not allowed
 }
 
 // A Call is one request that was forwarded.
@@ -39,7 +45,9 @@ type Call struct {
 	Status int // what the agent was told
 	Usage  jobs.Usage
 	Took   time.Duration
-	Err    error // what went wrong on the way, if anything
+	// RetryAfter is how long the provider asked to wait, if it did.
+	RetryAfter time.Duration
+	Err        error // what went wrong on the way, if anything
 }
 
 // A Violation is a request that nobody needs to make.
@@ -64,10 +72,17 @@ type Session struct {
 // NewSession returns a session that has used nothing but limits.Used.
 func NewSession(id string, limits Limits) *Session {
 	s := &Session{id: id, limits: limits, spent: make(chan struct{}), calls: map[*call]context.CancelCauseFunc{}}
-	if limits.Tokens > 0 && tokens(limits.Used) >= limits.Tokens {
+	if s.over() {
 		close(s.spent)
 	}
 	return s
+}
+
+// over reports whether the budget is used up. The caller holds mu, or is
+// alone.
+func (s *Session) over() bool {
+	l := s.limits
+	return l.Tokens > 0 && tokens(s.meter.Usage.Add(l.Used)) >= l.Tokens || l.USD > 0 && s.meter.CostUSD+l.UsedUSD >= l.USD
 }
 
 // Meter returns what was used so far.
@@ -116,16 +131,20 @@ func (s *Session) end(c *call) {
 	delete(s.calls, c)
 }
 
-// use adds to the meter what c has used since it was last asked. It reports
-// whether that spent the budget; then every other call is cut.
-func (s *Session) use(c *call, model string, more jobs.Usage) bool {
+// use adds to the meter what c has used since it was last asked, at its
+// price. It reports whether that spent the budget; then every other call is
+// cut.
+func (s *Session) use(c *call, more jobs.Usage, price *Price) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meter.Usage = s.meter.Usage.Add(more)
-	if model != "" {
-		s.meter.Model = model
+	if price != nil {
+		s.meter.CostUSD += price.of(more)
+	} else {
+		s.meter.Unpriced += tokens(more)
 	}
-	if s.limits.Tokens <= 0 || tokens(s.meter.Usage.Add(s.limits.Used)) < s.limits.Tokens || s.isSpent() {
+	s.meter.Model = c.told.Model
+	if !s.over() || s.isSpent() {
 		return false
 	}
 	close(s.spent)
@@ -135,6 +154,18 @@ func (s *Session) use(c *call, model string, more jobs.Usage) bool {
 		}
 	}
 	return true
+}
+
+// budget says what the budget is, for those who meet its end.
+func (s *Session) budget() string {
+	switch l := s.limits; {
+	case l.Tokens > 0 && l.USD > 0:
+		return fmt.Sprintf("%d tokens or %v USD", l.Tokens, l.USD)
+	case l.USD > 0:
+		return fmt.Sprintf("%v USD", l.USD)
+	default:
+		return fmt.Sprintf("%d tokens", l.Tokens)
+	}
 }
 
 func tokens(u jobs.Usage) int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }

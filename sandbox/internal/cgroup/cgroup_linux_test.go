@@ -1,0 +1,117 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestHierarchiesOfBothVersions(t *testing.T) {
+	for name, c := range map[string]struct {
+		mounts string
+		own    string
+		want   []string
+	}{
+		"version 1": {
+			"30 25 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n" +
+				"31 25 0:27 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n" +
+				"32 25 0:28 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer\n",
+			"8:memory:/user.slice\n1:cpu,cpuacct:/\n",
+			[]string{
+				"/sys/fs/cgroup/memory/user.slice/penstock", "/sys/fs/cgroup/memory/penstock",
+				"/sys/fs/cgroup/cpu/penstock", "/sys/fs/cgroup/cpu/penstock",
+			},
+		},
+		"version 2 in a leaf of a delegated group": {
+			"30 25 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
+			"0::/system.slice/penstock.service/worker\n",
+			[]string{"/sys/fs/cgroup/system.slice/penstock.service/penstock", "/sys/fs/cgroup/penstock"},
+		},
+		"version 2 in the root": {
+			"30 25 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n", "0::/\n",
+			[]string{"/sys/fs/cgroup/penstock"},
+		},
+	} {
+		var got []string
+		for _, h := range hierarchies(c.mounts) {
+			for _, d := range h.candidates(c.own) {
+				got = append(got, d.path)
+			}
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A group of version 2 gets its limits in the files that the kernel reads.
+func TestLimitsOfVersion2(t *testing.T) {
+	d := dir{path: t.TempDir(), controllers: []string{Memory, CPU, PIDs}, v2: true}
+	for _, f := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.max", "pids.max"} {
+		if err := os.WriteFile(filepath.Join(d.path, f), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.limit(Limits{Memory: 1 << 30, CPUs: 1.5, PIDs: 100}); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"memory.max": "1073741824", "memory.swap.max": "0", "cpu.max": "150000 100000", "pids.max": "100"} {
+		if b, err := os.ReadFile(filepath.Join(d.path, file)); err != nil || string(b) != want {
+			t.Errorf("%s: got %q, err %v, want %q", file, b, err, want)
+		}
+	}
+}
+
+func TestAGroupHoldsAndEndsItsProcesses(t *testing.T) {
+	if len(Supported()) == 0 {
+		t.Skip("no control group can be made here")
+	}
+	name := fmt.Sprintf("test~%d", os.Getpid())
+	g, err := New(name, Limits{PIDs: 20, Memory: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(Names(), name) {
+		t.Errorf("%s is not among %v", name, Names())
+	}
+	cmd := exec.Command("sh", "-c", "sleep 1000 & setsid sleep 1000 & wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	runtime.LockOSThread()
+	clean, err := g.Start(cmd)
+	runtime.UnlockOSThread()
+	if err != nil || !clean {
+		t.Fatal(clean, err)
+	}
+	for deadline := time.Now().Add(2 * time.Second); len(g.dirs[0].processes()) < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the group holds %v", g.dirs[0].processes())
+		}
+	}
+	if slices.Contains(g.dirs[0].processes(), os.Getpid()) {
+		t.Error("the starter is in the group")
+	}
+	reaped := make(chan error)
+	go func() { reaped <- cmd.Wait() }()
+	g.Kill()
+	<-reaped
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+	if slices.Contains(Names(), name) {
+		t.Errorf("%s still exists", name)
+	}
+	if err := Sweep(name); err != nil {
+		t.Errorf("sweep of what is gone: %v", err)
+	}
+}
