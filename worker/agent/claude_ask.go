@@ -77,7 +77,7 @@ func (d *claudeDecoder) Answer(id string, answers map[string]string) ([]jobs.Eve
 
 // Say implements [Speaker].
 func (d *claudeDecoder) Say(text string) [][]byte {
-	d.resting = false
+	d.resting, d.spoken = false, true
 	return [][]byte{claudeUser(text, uuid.NewString())}
 }
 

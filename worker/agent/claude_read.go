@@ -29,6 +29,7 @@ type claudeDecoder struct {
 	live    int             // what runs in the background
 	states  bool            // the program tells its state
 	resting bool            // the last state told was idle
+	spoken  bool            // it was told something that it has not taken up
 	total   Total
 	exact   bool // results tell what was used since the one before
 	words   lastWords
@@ -78,7 +79,7 @@ func (r *Read) add(kind jobs.Kind, data any) { r.Events = append(r.Events, jobs.
 // state, the end of the turn has to do.
 func (d *claudeDecoder) state() State {
 	switch {
-	case d.last == nil || d.open || d.states && !d.resting:
+	case d.last == nil || d.open || d.spoken || d.states && !d.resting:
 		return Working
 	case d.live > 0:
 		return Background
@@ -181,7 +182,7 @@ func (d *claudeDecoder) readInit(out *claudeOut, r *Read) {
 		return // announced again within a turn
 	}
 	d.turn++
-	d.open, d.failure, d.resting = true, claudeFailure{}, false
+	d.open, d.failure, d.resting, d.spoken = true, claudeFailure{}, false, false
 	r.add(jobs.TurnStarted, stateData{})
 }
 

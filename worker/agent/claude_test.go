@@ -118,13 +118,18 @@ func TestClaudeState(t *testing.T) {
 			t.Errorf("%s: state %d, want %d", tt.name, got, tt.want)
 		}
 	}
-	d := claude{}.Decoder(launch("claude"))
-	feed(d, running, claudeInit, claudeGood, idle)
-	if lines := d.(Speaker).Say("more"); len(lines) != 1 || !strings.Contains(string(lines[0]), `"content":"more"`) {
-		t.Errorf("said %s", lines)
-	}
-	if got := feed(d, `{"type":"x"}`).State; got != Working {
-		t.Errorf("state %d after more was said, want working", got)
+	for _, before := range [][]string{{running, claudeInit, claudeGood, idle}, {claudeInit, claudeGood}} {
+		d := claude{}.Decoder(launch("claude"))
+		feed(d, before...)
+		if lines := d.(Speaker).Say("more"); len(lines) != 1 || !strings.Contains(string(lines[0]), `"content":"more"`) {
+			t.Errorf("said %s", lines)
+		}
+		if got := feed(d, `{"type":"x"}`).State; got != Working {
+			t.Errorf("state %d after more was said, want working", got)
+		}
+		if got := feed(d, before...).State; got != Idle {
+			t.Errorf("state %d after that was done, want idle", got)
+		}
 	}
 }
 

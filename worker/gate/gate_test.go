@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,151 +10,23 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const (
-	key   = "sk-real-0123456789abcdef"
-	hello = `{"model":"claude-x","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hello"}]}`
-	start = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x-1\",\"usage\":" +
-		"{\"input_tokens\":100,\"cache_read_input_tokens\":30,\"cache_creation_input_tokens\":20,\"output_tokens\":1}}}\n\n"
-	text  = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"hi\"}}\n\n"
-	delta = "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{},\"usage\":{\"output_tokens\":50}}\n\n"
-	stop  = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
-)
-
-// smallBody is the largest body in these tests, to keep them quick.
-const smallBody = 1 << 20
-
 // A rig is a gate that serves one session in front of a provider.
-type rig struct {
-	t       *testing.T
-	session *Session
-	url     string
-	addr    string
-	client  *http.Client
-	stop    func() // ends Serve and waits for it
-
-	mu         sync.Mutex
-	seen       []*http.Request // by the provider
-	bodies     []string
-	calls      []Call
-	violations []Violation
-}
-
-// newRig starts a provider that answers with f, a gate and a session.
-func newRig(t *testing.T, cfg Config, limits Limits, f http.HandlerFunc) *rig {
-	t.Helper()
-	r := &rig{t: t}
-	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		body, _ := io.ReadAll(req.Body)
-		r.mu.Lock()
-		r.seen, r.bodies = append(r.seen, req), append(r.bodies, string(body))
-		r.mu.Unlock()
-		f(w, req)
-	}))
-	cfg.Key, cfg.Upstream = key, provider.URL+"/base/"
-	cfg.Hooks = Hooks{
-		Called:    func(_ string, c Call) { r.mu.Lock(); r.calls = append(r.calls, c); r.mu.Unlock() },
-		Violation: func(_ string, v Violation) { r.mu.Lock(); r.violations = append(r.violations, v); r.mu.Unlock() },
-	}
-	g, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.maxBody = smallBody
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.session, r.addr, r.url = NewSession("s1", limits), l.Addr().String(), "http://"+l.Addr().String()
-	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true}}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(ctx, r.session, l) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	t.Cleanup(func() {
-		r.stop()
-		r.client.CloseIdleConnections()
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-		provider.Close()
-	})
-	return r
-}
-
-func (r *rig) do(method, path, body string, headers ...string) (int, string, http.Header) {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := r.client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	out, err := io.ReadAll(res.Body)
-	if err != nil {
-		out = append(out, "!"+err.Error()...)
-	}
-	return res.StatusCode, string(out), res.Header
-}
 
 // messages makes the call that agents make.
-func (r *rig) messages() (int, string) {
-	r.t.Helper()
-	status, body, _ := r.do("POST", "/v1/messages?beta=true", hello)
-	return status, body
-}
 
 // sent is how many requests reached the provider.
-func (r *rig) sent() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.seen)
-}
 
 // stream answers with the parts of an event stream, each sent at once.
-func stream(parts ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, p := range parts {
-			_, _ = io.WriteString(w, p)
-			w.(http.Flusher).Flush()
-		}
-	}
-}
 
 // eventually waits for what happens on another goroutine.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 func TestForward(t *testing.T) {
 	r := newRig(t, Config{}, Limits{}, stream(start, text, delta, stop))
@@ -202,26 +73,11 @@ func TestBearer(t *testing.T) {
 }
 
 // An answer that came as a whole is counted too.
-func TestWholeAnswer(t *testing.T) {
-	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if strings.HasSuffix(req.URL.Path, "count_tokens") {
-			_, _ = io.WriteString(w, `{"input_tokens":12}`)
-			return
-		}
-		_, _ = io.WriteString(w, "{\"type\":\"message\",\n\"model\":\"m\",\"usage\":{\"input_tokens\":7,\"output_tokens\":3}}\n")
-	})
-	r.messages()
-	if status, body, _ := r.do("POST", "/v1/messages/count_tokens", hello); status != 200 || body != `{"input_tokens":12}` {
-		t.Errorf("got %d %s", status, body)
-	}
-	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 7, Output: 3}) || m.Model != "m" || m.Calls != 2 {
-		t.Errorf("meter %+v", m)
-	}
-}
 
 // What comes is passed on at once: an agent shows progress, and a watchdog
+
 // looks for it.
+
 func TestStreamIsNotHeldBack(t *testing.T) {
 	more := make(chan struct{})
 	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
@@ -250,201 +106,15 @@ func TestStreamIsNotHeldBack(t *testing.T) {
 	}
 }
 
-func TestForbidden(t *testing.T) {
-	r := newRig(t, Config{}, Limits{}, stream(start))
-	raw := func(request string) string {
-		t.Helper()
-		c, err := net.Dial("tcp", r.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-		_, _ = io.WriteString(c, request)
-		line, _ := bufio.NewReader(c).ReadString('\n')
-		return line
-	}
-	refused := 0
-	for _, line := range []string{
-		"CONNECT evil.example:443", "CONNECT /v1/messages",
-		"POST http://evil.example/v1/messages", "GET http://169.254.169.254/latest/meta-data", "POST //evil.example/v1/messages",
-		"POST /v1/messages/../files", "POST /v1/../v1/messages", "POST /v1/messages/", "POST /v1//messages", "POST /%761/messages", "POST /v1/messages%2f..",
-		"GET /v1/messages", "PUT /v1/messages", "OPTIONS /v1/messages", "POST /v1/messages/batches", "POST /v1/files", "GET /v1/organizations/me",
-		"GET /v1/models/..", "GET /v1/models/../files", "GET /v1/models/a/b", "GET /v1/models/%2e%2e", "GET /", "DELETE /v1/models/a",
-		"POST /v1/messages?beta=true&x=1", "POST /v1/messages?key=a", "GET /v1/models?limit=1;key=2", "OPTIONS *",
-	} {
-		got := raw(line + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		if !strings.HasPrefix(got, "HTTP/1.1 403") {
-			t.Errorf("%s: %q", line, got)
-		}
-		refused++
-	}
-	for _, host := range []string{"api.anthropic.com", "evil.example:3128", "10.0.0.1"} {
-		if got := raw("POST /v1/messages HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 0\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403") {
-			t.Errorf("host %s: %q", host, got)
-		}
-		refused++
-	}
-	if m := r.session.Meter(); m.Violations != refused || m.Calls != 0 || len(r.violations) != refused {
-		t.Errorf("meter %+v, %d violations told, want %d", m, len(r.violations), refused)
-	}
-	for i, what := range map[int]string{0: "tunnel", 2: "proxy request", 5: "path", refused - 1: "host"} {
-		if r.violations[i].What != what {
-			t.Errorf("told as %+v, want %s", r.violations[i], what)
-		}
-	}
-	if r.sent() != 0 {
-		t.Errorf("%d requests reached the provider: %v", r.sent(), r.seen[0].URL)
-	}
-}
-
-func TestAllowedBesidesMessages(t *testing.T) {
-	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) })
-	for _, tt := range []struct {
-		method, path string
-		sent         int
-	}{{"HEAD", "/", 0}, {"HEAD", "/api/hello", 0}, {"GET", "/v1/models?limit=20", 1}, {"GET", "/v1/models/claude-opus-4.1", 2}} {
-		if status, _, _ := r.do(tt.method, tt.path, ""); status != 200 || r.sent() != tt.sent {
-			t.Errorf("%s %s: %d, %d sent, want %d", tt.method, tt.path, status, r.sent(), tt.sent)
-		}
-	}
-}
-
 // A request that two readers may read in two ways must not get through in
+
 // either.
-func TestSmuggling(t *testing.T) {
-	r := newRig(t, Config{}, Limits{}, stream(start, delta, stop))
-	inner := "POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
-	for name, request := range map[string]string{
-		"length and chunks": "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
-		"two lengths":       "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\n" + inner,
-		"two encodings":     "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + inner,
-		"folded header":     "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b\r\n Authorization: c\r\nContent-Length: 0\r\n\r\n",
-		"two hosts":         "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n",
-		"upgrade":           "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n",
-	} {
-		c, err := net.Dial("tcp", r.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-		_, _ = io.WriteString(c, request)
-		line, _ := bufio.NewReader(c).ReadString('\n')
-		c.Close()
-		if !strings.HasPrefix(line, "HTTP/1.1 4") && !strings.HasPrefix(line, "HTTP/1.1 501") {
-			t.Errorf("%s: %q", name, line)
-		}
-	}
-	// The client's own framing and hop-by-hop names do not travel.
-	r.do("POST", "/v1/messages", hello, "Connection", "X-Api-Key", "Trailer", "X-Api-Key", "X-Http-Method-Override", "DELETE", "Anthropic-Beta", "a, b")
-	if n := r.sent(); n != 1 {
-		t.Fatalf("%d requests reached the provider", n)
-	}
-	if h := r.seen[0].Header; h.Get("X-Api-Key") != key || h.Get("X-Http-Method-Override") != "" || h.Get("Connection") != "" {
-		t.Errorf("headers %v", h)
-	}
-}
 
 // many is n different names of an object.
-func many(n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, `"n%d":%d,`, i, i)
-	}
-	return b.String()
-}
-
-func TestBodies(t *testing.T) {
-	with := func(field string) string { return `{"model":"m",` + field + `,"messages":[]}` }
-	tests := []struct {
-		name, body     string
-		status, remote int // without and with Limits.Remote
-	}{
-		{"plain", hello, 200, 200},
-		{"own tools", with(`"tools":[{"name":"Bash","input_schema":{"type":"object","mcp_servers":1}},{"type":"custom"},{"type":"bash_20250124"},{"type":"text_editor_20250728"}]`), 200, 200},
-		{"data of a tool", with(`"x":[{"type":"tool_use","input":{"source":{"type":"url","url":"x"},"a":1,"a":2}}]`), 200, 200},
-		{"inline picture", with(`"x":[{"source":{"type":"base64","data":"AA=="}}]`), 200, 200},
-		{"search there", with(`"tools":[{"type":"web_search_20250305","name":"web_search"}]`), 400, 200},
-		{"fetch there", with(`"tools":[{"type":"custom"},{"type":"web_fetch_20250910"}]`), 400, 200},
-		{"code there", with(`"tools":[{"type":"code_execution_20250825"}]`), 400, 200},
-		{"unknown tool", with(`"tools":[{"type":"new_20300101"}]`), 400, 200},
-		{"servers", with(`"mcp_servers":[{"type":"url","url":"https://evil.example"}]`), 400, 200},
-		{"servers, spelled otherwise", with(`"mcp\u005fservers":[]`), 400, 200},
-		{"picture by URL", with(`"x":[{"content":[{"type":"image","source":{"type":"url","url":"https://evil.example/?secret"}}]}]`), 400, 200},
-		{"twice", `{"model":"m","tools":[],"tools":[{"type":"web_search_1"}],"messages":[]}`, 400, 400},
-		{"twice among many", `{"model":"m",` + many(40) + `"n7":1}`, 400, 400},
-		{"many", `{"model":"m",` + many(40) + `"n":[ { } , [ ] , -1.5e3 , null , "" ] }`, 200, 200},
-		{"skipped data", with(`"x":{"input":{"a":[{"b":"}\\\""},[1,2]],"c":null},"y":{"source":{"type":"url"}}}`), 400, 200},
-		{"deeper than anybody needs", `{"model":"m","x":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, 400, 400},
-		{"two values", hello + hello, 400, 400},
-		{"no model", `{"messages":[]}`, 400, 400},
-		{"no object", `[]`, 400, 400},
-		{"no JSON", `model=m`, 400, 400},
-		{"cut", hello[:40], 400, 400},
-		{"empty", ``, 400, 400},
-		{"deep", `{"model":"m","messages":` + strings.Repeat("[", smallBody/2), 400, 400},
-	}
-	for _, remote := range []bool{false, true} {
-		r := newRig(t, Config{}, Limits{Remote: remote}, stream(start))
-		refused := 0
-		for _, tt := range tests {
-			want := tt.status
-			if remote {
-				want = tt.remote
-			}
-			if want != 200 {
-				refused++
-			}
-			status, body, _ := r.do("POST", "/v1/messages", tt.body)
-			if status != want {
-				t.Errorf("%s, remote %v: %d %s, want %d", tt.name, remote, status, body, want)
-			}
-		}
-		if m := r.session.Meter(); m.Violations != refused || r.sent() != len(tests)-refused {
-			t.Errorf("%d violations of %d, %d sent", m.Violations, refused, r.sent())
-		}
-	}
-}
-
-func TestTooLarge(t *testing.T) {
-	r := newRig(t, Config{}, Limits{}, stream(start))
-	status, _, _ := r.do("POST", "/v1/messages", `{"model":"m","x":"`+strings.Repeat("x", smallBody)+`"}`)
-	if status != http.StatusRequestEntityTooLarge || r.sent() != 0 {
-		t.Errorf("got %d, %d sent", status, r.sent())
-	}
-}
 
 // Once the budget is spent nothing more goes out, and the refusal has the
+
 // provider's form, or the agent would try again.
-func TestBudget(t *testing.T) {
-	r := newRig(t, Config{}, Limits{Tokens: 410, Used: jobs.Usage{Input: 10}}, stream(start, delta, stop))
-	for range 2 { // 10 + 200 + 200: the second spends it, and is answered
-		if status, _ := r.messages(); status != 200 {
-			t.Fatalf("got %d", status)
-		}
-	}
-	select {
-	case <-r.session.Spent():
-	default:
-		t.Error("not spent")
-	}
-	status, body := r.messages()
-	var e struct {
-		Type  string
-		Error struct{ Type, Message string }
-	}
-	if err := json.Unmarshal([]byte(body), &e); err != nil || status != 400 || e.Type != "error" || e.Error.Type != "invalid_request_error" || !strings.Contains(e.Error.Message, "410 tokens") {
-		t.Errorf("got %d %s, err %v", status, body, err)
-	}
-	if m := r.session.Meter(); m.Calls != 2 || m.Refused != 1 || tokens(m.Usage) != 400 {
-		t.Errorf("meter %+v", m)
-	}
-	select {
-	case <-NewSession("s", Limits{Tokens: 5, Used: jobs.Usage{Output: 5}}).Spent():
-	default:
-		t.Error("a budget that was spent before is open")
-	}
-}
 
 // What a call uses after it has spent the budget is counted, and no news.
 func TestBudgetIsSpentOnce(t *testing.T) {
@@ -488,41 +158,9 @@ func TestBudgetInMoney(t *testing.T) {
 }
 
 // Calls that are under way when another spends the budget are cut.
-func TestBudgetCutsOthers(t *testing.T) {
-	var begun sync.WaitGroup
-	begun.Add(3)
-	r := newRig(t, Config{}, Limits{Tokens: 1000}, func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Query().Get("beta") == "true" { // the one that spends it
-			begun.Wait()
-			stream(strings.Replace(start, ":100,", ":5000,", 1), delta, stop)(w, req)
-			return
-		}
-		if req.Header.Get("X-App") != "silent" {
-			stream(start)(w, req)
-		}
-		begun.Done()
-		<-req.Context().Done()
-	})
-	results := make(chan string, 3)
-	for _, app := range []string{"talks", "talks", "silent"} {
-		go func() {
-			status, body, _ := r.do("POST", "/v1/messages", hello, "X-App", app)
-			results <- fmt.Sprintf("%s %d %s", app, status, body)
-		}()
-	}
-	status, body := r.messages()
-	if status != 200 || !strings.HasSuffix(body, stop) {
-		t.Errorf("the call that spends the budget is cut: %d %q", status, body)
-	}
-	for range 3 {
-		got := <-results
-		if strings.HasPrefix(got, "silent") && !strings.Contains(got, "400") || strings.HasPrefix(got, "talks") && !strings.Contains(got, "!") {
-			t.Errorf("not cut: %q", got)
-		}
-	}
-}
 
 // The key does not come back, whatever the provider does with it.
+
 func TestKeyDoesNotComeBack(t *testing.T) {
 	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
 		k := req.Header.Get("X-Api-Key")
@@ -653,7 +291,9 @@ func TestProviderIsDown(t *testing.T) {
 }
 
 // An agent that hangs up before the answer's end must not get it for nothing,
+
 // and the provider must not go on for it.
+
 func TestAgentHangsUp(t *testing.T) {
 	ended := make(chan struct{})
 	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
@@ -682,7 +322,6 @@ func TestAgentHangsUp(t *testing.T) {
 	}
 }
 
-// Serve leaves nothing behind: TestMain looks for goroutines.
 func TestServeEnds(t *testing.T) {
 	r := newRig(t, Config{Parallel: 2}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
 		stream(start)(w, req)
@@ -719,33 +358,9 @@ func TestServeEnds(t *testing.T) {
 }
 
 // What an agent sends is kept outside of its jail, so there is a bound to it.
-func TestBodiesInMemoryAreBounded(t *testing.T) {
-	release := make(chan struct{})
-	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
-		select {
-		case <-release:
-		case <-req.Context().Done():
-		}
-	})
-	large := `{"model":"m","x":"` + strings.Repeat("x", smallBody*3/4) + `"}`
-	var calls sync.WaitGroup
-	for range 4 {
-		calls.Go(func() { r.do("POST", "/v1/messages", large) })
-	}
-	calls.Go(func() { r.do("POST", "/v1/messages", hello) }) // small ones wait in line behind them
-	eventually(t, "two are under way", func() bool { return r.sent() >= 2 })
-	time.Sleep(100 * time.Millisecond)
-	if n := r.sent(); n > 3 {
-		t.Errorf("%d bodies are in memory", n)
-	}
-	close(release)
-	calls.Wait()
-	if n := r.sent(); n != 5 {
-		t.Errorf("%d of 5 calls were made", n)
-	}
-}
 
 // The jail's end closes the listener; that is no error.
+
 func TestListenerCloses(t *testing.T) {
 	g, err := New(Config{Key: key})
 	if err != nil {
@@ -764,6 +379,7 @@ func TestListenerCloses(t *testing.T) {
 }
 
 // An agent that opens connections must not use up the worker's descriptors.
+
 func TestConnectionsAreBounded(t *testing.T) {
 	r := newRig(t, Config{Parallel: 1}, Limits{}, stream(start))
 	var conns []net.Conn
@@ -834,134 +450,4 @@ func TestKeyDoesNotShow(t *testing.T) {
 	}
 }
 
-func TestOpenAI(t *testing.T) {
-	const (
-		created = "data: {\"type\":\"response.created\",\"response\":{\"object\":\"response\",\"model\":\"m-1\",\"usage\":null}}\n\n"
-		piece   = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"hi\"}\n\n"
-		usage   = `"object":"response","model":"m-1","usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":60},"output_tokens":50}}`
-	)
-	r := newRig(t, Config{API: "openai"}, Limits{Tokens: 500}, func(w http.ResponseWriter, req *http.Request) {
-		switch req.Header.Get("Originator") {
-		case "whole":
-			_, _ = io.WriteString(w, "{"+usage)
-		case "cut":
-			stream(created, piece, piece)(w, req)
-			panic(http.ErrAbortHandler)
-		default:
-			stream(created, piece, "data: {\"type\":\"response.completed\",\"response\":{"+usage+"}\n\n")(w, req)
-		}
-	})
-	with := func(field string) string { return `{"model":"m","stream":true,"input":[]` + field + `}` }
-	for _, tt := range []struct {
-		name, body string
-		status     int
-	}{
-		{"plain", with(`,"tools":[{"type":"function","parameters":{"tools":[{"type":"mcp"}],"a":1,"a":2}},{"type":"tool_search"}]`), 200},
-		{"inline picture", with(`,"x":[{"image_url":"data:image/png;base64,AA=="}]`), 200},
-		{"search there", with(`,"tools":[{"type":"web_search"}]`), 400},
-		{"servers", with(`,"tools":[{"type":"mcp","server_url":"https://evil.example"}]`), 400},
-		{"nested tools", with(`,"tools":[{"type":"namespace","tools":[{"type":"code_interpreter"}]}]`), 400},
-		{"picture by URL", with(`,"x":[{"image_url":"https://evil.example"}]`), 400},
-		{"file by URL", with(`,"x":[{"file_url":"https://evil.example"}]`), 400},
-		{"stored prompt", with(`,"prompt":{"id":"p"}`), 400},
-		{"background", with(`,"background":true`), 400},
-	} {
-		if status, body, _ := r.do("POST", "/v1/responses", tt.body, "Authorization", "Bearer dummy"); status != tt.status {
-			t.Errorf("%s: %d %s, want %d", tt.name, status, body, tt.status)
-		}
-	}
-	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 80, Output: 100, CacheRead: 120}) || m.Model != "m-1" || m.Violations != 7 {
-		t.Errorf("meter %+v", m)
-	}
-	for _, req := range r.seen {
-		if req.Header.Get("Authorization") != "Bearer "+key || req.Header.Get("X-Api-Key") != "" {
-			t.Errorf("headers %v", req.Header)
-		}
-	}
-	r.do("POST", "/v1/responses", with(""), "Originator", "whole")
-	r.do("POST", "/v1/responses", with(`,"x":"`+strings.Repeat("x", 400)+`"`), "Originator", "cut")
-	// What is not told is estimated: 447 bytes that went in, two pieces.
-	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 120 + 111, Output: 152, CacheRead: 180}) {
-		t.Errorf("meter %+v", m)
-	}
-	if status, body, _ := r.do("POST", "/v1/responses", with("")); status != 400 || !strings.HasPrefix(body, `{"error":{"message":"penstock: the budget`) {
-		t.Errorf("got %d %s", status, body)
-	}
-	for _, path := range []string{"/v1/responses/compact", "/v1/responses?x=1", "/v1/files", "/v1/messages"} {
-		if status, _, _ := r.do("POST", path, with("")); status != 403 {
-			t.Errorf("%s: %d", path, status)
-		}
-	}
-}
-
-func FuzzCounter(f *testing.F) {
-	f.Add([]byte(start+text+delta+stop), 7, true)
-	f.Add([]byte(`{"type":"message","usage":{"input_tokens":7}}`), 3, false)
-	f.Fuzz(func(t *testing.T, in []byte, size int, isStream bool) {
-		sum := func(size int) *counter {
-			c := &counter{read: readAnthropic, stream: isStream}
-			for p := range slices.Chunk(in, size) {
-				before := tokens(c.usage)
-				c.write(p)
-				if tokens(c.usage) < before {
-					t.Fatal("a count fell")
-				}
-			}
-			c.finish()
-			return c
-		}
-		whole, pieces := sum(len(in)+1), sum(size&0x3f+1)
-		if whole.usage != pieces.usage || whole.model != pieces.model {
-			t.Errorf("as a whole %+v, in pieces %+v", whole.usage, pieces.usage)
-		}
-	})
-}
-
-func FuzzInspect(f *testing.F) {
-	f.Add([]byte(hello))
-	f.Add([]byte(`{"model":"0"} }`))
-	f.Add([]byte(`{"model":"m","tools":[{"type":"web_search_1"}],"a":{"b":[{"source":{"type":"url"}}]}}`))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		if _, err := anthropicRules.inspect(in, false); err != nil {
-			return
-		}
-		// What passes means the same to a reader that takes the last of two
-		// names and to one that takes the first: there are no two.
-		var body struct {
-			Tools []struct{ Type string }
-			MCP   json.RawMessage `json:"mcp_servers"`
-		}
-		if !json.Valid(in) {
-			t.Fatalf("passed, but is not JSON: %q", in)
-		}
-		var top map[string]json.RawMessage
-		_ = json.Unmarshal(in, &top)
-		if _, ok := top["mcp_servers"]; ok {
-			t.Fatalf("passed with servers: %q", in)
-		}
-		_ = json.Unmarshal(top["tools"], &body.Tools)
-		for _, tool := range body.Tools {
-			if strings.HasPrefix(tool.Type, "web_") {
-				t.Fatalf("passed with %s: %q", tool.Type, in)
-			}
-		}
-	})
-}
-
 // A body that is made to be slow must not keep the worker busy for long.
-func BenchmarkInspect(b *testing.B) {
-	for name, part := range map[string]string{
-		"prose": `{"role":"user","content":[{"type":"text","text":"` + strings.Repeat(`lorem ipsum \n`, 100) + `"}]},`,
-		"dust":  strings.Repeat(`{"a":[1]},`, 100),
-	} {
-		body := []byte(`{"model":"m","messages":[` + strings.Repeat(part, 1000) + `{}]}`)
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			for b.Loop() {
-				if _, err := anthropicRules.inspect(body, false); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -1,0 +1,179 @@
+package gate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+func TestWholeAnswer(t *testing.T) {
+	r := newRig(t, Config{}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(req.URL.Path, "count_tokens") {
+			_, _ = io.WriteString(w, `{"input_tokens":12}`)
+			return
+		}
+		_, _ = io.WriteString(w, "{\"type\":\"message\",\n\"model\":\"m\",\"usage\":{\"input_tokens\":7,\"output_tokens\":3}}\n")
+	})
+	r.messages()
+	if status, body, _ := r.do("POST", "/v1/messages/count_tokens", hello); status != 200 || body != `{"input_tokens":12}` {
+		t.Errorf("got %d %s", status, body)
+	}
+	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 7, Output: 3}) || m.Model != "m" || m.Calls != 2 {
+		t.Errorf("meter %+v", m)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	r := newRig(t, Config{}, Limits{Tokens: 410, Used: jobs.Usage{Input: 10}}, stream(start, delta, stop))
+	for range 2 { // 10 + 200 + 200: the second spends it, and is answered
+		if status, _ := r.messages(); status != 200 {
+			t.Fatalf("got %d", status)
+		}
+	}
+	select {
+	case <-r.session.Spent():
+	default:
+		t.Error("not spent")
+	}
+	status, body := r.messages()
+	var e struct {
+		Type  string
+		Error struct{ Type, Message string }
+	}
+	if err := json.Unmarshal([]byte(body), &e); err != nil || status != 400 || e.Type != "error" || e.Error.Type != "invalid_request_error" || !strings.Contains(e.Error.Message, "410 tokens") {
+		t.Errorf("got %d %s, err %v", status, body, err)
+	}
+	if m := r.session.Meter(); m.Calls != 2 || m.Refused != 1 || tokens(m.Usage) != 400 {
+		t.Errorf("meter %+v", m)
+	}
+	select {
+	case <-NewSession("s", Limits{Tokens: 5, Used: jobs.Usage{Output: 5}}).Spent():
+	default:
+		t.Error("a budget that was spent before is open")
+	}
+}
+
+func TestBudgetCutsOthers(t *testing.T) {
+	var begun sync.WaitGroup
+	begun.Add(3)
+	r := newRig(t, Config{}, Limits{Tokens: 1000}, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Query().Get("beta") == "true" { // the one that spends it
+			begun.Wait()
+			stream(strings.Replace(start, ":100,", ":5000,", 1), delta, stop)(w, req)
+			return
+		}
+		if req.Header.Get("X-App") != "silent" {
+			stream(start)(w, req)
+		}
+		begun.Done()
+		<-req.Context().Done()
+	})
+	results := make(chan string, 3)
+	for _, app := range []string{"talks", "talks", "silent"} {
+		go func() {
+			status, body, _ := r.do("POST", "/v1/messages", hello, "X-App", app)
+			results <- fmt.Sprintf("%s %d %s", app, status, body)
+		}()
+	}
+	status, body := r.messages()
+	if status != 200 || !strings.HasSuffix(body, stop) {
+		t.Errorf("the call that spends the budget is cut: %d %q", status, body)
+	}
+	for range 3 {
+		got := <-results
+		if strings.HasPrefix(got, "silent") && !strings.Contains(got, "400") || strings.HasPrefix(got, "talks") && !strings.Contains(got, "!") {
+			t.Errorf("not cut: %q", got)
+		}
+	}
+}
+
+func TestOpenAI(t *testing.T) {
+	const (
+		created = "data: {\"type\":\"response.created\",\"response\":{\"object\":\"response\",\"model\":\"m-1\",\"usage\":null}}\n\n"
+		piece   = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"hi\"}\n\n"
+		usage   = `"object":"response","model":"m-1","usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":60},"output_tokens":50}}`
+	)
+	r := newRig(t, Config{API: "openai"}, Limits{Tokens: 500}, func(w http.ResponseWriter, req *http.Request) {
+		switch req.Header.Get("Originator") {
+		case "whole":
+			_, _ = io.WriteString(w, "{"+usage)
+		case "cut":
+			stream(created, piece, piece)(w, req)
+			panic(http.ErrAbortHandler)
+		default:
+			stream(created, piece, "data: {\"type\":\"response.completed\",\"response\":{"+usage+"}\n\n")(w, req)
+		}
+	})
+	with := func(field string) string { return `{"model":"m","stream":true,"input":[]` + field + `}` }
+	for _, tt := range []struct {
+		name, body string
+		status     int
+	}{
+		{"plain", with(`,"tools":[{"type":"function","parameters":{"tools":[{"type":"mcp"}],"a":1,"a":2}},{"type":"tool_search"}]`), 200},
+		{"inline picture", with(`,"x":[{"image_url":"data:image/png;base64,AA=="}]`), 200},
+		{"search there", with(`,"tools":[{"type":"web_search"}]`), 400},
+		{"servers", with(`,"tools":[{"type":"mcp","server_url":"https://evil.example"}]`), 400},
+		{"nested tools", with(`,"tools":[{"type":"namespace","tools":[{"type":"code_interpreter"}]}]`), 400},
+		{"picture by URL", with(`,"x":[{"image_url":"https://evil.example"}]`), 400},
+		{"file by URL", with(`,"x":[{"file_url":"https://evil.example"}]`), 400},
+		{"stored prompt", with(`,"prompt":{"id":"p"}`), 400},
+		{"background", with(`,"background":true`), 400},
+	} {
+		if status, body, _ := r.do("POST", "/v1/responses", tt.body, "Authorization", "Bearer dummy"); status != tt.status {
+			t.Errorf("%s: %d %s, want %d", tt.name, status, body, tt.status)
+		}
+	}
+	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 80, Output: 100, CacheRead: 120}) || m.Model != "m-1" || m.Violations != 7 {
+		t.Errorf("meter %+v", m)
+	}
+	for _, req := range r.seen {
+		if req.Header.Get("Authorization") != "Bearer "+key || req.Header.Get("X-Api-Key") != "" {
+			t.Errorf("headers %v", req.Header)
+		}
+	}
+	r.do("POST", "/v1/responses", with(""), "Originator", "whole")
+	r.do("POST", "/v1/responses", with(`,"x":"`+strings.Repeat("x", 400)+`"`), "Originator", "cut")
+	// What is not told is estimated: 447 bytes that went in, two pieces.
+	if m := r.session.Meter(); m.Usage != (jobs.Usage{Input: 120 + 111, Output: 152, CacheRead: 180}) {
+		t.Errorf("meter %+v", m)
+	}
+	if status, body, _ := r.do("POST", "/v1/responses", with("")); status != 400 || !strings.HasPrefix(body, `{"error":{"message":"penstock: the budget`) {
+		t.Errorf("got %d %s", status, body)
+	}
+	for _, path := range []string{"/v1/responses/compact", "/v1/responses?x=1", "/v1/files", "/v1/messages"} {
+		if status, _, _ := r.do("POST", path, with("")); status != 403 {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}
+
+func FuzzCounter(f *testing.F) {
+	f.Add([]byte(start+text+delta+stop), 7, true)
+	f.Add([]byte(`{"type":"message","usage":{"input_tokens":7}}`), 3, false)
+	f.Fuzz(func(t *testing.T, in []byte, size int, isStream bool) {
+		sum := func(size int) *counter {
+			c := &counter{read: readAnthropic, stream: isStream}
+			for p := range slices.Chunk(in, size) {
+				before := tokens(c.usage)
+				c.write(p)
+				if tokens(c.usage) < before {
+					t.Fatal("a count fell")
+				}
+			}
+			c.finish()
+			return c
+		}
+		whole, pieces := sum(len(in)+1), sum(size&0x3f+1)
+		if whole.usage != pieces.usage || whole.model != pieces.model {
+			t.Errorf("as a whole %+v, in pieces %+v", whole.usage, pieces.usage)
+		}
+	})
+}
