@@ -67,6 +67,18 @@ var plantings = []struct{ name, script string }{
 	{".g\u200cit", "mkdir .g\u200cit; printf \"[core]\\nfsmonitor = $P\\n\" > .g\u200cit/config"},
 }
 
+// someOf takes every fifth with -short: each costs dozens of processes.
+func someOf[T any](all []T) []T {
+	if !testing.Short() {
+		return all
+	}
+	var some []T
+	for i := 0; i < len(all); i += 5 {
+		some = append(some, all[i])
+	}
+	return some
+}
+
 // arm gives the marker, and the lines of a script that name it.
 func arm(t *testing.T) (marker, env string) {
 	t.Helper()
@@ -80,7 +92,7 @@ func arm(t *testing.T) (marker, env string) {
 
 func TestPlantingsNeverRun(t *testing.T) {
 	for _, isolation := range []jobs.Isolation{jobs.IsolationWorktree, jobs.IsolationNone} {
-		for _, p := range plantings {
+		for _, p := range someOf(plantings) {
 			t.Run(string(isolation)+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
 				marker, env := arm(t)
@@ -113,7 +125,7 @@ func TestPlantingsNeverRun(t *testing.T) {
 
 // A second job in a directory that an earlier agent has poisoned.
 func TestPoisonedSourceNeverRuns(t *testing.T) {
-	for _, p := range plantings {
+	for _, p := range someOf(plantings) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			marker, env := arm(t)

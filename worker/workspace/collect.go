@@ -50,7 +50,7 @@ func (w *Workspace) Collect(ctx context.Context) (Change, error) {
 	}
 	var change Change
 	if err := w.collect(ctx, &change); err != nil {
-		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, err)
+		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, blameDisk(w.home, err))
 	}
 	return change, nil
 }

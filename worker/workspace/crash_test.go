@@ -127,6 +127,81 @@ func sweepClean(t *testing.T, s *Spaces) {
 	t.Fatalf("left behind: %q", names)
 }
 
+// orphan makes a workspace whose owner is dead after it has begun to work.
+func orphan(t *testing.T, dir, repo string, isolation jobs.Isolation) {
+	t.Helper()
+	s := openIn(t, dir, Limits{})
+	w, err := s.Prepare(t.Context(), Request{ID: "orphan.7", Repo: jobs.Repo{URL: repo}, Isolation: isolation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, w.Dir(), "echo one > one; git add -A; git commit -qm one; echo two > two")
+	// What the kernel does to a process that is killed.
+	if err := errors.Join(w.lock.release(), w.base.release()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWorkOfTheDeadIsSalvaged(t *testing.T) {
+	for _, isolation := range []jobs.Isolation{jobs.IsolationWorktree, jobs.IsolationNone} {
+		t.Run(string(isolation), func(t *testing.T) {
+			jailed := openJailed(t, Limits{BaseAge: 1})
+			repo := newRepo(t)
+			orphan(t, jailed.cfg.Dir, repo, isolation)
+
+			// A salvage that fails keeps everything, the base too.
+			jailed.cfg.Salvage = func(context.Context, *Workspace) error { return errors.New("store is down") }
+			for range 2 {
+				swept, err := jailed.Sweep(t.Context())
+				if err == nil || len(swept.Workspaces) > 0 || swept.Bases > 0 {
+					t.Errorf("got %v, %v; want nothing swept", swept, err)
+				}
+			}
+			var got []string
+			var change Change
+			jailed.cfg.Salvage = func(ctx context.Context, w *Workspace) (err error) {
+				got = append(got, w.ID(), w.Base())
+				if change, err = w.Collect(ctx); err != nil {
+					return err
+				}
+				saved := filepath.Join(t.TempDir(), "patch")
+				err = copyFile(saved, change.Patch)
+				change.Patch = saved
+				return err
+			}
+			swept, err := jailed.Sweep(t.Context())
+			if err != nil || len(swept.Workspaces) != 1 || swept.Bases != 1 {
+				t.Errorf("got %v, %v; want one workspace and one base swept", swept, err)
+			}
+			if len(got) != 2 || got[0] != "orphan.7" || len(got[1]) != 40 {
+				t.Errorf("salvaged %q, want orphan.7 and its base once", got)
+			}
+			if isolation == jobs.IsolationWorktree && change.Commits != 2 {
+				t.Errorf("got %d commits, want 2; notes %q", change.Commits, change.Notes)
+			}
+			if text := patch(t, change); !strings.Contains(text, "+one") || !strings.Contains(text, "+two") {
+				t.Errorf("got patch\n%s\nwant both files", text)
+			}
+			nothingLeft(t, jailed)
+			if again, err := jailed.Sweep(t.Context()); err != nil || len(again.Workspaces) > 0 || len(got) != 2 {
+				t.Errorf("a second sweep: got %v, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestNothingToSalvage(t *testing.T) {
+	s := open(t, Limits{})
+	s.cfg.Salvage = func(_ context.Context, w *Workspace) error {
+		return fmt.Errorf("asked to salvage %s, which was never used", w.ID())
+	}
+	write(t, s.jobDir("half.1"), "workspace/README", "a kill in the middle of Prepare")
+	if _, err := s.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, s)
+}
+
 func TestSweepLeavesWhatIsInUse(t *testing.T) {
 	s := open(t, Limits{BaseAge: 1}) // every base is old enough
 	repo := newRepo(t)

@@ -1,7 +1,11 @@
 package workspace
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
@@ -57,4 +61,24 @@ func (e *LimitError) Error() string {
 // unreachable wraps what a remote did, without its credentials.
 func unreachable(repo string, err error) error {
 	return &UnreachableError{Repo: git.Redact(repo), Err: err}
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// blameDisk adds to an error that the disk is full, if it is. Not every git
+// command says why it could not write a file.
+func blameDisk(dir string, err error) error {
+	if err == nil || isDiskFull(err) {
+		return err
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return err
+	}
+	if uint64(st.Bavail)*uint64(st.Bsize) < 64<<10 || st.Files > 0 && st.Ffree == 0 {
+		return fmt.Errorf("%w: %w", err, syscall.ENOSPC)
+	}
+	return err
 }

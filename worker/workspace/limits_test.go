@@ -56,11 +56,11 @@ func TestLimitsLeaveIgnoredAlone(t *testing.T) {
 
 func TestLargeFileAndManyFiles(t *testing.T) {
 	if testing.Short() {
-		t.Skip("writes 60 MB and 3,000 files")
+		t.Skip("writes 20 MB and 3,000 files")
 	}
 	repo := newRepo(t)
 	w := prepare(t, open(t, Limits{}), "job.1", repo)
-	sh(t, w.Dir(), `head -c 60000000 /dev/urandom > big
+	sh(t, w.Dir(), `head -c 20000000 /dev/urandom > big
 python3 -c '
 import os
 for i in range(3000):

@@ -265,11 +265,9 @@ func (m *mirror) fetch(ctx context.Context, l *lock, refspecs ...string) error {
 	}
 	began := time.Now()
 	if err := m.repo(l.file).Fetch(ctx, m.source.remote, 0, refspecs...); err != nil {
-		// git has cleaned up behind itself, unless it was killed.
-		if ctx.Err() == nil {
-			err = errors.Join(err, os.Remove(m.path("unfinished")))
-		}
-		return err
+		// git leaves half a pack behind when the disk is full, and each try
+		// would add another.
+		return errors.Join(err, m.repair(m.repo()))
 	}
 	if f := m.spaces.cfg.Hooks.Fetched; f != nil {
 		f(m.source.name, time.Since(began))
@@ -306,8 +304,4 @@ func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
 func (m *mirror) has(ctx context.Context, commit string) bool {
 	kind, err := m.repo().Output(ctx, "cat-file", "-t", commit)
 	return err == nil && kind == "commit"
-}
-
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -27,6 +27,11 @@ type Config struct {
 	// Jail is where git reads the repository that an agent leaves behind, to
 	// take its commits. Without one only the files are collected.
 	Jail sandbox.Backend
+	// Salvage is called by Sweep with each workspace whose owner died, before
+	// it is removed: collect it and store what is in it. It must not Close it.
+	// After an error the workspace stays, and the next sweep tries again. If
+	// there is no Salvage, the work is lost.
+	Salvage func(ctx context.Context, w *Workspace) error
 	// Limits of what is fetched, kept and collected; zero fields have defaults.
 	Limits Limits
 	Hooks  Hooks
@@ -140,8 +145,11 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 	default:
 		err = w.clone(ctx, r.Repo)
 	}
+	if err == nil {
+		err = w.keep()
+	}
 	if err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, errors.Join(blameDisk(s.cfg.Dir, err), w.Close())
 	}
 	return w, nil
 }

@@ -19,8 +19,8 @@ type Swept struct {
 	Bases      int
 }
 
-// Sweep removes what processes that are gone have left, and bases that nobody
-// needs. It touches nothing that is in use, so any number of workers may
+// Sweep removes what processes that are gone have left, after Config.Salvage
+// has seen their workspaces, and bases that nobody needs. It touches nothing that is in use, so any number of workers may
 // sweep at any time. What cannot be removed does not keep the rest.
 func (s *Spaces) Sweep(ctx context.Context) (Swept, error) {
 	var swept Swept
@@ -54,6 +54,9 @@ func (s *Spaces) sweepJob(ctx context.Context, id string) (removed bool, err err
 	if err != nil {
 		return false, err
 	}
+	if err := s.salvage(ctx, id, l); err != nil {
+		return false, errors.Join(err, l.release())
+	}
 	taken, err := s.trash.take(s.jobDir(id))
 	return taken != "", errors.Join(err, l.remove())
 }
@@ -68,6 +71,10 @@ type cached struct {
 // evict removes bases that were not used for long, and the oldest of the rest
 // as long as they take more than they may.
 func (s *Spaces) evict(ctx context.Context) (int, error) {
+	needed, err := s.needed()
+	if err != nil {
+		return 0, err
+	}
 	mirrors, err := readNames(filepath.Join(s.cfg.Dir, "mirrors"))
 	errs := []error{err}
 	var all []cached
@@ -82,7 +89,7 @@ func (s *Spaces) evict(ctx context.Context) (int, error) {
 	removed := 0
 	for _, b := range all {
 		total += b.size
-		if time.Since(b.used) < s.cfg.Limits.BaseAge && total <= s.cfg.Limits.BaseBytes {
+		if needed[b.dir] || time.Since(b.used) < s.cfg.Limits.BaseAge && total <= s.cfg.Limits.BaseBytes {
 			continue
 		}
 		gone, err := s.evictBase(b.dir)

@@ -38,6 +38,9 @@ type state struct {
 	forced  []string  // more files that count whatever ignore files say; sorted
 }
 
+// ID is the id of the request that the workspace was made for.
+func (w *Workspace) ID() string { return w.id }
+
 // Dir is the directory of the host that the jail sees as its workspace.
 func (w *Workspace) Dir() string { return w.dir }
 
