@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"golang.org/x/sys/unix"
 )
 
@@ -130,13 +131,13 @@ func markedProcesses() ([]marked, error) {
 }
 
 func tokenOf(pid int) string {
-	for _, file := range []string{"cmdline", "environ"} {
+	for file, mark := range map[string]string{"cmdline": Mark, "environ": jailinit.EnvMark} {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 		if err != nil {
 			continue // it ended, or it belongs to somebody else
 		}
 		for field := range strings.SplitSeq(string(b), "\x00") {
-			if token, ok := strings.CutPrefix(field, Mark); ok && strings.Contains(token, "~") {
+			if token, ok := strings.CutPrefix(field, mark); ok && strings.Contains(token, "~") {
 				return token
 			}
 		}

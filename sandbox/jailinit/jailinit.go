@@ -30,6 +30,9 @@ const Path = "/jail/init"
 // Mark begins the argument that names the jail.
 const Mark = "penstock-jail="
 
+// EnvMark begins the variable that names it to processes without a jail.
+const EnvMark = "PENSTOCK_JAIL="
+
 // Descriptors that Main finds open.
 const (
 	controlFD = 4

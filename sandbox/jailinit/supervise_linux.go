@@ -52,10 +52,12 @@ func supervise(c Config) error {
 }
 
 func fork(c Config) (int, error) {
+	// Should the agent kill this process, its own are found by the token.
+	env := append(slices.Clone(c.Env), EnvMark+strings.TrimPrefix(os.Args[1], Mark))
 	err := error(syscall.ENOENT)
 	for _, p := range candidates(c.Args[0], c.Env) {
 		pid, e := syscall.ForkExec(p, c.Args, &syscall.ProcAttr{
-			Env: c.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+			Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 		})
 		if e == nil {
 			return pid, nil

@@ -1,5 +1,6 @@
-// Package policy reads policy files: what jails may touch, written down once
-// by the people who own a host or a repository, and what was refused since.
+// Package policy reads the files in which people write down what jails may
+// touch, and keeps what was refused since. They are written once,
+// by those who own a host or a repository.
 //
 //	file ──Parse──▶ Policy ──Apply──▶ Spec          what is added to a job
 //	                  └──────Permits──▶ error        what a job may not ask for
