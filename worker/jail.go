@@ -41,6 +41,9 @@ func (a *attempt) backend() (sandbox.Backend, error) {
 
 // launch collects what the adapter has to know.
 func (a *attempt) launch(adapter agent.Adapter) (agent.Launch, error) {
+	if a.cfg.Gate == nil && adapter.Name() != "command" {
+		return agent.Launch{}, ended(jobs.Unauthorized, "the worker has no key for the model API of %s: set ANTHROPIC_API_KEY in its environment", adapter.Name())
+	}
 	program, err := a.cfg.Agents.Find(adapter.Name())
 	if err != nil {
 		return agent.Launch{}, err

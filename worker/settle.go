@@ -11,8 +11,12 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// PatchName is the artifact that holds an attempt's patch.
-const PatchName = "changes.patch"
+// The names of an attempt's artifacts: its patch, and its commits as a bundle
+// of git.
+const (
+	PatchName  = "changes.patch"
+	BundleName = "commits.bundle"
+)
 
 // collect takes the result out of the workspace and stores it. It happens
 // after an agent that was stopped, too: what it had done may be worth much.
@@ -25,13 +29,16 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) error
 		return failed(jobs.CollectFailed, "collect the result", err)
 	}
 	defer func() { a.result.Durations.Collect = a.stage("collect", began) }()
-	a.result.FilesChanged, a.result.PatchSHA256 = change.Files, change.SHA256
+	a.result.FilesChanged, a.result.PatchSHA256, a.result.Commits = change.Files, change.SHA256, change.Commits
 	if len(change.Skipped)+len(change.Notable)+len(change.Notes) > 0 {
 		a.events.put(jobs.NewEvent(jobs.Notice, review{
 			Text: "look at these before you use the patch", Skipped: change.Skipped, RunCode: change.Notable, Notes: change.Notes,
 		}))
 	}
-	return a.store(ctx, PatchName, change.Patch)
+	if err := a.store(ctx, PatchName, change.Patch); err != nil {
+		return err
+	}
+	return a.store(ctx, BundleName, change.Bundle)
 }
 
 // review lists what a person should look at before using a patch.

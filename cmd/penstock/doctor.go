@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 )
 
@@ -59,8 +58,10 @@ their versions. It changes nothing. The exit code is 0 when jobs can run here.`,
 func (a *app) examine(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	found := []finding{checkSystem(), checkGit(ctx), checkJail(ctx), a.checkData(), a.checkKey()}
-	return append(found, a.checkAgents(ctx)...)
+	return slices.Concat(
+		[]finding{checkSystem(), checkGit(ctx)}, checkJail(ctx),
+		[]finding{a.checkData(), a.checkKey()}, a.checkAgents(ctx),
+	)
 }
 
 func checkSystem() finding {
@@ -82,51 +83,21 @@ func checkGit(ctx context.Context) finding {
 	return f
 }
 
-// checkJail starts a jail, and says what it does not enforce.
-func checkJail(ctx context.Context) finding {
-	f := finding{Check: "jail", Status: "ok"}
-	backend, err := backends.New(ctx, backends.Auto)
-	if err != nil {
-		f.Status, f.Detail, f.Fix = "fail", err.Error(), install("bubblewrap")
-		return f
-	}
-	out, exit, err := sandbox.Output(ctx, backend, sandbox.Spec{Args: []string{"/bin/sh", "-c", "echo inside"}})
-	if err != nil || !exit.Success() || string(out) != "inside\n" {
-		f.Status, f.Detail = "fail", fmt.Sprintf("%s: %v, %v", backend.Name(), exit, err)
-		f.Fix = "see docs/isolation.md; user namespaces may be switched off on this host"
-		return f
-	}
-	enforced, err := backend.Check(ctx)
-	if err != nil {
-		f.Status, f.Detail = "fail", err.Error()
-		return f
-	}
-	f.Detail = backend.Name() + " enforces " + list(enforced)
-	if missing := missingOf(enforced); len(missing) > 0 {
-		f.Status, f.Detail = "note", f.Detail+"; not "+list(missing)
-		f.Fix = "limits need a writable cgroup: run the worker as root, or with delegation under systemd"
-	}
-	return f
-}
-
-func missingOf(enforced []sandbox.Feature) []sandbox.Feature {
-	var missing []sandbox.Feature
-	for _, want := range []sandbox.Feature{
-		sandbox.FeatureMemory, sandbox.FeatureCPU, sandbox.FeaturePIDs, sandbox.FeatureLandlock,
-	} {
-		if !slices.Contains(enforced, want) {
-			missing = append(missing, want)
+// checkJail makes jails, and says what keeps this host from the strictest one.
+// What is not enforced is a note, since a job may allow it; no jail at all is not.
+func checkJail(ctx context.Context) []finding {
+	var found []finding
+	for _, f := range backends.Doctor(ctx) {
+		status := "ok"
+		if f.Level != backends.LevelOK {
+			status = "note"
 		}
+		found = append(found, finding{"jail " + f.Check, status, f.Message, f.Fix})
 	}
-	return missing
-}
-
-func list(features []sandbox.Feature) string {
-	var words []string
-	for _, f := range features {
-		words = append(words, string(f))
+	if _, err := backends.New(ctx, backends.Auto); err != nil {
+		found = append(found, finding{"jail", "fail", err.Error(), "mend what is said above; see docs/isolation.md"})
 	}
-	return strings.Join(words, ", ")
+	return found
 }
 
 // checkData sees whether the data directory can be written, and how much room
@@ -165,6 +136,12 @@ func (a *app) checkKey() finding {
 	return finding{"model API", "ok", "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails", ""}
 }
 
+// packages says how people install the agents.
+var packages = map[string]string{
+	"claude": "npm install -g @anthropic-ai/claude-code",
+	"codex":  "npm install -g @openai/codex",
+}
+
 func (a *app) checkAgents(ctx context.Context) []finding {
 	var found []finding
 	agents := a.agents()
@@ -175,7 +152,7 @@ func (a *app) checkAgents(ctx context.Context) []finding {
 		f := finding{Check: "agent " + name, Status: "ok"}
 		program, err := agents.Check(ctx, name)
 		if err != nil {
-			f.Status, f.Detail, f.Fix = "note", err.Error(), "npm install -g @anthropic-ai/claude-code, or name its path as worker.claude"
+			f.Status, f.Detail, f.Fix = "note", err.Error(), packages[name]
 		} else {
 			f.Detail = strings.Join(program.Args, " ") + ", " + program.Version
 		}

@@ -21,7 +21,9 @@ import (
 // worker puts a worker together from the settings.
 func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*worker.Worker, error) {
 	choose := backendChooser(ctx, a.cfg.Worker.Backend)
-	spaces, err := workspace.Open(ctx, workspace.Config{Dir: filepath.Join(a.cfg.Data, "work")})
+	spaces, err := workspace.Open(ctx, workspace.Config{
+		Dir: filepath.Join(a.cfg.Data, "work"), Jail: orNil(choose), FetchEnv: fetchEnv(),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open the workspaces: %w", err)
 	}
@@ -42,6 +44,27 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		}
 	}
 	return worker.New(cfg), nil
+}
+
+// orNil is the host's best jail, or none: then jobs say what is missing.
+func orNil(choose func(string) (sandbox.Backend, error)) sandbox.Backend {
+	backend, err := choose(backends.Auto)
+	if err != nil {
+		return nil
+	}
+	return backend
+}
+
+// fetchEnv is what git may know of the worker when it fetches a repository:
+// where the user's keys and credential helpers are.
+func fetchEnv() []string {
+	var env []string
+	for _, name := range []string{"HOME", "PATH", "SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "XDG_CONFIG_HOME", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // agents looks for the agents' programs where the worker's own would be.
