@@ -95,7 +95,9 @@ func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error 
 		return failed(jobs.StoreFailed, "open the session's log", err)
 	}
 	a.writer = writer
-	a.events = newRecorder(writer, secrets.Event, a.cfg.Hooks, end)
+	a.events = newRecorder(writer, secrets.Event, a.cfg.Hooks, func(err error) {
+		end(failed(jobs.StoreFailed, "append to the session's log", err))
+	})
 	a.events.start(ctx)
 	return missing
 }

@@ -79,9 +79,12 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 		if a.cfg.Hooks.Fenced != nil {
 			a.cfg.Hooks.Fenced(a.rec)
 		}
-	case err != nil:
+	case err != nil && a.rec.State == jobs.Executing:
 		a.log.Error("verdict lost; the job will be attempted again", "outcome", v.Outcome, "reason", v.Reason, "err", err)
 	default:
+		if err != nil {
+			a.log.Warn("settled; what follows is left to whoever is offered the job next", "err", err)
+		}
 		a.log.Info("settled", "state", a.rec.State, "outcome", a.rec.Outcome, "reason", a.rec.Reason)
 		if a.cfg.Hooks.Settled != nil {
 			a.cfg.Hooks.Settled(a.rec, a.result)
@@ -91,10 +94,7 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 
 func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	if a.events != nil {
-		err := a.events.close(ctx)
-		if v.Reason != jobs.LeaseLost && err != nil {
-			return err
-		}
+		v = unlessLost(v, a.events.close(ctx))
 	}
 	if v.Reason == jobs.LeaseLost {
 		return jobs.ErrFenced
@@ -102,15 +102,20 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	a.result.Outcome, a.result.Reason, a.result.Message = v.Outcome, v.Reason, v.Message
 	a.result.Worker, a.result.Attempts = a.cfg.Name, a.rec.Attempt
 	a.result.Durations.Total = time.Since(a.rec.Submitted).Seconds()
-	if err := a.cfg.Store.PutResult(ctx, a.claim.Epoch(), a.result); err != nil {
-		return err
+	v = unlessLost(v, a.cfg.Store.PutResult(ctx, a.claim.Epoch(), a.result))
+	var err error
+	a.rec, err = a.claim.Settle(ctx, v, a.announce)
+	return err
+}
+
+// unlessLost returns the verdict, or another one where the attempt's events
+// or its result could not be stored: nobody could see what it was given for.
+// To give none would leave the job to its lease, without a word of why.
+func unlessLost(v jobs.Ended, err error) jobs.Ended {
+	if err == nil || v.Reason == jobs.LeaseLost {
+		return v
 	}
-	rec, err := a.claim.Settle(ctx, v, a.announce)
-	if err != nil {
-		return err
-	}
-	a.rec = rec
-	return nil
+	return verdict(context.Background(), failed(jobs.StoreFailed, "store what the attempt left", err))
 }
 
 // announce tells the session how the attempt ended.
