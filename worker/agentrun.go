@@ -114,21 +114,13 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 			return failed(jobs.SandboxFailed, "run the agent", err)
 		}
 	}
-	switch {
-	case end.Outcome == jobs.Success:
+	if end.Outcome == jobs.Success {
 		return nil
-	case slices.Contains(exit.Reached, sandbox.FeatureMemory):
-		return ended(jobs.OutOfMemory, "the agent reached its memory limit of %v", r.memory())
+	}
+	if reached := r.reached("the agent", exit); reached != nil {
+		return reached
 	}
 	return &endedError{end}
-}
-
-// memory is the limit that held.
-func (r *agentRun) memory() jobs.Bytes {
-	if asked := r.job.Sandbox.Limits.Memory; asked > 0 {
-		return asked
-	}
-	return jobs.Bytes(sandbox.Limits{}.WithDefaults().Memory)
 }
 
 func exitClass(exit sandbox.Exit) string {

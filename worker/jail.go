@@ -77,11 +77,9 @@ func (a *attempt) spec(in jail, plan agent.Plan) sandbox.Spec {
 
 // base is the jail of every program of the attempt.
 func (a *attempt) base(in jail) sandbox.Spec {
-	limits := a.job.Sandbox.Limits
 	s := sandbox.Spec{
 		Env: a.environment(), Workspace: in.dir, Mounts: slices.Clone(a.cfg.Mounts),
-		Limits: sandbox.Limits{Memory: int64(limits.Memory), CPUs: limits.CPUs, PIDs: limits.PIDs, FileSize: int64(limits.Disk)},
-		Label:  a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10),
+		Limits: a.limits(), Label: a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10),
 	}
 	if a.job.Sandbox.Preset != "strict" {
 		s.Preset = sandbox.Preset(a.job.Sandbox.Preset)
@@ -90,6 +88,11 @@ func (a *attempt) base(in jail) sandbox.Spec {
 		s = s.Allow(sandbox.Feature(feature))
 	}
 	return s
+}
+
+func (a *attempt) limits() sandbox.Limits {
+	asked := a.job.Sandbox.Limits
+	return sandbox.Limits{Memory: int64(asked.Memory), CPUs: asked.CPUs, PIDs: asked.PIDs, FileSize: int64(asked.Disk)}
 }
 
 // environment is what every program of the attempt finds besides its own
@@ -144,6 +147,13 @@ func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams
 	if err != nil {
 		return nil, failed(startReason(err), "start the jail", err)
 	}
+	// When the lease is lost there is no time to be polite: another worker may
+	// begin before a program that was asked to end has ended.
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), jobs.ErrFenced) {
+			_ = p.Close(context.WithoutCancel(ctx)) // Wait reports what failed
+		}
+	})
 	a.result.Durations.Jail += a.stage("jail", began)
 	weaker := words(p.Weaker())
 	for _, w := range weaker {
@@ -186,13 +196,28 @@ func words(features []sandbox.Feature) []string {
 func (a *attempt) commands(ctx context.Context, in jail, reason jobs.Reason, commands []string) error {
 	for _, command := range commands {
 		check, err := a.command(ctx, in, command)
+		if check.Command != "" { // it ran, however it ended
+			a.result.Checks = append(a.result.Checks, check)
+		}
 		if err != nil {
 			return err
 		}
-		a.result.Checks = append(a.result.Checks, check)
 		if check.Exit != 0 {
 			return ended(reason, "%q ended with status %d", command, check.Exit)
 		}
+	}
+	return nil
+}
+
+// reached says which of the job's limits ended a program, if one did. What
+// the program itself says of its end would blame somebody else.
+func (a *attempt) reached(what string, exit sandbox.Exit) error {
+	limits := a.limits().WithDefaults()
+	switch {
+	case slices.Contains(exit.Reached, sandbox.FeatureMemory):
+		return ended(jobs.OutOfMemory, "%s reached its memory limit of %v", what, jobs.Bytes(limits.Memory))
+	case slices.Contains(exit.Reached, sandbox.FeatureFileSize):
+		return ended(jobs.DiskFull, "%s wrote a file up to its disk limit of %v", what, jobs.Bytes(limits.FileSize))
 	}
 	return nil
 }
@@ -214,6 +239,9 @@ func (a *attempt) command(ctx context.Context, in jail, command string) (jobs.Ch
 	a.events.put(jobs.NewEvent(jobs.CheckEnded, checkEnded{Check: check, Output: out.String()}))
 	if cause := context.Cause(ctx); cause != nil {
 		return check, cause
+	}
+	if check.Exit != 0 && err == nil {
+		return check, a.reached(strconv.Quote(command), exit)
 	}
 	return check, failed(jobs.SandboxFailed, "run "+strconv.Quote(command), err)
 }
