@@ -227,7 +227,15 @@ func TestSweepLeavesWhatIsInUse(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/*")); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	w = prepare(t, s, "job.2", repo) // and it comes back
+	// The mirror was looked at while it still had that base.
+	if _, err := second.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/mirror.git")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	w = prepare(t, s, "job.2", repo) // and all comes back
+	run(t, w.Dir(), "git", "fsck")
 	w.Close()
 }
 

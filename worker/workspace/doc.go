@@ -17,7 +17,8 @@
 //     Collect walks the files itself, descriptor by descriptor, without
 //     following a link, and hands git copies. It needs no .git at all.
 //   - The user's repository is only read, and through git-upload-pack only.
-//   - Close leaves nothing, and what a kill -9 leaves [Spaces.Sweep] removes.
+//   - Close leaves nothing, and what a kill -9 leaves [Spaces.Sweep] removes,
+//     after Config.Salvage has taken what is in it.
 //
 // What counts as changed is what "git add -A" would add: a file that the
 // ignore files of the workspace name is left out unless the base has it.

@@ -39,9 +39,18 @@ func (m *mirror) repo(hold ...*os.File) git.Repo {
 	return git.Repo{Dir: m.path("mirror.git"), Hold: hold}
 }
 
-// lock waits until nobody else, here or in another process, changes m.
+// lock waits until nobody else, here or in another process, changes m. Its
+// time tells Sweep when the mirror was last of use.
 func (m *mirror) lock(ctx context.Context) (*lock, error) {
-	return waitLock(ctx, m.path("lock"), syscall.LOCK_EX)
+	l, err := waitLock(ctx, m.path("lock"), syscall.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	if err := os.Chtimes(m.path("lock"), now, now); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return l, nil
 }
 
 // resolve finds the commit that a job asks for. Only a full commit id is
@@ -62,7 +71,7 @@ func (m *mirror) resolve(ctx context.Context, ref, commit string) (target, error
 	}
 	refs, head, err := m.list(ctx, want)
 	if err != nil {
-		return target{}, unreachable(m.source.name, err)
+		return target{}, m.unreachable(ctx, err)
 	}
 	if want == "" {
 		want = head
@@ -199,7 +208,7 @@ func (m *mirror) expand(ctx context.Context, short string) (target, error) {
 		return target{commit: id}, nil
 	}
 	if err := m.fetch(ctx, l, everything...); err != nil {
-		return target{}, unreachable(m.source.name, err)
+		return target{}, m.unreachable(ctx, err)
 	}
 	id, err := ask()
 	if err != nil {
@@ -272,7 +281,28 @@ func (m *mirror) fetch(ctx context.Context, l *lock, refspecs ...string) error {
 	if f := m.spaces.cfg.Hooks.Fetched; f != nil {
 		f(m.source.name, time.Since(began))
 	}
+	if err := m.tidy(ctx, l); err != nil {
+		return errors.Join(err, m.repair(m.repo()))
+	}
 	return os.Remove(m.path("unfinished"))
+}
+
+// maxPacks is how many packs a mirror may have. Each fetch adds one, and git
+// looks into all of them for each object.
+const maxPacks = 50
+
+// tidy joins packs and refs once there are many. Only small packs are written
+// anew, and nothing is thrown away.
+func (m *mirror) tidy(ctx context.Context, l *lock) error {
+	packs, err := filepath.Glob(m.path("mirror.git/objects/pack/*.pack"))
+	if err != nil || len(packs) <= maxPacks {
+		return err
+	}
+	repo := m.repo(l.file)
+	if err := repo.Run(ctx, "pack-refs", "--all"); err != nil {
+		return err
+	}
+	return repo.Run(ctx, "repack", "--geometric=2", "-d", "-q")
 }
 
 // obtain makes sure that the mirror has a commit. The caller holds the lock.
@@ -291,12 +321,24 @@ func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
 			return &RefError{Repo: m.source.name, Ref: t.commit}
 		}
 	}
-	if err == nil || isDiskFull(err) || ctx.Err() != nil {
-		return err
+	if err == nil {
+		return nil
 	}
 	// A fetch has two ends. If the remote answers, the mirror is to blame.
-	if _, _, listing := m.source.remote.List(ctx, m.spaces.cfg.Dir); listing == nil && m.used {
+	if _, _, listing := m.source.remote.List(ctx, m.spaces.cfg.Dir); listing == nil && m.used && !isDiskFull(err) {
 		return &damagedError{err}
+	}
+	return m.unreachable(ctx, err)
+}
+
+// unreachable blames the remote for err, unless our own context ended or our
+// own disk is full.
+func (m *mirror) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("read %s: %w", m.source.name, context.Cause(ctx))
+	}
+	if isDiskFull(err) {
+		return err
 	}
 	return unreachable(m.source.name, err)
 }

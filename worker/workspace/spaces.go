@@ -61,7 +61,7 @@ type Limits struct {
 	History int64
 	// BaseAge and BaseBytes decide which bases Sweep evicts: those not used
 	// for so long, default a week, and the oldest beyond so much, default
-	// 20 GiB.
+	// 20 GiB. A mirror goes when it has no bases and is as old.
 	BaseAge   time.Duration
 	BaseBytes int64
 }

@@ -114,7 +114,8 @@ func (s *Spaces) evictBase(dir string) (bool, error) {
 	return err == nil, errors.Join(err, l.remove())
 }
 
-// sweepMirror removes what was half built. Only who has the mirror's lock
+// sweepMirror removes what was half built, and a mirror that has no bases and
+// was not used for as long as those are kept. Only who has the mirror's lock
 // builds.
 func (s *Spaces) sweepMirror(dir string) error {
 	l, err := tryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
@@ -125,8 +126,17 @@ func (s *Spaces) sweepMirror(dir string) error {
 		return err
 	}
 	defer l.release()
+	remove := []string{"new-mirror", "new-base"}
+	info, err := l.file.Stat()
+	left, listing := bases(filepath.Join(dir, "bases"))
+	if err := errors.Join(err, listing); err != nil {
+		return err
+	}
+	if len(left) == 0 && time.Since(info.ModTime()) >= s.cfg.Limits.BaseAge {
+		remove = append(remove, "mirror.git")
+	}
 	var errs []error
-	for _, name := range []string{"new-mirror", "new-base"} {
+	for _, name := range remove {
 		_, err := s.trash.take(filepath.Join(dir, name))
 		errs = append(errs, err)
 	}

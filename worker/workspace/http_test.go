@@ -1,0 +1,142 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// serve offers repositories below root as any forge does, to user "u" with
+// password "s3cret" only.
+func serve(t *testing.T, root string) *httptest.Server {
+	t.Helper()
+	path, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip(err)
+	}
+	backend := &cgi.Handler{Path: path, Args: []string{"http-backend"}, Env: []string{
+		"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=u",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+	}, InheritEnv: []string{"PATH"}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "s3cret" {
+			w.Header().Set("WWW-Authenticate", "Basic realm=x")
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestFetchFromURL(t *testing.T) {
+	repo := newRepo(t)
+	server := serve(t, filepath.Dir(repo))
+	plain := server.URL + "/user%20repo/.git"
+	withPassword := strings.Replace(plain, "http://", "http://u:s3cret@", 1)
+	helper := filepath.Join(t.TempDir(), "askpass")
+	script := "#!/bin/sh\ncase $1 in User*) echo u;; *) echo s3cret;; esac\n"
+	if err := os.WriteFile(helper, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, url string
+		env       []string
+		ok        bool
+	}{
+		{"password in the URL", withPassword, nil, true},
+		{"the operator's helper", plain, []string{"GIT_ASKPASS=" + helper, "PATH=" + os.Getenv("PATH"), "GIT_DIR=/nonexistent"}, true},
+		{"no password", plain, nil, false},
+		{"wrong password", strings.Replace(plain, "http://", "http://u:wr0ng@", 1), nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := Open(t.Context(), Config{Dir: t.TempDir(), FetchEnv: c.env})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: c.url, Ref: "main"}, Isolation: jobs.IsolationWorktree})
+			if !c.ok {
+				if !isA[*UnreachableError](err) || strings.Contains(err.Error(), "wr0ng") {
+					t.Errorf("got %v, want an UnreachableError without the password", err)
+				}
+				nothingLeft(t, s)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, w.Dir(), "new", "x\n")
+			if change := collect(t, w); change.Files != 1 {
+				t.Errorf("got %d files, want 1", change.Files)
+			}
+			if got := run(t, w.Dir(), "git", "rev-parse", "origin/main"); got != w.Base() {
+				t.Errorf("origin/main: got %s, want %s", got, w.Base())
+			}
+			if found := grep(t, s.cfg.Dir, "s3cret"); found != "" {
+				t.Errorf("the password was written to %s", found)
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+			nothingLeft(t, s)
+		})
+	}
+}
+
+func TestSilentRemoteEndsWithTheContext(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer server.Close()
+	defer close(release)
+	s := open(t, Limits{})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := s.Prepare(ctx, Request{ID: "job.1", Repo: jobs.Repo{URL: server.URL + "/x"}, Isolation: jobs.IsolationWorktree})
+	if !errors.Is(err, context.DeadlineExceeded) || isA[*UnreachableError](err) {
+		t.Errorf("got %v, want a passed deadline and no word against the remote", err)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("took %v", took)
+	}
+	nothingLeft(t, s)
+}
+
+func TestPacksAreJoined(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes more than fifty commits and bases")
+	}
+	repo, s := newRepo(t), open(t, Limits{})
+	src, err := s.locate(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.mirror(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxPacks + 5 {
+		sh(t, repo, "git commit -q --allow-empty -m more")
+		w := prepare(t, s, "job.1", repo)
+		w.Close()
+	}
+	packs, err := filepath.Glob(m.path("mirror.git/objects/pack/*.pack"))
+	if err != nil || len(packs) > 10 {
+		t.Errorf("got %d packs, %v; want few", len(packs), err)
+	}
+	run(t, "/", "git", "--git-dir="+m.path("mirror.git"), "fsck", "--full")
+	if got := run(t, "/", "git", "--git-dir="+m.path("mirror.git"), "rev-list", "--all", "--count"); got != "56" {
+		t.Errorf("got %s commits, want 56", got)
+	}
+}
