@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,13 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	if err != nil {
 		return failed(jobs.AgentMissing, "plan the agent's start", err)
 	}
+	way := a.gateTo(plan.API)
+	if plan.API != "" && way == nil {
+		return ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", plan.API, adapter.Name(), strings.ToUpper(plan.API))
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	run := &agentRun{attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin}
+	run := &agentRun{attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way}
 	defer run.sum()
 	return run.wait(ctx, in, a.spec(in, plan), plan)
 }
@@ -46,11 +51,13 @@ type agentRun struct {
 	end       context.CancelCauseFunc
 	keepStdin bool
 	process   *sandbox.Process
-	metered   *gate.Session // nil where there is no gate
+	way       *gate.Gate    // out of the jail; nil: there is none
+	metered   *gate.Session // what went through it
 	silence   *time.Timer   // fires after idle_timeout without a line
 
 	mu      sync.Mutex
 	decoder agent.Decoder
+	state   agent.State
 	over    *time.Timer // set once the agent is idle: it must exit now
 	hung    atomic.Bool // it did not
 }
@@ -67,7 +74,7 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	defer r.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
 	r.process = p
 	idle := time.Duration(r.job.IdleTimeout)
-	r.silence = time.AfterFunc(idle, func() { r.end(errIdle) })
+	r.silence = time.AfterFunc(idle, r.silent)
 	defer r.silence.Stop()
 
 	var readers, others errgroup.Group
@@ -161,6 +168,7 @@ func (r *agentRun) line(line agent.Line) {
 	if read.Hopeless != "" {
 		r.end(ended(read.Hopeless, "the agent tries on, but it cannot succeed: %s", jobs.Reasons[read.Hopeless].Advice))
 	}
+	r.state = read.State
 	if read.State == agent.Idle && r.keepStdin && r.over == nil {
 		r.closeStdin()
 	}
@@ -172,6 +180,18 @@ func (r *agentRun) turns(events []jobs.Event) {
 			r.cfg.Hooks.Turn(r.rec)
 		}
 	}
+}
+
+// silent ends an agent that has said nothing for too long. One whose turn is
+// over and that only waits for what it left running has done its work.
+func (r *agentRun) silent() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state == agent.Background && r.over == nil {
+		r.closeStdin()
+		return
+	}
+	r.end(errIdle)
 }
 
 // closeStdin tells the agent that nothing more will be asked, and bounds how

@@ -14,22 +14,22 @@ import (
 // when its budget is spent. What went through is counted here, because the
 // agent's own numbers are only what it says.
 func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
-	if r.cfg.Gate == nil || len(listeners) == 0 {
+	if r.way == nil || len(listeners) == 0 {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	r.metered = gate.NewSession(r.rec.ID, gate.Limits{Tokens: r.job.Budget.Tokens})
+	r.metered = gate.NewSession(r.rec.ID, gate.Limits{Tokens: r.job.Budget.Tokens, USD: r.job.Budget.USD})
 	var budget errgroup.Group
 	budget.Go(func() error {
 		select {
 		case <-ctx.Done():
 		case <-r.metered.Spent():
-			r.end(ended(jobs.BudgetExceeded, "the budget of %d tokens is spent", r.job.Budget.Tokens))
+			r.end(ended(jobs.BudgetExceeded, "the budget is spent: %d tokens, %.2f USD at the most", r.job.Budget.Tokens, r.job.Budget.USD))
 		}
 		return nil
 	})
-	err := r.cfg.Gate.Serve(ctx, r.metered, listeners[0])
+	err := r.way.Serve(ctx, r.metered, listeners[0])
 	stop()
 	_ = budget.Wait() // it returns nothing but nil
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 )
 
@@ -41,9 +42,6 @@ func (a *attempt) backend() (sandbox.Backend, error) {
 
 // launch collects what the adapter has to know.
 func (a *attempt) launch(adapter agent.Adapter) (agent.Launch, error) {
-	if a.cfg.Gate == nil && adapter.Name() != "command" {
-		return agent.Launch{}, ended(jobs.Unauthorized, "the worker has no key for the model API of %s: set ANTHROPIC_API_KEY in its environment", adapter.Name())
-	}
 	program, err := a.cfg.Agents.Find(adapter.Name())
 	if err != nil {
 		return agent.Launch{}, err
@@ -52,10 +50,19 @@ func (a *attempt) launch(adapter agent.Adapter) (agent.Launch, error) {
 		Job: a.job, ID: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt,
 		Cwd: sandbox.WorkspacePath, Files: inputDir, Program: program,
 	}
-	if a.cfg.Gate != nil {
+	if len(a.cfg.Gates) > 0 {
 		l.Gate = "http://" + gateAddress
 	}
 	return l, nil
+}
+
+// gateTo is the way to a model API. A program that names none
+// may find the first of them useful.
+func (a *attempt) gateTo(api string) *gate.Gate {
+	if api == "" {
+		api = "anthropic"
+	}
+	return a.cfg.Gates[api]
 }
 
 // spec is the jail of the agent's own process.
@@ -69,7 +76,7 @@ func (a *attempt) spec(in jail, plan agent.Plan) sandbox.Spec {
 	for _, p := range plan.Mounts {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: p, Target: p})
 	}
-	if a.cfg.Gate != nil {
+	if a.gateTo(plan.API) != nil {
 		s.Network, s.Listen = sandbox.NetworkGate, []string{gateAddress}
 	}
 	return s

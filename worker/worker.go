@@ -49,7 +49,9 @@ type Config struct {
 	Store  *artifact.Store
 	Spaces Workspaces
 	Agents *agent.Agents
-	Gate   *gate.Gate // nil: there is no way to a model API
+	// Gates lead to the model APIs, by the API's name: "anthropic", "openai".
+	// An agent that needs one that is not here is refused.
+	Gates map[string]*gate.Gate
 
 	// Backend returns the jail by its name in a job; "auto" is the host's best.
 	Backend func(name string) (sandbox.Backend, error)

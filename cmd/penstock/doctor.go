@@ -130,10 +130,13 @@ func (a *app) checkData() finding {
 }
 
 func (a *app) checkKey() finding {
-	if a.cfg.AnthropicKey == "" {
-		return finding{"model API", "note", "no key", "set ANTHROPIC_API_KEY for the worker; without it the agent claude is refused"}
+	switch {
+	case a.cfg.AnthropicKey != "":
+		return finding{"model API", "ok", "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails", ""}
+	case a.cfg.OpenAIKey != "":
+		return finding{"model API", "ok", "a key for the OpenAI API is set; it stays outside of jails", ""}
 	}
-	return finding{"model API", "ok", "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails", ""}
+	return finding{"model API", "note", "no key", "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the worker; without it claude or codex is refused"}
 }
 
 // packages says how people install the agents.

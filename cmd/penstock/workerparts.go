@@ -36,14 +36,29 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		Queue: p.queue, Log: p.log, Store: p.store, Spaces: spaces, Agents: a.agents(),
 		Backend: choose, Secret: secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
 	}
-	if a.cfg.AnthropicKey != "" {
-		cfg.Keys = map[string]string{"ANTHROPIC_API_KEY": a.cfg.AnthropicKey}
-		cfg.Gate, err = gate.New(gate.Config{Upstream: a.cfg.Model.AnthropicURL, Key: gate.Key(a.cfg.AnthropicKey)})
-		if err != nil {
-			return nil, cli.Usage("set model.anthropic_url", "model API: %w", err)
-		}
+	if err := a.addGates(&cfg); err != nil {
+		return nil, err
 	}
 	return worker.New(cfg), nil
+}
+
+// addGates opens a way to each model API that the worker has a key for.
+func (a *app) addGates(cfg *worker.Config) error {
+	cfg.Gates, cfg.Keys = map[string]*gate.Gate{}, map[string]string{}
+	for _, api := range []struct{ name, url, variable, key string }{
+		{"anthropic", a.cfg.Model.AnthropicURL, "ANTHROPIC_API_KEY", a.cfg.AnthropicKey},
+		{"openai", a.cfg.Model.OpenAIURL, "OPENAI_API_KEY", a.cfg.OpenAIKey},
+	} {
+		if api.key == "" {
+			continue
+		}
+		g, err := gate.New(gate.Config{API: api.name, Upstream: api.url, Key: gate.Key(api.key)})
+		if err != nil {
+			return cli.Usage("see model."+api.name+"_url and "+api.variable, "model API: %w", err)
+		}
+		cfg.Gates[api.name], cfg.Keys[api.variable] = g, api.key
+	}
+	return nil
 }
 
 // orNil is the host's best jail, or none: then jobs say what is missing.

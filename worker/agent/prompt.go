@@ -65,7 +65,8 @@ func quotes(prompt string, issue jobs.Issue) bool {
 	if text == "" {
 		text = strings.TrimSpace(issue.Title)
 	}
-	return text != "" && strings.Contains(prompt, text)
+	// A short text may stand in a prompt by chance.
+	return len(text) >= 40 && strings.Contains(prompt, text)
 }
 
 func frameIssue(b *strings.Builder, id string, issue jobs.Issue) {

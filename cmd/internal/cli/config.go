@@ -33,9 +33,10 @@ type Config struct {
 	Serve    ServeConfig   `yaml:"serve" envPrefix:"SERVE_"`
 	Model    ModelConfig   `yaml:"model" envPrefix:"MODEL_"`
 
-	// The provider's key is taken out of the environment as it is read, so
-	// that no child process can inherit it.
-	AnthropicKey string `yaml:"-" env:"ANTHROPIC_API_KEY,unset" doc:"key of the model API; it stays in the worker"`
+	// The providers' keys are taken out of the environment as they are read,
+	// so that no child process can inherit them.
+	AnthropicKey string `yaml:"-" env:"ANTHROPIC_API_KEY,unset" doc:"key of the Anthropic API; it stays in the worker"`
+	OpenAIKey    string `yaml:"-" env:"OPENAI_API_KEY,unset" doc:"key of the OpenAI API; it stays in the worker"`
 }
 
 // LogConfig says what is logged, and how.
@@ -66,6 +67,7 @@ type ServeConfig struct {
 // ModelConfig says where the gate sends the agents' requests.
 type ModelConfig struct {
 	AnthropicURL string `yaml:"anthropic_url" env:"ANTHROPIC_URL" doc:"base URL of the Anthropic API, or of a gateway"`
+	OpenAIURL    string `yaml:"openai_url" env:"OPENAI_URL" doc:"base URL of the OpenAI API, or of a gateway"`
 }
 
 // Defaults returns the settings of somebody who set nothing.
@@ -119,9 +121,8 @@ func (c *Config) Load(flags *pflag.FlagSet, file string) error {
 		return err
 	}
 	err := env.ParseWithOptions(c, env.Options{Prefix: EnvPrefix})
-	if err == nil && c.AnthropicKey == "" {
-		c.AnthropicKey = os.Getenv("ANTHROPIC_API_KEY")
-		err = os.Unsetenv("ANTHROPIC_API_KEY")
+	if err == nil {
+		err = errors.Join(takeKey(&c.AnthropicKey, "ANTHROPIC_API_KEY"), takeKey(&c.OpenAIKey, "OPENAI_API_KEY"))
 	}
 	if err != nil {
 		return Usage("see penstock config view", "environment: %w", err)
@@ -132,6 +133,15 @@ func (c *Config) Load(flags *pflag.FlagSet, file string) error {
 		}
 	}
 	return c.validate()
+}
+
+// takeKey reads a key by the name that everybody uses for it, without our
+// prefix, where it was not given with it.
+func takeKey(key *string, name string) error {
+	if *key == "" {
+		*key = os.Getenv(name)
+	}
+	return os.Unsetenv(name)
 }
 
 func set(f *pflag.Flag, values []string) error {
