@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,6 +112,33 @@ func TestSilentRemoteEndsWithTheContext(t *testing.T) {
 	}
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("took %v", took)
+	}
+	nothingLeft(t, s)
+}
+
+func TestDeadRemoteIsAskedOnceForAll(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		time.Sleep(300 * time.Millisecond)
+		http.Error(w, "down", http.StatusBadGateway)
+	}))
+	defer server.Close()
+	s := open(t, Limits{})
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			_, err := s.Prepare(t.Context(), Request{ID: fmt.Sprintf("job.%d", i), Repo: jobs.Repo{URL: server.URL + "/x"}, Isolation: jobs.IsolationWorktree})
+			if !isA[*UnreachableError](err) {
+				t.Errorf("got %v, want an UnreachableError", err)
+			}
+		})
+	}
+	wg.Wait()
+	// One for who came first, one for all who came meanwhile, and one more if
+	// the machine was slow to start them.
+	if got := asked.Load(); got > 3 {
+		t.Errorf("asked %d times, want 2", got)
 	}
 	nothingLeft(t, s)
 }

@@ -124,6 +124,7 @@ type answer struct {
 	asked time.Time
 	refs  []git.Ref
 	head  string
+	err   error
 }
 
 // answers shares one question to a remote between all who wait for it. An
@@ -175,19 +176,20 @@ func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error
 		return nil, "", context.Cause(ctx)
 	}
 	if q.last.asked.After(came) {
-		return q.last.refs, q.last.head, nil
+		return q.last.refs, q.last.head, q.last.err
 	}
 	now := answer{asked: time.Now()}
 	var names []string
 	if ref != "" {
 		names = fullNames(ref)
 	}
-	var err error
-	now.refs, now.head, err = m.source.remote.List(ctx, m.spaces.cfg.Dir, names...)
-	if err == nil {
+	now.refs, now.head, now.err = m.source.remote.List(ctx, m.spaces.cfg.Dir, names...)
+	if ctx.Err() == nil {
+		// An error is shared as well: a remote that is down costs all who
+		// wait one time-out, not one each.
 		q.last = now
 	}
-	return now.refs, now.head, err
+	return now.refs, now.head, now.err
 }
 
 // expand finds the commit that a short id means, for which all branches must

@@ -144,10 +144,14 @@ func (d *deletion) move(parent int, name string) error {
 	d.moved++
 	up := d.prefix + "." + strconv.Itoa(d.moved)
 	// A directory can only be moved by who may write in it.
-	if err := chmodAt(parent, name, 0o700); err != nil {
-		return err
+	err := chmodAt(parent, name, 0o700)
+	if err == nil {
+		err = unix.Renameat(parent, name, d.top, up)
 	}
-	if err := unix.Renameat(parent, name, d.top, up); err != nil {
+	if err == unix.ENOENT {
+		return nil // another sweeper was faster
+	}
+	if err != nil {
 		return err
 	}
 	d.pending = append(d.pending, up)

@@ -106,8 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 			return nil, fmt.Errorf("open workspaces: %w", err)
 		}
 	}
-	trust := []byte("[safe]\n\tdirectory = *\n")
-	if err := os.WriteFile(s.trust(), trust, 0o600); err != nil {
+	if err := s.writeTrust(); err != nil {
 		return nil, fmt.Errorf("open workspaces: %w", err)
 	}
 	if _, err := (git.Repo{Dir: cfg.Dir}).Output(ctx, "version"); err != nil {
@@ -119,6 +118,24 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 // trust is the file that lets git-upload-pack serve a repository of another
 // user. It is read by nothing else.
 func (s *Spaces) trust() string { return filepath.Join(s.cfg.Dir, "gitconfig") }
+
+// writeTrust never leaves an empty file, which another worker's git may be
+// about to read.
+func (s *Spaces) writeTrust() error {
+	want := "[safe]\n\tdirectory = *\n"
+	if got, err := os.ReadFile(s.trust()); err == nil && string(got) == want {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Join(s.cfg.Dir, "trash"), "gitconfig")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(want)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), s.trust())
+}
 
 // A Request asks for one workspace. ID is "<job>.<epoch>": an attempt has one
 // workspace, and no two have the same.

@@ -1,7 +1,9 @@
 package workspace
 
 import (
+	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -93,5 +95,49 @@ func TestAgentSeesAnOrdinaryClone(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(w.Dir(), ".git/config"))
 	if err != nil || strings.Contains(string(data), w.Dir()) {
 		t.Errorf("config names the host's directory, err %v:\n%s", err, data)
+	}
+}
+
+// Random edits, over and over in one workspace, give the tree that git add -A
+// gives.
+func TestRandomEditsAsAdd(t *testing.T) {
+	rounds := 25
+	if testing.Short() {
+		rounds = 4
+	}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
+	name := func() string {
+		p := pick("README", "link", "src", "src/a.go", "src/b.go", "many", "many/f1", "many/f2", "tools/fmt.sh", "new", "new/x", "n", "n/deep/er", "out/x", "x.log", "kept.log")
+		if rng.IntN(4) == 0 {
+			p = path.Join(p, pick("sub", "a b", "é", "-x"))
+		}
+		return p
+	}
+	for range rounds {
+		w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
+		var script strings.Builder
+		for range 1 + rng.IntN(12) {
+			a, b := name(), name()
+			script.WriteString("{ " + pick(
+				"mkdir -p '"+path.Dir(a)+"'; echo "+b+" > '"+a+"'", "echo "+b+" >> '"+a+"'", "rm -rf '"+a+"'", "mkdir -p '"+a+"'",
+				"mkdir -p '"+path.Dir(b)+"'; mv '"+a+"' '"+b+"'", "cp -r '"+a+"' '"+b+"'", "chmod +x '"+a+"'", "chmod -x '"+a+"'",
+				"ln -sfn '"+b+"' '"+a+"'", "echo '"+pick("*.go", "/src", "many/", "!kept.log", "*", "!*/", "new")+"' >> .gitignore",
+				"mkdir -p src; echo '"+pick("*", "a.go", "!*.log")+"' > src/.gitignore", "truncate -s 0 '"+a+"'", "touch '"+a+"'",
+			) + "; } 2>/dev/null || true\n")
+		}
+		sh(t, w.Dir(), script.String())
+		for range 2 {
+			change := collect(t, w)
+			_, got := apply(t, template(), change)
+			sh(t, w.Dir(), "cp .git/index .git/index.kept; git add -A")
+			want := run(t, w.Dir(), "git", "write-tree")
+			sh(t, w.Dir(), "mv .git/index.kept .git/index; echo again >> again")
+			if got != want {
+				t.Fatalf("seed %d: got tree %s, want %s after\n%s\n%s", seed, got, want, script.String(), patch(t, change))
+			}
+		}
+		w.Close()
 	}
 }
