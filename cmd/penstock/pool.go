@@ -141,7 +141,7 @@ func (p *pool) bind(ctx context.Context, cfg cli.Config, hooks hooks) error {
 	}
 	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
 		Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
-		Finished: p.finished, Hooks: hooks.queue,
+		Finished: p.finished, Hooks: hooks.queue, Upgrade: p.server != nil, // our own broker follows our settings
 	})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the queue: %w", err))

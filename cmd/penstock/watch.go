@@ -92,6 +92,9 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
 	}
+	if err := p.alive(rec); err != nil {
+		return jobs.Result{}, err
+	}
 	for _, err := range p.log.Follow(ctx, rec.Session, 1, session.FollowOptions{Job: rec.ID}) {
 		if err != nil {
 			return jobs.Result{}, fmt.Errorf("follow job %s: %w", id, err)
@@ -101,6 +104,15 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
 	}
 	return p.dispatcher.Result(ctx, rec)
+}
+
+// alive refuses to wait for a job that nobody will run: where this command had
+// to open the data directory's broker itself, no pool is there.
+func (p *pool) alive(rec jobs.Record) error {
+	if p.server == nil || rec.State == jobs.Finished {
+		return nil
+	}
+	return cli.Fail(cli.ExitUnreachable, "penstock serve --slots 2 runs one", "no pool runs on this data directory, so job %s stays %s", rec.ID, rec.State)
 }
 
 // withJob opens the pool, finds a job by its id or the beginning of it, and
@@ -124,6 +136,9 @@ func (a *app) withJob(ctx context.Context, id string, fn func(context.Context, *
 
 // follow shows a session until its job has finished.
 func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64) error {
+	if err := p.alive(rec); err != nil {
+		return err
+	}
 	for event, err := range p.log.Follow(ctx, rec.Session, from, session.FollowOptions{Job: rec.ID}) {
 		if err != nil {
 			return cause(ctx, fmt.Errorf("follow session %s: %w", rec.Session, err))
