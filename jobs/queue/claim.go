@@ -48,19 +48,32 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string) (*Cla
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer stop()
-	tick := time.NewTicker(min(poll, q.cfg.Lease))
-	defer tick.Stop()
-	for {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for missed := 0; ; missed++ {
 		if c, err := q.look(ctx, worker, queues); c != nil || err != nil {
 			return c, err
 		}
+		next.Reset(q.lookAgain(missed))
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-rung:
-		case <-tick.C:
+			missed = -1
+		case <-next.C:
 		}
 	}
+}
+
+// lookAgain is how long a claimer sleeps that has missed so often since the
+// bell rang. The broker rings when it has stored a message, which may be
+// before it hands the message out: who comes at once may find nothing.
+func (q *Queue) lookAgain(missed int) time.Duration {
+	echoes := []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
+	if missed < len(echoes) {
+		return echoes[missed]
+	}
+	return min(poll, q.cfg.Lease)
 }
 
 func (q *Queue) turn(key string) chan struct{} {

@@ -279,3 +279,25 @@ func TestJobThatKillsItsWorkersEnds(t *testing.T) {
 		t.Errorf("dead letters %v, %v; want that of %s", dead, err, rec.ID)
 	}
 }
+
+// The broker delivers the message of a job whose worker is alive: after a
+// crash of its own, or because of a stale word. The job is left alone, and
+// taken over all the same when its worker dies later.
+func TestFreshHeartbeatIsLeftAlone(t *testing.T) {
+	s := jobstest.Start(t)
+	var again atomic.Int32
+	cfg := queue.Config{Hooks: queue.Hooks{Redelivered: func(jobs.Record) { again.Add(1) }}}
+	a, b := open(t, s, queue.Config{}), open(t, s, cfg)
+	jobstest.Submit(t, a, jobstest.Job())
+	c := jobstest.Claim(t, a, "w1")
+	if err := queue.GiveBack(c); err != nil {
+		t.Fatal(err)
+	}
+	idle(t, b, lease/2)
+	if again.Load() == 0 {
+		t.Error("the message was not delivered again")
+	}
+	if got := jobstest.Claim(t, b, "w2").Record(); got.Attempt != 2 || got.Lost != 1 {
+		t.Errorf("claimed %+v, want attempt 2 after one lost", got)
+	}
+}

@@ -20,3 +20,7 @@ func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job, spec []byte
 	_, err := q.takeKey(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()))
 	return err
 }
+
+// GiveBack makes the broker deliver a claim's message again at once, as it
+// does after a crash that made it forget the delivery.
+func GiveBack(c *Claim) error { return c.q.again(c.d) }
