@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -167,5 +168,34 @@ func TestResult(t *testing.T) {
 	rec.Epoch = 6
 	if got, err = s.Result(jobstest.Context(t), rec); err != nil || got.Commits != 0 {
 		t.Errorf("result %+v, %v; want nothing of another epoch", got, err)
+	}
+}
+
+func TestDamageIsFound(t *testing.T) {
+	srv := jobstest.Start(t)
+	nc := srv.Connect()
+	s := jobstest.Store(t, nc)
+	job := jobs.NewID()
+	if _, err := s.Put(jobstest.Context(t), job, 1, "bundle", bytes.NewReader(text(1<<20))); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(jobstest.Context(t), "OBJ_ps_artifacts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(jobstest.Context(t), 2); err != nil { // the second chunk
+		t.Fatal(err)
+	}
+	r, err := s.Get(jobstest.Context(t), job, 1, "bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if n, err := io.Copy(io.Discard, r); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("read %d bytes, %v; want that something is missing", n, err)
 	}
 }

@@ -231,3 +231,24 @@ func TestSubmissions(t *testing.T) {
 		t.Errorf("id %q: %v", ids[0], err)
 	}
 }
+
+// The canceller dies after it has written that a parked job is cancelled. The
+// job has no message of its own, and its end is told all the same.
+func TestCrashWhileCancellingParked(t *testing.T) {
+	s := jobstest.Start(t)
+	died := errors.New("died")
+	dying := open(t, s, queue.Config{Finished: func(context.Context, jobs.Record) error { return died }})
+	cfg, finished := finishedOnce()
+	q := open(t, s, cfg)
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	if _, err := jobstest.Claim(t, q, "w").Park(jobstest.Context(t), "a question"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dying.Cancel(jobstest.Context(t), rec.ID, ""); !errors.Is(err, died) {
+		t.Fatalf("cancel: %v, want it to die", err)
+	}
+	idle(t, q, 200*time.Millisecond)
+	if got := get(t, q, rec.ID); got.Outcome != jobs.Cancellation || finished.Load() != 1 {
+		t.Errorf("record %+v, told %d times; want a cancellation, told once", got, finished.Load())
+	}
+}

@@ -145,12 +145,12 @@ func TestBackOff(t *testing.T) {
 // A drained worker gives its job back, and another has it at once.
 func TestRequeue(t *testing.T) {
 	s := jobstest.Start(t)
-	a, b := open(t, s, queue.Config{Lease: 10 * time.Second}), open(t, s, queue.Config{})
+	a, b := open(t, s, queue.Config{Lease: 10 * time.Second}), open(t, s, queue.Config{Lease: 10 * time.Second})
 	jobstest.Submit(t, a, jobstest.Job())
 	c := jobstest.Claim(t, a, "w1")
 	took := make(chan *queue.Claim, 1)
 	go func() { took <- jobstest.Claim(t, b, "w2") }()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // by now it sleeps until it is woken
 	begun := time.Now()
 	rec := settle(t, c, jobs.Ended{Outcome: jobs.Error, Reason: jobs.WorkerDrained})
 	if rec.State != jobs.Pending || rec.Counted != 0 {
