@@ -24,7 +24,8 @@ const poll = 2 * time.Second
 const decideWithin = 5 * time.Second
 
 // Claim waits for a job in one of the queues and takes its lease. The lanes
-// are served strictly in the order of their priority. The claimers of one
+// are served strictly in the order of their priority, as far as the broker
+// has counted what it has just stored. The claimers of one
 // process take turns, so that an idle host asks once however many slots it
 // has. Claim outlasts an absence of the broker; it ends with ctx.
 func (q *Queue) Claim(ctx context.Context, worker string, queues []string) (*Claim, error) {

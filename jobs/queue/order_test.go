@@ -23,6 +23,20 @@ func TestPriority(t *testing.T) {
 		job.Priority = p
 		jobstest.Submit(t, q, job)
 	}
+	// The broker counts what it has stored a moment later, and hands out
+	// nothing before that.
+	for deadline := time.Now().Add(jobstest.Patience); ; time.Sleep(time.Millisecond) {
+		stats, err := q.Stats(jobstest.Context(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(stats) == 1 && stats[0].Undelivered == 5 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("stats %+v, want 5 undelivered", stats)
+		}
+	}
 	var got []string
 	for range 5 {
 		c := jobstest.Claim(t, q, "w")

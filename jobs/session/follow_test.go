@@ -28,7 +28,7 @@ func TestFollowSeesEachEventOnce(t *testing.T) {
 	defer writing.Wait()
 	writing.Go(func() {
 		for n := 1; n < events; { // the claim is the first
-			k := min(1+rand.IntN(40), events-n)
+			k := min(1+rand.IntN(150), events-n)
 			if err := w.Append(jobstest.Context(t), lines(k)...); err != nil {
 				t.Error(err)
 				return
