@@ -3,13 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -66,48 +61,6 @@ func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags
 	}
 	err = b.run(ctx, flags.maxParallel)
 	return errors.Join(err, dir.Close())
-}
-
-// manifest describes the batch, so that the directory can tell whether a
-// later call is the same one.
-func manifest(items intake.Items, flags batchFlags) results.Manifest {
-	j := flags.job
-	m := results.Manifest{
-		ID: jobs.NewID(), Version: release(),
-		Input: results.Input{Name: items.Name, SHA256: items.SHA256, Format: items.Format, Items: items.Total},
-		Options: map[string]string{
-			"agent": agentName(items), "model": j.Agent.Model, "repo": j.Repo.URL, "ref": j.Repo.Ref,
-			"filter": flags.read.Filter, "slice": flags.read.Slice, "limit": strconv.Itoa(flags.read.Limit),
-			"shuffle": strconv.FormatBool(flags.read.Shuffle), "prompt-template": flags.template, "jobs": digest(items),
-		},
-	}
-	for _, item := range items.Items {
-		m.Items = append(m.Items, results.Item{ID: item.ID, Title: item.Job.Title()})
-	}
-	return m
-}
-
-// agentName is the agent of the batch; items may name others.
-func agentName(items intake.Items) string {
-	for _, item := range items.Items {
-		if item.Err == nil {
-			return item.Job.Agent.Name
-		}
-	}
-	return ""
-}
-
-// digest tells whether a later call would run the same jobs: with another
-// command or prompt, the results that are there would not be its own.
-func digest(items intake.Items) string {
-	sum := sha256.New()
-	enc := json.NewEncoder(sum)
-	for _, item := range items.Items {
-		job := item.Job
-		job.RunAt = nil     // "in two hours" is another time in each call
-		_ = enc.Encode(job) // a hash takes everything, and a job is plain values
-	}
-	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // run does what is missing and writes the reports, also when it is stopped.
@@ -248,99 +201,4 @@ func (b *batchRun) collect(ctx context.Context, rec jobs.Record) error {
 		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}
 	return b.count(result)
-}
-
-// count tells how an item ended, and stops the batch where going on is of no
-// use.
-func (b *batchRun) count(r jobs.Result) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.outcomes[r.Outcome]++
-	b.cost += r.CostUSD
-	delete(b.running, r.Job)
-	line := fmt.Sprintf("%-12s %-8s %6.1fs  %d files", r.ID, r.Outcome, r.Durations.Total, r.FilesChanged)
-	if r.Reason != "" {
-		line += fmt.Sprintf("  %s: %s", r.Reason, firstLine(r.Message))
-	}
-	b.bar.Step(cli.Plain(line))
-	b.bar.Status(b.words())
-	bad := 0
-	for outcome, n := range maps.All(b.outcomes) {
-		if outcome != jobs.Success && outcome != jobs.Skip {
-			bad += n
-		}
-	}
-	switch {
-	case jobs.Reasons[r.Reason].Hopeless:
-		return cli.Fail(cli.ExitStopped, jobs.Reasons[r.Reason].Advice, "stopped: every job would end as item %s did: %s: %s", r.ID, r.Reason, r.Message)
-	case b.max > 0 && bad >= b.max:
-		return cli.Fail(cli.ExitStopped, "run the same command again to go on", "stopped: %d jobs did not succeed (--max-failures %d)", bad, b.max)
-	}
-	return nil
-}
-
-// note keeps the words beside the bar true.
-func (b *batchRun) note(rec jobs.Record) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.running, rec.ID)
-	if rec.State == jobs.Executing {
-		b.running[rec.ID] = true
-	}
-	b.bar.Status(b.words())
-}
-
-func (b *batchRun) words() string {
-	words := fmt.Sprintf("%d running", len(b.running))
-	if t := tally(b.outcomes); t != "" {
-		words += ", " + t
-	}
-	if b.cost > 0 {
-		words += fmt.Sprintf(", $%.2f", b.cost)
-	}
-	return words
-}
-
-// finish writes the reports and says how the batch ended.
-func (b *batchRun) finish(err error) error {
-	state, why := results.Completed, ""
-	switch code := cli.Code(err); {
-	case err == nil:
-	case code == cli.ExitStopped:
-		state, why = results.Stopped, err.Error()
-	case errors.Is(err, context.Canceled):
-		state = results.Interrupted
-		err = cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept")
-	default:
-		state, why = results.Interrupted, err.Error()
-	}
-	if report := b.dir.Finish(state, why); report != nil {
-		err = errors.Join(err, fmt.Errorf("write the report: %w", report))
-	}
-	m := b.dir.Manifest()
-	fmt.Fprintf(b.err, "penstock: batch %s: %d of %d done: %s\n", m.State, m.Totals.Done, m.Totals.Items, tally(m.Totals.Outcomes))
-	fmt.Fprintf(b.err, "penstock: results in %s (report.html, report.md, patches/, logs/)\n", b.where)
-	if b.format != cli.Table {
-		if listed := b.list(); listed != nil {
-			err = errors.Join(err, listed)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if code := cli.OutcomeCode(m.Totals.Outcomes); code != cli.ExitOK {
-		return cli.Fail(code, "penstock batch report "+b.where, "some jobs did not succeed: %s", tally(m.Totals.Outcomes))
-	}
-	return nil
-}
-
-func (b *batchRun) list() error {
-	var list []jobs.Result
-	for r, err := range b.dir.Results() {
-		if err != nil {
-			return fmt.Errorf("read the results: %w", err)
-		}
-		list = append(list, r)
-	}
-	return resultView.List(b.out, b.format, list)
 }

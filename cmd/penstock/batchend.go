@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// count tells how an item ended, and stops the batch where going on is of no
+// use.
+func (b *batchRun) count(r jobs.Result) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outcomes[r.Outcome]++
+	b.cost += r.CostUSD
+	delete(b.running, r.Job)
+	line := fmt.Sprintf("%-12s %-8s %6.1fs  %d files", r.ID, r.Outcome, r.Durations.Total, r.FilesChanged)
+	if r.Reason != "" {
+		line += fmt.Sprintf("  %s: %s", r.Reason, firstLine(r.Message))
+	}
+	b.bar.Step(cli.Plain(line))
+	b.bar.Status(b.words())
+	bad := 0
+	for outcome, n := range maps.All(b.outcomes) {
+		if outcome != jobs.Success && outcome != jobs.Skip {
+			bad += n
+		}
+	}
+	switch {
+	case jobs.Reasons[r.Reason].Hopeless:
+		return cli.Fail(cli.ExitStopped, jobs.Reasons[r.Reason].Advice, "stopped: every job would end as item %s did: %s: %s", r.ID, r.Reason, r.Message)
+	case b.max > 0 && bad >= b.max:
+		return cli.Fail(cli.ExitStopped, "run the same command again to go on", "stopped: %d jobs did not succeed (--max-failures %d)", bad, b.max)
+	}
+	return nil
+}
+
+// note keeps the words beside the bar true.
+func (b *batchRun) note(rec jobs.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.running, rec.ID)
+	if rec.State == jobs.Executing {
+		b.running[rec.ID] = true
+	}
+	b.bar.Status(b.words())
+}
+
+func (b *batchRun) words() string {
+	words := fmt.Sprintf("%d running", len(b.running))
+	if t := tally(b.outcomes); t != "" {
+		words += ", " + t
+	}
+	if b.cost > 0 {
+		words += fmt.Sprintf(", $%.2f", b.cost)
+	}
+	return words
+}
+
+// finish writes the reports and says how the batch ended.
+func (b *batchRun) finish(err error) error {
+	state, why := results.Completed, ""
+	switch code := cli.Code(err); {
+	case err == nil:
+	case code == cli.ExitStopped:
+		state, why = results.Stopped, err.Error()
+	case errors.Is(err, context.Canceled):
+		state = results.Interrupted
+		err = cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept")
+	default:
+		state, why = results.Interrupted, err.Error()
+	}
+	if report := b.dir.Finish(state, why); report != nil {
+		err = errors.Join(err, fmt.Errorf("write the report: %w", report))
+	}
+	m := b.dir.Manifest()
+	fmt.Fprintf(b.err, "penstock: batch %s: %d of %d done: %s\n", m.State, m.Totals.Done, m.Totals.Items, tally(m.Totals.Outcomes))
+	fmt.Fprintf(b.err, "penstock: results in %s (report.html, report.md, patches/, logs/)\n", b.where)
+	if b.format != cli.Table {
+		if listed := b.list(); listed != nil {
+			err = errors.Join(err, listed)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if code := cli.OutcomeCode(m.Totals.Outcomes); code != cli.ExitOK {
+		return cli.Fail(code, "penstock batch report "+b.where, "some jobs did not succeed: %s", tally(m.Totals.Outcomes))
+	}
+	return nil
+}
+
+func (b *batchRun) list() error {
+	var list []jobs.Result
+	for r, err := range b.dir.Results() {
+		if err != nil {
+			return fmt.Errorf("read the results: %w", err)
+		}
+		list = append(list, r)
+	}
+	return resultView.List(b.out, b.format, list)
+}

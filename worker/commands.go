@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+)
+
+// commands runs the job's setup or check commands, one after the other, until
+// one fails.
+func (a *attempt) commands(ctx context.Context, in jail, reason jobs.Reason, commands []string) error {
+	for _, command := range commands {
+		check, err := a.command(ctx, in, command)
+		if check.Command != "" { // it ran, however it ended
+			a.result.Checks = append(a.result.Checks, check)
+		}
+		if err != nil {
+			return err
+		}
+		if check.Exit != 0 {
+			return ended(reason, "%q ended with status %d", command, check.Exit)
+		}
+	}
+	return nil
+}
+
+// reached says which of the job's limits ended a program, if one did. What
+// the program itself says of its end would blame somebody else.
+func (a *attempt) reached(what string, exit sandbox.Exit) error {
+	limits := a.limits().WithDefaults()
+	switch {
+	case slices.Contains(exit.Reached, sandbox.FeatureMemory):
+		return ended(jobs.OutOfMemory, "%s reached its memory limit of %v", what, jobs.Bytes(limits.Memory))
+	case slices.Contains(exit.Reached, sandbox.FeatureFileSize):
+		return ended(jobs.DiskFull, "%s wrote a file up to its disk limit of %v", what, jobs.Bytes(limits.FileSize))
+	}
+	return nil
+}
+
+// command runs one command in a jail of its own. Its output becomes events.
+func (a *attempt) command(ctx context.Context, in jail, command string) (jobs.Check, error) {
+	began := time.Now()
+	a.events.put(jobs.NewEvent(jobs.CheckStarted, jobs.Check{Command: command}))
+	s := a.base(in)
+	s.Args = []string{"/bin/sh", "-c", command}
+	out := &tail{}
+	p, err := a.start(ctx, in, s, sandbox.Streams{Stdout: out, Stderr: out})
+	if err != nil {
+		return jobs.Check{}, err
+	}
+	exit, err := p.Wait()
+	check := jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}
+	a.result.Durations.Check += check.Seconds
+	a.events.put(jobs.NewEvent(jobs.CheckEnded, checkEnded{Check: check, Output: out.String()}))
+	if cause := context.Cause(ctx); cause != nil {
+		return check, cause
+	}
+	if check.Exit != 0 && err == nil {
+		return check, a.reached(strconv.Quote(command), exit)
+	}
+	return check, failed(jobs.SandboxFailed, "run "+strconv.Quote(command), err)
+}
+
+type checkEnded struct {
+	jobs.Check
+	Output string `json:"output"`
+}
+
+// A tail keeps the end of what is written to it: the part of a failing
+// command's output that says why.
+type tail struct{ kept []byte }
+
+const tailSize = 32 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - tailSize; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(bytes.ToValidUTF8(t.kept, []byte("\uFFFD"))) }
