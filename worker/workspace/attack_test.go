@@ -86,7 +86,7 @@ func arm(t *testing.T) (marker, env string) {
 	marker = filepath.Join(dir, "ran")
 	program := filepath.Join(dir, "program")
 	write(t, dir, "program", "#!/bin/sh\necho \"$0 $*\" >> "+marker+"\ncat\n")
-	os.Chmod(program, 0o755)
+	executable(t, program)
 	return marker, "M='" + marker + "'; P='" + program + "'; PRIVATE='" + template() + "'\n"
 }
 

@@ -26,7 +26,7 @@ func (b *base) index() string  { return filepath.Join(b.dir, "index") }
 func (b *base) release() error { return b.lock.release() }
 
 // base returns the base of a commit, which it builds if it must.
-func (m *mirror) base(ctx context.Context, t target) (*base, error) {
+func (m *mirror) base(ctx context.Context, t target) (_ *base, err error) {
 	if b, err := m.open(ctx, t.commit); b != nil || err != nil {
 		return b, err
 	}
@@ -34,7 +34,7 @@ func (m *mirror) base(ctx context.Context, t target) (*base, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
+	defer func() { err = errors.Join(err, l.release()) }()
 	// While we waited for the lock somebody else may have built it.
 	if b, err := m.open(ctx, t.commit); b != nil || err != nil {
 		return b, err

@@ -70,8 +70,10 @@ func TestKilledAtAnyPoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
-		cmd.Process.Kill()
-		cmd.Wait()
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed, and says so
 		if said.Len() > 0 {
 			t.Fatalf("seed %d: the worker failed: %s", seed, said.String())
 		}
@@ -291,7 +293,7 @@ func TestUnreadableTreesAsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user; as a user, TestCloseRemovesEverything does the same")
 	}
-	dir, err := os.MkdirTemp("", "penstock-user-")
+	dir, err := os.MkdirTemp("", "penstock-user-") //nolint:usetesting // another user must get into it
 	if err != nil {
 		t.Fatal(err)
 	}

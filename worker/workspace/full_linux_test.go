@@ -25,7 +25,11 @@ func TestDiskIsFull(t *testing.T) {
 	if err := unix.Mount("penstock-test", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("cannot mount a small disk: %v", err)
 	}
-	defer unix.Unmount(dir, unix.MNT_DETACH)
+	defer func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
 	refused := 0
 	for size := 64; ; size += 96 {
 		if size > 20000 {

@@ -58,6 +58,20 @@ func write(tb testing.TB, dir, name, content string) {
 	}
 }
 
+func symlink(tb testing.TB, to, name string) {
+	tb.Helper()
+	if err := os.Symlink(to, name); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func executable(tb testing.TB, name string) {
+	tb.Helper()
+	if err := os.Chmod(name, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // newRepo makes a user's repository with a few files of every kind.
 func newRepo(tb testing.TB) string {
 	tb.Helper()

@@ -194,12 +194,12 @@ func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error
 
 // expand finds the commit that a short id means, for which all branches must
 // be here.
-func (m *mirror) expand(ctx context.Context, short string) (target, error) {
+func (m *mirror) expand(ctx context.Context, short string) (_ target, err error) {
 	l, err := m.lock(ctx)
 	if err != nil {
 		return target{}, err
 	}
-	defer l.release()
+	defer func() { err = errors.Join(err, l.release()) }()
 	if err := m.begin(ctx, l, 40); err != nil {
 		return target{}, err
 	}

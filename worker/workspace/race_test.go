@@ -20,9 +20,9 @@ func TestNothingOutsideIsEverRead(t *testing.T) {
 	write(t, outside, ".gitignore", secret)
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
 	sh(t, w.Dir(), "mkdir -p deep/er; echo x > deep/er/a.go; echo y > victim; cp .gitignore deep/.gitignore")
-	os.Symlink(filepath.Join(outside, "file"), filepath.Join(w.Dir(), "link-file"))
-	os.Symlink(outside+"/dir", filepath.Join(w.Dir(), "link-dir"))
-	os.Symlink(outside+"/.gitignore", filepath.Join(w.Dir(), "link-ignore"))
+	symlink(t, filepath.Join(outside, "file"), filepath.Join(w.Dir(), "link-file"))
+	symlink(t, outside+"/dir", filepath.Join(w.Dir(), "link-dir"))
+	symlink(t, outside+"/.gitignore", filepath.Join(w.Dir(), "link-ignore"))
 	stop, stopped := make(chan struct{}), make(chan int)
 	go func() {
 		swaps := 0
@@ -36,9 +36,9 @@ func TestNothingOutsideIsEverRead(t *testing.T) {
 			for _, pair := range [][2]string{{"victim", "link-file"}, {"deep/er", "link-dir"}, {"deep/.gitignore", "link-ignore"}, {"src", "link-dir"}} {
 				a, b, tmp := filepath.Join(w.Dir(), pair[0]), filepath.Join(w.Dir(), pair[1]), filepath.Join(w.Dir(), "tmp")
 				for range 2 { // there and back again
-					os.Rename(a, tmp)
-					os.Rename(b, a)
-					os.Rename(tmp, b)
+					if err := errors.Join(os.Rename(a, tmp), os.Rename(b, a), os.Rename(tmp, b)); err != nil {
+						t.Error(err)
+					}
 					swaps++
 				}
 			}

@@ -90,7 +90,7 @@ func TestAllPathsOfARepositoryAreOneSource(t *testing.T) {
 	run(t, repo, "git", "worktree", "add", "-q", "-b", "side", linked)
 	sh(t, linked, "echo x > x; git add x; git commit -qm side")
 	link := filepath.Join(t.TempDir(), "link")
-	os.Symlink(repo, link)
+	symlink(t, repo, link)
 	s := open(t, Limits{})
 	want, err := s.locate(repo)
 	if err != nil {
@@ -131,7 +131,9 @@ func TestForgedLinkIsNotFollowed(t *testing.T) {
 		"mkdir -p .m/.git/modules/x; cp -r \"$PRIVATE/.git/.\" .m/.git/modules/x; echo 'gitdir: .m/.git/modules/x' > .git",
 	} {
 		at := filepath.Join(dir, fmt.Sprint(i))
-		os.Mkdir(at, 0o755)
+		if err := os.Mkdir(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		sh(t, at, "PRIVATE='"+private+"'\n"+script)
 		_, err := open(t, Limits{}).Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: at}, Isolation: jobs.IsolationWorktree})
 		if _, ok := errors.AsType[*UnreachableError](err); !ok {

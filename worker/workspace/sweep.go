@@ -117,7 +117,7 @@ func (s *Spaces) evictBase(dir string) (bool, error) {
 // sweepMirror removes what was half built, and a mirror that has no bases and
 // was not used for as long as those are kept. Only who has the mirror's lock
 // builds.
-func (s *Spaces) sweepMirror(dir string) error {
+func (s *Spaces) sweepMirror(dir string) (err error) {
 	l, err := tryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
 	if errors.Is(err, errLocked) {
 		return nil
@@ -125,7 +125,7 @@ func (s *Spaces) sweepMirror(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	defer func() { err = errors.Join(err, l.release()) }()
 	remove := []string{"new-mirror", "new-base"}
 	info, err := l.file.Stat()
 	left, listing := bases(filepath.Join(dir, "bases"))

@@ -117,8 +117,12 @@ func TestReadIndex(t *testing.T) {
 func FuzzParseIndex(f *testing.F) {
 	f.Add([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01" + strings.Repeat("\x00", 80)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		parseIndex(data, 20)
-		parseIndex(data, 32)
+		for _, size := range []int{20, 32} {
+			entries, err := parseIndex(data, size)
+			if err != nil && entries != nil {
+				t.Errorf("got %d entries and an error", len(entries))
+			}
+		}
 	})
 }
 

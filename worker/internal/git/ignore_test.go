@@ -22,12 +22,13 @@ func ask(tb testing.TB, ignoreFiles map[string]string, paths []string) map[strin
 	}
 	for _, p := range paths {
 		full := filepath.Join(dir, p)
+		err := os.MkdirAll(filepath.Dir(full), 0o755)
 		if strings.HasSuffix(p, "/") {
-			os.MkdirAll(full, 0o755)
-			continue
+			err = os.MkdirAll(full, 0o755)
+		} else if err == nil {
+			err = os.WriteFile(full, nil, 0o644)
 		}
-		os.MkdirAll(filepath.Dir(full), 0o755)
-		if err := os.WriteFile(full, nil, 0o644); err != nil {
+		if err != nil {
 			tb.Fatal(err)
 		}
 	}
