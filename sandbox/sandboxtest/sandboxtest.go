@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/penstock-run/penstock/sandbox"
@@ -31,7 +32,7 @@ func Main() {
 	jailinit.Main()
 	if len(os.Args) > 2 && os.Args[1] == probeWord {
 		fmt.Println(attempt(os.Args[2], os.Args[3:]))
-		os.Exit(0)
+		syscall.Exit(0) // os.Exit would sleep a second under the race detector
 	}
 }
 
