@@ -177,7 +177,7 @@ func TestStopIsPoliteFirst(t *testing.T) {
 		if got, err := lines.ReadString('\n'); got != "bye\n" {
 			t.Error(got, err)
 		}
-		go io.Copy(io.Discard, pr)
+		go func() { _, _ = io.Copy(io.Discard, pr) }()
 		if err := errors.Join(<-stopped, p.Stop(context.Background()), p.Close(context.Background())); err != nil {
 			t.Error(err)
 		}

@@ -256,16 +256,17 @@ func TestEachRequestOfAConnectionIsDecided(t *testing.T) {
 	for host, want := range map[string]int{"allowed.test": 200} {
 		for range 3 {
 			fmt.Fprintf(c, "GET http://%s/ HTTP/1.1\r\nHost: %s\r\n\r\n", host, host)
-			resp, err := http.ReadResponse(br, nil)
+			resp, err := http.ReadResponse(br, nil) //nolint:bodyclose // closed below, or the test ends
 			if err != nil || resp.StatusCode != want {
 				t.Fatalf("%s: got %v, err %v", host, resp, err)
 			}
 			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
 		}
 	}
 	fmt.Fprintf(c, "GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n")
-	if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != 403 {
-		t.Errorf("the fourth: got %v, err %v, want 403", resp, err)
+	if line, err := br.ReadString('\n'); err != nil || !strings.Contains(line, "403") {
+		t.Errorf("the fourth: got %q, err %v, want 403", line, err)
 	}
 }
 
@@ -279,9 +280,9 @@ func (w *world) inTunnel(t *testing.T, target string, speak func(net.Conn) error
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
-	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, int64(len("HTTP/1.1 200 Connection established\r\n\r\n")))), nil)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("got %v, err %v", resp, err)
+	answer := make([]byte, len("HTTP/1.1 200 Connection established\r\n\r\n"))
+	if _, err := io.ReadFull(c, answer); err != nil || !strings.Contains(string(answer), " 200 ") {
+		t.Fatalf("got %q, err %v", answer, err)
 	}
 	return speak(c)
 }
@@ -379,7 +380,7 @@ func TestConnectionsAreBudgeted(t *testing.T) {
 	}
 	defer c.Close()
 	fmt.Fprint(c, "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
-	if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.say(t, ""); !strings.Contains(got, "429") {

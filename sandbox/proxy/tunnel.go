@@ -71,7 +71,7 @@ func (p *Proxy) tunnel(ctx context.Context, c net.Conn, br *bufio.Reader, req *h
 // anything, after anything the other side says; but if it is TLS, it too has
 // to be for the name that was asked for.
 func (p *Proxy) inspect(c net.Conn, br *bufio.Reader, d Decision) Reason {
-	defer c.SetReadDeadline(time.Time{})
+	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
 	if d.Port == 443 {
 		_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
 	}

@@ -164,7 +164,7 @@ func cloneAndExit(flags uintptr) error {
 	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, flags, 0, 0, 0, 0, 0)
 	if errno == 0 && pid == 0 {
 		for {
-			unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 	}
 	if errno != 0 {

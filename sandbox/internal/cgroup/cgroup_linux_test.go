@@ -104,7 +104,9 @@ func TestAGroupHoldsAndEndsItsProcesses(t *testing.T) {
 	reaped := make(chan error)
 	go func() { reaped <- cmd.Wait() }()
 	g.Kill()
-	<-reaped
+	if err := <-reaped; err == nil {
+		t.Error("the process ended by itself")
+	}
 	if err := g.Remove(); err != nil {
 		t.Error(err)
 	}
