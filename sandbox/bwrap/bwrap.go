@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/penstock-run/penstock/sandbox"
@@ -117,6 +118,25 @@ func initConfig(spec sandbox.Spec) jailinit.Config {
 		OpenFiles: uint64(spec.Limits.OpenFiles), FileSize: uint64(spec.Limits.FileSize),
 		Processes: uint64(spec.Limits.PIDs), Writable: writable, Scoped: true,
 	}
+}
+
+// Explain shows a command for people: what is executed, and an option of
+// bubblewrap with its arguments on each further line.
+func Explain(c *sandbox.Command) string {
+	var s strings.Builder
+	s.WriteString(c.Path + " = " + strings.Join(c.Args, " "))
+	for _, a := range options(c) {
+		separator := " "
+		if strings.HasPrefix(a, "--") {
+			separator = "\n"
+		}
+		s.WriteString(separator + a)
+	}
+	return s.String() + "\n"
+}
+
+func options(c *sandbox.Command) []string {
+	return strings.Split(strings.TrimSuffix(string(c.Data[argsFD-sandbox.DataFD]), "\x00"), "\x00")
 }
 
 // Check makes a jail and runs a program in it.

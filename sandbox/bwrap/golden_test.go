@@ -63,26 +63,13 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// listing shows a command for people, an option with its arguments a line.
+// listing is what people see, and the contents with it.
 func listing(c *sandbox.Command) string {
-	s := c.Path + " = " + strings.Join(c.Args, " ") + "\n"
-	for i, a := range options(c) {
-		if strings.HasPrefix(a, "--") && i > 0 {
-			s += "\n"
-		} else if i > 0 {
-			s += " "
-		}
-		s += a
-	}
-	s += "\n"
+	s := Explain(c)
 	for i, d := range c.Data[3:] {
 		s += fmt.Sprintf("%d: %q\n", sandbox.DataFD+3+i, d)
 	}
 	return s
-}
-
-func options(c *sandbox.Command) []string {
-	return strings.Split(strings.TrimSuffix(string(c.Data[argsFD-sandbox.DataFD]), "\x00"), "\x00")
 }
 
 // FuzzCompile looks for a Spec whose values become options of bubblewrap: for

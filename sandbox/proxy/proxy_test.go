@@ -256,7 +256,7 @@ func TestEachRequestOfAConnectionIsDecided(t *testing.T) {
 	for host, want := range map[string]int{"allowed.test": 200} {
 		for range 3 {
 			fmt.Fprintf(c, "GET http://%s/ HTTP/1.1\r\nHost: %s\r\n\r\n", host, host)
-			resp, err := http.ReadResponse(br, nil) //nolint:bodyclose // closed below, or the test ends
+			resp, err := http.ReadResponse(br, nil)
 			if err != nil || resp.StatusCode != want {
 				t.Fatalf("%s: got %v, err %v", host, resp, err)
 			}
