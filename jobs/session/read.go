@@ -34,7 +34,14 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 		// Between a job's terminal event and the end of what is stored there
 		// may be its next beginning, after a retry. So what follows is held
 		// until it is known which it is.
-		over, held := false, []jobs.Event(nil)
+		var held []jobs.Event
+		over, err := l.over(ctx, session, from, opts.Job)
+		if err != nil {
+			if ctx.Err() == nil {
+				yield(jobs.Event{}, err)
+			}
+			return
+		}
 		caught := func() bool {
 			if opts.Caught != nil && !over {
 				opts.Caught()
@@ -63,6 +70,16 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 			over = opts.Job != "" && e.Kind == jobs.JobFinished && e.Job == opts.Job
 		}
 	}
+}
+
+// over reports whether the job's terminal event stands before the number from,
+// and is the session's last: then there is nothing to wait for.
+func (l *Log) over(ctx context.Context, session string, from uint64, job string) (bool, error) {
+	if job == "" || from <= 1 {
+		return false, nil
+	}
+	last, err := l.end(ctx, session)
+	return last.seq < from && last.event.Kind == jobs.JobFinished && last.event.Job == job, err
 }
 
 // events decodes the messages that read returns, from an event's number on.
