@@ -175,7 +175,9 @@ func (d dir) processes() []int {
 	}
 	var pids []int
 	for field := range strings.FieldsSeq(string(b)) {
-		if n, err := strconv.Atoi(field); err == nil && n > 0 {
+		// A thread of ours that could not leave again is no process of the
+		// jail, and killing it would be killing ourselves.
+		if n, err := strconv.Atoi(field); err == nil && n > 0 && n != os.Getpid() {
 			pids = append(pids, n)
 		}
 	}

@@ -8,11 +8,13 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,5 +117,28 @@ func TestAGroupHoldsAndEndsItsProcesses(t *testing.T) {
 	}
 	if err := Sweep(name); err != nil {
 		t.Errorf("sweep of what is gone: %v", err)
+	}
+}
+
+func TestAThreadThatStaysIsNotKilled(t *testing.T) {
+	if !slices.ContainsFunc(parents(), func(d dir) bool { return !d.v2 }) {
+		t.Skip("there are no control groups of version 1 here")
+	}
+	g, err := New(fmt.Sprintf("test~%d-self", os.Getpid()), Limits{PIDs: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid := []byte(strconv.Itoa(unix.Gettid()))
+	if err := os.WriteFile(filepath.Join(g.dirs[0].path, "tasks"), tid, 0); err != nil {
+		t.Fatal(err)
+	}
+	g.Kill() // ends this test if it ends this thread
+	if err := os.WriteFile(g.dirs[0].tasks, tid, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
 	}
 }
