@@ -49,6 +49,13 @@ func (w *Workspace) Base() string { return w.commit }
 
 func (w *Workspace) path(name string) string { return filepath.Join(w.home, name) }
 
+// Beside returns a directory of the host that nobody uses but the caller, and
+// that goes with the workspace.
+func (w *Workspace) Beside() (string, error) {
+	dir := w.path("beside")
+	return dir, os.Mkdir(dir, 0o700)
+}
+
 // empty is a workspace without a repository.
 func (w *Workspace) empty() error {
 	w.dir = w.path("workspace")
