@@ -26,7 +26,7 @@ const exitGrace = 15 * time.Second
 func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) error {
 	began := time.Now()
 	defer func() { a.result.Durations.Agent = a.stage("agent", began) }()
-	launch, err := a.launch(adapter)
+	launch, err := a.launch(in, adapter)
 	if err != nil {
 		return err
 	}
@@ -38,11 +38,15 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	if plan.API != "" && way == nil {
 		return ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", plan.API, adapter.Name(), strings.ToUpper(plan.API))
 	}
+	spec, err := a.spec(in, plan)
+	if err != nil {
+		return err
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	run := &agentRun{attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way}
 	defer run.sum()
-	return run.wait(ctx, in, a.spec(in, plan), plan)
+	return run.wait(ctx, in, spec, plan)
 }
 
 // An agentRun joins one agent process to the session's events.

@@ -123,10 +123,14 @@ func (a *attempt) run(ctx context.Context) error {
 		return err
 	}
 	defer a.release("workspace", "cleanup", space.Close)
+	in, err := a.enter(backend, space)
+	if err != nil {
+		return err
+	}
 
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), errTimeLimit)
 	defer cancel()
-	err = a.work(limited, jail{backend: backend, dir: space.Dir()}, adapter)
+	err = a.work(limited, in, adapter)
 	if err == nil {
 		err = context.Cause(limited)
 	}

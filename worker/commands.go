@@ -46,7 +46,10 @@ func (a *attempt) reached(what string, exit sandbox.Exit) error {
 func (a *attempt) command(ctx context.Context, in jail, command string) (jobs.Check, error) {
 	began := time.Now()
 	a.events.put(jobs.NewEvent(jobs.CheckStarted, jobs.Check{Command: command}))
-	s := a.base(in)
+	s, err := a.base(in)
+	if err != nil {
+		return jobs.Check{}, err
+	}
 	s.Args = []string{"/bin/sh", "-c", command}
 	out := &tail{}
 	p, err := a.start(ctx, in, s, sandbox.Streams{Stdout: out, Stderr: out})

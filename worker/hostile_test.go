@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/none"
 )
 
 // What agents do that nobody asked them to, and how the job ends then.
@@ -65,6 +68,27 @@ func TestAgentsThatMisbehave(t *testing.T) {
 				t.Errorf("%d attempts", rec.Attempt)
 			}
 		})
+	}
+}
+
+// Without a jail, where somebody asked for that, an agent finds what it would
+// find in one, and leaves as little.
+func TestAnAgentWithoutAJail(t *testing.T) {
+	f := newField(t)
+	f.cfg.Backend = func(name string) (sandbox.Backend, error) { return backends.New(t.Context(), name) }
+	f.cfg.Mounts = []sandbox.Mount{{Source: "/usr", Target: "/usr"}}
+	job := f.job(`grep -q "^test" "$PENSTOCK_PROMPT_FILE" && cmp "$PENSTOCK_INPUT_DIR/data" "$PWD/README" &&
+		test "$PWD" = "$PENSTOCK_WORKSPACE" && echo x > "$HOME/x" && { setsid sleep 60 & } && echo mine > new.txt`)
+	job.Files = []jobs.File{{Name: "data", Content: []byte("hello\n")}}
+	job.Setup, job.Check = []string{"test -d $HOME"}, []string{"test -f $HOME/x"}
+	job.Sandbox.Backend = "none"
+	for _, feature := range none.Unenforced() {
+		job.Sandbox.AllowWeaker = append(job.Sandbox.AllowWeaker, string(feature))
+	}
+	rec, _ := f.run(job)
+	result, err := f.eye.store.Result(t.Context(), rec)
+	if err != nil || rec.Outcome != jobs.Success || result.FilesChanged != 1 || result.Backend != "none" {
+		t.Errorf("%s %s (%s): %d files changed, backend %s, err %v", rec.Outcome, rec.Reason, rec.Message, result.FilesChanged, result.Backend, err)
 	}
 }
 

@@ -25,8 +25,11 @@ const inputDir = "/job"
 // A jail is what all programs of an attempt share: the mechanism, the
 // workspace.
 type jail struct {
-	backend sandbox.Backend
-	dir     string
+	backend  sandbox.Backend
+	dir      string // the workspace, on the host
+	unjailed bool
+	// As the programs see them.
+	cwd, home, input string
 }
 
 // backend returns the jail that the job asks for.
@@ -40,14 +43,14 @@ func (a *attempt) backend() (sandbox.Backend, error) {
 }
 
 // launch collects what the adapter has to know.
-func (a *attempt) launch(adapter agent.Adapter) (agent.Launch, error) {
+func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 	program, err := a.cfg.Agents.Find(adapter.Name())
 	if err != nil {
 		return agent.Launch{}, err
 	}
 	l := agent.Launch{
 		Job: a.job, ID: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt,
-		Cwd: sandbox.WorkspacePath, Files: inputDir, Program: program,
+		Cwd: in.cwd, Files: in.input, Program: program,
 	}
 	if len(a.cfg.Gates) > 0 {
 		l.Gate = "http://" + gateAddress
@@ -65,26 +68,31 @@ func (a *attempt) gateTo(api string) *gate.Gate {
 }
 
 // spec is the jail of the agent's own process.
-func (a *attempt) spec(in jail, plan agent.Plan) sandbox.Spec {
-	s := a.base(in)
+func (a *attempt) spec(in jail, plan agent.Plan) (sandbox.Spec, error) {
+	s, err := a.base(in)
+	if err != nil {
+		return s, err
+	}
 	s.Args = plan.Args
 	s.Env = slices.Concat(plan.Env, s.Env)
+	var files []sandbox.File
 	for _, f := range plan.Files {
-		s.Files = append(s.Files, sandbox.File{Path: path.Join(inputDir, f.Path), Data: f.Content})
+		files = append(files, sandbox.File{Path: path.Join(in.input, f.Path), Data: f.Content})
 	}
+	var mounts []sandbox.Mount
 	for _, p := range plan.Mounts {
-		s.Mounts = append(s.Mounts, sandbox.Mount{Source: p, Target: p})
+		mounts = append(mounts, sandbox.Mount{Source: p, Target: p})
 	}
 	if a.gateTo(plan.API) != nil {
 		s.Network, s.Listen = sandbox.NetworkGate, []string{gateAddress}
 	}
-	return s
+	return s, in.show(&s, files, mounts)
 }
 
 // base is the jail of every program of the attempt.
-func (a *attempt) base(in jail) sandbox.Spec {
+func (a *attempt) base(in jail) (sandbox.Spec, error) {
 	s := sandbox.Spec{
-		Env: a.environment(), Workspace: in.dir, Mounts: slices.Clone(a.cfg.Mounts),
+		Env: a.environment(in), Workspace: in.dir,
 		Limits: a.limits(), Label: a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10),
 	}
 	if a.job.Sandbox.Preset != "strict" {
@@ -93,7 +101,7 @@ func (a *attempt) base(in jail) sandbox.Spec {
 	for _, feature := range a.job.Sandbox.AllowWeaker {
 		s = s.Allow(sandbox.Feature(feature))
 	}
-	return s
+	return s, in.show(&s, nil, a.cfg.Mounts)
 }
 
 func (a *attempt) limits() sandbox.Limits {
@@ -103,10 +111,10 @@ func (a *attempt) limits() sandbox.Limits {
 
 // environment is what every program of the attempt finds besides its own
 // variables. Nothing is inherited from the worker.
-func (a *attempt) environment() []string {
+func (a *attempt) environment(in jail) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=" + sandbox.HomePath, "TMPDIR=/tmp", "LANG=C.UTF-8", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TERM=dumb",
+		"HOME=" + in.home, "TMPDIR=/tmp", "LANG=C.UTF-8", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TERM=dumb",
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.job.Env)) {
 		env = append(env, name+"="+a.job.Env[name])

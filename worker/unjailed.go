@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"os"
+	"path"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// enter returns what the attempt's programs share. Where somebody asked for
+// no jail, nothing can be shown inside, so it gets a directory of the host
+// for that, which goes with the workspace.
+func (a *attempt) enter(backend sandbox.Backend, space *workspace.Workspace) (jail, error) {
+	in := jail{backend: backend, dir: space.Dir(), cwd: sandbox.WorkspacePath, home: sandbox.HomePath, input: inputDir}
+	if backend.Name() != "none" {
+		return in, nil
+	}
+	beside, err := space.Beside()
+	if err != nil {
+		return jail{}, failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
+	}
+	in.unjailed = true
+	in.cwd, in.home, in.input = in.dir, path.Join(beside, "home"), path.Join(beside, "job")
+	return in, failed(jobs.WorkspaceFailed, "make the agent's home", os.Mkdir(in.home, 0o700))
+}
+
+// show makes files and directories visible where spec says. Without a jail
+// the directories of the host are where they are, and files are written.
+func (in jail) show(s *sandbox.Spec, files []sandbox.File, mounts []sandbox.Mount) error {
+	if !in.unjailed {
+		s.Files, s.Mounts = append(s.Files, files...), append(s.Mounts, mounts...)
+		return nil
+	}
+	for _, f := range files {
+		if err := os.MkdirAll(path.Dir(f.Path), 0o700); err != nil {
+			return failed(jobs.WorkspaceFailed, "hand the agent its input", err)
+		}
+		if err := os.WriteFile(f.Path, f.Data, 0o600); err != nil {
+			return failed(jobs.WorkspaceFailed, "hand the agent its input", err)
+		}
+	}
+	return nil
+}
