@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 
 	"github.com/google/uuid"
 )
@@ -13,13 +12,13 @@ import (
 // so that identifiers sort by the time they were made.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-var token = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var token = pattern(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CheckToken reports whether s may stand in a subject, a key or a path.
 // A broker stores a literal "*" in a subject, and a later purge of that
 // subject would hit every other one, so nothing else may pass.
 func CheckToken(field, s string) error {
-	if token.MatchString(s) {
+	if token().MatchString(s) {
 		return nil
 	}
 	return &FieldError{Field: field, Reason: fmt.Sprintf("%q is not a name: use 1 to 63 of a-z, 0-9 and '-', not beginning with '-'", s)}

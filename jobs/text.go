@@ -1,11 +1,20 @@
 package jobs
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
+
+// pattern compiles a pattern when it is first asked for. The first program of
+// every jail is this one, started again: what each start computes for nothing
+// is paid for by each job.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 func itoa(n int) string { return strconv.Itoa(n) }
 

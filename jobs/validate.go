@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,13 +13,13 @@ import (
 )
 
 var (
-	refName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
-	commitID  = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
-	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	fileName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-	hostEntry = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?$`)
-	repoURL   = regexp.MustCompile(`^(https?|ssh|git|file)://[^\s]+$`)
-	itemName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	refName   = pattern(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
+	commitID  = pattern(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+	envName   = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	fileName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	hostEntry = pattern(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?$`)
+	repoURL   = pattern(`^(https?|ssh|git|file)://[^\s]+$`)
+	itemName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
 // Validate reports everything that is wrong with the job, as an
@@ -44,7 +43,7 @@ func (j Job) validateNames(found *InvalidError) {
 	if j.Batch != "" {
 		found.add("batch", CheckToken("batch", j.Batch))
 	}
-	if j.Item != "" && !itemName.MatchString(j.Item) {
+	if j.Item != "" && !itemName().MatchString(j.Item) {
 		found.add("item", fmt.Errorf("%q is not a name: use up to 128 of A-Z, a-z, 0-9, '.', '_' and '-'", j.Item))
 	}
 	if j.Session != "" && uuid.Validate(j.Session) != nil {
@@ -60,7 +59,7 @@ func (j Job) validateNames(found *InvalidError) {
 		found.add("labels", fmt.Errorf("has %d labels, at most %d are allowed", len(j.Labels), MaxLabels))
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Labels)) {
-		if !fileName.MatchString(name) {
+		if !fileName().MatchString(name) {
 			found.add("labels", fmt.Errorf("%q is not a label's name", name))
 		}
 		found.add("labels."+name, text(j.Labels[name], 256))
@@ -91,7 +90,7 @@ func (j Job) validateWork(found *InvalidError) {
 	seen := map[string]bool{}
 	for i, f := range j.Files {
 		field := fmt.Sprintf("files[%d].name", i)
-		if !fileName.MatchString(f.Name) {
+		if !fileName().MatchString(f.Name) {
 			found.add(field, fmt.Errorf("%q is not a plain file name", f.Name))
 		}
 		if seen[f.Name] {
@@ -112,13 +111,13 @@ func (j Job) validateRepo(found *InvalidError) {
 		found.add("repo.url", fmt.Errorf("%q is not a URL or path", r.URL))
 	case j.Isolation == IsolationNone && !filepath.IsAbs(r.URL):
 		found.add("repo.url", fmt.Errorf("%q must be an absolute path: isolation none works in the directory itself", r.URL))
-	case !filepath.IsAbs(r.URL) && !repoURL.MatchString(r.URL) && !scpLike(r.URL):
+	case !filepath.IsAbs(r.URL) && !repoURL().MatchString(r.URL) && !scpLike(r.URL):
 		found.add("repo.url", fmt.Errorf("%q is neither an absolute path nor a URL (https, http, ssh, git, file)", r.URL))
 	}
 	if r.Ref != "" {
 		found.add("repo.ref", checkRef(r.Ref))
 	}
-	if r.Commit != "" && !commitID.MatchString(r.Commit) {
+	if r.Commit != "" && !commitID().MatchString(r.Commit) {
 		found.add("repo.commit", fmt.Errorf("%q is not a full commit id (40 or 64 hexadecimal digits)", r.Commit))
 	}
 	found.add("deliver.mode", oneOf(j.Deliver.Mode, "none", "patch", "branch", "pr"))
@@ -136,7 +135,7 @@ func (j Job) validateSandbox(found *InvalidError) {
 	found.add("sandbox.preset", oneOf(s.Preset, "strict", "browser", "debug", "offline"))
 	found.add("sandbox.network", oneOf(s.Network, NetworkNone, NetworkAllowlist, NetworkFull))
 	for i, h := range s.AllowHosts {
-		if !hostEntry.MatchString(h) {
+		if !hostEntry().MatchString(h) {
 			found.add(fmt.Sprintf("sandbox.allow_hosts[%d]", i), fmt.Errorf("%q is not a host or host:port", h))
 		}
 	}
@@ -164,7 +163,7 @@ func (j Job) validateEnvironment(found *InvalidError) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
 		switch {
-		case !envName.MatchString(name):
+		case !envName().MatchString(name):
 			found.add("env", fmt.Errorf("%q is not a variable's name", name))
 		case strings.HasPrefix(name, "PENSTOCK_") || strings.HasPrefix(name, "LD_"):
 			found.add("env."+name, fmt.Errorf("is set by the pool or would change the jail's first program; choose another name"))
@@ -173,7 +172,7 @@ func (j Job) validateEnvironment(found *InvalidError) {
 		}
 	}
 	for i, name := range j.Secrets {
-		if !envName.MatchString(name) {
+		if !envName().MatchString(name) {
 			found.add(fmt.Sprintf("secrets[%d]", i), fmt.Errorf("%q is not a secret's name (A-Z, a-z, 0-9 and '_')", name))
 		}
 	}
@@ -233,7 +232,7 @@ func noNUL(s string) error {
 // checkRef accepts the ref names that mean nothing to a shell, to git's
 // revision syntax or to a path: a branch name is agent-controlled text later.
 func checkRef(s string) error {
-	if !refName.MatchString(s) || strings.Contains(s, "..") || strings.Contains(s, "//") ||
+	if !refName().MatchString(s) || strings.Contains(s, "..") || strings.Contains(s, "//") ||
 		strings.HasSuffix(s, "/") || strings.HasSuffix(s, ".lock") || strings.HasSuffix(s, ".") {
 		return fmt.Errorf("%q is not a branch, tag or commit name", s)
 	}

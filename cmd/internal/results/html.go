@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"sync"
 )
 
 //go:embed report.html
@@ -20,11 +21,14 @@ const (
 	maxPageShown  = 8 << 20
 )
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"seconds": seconds, "dollars": dollars, "count": count, "line": func(v any, most int) string { return oneLine(fmt.Sprint(v), most) },
-	"text": func(s string, most int) string { return clean(s[:min(len(s), most)]) }, "some": some,
-	"patch": patchName, "log": logName, "add": func(a, b int) int { return a + b },
-}).Parse(reportHTML))
+// page is parsed when it is first wanted: most starts of the program write none.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("report").Funcs(template.FuncMap{
+		"seconds": seconds, "dollars": dollars, "count": count, "line": func(v any, most int) string { return oneLine(fmt.Sprint(v), most) },
+		"text": func(s string, most int) string { return clean(s[:min(len(s), most)]) }, "some": some,
+		"patch": patchName, "log": logName, "add": func(a, b int) int { return a + b },
+	}).Parse(reportHTML))
+})
 
 // view is what the page is made from.
 type view struct {
@@ -40,7 +44,7 @@ func (d *Dir) html(w io.Writer, s *summary) error {
 		limit = min(limit, maxPageShown/n)
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	if err := page.Execute(out, view{s, d, limit}); err != nil {
+	if err := page().Execute(out, view{s, d, limit}); err != nil {
 		return err
 	}
 	return out.Flush()
