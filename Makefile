@@ -4,7 +4,8 @@ GO       ?= go
 PKGS     ?= ./...
 COUNT    ?= 10
 FUZZTIME ?= 20s
-BENCH    ?= .
+BENCH    ?= Latency|Jobs|Events|Workspace|Start$$
+BENCHTIME ?= 3s
 # Tests that need more than Go (a jail, git, an agent) skip where it is absent;
 # those named here fail instead: make test REQUIRE=bwrap,git
 REQUIRE  ?= $(PENSTOCK_TEST_REQUIRE)
@@ -13,6 +14,9 @@ REQUIRE  ?= $(PENSTOCK_TEST_REQUIRE)
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION)
 TARGETS   = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+
+# What docs/benchmarks.md tells of.
+MEASURED  = ./cmd/penstock ./worker/workspace ./sandbox/bwrap
 
 TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
@@ -38,8 +42,8 @@ stress: ## the same, COUNT times over, under the race detector
 fuzz: ## run every fuzz target for FUZZTIME
 	@deploy/tools/fuzz.sh $(FUZZTIME)
 
-bench: ## run the benchmarks that match BENCH
-	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem $(PKGS)
+bench: ## measure the way of a job and print a table (BENCH, BENCHTIME, PKGS)
+	@deploy/tools/bench.sh '$(BENCH)' $(BENCHTIME) $(if $(filter ./...,$(PKGS)),$(MEASURED),$(PKGS))
 
 lint: ## gofmt, go vet, and the linters of .golangci.yml
 	@bad="$$(gofmt -l .)"; if [ -n "$$bad" ]; then echo "not formatted; run 'make fmt':"; echo "$$bad"; exit 1; fi

@@ -66,19 +66,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 // requireJail skips the test where no jail can be made, or fails it where one
 // is promised.
-func requireJail(t *testing.T) {
-	t.Helper()
-	if _, err := backends.New(t.Context(), backends.Auto); err != nil {
-		skip(t, "bwrap", "no jail can be made here: %v", err)
+func requireJail(tb testing.TB) {
+	tb.Helper()
+	if _, err := backends.New(tb.Context(), backends.Auto); err != nil {
+		skip(tb, "bwrap", "no jail can be made here: %v", err)
 	}
 }
 
-func skip(t *testing.T, what, format string, args ...any) {
-	t.Helper()
+func skip(tb testing.TB, what, format string, args ...any) {
+	tb.Helper()
 	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), what) {
-		t.Fatalf(format, args...)
+		tb.Fatalf(format, args...)
 	}
-	t.Skipf(format, args...)
+	tb.Skipf(format, args...)
 }
 
 // A field is where one test plays: a data directory, a repository, and the
