@@ -42,6 +42,9 @@ func TestFollowSeesEachEventOnce(t *testing.T) {
 	})
 	var next uint64 = 1
 	for leg := range restarts + 1 {
+		if next > events {
+			break // nothing more will come
+		}
 		until := uint64(events)
 		if leg < restarts {
 			until = min(events, next+uint64(rand.IntN(2*events/restarts)))
