@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"golang.org/x/sys/unix"
 )
 
@@ -105,6 +104,10 @@ func (l Leftover) Kill(ctx context.Context) error {
 	}
 }
 
+// envMark begins the variable by which package jailinit names a jail to
+// processes without one around them.
+const envMark = "PENSTOCK_JAIL="
+
 type marked struct {
 	pid   int
 	token string
@@ -131,7 +134,7 @@ func markedProcesses() ([]marked, error) {
 }
 
 func tokenOf(pid int) string {
-	for file, mark := range map[string]string{"cmdline": Mark, "environ": jailinit.EnvMark} {
+	for file, mark := range map[string]string{"cmdline": Mark, "environ": envMark} {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 		if err != nil {
 			continue // it ended, or it belongs to somebody else
