@@ -86,12 +86,18 @@ func skip(tb testing.TB, what, format string, args ...any) {
 type field struct {
 	*testing.T
 	data, repo string
+	tmp        string   // where the programs put temporary files
+	env        []string // variables for the programs, besides the usual
+	foreign    []sandbox.Leftover
 }
 
 func newField(t *testing.T) *field {
 	t.Helper()
 	requireJail(t)
-	f := &field{T: t, data: filepath.Join(t.TempDir(), "data"), repo: filepath.Join(t.TempDir(), "repo")}
+	f := &field{T: t, data: filepath.Join(t.TempDir(), "data"), repo: filepath.Join(t.TempDir(), "repo"), tmp: t.TempDir()}
+	var err error
+	f.foreign, err = sandbox.Leftovers("")
+	f.must(err)
 	f.git("init", "-q", "-b", "main", f.repo)
 	for i := range 20 {
 		name := filepath.Join(f.repo, fmt.Sprintf("dir%d", i%4), fmt.Sprintf("file%d.txt", i))
@@ -127,7 +133,8 @@ func (f *field) git(args ...string) string {
 func (f *field) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("penstock", args...)
 	cmd.Env = append(os.Environ(), "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE=4s",
-		"ANTHROPIC_API_KEY=", "HOME="+filepath.Dir(f.data))
+		"ANTHROPIC_API_KEY=", "HOME="+filepath.Dir(f.data), "TMPDIR="+f.tmp)
+	cmd.Env = append(cmd.Env, f.env...)
 	return cmd
 }
 
@@ -283,10 +290,16 @@ func count(events []jobs.Event, kind jobs.Kind) int {
 // jails, mounts, workspaces.
 func (f *field) nothingLeft() {
 	f.eventually(10*time.Second, "no process of a jail is left", func() bool { return len(jailed(f.data)) == 0 })
-	left, err := sandbox.Leftovers("")
-	if err != nil || len(left) > 0 {
-		f.Errorf("leftovers: %v, %v", left, err)
+	// What others on this host have left is theirs to remove.
+	f.eventually(10*time.Second, "no jail of a dead program is left", func() bool {
+		left, err := sandbox.Leftovers("")
+		f.must(err)
+		return !slices.ContainsFunc(left, func(l sandbox.Leftover) bool { return !slices.Contains(f.foreign, l) })
+	})
+	if entries, err := os.ReadDir(f.tmp); err != nil || len(entries) > 0 {
+		f.Errorf("temporary files are left: %v, %v", entries, err)
 	}
+	f.eventually(10*time.Second, "no process of the programs is left", func() bool { return len(inheriting("TMPDIR="+f.tmp)) == 0 })
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || bytes.Contains(mounts, []byte(f.data)) {
 		f.Errorf("mounts of %s are left: %v\n%s", f.data, err, mounts)
@@ -300,6 +313,19 @@ func jailed(dir string) []string {
 	names, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
 	for _, name := range names {
 		if mounts, err := os.ReadFile(name); err == nil && bytes.Contains(mounts, []byte(dir)) {
+			found = append(found, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return found
+}
+
+// inheriting lists the processes that have a variable in their environment:
+// the programs that a test started, and what these started.
+func inheriting(variable string) []string {
+	var found []string
+	names, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range names {
+		if env, err := os.ReadFile(name); err == nil && slices.Contains(strings.Split(string(env), "\x00"), variable) {
 			found = append(found, filepath.Base(filepath.Dir(name)))
 		}
 	}
