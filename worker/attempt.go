@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -30,6 +31,8 @@ type attempt struct {
 	writer *session.Writer
 	events *recorder
 	result jobs.Result
+	// secrets removes what must not leave the worker; nil before begin.
+	secrets *redact.Redactor
 }
 
 // handle carries one claim to its end: settled, handed back, or lost.
@@ -85,7 +88,8 @@ func (a *attempt) keep(ctx context.Context, end context.CancelCauseFunc) (releas
 
 // begin opens the attempt's part of the session's log.
 func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error {
-	secrets, missing := a.redactor()
+	var missing error
+	a.secrets, missing = a.redactor()
 	src := session.Source{
 		Job: a.rec.ID, Session: a.rec.Session, Agent: a.rec.Agent, Attempt: a.rec.Attempt, Epoch: a.claim.Epoch(),
 	}
@@ -95,7 +99,7 @@ func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error 
 		return failed(jobs.StoreFailed, "open the session's log", err)
 	}
 	a.writer = writer
-	a.events = newRecorder(writer, secrets.Event, a.cfg.Hooks, func(err error) {
+	a.events = newRecorder(writer, a.secrets.Event, a.cfg.Hooks, func(err error) {
 		end(failed(jobs.StoreFailed, "append to the session's log", err))
 	})
 	a.events.start(ctx)

@@ -99,6 +99,8 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	if v.Reason == jobs.LeaseLost {
 		return jobs.ErrFenced
 	}
+	// Both may quote the agent, as events do.
+	v.Message, a.result.Model = a.clean(v.Message), a.clean(a.result.Model)
 	a.result.Outcome, a.result.Reason, a.result.Message = v.Outcome, v.Reason, v.Message
 	a.result.Worker, a.result.Attempts = a.cfg.Name, a.rec.Attempt
 	a.result.Durations.Total = time.Since(a.rec.Submitted).Seconds()
@@ -116,6 +118,14 @@ func unlessLost(v jobs.Ended, err error) jobs.Ended {
 		return v
 	}
 	return verdict(context.Background(), failed(jobs.StoreFailed, "store what the attempt left", err))
+}
+
+// clean removes the values of secrets from what is not an event.
+func (a *attempt) clean(text string) string {
+	if a.secrets == nil {
+		return text // no secret was given to anything yet
+	}
+	return string(a.secrets.Text([]byte(text)))
 }
 
 // announce tells the session how the attempt ended.
