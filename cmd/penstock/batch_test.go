@@ -209,8 +209,7 @@ func TestABatchIsResumed(t *testing.T) {
 					t.Errorf("item %s was done again: job %s, then %s", id, r.Job, late[id].Job)
 				}
 			}
-			var list []jobs.Record
-			f.must(json.Unmarshal([]byte(f.run("job", "ls", "-o", "json")), &list))
+			list := f.list()
 			if len(list) != 12 {
 				t.Errorf("%d jobs were made for 12 items", len(list))
 			}

@@ -37,7 +37,9 @@ func scripted(n int) *agenttest.Model {
 	var scripts []agenttest.Script
 	for i := 1; i <= n; i++ {
 		file := fmt.Sprintf("/workspace/dir%d/file%d.txt", i%4, i%20)
-		call := func(name string, input map[string]any) agenttest.Call { return agenttest.Call{Name: name, Input: input} }
+		call := func(name string, input map[string]any) agenttest.Call {
+			return agenttest.Call{Name: name, Input: input}
+		}
 		scripts = append(scripts, agenttest.Script{On: fmt.Sprintf("CASE-%03d", i), Steps: []agenttest.Step{
 			func(agenttest.Request) agenttest.Reply {
 				return agenttest.Reply{Text: fmt.Sprintf("Looking at %d.", i), Calls: []agenttest.Call{
