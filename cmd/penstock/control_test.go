@@ -134,6 +134,9 @@ func TestLifeOfAJob(t *testing.T) {
 		if len(part) != len(events)-since+1 || len(part) > 0 && part[0].Seq != uint64(since) {
 			t.Errorf("logs --since %d shows %d of %d events", since, len(part), len(events))
 		}
+		if again := f.run("watch", "-o", "jsonl", "--since", fmt.Sprint(since), id); len(f.decode(again)) != len(part) {
+			t.Errorf("watch --since %d shows, after the end:\n%s", since, again)
+		}
 	}
 
 	// A retry is another attempt of the same job, of what the repository is now.
