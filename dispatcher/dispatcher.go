@@ -25,8 +25,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// repairEvery is how often the books are looked through.
-const repairEvery = 5 * time.Second
+// How often the books are looked through for steps that a crash left undone,
+// and for what belongs to jobs that are kept no more.
+const (
+	repairEvery = 5 * time.Second
+	sweepEvery  = time.Hour
+)
 
 // Config is what a dispatcher works with.
 type Config struct {
@@ -160,16 +164,21 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 }
 
 func (d *Dispatcher) repairs(ctx context.Context) error {
-	tick := time.NewTicker(repairEvery)
-	defer tick.Stop()
+	repair, sweep := time.NewTicker(repairEvery), time.NewTicker(sweepEvery)
+	defer repair.Stop()
+	defer sweep.Stop()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
-			if err := d.Repair(ctx); err != nil && ctx.Err() == nil {
-				d.log.Warn("repair", "err", err)
-			}
+		case <-repair.C:
+			err = d.Repair(ctx)
+		case <-sweep.C:
+			_, err = d.cfg.Queue.Sweep(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			d.log.Warn("keep the books", "err", err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func fillDisk(dir string) error {
 		return err
 	}
 	if full == nil || d.Done("2") || !strings.Contains(string(torn), "mmm") {
-		return fmt.Errorf("on a full disk: %v, done %v, %d bytes", full, d.Done("2"), len(torn))
+		return fmt.Errorf("on a full disk: %w, done %v, %d bytes", full, d.Done("2"), len(torn))
 	}
 	return errors.Join(add(2, "third"), d.Close())
 }

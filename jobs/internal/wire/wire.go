@@ -249,7 +249,7 @@ func (c *Conn) wait(ctx context.Context, why error) error {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w (last: %v)", jobs.ErrUnavailable, ctx.Err(), why)
+		return fmt.Errorf("%w: %w (last: %s)", jobs.ErrUnavailable, ctx.Err(), why.Error())
 	case <-t.C:
 		return nil
 	}
