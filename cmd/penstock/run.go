@@ -82,6 +82,9 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 			return none, err
 		}
 	}
+	if ctx.Err() != nil { // a follower that is told to stop just ends
+		return none, r.interrupted(ctx, submitted.ID, context.Cause(ctx))
+	}
 	rec, err := p.queue.Get(ctx, submitted.ID)
 	if err != nil {
 		return none, fmt.Errorf("job %s: %w", submitted.ID, err)

@@ -147,6 +147,9 @@ func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64)
 			return err
 		}
 	}
+	if ctx.Err() != nil {
+		return cli.Fail(cli.ExitInterrupted, "", "interrupted; the job goes on")
+	}
 	return nil
 }
 
