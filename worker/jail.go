@@ -23,13 +23,13 @@ const gateAddress = "127.0.0.1:3128"
 const inputDir = "/job"
 
 // A jail is what all programs of an attempt share: the mechanism, the
-// workspace.
+// workspace, and where things are.
 type jail struct {
 	backend  sandbox.Backend
 	dir      string // the workspace, on the host
 	unjailed bool
 	// As the programs see them.
-	cwd, home, input string
+	cwd, home, input, gate string
 }
 
 // backend returns the jail that the job asks for.
@@ -53,13 +53,13 @@ func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 		Cwd: in.cwd, Files: in.input, Program: program,
 	}
 	if len(a.cfg.Gates) > 0 {
-		l.Gate = "http://" + gateAddress
+		l.Gate = "http://" + in.gate
 	}
 	return l, nil
 }
 
-// gateTo is the way to a model API. A program that names none
-// may find the first of them useful.
+// gateTo is the way to a model API. A program that names none may find the
+// first of them useful.
 func (a *attempt) gateTo(api string) *gate.Gate {
 	if api == "" {
 		api = "anthropic"
@@ -84,7 +84,7 @@ func (a *attempt) spec(in jail, plan agent.Plan) (sandbox.Spec, error) {
 		mounts = append(mounts, sandbox.Mount{Source: p, Target: p})
 	}
 	if a.gateTo(plan.API) != nil {
-		s.Network, s.Listen = sandbox.NetworkGate, []string{gateAddress}
+		s.Network, s.Listen = sandbox.NetworkGate, []string{in.gate}
 	}
 	return s, in.show(&s, files, mounts)
 }
@@ -100,6 +100,9 @@ func (a *attempt) base(in jail) (sandbox.Spec, error) {
 	}
 	for _, feature := range a.job.Sandbox.AllowWeaker {
 		s = s.Allow(sandbox.Feature(feature))
+	}
+	if in.unjailed {
+		s = s.Allow(without...)
 	}
 	return s, in.show(&s, nil, a.cfg.Mounts)
 }

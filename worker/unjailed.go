@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"net"
 	"os"
 	"path"
 
@@ -13,7 +14,7 @@ import (
 // no jail, nothing can be shown inside, so it gets a directory of the host
 // for that, which goes with the workspace.
 func (a *attempt) enter(backend sandbox.Backend, space *workspace.Workspace) (jail, error) {
-	in := jail{backend: backend, dir: space.Dir(), cwd: sandbox.WorkspacePath, home: sandbox.HomePath, input: inputDir}
+	in := jail{backend: backend, dir: space.Dir(), cwd: sandbox.WorkspacePath, home: sandbox.HomePath, input: inputDir, gate: gateAddress}
 	if backend.Name() != "none" {
 		return in, nil
 	}
@@ -21,9 +22,31 @@ func (a *attempt) enter(backend sandbox.Backend, space *workspace.Workspace) (ja
 	if err != nil {
 		return jail{}, failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
 	}
+	if in.gate, err = freeAddress(); err != nil {
+		return jail{}, failed(jobs.WorkspaceFailed, "find a port for the way to the model API", err)
+	}
 	in.unjailed = true
 	in.cwd, in.home, in.input = in.dir, path.Join(beside, "home"), path.Join(beside, "job")
 	return in, failed(jobs.WorkspaceFailed, "make the agent's home", os.Mkdir(in.home, 0o700))
+}
+
+// without is what a job goes without where the backend none was asked for, by
+// the job or by whoever runs the worker: it is never chosen otherwise. The
+// result lists it. Limits that a job sets must be enforced all the same.
+var without = []sandbox.Feature{
+	sandbox.FeatureFiles, sandbox.FeatureProcesses, sandbox.FeatureIPC, sandbox.FeatureNetwork,
+	sandbox.FeatureSyscalls, sandbox.FeaturePrivileges, sandbox.FeatureTemporary,
+}
+
+// freeAddress is one on the host's own loopback, which all programs without a
+// jail share. Somebody may take it before the agent's start opens it; then the
+// start fails, and the job is tried again.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // show makes files and directories visible where spec says. Without a jail
