@@ -104,22 +104,17 @@ func checkJail(ctx context.Context) []finding {
 // is left there.
 func (a *app) checkData() finding {
 	f := finding{Check: "data", Status: "ok", Detail: a.cfg.Data}
-	probe := a.cfg.Data
-	for {
-		info, err := os.Stat(probe)
-		if err == nil && info.IsDir() {
-			break
-		}
-		if !errors.Is(err, os.ErrNotExist) || probe == filepath.Dir(probe) {
-			f.Status, f.Detail, f.Fix = "fail", fmt.Sprintf("%s: %v", probe, err), "name another directory with --data"
-			return f
-		}
-		probe = filepath.Dir(probe)
+	probe, err := existing(a.cfg.Data)
+	if err == nil {
+		err = writable(probe)
 	}
-	free, err := freeBytes(probe)
+	var free uint64
+	if err == nil {
+		free, err = freeBytes(probe)
+	}
 	switch {
 	case err != nil:
-		f.Status, f.Detail = "fail", err.Error()
+		f.Status, f.Detail, f.Fix = "fail", err.Error(), "name another directory with --data"
 	case free < 1<<30:
 		f.Status, f.Fix = "fail", "free some space, or name another directory with --data"
 		fallthrough
@@ -127,6 +122,30 @@ func (a *app) checkData() finding {
 		f.Detail += fmt.Sprintf(", %d MiB free", free>>20)
 	}
 	return f
+}
+
+// existing returns dir, or what there is of the way to it.
+func existing(dir string) (string, error) {
+	for {
+		info, err := os.Stat(dir)
+		switch {
+		case err == nil && info.IsDir():
+			return dir, nil
+		case err == nil:
+			return "", fmt.Errorf("%s is not a directory", dir)
+		case !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir):
+			return "", err
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".penstock-doctor-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func (a *app) checkKey() finding {
