@@ -158,6 +158,9 @@ func (p *Proxy) forward(ctx context.Context, c net.Conn, req *http.Request) bool
 	err = resp.Write(c)
 	p.closed(d, traffic)
 	_, left := io.Copy(io.Discard, io.LimitReader(req.Body, maxHead))
+	if errors.Is(left, http.ErrBodyReadAfterClose) {
+		left = nil // the transport has closed the body, which reads it to its end
+	}
 	return err == nil && left == nil && !last
 }
 

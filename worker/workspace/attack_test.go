@@ -162,7 +162,7 @@ func TestContentOfPlantings(t *testing.T) {
 		{"committed nested repository", "git init -q sub; cd sub; echo deep > f; git add f; git commit -qm x; cd ..; git add sub", "+deep", "sub/.git", "Subproject"},
 		{"fifo over a file", "rm README; mkfifo README", "deleted file mode 100644", "README: is neither", ""},
 		{"new fifo", "mkfifo pipe; echo x > other", "+x", "pipe: is neither", ""},
-		{"socket", `python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("sock")'; echo x > other`, "+x", "sock: is neither", ""},
+		{"socket", `perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) && bind(S, sockaddr_un("sock")) || exit 1'; echo x > other`, "+x", "sock: is neither", ""},
 		{".GIT", "mkdir .GIT; echo evil > .GIT/config; echo x > other", "+x", ".GIT: is .git", "evil"},
 		{"hidden by attributes", "echo '* -diff binary' > .gitattributes; echo shown >> README", "+shown", "", ""},
 		{"hidden by the index", "git update-index --skip-worktree README; echo shown >> README", "+shown", "", ""},
