@@ -27,7 +27,6 @@ type attempt struct {
 	rec    jobs.Record
 	job    jobs.Job
 	log    *slog.Logger
-	begun  time.Time
 	writer *session.Writer
 	events *recorder
 	result jobs.Result
@@ -39,7 +38,7 @@ type attempt struct {
 func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	rec := claim.Record()
 	a := &attempt{
-		Worker: w, claim: claim, rec: rec, job: claim.Job(), begun: time.Now(), result: rec.Result(),
+		Worker: w, claim: claim, rec: rec, job: claim.Job(), result: rec.Result(),
 		log: w.log.With("job", rec.ID, "attempt", rec.Attempt),
 	}
 	if rec.Started != nil {
