@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -158,11 +159,17 @@ func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) erro
 	return a.commands(ctx, in, jobs.CheckFailed, a.job.Check)
 }
 
+// name tells the attempt from all others of all jobs: its workspace and its
+// jails are called so, and what a kill leaves of them is found by it.
+func (a *attempt) name() string {
+	return a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10)
+}
+
 // prepare makes the workspace.
 func (a *attempt) prepare(ctx context.Context) (*workspace.Workspace, error) {
 	began := time.Now()
 	space, err := a.cfg.Spaces.Prepare(ctx, workspace.Request{
-		ID: a.rec.ID + "." + itoa(a.claim.Epoch()), Repo: a.job.Repo, Isolation: a.job.Isolation,
+		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation,
 	})
 	a.result.Durations.Provision = a.stage("provision", began)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -178,7 +179,7 @@ func TestEveryStepFails(t *testing.T) {
 	seen := map[string]bool{}
 	t.Run("step", func(t *testing.T) {
 		for n := range len(want) + 1 {
-			t.Run(itoa(uint64(n+1)), func(t *testing.T) {
+			t.Run(strconv.Itoa(n+1), func(t *testing.T) {
 				t.Parallel()
 				b := &breaker{field: newField(t), fault: jobstest.FailNth(n + 1)}
 				step := b.attemptOnce(want)

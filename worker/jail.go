@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -93,7 +92,7 @@ func (a *attempt) spec(in jail, plan agent.Plan) (sandbox.Spec, error) {
 func (a *attempt) base(in jail) (sandbox.Spec, error) {
 	s := sandbox.Spec{
 		Env: a.environment(in), Workspace: in.dir,
-		Limits: a.limits(), Label: a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10),
+		Limits: a.limits(), Label: a.name(),
 	}
 	if a.job.Sandbox.Preset != "strict" {
 		s.Preset = sandbox.Preset(a.job.Sandbox.Preset)

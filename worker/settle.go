@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -148,5 +147,3 @@ type requeued struct {
 	State     jobs.State  `json:"state"`
 	NotBefore *time.Time  `json:"not_before,omitempty"`
 }
-
-func itoa(n uint64) string { return strconv.FormatUint(n, 10) }

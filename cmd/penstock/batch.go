@@ -189,17 +189,25 @@ func (a *app) batchResults() *cobra.Command {
 		Use: "results DIR", Short: "List the results of a batch; the exit code tells the worst outcome", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return withDir(args[0], func(dir *results.Dir) error {
-				var list []jobs.Result
-				for r, err := range dir.Results() {
-					if err != nil {
-						return fmt.Errorf("read %s: %w", args[0], err)
-					}
-					list = append(list, r)
+				list, err := allResults(dir)
+				if err != nil {
+					return err
 				}
 				return errors.Join(resultView.List(a.out, a.format, list), outcome(nil, list...))
 			})
 		},
 	}
+}
+
+func allResults(dir *results.Dir) ([]jobs.Result, error) {
+	var list []jobs.Result
+	for r, err := range dir.Results() {
+		if err != nil {
+			return nil, fmt.Errorf("read the results: %w", err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
 }
 
 func (a *app) batchReport() *cobra.Command {

@@ -96,12 +96,9 @@ func (b *batchRun) finish(err error) error {
 }
 
 func (b *batchRun) list() error {
-	var list []jobs.Result
-	for r, err := range b.dir.Results() {
-		if err != nil {
-			return fmt.Errorf("read the results: %w", err)
-		}
-		list = append(list, r)
+	list, err := allResults(b.dir)
+	if err != nil {
+		return err
 	}
 	return resultView.List(b.out, b.format, list)
 }

@@ -52,10 +52,7 @@ func (d *claudeDecoder) Line(line Line) Read {
 	raw, object := parse(line)
 	var r Read
 	if line.Stream == Stderr || object == nil {
-		if line.Stream == Stderr {
-			d.words.note(line)
-		}
-		r.Events = []jobs.Event{outputLine(line, raw)}
+		r.Events = []jobs.Event{d.words.event(line, raw)}
 	} else {
 		var out claudeOut
 		// What has an unexpected type stays zero; the rest is read.

@@ -30,10 +30,7 @@ func (d *codexDecoder) Line(line Line) Read {
 	raw, object := parse(line)
 	var r Read
 	if line.Stream == Stderr || object == nil {
-		if line.Stream == Stderr {
-			d.words.note(line)
-		}
-		r.Events = []jobs.Event{outputLine(line, raw)}
+		r.Events = []jobs.Event{d.words.event(line, raw)}
 	} else {
 		var out codexOut
 		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero

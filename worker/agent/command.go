@@ -51,10 +51,7 @@ type commandDecoder struct {
 
 func (d *commandDecoder) Line(line Line) Read {
 	raw, _ := parse(line)
-	if line.Stream == Stderr {
-		d.last.note(line)
-	}
-	e := outputLine(line, raw)
+	e := d.last.event(line, raw)
 	e.Agent = "command"
 	return Read{Events: []jobs.Event{e}}
 }

@@ -114,6 +114,15 @@ func (w *lastWords) note(line Line) {
 	}
 }
 
+// event is that of a line that is no message of an agent's protocol. What
+// stands on stderr may be the last that is heard.
+func (w *lastWords) event(line Line, raw *jobs.Raw) jobs.Event {
+	if line.Stream == Stderr {
+		w.note(line)
+	}
+	return outputLine(line, raw)
+}
+
 // after appends the last words to a message.
 func (w *lastWords) after(message string) string {
 	if w.text == "" {
