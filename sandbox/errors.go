@@ -5,13 +5,21 @@ import (
 	"strings"
 )
 
-// An UnsupportedError reports features that a Spec wants and a host lacks.
+// An UnsupportedError reports what a Spec wants and a host lacks. Nothing was
+// started.
 type UnsupportedError struct {
 	Backend string
 	Missing []Feature
+	Err     error // what else is missing, in the backend's own words; nil if features are
 }
 
+// Unwrap returns Err.
+func (e *UnsupportedError) Unwrap() error { return e.Err }
+
 func (e *UnsupportedError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("backend %s cannot make this jail: %v", e.Backend, e.Err)
+	}
 	names := make([]string, len(e.Missing))
 	for i, f := range e.Missing {
 		names[i] = string(f)

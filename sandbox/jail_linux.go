@@ -1,12 +1,14 @@
 package sandbox
 
 import (
+	"context"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
 	"golang.org/x/sys/unix"
@@ -20,27 +22,37 @@ type jail struct {
 	token   string
 	group   *cgroup.Group
 	control *net.UnixConn
+	service *service      // nil where the jail is not a service's
+	silent  chan struct{} // closed when a supervisor inside has said all
 
 	mu       sync.Mutex
 	main     *os.Process // guarded by mu; the mechanism's process on the host
-	first    int         // guarded by mu; pid 1 inside, whose end is the end of all; -1 if there is none
+	first    int         // guarded by mu; pid 1 inside, whose end is the end of all, or jailinit in a service's jail; -1 if not known
+	firstPID int         // guarded by mu; 0 if not known
 	agent    int         // guarded by mu; the agent, which leads its process group; -1 if not known
 	agentPID int         // guarded by mu
+	killed   bool        // guarded by mu; kill was called
 	ended    bool        // guarded by mu
+
+	supervised  bool          // guarded by mu; jailinit stays inside and takes requests
+	firstIsInit bool          // guarded by mu; first is pid 1 of its namespace, in a service's jail
+	account     account       // guarded by mu
+	groups      *cgroup.Watch // guarded by mu; the groups of a service's jail
+
+	attendant *attendant // answers requests from inside; nil without Spec.Dial
 }
 
 func groupLimits(l Limits) cgroup.Limits {
-	return cgroup.Limits{Memory: l.Memory, CPUs: l.CPUs, PIDs: l.PIDs}
+	return cgroup.Limits{Memory: l.Memory, CPUs: l.CPUs, CPUWeight: l.CPUWeight, PIDs: l.PIDs}
 }
 
 // prepare makes the command of the mechanism's process.
 func (j *jail) prepare(pipes *plumbing, ends *ends) *exec.Cmd {
-	args := append([]string(nil), j.command.Args...)
-	for i, a := range args {
-		if a == Mark {
-			args[i] += j.token
-		}
+	meet, files := "", ends.inside
+	if j.service != nil {
+		meet, files = j.service.meeting.dir, nil
 	}
+	args := complete([][]string{j.command.Args}, j.token, meet)[0]
 	dir := j.command.Dir
 	if dir == "" {
 		dir = "/"
@@ -52,7 +64,7 @@ func (j *jail) prepare(pipes *plumbing, ends *ends) *exec.Cmd {
 	cmd := &exec.Cmd{
 		Path: j.command.Path, Args: args, Env: env, Dir: dir,
 		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
-		ExtraFiles:  ends.inside,
+		ExtraFiles:  files,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if groups, err := os.Getgroups(); os.Geteuid() == 0 && (err != nil || len(groups) > 0) {
@@ -79,8 +91,19 @@ func (j *jail) setFirst(pid int) {
 		return
 	}
 	if err == nil {
-		j.first = fd
+		j.first, j.firstPID = fd, pid
 	}
+}
+
+// processes returns the number of a process of which all in the jail descend,
+// and of one that sees its files, or 0.
+func (j *jail) processes() (top, first int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.service != nil {
+		return j.firstPID, j.firstPID
+	}
+	return j.main.Pid, j.firstPID
 }
 
 func (j *jail) setAgent(pid int) {
@@ -98,6 +121,11 @@ func (j *jail) setAgent(pid int) {
 func (j *jail) terminate() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.supervised {
+		// It knows the agent better, and may have rights over it that we lack.
+		_, _ = j.control.Write([]byte("terminate"))
+		return
+	}
 	if j.agent < 0 {
 		return
 	}
@@ -116,6 +144,15 @@ func (j *jail) kill() {
 	if j.ended {
 		return
 	}
+	j.killed = true
+	if j.service != nil {
+		_ = j.control.CloseWrite()
+		if j.firstIsInit {
+			_ = unix.PidfdSendSignal(j.first, unix.SIGKILL, nil, 0)
+		}
+		close(j.service.killing)
+		return
+	}
 	if j.first >= 0 {
 		_ = unix.PidfdSendSignal(j.first, unix.SIGKILL, nil, 0)
 	}
@@ -123,6 +160,8 @@ func (j *jail) kill() {
 		// The supervisor ends what the agent started; it would leave that
 		// behind if it were killed first.
 		_ = j.control.CloseWrite()
+		main := j.main
+		time.AfterFunc(supervisorEnd, func() { replaceSupervisor(main) })
 		return
 	}
 	if j.main != nil {
@@ -130,16 +169,47 @@ func (j *jail) kill() {
 	}
 }
 
+// supervisorEnd is how long a supervisor without a jail around it may take to
+// end everything: milliseconds on an idle machine.
+const supervisorEnd = 250 * time.Millisecond
+
+// replaceSupervisor does what a supervisor does in the end: the agent is the
+// same user, and may have stopped it. It stays stopped meanwhile, so that it
+// still is who gets the orphans, and none of its children gives its number
+// away.
+func replaceSupervisor(main *os.Process) {
+	for began := time.Now(); time.Since(began) < ownEnd; time.Sleep(time.Millisecond) {
+		if main.Signal(unix.SIGSTOP) != nil {
+			return // it has ended
+		}
+		alive := livingChildren(main.Pid)
+		if len(alive) == 0 {
+			break
+		}
+		for _, pid := range alive {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	_ = main.Kill()
+}
+
 // end waits until nothing inside is alive. The mechanism's process is gone,
 // but its exit says only that the agent is.
-func (j *jail) end() {
+func (j *jail) end(ctx context.Context) error {
 	j.mu.Lock()
 	first, agent := j.first, j.agent
 	j.first, j.agent, j.ended = -1, -1, true
 	j.mu.Unlock()
+	if j.service != nil {
+		err := j.endService(ctx, first)
+		if first >= 0 {
+			unix.Close(first)
+		}
+		return err
+	}
 	if first >= 0 {
 		_ = unix.PidfdSendSignal(first, unix.SIGKILL, nil, 0)
-		wait(first)
+		wait(first, -1)
 		unix.Close(first)
 	}
 	if agent >= 0 {
@@ -149,15 +219,28 @@ func (j *jail) end() {
 	if j.command.Sweep || (first < 0 && j.command.Status) {
 		killMarked(j.token)
 	}
+	if len(j.command.End) > 0 {
+		// All of it is dead; a service may keep more, but no process.
+		_ = runEnd(context.WithoutCancel(ctx), complete(j.command.End, j.token, ""), j.command.Env)
+	}
+	return nil
 }
 
-// wait returns when the process has ended. The kernel lets pid 1 of a
-// namespace end only after all others in it.
-func wait(pidfd int) {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
-		if n > 0 || (err != nil && err != unix.EINTR) {
-			return
+// wait returns when the process has ended, or after d unless that is negative,
+// and reports whether it has. The kernel lets pid 1 of a namespace end only
+// after all others in it.
+func wait(pidfd int, d time.Duration) bool {
+	for deadline := time.Now().Add(d); ; {
+		left := -1
+		if d >= 0 {
+			left = int(max(0, time.Until(deadline)).Milliseconds())
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, left)
+		if n > 0 {
+			return true
+		}
+		if (err != nil && err != unix.EINTR) || left == 0 {
+			return false
 		}
 	}
 }
@@ -172,12 +255,14 @@ func parent(pid int) int {
 
 // hello is what jailinit says.
 type hello struct {
-	agent   int
-	sockets []*os.File
+	agent      int // jailinit itself where it supervises
+	own        int // its number inside, where it supervises
+	supervised bool
+	sockets    []*os.File
 }
 
 // receive reads until the agent is executed, which ends the conversation.
-func receive(c *net.UnixConn) (h hello, err error) {
+func receive(c *net.UnixConn, bind func(string, *os.File) error) (h hello, err error) {
 	defer func() {
 		if err != nil {
 			for _, f := range h.sockets {
@@ -199,13 +284,19 @@ func receive(c *net.UnixConn) (h hello, err error) {
 			return h, err
 		}
 		pid, sockets := ancillary(oob[:oobn])
-		h.sockets = append(h.sockets, sockets...)
 		word, rest, _ := strings.Cut(string(buf[:n]), "\x00")
+		if word == "bind" {
+			if err := answerBind(c, bind, rest, sockets); err != nil {
+				return h, err
+			}
+			continue
+		}
+		h.sockets = append(h.sockets, sockets...)
 		switch word {
 		case "ready":
 			ready, h.agent = true, pid
 		case "running":
-			h.agent = atoi(rest)
+			h.agent, h.own, h.supervised = pid, atoi(rest), true
 			return h, nil
 		default:
 			return h, initError(rest)

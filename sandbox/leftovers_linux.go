@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,9 +21,25 @@ var errNoInit = errors.New("the first program inside ended without a word")
 // the mechanism and the name of the control group, so a later start can tell
 // the jails of a dead program from those of a living one.
 //
-//	<label>~<pid namespace>-<pid>-<start time of the process>-<number>
+//	<label>_<pid namespace>-<pid>-<start time of the process>-<number>
+//
+// A container and a unit can be called that, too.
 func newToken(label string) string {
-	return fmt.Sprintf("%s~%s-%d", label, ownIdentity(), jails.Add(1))
+	return fmt.Sprintf("%s_%s-%d", label, ownIdentity(), jails.Add(1))
+}
+
+// parseToken is the reverse: a label holds no underscore.
+func parseToken(token string) (label, starter string, ok bool) {
+	label, rest, ok := strings.Cut(token, "_")
+	starter, _, last := cutLast(rest, "-")
+	return label, starter, ok && last && strings.Count(starter, "-") == 2
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }
 
 var jails atomic.Uint64
@@ -48,60 +65,93 @@ func namespace() string {
 
 // A Leftover is a jail whose starter is dead.
 type Leftover struct {
-	Label string
-	token string
+	Label  string
+	token  string
+	keeper Keeper // nil where no service holds it
 }
 
 // Leftovers finds the jails with a label that begins with prefix whose
 // starter was killed before it could end them. Jails of living programs are
-// never among them.
-func Leftovers(prefix string) ([]Leftover, error) {
+// never among them. It looks at the host's processes and control groups, and
+// asks those of backends that are a [Keeper]; where one does not answer, the
+// error comes with what else was found.
+func Leftovers(ctx context.Context, prefix string, backends ...Backend) ([]Leftover, error) {
 	marked, err := markedProcesses()
 	if err != nil {
 		return nil, fmt.Errorf("look for leftovers: %w", err)
 	}
-	tokens := map[string]bool{}
+	tokens := map[string]Keeper{}
 	for _, m := range marked {
-		tokens[m.token] = true
+		tokens[m.token] = nil
 	}
 	for _, name := range cgroup.Names() {
-		tokens[name] = true
+		tokens[name] = nil
 	}
-	var found []Leftover
-	for token := range tokens {
-		if l, ok := orphan(token); ok && strings.HasPrefix(l.Label, prefix) {
-			found = append(found, l)
+	var errs []error
+	for _, b := range backends {
+		keeper, ok := b.(Keeper)
+		if !ok {
+			continue
+		}
+		kept, err := keeper.Kept(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("look for leftovers: %s: %w", b.Name(), err))
+		}
+		for _, token := range kept {
+			tokens[token] = keeper
 		}
 	}
-	return found, nil
+	var found []Leftover
+	for token, keeper := range tokens {
+		if label, ok := orphan(token); ok && strings.HasPrefix(label, prefix) {
+			found = append(found, Leftover{label, token, keeper})
+		}
+	}
+	return found, errors.Join(errs...)
 }
 
 // orphan reports whether token belongs to a dead starter in our own process
 // namespace: of those in others nothing can be known.
-func orphan(token string) (Leftover, bool) {
-	label, rest, ok := strings.Cut(token, "~")
-	parts := strings.Split(rest, "-")
-	if !ok || len(parts) != 4 || parts[0] != namespace() {
-		return Leftover{}, false
+func orphan(token string) (label string, ok bool) {
+	label, starter, ok := parseToken(token)
+	if !ok {
+		return "", false
 	}
-	starter := strings.Join(parts[:3], "-")
-	return Leftover{Label: label, token: token}, identity(atoi(parts[1])) != starter
+	parts := strings.Split(starter, "-")
+	return label, parts[0] == namespace() && identity(atoi(parts[1])) != starter
 }
 
-// Kill ends every process of the leftover and removes its control group.
+// Kill ends every process of the leftover and removes its control group, and
+// what a service keeps of it.
 func (l Leftover) Kill(ctx context.Context) error {
 	for {
+		held := l.evict(ctx)
 		alive := killMarked(l.token)
-		err := cgroup.Sweep(l.token)
+		err := errors.Join(held, cgroup.Sweep(l.token))
 		if alive == 0 && err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("kill leftover %s: %d processes are still ending: %w", l.token, alive, context.Cause(ctx))
+			return errors.Join(fmt.Errorf("kill leftover %s: %d processes are still ending: %w", l.token, alive, context.Cause(ctx)), held)
 		case <-time.After(5 * time.Millisecond): // the kernel offers no event for processes that are not ours
 		}
 	}
+}
+
+// evict lets the service that holds the leftover remove it, and looks whether
+// it did.
+func (l Leftover) evict(ctx context.Context) error {
+	if l.keeper == nil {
+		return nil
+	}
+	commands, env := l.keeper.End()
+	failed := runEnd(ctx, complete(commands, l.token, ""), env)
+	kept, err := l.keeper.Kept(ctx)
+	if err != nil || slices.Contains(kept, l.token) {
+		return errors.Join(failed, err, errors.New("the service still holds it"))
+	}
+	return nil
 }
 
 // envMark begins the variable by which package jailinit names a jail to
@@ -140,7 +190,8 @@ func tokenOf(pid int) string {
 			continue // it ended, or it belongs to somebody else
 		}
 		for field := range strings.SplitSeq(string(b), "\x00") {
-			if token, ok := strings.CutPrefix(field, mark); ok && strings.Contains(token, "~") {
+			token, ok := strings.CutPrefix(field, mark)
+			if _, _, valid := parseToken(token); ok && valid {
 				return token
 			}
 		}
@@ -194,6 +245,25 @@ func statState(pid int) string {
 		return f[0]
 	}
 	return "Z"
+}
+
+// livingChildren lists the processes whose parent is pid, without those that
+// only wait for it to ask for them.
+func livingChildren(pid int) (found []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		n := atoi(e.Name())
+		if n <= 0 {
+			continue
+		}
+		if f := statFields(n); len(f) > 1 && f[1] == strconv.Itoa(pid) && f[0] != "Z" {
+			found = append(found, n)
+		}
+	}
+	return found
 }
 
 func atoi(s string) int {

@@ -28,7 +28,10 @@ type Exit struct {
 	Signal syscall.Signal // that ended the program, as far as the code tells; else 0
 	// Reached lists limits that the jail ran into: FeatureMemory (something
 	// was killed for it), FeaturePIDs (something could not be started),
-	// FeatureFileSize (a file grew no further, and the program ended by it).
+	// FeatureFileSize (a file grew no further, and the program ended by it),
+	// FeatureDisk and FeatureInodes (the jail was killed for it), FeatureOutput
+	// (the program was slowed, by more than a second in all). That a processor
+	// was not to be had, or a file not to be opened, is not known afterwards.
 	Reached []Feature
 	Stopped bool // by Stop, Close or the end of the context
 	Started time.Time
@@ -58,7 +61,9 @@ type Process struct {
 	spec      Spec
 	token     string
 	weaker    []Feature
-	listeners []net.Listener
+	watch     *watch
+	listeners []net.Listener   // of the TCP addresses of spec.Listen
+	packets   []net.PacketConn // of its UDP addresses
 	stdin     *stdin
 	jail      jail // what differs between systems
 
@@ -101,10 +106,22 @@ func (p *Process) Label() string { return p.spec.Label }
 // be absent, and defaults that the host cannot enforce.
 func (p *Process) Weaker() []Feature { return append([]Feature(nil), p.weaker...) }
 
-// Listeners returns a listener for each address of Spec.Listen, in order.
+// Watched lists limits that are kept by looking at the jail and killing it,
+// because the kernel of this host cannot keep them: the program may be beyond
+// them for a moment, by what it uses between two looks.
+func (p *Process) Watched() []Feature { return p.watch.features(p.spec.Limits) }
+
+// Listeners returns a listener for each TCP address of Spec.Listen, in order.
 // What connects to the address inside is accepted here, outside. They are
 // closed when the jail ends.
 func (p *Process) Listeners() []net.Listener { return append([]net.Listener(nil), p.listeners...) }
+
+// PacketConns returns a connection of type [*net.UDPConn] for each UDP address
+// of Spec.Listen, in order. They are closed when the jail ends. Behind an
+// unspecified address, who answers has to take the address that was asked from
+// the message's control data (IP_PKTINFO): a client that asked 127.0.0.2 does
+// not take an answer from 127.0.0.1.
+func (p *Process) PacketConns() []net.PacketConn { return append([]net.PacketConn(nil), p.packets...) }
 
 // Stdin returns the standard input of the jail, where Streams.StdinPipe was
 // set. Writing after the jail's end, or after Close, is an error.

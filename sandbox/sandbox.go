@@ -6,7 +6,14 @@
 //
 // A Spec says what may be touched; its zero value allows next to nothing. A
 // [Backend] compiles it for one mechanism and does nothing else. One place,
-// [Start], owns pipes, signals, limits and clean-up for all of them.
+// [Start], owns pipes, signals, limits and clean-up for all of them. [Run] is
+// for those who only want to wait, with streams of their own, and [Output] for
+// those who only want what the program writes.
+//
+// What is executed can be injected: Start does what the [Command] of a Backend
+// says, so a Backend that wraps another one and changes its Command decides how
+// commands run, and one whose Command has only Path, Args and Env runs a
+// program without a jail, for instance in tests of who uses this package.
 //
 // What a backend cannot enforce on this host is refused with an
 // [UnsupportedError]; accepting less is said in the call, with [Spec.Allow].
@@ -16,8 +23,8 @@
 // nothing but the standard library and golang.org/x/sys.
 //
 // The first program in a jail is the program that uses this package, executed
-// again. So its main, and the TestMain of its tests, begin with
-// [github.com/penstock-run/penstock/sandbox/jailinit.Main].
+// again: importing a backend is enough, see package
+// [github.com/penstock-run/penstock/sandbox/jailinit].
 package sandbox
 
 import (
@@ -60,6 +67,19 @@ const (
 	FeatureFileSize Feature = "file-size"
 	// FeatureOpenFiles: Limits.OpenFiles holds, for each process.
 	FeatureOpenFiles Feature = "open-files"
+	// FeatureCPUWeight: Limits.CPUWeight holds against other jails.
+	FeatureCPUWeight Feature = "cpu-weight"
+	// FeatureDisk: Limits.Disk holds for the workspace and home together.
+	FeatureDisk Feature = "disk"
+	// FeatureInodes: Limits.Inodes holds for them.
+	FeatureInodes Feature = "inodes"
+	// FeatureOutput: Limits.OutputRate holds.
+	FeatureOutput Feature = "output"
+	// FeatureLayers: Spec.Lower can be shown, where the file system of the
+	// workspace can be the uppermost layer.
+	FeatureLayers Feature = "layers"
+	// FeatureImage: Spec.Image can be the root file system.
+	FeatureImage Feature = "image"
 )
 
 // A Backend compiles Specs for one mechanism of one host.
@@ -67,10 +87,18 @@ type Backend interface {
 	// Name is the word used for the backend in configuration: "bwrap".
 	Name() string
 	// Check reports which features the backend enforces on this host. It
-	// tries them for real rather than reading version numbers.
+	// tries them for real rather than reading version numbers. What Start
+	// keeps for every backend is not among them; see Feature.Kept.
 	Check(ctx context.Context) ([]Feature, error)
 	// Command compiles spec. It must not start anything.
 	Command(spec Spec) (*Command, error)
+}
+
+// A demanding [Backend] needs more than Check can know without a Spec, an image
+// for example. [Spec.Plan] asks it first.
+type demanding interface {
+	// Ready reports everything for which spec cannot start.
+	Ready(ctx context.Context, spec Spec) error
 }
 
 // A Command is a compiled Spec: what [Start] executes on the host.
@@ -79,7 +107,7 @@ type Command struct {
 	Args []string // all arguments, beginning with the program's name; an element [Mark] is completed by Start
 	Env  []string // the environment of the host's program, not of the jail
 	Dir  string   // its working directory; "" is "/"
-	Data [][]byte // contents that the program finds in descriptors from DataFD on
+	Data [][]byte // contents that the program, or jailinit behind a Rendezvous, finds in descriptors from DataFD on
 
 	// Status means that the program writes bubblewrap's JSON status to StatusFD.
 	Status bool
@@ -88,15 +116,80 @@ type Command struct {
 	// Sweep means that the kernel does not end the jail with its first
 	// process: what is left has to be searched for.
 	Sweep bool
+	// Rendezvous means that the mechanism is a client of a service of the host
+	// (an engine, a service manager), which makes the jail and hands none of our
+	// descriptors on. It goes with Control and without Status:
+	//
+	//	Start ──makes──▶ a directory with a listening socket; Meet is its path
+	//	  │ ──executes─▶ the client, which asks the service for a jail that shows
+	//	  │              the directory, read-only, at jailinit.MeetPath
+	//	  ◀──connects─── jailinit, executed inside as Path() with the one argument
+	//	  │              Mark+token, of any user, and without our descriptors
+	//	  ──hands in───▶ its end of the control socket and Data; the directory is
+	//	                 removed, nobody can connect again
+	//
+	// No content of Data touches a disk. The directory can be entered by every
+	// user inside; outside, only by ours and root, since it lies in one of mode
+	// 0700. What a service resolves anew for each start of the same jail is gone
+	// by then, so a jail is started once.
+	//
+	// jailinit always supervises there: its end is the end of the jail, and it
+	// ends everything when the control socket does, also because the program
+	// that called Start was killed. It may be process 1 or a child of a small
+	// init; the service has to end what is left when it ends.
+	//
+	// The client carries the three standard streams for as long as the jail
+	// runs, and ends soon after it: one that does not is killed when the output
+	// has been read. A client that ends first takes the jail with it. Its exit
+	// code does not matter: jailinit tells that of the agent. Where no jail is
+	// made, what the client wrote to standard error is [StartError.Detail].
+	// On macOS there is only the directory, writable: for what a jail keeps private.
+	Rendezvous bool
+	// Shown are contents that are files called "0", "1", … in the directory of
+	// the Rendezvous, of mode 0444 and in memory, until jailinit has connected:
+	// for a mechanism that shows a file of the host inside.
+	Shown [][]byte
+	// Executable are the numbers of those of Shown that have mode 0555.
+	Executable []int
+	// End lists the commands that end a jail which a service of the host owns,
+	// and remove what the service keeps of it: a program's path and its
+	// arguments each, in which [Token] and [Meet] are completed, run with Env in
+	// order. They run after the jail's end, whatever ended it, and also before
+	// if the jail does not end by itself when it is killed; so they run more than
+	// once, and failing because nothing is left is no error. Their failure is
+	// one only where processes of the jail are known to be alive. Together they
+	// get 20 s. Empty: killing the process of Path is enough.
+	End [][]string
 }
 
-// Descriptors of a [Command], and the argument that names the jail.
+// A Keeper is a [Backend] whose jails belong to a service of the host, which
+// may still hold them after their starter was killed. [Leftovers] asks it.
+type Keeper interface {
+	// Kept lists the tokens of the jails that the service holds, running or
+	// not, whoever started them.
+	Kept(ctx context.Context) (tokens []string, err error)
+	// End returns what Command.End and Command.Env are for such a jail, without
+	// [Meet]: the directory is gone.
+	End() (commands [][]string, env []string)
+}
+
+// What a jail and who compiles it agree on: places inside, the descriptors of a
+// [Command], and what Start completes in its arguments.
 const (
+	WorkspacePath = "/workspace"
+	HomePath      = "/home/agent"
+
 	StatusFD  = 3
 	ControlFD = 4
 	DataFD    = 5
-	Mark      = "penstock-jail="
+	Mark      = "penstock-jail=" // an argument that is this gets the jail's token appended
+	Token     = "%TOKEN%"        // anywhere in Args and End: the token, which is unique; [a-z0-9._-], at most 200 bytes, may begin with "_"
+	Meet      = "%MEET%"         // anywhere in Args and End: the directory of the rendezvous
 )
+
+// Kept reports whether [Start] itself keeps the feature on this system, for
+// every backend.
+func (f Feature) Kept() bool { return slices.Contains(kept, f) }
 
 // required lists what spec wants that a backend may be unable to give.
 // A limit left at zero takes its default where the host can enforce it; one
@@ -118,6 +211,12 @@ func (s Spec) required() []Feature {
 		{s.Limits.PIDs != 0, FeaturePIDs},
 		{s.Limits.FileSize != 0, FeatureFileSize},
 		{s.Limits.OpenFiles != 0, FeatureOpenFiles},
+		{s.Limits.CPUWeight != 0, FeatureCPUWeight},
+		{s.Limits.Disk != 0, FeatureDisk},
+		{s.Limits.Inodes != 0, FeatureInodes},
+		{s.Limits.OutputRate != 0, FeatureOutput},
+		{s.Image != "", FeatureImage},
+		{len(s.Lower) > 0, FeatureLayers},
 	} {
 		if l.set {
 			f = append(f, l.feature)

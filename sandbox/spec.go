@@ -5,12 +5,6 @@ import (
 	"time"
 )
 
-// Places inside every jail.
-const (
-	WorkspacePath = "/workspace"
-	HomePath      = "/home/agent"
-)
-
 // A Spec says what runs in a jail and what it may touch. It holds plain
 // values; the zero value of each field is the strict choice.
 type Spec struct {
@@ -20,14 +14,27 @@ type Spec struct {
 
 	Workspace         string // a directory of the host, at WorkspacePath; "" is an empty, private one
 	WorkspaceReadOnly bool
-	Home              string // a directory of the host, at HomePath; "" is an empty, private one
-	Mounts            []Mount
-	Files             []File
+	// Lower are directories of the host, the uppermost first, that the
+	// workspace shows too: Workspace takes what is written, and nothing may
+	// change them while the jail runs. The view exists for the jail alone, in
+	// no other table of mounts. No two jails at once may write to a Workspace
+	// with Lower; Workspace + ".work" is used by Start, and removed.
+	Lower  []string
+	Home   string // a directory of the host, at HomePath; "" is an empty, private one
+	Mounts []Mount
+	Files  []File
 
 	Preset  Preset
 	Network Network
-	Listen  []string // TCP addresses on the jail's loopback that are opened inside and accepted on outside; needs NetworkGate
-	Limits  Limits
+	// Listen are addresses on the jail's loopback that are opened inside and
+	// served outside: "127.0.0.1:3128", "udp/127.0.0.1:53". An unspecified
+	// address, "0.0.0.0:443", takes all of 127.0.0.0/8; "[::]:443" takes what
+	// IPv6 has. At most 16. Needs NetworkGate. See [Process.Listeners] and
+	// [Process.PacketConns].
+	Listen []string
+	Dial   bool // leaves a process inside for [Process.Dial] and [Process.Publish]
+	Limits Limits
+	Image  string // of the root file system, for backends that have images; the others refuse it
 
 	Label string        // whom the jail belongs to: [a-z0-9.-]; see Leftovers
 	Grace time.Duration // between the polite signal and the kill; default 5 s
@@ -80,6 +87,11 @@ type Limits struct {
 	OpenFiles int     // of one process; default 65536
 	TmpSize   int64   // bytes of /tmp, and of a private home or workspace each; default 1 GiB
 	ShmSize   int64   // bytes of /dev/shm; default 256 MiB
+
+	CPUWeight  int   // share of busy processors, 1 to 10000, against the 100 of a jail without; default: no weight
+	Disk       int64 // bytes that the workspace and home may grow by; default: no limit
+	Inodes     int64 // files and directories that they may grow by; default: no limit
+	OutputRate int64 // bytes per second of both outputs together; a program that writes faster is slowed; default: no limit
 }
 
 // WithDefaults returns the limits with every zero, except CPUs, replaced.

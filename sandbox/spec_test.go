@@ -28,7 +28,6 @@ func TestValidateNamesTheField(t *testing.T) {
 		"Preset":        func(s *sandbox.Spec) { s.Preset = "lax" },
 		"Network":       func(s *sandbox.Spec) { s.Network = "host" },
 		"Listen":        func(s *sandbox.Spec) { s.Listen = []string{"127.0.0.1:3128"} },
-		"Listen[0]":     func(s *sandbox.Spec) { s.Network, s.Listen = sandbox.NetworkGate, []string{"0.0.0.0:3128"} },
 		"Limits.Memory": func(s *sandbox.Spec) { s.Limits.Memory = -1 },
 		"Limits.CPUs":   func(s *sandbox.Spec) { s.Limits.CPUs = -0.5 },
 		"Limits.PIDs":   func(s *sandbox.Spec) { s.Limits.PIDs = 2 },
@@ -43,6 +42,22 @@ func TestValidateNamesTheField(t *testing.T) {
 		err := spec.Validate()
 		if e, ok := err.(*sandbox.FieldError); !ok || e.Field != field {
 			t.Errorf("got %v, want an error of field %s", err, field)
+		}
+	}
+}
+
+func TestValidateReadsAddresses(t *testing.T) {
+	for address, valid := range map[string]bool{
+		"127.0.0.1:3128": true, "127.9.8.7:1": true, "[::1]:443": true, "0.0.0.0:80": true, "[::]:80": true,
+		"udp/127.0.0.1:53": true, "udp/0.0.0.0:53": true, "udp/[::]:53": true,
+		"": false, "127.0.0.1": false, ":80": false, "127.0.0.1:0": false, "127.0.0.1:65536": false, "localhost:80": false,
+		"192.0.2.1:80": false, "[::ffff:127.0.0.1]:80": false, "[::1%lo]:80": false, "[fe80::1]:80": false,
+		"tcp/127.0.0.1:80": false, "udp/udp/127.0.0.1:80": false, "UDP/127.0.0.1:53": false, "127.0.0.1:80\x00": false,
+	} {
+		spec := sandbox.Spec{Args: []string{"true"}, Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:1024", address}}
+		err := spec.Validate()
+		if e, ok := err.(*sandbox.FieldError); valid != (err == nil) || !valid && (!ok || e.Field != "Listen[1]") {
+			t.Errorf("%q: got %v, want valid: %v", address, err, valid)
 		}
 	}
 }

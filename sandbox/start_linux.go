@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,33 +19,26 @@ import (
 
 // startTimeout bounds the time from the first process to the agent's exec:
 // 10 ms on an idle machine.
-const startTimeout = 30 * time.Second
+var startTimeout = 30 * time.Second // not changed but by a test
 
 // Start begins a jail and returns when the program in it is executed. The end
 // of ctx stops the jail as [Process.Stop] does. The caller ends with
 // [Process.Wait] or [Process.Close].
 func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process, error) {
-	if err := spec.Validate(); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	enforced, err := b.Check(ctx)
-	if err != nil {
-		return nil, err
-	}
-	weaker, err := spec.check(b.Name(), enforced)
+	command, weaker, err := spec.Plan(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	spec = spec.WithDefaults()
-	command, err := b.Command(spec)
+	watch, err := newWatch(spec, func(word string) bool {
+		// A service that owns the jail limits it too.
+		return command.Rendezvous || slices.Contains(weaker, Feature(word)) || cgroup.Can(word)
+	})
 	if err != nil {
-		return nil, err
+		return nil, &StartError{Backend: b.Name(), Step: "limits", Err: err}
 	}
 	p := &Process{
-		spec: spec, weaker: weaker, token: newToken(spec.Label),
+		spec: spec, weaker: weaker, watch: watch, token: newToken(spec.Label),
 		stopping: make(chan struct{}), launched: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.exit.Started = time.Now()
@@ -56,41 +50,39 @@ func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process
 
 // launch starts the mechanism and follows it until the agent is executed.
 func (p *Process) launch(ctx context.Context, backend string, c *Command, streams Streams) error {
-	pipes, err := plumb(streams)
-	if err != nil {
-		return &StartError{Backend: backend, Step: "start", Err: err}
+	if c.Status {
+		if err := needReaper(); err != nil {
+			return &StartError{Backend: backend, Step: "reaper", Err: err}
+		}
 	}
-	p.stdin = pipes.stdin
-	ends, err := openEnds(c)
+	pipes, ends, step, err := p.furnish(c, streams)
 	if err != nil {
-		pipes.closeInside()
-		pipes.closeOutside()
-		return &StartError{Backend: backend, Step: "start", Err: err}
+		return &StartError{Backend: backend, Step: step, Err: err}
 	}
-	group, err := cgroup.New(p.token, groupLimits(p.spec.Limits))
-	if err != nil {
-		pipes.closeInside()
-		pipes.closeOutside()
-		ends.close()
-		return &StartError{Backend: backend, Step: "limits", Err: err}
-	}
-	p.jail = jail{command: c, token: p.token, group: group, first: -1, agent: -1, control: ends.control}
 	begun := make(chan error, 1)
-	go p.carry(ctx, pipes, ends, begun)
+	go onThread(func() { p.carry(ctx, pipes, ends, begun) })
 	if err := <-begun; err != nil {
 		<-p.done
-		return &StartError{Backend: backend, Step: "start", Err: err}
+		return &StartError{Backend: backend, Step: "start", Err: errors.Join(err, p.err)}
 	}
-	if err := p.handshake(ctx, ends); err != nil {
+	if p.jail.service != nil {
+		go p.jail.oversee(ctx, pipes) // ends with the client
+	}
+	err = p.handshake(ctx, ends)
+	if p.jail.listens() {
+		go p.jail.attend() // ends with the control socket
+	}
+	if err != nil {
 		// Nobody copies yet: the pipe still holds what the mechanism said.
 		p.killOnce.Do(p.jail.kill)
-		explained := pipes.explanation()
+		explained := pipes.explanation(p.jail.service != nil)
 		pipes.closeOutside()
 		close(p.launched)
 		<-p.done
 		return p.startError(ctx, backend, explained, err)
 	}
 	pipes.start()
+	p.watch.start(&p.jail, func() { p.killOnce.Do(p.jail.kill) })
 	close(p.launched)
 	release := context.AfterFunc(ctx, func() { _ = p.Stop(context.WithoutCancel(ctx)) })
 	go func() { // ends with the jail
@@ -100,16 +92,65 @@ func (p *Process) launch(ctx context.Context, backend string, c *Command, stream
 	return nil
 }
 
+// furnish opens what goes into the jail and what stays around it. The step is
+// the one that failed.
+func (p *Process) furnish(c *Command, streams Streams) (pipes *plumbing, e *ends, step string, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		if pipes != nil {
+			pipes.closeInside()
+			pipes.closeOutside()
+		}
+		if e != nil {
+			e.close()
+		}
+	}()
+	if pipes, err = plumb(streams); err != nil {
+		return nil, nil, "start", err
+	}
+	pipes.limit = newThrottle(p.spec.Limits.OutputRate)
+	p.stdin = pipes.stdin
+	if e, err = openEnds(c); err != nil {
+		return pipes, nil, "start", err
+	}
+	p.jail = jail{
+		command: c, token: p.token, first: -1, agent: -1,
+		control: e.control, silent: make(chan struct{}),
+	}
+	step, err = p.jail.surround(p.spec.Limits)
+	return pipes, e, step, err
+}
+
+// onThread runs f on a thread that ends with it unless f unlocks it. The
+// main thread never ends: it stands still while another one is found.
+func onThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onThread(f)
+	}()
+	<-done
+}
+
 // carry is the life of the mechanism's first process. It keeps its thread to
 // the end: the kernel takes the end of the thread that started a process for
 // the end of its parent, and would kill the jail.
 func (p *Process) carry(ctx context.Context, pipes *plumbing, ends *ends, begun chan<- error) {
 	defer close(p.done)
-	runtime.LockOSThread()
 	cmd := p.jail.prepare(pipes, ends)
-	clean, err := p.jail.group.Start(cmd)
+	clean, err := p.begin(cmd)
 	pipes.closeInside()
-	ends.closeInside()
+	if p.jail.service == nil {
+		ends.closeInside()
+	}
 	if err == nil {
 		p.jail.setMain(cmd.Process)
 	}
@@ -122,67 +163,69 @@ func (p *Process) carry(ctx context.Context, pipes *plumbing, ends *ends, begun 
 	if err != nil {
 		ends.close()
 		pipes.closeOutside()
-		p.err = p.jail.group.Remove()
+		p.err = errors.Join(p.jail.remove(), p.removeWork())
 		return
 	}
 	_ = cmd.Wait() // how it ended is in ProcessState
-	p.jail.end()
-	<-p.launched // a short program can be over before Start has returned
-	ends.close()
-	var expired <-chan time.Time
-	if p.jail.command.Sweep {
-		expired = time.After(5 * time.Second)
+	if s := p.jail.service; s != nil {
+		close(s.clientGone)
+		<-p.launched // who is inside is known by then
+		<-s.overseen
 	}
-	p.finish(ctx, cmd, pipes.finish(expired))
+	err = p.jail.end(ctx)
+	<-p.launched // a short program can be over before Start has returned
+	if p.jail.listens() {
+		within(ownEnd, p.jail.silent, nil)
+	}
+	ends.close()
+	output := pipes.finish(p.jail.command.Sweep || p.jail.service != nil)
+	if pipes.limit.reached() {
+		p.exit.Reached = append(p.exit.Reached, FeatureOutput)
+	}
+	p.finish(ctx, cmd, errors.Join(err, output))
 }
 
 // finish records how the jail ended. Nothing of it is alive.
 func (p *Process) finish(ctx context.Context, cmd *exec.Cmd, output error) {
-	for _, l := range p.listeners {
-		l.Close()
-	}
+	p.closePorts()
 	p.exit.Ended = time.Now()
-	p.exit.Code = cmd.ProcessState.ExitCode()
-	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		p.exit.Code = 128 + int(ws.Signal())
-	}
-	if c := p.exit.Code; c > 128 && c <= 128+64 {
-		p.exit.Signal = syscall.Signal(c - 128)
-	}
 	p.exit.Stopped = p.stopped()
+	p.exit.Code, p.exit.Signal = p.jail.code(cmd.ProcessState, p.exit.Stopped)
 	for _, r := range p.jail.group.Reached() {
 		p.exit.Reached = append(p.exit.Reached, Feature(r))
 	}
+	p.exit.Reached = append(p.exit.Reached, p.jail.reached()...)
 	if p.exit.Signal == syscall.SIGXFSZ {
 		p.exit.Reached = append(p.exit.Reached, FeatureFileSize)
 	}
-	p.err = errors.Join(output, p.jail.group.Remove())
+	watched, unkept := p.watch.end(cmd.ProcessState)
+	p.exit.Reached = append(p.exit.Reached, watched...)
+	p.err = errors.Join(output, unkept, p.jail.remove(), p.removeWork())
 	if p.exit.Stopped && ctx.Err() != nil {
 		p.err = errors.Join(context.Cause(ctx), p.err)
 	}
 }
 
+// startError says why there is no jail, and what of it could not be removed.
 func (p *Process) startError(ctx context.Context, backend, explained string, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if e, ok := errors.AsType[*StartError](err); ok {
-		e.Backend = backend
+		e.Backend, e.Err = backend, errors.Join(e.Err, p.err)
 		return e
 	}
-	return &StartError{Backend: backend, Step: "set up", Detail: explained, Err: err}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("the program inside was not executed in %v", startTimeout)
+	}
+	return &StartError{Backend: backend, Step: "set up", Detail: explained, Err: errors.Join(err, p.err)}
 }
 
 // handshake reads the mechanism's status and what jailinit says.
 func (p *Process) handshake(ctx context.Context, ends *ends) error {
 	deadline := time.Now().Add(startTimeout)
-	interrupt := func() {
-		ends.status.SetReadDeadline(time.Unix(1, 0))
-		ends.control.SetReadDeadline(time.Unix(1, 0))
-	}
-	ends.status.SetReadDeadline(deadline)
-	ends.control.SetReadDeadline(deadline)
-	defer context.AfterFunc(ctx, interrupt)()
+	p.jail.setDeadline(deadline, ends)
+	defer context.AfterFunc(ctx, func() { p.jail.setDeadline(time.Unix(1, 0), ends) })()
 	if p.jail.command.Status {
 		var status struct {
 			PID int `json:"child-pid"`
@@ -195,26 +238,15 @@ func (p *Process) handshake(ctx context.Context, ends *ends) error {
 	if !p.jail.command.Control {
 		return nil
 	}
-	hello, err := receive(ends.control)
+	if err := p.jail.hand(deadline, ends); err != nil {
+		return err
+	}
+	hello, err := receive(ends.control, p.bind)
 	if err != nil {
 		return err
 	}
-	p.jail.setAgent(hello.agent)
-	for i, f := range hello.sockets {
-		l, err := net.FileListener(f)
-		f.Close()
-		if err != nil {
-			for _, f := range hello.sockets[i+1:] {
-				f.Close()
-			}
-			return fmt.Errorf("listener %d: %w", i, err)
-		}
-		p.listeners = append(p.listeners, l)
-	}
-	if len(p.listeners) != len(p.spec.Listen) {
-		return fmt.Errorf("%d listeners came out instead of %d", len(p.listeners), len(p.spec.Listen))
-	}
-	return nil
+	p.jail.meets(hello)
+	return p.adopt(hello.sockets)
 }
 
 // ends are the descriptors that go in besides the standard streams, and

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package sandbox
 
@@ -23,12 +23,3 @@ func Start(_ context.Context, _ Backend, spec Spec, _ Streams) (*Process, error)
 	}
 	return nil, errSystem
 }
-
-// A Leftover is a jail whose starter is dead.
-type Leftover struct{ Label string }
-
-// Leftovers finds nothing: no jail was ever started.
-func Leftovers(string) ([]Leftover, error) { return nil, nil }
-
-// Kill does nothing.
-func (Leftover) Kill(context.Context) error { return nil }

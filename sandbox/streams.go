@@ -4,9 +4,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
+
+// keptOpen is how long a pipe may be kept open by somebody who has no business
+// with it any more.
+const keptOpen = 5 * time.Second
 
 // plumbing owns the pipes of a jail: the ends that go in, and the goroutines
 // that copy to and from the others.
@@ -16,6 +21,7 @@ type plumbing struct {
 	outputs []*output
 	source  io.Reader
 	copying sync.WaitGroup
+	limit   *throttle // of both outputs; nil: none
 
 	mu  sync.Mutex
 	err error // the first that a writer returned; guarded by mu
@@ -122,7 +128,7 @@ func (p *plumbing) start() {
 	}
 	for _, o := range p.outputs {
 		p.copying.Go(func() {
-			_, err := io.Copy(o.to, o.from)
+			err := p.limit.copy(o.to, o.from)
 			if err != nil && !errors.Is(err, os.ErrClosed) {
 				p.note(err)
 				// A writer that fails must not block the agent.
@@ -142,20 +148,32 @@ func (p *plumbing) note(err error) {
 
 // finish waits until the output is written, for as long as the writers need:
 // all processes inside are dead, so the pipes end. Without a jail one may
-// have escaped the search and keep a pipe open; then expired ends the wait.
-func (p *plumbing) finish(expired <-chan time.Time) error {
+// have escaped the search and keep a pipe open; bounded ends the wait soon
+// after nothing is left to read.
+func (p *plumbing) finish(bounded bool) error {
 	if p.stdin != nil {
 		p.stdin.Close()
 	}
+	p.limit.open()
 	done := make(chan struct{})
 	go func() {
 		p.copying.Wait()
 		close(done)
 	}()
-	select {
-	case <-done:
-	case <-expired:
-		p.note(errors.New("output: a process that left the jail keeps it open"))
+	for waiting := true; waiting; {
+		var expired <-chan time.Time
+		if bounded {
+			expired = time.After(keptOpen)
+		}
+		select {
+		case <-done:
+			waiting = false
+		case <-expired:
+			if !p.unread() {
+				p.note(errors.New("output: a process that left the jail keeps it open"))
+				waiting = false
+			}
+		}
 	}
 	for _, o := range p.outputs {
 		o.from.Close()
@@ -165,8 +183,16 @@ func (p *plumbing) finish(expired <-chan time.Time) error {
 	return p.err
 }
 
-// explanation reads what the mechanism said before it ended without a jail.
-func (p *plumbing) explanation() string {
-	b, _ := io.ReadAll(io.LimitReader(p.outputs[len(p.outputs)-1].from, 4096))
-	return tail(string(b))
+// explanation reads what the mechanism said before it ended without a jail:
+// its last line, or all where it is the client of a service.
+func (p *plumbing) explanation(all bool) string {
+	from := p.outputs[len(p.outputs)-1].from
+	from.SetReadDeadline(time.Now().Add(keptOpen)) // somebody else may keep it open
+	b, _ := io.ReadAll(io.LimitReader(from, 1<<16))
+	if !all {
+		return tail(string(b))
+	}
+	lines := strings.FieldsFunc(string(b), func(c rune) bool { return c == '\n' || c == '\r' })
+	s := strings.Join(lines, "; ")
+	return strings.ToValidUTF8(s[max(0, len(s)-1024):], "")
 }

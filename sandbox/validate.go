@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"path"
@@ -75,6 +76,9 @@ func (s Spec) validatePlaces() error {
 			return &FieldError{field, dir, "is the whole host"}
 		}
 	}
+	if err := s.validateLower(); err != nil {
+		return err
+	}
 	for i, m := range s.Mounts {
 		field := fmt.Sprintf("Mounts[%d].", i)
 		if err := checkPath(field+"Source", m.Source); err != nil {
@@ -102,6 +106,18 @@ func (s Spec) validatePlaces() error {
 	return nil
 }
 
+func (s Spec) validateLower() error {
+	if len(s.Lower) > 0 && s.Workspace == "" {
+		return &FieldError{"Workspace", "", "is needed: it takes what is written over Lower"}
+	}
+	for i, l := range s.Lower {
+		if err := checkPath(fmt.Sprintf("Lower[%d]", i), l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s Spec) validateNetwork() error {
 	switch s.Network {
 	case NetworkNone, NetworkGate, NetworkFull:
@@ -118,12 +134,28 @@ func (s Spec) validateNetwork() error {
 		return &FieldError{"Listen", s.Listen[16], "is one listener too many; 16 are possible"}
 	}
 	for i, l := range s.Listen {
-		a, err := netip.ParseAddrPort(l)
-		if err != nil || !a.Addr().IsLoopback() || a.Addr().Zone() != "" || a.Port() < 1024 {
-			return &FieldError{fmt.Sprintf("Listen[%d]", i), l, "is not a loopback address with a port from 1024 on"}
+		if _, _, err := parseListen(l); err != nil {
+			return &FieldError{fmt.Sprintf("Listen[%d]", i), l, err.Error()}
 		}
 	}
 	return nil
+}
+
+// parseListen reads an element of Spec.Listen. The text of an error ends the
+// sentence of a FieldError.
+func parseListen(l string) (at netip.AddrPort, udp bool, err error) {
+	rest, udp := strings.CutPrefix(l, "udp/")
+	at, err = netip.ParseAddrPort(rest)
+	a := at.Addr()
+	switch {
+	case err != nil:
+		err = errors.New("is not an address and a port, such as 127.0.0.1:3128 or udp/127.0.0.1:53")
+	case a.Zone() != "" || a.Is4In6() || !a.IsLoopback() && !a.IsUnspecified():
+		err = errors.New("is not a loopback address, nor an unspecified one")
+	case at.Port() == 0:
+		err = errors.New("has no port")
+	}
+	return at, udp, err
 }
 
 func (s Spec) validateLimits() error {
@@ -131,6 +163,7 @@ func (s Spec) validateLimits() error {
 	for field, v := range map[string]float64{
 		"Memory": float64(l.Memory), "CPUs": l.CPUs, "PIDs": float64(l.PIDs), "FileSize": float64(l.FileSize),
 		"OpenFiles": float64(l.OpenFiles), "TmpSize": float64(l.TmpSize), "ShmSize": float64(l.ShmSize),
+		"CPUWeight": float64(l.CPUWeight), "Disk": float64(l.Disk), "Inodes": float64(l.Inodes), "OutputRate": float64(l.OutputRate),
 	} {
 		if !(v >= 0) { // also refuses what is not a number
 			return &FieldError{"Limits." + field, fmt.Sprint(v), "is negative"}
@@ -141,6 +174,9 @@ func (s Spec) validateLimits() error {
 	}
 	if l.PIDs != 0 && l.PIDs < 8 {
 		return &FieldError{"Limits.PIDs", fmt.Sprint(l.PIDs), "is less than 8, which no jail can start with"}
+	}
+	if l.CPUWeight > 10_000 {
+		return &FieldError{"Limits.CPUWeight", fmt.Sprint(l.CPUWeight), "is more than 10000"}
 	}
 	if l.OpenFiles != 0 && l.OpenFiles < 16 {
 		return &FieldError{"Limits.OpenFiles", fmt.Sprint(l.OpenFiles), "is less than 16"}

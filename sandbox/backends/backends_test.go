@@ -6,14 +6,10 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/sandbox/backends"
-	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	sandboxtest.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestEveryNameHasItsBackend(t *testing.T) {
 	for _, name := range backends.Names() {
@@ -31,8 +27,21 @@ func TestAutoIsAJail(t *testing.T) {
 	}
 }
 
+func TestFirstIsAJailOfTheList(t *testing.T) {
+	if b, err := backends.First(t.Context(), "none"); err == nil {
+		t.Errorf("got %s without having asked for it", b.Name())
+	}
+	if b, err := backends.First(t.Context(), "chroot"); err == nil {
+		t.Errorf("got %s for a name that nobody has", b.Name())
+	}
+	want, none := backends.New(t.Context(), backends.Auto)
+	if got, err := backends.First(t.Context(), "none", "bwrap"); none == nil && (err != nil || got.Name() != want.Name()) {
+		t.Errorf("got %v, err %v, want %s", got, err, want.Name())
+	}
+}
+
 func ExampleNew() {
 	_, err := backends.New(context.Background(), "chroot")
 	fmt.Println(err)
-	// Output: unknown backend "chroot"; known are auto and bwrap, none
+	// Output: unknown backend "chroot"; known are auto and bwrap, systemd, oci, none
 }

@@ -2,6 +2,7 @@ package backends
 
 import (
 	"bufio"
+	"slices"
 	"strings"
 )
 
@@ -20,7 +21,25 @@ type Finding struct {
 	Check   string `json:"check"` // a stable word: "bwrap", "userns"
 	Level   Level  `json:"level"`
 	Message string `json:"message"`
-	Fix     string `json:"fix,omitempty"` // a command for this distribution
+	Price   string `json:"price,omitempty"` // what it costs to leave it so
+	Fix     string `json:"fix,omitempty"`   // a command for this distribution
+}
+
+// A Tier sums up what jails a host can make.
+type Tier string
+
+// The tiers, from the best.
+const (
+	TierFull      Tier = "full"      // namespaces, and everything is enforced
+	TierDegraded  Tier = "degraded"  // a jail, in which something is not enforced
+	TierContainer Tier = "container" // only an engine can make one
+	TierNone      Tier = "none"
+)
+
+// A Report is what [Doctor] found.
+type Report struct {
+	Tier     Tier      `json:"tier"`
+	Findings []Finding `json:"findings"`
 }
 
 // A distribution knows how its users install and configure things.
@@ -65,50 +84,25 @@ func (d distribution) install(pkg string) string {
 	return "install the package " + pkg
 }
 
-// A symptom is something in a failed attempt's own words that names its cause.
-type symptom struct {
-	check   string
-	text    string // in the words of the mechanism
-	message string
-	fix     func(distribution) string
-}
-
-var symptoms = []symptom{
-	{"proc", "Can't mount proc", "a process table of its own cannot be mounted: this is a container that hides parts of /proc", nestedFix},
-	{"netns", "RTM_NEWADDR", "network namespaces are restricted by AppArmor", appArmorFix},
-	{"userns", "setting up uid map", "user namespaces are restricted by AppArmor, or this is root in a container without CAP_SETFCAP", appArmorFix},
-	{"userns", "No permissions to create new namespace", "user namespaces are off for this user", usernsFix},
-	{"userns", "Creating new namespace failed", "user namespaces are off, or used up", usernsFix},
-	{"userns", "max_user_namespaces", "user namespaces are off, or used up", usernsFix},
-	{"userns", "Operation not permitted", "the kernel, or the container around this program, does not permit namespaces", nestedFix},
-}
-
-func appArmorFix(d distribution) string {
-	if !d.is("ubuntu") && !d.is("debian") {
-		return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
-	}
-	return "sudo apt install apparmor-profiles apparmor-utils && " +
-		"sudo install -m0644 /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && " +
-		"sudo apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict"
-}
-
-func usernsFix(d distribution) string {
-	if d.is("debian") {
-		return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
-	}
-	return "sudo sysctl -w user.max_user_namespaces=15000"
-}
-
-func nestedFix(distribution) string {
-	return "docker: --security-opt seccomp=unconfined --security-opt systempaths=unconfined; podman: --security-opt unmask=ALL"
-}
-
-// diagnose turns the error of an attempt into a finding.
-func diagnose(err error, d distribution) Finding {
-	for _, s := range symptoms {
-		if strings.Contains(err.Error(), s.text) {
-			return Finding{s.check, LevelProblem, s.message + ": " + err.Error(), s.fix(d)}
+// Environment looks for secrets in an environment, "K=V", by their names.
+func Environment(environ []string) Finding {
+	var found []string
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		upper := strings.ToUpper(name)
+		secret := upper == "SSH_AUTH_SOCK" || slices.ContainsFunc(
+			[]string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "APIKEY", "PRIVATE_KEY", "ACCESS_KEY"},
+			func(part string) bool { return strings.Contains(upper, part) })
+		if secret && value != "" {
+			found = append(found, name)
 		}
 	}
-	return Finding{"jail", LevelProblem, err.Error(), ""}
+	if len(found) == 0 {
+		return Finding{Check: "environment", Level: LevelOK, Message: "holds no secrets; jails inherit nothing of it"}
+	}
+	slices.Sort(found)
+	return Finding{
+		Check: "environment", Level: LevelAdvice, Message: "holds " + strings.Join(found, ", ") + "; jails inherit nothing of it",
+		Price: "backend none, and other programs of this user, can read it", Fix: "start this program with the variables that it needs",
+	}
 }

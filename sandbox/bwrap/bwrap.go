@@ -23,6 +23,7 @@ import (
 	"sync"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
@@ -30,7 +31,7 @@ import (
 // A Backend compiles for the bubblewrap of this host. The zero value is ready.
 type Backend struct {
 	Path string // of bwrap; "" is looked up in PATH
-	Init string // of a program that begins with jailinit.Main; "" is this program
+	Init string // of a program that imports jailinit; "" is this program
 
 	mu       sync.Mutex
 	enforced []sandbox.Feature // guarded by mu; nil until Check has succeeded
@@ -53,11 +54,11 @@ func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := readHost(spec, init)
+	h, err := layout.Read(spec, init)
 	if err != nil {
 		return nil, err
 	}
-	return compile(spec, path, h)
+	return compile(spec, path, host{h, seccomp.Native(), eachProcess(spec.Limits)})
 }
 
 func (b *Backend) programs() (path, init string, err error) {
@@ -71,6 +72,13 @@ func (b *Backend) programs() (path, init string, err error) {
 	}
 	init, err = jailinit.Executable()
 	return path, init, err
+}
+
+// A host is what compile knows of one.
+type host struct {
+	layout.Host
+	arch seccomp.Arch
+	data uint64 // memory that one process may ask for; 0: no limit
 }
 
 // compile is the pure part of Command.
@@ -90,12 +98,12 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 		Path: path,
 		// Only this is visible in the host's list of processes.
 		Args:    []string{"bwrap", "--args", strconv.Itoa(argsFD), "--", jailinit.Path, sandbox.Mark},
-		Data:    [][]byte{initConfig(spec).Encode(), nil, filter},
+		Data:    [][]byte{initConfig(spec, h.data).Encode(), nil, filter},
 		Status:  true,
 		Control: true,
 	}
 	v := &view{data: c.Data}
-	v.build(spec, h)
+	v.build(spec, h.Host)
 	c.Data = v.data
 	for _, a := range v.args {
 		c.Data[argsFD-sandbox.DataFD] = append(append(c.Data[argsFD-sandbox.DataFD], a...), 0)
@@ -103,20 +111,11 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 	return c, nil
 }
 
-func initConfig(spec sandbox.Spec) jailinit.Config {
-	writable := []string{sandbox.HomePath, "/tmp", "/run", "/dev/shm"}
-	if !spec.WorkspaceReadOnly || spec.Workspace == "" {
-		writable = append(writable, sandbox.WorkspacePath)
-	}
-	for _, m := range spec.Mounts {
-		if m.Writable {
-			writable = append(writable, m.Target)
-		}
-	}
+func initConfig(spec sandbox.Spec, data uint64) jailinit.Config {
 	return jailinit.Config{
 		Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen,
 		OpenFiles: uint64(spec.Limits.OpenFiles), FileSize: uint64(spec.Limits.FileSize),
-		Processes: uint64(spec.Limits.PIDs), Writable: writable, Scoped: true,
+		Processes: uint64(spec.Limits.PIDs), Data: data, Writable: layout.Writable(spec), Scoped: true, Dial: spec.Dial,
 	}
 }
 
@@ -157,6 +156,10 @@ func (b *Backend) Check(ctx context.Context) ([]sandbox.Feature, error) {
 	b.enforced = features
 	return features, nil
 }
+
+// Trusting returns the backend without the trial of Check, for a program that
+// makes one jail only: its start tries the same, and fails where that would.
+func (b *Backend) Trusting() sandbox.Backend { return trial{b, features()} }
 
 // A trial is a backend that believes in itself.
 type trial struct {

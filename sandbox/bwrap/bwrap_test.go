@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,11 +26,27 @@ func TestMain(m *testing.M) {
 
 func TestAttacks(t *testing.T) { sandboxtest.Run(t, &bwrap.Backend{}) }
 
+func TestAttacksWithoutPrivileges(t *testing.T) { sandboxtest.Unprivileged(t, "TestAttacks") }
+
 func TestCompatible(t *testing.T) { sandboxtest.Compatible(t, &bwrap.Backend{}) }
 
-func TestKill(t *testing.T) { sandboxtest.Kill(t, &bwrap.Backend{}, 6, nil) }
+// 1,000 jails are ended in every way, and none leaves anything.
+func TestKill(t *testing.T) { sandboxtest.Kill(t, &bwrap.Backend{}, 84, nil) }
 
-func TestRunnerKilled(t *testing.T) { sandboxtest.RunnerKilled(t, &bwrap.Backend{}, false) }
+func TestKillOfAUser(t *testing.T) { sandboxtest.Unprivileged(t, "TestKillAFew") }
+
+func TestKillAFew(t *testing.T) { sandboxtest.Kill(t, &bwrap.Backend{}, 4, nil) }
+
+func TestRunnerKilled(t *testing.T) {
+	for n := range 20 {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			sandboxtest.RunnerKilled(t, &bwrap.Backend{}, false)
+		})
+	}
+}
+
+func TestRunnerOfAUserKilled(t *testing.T) { sandboxtest.Unprivileged(t, "TestRunnerKilled") }
 
 // What the host's process list shows of a jail is neither its environment
 // nor the agent's arguments.
@@ -53,7 +70,7 @@ func TestNothingSecretInTheMechanismsArguments(t *testing.T) {
 		}
 		for _, f := range files {
 			c, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
-			if !strings.Contains(string(c), "penstock-jail=visible.1~") {
+			if !strings.Contains(string(c), "penstock-jail=visible.1_") {
 				continue // it ended, or is the agent itself
 			}
 			seen++
@@ -124,7 +141,7 @@ func TestStopDuringTheStart(t *testing.T) {
 		}
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, f := range files {
-			if c, _ := os.ReadFile(f); strings.Contains(string(c), label+"~") {
+			if c, _ := os.ReadFile(f); strings.Contains(string(c), label+"_") {
 				t.Errorf("after %d: %q is alive", n, c)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -18,14 +19,14 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // testHost is a host with a merged /usr and a runner that is not root.
 func testHost(s sandbox.Spec) host {
-	return host{
-		arch: seccomp.AMD64, init: "/opt/penstock", workspace: s.Workspace, home: s.Home, mounts: s.Mounts,
-		links:  []sandbox.Mount{{Source: "usr/bin", Target: "/bin"}, {Source: "usr/lib", Target: "/lib"}},
-		shared: []sandbox.Mount{{Source: "/etc/ssl", Target: "/etc/ssl"}},
-		copied: []sandbox.File{{Path: "/etc/nsswitch.conf", Data: []byte("hosts: files dns\n")}},
-		hidden: []string{"/proc/cmdline"},
-		hosts:  []byte("192.0.2.1 printer\n"), resolv: []byte("nameserver 192.0.2.53\n"),
-	}
+	return host{layout.Host{
+		Init: "/opt/penstock", Workspace: s.Workspace, Home: s.Home, Mounts: s.Mounts,
+		Links:  []sandbox.Mount{{Source: "usr/bin", Target: "/bin"}, {Source: "usr/lib", Target: "/lib"}},
+		Shared: []sandbox.Mount{{Source: "/etc/ssl", Target: "/etc/ssl"}},
+		Copied: []sandbox.File{{Path: "/etc/nsswitch.conf", Data: []byte("hosts: files dns\n")}},
+		Hidden: []string{"/proc/cmdline"},
+		Hosts:  []byte("192.0.2.1 printer\n"), Resolv: []byte("nameserver 192.0.2.53\n"),
+	}, seccomp.AMD64, 0}
 }
 
 var golden = map[string]sandbox.Spec{
@@ -99,6 +100,17 @@ func FuzzCompile(f *testing.F) {
 		got := options(c)
 		if len(got) != len(options(want)) {
 			t.Fatalf("%q became %d arguments instead of %d", got, len(got), len(options(want)))
+		}
+		// Each value is the one argument that it was meant to be, and all
+		// others are what they are for harmless values.
+		meant := map[string]string{"/w": workspace, "/opt/t": target, "/etc/f": file}
+		for i, w := range options(want) {
+			if v, ok := meant[w]; ok {
+				w = v
+			}
+			if got[i] != w && !(w == "--file" && got[i] == "--ro-bind-data") {
+				t.Errorf("argument %d is %q instead of %q in %q", i, got[i], w, got)
+			}
 		}
 		for _, value := range []string{workspace, target, file} {
 			if !strings.HasPrefix(value, "/") || strings.ContainsAny(value, "\x00\n") {

@@ -9,19 +9,8 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
-)
-
-// Inside, the agent is an ordinary user.
-const (
-	uid = "1000"
-
-	passwd = "root:x:0:0:root:/root:/bin/sh\n" +
-		"agent:x:1000:1000:agent:" + sandbox.HomePath + ":/bin/sh\n" +
-		"nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
-	group = "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n"
-	// Without names for the loopback, servers that listen on localhost fail.
-	hosts = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 job\n"
 )
 
 // A view collects bubblewrap's options and the contents they refer to.
@@ -49,7 +38,7 @@ func (v *view) tmpfs(path, perms string, size int64) {
 	v.add("--perms", perms, "--size", strconv.FormatInt(size, 10), "--tmpfs", path)
 }
 
-func (v *view) build(spec sandbox.Spec, h host) {
+func (v *view) build(spec sandbox.Spec, h layout.Host) {
 	v.namespaces(spec)
 	v.system(spec, h)
 	v.places(spec, h)
@@ -67,54 +56,48 @@ func (v *view) namespaces(spec sandbox.Spec) {
 	if spec.Preset != sandbox.PresetBrowser {
 		v.add("--disable-userns")
 	}
-	v.add("--uid", uid, "--gid", uid, "--die-with-parent", "--new-session", "--hostname", "job", "--clearenv")
+	uid := strconv.Itoa(layout.UID)
+	// Where root starts it, bubblewrap would leave the bounding set as it is.
+	v.add("--uid", uid, "--gid", uid, "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "job", "--clearenv")
 }
 
-func (v *view) system(spec sandbox.Spec, h host) {
+func (v *view) system(spec sandbox.Spec, h layout.Host) {
 	// Parents that an option makes on its own take the permissions of that
 	// option, so those with several children are made first.
 	for _, dir := range []string{"/etc", "/home", "/jail", "/var"} {
 		v.add("--perms", "0755", "--dir", dir)
 	}
 	v.add("--ro-bind", "/usr", "/usr")
-	for _, l := range h.links {
+	for _, l := range h.Links {
 		v.add("--symlink", l.Source, l.Target)
 	}
-	for _, m := range h.shared {
+	for _, m := range h.Shared {
 		v.add("--ro-bind", m.Source, m.Target)
 	}
-	for _, f := range h.copied {
+	for _, f := range h.Files(spec) {
 		v.file(f.Path, 0o644, f.Data)
 	}
-	v.file("/etc/passwd", 0o644, []byte(passwd))
-	v.file("/etc/group", 0o644, []byte(group))
-	names, resolv := []byte(hosts), []byte(nil)
-	if spec.Network == sandbox.NetworkFull {
-		names, resolv = append(names, h.hosts...), h.resolv
-	}
-	v.file("/etc/hosts", 0o644, names)
-	v.file("/etc/resolv.conf", 0o644, resolv)
 	v.add("--proc", "/proc")
-	for _, p := range h.hidden {
+	for _, p := range h.Hidden {
 		v.add("--ro-bind", "/dev/null", p)
 	}
-	for _, p := range h.readOnly {
+	for _, p := range h.ReadOnly {
 		v.add("--ro-bind", p, p)
 	}
 	v.add("--dev", "/dev")
 	v.tmpfs("/dev/shm", "1777", spec.Limits.ShmSize)
 	v.tmpfs("/tmp", "1777", spec.Limits.TmpSize)
-	v.tmpfs("/run", "0755", 16<<20)
+	v.tmpfs("/run", "0755", layout.RunSize)
 	v.add("--symlink", "/tmp", "/var/tmp")
 }
 
 // places shows what the Spec names, parents before children.
-func (v *view) places(spec sandbox.Spec, h host) {
-	home := sandbox.Mount{Source: h.home, Target: sandbox.HomePath, Writable: true}
+func (v *view) places(spec sandbox.Spec, h layout.Host) {
+	home := sandbox.Mount{Source: h.Home, Target: sandbox.HomePath, Writable: true}
 	v.place(home, "0700", spec.Limits.TmpSize)
-	workspace := sandbox.Mount{Source: h.workspace, Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}
+	workspace := sandbox.Mount{Source: h.Workspace, Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}
 	v.place(workspace, "0755", spec.Limits.TmpSize)
-	mounts := slices.Clone(h.mounts)
+	mounts := slices.Clone(h.Mounts)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return cmp.Compare(a.Target, b.Target) })
 	for _, m := range mounts {
 		v.place(m, "", 0)
@@ -126,7 +109,7 @@ func (v *view) places(spec sandbox.Spec, h host) {
 		}
 		v.file(f.Path, mode, f.Data)
 	}
-	v.add("--ro-bind", h.init, jailinit.Path)
+	v.add("--ro-bind", h.Init, jailinit.Path)
 }
 
 // place mounts m; without a source, a file system in memory with the permissions

@@ -1,7 +1,6 @@
 package jailinit
 
 import (
-	"strings"
 	"syscall"
 )
 
@@ -24,18 +23,18 @@ func execute(c Config) error {
 }
 
 func candidates(name string, env []string) []string {
-	if strings.Contains(name, "/") {
+	if contains(name, "/") {
 		return []string{name}
 	}
 	search := "/usr/local/bin:/usr/bin:/bin"
 	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+		if v, ok := cutPrefix(kv, "PATH="); ok {
 			search = v
 		}
 	}
 	var paths []string
-	for dir := range strings.SplitSeq(search, ":") {
-		if strings.HasPrefix(dir, "/") { // an empty or relative one would mean the workspace
+	for _, dir := range split(search, ":") {
+		if hasPrefix(dir, "/") { // an empty or relative one would mean the workspace
 			paths = append(paths, dir+"/"+name)
 		}
 	}

@@ -1,31 +1,66 @@
 // Package jailinit is the first program inside a jail: it opens the jail's
 // listeners, hands them out, lowers limits and becomes the agent.
 //
-//	runner ──executes──▶ mechanism ──executes──▶ Main
+//	runner ──executes──▶ mechanism ──executes──▶ init
 //	   ▲                                           │ 1. listen, send the sockets and who I am
 //	   └────────── one socket pair ────────────────┤ 2. limits, second wall, directory
 //	                                               ▼ 3. execute the agent; the socket closes itself
 //
-// The program that uses package sandbox is executed again for this, so no
-// second binary has to be found or kept in step. [Main] is the first statement
-// of its main function, and of TestMain in tests.
+// A mechanism that is a client of a service hands no descriptors on: there init
+// first connects to a socket of the runner's, in [MeetPath], and is given them.
 //
-// Nothing of ours stays in the jail: a process that is gone cannot be traced,
+// The program that uses package sandbox is executed again for this, so no
+// second binary has to be found or kept in step. Importing this package, as
+// every backend does, is all it needs: an init function takes over where the
+// process is the first program of a jail, and nowhere else costs more than a
+// comparison. Go initialises packages after what they import, and otherwise in
+// the order of their paths: those that need package reflect, most of a large
+// program, come after this one, which does without, and which is why it takes
+// half a millisecond to be here. They and main do not run.
+//
+// Otherwise nothing of ours stays in the jail: a process that is gone cannot be traced,
 // signalled or asked for its descriptors. Only where the mechanism has no first
-// process that ends all others (backend none) does Main stay, as the parent.
+// process that ends all others (backend none), or belongs to a service, does it
+// stay, as the parent. Then the conversation goes on:
+//
+//	"running", own number    ──▶    the agent is executed
+//	                         ◀──    "terminate": ask the agent's process group to end
+//	                         ◀──    end of the socket: the runner wants the end of all, or is dead
+//	"reached", limit         ──▶    the jail ran into a limit of its control group
+//	"exited", code, signal   ──▶    the agent's end; everything it left is killed
+//	                         ◀──    end of the socket: the runner has seen what it wanted
+//
+// An address to listen on that takes a privilege in the jail's network is
+// bound by the runner, which has that privilege without anybody inside having
+// it:
+//
+//	"bind", address, socket  ──▶
+//	                         ◀──    number of an error, or 0
+//
+// Where the runner wants to connect to servers inside, an attendant stays: a
+// further process, beside the agent, that answers each [Request] on a socket
+// pair of its own. Its outer end goes out last among the sockets.
+//
+// Where the mechanism gives no process table of its own, or no exact view, this
+// package makes them first, see [Config.View].
+//
+// Outside, the same program watches the runner and ends the jails that it could
+// not finish, see [ReaperName].
 package jailinit
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
-	"sync/atomic"
 )
 
-// Path is where a jail shows the program; it is also its name there.
-const Path = "/jail/init"
+// Places inside a jail.
+const (
+	Path     = "/jail/init" // where it shows the program; also its name there
+	MeetPath = "/jail/meet" // the directory of the rendezvous, where the mechanism hands no descriptors on
+
+	MeetSocket = "control" // the runner's socket in that directory
+	MeetDone   = "done"    // the runner's last message there
+)
 
 // Mark begins the argument that names the jail.
 const Mark = "penstock-jail="
@@ -33,13 +68,13 @@ const Mark = "penstock-jail="
 // EnvMark begins the variable that names it to processes without a jail.
 const EnvMark = "PENSTOCK_JAIL="
 
-// Descriptors that Main finds open.
-const (
+// Descriptors that it finds open; others after a rendezvous.
+var (
 	controlFD = 4
 	configFD  = 5
 )
 
-// A Config says what Main has to do. It travels in a descriptor, because
+// A Config says what the first program has to do. It travels in a descriptor, because
 // arguments can be read by every process of the host.
 type Config struct {
 	Args      []string
@@ -49,19 +84,21 @@ type Config struct {
 	OpenFiles uint64
 	FileSize  uint64
 	Processes uint64
+	Data      uint64   // memory that one process may ask for; 0: no limit
 	Writable  []string // where the second wall lets files be written; none: no wall
 	Scoped    bool     // the second wall also refuses abstract sockets and signals that leave the jail
 	Supervise bool     // stay as the parent, and end whatever the agent leaves
+	Dial      bool     // leave a process inside that answers requests, see Request
+	View      []Place  // what the agent sees, with processes of its own; none: what the mechanism made of it
+	User      uint64   // the uid and gid of the agent, in a user namespace of its own; 0: those of the first program
+	Filter    []byte   // of system calls, as package seccomp makes it; none: the mechanism has one
+
+	nested bool // this is pid 1 of the namespaces that View needs
 }
 
-// called says whether this program can be executed again as Main.
-var called atomic.Bool
-
-// Executable returns the path of this program, to be executed again as Main.
+// Executable returns the path of this program, to be executed again as the
+// first program of a jail.
 func Executable() (string, error) {
-	if !called.Load() {
-		return "", errors.New("this program does not call jailinit.Main first in its main (or TestMain), and would start anew inside the jail")
-	}
 	path, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -70,28 +107,56 @@ func Executable() (string, error) {
 	now, err := os.Stat(path)
 	running, errRunning := os.Stat("/proc/self/exe")
 	if err != nil || (errRunning == nil && !os.SameFile(now, running)) {
-		return "", fmt.Errorf("%s was replaced while this program runs; restart it", path)
+		return "", errors.New(path + " was replaced while this program runs; restart it")
 	}
 	return path, nil
 }
 
-// Encode returns c in the form that Main reads.
+// Encode returns c in the form that the first program reads.
 func (c Config) Encode() []byte {
 	var b []byte
 	list := func(l []string) {
-		b = binary.AppendUvarint(b, uint64(len(l)))
+		b = appendNumber(b, uint64(len(l)))
 		for _, s := range l {
-			b = binary.AppendUvarint(b, uint64(len(s)))
+			b = appendNumber(b, uint64(len(s)))
 			b = append(b, s...)
 		}
 	}
-	for _, l := range [][]string{c.Args, c.Env, {c.Dir}, c.Listen, c.Writable} {
+	var view []string
+	for _, p := range c.View {
+		view = append(view, p.fields()...)
+	}
+	for _, l := range [][]string{c.Args, c.Env, {c.Dir}, c.Listen, c.Writable, view, {string(c.Filter)}} {
 		list(l)
 	}
-	for _, n := range []uint64{c.OpenFiles, c.FileSize, c.Processes, flag(c.Scoped), flag(c.Supervise)} {
-		b = binary.AppendUvarint(b, n)
+	for _, n := range []uint64{
+		c.OpenFiles, c.FileSize, c.Processes, c.Data, flag(c.Scoped), flag(c.Supervise), flag(c.Dial),
+		flag(c.nested), c.User,
+	} {
+		b = appendNumber(b, n)
 	}
 	return b
+}
+
+// appendNumber writes n in as few bytes as it takes, the least significant
+// seven bits first, as package encoding/binary does; that one makes the first
+// program wait for package reflect.
+func appendNumber(b []byte, n uint64) []byte {
+	for ; n >= 0x80; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
+}
+
+// cutNumber reads what appendNumber wrote, unless there was an error before.
+func cutNumber(b []byte, before error) (n uint64, rest []byte, err error) {
+	for i := 0; before == nil && i < len(b) && i < 10; i++ {
+		n |= uint64(b[i]&0x7f) << (7 * i)
+		if b[i] < 0x80 {
+			return n, b[i+1:], nil
+		}
+	}
+	return 0, nil, errConfig
 }
 
 func flag(b bool) uint64 {
@@ -105,12 +170,8 @@ var errConfig = errors.New("malformed configuration")
 
 func decode(b []byte) (c Config, err error) {
 	number := func() uint64 {
-		n, size := binary.Uvarint(b)
-		if size <= 0 {
-			err, b = errConfig, nil
-			return 0
-		}
-		b = b[size:]
+		var n uint64
+		n, b, err = cutNumber(b, err)
 		return n
 	}
 	list := func() []string {
@@ -131,10 +192,17 @@ func decode(b []byte) (c Config, err error) {
 		return l
 	}
 	c.Args, c.Env = list(), list()
-	c.Dir = strings.Join(list(), "")
+	c.Dir = join(list(), "")
 	c.Listen, c.Writable = list(), list()
-	c.OpenFiles, c.FileSize, c.Processes = number(), number(), number()
-	c.Scoped, c.Supervise = number() == 1, number() == 1
+	view, filter := list(), join(list(), "")
+	if filter != "" {
+		c.Filter = []byte(filter)
+	}
+	c.OpenFiles, c.FileSize, c.Processes, c.Data = number(), number(), number(), number()
+	c.Scoped, c.Supervise, c.Dial, c.nested, c.User = number() == 1, number() == 1, number() == 1, number() == 1, number()
+	if err == nil {
+		c.View, err = places(view)
+	}
 	if err == nil && (len(b) != 0 || len(c.Args) == 0) {
 		err = errConfig
 	}

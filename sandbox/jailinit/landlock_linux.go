@@ -2,15 +2,14 @@ package jailinit
 
 import (
 	"errors"
+	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // Rights to files, by the version of the kernel's interface that added them.
 const (
-	fsRead    = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	fsVersion = unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1 // version 1: all bits up to this one
+	fsRead    = landlockFsExecute | landlockFsReadFile | landlockFsReadDir
+	fsVersion = landlockFsMakeSym<<1 - 1 // version 1: all bits up to this one
 )
 
 // devices may be written although they are outside the writable directories;
@@ -21,28 +20,27 @@ var devices = []string{"/proc", "/dev/null", "/dev/zero", "/dev/full", "/dev/ran
 // and all it will execute. It is a second wall behind the mount table, so a
 // kernel without it is no error: the backend reports the feature as missing.
 func landlock(writable []string, scoped bool) error {
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	version, _, errno := syscall.Syscall(sysLandlockCreate, 0, 0, landlockVersionFlag)
 	if errno != 0 {
 		return nil
 	}
 	all := uint64(fsVersion)
 	if version >= 2 {
-		all |= unix.LANDLOCK_ACCESS_FS_REFER
+		all |= landlockFsRefer
 	}
 	if version >= 3 {
-		all |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+		all |= landlockFsTruncate
 	}
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: all}
+	attr := struct{ files, network, scoped uint64 }{files: all} // struct landlock_ruleset_attr of version 6
 	if version >= 6 && scoped {
-		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+		attr.scoped = landlockScopeAbstract | landlockScopeSignal
 	}
-	// The size is that of the fields known to version 6; older kernels accept
-	// a longer structure as long as the rest is zero.
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), 24, 0)
+	// Older kernels accept a longer structure as long as the rest is zero.
+	fd, _, errno := syscall.Syscall(sysLandlockCreate, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return errno
 	}
-	defer unix.Close(int(fd))
+	defer syscall.Close(int(fd))
 	if err := allow(int(fd), "/", fsRead); err != nil {
 		return err
 	}
@@ -51,35 +49,38 @@ func landlock(writable []string, scoped bool) error {
 			return err
 		}
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+	if err := prctl(prSetNoNewPrivs, 1, 0); err != nil {
 		return err
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+	if _, _, errno := syscall.Syscall(sysLandlockRestrict, fd, 0, 0); errno != 0 {
 		return errno
 	}
 	return nil
 }
 
 func allow(ruleset int, path string, rights uint64) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
+	fd, err := syscall.Open(path, openPath|syscall.O_CLOEXEC, 0)
+	if errors.Is(err, syscall.ENOENT) {
 		return nil // what is not in the view needs no rule
 	}
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
 		// Rights that only a directory can have are refused for a file.
-		rights &= unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE |
-			unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+		rights &= landlockFsExecute | landlockFsReadFile |
+			landlockFsWriteFile | landlockFsTruncate
 	}
-	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH,
+	rule := struct { // struct landlock_path_beneath_attr, which is packed: its end is padding here
+		allowed uint64
+		parent  int32
+	}{rights, int32(fd)}
+	_, _, errno := syscall.Syscall6(sysLandlockAddRule, uintptr(ruleset), landlockPathBeneath,
 		uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
 	if errno != 0 {
 		return errno

@@ -1,29 +1,64 @@
 package jailinit
 
 import (
-	"fmt"
-	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
-// Main returns at once, unless this process is the first program of a jail:
-// then it never returns. Call it before anything else.
-func Main() {
-	if len(os.Args) != 2 || os.Args[0] != Path || !strings.HasPrefix(os.Args[1], Mark) {
-		called.Store(true)
-		return
+// init takes over where this process is the first program of a jail, what
+// mounts its workspace, what answers requests in it, or what ends a jail that
+// was not finished. Nobody has to call
+// anything: a program that forgot to would start anew inside, with all that it
+// does to the host.
+func init() {
+	switch {
+	case len(os.Args) < 2 || (os.Args[0] != Path && os.Args[0] != OverlayName && os.Args[0] != ReaperName) || setID():
+	case os.Args[0] == OverlayName:
+		mountAndExecute()
+	case os.Args[0] == ReaperName:
+		reapJails(os.Args[1])
+		syscall.Exit(0)
+	case len(os.Args) == 2 && hasPrefix(os.Args[1], Mark):
+		first()
+	case len(os.Args) == 2 && os.Args[1] == secondWord:
+		second()
+	case len(os.Args) == 3 && os.Args[1] == Look:
+		look(os.Args[2])
+	case len(os.Args) == 3 && os.Args[2] == attendWord:
+		attend()
 	}
+}
+
+// setID reports whether this process has more rights than who started it, who
+// chose its name, argument and descriptors: it does not execute for them.
+func setID() bool { return os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() }
+
+// first never returns. The name and the mark are no accident, so where the
+// mechanism has lost the descriptors it ends too: what comes after it is the
+// program of the host.
+func first() {
 	// Landlock domains belong to threads, and the one that executes counts.
 	runtime.LockOSThread()
+	if err := connect(); err != nil {
+		os.Stderr.WriteString(Path + ": " + err.Error() + "\n")
+		syscall.Exit(127) // os.Exit would sleep a second under the race detector
+	}
 	err := start()
 	report(err)
-	os.Exit(127)
+	syscall.Exit(127)
+}
+
+// isControl reports whether fd is what a runner passes: a unix socket that
+// keeps messages apart. Nothing else opens one in a process that just began.
+func isControl(fd int) bool {
+	domain, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_DOMAIN)
+	if err != nil || domain != syscall.AF_UNIX {
+		return false
+	}
+	kind, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE)
+	return err == nil && kind == syscall.SOCK_SEQPACKET
 }
 
 // A stepError tells the runner which step failed.
@@ -33,45 +68,69 @@ type stepError struct {
 	err    error
 }
 
-func (e *stepError) Error() string { return fmt.Sprintf("%s: %s: %v", e.step, e.detail, e.err) }
+func (e *stepError) Error() string { return e.step + ": " + e.detail + ": " + e.err.Error() }
 
 func start() error {
 	c, err := readConfig()
 	if err != nil {
 		return &stepError{"set up", "configuration", err}
 	}
+	switch {
+	case c.nested:
+		return build(c)
+	case len(c.View) > 0:
+		return outer(c)
+	}
 	// A session of its own: the agent has no terminal, and a signal to its
 	// group reaches what it started but nobody else.
-	if _, err := unix.Setsid(); err != nil && err != unix.EPERM {
+	if _, err := syscall.Setsid(); err != nil && err != syscall.EPERM {
 		return &stepError{"set up", "session", err}
 	}
 	sockets, err := listen(c.Listen)
 	if err != nil {
 		return err
 	}
+	attended := -1
+	if c.Dial {
+		outer, inner, err := requestPair()
+		if err != nil {
+			return &stepError{"set up", "requests", err}
+		}
+		sockets, attended = append(sockets, outer), inner
+	}
 	if err := announce(sockets); err != nil {
 		return &stepError{"set up", "announce", err}
 	}
-	if err := restrict(c); err != nil {
-		return err
+	if !c.needsSecond() {
+		if err := restrict(c); err != nil {
+			return err
+		}
+	}
+	if c.Dial {
+		if err := startAttendant(attended, c.Supervise || met); err != nil {
+			return &stepError{"set up", "attendant", err}
+		}
+	}
+	if c.needsSecond() {
+		return supervise(c)
 	}
 	if err := os.Chdir(c.Dir); err != nil {
 		return &stepError{"directory", c.Dir, underlying(err)}
 	}
-	if c.Supervise {
+	if c.Supervise || met {
 		return supervise(c)
 	}
 	return execute(c)
 }
 
 func readConfig() (Config, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(configFD, &st); err != nil {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(configFD, &st); err != nil {
 		return Config{}, err
 	}
 	b := make([]byte, st.Size)
 	for n := 0; n < len(b); {
-		m, err := unix.Pread(configFD, b[n:], int64(n))
+		m, err := syscall.Pread(configFD, b[n:], int64(n))
 		if err != nil {
 			return Config{}, err
 		}
@@ -83,54 +142,18 @@ func readConfig() (Config, error) {
 	return decode(b)
 }
 
-// listen opens the sockets with bare calls: package net would start a poller
-// in a process that lives for two milliseconds.
-func listen(addresses []string) ([]int, error) {
-	var sockets []int
-	for _, a := range addresses {
-		ap, err := netip.ParseAddrPort(a)
-		if err != nil {
-			return nil, &stepError{"listen", a, err}
-		}
-		fd, err := listenOne(ap)
-		if err != nil {
-			return nil, &stepError{"listen", a, err}
-		}
-		sockets = append(sockets, fd)
-	}
-	return sockets, nil
-}
-
-func listenOne(ap netip.AddrPort) (int, error) {
-	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(ap.Port()), Addr: ap.Addr().As16()})
-	if ap.Addr().Is4() {
-		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(ap.Port()), Addr: ap.Addr().As4()}
-	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return -1, err
-	}
-	if err := unix.Bind(fd, sa); err != nil {
-		return -1, err
-	}
-	return fd, unix.Listen(fd, unix.SOMAXCONN)
-}
-
 // announce sends the listeners out. The kernel adds the number that this
 // process has outside.
 func announce(sockets []int) error {
 	var oob []byte
 	if len(sockets) > 0 {
-		oob = unix.UnixRights(sockets...)
+		oob = syscall.UnixRights(sockets...)
 	}
-	if err := unix.Sendmsg(controlFD, []byte("ready"), oob, nil, 0); err != nil {
+	if err := syscall.Sendmsg(controlFD, []byte("ready"), oob, nil, 0); err != nil {
 		return err
 	}
 	for _, fd := range sockets {
-		if err := unix.Close(fd); err != nil {
+		if err := syscall.Close(fd); err != nil {
 			return err
 		}
 	}
@@ -149,12 +172,13 @@ func restrict(c Config) error {
 		resource int
 		value    uint64
 	}{
-		{"core", unix.RLIMIT_CORE, 0},
-		{"open files", unix.RLIMIT_NOFILE, c.OpenFiles},
-		{"file size", unix.RLIMIT_FSIZE, c.FileSize},
-		{"processes", unix.RLIMIT_NPROC, c.Processes},
+		{"core", syscall.RLIMIT_CORE, 0},
+		{"open files", syscall.RLIMIT_NOFILE, c.OpenFiles},
+		{"file size", syscall.RLIMIT_FSIZE, c.FileSize},
+		{"processes", rlimitNproc, c.Processes},
+		{"memory", syscall.RLIMIT_DATA, c.Data},
 	} {
-		if l.resource != unix.RLIMIT_CORE && l.value == 0 {
+		if l.resource != syscall.RLIMIT_CORE && l.value == 0 {
 			continue
 		}
 		if err := lower(l.resource, l.value); err != nil {
@@ -166,13 +190,21 @@ func restrict(c Config) error {
 			return &stepError{"set up", "landlock", err}
 		}
 	}
+	if len(c.Filter) > 0 {
+		if err := filterCalls(c.Filter); err != nil {
+			return &stepError{"set up", "filter of system calls", err}
+		}
+	}
 	return nil
 }
 
 func closeAtExec() error {
-	err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-	if err != unix.ENOSYS && err != unix.EINVAL {
-		return err
+	_, _, errno := syscall.Syscall(sysCloseRange, 3, ^uintptr(0), closeRangeCloexec)
+	if errno == 0 {
+		return nil
+	}
+	if errno != syscall.ENOSYS && errno != syscall.EINVAL {
+		return errno
 	}
 	// Kernels before 5.11.
 	open, err := os.ReadDir("/proc/self/fd")
@@ -181,7 +213,7 @@ func closeAtExec() error {
 	}
 	for _, e := range open {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
+			syscall.CloseOnExec(fd)
 		}
 	}
 	return nil
@@ -210,8 +242,8 @@ func report(err error) {
 			detail += ": " + e.err.Error()
 		}
 	}
-	message := fmt.Sprintf("error\x00%s\x00%d\x00%s", step, number, detail)
-	_ = unix.Sendmsg(controlFD, []byte(message), nil, nil, unix.MSG_NOSIGNAL)
+	message := "error\x00" + step + "\x00" + strconv.Itoa(number) + "\x00" + detail
+	_ = syscall.Sendmsg(controlFD, []byte(message), nil, nil, syscall.MSG_NOSIGNAL)
 }
 
 func underlying(err error) error {

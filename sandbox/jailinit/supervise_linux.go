@@ -1,15 +1,13 @@
 package jailinit
 
 import (
+	"bytes"
 	"os"
 	"os/signal"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // supervise runs the agent as a child, and ends whatever the agent started
@@ -17,8 +15,13 @@ import (
 func supervise(c Config) error {
 	// Orphans of the agent come to this process instead of the host's init,
 	// so that a daemon cannot leave by forking twice.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	if err := prctl(prSetChildSubreaper, 1, 0); err != nil {
 		return &stepError{"set up", "subreaper", err}
+	}
+	// The agent may have the same user, and must not get at the control socket
+	// by tracing this process. The exec of a child undoes it for that child.
+	if err := prctl(syscall.PR_SET_DUMPABLE, 0, 0); err != nil {
+		return &stepError{"set up", "tracing", err}
 	}
 	polite := make(chan os.Signal, 1)
 	signal.Notify(polite, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -26,34 +29,76 @@ func supervise(c Config) error {
 	if err != nil {
 		return &stepError{"execute", c.Args[0], err}
 	}
-	if err := unix.Sendmsg(controlFD, []byte("running\x00"+strconv.Itoa(agent)), nil, nil, 0); err != nil {
-		_ = syscall.Kill(-agent, syscall.SIGKILL)
-		os.Exit(1)
-	}
 	gone := make(chan struct{})
-	go func() { // ends with the process
-		var b [1]byte
-		_, _ = unix.Read(controlFD, b[:])
+	if tell("running", os.Getpid()) != nil {
 		close(gone)
-	}()
-	code, empty := reap(agent)
+	} else {
+		go obey(polite, gone) // ends with the process
+	}
+	ended, empty := reap(agent)
 	for {
 		select {
 		case <-polite:
 			_ = syscall.Kill(-agent, syscall.SIGTERM)
 		case <-gone:
-			killChildren(empty)
-			os.Exit(128 + int(syscall.SIGKILL))
-		case c := <-code:
-			killChildren(empty)
-			os.Exit(c)
+			killAll(empty)
+			syscall.Exit(128 + int(syscall.SIGKILL))
+		case e := <-ended:
+			killAll(empty)
+			if tell("exited", e.code, int(e.signal)) == nil {
+				leave(gone)
+			}
+			syscall.Exit(e.code)
 		}
 	}
 }
 
+// leave gives the runner time to look at what goes with this process: its
+// control groups. A runner that is gone needs not to know.
+func leave(gone <-chan struct{}) {
+	select {
+	case <-gone:
+	case <-time.After(time.Second):
+	}
+}
+
+// obey reads what the runner says until there is no runner.
+func obey(polite chan<- os.Signal, gone chan<- struct{}) {
+	defer close(gone)
+	word := make([]byte, 64)
+	for {
+		n, err := syscall.Read(controlFD, word)
+		switch {
+		case err == syscall.EINTR:
+		case n <= 0:
+			return
+		case string(word[:n]) == "terminate":
+			select {
+			case polite <- syscall.SIGTERM:
+			default: // it is being asked already
+			}
+		}
+	}
+}
+
+// tell sends the runner a word and numbers.
+func tell(word string, numbers ...int) error {
+	for _, n := range numbers {
+		word += "\x00" + strconv.Itoa(n)
+	}
+	return syscall.Sendmsg(controlFD, []byte(word), nil, nil, syscall.MSG_NOSIGNAL)
+}
+
 func fork(c Config) (int, error) {
-	// Should the agent kill this process, its own are found by the token.
-	env := append(slices.Clone(c.Env), EnvMark+strings.TrimPrefix(os.Args[1], Mark))
+	if c.needsSecond() {
+		return forkSecond(c)
+	}
+	env := c.Env
+	if os.Getpid() != 1 {
+		// Should the agent kill this process, its own are found by the token.
+		token, _ := cutPrefix(os.Args[1], Mark)
+		env = append(slices.Clone(env), EnvMark+token)
+	}
 	err := error(syscall.ENOENT)
 	for _, p := range candidates(c.Args[0], c.Env) {
 		pid, e := syscall.ForkExec(p, c.Args, &syscall.ProcAttr{
@@ -69,36 +114,49 @@ func fork(c Config) (int, error) {
 	return 0, err
 }
 
+// A status is how the agent ended.
+type status struct {
+	code   int
+	signal syscall.Signal
+}
+
 // reap waits for children, the agent among them, until there are none. Its
 // goroutine ends then, or with the process.
-func reap(agent int) (code <-chan int, empty <-chan struct{}) {
-	ended, none := make(chan int, 1), make(chan struct{})
+func reap(agent int) (<-chan status, <-chan struct{}) {
+	ended, none := make(chan status, 1), make(chan struct{})
 	go func() {
 		defer close(none)
 		for {
-			var status syscall.WaitStatus
-			pid, err := syscall.Wait4(-1, &status, 0, nil)
+			var ws syscall.WaitStatus
+			pid, err := syscall.Wait4(-1, &ws, 0, nil)
 			switch {
 			case err == syscall.EINTR:
 			case err != nil:
 				return
 			case pid != agent:
-			case status.Signaled():
-				ended <- 128 + int(status.Signal())
+			case ws.Signaled():
+				ended <- status{128 + int(ws.Signal()), ws.Signal()}
 			default:
-				ended <- status.ExitStatus()
+				ended <- status{ws.ExitStatus(), 0}
 			}
 		}
 	}()
 	return ended, none
 }
 
-// killChildren ends every descendant. Killing a parent hands its children to
+// killAll ends every descendant. Process 1 can name all others at once, and
+// the kernel kills what it may not, or what is no descendant, when it ends: it
+// only gives them a moment. Elsewhere killing a parent hands its children to
 // this process, so it is enough to end children until there are none.
-func killChildren(empty <-chan struct{}) {
-	for {
-		for _, pid := range children(os.Getpid()) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+func killAll(empty <-chan struct{}) {
+	first := os.Getpid() == 1
+	for begin := time.Now(); !first || time.Since(begin) < time.Second; {
+		if first {
+			_ = syscall.Kill(-1, syscall.SIGKILL)
+		} else {
+			for _, pid := range children(os.Getpid()) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 		}
 		select {
 		case <-empty:
@@ -120,15 +178,19 @@ func children(pid int) []int {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name in the second field may hold spaces and parentheses.
-		_, rest, _ := strings.Cut(string(stat[max(0, strings.LastIndex(string(stat), ")")):]), " ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(pid) && !slices.Contains(found, n) {
+		if f := statFields(e.Name()); len(f) > 1 && f[1] == strconv.Itoa(pid) && !slices.Contains(found, n) {
 			found = append(found, n)
 		}
 	}
 	return found
+}
+
+// statFields returns the fields of the process's stat from the state on.
+func statFields(pid string) []string {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return nil
+	}
+	// The name before may hold spaces and parentheses.
+	return fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 }

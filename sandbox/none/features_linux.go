@@ -10,5 +10,10 @@ func features() []sandbox.Feature {
 	for _, c := range cgroup.Supported() {
 		f = append(f, sandbox.Feature(c))
 	}
+	if !cgroup.Can(cgroup.Memory) {
+		f = append(f, sandbox.FeatureMemory) // kept by looking, and for each process
+	}
 	return f
 }
+
+func eachProcess(l sandbox.Limits) uint64 { return cgroup.EachProcess(l.Memory) }

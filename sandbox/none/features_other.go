@@ -5,3 +5,5 @@ package none
 import "github.com/penstock-run/penstock/sandbox"
 
 func features() []sandbox.Feature { return nil }
+
+func eachProcess(sandbox.Limits) uint64 { return 0 }

@@ -12,6 +12,8 @@ package none
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
@@ -20,7 +22,7 @@ import (
 
 // A Backend runs programs without a jail. The zero value is ready.
 type Backend struct {
-	Init string // of a program that begins with jailinit.Main; "" is this program
+	Init string // of a program that imports jailinit; "" is this program
 }
 
 // Name returns "none".
@@ -51,6 +53,9 @@ func compile(spec sandbox.Spec, init string) (*sandbox.Command, error) {
 	case spec.Workspace == "":
 		return nil, &sandbox.FieldError{Field: "Workspace", Value: "", Reason: "is needed without a jail"}
 	}
+	if err := checkListen(spec.Listen); err != nil {
+		return nil, err
+	}
 	home := spec.Home
 	if home == "" {
 		home = spec.Workspace
@@ -69,13 +74,25 @@ func compile(spec sandbox.Spec, init string) (*sandbox.Command, error) {
 	}
 	limits := spec.WithDefaults().Limits
 	config := jailinit.Config{
-		Args: spec.Args, Env: env, Dir: dir, Listen: spec.Listen, Supervise: true,
-		OpenFiles: uint64(limits.OpenFiles), FileSize: uint64(limits.FileSize),
+		Args: spec.Args, Env: env, Dir: dir, Listen: spec.Listen, Supervise: true, Dial: spec.Dial,
+		OpenFiles: uint64(limits.OpenFiles), FileSize: uint64(limits.FileSize), Data: eachProcess(limits),
 	}
 	return &sandbox.Command{
 		Path: init, Args: []string{jailinit.Path, sandbox.Mark},
 		Data: [][]byte{config.Encode()}, Control: true, Sweep: true,
 	}, nil
+}
+
+// checkListen refuses what would open a door of the host, whose network this is.
+func checkListen(addresses []string) error {
+	for i, l := range addresses {
+		at, err := netip.ParseAddrPort(strings.TrimPrefix(l, "udp/"))
+		if err != nil || at.Addr().IsUnspecified() || at.Port() < 1024 {
+			return &sandbox.FieldError{Field: fmt.Sprintf("Listen[%d]", i), Value: l,
+				Reason: "would be a port of the host: without a jail only a loopback address and a port from 1024 on are possible"}
+		}
+	}
+	return nil
 }
 
 func replace(env []string, key, value string) []string {

@@ -12,7 +12,6 @@ import (
 func allow(s sandbox.Spec) sandbox.Spec { return s.Allow(none.Unenforced()...) }
 
 func TestMain(m *testing.M) {
-	sandboxtest.Main()
 	sandboxtest.ServeRunner(&none.Backend{}, allow)
 	goleak.VerifyTestMain(m)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -16,8 +15,14 @@ import (
 //	~/.cache/go-build  relative to the home of the user
 //	./vendor           relative to the current directory
 //
-// The last elements may hold *, ? and [a-z], which do not match a slash.
-// A pattern without them has to exist.
+// The elements may hold *, ? and [a-z], which do not match a slash. A pattern
+// without them has to exist. In a policy that was read from no file, such as
+// one made of a command's flags, the second form is absolute, too.
+//
+// What a pattern finds may be a symbolic link, but not one that leads out of
+// the place that the pattern names: whoever can write there, such as an agent
+// in its workspace, would decide what the next jail sees. Only an absolute
+// path without wildcards may lead anywhere.
 type Pattern string
 
 // Where says what patterns are relative to.
@@ -42,41 +47,82 @@ func (p Pattern) validate() error {
 
 // path returns the absolute path, which may hold wildcards.
 func (p Pattern) path(w Where) (string, error) {
-	base, rest := "", ""
+	path, _, err := p.split(w)
+	return path, err
+}
+
+// split returns the absolute path, and the directory that it is relative to.
+func (p Pattern) split(w Where) (path, base string, err error) {
+	rest := ""
 	switch s := string(p); {
 	case strings.HasPrefix(s, "//"):
 		base, rest = "/", s[2:]
 	case strings.HasPrefix(s, "/"):
-		base, rest = filepath.Dir(w.file), s[1:]
+		if base, rest = "/", s[1:]; w.file != "" {
+			base = filepath.Dir(w.file)
+		}
 	case strings.HasPrefix(s, "~/"):
 		base, rest = w.Home, s[2:]
 	case strings.HasPrefix(s, "./"):
 		base, rest = w.Dir, s[2:]
 	default:
-		return "", fmt.Errorf("%q %w", s, errPattern)
+		return "", "", fmt.Errorf("%q %w", s, errPattern)
 	}
 	switch {
 	case !filepath.IsAbs(base):
-		return "", fmt.Errorf("%q: it is not known what it is relative to", string(p))
+		return "", "", fmt.Errorf("%q: it is not known what it is relative to", string(p))
 	case strings.ContainsAny(rest, "\x00\n\r"):
-		return "", fmt.Errorf("%q contains a NUL or a line break", string(p))
+		return "", "", fmt.Errorf("%q contains a NUL or a line break", string(p))
 	case filepath.Clean(rest) == "." || !filepath.IsLocal(rest):
 		// A way up would make the base say nothing about what is meant.
-		return "", fmt.Errorf("%q leads to its base or out of it", string(p))
+		return "", "", fmt.Errorf("%q leads to its base or out of it", string(p))
 	}
-	return filepath.Join(base, rest), nil
+	return filepath.Join(base, rest), base, nil
 }
 
-func (p Pattern) expand(w Where) ([]string, error) {
-	path, err := p.path(w)
+// A found is a file that a pattern names: its path, and where that leads.
+type found struct{ path, source string }
+
+const wildcards = "*?["
+
+func (p Pattern) expand(w Where) ([]found, error) {
+	path, base, err := p.split(w)
 	if err != nil {
 		return nil, err
 	}
-	if !strings.ContainsAny(string(p), "*?[") {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	paths := []string{path}
+	if at := strings.IndexAny(path, wildcards); at >= 0 {
+		if paths, err = filepath.Glob(path); err != nil {
+			return nil, fmt.Errorf("%q: %w", string(p), err)
+		}
+		if base == "/" {
+			base = filepath.Dir(path[:at] + "x")
+		}
+	}
+	if base, err = filepath.EvalSymlinks(base); err != nil {
+		if len(paths) == 0 {
+			return nil, nil // nothing there to find
+		}
+		return nil, fmt.Errorf("%q: %w", string(p), err)
+	}
+	var all []found
+	for _, path := range paths {
+		source, err := filepath.EvalSymlinks(path)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%q: %s does not exist", string(p), path)
 		}
-		return []string{path}, nil
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", string(p), err)
+		}
+		if !inside(source, base) {
+			return nil, fmt.Errorf("%q: %s leads to %s, out of %s; name that itself, if it is meant", string(p), path, source, base)
+		}
+		all = append(all, found{path, source})
 	}
-	return filepath.Glob(path)
+	return all, nil
+}
+
+func inside(path, dir string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
+	return ok && (rest == "" || rest[0] == '/')
 }

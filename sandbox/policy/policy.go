@@ -8,6 +8,10 @@
 // A policy adds to the strictest jail; there is nothing to subtract from. A
 // field that is not known is an error with its line, because a misspelt
 // restriction is none.
+//
+// What is not listed can be asked for: an [Asker] passes the question on to
+// somebody, and the answer is no unless that one says yes in time. What was
+// refused is kept in a [Store].
 package policy
 
 import (
@@ -22,20 +26,26 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/proxy"
 	"go.yaml.in/yaml/v3"
 )
 
 // A Policy is the content of a file. The zero value adds nothing and forbids
 // nothing.
 type Policy struct {
-	Read     []Pattern         `yaml:"read,omitempty" json:"read,omitempty"`         // shown inside, at the same path
-	Write    []Pattern         `yaml:"write,omitempty" json:"write,omitempty"`       // shown inside, writable
-	Hosts    []string          `yaml:"hosts,omitempty" json:"hosts,omitempty"`       // as package proxy reads them
-	Env      map[string]string `yaml:"env,omitempty" json:"env,omitempty"`           // set inside
-	Preset   string            `yaml:"preset,omitempty" json:"preset,omitempty"`     // strict, browser, debug, offline
-	Network  string            `yaml:"network,omitempty" json:"network,omitempty"`   // the most that a job may ask for: none, allowlist, full
-	Limits   Limits            `yaml:"limits,omitempty" json:"limits,omitzero"`      // the most that a job may ask for, and what it gets if it asks for nothing
-	Modes    []string          `yaml:"modes,omitempty" json:"modes,omitempty"`       // isolation modes that a job may ask for; empty is all
+	Read    []Pattern         `yaml:"read,omitempty" json:"read,omitempty"`       // shown inside, at the same path
+	Write   []Pattern         `yaml:"write,omitempty" json:"write,omitempty"`     // shown inside, writable
+	Hosts   []string          `yaml:"hosts,omitempty" json:"hosts,omitempty"`     // as package proxy reads them: reached with network allowlist, and where there are any, a job may ask for no others
+	Env     map[string]string `yaml:"env,omitempty" json:"env,omitempty"`         // set inside
+	Preset  string            `yaml:"preset,omitempty" json:"preset,omitempty"`   // strict, browser, debug, offline
+	Network string            `yaml:"network,omitempty" json:"network,omitempty"` // the most that a job may ask for: none, allowlist, full
+	Limits  Limits            `yaml:"limits,omitempty" json:"limits,omitzero"`    // the most that a job may ask for, and what it gets if it asks for nothing
+	Modes   []string          `yaml:"modes,omitempty" json:"modes,omitempty"`     // isolation modes that a job may ask for; empty is all
+	// Workspaces are the ways in which jobs may get files of their own; empty is all.
+	Workspaces []string `yaml:"workspaces,omitempty" json:"workspaces,omitempty"`
+	// Deliver are the ways in which results may leave the store; empty is all. None and
+	// patch are no such way, and stand for none.
+	Deliver  []string          `yaml:"deliver,omitempty" json:"deliver,omitempty"`
 	Backends []string          `yaml:"backends,omitempty" json:"backends,omitempty"` // backends that a job may ask for; empty is all
 	Weaker   []sandbox.Feature `yaml:"weaker,omitempty" json:"weaker,omitempty"`     // features that may be absent
 
@@ -51,10 +61,38 @@ type Limits struct {
 	OpenFiles int     `yaml:"open_files,omitempty" json:"open_files,omitempty"`
 	Tmp       Size    `yaml:"tmp,omitempty" json:"tmp,omitempty"`
 	Shm       Size    `yaml:"shm,omitempty" json:"shm,omitempty"`
+
+	CPUWeight  int   `yaml:"cpu_weight,omitempty" json:"cpu_weight,omitempty"`
+	Disk       Size  `yaml:"disk,omitempty" json:"disk,omitempty"`
+	Inodes     int64 `yaml:"inodes,omitempty" json:"inodes,omitempty"`
+	OutputRate Size  `yaml:"output_rate,omitempty" json:"output_rate,omitempty"` // a second
+
+	Traffic     Size `yaml:"traffic,omitempty" json:"traffic,omitempty"`         // to and from the hosts of a list
+	Connections int  `yaml:"connections,omitempty" json:"connections,omitempty"` // to them, at once
+}
+
+// A Budget is what the way to the hosts of a list may carry. Zero means that
+// nothing was asked for.
+type Budget struct {
+	Traffic     int64 // bytes in both directions
+	Connections int   // at once
 }
 
 // A Size is a number of bytes.
 type Size int64
+
+// String returns the size in the largest unit that it is a multiple of.
+func (s Size) String() string {
+	for _, u := range []struct {
+		bytes Size
+		name  string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if s >= u.bytes && s%u.bytes == 0 {
+			return strconv.FormatInt(int64(s/u.bytes), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
 
 // UnmarshalYAML reads 1048576, 1MiB, 1GiB and the like.
 func (s *Size) UnmarshalYAML(n *yaml.Node) error {
@@ -73,18 +111,6 @@ func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// A DeniedError reports what a job asked for and the policy does not permit.
-type DeniedError struct {
-	File  string // the policy's
-	Field string // of the policy
-	Value string // what was asked for
-	Most  string // what would be permitted
-}
-
-func (e *DeniedError) Error() string {
-	return fmt.Sprintf("policy %s: %s: %s is not permitted; permitted is %s", e.File, e.Field, e.Value, e.Most)
-}
-
 // Load reads the file at path.
 func Load(path string) (Policy, error) {
 	abs, err := filepath.Abs(path)
@@ -100,78 +126,83 @@ func Load(path string) (Policy, error) {
 
 // Parse reads YAML, or JSON, as the content of the file at an absolute path.
 func Parse(file string, b []byte) (Policy, error) {
-	p := Policy{}
+	p := Policy{file: file}
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
-		return Policy{}, fmt.Errorf("policy %s: %w", file, err)
+		return Policy{}, fmt.Errorf("%s%w", p.prefix(), err)
 	}
-	p.file = file
+	if err := d.Decode(new(Policy)); !errors.Is(err, io.EOF) {
+		// What stands in it would not hold, and nobody would notice.
+		return Policy{}, fmt.Errorf("%shas more than one document", p.prefix())
+	}
 	return p, p.validate()
 }
+
+// File returns the path of the file that the policy was read from; "" where
+// it was put together by a program.
+func (p Policy) File() string { return p.file }
 
 func (p Policy) validate() error {
 	for field, patterns := range map[string][]Pattern{"read": p.Read, "write": p.Write} {
 		for i, pattern := range patterns {
 			if err := pattern.validate(); err != nil {
-				return fmt.Errorf("policy %s: %s[%d]: %w", p.file, field, i, err)
+				return fmt.Errorf("%s%s[%d]: %w", p.prefix(), field, i, err)
 			}
 		}
 	}
 	for _, c := range []struct {
-		field, value string
-		known        []string
+		field  string
+		values []string
+		known  []string
 	}{
-		{"preset", p.Preset, []string{"", "strict", "browser", "debug", "offline"}},
-		{"network", p.Network, networks},
+		{"preset", []string{p.Preset}, []string{"", "strict", "browser", "debug", "offline"}},
+		{"network", []string{p.Network}, networks},
+		{"modes", p.Modes, []string{"none", "worktree", "container"}},
+		{"workspaces", p.Workspaces, []string{"overlay", "clone", "linked", "hook"}},
+		{"deliver", p.Deliver, []string{"none", "patch", "branch", "pr"}},
+		{"backends", p.Backends, []string{"bwrap", "systemd", "oci", "seatbelt", "none"}},
 	} {
-		if !slices.Contains(c.known, c.value) {
-			return fmt.Errorf("policy %s: %s: %q is not one of %s", p.file, c.field, c.value, strings.Join(c.known[1:], ", "))
+		for _, v := range c.values {
+			if !slices.Contains(c.known, v) {
+				return fmt.Errorf("%s%s: %q is not one of %s", p.prefix(), c.field, v, strings.TrimPrefix(strings.Join(c.known, ", "), ", "))
+			}
 		}
 	}
 	for key := range p.Env {
 		if key == "" || strings.ContainsAny(key, "=\x00") {
-			return fmt.Errorf("policy %s: env: %q is not the name of a variable", p.file, key)
+			return fmt.Errorf("%senv: %q is not the name of a variable", p.prefix(), key)
 		}
 	}
-	if l := p.Limits; l.CPUs < 0 || l.PIDs < 0 || l.OpenFiles < 0 {
-		return fmt.Errorf("policy %s: limits: a number is negative", p.file)
+	if _, err := proxy.ParseRules(p.Hosts...); err != nil {
+		return fmt.Errorf("%shosts: %w", p.prefix(), err)
+	}
+	if n := p.Limits.Connections; n < 0 || n > maxConnections {
+		return fmt.Errorf("%slimits.connections: %d is not between 1 and %d", p.prefix(), n, maxConnections)
+	}
+	// The limits have to make a jail possible.
+	spec := sandbox.Spec{Args: []string{"true"}}
+	for _, l := range p.Limits.pairs(&spec.Limits) {
+		l.set(l.most())
+	}
+	if err := spec.Validate(); err != nil {
+		return fmt.Errorf("%slimits: %w", p.prefix(), err)
 	}
 	return nil
 }
+
+// maxConnections bounds what a jail may cost its runner: each connection takes
+// two descriptors.
+const maxConnections = 4096
 
 // networks are the words of jobs, from the least to the most; "" is no
 // opinion.
 var networks = []string{"", "none", "allowlist", "full"}
 
-// A Request is what a job asks for, in the words of jobs.
-type Request struct {
-	Mode    string // none, worktree, container
-	Backend string
-	Network string
-	Limits  sandbox.Limits
-}
-
-// Permits reports all that the policy does not permit, each as a
-// [DeniedError].
-func (p Policy) Permits(r Request) error {
-	var denied []error
-	deny := func(field, value, most string) {
-		denied = append(denied, &DeniedError{File: p.file, Field: field, Value: value, Most: most})
+// prefix begins an error about a policy.
+func (p Policy) prefix() string {
+	if p.file == "" {
+		return ""
 	}
-	if len(p.Modes) > 0 && !slices.Contains(p.Modes, r.Mode) {
-		deny("modes", r.Mode, strings.Join(p.Modes, ", "))
-	}
-	if len(p.Backends) > 0 && r.Backend != "auto" && !slices.Contains(p.Backends, r.Backend) {
-		deny("backends", r.Backend, strings.Join(p.Backends, ", "))
-	}
-	if p.Network != "" && slices.Index(networks, r.Network) > slices.Index(networks, p.Network) {
-		deny("network", r.Network, p.Network)
-	}
-	for _, l := range p.Limits.pairs(&r.Limits) {
-		if most := l.most(); most > 0 && l.asked() > most {
-			deny("limits."+l.field, strconv.FormatFloat(l.asked(), 'f', -1, 64), strconv.FormatFloat(most, 'f', -1, 64))
-		}
-	}
-	return errors.Join(denied...)
+	return "policy " + p.file + ": "
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
 )
@@ -23,8 +22,9 @@ hosts: [registry.example, "*.cdn.example:443"]
 env: {CI: "1", HOME: /elsewhere}
 preset: debug
 network: allowlist
-limits: {memory: 2GiB, cpus: 1.5, pids: 100, tmp: 1048576}
+limits: {memory: 2GiB, cpus: 1.5, pids: 100, tmp: 1048576, cpu_weight: 50, disk: 10GiB, inodes: 100000, output_rate: 1MiB}
 modes: [worktree, container]
+deliver: [patch, pr]
 backends: [bwrap]
 weaker: [cpu]
 `
@@ -57,7 +57,7 @@ func TestApply(t *testing.T) {
 	if want := []string{"CI=1", "HOME=/home/agent"}; !slices.Equal(got.Env, want) {
 		t.Errorf("got environment %q, want %q: what the job set stays", got.Env, want)
 	}
-	if want := (sandbox.Limits{Memory: 2 << 30, CPUs: 1.5, PIDs: 50, TmpSize: 1 << 20}); got.Limits != want || got.Preset != sandbox.PresetDebug {
+	if want := (sandbox.Limits{Memory: 2 << 30, CPUs: 1.5, PIDs: 50, TmpSize: 1 << 20, CPUWeight: 50, Disk: 10 << 30, Inodes: 100_000, OutputRate: 1 << 20}); got.Limits != want || got.Preset != sandbox.PresetDebug {
 		t.Errorf("got %+v and preset %q, want %+v", got.Limits, got.Preset, want)
 	}
 	if len(base.Mounts) != 0 || base.Limits.Memory != 0 {
@@ -70,38 +70,94 @@ func TestPermitsReportsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := Request{Mode: "worktree", Backend: "auto", Network: "none", Limits: sandbox.Limits{Memory: 2 << 30, CPUs: 1}}
+	good := Request{Mode: "worktree", Backend: "auto", Network: "none", Limits: sandbox.Limits{Memory: 2 << 30, CPUs: 1}, Deliver: "pr", Hosts: []string{"registry.example:443", "a.cdn.example:443"}}
 	if err := p.Permits(good); err != nil {
 		t.Errorf("got %v for what is permitted", err)
 	}
-	err = p.Permits(Request{Mode: "none", Backend: "none", Network: "full", Limits: sandbox.Limits{Memory: 3 << 30, CPUs: 2, PIDs: 101}})
-	for _, field := range []string{"modes", "backends", "network", "limits.memory", "limits.cpus", "limits.pids"} {
-		if err == nil || !strings.Contains(err.Error(), "policy.yaml: "+field+":") {
-			t.Errorf("%s is not named in: %v", field, err)
+	err = p.Permits(Request{
+		Mode: "none", Deliver: "branch", Backend: "none", Network: "full", Hosts: []string{"registry.example", "evil.example", "registry.example:22"},
+		Limits: sandbox.Limits{Memory: 3 << 30, CPUs: 2, PIDs: 101, CPUWeight: 51, Disk: 11 << 30, Inodes: 100_001, OutputRate: 2 << 20},
+	})
+	denied, ok := errors.AsType[*DeniedError](err)
+	if !ok {
+		t.Fatalf("got %v", err)
+	}
+	var fields []string
+	for _, d := range denied.Denials {
+		fields = append(fields, d.Field)
+		if !strings.Contains(err.Error(), d.String()) {
+			t.Errorf("%v is not in %v", d, err)
 		}
 	}
-	if e, ok := errors.AsType[*DeniedError](err); !ok || e.Most != "worktree, container" {
-		t.Errorf("got %+v", e)
+	if want := []string{
+		"modes", "deliver", "backends", "network", "hosts", "hosts", "limits.memory", "limits.cpus", "limits.pids", "limits.cpu_weight", "limits.disk",
+		"limits.inodes", "limits.output_rate",
+	}; !slices.Equal(fields, want) {
+		t.Errorf("got %q, want %q", fields, want)
+	}
+	for _, words := range []string{
+		"policy /etc/penstock/policy.yaml: modes: none is not permitted; permitted is worktree, container",
+		"limits.memory: 3GiB is not permitted; permitted is 2GiB", "hosts: evil.example is not permitted",
+	} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("%q is not in %v", words, err)
+		}
 	}
 	if err := (Policy{}).Permits(Request{Mode: "none", Backend: "none", Network: "full"}); err != nil {
 		t.Errorf("the zero value denies: %v", err)
 	}
 }
 
+// What the way out may carry is bounded, and filled in, like the limits of a jail;
+// and it cannot be bounded where there is no way out to count on.
+func TestTheWayOutIsBounded(t *testing.T) {
+	p, err := Parse("/p.yaml", []byte("limits: {traffic: 1GiB, connections: 8}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Limits.FillBudget(Budget{Connections: 4}); got != (Budget{Traffic: 1 << 30, Connections: 4}) {
+		t.Errorf("filled in as %+v", got)
+	}
+	for _, c := range []struct {
+		request Request
+		want    string
+	}{
+		{Request{Network: "none"}, ""},
+		{Request{Network: "allowlist", Budget: Budget{Traffic: 1 << 30, Connections: 8}}, ""},
+		{Request{Network: "allowlist", Budget: Budget{Traffic: 2 << 30, Connections: 9}}, "limits.traffic: 2GiB is not permitted; permitted is 1GiB; " +
+			"limits.connections: 9 is not permitted; permitted is 8"},
+		{Request{Network: "full"}, "network: full is not permitted; permitted is allowlist, where limits.traffic holds"},
+	} {
+		err := p.Permits(c.request)
+		if (c.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: got %v, want %q", c.request, err, c.want)
+		}
+	}
+}
+
 func TestMistakesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
-		"raed: [//a]":            "raed",
-		"read: [relative]":       "read[0]",
-		"write: [//a, //../b]":   "write[1]",
-		"read: [~/../x]":         "read[0]",
-		"read: [./]":             "read[0]",
-		"read: ['//a[']":         "read[0]",
-		"preset: lax":            "preset",
-		"network: open":          "network",
-		"limits: {memory: lots}": "line 1",
-		"limits: {memory: -1}":   "line 1",
-		"limits: {pids: -1}":     "limits",
-		"env: {'A=B': x}":        "env",
+		"raed: [//a]":                    "raed",
+		"read: [relative]":               "read[0]",
+		"write: [//a, //../b]":           "write[1]",
+		"read: [~/../x]":                 "read[0]",
+		"read: [./]":                     "read[0]",
+		"read: ['//a[']":                 "read[0]",
+		"modes: [worktre]":               "modes",
+		"backends: [bubblewrap]":         "backends",
+		"preset: lax":                    "preset",
+		"network: open":                  "network",
+		"limits: {memory: lots}":         "line 1",
+		"limits: {memory: -1}":           "line 1",
+		"limits: {pids: -1}":             "limits",
+		"limits: {connections: -1}":      "limits.connections",
+		"limits: {connections: 9999}":    "limits.connections",
+		"env: {'A=B': x}":                "env",
+		"limits: {memory: 1KiB}":         "limits",
+		"limits: {cpu_weight: 10001}":    "limits",
+		"hosts: ['http://a/']":           "hosts",
+		"hosts: [a]\n---\nnetwork: none": "document",
+		"network: none\nnetwork: full":   "network",
 	} {
 		if _, err := Parse("/p.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/p.yaml") {
 			t.Errorf("%q: got %v, want the file and %q in it", text, err, want)
@@ -134,52 +190,4 @@ func FuzzPattern(f *testing.F) {
 			t.Errorf("%q leads to %q, outside of %s", s, path, base)
 		}
 	})
-}
-
-func TestViolationsAreKeptAndFound(t *testing.T) {
-	s := NewStore(filepath.Join(t.TempDir(), "violations.jsonl"))
-	if got, err := s.Find(Query{}); err != nil || len(got) != 0 {
-		t.Errorf("before the first: got %v, err %v", got, err)
-	}
-	start := time.Now().UTC()
-	for i, v := range []Violation{
-		{Label: "a.1", Kind: "host", What: "evil.example:443", Reason: "not-listed", Time: start.Add(-time.Hour)},
-		{Label: "a.1", Kind: "limit", What: "memory"}, {Label: "b.1", Kind: "host", What: strings.Repeat("x", 10000)},
-	} {
-		if err := s.Add(v); err != nil {
-			t.Fatal(i, err)
-		}
-	}
-	for _, c := range []struct {
-		q    Query
-		want int
-	}{{Query{}, 3}, {Query{Label: "a.1"}, 2}, {Query{Kind: "host"}, 2}, {Query{Label: "a.1", Kind: "host"}, 1}, {Query{Since: start}, 2}, {Query{Label: "c"}, 0}} {
-		if got, err := s.Find(c.q); err != nil || len(got) != c.want {
-			t.Errorf("%+v: got %d, err %v, want %d", c.q, len(got), err, c.want)
-		}
-	}
-	if err := os.WriteFile(s.path, []byte(`{"label":"a`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Add(Violation{Kind: "host"}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := s.Find(Query{}); err != nil || len(got) != 1 {
-		t.Errorf("after a crash in the middle of a line: got %v, err %v, want what came later", got, err)
-	}
-}
-
-func TestTheStoreIsBounded(t *testing.T) {
-	s := NewStore(filepath.Join(t.TempDir(), "v"))
-	if err := os.WriteFile(s.path, make([]byte, MaxStore+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := s.Add(Violation{Kind: "host"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if st, err := os.Stat(s.path); err != nil || st.Size() > 1000 {
-		t.Errorf("got %v, err %v, want a small file", st.Size(), err)
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 // Numbers of TLS.
 const (
+	recordAlert     = 21
 	recordHandshake = 22
 	clientHello     = 1
 	extensionName   = 0

@@ -1,19 +1,23 @@
 // Package proxy is the way out of a jail to the hosts on a list: an HTTP
-// proxy that runs outside, on a listener that was opened inside.
+// proxy, a name service and a catcher of connections that run outside, on
+// sockets that were opened inside.
 //
-//	program inside ──▶ listener of the jail ──▶ Serve ──▶ name on the list?
-//	                                              │ one resolution, every address checked
-//	                                              │ the checked address is dialled
-//	                                              ▼
-//	                                    TLS: the name asked for is the name agreed on
+//	told of the proxy ──▶ 127.0.0.1:3129 ──▶ CONNECT, GET http:// ──┐
+//	everything else ──▶ 127.0.0.1:53 ──▶ name on the list?          ├─▶ name on the list?
+//	                         │ 127.1.x.y, its own for each name     │     one resolution, every address checked
+//	                         ▼                                      │     the checked address is dialled
+//	                    0.0.0.0:80, :443 ──▶ Host, TLS for the name ┘
 //
 // What is asked for has to be what is reached. A name is resolved once, here;
 // addresses of this host, of private networks and of machine metadata are
-// refused unless they are on the list themselves. A tunnel to port 443 has to
-// carry TLS for the same name, in the open; each plain request on a kept
-// connection is decided anew. Budgets bound bytes and connections.
+// refused unless they are on the list themselves. What goes to port 443 has to
+// be TLS for the same name, in the open; what goes to port 80 has to be HTTP,
+// and each request of a kept connection is decided anew. Budgets bound bytes,
+// connections, and how many names are ever looked up.
 //
-// It cannot stop a program from sending data to a host that is allowed.
+// The name service asks nobody: what it is asked does not leave. It cannot
+// stop a program from sending data to a host that is allowed, nor in the names
+// that a wildcard allows.
 package proxy
 
 import (
@@ -31,12 +35,19 @@ type Config struct {
 	Rules Rules
 
 	// Ask decides on what no rule names. No answer within AskTimeout, 30 s if
-	// zero, is a no. The answer holds for the life of the Proxy.
+	// zero, is a no. Who asks for the same host and port meanwhile waits for
+	// the same answer, which holds for the life of the Proxy. There are 256
+	// questions at the most.
 	Ask        func(ctx context.Context, host string, port uint16) bool
 	AskTimeout time.Duration
 
 	MaxBytes       int64 // in both directions together; 0 is no limit
 	MaxConnections int   // at once; default 256
+	MaxNames       int   // that are ever looked up; default 1024
+
+	// Hint ends the answer to who asks for what is not on the list: the way to
+	// have it there.
+	Hint string
 
 	// Resolve and Dial replace the system's.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -52,12 +63,13 @@ type Hooks struct {
 	Closed  func(d Decision, sent, received int64) // after a connection that was allowed
 }
 
-// A Decision is the answer to one request.
+// A Decision is the answer to one request. It holds nothing of a request but
+// where it was to go.
 type Decision struct {
 	Time    time.Time
-	Method  string // CONNECT, or the request's own
+	Method  string // CONNECT, DNS, TLS for a connection that was caught, or the request's own
 	Host    string
-	Port    uint16
+	Port    uint16         // 0: none was named
 	Address netip.AddrPort // where it was allowed
 	Allowed bool
 	Reason  Reason // where it was not
@@ -73,25 +85,32 @@ const (
 	ReasonAddress   Reason = "address"     // the name leads to an address that is not for jails
 	ReasonResolve   Reason = "resolve"     // the name does not exist
 	ReasonConnect   Reason = "unreachable" // nobody answers there
-	ReasonNotTLS    Reason = "not-tls"     // a tunnel to port 443 carries something else
-	ReasonName      Reason = "other-name"  // TLS asks for another name, or hides it
-	ReasonBudget    Reason = "budget"      // bytes or connections are used up
+	ReasonNotTLS    Reason = "not-tls"     // what goes to port 443 is something else
+	ReasonName      Reason = "other-name"  // TLS or a request asks for another name, or hides it
+	ReasonBudget    Reason = "budget"      // bytes, connections or names are used up
 )
 
-// A Proxy serves one jail.
+// A Proxy serves one jail, or several that share budgets.
 type Proxy struct {
 	cfg    Config
-	used   atomic.Int64 // bytes
-	active atomic.Int64 // connections
+	used   atomic.Int64  // bytes
+	active atomic.Int64  // connections
+	taken  chan struct{} // holds a value for each connection that was accepted
 
 	mu      sync.Mutex
-	answers map[string]bool // of Ask; guarded by mu
+	answers map[string]*answer // of Ask; guarded by mu
+	looked  map[string]bool    // names that were resolved; guarded by mu
+
+	table table
 }
 
 // New returns a Proxy.
 func New(cfg Config) *Proxy {
 	if cfg.MaxConnections == 0 {
 		cfg.MaxConnections = 256
+	}
+	if cfg.MaxNames == 0 {
+		cfg.MaxNames = 1024
 	}
 	if cfg.AskTimeout == 0 {
 		cfg.AskTimeout = 30 * time.Second
@@ -106,15 +125,22 @@ func New(cfg Config) *Proxy {
 			return (&net.Dialer{Timeout: 20 * time.Second}).DialContext(ctx, "tcp", a.String())
 		}
 	}
-	return &Proxy{cfg: cfg, answers: map[string]bool{}}
+	return &Proxy{
+		cfg: cfg, answers: map[string]*answer{}, looked: map[string]bool{},
+		taken: make(chan struct{}, cfg.MaxConnections+16), // some more are told that they are too many
+	}
 }
 
 // Used returns the bytes that went through, in both directions.
 func (p *Proxy) Used() int64 { return p.used.Load() }
 
-// Serve answers the connections of l until l is closed, as it is when the
-// jail ends, or ctx ends. When it returns, all connections are closed.
+// Serve answers as a proxy what connects to l, until l is closed, as it is
+// when the jail ends, or ctx ends. When it returns, all connections are closed.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
+	return p.accept(ctx, l, p.serve)
+}
+
+func (p *Proxy) accept(ctx context.Context, l net.Listener, serve func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -134,85 +160,36 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 				continue
 			}
 		}
+		// Who is one too many waits inside, not with a descriptor of ours.
+		select {
+		case p.taken <- struct{}{}:
+		case <-ctx.Done():
+			c.Close()
+			return context.Cause(ctx)
+		}
 		all.Go(func() {
+			defer func() { <-p.taken }()
 			defer c.Close()
 			defer context.AfterFunc(ctx, func() { c.Close() })()
-			p.serve(ctx, c)
+			serve(ctx, c)
 		})
 	}
 }
 
-// decide answers whether host and port may be reached, and through which
-// addresses.
-func (p *Proxy) decide(ctx context.Context, host string, port uint16) ([]netip.AddrPort, Reason) {
-	if !p.cfg.Rules.Allows(host, port) && !p.ask(ctx, host, port) {
-		return nil, ReasonNotListed
-	}
-	addresses := []netip.Addr{}
-	if a, err := netip.ParseAddr(host); err == nil {
-		addresses = append(addresses, a)
-	} else {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		if addresses, err = p.cfg.Resolve(ctx, host); err != nil || len(addresses) == 0 {
-			return nil, ReasonResolve
-		}
-	}
-	var reachable []netip.AddrPort
-	for _, a := range addresses {
-		// All of them: a name that leads to a forbidden address among others
-		// is after that one.
-		if forbidden(a) && !p.cfg.Rules.allowsAddress(a, port) {
-			return nil, ReasonAddress
-		}
-		reachable = append(reachable, netip.AddrPortFrom(a.Unmap(), port))
-	}
-	return reachable, ""
-}
-
-func (p *Proxy) ask(ctx context.Context, host string, port uint16) bool {
-	if p.cfg.Ask == nil {
-		return false
-	}
-	key := join(host, port)
-	if answer, ok := p.answered(key); ok {
-		return answer
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.AskTimeout)
-	defer cancel()
-	answer := make(chan bool, 1)
-	go func() { answer <- p.cfg.Ask(ctx, host, port) }() // ends when Ask does, whose ctx ends
-	yes := false
-	select {
-	case yes = <-answer:
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.answers[key] = yes
-	return yes
-}
-
-func (p *Proxy) answered(key string) (answer, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	answer, ok = p.answers[key]
-	return answer, ok
-}
-
-// dial connects to the first of the checked addresses that answers.
-func (p *Proxy) dial(ctx context.Context, addresses []netip.AddrPort) (c net.Conn, a netip.AddrPort, err error) {
-	for _, a = range addresses {
-		if c, err = p.cfg.Dial(ctx, a); err == nil {
-			return c, a, nil
-		}
-	}
-	return nil, netip.AddrPort{}, err
+// enter counts a connection and reports whether it is one too many.
+func (p *Proxy) enter() (leave func(), ok bool) {
+	return func() { p.active.Add(-1) }, p.active.Add(1) <= int64(p.cfg.MaxConnections)
 }
 
 func (p *Proxy) decided(d Decision) {
 	if p.cfg.Hooks.Decided != nil {
 		p.cfg.Hooks.Decided(d)
+	}
+}
+
+func (p *Proxy) closed(d Decision, t *traffic) {
+	if p.cfg.Hooks.Closed != nil {
+		p.cfg.Hooks.Closed(d, t.sent.Load(), t.received.Load())
 	}
 }
 

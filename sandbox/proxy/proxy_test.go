@@ -30,7 +30,10 @@ var names = map[string][]string{
 	"loop.test": {"127.0.0.1"}, "meta.test": {"169.254.169.254"}, "priv.test": {"10.77.0.5"},
 	"mixed.test": {"203.0.113.10", "127.0.0.1"}, "mapped.test": {"::ffff:127.0.0.1"}, "nat64.test": {"64:ff9b::7f00:1"},
 	"v6.test": {"2001:db8::1"}, "unspecified.test": {"0.0.0.0"}, "ula.test": {"fd00::1"}, "ssh.test": {"203.0.113.22"},
+	"plain.test": {"203.0.113.10"}, "secure.test": {"203.0.113.10"},
 }
+
+var errEnd = errors.New("the test is over")
 
 // A world is a proxy between a client and servers that have any address.
 type world struct {
@@ -38,12 +41,15 @@ type world struct {
 	plain   string // of the server behind port 80 of all addresses
 	secure  string // of the server behind all other ports
 
+	resolved atomic.Int32 // questions to the name service
+
 	mu        sync.Mutex
 	decisions []Decision // guarded by mu
 	dialled   []string   // guarded by mu
 }
 
-func newWorld(t *testing.T, cfg Config) *world {
+// newWorld serves a listener, and whatever else more serves.
+func newWorld(t *testing.T, cfg Config, more ...func(context.Context, *Proxy) error) *world {
 	t.Helper()
 	w := &world{}
 	answer := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -57,6 +63,7 @@ func newWorld(t *testing.T, cfg Config) *world {
 	t.Cleanup(secure.Close)
 	w.plain, w.secure = plain.Listener.Addr().String(), secure.Listener.Addr().String()
 	cfg.Resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
+		w.resolved.Add(1)
 		var all []netip.Addr
 		for _, s := range names[host] {
 			all = append(all, netip.MustParseAddr(s))
@@ -83,12 +90,19 @@ func newWorld(t *testing.T, cfg Config) *world {
 		t.Fatal(err)
 	}
 	w.address = l.Addr().String()
+	p := New(cfg)
+	serve := append(more, func(ctx context.Context, p *Proxy) error { return p.Serve(ctx, l) })
 	served := make(chan error)
-	go func() { served <- New(cfg).Serve(context.Background(), l) }()
+	ctx, end := context.WithCancelCause(context.Background())
+	for _, s := range serve {
+		go func() { served <- s(ctx, p) }()
+	}
 	t.Cleanup(func() {
-		l.Close()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
+		end(errEnd)
+		for range serve {
+			if err := <-served; !errors.Is(err, errEnd) {
+				t.Errorf("Serve: %v", err)
+			}
 		}
 	})
 	return w

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 )
 
 // Rules are the hosts that may be reached. The zero value names none.
@@ -29,7 +27,7 @@ type rule struct {
 //	*.registry.example:443    every name below, not the name itself
 //	192.0.2.7:5432            an address
 //	10.0.0.0/8:*              a network, also for names that lead there
-//	[2001:db8::1]:443
+//	[2001:db8::1]:443         and [2001:db8::/32]:443
 func ParseRules(entries ...string) (Rules, error) {
 	var r Rules
 	for _, e := range entries {
@@ -73,7 +71,7 @@ func parseRule(entry string) (rule, error) {
 	name, wild := strings.CutPrefix(host, "*.")
 	name, ok := normal(name)
 	if !ok {
-		return r, fmt.Errorf("%q is not a host name; write the name alone, without a scheme or path, other letters as xn--", host)
+		return r, fmt.Errorf("%q is not a host name; write the name alone, without a scheme or path, and unusual letters as xn--", host)
 	}
 	if wild {
 		r.suffix = "." + name
@@ -94,9 +92,22 @@ func (r Rules) Allows(host string, port uint16) bool {
 }
 
 func (r Rules) allowsAddress(a netip.Addr, port uint16) bool {
+	return r.allowsWithin(a, port, 0)
+}
+
+// allowsWithin looks for a rule of an address or of a network no larger than
+// bits say.
+func (r Rules) allowsWithin(a netip.Addr, port uint16, bits int) bool {
 	return slices.ContainsFunc(r.list, func(x rule) bool {
-		return x.prefix.IsValid() && x.prefix.Contains(a.Unmap()) && x.allowsPort(port)
+		return x.prefix.IsValid() && x.prefix.Bits() >= bits && x.prefix.Contains(a.Unmap()) && x.allowsPort(port)
 	})
+}
+
+// reachable reports whether a name may lead to a, and port be reached there. What is not for
+// jails has to be meant: the whole Internet as one rule does not name it.
+func (r Rules) reachable(a netip.Addr, port uint16) bool {
+	network, bad := forbidden(a)
+	return !bad || network.IsValid() && r.allowsWithin(a, port, network.Bits())
 }
 
 func (x rule) allowsPort(port uint16) bool {
@@ -104,7 +115,7 @@ func (x rule) allowsPort(port uint16) bool {
 }
 
 // normal returns the form of a name that is compared: lower case, without
-// the dot at the end. Anything that another program could read as a different
+// the dot at the end, in the letters of the wire. Anything that another program could read as a different
 // host, such as numbers in other bases, is no name.
 func normal(name string) (string, bool) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
@@ -112,7 +123,12 @@ func normal(name string) (string, bool) {
 		return "", false
 	}
 	labels := strings.Split(name, ".")
-	for _, l := range labels {
+	for i, l := range labels {
+		l, ok := ascii(l)
+		if !ok {
+			return "", false
+		}
+		labels[i] = l
 		if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
 			return "", false
 		}
@@ -124,7 +140,8 @@ func normal(name string) (string, bool) {
 	}
 	last := labels[len(labels)-1]
 	numeric := strings.HasPrefix(last, "0x") || strings.Trim(last, "0123456789") == ""
-	return name, !numeric
+	name = strings.Join(labels, ".")
+	return name, !numeric && len(name) <= 253
 }
 
 // target reads a host and port as the client wrote them.
@@ -132,19 +149,23 @@ func target(authority, defaultPort string) (host string, port uint16, ok bool) {
 	if strings.ContainsAny(authority, "@/\\?#% \t") {
 		return "", 0, false
 	}
+	bracketed := strings.HasPrefix(authority, "[")
 	h, p, err := net.SplitHostPort(authority)
 	if err != nil {
-		if defaultPort == "" {
+		if defaultPort == "" || bracketed != strings.HasSuffix(authority, "]") {
 			return "", 0, false
 		}
-		h, p = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]"), defaultPort
+		h, p = strings.Trim(authority, "[]"), defaultPort
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil || n == 0 || p[0] == '0' {
 		return "", 0, false
 	}
 	if a, err := netip.ParseAddr(h); err == nil {
-		return a.Unmap().String(), uint16(n), a.Zone() == ""
+		return a.Unmap().String(), uint16(n), a.Zone() == "" && a.Is6() == bracketed
+	}
+	if bracketed {
+		return "", 0, false
 	}
 	host, ok = normal(h)
 	return host, uint16(n), ok
@@ -152,56 +173,4 @@ func target(authority, defaultPort string) (host string, port uint16, ok bool) {
 
 func join(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
-// notForJails are networks that lead to this host, to its neighbours or
-// nowhere. 64:ff9b:: and 2002:: carry IPv4 addresses inside.
-var notForJails = prefixes(
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-	"192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3",
-	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2002::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
-)
-
-func prefixes(list ...string) []netip.Prefix {
-	var p []netip.Prefix
-	for _, s := range list {
-		p = append(p, netip.MustParsePrefix(s))
-	}
-	return p
-}
-
-func forbidden(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	return !a.IsValid() || slices.ContainsFunc(notForJails, func(p netip.Prefix) bool { return p.Contains(a) }) ||
-		slices.Contains(own.addresses(), a)
-}
-
-// own are the addresses of this host, read again when they are old.
-var own ownAddresses
-
-type ownAddresses struct {
-	mu   sync.Mutex
-	list []netip.Addr // guarded by mu
-	read time.Time    // guarded by mu
-}
-
-func (o *ownAddresses) addresses() []netip.Addr {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if time.Since(o.read) < 10*time.Second {
-		return o.list
-	}
-	// The old list serves where the new one cannot be read.
-	if all, err := net.InterfaceAddrs(); err == nil {
-		o.list = nil
-		for _, a := range all {
-			if n, ok := a.(*net.IPNet); ok {
-				if ip, ok := netip.AddrFromSlice(n.IP); ok {
-					o.list = append(o.list, ip.Unmap())
-				}
-			}
-		}
-		o.read = time.Now()
-	}
-	return o.list
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 )
@@ -19,16 +18,34 @@ const (
 	headTimeout = 60 * time.Second // also how long a kept connection may be idle
 )
 
-// serve answers the requests of one connection.
+// serve answers what a connection asks of the proxy.
 func (p *Proxy) serve(ctx context.Context, c net.Conn) {
-	if p.active.Add(1) > int64(p.cfg.MaxConnections) {
-		p.active.Add(-1)
+	leave, ok := p.enter()
+	defer leave()
+	if !ok {
 		p.refuse(c, Decision{Reason: ReasonBudget})
 		return
 	}
-	defer p.active.Add(-1)
 	br := bufio.NewReaderSize(c, maxHead)
-	for {
+	p.requests(ctx, c, br, func(req *http.Request) bool {
+		if req.Method == http.MethodConnect {
+			p.tunnel(ctx, c, br, req)
+			return false
+		}
+		d := Decision{Time: time.Now(), Method: req.Method}
+		host, port, ok := target(req.URL.Host, "80")
+		asked, askedPort, okHost := target(req.Host, "80")
+		d.Host, d.Port = host, port
+		if !ok || !okHost || req.URL.Scheme != "http" || req.URL.User != nil || asked != host || askedPort != port {
+			d.Reason = ReasonMalformed
+		}
+		return p.forward(ctx, c, req, d)
+	})
+}
+
+// requests reads one request after the other, as long as answer agrees.
+func (p *Proxy) requests(ctx context.Context, c net.Conn, br *bufio.Reader, answer func(*http.Request) bool) {
+	for ctx.Err() == nil {
 		_ = c.SetReadDeadline(time.Now().Add(headTimeout))
 		req, err := readRequest(br)
 		if errors.Is(err, errMalformed) {
@@ -39,14 +56,27 @@ func (p *Proxy) serve(ctx context.Context, c net.Conn) {
 			return
 		}
 		_ = c.SetReadDeadline(time.Time{})
-		if req.Method == http.MethodConnect {
-			p.tunnel(ctx, c, br, req)
-			return
-		}
-		if !p.forward(ctx, c, req) {
+		if !answer(req) {
 			return
 		}
 	}
+}
+
+// to answers the requests of a connection that leads to one host: what was
+// caught, or is in a tunnel to port 80.
+func (p *Proxy) to(ctx context.Context, c net.Conn, br *bufio.Reader, host string, port uint16) {
+	p.requests(ctx, c, br, func(req *http.Request) bool {
+		d := Decision{Time: time.Now(), Method: req.Method, Host: host, Port: port}
+		asked, askedPort, ok := target(req.Host, "80")
+		switch {
+		case !ok || !strings.HasPrefix(req.RequestURI, "/") || req.Method == http.MethodConnect:
+			d.Reason = ReasonMalformed
+		case asked != host || askedPort != port:
+			d.Reason = ReasonName
+		}
+		req.URL.Scheme, req.URL.Host = "http", strings.TrimSuffix(join(host, port), ":80")
+		return p.forward(ctx, c, req, d)
+	})
 }
 
 var errMalformed = errors.New("malformed request")
@@ -84,8 +114,10 @@ func readRequest(br *bufio.Reader) (*http.Request, error) {
 	return req, nil
 }
 
+// peekHead waits for a head. What does not begin like one, such as SOCKS or
+// TLS, is not waited for: its sender waits, too.
 func peekHead(br *bufio.Reader) ([]byte, error) {
-	for n := 1; ; n++ {
+	for n, searched := 1, 0; ; n++ {
 		if _, err := br.Peek(n); errors.Is(err, bufio.ErrBufferFull) {
 			return nil, errMalformed
 		} else if err != nil {
@@ -96,42 +128,35 @@ func peekHead(br *bufio.Reader) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if end := bytes.Index(b, []byte("\r\n\r\n")); end >= 0 {
-			return b[:end], nil
+		if b[0] < 'A' || b[0] > 'Z' {
+			return nil, errMalformed
 		}
+		if end := bytes.Index(b[searched:], []byte("\r\n\r\n")); end >= 0 {
+			return b[:searched+end], nil
+		}
+		searched = max(0, n-3)
 	}
 }
 
-// forward answers a plain request and reports whether the connection can
-// carry another.
-func (p *Proxy) forward(ctx context.Context, c net.Conn, req *http.Request) bool {
-	d := Decision{Time: time.Now(), Method: req.Method}
-	host, port, ok := target(req.URL.Host, "80")
-	d.Host, d.Port = host, port
-	asked, askedPort, okHost := target(req.Host, "80")
-	if !ok || !okHost || req.URL.Scheme != "http" || req.URL.User != nil || asked != host || askedPort != port {
-		d.Reason = ReasonMalformed
-		p.refuse(c, d)
-		return false
-	}
-	var addresses []netip.AddrPort
-	if p.exhausted() {
-		d.Reason = ReasonBudget
-	} else {
-		addresses, d.Reason = p.decide(ctx, host, port)
+// forward answers a plain request, unless d refuses it already, and reports
+// whether the connection can carry another.
+func (p *Proxy) forward(ctx context.Context, c net.Conn, req *http.Request, d Decision) bool {
+	var up net.Conn
+	if d.Reason == "" {
+		up = p.open(ctx, &d)
 	}
 	if d.Reason != "" {
 		p.refuse(c, d)
 		return false // its body, if it has one, was not read
 	}
+	defer up.Close()
+	if strings.EqualFold(req.Header.Get("Expect"), "100-continue") {
+		// Nobody behind us will be asked: it is we who want the body.
+		_, _ = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
+	}
 	traffic := &traffic{proxy: p}
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			up, a, err := p.dial(ctx, addresses)
-			if err != nil {
-				return nil, err
-			}
-			d.Address = a
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return &counted{Conn: up, traffic: traffic}, nil
 		},
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHead,
@@ -143,25 +168,33 @@ func (p *Proxy) forward(ctx context.Context, c net.Conn, req *http.Request) bool
 	resp, err := transport.RoundTrip(out)
 	if err != nil {
 		d.Reason = ReasonConnect
+		if p.exhausted() {
+			d.Reason = ReasonBudget
+		}
 		p.refuse(c, d)
 		return false
 	}
 	defer resp.Body.Close()
 	d.Allowed = true
 	p.decided(d)
-	removeHopHeaders(resp.Header)
 	last := req.Close || !req.ProtoAtLeast(1, 1)
-	if resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 && !last {
-		resp.TransferEncoding = []string{"chunked"} // else only the end of the connection would end it
-	}
-	resp.Close = last
-	err = resp.Write(c)
+	err = pass(c, resp, last)
 	p.closed(d, traffic)
 	_, left := io.Copy(io.Discard, io.LimitReader(req.Body, maxHead))
 	if errors.Is(left, http.ErrBodyReadAfterClose) {
 		left = nil // the transport has closed the body, which reads it to its end
 	}
 	return err == nil && left == nil && !last
+}
+
+// pass writes an answer to the client.
+func pass(c net.Conn, resp *http.Response, last bool) error {
+	removeHopHeaders(resp.Header)
+	if resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 && !last {
+		resp.TransferEncoding = []string{"chunked"} // else only the end of the connection would end it
+	}
+	resp.Close = last
+	return resp.Write(c)
 }
 
 func removeHopHeaders(h http.Header) {
@@ -178,43 +211,42 @@ func removeHopHeaders(h http.Header) {
 	}
 }
 
-// refuse says no in words that a program's error message will show.
+// refuse says no in words that a program's error message will show. Many show
+// the line of the status alone.
 func (p *Proxy) refuse(c net.Conn, d Decision) {
 	if d.Time.IsZero() {
 		d.Time = time.Now()
 	}
 	p.decided(d)
-	status, text := http.StatusForbidden, ""
+	status, text := words(d)
+	hint := ""
+	if p.cfg.Hint != "" && (d.Reason == ReasonNotListed || d.Reason == ReasonAddress) {
+		hint = "\n" + p.cfg.Hint
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Refused: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s%s\n",
+		status, text, d.Reason, len(text)+len(hint)+1, text, hint)
+	linger(c)
+}
+
+func words(d Decision) (status int, text string) {
 	where := join(d.Host, d.Port)
 	switch d.Reason {
 	case ReasonMalformed:
-		status, text = http.StatusBadRequest, "this proxy answers CONNECT host:port and plain requests for http:// URLs"
+		return http.StatusBadRequest, "this proxy answers CONNECT host:port and plain requests for http:// URLs"
 	case ReasonNotListed:
-		text = where + " is not on the list of allowed hosts"
+		return http.StatusForbidden, where + " is not on the list of allowed hosts"
 	case ReasonAddress:
-		text = where + " leads to an address of a private network, which is not on the list"
+		return http.StatusForbidden, where + " leads to an address of a private network, which is not on the list"
 	case ReasonResolve:
-		status, text = http.StatusBadGateway, where+": the name cannot be resolved"
+		return http.StatusBadGateway, where + ": the name cannot be resolved"
 	case ReasonConnect:
-		status, text = http.StatusBadGateway, where+" does not answer"
+		return http.StatusBadGateway, where + " does not answer"
 	case ReasonBudget:
-		status, text = http.StatusTooManyRequests, "the network budget is used up"
+		return http.StatusTooManyRequests, "the network budget is used up"
+	case ReasonName:
+		return http.StatusForbidden, "this connection leads to " + where + " and to no other host"
 	default:
-		text = where + ": " + string(d.Reason)
-	}
-	_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
-	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Refused: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
-		status, http.StatusText(status), d.Reason, len(text)+1, text)
-	// What the client still sends would turn our close into a reset, and the
-	// reset would erase the answer before it is read.
-	if h, ok := c.(interface{ CloseWrite() error }); ok && h.CloseWrite() == nil {
-		_ = c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-		_, _ = io.CopyN(io.Discard, c, 256<<10)
-	}
-}
-
-func (p *Proxy) closed(d Decision, t *traffic) {
-	if p.cfg.Hooks.Closed != nil {
-		p.cfg.Hooks.Closed(d, t.sent.Load(), t.received.Load())
+		return http.StatusForbidden, where + ": " + string(d.Reason)
 	}
 }

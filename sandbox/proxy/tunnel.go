@@ -24,33 +24,39 @@ func (p *Proxy) tunnel(ctx context.Context, c net.Conn, br *bufio.Reader, req *h
 		p.refuse(c, d)
 		return
 	}
-	var addresses []netip.AddrPort
-	if p.exhausted() {
-		d.Reason = ReasonBudget
-	} else {
-		addresses, d.Reason = p.decide(ctx, d.Host, d.Port)
+	established := func() error {
+		_, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n")
+		return err
 	}
-	if d.Reason != "" {
-		p.refuse(c, d)
+	if d.Port == 80 {
+		// Each request in it is decided; the first question is only whether
+		// there is any use in asking.
+		if p.decide(ctx, &d); d.Reason != "" {
+			p.refuse(c, d)
+		} else if established() == nil {
+			p.to(ctx, c, br, d.Host, d.Port)
+		}
 		return
 	}
-	up, address, err := p.dial(ctx, addresses)
-	if err != nil {
-		d.Reason = ReasonConnect
+	up := p.open(ctx, &d)
+	if d.Reason != "" {
 		p.refuse(c, d)
 		return
 	}
 	defer up.Close()
 	defer context.AfterFunc(ctx, func() { up.Close() })()
-	d.Address = address
-	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		return
+	if established() == nil {
+		p.join(c, br, up, d)
 	}
+}
+
+// join lets both sides talk, once the client has said something that d allows.
+func (p *Proxy) join(c net.Conn, br *bufio.Reader, up net.Conn, d Decision) {
 	t := &traffic{proxy: p}
 	check := func() bool {
 		if d.Reason = p.inspect(c, br, d); d.Reason != "" {
-			d.Allowed = false // and inside the tunnel nothing can be said in HTTP any more
-			p.decided(d)
+			d.Allowed = false
+			p.alert(c, d)
 		}
 		return d.Reason == ""
 	}
@@ -64,6 +70,37 @@ func (p *Proxy) tunnel(ctx context.Context, c net.Conn, br *bufio.Reader, req *h
 	}
 	t.relay(c, br, &counted{Conn: up, traffic: t}, check)
 	p.closed(d, t)
+}
+
+// Alerts of TLS (RFC 8446, section 6).
+const (
+	alertDenied       = 49
+	alertUnrecognized = 112
+)
+
+// alert refuses where nothing can be said in HTTP, in words that programs
+// with TLS show: "access denied", "unrecognized name".
+func (p *Proxy) alert(c net.Conn, d Decision) {
+	p.decided(d)
+	if d.Reason == ReasonNotTLS || d.Port != 443 && d.Reason != ReasonName {
+		return
+	}
+	number := byte(alertDenied)
+	if d.Reason == ReasonName {
+		number = alertUnrecognized
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	_, _ = c.Write([]byte{recordAlert, 3, 3, 0, 2, 2, number})
+	linger(c)
+}
+
+// linger lets the client read what it was told. What it still sends would
+// turn our close into a reset, and the reset would erase that.
+func linger(c net.Conn) {
+	if h, ok := c.(interface{ CloseWrite() error }); ok && h.CloseWrite() == nil {
+		_ = c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+		_, _ = io.CopyN(io.Discard, c, 256<<10)
+	}
 }
 
 // inspect looks at what the client says first, before anybody else hears it.

@@ -1,8 +1,10 @@
 package sandboxtest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,22 +16,45 @@ import (
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 )
 
-// Run makes every attempt that the features of b are supposed to stop.
-func Run(t *testing.T, b sandbox.Backend) {
+// Run makes every attempt that the features of b are supposed to stop. What
+// b does not enforce is skipped by name, and allowed to be absent in the
+// jails of the others. Each of with changes the Specs for the backend: it may
+// name an image. No file but the test binary itself is needed.
+func Run(t *testing.T, b sandbox.Backend, with ...func(sandbox.Spec) sandbox.Spec) {
 	Require(t, b)
-	enforced, err := b.Check(t.Context())
+	enforced, err := Enforced(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
+	with = append(slices.Clone(with), func(s sandbox.Spec) sandbox.Spec { return s.Allow(without(enforced)...) })
 	host := newHost(t)
 	for _, a := range attacks(host) {
 		t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) {
 			if !slices.Contains(enforced, a.feature) {
 				t.Skipf("backend %s does not enforce %s here", b.Name(), a.feature)
 			}
-			a.run(t, b, host)
+			if a.image == "-" && slices.Contains(enforced, sandbox.FeatureImage) {
+				t.Skip("the root is the image's")
+			}
+			if a.image != "" && slices.Contains(enforced, sandbox.FeatureImage) {
+				a.want = a.image
+			}
+			a.run(t, target{b, with}, host)
 		})
 	}
+}
+
+// A target is a backend, and what its Specs need.
+type target struct {
+	sandbox.Backend
+	with []func(sandbox.Spec) sandbox.Spec
+}
+
+func (g target) spec(s sandbox.Spec) sandbox.Spec {
+	for _, f := range g.with {
+		s = f(s)
+	}
+	return s
 }
 
 // An attack is one row of the table.
@@ -38,21 +63,30 @@ type attack struct {
 	feature sandbox.Feature // that stops it
 	probe   string
 	args    []string
-	want    string                                // acceptable outcomes, separated by spaces
-	spec    func(*sandbox.Spec)                   // what differs from the strict jail
-	works   string                                // outcomes without a jail; "" if the attempt is not made there
-	after   func(t *testing.T, workspace string)  // looks at the host
-	exit    func(t *testing.T, exit sandbox.Exit) // looks at the end, instead of the outcome
+	want    string                                 // acceptable outcomes, separated by spaces
+	image   string                                 // outcomes where the root comes from an image; "-" if the row says nothing there; "" the same
+	spec    func(*sandbox.Spec)                    // what differs from the strict jail
+	works   string                                 // outcomes without a jail; "" if the attempt is not made there
+	before  func(t *testing.T, workspace string)   // prepares the host
+	during  func(t *testing.T, p *sandbox.Process) // looks at the host once the program has written a line; then it is killed
+	after   func(t *testing.T, workspace string)   // looks at the host
+	exit    func(t *testing.T, exit sandbox.Exit)  // looks at the end, instead of the outcome
 }
 
-func (a attack) run(t *testing.T, b sandbox.Backend, h *host) {
+func (a attack) run(t *testing.T, g target, h *host) {
 	workspace := h.workspace(t)
+	if a.before != nil {
+		a.before(t, workspace)
+	}
 	if a.works != "" {
 		out, err := control(t, workspace, a)
 		if got := strings.TrimSpace(out); err != nil || !matches(got, a.works) {
 			t.Errorf("without a jail: got %q, err %v, want %s: the attempt proves nothing", got, err, a.works)
 		}
 		workspace = h.workspace(t)
+		if a.before != nil {
+			a.before(t, workspace)
+		}
 	}
 	spec := sandbox.Spec{
 		Args:      append([]string{jailinit.Path, probeWord, a.probe}, a.args...),
@@ -62,10 +96,23 @@ func (a attack) run(t *testing.T, b sandbox.Backend, h *host) {
 	if a.spec != nil {
 		a.spec(&spec)
 	}
+	spec = g.spec(spec)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	out, exit, err := sandbox.Output(ctx, b, spec)
-	got := strings.TrimSpace(string(out))
+	if a.during != nil {
+		a.watch(ctx, t, g, spec)
+	} else {
+		a.compare(ctx, t, g, spec)
+	}
+	if a.after != nil {
+		a.after(t, workspace)
+	}
+}
+
+func (a attack) compare(ctx context.Context, t *testing.T, g target, spec sandbox.Spec) {
+	t.Helper()
+	out, exit, err := sandbox.Output(ctx, g, spec)
+	got := strings.Join(strings.Fields(string(out)), ",")
 	switch {
 	case err != nil:
 		t.Fatal(err)
@@ -76,8 +123,26 @@ func (a attack) run(t *testing.T, b sandbox.Backend, h *host) {
 	case !matches(got, a.want):
 		t.Errorf("got %q, want %s", got, a.want)
 	}
-	if a.after != nil {
-		a.after(t, workspace)
+}
+
+// watch calls during when the program has said that it tries.
+func (a attack) watch(ctx context.Context, t *testing.T, g target, spec sandbox.Spec) {
+	t.Helper()
+	r, w := io.Pipe()
+	p, err := sandbox.Start(ctx, g, spec, sandbox.Streams{Stdout: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer context.AfterFunc(ctx, func() { r.Close() })()
+	lines := bufio.NewReader(r)
+	if line, err := lines.ReadString('\n'); err != nil || !matches(strings.TrimSpace(line), a.want) {
+		t.Errorf("got %q, err %v, want %s", line, err, a.want)
+	} else {
+		a.during(t, p)
+	}
+	r.Close()
+	if err := p.Close(context.WithoutCancel(ctx)); err != nil {
+		t.Error(err)
 	}
 }
 

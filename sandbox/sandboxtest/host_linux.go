@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -20,6 +21,7 @@ const secret = "the-host-s-secret-5b1f"
 // A host is what the attackers are after.
 type host struct {
 	dir       string // holds secret.txt and the sockets
+	home      string // of a user, with what users keep there
 	fd        int    // an inheritable descriptor of secret.txt
 	dirFD     int    // an inheritable descriptor of dir
 	process   int    // a process with the secret in its arguments and environment
@@ -44,7 +46,8 @@ func newHost(t *testing.T) *host {
 		}
 	}
 	dir := t.TempDir()
-	h := &host{dir: dir, workspace: newWorkspace(dir), user: "daemon"}
+	h := &host{dir: dir, home: filepath.Join(dir, "home"), workspace: newWorkspace(dir), user: "daemon"}
+	must(newHome(h.home))
 	must(os.WriteFile(filepath.Join(dir, "secret.txt"), []byte(secret), 0o644))
 	t.Setenv("API_SECRET", secret)
 	h.openInheritable(t)
@@ -138,23 +141,27 @@ func (h *host) listen(t *testing.T) {
 }
 
 func (h *host) shareMemory(t *testing.T) {
-	h.shmKey = 0x50000000 + os.Getpid()
+	removeShared()
+	h.shmKey = sharedKey + os.Getpid()
 	id, err := unix.SysvShmGet(h.shmKey, 4096, unix.IPC_CREAT|0o666)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
-	h.shmFile = fmt.Sprintf("/dev/shm/penstock-test-%d", os.Getpid())
+	h.shmFile = fmt.Sprintf("%s%d", sharedFile, os.Getpid())
 	if err := os.WriteFile(h.shmFile, []byte(secret), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(h.shmFile) })
-	h.queue = fmt.Sprintf("penstock-test-%d", os.Getpid())
+	h.queue = filepath.Base(h.shmFile)
 	name, err := unix.BytePtrFromString(h.queue)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_CREAT|unix.O_RDWR, 0o666, 0, 0, 0)
+	// A small one: a user has 800 KiB for all its queues, and a test that was
+	// killed leaves its own.
+	attr := struct{ flags, maxmsg, msgsize, curmsgs, _, _, _, _ int64 }{maxmsg: 1, msgsize: 8}
+	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_CREAT|unix.O_RDWR, 0o666, uintptr(unsafe.Pointer(&attr)), 0, 0)
 	if errno != 0 {
 		t.Fatal(errno)
 	}
@@ -162,4 +169,29 @@ func (h *host) shareMemory(t *testing.T) {
 		unix.Close(int(fd))
 		_, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)), 0, 0)
 	})
+}
+
+// What the host shares ends with the number of the test's process.
+const (
+	sharedFile = "/dev/shm/penstock-test-"
+	sharedKey  = 0x50000000
+)
+
+// removeShared removes what tests that were killed have left: nothing of it
+// ends with a process. Its errors mean that it belongs to somebody else.
+func removeShared() {
+	files, _ := filepath.Glob(sharedFile + "*")
+	for _, f := range files {
+		pid, err := strconv.Atoi(strings.TrimPrefix(f, sharedFile))
+		if err != nil || unix.Kill(pid, 0) != unix.ESRCH {
+			continue
+		}
+		if name, err := unix.BytePtrFromString(filepath.Base(f)); err == nil {
+			_, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)), 0, 0)
+		}
+		if id, err := unix.SysvShmGet(sharedKey+pid, 0, 0); err == nil {
+			_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		}
+		_ = os.Remove(f)
+	}
 }

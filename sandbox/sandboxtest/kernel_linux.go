@@ -30,6 +30,8 @@ var callNumbers = map[string]int{
 	"migrate_pages": unix.SYS_MIGRATE_PAGES, "ptrace": unix.SYS_PTRACE, "process_vm_readv": unix.SYS_PROCESS_VM_READV,
 	"process_vm_writev": unix.SYS_PROCESS_VM_WRITEV, "personality": unix.SYS_PERSONALITY, "socket": unix.SYS_SOCKET,
 	"socketpair": unix.SYS_SOCKETPAIR, "ioctl": unix.SYS_IOCTL, "openat2": unix.SYS_OPENAT2,
+	"fanotify_mark": unix.SYS_FANOTIFY_MARK, "kexec_file_load": unix.SYS_KEXEC_FILE_LOAD, "quotactl_fd": unix.SYS_QUOTACTL_FD,
+	"clock_adjtime": unix.SYS_CLOCK_ADJTIME, "process_madvise": unix.SYS_PROCESS_MADVISE, "lookup_dcookie": unix.SYS_LOOKUP_DCOOKIE,
 }
 
 // kernelRows: calls that only widen what can be attacked.
@@ -43,6 +45,7 @@ func kernelRows() []attack {
 		"name_to_handle_at", "fanotify_init", "pidfd_getfd", "quotactl", "kexec_load", "init_module", "finit_module",
 		"delete_module", "swapon", "swapoff", "reboot", "sethostname", "setdomainname", "settimeofday", "clock_settime",
 		"acct", "syslog", "vhangup", "move_pages", "migrate_pages", "ptrace", "process_vm_readv", "process_vm_writev",
+		"fanotify_mark", "kexec_file_load", "quotactl_fd", "clock_adjtime", "process_madvise", "lookup_dcookie",
 	} {
 		rows = append(rows, attack{name: "call " + name, probe: "syscall", args: sysArgs(name), want: "EPERM"})
 	}

@@ -3,192 +3,261 @@ package sandboxtest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
 )
 
 // trees are shell scripts that try to leave something behind. MARK is
 // replaced by a word that finds their processes on the host; ./s sleeps under
 // that name.
 var trees = map[string]string{
-	"forks":            `for i in 1 2 3 4; do ./s MARK & done; echo ready; wait`,
-	"double forks":     `(./s MARK & ) ; (sh -c './s MARK & echo x >/dev/null; ./s MARK' & ); echo ready; ./s MARK`,
-	"new sessions":     `setsid ./s MARK & setsid sh -c 'setsid ./s MARK & ./s MARK' & echo ready; wait`,
-	"ignores TERM":     `trap "" TERM HUP INT; ./s MARK & echo ready; while :; do sleep 1; done`,
-	"closes streams":   `setsid sh -c 'exec 0<&- 1>&- 2>&-; ./s MARK' & echo ready; wait`,
-	"forks for ever":   `trap "" TERM; ./s MARK & echo ready; while :; do ./s MARK & sleep 0.01; done`,
-	"ends by itself":   `setsid ./s MARK & sleep 0.1; echo ready; exit 0`,
-	"stops itself":     `./s MARK & echo ready; kill -STOP $$`,
-	"kills its parent": `setsid ./s MARK & sleep 0.1; echo ready; kill -9 $PPID; wait`,
-	"kills its group":  `trap "" TERM; setsid ./s MARK & sleep 0.1; kill -TERM 0; echo ready; wait`,
+	"forks":                 `for i in 1 2 3 4; do ./s MARK & done; echo ready; wait`,
+	"double forks":          `(./s MARK & ) ; (sh -c './s MARK & echo x >/dev/null; ./s MARK' & ); echo ready; ./s MARK`,
+	"new sessions":          `setsid ./s MARK & setsid sh -c 'setsid ./s MARK & ./s MARK' & echo ready; wait`,
+	"ignores signals":       `trap "" TERM HUP INT; ./s MARK & echo ready; while :; do sleep 1; done`,
+	"closes streams":        `setsid sh -c 'exec 0<&- 1>&- 2>&-; ./s MARK' & echo ready; wait`,
+	"forks for ever":        `trap "" TERM; ./s MARK & echo ready; while :; do ./s MARK & sleep 0.01; done`,
+	"ends by itself":        `setsid ./s MARK & sleep 0.1; echo ready; exit 0`,
+	"stops itself":          `./s MARK & echo ready; kill -STOP $$`,
+	"kills its parent":      `setsid ./s MARK & sleep 0.1; echo ready; kill -9 $PPID; wait`,
+	"kills its group":       `trap "" TERM; setsid ./s MARK & sleep 0.1; kill -TERM 0; echo ready; wait`,
+	"stops its parent":      `setsid ./s MARK & ./s MARK & echo ready; read go; kill -STOP $PPID; wait`,
+	"keeps its parent down": `trap "" TERM; setsid ./s MARK & ./s MARK & echo ready; read go; while :; do kill -STOP $PPID; done`,
 }
+
+// shrinking are those of which nothing may be left when somebody looks.
+var shrinking = []string{"ends by itself", "kills its parent"}
 
 const sleeper = "#!/bin/bash\nexec -a \"$1\" sleep 1234567\n"
 
-// Kill starts trees of processes and ends them in every way there is. What
-// configures the Spec for the backend is allow, which may be nil.
+// kinds of jails: what is left behind could be due to any of them.
+var kinds = []struct {
+	name   string
+	change func(s *sandbox.Spec, dir string)
+}{
+	{"plain", func(*sandbox.Spec, string) {}},
+	{"dial", func(s *sandbox.Spec, _ string) { s.Dial = true }},
+	{"network", func(s *sandbox.Spec, _ string) { s.Network = sandbox.NetworkFull }},
+	{"overlay", func(s *sandbox.Spec, dir string) {
+		s.Lower, s.Workspace = []string{s.Workspace}, filepath.Join(dir, "upper")
+	}},
+}
+
+// kindSpec returns a jail of the kind with number n that runs a script in dir.
+func kindSpec(n int, dir, script string, allow func(sandbox.Spec) sandbox.Spec) sandbox.Spec {
+	spec := sandbox.Spec{Args: []string{"bash", "-c", script}, Workspace: filepath.Join(dir, "workspace"), Grace: treeGrace}
+	kinds[n].change(&spec, dir)
+	if allow != nil {
+		spec = allow(spec)
+	}
+	return spec
+}
+
+const treeGrace = 50 * time.Millisecond
+
+// killedAtOnce is how many jails of Kill run at the same time: they mostly
+// wait for their grace.
+const killedAtOnce = 6
+
+// Kill starts trees of processes, of each sort as many as rounds says, and
+// ends them in every way there is, some before they have begun: nothing of
+// them is alive then. What configures the Spec for the backend is allow, which
+// may be nil.
 func Kill(t *testing.T, b sandbox.Backend, rounds int, allow func(sandbox.Spec) sandbox.Spec) {
 	Require(t, b, sandbox.FeatureKill)
-	if allow == nil {
-		allow = func(s sandbox.Spec) sandbox.Spec { return s }
-	}
-	for name, script := range trees {
-		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			for round := range rounds {
-				mark := fmt.Sprintf("mark-%d-%x", os.Getpid(), rand.Uint64())
-				tree{b, allow, script, mark}.endOnce(t, round)
+	word := fmt.Sprintf("mark-%d-%x-", os.Getpid(), rand.Uint32())
+	k := &killing{b: b, allow: allow, label: strings.TrimSuffix("kill."+word, "-"), census: &census{word: word}}
+	possible := k.possible(t)
+	open := descriptors(t)
+	work := make(chan tree)
+	var workers sync.WaitGroup
+	for range killedAtOnce {
+		dir := treeDir(t)
+		workers.Go(func() {
+			for tr := range work {
+				k.endOne(t, tr, dir)
 			}
 		})
 	}
+	n := 0
+	for round := range rounds {
+		for i, name := range slices.Sorted(maps.Keys(trees)) {
+			n++
+			work <- tree{
+				name: name, mark: fmt.Sprintf("%s%d.", word, n), kind: possible[(round+i)%len(possible)], ending: (round / len(possible)) % endings,
+			}
+		}
+	}
+	close(work)
+	workers.Wait()
+	t.Logf("%d trees were ended", n)
+	if left := carrying(word); len(left) > 0 {
+		t.Errorf("alive in the end: %q", left)
+	}
+	for _, name := range cgroup.Names() {
+		if strings.HasPrefix(name, k.label) {
+			t.Errorf("the control group %s is left", name)
+		}
+	}
+	if got := descriptors(t); got > open {
+		t.Errorf("%d descriptors are open, %d more than before", got, got-open)
+	}
+}
+
+type killing struct {
+	b      sandbox.Backend
+	allow  func(sandbox.Spec) sandbox.Spec
+	label  string
+	census *census
+}
+
+// possible lists the kinds of jails that the backend can make, by making one.
+func (k *killing) possible(t *testing.T) (possible []int) {
+	t.Helper()
+	dir := treeDir(t)
+	for n, kind := range kinds {
+		_, err := sandbox.Run(t.Context(), k.b, kindSpec(n, dir, "true", k.allow), sandbox.Streams{})
+		_, refused := errors.AsType[*sandbox.FieldError](err)
+		if _, weak := errors.AsType[*sandbox.UnsupportedError](err); weak || refused {
+			t.Logf("without jails of the kind %s: %v", kind.name, err)
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", kind.name, err)
+		}
+		possible = append(possible, n)
+	}
+	return possible
 }
 
 type tree struct {
-	backend sandbox.Backend
-	allow   func(sandbox.Spec) sandbox.Spec
-	script  string
-	mark    string
+	name   string
+	mark   string
+	kind   int
+	ending int
 }
 
-// endOnce starts the tree and ends it in one of three ways.
-func (tr tree) endOnce(t *testing.T, round int) {
-	t.Helper()
+func (tr tree) String() string {
+	return fmt.Sprintf("tree that %s, %s, ending %d", tr.name, kinds[tr.kind].name, tr.ending)
+}
+
+const endings = 4
+
+// endOne starts the tree and ends it.
+func (k *killing) endOne(t *testing.T, tr tree, dir string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p, out := tr.start(ctx, t)
-	defer p.Close(context.Background())
-	if tr.script != trees["ends by itself"] && tr.script != trees["kills its parent"] {
-		eventually(t, 2*time.Second, func() bool { return len(carrying(tr.mark)) >= 2 }, "the tree does not grow")
+	began := time.Now()
+	if tr.ending == 3 { // the others begin to grow before they are ended
+		stop := time.AfterFunc(rand.N(30*time.Millisecond), cancel)
+		defer stop.Stop()
 	}
-	begin := time.Now()
-	switch round % 3 {
+	r, w := io.Pipe()
+	defer r.Close()
+	spec := kindSpec(tr.kind, dir, strings.ReplaceAll(trees[tr.name], "MARK", tr.mark), k.allow)
+	spec.Label = k.label
+	p, err := sandbox.Start(ctx, k.b, spec, sandbox.Streams{Stdout: w, StdinPipe: true})
+	if err != nil && ctx.Err() == nil {
+		t.Errorf("%v: %v", tr, err)
+		return
+	}
+	ended := time.Now()
+	if err == nil {
+		k.grow(t, tr, p, r)
+		ended = time.Now()
+		k.end(t, tr, p, cancel)
+	}
+	if left := k.census.carrying(tr.mark); len(left) > 0 {
+		t.Errorf("%v: alive after the end: %q", tr, left)
+	}
+	// A second is plenty, unless the machine is so busy that all takes long.
+	if took, most := time.Since(ended), treeGrace+max(k.patience(), 10*ended.Sub(began)); took > most {
+		t.Errorf("%v: the end took %v, more than %v", tr, took, most)
+	}
+}
+
+// patience is how long an end may take after the grace. A service is asked
+// when nothing else has helped.
+func (k *killing) patience() time.Duration {
+	if _, service := k.b.(sandbox.Keeper); service {
+		return 10 * time.Second
+	}
+	return time.Second
+}
+
+// grow returns when the tree is as large as it has to be, which is at once
+// where it is to be ended at any moment.
+func (k *killing) grow(t *testing.T, tr tree, p *sandbox.Process, out *io.PipeReader) {
+	lines := bufio.NewReader(out)
+	if tr.ending == 3 {
+		go func() { _, _ = io.Copy(io.Discard, lines) }() // ends when out is closed
+		_, _ = io.WriteString(p.Stdin(), "go\n")          // it may have ended already
+		return
+	}
+	go func() { <-p.Done(); out.CloseWithError(io.ErrUnexpectedEOF) }()
+	if got, err := lines.ReadString('\n'); got != "ready\n" {
+		t.Errorf("%v: the script said %q, err %v", tr, got, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends when out is closed
+	if slices.Contains(shrinking, tr.name) {
+		return
+	}
+	_, _ = io.WriteString(p.Stdin(), "go\n")
+	eventually(t, 10*time.Second, func() bool { return len(k.census.carrying(tr.mark)) >= 2 }, tr.String()+": it does not grow")
+}
+
+// end ends the jail in one of the ways there are.
+func (k *killing) end(t *testing.T, tr tree, p *sandbox.Process, cancel func()) {
+	var err error
+	switch tr.ending {
 	case 0:
-		if err := p.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		err = p.Stop(context.Background())
 	case 1:
 		cancel()
 	case 2:
-		if err := p.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		err = p.Close(context.Background())
 	}
-	_, _ = p.Wait()
-	if took := time.Since(begin); took > treeGrace+time.Second {
-		t.Errorf("the end took %v with a grace of %v", took, treeGrace)
+	_, failed := p.Wait()
+	if err = errors.Join(err, failed); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: %v", tr, err)
 	}
-	if left := carrying(tr.mark); len(left) > 0 {
-		t.Errorf("alive after the end: %q", left)
-	}
-	out.Close()
 }
 
-const treeGrace = 100 * time.Millisecond
-
-// start returns when the script has said that it is ready.
-func (tr tree) start(ctx context.Context, t *testing.T) (*sandbox.Process, io.Closer) {
-	t.Helper()
-	r, w := io.Pipe()
-	spec := tr.allow(sandbox.Spec{
-		Args: []string{"bash", "-c", strings.ReplaceAll(tr.script, "MARK", tr.mark)}, Workspace: treeDir(t), Grace: treeGrace,
-	})
-	p, err := sandbox.Start(ctx, tr.backend, spec, sandbox.Streams{Stdout: w})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(r)
-	if got, err := lines.ReadString('\n'); got != "ready\n" {
-		p.Close(context.Background())
-		t.Fatalf("the script said %q, err %v", got, err)
-	}
-	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends when r is closed
-	return p, r
-}
-
+// treeDir makes what a jail of any kind needs.
 func treeDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "s"), []byte(sleeper), 0o755); err != nil {
+	for _, name := range []string{"workspace", "upper"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "workspace", "s"), []byte(sleeper), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// carrying lists the arguments of living processes that hold a mark.
-func carrying(mark string) []string {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return nil
-	}
-	var found []string
-	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), mark) {
-			found = append(found, strings.ReplaceAll(string(b), "\x00", " "))
-		}
-	}
-	return found
-}
-
-// RunnerKilled kills, with SIGKILL, a process that runs a jail. If nothing
-// survives that by itself, reaped is false; else what does has to be found
-// and killed with sandbox.Leftovers. The process is the test binary, which
-// has to call ServeRunner in TestMain.
-func RunnerKilled(t *testing.T, b sandbox.Backend, reaped bool) {
-	Require(t, b, sandbox.FeatureKill)
-	self, err := os.Executable()
+func descriptors(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark := fmt.Sprintf("mark-%d-%x", os.Getpid(), rand.Uint64())
-	cmd := exec.Command(self, runnerWord, mark, treeDir(t))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := bufio.NewReader(out).ReadString('\n'); got != "ready\n" {
-		t.Errorf("the starter said %q, err %v", got, err)
-	}
-	eventually(t, 2*time.Second, func() bool { return len(carrying(mark+"-tree")) >= 4 }, "there is nothing to leave behind")
-	if left, err := sandbox.Leftovers("left."); err != nil || len(left) > 0 {
-		t.Errorf("with a living starter: leftovers %v, err %v", left, err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	if !reaped {
-		eventually(t, 2*time.Second, func() bool { return len(carrying(mark+"-tree")) == 0 }, "the jail survives its starter")
-	}
-	left, err := sandbox.Leftovers("left.")
-	if err != nil {
-		t.Error(err)
-	}
-	for _, l := range left {
-		if l.Label != "left.1" {
-			t.Errorf("got label %q", l.Label)
-		}
-		if err := l.Kill(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	if found := carrying(mark + "-tree"); len(found) > 0 {
-		t.Errorf("alive after the leftovers were killed: %q", found)
-	}
-	if left, err := sandbox.Leftovers("left."); err != nil || len(left) > 0 {
-		t.Errorf("after the leftovers were killed: leftovers %v, err %v", left, err)
-	}
+	return len(open)
 }
 
 func eventually(t *testing.T, d time.Duration, done func() bool, otherwise string) {
@@ -202,29 +271,4 @@ func eventually(t *testing.T, d time.Duration, done func() bool, otherwise strin
 			return
 		}
 	}
-}
-
-const runnerWord = "sandboxtest-runner"
-
-// ServeRunner starts a jail on b and waits to be killed, where this process
-// was started for that.
-func ServeRunner(b sandbox.Backend, allow func(sandbox.Spec) sandbox.Spec) {
-	if len(os.Args) != 4 || os.Args[1] != runnerWord {
-		return
-	}
-	spec := sandbox.Spec{
-		Label: "left.1", Workspace: os.Args[3],
-		Args: []string{"bash", "-c", strings.ReplaceAll(trees["new sessions"], "MARK", os.Args[2]+"-tree")},
-	}
-	if allow != nil {
-		spec = allow(spec)
-	}
-	p, err := sandbox.Start(context.Background(), b, spec, sandbox.Streams{Stdout: os.Stdout, Stderr: os.Stderr})
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	_, err = p.Wait()
-	fmt.Println("ended", err)
-	os.Exit(1)
 }

@@ -18,4 +18,7 @@ func RunnerKilled(t *testing.T, b sandbox.Backend, _ bool) { Run(t, b) }
 func ServeRunner(sandbox.Backend, func(sandbox.Spec) sandbox.Spec) {}
 
 // Compatible skips: no backend starts anything on this system.
-func Compatible(t *testing.T, b sandbox.Backend, _ ...sandbox.Mount) { Run(t, b) }
+func Compatible(t *testing.T, b sandbox.Backend, _ ...func(sandbox.Spec) sandbox.Spec) { Run(t, b) }
+
+// Unprivileged skips: there are no attempts for this system.
+func Unprivileged(t *testing.T, _ string) { t.Skip("no attempts are known for this system") }

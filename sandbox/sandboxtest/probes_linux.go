@@ -50,9 +50,11 @@ var probes = map[string]func([]string) (string, error){
 	"link": link, "rename": rename, "create-mode": createMode, "chmod": chmod, "chown": chown, "mknod": mknod,
 	"processes": processes, "signal": signalProcess, "connect": connect,
 	"datagram": datagram, "listen": listenInside, "syscall": rawSyscall, "interfaces": interfaces,
-	"fork": forkMany, "memory": useMemory, "fill": fill, "sparse": sparse, "cpu": useCPU, "files": openMany,
+	"fork": forkMany, "memory": useMemory, "keep": keep, "many-files": manyFiles, "flood": flood, "fill": fill, "sparse": sparse, "cpu": useCPU, "files": openMany,
 	"sleep": sleep, "limit": raiseLimit, "nnp": noNewPrivileges, "hostname": hostname, "terminal": terminal,
 	"blocking": blocking, "execute": execute, "uid": uid, "groups": groups, "mounts": mounts, "queue": queue,
+	"read-any": readAny, "wait": wait, "memory-execute": executeMemory, "trace-parent": traceParent,
+	"child-memory": readChild, "child-descriptor": takeDescriptor, "unmask": unmask, "umount": unmount,
 }
 
 func read(a []string) (string, error) {
@@ -63,8 +65,10 @@ func read(a []string) (string, error) {
 	return "", err
 }
 
+const written = "written from inside"
+
 func write(a []string) (string, error) {
-	return "", os.WriteFile(a[0], []byte("written from inside\n"), 0o666)
+	return "", os.WriteFile(a[0], []byte(written+"\n"), 0o666)
 }
 
 // openWrite opens only: what would be written to may be the kernel's.
@@ -243,9 +247,9 @@ func listenInside(a []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	defer l.Close()
 	fmt.Println("listening")
-	time.Sleep(300 * time.Millisecond)
-	return "", l.Close()
+	return sleep(nil)
 }
 
 func interfaces([]string) (string, error) {

@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"syscall"
@@ -32,19 +33,75 @@ func forkMany(a []string) (string, error) {
 	return "", nil
 }
 
+// useMemory takes memory piece by piece. Whom the kernel gives no more waits
+// for somebody to look.
 func useMemory(a []string) (string, error) {
 	size, err := strconv.Atoi(a[0])
 	if err != nil {
 		return "", err
 	}
-	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	const piece = 8 << 20
+	var last []byte
+	for range size / piece {
+		b, err := unix.Mmap(-1, 0, piece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			// Waiting takes memory too, of which the runtime may find none.
+			err = errors.Join(err, unix.Munmap(last))
+			time.Sleep(15 * time.Second)
+			return "", err
+		}
+		last = b
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+	}
+	return "", nil
+}
+
+// keep writes a file of a size, and waits for somebody to look.
+func keep(a []string) (string, error) {
+	size, err := strconv.Atoi(a[1])
 	if err != nil {
 		return "", err
 	}
-	for i := 0; i < len(b); i += 4096 {
-		b[i] = 1
+	f, err := os.Create(a[0])
+	if err != nil {
+		return "", err
 	}
+	defer f.Close()
+	chunk := make([]byte, 1<<20)
+	for written := 0; written < size; written += len(chunk) {
+		if _, err := f.Write(chunk); err != nil {
+			return "", err
+		}
+	}
+	time.Sleep(15 * time.Second)
 	return "", nil
+}
+
+// manyFiles makes files, and waits for somebody to look.
+func manyFiles(a []string) (string, error) {
+	n, err := strconv.Atoi(a[0])
+	if err != nil {
+		return "", err
+	}
+	for i := range n {
+		if err := os.WriteFile("f"+strconv.Itoa(i), nil, 0o600); err != nil {
+			return "", err
+		}
+	}
+	time.Sleep(15 * time.Second)
+	return "", nil
+}
+
+// flood writes more than may pass at once.
+func flood(a []string) (string, error) {
+	size, err := strconv.Atoi(a[0])
+	if err != nil {
+		return "", err
+	}
+	_, err = os.Stderr.Write(make([]byte, size))
+	return "", err
 }
 
 // fill writes until it fails or the size is reached, and cleans up.

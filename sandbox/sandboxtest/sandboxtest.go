@@ -8,7 +8,7 @@
 // compiler is needed. Where it is harmless, each attempt is also made outside
 // first, and has to succeed there: an attack that never works proves nothing.
 //
-// A test binary that uses the package begins its TestMain with [Main].
+// A test binary that makes attempts begins its TestMain with [Main].
 package sandboxtest
 
 import (
@@ -21,19 +21,46 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 )
 
 const probeWord = "sandboxtest-probe"
 
-// Main is the first statement of TestMain. It returns only where this
-// process is neither the first program of a jail nor an attacker in it.
+// Main is the first statement of TestMain where attempts are made. It returns
+// only where this process is no attacker.
 func Main() {
-	jailinit.Main()
 	if len(os.Args) > 2 && os.Args[1] == probeWord {
 		fmt.Println(attempt(os.Args[2], os.Args[3:]))
 		syscall.Exit(0) // os.Exit would sleep a second under the race detector
 	}
+}
+
+// Features lists every feature there is.
+func Features() []sandbox.Feature {
+	return []sandbox.Feature{
+		sandbox.FeatureFiles, sandbox.FeatureProcesses, sandbox.FeatureIPC, sandbox.FeatureNetwork, sandbox.FeatureSyscalls,
+		sandbox.FeaturePrivileges, sandbox.FeatureLandlock, sandbox.FeatureTemporary, sandbox.FeatureKill,
+		sandbox.FeatureMemory, sandbox.FeatureCPU, sandbox.FeaturePIDs, sandbox.FeatureFileSize, sandbox.FeatureOpenFiles,
+		sandbox.FeatureCPUWeight, sandbox.FeatureDisk, sandbox.FeatureInodes, sandbox.FeatureOutput, sandbox.FeatureLayers, sandbox.FeatureImage,
+	}
+}
+
+// Enforced lists what holds for the jails of b here, whoever sees to it.
+func Enforced(ctx context.Context, b sandbox.Backend) ([]sandbox.Feature, error) {
+	enforced, err := b.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range Features() {
+		if f.Kept() {
+			enforced = append(slices.Clip(enforced), f)
+		}
+	}
+	return enforced, nil
+}
+
+// without lists the features that are not among these.
+func without(enforced []sandbox.Feature) []sandbox.Feature {
+	return slices.DeleteFunc(Features(), func(f sandbox.Feature) bool { return slices.Contains(enforced, f) })
 }
 
 // Require skips the test, saying why, unless b enforces all features here.
@@ -42,10 +69,10 @@ func Main() {
 func Require(tb testing.TB, b sandbox.Backend, features ...sandbox.Feature) {
 	tb.Helper()
 	report := tb.Skipf
-	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), b.Name()) {
+	if required(b.Name()) {
 		report = tb.Fatalf
 	}
-	enforced, err := b.Check(context.Background())
+	enforced, err := Enforced(context.Background(), b)
 	if err != nil {
 		report("backend %s: %v", b.Name(), err)
 	}
@@ -54,4 +81,9 @@ func Require(tb testing.TB, b sandbox.Backend, features ...sandbox.Feature) {
 			report("backend %s does not enforce %s here", b.Name(), f)
 		}
 	}
+}
+
+// required reports whether PENSTOCK_TEST_REQUIRE promises something.
+func required(name string) bool {
+	return slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), name)
 }

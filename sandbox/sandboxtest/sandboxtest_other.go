@@ -9,7 +9,7 @@ import (
 )
 
 // Run skips: there are no attempts for this system.
-func Run(t *testing.T, b sandbox.Backend) {
+func Run(t *testing.T, b sandbox.Backend, _ ...func(sandbox.Spec) sandbox.Spec) {
 	Require(t, b)
 	t.Skip("no attempts are known for this system")
 }

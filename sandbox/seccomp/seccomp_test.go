@@ -117,48 +117,52 @@ func run(t *testing.T, p []instruction, arch Arch, nr uint32, args ...uint64) ui
 	return 0
 }
 
+const high = 1 << 32
+
+// answers are what a filter says to a call with arguments.
+var answers = []struct {
+	call string
+	o    Options
+	args []uint64
+	want uint32
+}{
+	{"mount", Options{}, nil, fail(eperm)},
+	{"mount", Options{Namespaces: true}, nil, fail(eperm)},
+	{"clone3", Options{}, nil, fail(enosys)},
+	{"clone", Options{}, []uint64{17}, allow},
+	{"clone", Options{}, []uint64{0x10000000}, fail(eperm)},
+	{"clone", Options{}, []uint64{high | 0x20000}, fail(eperm)},
+	{"clone", Options{Namespaces: true}, []uint64{0x10000000}, allow},
+	{"unshare", Options{}, []uint64{0x80}, fail(eperm)},
+	{"unshare", Options{}, []uint64{0x400}, allow},
+	{"ptrace", Options{}, nil, fail(eperm)},
+	{"ptrace", Options{Trace: true}, nil, allow},
+	{"socket", Options{}, []uint64{afUnix, 1, 0}, allow},
+	{"socket", Options{NoUnix: true}, []uint64{afUnix, 1, 0}, fail(eafnosupport)},
+	{"socket", Options{NoUnix: true}, []uint64{high | afUnix, 1, 0}, fail(eafnosupport)},
+	{"socket", Options{}, []uint64{high | 40, 1, 0}, fail(eafnosupport)},
+	{"socket", Options{}, []uint64{afNetlink, 3, 0}, allow},
+	{"socket", Options{}, []uint64{afNetlink, 3, 12}, fail(eafnosupport)},
+	{"socket", Options{}, []uint64{afNetlink, 3, high | 9}, fail(eafnosupport)},
+	{"socketpair", Options{}, []uint64{afUnix, 2, 0}, allow},
+	{"socketpair", Options{}, []uint64{afInet, 1, 0}, fail(eafnosupport)},
+	{"socketpair", Options{NoUnix: true}, []uint64{afUnix, 1 | 0o2000000, 0}, allow},
+	{"socketpair", Options{NoUnix: true}, []uint64{afUnix, 2, 0}, fail(eafnosupport)},
+	{"ioctl", Options{}, []uint64{0, tiocsti}, fail(eperm)},
+	{"ioctl", Options{}, []uint64{0, high | tioclinux}, fail(eperm)},
+	{"ioctl", Options{}, []uint64{0, 0x5401}, allow},
+	{"openat", Options{}, []uint64{0, 0, 0o101, 0o644}, allow},
+	{"openat", Options{}, []uint64{0, 0, 0o101, 0o4755}, fail(eperm)},
+	{"openat", Options{}, []uint64{0, 0, 0, 0o4755}, allow},
+	{"openat", Options{}, []uint64{0, 0, 0o20200000, 0o4755}, fail(eperm)},
+	{"fchmodat", Options{}, []uint64{0, 0, 0o6755}, fail(eperm)},
+	{"fchmod", Options{}, []uint64{0, 0o2755}, allow},
+	{"personality", Options{}, []uint64{0xffffffff}, allow},
+	{"personality", Options{}, []uint64{0x40000}, fail(eperm)},
+}
+
 func TestFilterAnswers(t *testing.T) {
-	const high = 1 << 32
-	for _, c := range []struct {
-		call string
-		o    Options
-		args []uint64
-		want uint32
-	}{
-		{"mount", Options{}, nil, fail(eperm)},
-		{"mount", Options{Namespaces: true}, nil, fail(eperm)},
-		{"clone3", Options{}, nil, fail(enosys)},
-		{"clone", Options{}, []uint64{17}, allow},
-		{"clone", Options{}, []uint64{0x10000000}, fail(eperm)},
-		{"clone", Options{}, []uint64{high | 0x20000}, fail(eperm)},
-		{"clone", Options{Namespaces: true}, []uint64{0x10000000}, allow},
-		{"unshare", Options{}, []uint64{0x80}, fail(eperm)},
-		{"unshare", Options{}, []uint64{0x400}, allow},
-		{"ptrace", Options{}, nil, fail(eperm)},
-		{"ptrace", Options{Trace: true}, nil, allow},
-		{"socket", Options{}, []uint64{afUnix, 1, 0}, allow},
-		{"socket", Options{NoUnix: true}, []uint64{afUnix, 1, 0}, fail(eafnosupport)},
-		{"socket", Options{NoUnix: true}, []uint64{high | afUnix, 1, 0}, fail(eafnosupport)},
-		{"socket", Options{}, []uint64{high | 40, 1, 0}, fail(eafnosupport)},
-		{"socket", Options{}, []uint64{afNetlink, 3, 0}, allow},
-		{"socket", Options{}, []uint64{afNetlink, 3, 12}, fail(eafnosupport)},
-		{"socket", Options{}, []uint64{afNetlink, 3, high | 9}, fail(eafnosupport)},
-		{"socketpair", Options{}, []uint64{afUnix, 2, 0}, allow},
-		{"socketpair", Options{}, []uint64{afInet, 1, 0}, fail(eafnosupport)},
-		{"socketpair", Options{NoUnix: true}, []uint64{afUnix, 1 | 0o2000000, 0}, allow},
-		{"socketpair", Options{NoUnix: true}, []uint64{afUnix, 2, 0}, fail(eafnosupport)},
-		{"ioctl", Options{}, []uint64{0, tiocsti}, fail(eperm)},
-		{"ioctl", Options{}, []uint64{0, high | tioclinux}, fail(eperm)},
-		{"ioctl", Options{}, []uint64{0, 0x5401}, allow},
-		{"openat", Options{}, []uint64{0, 0, 0o101, 0o644}, allow},
-		{"openat", Options{}, []uint64{0, 0, 0o101, 0o4755}, fail(eperm)},
-		{"openat", Options{}, []uint64{0, 0, 0, 0o4755}, allow},
-		{"openat", Options{}, []uint64{0, 0, 0o20200000, 0o4755}, fail(eperm)},
-		{"fchmodat", Options{}, []uint64{0, 0, 0o6755}, fail(eperm)},
-		{"fchmod", Options{}, []uint64{0, 0o2755}, allow},
-		{"personality", Options{}, []uint64{0xffffffff}, allow},
-		{"personality", Options{}, []uint64{0x40000}, fail(eperm)},
-	} {
+	for _, c := range answers {
 		for _, arch := range []Arch{AMD64, ARM64} {
 			p, err := compile(arch, c.o)
 			if err != nil {

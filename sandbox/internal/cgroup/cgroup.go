@@ -10,9 +10,10 @@ package cgroup
 
 // Limits of a group. Zero is no limit.
 type Limits struct {
-	Memory int64
-	CPUs   float64
-	PIDs   int
+	Memory    int64
+	CPUs      float64
+	CPUWeight int // 1 to 10000; a group without has 100
+	PIDs      int
 }
 
 // Words for what a group can limit; the same as sandbox.Feature's.
@@ -20,4 +21,5 @@ const (
 	Memory = "memory"
 	CPU    = "cpu"
 	PIDs   = "pids"
+	Weight = "cpu-weight" // comes with CPU
 )

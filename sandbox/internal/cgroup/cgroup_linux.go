@@ -42,8 +42,8 @@ func New(name string, l Limits) (*Group, error) {
 		if !parent.wanted(l) {
 			continue
 		}
-		d := parent.child(name)
-		if err := os.Mkdir(d.path, 0o755); err != nil {
+		d, err := parent.group(name)
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("control group: %w", err), g.Remove())
 		}
 		g.dirs = append(g.dirs, d)
@@ -54,11 +54,22 @@ func New(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
+// group makes a directory in d. Whoever cleans up may have removed d itself,
+// which is empty while no jail runs.
+func (d dir) group(name string) (dir, error) {
+	child := d.child(name)
+	err := os.Mkdir(child.path, 0o755)
+	if errors.Is(err, fs.ErrNotExist) && d.make() {
+		err = os.Mkdir(child.path, 0o755)
+	}
+	return child, err
+}
+
 // wanted reports whether the directory limits anything: in version 1 each
 // controller costs a system-wide lock on the way in.
 func (d dir) wanted(l Limits) bool {
 	return d.v2 || (l.Memory > 0 && slices.Contains(d.controllers, Memory)) ||
-		(l.PIDs > 0 && slices.Contains(d.controllers, PIDs)) || (l.CPUs > 0 && slices.Contains(d.controllers, CPU))
+		(l.PIDs > 0 && slices.Contains(d.controllers, PIDs)) || ((l.CPUs > 0 || l.CPUWeight > 0) && slices.Contains(d.controllers, CPU))
 }
 
 // Supported lists what groups on this host can limit.
@@ -67,18 +78,73 @@ func Supported() []string {
 	for _, p := range parents() {
 		s = append(s, p.controllers...)
 	}
+	if slices.Contains(s, CPU) {
+		s = append(s, Weight)
+	}
 	return s
 }
 
+// Can reports whether groups on this host can limit what word says.
+func Can(word string) bool { return slices.Contains(Supported(), word) }
+
+// EachProcess returns what one process may ask for on a host whose groups
+// cannot limit memory; 0 is no limit. It bounds how far a process gets before
+// somebody looks. It is twice the jail's limit, so that who exceeds that is
+// seen, and killed for it, instead of failing in a way of its own; and none
+// where the limit is large, because some programs ask for much that they never
+// use.
+func EachProcess(memory int64) uint64 {
+	if memory <= 0 || memory >= 4<<30 || Can(Memory) {
+		return 0
+	}
+	return 2 * uint64(memory)
+}
+
+// limit writes the limits into the group's files. A process that is killed
+// for want of memory dies alone, in both versions: an agent may go on without
+// the compiler that it started.
 func (d dir) limit(l Limits) error {
+	files := d.files(l)
+	for _, name := range slices.Sorted(keys(files)) {
+		err := put(filepath.Join(d.path, name), files[name])
+		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP)) && (name == swapV1 || name == swapV2) {
+			continue // a kernel without swap accounting
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes to a file that has to exist.
+func put(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// Swap: of version 1 memory and swap together, so it is written after memory,
+// and is not the less.
+const (
+	swapV1 = "memory.memsw.limit_in_bytes"
+	swapV2 = "memory.swap.max"
+)
+
+// files returns what has to be written where. Their names happen to be in the
+// order in which the kernel takes them.
+func (d dir) files(l Limits) map[string]string {
 	files := map[string]string{}
 	has := func(c string) bool { return slices.Contains(d.controllers, c) }
 	if has(Memory) && l.Memory > 0 {
 		n := strconv.FormatInt(l.Memory, 10)
 		if d.v2 {
-			files["memory.max"], files["memory.swap.max"], files["memory.oom.group"] = n, "0", "0"
+			files["memory.max"], files[swapV2] = n, "0"
 		} else {
-			files["memory.limit_in_bytes"] = n
+			files["memory.limit_in_bytes"], files[swapV1] = n, n
 		}
 	}
 	if has(PIDs) && l.PIDs > 0 {
@@ -93,20 +159,14 @@ func (d dir) limit(l Limits) error {
 			files["cpu.cfs_quota_us"] = quota
 		}
 	}
-	for _, name := range slices.Sorted(keys(files)) {
-		err := os.WriteFile(filepath.Join(d.path, name), []byte(files[name]), 0)
-		if errors.Is(err, fs.ErrNotExist) && (name == "memory.swap.max" || name == "memory.oom.group") {
-			continue // a kernel without swap accounting
-		}
-		if err != nil {
-			return err
+	if has(CPU) && l.CPUWeight > 0 {
+		if d.v2 {
+			files["cpu.weight"] = strconv.Itoa(l.CPUWeight)
+		} else {
+			files["cpu.shares"] = strconv.Itoa(max(2, l.CPUWeight*1024/100)) // 2 is the least that the kernel has
 		}
 	}
-	if has(Memory) && l.Memory > 0 && !d.v2 {
-		// Memory and swap together; absent without swap accounting.
-		_ = os.WriteFile(filepath.Join(d.path, "memory.memsw.limit_in_bytes"), []byte(strconv.FormatInt(l.Memory, 10)), 0)
-	}
-	return nil
+	return files
 }
 
 func keys[V any](m map[string]V) func(func(string) bool) {
@@ -140,11 +200,13 @@ func (g *Group) Start(cmd *exec.Cmd) (clean bool, err error) {
 			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.Fd())
 			continue
 		}
-		tid := []byte(strconv.Itoa(unix.Gettid()))
-		if err := os.WriteFile(filepath.Join(d.path, "tasks"), tid, 0); err != nil {
+		// Zero is the calling thread. For a thread that is named by its number
+		// the kernel takes a lock of the whole system, and waits for every
+		// processor before.
+		if err := put(filepath.Join(d.path, "tasks"), "0"); err != nil {
 			return clean, err
 		}
-		back = append(back, func() error { return os.WriteFile(d.tasks, tid, 0) })
+		back = append(back, func() error { return put(d.tasks, "0") })
 	}
 	return clean, cmd.Start()
 }
@@ -154,7 +216,7 @@ func (g *Group) Start(cmd *exec.Cmd) (clean bool, err error) {
 func (g *Group) Kill() {
 	for _, d := range g.dirs {
 		_ = os.WriteFile(filepath.Join(d.path, "cgroup.kill"), []byte("1"), 0)
-		for range 2000 {
+		for try := range 2000 {
 			pids := d.processes()
 			if len(pids) == 0 {
 				break
@@ -162,7 +224,7 @@ func (g *Group) Kill() {
 			for _, pid := range pids {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}
-			time.Sleep(time.Millisecond) // version 1 has no event for an empty group
+			pause(try) // version 1 has no event for an empty group
 		}
 	}
 	g.reached = g.readReached()
@@ -230,7 +292,7 @@ func (g *Group) Remove() error {
 }
 
 func removeDir(path string) (err error) {
-	for range 100 {
+	for try := range 100 {
 		err = unix.Rmdir(path)
 		if err == nil || err == unix.ENOENT {
 			return nil
@@ -238,9 +300,15 @@ func removeDir(path string) (err error) {
 		if err != unix.EBUSY {
 			break
 		}
-		time.Sleep(time.Millisecond) // dead processes leave the group a moment later
+		pause(try) // dead processes leave the group a moment later
 	}
 	return fmt.Errorf("remove control group %s: %w", path, err)
+}
+
+// pause waits before another try: mostly a few microseconds are enough, and
+// the end of every jail waits for it.
+func pause(try int) {
+	time.Sleep(min(time.Millisecond, 20*time.Microsecond<<min(try, 6)))
 }
 
 // Names lists the groups that exist, of whomever.
@@ -252,7 +320,7 @@ func Names() []string {
 			continue
 		}
 		for _, e := range entries {
-			if e.IsDir() && strings.Contains(e.Name(), "~") && !slices.Contains(names, e.Name()) {
+			if e.IsDir() && strings.Contains(e.Name(), "_") && !slices.Contains(names, e.Name()) {
 				names = append(names, e.Name())
 			}
 		}

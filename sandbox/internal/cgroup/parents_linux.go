@@ -16,9 +16,35 @@ import (
 // home is the directory below which all groups of jails are.
 const home = "penstock"
 
-// parents returns the directories in which groups can be made. The answer is
-// the same for the life of the process: trying it once is enough.
-var parents = sync.OnceValue(func() []dir {
+// parents returns the directories in which groups can be made. The answer
+// changes only by Delegate: trying it once is enough.
+func parents() []dir { return found.get() }
+
+var found places
+
+type places struct {
+	mu   sync.Mutex
+	list func() []dir // guarded by mu; nil until somebody asks
+}
+
+// get looks outside of the lock, once.
+func (p *places) get() []dir {
+	p.mu.Lock()
+	if p.list == nil {
+		p.list = sync.OnceValue(look)
+	}
+	list := p.list
+	p.mu.Unlock()
+	return list()
+}
+
+func (p *places) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = nil
+}
+
+func look() []dir {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil
@@ -27,17 +53,17 @@ var parents = sync.OnceValue(func() []dir {
 	if err != nil {
 		return nil
 	}
-	var found []dir
+	var list []dir
 	for _, m := range hierarchies(string(mounts)) {
 		for _, d := range m.candidates(string(own)) {
 			if d.usable() {
-				found = append(found, d)
+				list = append(list, d)
 				break
 			}
 		}
 	}
-	return found
-})
+	return list
+}
 
 // A hierarchy is a mounted tree of control groups.
 type hierarchy struct {
@@ -102,10 +128,7 @@ func (d *dir) usable() bool {
 	if d.v2 && !d.enable() {
 		return false
 	}
-	if err := os.Mkdir(d.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return false
-	}
-	if d.v2 && !d.hand() {
+	if !d.make() {
 		return false
 	}
 	probe := filepath.Join(d.path, fmt.Sprintf("probe-%d", os.Getpid()))
@@ -116,12 +139,11 @@ func (d *dir) usable() bool {
 	if !d.v2 && unix.Access(d.tasks, unix.W_OK) != nil {
 		return false
 	}
-	for _, c := range d.controllers {
-		file := map[string]string{Memory: "memory.max", CPU: "cpu.max", PIDs: "pids.max"}[c]
-		if !d.v2 {
-			file = map[string]string{Memory: "memory.limit_in_bytes", CPU: "cpu.cfs_quota_us", PIDs: "pids.max"}[c]
+	for _, name := range slices.Sorted(keys(d.files(Limits{Memory: 1, CPUs: 1, CPUWeight: 1, PIDs: 1}))) {
+		if name == swapV1 || name == swapV2 {
+			continue
 		}
-		f, err := os.OpenFile(filepath.Join(probe, file), os.O_WRONLY, 0)
+		f, err := os.OpenFile(filepath.Join(probe, name), os.O_WRONLY, 0)
 		if err != nil {
 			return false
 		}
@@ -147,10 +169,16 @@ func (d *dir) enable() bool {
 	return len(d.controllers) > 0 && d.delegate(parent)
 }
 
-// hand lets the groups inside d use its controllers.
-func (d *dir) hand() bool { return d.delegate(d.path) }
+// make makes the directory, unless it is there, and lets the groups inside use
+// its controllers.
+func (d dir) make() bool {
+	if err := os.Mkdir(d.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return false
+	}
+	return !d.v2 || d.delegate(d.path)
+}
 
-func (d *dir) delegate(path string) bool {
+func (d dir) delegate(path string) bool {
 	control := filepath.Join(path, "cgroup.subtree_control")
 	on, err := os.ReadFile(control)
 	if err != nil {

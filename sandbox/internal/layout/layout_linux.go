@@ -1,4 +1,4 @@
-package bwrap
+package layout
 
 import (
 	"errors"
@@ -8,17 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
-	"github.com/penstock-run/penstock/sandbox/seccomp"
-	"golang.org/x/sys/unix"
 )
 
 // sharedEtc are directories of /etc without secrets that programs need. Each
-// is a mount, and bubblewrap reads the table of mounts again for each.
-var sharedEtc = []string{"ssl", "pki", "crypto-policies", "alternatives", "fonts"}
+// is a mount, which costs time.
+var sharedEtc = []string{"ssl", "pki", "crypto-policies", "alternatives", "fonts", "chromium", "chromium.d", "opt/chrome"}
 
 // copiedEtc are files that a jail gets a copy of.
 var copiedEtc = []string{
@@ -39,17 +35,18 @@ var (
 	readOnlyToRoot = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/fs", "/proc/acpi", "/proc/scsi"}
 )
 
-// readHost looks at what compile needs to know.
-func readHost(spec sandbox.Spec, init string) (host, error) {
-	h := host{arch: seccomp.Native()}
+// Read looks at the host for a jail with spec, and at the places that it
+// names. It changes nothing.
+func Read(spec sandbox.Spec, init string) (Host, error) {
+	var h Host
 	var err error
-	if h.init, err = resolve("Init", init); err != nil {
+	if h.Init, err = resolve("Init", init); err != nil {
 		return h, err
 	}
 	for field, p := range map[string]struct {
 		path string
 		to   *string
-	}{"Workspace": {spec.Workspace, &h.workspace}, "Home": {spec.Home, &h.home}} {
+	}{"Workspace": {spec.Workspace, &h.Workspace}, "Home": {spec.Home, &h.Home}} {
 		if p.path == "" {
 			continue
 		}
@@ -66,12 +63,12 @@ func readHost(spec sandbox.Spec, init string) (host, error) {
 			return h, &sandbox.FieldError{Field: field + "Target", Value: m.Target,
 				Reason: "does not exist in /usr, which the host shares read-only"}
 		}
-		h.mounts = append(h.mounts, m)
+		h.Mounts = append(h.Mounts, m)
 	}
 	return h, h.readSystem(spec)
 }
 
-func (h *host) readSystem(spec sandbox.Spec) error {
+func (h *Host) readSystem(spec sandbox.Spec) error {
 	for _, name := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		st, err := os.Lstat(name)
 		switch {
@@ -83,34 +80,30 @@ func (h *host) readSystem(spec sandbox.Spec) error {
 			if err != nil {
 				return err
 			}
-			h.links = append(h.links, sandbox.Mount{Source: to, Target: name})
+			h.Links = append(h.Links, sandbox.Mount{Source: to, Target: name})
 		default:
-			h.shared = append(h.shared, sandbox.Mount{Source: name, Target: name})
+			h.Shared = append(h.Shared, sandbox.Mount{Source: name, Target: name})
 		}
 	}
-	etc := sharedEtc
-	if spec.Preset == sandbox.PresetBrowser {
-		etc = append([]string{"chromium", "chromium.d", "opt/chrome"}, etc...)
-	}
-	for _, name := range etc {
+	for _, name := range sharedEtc {
 		if p, err := filepath.EvalSymlinks("/etc/" + name); err == nil {
-			h.shared = append(h.shared, sandbox.Mount{Source: p, Target: "/etc/" + name})
+			h.Shared = append(h.Shared, sandbox.Mount{Source: p, Target: "/etc/" + name})
 		}
 	}
 	for _, name := range copiedEtc {
 		if b, err := os.ReadFile("/etc/" + name); err == nil {
-			h.copied = append(h.copied, sandbox.File{Path: "/etc/" + name, Data: b})
+			h.Copied = append(h.Copied, sandbox.File{Path: "/etc/" + name, Data: b})
 		}
 	}
-	h.hidden = existing(hidden)
+	h.Hidden = existing(hidden)
 	if os.Geteuid() == 0 {
-		h.hidden = append(h.hidden, existing(hiddenFromRoot)...)
-		h.readOnly = existing(readOnlyToRoot)
+		h.Hidden = append(h.Hidden, existing(hiddenFromRoot)...)
+		h.ReadOnly = existing(readOnlyToRoot)
 	}
 	if spec.Network == sandbox.NetworkFull {
 		// Absent on hosts that resolve names in other ways.
-		h.hosts, _ = os.ReadFile("/etc/hosts")
-		h.resolv, _ = os.ReadFile("/etc/resolv.conf")
+		h.Hosts, _ = os.ReadFile("/etc/hosts")
+		h.Resolv, _ = os.ReadFile("/etc/resolv.conf")
 	}
 	return nil
 }
@@ -151,28 +144,4 @@ func existing(paths []string) []string {
 func notExist(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
-}
-
-// features lists what a jail enforces here, if one can be made.
-func features() []sandbox.Feature {
-	f := []sandbox.Feature{
-		sandbox.FeatureFiles, sandbox.FeatureProcesses, sandbox.FeatureIPC, sandbox.FeatureNetwork,
-		sandbox.FeatureSyscalls, sandbox.FeaturePrivileges, sandbox.FeatureTemporary, sandbox.FeatureKill,
-		sandbox.FeatureFileSize, sandbox.FeatureOpenFiles,
-	}
-	if version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(nil)), 0,
-		unix.LANDLOCK_CREATE_RULESET_VERSION); errno == 0 && version >= 1 {
-		f = append(f, sandbox.FeatureLandlock)
-	}
-	pids := false
-	for _, c := range cgroup.Supported() {
-		f = append(f, sandbox.Feature(c))
-		pids = pids || c == cgroup.PIDs
-	}
-	// The kernel counts processes for each user of a namespace, but never
-	// those that are root outside.
-	if !pids && os.Geteuid() != 0 {
-		f = append(f, sandbox.FeaturePIDs)
-	}
-	return f
 }

@@ -1,0 +1,3 @@
+package backends
+
+var names = []string{"bwrap", "systemd", "oci", "none"}

@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package backends
+
+var names = []string{"none"}

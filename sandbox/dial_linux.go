@@ -1,0 +1,285 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"golang.org/x/sys/unix"
+)
+
+// attendant is the runner's end of the requests to the process inside that
+// answers them. See [jailinit.Request] for what goes over the socket.
+//
+// What answers may be in the agent's hands. So its answers are data: an id
+// that waits, an error's number, or one descriptor that is checked. Anything
+// else ends the conversation, and only Dial depends on it.
+type attendant struct {
+	conn  *net.UnixConn
+	write chan struct{} // holds one token; who takes it may write
+	ended chan struct{} // closed when there will be no further answer
+
+	mu      sync.Mutex
+	last    uint64                 // guarded by mu; the id of the latest request
+	waiting map[uint64]chan answer // guarded by mu; nil where nobody wants the answer any more
+}
+
+type answer struct {
+	errno  syscall.Errno
+	socket *os.File // nil if errno is not 0
+}
+
+// newAttendant takes over the socket and begins to read it. close ends that.
+func newAttendant(socket *os.File) (*attendant, error) {
+	defer socket.Close()
+	conn, err := net.FileConn(socket)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, errors.New("the socket of requests is none")
+	}
+	a := &attendant{
+		conn: c, write: make(chan struct{}, 1), ended: make(chan struct{}), waiting: map[uint64]chan answer{},
+	}
+	a.write <- struct{}{}
+	go a.read()
+	return a, nil
+}
+
+func (a *attendant) close() {
+	a.conn.Close()
+	<-a.ended
+}
+
+// read hands answers to who waits for them, until the socket ends or says
+// something that it must not.
+func (a *attendant) read() {
+	defer close(a.ended)
+	defer a.conn.Close()
+	// Room for more than one descriptor: that there were more is to be seen.
+	buf, oob := make([]byte, jailinit.MaxMessage), make([]byte, unix.CmsgSpace(4*4))
+	for {
+		n, oobn, flags, _, err := a.conn.ReadMsgUnix(buf, oob)
+		_, files := ancillary(oob[:oobn])
+		ok := err == nil && n > 0 && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 && a.deliver(buf[:n], files)
+		if !ok {
+			for _, f := range files {
+				f.Close()
+			}
+			return
+		}
+	}
+}
+
+// deliver reports whether the message was an answer to what was asked; then
+// the files are in other hands.
+func (a *attendant) deliver(message []byte, files []*os.File) bool {
+	m, err := jailinit.DecodeAnswer(message)
+	if err != nil || len(files) > 1 || (m.Errno == 0) != (len(files) == 1) {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	to, asked := a.waiting[m.ID]
+	if !asked {
+		return false
+	}
+	delete(a.waiting, m.ID)
+	got := answer{errno: syscall.Errno(m.Errno)}
+	if len(files) == 1 {
+		got.socket = files[0]
+	}
+	switch {
+	case to != nil:
+		to <- got // has room for it
+	case got.socket != nil:
+		got.socket.Close()
+	}
+	return true
+}
+
+// ask sends a request and waits for its answer.
+func (a *attendant) ask(ctx context.Context, verb string, args ...string) (*os.File, error) {
+	id, got := a.expect()
+	if err := a.send(ctx, jailinit.Request{ID: id, Verb: verb, Args: args}); err != nil {
+		a.forget(id)
+		return nil, err
+	}
+	select {
+	case r := <-got:
+		return r.result()
+	case <-a.ended:
+		select {
+		case r := <-got: // the last thing that was said
+			return r.result()
+		default:
+			return nil, errNoAttendant
+		}
+	case <-ctx.Done():
+		if a.abandon(id) {
+			// Nobody waits for the answer, but the socket inside should not
+			// wait either. Should this fail, it does until the kernel gives up.
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = a.send(late, jailinit.Request{ID: id, Verb: jailinit.VerbCancel})
+		} else if r := <-got; r.socket != nil {
+			r.socket.Close()
+		}
+		return nil, context.Cause(ctx)
+	}
+}
+
+var errNoAttendant = fmt.Errorf("the process inside that connects is gone: %w", net.ErrClosed)
+
+func (r answer) result() (*os.File, error) {
+	if r.errno != 0 {
+		return nil, fmt.Errorf("inside the jail: %w", r.errno)
+	}
+	return r.socket, nil
+}
+
+func (a *attendant) expect() (uint64, chan answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last++
+	got := make(chan answer, 1)
+	a.waiting[a.last] = got
+	return a.last, got
+}
+
+// forget takes back an id that was never sent.
+func (a *attendant) forget(id uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, id)
+}
+
+// abandon reports whether the answer is still to come; nobody gets it then.
+func (a *attendant) abandon(id uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, waits := a.waiting[id]
+	if waits {
+		a.waiting[id] = nil
+	}
+	return waits
+}
+
+// send writes one message. The queue holds ten, and who should read them may
+// have been stopped by the agent.
+func (a *attendant) send(ctx context.Context, r jailinit.Request) error {
+	select {
+	case <-a.write:
+	case <-a.ended:
+		return errNoAttendant
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { a.write <- struct{}{} }()
+	if err := a.conn.SetWriteDeadline(time.Time{}); err != nil {
+		return errNoAttendant
+	}
+	expired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(expired)
+		_ = a.conn.SetWriteDeadline(time.Unix(1, 0))
+	})
+	_, err := a.conn.Write(r.Encode())
+	if !stop() {
+		<-expired // or it would interrupt who writes next
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return errNoAttendant
+	}
+}
+
+// dial has the connection made inside and checks what comes out.
+func (j *jail) dial(ctx context.Context, to target) (net.Conn, error) {
+	f, err := j.attendant.ask(ctx, jailinit.VerbDial, to.network, to.address)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := checkConnected(f, to); err != nil {
+		return nil, fmt.Errorf("what came out of the jail is not the connection: %w", err)
+	}
+	return net.FileConn(f)
+}
+
+// over reports whether the jail has ended, or is about to.
+func (j *jail) over() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ended || j.killed
+}
+
+// checkConnected looks at what a descriptor really is.
+func checkConnected(f *os.File, to target) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var problem error
+	if err := raw.Control(func(fd uintptr) { problem = connected(int(fd), to) }); err != nil {
+		return err
+	}
+	return problem
+}
+
+func connected(fd int, to target) error {
+	family, protocol := unix.AF_UNIX, 0
+	if to.network == "tcp" {
+		family, protocol = unix.AF_INET6, unix.IPPROTO_TCP
+		if netip.MustParseAddrPort(to.address).Addr().Is4() {
+			family = unix.AF_INET
+		}
+	}
+	for _, want := range []struct {
+		name   string
+		option int
+		value  int
+	}{
+		{"family", unix.SO_DOMAIN, family}, {"type", unix.SO_TYPE, unix.SOCK_STREAM},
+		{"protocol", unix.SO_PROTOCOL, protocol}, {"listening", unix.SO_ACCEPTCONN, 0},
+	} {
+		got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, want.option)
+		if err != nil {
+			return err
+		}
+		if got != want.value {
+			return fmt.Errorf("%s %d instead of %d", want.name, got, want.value)
+		}
+	}
+	peer, err := unix.Getpeername(fd)
+	if err != nil {
+		return err
+	}
+	var at netip.AddrPort
+	switch sa := peer.(type) {
+	case *unix.SockaddrInet4:
+		at = netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		at = netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
+	default: // a server names its unix socket as it likes
+		return nil
+	}
+	if at.String() != to.address {
+		return fmt.Errorf("it leads to %v", at)
+	}
+	return nil
+}

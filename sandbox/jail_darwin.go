@@ -1,0 +1,68 @@
+package sandbox
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A jail is what is known of a Process: the leader of its session, and
+// through it whatever descends from it. There is nothing that a process
+// cannot leave by a session of its own and the end of its parent.
+type jail struct {
+	made    string // the private directory, as it was made
+	private string // the same, resolved
+	leader  int
+}
+
+// terminate asks the agent's process group to end.
+func (j *jail) terminate() { _ = syscall.Kill(-j.leader, syscall.SIGTERM) }
+
+// kill ends everything inside that can be found. Its errors mean that there
+// is nothing to kill.
+func (j *jail) kill() {
+	// What is stopped forks no more while the others are looked for.
+	for range 10 {
+		found := j.members()
+		for _, pid := range found {
+			_ = syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if len(j.members()) == len(found) {
+			break
+		}
+	}
+	for _, pid := range j.members() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// end kills what the agent left.
+func (j *jail) end() { j.kill() }
+
+// members lists the leader's session, and what descends from it. A number
+// that was given to somebody else is not in that session.
+func (j *jail) members() []int {
+	all, err := unix.SysctlKinfoProcSlice("kern.proc.all")
+	if err != nil {
+		return nil
+	}
+	in := map[int32]bool{}
+	for grown := true; grown; {
+		grown = false
+		for i := range all {
+			p := &all[i]
+			if in[p.Proc.P_pid] {
+				continue
+			}
+			session, err := unix.Getsid(int(p.Proc.P_pid))
+			if in[p.Eproc.Ppid] || (err == nil && session == j.leader) {
+				in[p.Proc.P_pid], grown = true, true
+			}
+		}
+	}
+	var pids []int
+	for pid := range in {
+		pids = append(pids, int(pid))
+	}
+	return pids
+}

@@ -1,0 +1,210 @@
+package jailinit
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+// attendWord is the last argument of a process that answers requests.
+const attendWord = "attend"
+
+// Descriptors that the attendant finds open.
+const (
+	requestFD = 3
+	readyFD   = 4
+)
+
+func requestPair() (outer, inner int, err error) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	return pair[0], pair[1], err
+}
+
+// startAttendant leaves a process that answers the requests of the socket, and
+// returns when nobody inside can look into it any more.
+//
+// It is the agent's sibling, not its parent: the agent finds no child that it
+// did not start, its own end is reported by nobody in between, and killing the
+// attendant ends no more than the answers. Only where this process supervises
+// is it a child of that.
+func startAttendant(requests int, supervised bool) error {
+	self := []string{Path, Mark, attendWord}
+	attr := &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_PARENT}
+	if supervised {
+		self[1] = os.Args[1] // where a jail's processes are searched for by its token
+		attr.Cloneflags = 0
+	}
+	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(null)
+	var ready [2]int
+	if err := syscall.Pipe2(ready[:], syscall.O_CLOEXEC); err != nil {
+		return err
+	}
+	defer syscall.Close(ready[0])
+	// With the agent's own streams it would keep them open.
+	files := []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(requests), uintptr(ready[1])}
+	_, err = syscall.ForkExec("/proc/self/exe", self, &syscall.ProcAttr{
+		Env: []string{"GOMAXPROCS=1"}, Files: files, Sys: attr, // a second processor would cost memory only
+	})
+	syscall.Close(ready[1])
+	syscall.Close(requests)
+	if err != nil {
+		return err
+	}
+	if n, err := syscall.Read(ready[0], make([]byte, 1)); n != 1 {
+		return errors.Join(errors.New("it ended at once"), err)
+	}
+	return nil
+}
+
+// attend answers requests until the runner closes the socket, and ends.
+func attend() {
+	defer syscall.Exit(0) // os.Exit would sleep a second under the race detector
+	// The agent is the same user. It may end this process, but not look into
+	// it, nor take its descriptors.
+	if err := prctl(syscall.PR_SET_DUMPABLE, 0, 0); err != nil {
+		return
+	}
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // meant for what the agent started
+	if err := closeAtExec(); err != nil {
+		return
+	}
+	a := &attendant{socket: requestFD, files: filePages()}
+	if _, err := syscall.Write(readyFD, []byte{0}); err != nil {
+		return
+	}
+	syscall.Close(readyFD)
+	for a.next() {
+	}
+}
+
+// A pages is a part of this process's memory.
+type pages struct{ begin, end uintptr }
+
+// drop gives back what is there of a file, megabytes in a large program, of
+// which the loop needs little again; the kernel has it.
+func (p pages) drop() {
+	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, p.begin, p.end-p.begin, syscall.MADV_DONTNEED)
+}
+
+// filePages lists the parts that show files and cannot be written. What could
+// not be read from the file again, because it was changed in memory, is not
+// among them.
+func filePages() (found []pages) {
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return nil
+	}
+	var begin, end uint64
+	droppable := false
+	for _, line := range lines(maps) {
+		f := fields(line)
+		switch {
+		case len(f) >= 5 && len(f[1]) == 4: // "400000-401000 r-xp 00000000 fe:00 1234 /path"
+			from, to, _ := cut(f[0], "-")
+			begin, _ = strconv.ParseUint(from, 16, 64)
+			end, _ = strconv.ParseUint(to, 16, 64)
+			droppable = len(f) == 6 && f[1][1] == '-' && f[5][0] == '/' && begin < end
+		case droppable && f[0] == "Anonymous:" && f[1] == "0":
+			found = append(found, pages{uintptr(begin), uintptr(end)})
+		}
+	}
+	return found
+}
+
+// An attendant is one loop over one poll: a connect that takes its time holds
+// up nobody else, and no goroutine or poller costs memory.
+type attendant struct {
+	socket  int
+	waiting []connecting
+	files   []pages // that are dropped before there may be nothing to do for long
+}
+
+type connecting struct {
+	id uint64
+	fd int
+}
+
+// next handles what happens next, and reports whether there can be more.
+func (a *attendant) next() bool {
+	fds := []pollFD{{fd: int32(a.socket), events: pollIn}}
+	for _, c := range a.waiting {
+		fds = append(fds, pollFD{fd: int32(c.fd), events: pollOut})
+	}
+	if len(a.waiting) == 0 {
+		for _, p := range a.files {
+			p.drop()
+		}
+	}
+	if err := poll(fds); err != nil {
+		return err == syscall.EINTR
+	}
+	still := a.waiting[:0]
+	for i, c := range a.waiting {
+		if fds[i+1].revents == 0 {
+			still = append(still, c)
+			continue
+		}
+		errno, err := syscall.GetsockoptInt(c.fd, syscall.SOL_SOCKET, syscall.SO_ERROR)
+		if err == nil && errno != 0 {
+			err = syscall.Errno(errno)
+		}
+		if !a.answer(c.id, c.fd, err) {
+			return false
+		}
+	}
+	a.waiting = still
+	return fds[0].revents == 0 || a.request()
+}
+
+func (a *attendant) request() bool {
+	b := make([]byte, MaxMessage)
+	n, err := syscall.Read(a.socket, b)
+	if n <= 0 {
+		return err == syscall.EINTR || err == syscall.EAGAIN
+	}
+	r, err := decodeRequest(b[:n])
+	if err != nil {
+		return false
+	}
+	switch r.Verb {
+	case VerbDial:
+		return a.dial(r)
+	case VerbCancel:
+		return a.cancel(r.ID)
+	default:
+		return a.answer(r.ID, -1, syscall.ENOSYS)
+	}
+}
+
+func (a *attendant) cancel(id uint64) bool {
+	for i, c := range a.waiting {
+		if c.id == id {
+			a.waiting = append(a.waiting[:i], a.waiting[i+1:]...)
+			return a.answer(c.id, c.fd, syscall.ECANCELED)
+		}
+	}
+	return true // it was answered before
+}
+
+// answer sends the descriptor, or why there is none, and closes it.
+func (a *attendant) answer(id uint64, fd int, err error) bool {
+	message, rights := Answer{ID: id}, []byte(nil)
+	if err == nil {
+		rights = syscall.UnixRights(fd)
+	} else if n, ok := err.(syscall.Errno); ok {
+		message.Errno = int(n)
+	} else {
+		message.Errno = int(syscall.EINVAL)
+	}
+	err = syscall.Sendmsg(a.socket, message.encode(), rights, nil, syscall.MSG_NOSIGNAL)
+	if fd >= 0 {
+		syscall.Close(fd)
+	}
+	return err == nil
+}

@@ -1,0 +1,150 @@
+package jailinit
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// ReaperName is the name under which this program ends the jails that die with
+// their starter too early. Its argument is the starter as a jail's token names
+// it: namespace, process, and when that began.
+//
+// The kernel ends bubblewrap when its starter dies, and the jail when
+// bubblewrap dies. But until bubblewrap has released the first process of the
+// new namespaces, that process waits for a word, and nothing ties it to anyone:
+// killed then, bubblewrap leaves it waiting for ever.
+const ReaperName = "penstock-reaper"
+
+// A starter's last jails appear, if they do, before the reaper has looked
+// calmLooks times and found nothing.
+const (
+	calmLooks = 4
+	lookPause = 25 * time.Millisecond
+)
+
+// reapJails waits for the end of the starter, then ends what it left, and returns.
+func reapJails(starter string) {
+	// Whatever the starter inherited would stay open with this process.
+	_, _, _ = syscall.Syscall(sysCloseRange, 3, ^uintptr(0), 0)
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // meant for the starter
+	parts := split(starter, "-")
+	if len(parts) != 3 {
+		return
+	}
+	pid, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return
+	}
+	if fd, err := openProcess(pid); err == nil {
+		if began(pid) == parts[2] { // else the number is somebody else's by now
+			awaitEnd(fd)
+		}
+		syscall.Close(fd)
+	} else if err != syscall.ESRCH {
+		return // a kernel before 5.3
+	}
+	for calm := 0; calm < calmLooks; time.Sleep(lookPause) {
+		if killStranded(starter) {
+			calm = 0
+		} else {
+			calm++
+		}
+	}
+}
+
+// awaitEnd returns when the process has ended.
+func awaitEnd(fd int) {
+	for _, p := range filePages() {
+		p.drop()
+	}
+	for poll([]pollFD{{fd: int32(fd), events: pollIn}}) == syscall.EINTR {
+	}
+}
+
+// began returns when the process began, as its token says it.
+func began(pid int) string {
+	if f := statFields(strconv.Itoa(pid)); len(f) > 19 {
+		return f[19]
+	}
+	return ""
+}
+
+// killStranded kills the first process of each jail of the starter, with which
+// the kernel ends the others in it, and reports whether there was one.
+func killStranded(starter string) (found bool) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !stranded(e.Name(), starter) {
+			continue
+		}
+		found = true
+		fd, err := openProcess(pid)
+		if err != nil {
+			continue
+		}
+		if stranded(e.Name(), starter) { // the number may have become another's
+			_, _, _ = syscall.Syscall6(sysPidfdSendSignal, uintptr(fd), uintptr(syscall.SIGKILL), 0, 0, 0, 0)
+		}
+		syscall.Close(fd)
+	}
+	return found
+}
+
+// stranded reports whether the process is the first of its namespace and
+// carries a token of the starter.
+func stranded(pid, starter string) bool {
+	args, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	if err != nil {
+		return false // it ended
+	}
+	carries := false
+	for _, a := range split(string(args), "\x00") {
+		token, marked := cutPrefix(a, Mark)
+		_, rest, _ := cut(token, "_")
+		carries = carries || marked && hasPrefix(rest, starter+"-")
+	}
+	if !carries {
+		return false
+	}
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return false
+	}
+	for _, line := range lines(status) {
+		if numbers, ok := cutPrefix(line, "NSpid:"); ok {
+			n := fields(numbers)
+			return len(n) > 1 && n[len(n)-1] == "1"
+		}
+	}
+	return false
+}
+
+func openProcess(pid int) (int, error) {
+	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// StartReaper starts one for this process, which is the starter of that
+// identity, and returns its number.
+func StartReaper(identity string) (pid int, err error) {
+	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer syscall.Close(null)
+	fd := uintptr(null)
+	return syscall.ForkExec("/proc/self/exe", []string{ReaperName, identity}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{fd, fd, fd}, // a second processor would cost memory only
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+}

@@ -1,0 +1,94 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shelf is a service that keeps a jail as an empty file called by its token.
+type shelf struct {
+	Backend
+	dir     string
+	deaf    bool // the commands do nothing
+	mute    bool // it does not answer
+	answers int
+}
+
+func (s *shelf) Name() string { return "shelf" }
+
+func (s *shelf) Kept(context.Context) ([]string, error) {
+	if s.answers++; s.mute {
+		return nil, errors.New("no answer")
+	}
+	entries, err := os.ReadDir(s.dir)
+	var tokens []string
+	for _, e := range entries {
+		tokens = append(tokens, e.Name())
+	}
+	return tokens, err
+}
+
+func (s *shelf) End() ([][]string, []string) {
+	if s.deaf {
+		return [][]string{{"/bin/sh", "-c", "echo no >&2; exit 1"}}, nil
+	}
+	return [][]string{{"/bin/false"}, {"/bin/sh", "-c", `rm "$DIR"/` + Token}}, []string{"DIR=" + s.dir}
+}
+
+// putOn lays jails on the shelf: of a dead starter, of this process, of one in
+// another process namespace, and something that is no jail.
+func (s *shelf) putOn(t *testing.T) (dead string) {
+	t.Helper()
+	dead = fmt.Sprintf("kept.1_%s-%d-1-1", namespace(), os.Getpid())
+	for _, name := range []string{dead, newToken("kept.2"), "kept.3_other-1-1-1", "kept.4", "kept_1-2"} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dead
+}
+
+func TestLeftoversOfAService(t *testing.T) {
+	s := &shelf{dir: t.TempDir()}
+	dead := s.putOn(t)
+	for _, prefix := range []string{"kept.2", "other"} {
+		if left, err := Leftovers(t.Context(), prefix, s); err != nil || len(left) > 0 {
+			t.Errorf("of %q: got %v, err %v", prefix, left, err)
+		}
+	}
+	left, err := Leftovers(t.Context(), "kept.", s)
+	if err != nil || len(left) != 1 || left[0].Label != "kept.1" {
+		t.Fatalf("got %v, err %v, want kept.1 alone", left, err)
+	}
+	if err := left[0].Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if kept, err := s.Kept(t.Context()); err != nil || slices.Contains(kept, dead) || len(kept) != 4 {
+		t.Errorf("the service now holds %v, err %v", kept, err)
+	}
+}
+
+func TestALeftoverThatTheServiceDoesNotGiveUp(t *testing.T) {
+	s := &shelf{dir: t.TempDir(), deaf: true}
+	s.putOn(t)
+	left, err := Leftovers(t.Context(), "kept.", s)
+	if err != nil || len(left) != 1 {
+		t.Fatalf("got %v, err %v", left, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := left[0].Kill(ctx); err == nil || !strings.Contains(err.Error(), "still holds") {
+		t.Errorf("got %v, want that the service still holds it", err)
+	}
+	s.mute = true
+	if left, err := Leftovers(t.Context(), "kept.", s); err == nil || len(left) > 0 {
+		t.Errorf("of a service that does not answer: got %v, err %v", left, err)
+	}
+}

@@ -1,0 +1,183 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"golang.org/x/sys/unix"
+)
+
+// A meeting is where jailinit is handed what the mechanism cannot hand on: a
+// directory with a listening socket, inside one that only we can enter. The
+// users inside a jail are not ours, so the inner one is open to all.
+type meeting struct {
+	outer, dir string
+	listener   *net.UnixListener
+}
+
+const meetingPrefix = "penstock-"
+
+// newMeeting makes the directory, with files of these contents.
+func newMeeting(c *Command) (*meeting, error) {
+	var errs []error
+	for _, parent := range meetingParents() {
+		if len(c.Shown) > 0 && !inMemory(parent) {
+			continue
+		}
+		m, err := meetIn(parent, c)
+		if err == nil {
+			return m, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("no directory for the rendezvous: %w", errors.Join(errs...))
+}
+
+// meetingParents lists where it could be, the best first. All but the last
+// are in memory, and nobody empties them of what is old.
+func meetingParents() []string {
+	return []string{fmt.Sprintf("/run/user/%d", os.Geteuid()), "/run", "/dev/shm", os.TempDir()}
+}
+
+func inMemory(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
+}
+
+func meetIn(parent string, c *Command) (_ *meeting, err error) {
+	removeOldMeetings(parent)
+	outer, err := os.MkdirTemp(parent, meetingPrefix+ownIdentity()+"-") // of mode 0700
+	if err != nil {
+		return nil, err
+	}
+	m := &meeting{outer: outer, dir: filepath.Join(outer, "meet")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	if err := os.Mkdir(m.dir, 0o755); err != nil {
+		return nil, err
+	}
+	for i, data := range c.Shown {
+		mode := fs.FileMode(0o444)
+		if slices.Contains(c.Executable, i) {
+			mode = 0o555
+		}
+		if err := writeFor(filepath.Join(m.dir, strconv.Itoa(i)), data, mode); err != nil {
+			return nil, err
+		}
+	}
+	socket := filepath.Join(m.dir, jailinit.MeetSocket)
+	if m.listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"}); err != nil {
+		return nil, err
+	}
+	// What the umask took away.
+	return m, errors.Join(os.Chmod(m.dir, 0o755), os.Chmod(socket, 0o666))
+}
+
+func writeFor(path string, data []byte, mode fs.FileMode) error {
+	return errors.Join(os.WriteFile(path, data, mode), os.Chmod(path, mode))
+}
+
+// removeOldMeetings removes those of dead starters: they were killed in the
+// few milliseconds before jailinit has connected.
+func removeOldMeetings(parent string) {
+	found, err := filepath.Glob(filepath.Join(parent, meetingPrefix+namespace()+"-*-*-*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range found {
+		parts := strings.Split(strings.TrimPrefix(filepath.Base(dir), meetingPrefix), "-")
+		if len(parts) == 4 && identity(atoi(parts[1])) != strings.Join(parts[:3], "-") {
+			_ = os.RemoveAll(dir) // it may be somebody else's
+		}
+	}
+}
+
+// hand waits for jailinit, gives it files, and ends the meeting. Where the
+// client has ended and nobody waits to be let in, nobody will come.
+func (m *meeting) hand(deadline time.Time, files []*os.File, clientGone <-chan struct{}) error {
+	defer m.close()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-clientGone:
+			m.interrupt()
+		case <-done:
+		}
+	}()
+	c, err := m.listener.AcceptUnix()
+	if os.IsTimeout(err) {
+		// It may have come at the same moment.
+		c, err = m.waiting()
+	}
+	if err != nil {
+		select {
+		case <-clientGone:
+			return errors.New("the client ended before the first program inside was there")
+		default:
+			return errors.New("the first program inside did not come")
+		}
+	}
+	defer c.Close()
+	if err := c.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	for len(files) > 0 {
+		n := min(len(files), 200) // the kernel passes 253 at once
+		rights := make([]int, n)
+		for i, f := range files[:n] {
+			rights[i] = int(f.Fd())
+		}
+		if _, _, err := c.WriteMsgUnix([]byte("files"), unix.UnixRights(rights...), nil); err != nil {
+			return fmt.Errorf("hand descriptors in: %w", err)
+		}
+		files = files[n:]
+	}
+	_, err = c.Write([]byte(jailinit.MeetDone))
+	return err
+}
+
+// waiting accepts who has already connected.
+func (m *meeting) waiting() (*net.UnixConn, error) {
+	raw, err := m.listener.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if e := raw.Control(func(l uintptr) {
+		fd, _, err = unix.Accept4(int(l), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	}); e != nil || err != nil {
+		return nil, errors.Join(e, err)
+	}
+	f := os.NewFile(uintptr(fd), "meeting")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// interrupt lets hand return soon.
+func (m *meeting) interrupt() { _ = m.listener.SetDeadline(time.Unix(1, 0)) }
+
+// close ends the listening and removes the directory. What shows it inside
+// keeps what it shows.
+func (m *meeting) close() error {
+	if m.listener != nil {
+		m.listener.Close()
+	}
+	return os.RemoveAll(m.outer)
+}

@@ -1,0 +1,70 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/penstock-run/penstock/sandbox/internal/overlay"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"golang.org/x/sys/unix"
+)
+
+// begin starts the mechanism. If not clean, the thread must not be used again.
+func (p *Process) begin(cmd *exec.Cmd) (clean bool, err error) {
+	if len(p.spec.Lower) == 0 {
+		return p.jail.group.Start(cmd)
+	}
+	view := p.view()
+	if err := view.Prepare(); err != nil {
+		return true, err
+	}
+	if os.Geteuid() != 0 {
+		if err := asUser(cmd, view, p.spec.Workspace); err != nil {
+			return true, err
+		}
+		return p.jail.group.Start(cmd)
+	}
+	if err := view.MountAlone(p.spec.Workspace); err != nil {
+		return false, err
+	}
+	_, err = p.jail.group.Start(cmd)
+	return false, err
+}
+
+// view is what lies on the workspace, for the jail only.
+func (p *Process) view() overlay.View {
+	upper := p.spec.Workspace
+	if p.spec.WorkspaceReadOnly {
+		return overlay.View{Lower: append([]string{upper}, p.spec.Lower...)}
+	}
+	return overlay.View{Lower: p.spec.Lower, Upper: upper, Work: upper + ".work"}
+}
+
+// removeWork removes what the kernel needed beside the upper layer.
+func (p *Process) removeWork() error {
+	if len(p.spec.Lower) == 0 {
+		return nil
+	}
+	return p.view().Remove()
+}
+
+// asUser lets this program mount the view, in a user namespace in which it is
+// the same user and may, before it becomes the mechanism.
+func asUser(cmd *exec.Cmd, view overlay.View, target string) error {
+	self, err := jailinit.Executable()
+	if err != nil {
+		return err
+	}
+	l := jailinit.Layered{Lower: view.Lower, Upper: view.Upper, Work: view.Work, Target: target}
+	cmd.Args = l.Wrap(cmd.Path, cmd.Args)
+	cmd.Path = self
+	a := cmd.SysProcAttr
+	a.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+	// The kernel works in the upper layer as whoever mounted it, and with that
+	// one's rights over the user's own files.
+	a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN, unix.CAP_FSETID}
+	return nil
+}

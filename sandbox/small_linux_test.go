@@ -1,0 +1,65 @@
+//go:build !race
+
+package sandbox_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What stays in the jail for Dial costs less memory than anything that would
+// be asked for it.
+func TestAttendantIsSmall(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may look into the process")
+	}
+	p := serving(t, "127.0.0.1:3000")
+	for range 100 {
+		if _, err := say(t.Context(), p, "tcp", "127.0.0.1:3000", "hello"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sizes := attendants(t)
+	if len(sizes) != 1 {
+		t.Fatalf("found %d processes instead of one", len(sizes))
+	}
+	t.Logf("%d KiB, its share of the program's own pages included", sizes[0])
+	if sizes[0] > 4<<10 {
+		t.Errorf("it needs %d KiB, more than 4 MiB", sizes[0])
+	}
+}
+
+// attendants returns the proportional sizes in KiB of this program's.
+func attendants(t *testing.T) (sizes []int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		dir := filepath.Dir(f)
+		b, _ := os.ReadFile(f)
+		exe, err := os.Stat(dir + "/exe")
+		if err != nil || !os.SameFile(self, exe) || !strings.HasSuffix(string(b), "\x00attend\x00") {
+			continue
+		}
+		rollup, err := os.ReadFile(dir + "/smaps_rollup")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(rollup), "\nPss:")
+		size, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
