@@ -1,6 +1,9 @@
 package jobs
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // MessageData is the data of [Message], [MessageDelta], [Thought] and
 // [ThoughtDelta].
@@ -61,6 +64,63 @@ type ExitData struct {
 	Signal   string `json:"signal,omitempty"`
 	Class    string `json:"class"` // ok error interrupted limit died no_turn
 	OpenTurn bool   `json:"open_turn,omitempty"`
+}
+
+// ViolationData is the data of [JailViolation]: what a jail wanted and did not
+// get. It stands in the log once for each thing that was wanted, however often
+// it was; [NetworkUsed] has the number.
+type ViolationData struct {
+	Kind   string `json:"kind"`             // network, model, policy, limit
+	Method string `json:"method,omitempty"` // CONNECT, DNS, TLS, TCP or a request's own
+	Host   string `json:"host,omitempty"`   // empty where none could be read
+	Port   int    `json:"port,omitempty"`
+	// Setting is what a policy did not permit, "limits.memory: 2GiB", the limit
+	// that was reached, "memory", or what was asked of a model API and is not
+	// the agent's to ask, "POST /v1/files".
+	Setting string `json:"setting,omitempty"`
+	Reason  string `json:"reason"` // of a network: not-listed address other-name not-tls malformed budget
+}
+
+// What names what was wanted: host:port, the host alone, or the setting.
+func (v ViolationData) What() string {
+	if v.Setting != "" {
+		return v.Setting
+	}
+	if v.Port == 0 {
+		return v.Host
+	}
+	if strings.Contains(v.Host, ":") {
+		return "[" + v.Host + "]:" + itoa(v.Port)
+	}
+	return v.Host + ":" + itoa(v.Port)
+}
+
+// NetworkData is the data of [NetworkUsed]: what an attempt reached besides
+// the model API.
+type NetworkData struct {
+	Hosts    []HostData `json:"hosts"`
+	Sent     int64      `json:"sent_bytes"`
+	Received int64      `json:"received_bytes"`
+	Refused  int        `json:"refused"` // requests, all in all
+}
+
+// HostData is what went to one host. The one without a name sums up those
+// beyond the first hundreds.
+type HostData struct {
+	Host        string `json:"host"`
+	Port        int    `json:"port,omitempty"`
+	Connections int    `json:"connections"`
+	Sent        int64  `json:"sent_bytes"`
+	Received    int64  `json:"received_bytes"`
+}
+
+// BranchData is the data of [BranchDone]: where the result went. A retry that
+// replaces what a lost attempt of the same job had delivered names that commit.
+type BranchData struct {
+	Repo     string `json:"repo,omitempty"` // without credentials
+	Branch   string `json:"branch"`
+	Commit   string `json:"commit"`
+	Replaced string `json:"replaced,omitempty"`
 }
 
 // LineData is the data of [OutputLine]. Cut counts the bytes that are missing

@@ -1,6 +1,10 @@
 package jobs
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Limits of what a submitter may send. They keep a job inside one message of
 // the broker and a record inside one value.
@@ -8,7 +12,9 @@ const (
 	MaxJobBytes = 768 << 10 // of a job's JSON, files included
 	MaxLabels   = 32
 	MaxEnv      = 128
+	MaxHosts    = 256
 	MaxAttempts = 20
+	MaxPatterns = 64
 )
 
 // A Job is a request to run an agent once, as its submitter wrote it. The
@@ -27,33 +33,50 @@ type Job struct {
 	Queue    string            `json:"queue,omitempty"`
 	Priority Priority          `json:"priority,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
+	// Needs are labels that a worker must have to claim the job: "docker",
+	// "gpu". They are the worker's own words.
+	Needs []string `json:"needs,omitempty"`
 
 	Prompt string `json:"prompt,omitempty"`
 	Issue  *Issue `json:"issue,omitempty"`
 	Files  []File `json:"files,omitempty"`
 
-	Repo      Repo      `json:"repo,omitzero"`
-	Isolation Isolation `json:"isolation,omitempty"`
-	Image     string    `json:"image,omitempty"`
-	Sandbox   Sandbox   `json:"sandbox,omitzero"`
-	Agent     Agent     `json:"agent,omitzero"`
+	Repo Repo `json:"repo,omitzero"`
+	// FromSalvage is an earlier job of the same repository: attempts begin from
+	// what was last saved of it.
+	FromSalvage string    `json:"from_salvage,omitempty"`
+	Isolation   Isolation `json:"isolation,omitempty"`
+	Image       string    `json:"image,omitempty"`
+	Sandbox     Sandbox   `json:"sandbox,omitzero"`
+	Agent       Agent     `json:"agent,omitzero"`
 
 	// Env is given to the agent as it is. Secrets are names only: their
 	// values live on workers and never travel in a job.
 	Env     map[string]string `json:"env,omitempty"`
 	Secrets []string          `json:"secrets,omitempty"`
 
-	// Setup runs before the agent and Check after it, in the same jail. A
-	// failing check goes back to the agent up to CheckRounds times.
-	Setup       []string `json:"setup,omitempty"`
-	Check       []string `json:"check,omitempty"`
-	CheckRounds int      `json:"check_rounds,omitempty"`
+	// Setup runs before the agent and Check after it, in the same workspace. A
+	// failing check goes back to the agent up to CheckRounds times. With
+	// ExpectChanges an agent that changed nothing has not done its work.
+	Setup         []string `json:"setup,omitempty"`
+	Check         []string `json:"check,omitempty"`
+	CheckRounds   int      `json:"check_rounds,omitempty"`
+	ExpectChanges bool     `json:"expect_changes,omitempty"`
+	// FreshSetup runs Setup for this job, whether what it writes is there
+	// already or not.
+	FreshSetup bool `json:"fresh_setup,omitempty"`
 
 	Timeout     Duration `json:"timeout,omitempty"`
 	IdleTimeout Duration `json:"idle_timeout,omitempty"`
 	Budget      Budget   `json:"budget,omitzero"`
 	Retry       Retry    `json:"retry,omitzero"`
 	Deliver     Deliver  `json:"deliver,omitzero"`
+
+	// Artifacts are files of the workspace to keep besides the patch, whether
+	// they were changed or not, and ignored or not: paths in the syntax of
+	// [path.Match], with ** for any number of directories. A directory stands
+	// for all that is in it.
+	Artifacts []string `json:"artifacts,omitempty"`
 
 	RunAt     *time.Time `json:"run_at,omitempty"`
 	DependsOn []string   `json:"depends_on,omitempty"`
@@ -98,10 +121,17 @@ type Sandbox struct {
 
 // Limits bound what one attempt may use. Zero means the worker's default.
 type Limits struct {
-	Memory Bytes   `json:"memory,omitempty"`
-	CPUs   float64 `json:"cpus,omitempty"`
-	PIDs   int     `json:"pids,omitempty"`
-	Disk   Bytes   `json:"disk,omitempty"`
+	Memory     Bytes   `json:"memory,omitempty"`
+	CPUs       float64 `json:"cpus,omitempty"`
+	CPUWeight  int     `json:"cpu_weight,omitempty"` // against the 100 of a job without
+	PIDs       int     `json:"pids,omitempty"`
+	Disk       Bytes   `json:"disk,omitempty"`        // that each program's workspace may grow by
+	Inodes     int64   `json:"inodes,omitempty"`      // the same, in files and directories
+	OutputRate Bytes   `json:"output_rate,omitempty"` // per second; who writes faster is slowed
+
+	// For network allowlist, of all programs of the attempt together.
+	Traffic     Bytes `json:"traffic,omitempty"`     // to and from the allowed hosts
+	Connections int   `json:"connections,omitempty"` // to them, at once
 }
 
 // Agent names the coding agent and how to start it. Command is for the agent
@@ -189,6 +219,12 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// class is the queue among those that have the same needs: workers that lack
+// one are never offered the job. No queue's name and no need has "--" in it.
+func (j Job) class() string {
+	return strings.Join(append([]string{j.Queue}, slices.Compact(slices.Sorted(slices.Values(j.Needs)))...), "--")
 }
 
 // Title is one short line that tells people which job this is.

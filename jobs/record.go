@@ -1,6 +1,10 @@
 package jobs
 
-import "time"
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+)
 
 // RecordSchema is the version of [Record] that this program writes. Readers
 // keep what they do not know out of their way and never lower it.
@@ -22,6 +26,7 @@ type Record struct {
 	Queue     string            `json:"queue"`
 	Priority  Priority          `json:"priority"`
 	Labels    map[string]string `json:"labels,omitempty"`
+	Needs     []string          `json:"needs,omitempty"` // labels that a worker must have
 	Title     string            `json:"title,omitempty"`
 	Agent     string            `json:"agent"`
 	Isolation Isolation         `json:"isolation"`
@@ -29,17 +34,27 @@ type Record struct {
 
 	State State `json:"state"`
 	// Attempt is how many attempts have begun; Counted how many of those
-	// were the job's doing, Lost how many the pool lost.
-	Attempt     int `json:"attempt"`
-	Counted     int `json:"counted"`
-	Lost        int `json:"lost"`
-	MaxAttempts int `json:"max_attempts"`
+	// were the job's doing, Lost how many the pool lost, Deaths and
+	// HostFailures how many of those by the death of a worker or by a host.
+	Attempt      int `json:"attempt"`
+	Counted      int `json:"counted"`
+	Lost         int `json:"lost"`
+	Deaths       int `json:"deaths,omitempty"`
+	HostFailures int `json:"host_failures,omitempty"`
+	MaxAttempts  int `json:"max_attempts"`
 
-	// Worker and Beat are the lease: Beat grows with each heartbeat. Epoch is
-	// the revision that the claim wrote; it names the attempt's artifacts.
-	Worker string `json:"worker,omitempty"`
-	Beat   uint64 `json:"beat,omitempty"`
-	Epoch  uint64 `json:"epoch,omitempty"`
+	// Worker, Beat and Lease are the lease: Beat grows with each heartbeat, and
+	// the worker holds the job for Lease after each. Epoch is the revision that
+	// the claim wrote; it names the attempt's artifacts.
+	Worker string   `json:"worker,omitempty"`
+	Beat   uint64   `json:"beat,omitempty"`
+	Lease  Duration `json:"lease,omitempty"`
+	Epoch  uint64   `json:"epoch,omitempty"`
+	// FromSalvage: attempts begin from what was last saved of an earlier one.
+	FromSalvage bool `json:"from_salvage,omitempty"`
+	// Hold says what keeps a waiting job: "batch" while its batch is paused.
+	// Empty, it waits for something of its own.
+	Hold string `json:"hold,omitempty"`
 	// Cancel is set while somebody wants the job to end.
 	Cancel *Cancel `json:"cancel,omitempty"`
 	// NotBefore is when a delayed job becomes pending.
@@ -65,9 +80,9 @@ type Cancel struct {
 func NewRecord(id, tenant string, job Job, now time.Time) Record {
 	r := Record{
 		Schema: RecordSchema, ID: id, Session: job.Session, Tenant: tenant,
-		Class: job.Queue, Lane: job.Priority.Lane(),
+		Class: job.class(), Lane: job.Priority.Lane(),
 		Key: job.Key, Batch: job.Batch, Item: job.ItemID(id), Queue: job.Queue, Priority: job.Priority,
-		Labels: job.Labels, Title: job.Title(), Agent: job.Agent.Name, Isolation: job.Isolation, Repo: job.Repo.URL,
+		Labels: job.Labels, Needs: job.Needs, Title: job.Title(), Agent: job.Agent.Name, Isolation: job.Isolation, Repo: job.Repo.URL,
 		State: Pending, MaxAttempts: job.Retry.MaxAttempts, Submitted: now.UTC(),
 	}
 	if r.Session == "" {
@@ -108,18 +123,18 @@ func (r Record) After(end Ended, now time.Time) (Record, bool) {
 		end.Outcome, end.Reason = Cancellation, Cancelled
 	}
 	cause := Reasons[end.Reason]
-	r.Worker, r.Beat, r.NotBefore = "", 0, nil
-	r.Outcome, r.Reason, r.Message = end.Outcome, end.Reason, oneLine(end.Message, 2000)
 	if end.Outcome != Success {
-		if cause.Counts {
-			r.Counted++
-		} else {
-			r.Lost++
-		}
+		r = r.charged(cause.Charge)
 	}
-	if cause.Retry && r.Counted < r.MaxAttempts && r.Lost < MaxLost {
+	bound := r.usedUp()
+	if cause.Retry != Never && bound != "" {
+		end.Message += "; " + bound
+	}
+	r.Worker, r.Beat, r.Lease, r.NotBefore = "", 0, 0, nil
+	r.Outcome, r.Reason, r.Message = end.Outcome, end.Reason, oneLine(end.Message, 2000)
+	if end.Outcome != Success && cause.Retry != Never && bound == "" {
 		r.State, r.Outcome = Pending, ""
-		if wait := r.backoff(end.Reason); wait > 0 {
+		if wait := r.backoff(cause); wait > 0 {
 			at := now.Add(wait).UTC()
 			r.State, r.NotBefore = Delayed, &at
 		}
@@ -130,18 +145,59 @@ func (r Record) After(end Ended, now time.Time) (Record, bool) {
 	return r, true
 }
 
-// backoff is how long a job waits before its next attempt. What a shutdown or
-// a death interrupted waits for nothing: somebody else can take it at once.
-func (r Record) backoff(why Reason) time.Duration {
-	switch why {
-	case WorkerLost, WorkerDrained, LeaseLost:
+func (r Record) charged(to Charge) Record {
+	switch to {
+	case ChargeAttempt:
+		r.Counted++
+	case ChargeDeath:
+		r.Deaths++
+		r.Lost++
+	case ChargeHost:
+		r.HostFailures++
+		r.Lost++
+	case ChargeLoss:
+		r.Lost++
+	}
+	return r
+}
+
+// usedUp says in words that no attempt is left, or nothing where one is.
+func (r Record) usedUp() string {
+	switch {
+	case r.Counted >= r.MaxAttempts:
+		return fmt.Sprintf("no attempt is left of %d", r.MaxAttempts)
+	case r.Deaths >= MaxDeaths:
+		return fmt.Sprintf("given up, because %d workers died under this job", r.Deaths)
+	case r.HostFailures >= MaxHostFailures:
+		return fmt.Sprintf("given up after %d failures of hosts", r.HostFailures)
+	case r.Lost >= MaxLost:
+		return fmt.Sprintf("given up after %d attempts that the pool lost", r.Lost)
+	}
+	return ""
+}
+
+// backoff is how long a job waits before its next attempt: 2 s, doubled each
+// time up to 5 min, and up to a quarter more. What somebody else can take on
+// waits for nothing, unless workers keep dying under it.
+func (r Record) backoff(cause Cause) time.Duration {
+	if cause.Retry == AtOnce && r.Deaths < 2 {
 		return 0
 	}
-	wait := 2 * time.Second << min(r.Counted+r.Lost-1, 8)
-	// A quarter of jitter, taken from the id: many jobs that failed together
-	// must not come back together, and a repair must compute the same time.
-	spread := time.Duration(r.ID[len(r.ID)-1]%16) * wait / 64
-	return min(wait, 5*time.Minute) + spread
+	before := r.Counted
+	switch cause.Charge {
+	case ChargeDeath:
+		before = r.Deaths - 1
+	case ChargeHost:
+		before = r.HostFailures
+	case ChargeLoss:
+		before = r.Lost - r.Deaths - r.HostFailures
+	}
+	wait := min(2*time.Second<<min(max(before-1, 0), 8), 5*time.Minute)
+	// Many jobs that failed together must not come back together. The spread
+	// is made of the attempt, so that a test can tell it from an accident.
+	sum := fnv.New32a()
+	fmt.Fprintf(sum, "%s %d", r.ID, r.Attempt)
+	return wait + time.Duration(sum.Sum32()%1000)*wait/4000
 }
 
 // Result returns what the record alone says of a finished job: all there is

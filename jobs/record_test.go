@@ -29,7 +29,13 @@ func TestAfterDecidesAboutAnotherAttempt(t *testing.T) {
 		{"until the attempts are used up", with(func(r *jobs.Record) { r.Counted = 2 }), ended(jobs.AgentCrashed), jobs.Finished, 3, 0},
 		{"a drain costs nothing and waits for nothing", with(func(r *jobs.Record) { r.Counted = 2 }), ended(jobs.WorkerDrained), jobs.Pending, 2, 1},
 		{"a lost worker likewise", running, ended(jobs.WorkerLost), jobs.Pending, 0, 1},
-		{"but not for ever", with(func(r *jobs.Record) { r.Lost = jobs.MaxLost - 1 }), ended(jobs.WorkerLost), jobs.Finished, 0, jobs.MaxLost},
+		{"a second death is suspicious", with(func(r *jobs.Record) { r.Lost, r.Deaths = 1, 1 }), ended(jobs.WorkerLost), jobs.Delayed, 0, 2},
+		{"and the last is the end", with(func(r *jobs.Record) { r.Lost, r.Deaths = 9, jobs.MaxDeaths-1 }), ended(jobs.WorkerLost), jobs.Finished, 0, 10},
+		{"shutdowns go on for long", with(func(r *jobs.Record) { r.Lost = jobs.MaxLost - 2 }), ended(jobs.WorkerDrained), jobs.Pending, 0, jobs.MaxLost - 1},
+		{"but not for ever", with(func(r *jobs.Record) { r.Lost = jobs.MaxLost - 1 }), ended(jobs.WorkerDrained), jobs.Finished, 0, jobs.MaxLost},
+		{"a host's failure costs no attempt", with(func(r *jobs.Record) { r.Counted = 2 }), ended(jobs.WorkspaceFailed), jobs.Delayed, 2, 1},
+		{"hosts fail a job so often only", with(func(r *jobs.Record) { r.Lost, r.HostFailures = 7, jobs.MaxHostFailures-1 }), ended(jobs.DiskFull), jobs.Finished, 0, 8},
+		{"deaths use up no attempts", with(func(r *jobs.Record) { r.Counted, r.Lost, r.Deaths = 2, 3, 3 }), ended(jobs.AgentCrashed), jobs.Finished, 3, 3},
 		{"a throttled model does not count", running, ended(jobs.RateLimited), jobs.Delayed, 0, 1},
 		{"a bad key is final", running, ended(jobs.Unauthorized), jobs.Finished, 0, 1},
 		{"nothing is tried again that shall end", with(func(r *jobs.Record) { r.Cancel = &jobs.Cancel{} }), ended(jobs.AgentCrashed), jobs.Finished, 0, 1},
@@ -67,15 +73,34 @@ func TestBackoffGrowsAndIsBounded(t *testing.T) {
 	}
 }
 
+// Jobs that failed together come back apart, each no later than a quarter of
+// its wait.
+func TestBackoffSpreads(t *testing.T) {
+	now := time.Now()
+	seen := map[time.Duration]bool{}
+	for range 1000 {
+		r := jobs.Record{ID: jobs.NewID(), Attempt: 1, MaxAttempts: 3}
+		next, _ := r.After(ended(jobs.AgentCrashed), now)
+		wait := next.NotBefore.Sub(now)
+		if wait < 2*time.Second || wait > 2500*time.Millisecond {
+			t.Fatalf("waits %v, want 2 s and up to a quarter more", wait)
+		}
+		seen[wait] = true
+	}
+	if len(seen) < 400 {
+		t.Errorf("1000 jobs come back at %d moments, want hundreds", len(seen))
+	}
+}
+
 func ended(reason jobs.Reason) jobs.Ended {
-	return jobs.Ended{Outcome: jobs.Reasons[reason].Outcome, Reason: reason, Message: "because"}
+	return reason.Ended("because")
 }
 
 // A reason that is declared but not in the table would silently mean "final,
 // free of charge, nobody's fault".
 func TestEveryReasonIsInTheTable(t *testing.T) {
 	declared := 0
-	file, err := parser.ParseFile(token.NewFileSet(), "state.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,13 +117,51 @@ func TestEveryReasonIsInTheTable(t *testing.T) {
 		name, _ := strconv.Unquote(value.Value)
 		declared++
 		cause, ok := jobs.Reasons[jobs.Reason(name)]
-		if !ok || cause.Outcome == "" || cause.Advice == "" || cause.Fault == "" {
-			t.Errorf("%s: got %+v, want an outcome, a fault and advice", name, cause)
+		if !ok || cause.Outcome == "" || cause.Advice == "" || cause.Fault == "" || cause.Retry == "" || cause.Charge == "" {
+			t.Errorf("%s: got %+v, want every column but the scope", name, cause)
+		}
+		// What every job would meet is not tried again, and what is the pool's
+		// doing is not charged to the job for being final.
+		if cause.Hopeless() && cause.Retry != jobs.Never || cause.Retry == jobs.AtOnce && cause.Charge == jobs.ChargeAttempt {
+			t.Errorf("%s contradicts itself: %+v", name, cause)
 		}
 		return true
 	})
 	if declared != len(jobs.Reasons) {
 		t.Errorf("%d reasons are declared, %d are in the table", declared, len(jobs.Reasons))
+	}
+}
+
+// A batch stops for what all that is left of it would meet, and for no less.
+func TestACauseMeetsThoseWhoShareIt(t *testing.T) {
+	base := jobs.Job{Agent: jobs.Agent{Name: "claude", Model: "a"}, Image: "i", Secrets: []string{"S"}}.WithDefaults()
+	tests := []struct {
+		reason jobs.Reason
+		other  func(*jobs.Job)
+	}{
+		{jobs.Unauthorized, func(j *jobs.Job) { j.Agent.Name = "codex" }},
+		{jobs.AgentMissing, func(j *jobs.Job) { j.Agent.Command = []string{"x"} }},
+		{jobs.ModelNotFound, func(j *jobs.Job) { j.Agent.Model = "b" }},
+		{jobs.ImageMissing, func(j *jobs.Job) { j.Image = "j" }},
+		{jobs.SecretMissing, func(j *jobs.Job) { j.Secrets = nil }},
+		{jobs.PolicyDenied, func(j *jobs.Job) { j.Sandbox.Network = jobs.NetworkFull }},
+		{jobs.SandboxMissing, func(j *jobs.Job) { j.Isolation = jobs.IsolationContainer }},
+	}
+	for _, tt := range tests {
+		cause := jobs.Reasons[tt.reason]
+		other := base
+		other.Prompt, other.Item = "another", "2"
+		if !cause.Hopeless() || !cause.Meets(base, other) {
+			t.Errorf("%s: a job with another prompt does not meet it", tt.reason)
+		}
+		if tt.other(&other); cause.Meets(base, other) {
+			t.Errorf("%s: a job that differs in what it is about meets it, too", tt.reason)
+		}
+	}
+	for reason, cause := range jobs.Reasons {
+		if !cause.Hopeless() && cause.Meets(base, base) {
+			t.Errorf("%s: other jobs may do better", reason)
+		}
 	}
 }
 

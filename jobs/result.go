@@ -28,8 +28,15 @@ type Result struct {
 	Isolation Isolation `json:"isolation"`
 	Backend   string    `json:"backend"`
 	// Weaker lists what the host could not enforce and the job allowed.
-	Weaker    []string   `json:"weaker"`
-	Worker    string     `json:"worker"`
+	Weaker []string `json:"weaker"`
+	Worker string   `json:"worker"`
+	// Disk is what the last attempt's workspace took on its worker's disk when
+	// the agent had ended, beside what it shared with others. It is also the data
+	// of the event [WorkspaceGrew].
+	Disk struct {
+		Bytes  int64 `json:"bytes"`
+		Inodes int64 `json:"inodes"`
+	} `json:"disk"`
 	Artifacts []Artifact `json:"artifacts"`
 }
 
@@ -38,6 +45,8 @@ type Check struct {
 	Command string  `json:"command"`
 	Exit    int     `json:"exit"`
 	Seconds float64 `json:"seconds"`
+	// Cached: it is a setup command that ran for another job, and succeeded.
+	Cached bool `json:"cached,omitempty"`
 }
 
 // Durations of the stages of a job, in seconds.
@@ -64,9 +73,12 @@ func (u Usage) Add(v Usage) Usage {
 	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
 }
 
-// An Artifact is one stored file of an attempt.
+// An Artifact is one stored file of an attempt. Path is where it was in the
+// workspace, quoted as in Go where it is not plain text; empty for what the
+// worker made itself.
 type Artifact struct {
 	Name   string `json:"name"`
+	Path   string `json:"path,omitempty"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }

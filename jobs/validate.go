@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +18,9 @@ var (
 	commitID  = pattern(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 	envName   = pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	fileName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-	hostEntry = pattern(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?$`)
+	hostName  = pattern(`^(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 	repoURL   = pattern(`^(https?|ssh|git|file)://[^\s]+$`)
+	labelName = pattern(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	itemName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
@@ -31,6 +33,8 @@ func (j Job) Validate() error {
 	j.validateNames(found)
 	j.validateWork(found)
 	j.validateRepo(found)
+	j.validateDeliver(found)
+	j.validateArtifacts(found)
 	j.validateSandbox(found)
 	j.validateEnvironment(found)
 	j.validateBounds(found)
@@ -39,6 +43,7 @@ func (j Job) Validate() error {
 
 func (j Job) validateNames(found *InvalidError) {
 	found.add("queue", CheckToken("queue", j.Queue))
+	j.validateNeeds(found)
 	found.add("priority", oneOf(j.Priority, High, Normal, Low))
 	if j.Batch != "" {
 		found.add("batch", CheckToken("batch", j.Batch))
@@ -63,6 +68,22 @@ func (j Job) validateNames(found *InvalidError) {
 			found.add("labels", fmt.Errorf("%q is not a label's name", name))
 		}
 		found.add("labels."+name, text(j.Labels[name], 256))
+	}
+}
+
+// validateNeeds: queue and needs together name the class, from which both can
+// be read again.
+func (j Job) validateNeeds(found *InvalidError) {
+	if strings.Contains(j.Queue, "--") || strings.HasSuffix(j.Queue, "-") {
+		found.add("queue", fmt.Errorf(`%q has "--" in it, or "-" at its end`, j.Queue))
+	}
+	for i, need := range j.Needs {
+		if !labelName().MatchString(need) {
+			found.add(fmt.Sprintf("needs[%d]", i), fmt.Errorf("%q is not a worker's label: use a-z, 0-9 and single '-' between them", need))
+		}
+	}
+	if len(j.Needs) > 0 && len(j.class()) > 63 {
+		found.add("needs", fmt.Errorf("and the queue's name are too long together: %d bytes, at most 63 are allowed", len(j.class())))
 	}
 }
 
@@ -117,15 +138,16 @@ func (j Job) validateRepo(found *InvalidError) {
 	if r.Ref != "" {
 		found.add("repo.ref", checkRef(r.Ref))
 	}
+	switch {
+	case j.FromSalvage == "":
+	case uuid.Validate(j.FromSalvage) != nil:
+		found.add("from_salvage", fmt.Errorf("%q is not a job's id (a UUID)", j.FromSalvage))
+	case j.Isolation == IsolationNone:
+		// The directory is the user's own, and has files that no salvage may replace.
+		found.add("from_salvage", fmt.Errorf("has no meaning with isolation %q: apply it there, with penstock job salvage %s --apply DIR", j.Isolation, j.FromSalvage))
+	}
 	if r.Commit != "" && !commitID().MatchString(r.Commit) {
 		found.add("repo.commit", fmt.Errorf("%q is not a full commit id (40 or 64 hexadecimal digits)", r.Commit))
-	}
-	found.add("deliver.mode", oneOf(j.Deliver.Mode, "none", "patch", "branch", "pr"))
-	if j.Deliver.Branch != "" {
-		found.add("deliver.branch", checkRef(j.Deliver.Branch))
-	}
-	if j.Deliver.Base != "" {
-		found.add("deliver.base", checkRef(j.Deliver.Base))
 	}
 }
 
@@ -135,9 +157,13 @@ func (j Job) validateSandbox(found *InvalidError) {
 	found.add("sandbox.preset", oneOf(s.Preset, "strict", "browser", "debug", "offline"))
 	found.add("sandbox.network", oneOf(s.Network, NetworkNone, NetworkAllowlist, NetworkFull))
 	for i, h := range s.AllowHosts {
-		if !hostEntry().MatchString(h) {
-			found.add(fmt.Sprintf("sandbox.allow_hosts[%d]", i), fmt.Errorf("%q is not a host or host:port", h))
-		}
+		found.add(fmt.Sprintf("sandbox.allow_hosts[%d]", i), checkHost(h))
+	}
+	if len(s.AllowHosts) > MaxHosts {
+		found.add("sandbox.allow_hosts", fmt.Errorf("has %d entries, at most %d are allowed", len(s.AllowHosts), MaxHosts))
+	}
+	if s.Preset == "offline" && s.Network != NetworkNone {
+		found.add("sandbox.network", fmt.Errorf("%q contradicts preset offline", s.Network))
 	}
 	if len(s.AllowHosts) > 0 && s.Network != NetworkAllowlist {
 		found.add("sandbox.allow_hosts", fmt.Errorf("has no meaning with network %q; use %q", s.Network, NetworkAllowlist))
@@ -146,11 +172,28 @@ func (j Job) validateSandbox(found *InvalidError) {
 	found.add("sandbox.limits.memory", within(int64(l.Memory), 16<<20, 1<<50))
 	found.add("sandbox.limits.disk", within(int64(l.Disk), 1<<20, 1<<50))
 	found.add("sandbox.limits.pids", within(int64(l.PIDs), 4, 1<<20))
+	found.add("sandbox.limits.cpu_weight", within(int64(l.CPUWeight), 1, 10_000))
+	found.add("sandbox.limits.inodes", within(l.Inodes, 1, 1<<40))
+	found.add("sandbox.limits.output_rate", within(int64(l.OutputRate), 1<<10, 1<<40))
+	found.add("sandbox.limits.traffic", within(int64(l.Traffic), 1<<10, 1<<50))
+	found.add("sandbox.limits.connections", within(int64(l.Connections), 1, 4096))
+	for _, f := range []struct {
+		field string
+		set   bool
+	}{{"traffic", l.Traffic != 0}, {"connections", l.Connections != 0}} {
+		if f.set && s.Network != NetworkAllowlist {
+			found.add("sandbox.limits."+f.field, fmt.Errorf("has no meaning with network %q; use %q", s.Network, NetworkAllowlist))
+		}
+	}
 	if l.CPUs < 0 || l.CPUs > 4096 || l.CPUs != l.CPUs {
 		found.add("sandbox.limits.cpus", fmt.Errorf("%v is not between 0 and 4096", l.CPUs))
 	}
-	if j.Isolation == IsolationContainer && j.Image == "" {
+	container := j.Isolation == IsolationContainer
+	switch {
+	case container && j.Image == "":
 		found.add("image", fmt.Errorf("is missing: isolation container needs an image"))
+	case !container && j.Image != "":
+		found.add("image", fmt.Errorf("has no meaning with isolation %q; use %q", j.Isolation, IsolationContainer))
 	}
 	if j.Image != "" && (strings.HasPrefix(j.Image, "-") || strings.ContainsAny(j.Image, " \t\n\x00")) {
 		found.add("image", fmt.Errorf("%q is not an image's name", j.Image))
@@ -188,12 +231,43 @@ func (j Job) validateBounds(found *InvalidError) {
 	found.add("timeout", within(int64(j.Timeout), int64(time.Second), int64(30*24*time.Hour)))
 	found.add("idle_timeout", within(int64(j.IdleTimeout), int64(time.Second), int64(30*24*time.Hour)))
 	found.add("check_rounds", within(int64(j.CheckRounds), 0, 20))
+	if j.CheckRounds > 0 && len(j.Check) == 0 {
+		found.add("check_rounds", fmt.Errorf("has no meaning without check"))
+	}
 	found.add("agent.max_turns", within(int64(j.Agent.MaxTurns), 0, 10_000))
 	found.add("retry.max_attempts", within(int64(j.Retry.MaxAttempts), 1, MaxAttempts))
 	found.add("budget.tokens", within(j.Budget.Tokens, 0, 1<<50))
 	if j.Budget.USD < 0 || j.Budget.USD != j.Budget.USD || j.Budget.USD > 1e9 {
 		found.add("budget.usd", fmt.Errorf("%v is not an amount", j.Budget.USD))
 	}
+}
+
+func (j Job) validateArtifacts(found *InvalidError) {
+	if len(j.Artifacts) > MaxPatterns {
+		found.add("artifacts", fmt.Errorf("has %d entries, at most %d are allowed", len(j.Artifacts), MaxPatterns))
+	}
+	for i, pattern := range j.Artifacts {
+		found.add(fmt.Sprintf("artifacts[%d]", i), checkPattern(pattern))
+	}
+}
+
+// checkPattern accepts what can name a file of a workspace.
+func checkPattern(s string) error {
+	if err := text(s, 512); err != nil {
+		return err
+	}
+	for part := range strings.SplitSeq(strings.TrimSuffix(s, "/"), "/") {
+		_, bad := path.Match(part, "")
+		switch {
+		case part == "" || part == "." || part == "..":
+			return fmt.Errorf("%q is not a path below the workspace: write out/report.xml, or out/*.xml", s)
+		case strings.EqualFold(part, ".git"):
+			return fmt.Errorf("%q leads into a git directory, and what is in there is never kept", s)
+		case bad != nil || part != "**" && strings.Contains(part, "**"):
+			return fmt.Errorf("%q is not a pattern: use *, ? and [a-z] in a name, and ** alone for any number of directories", s)
+		}
+	}
+	return nil
 }
 
 func oneOf[T ~string](got T, allowed ...T) error {

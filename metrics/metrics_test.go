@@ -78,6 +78,8 @@ func useWorker(w *Worker) {
 			w.SandboxStarted(jobs.Isolation(value), time.Millisecond, nil)
 			w.SandboxStarted(jobs.Isolation(value), time.Millisecond, errors.New("no"))
 			w.OOMKilled(jobs.Isolation(value))
+			w.Refused(jobs.ViolationData{Kind: "network", Host: value, Reason: value})
+			w.Reached(jobs.NetworkData{Hosts: []jobs.HostData{{Host: value, Connections: n - 3}}, Sent: int64(n - 3), Received: 5})
 			w.Removed(value, n-3)
 			w.AgentExited(value, value)
 			w.Spent(value, jobs.Usage{Input: 1, Output: -5, CacheRead: 2, CacheWrite: 3}, float64(n-3))
@@ -90,6 +92,8 @@ func useWorker(w *Worker) {
 	}
 	w.Spent("claude", jobs.Usage{}, math.NaN())
 	w.Draining(true)
+	w.Disk(1<<40, 5, true)
+	w.Workspaces(1<<40, -1)
 	w.Slots(4)
 	w.Busy(2)
 	w.Busy(-1)
@@ -151,7 +155,7 @@ func TestSeries(t *testing.T) {
 		t.Logf("%s: %d series", name, lines)
 	}
 	reg, w := worker(t)
-	check("worker", reg, 500, func() { useWorker(w) })
+	check("worker", reg, 520, func() { useWorker(w) })
 	dreg, d := dispatcher(t, noStats)
 	check("dispatcher", dreg, 1000, func() { useDispatcher(d) })
 }

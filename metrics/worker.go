@@ -18,12 +18,14 @@ type Options struct {
 }
 
 var (
-	stages     = whole("provision", "agent", "check", "collect")
-	directions = whole("input", "output", "cache_read", "cache_write")
-	exits      = setOf("ok", "error", "interrupted", "limit", "died", "no_turn")
-	leftovers  = setOf("workspace", "process", "mount", "cgroup", "container")
-	losses     = setOf("too_large", "publish_error")
-	groups     = setOf(groupsOf(jobs.JobSubmitted, jobs.WorkspaceDone, jobs.JailStarted, jobs.CheckStarted, jobs.HangDetected, jobs.BudgetWarned,
+	stages         = whole("provision", "agent", "check", "collect")
+	directions     = whole("input", "output", "cache_read", "cache_write")
+	exits          = setOf("ok", "error", "interrupted", "limit", "died", "no_turn")
+	networkReasons = setOf("malformed", "not-listed", "address", "not-tls", "other-name", "budget")
+	ways           = whole("sent", "received")
+	leftovers      = setOf("workspace", "process", "mount", "cgroup", "container")
+	losses         = setOf("too_large", "publish_error")
+	groups         = setOf(groupsOf(jobs.JobSubmitted, jobs.WorkspaceDone, jobs.JailStarted, jobs.CheckStarted, jobs.BranchDone, jobs.HangDetected, jobs.BudgetWarned,
 		jobs.RunStarted, jobs.SessionStarted, jobs.TurnStarted, jobs.StateChanged, jobs.InputState, jobs.Message, jobs.Thought, jobs.ToolStarted,
 		jobs.FileChanged, jobs.PlanUpdated, jobs.TaskUpdated, jobs.AskOpened, jobs.UsageReported, jobs.RetryReported, jobs.LimitReported,
 		jobs.Notice, jobs.HookReported, jobs.ControlReply, jobs.OutputLine, jobs.AgentRaw)...)
@@ -51,9 +53,13 @@ type Worker struct {
 	started, finished, unsuccessful, attempts, requeued *prometheus.CounterVec
 	sandboxStarts, oomKills, removed                    *prometheus.CounterVec
 	exits, tokens, cost, turns, rateLimited             *prometheus.CounterVec
+	refused, traffic                                    *prometheus.CounterVec
+	connections                                         prometheus.Counter
 	events, dropped                                     *prometheus.CounterVec
 	eventBytes, leasesLost                              prometheus.Counter
 	slots, inUse, draining, heartbeat                   prometheus.Gauge
+	diskLow, diskBytes, diskInodes                      prometheus.Gauge
+	spaceBytes, spaceInodes                             prometheus.Gauge
 	wait, stage, duration, sandboxStart                 *prometheus.HistogramVec
 	publish                                             prometheus.Observer
 }
@@ -63,11 +69,17 @@ func NewWorker(reg prometheus.Registerer, opts Options) *Worker {
 	w := &Worker{queues: setOf(opts.Queues...), agents: setOf(opts.Agents...)}
 	w.jobSeries(reg, scale{reg, opts.Histograms})
 	w.jailSeries(reg, scale{reg, opts.Histograms})
+	w.networkSeries(reg)
 	w.agentSeries(reg)
 	w.eventSeries(reg, scale{reg, opts.Histograms})
 	w.slots = gauge(reg, "worker_slots", "Jobs that the worker may run at the same time.")
 	w.inUse = gauge(reg, "worker_slots_in_use", "Slots with a job in them.")
 	w.draining = gauge(reg, "worker_draining", "1 while the worker finishes its jobs and takes no new ones.")
+	w.diskLow = gauge(reg, "worker_disk_low", "1 while the worker claims nothing because the disk of its workspaces is low.")
+	w.diskBytes = gauge(reg, "worker_disk_free_bytes", "Bytes free on the disk of the workspaces.")
+	w.diskInodes = gauge(reg, "worker_disk_free_inodes", "Inodes free on the disk of the workspaces.")
+	w.spaceBytes = gauge(reg, "worker_workspaces_bytes", "Bytes that the workspaces of running jobs take, beside what they share.")
+	w.spaceInodes = gauge(reg, "worker_workspaces_inodes", "Inodes that the workspaces of running jobs take, beside what they share.")
 	w.heartbeat = gauge(reg, "worker_heartbeat_timestamp_seconds", "When the worker last renewed its presence.")
 	return w
 }
@@ -103,6 +115,14 @@ func (w *Worker) jailSeries(reg prometheus.Registerer, s scale) {
 	zero(w.removed.WithLabelValues, leftovers)
 }
 
+func (w *Worker) networkSeries(reg prometheus.Registerer) {
+	w.refused = counter(reg, "network_refused_total", "Hosts that jails did not reach, each counted once for an attempt and reason.", "reason")
+	zero(w.refused.WithLabelValues, networkReasons)
+	w.connections = counter(reg, "network_connections_total", "Connections of jails to allowed hosts.").WithLabelValues()
+	w.traffic = counter(reg, "network_bytes_total", "Bytes between jails and allowed hosts.", "direction")
+	zero(w.traffic.WithLabelValues, ways)
+}
+
 func (w *Worker) agentSeries(reg prometheus.Registerer) {
 	w.exits = counter(reg, "agent_exits_total", "Ends of agents' processes.", "agent", "class")
 	zero(w.exits.WithLabelValues, w.agents, exits)
@@ -134,6 +154,20 @@ func (w *Worker) Busy(delta int) { w.inUse.Add(float64(delta)) }
 
 // Draining says whether the worker takes no new jobs.
 func (w *Worker) Draining(on bool) { w.draining.Set(truth(on)) }
+
+// Disk notes what is free on the disk of the workspaces, and whether that is
+// too little to claim jobs.
+func (w *Worker) Disk(bytes, inodes uint64, low bool) {
+	w.diskBytes.Set(float64(bytes))
+	w.diskInodes.Set(float64(inodes))
+	w.diskLow.Set(truth(low))
+}
+
+// Workspaces notes what the workspaces of running jobs take together.
+func (w *Worker) Workspaces(bytes, inodes int64) {
+	w.spaceBytes.Set(float64(bytes))
+	w.spaceInodes.Set(float64(inodes))
+}
 
 // Heartbeat notes that the worker has renewed its presence.
 func (w *Worker) Heartbeat(at time.Time) { w.heartbeat.Set(float64(at.UnixMilli()) / 1e3) }
@@ -185,6 +219,22 @@ func (w *Worker) SandboxStarted(isolation jobs.Isolation, took time.Duration, er
 		w.sandboxStarts.WithLabelValues(string(isolation), "ok").Inc()
 		w.sandboxStart.WithLabelValues(string(isolation)).Observe(took.Seconds())
 	}
+}
+
+// Refused counts something that a jail wanted and did not get.
+func (w *Worker) Refused(v jobs.ViolationData) {
+	if v.Kind == "network" {
+		w.refused.WithLabelValues(networkReasons.of(v.Reason)).Inc()
+	}
+}
+
+// Reached counts what an attempt used of the network.
+func (w *Worker) Reached(used jobs.NetworkData) {
+	for _, h := range used.Hosts {
+		w.connections.Add(float64(max(h.Connections, 0)))
+	}
+	w.traffic.WithLabelValues("sent").Add(float64(max(used.Sent, 0)))
+	w.traffic.WithLabelValues("received").Add(float64(max(used.Received, 0)))
 }
 
 // OOMKilled counts a jail whose memory was full.

@@ -9,6 +9,7 @@ package artifact
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,7 +34,7 @@ import (
 type Config struct {
 	Replicas  int           // of what is created; default 1
 	Retention time.Duration // of an artifact and a result; default 30 days
-	MaxBytes  int64         // of one artifact; default 64 MiB
+	MaxBytes  int64         // of one artifact; default 1 GiB
 	// StoreBytes bounds the whole store; what does not fit is refused.
 	// Default is no bound but the server's.
 	StoreBytes int64
@@ -61,7 +63,7 @@ type Store struct {
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
 	cfg.Retention = cmp.Or(cfg.Retention, 30*24*time.Hour)
-	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 64<<20)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 1<<30)
 	cfg.StoreBytes = cmp.Or(cfg.StoreBytes, -1)
 	conn, err := wire.New(nc)
 	if err != nil {
@@ -81,14 +83,14 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	return &Store{cfg: cfg, conn: conn}, err
 }
 
-var artifactName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
+var artifactName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`) })
 
 // place is the object's name, and listing the key under which it is listed.
 func place(job string, epoch uint64, name string) (object, listing string, err error) {
 	if err := jobs.CheckToken("job", job); err != nil {
 		return "", "", err
 	}
-	if !artifactName.MatchString(name) {
+	if !artifactName().MatchString(name) {
 		return "", "", fmt.Errorf("artifact %q: use up to 128 of A-Z, a-z, 0-9, '.', '_' and '-', not beginning with '.'", name)
 	}
 	at := strconv.FormatUint(epoch, 10)
@@ -125,6 +127,20 @@ func (s *Store) Get(ctx context.Context, job string, epoch uint64, name string) 
 		return nil, fmt.Errorf("artifact %s of job %s, epoch %d: %w", name, job, epoch, err)
 	}
 	return r, nil
+}
+
+// Check reads an artifact back, all of it, and returns what it is.
+func (s *Store) Check(ctx context.Context, job string, epoch uint64, name string) (jobs.Artifact, error) {
+	r, err := s.Get(ctx, job, epoch, name)
+	if err != nil {
+		return jobs.Artifact{}, err
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return jobs.Artifact{}, fmt.Errorf("read artifact %s of job %s back: %w", name, job, err)
+	}
+	return jobs.Artifact{Name: name, Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // List returns the artifacts of an attempt, by name.

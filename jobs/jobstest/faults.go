@@ -4,16 +4,16 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
 // A Fault makes one step of something fail: the nth that asks.
@@ -48,135 +48,15 @@ func (f *Fault) Step() string {
 	return f.step
 }
 
-// A Proxy is a way to a server that can be cut.
-type Proxy struct {
-	tb     testing.TB
-	listen net.Listener
-	target string
-
-	mu    sync.Mutex
-	down  bool          // refuses and drops everything
-	mute  bool          // swallows what the server answers
-	delay time.Duration // of each piece from the server
-	conns map[net.Conn]bool
-	done  sync.WaitGroup
-}
-
-// Proxy listens on loopback and passes on to the server, until the test ends.
-func (s *Server) Proxy() *Proxy {
+// Proxy is a way to the server that can be cut, until the test ends.
+func (s *Server) Proxy() *flaky.Proxy {
 	s.tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := flaky.Listen(strings.TrimPrefix(s.URL(), "nats://"))
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	p := &Proxy{tb: s.tb, listen: l, target: strings.TrimPrefix(s.URL(), "nats://"), conns: map[net.Conn]bool{}}
-	p.done.Go(p.accept)
-	s.tb.Cleanup(func() {
-		_ = l.Close()
-		p.Cut()
-		p.done.Wait()
-	})
+	s.tb.Cleanup(p.Close)
 	return p
-}
-
-// URL is where the proxy listens.
-func (p *Proxy) URL() string { return "nats://" + p.listen.Addr().String() }
-
-// Cut drops all connections and refuses new ones.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = true
-	for c := range p.conns {
-		_ = c.Close()
-	}
-}
-
-// Mute lets everything through to the server and nothing back: what is asked
-// for happens and is never answered.
-func (p *Proxy) Mute() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mute = true
-}
-
-// Delay slows down what the server answers.
-func (p *Proxy) Delay(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.delay = d
-}
-
-// Heal ends what Cut, Mute and Delay began. What was muted is lost, so its
-// connections are dropped.
-func (p *Proxy) Heal() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mute {
-		for c := range p.conns {
-			_ = c.Close()
-		}
-	}
-	p.down, p.mute, p.delay = false, false, 0
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listen.Accept()
-		if err != nil {
-			return
-		}
-		upstream, err := net.Dial("tcp", p.target)
-		if err != nil || !p.add(client, upstream) {
-			_ = client.Close()
-			if err == nil {
-				_ = upstream.Close()
-			}
-			continue
-		}
-		p.done.Go(func() { p.pass(upstream, client, false) })
-		p.done.Go(func() { p.pass(client, upstream, true) })
-	}
-}
-
-func (p *Proxy) add(conns ...net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.down {
-		return false
-	}
-	for _, c := range conns {
-		p.conns[c] = true
-	}
-	return true
-}
-
-func (p *Proxy) pass(to, from net.Conn, answers bool) {
-	defer func() {
-		_, _ = to.Close(), from.Close()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.conns, from)
-	}()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		mute, delay := p.mute, p.delay
-		p.mu.Unlock()
-		if answers && mute {
-			continue
-		}
-		if answers && delay > 0 {
-			time.Sleep(delay)
-		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
-		}
-	}
 }
 
 // A ChildServer is a server in a process of its own.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -77,15 +76,4 @@ func refuse(err error) Refusal {
 		r.Error.Code = "finished"
 	}
 	return r
-}
-
-// Reject files a submission that cannot be accepted, with the reason. It is
-// kept as a dead letter is.
-func (q *Queue) Reject(ctx context.Context, s Submission, why error) error {
-	const kept = 32 << 10
-	letter := DeadLetter{
-		Subject: q.names.Submit(s.Tenant), Reason: why.Error(), At: s.At,
-		Data: strings.ToValidUTF8(string(s.Data[:min(len(s.Data), kept)]), "\uFFFD"),
-	}
-	return q.deadLetter(ctx, q.names.DeadLetter("rejected", s.Tenant, s.ID), letter)
 }

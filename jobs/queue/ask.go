@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -74,7 +73,9 @@ func (q *Queue) withdraw(ctx context.Context, rec jobs.Record) error {
 
 // Retry makes a job pending again that has finished without success, with
 // all its attempts before it. It is enqueued when Retry returns.
-func (q *Queue) Retry(ctx context.Context, id string) (jobs.Record, error) {
+//
+// With fromSalvage its attempts begin from what was saved of an earlier one.
+func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.Record, error) {
 	for {
 		e, err := q.find(ctx, id)
 		if err != nil {
@@ -84,9 +85,10 @@ func (q *Queue) Retry(ctx context.Context, id string) (jobs.Record, error) {
 			return e.Record, &NotRetryableError{e.ID, e.State, e.Outcome}
 		}
 		// What is numbered goes on: attempts are never counted twice.
-		e.State, e.Counted, e.Lost = jobs.Pending, 0, 0
+		e.State, e.FromSalvage = jobs.Pending, fromSalvage
+		e.Counted, e.Lost, e.Deaths, e.HostFailures = 0, 0, 0, 0
 		e.Outcome, e.Reason, e.Message = "", "", ""
-		e.Cancel, e.Finished, e.NotBefore = nil, nil, nil
+		e.Cancel, e.Finished, e.NotBefore, e.Hold = nil, nil, nil, ""
 		e, err = q.put(ctx, e)
 		if isConflict(err) {
 			continue
@@ -94,7 +96,7 @@ func (q *Queue) Retry(ctx context.Context, id string) (jobs.Record, error) {
 		if err != nil {
 			return e.Record, fmt.Errorf("retry: %w", err)
 		}
-		if err := q.Drop(ctx, e.Record); err != nil {
+		if err := q.Drop(ctx, q.letterOf(e.Record)); err != nil {
 			return e.Record, err
 		}
 		return e.Record, q.Enqueue(ctx, e.Record)
@@ -117,8 +119,8 @@ func (e *NotRetryableError) Error() string {
 
 // conclude does what follows a terminal record. It may be repeated.
 func (q *Queue) conclude(ctx context.Context, rec jobs.Record) error {
-	if rec.Outcome == jobs.Error || rec.Outcome == jobs.TimedOut {
-		if err := q.bury(ctx, rec); err != nil {
+	if dead(rec) {
+		if err := q.bury(ctx, q.letterOf(rec)); err != nil {
 			return err
 		}
 	}
@@ -142,7 +144,7 @@ func (c *Claim) Park(ctx context.Context, reason string) (jobs.Record, error) {
 	defer func() { <-c.busy }()
 	for !c.done {
 		next := c.held
-		next.State, next.Worker, next.Beat, next.Message = jobs.Waiting, "", 0, reason
+		next.State, next.Worker, next.Beat, next.Lease, next.Message = jobs.Waiting, "", 0, 0, reason
 		next, err := c.q.put(ctx, next)
 		if isConflict(err) {
 			if err = c.reread(ctx); err == nil {
@@ -166,7 +168,7 @@ func (q *Queue) Wake(ctx context.Context, id string) (jobs.Record, error) {
 			return jobs.Record{}, fmt.Errorf("wake: %w", err)
 		}
 		if e.State == jobs.Waiting {
-			e.State, e.Message = jobs.Pending, ""
+			e.State, e.Hold, e.Message = jobs.Pending, "", ""
 			e, err = q.put(ctx, e)
 			if isConflict(err) {
 				continue
@@ -177,55 +179,4 @@ func (q *Queue) Wake(ctx context.Context, id string) (jobs.Record, error) {
 		}
 		return e.Record, q.Enqueue(ctx, e.Record)
 	}
-}
-
-// A DeadLetter is a job that ended in an error, or a message of a queue that
-// was not one of a job.
-type DeadLetter struct {
-	Record  jobs.Record `json:"record,omitzero"`
-	Subject string      `json:"subject,omitempty"`
-	Reason  string      `json:"reason,omitempty"`
-	// Data is the beginning of a submission that could not be accepted.
-	Data string    `json:"data,omitempty"`
-	At   time.Time `json:"at"`
-}
-
-func (q *Queue) bury(ctx context.Context, rec jobs.Record) error {
-	letter := DeadLetter{Record: rec, Reason: string(rec.Reason), At: time.Now().UTC()}
-	return q.deadLetter(ctx, q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID), letter)
-}
-
-func (q *Queue) deadLetter(ctx context.Context, to string, letter DeadLetter) error {
-	body, err := json.Marshal(letter)
-	if err != nil {
-		return err
-	}
-	if err := q.conn.Publish(ctx, message(to, body)); err != nil {
-		return fmt.Errorf("file dead letter %s: %w", to, err)
-	}
-	return nil
-}
-
-// Dead returns the dead letters, oldest first.
-func (q *Queue) Dead(ctx context.Context) ([]DeadLetter, error) {
-	var letters []DeadLetter
-	for m, err := range q.conn.Scan(ctx, deadLetters(q.names)) {
-		if err != nil {
-			return nil, fmt.Errorf("list dead letters: %w", err)
-		}
-		var letter DeadLetter
-		if err := json.Unmarshal(m.Data, &letter); err != nil {
-			letter = DeadLetter{Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
-		}
-		letters = append(letters, letter)
-	}
-	return letters, nil
-}
-
-// Drop removes a job's dead letter. The job stays as it is.
-func (q *Queue) Drop(ctx context.Context, rec jobs.Record) error {
-	if err := q.conn.Purge(ctx, subject.Dead, q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID)); err != nil {
-		return fmt.Errorf("drop dead letter of job %s: %w", rec.ID, err)
-	}
-	return nil
 }

@@ -163,14 +163,31 @@ func TestPause(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, jobstest.Job())
-	if err := q.Pause(jobstest.Context(t), "default", time.Now().Add(time.Hour)); err != nil {
+	if err := q.Hold(jobstest.Context(t), queue.Hold{Kind: queue.HoldQueue, Name: "default"}); err != nil {
 		t.Fatal(err)
 	}
 	idle(t, q, 200*time.Millisecond)
-	if err := q.Pause(jobstest.Context(t), "default", time.Time{}); err != nil {
+	// Neither a restart nor a dispatcher that brings its own settings resumes it.
+	s.Restart()
+	again := open(t, s, queue.Config{Upgrade: true})
+	jobstest.Submit(t, again, jobstest.Job())
+	idle(t, again, 200*time.Millisecond)
+	if holds, err := q.Holds(jobstest.Context(t)); err != nil || len(holds) != 1 || holds[0].Name != "default" {
+		t.Errorf("holds %+v, %v; want one", holds, err)
+	}
+	if err := q.Release(jobstest.Context(t), queue.HoldQueue, "default"); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, jobstest.Claim(t, q, "w"), success)
+	for range 2 {
+		c := jobstest.Claim(t, q, "w")
+		if c.Record().Attempt != 1 {
+			t.Errorf("attempt %d, want the first: nothing was delivered", c.Record().Attempt)
+		}
+		settle(t, c, success)
+	}
+	if holds, err := q.Holds(jobstest.Context(t)); err != nil || len(holds) != 0 {
+		t.Errorf("holds %+v, %v; want none", holds, err)
+	}
 }
 
 func TestWhatIsNoJobIsFiled(t *testing.T) {

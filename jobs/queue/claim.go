@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,20 +24,24 @@ const poll = 2 * time.Second
 // context has ended meanwhile.
 const decideWithin = 5 * time.Second
 
-// Claim waits for a job in one of the queues and takes its lease. The lanes
+// Claim waits for a job in one of the queues and takes its lease. Jobs that
+// need labels are claimed if all of them are among those given. The lanes
 // are served strictly in the order of their priority, as far as the broker
 // has counted what it has just stored. The claimers of one
 // process take turns, so that an idle host asks once however many slots it
 // has. Claim outlasts an absence of the broker; it ends with ctx.
-func (q *Queue) Claim(ctx context.Context, worker string, queues []string) (*Claim, error) {
+func (q *Queue) Claim(ctx context.Context, worker string, queues []string, labels ...string) (*Claim, error) {
 	var bells []string
 	for _, name := range queues {
 		if err := jobs.CheckToken("queue", name); err != nil {
 			return nil, err
 		}
+		if _, needs := subject.SplitClass(name); len(needs) > 0 {
+			return nil, fmt.Errorf("queue %q: a queue's name has no \"--\"; what jobs need is a label", name)
+		}
 		bells = append(bells, q.names.WakeClass(name))
 	}
-	turn := q.turn(strings.Join(queues, " "))
+	turn := q.turn(strings.Join(queues, " ") + "; " + strings.Join(labels, " "))
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
@@ -52,7 +57,7 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string) (*Cla
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for missed := 0; ; missed++ {
-		if c, err := q.look(ctx, worker, queues); c != nil || err != nil {
+		if c, err := q.look(ctx, worker, queues, labels); c != nil || err != nil {
 			return c, err
 		}
 		next.Reset(q.lookAgain(missed))
@@ -88,11 +93,15 @@ func (q *Queue) turn(key string) chan struct{} {
 
 // look takes the first job there is. Within a lane the queue that is asked
 // first changes, so that a full one does not starve the others.
-func (q *Queue) look(ctx context.Context, worker string, queues []string) (*Claim, error) {
-	first := int(time.Now().UnixNano()/1000) % max(1, len(queues))
+func (q *Queue) look(ctx context.Context, worker string, queues, labels []string) (*Claim, error) {
+	classes, err := q.served(ctx, queues, labels)
+	if err != nil {
+		return nil, q.closed() // looked again soon, as if nothing were there
+	}
+	first := int(time.Now().UnixNano()/1000) % max(1, len(classes))
 	for _, lane := range subject.Lanes {
-		for i := range queues {
-			class := queues[(first+i)%len(queues)]
+		for i := range classes {
+			class := classes[(first+i)%len(classes)]
 			for ctx.Err() == nil {
 				d, ok := q.pull(ctx, class, lane)
 				if !ok {
@@ -104,10 +113,14 @@ func (q *Queue) look(ctx context.Context, worker string, queues []string) (*Clai
 			}
 		}
 	}
+	return nil, q.closed()
+}
+
+func (q *Queue) closed() error {
 	if q.conn.NC.IsClosed() {
-		return nil, fmt.Errorf("claim: %w: the connection is closed", jobs.ErrUnavailable)
+		return fmt.Errorf("claim: %w: the connection is closed", jobs.ErrUnavailable)
 	}
-	return nil, nil
+	return nil
 }
 
 // A delivery is a queue message that the broker has handed to this process.
@@ -200,7 +213,7 @@ func (q *Queue) decide(ctx context.Context, worker string, d delivery, e entry) 
 	case e.Cancel != nil:
 		return nil, q.finish(ctx, d, e, cancelled(e.Record))
 	}
-	return q.claim(ctx, worker, d, e, nil)
+	return q.claim(ctx, worker, d, e)
 }
 
 // takeOver claims a job whose worker is silent. One that is alive is left
@@ -210,10 +223,12 @@ func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry
 	if err != nil {
 		return nil, err
 	}
-	if age := now.Sub(e.at); age < lease {
-		return nil, q.nak(d, min(lease, lease-age))
+	// The setting may have changed since; what the holder believes counts.
+	promised := time.Duration(cmp.Or(e.Lease, jobs.Duration(lease)))
+	if age := now.Sub(e.at); age < promised {
+		return nil, q.nak(d, min(promised, promised-age))
 	}
-	lost := jobs.Ended{Outcome: jobs.Error, Reason: jobs.WorkerLost, Message: "worker " + e.Worker + " stopped answering"}
+	lost := jobs.WorkerLost.Ended("worker " + e.Worker + " stopped answering")
 	if e.Cancel != nil {
 		return nil, q.finish(ctx, d, e, cancelled(e.Record))
 	}
@@ -222,7 +237,22 @@ func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry
 		return nil, q.finish(ctx, d, e, lost)
 	}
 	e.Record = next
-	return q.claim(ctx, worker, d, e, &lost)
+	if e.State == jobs.Delayed {
+		return nil, q.postpone(ctx, d, e)
+	}
+	return q.claim(ctx, worker, d, e)
+}
+
+// postpone writes a record that says to wait, and what ends the wait.
+func (q *Queue) postpone(ctx context.Context, d delivery, e entry) error {
+	e, err := q.put(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := q.schedule(ctx, e.Record); err != nil {
+		return err // the message comes again, and finds the record so
+	}
+	return q.ack(ctx, d)
 }
 
 // clock returns the lease of a delivery's consumer and the broker's time, so
@@ -242,9 +272,12 @@ func (q *Queue) clock(ctx context.Context, d delivery) (lease time.Duration, now
 }
 
 // claim begins an attempt.
-func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry, previous *jobs.Ended) (*Claim, error) {
+func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (*Claim, error) {
 	lease, err := q.lane(ctx, d.class, d.lane)
 	if err != nil {
+		return nil, err
+	}
+	if held, err := q.held(ctx, d, e); held || err != nil {
 		return nil, err
 	}
 	job, specErr := q.spec(ctx, e.ID)
@@ -252,8 +285,12 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry, p
 		return nil, specErr
 	}
 	ready := e.at
+	var previous *jobs.Ended
+	if e.Reason == jobs.WorkerLost { // what else ended an attempt, its worker has told
+		previous = new(jobs.WorkerLost.Ended(e.Message))
+	}
 	sent, now := time.Now(), time.Now().UTC()
-	e.State, e.Worker, e.Beat, e.Epoch = jobs.Executing, worker, 1, 0
+	e.State, e.Worker, e.Beat, e.Lease, e.Epoch = jobs.Executing, worker, 1, jobs.Duration(lease), 0
 	e.Attempt++
 	e.Outcome, e.Reason, e.Message, e.NotBefore = "", "", "", nil
 	e.Claimed = &now
@@ -269,7 +306,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry, p
 	}
 	if specErr != nil {
 		// Nobody can run it, so nobody shall try again.
-		_, err := c.Settle(ctx, jobs.Ended{Outcome: jobs.Error, Reason: jobs.InvalidJob, Message: specErr.Error()}, nil)
+		_, err := c.Settle(ctx, jobs.InvalidJob.Ended(specErr.Error()), nil)
 		return nil, err
 	}
 	if q.cfg.Hooks.Claimed != nil {
@@ -283,7 +320,7 @@ func cancelled(rec jobs.Record) jobs.Ended {
 	if rec.Cancel != nil && rec.Cancel.By != "" {
 		who += " by " + rec.Cancel.By
 	}
-	return jobs.Ended{Outcome: jobs.Cancellation, Reason: jobs.Cancelled, Message: who}
+	return jobs.Cancelled.Ended(who)
 }
 
 // finish makes the record of a job terminal that no worker holds.
@@ -349,5 +386,6 @@ func (q *Queue) again(d delivery) error {
 	if err := q.conn.NC.Publish(d.reply, []byte("-NAK")); err != nil {
 		return err
 	}
-	return q.conn.NC.PublishMsg(nats.NewMsg(q.names.Ring(d.class, d.lane)))
+	queue, _ := subject.SplitClass(d.class)
+	return q.conn.NC.PublishMsg(nats.NewMsg(q.names.Ring(queue, d.lane)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,6 +217,7 @@ func TestSettleMayBeRepeated(t *testing.T) {
 func TestStaleAcknowledgementLosesNothing(t *testing.T) {
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
+	runDue(t, b) // a second death waits a while
 	rec := jobstest.Submit(t, a, jobstest.Job())
 	zombie := jobstest.Claim(t, a, "w1")
 	second := jobstest.Claim(t, b, "w2")
@@ -256,21 +258,31 @@ func TestSettleWithoutMessage(t *testing.T) {
 
 func TestJobThatKillsItsWorkersEnds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits for ten leases")
+		t.Skip("waits for leases and back-offs")
 	}
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	cfg.Lease = 200 * time.Millisecond
 	q := open(t, s, cfg)
+	runDue(t, q)
 	rec := jobstest.Submit(t, q, jobstest.Job())
-	for n := 1; n <= jobs.MaxLost; n++ {
-		if got := jobstest.Claim(t, q, "w").Record().Attempt; got != n {
+	for n := 1; n <= jobs.MaxDeaths; n++ {
+		c := jobstest.Claim(t, q, "w")
+		if got := c.Record().Attempt; got != n {
 			t.Fatalf("attempt %d, want %d", got, n)
+		}
+		// Also of an attempt that had to wait for its turn.
+		if p := c.Previous(); (p != nil) != (n > 1) || p != nil && p.Reason != jobs.WorkerLost {
+			t.Errorf("attempt %d: the one before ended as %+v, want a lost worker", n, p)
 		}
 	}
 	idle(t, q, 3*time.Second)
-	if got := get(t, q, rec.ID); got.Outcome != jobs.Error || got.Reason != jobs.WorkerLost || got.Lost != jobs.MaxLost {
-		t.Errorf("record %+v, want worker_lost after %d", got, jobs.MaxLost)
+	got := get(t, q, rec.ID)
+	if got.Outcome != jobs.Error || got.Reason != jobs.WorkerLost || got.Deaths != jobs.MaxDeaths || got.Counted != 0 {
+		t.Errorf("record %+v, want worker_lost after %d, and nothing counted", got, jobs.MaxDeaths)
+	}
+	if !strings.Contains(got.Message, "4 workers died") {
+		t.Errorf("message %q does not say how often", got.Message)
 	}
 	if finished.Load() != 1 {
 		t.Errorf("finished %d times, want 1", finished.Load())

@@ -24,3 +24,6 @@ func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job, spec []byte
 // GiveBack makes the broker deliver a claim's message again at once, as it
 // does after a crash that made it forget the delivery.
 func GiveBack(c *Claim) error { return c.q.again(c.d) }
+
+// Bury files a dead letter again.
+func Bury(ctx context.Context, q *Queue, letter DeadLetter) error { return q.bury(ctx, letter) }

@@ -180,3 +180,53 @@ func TestFullStore(t *testing.T) {
 	}
 	settle(t, c, success)
 }
+
+// What cannot be taken back is done under a lease that was just renewed, or
+// not at all.
+func TestAssert(t *testing.T) {
+	s := jobstest.Start(t)
+	const lease = 3 * time.Second
+	q := open(t, s, queue.Config{Lease: lease})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	before := get(t, q, rec.ID).Beat
+	until, err := c.Assert(t.Context())
+	if left := time.Until(until); err != nil || left <= 0 || left > lease {
+		t.Errorf("got %v from now, %v; want a time within the lease", left, err)
+	}
+	if got := get(t, q, rec.ID).Beat; got == before {
+		t.Error("nothing was written: another worker's claim would not be noticed")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Assert(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("with an ended context: got %v, want that", err)
+	}
+	if _, err := q.Cancel(t.Context(), rec.ID, "test"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it is no less true the second time
+		if _, err := c.Assert(t.Context()); !errors.Is(err, jobs.ErrCancelled) {
+			t.Errorf("of a cancelled job: got %v, want %v", err, jobs.ErrCancelled)
+		}
+	}
+	settle(t, c, jobs.Ended{Outcome: jobs.Cancellation, Reason: jobs.Cancelled})
+	if _, err := c.Assert(t.Context()); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("of a settled job: got %v, want %v", err, jobs.ErrFenced)
+	}
+}
+
+// A claim that was not kept, as that of a worker that slept, asserts nothing.
+func TestAssertAfterTheLease(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{Lease: 2 * time.Second})
+	jobstest.Submit(t, q, jobstest.Job())
+	slept := jobstest.Claim(t, q, "w")
+	heir := jobstest.Claim(t, q, "v")
+	if _, err := slept.Assert(t.Context()); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("got %v, want %v", err, jobs.ErrFenced)
+	}
+	if _, err := heir.Assert(t.Context()); err != nil {
+		t.Errorf("the heir: %v", err)
+	}
+}

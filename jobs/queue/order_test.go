@@ -87,6 +87,18 @@ func TestDoorbell(t *testing.T) {
 	}
 }
 
+// runDue moves due jobs to their queues until the test ends.
+func runDue(t *testing.T, q *queue.Queue) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := q.RunDue(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); done.Wait() })
+}
+
 func TestDelayedSurvivesRestart(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
@@ -97,15 +109,7 @@ func TestDelayedSurvivesRestart(t *testing.T) {
 	if rec.State != jobs.Delayed {
 		t.Fatalf("state %s, want delayed", rec.State)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		if err := q.RunDue(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	defer done.Wait()
-	defer cancel()
+	runDue(t, q)
 	s.Restart()
 	c := jobstest.Claim(t, q, "w")
 	if early := time.Until(at); early > 10*time.Millisecond {
@@ -180,14 +184,14 @@ func TestRetry(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
-	if _, err := q.Retry(jobstest.Context(t), rec.ID); err == nil {
+	if _, err := q.Retry(jobstest.Context(t), rec.ID, false); err == nil {
 		t.Error("retried a job that has not finished")
 	}
 	settle(t, jobstest.Claim(t, q, "w"), jobs.Ended{Outcome: jobs.Error, Reason: jobs.Billing})
 	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 1 {
 		t.Errorf("%d dead letters, %v; want 1", len(dead), err)
 	}
-	got, err := q.Retry(jobstest.Context(t), rec.ID)
+	got, err := q.Retry(jobstest.Context(t), rec.ID, false)
 	if err != nil || got.State != jobs.Pending || got.Outcome != "" || got.Finished != nil {
 		t.Fatalf("retry: %+v, %v; want pending", got, err)
 	}
@@ -199,7 +203,7 @@ func TestRetry(t *testing.T) {
 		t.Errorf("attempt %d, want 2", c.Record().Attempt)
 	}
 	settle(t, c, success)
-	_, err = q.Retry(jobstest.Context(t), rec.ID)
+	_, err = q.Retry(jobstest.Context(t), rec.ID, false)
 	if refused, ok := errors.AsType[*queue.NotRetryableError](err); !ok || refused.Outcome != jobs.Success {
 		t.Errorf("retry of a success: %v, want it refused", err)
 	}

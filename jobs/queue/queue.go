@@ -84,10 +84,11 @@ type Queue struct {
 	names subject.Names
 	conn  *wire.Conn
 
-	mu     sync.Mutex
-	lanes  map[string]time.Duration // by stream: lanes that exist, and their lease
-	turns  map[string]chan struct{} // by queues: who of this process may pull
-	looked time.Time                // when the store last had room
+	mu      sync.Mutex
+	lanes   map[string]time.Duration // by stream: lanes that exist, and their lease
+	turns   map[string]chan struct{} // by queues: who of this process may pull
+	classes map[string]bool          // that this process has registered
+	looked  time.Time                // when the store last had room
 }
 
 // Open creates what is missing on the broker, or binds to what is there.
@@ -104,7 +105,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{cfg: cfg, names: names, conn: conn, lanes: map[string]time.Duration{}, turns: map[string]chan struct{}{}}
+	q := &Queue{cfg: cfg, names: names, conn: conn, lanes: map[string]time.Duration{}, turns: map[string]chan struct{}{}, classes: map[string]bool{}}
 	return q, q.create(ctx)
 }
 

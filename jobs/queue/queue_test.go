@@ -130,6 +130,30 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// A broker that is started again with a shorter lease does not take the jobs
+// of workers that know the longer one.
+func TestAShorterLeaseIsForNewClaims(t *testing.T) {
+	s := jobstest.Start(t)
+	a := open(t, s, queue.Config{Lease: 6 * lease})
+	jobstest.Submit(t, a, jobstest.Job())
+	c := jobstest.Claim(t, a, "w1")
+	if got := c.Record().Lease; time.Duration(got) != 6*lease {
+		t.Errorf("the record promises %v, want %v", got, 6*lease)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	kept := make(chan error, 1)
+	go func() { kept <- c.Keep(ctx) }() // every 2 * lease
+	b := open(t, s, queue.Config{Lease: lease, Upgrade: true})
+	jobstest.Submit(t, b, jobstest.Job())
+	settle(t, jobstest.Claim(t, b, "w2"), success) // which has upgraded the lane
+	idle(t, b, 6*lease)
+	cancel()
+	if err := <-kept; err != nil {
+		t.Errorf("keep: %v, want nil", err)
+	}
+	settle(t, c, success)
+}
+
 func TestKeep(t *testing.T) {
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})

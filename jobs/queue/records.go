@@ -172,14 +172,12 @@ func (f Filter) match(r jobs.Record) bool {
 
 // span is the part of the bucket that can hold what the filter selects.
 func (f Filter) span() (wire.Range, error) {
-	class := "*"
-	if f.Queue != "" {
+	if f.Queue != "" { // it may have several classes, so it is no narrower span
 		if err := jobs.CheckToken("queue", f.Queue); err != nil {
 			return wire.Range{}, err
 		}
-		class = f.Queue
 	}
-	return wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: subject.Key(subject.Jobs, class+".*")}, nil
+	return wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: subject.Key(subject.Jobs, "*.*")}, nil
 }
 
 // List returns the records that f selects, in the order of submission.
@@ -243,7 +241,7 @@ func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, erro
 			}
 			return true
 		}
-		for m, err := range q.conn.Tail(ctx, span, q.names.Changed(cmp.Or(f.Queue, "*")), caught) {
+		for m, err := range q.conn.Tail(ctx, span, q.names.Changed("*"), caught) {
 			if err != nil {
 				yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
 				return

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
-	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
 // Stranded returns the jobs that nobody will bring on unless they are
@@ -26,9 +25,17 @@ func (q *Queue) Stranded(ctx context.Context) ([]jobs.Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	holds, err := q.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
 	queued := map[string]map[string]uint64{} // subjects by stream
 	var stranded []jobs.Record
 	for _, e := range entries {
+		if e.State == jobs.Waiting && e.Hold != "" && !holding(holds, e.Record) {
+			stranded = append(stranded, e.Record)
+			continue
+		}
 		if !q.overdue(e, now) {
 			continue
 		}
@@ -44,6 +51,11 @@ func (q *Queue) Stranded(ctx context.Context) ([]jobs.Record, error) {
 		}
 	}
 	return stranded, nil
+}
+
+// holding reports whether one of the holds parks a job.
+func holding(holds []Hold, rec jobs.Record) bool {
+	return slices.ContainsFunc(holds, func(h Hold) bool { return h.Kind == HoldBatch && h.Name == rec.Batch && !h.Cancel })
 }
 
 // overdue reports whether a job should have moved on by itself.
@@ -178,24 +190,10 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// file keeps a message that is removed from its queue as a dead letter.
-func (q *Queue) file(ctx context.Context, d delivery, why error) error {
-	name := "unknown"
-	if meta, err := (&nats.Msg{Reply: d.reply, Sub: &nats.Subscription{}}).Metadata(); err == nil {
-		name = "message-" + strconv.FormatUint(meta.Sequence.Stream, 10)
-	}
-	letter := DeadLetter{Subject: d.subject, Reason: why.Error(), At: time.Now().UTC()}
-	return q.deadLetter(ctx, q.names.DeadLetter(d.class, q.cfg.Tenant, name), letter)
-}
-
 func message(to string, body []byte) *nats.Msg {
 	msg := nats.NewMsg(to)
 	msg.Data = body
 	return msg
-}
-
-func deadLetters(names subject.Names) wire.Range {
-	return wire.Range{Stream: subject.Dead, Subject: names.DeadAll()}
 }
 
 // Sweep removes the specifications and keys of jobs that are not kept any

@@ -101,35 +101,34 @@ func (q *Queue) Stats(ctx context.Context) ([]Stat, error) {
 }
 
 func (q *Queue) addLanes(ctx context.Context, s *Stat) error {
-	for _, lane := range subject.Lanes {
-		con, err := q.conn.JS.Consumer(ctx, subject.QueueStream(s.Queue, lane), subject.Consumer)
-		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-			continue
+	classes, err := q.classesOf(ctx, s.Queue)
+	if err != nil {
+		return err
+	}
+	for _, class := range classes {
+		for _, lane := range subject.Lanes {
+			if err := q.addLane(ctx, s, subject.QueueStream(class, lane)); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("queue %s: %w", s.Queue, err)
-		}
-		info := con.CachedInfo()
-		s.Undelivered += info.NumPending
-		s.AckPending += info.NumAckPending
-		s.Redelivered += info.NumRedelivered
-		s.Messages += info.NumPending + uint64(info.NumAckPending)
-		s.Paused = s.Paused || info.Paused
 	}
 	return nil
 }
 
-// Pause stops the claims of a queue until a time; what runs goes on. A time
-// that has passed resumes it.
-func (q *Queue) Pause(ctx context.Context, queue string, until time.Time) error {
-	for _, lane := range subject.Lanes {
-		if _, err := q.lane(ctx, queue, lane); err != nil {
-			return err
-		}
-		if _, err := q.conn.JS.PauseConsumer(ctx, subject.QueueStream(queue, lane), subject.Consumer, until); err != nil {
-			return fmt.Errorf("pause queue %s: %w", queue, err)
-		}
+func (q *Queue) addLane(ctx context.Context, s *Stat, stream string) error {
+	con, err := q.conn.JS.Consumer(ctx, stream, subject.Consumer)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("queue %s: %w", s.Queue, err)
+	}
+	info := con.CachedInfo()
+	s.Undelivered += info.NumPending
+	s.AckPending += info.NumAckPending
+	s.Redelivered += info.NumRedelivered
+	s.Messages += info.NumPending + uint64(info.NumAckPending)
+	s.Paused = s.Paused || info.Paused
 	return nil
 }
 

@@ -27,8 +27,9 @@ func (q *Queue) create(ctx context.Context) error {
 		}
 	}
 	for stream, cfg := range map[string]jetstream.ConsumerConfig{
-		subject.Schedules: {Durable: subject.Due, FilterSubject: q.names.DueAll()},
-		subject.Intake:    {Durable: subject.Taker},
+		subject.Schedules:  {Durable: subject.Due, FilterSubject: q.names.DueAll()},
+		subject.Intake:     {Durable: subject.Taker},
+		subject.Advisories: {Durable: subject.Taker},
 	} {
 		cfg.AckPolicy, cfg.MaxDeliver, cfg.MaxAckPending, cfg.AckWait = jetstream.AckExplicitPolicy, -1, 1000, 30*time.Second
 		if _, err := q.conn.Consumer(ctx, stream, cfg, q.cfg.Upgrade); err != nil {
@@ -89,17 +90,36 @@ func (q *Queue) lane(ctx context.Context, class, lane string) (time.Duration, er
 	if err := jobs.CheckToken("queue", class); err != nil {
 		return 0, err
 	}
+	queue, _ := subject.SplitClass(class)
 	if err := q.conn.Stream(ctx, q.laneConfig(class, lane), q.cfg.Upgrade); err != nil {
 		return 0, err
+	}
+	// A lane that is made while its queue is held begins so; and the hold is
+	// looked at again, because somebody may begin one just now.
+	hold, err := q.hold(ctx, HoldQueue, queue)
+	if err != nil {
+		return 0, err
+	}
+	var until *time.Time
+	if hold != nil {
+		until = new(hold.end())
 	}
 	cfg, err := q.conn.Consumer(ctx, stream, jetstream.ConsumerConfig{
 		// No BackOff: it would replace AckWait, which is the lease. No
 		// MaxDeliver: attempts are counted in the record.
 		Durable: subject.Consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.cfg.Lease,
-		MaxDeliver: -1, MaxAckPending: 20_000, MaxWaiting: 20_000, Replicas: q.cfg.Replicas,
+		MaxDeliver: -1, MaxAckPending: 20_000, MaxWaiting: 20_000, Replicas: q.cfg.Replicas, PauseUntil: until,
 	}, q.cfg.Upgrade)
 	if err != nil {
 		return 0, err
+	}
+	if hold == nil {
+		if hold, err = q.hold(ctx, HoldQueue, queue); err == nil && hold != nil {
+			_, err = q.conn.JS.PauseConsumer(ctx, stream, subject.Consumer, hold.end())
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,6 +128,8 @@ func (q *Queue) lane(ctx context.Context, class, lane string) (time.Duration, er
 }
 
 func (q *Queue) laneConfig(class, lane string) jetstream.StreamConfig {
+	// The bell of the whole queue: who waits for it may not know the class yet.
+	queue, _ := subject.SplitClass(class)
 	return jetstream.StreamConfig{
 		Name: subject.QueueStream(class, lane), Subjects: []string{q.names.QueueAll(class, lane)},
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: q.cfg.Replicas, AllowDirect: true,
@@ -115,6 +137,6 @@ func (q *Queue) laneConfig(class, lane string) jetstream.StreamConfig {
 		// without a window of time.
 		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1,
 		MaxMsgs: 1_000_000, MaxMsgSize: 64 << 10,
-		RePublish: &jetstream.RePublish{Source: q.names.QueueAll(class, lane), Destination: q.names.Wake(class, lane), HeadersOnly: true},
+		RePublish: &jetstream.RePublish{Source: q.names.QueueAll(class, lane), Destination: q.names.Wake(queue, lane), HeadersOnly: true},
 	}
 }

@@ -36,6 +36,9 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job) (rec jobs
 	if err != nil {
 		return jobs.Record{}, false, err
 	}
+	if err := q.register(ctx, rec.Class); err != nil {
+		return jobs.Record{}, false, accepting(err)
+	}
 	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
@@ -179,7 +182,8 @@ func (q *Queue) owner(ctx context.Context, id string, since time.Time) (jobs.Rec
 }
 
 // Enqueue makes sure that the broker has what brings the job on: the message
-// that a worker claims, or the schedule of a delayed job. It may be repeated.
+// that a worker claims, or the schedule of a delayed job. One that a hold has
+// parked, and that is over, comes back. It may be repeated.
 func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
 	var err error
 	switch rec.State {
@@ -187,6 +191,10 @@ func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
 		err = q.offer(ctx, rec)
 	case jobs.Delayed:
 		err = q.schedule(ctx, rec)
+	case jobs.Waiting:
+		if rec.Hold != "" {
+			err = q.unpark(ctx, rec.ID)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue job %s: %w", rec.ID, err)

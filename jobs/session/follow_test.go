@@ -177,6 +177,38 @@ func TestFinishOnce(t *testing.T) {
 	}
 }
 
+// What a sweep tells of a lost attempt stands before the job's end or not at
+// all; behind another job of the session it does not make the job end twice.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	s := jobstest.Start(t)
+	l := jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	rec := finishedRecord(id)
+	tell := func() {
+		t.Helper()
+		if _, err := l.Append(jobstest.Context(t), session.Source{Job: id, Session: id}, jobs.NewEvent(jobs.SalvageStored, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := writer(t, l, source(id, 2))
+	tell()
+	if err := w.Append(jobstest.Context(t), line("the attempt goes on")); err != nil {
+		t.Error(err)
+	}
+	finish(t, l, rec)
+	tell()
+	finish(t, l, rec)
+	if got := len(read(t, l, id, 1)); got != 4 {
+		t.Errorf("%d events, want 4", got)
+	}
+	appendOne(t, l, session.Source{Job: jobs.NewID(), Session: id})
+	tell()
+	finish(t, l, rec)
+	if got := len(read(t, l, id, 1)); got != 6 {
+		t.Errorf("%d events, want 6", got)
+	}
+}
+
 func TestFinishFencesTheWriter(t *testing.T) {
 	s := jobstest.Start(t)
 	l := jobstest.Log(t, s.Connect())

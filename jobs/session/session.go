@@ -115,10 +115,13 @@ func (l *Log) write(src Source, at end) wire.Write {
 	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.place}
 }
 
-// Append adds one event by a process that runs no attempt: a dispatcher. It
-// goes behind whatever is there, and fences nobody.
+// Append adds one event by a process that runs no attempt: a dispatcher, or
+// who cleans up after a worker. It goes behind whatever is there and fences
+// nobody; but nothing follows the end of its job.
 func (l *Log) Append(ctx context.Context, src Source, event jobs.Event) (jobs.Event, error) {
-	stored, _, err := l.appendAfter(ctx, src, event, func(end) (bool, error) { return true, nil })
+	stored, _, err := l.appendAfter(ctx, src, event, func(at end) (bool, error) {
+		return at.event.Kind != jobs.JobFinished || at.event.Job != src.Job, nil
+	})
 	return stored, err
 }
 
@@ -170,12 +173,13 @@ func (l *Log) Finish(ctx context.Context, rec jobs.Record, result jobs.Result) e
 }
 
 // finished reports whether the session has the record's terminal event. That
-// is the last one of a job, so as a rule it need not be searched.
+// is the last one of a job, so as a rule it need not be searched. Only what is
+// salvaged of an attempt may come later, behind another job of the session.
 func (l *Log) finished(ctx context.Context, rec jobs.Record, at end) (bool, error) {
 	is := func(e jobs.Event) bool {
 		return e.Kind == jobs.JobFinished && e.Job == rec.ID && e.Time.Equal(*rec.Finished)
 	}
-	if at.place == 0 || at.event.Job == rec.ID {
+	if at.place == 0 || at.event.Job == rec.ID && at.event.Kind != jobs.SalvageStored {
 		return is(at.event), nil
 	}
 	for e, err := range l.Read(ctx, rec.Session, 1) {

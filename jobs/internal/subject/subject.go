@@ -32,7 +32,7 @@ const (
 )
 
 // Consumer is the durable consumer of a queue stream, Due the one of the
-// schedules that have come due, Taker the one of the intake.
+// schedules that have come due, Taker the one of the intake and of the advisories.
 const (
 	Consumer = "w"
 	Due      = "due"
@@ -146,6 +146,16 @@ func (n Names) DeadLetter(class, tenant, id string) string { return n.join("dead
 
 // DeadAll matches every dead letter.
 func (n Names) DeadAll() string { return n.join("dead", ">") }
+
+// SplitClass takes a class apart: the queue, and the labels that a worker must
+// have.
+func SplitClass(class string) (queue string, needs []string) {
+	parts := strings.Split(class, "--")
+	return parts[0], parts[1:]
+}
+
+// Class is where a class that has needs is registered.
+func Class(class string) string { return Key(Settings, "class."+class) }
 
 // QueueStream is the stream of one lane of a class.
 func QueueStream(class, lane string) string {

@@ -42,7 +42,9 @@ func (c *Conn) batchPut(ctx context.Context, w Write, mark string, all [][]byte)
 		msg.Header.Set("Nats-Batch-Id", id)
 		msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
 		if i == 0 {
-			msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
+			if Fenced {
+				msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
+			}
 		}
 		if i < len(all)-1 {
 			if err := c.NC.PublishMsg(msg); err != nil {

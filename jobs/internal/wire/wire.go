@@ -80,7 +80,9 @@ type Write struct {
 func (c *Conn) Put(ctx context.Context, w Write) (uint64, error) {
 	mark := rand.Text()
 	msg := w.message(mark)
-	msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
+	if Fenced {
+		msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
+	}
 	return c.settle(ctx, w, mark, func(ctx context.Context) (uint64, error) { return c.publish(ctx, msg) })
 }
 
@@ -143,7 +145,16 @@ func (c *Conn) Publish(ctx context.Context, msg *nats.Msg) error {
 // Last reads the last message of a subject, which may have wildcards, from
 // the stream's leader. It tries until ctx ends while the broker is away.
 func (c *Conn) Last(ctx context.Context, stream, subject string) (Message, error) {
-	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	return c.get(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+// At reads the message with a sequence, as Last does.
+func (c *Conn) At(ctx context.Context, stream string, seq uint64) (Message, error) {
+	return c.get(ctx, stream, map[string]any{"seq": seq})
+}
+
+func (c *Conn) get(ctx context.Context, stream string, which map[string]any) (Message, error) {
+	body, err := json.Marshal(which)
 	if err != nil {
 		return Message{}, err
 	}
@@ -166,7 +177,7 @@ func (c *Conn) Last(ctx context.Context, stream, subject string) (Message, error
 	m := Message{Subject: reply.Message.Subject, Seq: reply.Message.Seq, Time: reply.Message.Time, Data: reply.Message.Data}
 	if len(reply.Message.Header) > 0 {
 		if m.Header, err = nats.DecodeHeadersMsg(reply.Message.Header); err != nil {
-			return Message{}, fmt.Errorf("headers of %s in %s: %w", subject, stream, err)
+			return Message{}, fmt.Errorf("headers of %s in %s: %w", m.Subject, stream, err)
 		}
 	}
 	return m, nil

@@ -1,0 +1,80 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+)
+
+// A class is a queue, or the part of it whose jobs have the same needs. Each
+// has lanes of its own, so the broker offers a job to nobody who lacks a label
+// that it needs, and no delivery is given back. Queues are known by their
+// name; classes with needs are registered before their first job is accepted.
+
+// register makes a class known to the workers that could serve it.
+func (q *Queue) register(ctx context.Context, class string) error {
+	_, needs := subject.SplitClass(class)
+	q.mu.Lock()
+	known := q.classes[class]
+	q.mu.Unlock()
+	if known || len(needs) == 0 {
+		return nil
+	}
+	if err := q.conn.Publish(ctx, message(subject.Class(class), []byte("{}"))); err != nil {
+		return fmt.Errorf("register class %s: %w", class, err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.classes[class] = true
+	return nil
+}
+
+// registered returns the classes that have needs.
+func (q *Queue) registered(ctx context.Context) ([]string, error) {
+	subjects, err := q.conn.Subjects(ctx, subject.KVStream(subject.Settings), subject.Class("*"))
+	if err != nil {
+		return nil, fmt.Errorf("list classes: %w", err)
+	}
+	var classes []string
+	for s := range subjects {
+		classes = append(classes, s[strings.LastIndexByte(s, '.')+1:])
+	}
+	slices.Sort(classes)
+	return classes, nil
+}
+
+// classesOf returns all classes of a queue.
+func (q *Queue) classesOf(ctx context.Context, queue string) ([]string, error) {
+	classes, err := q.registered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{queue}, slices.DeleteFunc(classes, func(class string) bool {
+		of, _ := subject.SplitClass(class)
+		return of != queue
+	})...), nil
+}
+
+// served returns the classes that a worker of some queues serves, if it has
+// some labels.
+func (q *Queue) served(ctx context.Context, queues, labels []string) ([]string, error) {
+	if len(labels) == 0 {
+		return queues, nil
+	}
+	classes, err := q.registered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(queues)
+	for _, class := range classes {
+		queue, needs := subject.SplitClass(class)
+		lacks := slices.ContainsFunc(needs, func(need string) bool { return !slices.Contains(labels, need) })
+		if !lacks && slices.Contains(queues, queue) {
+			all = append(all, class)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,211 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// Letter says what a dead letter is about.
+type Letter string
+
+// The dead letters.
+const (
+	DeadJob        Letter = "job"        // ended in an error or a timeout
+	DeadSubmission Letter = "submission" // could not be accepted; it never was a job
+	DeadMessage    Letter = "message"    // was in a queue, and is not one of a job
+)
+
+// A DeadLetter is what the pool has given up on and somebody may want to look
+// at: a job, a submission or a message.
+type DeadLetter struct {
+	// ID is the job's, the one that the submission would have had, or a name
+	// for the message.
+	ID     string      `json:"id"`
+	Kind   Letter      `json:"kind"`
+	At     time.Time   `json:"at"`
+	Reason string      `json:"reason,omitempty"`
+	Record jobs.Record `json:"record,omitzero"` // of a job, as it was then
+	// Subject is where a submission or a message was published. Data is what
+	// was submitted, or its beginning if Cut.
+	Subject string `json:"subject,omitempty"`
+	Data    string `json:"data,omitempty"`
+	Cut     bool   `json:"cut,omitempty"`
+
+	place string // the subject that it is kept under
+}
+
+// maxLetter bounds what is kept of a submission.
+const maxLetter = 256 << 10
+
+// Reject files a submission that cannot be accepted, with the reason.
+func (q *Queue) Reject(ctx context.Context, s Submission, why error) error {
+	kept := s.Data[:min(len(s.Data), maxLetter)]
+	return q.bury(ctx, DeadLetter{
+		ID: s.ID, Kind: DeadSubmission, At: s.At, Reason: why.Error(), Subject: q.names.Submit(s.Tenant),
+		Data: strings.ToValidUTF8(string(kept), "\uFFFD"), Cut: len(kept) < len(s.Data) || !utf8.Valid(s.Data),
+		place: q.names.DeadLetter("rejected", s.Tenant, s.ID),
+	})
+}
+
+// file keeps a message that is removed from its queue.
+func (q *Queue) file(ctx context.Context, d delivery, why error) error {
+	name := "unknown"
+	if meta, err := (&nats.Msg{Reply: d.reply, Sub: &nats.Subscription{}}).Metadata(); err == nil {
+		name = "message-" + d.lane + "-" + strconv.FormatUint(meta.Sequence.Stream, 10)
+	}
+	return q.bury(ctx, DeadLetter{
+		ID: name, Kind: DeadMessage, At: time.Now().UTC(), Reason: why.Error(), Subject: d.subject,
+		place: q.names.DeadLetter(d.class, q.cfg.Tenant, name),
+	})
+}
+
+// letterOf is the dead letter of a job.
+func (q *Queue) letterOf(rec jobs.Record) DeadLetter {
+	return DeadLetter{
+		ID: rec.ID, Kind: DeadJob, At: time.Now().UTC(), Reason: string(rec.Reason), Record: rec,
+		place: q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID),
+	}
+}
+
+// dead reports whether a job has ended so that it has a dead letter.
+func dead(rec jobs.Record) bool {
+	return rec.State == jobs.Finished && (rec.Outcome == jobs.Error || rec.Outcome == jobs.TimedOut)
+}
+
+func (q *Queue) bury(ctx context.Context, letter DeadLetter) error {
+	body, err := json.Marshal(letter)
+	if err != nil {
+		return err
+	}
+	if err := q.conn.Publish(ctx, message(letter.place, body)); err != nil {
+		return fmt.Errorf("file dead letter %s: %w", letter.ID, err)
+	}
+	return nil
+}
+
+// Dead returns the dead letters, oldest first.
+func (q *Queue) Dead(ctx context.Context) ([]DeadLetter, error) {
+	entries, err := q.entries(ctx, Filter{})
+	if err != nil {
+		return nil, err
+	}
+	alive := map[string]bool{}
+	for _, e := range entries {
+		alive[e.ID] = !dead(e.Record)
+	}
+	var letters []DeadLetter
+	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.Dead, Subject: q.names.DeadAll()}) {
+		if err != nil {
+			return nil, fmt.Errorf("list dead letters: %w", err)
+		}
+		letter := readLetter(m)
+		// Who brings a job back writes the record first, and may die then.
+		if letter.Kind != DeadJob || !alive[letter.ID] {
+			letters = append(letters, letter)
+		}
+	}
+	return letters, nil
+}
+
+func readLetter(m wire.Message) DeadLetter {
+	var letter DeadLetter
+	if err := json.Unmarshal(m.Data, &letter); err != nil {
+		letter = DeadLetter{Kind: DeadMessage, Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
+	}
+	letter.place = m.Subject
+	if letter.ID == "" { // of a version that kept it in the subject only
+		parts := strings.Split(m.Subject, ".")
+		letter.ID, letter.Kind = parts[len(parts)-1], DeadMessage
+		switch {
+		case letter.Record.ID != "":
+			letter.Kind = DeadJob
+		case len(parts) > 3 && parts[len(parts)-3] == "rejected":
+			letter.Kind = DeadSubmission
+		}
+	}
+	return letter
+}
+
+// Drop removes a dead letter. A job stays as it is.
+func (q *Queue) Drop(ctx context.Context, letter DeadLetter) error {
+	if err := q.conn.Purge(ctx, subject.Dead, letter.place); err != nil {
+		return fmt.Errorf("drop dead letter %s: %w", letter.ID, err)
+	}
+	return nil
+}
+
+// RunAdvisories finishes the jobs that the broker itself has given up, until
+// ctx ends. The queue's consumers are made to deliver for ever; this is for
+// those that somebody has changed. Such a message stays in its stream and is
+// delivered to nobody, and the broker says so once.
+func (q *Queue) RunAdvisories(ctx context.Context) error {
+	return q.consume(ctx, subject.Advisories, subject.Taker, q.advised)
+}
+
+func (q *Queue) advised(ctx context.Context, msg *nats.Msg) error {
+	var told struct {
+		Stream     string `json:"stream"`
+		Consumer   string `json:"consumer"`
+		Seq        uint64 `json:"stream_seq"`
+		Deliveries int    `json:"deliveries"`
+	}
+	exhausted := strings.Contains(msg.Subject, ".MAX_DELIVERIES.")
+	// A message that was terminated is gone: if it was a job's, the job is
+	// found stranded and offered again.
+	if err := json.Unmarshal(msg.Data, &told); err == nil && exhausted && told.Consumer == subject.Consumer {
+		m, err := q.conn.At(ctx, told.Stream, told.Seq)
+		if err == nil {
+			err = q.undelivered(ctx, told.Stream, m, told.Deliveries)
+		}
+		if err != nil && !errors.Is(err, jobs.ErrNotFound) {
+			return err
+		}
+	}
+	return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
+}
+
+// undelivered ends the job of a message that is delivered to nobody any more,
+// and removes the message, so that a retry can offer the job again.
+func (q *Queue) undelivered(ctx context.Context, stream string, m wire.Message, times int) error {
+	_, lane, _, id, err := q.names.ParseQueue(m.Subject)
+	if err != nil {
+		return nil //nolint:nilerr // a stream of somebody else
+	}
+	e, err := q.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch e.State {
+	case jobs.Executing, jobs.Pending:
+		lease, now, err := q.clock(ctx, delivery{class: e.Class, lane: lane})
+		if err != nil {
+			return err
+		}
+		if age := now.Sub(e.at); e.State == jobs.Executing && age < lease {
+			return fmt.Errorf("job %s: its worker is alive", id) // asked again
+		}
+		e.Record, _ = e.After(jobs.Undeliverable.Ended(fmt.Sprintf("the broker gave up after %d deliveries", times)), now)
+		if e, err = q.put(ctx, e); err != nil {
+			return err
+		}
+		hook(q.cfg.Hooks.Settled, e.Record)
+	}
+	if e.State == jobs.Finished {
+		if err := q.conclude(ctx, e.Record); err != nil {
+			return err
+		}
+	}
+	return q.conn.Purge(ctx, stream, m.Subject)
+}

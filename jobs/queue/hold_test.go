@@ -1,0 +1,159 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func batchJob(batch string) jobs.Job {
+	job := jobstest.Job()
+	job.Batch = batch
+	return job
+}
+
+func hold(tb testing.TB, q *queue.Queue, h queue.Hold) {
+	tb.Helper()
+	if err := q.Hold(jobstest.Context(tb), h); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func release(tb testing.TB, q *queue.Queue, batch string) {
+	tb.Helper()
+	if err := q.Release(jobstest.Context(tb), queue.HoldBatch, batch); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// waiting waits until so many jobs of a batch are parked.
+func waiting(tb testing.TB, q *queue.Queue, batch string, n int) []jobs.Record {
+	tb.Helper()
+	for deadline := time.Now().Add(jobstest.Patience); ; time.Sleep(lease / 20) {
+		list, err := q.List(jobstest.Context(tb), queue.Filter{Batch: batch, State: jobs.Waiting})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if len(list) == n {
+			return list
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%d jobs are parked, want %d", len(list), n)
+		}
+	}
+}
+
+// The jobs of a held batch do not stand in the way of others, and cost the
+// broker one delivery each, however long the hold lasts.
+func TestAHeldBatchIsOutOfTheWay(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	for range 3 {
+		jobstest.Submit(t, q, batchJob("b"))
+	}
+	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b", By: "test"})
+	jobstest.Submit(t, q, batchJob("b"))
+	other := jobstest.Submit(t, q, batchJob("another"))
+	c := jobstest.Claim(t, q, "w")
+	if c.Record().ID != other.ID {
+		t.Fatalf("claimed %+v, want the one of another batch", c.Record())
+	}
+	settle(t, c, success)
+	idle(t, q, lease+500*time.Millisecond)
+	for _, rec := range waiting(t, q, "b", 4) {
+		if rec.Hold != "batch" || rec.Message != "batch b is paused" || rec.Attempt != 0 {
+			t.Errorf("parked %+v", rec)
+		}
+	}
+	js, err := jetstream.New(s.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	con, err := js.Consumer(jobstest.Context(t), "PS_Q_DEFAULT_P1", "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := con.CachedInfo(); info.Delivered.Consumer != 5 || info.NumRedelivered != 0 || info.NumAckPending != 0 {
+		t.Errorf("%d deliveries, %d again, %d open; want five, none, none", info.Delivered.Consumer, info.NumRedelivered, info.NumAckPending)
+	}
+	if left := repairsLeft(t, q); len(left) > 0 {
+		t.Errorf("stranded while the hold is in force: %v", left)
+	}
+	release(t, q, "b")
+	for range 4 {
+		settle(t, jobstest.Claim(t, q, "w"), success)
+	}
+	waiting(t, q, "b", 0)
+}
+
+// A hold that ends by itself, or whose release died half way, strands nobody.
+func TestAHoldThatIsOverStrandsNobody(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	soon := time.Now().Add(2 * lease)
+	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b", Until: &soon})
+	rec := jobstest.Submit(t, q, batchJob("b"))
+	idle(t, q, lease/2)
+	waiting(t, q, "b", 1)
+	if got := repaired(t, q); got[0].ID != rec.ID || time.Now().Before(soon) {
+		t.Errorf("%v came back before %v", got, soon)
+	}
+	c := jobstest.Claim(t, q, "w")
+	if got := c.Record(); got.ID != rec.ID || got.Hold != "" || got.Message != "" {
+		t.Errorf("claimed %+v", got)
+	}
+	settle(t, c, success)
+}
+
+// What was lost with its worker while the batch was held begins after it.
+func TestALostJobOfAHeldBatchIsParked(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	jobstest.Submit(t, q, batchJob("b"))
+	jobstest.Claim(t, q, "dies")
+	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b"})
+	idle(t, q, 2*lease+500*time.Millisecond)
+	if got := waiting(t, q, "b", 1)[0]; got.Reason != jobs.WorkerLost || got.Deaths != 1 || got.Worker != "" {
+		t.Errorf("parked %+v, want it to tell of the lost worker", got)
+	}
+	release(t, q, "b")
+	c := jobstest.Claim(t, q, "w")
+	if p := c.Previous(); p == nil || p.Reason != jobs.WorkerLost || c.Record().Attempt != 2 {
+		t.Errorf("attempt %d after %+v", c.Record().Attempt, p)
+	}
+	settle(t, c, success)
+}
+
+// The jobs of a cancelled batch end, also those that come later.
+func TestACancelledBatch(t *testing.T) {
+	s := jobstest.Start(t)
+	cfg, finished := finishedOnce()
+	q := open(t, s, cfg)
+	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b", By: "somebody", Cancel: true})
+	rec := jobstest.Submit(t, q, batchJob("b"))
+	idle(t, q, 200*time.Millisecond)
+	got := get(t, q, rec.ID)
+	if got.Outcome != jobs.Cancellation || got.Message != "cancelled by somebody" || finished.Load() != 1 {
+		t.Errorf("%+v, told %d times; want a cancellation, told once", got, finished.Load())
+	}
+	release(t, q, "b")
+	jobstest.Submit(t, q, batchJob("b"))
+	settle(t, jobstest.Claim(t, q, "w"), success)
+}
+
+func TestHoldRefusesWhatItCannotHold(t *testing.T) {
+	q := open(t, jobstest.Start(t), queue.Config{})
+	for _, h := range []queue.Hold{{Kind: "worker", Name: "w"}, {Kind: queue.HoldQueue, Name: "*"}, {Kind: queue.HoldBatch, Name: "a.b"}} {
+		if err := q.Hold(jobstest.Context(t), h); err == nil {
+			t.Errorf("%+v is held", h)
+		}
+		if err := q.Release(jobstest.Context(t), h.Kind, h.Name); err == nil {
+			t.Errorf("%+v is released", h)
+		}
+	}
+}

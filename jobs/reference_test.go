@@ -1,0 +1,77 @@
+package jobs_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/reasons.md")
+
+const reasonsHead = `# States, outcomes and reasons
+
+This page is made from the program: ` + "`make generate`" + ` writes it. ` + "`penstock job get ID`" + ` shows the row of a job's
+reason under ` + "`cause`" + `.
+
+## States
+
+| state | meaning |
+|---|---|
+| ` + "`pending`" + ` | can be claimed by a worker |
+| ` + "`delayed`" + ` | waits for a time: ` + "`run_at`" + `, or a back-off before the next attempt |
+| ` + "`executing`" + ` | an attempt holds the lease |
+| ` + "`waiting`" + ` | parked; no slot is held |
+| ` + "`finished`" + ` | has an outcome |
+
+## Outcomes
+
+| outcome | meaning |
+|---|---|
+| ` + "`success`" + ` | the agent ended well, every check passed, the result is stored |
+| ` + "`failure`" + ` | the agent ended, its result is not good |
+| ` + "`error`" + ` | something around the agent failed |
+| ` + "`timeout`" + ` | a limit of time was reached |
+| ` + "`cancellation`" + ` | somebody asked for it |
+| ` + "`skip`" + ` | was not run, and need not be |
+
+## Reasons
+
+*Retry* says when another attempt begins: never, at once elsewhere, or later, after a back-off of 2 s that doubles up to
+5 min, with up to a quarter more so that jobs which failed together do not come back together. *Charged to* says what
+the attempt uses up: an ` + "`attempt`" + ` of ` + "`retry.max_attempts`" + ` (the job's doing), a ` + "`death`" + ` (a worker died under it: %d and
+it is given up), a failure of a ` + "`host`" + ` (%d), or a ` + "`loss`" + ` (nobody failed: a shutdown, a quota; %d). *Fault* says who can mend it. *Shared by*
+says which other jobs would end the same: a batch of which all that is left shares it is stopped.
+
+| reason | outcome | retry | charged to | fault | shared by the same | what to do |
+|---|---|---|---|---|---|---|
+`
+
+// TestReference holds docs/reference/reasons.md against the table.
+func TestReference(t *testing.T) {
+	var b strings.Builder
+	fmt.Fprintf(&b, reasonsHead, jobs.MaxDeaths, jobs.MaxHostFailures, jobs.MaxLost)
+	for _, reason := range slices.Sorted(maps.Keys(jobs.Reasons)) {
+		c := jobs.Reasons[reason]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", reason, c.Outcome, c.Retry, c.Charge, c.Fault, c.Scope, c.Advice)
+	}
+	path := filepath.Join("..", "docs", "reference", "reasons.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("%s is not what the program has: run make generate", path)
+	}
+}

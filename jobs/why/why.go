@@ -1,0 +1,272 @@
+// Package why says what keeps a job where it is.
+//
+//	facts ─▶ the constraint that comes first ─▶ what would change it
+//
+// It promises that the answer is the truth: while the constraint that it names
+// remains, nothing else would move the job; and when that is mended, the next
+// answer is another, until a worker claims the job. It holds values only; who
+// asks brings the facts.
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Worker is what a worker says of itself while it lives.
+type Worker struct {
+	Name    string    `json:"name"`
+	Queues  []string  `json:"queues"`
+	Labels  []string  `json:"labels,omitempty"`
+	Slots   int       `json:"slots"`
+	Busy    int       `json:"busy"`
+	Closed  string    `json:"closed,omitempty"` // why it claims nothing now
+	Started time.Time `json:"started"`
+	Seen    time.Time `json:"seen,omitzero"` // by the broker's clock
+}
+
+// Serves reports whether a worker could claim a job.
+func (w Worker) Serves(r jobs.Record) bool {
+	return slices.Contains(w.Queues, r.Queue) && len(w.lacks(r)) == 0
+}
+
+// lacks are the labels that a job needs and the worker does not have.
+func (w Worker) lacks(r jobs.Record) []string {
+	return slices.DeleteFunc(slices.Clone(r.Needs), func(need string) bool { return slices.Contains(w.Labels, need) })
+}
+
+// Constraint is what keeps a job where it is.
+type Constraint string
+
+// The constraints, in the order in which they are asked for: what comes first
+// keeps the job whatever comes later.
+const (
+	KeptFinished    Constraint = "finished"       // it has an outcome
+	KeptCancelling  Constraint = "cancelling"     // its worker was told to end it
+	KeptExecuting   Constraint = "executing"      // a worker holds it
+	KeptLost        Constraint = "worker_silent"  // its worker's lease has run out
+	KeptBatchPaused Constraint = "batch_paused"   // somebody paused its batch
+	KeptParked      Constraint = "parked"         // it waits for something of its own
+	KeptRunAt       Constraint = "run_at"         // it was submitted for later
+	KeptBackOff     Constraint = "back_off"       // the last attempt failed a moment ago
+	KeptDue         Constraint = "due"            // its time has come, and the dispatcher has not moved it yet
+	KeptQueuePaused Constraint = "queue_paused"   // somebody paused its queue
+	KeptNoWorker    Constraint = "no_worker"      // none is alive
+	KeptNoQueue     Constraint = "queue_unserved" // none that is alive serves its queue
+	KeptNeeds       Constraint = "needs_unmet"    // none of these has the labels that it needs
+	KeptClosed      Constraint = "workers_closed" // none that serves it claims anything now
+	KeptSlots       Constraint = "slots_busy"     // all slots are busy, or taken by jobs before it
+	KeptByNothing   Constraint = "nothing"        // a worker is about to claim it
+)
+
+// A Pause says since when and until when a queue or a batch is paused.
+type Pause struct {
+	By    string     `json:"by,omitempty"`
+	At    time.Time  `json:"at"`
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// Facts are everything that decides what keeps a job.
+type Facts struct {
+	Now    time.Time // by the broker's clock, as all times here
+	Record jobs.Record
+	// Written is when the record last changed: the heartbeat of a job that is
+	// executing, whose lease is Lease long.
+	Written      time.Time
+	Lease        time.Duration
+	Queue, Batch *Pause // nil: not paused
+	// Stranded: the job is pending, and is not in its queue.
+	Stranded bool
+	// Ahead is how many jobs of its queue with the same needs are claimed before
+	// this one. Rivals are those of other queues or needs that may be: they have
+	// no less priority, and some worker that serves this one serves them too.
+	Ahead, Rivals int
+	Workers       []Worker // that are alive
+}
+
+// A Standing is the one thing that keeps a job where it is, and what would
+// change that.
+type Standing struct {
+	Job        string     `json:"job"`
+	State      jobs.State `json:"state"`
+	Constraint Constraint `json:"constraint"`
+	Message    string     `json:"message"`
+	Change     string     `json:"change"` // what would change it
+	Until      *time.Time `json:"until,omitempty"`
+	Worker     string     `json:"worker,omitempty"`
+	Position   int        `json:"position,omitempty"` // in its queue, from 1
+	Slots      int        `json:"slots,omitempty"`    // that serve the queue
+	Free       int        `json:"free,omitempty"`     // of these
+}
+
+// Of says what keeps a job where it is.
+func Of(f Facts) Standing {
+	s := Standing{Job: f.Record.ID, State: f.Record.State}
+	switch f.Record.State {
+	case jobs.Finished:
+		return f.finished(s)
+	case jobs.Executing:
+		return f.executing(s)
+	case jobs.Waiting:
+		return f.waiting(s)
+	case jobs.Delayed:
+		return f.delayed(s)
+	}
+	return f.pending(s)
+}
+
+func (f Facts) finished(s Standing) Standing {
+	r := f.Record
+	s.Constraint, s.Message = KeptFinished, fmt.Sprintf("it ended in %s", r.Outcome)
+	s.Change = "nothing; submit it again to run it once more"
+	if r.Outcome != jobs.Success {
+		s.Message += fmt.Sprintf(" (%s: %s)", r.Reason, r.Message)
+		s.Change = "penstock job retry " + r.ID
+		if cause, ok := jobs.Reasons[r.Reason]; ok {
+			s.Change = cause.Advice + "; then " + s.Change
+		}
+	}
+	return s
+}
+
+func (f Facts) executing(s Standing) Standing {
+	r := f.Record
+	until := f.Written.Add(f.Lease)
+	s.Worker, s.Until = r.Worker, &until
+	switch {
+	case !f.Now.Before(until):
+		s.Constraint, s.Message = KeptLost, fmt.Sprintf("worker %s has not been heard of since %s", r.Worker, clock(f.Written))
+		s.Change = "another worker takes it over; one with a free slot must be alive"
+	case r.Cancel != nil:
+		s.Constraint, s.Message = KeptCancelling, fmt.Sprintf("worker %s is ending it, as somebody asked at %s", r.Worker, clock(r.Cancel.At))
+		s.Change = "it ends when the agent has"
+	default:
+		s.Constraint, s.Message = KeptExecuting, fmt.Sprintf("worker %s runs attempt %d, and has its lease until %s", r.Worker, r.Attempt, clock(until))
+		s.Change = "it ends by itself; penstock job cancel " + r.ID + " ends it now"
+	}
+	return s
+}
+
+func (f Facts) waiting(s Standing) Standing {
+	if f.Record.Hold != "" && f.Batch != nil {
+		return f.batchPaused(s)
+	}
+	if f.Record.Hold != "" {
+		s.Constraint, s.Message = KeptDue, "the pause of its batch is over, and nobody has brought it back yet"
+		s.Change = "the dispatcher does so within seconds; penstock serve runs one"
+		return s
+	}
+	s.Constraint, s.Message, s.Change = KeptParked, "it waits: "+f.Record.Message, "what it waits for"
+	return s
+}
+
+func (f Facts) delayed(s Standing) Standing {
+	r := f.Record
+	s.Until = r.NotBefore
+	switch {
+	case r.NotBefore == nil || !f.Now.Before(*r.NotBefore):
+		s.Constraint, s.Message = KeptDue, "its time has come, and it is not in its queue yet"
+		s.Change = "the dispatcher puts it there at once; penstock serve runs one"
+	case r.Attempt == 0:
+		s.Constraint, s.Message, s.Change = KeptRunAt, "it was submitted to run at "+clock(*r.NotBefore), "that time"
+	default:
+		s.Constraint = KeptBackOff
+		s.Message = fmt.Sprintf("attempt %d ended (%s: %s); the next begins at %s", r.Attempt, r.Reason, r.Message, clock(*r.NotBefore))
+		s.Change = "that time"
+		if cause, ok := jobs.Reasons[r.Reason]; ok {
+			s.Change += "; so that it ends better: " + cause.Advice
+		}
+	}
+	return s
+}
+
+func (f Facts) pending(s Standing) Standing {
+	switch {
+	case f.Batch != nil:
+		return f.batchPaused(s)
+	case f.Queue != nil:
+		s.Constraint, s.Until = KeptQueuePaused, f.Queue.Until
+		s.Message, s.Change = "queue "+f.Record.Queue+" is paused"+f.Queue.words(), "penstock queue resume "+f.Record.Queue
+		return s
+	case f.Stranded:
+		s.Constraint, s.Message = KeptDue, "it is pending, and is not in its queue yet"
+		s.Change = "the dispatcher puts it there within seconds; penstock serve runs one"
+		return s
+	}
+	return f.unclaimed(s)
+}
+
+func (f Facts) batchPaused(s Standing) Standing {
+	s.Constraint, s.Until = KeptBatchPaused, f.Batch.Until
+	s.Message, s.Change = "batch "+f.Record.Batch+" is paused"+f.Batch.words(), "penstock batch resume "+f.Record.Batch
+	return s
+}
+
+// unclaimed says why no worker has claimed a job that can be claimed.
+func (f Facts) unclaimed(s Standing) Standing {
+	r := f.Record
+	serving, able, open, closed := 0, 0, 0, ""
+	lacks := r.Needs // as few as any worker lacks
+	for _, w := range f.Workers {
+		if !slices.Contains(w.Queues, r.Queue) {
+			continue
+		}
+		serving++
+		if less := w.lacks(r); len(less) > 0 {
+			if len(less) < len(lacks) {
+				lacks = less
+			}
+			continue
+		}
+		able++
+		closed = cmp.Or(closed, w.Name+": "+w.Closed)
+		if w.Closed == "" {
+			open++
+			s.Slots += w.Slots
+			s.Free += max(0, w.Slots-w.Busy)
+		}
+	}
+	s.Position = f.Ahead + 1
+	switch {
+	case len(f.Workers) == 0:
+		s.Constraint, s.Message, s.Change = KeptNoWorker, "no worker is alive", "start one: penstock worker, or penstock serve --slots 2"
+	case serving == 0:
+		s.Constraint, s.Message = KeptNoQueue, fmt.Sprintf("none of the %d workers that are alive serves queue %s", len(f.Workers), r.Queue)
+		s.Change = "start one that does: penstock worker --queues " + r.Queue
+	case able == 0:
+		s.Constraint, s.Message = KeptNeeds, fmt.Sprintf("it needs %s; of the %d workers that serve queue %s the nearest lacks %s",
+			strings.Join(r.Needs, " and "), serving, r.Queue, strings.Join(lacks, " and "))
+		s.Change = "start a worker that has it: penstock worker --labels " + strings.Join(r.Needs, ",")
+	case open == 0:
+		s.Constraint, s.Message = KeptClosed, fmt.Sprintf("none of the %d workers that serve it claims anything now (%s)", able, closed)
+		s.Change = "mend that, or start another worker"
+	case s.Free < s.Position+f.Rivals:
+		s.Constraint = KeptSlots
+		s.Message = fmt.Sprintf("it is number %d of queue %s, and %d of the %d slots that serve it are free", s.Position, r.Queue, s.Free, s.Slots)
+		if f.Rivals > 0 {
+			s.Message += fmt.Sprintf("; %d jobs of other queues or with other needs may take them", f.Rivals)
+		}
+		s.Change = "its turn comes when jobs end; more workers or slots, or a higher priority, make it come sooner"
+	default:
+		s.Constraint, s.Message, s.Change = KeptByNothing, "a worker is about to claim it", "a moment"
+	}
+	return s
+}
+
+func (p Pause) words() string {
+	text := " since " + clock(p.At)
+	if p.By != "" {
+		text = " by " + p.By + text
+	}
+	if p.Until != nil {
+		text += ", until " + clock(*p.Until)
+	}
+	return text
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
