@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,16 @@ const exitGrace = 15 * time.Second
 // verdict.
 func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) error {
 	began := time.Now()
-	defer func() { a.result.Durations.Agent = a.stage("agent", began) }()
+	defer func() { a.result.Durations.Agent += a.stage("agent", began) }()
+	if a.job.Sandbox.Network == jobs.NetworkFull && len(a.cfg.Gates) > 0 {
+		// Its port is one of the host's, as all that it listens on.
+		door, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return failed(jobs.SandboxFailed, "open the way to the model API", err)
+		}
+		defer door.Close()
+		in.door, in.gate = door, door.Addr().String()
+	}
 	launch, err := a.launch(in, adapter)
 	if err != nil {
 		return err
@@ -34,18 +44,22 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	if err != nil {
 		return failed(jobs.AgentMissing, "plan the agent's start", err)
 	}
-	way := a.gateTo(plan.API)
-	if plan.API != "" && way == nil {
-		return ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", plan.API, adapter.Name(), strings.ToUpper(plan.API))
+	about := adapter.About()
+	way := a.gateTo(about.API)
+	if about.API != "" && a.offline() { // by the worker's policy
+		return ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
 	}
-	spec, err := a.spec(in, plan)
+	if about.API != "" && way == nil {
+		return ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", about.API, about.Name, strings.ToUpper(about.API))
+	}
+	spec, err := a.spec(in, plan, way != nil)
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	run := &agentRun{attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way}
-	defer run.sum()
+	defer func() { a.talk.heard(run.decoder.Total()) }()
 	return run.wait(ctx, in, spec, plan)
 }
 
@@ -55,9 +69,8 @@ type agentRun struct {
 	end       context.CancelCauseFunc
 	keepStdin bool
 	process   *sandbox.Process
-	way       *gate.Gate    // out of the jail; nil: there is none
-	metered   *gate.Session // what went through it
-	silence   *time.Timer   // fires after idle_timeout without a line
+	way       *gate.Gate  // out of the jail; nil: there is none
+	silence   *time.Timer // fires after idle_timeout without a line
 
 	mu      sync.Mutex
 	decoder agent.Decoder
@@ -85,7 +98,11 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	readers.Go(func() error { return r.read(stdout, agent.Stdout) })
 	readers.Go(func() error { return r.read(stderr, agent.Stderr) })
 	gated, closeGate := context.WithCancel(ctx)
-	others.Go(func() error { return r.gate(gated, p.Listeners()) })
+	doors := p.Listeners()
+	if in.door != nil {
+		doors = []net.Listener{in.door}
+	}
+	others.Go(func() error { return r.gate(gated, doors) })
 	others.Go(func() error { r.say(plan.Stdin); return nil })
 
 	exit, err := p.Wait()
@@ -117,6 +134,9 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	if r.cfg.Hooks.Exited != nil {
 		r.cfg.Hooks.Exited(r.rec, exitClass(exit))
 	}
+	limit := r.reached("the agent", exit)
+	blamed := limit != nil && end.Outcome != jobs.Success && slices.Contains(unexplained, end.Reason)
+	r.noteLimits("the agent", exit)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -128,8 +148,8 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	if end.Outcome == jobs.Success {
 		return nil
 	}
-	if reached := r.reached("the agent", exit); reached != nil {
-		return reached
+	if blamed {
+		return limit
 	}
 	return &endedError{end}
 }

@@ -4,21 +4,25 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
-	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
 // How long the steps may take that must still happen when an attempt is over.
 const (
-	collectLimit = 5 * time.Minute
-	settleLimit  = 2 * time.Minute
+	collectLimit   = 5 * time.Minute
+	settleLimit    = 2 * time.Minute
+	surrenderLimit = 30 * time.Second
 )
 
 // An attempt is one try of a job, from the claim to the verdict.
@@ -31,8 +35,17 @@ type attempt struct {
 	writer *session.Writer
 	events *recorder
 	result jobs.Result
+	// refused notes what the attempt's jails wanted and did not get.
+	refused *policy.Watch
+	net     network
 	// secrets removes what must not leave the worker; nil before begin.
 	secrets *redact.Redactor
+	// notice is what the agent must know of its workspace; "" if that is new.
+	notice string
+	// talk is what the agent's runs within the attempt share.
+	talk conversation
+	// stored is the change that is kept as the result; nil: none is, or it is empty.
+	stored *stored
 }
 
 // handle carries one claim to its end: settled, handed back, or lost.
@@ -42,6 +55,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 		Worker: w, claim: claim, rec: rec, job: claim.Job(), result: rec.Result(),
 		log: w.log.With("job", rec.ID, "attempt", rec.Attempt),
 	}
+	a.refused = policy.NewWatch(a.name(), a.refuse)
 	if rec.Started != nil {
 		a.result.Durations.Queue = rec.Started.Sub(rec.Submitted).Seconds()
 	}
@@ -113,25 +127,48 @@ type claimed struct {
 }
 
 // run is the way of a job through a worker. A nil error is a success.
-func (a *attempt) run(ctx context.Context) error {
+func (a *attempt) run(ctx context.Context) (err error) {
 	adapter, err := a.cfg.Agents.Get(a.job.Agent.Name)
 	if err != nil {
+		return err
+	}
+	// Whoever accepted the job may not have known what this worker's agent can.
+	if err := a.cfg.Agents.Able(a.job); err != nil {
+		return err
+	}
+	if err := a.permitted(); err != nil {
 		return err
 	}
 	backend, err := a.backend()
 	if err != nil {
 		return err
 	}
-	space, err := a.prepare(ctx)
+	salvage, err := a.lastSalvage(ctx)
 	if err != nil {
 		return err
 	}
-	defer a.release("workspace", "cleanup", space.Close)
-	in, err := a.enter(backend, space)
+	if salvage != nil && salvage.BaseCommit != "" {
+		a.job.Repo.Commit = salvage.BaseCommit // what was saved leads from there
+	}
+	space, err := a.prepare(ctx, backend, salvage)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		a.release("workspace", "cleanup", func() error { return a.vacate(ctx, space, verdict(ctx, err)) })
+	}()
+	if err := a.restore(ctx, space, salvage); err != nil {
+		return err
+	}
+	in, err := a.enter(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume)
 	if err != nil {
 		return err
 	}
 
+	if err := a.reach(in); err != nil {
+		return err
+	}
+	defer a.leave()
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), errTimeLimit)
 	defer cancel()
 	err = a.work(limited, in, adapter)
@@ -141,22 +178,23 @@ func (a *attempt) run(ctx context.Context) error {
 	if over := context.Cause(ctx); errors.Is(over, jobs.ErrFenced) || errors.Is(over, jobs.ErrDraining) {
 		return over // somebody else will do it again: nothing of this counts
 	}
-	if collected := a.collect(ctx, space); err == nil {
-		err = collected
-	}
-	return err
+	return a.conclude(ctx, space, err)
 }
 
-// work runs the job's setup, its agent and its checks, all in the same jail's
-// view of the same workspace.
-func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) error {
-	if err := a.commands(ctx, in, jobs.SetupFailed, a.job.Setup); err != nil {
-		return err
+// conclude takes what the agent left, and delivers it where that is a success.
+// Err is how the work ended.
+func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err error) error {
+	change, collected := a.collect(ctx, space)
+	if err == nil {
+		err = collected
 	}
-	if err := a.agent(ctx, in, adapter); err != nil {
-		return err
+	if err == nil && a.job.ExpectChanges && change.PatchSize == 0 {
+		err = ended(jobs.NoChanges, "%s", strings.Join(append([]string{"the agent ended without a change"}, change.Notes...), "; "))
 	}
-	return a.commands(ctx, in, jobs.CheckFailed, a.job.Check)
+	if err == nil {
+		err = a.deliver(ctx, space, change)
+	}
+	return err
 }
 
 // name tells the attempt from all others of all jobs: its workspace and its
@@ -166,26 +204,31 @@ func (a *attempt) name() string {
 }
 
 // prepare makes the workspace.
-func (a *attempt) prepare(ctx context.Context) (*workspace.Workspace, error) {
+func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage *jobs.Salvage) (*workspace.Workspace, error) {
 	began := time.Now()
-	space, err := a.cfg.Spaces.Prepare(ctx, workspace.Request{
-		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation,
-	})
+	features, err := backend.Check(ctx)
+	if err != nil {
+		return nil, failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
+	}
+	r := workspace.Request{
+		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
+		Unjailed: backend.Name() == "none", Title: a.job.Title(), Session: a.rec.Session, Batch: a.job.Batch,
+	}
+	if salvage != nil && salvage.Job == a.rec.ID {
+		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)
+	}
+	space, err := a.cfg.Spaces.Prepare(ctx, r)
 	a.result.Durations.Provision = a.stage("provision", began)
 	if err != nil {
 		return nil, failed(jobs.WorkspaceFailed, "prepare workspace", err)
 	}
 	a.result.BaseCommit = space.Base()
-	a.events.put(jobs.NewEvent(jobs.WorkspaceDone, workspaceReady{
-		Base: space.Base(), Isolation: a.job.Isolation, Seconds: a.result.Durations.Provision,
-	}))
+	// What "auto" means is known only now.
+	if err := a.deny(a.cfg.Policy.Permits(policy.Request{Backend: "auto", Workspace: string(space.Strategy())})); err != nil {
+		return nil, errors.Join(err, space.Close())
+	}
+	a.events.put(jobs.NewEvent(jobs.WorkspaceDone, a.ready(space)))
 	return space, nil
-}
-
-type workspaceReady struct {
-	Base      string         `json:"base_commit,omitempty"`
-	Isolation jobs.Isolation `json:"isolation"`
-	Seconds   float64        `json:"seconds"`
 }
 
 // release closes what a step opened. A failure is reported; it does not undo

@@ -21,6 +21,7 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 	var fenced, settled atomic.Int32
 	f.cfg.Hooks.Fenced = func(jobs.Record) { fenced.Add(1) }
 	f.cfg.Hooks.Settled = func(jobs.Record, jobs.Result) { settled.Add(1) }
+	f.cfg.Slots = 1 // nobody else takes the job over first
 	stop := f.work()
 	rec := f.submit(f.job(`echo begun; [ $PENSTOCK_ATTEMPT = 2 ] && exit; trap "" TERM INT HUP; while :; do sleep 0.1; done`))
 	f.runs(rec.ID)
@@ -39,6 +40,9 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 	stop()
 	if got.Outcome != jobs.Success || got.Attempt != 2 || got.Counted != 0 {
 		t.Errorf("%s %s after %d attempts, %d counted; want success, 2, 0", got.Outcome, got.Reason, got.Attempt, got.Counted)
+	}
+	if got.Lost != 1 || got.Deaths != 0 {
+		t.Errorf("lost %d, %d by deaths; want 1, and no worker taken for dead", got.Lost, got.Deaths)
 	}
 	if fenced.Load() != 1 || settled.Load() != 1 {
 		t.Errorf("fenced %d times, settled %d times; want once each", fenced.Load(), settled.Load())

@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -17,54 +16,51 @@ func (a *attempt) commands(ctx context.Context, in jail, reason jobs.Reason, com
 	for _, command := range commands {
 		check, err := a.command(ctx, in, command)
 		if check.Command != "" { // it ran, however it ended
-			a.result.Checks = append(a.result.Checks, check)
+			a.result.Checks = append(a.result.Checks, check.Check)
 		}
 		if err != nil {
 			return err
 		}
 		if check.Exit != 0 {
-			return ended(reason, "%q ended with status %d", command, check.Exit)
+			return &commandError{ended(reason, "%q ended with status %d", command, check.Exit), check}
 		}
 	}
 	return nil
 }
 
-// reached says which of the job's limits ended a program, if one did. What
-// the program itself says of its end would blame somebody else.
-func (a *attempt) reached(what string, exit sandbox.Exit) error {
-	limits := a.limits().WithDefaults()
-	switch {
-	case slices.Contains(exit.Reached, sandbox.FeatureMemory):
-		return ended(jobs.OutOfMemory, "%s reached its memory limit of %v", what, jobs.Bytes(limits.Memory))
-	case slices.Contains(exit.Reached, sandbox.FeatureFileSize):
-		return ended(jobs.DiskFull, "%s wrote a file up to its disk limit of %v", what, jobs.Bytes(limits.FileSize))
-	}
-	return nil
+// A commandError says that a command of the job ran, and failed by itself.
+type commandError struct {
+	error
+	check checkEnded
 }
 
+func (e *commandError) Unwrap() error { return e.error }
+
 // command runs one command in a jail of its own. Its output becomes events.
-func (a *attempt) command(ctx context.Context, in jail, command string) (jobs.Check, error) {
+func (a *attempt) command(ctx context.Context, in jail, command string) (checkEnded, error) {
 	began := time.Now()
 	a.events.put(jobs.NewEvent(jobs.CheckStarted, jobs.Check{Command: command}))
 	s, err := a.base(in)
 	if err != nil {
-		return jobs.Check{}, err
+		return checkEnded{}, err
 	}
 	s.Args = []string{"/bin/sh", "-c", command}
 	out := &tail{}
 	p, err := a.start(ctx, in, s, sandbox.Streams{Stdout: out, Stderr: out})
 	if err != nil {
-		return jobs.Check{}, err
+		return checkEnded{}, err
 	}
 	exit, err := p.Wait()
-	check := jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}
+	check := checkEnded{jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}, out.String()}
 	a.result.Durations.Check += check.Seconds
-	a.events.put(jobs.NewEvent(jobs.CheckEnded, checkEnded{Check: check, Output: out.String()}))
+	a.events.put(jobs.NewEvent(jobs.CheckEnded, check))
+	limit := a.reached(strconv.Quote(command), exit)
+	a.noteLimits(strconv.Quote(command), exit)
 	if cause := context.Cause(ctx); cause != nil {
 		return check, cause
 	}
 	if check.Exit != 0 && err == nil {
-		return check, a.reached(strconv.Quote(command), exit)
+		return check, limit
 	}
 	return check, failed(jobs.SandboxFailed, "run "+strconv.Quote(command), err)
 }

@@ -107,6 +107,10 @@ func (b *breaker) Prepare(ctx context.Context, req workspace.Request) (*workspac
 
 func (b *breaker) Sweep(ctx context.Context) (workspace.Swept, error) { return b.spaces.Sweep(ctx) }
 
+func (b *breaker) Evict(ctx context.Context, enough func() bool) (int, error) {
+	return b.spaces.Evict(ctx, enough)
+}
+
 // A brittleBackend compiles no command when it is its turn to fail.
 type brittleBackend struct {
 	sandbox.Backend
@@ -141,7 +145,7 @@ func (b *breaker) config() Config {
 		case "provision":
 			b.step("append after the workspace", b.refusing(eventStream))
 		case "agent":
-			b.step("collect", b.moved("jobs/*/git"))
+			b.step("collect", b.moved("jobs/*/workspace"))
 			b.step("store the patch", b.refusing(objectStream))
 			b.step("list the patch", b.refusing(resultStream))
 		case "collect":
@@ -219,10 +223,17 @@ func (b *breaker) attemptOnce(want map[string]jobs.Reason) (step string) {
 	if rec.Reason != want[step] || rec.Attempt != 1 {
 		b.Errorf("after %q: attempt %d ended as %s %s (%s), want %q", step, rec.Attempt, rec.State, rec.Reason, rec.Message, want[step])
 	}
+	keeps := step == "collect" || step == "store the patch" || step == "list the patch"
+	if left, err := filepath.Glob(filepath.Join(b.dir, "jobs", id+".*")); err != nil || (keeps || step == "remove the workspace") != (len(left) > 0) {
+		b.Errorf("after %q: workspaces %q, err %v; want one that could not be salvaged: %v", step, left, err, keeps)
+	}
 	b.mended()
+	if keeps {
+		b.salvagedLater(id)
+	}
 	rec, events := b.ended(id)
 	cause := jobs.Reasons[want[step]]
-	if again := want[step] == "" || cause.Retry && !cause.Counts; again != (rec.Outcome == jobs.Success) {
+	if again := want[step] == "" || cause.Retry != jobs.Never && cause.Charge != jobs.ChargeAttempt; again != (rec.Outcome == jobs.Success) {
 		b.Errorf("after %q: the job ended as %s %s (%s): %s", step, rec.Outcome, rec.Reason, rec.Message, kinds(events))
 	}
 	if step == "remove the workspace" {
@@ -231,4 +242,17 @@ func (b *breaker) attemptOnce(want map[string]jobs.Reason) (step string) {
 	}
 	stop()
 	return step
+}
+
+// salvagedLater sweeps what an attempt had to leave, and finds it in the store.
+func (b *breaker) salvagedLater(id string) {
+	b.Helper()
+	swept, err := b.spaces.Sweep(b.Context())
+	if err != nil || len(swept.Workspaces) != 1 || len(swept.Kept) > 0 {
+		b.Errorf("a sweep after the fault: %+v, %v; want one workspace removed", swept, err)
+	}
+	list, err := b.salvages(id)
+	if err != nil || len(list) != 1 || list[0].Why != jobs.WorkerLost || list[0].Files != 1 {
+		b.Errorf("salvages %+v, %v; want the one of the first attempt", list, err)
+	}
 }

@@ -25,8 +25,9 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// testLease is short, so that losing it takes a test little time.
-const testLease = 4 * time.Second
+// testLease is short, so that losing it takes a test little time, and long
+// enough for a machine that is busy with other tests.
+const testLease = 6 * time.Second
 
 // A field is where a test of the whole worker plays: a real server, a real
 // repository, real workspaces and real jails. What it looks through is a
@@ -76,7 +77,9 @@ func newField(tb testing.TB) *field {
 	f.eye = f.connect(f.server.URL())
 	f.sh("/", `git init -q -b main "$1" && cd "$1" && echo hello > README && git add -A && git commit -q -m first`, f.repo)
 	var err error
-	f.spaces, err = workspace.Open(tb.Context(), workspace.Config{Dir: f.dir})
+	f.spaces, err = workspace.Open(tb.Context(), workspace.Config{Dir: f.dir, Salvage: Salvage(Config{
+		Name: "sweeper", Queue: f.eye.queue, Log: f.eye.log, Store: f.eye.store,
+	})})
 	f.must(err)
 	choose := sync.OnceValues(func() (sandbox.Backend, error) { return backends.New(context.Background(), backends.Auto) })
 	f.cfg = Config{
@@ -148,7 +151,8 @@ func (f *field) submit(job jobs.Job) jobs.Record {
 func (f *field) work() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- New(f.cfg).Run(ctx) }()
+	worker := New(f.cfg) // now: the test may go on to configure another
+	go func() { done <- worker.Run(ctx) }()
 	due, ends := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- f.eye.queue.RunDue(due) }() // what a dispatcher does

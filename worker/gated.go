@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -19,41 +20,26 @@ func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	r.metered = gate.NewSession(r.rec.ID, gate.Limits{Tokens: r.job.Budget.Tokens, USD: r.job.Budget.USD})
+	if r.talk.meter == nil { // the budget is for all runs of the agent together
+		r.talk.meter = gate.NewSession(r.rec.ID, gate.Limits{Tokens: r.job.Budget.Tokens, USD: r.job.Budget.USD})
+		r.talk.meter.Refused = func(v gate.Violation) {
+			r.refused.Note(policy.KindModel, r.redacted(v.Method+" "+v.Path), r.redacted(v.What))
+		}
+	}
 	var budget errgroup.Group
 	budget.Go(func() error {
 		select {
 		case <-ctx.Done():
-		case <-r.metered.Spent():
+		case <-r.talk.meter.Spent():
 			r.end(ended(jobs.BudgetExceeded, "the budget is spent: %d tokens, %.2f USD at the most", r.job.Budget.Tokens, r.job.Budget.USD))
 		}
 		return nil
 	})
-	err := r.way.Serve(ctx, r.metered, listeners[0])
+	err := r.way.Serve(ctx, r.talk.meter, listeners[0])
 	stop()
 	_ = budget.Wait() // it returns nothing but nil
 	return err
 }
 
-// sum adds what the agent used to the result: as the gate counted it, or as
-// the agent reports it where nothing went through the gate.
-func (r *agentRun) sum() {
-	total := r.decoder.Total()
-	usage, model := total.Usage, total.Model
-	if r.metered != nil {
-		m := r.metered.Meter()
-		if m.Calls > 0 {
-			usage, model = m.Usage, m.Model
-		}
-		for range m.Limited {
-			if r.cfg.Hooks.Limited != nil {
-				r.cfg.Hooks.Limited(r.rec)
-			}
-		}
-	}
-	r.result.Usage = r.result.Usage.Add(usage)
-	r.result.CostUSD += total.CostUSD
-	if model != "" {
-		r.result.Model = model
-	}
-}
+// redacted is what a program inside has chosen, without secrets.
+func (a *attempt) redacted(s string) string { return string(a.secrets.Text([]byte(s))) }

@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,11 @@ func TestAgentsThatMisbehave(t *testing.T) {
 		{"it leaves children that hold its output", "for i in 1 2 3; do setsid sh -c 'trap \"\" TERM HUP; sleep 60' & done; sleep 0.2; exit 0", nil, "", ""},
 		{"it forks away", "setsid sh -c 'sleep 60; echo never' </dev/null >/dev/null 2>&1 & exit 0", nil, "", ""},
 		{"it writes beyond the memory limit", "head -c 400m /dev/zero | tail", func(j *jobs.Job) { j.Sandbox.Limits.Memory = 64 << 20 }, jobs.OutOfMemory, "64"},
-		{"its file grows beyond the disk limit", "exec head -c 64m /dev/zero > big", func(j *jobs.Job) { j.Sandbox.Limits.Disk = 8 << 20 }, jobs.DiskFull, "8"},
+		{"its file grows beyond the disk limit", "head -c 64m /dev/zero > big; sleep 60", func(j *jobs.Job) { j.Sandbox.Limits.Disk = 8 << 20 }, jobs.DiskLimit, "8MiB: raise sandbox.limits.disk"},
+		{"its files are more than the limit of inodes", "i=0; while :; do : > f$((i=i+1)); done", func(j *jobs.Job) { j.Sandbox.Limits.Inodes = 300 }, jobs.InodeLimit, "300"},
+		{"it starts more than the limit of processes", "i=0; while test $((i=i+1)) -lt 60; do sleep 60 & done; exit 1", func(j *jobs.Job) { j.Sandbox.Limits.PIDs = 32 }, jobs.ProcessLimit, "32"},
+		{"it loses a child to the memory limit, and goes on", "head -c 400m /dev/zero | tail; exit 0", func(j *jobs.Job) { j.Sandbox.Limits.Memory = 64 << 20 }, "", ""},
+		{"it is slowed", "head -c 300k /dev/zero | tr '\\0' x", func(j *jobs.Job) { j.Sandbox.Limits.OutputRate = 128 << 10 }, "", ""},
 		{"the setup fails", "true", func(j *jobs.Job) { j.Setup = []string{"true", "echo oh no; exit 7"} }, jobs.SetupFailed, "status 7"},
 		{"the setup reaches the memory limit", "true", func(j *jobs.Job) {
 			j.Setup, j.Sandbox.Limits.Memory = []string{"head -c 400m /dev/zero | tail"}, 64<<20
@@ -142,4 +147,35 @@ func resident(tb testing.TB) int {
 		pages = pages*10 + int(c-'0')
 	}
 	return pages * os.Getpagesize()
+}
+
+// What a program ran into and survived is in the log, and not the outcome.
+func TestALimitThatEndedNothingIsNoted(t *testing.T) {
+	f := newField(t)
+	job := f.job("head -c 400m /dev/zero | tail >/dev/null; head -c 400k /dev/zero | tr '\\0' x; exit 0")
+	job.Sandbox.Limits = jobs.Limits{Memory: 64 << 20, OutputRate: 128 << 10, Disk: 1 << 30}
+	rec, events := f.run(job)
+	if rec.Outcome != jobs.Success {
+		t.Errorf("got %s %s (%s)", rec.Outcome, rec.Reason, rec.Message)
+	}
+	var noted []string
+	var started jailStarted
+	for _, e := range events {
+		switch e.Kind {
+		case jobs.JailViolation:
+			noted = append(noted, string(e.Data))
+		case jobs.JailStarted:
+			if err := json.Unmarshal(e.Data, &started); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, limit := range []string{"memory", "output"} {
+		if !strings.Contains(strings.Join(noted, " "), `"`+limit+`"`) {
+			t.Errorf("%s is not noted in %q", limit, noted)
+		}
+	}
+	if !slices.Contains(started.Watched, "disk") {
+		t.Errorf("watched are %q", started.Watched)
+	}
 }

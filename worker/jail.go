@@ -3,20 +3,28 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"net"
 	"path"
 	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/redact"
+	"github.com/penstock-run/penstock/worker/workspace"
 )
 
 // gateAddress is where the agents find the model API, inside.
 const gateAddress = "127.0.0.1:3128"
+
+// Path is where programs are looked for inside, unless a policy or a job says
+// otherwise.
+const Path = "/usr/local/sbin:/usr/local/bin:/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // inputDir is where an agent finds its prompt and files, inside.
 const inputDir = "/job"
@@ -25,34 +33,55 @@ const inputDir = "/job"
 // workspace, and where things are.
 type jail struct {
 	backend  sandbox.Backend
-	dir      string // the workspace, on the host
+	space    *workspace.Workspace
 	unjailed bool
 	// As the programs see them.
 	cwd, home, input, gate string
+	// kept is a directory of the host that is the agent's home from one of its
+	// runs to the next; empty: each has one of its own. No check ever sees it.
+	kept string
+	// door is the way to the model API of a jail with the host's network, which
+	// opens nothing of its own; else nil.
+	door net.Listener
 }
 
 // backend returns the jail that the job asks for.
 func (a *attempt) backend() (sandbox.Backend, error) {
-	backend, err := a.cfg.Backend(a.job.Sandbox.Backend)
+	name := a.job.Sandbox.Backend
+	if a.container() {
+		name = "oci" // the only one whose jails have a root from an image
+	}
+	backend, err := a.cfg.Backend(name)
 	if err != nil {
-		return nil, failed(jobs.SandboxMissing, "choose a jail", err)
+		return nil, failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
 	}
 	a.result.Backend = backend.Name()
-	return backend, nil
+	// What the worker prefers may be something else than the policy permits.
+	return backend, a.deny(a.cfg.Policy.Permits(policy.Request{Backend: backend.Name()}))
 }
+
+// container reports whether the job's programs come from an image.
+func (a *attempt) container() bool { return a.job.Isolation == jobs.IsolationContainer }
 
 // launch collects what the adapter has to know.
 func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
-	program, err := a.cfg.Agents.Find(adapter.Name())
-	if err != nil {
-		return agent.Launch{}, err
+	var program agent.Program
+	if !a.container() {
+		var err error
+		if program, err = a.cfg.Agents.Find(adapter.About().Name); err != nil {
+			return agent.Launch{}, err
+		}
 	}
 	l := agent.Launch{
 		Job: a.job, ID: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt,
-		Cwd: in.cwd, Files: in.input, Program: program,
+		Cwd: in.cwd, Files: in.input, Program: program, Notice: a.notice,
+		Round: a.talk.round, Resume: a.talk.resume,
 	}
 	if len(a.cfg.Gates) > 0 {
 		l.Gate = "http://" + in.gate
+	}
+	if failed := a.talk.failed; failed != nil {
+		l = l.Failed(failed.check.Check, failed.check.Output)
 	}
 	return l, nil
 }
@@ -60,20 +89,26 @@ func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 // gateTo is the way to a model API. A program that names none may find the
 // first of them useful.
 func (a *attempt) gateTo(api string) *gate.Gate {
+	if a.offline() {
+		return nil
+	}
 	if api == "" {
 		api = "anthropic"
 	}
 	return a.cfg.Gates[api]
 }
 
-// spec is the jail of the agent's own process.
-func (a *attempt) spec(in jail, plan agent.Plan) (sandbox.Spec, error) {
+// spec is the jail of the agent's own process, with a door to the model API
+// where there is a way from it.
+func (a *attempt) spec(in jail, plan agent.Plan, way bool) (sandbox.Spec, error) {
 	s, err := a.base(in)
 	if err != nil {
 		return s, err
 	}
-	s.Args = plan.Args
-	s.Env = slices.Concat(plan.Env, s.Env)
+	s.Args, s.Home = plan.Args, in.kept
+	// An agent's own idea of what is behind a proxy knows only the gate.
+	env := slices.DeleteFunc(slices.Clone(plan.Env), func(kv string) bool { return has(a.net.env, kv) })
+	s.Env = slices.Concat(env, s.Env)
 	var files []sandbox.File
 	for _, f := range plan.Files {
 		files = append(files, sandbox.File{Path: path.Join(in.input, f.Path), Data: f.Content})
@@ -82,49 +117,75 @@ func (a *attempt) spec(in jail, plan agent.Plan) (sandbox.Spec, error) {
 	for _, p := range plan.Mounts {
 		mounts = append(mounts, sandbox.Mount{Source: p, Target: p})
 	}
-	if a.gateTo(plan.API) != nil {
-		s.Network, s.Listen = sandbox.NetworkGate, []string{in.gate}
+	if in.door == nil && way {
+		s.Network, s.Listen = sandbox.NetworkGate, append([]string{in.gate}, s.Listen...)
 	}
 	return s, in.show(&s, files, mounts)
 }
 
 // base is the jail of every program of the attempt.
 func (a *attempt) base(in jail) (sandbox.Spec, error) {
+	s, err := a.around(in)
+	if err == nil {
+		in.space.Show(&s)
+	}
+	return s, err
+}
+
+// around is the jail without the workspace.
+func (a *attempt) around(in jail) (sandbox.Spec, error) {
 	s := sandbox.Spec{
-		Env: a.environment(in), Workspace: in.dir,
-		Limits: a.limits(), Label: a.name(),
+		Env: a.environment(in), Limits: a.limits(), Label: a.name(), Image: a.job.Image,
 	}
 	if a.job.Sandbox.Preset != "strict" {
 		s.Preset = sandbox.Preset(a.job.Sandbox.Preset)
 	}
+	a.connect(&s)
 	for _, feature := range a.job.Sandbox.AllowWeaker {
 		s = s.Allow(sandbox.Feature(feature))
 	}
+	p := a.cfg.Policy
 	if in.unjailed {
 		s = s.Allow(without...)
+		p.Read, p.Write = nil, nil // they are where they are
+	}
+	s.Args = []string{"true"} // whoever asks says what runs
+	s, err := p.Apply(s, a.cfg.Where)
+	if err != nil {
+		return s, failed(jobs.SandboxMissing, "apply the worker's policy", err)
+	}
+	if a.container() {
+		return s, nil // the worker's toolchains are for the host's own system
 	}
 	return s, in.show(&s, nil, a.cfg.Mounts)
 }
 
+// limits are those that the job asks for.
 func (a *attempt) limits() sandbox.Limits {
-	asked := a.job.Sandbox.Limits
-	return sandbox.Limits{Memory: int64(asked.Memory), CPUs: asked.CPUs, PIDs: asked.PIDs, FileSize: int64(asked.Disk)}
+	l := Limits(a.job.Sandbox.Limits)
+	if l.Disk > l.WithDefaults().FileSize {
+		l.FileSize = l.Disk // one file may be all of it
+	}
+	return l
 }
 
 // environment is what every program of the attempt finds besides its own
 // variables. Nothing is inherited from the worker.
 func (a *attempt) environment(in jail) []string {
-	env := []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=" + in.home, "TMPDIR=/tmp", "LANG=C.UTF-8", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TERM=dumb",
+	vars := map[string]string{
+		"PATH": Path,
+		"HOME": in.home, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "agent", "LOGNAME": "agent", "SHELL": "/bin/sh", "TERM": "dumb",
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.job.Env)) {
-		env = append(env, name+"="+a.job.Env[name])
-	}
+	maps.Copy(vars, a.cfg.Policy.Env)
+	maps.Copy(vars, a.job.Env)
 	for _, name := range a.job.Secrets {
 		if value, ok := a.cfg.Secret(name); ok {
-			env = append(env, name+"="+value)
+			vars[name] = value
 		}
+	}
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		env = append(env, name+"="+vars[name])
 	}
 	return env
 }
@@ -161,7 +222,7 @@ func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams
 		a.cfg.Hooks.Jailed(a.job.Isolation, time.Since(began), err)
 	}
 	if err != nil {
-		return nil, failed(startReason(err), "start the jail", err)
+		return nil, failed(startReason(err), "start the jail", a.diagnosed(err))
 	}
 	// When the lease is lost there is no time to be polite: another worker may
 	// begin before a program that was asked to end has ended.
@@ -171,21 +232,43 @@ func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams
 		}
 	})
 	a.result.Durations.Jail += a.stage("jail", began)
+	listeners := p.Listeners()
+	if in.door == nil && slices.Contains(spec.Listen, in.gate) {
+		listeners = listeners[1:] // the first is the gate's
+	}
+	a.serve(ctx, p, listeners)
 	weaker := words(p.Weaker())
 	for _, w := range weaker {
 		if !slices.Contains(a.result.Weaker, w) {
 			a.result.Weaker = append(a.result.Weaker, w)
 		}
 	}
-	a.events.put(jobs.NewEvent(jobs.JailStarted, jailStarted{Backend: in.backend.Name(), Command: spec.Args, Weaker: weaker}))
+	a.events.put(jobs.NewEvent(jobs.JailStarted, jailStarted{Backend: in.backend.Name(), Command: spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
 	return p, nil
+}
+
+// diagnosed adds to an error what it comes from.
+func (a *attempt) diagnosed(err error) error {
+	if a.cfg.Diagnose == nil {
+		return err
+	}
+	if cause := a.cfg.Diagnose(err); cause != "" {
+		return fmt.Errorf("%w (%s)", err, cause)
+	}
+	return err
 }
 
 // startReason tells a jail that cannot be made here from a program that is
 // not in it.
 func startReason(err error) jobs.Reason {
+	if image, ok := errors.AsType[imageError](err); ok && image.ImageMissing() {
+		return jobs.ImageMissing
+	}
 	if _, ok := errors.AsType[*sandbox.UnsupportedError](err); ok {
 		return jobs.SandboxMissing
+	}
+	if _, ok := errors.AsType[*sandbox.FieldError](err); ok {
+		return jobs.SandboxMissing // what job and policy ask for together is no jail
 	}
 	if start, ok := errors.AsType[*sandbox.StartError](err); ok && start.Step == "execute" {
 		return jobs.AgentMissing
@@ -193,10 +276,17 @@ func startReason(err error) jobs.Reason {
 	return jobs.SandboxFailed
 }
 
+// An imageError is what a backend of containers refuses a jail with.
+type imageError interface {
+	error
+	ImageMissing() bool
+}
+
 type jailStarted struct {
 	Backend string   `json:"backend"`
 	Command []string `json:"command"`
 	Weaker  []string `json:"weaker,omitempty"`
+	Watched []string `json:"watched,omitempty"` // limits that can be exceeded for a moment
 }
 
 func words(features []sandbox.Feature) []string {

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -19,13 +18,13 @@ const (
 
 // collect takes the result out of the workspace and stores it. It happens
 // after an agent that was stopped, too: what it had done may be worth much.
-func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) error {
+func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (workspace.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), collectLimit)
 	defer cancel()
 	began := time.Now()
 	change, err := space.Collect(ctx)
 	if err != nil {
-		return failed(jobs.CollectFailed, "collect the result", err)
+		return change, failed(jobs.CollectFailed, "collect the result", err)
 	}
 	defer func() { a.result.Durations.Collect = a.stage("collect", began) }()
 	a.result.FilesChanged, a.result.PatchSHA256, a.result.Commits = change.Files, change.SHA256, change.Commits
@@ -34,10 +33,10 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) error
 			Text: "look at these before you use the patch", Skipped: change.Skipped, RunCode: change.Notable, Notes: change.Notes,
 		}))
 	}
-	if err := a.store(ctx, PatchName, change.Patch); err != nil {
-		return err
+	if err := a.store(ctx, space, change); err != nil {
+		return change, err
 	}
-	return a.store(ctx, BundleName, change.Bundle)
+	return change, a.pick(ctx, space)
 }
 
 // review lists what a person should look at before using a patch.
@@ -48,22 +47,24 @@ type review struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// store puts one file of the host; an empty path says that there is none.
-func (a *attempt) store(ctx context.Context, name, path string) error {
-	if path == "" {
-		return nil
+// store keeps the files of a change as the attempt's result. Read back, they
+// are its salvage, too: nothing is stored twice.
+func (a *attempt) store(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
+	at := place{store: a.cfg.Store, job: a.rec.ID, epoch: a.claim.Epoch()}
+	k := stored{base: space.Base(), change: change}
+	err := at.keepAll(ctx, &k, PatchName, BundleName)
+	for _, file := range k.files() { // also of those before one that failed
+		a.result.Artifacts = append(a.result.Artifacts, *file)
 	}
-	content, err := os.Open(path)
-	if err != nil {
-		return failed(jobs.CollectFailed, "read "+name, err)
+	if err != nil || change.Empty() {
+		return err
 	}
-	defer content.Close()
-	artifact, err := a.cfg.Store.Put(ctx, a.rec.ID, a.claim.Epoch(), name, content)
-	if err != nil {
-		return failed(jobs.StoreFailed, "store "+name, err)
+	a.stored = &k
+	// Who is killed before the verdict leaves files that no result names.
+	if err := a.cfg.Store.PutSalvage(ctx, k.of(a.salvaged(jobs.WorkerLost))); err != nil {
+		return failed(jobs.StoreFailed, "note what was stored", err)
 	}
-	a.result.Artifacts = append(a.result.Artifacts, artifact)
-	return nil
+	return failed(jobs.StoreFailed, "compare what was read back", space.Saved(k.receipt()))
 }
 
 // settle writes the verdict: events first, then the result, then the record,
@@ -96,7 +97,7 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 		v = unlessLost(v, a.events.close(ctx))
 	}
 	if v.Reason == jobs.LeaseLost {
-		return jobs.ErrFenced
+		return a.surrender(ctx, v)
 	}
 	// Both may quote the agent, as events do.
 	v.Message, a.result.Model = a.clean(v.Message), a.clean(a.result.Model)
@@ -107,6 +108,20 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	var err error
 	a.rec, err = a.claim.Settle(ctx, v, a.announce)
 	return err
+}
+
+// surrender hands back a job whose lease could not be renewed, where nobody has
+// taken it over yet: it was the broker that was away, and the next one to claim
+// must not take this worker for dead. It always returns [jobs.ErrFenced].
+func (a *attempt) surrender(ctx context.Context, v jobs.Ended) error {
+	ctx, cancel := context.WithTimeout(ctx, surrenderLimit)
+	defer cancel()
+	v.Message = a.clean(v.Message)
+	// The write is refused unless the record is as this attempt has left it.
+	if rec, err := a.claim.Settle(ctx, v, a.announce); err == nil {
+		a.log.Info("handed back", "state", rec.State)
+	}
+	return jobs.ErrFenced
 }
 
 // unlessLost returns the verdict, or another one where the attempt's events

@@ -12,22 +12,29 @@ import (
 
 // enter returns what the attempt's programs share. Where somebody asked for
 // no jail, nothing can be shown inside, so it gets a directory of the host
-// for that, which goes with the workspace.
-func (a *attempt) enter(backend sandbox.Backend, space *workspace.Workspace) (jail, error) {
-	in := jail{backend: backend, dir: space.Dir(), cwd: sandbox.WorkspacePath, home: sandbox.HomePath, input: inputDir, gate: gateAddress}
-	if backend.Name() != "none" {
+// for that, which goes with the workspace; so does an agent that resumes its
+// conversation, for its home.
+func (a *attempt) enter(backend sandbox.Backend, space *workspace.Workspace, resumes bool) (jail, error) {
+	in := jail{backend: backend, space: space, cwd: sandbox.WorkspacePath, home: sandbox.HomePath, input: inputDir, gate: gateAddress}
+	in.unjailed = backend.Name() == "none"
+	if !in.unjailed && !resumes {
 		return in, nil
 	}
 	beside, err := space.Beside()
 	if err != nil {
 		return jail{}, failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
 	}
-	if in.gate, err = freeAddress(); err != nil {
-		return jail{}, failed(jobs.WorkspaceFailed, "find a port for the way to the model API", err)
+	home := path.Join(beside, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return jail{}, failed(jobs.WorkspaceFailed, "make the agent's home", err)
 	}
-	in.unjailed = true
-	in.cwd, in.home, in.input = in.dir, path.Join(beside, "home"), path.Join(beside, "job")
-	return in, failed(jobs.WorkspaceFailed, "make the agent's home", os.Mkdir(in.home, 0o700))
+	if !in.unjailed {
+		in.kept = home
+		return in, nil
+	}
+	in.cwd, in.home, in.input = space.Dir(), home, path.Join(beside, "job")
+	in.gate, err = freeAddress()
+	return in, failed(jobs.WorkspaceFailed, "find a port for the way to the model API", err)
 }
 
 // without is what a job goes without where the backend none was asked for, by

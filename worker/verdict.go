@@ -24,9 +24,7 @@ type endedError struct{ jobs.Ended }
 func (e *endedError) Error() string { return e.Message }
 
 func ended(reason jobs.Reason, format string, args ...any) error {
-	return &endedError{jobs.Ended{
-		Outcome: jobs.Reasons[reason].Outcome, Reason: reason, Message: fmt.Sprintf(format, args...),
-	}}
+	return &endedError{reason.Ended(fmt.Sprintf(format, args...))}
 }
 
 // verdict is the only place where an error becomes a decision. What ended the
@@ -41,8 +39,7 @@ func verdict(ctx context.Context, err error) jobs.Ended {
 	if already, ok := errors.AsType[*endedError](err); ok {
 		return already.Ended
 	}
-	why := reason(err)
-	return jobs.Ended{Outcome: jobs.Reasons[why].Outcome, Reason: why, Message: err.Error()}
+	return reason(err).Ended(err.Error())
 }
 
 // reason classifies an error of a step by its type, never by its text.
@@ -64,6 +61,9 @@ func reason(err error) jobs.Reason {
 	}
 	if _, ok := errors.AsType[*agent.UnknownAgentError](err); ok {
 		return jobs.UnknownAgent
+	}
+	if _, ok := errors.AsType[*jobs.InvalidError](err); ok {
+		return jobs.InvalidJob
 	}
 	if _, ok := errors.AsType[*agent.MissingError](err); ok {
 		return jobs.AgentMissing

@@ -16,6 +16,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +27,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -34,6 +37,9 @@ import (
 type Workspaces interface {
 	Prepare(ctx context.Context, req workspace.Request) (*workspace.Workspace, error)
 	Sweep(ctx context.Context) (workspace.Swept, error)
+	// Evict removes from the cache what no job uses, the oldest first, until
+	// there is enough room, and returns how many commits and results of setup that were.
+	Evict(ctx context.Context, enough func() bool) (int, error)
 }
 
 // Config is what a worker works with. Everything but the limits is needed.
@@ -41,6 +47,7 @@ type Config struct {
 	Name   string   // of this worker, in records and events
 	Slots  int      // jobs at once
 	Queues []string // to claim from
+	Labels []string // what it has that jobs may need
 	// Drain is how long running jobs may go on after Run's context ended.
 	Drain time.Duration
 
@@ -48,19 +55,50 @@ type Config struct {
 	Log    *session.Log
 	Store  *artifact.Store
 	Spaces Workspaces
-	Agents *agent.Agents
+	// Workspace is the strategy that Spaces was opened with, for the policy.
+	Workspace string
+	Agents    *agent.Agents
 	// Gates lead to the model APIs, by the API's name: "anthropic", "openai".
 	// An agent that needs one that is not here is refused.
 	Gates map[string]*gate.Gate
 
+	// Network is what jobs with an allow-list reach besides their own hosts,
+	// and how. Its field Refused is the worker's.
+	Network gate.NetworkConfig
+
 	// Backend returns the jail by its name in a job; "auto" is the host's best.
 	Backend func(name string) (sandbox.Backend, error)
+	// Keepers are the backends whose jails a service of the host may still hold
+	// after a worker was killed; Run asks them when it begins.
+	Keepers []sandbox.Backend
 	// Secret returns the value of a secret that a job names.
 	Secret func(name string) (string, bool)
 	// Keys are the worker's own secrets, by name: no event may contain them.
 	Keys map[string]string
+	// Policy bounds what jobs may ask for, and adds to their jails. The zero
+	// value does neither.
+	Policy policy.Policy
+	// Where says what the policy's patterns are relative to.
+	Where policy.Where
+	// Refused gets what jobs wanted and did not get, from any goroutine; nil:
+	// nobody wants to know.
+	Refused func(policy.Violation)
+	// Diagnose says in words what an error of a jail comes from, where it
+	// knows that, for the job's message; may be nil.
+	Diagnose func(error) string
+	// CommitAuthor, "Name <address>", replaces author and committer of what is
+	// delivered; empty keeps them. CommitPlain leaves out the trailers that name
+	// job and session.
+	CommitAuthor string
+	CommitPlain  bool
+	// SetupCache is how long jobs take over what the setup of another wrote, if
+	// it would write the same. 0 lets each job do it for itself.
+	SetupCache time.Duration
 	// Mounts are host directories that every jail sees read-only: toolchains.
 	Mounts []sandbox.Mount
+	// Reserve is what must be free on the disk of the workspaces for jobs to be
+	// claimed. Those that run go on without.
+	Reserve Reserve
 
 	Logger *slog.Logger
 	Hooks  Hooks
@@ -83,18 +121,36 @@ type Hooks struct {
 	Exited  func(rec jobs.Record, class string)
 	Turn    func(rec jobs.Record) // the agent has ended a turn
 	Limited func(rec jobs.Record) // the model API refused a call because of its rate
+	// Violation: a jail wanted something that it did not get. Each thing is
+	// told once for an attempt.
+	Violation func(rec jobs.Record, v jobs.ViolationData)
+	// Network: what an attempt with an allow-list used, when it has ended.
+	Network func(rec jobs.Record, used jobs.NetworkData)
 	// Events: one event was stored; took is shared by those stored with it.
 	Events  func(kind jobs.Kind, bytes int, took time.Duration)
 	Dropped func(reason string)
+	// Present: the broker has heard that the worker lives.
+	Present func(at time.Time)
 	// Leftover reports something that could not be cleaned up, or that an
 	// earlier worker left and this one removed.
 	Leftover func(what string)
+	// Disk: what the disk has, every second; low says why no jobs are claimed.
+	Disk func(d Disk, low error)
+	// Workspaces: what those of the running jobs take together, on the host's
+	// disks; from any goroutine.
+	Workspaces func(bytes, inodes int64)
 }
 
 // A Worker claims and runs jobs. Make one with New.
 type Worker struct {
-	cfg Config
-	log *slog.Logger
+	cfg       Config
+	log       *slog.Logger
+	admission *admission
+	tally     *tally
+
+	busy    atomic.Int32  // slots in use
+	news    chan struct{} // has a value while that is not told
+	started time.Time
 }
 
 // New returns a worker that has not begun. It does no I/O.
@@ -102,7 +158,10 @@ func New(cfg Config) *Worker {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{cfg: cfg, log: cfg.Logger.With("worker", cfg.Name)}
+	return &Worker{
+		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: &tally{of: map[string]diskUse{}},
+		news: make(chan struct{}, 1), started: time.Now().UTC(),
+	}
 }
 
 // Run removes what an earlier kill left, then claims and runs jobs until ctx
@@ -113,6 +172,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.sweep(ctx); err != nil {
 		return fmt.Errorf("clean up after an earlier worker: %w", err)
 	}
+	w.lookAtDisk(ctx, true)
 	work, cancel := drain(ctx, w.cfg.Drain)
 	defer cancel()
 	var g errgroup.Group
@@ -122,23 +182,36 @@ func (w *Worker) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait()
+	chores, stop := context.WithCancel(work)
+	var beside sync.WaitGroup
+	beside.Go(func() { w.sweepOften(chores) })
+	beside.Go(func() { w.watchDisk(chores) })
+	beside.Go(func() { w.present(ctx, chores) })
+	err := g.Wait()
+	stop()
+	beside.Wait()
+	return err
 }
 
 // slot claims one job after the other. ctx ends the claiming, work ends what
 // was claimed.
 func (w *Worker) slot(ctx, work context.Context) {
 	for ctx.Err() == nil {
-		claim, err := w.cfg.Queue.Claim(ctx, w.cfg.Name, w.cfg.Queues)
-		if ctx.Err() != nil && err != nil {
-			return
+		admitted, done := w.admission.wait(ctx)
+		claim, err := w.cfg.Queue.Claim(admitted, w.cfg.Name, w.cfg.Queues, w.cfg.Labels...)
+		refused := admitted.Err() != nil
+		done()
+		if refused && err != nil {
+			continue
 		}
 		if err != nil {
 			w.log.Warn("claim", "err", err)
 			pause(ctx, time.Second)
 			continue
 		}
+		w.occupy(1)
 		w.handle(work, claim)
+		w.occupy(-1)
 	}
 }
 
@@ -164,32 +237,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func (w *Worker) sweep(ctx context.Context) error {
-	jails, err := sandbox.Leftovers("")
-	if err != nil {
-		return err
-	}
-	var removed []string
-	for _, jail := range jails {
-		if err := jail.Kill(ctx); err != nil {
-			return fmt.Errorf("jail %s: %w", jail.Label, err)
-		}
-		removed = append(removed, "jail "+jail.Label)
-	}
-	swept, err := w.cfg.Spaces.Sweep(ctx)
-	if err != nil {
-		return fmt.Errorf("workspaces: %w", err)
-	}
-	for _, id := range swept.Workspaces {
-		removed = append(removed, "workspace "+id)
-	}
-	for _, what := range removed {
-		w.log.Info("removed leftover", "what", what)
-		w.leftover(what)
-	}
-	return nil
 }
 
 func (w *Worker) leftover(what string) {

@@ -17,15 +17,11 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-func TestMain(m *testing.M) {
-	jailinit.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestVerdict(t *testing.T) {
 	tests := []struct {
@@ -49,6 +45,7 @@ func TestVerdict(t *testing.T) {
 		{"a full disk, wherever it was met", nil, failed(jobs.WorkspaceFailed, "prepare", &fs.PathError{Err: syscall.ENOSPC}), jobs.Error, jobs.DiskFull},
 		{"a step that failed", nil, failed(jobs.StoreFailed, "store", errors.New("no")), jobs.Error, jobs.StoreFailed},
 		{"a jail that the host lacks", nil, failed(startReason(&sandbox.UnsupportedError{}), "start", errors.New("no")), jobs.Error, jobs.SandboxMissing},
+		{"an image that the host lacks", nil, failed(startReason(noImage{errors.New("no image")}), "start", errors.New("no")), jobs.Error, jobs.ImageMissing},
 		{"a program that the jail lacks", nil, failed(startReason(&sandbox.StartError{Step: "execute"}), "start", errors.New("no")), jobs.Error, jobs.AgentMissing},
 		{"anything else is ours", nil, errors.New("what?"), jobs.Error, jobs.Internal},
 	}
@@ -233,3 +230,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 		t.Errorf("kept %d bytes, ending in %q", len(got), got[len(got)-20:])
 	}
 }
+
+// noImage is what a backend of containers refuses an image with.
+type noImage struct{ error }
+
+func (noImage) ImageMissing() bool { return true }

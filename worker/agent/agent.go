@@ -8,12 +8,24 @@ import (
 
 // An Adapter knows one coding agent.
 type Adapter interface {
-	// Name is the word that jobs use: "claude".
-	Name() string
+	// About says what the agent is called and what it can do.
+	About() About
 	// Launch says how to start the agent for an attempt. It computes only.
 	Launch(l Launch) (Plan, error)
 	// Decoder reads one run of the agent that Launch planned.
 	Decoder(l Launch) Decoder
+}
+
+// An About is what there is to know of an agent before it runs.
+type About struct {
+	Name string // the word that jobs use: "claude"
+	// Install is the command that installs its program on a host; empty: there
+	// is none, or nobody knows one.
+	Install string
+	// Protocol is the name of the agent that it speaks like; its own, unless a
+	// settings file added it.
+	Protocol string
+	Abilities
 }
 
 // A Decoder reads one run. It is not safe for concurrent use.
@@ -56,8 +68,15 @@ type Launch struct {
 	Program Program
 	// Resume names an earlier session of the agent, as [Total] reported it.
 	Resume string
-	// Prompt replaces the one made of the job: the output of a failed check.
+	// Prompt replaces the one made of the job; see Failed.
 	Prompt string
+	// Notice is told after the prompt: what the agent finds that is not as the
+	// job's base has it.
+	Notice string
+	// Round counts how often a failed check went back to the agent.
+	Round int
+
+	api string // the model API that Gate leads to; empty: the agent's own
 }
 
 // token is what the agent takes for its API key. The gate removes it.
@@ -81,9 +100,6 @@ type Plan struct {
 	// Mounts are paths of the host that the agent must see, read-only, under
 	// the same path.
 	Mounts []string
-	// API is the model API that Launch.Gate has to lead to: "anthropic",
-	// "openai", or empty where any will do.
-	API string
 }
 
 // A File is placed in the jail before the agent starts. Path is relative to

@@ -353,7 +353,7 @@ func TestCodexPlan(t *testing.T) {
 			t.Errorf("no %q in %s", want, args)
 		}
 	}
-	if !strings.HasSuffix(args, " -") || string(p.Stdin[0]) != "two\nlines" || p.KeepStdin || p.API != "openai" {
+	if !strings.HasSuffix(args, " -") || string(p.Stdin[0]) != "two\nlines" || p.KeepStdin {
 		t.Errorf("plan %+v", p)
 	}
 	l.Resume = "thread-1"

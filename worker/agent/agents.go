@@ -12,6 +12,8 @@ type Config struct {
 	// Programs names the program of an agent by its path: {"claude": "/opt/…"}.
 	// Those that are not named are looked up in Path.
 	Programs map[string]string
+	// Custom are agents besides the known ones, by name. They are valid.
+	Custom map[string]Custom
 	// Path is a list of directories, as in the variable PATH.
 	Path string
 }
@@ -25,14 +27,33 @@ type Agents struct {
 // New returns the known agents. It looks for nothing on the host yet.
 func New(cfg Config) *Agents {
 	a := &Agents{cfg: cfg, adapters: map[string]Adapter{}}
-	for _, known := range []Adapter{command{}, claude{}, codex{}} {
-		a.adapters[known.Name()] = known
+	maps.Copy(a.adapters, builtin())
+	for name, c := range cfg.Custom {
+		a.adapters[name] = custom{a.adapters[c.Protocol], name, c}
 	}
 	return a
 }
 
+// builtin are the agents that need no settings.
+func builtin() map[string]Adapter {
+	known := map[string]Adapter{}
+	for _, adapter := range []Adapter{command{}, claude{}, codex{}, opencode{}} {
+		known[adapter.About().Name] = adapter
+	}
+	return known
+}
+
 // Names lists the known agents in order.
 func (a *Agents) Names() []string { return slices.Sorted(maps.Keys(a.adapters)) }
+
+// All describes the known agents, in the order of their names.
+func (a *Agents) All() []About {
+	var all []About
+	for _, name := range a.Names() {
+		all = append(all, a.adapters[name].About())
+	}
+	return all
+}
 
 // Get returns the agent of that name, or an [*UnknownAgentError].
 func (a *Agents) Get(name string) (Adapter, error) {

@@ -25,7 +25,15 @@ const claudeRetries = 6
 // ["--setting-sources", "user,project"].
 type claude struct{}
 
-func (claude) Name() string { return "claude" }
+func (claude) About() About {
+	return About{
+		Name: "claude", Protocol: "claude", Install: "npm install -g @anthropic-ai/claude-code",
+		Abilities: Abilities{
+			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
+			Tokens: true, Cost: true, API: "anthropic",
+		},
+	}
+}
 
 func (claude) Launch(l Launch) (Plan, error) {
 	if l.Session == "" || l.ID == "" {
@@ -38,7 +46,6 @@ func (claude) Launch(l Launch) (Plan, error) {
 		KeepStdin: true,
 		Files:     l.files(),
 		Mounts:    l.Program.Mounts,
-		API:       "anthropic",
 	}, nil
 }
 
@@ -101,7 +108,7 @@ func (l Launch) claudeSession() string {
 // promptID names the prompt, so that its echo and its progress can be told
 // from those of other input.
 func (l Launch) promptID() string {
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+l.prompt())).String()
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+strconv.Itoa(l.Round)+"/"+l.prompt())).String()
 }
 
 type claudeInput struct {

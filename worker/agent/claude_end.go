@@ -140,17 +140,17 @@ func (d *claudeDecoder) verdict(code int, signal string) (string, jobs.Ended) {
 	case d.open && d.retried != "":
 		// It died, or was ended, while it tried the model API again: that
 		// is the cause, not the death.
-		return "died", ended(d.retried, fmt.Sprintf("claude %s while it retried the model API", how))
+		return "died", d.retried.Ended(fmt.Sprintf("claude %s while it retried the model API", how))
 	case d.open:
-		return "died", ended(jobs.AgentCrashed, d.words.after("claude "+how+" within a turn"))
+		return "died", jobs.AgentCrashed.Ended(d.words.after("claude " + how + " within a turn"))
 	case d.last != nil:
 		return d.lastTurn()
 	case signal != "":
-		return "died", ended(jobs.AgentCrashed, d.words.after("claude "+how+" before its first turn"))
+		return "died", jobs.AgentCrashed.Ended(d.words.after("claude " + how + " before its first turn"))
 	case code == 126 || code == 127:
 		return "no_turn", missing("claude", code, &d.words)
 	}
-	return "no_turn", ended(jobs.AgentProtocol, d.words.after("claude "+how+" without a turn"))
+	return "no_turn", jobs.AgentProtocol.Ended(d.words.after("claude " + how + " without a turn"))
 }
 
 // lastTurn is the verdict of a process that ended between turns: how it
@@ -166,16 +166,16 @@ func (d *claudeDecoder) lastTurn() (string, jobs.Ended) {
 		if turn.Reason == "budget_exhausted" {
 			why = jobs.BudgetExceeded
 		}
-		return "limit", ended(why, message)
+		return "limit", why.Ended(message)
 	case "interrupted":
-		return "interrupted", ended(jobs.AgentFailed, "the turn was interrupted")
+		return "interrupted", jobs.AgentFailed.Ended("the turn was interrupted")
 	}
 	if d.turn == 0 {
 		// A result without a turn is how a session that cannot be resumed
 		// is reported.
-		return "error", ended(jobs.AgentProtocol, firstText(message, d.words.after("claude could not begin")))
+		return "error", jobs.AgentProtocol.Ended(firstText(message, d.words.after("claude could not begin")))
 	}
-	return "error", ended(d.failure.reason(), firstText(message, "the turn failed: "+turn.Reason))
+	return "error", d.failure.reason().Ended(firstText(message, "the turn failed: "+turn.Reason))
 }
 
 // firstText is the first of the texts that says something.

@@ -85,7 +85,7 @@ func (d *claudeDecoder) state() State {
 }
 
 func (d *claudeDecoder) hopeless() jobs.Reason {
-	if jobs.Reasons[d.retried].Hopeless {
+	if jobs.Reasons[d.retried].Hopeless() {
 		return d.retried
 	}
 	return ""

@@ -14,10 +14,15 @@ const codexRetries = 4
 // codex runs Codex CLI, one turn a process: the prompt goes in on stdin, and
 // events come out as JSON lines. Nothing can be asked or said meanwhile.
 //
-// A gate for it has to lead to the OpenAI API; see Plan.API.
+// A gate for it has to lead to the OpenAI API.
 type codex struct{}
 
-func (codex) Name() string { return "codex" }
+func (codex) About() About {
+	return About{
+		Name: "codex", Protocol: "codex", Install: "npm install -g @openai/codex",
+		Abilities: Abilities{Resume: true, Model: true, Tokens: true, API: "openai"},
+	}
+}
 
 func (codex) Launch(l Launch) (Plan, error) {
 	if l.Session == "" || l.ID == "" {
@@ -42,7 +47,6 @@ func (codex) Launch(l Launch) (Plan, error) {
 		Stdin:  [][]byte{[]byte(l.prompt())},
 		Files:  l.files(),
 		Mounts: l.Program.Mounts,
-		API:    "openai",
 	}, nil
 }
 

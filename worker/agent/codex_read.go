@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,44 +11,22 @@ import (
 
 // codexDecoder reads one run of codex exec: one turn, at most.
 type codexDecoder struct {
-	open    bool
-	turn    int
-	last    *jobs.TurnData
-	retried jobs.Reason
-	total   Total
-	answer  string // the last message: the turn's result
-	words   lastWords
+	oneTurn
+	answer string // the last message: the turn's result
 }
 
 func (codex) Decoder(l Launch) Decoder {
-	return &codexDecoder{total: Total{Session: l.Resume, Model: l.Job.Agent.Model}}
+	return &codexDecoder{oneTurn: oneTurn{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}}}
 }
 
 // Line implements [Decoder].
 func (d *codexDecoder) Line(line Line) Read {
-	raw, object := parse(line)
-	var r Read
-	if line.Stream == Stderr || object == nil {
-		r.Events = []jobs.Event{d.words.event(line, raw)}
-	} else {
+	return d.line(line, func(object json.RawMessage, r *Read) rawData {
 		var out codexOut
 		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
-		d.read(&out, &r)
-		if len(r.Events) == 0 {
-			r.add(jobs.AgentRaw, rawData{Type: out.Type, Subtype: out.Item.Type})
-		}
-		r.Events[0].Raw = raw
-	}
-	for i := range r.Events {
-		r.Events[i].Agent, r.Events[i].Turn = "codex", d.turn
-	}
-	if d.last != nil && !d.open {
-		r.State = Idle
-	}
-	if jobs.Reasons[d.retried].Hopeless {
-		r.Hopeless = d.retried
-	}
-	return r
+		d.read(&out, r)
+		return rawData{Type: out.Type, Subtype: out.Item.Type}
+	})
 }
 
 func (d *codexDecoder) read(out *codexOut, r *Read) {
@@ -58,9 +35,7 @@ func (d *codexDecoder) read(out *codexOut, r *Read) {
 		d.total.Session = out.Thread
 		r.add(jobs.SessionStarted, sessionData{Session: out.Thread, Model: d.total.Model})
 	case "turn.started":
-		d.turn++
-		d.open = true
-		r.add(jobs.TurnStarted, stateData{})
+		d.begin(r)
 	case "item.started", "item.updated", "item.completed":
 		d.retried = ""
 		d.readItem(strings.TrimPrefix(out.Type, "item."), out.Item, r)
@@ -68,21 +43,20 @@ func (d *codexDecoder) read(out *codexOut, r *Read) {
 		u := out.Usage
 		// What was read from the cache is in the input here.
 		d.total.Usage = jobs.Usage{Input: u.Input - u.Cached, Output: u.Output, CacheRead: u.Cached, CacheWrite: u.CacheWrite}
-		d.end(jobs.TurnData{Status: "ok", Reason: "completed", Result: d.answer}, r)
+		d.ended(jobs.TurnData{Status: "ok", Reason: "completed", Result: d.answer}, "", r)
 	case "turn.failed":
-		d.end(jobs.TurnData{Status: "error", Reason: "error", Errors: []string{out.Error.Message}, HTTP: codexStatus(out.Error.Message)}, r)
+		message := out.Error.Message
+		d.ended(jobs.TurnData{Status: "error", Reason: "error", Errors: []string{message}, HTTP: codexStatus(message)}, codexReason(message), r)
 	case "error":
 		d.readError(out.Message, r)
 	}
 }
 
-func (d *codexDecoder) end(turn jobs.TurnData, r *Read) {
+func (d *codexDecoder) ended(turn jobs.TurnData, why jobs.Reason, r *Read) {
 	// The counts are those of the thread, which is longer than this process
 	// where it was resumed.
 	turn.Usage, turn.UsageScope = d.total.Usage, "session"
-	d.open, d.last, d.retried = false, &turn, ""
-	d.total.Turns = d.turn
-	r.add(jobs.TurnEnded, turn)
+	d.end(turn, why, r)
 }
 
 var codexAgain = regexp.MustCompile(`^Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?$`)
@@ -99,7 +73,7 @@ func (d *codexDecoder) readError(message string, r *Read) {
 	attempt, _ := strconv.Atoi(again[1]) // zero where it has no number
 	limit, _ := strconv.Atoi(again[2])   // as above
 	r.add(jobs.RetryReported, jobs.RetryData{
-		Attempt: attempt, Max: limit, HTTP: codexStatus(again[3]), Class: string(d.retried), Hopeless: jobs.Reasons[d.retried].Hopeless,
+		Attempt: attempt, Max: limit, HTTP: codexStatus(again[3]), Class: string(d.retried), Hopeless: jobs.Reasons[d.retried].Hopeless(),
 	})
 }
 
@@ -178,49 +152,17 @@ func codexStatus(message string) int {
 // codexReason sorts a failure by its text: this program gives no code.
 func codexReason(message string) jobs.Reason {
 	switch status := codexStatus(message); {
-	case status == 401 || status == 403 || strings.HasPrefix(message, "Missing environment variable"):
+	case strings.HasPrefix(message, "Missing environment variable"):
 		return jobs.Unauthorized
-	case status == 402 || strings.HasPrefix(message, "Quota exceeded"):
+	case strings.HasPrefix(message, "Quota exceeded"):
 		return jobs.Billing
-	case status == 429:
-		return jobs.RateLimited
+	case httpReason(status) != jobs.AgentFailed:
+		return httpReason(status)
 	case strings.Contains(message, "model does not exist"):
 		return jobs.ModelNotFound
-	case status >= 500, strings.Contains(message, "Connection failed"), strings.Contains(message, "stream disconnected"),
+	case strings.Contains(message, "Connection failed"), strings.Contains(message, "stream disconnected"),
 		strings.Contains(message, "experiencing high demand"), message == "":
 		return jobs.ModelUnavailable
 	}
 	return jobs.AgentFailed
-}
-
-// Total implements [Decoder].
-func (d *codexDecoder) Total() Total { return d.total }
-
-// Exit implements [Decoder].
-func (d *codexDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
-	class, end := d.verdict(code, signal)
-	return exited("codex", d.turn, jobs.ExitData{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
-}
-
-func (d *codexDecoder) verdict(code int, signal string) (string, jobs.Ended) {
-	how := fmt.Sprintf("ended with status %d", code)
-	if signal != "" {
-		how = "was killed by " + signal
-	}
-	switch {
-	case d.open && d.retried != "":
-		return "died", ended(d.retried, fmt.Sprintf("codex %s while it retried the model API", how))
-	case d.open:
-		return "died", ended(jobs.AgentCrashed, d.words.after("codex "+how+" within a turn"))
-	case d.last != nil && d.last.Status == "ok":
-		return "ok", jobs.Ended{Outcome: jobs.Success}
-	case d.last != nil:
-		message := firstText(append(d.last.Errors, "the turn failed")...)
-		return "error", ended(codexReason(message), message)
-	case signal != "":
-		return "died", ended(jobs.AgentCrashed, d.words.after("codex "+how+" before its turn"))
-	case code == 126 || code == 127:
-		return "no_turn", missing("codex", code, &d.words)
-	}
-	return "no_turn", ended(jobs.AgentProtocol, d.words.after("codex "+how+" without a turn"))
 }

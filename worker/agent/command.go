@@ -14,11 +14,13 @@ const maxVariable = 128 << 10
 // file that PENSTOCK_PROMPT_FILE names, and in PENSTOCK_PROMPT unless that
 // would be longer than the system allows for a variable (128 KiB). An issue's
 // fields are in PENSTOCK_ISSUE_FILE as JSON, the job's files in
-// PENSTOCK_INPUT_DIR. Its lines become events of kind output.line, whatever
+// PENSTOCK_INPUT_DIR, and the model that the job asks for in PENSTOCK_MODEL. Its lines become events of kind output.line, whatever
 // they say. Exit status 0 means success.
 type command struct{}
 
-func (command) Name() string { return "command" }
+func (command) About() About {
+	return About{Name: "command", Protocol: "command", Abilities: Abilities{Model: true}}
+}
 
 func (command) Launch(l Launch) (Plan, error) {
 	if len(l.Job.Agent.Command) == 0 {
@@ -64,14 +66,14 @@ func (d *commandDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) 
 	switch {
 	case signal != "":
 		data.Class = "died"
-		end = ended(jobs.AgentCrashed, d.last.after(fmt.Sprintf("%s was killed by %s", d.program, signal)))
+		end = jobs.AgentCrashed.Ended(d.last.after(fmt.Sprintf("%s was killed by %s", d.program, signal)))
 	case code == 0:
 		data.Class = "ok"
 		end = jobs.Ended{Outcome: jobs.Success}
 	case code == 126 || code == 127:
 		end = missing(d.program, code, &d.last)
 	default:
-		end = ended(jobs.AgentFailed, d.last.after(fmt.Sprintf("%s ended with status %d", d.program, code)))
+		end = jobs.AgentFailed.Ended(d.last.after(fmt.Sprintf("%s ended with status %d", d.program, code)))
 	}
 	return exited("command", 0, data), end
 }
@@ -82,13 +84,8 @@ func missing(program string, code int, last *lastWords) jobs.Ended {
 	if code == 126 {
 		what = "cannot be executed (status 126)"
 	}
-	return ended(jobs.AgentMissing, last.after(fmt.Sprintf(
+	return jobs.AgentMissing.Ended(last.after(fmt.Sprintf(
 		"%s %s; the jail sees the system's directories and the workspace only, so install it there, name its path in the workspace, or use an image", program, what)))
-}
-
-// ended is the verdict that goes with a reason.
-func ended(why jobs.Reason, message string) jobs.Ended {
-	return jobs.Ended{Outcome: jobs.Reasons[why].Outcome, Reason: why, Message: message}
 }
 
 func exited(name string, turn int, data jobs.ExitData) jobs.Event {

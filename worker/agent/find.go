@@ -55,17 +55,14 @@ func (e *MissingError) Unwrap() error { return e.Err }
 // files, so it may be called for every attempt. The agent "command" has no
 // program of its own.
 func (a *Agents) Find(name string) (Program, error) {
-	if _, err := a.Get(name); err != nil {
+	adapter, err := a.Get(name)
+	if err != nil || name == (command{}).About().Name {
 		return Program{}, err
 	}
-	if name == (command{}).Name() {
-		return Program{}, nil
-	}
-	path, where := a.cfg.Programs[name], "PATH"
-	if path == "" {
-		path = lookPath(a.cfg.Path, name)
-	} else {
-		where = path
+	program, more := a.named(adapter.About())
+	path, where := program, program
+	if !filepath.IsAbs(program) {
+		path, where = lookPath(a.cfg.Path, program), "PATH"
 	}
 	if path == "" {
 		return Program{}, &MissingError{Agent: name, Where: where}
@@ -74,7 +71,20 @@ func (a *Agents) Find(name string) (Program, error) {
 	if err != nil {
 		return Program{}, &MissingError{Agent: name, Where: where, Err: err}
 	}
+	p.Args = slices.Concat(p.Args, more)
 	return p, nil
+}
+
+// named is how the settings name the program of an agent, and its first
+// arguments.
+func (a *Agents) named(about About) (program string, more []string) {
+	if c := a.cfg.Custom[about.Name]; len(c.Command) > 0 {
+		return c.Command[0], c.Command[1:]
+	}
+	if path := a.cfg.Programs[about.Protocol]; path != "" {
+		return path, nil
+	}
+	return about.Protocol, nil
 }
 
 // Check asks the program of an agent for its version. It starts the program
@@ -106,9 +116,8 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 
 var version = regexp.MustCompile(`\d+\.\d+\.\d+[-+.\w]*`)
 
-// resolve follows links to what is really run. A script needs its whole
-// installation to be visible, and its interpreter by path, because the jail's
-// PATH may not have it.
+// resolve follows links to what is really run. A script needs its interpreter
+// by path, because the jail's PATH may not have it.
 func (a *Agents) resolve(path string) (Program, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -191,12 +200,12 @@ func shebang(path string) ([]string, error) {
 	return words, nil
 }
 
-// installation is the directory that a script's own files are in: the
-// outermost node_modules above it, else its own directory.
+// installation is where a script's own files are: the outermost node_modules
+// above it. Of another script nobody knows; the directory that it lies in may
+// be somebody's home, so the jail sees the file alone.
 func installation(script string) string {
-	dir := filepath.Dir(script)
-	found := dir
-	for d := dir; d != filepath.Dir(d); d = filepath.Dir(d) {
+	found := script
+	for d := filepath.Dir(script); d != filepath.Dir(d); d = filepath.Dir(d) {
 		if filepath.Base(d) == "node_modules" {
 			found = d
 		}

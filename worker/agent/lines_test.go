@@ -135,6 +135,7 @@ func FuzzDecoders(f *testing.F) {
 	f.Add(`{"type":"system","subtype":"init","tools":["AskUserQuestion"],"session_id":"s"}` + "\n" + `{"type":"result","is_error":true,"errors":["e"],"modelUsage":{"m":{"inputTokens":1}}}`)
 	f.Add(`{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion","input":{"questions":[]}}}`)
 	f.Add(`{"type":"system","subtype":"permission_denied","message":5,"tasks":{},"event":"x"}` + "\n\xff\x00{")
+	f.Add(`{"type":"step_start","sessionID":"s"}` + "\n" + `{"type":"tool_use","part":{"tool":"edit","state":{"status":"completed","metadata":{"filepath":"p"}}}}` + "\n" + `{"type":"step_finish","part":{"reason":"stop"}}`)
 	f.Fuzz(func(t *testing.T, in string) {
 		agents := New(Config{})
 		for _, name := range agents.Names() {

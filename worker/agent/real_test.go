@@ -19,15 +19,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
-func TestMain(m *testing.M) {
-	jailinit.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // requireProgram skips the test where the real agent is missing, or fails it
 // where PENSTOCK_TEST_REQUIRE promises it.

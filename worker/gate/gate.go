@@ -42,9 +42,8 @@ type Config struct {
 // Hooks let a program watch. Every field may be nil. Hooks run on the goroutine
 // of a call and must not block.
 type Hooks struct {
-	Called    func(session string, c Call)
-	Violation func(session string, v Violation)
-	Spent     func(session string)
+	Called func(session string, c Call)
+	Spent  func(session string)
 }
 
 // A Key is a credential. However it is printed, it does not show.

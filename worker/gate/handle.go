@@ -326,8 +326,9 @@ type wrong struct {
 
 func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v wrong) {
 	s.note(func(m *Meter) { m.Violations++ })
-	if g.cfg.Hooks.Violation != nil {
-		g.cfg.Hooks.Violation(s.id, Violation{What: v.what, Method: fmt.Sprintf("%.16s", r.Method), Path: fmt.Sprintf("%.200q", r.RequestURI)})
+	if s.Refused != nil {
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		s.Refused(Violation{What: v.what, Method: cut(r.Method), Path: strings.Trim(fmt.Sprintf("%.1000q", path), `"`)})
 	}
 	g.refuse(w, v.status, v.kind, "penstock: not allowed from inside the jail: "+v.what)
 }

@@ -59,8 +59,7 @@ func newRig(t *testing.T, cfg Config, limits Limits, f http.HandlerFunc) *rig {
 	}))
 	cfg.Key, cfg.Upstream = key, provider.URL+"/base/"
 	cfg.Hooks = Hooks{
-		Called:    func(_ string, c Call) { r.mu.Lock(); r.calls = append(r.calls, c); r.mu.Unlock() },
-		Violation: func(_ string, v Violation) { r.mu.Lock(); r.violations = append(r.violations, v); r.mu.Unlock() },
+		Called: func(_ string, c Call) { r.mu.Lock(); r.calls = append(r.calls, c); r.mu.Unlock() },
 	}
 	g, err := New(cfg)
 	if err != nil {
@@ -72,6 +71,7 @@ func newRig(t *testing.T, cfg Config, limits Limits, f http.HandlerFunc) *rig {
 		t.Fatal(err)
 	}
 	r.session, r.addr, r.url = NewSession("s1", limits), l.Addr().String(), "http://"+l.Addr().String()
+	r.session.Refused = func(v Violation) { r.mu.Lock(); r.violations = append(r.violations, v); r.mu.Unlock() }
 	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)

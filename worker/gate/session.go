@@ -50,16 +50,20 @@ type Call struct {
 	Err        error // what went wrong on the way, if anything
 }
 
-// A Violation is a request that nobody needs to make.
+// A Violation is a request that may not pass.
 type Violation struct {
-	What   string // "path", "tool", …
+	What   string // "path", "host", "body: …"
 	Method string
-	Path   string // cut to a sane length
+	Path   string // without the query, of printable characters; longer than anybody keeps, so that a secret in it is seen whole
 }
 
 // A Session is one user of a gate. Its methods may be called from any
 // goroutine.
 type Session struct {
+	// Refused hears of every request that may not pass, on the goroutine of
+	// that request. It must not block, and is set before the session is served.
+	Refused func(v Violation)
+
 	id     string
 	limits Limits
 	spent  chan struct{} // closed once the budget is spent

@@ -17,8 +17,9 @@ import (
 // to copy and an index. It never changes after it has its name, and it stays
 // while somebody holds it.
 type base struct {
-	dir  string
-	lock *lock // shared
+	dir   string
+	lock  *lock    // shared
+	trees []string // of the template, once there is one: its directories, the uppermost first
 }
 
 func (b *base) git() string    { return filepath.Join(b.dir, "git") }

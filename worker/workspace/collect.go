@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,6 +30,8 @@ type Change struct {
 	Commits int
 	Head    string
 
+	tree string // of the files after the agent; "" if they were not collected
+
 	// Notable are changed files that deserve a look before anybody works in
 	// a checkout that has them: they run code there, or lead elsewhere. Each
 	// says why.
@@ -45,17 +46,32 @@ type Change struct {
 // Collect says what changed since Prepare. Nothing of the attempt may be
 // running any more. It may be called again.
 func (w *Workspace) Collect(ctx context.Context) (Change, error) {
-	if w.note != "" {
-		return Change{Notes: []string{w.note}}, nil
+	note := w.note
+	if w.commit == "" && w.hooked == nil && w.empty() {
+		note = "no patch: the job has no repository"
+	}
+	if note != "" {
+		w.collected = &Change{Notes: []string{note}}
+		return *w.collected, nil
 	}
 	var change Change
 	if err := w.collect(ctx, &change); err != nil {
 		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, blameDisk(w.home, err))
 	}
+	w.collected = &change
 	return change, nil
 }
 
+// Empty reports whether there is nothing to keep of a change.
+func (c Change) Empty() bool { return c.PatchSize == 0 && c.Bundle == "" }
+
 func (w *Workspace) collect(ctx context.Context, c *Change) error {
+	if err := w.there(); err != nil {
+		return err
+	}
+	if err := w.ownGit(); err != nil {
+		return err
+	}
 	made, err := w.commits(ctx, c)
 	if err != nil {
 		return err
@@ -64,20 +80,28 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 	if made != nil {
 		before.forced = made.forced
 	}
+	if made != nil && w.linked != nil {
+		w.linked.tip = made.tip
+	}
 	after, left, err := w.snapshot(ctx, before, w.path("index.after"))
 	if err != nil {
 		return err
 	}
-	c.Skipped = left
+	c.Skipped, c.tree = left, after.tree
 	if err := w.diff(ctx, after, c); err != nil || made == nil {
 		return err
 	}
 	return w.publish(ctx, made, after, c)
 }
 
-// repo is the host's own git directory for this workspace.
+// repo is the host's own git directory for this workspace. What a power cut
+// takes of it is collected again, so nothing waits for the disk; and a pack
+// stays a pack, which is one file for any number of objects.
 func (w *Workspace) repo() git.Repo {
-	return git.Repo{Dir: w.path("git"), Hold: []*os.File{w.lock.file}}
+	return git.Repo{
+		Dir: w.path("git"), Hold: []*os.File{w.lock.file},
+		Set: []string{"core.fsync=none", "fastimport.unpackLimit=1"},
+	}
 }
 
 // snapshot makes a tree of the workspace's files, given one from before. The
@@ -92,11 +116,16 @@ func (w *Workspace) snapshot(ctx context.Context, before state, index string) (a
 		return state{}, nil, err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
-	walk, err := newWalk(w.spaces.cfg.Limits, before, st)
+	known, err := w.catalog(before.index)
 	if err != nil {
 		return state{}, nil, err
 	}
-	walk.chmod = w.dir == w.path("workspace")
+	walk := newWalk(w.limits(), before, known, st)
+	walk.foreign = w.hooked != nil
+	walk.chmod = w.private()
+	if w.over {
+		return w.overlaid(ctx, walk)
+	}
 	if err := walk.run(ctx, w.dir); err != nil {
 		return state{}, nil, err
 	}
@@ -106,6 +135,20 @@ func (w *Workspace) snapshot(ctx context.Context, before state, index string) (a
 	after = state{tree: before.tree, index: index}
 	if st.changed() {
 		after.tree, err = w.commitStage(ctx, st, index, &walk.skipped)
+	}
+	return after, walk.skipped.list(), err
+}
+
+// overlaid is the snapshot of an overlay: what the upper directory has is
+// what changed.
+func (w *Workspace) overlaid(ctx context.Context, walk *walk) (after state, left []string, err error) {
+	walk.trees = w.base.trees
+	if err := walk.upper(ctx, w.dir, w.layer.files()); err != nil {
+		return state{}, nil, err
+	}
+	after = w.before
+	if walk.stage.changed() {
+		after.tree, err = w.graft(ctx, walk.known, walk.stage, &walk.skipped)
 	}
 	return after, walk.skipped.list(), err
 }
@@ -123,10 +166,14 @@ func (w *Workspace) commitStage(ctx context.Context, st *stage, index string, le
 	}
 	var info bytes.Buffer
 	for _, p := range st.deleted {
-		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", len(w.commit)), p)
+		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", max(len(w.commit), len(emptyTree))), p)
 	}
-	if err := w.addRaw(ctx, st, &info); err != nil {
+	raw, err := w.rawEntries(ctx, st)
+	if err != nil {
 		return "", err
+	}
+	for _, e := range raw {
+		fmt.Fprintf(&info, "%o %s\t%s\x00", e.Mode, e.Object, e.Path)
 	}
 	if info.Len() > 0 {
 		if err := repo.Pipe(ctx, &info, nil, "update-index", "-z", "--index-info"); err != nil {
@@ -136,10 +183,10 @@ func (w *Workspace) commitStage(ctx context.Context, st *stage, index string, le
 	return repo.Output(ctx, "write-tree")
 }
 
-// addRaw stores the raw files and writes the lines that put them in an index.
-func (w *Workspace) addRaw(ctx context.Context, st *stage, info *bytes.Buffer) error {
+// rawEntries stores the raw files and says where they belong.
+func (w *Workspace) rawEntries(ctx context.Context, st *stage) ([]git.Entry, error) {
 	if len(st.raw) == 0 {
-		return nil
+		return nil, nil
 	}
 	var names strings.Builder
 	for i := range st.raw {
@@ -147,16 +194,17 @@ func (w *Workspace) addRaw(ctx context.Context, st *stage, info *bytes.Buffer) e
 	}
 	var out bytes.Buffer
 	if err := w.repo().Pipe(ctx, strings.NewReader(names.String()), &out, "hash-object", "-w", "--no-filters", "--stdin-paths"); err != nil {
-		return err
+		return nil, err
 	}
 	ids := strings.Fields(out.String())
 	if len(ids) != len(st.raw) {
-		return fmt.Errorf("git hash-object named %d of %d files", len(ids), len(st.raw))
+		return nil, fmt.Errorf("git hash-object named %d of %d files", len(ids), len(st.raw))
 	}
+	entries := make([]git.Entry, len(ids))
 	for i, f := range st.raw {
-		fmt.Fprintf(info, "%o %s\t%s\x00", f.mode, ids[i], f.path)
+		entries[i] = git.Entry{Path: f.path, Mode: f.mode, Object: ids[i]}
 	}
-	return nil
+	return entries, nil
 }
 
 func (w *Workspace) addFiles(ctx context.Context, st *stage, index string, left *skipped) error {
@@ -164,7 +212,7 @@ func (w *Workspace) addFiles(ctx context.Context, st *stage, index string, left 
 	repo.Index, repo.WorkTree = index, st.files()
 	// What is above the threshold goes into one pack. Thousands of small
 	// objects would be thousands of files, made and removed again.
-	repo.Set = []string{"core.bigFileThreshold=1"}
+	repo.Set = append(repo.Set, "core.bigFileThreshold=1")
 	add := func() error {
 		in := strings.NewReader(strings.Join(st.paths, "\x00") + "\x00")
 		return repo.Pipe(ctx, in, nil, "update-index", "--add", "--replace", "-z", "--stdin")
@@ -185,8 +233,6 @@ func (w *Workspace) addFiles(ctx context.Context, st *stage, index string, left 
 	return add()
 }
 
-var diffFlags = []string{"diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none"}
-
 // diff writes the patch from the state before to the state after, and checks
 // that it leads from one to the other.
 func (w *Workspace) diff(ctx context.Context, after state, c *Change) error {
@@ -197,9 +243,10 @@ func (w *Workspace) diff(ctx context.Context, after state, c *Change) error {
 	}
 	defer f.Close()
 	out := &patchWriter{file: f, sum: sha256.New(), limit: w.spaces.cfg.Limits.Patch}
+	both := &diffWriter{patch: out}
 	if after.tree != w.before.tree {
-		args := append(diffFlags, "-p", "--binary", "--full-index", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", w.before.tree, after.tree)
-		if err := w.repo().Pipe(ctx, nil, out, args...); err != nil {
+		args := append(diffFlags, "--raw", "--no-abbrev", "-p", "--binary", "--full-index", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", w.before.tree, after.tree)
+		if err := w.repo().Pipe(ctx, nil, both, args...); err != nil {
 			return err
 		}
 	}
@@ -207,83 +254,55 @@ func (w *Workspace) diff(ctx context.Context, after state, c *Change) error {
 	if out.size == 0 {
 		return nil
 	}
-	if err := w.verify(ctx, c.Patch, after.tree); err != nil {
-		return err
-	}
-	changes, err := w.changes(ctx, after.tree)
+	changes, err := parseRaw(both.raw.String())
 	if err != nil {
 		return err
 	}
+	if err := w.verify(ctx, c.Patch, changes); err != nil {
+		return err
+	}
 	c.Files = len(changes)
+	c.Notable = notables(changes)
+	return nil
+}
+
+// verify applies the patch to what it changes, without any file.
+func (w *Workspace) verify(ctx context.Context, patch string, changes []fileChange) error {
+	var old []git.Entry
+	for _, c := range changes {
+		if c.old.Mode != 0 {
+			old = append(old, c.old)
+		}
+	}
+	repo := w.repo()
+	repo.Index = w.path("index.verify")
+	if err := writeIndex(repo.Index, old); err != nil {
+		return err
+	}
+	if err := repo.Run(ctx, "apply", "--cached", "--whitespace=nowarn", patch); err != nil {
+		return fmt.Errorf("the patch does not apply to its own base: %w", err)
+	}
+	got, err := readIndex(repo.Index)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if e := got[c.path]; e.Mode != c.now.Mode || (e.Mode != 0 && e.Object != c.now.Object) {
+			return fmt.Errorf("the patch does not lead to what %s is", display(c.path))
+		}
+	}
+	return nil
+}
+
+// notables lists the changes that deserve a look, and why.
+func notables(changes []fileChange) []string {
 	var found skipped
 	for _, change := range changes {
 		if why := notable(change); why != "" {
 			found.add(change.path, why)
 		}
 	}
-	c.Notable = found.list()
-	return nil
-}
-
-// verify applies the patch to the state before, without any file.
-func (w *Workspace) verify(ctx context.Context, patch, want string) error {
-	repo := w.repo()
-	repo.Index = w.path("index.verify")
-	if err := copyFile(repo.Index, w.before.index); err != nil {
-		return err
-	}
-	if err := repo.Run(ctx, "apply", "--cached", "--whitespace=nowarn", patch); err != nil {
-		return fmt.Errorf("the patch does not apply to its own base: %w", err)
-	}
-	got, err := repo.Output(ctx, "write-tree")
-	if err == nil && got != want {
-		err = fmt.Errorf("the patch leads to tree %s, not to %s", got, want)
-	}
-	return err
-}
-
-// A fileChange is one line of a raw diff; a mode of 0 means: not there.
-type fileChange struct {
-	path          string
-	oldMode, mode uint32
-}
-
-func (w *Workspace) changes(ctx context.Context, tree string) ([]fileChange, error) {
-	var raw bytes.Buffer
-	if err := w.repo().Pipe(ctx, nil, &raw, append(diffFlags, "-z", "--raw", w.before.tree, tree)...); err != nil {
-		return nil, err
-	}
-	var all []fileChange
-	fields := strings.Split(strings.TrimSuffix(raw.String(), "\x00"), "\x00")
-	for i := 0; i+1 < len(fields); i += 2 {
-		meta := strings.Fields(strings.TrimPrefix(fields[i], ":"))
-		if len(meta) < 2 {
-			return nil, fmt.Errorf("git diff-tree printed %q", fields[i])
-		}
-		old, errOld := strconv.ParseUint(meta[0], 8, 32)
-		mode, errNew := strconv.ParseUint(meta[1], 8, 32)
-		if err := errors.Join(errOld, errNew); err != nil {
-			return nil, err
-		}
-		all = append(all, fileChange{path: fields[i+1], oldMode: uint32(old), mode: uint32(mode)})
-	}
-	return all, nil
-}
-
-// patchWriter writes a file up to a limit and sums it.
-type patchWriter struct {
-	file  *os.File
-	sum   hash.Hash
-	size  int64
-	limit int64
-}
-
-func (p *patchWriter) Write(b []byte) (int, error) {
-	if p.size += int64(len(b)); p.size > p.limit {
-		return 0, &LimitError{What: "bytes of patch", Limit: p.limit}
-	}
-	p.sum.Write(b)
-	return p.file.Write(b)
+	return found.list()
 }
 
 // skipped collects paths with a reason, up to a bound: an agent may leave any

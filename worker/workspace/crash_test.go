@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,9 +41,19 @@ func crashOnce(s *Spaces, id, repo string) error {
 	if err != nil {
 		return err
 	}
-	err = os.WriteFile(filepath.Join(w.Dir(), "new"), []byte("x\n"), 0o644)
+	_, _, err = w.Setup(ctx, fmt.Sprint("key", rand.IntN(3)), func(_ context.Context, in *Workspace) error {
+		for _, name := range []string{"one", "two"} {
+			if err := os.WriteFile(filepath.Join(in.Dir(), name), nil, 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err == nil {
-		_, err = w.Collect(ctx)
+		err = os.WriteFile(filepath.Join(w.Dir(), "new"), []byte("x\n"), 0o644)
+	}
+	if err == nil {
+		err = salvageAll(ctx, w)
 	}
 	return errors.Join(err, w.Close())
 }
@@ -56,6 +65,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 	}
 	dir, repo := t.TempDir(), newRepo(t)
 	other := openIn(t, dir, Limits{})
+	other.cfg.Salvage = salvageAll
 	held := prepare(t, other, "held.1", repo)
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -88,6 +98,16 @@ func TestKilledAtAnyPoint(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	layers, err := filepath.Glob(filepath.Join(dir, "mirrors/*/bases/*/layers/key?"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, layer := range layers {
+		if names, err := readNames(layerFiles(layer)); err != nil || len(names) != 2 {
+			t.Errorf("seed %d: layer %s has %q, err %v", seed, layer, names, err)
+		}
+	}
+	t.Logf("%d layers", len(layers))
 	src, err := other.locate(repo)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +131,7 @@ func sweepClean(t *testing.T, s *Spaces) {
 			t.Fatalf("sweep: %v", err)
 		}
 		names = nil
-		for _, pattern := range []string{"jobs/*", "locks/*", "trash/*", "mirrors/*/new-*"} {
+		for _, pattern := range []string{"jobs/*", "locks/*", "trash/*", "mirrors/*/new-*", "mirrors/*/bases/*/layers/*.new"} {
 			found, err := filepath.Glob(filepath.Join(s.cfg.Dir, pattern))
 			if err != nil {
 				t.Fatal(err)
@@ -127,6 +147,23 @@ func sweepClean(t *testing.T, s *Spaces) {
 		}
 	}
 	t.Fatalf("left behind: %q", names)
+}
+
+// salvageAll is a store that takes everything.
+func salvageAll(ctx context.Context, w *Workspace) error {
+	change, err := w.Collect(ctx)
+	if err != nil || change.Empty() {
+		return err
+	}
+	return w.Saved(receipt(change))
+}
+
+func receipt(c Change) Receipt {
+	r := Receipt{Patch: c.SHA256}
+	if c.Bundle != "" {
+		r.Bundle, _ = sumFile(c.Bundle) // no sum is a wrong one
+	}
+	return r
 }
 
 // orphan makes a workspace whose owner is dead after it has begun to work.
@@ -155,8 +192,9 @@ func TestWorkOfTheDeadIsSalvaged(t *testing.T) {
 			jailed.cfg.Salvage = func(context.Context, *Workspace) error { return errors.New("store is down") }
 			for range 2 {
 				swept, err := jailed.Sweep(t.Context())
-				if err == nil || len(swept.Workspaces) > 0 || swept.Bases > 0 {
-					t.Errorf("got %v, %v; want nothing swept", swept, err)
+				kept := swept.Kept["orphan.7"]
+				if err != nil || kept == nil || !strings.Contains(kept.Error(), "store is down") || len(swept.Workspaces) > 0 || swept.Bases > 0 {
+					t.Errorf("got %v, %v; want one workspace kept, and why", swept, err)
 				}
 			}
 			var got []string
@@ -167,7 +205,7 @@ func TestWorkOfTheDeadIsSalvaged(t *testing.T) {
 					return err
 				}
 				saved := filepath.Join(t.TempDir(), "patch")
-				err = copyFile(saved, change.Patch)
+				err = errors.Join(copyFile(saved, change.Patch), w.Saved(receipt(change)))
 				change.Patch = saved
 				return err
 			}
@@ -187,6 +225,57 @@ func TestWorkOfTheDeadIsSalvaged(t *testing.T) {
 			nothingLeft(t, jailed)
 			if again, err := jailed.Sweep(t.Context()); err != nil || len(again.Workspaces) > 0 || len(got) != 2 {
 				t.Errorf("a second sweep: got %v, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestCloseNeedsAReceipt: what was changed goes only with a receipt of it.
+func TestCloseNeedsAReceipt(t *testing.T) {
+	for _, strategy := range []Strategy{Overlay, Clone} {
+		t.Run(string(strategy), func(t *testing.T) {
+			s, repo := openAs(t, strategy, Limits{}), newRepo(t)
+			for _, c := range []struct {
+				name string
+				do   func(w *Workspace) error
+				goes bool
+			}{
+				{"never shown", func(*Workspace) error { return nil }, true},
+				{"changed", func(w *Workspace) error { act(t, w, "echo x > new"); return nil }, false},
+				{"changed and collected", func(w *Workspace) error { act(t, w, "echo x > new"); collect(t, w); return nil }, false},
+				{"unchanged and collected", func(w *Workspace) error { act(t, w, "true"); collect(t, w); return nil }, true},
+				{"stored", func(w *Workspace) error { act(t, w, "echo x > new"); return w.Saved(receipt(collect(t, w))) }, true},
+				{"stored, then changed", func(w *Workspace) error {
+					act(t, w, "echo x > new")
+					err := w.Saved(receipt(collect(t, w)))
+					act(t, w, "echo y > new")
+					return err
+				}, false},
+				{"stored, but not all of it", func(w *Workspace) error {
+					act(t, w, "echo x > new; git add new; git commit -qm x")
+					if err := w.Saved(Receipt{Patch: collect(t, w).SHA256}); err == nil {
+						t.Error("half a receipt was accepted")
+					}
+					return nil
+				}, false},
+			} {
+				w, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: repo}, Isolation: jobs.IsolationWorktree})
+				if err == nil {
+					err = c.do(w)
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", c.name, err)
+				}
+				_, unsaved := errors.AsType[*UnsavedError](w.Close())
+				_, err = os.Stat(s.jobDir("job.1"))
+				if unsaved == c.goes || (err == nil) != unsaved {
+					t.Errorf("%s: refused %v, directory %v; want it to go: %v", c.name, unsaved, err, c.goes)
+				}
+				s.cfg.Salvage = salvageAll
+				if swept, err := s.Sweep(t.Context()); err != nil || len(swept.Kept) > 0 || len(swept.Workspaces) == 1 == c.goes {
+					t.Errorf("%s: swept %+v, %v", c.name, swept, err)
+				}
+				nothingLeft(t, s)
 			}
 		})
 	}
@@ -239,33 +328,6 @@ func TestSweepLeavesWhatIsInUse(t *testing.T) {
 	w = prepare(t, s, "job.2", repo) // and all comes back
 	run(t, w.Dir(), "git", "fsck")
 	w.Close()
-}
-
-func TestEvictionKeepsTheNewest(t *testing.T) {
-	repo := newRepo(t)
-	s := open(t, Limits{})
-	var newest string
-	for i := range 3 {
-		sh(t, repo, "git commit -q --allow-empty -m "+strconv.Itoa(i))
-		w := prepare(t, s, "job.1", repo)
-		newest = w.Base()
-		w.Close()
-	}
-	all, err := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/*/index"))
-	if err != nil || len(all) != 3 {
-		t.Fatalf("got bases %q, %v", all, err)
-	}
-	list, err := bases(filepath.Dir(filepath.Dir(all[0])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cfg.Limits.BaseBytes = list[0].size + list[0].size/2
-	if swept, err := s.Sweep(t.Context()); err != nil || swept.Bases != 2 {
-		t.Errorf("got %v, %v; want two bases evicted", swept, err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/"+newest)); len(left) != 1 {
-		t.Error("the newest base is gone")
-	}
 }
 
 func TestManySweepersAtOnce(t *testing.T) {

@@ -4,12 +4,25 @@
 //	Prepare ──▶ Workspace ──▶ the jail runs and ends ──▶ Collect ──▶ Close
 //	                                                       (any number of times)
 //
-// With isolation worktree or container a workspace is a private clone: its
-// own files, its own .git with objects, branch and configuration, made from a
-// base that is fetched once for all jobs. The agent may do with it what it
-// likes. Nothing of it is shared with the user's repository or another job,
-// and no linked git worktree exists anywhere. With isolation none the
-// workspace is the given directory itself.
+// With isolation worktree or container a workspace has its own files and its
+// own .git with branch, index and configuration, made from a base that is
+// fetched once for all jobs. The agent may do with it what it likes. Nothing
+// of it is shared with the user's repository or another job, and no linked
+// git worktree exists anywhere. With isolation none the workspace is the given
+// directory itself.
+//
+// How the files are made is a [Strategy]. An overlay shows the commit's
+// checkout, which all its jobs share, through a directory that takes what is
+// written: it costs the same for ten files and for a hundred thousand, and
+// what was written is what changed. It exists in the jail's own table of
+// mounts alone, see [Workspace.Show]. A clone has all files in a directory of
+// the host. Both collect the same, with one exception: an overlay knows a
+// directory that was renamed, and keeps files of it that an ignore file names
+// at the new place, as "git mv" does.
+//
+// What a job's setup writes over a checkout can be shared in the same way, see
+// [Workspace.Setup]: as one more layer below the directory of the job. What
+// setup changed is collected as if the job had changed it.
 //
 // Three promises hold whatever the agent wrote:
 //
@@ -29,7 +42,10 @@
 // On disk, below Config.Dir:
 //
 //	mirrors/<remote>/mirror.git      bare; what was fetched from one remote
-//	mirrors/<remote>/bases/<commit>  a .git to copy, and an index; never changed
+//	mirrors/<remote>/bases/<commit>  a .git to copy, an index, and for overlays a
+//	                                 checkout, whole or what differs from that of
+//	                                 another commit; never changed
+//	  …/layers/<key>                 what setup wrote over the checkout; never changed
 //	jobs/<id>/                       one workspace and all that belongs to it
 //	locks/<id>                       locked by the process that owns jobs/<id>
 //	trash/                           renamed here first, then deleted

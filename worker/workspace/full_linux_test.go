@@ -67,7 +67,7 @@ func fillDisk(t *testing.T, s *Spaces, repo string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() { err = errors.Join(err, w.remove()) }()
 	if err := os.WriteFile(filepath.Join(w.Dir(), "new"), make([]byte, 200000), 0o644); err != nil {
 		return err
 	}

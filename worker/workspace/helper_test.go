@@ -16,14 +16,21 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
 func TestMain(m *testing.M) {
-	jailinit.Main()
 	if os.Getenv(crashEnv) != "" {
 		crashChild()
+	}
+	if os.Getenv(hookCrashEnv) != "" {
+		hookCrashChild()
+	}
+	if os.Getenv(linkedCrashEnv) != "" {
+		linkedCrashChild()
+	}
+	if os.Getenv(worktreeEnv) != "" {
+		worktreeChild()
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.RemoveAll(template())
@@ -132,9 +139,14 @@ func openIn(tb testing.TB, dir string, limits Limits) *Spaces {
 // openJailed is open, for tests that need the agent's commits.
 func openJailed(tb testing.TB, limits Limits) *Spaces {
 	tb.Helper()
+	return openAs(tb, Clone, limits)
+}
+
+func openAs(tb testing.TB, strategy Strategy, limits Limits) *Spaces {
+	tb.Helper()
 	jail := &bwrap.Backend{}
 	sandboxtest.Require(tb, jail)
-	s, err := Open(context.Background(), Config{Dir: tb.TempDir(), Limits: limits, Jail: jail})
+	s, err := Open(context.Background(), Config{Dir: tb.TempDir(), Limits: limits, Jail: jail, Strategy: strategy})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,7 +165,7 @@ func prepareAs(tb testing.TB, s *Spaces, id string, repo jobs.Repo, isolation jo
 		tb.Fatalf("prepare: %v", err)
 	}
 	tb.Cleanup(func() {
-		if err := w.Close(); err != nil {
+		if err := w.remove(); err != nil {
 			tb.Errorf("close: %v", err)
 		}
 		nothingLeft(tb, s)

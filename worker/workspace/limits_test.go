@@ -161,9 +161,11 @@ func TestSkippedIsBounded(t *testing.T) {
 func TestNotable(t *testing.T) {
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
 	sh(t, w.Dir(), `mkdir -p .github/workflows .husky web sub/.claude; echo x > .github/workflows/ci.yml; echo x > .husky/pre-commit
-echo x > web/package.json; echo x > sub/.claude/settings.json; ln -s /etc/passwd l; chmod +x README; echo x > .gitattributes; echo x > plain.txt; rm Makefile 2>/dev/null || true; echo x > "Makefile"`)
+echo x > web/package.json; echo x > sub/.claude/settings.json; ln -s /etc/passwd l; chmod +x README; echo x > .gitattributes; echo x > plain.txt; mkdir .vscode .claude
+touch .envrc .zshenv .bash_login .vscode/tasks.json .claude/settings.local.json conftest.py; rm Makefile 2>/dev/null || true; echo x > "Makefile"`)
 	got := strings.Join(collect(t, w).Notable, "\n")
-	for _, want := range []string{".github/workflows/ci.yml", ".husky/pre-commit", "web/package.json", "sub/.claude/settings.json", "l: symbolic link", "README: executable", ".gitattributes", "Makefile"} {
+	for _, want := range []string{".github/workflows/ci.yml", ".husky/pre-commit", "web/package.json", "sub/.claude/settings.json", "l: symbolic link", "README: executable", ".gitattributes", "Makefile",
+		".envrc", ".zshenv", ".bash_login", ".vscode/tasks.json", ".claude/settings.local.json", "conftest.py"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %s in it", got, want)
 		}

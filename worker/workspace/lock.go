@@ -55,6 +55,12 @@ func waitLock(ctx context.Context, path string, how int) (*lock, error) {
 	}
 }
 
+// share lets others have the lock, too, who want it shared. Whoever wants it
+// alone has no chance in between: nobody waits for a lock in the kernel.
+func (l *lock) share() error {
+	return os.NewSyscallError("flock", syscall.Flock(int(l.file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB))
+}
+
 // release gives the lock up.
 func (l *lock) release() error { return l.file.Close() }
 

@@ -91,13 +91,13 @@ func (m *mirror) resolve(ctx context.Context, ref, commit string) (target, error
 			return target{commit: c, branch: branchName(branch)}, nil
 		}
 	}
-	if abbreviated.MatchString(ref) {
+	if abbreviated().MatchString(ref) {
 		return m.expand(ctx, ref)
 	}
 	return target{}, &RefError{Repo: m.source.name, Ref: ref}
 }
 
-var abbreviated = regexp.MustCompile(`^[0-9a-f]{7,63}$`)
+var abbreviated = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{7,63}$`) })
 
 func fullNames(ref string) []string {
 	if strings.HasPrefix(ref, "refs/") {
@@ -106,13 +106,13 @@ func fullNames(ref string) []string {
 	return []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
 }
 
-var plainBranch = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
+var plainBranch = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`) })
 
 // branchName accepts a branch's name that may become a path below refs. What
 // a remote says is not trusted.
 func branchName(name string) string {
 	name = strings.TrimPrefix(name, "refs/heads/")
-	if !plainBranch.MatchString(name) || git.IsCommit(name) || strings.Contains(name, "..") || strings.Contains(name, "//") ||
+	if !plainBranch().MatchString(name) || git.IsCommit(name) || strings.Contains(name, "..") || strings.Contains(name, "//") ||
 		strings.Contains(name, "/.") || strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".") {
 		return ""
 	}
@@ -183,13 +183,20 @@ func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error
 	if ref != "" {
 		names = fullNames(ref)
 	}
-	now.refs, now.head, now.err = m.source.remote.List(ctx, m.spaces.cfg.Dir, names...)
+	now.refs, now.head, now.err = m.ask(ctx, names...)
 	if ctx.Err() == nil {
 		// An error is shared as well: a remote that is down costs all who
 		// wait one time-out, not one each.
 		q.last = now
 	}
 	return now.refs, now.head, now.err
+}
+
+func (m *mirror) ask(ctx context.Context, names ...string) ([]git.Ref, string, error) {
+	if err := m.source.passable(); err != nil {
+		return nil, "", err
+	}
+	return m.source.remote.List(ctx, m.spaces.cfg.Dir, names...)
 }
 
 // expand finds the commit that a short id means, for which all branches must
@@ -271,6 +278,9 @@ func (m *mirror) discard(ctx context.Context) error {
 
 // fetch brings refspecs into the mirror. The caller holds the lock.
 func (m *mirror) fetch(ctx context.Context, l *lock, refspecs ...string) error {
+	if err := m.source.passable(); err != nil {
+		return err
+	}
 	if err := os.WriteFile(m.path("unfinished"), nil, 0o600); err != nil {
 		return err
 	}
@@ -327,7 +337,7 @@ func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
 		return nil
 	}
 	// A fetch has two ends. If the remote answers, the mirror is to blame.
-	if _, _, listing := m.source.remote.List(ctx, m.spaces.cfg.Dir); listing == nil && m.used && !isDiskFull(err) {
+	if _, _, listing := m.ask(ctx); listing == nil && m.used && !isDiskFull(err) {
 		return &damagedError{err}
 	}
 	return m.unreachable(ctx, err)

@@ -86,9 +86,12 @@ func TestNoneSaysWhyThereIsNoPatch(t *testing.T) {
 
 func TestNoneWithoutRepository(t *testing.T) {
 	w := prepareAs(t, open(t, Limits{}), "job.1", jobs.Repo{}, jobs.IsolationNone)
-	write(t, w.Dir(), "new", "x")
-	if got := collect(t, w); len(got.Notes) != 1 || w.Base() != "" {
-		t.Errorf("got notes %q, base %q", got.Notes, w.Base())
+	if got := collect(t, w); len(got.Notes) != 1 || got.Patch != "" || w.Base() != "" {
+		t.Errorf("nothing written: got %+v, base %q", got, w.Base())
+	}
+	write(t, w.Dir(), "new", "x\n")
+	if got := collect(t, w); got.Files != 1 || !strings.Contains(patch(t, got), "+x") {
+		t.Errorf("a file written: got %+v", got)
 	}
 }
 

@@ -6,11 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Somebody swaps files and directories for links while the host collects.
+// Somebody swaps files and directories for links, and for what would hang or
+// flood a reader, while the host collects.
 // With isolation none an earlier agent's leftover process may do that.
 func TestNothingOutsideIsEverRead(t *testing.T) {
 	const secret = "S3CRET-outside"
@@ -23,51 +27,79 @@ func TestNothingOutsideIsEverRead(t *testing.T) {
 	symlink(t, filepath.Join(outside, "file"), filepath.Join(w.Dir(), "link-file"))
 	symlink(t, outside+"/dir", filepath.Join(w.Dir(), "link-dir"))
 	symlink(t, outside+"/.gitignore", filepath.Join(w.Dir(), "link-ignore"))
-	stop, stopped := make(chan struct{}), make(chan int)
+	special(t, w.Dir())
+	stop := swapping(t, w.Dir(), [][2]string{{"victim", "link-file"}, {"deep/er", "link-dir"}, {"deep/.gitignore", "link-ignore"}, {"src", "link-dir"},
+		{"victim", "fifo"}, {"victim", "socket"}, {"victim", "device"}, {"deep", "fifo"}, {"deep/.gitignore", "fifo"}})
+	walked := 0
+	for begun := time.Now(); time.Since(begun) < 2*time.Second || (walked < 100 && time.Since(begun) < time.Minute); walked++ {
+		st, err := newStage(filepath.Join(w.home, fmt.Sprint("stage", walked)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, err := w.catalog(w.before.index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		walk := newWalk(w.spaces.cfg.Limits, w.before, known, st)
+		err = walk.run(t.Context(), w.Dir()) // a torn view is an error at worst
+		if errors.Is(err, os.ErrPermission) {
+			t.Fatal(err)
+		}
+		st.close()
+		for _, text := range []string{secret, "\x00"} { // outside, and of the device
+			if found := grep(t, st.dir, text); found != "" {
+				t.Fatalf("%q was copied to %s", text, found)
+			}
+		}
+		os.RemoveAll(st.dir)
+	}
+	if swaps := stop(); walked < 100 || swaps < 1000 {
+		t.Errorf("only %d walks against %d swaps: that proves little", walked, swaps)
+	}
+}
+
+// swapping exchanges pairs of names, there and back again, until the function
+// that it returns is called, which tells how often.
+func swapping(t *testing.T, dir string, pairs [][2]string) (stop func() int) {
+	t.Helper()
+	end, swapped := make(chan struct{}), make(chan int)
 	go func() {
 		swaps := 0
 		for {
 			select {
-			case <-stop:
-				stopped <- swaps
+			case <-end:
+				swapped <- swaps
 				return
 			default:
 			}
-			for _, pair := range [][2]string{{"victim", "link-file"}, {"deep/er", "link-dir"}, {"deep/.gitignore", "link-ignore"}, {"src", "link-dir"}} {
-				a, b, tmp := filepath.Join(w.Dir(), pair[0]), filepath.Join(w.Dir(), pair[1]), filepath.Join(w.Dir(), "tmp")
-				for range 2 { // there and back again
+			for _, pair := range pairs {
+				a, b, tmp := filepath.Join(dir, pair[0]), filepath.Join(dir, pair[1]), filepath.Join(dir, "tmp")
+				for range 2 {
 					if err := errors.Join(os.Rename(a, tmp), os.Rename(b, a), os.Rename(tmp, b)); err != nil {
-						t.Error(err)
+						t.Error(fmt.Errorf("swap: %w", err))
 					}
 					swaps++
 				}
 			}
 		}
 	}()
-	walked := 0
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); walked++ {
-		st, err := newStage(filepath.Join(w.home, fmt.Sprint("stage", walked)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		walk, err := newWalk(w.spaces.cfg.Limits, w.before, st)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = walk.run(t.Context(), w.Dir()) // a torn view is an error at worst
-		if errors.Is(err, os.ErrPermission) {
-			t.Fatal(err)
-		}
-		st.close()
-		if found := grep(t, st.dir, secret); found != "" {
-			t.Fatalf("a file outside was copied to %s", found)
-		}
-		os.RemoveAll(st.dir)
+	stop = sync.OnceValue(func() int { close(end); return <-swapped })
+	t.Cleanup(func() { stop() })
+	return stop
+}
+
+// special makes what is neither a file nor a directory. Only root can make a
+// device; for others a second FIFO takes its place.
+func special(t *testing.T, dir string) {
+	t.Helper()
+	err := errors.Join(
+		unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600),
+		unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o600, 0))
+	if unix.Mknod(filepath.Join(dir, "device"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))) != nil { // endless zeros
+		err = errors.Join(err, unix.Mkfifo(filepath.Join(dir, "device"), 0o600))
 	}
-	close(stop)
-	swaps := <-stopped
-	if walked < 100 || swaps < 1000 {
-		t.Errorf("only %d walks against %d swaps: that proves little", walked, swaps)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // A trash takes directories away in an instant and deletes them afterwards.
-// It deletes what others left unreadable, and trees deeper than any path.
+// It deletes what others left unreadable or, if it may, marked immutable, and
+// trees deeper than any path.
 type trash struct {
 	dir   string
 	count atomic.Int64
@@ -85,6 +86,9 @@ func (d *deletion) entry(ctx context.Context, parent int, name string, depth int
 		return err
 	}
 	refused := unix.Unlinkat(parent, name, 0)
+	if refused == unix.EPERM && unlockAt(parent, name) == nil {
+		refused = unix.Unlinkat(parent, name, 0)
+	}
 	switch {
 	case refused == nil || refused == unix.ENOENT:
 		return nil
@@ -107,7 +111,11 @@ func (d *deletion) entry(ctx context.Context, parent int, name string, depth int
 		return d.move(parent, name)
 	}
 	// Without write and search permission its entries could not be removed.
-	if err := unix.Fchmod(fd, 0o700); err != nil {
+	err = unix.Fchmod(fd, 0o700)
+	if err == unix.EPERM && unlockAt(parent, name) == nil {
+		err = unix.Fchmod(fd, 0o700)
+	}
+	if err != nil {
 		return err
 	}
 	for {

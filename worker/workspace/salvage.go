@@ -2,9 +2,12 @@ package workspace
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -24,6 +27,9 @@ type record struct {
 	Tree      string         `json:"tree,omitempty"`
 	Index     string         `json:"index,omitempty"`
 	Written   time.Time      `json:"written,omitzero"`
+	Over      bool           `json:"overlay,omitempty"`
+	Layer     string         `json:"layer,omitempty"` // directory of setup's layer
+	Linked    *Worktree      `json:"linked,omitempty"`
 }
 
 const recordFile = "record.json"
@@ -33,10 +39,16 @@ const recordFile = "record.json"
 func (w *Workspace) keep() error {
 	r := record{
 		Isolation: w.isolation, Dir: w.dir, Commit: w.commit, Note: w.note,
-		Tree: w.before.tree, Index: w.before.index, Written: w.before.written,
+		Tree: w.before.tree, Index: w.before.index, Written: w.before.written, Over: w.over,
 	}
 	if w.base != nil {
 		r.Base = w.base.dir
+	}
+	if w.layer != nil {
+		r.Layer = w.layer.dir
+	}
+	if w.linked != nil {
+		r.Linked = &w.linked.wt
 	}
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -57,46 +69,185 @@ func readRecord(home string) (record, error) {
 	return r, err
 }
 
-// salvage gives a workspace whose owner is gone to Config.Salvage. An error
-// keeps the workspace where it is.
-func (s *Spaces) salvage(ctx context.Context, id string, l *lock) (err error) {
-	if s.cfg.Salvage == nil {
-		return nil
+// A Receipt says what was read back from where a workspace's change was
+// stored: SHA-256 sums in hexadecimal, "" for what the change has none of.
+type Receipt struct{ Patch, Bundle string }
+
+// An UnsavedError says that a workspace was not removed, because what is in it
+// is not known to be safe anywhere else.
+type UnsavedError struct{ ID string }
+
+func (e *UnsavedError) Error() string {
+	return "workspace " + e.ID + " stays: its changes are not stored anywhere else yet"
+}
+
+// Saved says that what the last Collect found is stored elsewhere and was read
+// back. It refuses a receipt that is not of that.
+func (w *Workspace) Saved(r Receipt) error {
+	if w.collected == nil {
+		return fmt.Errorf("workspace %s was not collected", w.id)
+	}
+	want := Receipt{Patch: w.collected.SHA256}
+	if w.collected.PatchSize == 0 {
+		want.Patch, r.Patch = "", "" // nothing, or an empty file
+	}
+	if w.collected.Bundle != "" {
+		sum, err := sumFile(w.collected.Bundle)
+		if err != nil {
+			return err
+		}
+		want.Bundle = sum
+	}
+	if r != want {
+		return fmt.Errorf("workspace %s: what was read back is not what was collected: got %+v, want %+v", w.id, r, want)
+	}
+	// For the sweep after a kill: what is stored need not be stored again.
+	if err := os.WriteFile(w.path(savedFile), nil, 0o600); err != nil {
+		return err
+	}
+	w.saved, w.receipt = true, &want
+	return nil
+}
+
+// savedFile lies beside a workspace whose changes are stored.
+const savedFile = "saved"
+
+// touched says that anything may be in the workspace from now on.
+func (w *Workspace) touched() {
+	if w.saved {
+		// Of a file that was just made, in a directory of our own.
+		_ = os.Remove(w.path(savedFile))
+	}
+	w.shown, w.collected, w.saved, w.receipt = true, nil, false, nil
+}
+
+// Unsaved reports whether the workspace may hold changes that are not safe
+// elsewhere. Of an overlay in which nothing was written it costs next to
+// nothing to know; a clone that somebody has seen must be collected first.
+func (w *Workspace) Unsaved() bool {
+	switch {
+	case !w.shown || w.saved || w.note != "": // there is nothing, or it stays where it is
+		return false
+	case w.collected != nil:
+		return !w.collected.Empty()
+	case w.over || w.commit == "":
+		return !w.empty()
+	}
+	return true
+}
+
+// empty reports whether nothing was written in a directory that was empty, and
+// nothing by setup.
+func (w *Workspace) empty() bool {
+	if w.layer != nil {
+		return false
+	}
+	names, err := readNames(w.dir)
+	return err == nil && len(names) == 0
+}
+
+func sumFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// abandoned is the workspace of an owner that is gone; nil if nobody was given
+// one.
+func (s *Spaces) abandoned(id string, l *lock) (*Workspace, error) {
+	hooked, err := readHook(s.jobDir(id))
+	if err != nil {
+		return nil, fmt.Errorf("salvage %s: %w", id, err)
 	}
 	r, err := readRecord(s.jobDir(id))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		if hooked == nil {
+			return nil, nil
+		}
+		return &Workspace{spaces: s, id: id, home: s.jobDir(id), lock: l, hooked: hooked}, nil
 	}
 	if err != nil {
-		return fmt.Errorf("salvage %s: %w", id, err)
+		return nil, fmt.Errorf("salvage %s: %w", id, err)
 	}
 	w := &Workspace{
+		hooked: hooked,
+
 		spaces: s, id: id, home: s.jobDir(id), dir: r.Dir, lock: l, isolation: r.Isolation, commit: r.Commit, note: r.Note,
-		before: state{tree: r.Tree, index: r.Index, written: r.Written},
+		before: state{tree: r.Tree, index: r.Index, written: r.Written}, over: r.Over, shown: true,
+	}
+	if r.Layer != "" {
+		w.layer = &layer{dir: r.Layer}
+	}
+	if r.Linked != nil {
+		w.linked = &linked{wt: *r.Linked}
 	}
 	if r.Base != "" {
-		held, err := waitLock(ctx, r.Base+".lock", syscall.LOCK_SH)
-		if err != nil {
-			return fmt.Errorf("salvage %s: %w", id, err)
+		w.base = &base{dir: r.Base}
+	}
+	return w, nil
+}
+
+// salvage gives a workspace whose owner is gone to Config.Salvage. An error
+// keeps the workspace where it is.
+func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
+	if _, err := os.Lstat(w.path(savedFile)); err == nil || !w.Unsaved() {
+		return nil
+	}
+	if given, err := w.given(); err != nil || given {
+		return err
+	}
+	if s.cfg.Salvage == nil {
+		return &UnsavedError{ID: w.id}
+	}
+	if w.base != nil {
+		if w.base.lock, err = waitLock(ctx, w.base.dir+".lock", syscall.LOCK_SH); err != nil {
+			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
-		w.base = &base{dir: r.Base, lock: held}
-		defer func() { err = errors.Join(err, held.release()) }()
+		defer func() { err = errors.Join(err, w.base.release()) }()
+	}
+	if w.over {
+		if w.base.trees, err = w.base.stack(); err != nil {
+			return fmt.Errorf("salvage %s: %w", w.id, err)
+		}
+	}
+	if w.base != nil && w.isolation != jobs.IsolationNone {
+		// Whoever began to collect may have left half a repository. The files
+		// of the state before are in the base; with isolation none in there.
+		if err := s.trash.remove(ctx, w.path("git")); err != nil {
+			return fmt.Errorf("salvage %s: %w", w.id, err)
+		}
+	}
+	if w.layer != nil {
+		if w.layer.lock, err = waitLock(ctx, w.layer.dir+".lock", syscall.LOCK_SH); err != nil {
+			return fmt.Errorf("salvage %s: %w", w.id, err)
+		}
+		defer func() { err = errors.Join(err, w.layer.release()) }()
 	}
 	if err := s.cfg.Salvage(ctx, w); err != nil {
-		return fmt.Errorf("salvage %s: %w", id, err)
+		return fmt.Errorf("salvage %s: %w", w.id, err)
+	}
+	if w.Unsaved() {
+		return &UnsavedError{ID: w.id}
 	}
 	return nil
 }
 
-// needed lists the bases that workspaces were made from, be their owners
+// needed lists the bases and layers that workspaces were made from, be their owners
 // alive or not: without its base a workspace cannot be collected.
 func (s *Spaces) needed() (map[string]bool, error) {
 	ids, err := readNames(filepath.Join(s.cfg.Dir, "jobs"))
 	found := map[string]bool{}
 	for _, id := range ids {
 		r, unreadable := readRecord(s.jobDir(id))
-		if unreadable == nil && r.Base != "" {
-			found[r.Base] = true
+		if unreadable == nil {
+			found[r.Base], found[r.Layer] = true, true
 		}
 	}
 	return found, err

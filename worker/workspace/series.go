@@ -1,14 +1,13 @@
 package workspace
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,8 +19,10 @@ import (
 // A series is what the agent committed, after it has been checked. Its
 // objects are in the workspace's own git directory of the host.
 type series struct {
-	tip    string
-	forced []string // files it added; they count even if an ignore file names them
+	tip     string
+	tree    string // of the last commit
+	commits int
+	forced  []string // files it added; they count even if an ignore file names them
 }
 
 // seriesTime bounds the jail that bundles commits. A repository in which git
@@ -29,10 +30,10 @@ type series struct {
 const seriesTime = time.Minute
 
 // bundleScript runs in the jail, beside whatever the agent left there. Its
-// exit code tells that there is nothing to bundle.
-const bundleScript = `new=$(git rev-list -n 1 "$1..HEAD") || exit 5
-[ -n "$new" ] || exit 4
-exec git bundle create - "$1..HEAD"`
+// exit code tells that there is nothing to bundle, which git refuses.
+const bundleScript = `git bundle create - "$1..HEAD" && exit
+new=$(git rev-list -n 1 "$1..HEAD") && [ -z "$new" ] && exit 4
+exit 5`
 
 const nothingNew = 4
 
@@ -55,33 +56,40 @@ func (w *Workspace) series(ctx context.Context) (*series, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	tip, pack, err := readBundle(file, len(w.commit))
+	tip, pack, err := readBundle(file, "HEAD", len(w.commit))
 	if err != nil {
 		return nil, err
 	}
-	return w.admit(ctx, tip, pack)
+	limit := w.spaces.cfg.Limits.Bytes
+	s, err := foreign{base: w.commit, tip: tip, pack: pack, limit: limit, closed: true}.admit(ctx, w.repo())
+	if err != nil {
+		return nil, err
+	}
+	s.forced, err = w.added(ctx, tip)
+	return s, err
 }
 
 func (w *Workspace) bundleInJail(ctx context.Context, to *os.File) (found bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, seriesTime)
+	limited, cancel := context.WithTimeout(ctx, w.spaces.seriesTime)
 	defer cancel()
 	var said bytes.Buffer
 	out := &limitedWriter{to: to, left: w.spaces.cfg.Limits.Bytes, err: &LimitError{What: "bytes of commits", Limit: w.spaces.cfg.Limits.Bytes}}
-	exit, err := sandbox.Run(limited, w.spaces.cfg.Jail, sandbox.Spec{
+	spec := sandbox.Spec{
 		Args: []string{"sh", "-c", bundleScript, "sh", w.commit},
 		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C",
 			"GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1",
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-		Workspace: w.dir, WorkspaceReadOnly: true,
-		Preset: sandbox.PresetOffline, Label: w.id, Grace: time.Second,
-	}, sandbox.Streams{Stdout: out, Stderr: &limitedWriter{to: &said, left: 4 << 10}})
+		WorkspaceReadOnly: true, Preset: sandbox.PresetOffline, Label: w.id, Grace: time.Second,
+	}
+	w.show(&spec)
+	exit, err := sandbox.Run(limited, w.spaces.cfg.Jail, spec, sandbox.Streams{Stdout: out, Stderr: &limitedWriter{to: &said, left: 4 << 10}})
 	switch {
 	case err != nil:
 		return false, err
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case limited.Err() != nil:
-		return false, fmt.Errorf("git did not end within %v", seriesTime)
+		return false, fmt.Errorf("git did not end within %v", w.spaces.seriesTime)
 	case exit.Code == nothingNew:
 		return false, nil
 	case !exit.Success():
@@ -90,63 +98,28 @@ func (w *Workspace) bundleInJail(ctx context.Context, to *os.File) (found bool, 
 	return true, nil
 }
 
-// readBundle reads the head of a bundle and returns the commit it leads to
-// and the pack behind. It accepts one ref and nothing that changes how the
-// pack is to be read.
-func readBundle(from io.Reader, idLen int) (tip string, pack io.Reader, err error) {
-	r := bufio.NewReader(from)
-	for n := 0; ; n++ {
-		line, err := r.ReadSlice('\n')
-		if err != nil {
-			return "", nil, fmt.Errorf("read bundle: %w", err)
-		}
-		text := strings.TrimSuffix(string(line), "\n")
-		id, name, _ := strings.Cut(text, " ")
-		switch {
-		case n == 0 && (text == "# v2 git bundle" || text == "# v3 git bundle"):
-		case text == "" && tip != "":
-			return tip, r, nil
-		case text == "@object-format=sha1" && idLen == 40, text == "@object-format=sha256" && idLen == 64:
-		case n > 0 && strings.HasPrefix(text, "-"):
-		case n > 0 && n < 1000 && tip == "" && name == "HEAD" && git.IsCommit(id) && len(id) == idLen:
-			tip = id
-		default:
-			return "", nil, fmt.Errorf("line %d of the bundle is not expected there", n+1)
-		}
-	}
-}
-
-// admit checks a pack and takes it over: each object is well formed, names in
-// it harm nobody, none is missing, and the commits build on the base.
-func (w *Workspace) admit(ctx context.Context, tip string, pack io.Reader) (*series, error) {
-	repo := w.repo()
-	limit := "--max-input-size=" + strconv.FormatInt(w.spaces.cfg.Limits.Bytes, 10)
-	if err := repo.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict", limit); err != nil {
-		return nil, err
-	}
-	if err := repo.Run(ctx, "rev-list", "--objects", "--quiet", tip, "--not", w.commit); err != nil {
-		return nil, fmt.Errorf("objects are missing: %w", err)
-	}
-	if err := repo.Run(ctx, "merge-base", "--is-ancestor", w.commit, tip); err != nil {
-		return nil, errors.New("they do not build on the base commit")
-	}
+// added lists the files that a series added to the base.
+func (w *Workspace) added(ctx context.Context, tip string) ([]string, error) {
 	var added bytes.Buffer
-	if err := repo.Pipe(ctx, nil, &added, append(diffFlags, "-z", "--name-only", "--diff-filter=A", w.commit, tip)...); err != nil {
+	if err := w.repo().Pipe(ctx, nil, &added, append(diffFlags, "-z", "--name-only", "--diff-filter=A", w.commit, tip)...); err != nil {
 		return nil, err
 	}
-	s := &series{tip: tip}
+	var names []string
 	for name := range strings.SplitSeq(added.String(), "\x00") {
 		if name != "" {
-			s.forced = append(s.forced, name)
+			names = append(names, name)
 		}
 	}
-	return s, nil
+	return names, nil
 }
 
 // commits tells the agent's commits, or why they are not there.
 func (w *Workspace) commits(ctx context.Context, c *Change) (*series, error) {
-	if w.isolation == jobs.IsolationNone {
+	if w.isolation == jobs.IsolationNone || w.commit == "" {
 		return nil, nil // they are in the user's repository, where the agent made them
+	}
+	if w.over && !w.mayCommit() {
+		return nil, nil
 	}
 	s, err := w.series(ctx)
 	if ctx.Err() != nil {
@@ -166,29 +139,36 @@ func (w *Workspace) commits(ctx context.Context, c *Change) (*series, error) {
 // same files.
 func (w *Workspace) publish(ctx context.Context, s *series, after state, c *Change) error {
 	repo := w.repo()
-	repo.Set = []string{"user.name=Penstock agent", "user.email=agent@penstock.invalid"}
-	trees, err := repo.Output(ctx, "rev-parse", s.tip+"^{tree}", after.tree)
+	repo.Set = append(repo.Set, "user.name=Penstock agent", "user.email=agent@penstock.invalid")
+	tree, err := w.treeID(ctx, after.tree)
 	if err != nil {
 		return err
 	}
-	tip := s.tip
-	if committed, tree, _ := strings.Cut(trees, "\n"); committed != tree {
-		if tip, err = repo.Output(ctx, "commit-tree", "-p", tip, "-m", "Uncommitted changes", tree); err != nil {
+	c.Head, c.Commits = s.tip, s.commits
+	if tree != s.tree {
+		if c.Head, err = repo.Output(ctx, "commit-tree", "-p", s.tip, "-m", uncommitted, tree); err != nil {
 			return err
 		}
+		c.Commits++
 	}
-	count, err := repo.Output(ctx, "rev-list", "--count", w.commit+".."+tip)
-	if err != nil {
+	// Nobody else uses this git directory: git's lock would be a process more.
+	if err := os.WriteFile(filepath.Join(repo.Dir, "refs/heads", agentBranch), []byte(c.Head+"\n"), 0o600); err != nil {
 		return err
 	}
-	if c.Commits, err = strconv.Atoi(count); err != nil {
-		return err
-	}
-	if err := repo.Run(ctx, "update-ref", "refs/heads/"+agentBranch, tip); err != nil {
-		return err
-	}
-	c.Head, c.Bundle = tip, w.path("bundle")
+	c.Bundle = w.path("bundle")
 	return repo.Run(ctx, "bundle", "create", "--quiet", c.Bundle, w.commit+"..refs/heads/"+agentBranch)
+}
+
+// treeID names a tree by its id.
+func (w *Workspace) treeID(ctx context.Context, tree string) (string, error) {
+	if git.IsCommit(tree) {
+		return tree, nil
+	}
+	id, err := w.repo().Output(ctx, "rev-parse", "--verify", tree+"^{tree}")
+	if err == nil && !git.IsCommit(id) {
+		err = fmt.Errorf("git rev-parse printed %q", id)
+	}
+	return id, err
 }
 
 // limitedWriter takes a number of bytes, then fails with err, or drops the

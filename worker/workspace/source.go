@@ -34,25 +34,57 @@ func (s *Spaces) locate(address string) (source, error) {
 			remote: git.Remote{URL: address, Env: s.cfg.FetchEnv},
 		}, nil
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return source{}, unreachable(path, err)
-	}
-	root, dir, err := discover(real)
+	at, err := locateLocal(path)
 	if err != nil {
 		return source{}, err
 	}
-	common, head, err := common(dir)
-	if err == nil {
-		err = passable(common)
-	}
-	if err != nil {
-		return source{}, unreachable(path, err)
-	}
 	return source{
-		name: path, key: key(common), root: root, head: head,
-		remote: git.Remote{URL: common, Local: true, Trust: s.trust()},
+		name: path, key: key(at.git), root: at.root, head: at.head,
+		remote: git.Remote{URL: at.git, Local: true, Trust: s.trust()},
 	}, nil
+}
+
+// origin is the work tree that the address led to, and the branch it is on;
+// either may be "".
+func (s source) origin() (dir, branch string) {
+	branch, _ = strings.CutPrefix(s.head, "refs/heads/")
+	if branch == s.head {
+		branch = "" // a commit
+	}
+	return s.root, branch
+}
+
+// A local is a repository of this host, as it was found from some directory.
+type local struct {
+	git  string // the main repository's git directory
+	root string // of the work tree that contains the directory, else ""
+	head string // what the HEAD of that work tree says
+}
+
+// locateLocal finds the main repository that a path leads to.
+func locateLocal(path string) (local, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return local{}, unreachable(path, err)
+	}
+	root, dir, err := discover(real)
+	if err != nil {
+		return local{}, err
+	}
+	common, head, err := common(dir)
+	if err != nil {
+		return local{}, unreachable(path, err)
+	}
+	return local{git: common, root: root, head: head}, nil
+}
+
+// passable is asked right before git reads a source. That costs what the
+// repository has loose objects, and a commit that is here needs no reading.
+func (s source) passable() error {
+	if !s.remote.Local {
+		return nil
+	}
+	return passable(s.remote.URL)
 }
 
 func localPath(address string) (string, bool) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,10 +29,22 @@ type Config struct {
 	// take its commits. Without one only the files are collected.
 	Jail sandbox.Backend
 	// Salvage is called by Sweep with each workspace whose owner died, before
-	// it is removed: collect it and store what is in it. It must not Close it.
-	// After an error the workspace stays, and the next sweep tries again. If
-	// there is no Salvage, the work is lost.
+	// it is removed: Collect it, store what is in it, and say so with Saved. It
+	// must not Close it. Otherwise the workspace stays, and the next sweep tries
+	// again; without a Salvage every one that was changed stays.
 	Salvage func(ctx context.Context, w *Workspace) error
+	// Strategy is how jobs get files of their own, Auto if empty. One that is
+	// named and cannot be used is an error.
+	Strategy Strategy
+	// Worktrees is where the records of worktrees are, see [OpenWorktrees].
+	// Without it there is no strategy Linked, and no stale worktree is removed.
+	Worktrees string
+	// Programs make and remove the workspaces of strategy Hook.
+	Programs programs
+	// Stored reports whether what an attempt did, "<job>.<epoch>", still is in
+	// the store. Without it no worktree with changes of a job is removed for
+	// its age.
+	Stored func(ctx context.Context, attempt string, r Receipt) (bool, error)
 	// Limits of what is fetched, kept and collected; zero fields have defaults.
 	Limits Limits
 	Hooks  Hooks
@@ -56,6 +69,9 @@ type Limits struct {
 	Depth   int   // directories above a file; default 128
 	Path    int   // bytes of a path; default 2,048
 
+	Artifacts     int   // files that Pick hands out; default 200
+	ArtifactBytes int64 // content of them all; default 256 MiB
+
 	// History is the size of a repository's objects up to which a workspace
 	// gets all of its history, default 64 MiB. Above, it gets 50 commits.
 	History int64
@@ -64,6 +80,9 @@ type Limits struct {
 	// 20 GiB. A mirror goes when it has no bases and is as old.
 	BaseAge   time.Duration
 	BaseBytes int64
+	// WorktreeAge is how long nobody has touched a worktree of a repository
+	// when Sweep removes it; default 30 days, negative is never.
+	WorktreeAge time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -73,9 +92,12 @@ func (l Limits) withDefaults() Limits {
 	setDefault(&l.Patch, 128<<20)
 	setDefault(&l.Depth, 128)
 	setDefault(&l.Path, 2048)
+	setDefault(&l.Artifacts, 200)
+	setDefault(&l.ArtifactBytes, 256<<20)
 	setDefault(&l.History, 64<<20)
 	setDefault(&l.BaseAge, 7*24*time.Hour)
 	setDefault(&l.BaseBytes, 20<<30)
+	setDefault(&l.WorktreeAge, 30*24*time.Hour)
 	return l
 }
 
@@ -89,9 +111,13 @@ func setDefault[T comparable](field *T, value T) {
 // Spaces makes workspaces. It is safe for use by many goroutines, and by many
 // processes on one directory.
 type Spaces struct {
-	cfg     Config
-	trash   *trash
-	answers answers
+	cfg      Config
+	trash    *trash
+	answers  answers
+	trials   trials
+	catalogs catalogs
+
+	seriesTime time.Duration // shorter in tests
 }
 
 // Open makes the directories that workspaces need.
@@ -99,8 +125,10 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, fmt.Errorf("open workspaces: directory %q is not an absolute path", cfg.Dir)
 	}
+	setDefault(&cfg.Strategy, Auto)
+	setDefault(&cfg.Programs.Time, 10*time.Minute)
 	cfg.Limits = cfg.Limits.withDefaults()
-	s := &Spaces{cfg: cfg, trash: &trash{dir: filepath.Join(cfg.Dir, "trash")}}
+	s := &Spaces{cfg: cfg, trash: &trash{dir: filepath.Join(cfg.Dir, "trash")}, seriesTime: seriesTime}
 	for _, sub := range []string{"mirrors", "jobs", "locks", "trash"} {
 		if err := os.MkdirAll(filepath.Join(cfg.Dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("open workspaces: %w", err)
@@ -143,9 +171,17 @@ type Request struct {
 	ID        string
 	Repo      jobs.Repo
 	Isolation jobs.Isolation
+	Plain     bool // the files must lie in a directory of the host, as they are
+
+	Unjailed bool // the agent sees the host's own paths
+
+	// For a worktree of the user's repository: what it is called after, and the
+	// attempt whose worktree shall be taken up if it is there, "<job>.<epoch>".
+	Title, Session, Batch string
+	Again                 string
 }
 
-var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,127}$`)
+var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,127}$`) })
 
 // Prepare makes a workspace. Whoever gets one must Close it.
 func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
@@ -156,24 +192,24 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 	w.isolation = r.Isolation
 	switch {
 	case r.Isolation == jobs.IsolationNone && r.Repo.URL == "":
-		err = w.empty()
+		err = w.scratch()
 	case r.Isolation == jobs.IsolationNone:
 		err = w.inPlace(ctx, r.Repo)
 	default:
-		err = w.clone(ctx, r.Repo)
+		err = w.provide(ctx, r)
 	}
 	if err == nil {
 		err = w.keep()
 	}
 	if err != nil {
-		return nil, errors.Join(blameDisk(s.cfg.Dir, err), w.Close())
+		return nil, errors.Join(blameDisk(s.cfg.Dir, err), w.remove())
 	}
 	return w, nil
 }
 
 // reserve makes the directory of an attempt and locks it for its life.
 func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
-	if !idPattern.MatchString(id) {
+	if !idPattern().MatchString(id) {
 		return nil, fmt.Errorf("workspace id %q is not made of a-z, 0-9, '.' and '-'", id)
 	}
 	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)

@@ -19,6 +19,8 @@ type stage struct {
 	raw   []rawFile
 	// deleted are paths that the agent removed.
 	deleted []string
+	// moved are files of the base at a new path, as they were.
+	moved []git.Entry
 }
 
 // A rawFile is a .gitattributes. In its own place git would obey it, so its
@@ -98,6 +100,6 @@ func (s *stage) apart(p string, mode uint32) string {
 	return fmt.Sprintf("raw/%d", len(s.raw)-1)
 }
 
-func (s *stage) changed() bool { return len(s.paths)+len(s.raw)+len(s.deleted) > 0 }
+func (s *stage) changed() bool { return len(s.paths)+len(s.raw)+len(s.deleted)+len(s.moved) > 0 }
 
 func (s *stage) close() error { return s.root.Close() }

@@ -3,27 +3,46 @@ package workspace
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
-	"time"
 )
 
 // Swept is what a sweep removed.
 type Swept struct {
 	Workspaces []string // ids
 	Bases      int
+	Layers     int // of setup; those that went with their bases count, too
+	Trash      int // entries that were taken away, and had to be deleted
+	// Kept says of each workspace that nobody owns and that stays, why. Its
+	// work could not be salvaged; the next sweep tries again.
+	Kept map[string]error
+	// Worktrees are those of users' repositories that were not touched for
+	// Limits.WorktreeAge, by their path: nil was removed, an error says why the
+	// worktree stays.
+	Worktrees map[string]error
+	// Undeleted says why entries of the trash are still there. They take room,
+	// and are in nobody's way.
+	Undeleted error
 }
 
 // Sweep removes what processes that are gone have left, after Config.Salvage
-// has seen their workspaces, and bases that nobody needs. It touches nothing that is in use, so any number of workers may
-// sweep at any time. What cannot be removed does not keep the rest.
+// has taken what is in their workspaces, and bases that nobody needs. It
+// touches nothing that is in use, so any number of workers may sweep at any
+// time. What cannot be removed does not keep the rest.
 func (s *Spaces) Sweep(ctx context.Context) (Swept, error) {
-	var swept Swept
+	swept, err := s.sweep(ctx, false)
+	swept.Undeleted = s.trash.empty(ctx)
+	return swept, err
+}
+
+// Preview says what Sweep would remove, and removes nothing. What cannot be
+// salvaged shows only when it is tried.
+func (s *Spaces) Preview(ctx context.Context) (Swept, error) { return s.sweep(ctx, true) }
+
+func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
+	swept := Swept{Kept: map[string]error{}}
 	ids := map[string]bool{}
 	var errs []error
 	for _, sub := range []string{"jobs", "locks"} {
@@ -34,141 +53,46 @@ func (s *Spaces) Sweep(ctx context.Context) (Swept, error) {
 		}
 	}
 	for id := range ids {
-		removed, err := s.sweepJob(ctx, id)
+		removed, kept, err := s.sweepJob(ctx, id, dry)
 		if removed {
 			swept.Workspaces = append(swept.Workspaces, id)
+		}
+		if kept != nil {
+			swept.Kept[id] = kept
 		}
 		errs = append(errs, err)
 	}
 	slices.Sort(swept.Workspaces)
 	var err error
-	swept.Bases, err = s.evict(ctx)
-	return swept, errors.Join(errors.Join(errs...), err, s.trash.empty(ctx))
+	swept.Worktrees, err = s.sweepWorktrees(ctx, dry)
+	errs = append(errs, err)
+	swept.Bases, swept.Layers, err = s.evict(dry)
+	trash, listing := readNames(s.trash.dir)
+	swept.Trash = len(trash)
+	return swept, errors.Join(errors.Join(errs...), err, listing)
 }
 
-func (s *Spaces) sweepJob(ctx context.Context, id string) (removed bool, err error) {
+func (s *Spaces) sweepJob(ctx context.Context, id string, dry bool) (removed bool, kept, err error) {
 	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)
 	if errors.Is(err, errLocked) {
-		return false, nil
+		return false, nil, nil
 	}
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
-	if err := s.salvage(ctx, id, l); err != nil {
-		return false, errors.Join(err, l.release())
+	if dry {
+		_, err := os.Lstat(s.jobDir(id))
+		return err == nil, nil, l.release()
+	}
+	w, err := s.abandoned(id, l)
+	if err == nil && w != nil {
+		if err = s.salvage(ctx, w); err == nil {
+			err = w.withdraw(ctx)
+		}
+	}
+	if err != nil {
+		return false, err, l.release()
 	}
 	taken, err := s.trash.take(s.jobDir(id))
-	return taken != "", errors.Join(err, l.remove())
-}
-
-// A cached is a base as the evictor sees it.
-type cached struct {
-	dir  string
-	used time.Time
-	size int64
-}
-
-// evict removes bases that were not used for long, and the oldest of the rest
-// as long as they take more than they may.
-func (s *Spaces) evict(ctx context.Context) (int, error) {
-	needed, err := s.needed()
-	if err != nil {
-		return 0, err
-	}
-	mirrors, err := readNames(filepath.Join(s.cfg.Dir, "mirrors"))
-	errs := []error{err}
-	var all []cached
-	for _, key := range mirrors {
-		dir := filepath.Join(s.cfg.Dir, "mirrors", key)
-		errs = append(errs, s.sweepMirror(dir))
-		found, err := bases(filepath.Join(dir, "bases"))
-		all, errs = append(all, found...), append(errs, err)
-	}
-	slices.SortFunc(all, func(a, b cached) int { return b.used.Compare(a.used) })
-	var total int64
-	removed := 0
-	for _, b := range all {
-		total += b.size
-		if needed[b.dir] || time.Since(b.used) < s.cfg.Limits.BaseAge && total <= s.cfg.Limits.BaseBytes {
-			continue
-		}
-		gone, err := s.evictBase(b.dir)
-		if gone {
-			removed++
-			total -= b.size
-		}
-		errs = append(errs, err)
-	}
-	return removed, errors.Join(errs...)
-}
-
-func (s *Spaces) evictBase(dir string) (bool, error) {
-	l, err := tryLock(dir+".lock", syscall.LOCK_EX)
-	if errors.Is(err, errLocked) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	_, err = s.trash.take(dir)
-	return err == nil, errors.Join(err, l.remove())
-}
-
-// sweepMirror removes what was half built, and a mirror that has no bases and
-// was not used for as long as those are kept. Only who has the mirror's lock
-// builds.
-func (s *Spaces) sweepMirror(dir string) (err error) {
-	l, err := tryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
-	if errors.Is(err, errLocked) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.release()) }()
-	remove := []string{"new-mirror", "new-base"}
-	info, err := l.file.Stat()
-	left, listing := bases(filepath.Join(dir, "bases"))
-	if err := errors.Join(err, listing); err != nil {
-		return err
-	}
-	if len(left) == 0 && time.Since(info.ModTime()) >= s.cfg.Limits.BaseAge {
-		remove = append(remove, "mirror.git")
-	}
-	var errs []error
-	for _, name := range remove {
-		_, err := s.trash.take(filepath.Join(dir, name))
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-func bases(dir string) ([]cached, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	var all []cached
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !e.IsDir() || strings.HasSuffix(e.Name(), ".lock") {
-			continue
-		}
-		b := cached{dir: filepath.Join(dir, e.Name()), used: info.ModTime()}
-		err = filepath.WalkDir(b.dir, func(_ string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := d.Info()
-			if err == nil {
-				b.size += info.Size()
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return all, fmt.Errorf("measure %s: %w", b.dir, err)
-		}
-		all = append(all, b)
-	}
-	return all, err
+	return taken != "", nil, errors.Join(err, l.remove())
 }

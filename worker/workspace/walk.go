@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -29,14 +28,20 @@ import (
 // outside.
 type walk struct {
 	limits Limits
-	known  []git.Entry // sorted by path
-	at     map[string]int
+	known  catalog
 	seen   []bool
 	forced []string  // sorted; not known, but never ignored
 	fresh  time.Time // a Stat with a time before it can be relied on
 	device uint64
 	chmod  bool // the files are ours: make readable what is not
-	stage  *stage
+	// foreign: another version control's own files lie at the top, and are no
+	// part of the result.
+	foreign bool
+	stage   *stage
+
+	trees    []string // of an overlay: the template's directories
+	layerTop string   // and what setup wrote over them, "" without
+	again    bool     // what the base has at this place was removed, so what is the same is added again
 
 	entries int
 	files   int
@@ -44,21 +49,14 @@ type walk struct {
 	skipped skipped
 }
 
-func newWalk(limits Limits, before state, st *stage) (*walk, error) {
-	known, _, err := git.ReadIndex(before.index)
-	if err != nil {
-		return nil, err
-	}
-	w := &walk{limits: limits, known: known, forced: before.forced, stage: st, at: make(map[string]int, len(known)), seen: make([]bool, len(known))}
-	for i, e := range known {
-		w.at[e.Path] = i
-	}
+func newWalk(limits Limits, before state, known catalog, st *stage) *walk {
+	w := &walk{limits: limits, known: known, forced: before.forced, stage: st, seen: make([]bool, len(known))}
 	if !before.written.IsZero() {
 		// A file that was touched while the index was written may carry the
 		// same time stamps afterwards, as far as the clock's ticks go.
 		w.fresh = before.written.Add(-20 * time.Millisecond)
 	}
-	return w, nil
+	return w
 }
 
 // run walks all of root. What is known and was not found is deleted.
@@ -105,33 +103,56 @@ type place struct {
 func (w *walk) directory(ctx context.Context, at place) error {
 	f := os.NewFile(uintptr(at.fd), at.path)
 	defer f.Close()
-	if at.depth > w.limits.Depth {
-		return &LimitError{What: "directories above a file", Limit: int64(w.limits.Depth), Path: short(at.path)}
+	names, err := w.names(f, at)
+	if err != nil {
+		return err
 	}
-	names, err := f.Readdirnames(w.limits.Entries - w.entries + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read directory %s: %w", display(at.path), err)
-	}
-	if w.entries += len(names); w.entries > w.limits.Entries {
-		return &LimitError{What: "files and directories", Limit: int64(w.limits.Entries), Path: at.path}
-	}
-	slices.Sort(names)
 	if !at.ignored {
 		at.patterns = at.patterns.Enter(at.path, w.ignoreFile(at))
 	}
+	return w.each(ctx, at.path, names, func(name string) error { return w.entry(ctx, at, name) })
+}
+
+// each visits the names in a directory, but no git directory.
+func (w *walk) each(ctx context.Context, dir string, names []string, visit func(name string) error) error {
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if git.IsGitDir(name) {
-			w.gitDir(at.path, name)
+			w.gitDir(dir, name)
 			continue
 		}
-		if err := w.entry(ctx, at, name); err != nil {
+		if w.foreign && dir == "" && controls[name] {
+			continue
+		}
+		if err := visit(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// controls are where other version controls keep what they know of a directory.
+var controls = map[string]bool{
+	".hg": true, ".sl": true, ".svn": true, ".jj": true, "CVS": true, ".bzr": true, "_darcs": true, ".pijul": true,
+	".fslckout": true, "_FOSSIL_": true, ".p4config": true, ".p4root": true, ".eden": true,
+}
+
+// names lists an open directory, sorted, within the limits.
+func (w *walk) names(f *os.File, at place) ([]string, error) {
+	if at.depth > w.limits.Depth {
+		return nil, &LimitError{What: "directories above a file", Limit: int64(w.limits.Depth), Path: short(at.path)}
+	}
+	names, err := f.Readdirnames(w.limits.Entries - w.entries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read directory %s: %w", display(at.path), err)
+	}
+	if w.entries += len(names); w.entries > w.limits.Entries {
+		return nil, &LimitError{What: "files and directories", Limit: int64(w.limits.Entries), Path: at.path}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 func (w *walk) gitDir(dir, name string) {
@@ -154,7 +175,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", display(p), err)
 	}
-	index, known := w.at[p]
+	index, known := w.known.find(p)
 	kind := st.Mode & unix.S_IFMT
 	ignored := at.ignored || at.patterns.Match(p, kind == unix.S_IFDIR)
 	switch {
@@ -167,12 +188,20 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 		return w.descend(ctx, at, name)
 	case !known && ignored && !w.isForced(p):
 		return nil
-	case len(p) > w.limits.Path:
+	}
+	return w.leaf(at.fd, p, name, &st)
+}
+
+// leaf takes over what is no directory, if it can be part of a commit.
+func (w *walk) leaf(parent int, p, name string, st *unix.Stat_t) error {
+	if len(p) > w.limits.Path {
 		return &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: short(p)}
-	case kind == unix.S_IFREG:
-		return w.regular(at.fd, p, name, &st)
-	case kind == unix.S_IFLNK:
-		return w.link(at.fd, p, name)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return w.regular(parent, p, name, st)
+	case unix.S_IFLNK:
+		return w.link(parent, p, name)
 	}
 	w.skipped.add(p, "is neither a file, nor a directory, nor a link")
 	return nil
@@ -235,7 +264,7 @@ func (w *walk) module(at place, name string, index int) error {
 }
 
 func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
-	index, known := w.at[p]
+	index, known := w.known.find(p)
 	executable := st.Mode&unix.S_IXUSR != 0
 	if known && w.untouched(w.known[index], st, executable) {
 		w.seen[index] = true
@@ -290,8 +319,8 @@ func (w *walk) untouched(e git.Entry, st *unix.Stat_t, executable bool) bool {
 
 // same compares content with what is known under its path.
 func (w *walk) same(p string, content io.ReadSeeker, size int64, executable bool) (bool, error) {
-	index, known := w.at[p]
-	if !known || w.known[index].Mode != fileMode(executable) || size > w.limits.Bytes {
+	index, known := w.known.find(p)
+	if !known || w.again || w.known[index].Mode != fileMode(executable) || size > w.limits.Bytes {
 		return false, nil
 	}
 	sum := hasher(len(w.known[index].Object))
@@ -325,12 +354,12 @@ func (w *walk) link(parent int, p, name string) error {
 		return fmt.Errorf("read link %s: %w", display(p), err)
 	}
 	target := string(buf[:n])
-	if index, known := w.at[p]; known {
+	if index, known := w.known.find(p); known {
 		w.seen[index] = true
 		e := w.known[index]
 		sum := hasher(len(e.Object))
 		fmt.Fprintf(sum, "blob %d\x00%s", n, target)
-		if e.Mode == git.ModeLink && hex.EncodeToString(sum.Sum(nil)) == e.Object {
+		if e.Mode == git.ModeLink && !w.again && hex.EncodeToString(sum.Sum(nil)) == e.Object {
 			return nil
 		}
 	}
@@ -376,12 +405,11 @@ func (w *walk) ignoreFile(at place) []byte {
 
 // knownBelow reports whether an ignored directory has files that count.
 func (w *walk) knownBelow(dir string) bool {
-	dir += "/"
-	i := sort.Search(len(w.known), func(i int) bool { return w.known[i].Path >= dir })
-	if i < len(w.known) && strings.HasPrefix(w.known[i].Path, dir) {
+	if len(w.known.below(dir)) > 0 {
 		return true
 	}
-	i, _ = slices.BinarySearch(w.forced, dir)
+	dir += "/"
+	i, _ := slices.BinarySearch(w.forced, dir)
 	return i < len(w.forced) && strings.HasPrefix(w.forced[i], dir)
 }
 

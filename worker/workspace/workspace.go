@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,10 +24,21 @@ type Workspace struct {
 	lock   *lock
 
 	isolation jobs.Isolation
+	over      bool   // an overlay: dir has what differs from the base's template
 	base      *base  // nil where there is no commit to begin from
+	layer     *layer // of an overlay: what setup wrote over the base's template; nil: nothing of others
 	commit    string // the base commit
 	before    state  // the files as the agent finds them
 	note      string // why there is nothing to collect, if there is not
+	origin    source
+	linked    *linked // a worktree of the user's repository, or nil
+	hooked    *hooked // a directory that a program made, or nil
+	whole     bool    // what is being recorded is the state before
+
+	shown     bool    // somebody may have written in it since it was made, or collected
+	collected *Change // what the last Collect found; nil after another Show
+	saved     bool    // that is safe elsewhere
+	receipt   *Receipt
 }
 
 // A state is a tree of files, as an object and as an index, in the workspace's
@@ -41,13 +53,30 @@ type state struct {
 // ID is the id of the request that the workspace was made for.
 func (w *Workspace) ID() string { return w.id }
 
-// Dir is the directory of the host that the jail sees as its workspace.
+// Dir is the directory of the host that the jail sees as its workspace. Who
+// lets anybody write in it calls Show first, jail or not.
 func (w *Workspace) Dir() string { return w.dir }
 
 // Base is the commit that the workspace began from, or "" if there is none.
 func (w *Workspace) Base() string { return w.commit }
 
 func (w *Workspace) path(name string) string { return filepath.Join(w.home, name) }
+
+// private reports whether the directory is the workspace's own, and goes with it.
+func (w *Workspace) private() bool {
+	return w.linked != nil || w.hooked != nil || w.dir == w.path("workspace")
+}
+
+// there refuses what lies in the place of a directory that others can replace.
+func (w *Workspace) there() error {
+	switch {
+	case w.linked != nil:
+		return w.linked.wt.there()
+	case w.hooked != nil:
+		return w.hooked.there()
+	}
+	return nil
+}
 
 // Beside returns a directory of the host that nobody uses but the caller, and
 // that goes with the workspace.
@@ -56,22 +85,23 @@ func (w *Workspace) Beside() (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// empty is a workspace without a repository.
-func (w *Workspace) empty() error {
+// scratch is a workspace without a repository: what is written there is new.
+func (w *Workspace) scratch() error {
 	w.dir = w.path("workspace")
-	w.note = "no patch: the job has no repository"
+	w.before = state{tree: emptyTree, index: w.path("index")}
 	return os.Mkdir(w.dir, 0o755)
 }
 
-// clone fills a private directory from a base.
-func (w *Workspace) clone(ctx context.Context, repo jobs.Repo) error {
-	src, err := w.spaces.locate(repo.URL)
-	if err != nil {
-		return err
-	}
-	if err := w.begin(ctx, src, repo.Ref, repo.Commit); err != nil {
-		return err
-	}
+// emptyTree is known to every git without being stored anywhere.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// cloneConfig lets the agent's git rely on an index that the host made. Whose
+// the files are is not the same inside, and git, if it went by that, would take
+// each for changed until it has read it.
+const cloneConfig = "[core]\n\tcheckStat = minimal\n"
+
+// clone fills a private directory from the base.
+func (w *Workspace) clone(ctx context.Context) error {
 	w.dir = w.path("workspace")
 	dotGit := filepath.Join(w.dir, ".git")
 	if err := os.MkdirAll(dotGit, 0o755); err != nil {
@@ -79,6 +109,9 @@ func (w *Workspace) clone(ctx context.Context, repo jobs.Repo) error {
 	}
 	if err := os.CopyFS(dotGit, os.DirFS(w.base.git())); err != nil {
 		return fmt.Errorf("copy git directory: %w", err)
+	}
+	if err := configure(dotGit, cloneConfig); err != nil {
+		return err
 	}
 	// The last moment at which the host's git may look into this directory:
 	// nobody but us has been there.
@@ -98,26 +131,38 @@ func (w *Workspace) clone(ctx context.Context, repo jobs.Repo) error {
 	return nil
 }
 
-// begin finds the commit that the workspace begins from, gets it onto this
-// host, and makes the host's own git directory for the workspace.
-func (w *Workspace) begin(ctx context.Context, src source, ref, commit string) error {
+// begin finds the commit that the workspace begins from, and gets it onto this
+// host.
+func (w *Workspace) begin(ctx context.Context, src source, ref, commit string) (*mirror, error) {
 	m, err := w.spaces.mirror(src)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t, err := m.resolve(ctx, ref, commit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if w.base, err = m.base(ctx, t); err != nil {
-		return err
+		return nil, err
 	}
 	w.commit = t.commit
-	if err := initGit(w.path("git"), len(t.commit), "bare = true"); err != nil {
+	return m, nil
+}
+
+// ownGit makes the host's own git directory for the workspace, once. A
+// workspace in which nothing changes needs none until it is collected.
+func (w *Workspace) ownGit() error {
+	if _, err := os.Stat(w.path("git/HEAD")); err == nil {
+		return nil
+	}
+	if w.commit == "" {
+		return w.bareGit()
+	}
+	if err := initGit(w.path("git"), len(w.commit), "bare = true"); err != nil {
 		return err
 	}
 	// Our own copies of objects stay apart from the base, which is shared.
-	alternate := filepath.Join(w.base.git(), "objects") + "\n"
+	alternate := w.base.objects() + "\n"
 	if err := os.WriteFile(w.path("git/objects/info/alternates"), []byte(alternate), 0o600); err != nil {
 		return err
 	}
@@ -126,6 +171,26 @@ func (w *Workspace) begin(ctx context.Context, src source, ref, commit string) e
 		return nil
 	}
 	return errors.Join(err, os.WriteFile(w.path("git/shallow"), shallow, 0o600))
+}
+
+// bareGit is ownGit of a workspace that began empty.
+func (w *Workspace) bareGit() error {
+	if err := initGit(w.path("git"), len(emptyTree), "bare = true"); err != nil {
+		return err
+	}
+	repo := w.repo()
+	repo.Index = w.before.index
+	return repo.Run(context.Background(), "read-tree", "--empty")
+}
+
+// catalog returns the files of an index. That of a base is read once for all
+// of its workspaces in this process.
+func (w *Workspace) catalog(index string) (catalog, error) {
+	if w.base == nil || index != w.base.index() {
+		known, _, err := git.ReadIndex(index)
+		return known, err
+	}
+	return w.spaces.catalogs.get(index)
 }
 
 // inPlace takes a directory as it is. If a repository begins there, its files
@@ -156,7 +221,7 @@ func (w *Workspace) inPlace(ctx context.Context, repo jobs.Repo) error {
 		w.note = "no patch: " + path + " is not the top of its git repository"
 		return err
 	}
-	err = w.begin(ctx, src, "", "")
+	_, err = w.begin(ctx, src, "", "")
 	if _, none := errors.AsType[*RefError](err); none {
 		w.note = "no patch: the repository has no commit yet"
 		return nil
@@ -190,6 +255,9 @@ func (w *Workspace) checkedOut(ctx context.Context, src source, repo jobs.Repo) 
 
 // record takes the files as they are for the state before the agent.
 func (w *Workspace) record(ctx context.Context) error {
+	if err := w.ownGit(); err != nil {
+		return err
+	}
 	start := state{tree: w.commit + "^{tree}", index: w.base.index()}
 	before, _, err := w.snapshot(ctx, start, w.path("index"))
 	if limit, ok := errors.AsType[*LimitError](err); ok {
@@ -200,22 +268,82 @@ func (w *Workspace) record(ctx context.Context) error {
 	return err
 }
 
-// Close removes the workspace and all that the host kept beside it. With
-// isolation none the directory itself stays.
+// Close removes the workspace and all that the host kept beside it. It refuses,
+// with an [UnsavedError], while the workspace may hold changes that were not
+// [Workspace.Saved]: then everything stays as it is, for the next sweep. With
+// isolation none the directory itself stays in any case.
 func (w *Workspace) Close() error {
-	if w.lock == nil {
-		return nil
+	if w.lock != nil && w.Unsaved() {
+		err := errors.Join(&UnsavedError{ID: w.id}, w.leave())
+		w.leftover(err)
+		return err
 	}
-	err := w.spaces.trash.remove(context.Background(), w.home)
+	return w.remove()
+}
+
+// leave gives the workspace up where it is.
+func (w *Workspace) leave() error {
+	err := w.layer.release()
 	if w.base != nil {
 		err = errors.Join(err, w.base.release())
 	}
-	if err != nil && w.spaces.cfg.Hooks.Leftover != nil {
-		w.spaces.cfg.Hooks.Leftover("workspace "+w.id, err)
+	err = errors.Join(err, w.lock.release())
+	w.lock = nil
+	return err
+}
+
+// remove is Close, whatever is in the workspace.
+func (w *Workspace) remove() error {
+	if w.lock == nil {
+		return nil
+	}
+	if err := w.withdraw(context.Background()); err != nil {
+		// Its record must outlive it, for the next sweep.
+		err = errors.Join(err, w.leave())
+		w.leftover(err)
+		return err
+	}
+	err := errors.Join(w.spaces.trash.remove(context.Background(), w.home), w.layer.release())
+	if w.base != nil {
+		err = errors.Join(err, w.base.release())
+	}
+	if err != nil {
+		w.leftover(err)
 	}
 	err = errors.Join(err, w.lock.remove())
 	w.lock = nil
 	return err
+}
+
+// withdraw ends what the workspace has outside of the host's own directories.
+func (w *Workspace) withdraw(ctx context.Context) error {
+	switch {
+	case w.linked != nil:
+		return w.unlink(ctx)
+	case w.hooked != nil:
+		return w.unhook(ctx)
+	}
+	return nil
+}
+
+// given reports whether withdraw had begun when the owner died: then there was
+// nothing to lose, and what is left may be half of it, or somebody else's.
+func (w *Workspace) given() (bool, error) {
+	if w.hooked != nil {
+		return w.hooked.State == removing || w.hooked.State == gone, nil
+	}
+	if w.linked == nil {
+		return false, nil
+	}
+	records, err := readRecords(filepath.Join(w.spaces.cfg.Worktrees, key(w.linked.wt.Repo)))
+	mine := func(wt Worktree) bool { return wt.Attempt == w.id && wt.State == working }
+	return !slices.ContainsFunc(records, mine), err
+}
+
+func (w *Workspace) leftover(err error) {
+	if w.spaces.cfg.Hooks.Leftover != nil {
+		w.spaces.cfg.Hooks.Leftover("workspace "+w.id, err)
+	}
 }
 
 func copyFile(to, from string) error {

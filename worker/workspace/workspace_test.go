@@ -131,7 +131,7 @@ func TestRandomEditsAsAdd(t *testing.T) {
 		for range 2 {
 			change := collect(t, w)
 			_, got := apply(t, template(), change)
-			sh(t, w.Dir(), "cp .git/index .git/index.kept; git add -A")
+			sh(t, w.Dir(), "cp -p .git/index .git/index.kept; git add -A")
 			want := run(t, w.Dir(), "git", "write-tree")
 			sh(t, w.Dir(), "mv .git/index.kept .git/index; echo again >> again")
 			if got != want {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -179,5 +181,43 @@ func TestMissingGit(t *testing.T) {
 	err := Repo{Dir: t.TempDir()}.Pipe(t.Context(), nil, &bytes.Buffer{}, "version")
 	if err == nil || !strings.Contains(err.Error(), "not installed") {
 		t.Errorf("got %v, want a word about installing git", err)
+	}
+}
+
+// TestWriteIndex: git reads what we write, and so do we.
+func TestWriteIndex(t *testing.T) {
+	for _, format := range []string{"sha1", "sha256"} {
+		t.Run(format, func(t *testing.T) {
+			repo := Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), Index: filepath.Join(t.TempDir(), "index")}
+			if out, err := exec.Command("git", "init", "-q", "--bare", "--object-format="+format, repo.Dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			blob := strings.Repeat("a1", map[string]int{"sha1": 20, "sha256": 32}[format])
+			want := []Entry{{Path: "a b", Mode: ModeFile}, {Path: "a/" + strings.Repeat("x", 5000), Mode: ModeExec}, {Path: "a\n\xff", Mode: ModeLink}, {Path: "m", Mode: ModeModule}}
+			for n := range 9 { // every length of padding
+				want = append(want, Entry{Path: "z" + strings.Repeat("z", n), Mode: ModeFile})
+			}
+			for i := range want {
+				want[i].Object = blob
+			}
+			mixed := slices.Clone(want)
+			slices.Reverse(mixed)
+			if err := WriteIndex(repo.Index, mixed); err != nil {
+				t.Fatal(err)
+			}
+			slices.SortFunc(want, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+			var list, said strings.Builder
+			for i, e := range want {
+				fmt.Fprintf(&list, "%06o %s 0\t%s\x00", e.Mode, e.Object, e.Path)
+				want[i].Stat = Stat{CTime: time.Unix(0, 0), MTime: time.Unix(0, 0)}
+			}
+			if err := repo.Pipe(t.Context(), nil, &said, "ls-files", "-s", "-z"); err != nil || said.String() != list.String() {
+				t.Errorf("git reads %q, err %v, want %q", said.String(), err, list.String())
+			}
+			got, _, err := ReadIndex(repo.Index)
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("got %v, err %v, want %v", got, err, want)
+			}
+		})
 	}
 }

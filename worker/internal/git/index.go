@@ -2,10 +2,15 @@ package git
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -83,6 +88,34 @@ func parseIndex(data []byte, oid int) ([]Entry, error) {
 		rest = rest[whole:]
 	}
 	return entries, nil
+}
+
+// WriteIndex makes an index of at least one entry for our own git. Of no file
+// it tells what it looks like, so git will read those that there are.
+func WriteIndex(path string, entries []Entry) error {
+	entries = slices.SortedFunc(slices.Values(entries), func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+	data := binary.BigEndian.AppendUint32([]byte("DIRC\x00\x00\x00\x02"), uint32(len(entries)))
+	oid := 0
+	for _, e := range entries {
+		id, err := hex.DecodeString(e.Object)
+		if err != nil {
+			return fmt.Errorf("index entry %q: %w", e.Path, err)
+		}
+		oid = len(id)
+		begin := len(data)
+		data = append(data, make([]byte, 40)...)
+		binary.BigEndian.PutUint32(data[begin+24:], e.Mode)
+		data = append(data, id...)
+		data = binary.BigEndian.AppendUint16(data, uint16(min(len(e.Path), 0x0fff)))
+		data = append(data, e.Path...)
+		data = append(data, make([]byte, 8-(len(data)-begin)%8)...)
+	}
+	var sum hash.Hash = sha1.New() // git's names, not ours
+	if oid == sha256.Size {
+		sum = sha256.New()
+	}
+	sum.Write(data)
+	return os.WriteFile(path, sum.Sum(data), 0o600)
 }
 
 // entryFlags checks that flags say what a merged, plain entry with a path of

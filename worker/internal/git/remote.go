@@ -58,6 +58,15 @@ func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...str
 	return from.run(ctx, r, nil, slices.Concat(args, []string{"--", from.URL}, refspecs))
 }
 
+// Push makes a full name of the remote lead to a commit of r if it leads to
+// old now; "" says that it must not exist. The remote compares and changes in
+// one step. Nothing is forced beside that, no other name is touched, and no
+// hook of this host runs.
+func (r Repo) Push(ctx context.Context, to Remote, name, commit, old string) error {
+	return to.run(ctx, r, nil, []string{"push", "--quiet", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules",
+		"--force-with-lease=" + name + ":" + old, "--", to.URL, commit + ":" + name})
+}
+
 func (r Remote) run(ctx context.Context, in Repo, out io.Writer, args []string) error {
 	env, allow := slices.Clone(environment), "file"
 	switch {

@@ -21,9 +21,13 @@ type Repo struct {
 	WorkTree string   // where files are; git runs in there
 	Index    string   // instead of Dir/index
 	Set      []string // settings for these commands, "name=value"
+	Env      []string // variables for these commands, "NAME=value"
 	// Hold is inherited by git. A lock on such a file lives until the last
 	// process that writes under it has gone, even if ours is killed first.
 	Hold []*os.File
+	// As is the user that git runs as, if not ours: what it writes into that
+	// user's repository must be theirs, and it must have no right beyond theirs.
+	As *syscall.Credential
 }
 
 // environment of every git process: nothing of the user's or the system's.
@@ -95,7 +99,7 @@ func (r Repo) exec(ctx context.Context, c call) error {
 	cmd.Stderr = stderr
 	cmd.ExtraFiles = r.Hold
 	// git starts helpers (ssh, remote-https, index-pack): they end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: r.As}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
@@ -111,7 +115,7 @@ func (r Repo) exec(ctx context.Context, c call) error {
 }
 
 func (r Repo) environ(env []string, bin string) []string {
-	env = append(slices.Clone(env), "GIT_DIR="+r.Dir)
+	env = append(slices.Concat(env, r.Env), "GIT_DIR="+r.Dir)
 	if !slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "PATH=") }) {
 		env = append(env, "PATH="+bin+":/usr/local/bin:/usr/bin:/bin")
 	}

@@ -174,21 +174,27 @@ func (r *Redactor) match(p []byte) (pattern, bool) {
 	return pattern{}, false
 }
 
+// find returns the first pattern that begins in p between from and to, and
+// where. There is none at to.
+func (r *Redactor) find(p []byte, from, to int) (int, pattern, bool) {
+	for i := from; i < to && i+1 < len(p); i++ {
+		if pair := uint(p[i])<<8 | uint(p[i+1]); r.pairs[pair/64]&(1<<(pair%64)) == 0 {
+			continue
+		}
+		if c, ok := r.match(p[i:]); ok {
+			return i, c, true
+		}
+	}
+	return to, pattern{}, false
+}
+
 // Text returns p without the secrets. It returns p itself when there are none.
 func (r *Redactor) Text(p []byte) []byte {
 	var out []byte
 	done := 0 // up to where p is in out
-	for i := 0; i+1 < len(p); i++ {
-		if pair := uint(p[i])<<8 | uint(p[i+1]); r.pairs[pair/64]&(1<<(pair%64)) == 0 {
-			continue
-		}
-		c, ok := r.match(p[i:])
-		if !ok {
-			continue
-		}
+	for i, c, ok := r.find(p, 0, len(p)); ok; i, c, ok = r.find(p, done, len(p)) {
 		out = append(append(out, p[done:i]...), c.mark...)
 		done = i + len(c.text)
-		i = done - 1
 	}
 	if done == 0 {
 		return p

@@ -179,6 +179,15 @@ func TestWriter(t *testing.T) {
 	}
 }
 
+// A worker without secrets passes all on.
+func TestWriterWithoutSecrets(t *testing.T) {
+	var out bytes.Buffer
+	w := redactor(t, nil).Writer(&out)
+	if n, err := w.Write([]byte("plain")); n != 5 || err != nil || w.Close() != nil || out.String() != "plain" {
+		t.Errorf("wrote %d, %v: %q", n, err, out.String())
+	}
+}
+
 func FuzzJSON(f *testing.F) {
 	f.Add("hunter2hunter2", []byte(`{"a":"hunter2hunter2\u0041","b":[12345678,"\\"]}`))
 	f.Add("12345678", []byte(`[12345678,-123456780e5,"\ud800"]`))

@@ -18,7 +18,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	w.held = append(w.held, p...)
 	// Where the next pattern could still begin before the end of what came,
 	// and be longer than it, nothing is decided yet.
-	ready := len(w.held) - w.r.longest + 1
+	ready := min(len(w.held)-w.r.longest+1, len(w.held))
 	if ready <= 0 {
 		return len(p), nil
 	}
@@ -34,17 +34,16 @@ func (w *Writer) Close() error { return w.pass(len(w.held)) }
 // pass writes what begins before ready, whole patterns included.
 func (w *Writer) pass(ready int) error {
 	var out []byte
-	i := 0
-	for i < ready {
-		if c, ok := w.r.match(w.held[i:]); ok {
-			out = append(out, c.mark...)
-			i += len(c.text)
-			continue
+	done := 0
+	for done < ready {
+		i, c, ok := w.r.find(w.held, done, ready)
+		out = append(append(out, w.held[done:i]...), c.mark...)
+		done = i
+		if ok {
+			done += len(c.text)
 		}
-		out = append(out, w.held[i])
-		i++
 	}
-	w.held = append(w.held[:0], w.held[i:]...)
+	w.held = append(w.held[:0], w.held[done:]...)
 	_, err := w.to.Write(out)
 	return err
 }

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Custom is an agent that a settings file adds: another program, or other
+// arguments and variables, for a protocol that is known here.
+type Custom struct {
+	// Protocol is the name of the agent that it speaks like: "claude", or
+	// "command" for a program that just runs.
+	Protocol string `yaml:"protocol" json:"protocol"`
+	// Command is the program and its first arguments: an absolute path, or a
+	// name to look up in PATH. Empty: the protocol's own program.
+	Command []string `yaml:"command,omitempty" json:"command,omitempty"`
+	// Env are variables for it. They are not secret: jobs name secrets.
+	Env map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
+	// API is the model API that a program of protocol command needs:
+	// "anthropic" or "openai". The others know their own.
+	API string `yaml:"api,omitempty" json:"api,omitempty"`
+}
+
+var (
+	customName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	customEnv  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+)
+
+// Validate reports what is wrong with an agent of that name. The error is a
+// [*jobs.FieldError], whose field is relative to the settings file.
+func (c Custom) Validate(name string) error {
+	wrong := func(field, format string, args ...any) error {
+		return &jobs.FieldError{Field: "agents." + name + field, Reason: fmt.Sprintf(format, args...)}
+	}
+	known := builtin()
+	switch _, taken := known[name]; {
+	case !customName.MatchString(name):
+		return wrong("", "is not an agent's name: use up to 63 of a-z, 0-9 and '-'")
+	case taken:
+		return wrong("", "is the name of an agent that is known already; use another")
+	}
+	if _, ok := known[c.Protocol]; !ok {
+		return wrong(".protocol", "%q is not known; use %s", c.Protocol, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	}
+	own := c.Protocol == (command{}).About().Name
+	switch {
+	case own && len(c.Command) == 0:
+		return wrong(".command", "is missing: protocol command has no program of its own")
+	case !own && c.API != "":
+		return wrong(".api", "is for protocol command; %s has an API of its own", c.Protocol)
+	case c.API != "" && c.API != "anthropic" && c.API != "openai":
+		return wrong(".api", "%q is not known; use anthropic, openai", c.API)
+	}
+	for i, word := range c.Command {
+		if strings.ContainsRune(word, 0) || i == 0 && word == "" {
+			return wrong(fmt.Sprintf(".command[%d]", i), "is empty, or has a NUL byte")
+		}
+	}
+	if len(c.Command) > 0 && strings.Contains(c.Command[0], "/") && !filepath.IsAbs(c.Command[0]) {
+		return wrong(".command[0]", "%q is neither an absolute path nor a name to look up in PATH", c.Command[0])
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Env)) {
+		switch {
+		case !customEnv.MatchString(key):
+			return wrong(".env", "%q is not a variable's name", key)
+		case strings.HasPrefix(key, "PENSTOCK_") || strings.HasPrefix(key, "LD_"):
+			return wrong(".env."+key, "is set by the pool or would change the jail's first program; choose another name")
+		case strings.ContainsRune(c.Env[key], 0):
+			return wrong(".env."+key, "has a NUL byte")
+		}
+	}
+	return nil
+}
+
+// custom is the adapter of an agent that a settings file adds.
+type custom struct {
+	Adapter // of its protocol
+	name    string
+	Custom
+}
+
+// About implements [Adapter].
+func (c custom) About() About {
+	about := c.Adapter.About()
+	about.Name = c.name
+	if len(c.Command) > 0 {
+		about.Install = ""
+	}
+	if c.API != "" {
+		about.API = c.API
+	}
+	return about
+}
+
+// Launch implements [Adapter].
+func (c custom) Launch(l Launch) (Plan, error) {
+	if len(l.Program.Args) == 0 {
+		l.Program.Args = c.Command // looked up in the image
+	}
+	if c.ownProgram() {
+		l.Job.Agent.Command = l.Program.Args
+	}
+	if c.API != "" {
+		l.api = c.API
+	}
+	p, err := c.Adapter.Launch(l)
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		p.Env = append(p.Env, name+"="+c.Env[name])
+	}
+	return p, err
+}
+
+// Decoder implements [Adapter].
+func (c custom) Decoder(l Launch) Decoder {
+	if c.ownProgram() {
+		l.Job.Agent.Command = c.Command
+	}
+	return c.Adapter.Decoder(l)
+}
+
+func (c custom) ownProgram() bool { return c.Protocol == (command{}).About().Name }

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// oneTurn is what decoders of agents have in common that run one prompt in a
+// process and then end.
+//
+//	(nothing) ──begin──▶ turn open ──end──▶ turn over
+type oneTurn struct {
+	name    string
+	open    bool
+	turn    int
+	last    *jobs.TurnData // how the turn ended
+	why     jobs.Reason    // of a turn that did not end well
+	retried jobs.Reason    // why the model API is being tried again
+	total   Total
+	words   lastWords
+}
+
+// line carries a line. Read makes events of one that is a JSON object, and
+// says of which type it is, for one that makes none.
+func (d *oneTurn) line(line Line, read func(object json.RawMessage, r *Read) rawData) Read {
+	raw, object := parse(line)
+	var r Read
+	if line.Stream == Stderr || object == nil {
+		r.Events = []jobs.Event{d.words.event(line, raw)}
+	} else {
+		kind := read(object, &r)
+		if len(r.Events) == 0 {
+			r.add(jobs.AgentRaw, kind)
+		}
+		r.Events[0].Raw = raw
+	}
+	for i := range r.Events {
+		r.Events[i].Agent, r.Events[i].Turn = d.name, d.turn
+	}
+	if d.last != nil && !d.open {
+		r.State = Idle
+	}
+	if jobs.Reasons[d.retried].Hopeless() {
+		r.Hopeless = d.retried
+	}
+	return r
+}
+
+func (d *oneTurn) begin(r *Read) {
+	d.turn++
+	d.open = true
+	r.add(jobs.TurnStarted, stateData{})
+}
+
+// end closes the turn. Why is empty for one that ended well.
+func (d *oneTurn) end(turn jobs.TurnData, why jobs.Reason, r *Read) {
+	d.open, d.last, d.why, d.retried = false, &turn, why, ""
+	d.total.Turns = d.turn
+	r.add(jobs.TurnEnded, turn)
+}
+
+// Total implements [Decoder].
+func (d *oneTurn) Total() Total { return d.total }
+
+// Exit implements [Decoder].
+func (d *oneTurn) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+	class, end := d.verdict(code, signal)
+	return exited(d.name, d.turn, jobs.ExitData{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
+}
+
+func (d *oneTurn) verdict(code int, signal string) (string, jobs.Ended) {
+	how := d.name + fmt.Sprintf(" ended with status %d", code)
+	if signal != "" {
+		how = d.name + " was killed by " + signal
+	}
+	switch {
+	case d.open && d.retried != "":
+		return "died", d.retried.Ended(how + " while it retried the model API")
+	case d.open:
+		return "died", jobs.AgentCrashed.Ended(d.words.after(how + " within a turn"))
+	case d.last != nil && d.why == "":
+		return "ok", jobs.Ended{Outcome: jobs.Success}
+	case d.last != nil:
+		return "error", d.why.Ended(firstText(append(d.last.Errors, "the turn failed")...))
+	case signal != "":
+		return "died", jobs.AgentCrashed.Ended(d.words.after(how + " before its turn"))
+	case code == 126 || code == 127:
+		return "no_turn", missing(d.name, code, &d.words)
+	}
+	return "no_turn", jobs.AgentProtocol.Ended(d.words.after(how + " without a turn"))
+}
+
+// httpReason sorts a failure of the model API by the status that it had.
+func httpReason(status int) jobs.Reason {
+	switch {
+	case status == 401 || status == 403:
+		return jobs.Unauthorized
+	case status == 402:
+		return jobs.Billing
+	case status == 429:
+		return jobs.RateLimited
+	case status >= 500:
+		return jobs.ModelUnavailable
+	}
+	return jobs.AgentFailed
+}

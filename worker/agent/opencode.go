@@ -1,0 +1,246 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// opencode runs opencode, one prompt a process: the prompt goes in on stdin,
+// events come out as JSON lines, and the process ends with the last step.
+//
+// The gate has to lead to the Anthropic API: the models are those of its
+// provider "anthropic". Settings, plugins and servers of the repository are not
+// read, because they would run without being asked for.
+//
+// An API that fails is tried again without a word; idle_timeout ends that.
+type opencode struct{}
+
+func (opencode) About() About {
+	return About{
+		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai",
+		Abilities: Abilities{Resume: true, Model: true, Tokens: true, Cost: true, API: "anthropic"},
+	}
+}
+
+func (opencode) Launch(l Launch) (Plan, error) {
+	if l.Session == "" || l.ID == "" {
+		return Plan{}, fmt.Errorf("agent opencode: a launch needs a job and a session")
+	}
+	args := []string{"run", "--format", "json", "--auto"}
+	if l.Resume != "" {
+		args = append(args, "--session", l.Resume)
+	} else {
+		args = append(args, "--title", l.ID) // else a model is asked for one
+	}
+	if model := opencodeModel(l); model != "" {
+		args = append(args, "--model", model)
+	}
+	return Plan{
+		Args: slices.Concat(l.Program.command("opencode"), args, l.Job.Agent.Args),
+		Env:  slices.Concat(l.env(), l.gateEnv(), opencodeEnv, []string{"OPENCODE_CONFIG_CONTENT=" + opencodeConfig(l)}),
+		// As an argument it could not be longer than 128 KiB.
+		Stdin:  [][]byte{[]byte(l.prompt())},
+		Files:  l.files(),
+		Mounts: l.Program.Mounts,
+	}, nil
+}
+
+var opencodeEnv = []string{
+	// No contact with anything but the model.
+	"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+	"OPENCODE_DISABLE_SHARE=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
+	"OPENCODE_DISABLE_PROJECT_CONFIG=1",
+}
+
+// opencodeModel is the model with its provider, as the program wants it.
+func opencodeModel(l Launch) string {
+	model := l.Job.Agent.Model
+	if model == "" || strings.Contains(model, "/") {
+		return model
+	}
+	return "anthropic/" + model
+}
+
+// opencodeConfig leads the one provider to the gate. A model is named there,
+// too, because the program does not know those that are newer than itself.
+func opencodeConfig(l Launch) string {
+	provider := map[string]any{}
+	if l.Gate != "" {
+		provider["options"] = map[string]string{"baseURL": l.Gate + "/v1", "apiKey": l.token()}
+	}
+	if model := opencodeModel(l); strings.HasPrefix(model, "anthropic/") {
+		provider["models"] = map[string]any{path.Base(model): map[string]any{}}
+	}
+	return string(claudeLine(map[string]any{
+		"autoupdate": false, "share": "disabled",
+		"enabled_providers": []string{"anthropic"},
+		"provider":          map[string]any{"anthropic": provider},
+	}))
+}
+
+// opencodeOut is any line of opencode run --format json.
+type opencodeOut struct {
+	Type    string       `json:"type"`
+	Session string       `json:"sessionID"`
+	Part    opencodePart `json:"part"`
+	Error   struct {
+		Name string `json:"name"`
+		Data struct {
+			Message string `json:"message"`
+			Status  int    `json:"statusCode"`
+		} `json:"data"`
+	} `json:"error"`
+}
+
+type opencodePart struct {
+	ID     string `json:"id"`
+	Type   string `json:"type"`
+	Text   string `json:"text"`
+	Tool   string `json:"tool"`
+	Call   string `json:"callID"`
+	Reason string `json:"reason"`
+	State  struct {
+		Status   string          `json:"status"`
+		Title    string          `json:"title"`
+		Input    json.RawMessage `json:"input"`
+		Output   string          `json:"output"`
+		Error    string          `json:"error"`
+		Metadata struct {
+			Exit   *int   `json:"exit"`
+			File   string `json:"filepath"`
+			Exists *bool  `json:"exists"`
+		} `json:"metadata"`
+	} `json:"state"`
+	Tokens struct {
+		Input     int64 `json:"input"`
+		Output    int64 `json:"output"`
+		Reasoning int64 `json:"reasoning"`
+		Cache     struct {
+			Read  int64 `json:"read"`
+			Write int64 `json:"write"`
+		} `json:"cache"`
+	} `json:"tokens"`
+	Cost float64 `json:"cost"`
+}
+
+// opencodeDecoder reads one run of opencode. A turn is open from its first
+// step to the one that calls no tool.
+type opencodeDecoder struct {
+	oneTurn
+	usage  jobs.Usage // of the turn
+	cost   float64
+	answer string // the last text: the turn's result
+}
+
+func (opencode) Decoder(l Launch) Decoder {
+	return &opencodeDecoder{oneTurn: oneTurn{name: "opencode", total: Total{Session: l.Resume, Model: opencodeModel(l)}}}
+}
+
+// Line implements [Decoder].
+func (d *opencodeDecoder) Line(line Line) Read {
+	return d.line(line, func(object json.RawMessage, r *Read) rawData {
+		var out opencodeOut
+		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
+		d.read(out, r)
+		return rawData{Type: out.Type, Subtype: out.Part.Type}
+	})
+}
+
+func (d *opencodeDecoder) read(out opencodeOut, r *Read) {
+	d.total.Session = cmp.Or(out.Session, d.total.Session)
+	switch out.Type {
+	case "step_start":
+		d.step(r)
+	case "text":
+		d.answer = out.Part.Text
+		r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: out.Part.Text, Message: out.Part.ID})
+	case "reasoning":
+		r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: out.Part.Text, Message: out.Part.ID})
+	case "tool_use":
+		opencodeTool(out.Part, r)
+	case "step_finish":
+		d.finish(out.Part, r)
+	case "error":
+		message := firstText(out.Error.Data.Message, out.Error.Name)
+		d.end(jobs.TurnData{
+			Status: "error", Reason: out.Error.Name, Errors: []string{message}, HTTP: out.Error.Data.Status,
+			Usage: d.usage, UsageScope: "turn", CostUSD: d.cost, CostScope: "turn",
+		}, opencodeReason(out.Error.Name, out.Error.Data.Status), r)
+	}
+}
+
+// opencodeReason sorts an error by what the program calls it, and by what the
+// model API answered.
+func opencodeReason(name string, status int) jobs.Reason {
+	switch name {
+	case "ProviderAuthError":
+		return jobs.Unauthorized
+	case "ProviderModelNotFoundError":
+		return jobs.ModelNotFound
+	}
+	return httpReason(status)
+}
+
+func (d *opencodeDecoder) step(r *Read) {
+	if d.turn == 0 {
+		r.add(jobs.SessionStarted, sessionData{Session: d.total.Session, Model: d.total.Model})
+	}
+	if !d.open {
+		d.usage, d.cost, d.answer = jobs.Usage{}, 0, ""
+		d.begin(r)
+		return
+	}
+	r.add(jobs.StateChanged, stateData{State: "running"})
+}
+
+// opencodeTool tells of a call, which is over when its line comes.
+func opencodeTool(part opencodePart, r *Read) {
+	s := part.State
+	tool := jobs.ToolData{Call: part.Call, Name: part.Tool, Kind: opencodeKinds[part.Tool], Title: short(s.Title, 120), Input: s.Input}
+	if tool.Kind == "" {
+		tool.Kind = "other"
+	}
+	r.add(jobs.ToolStarted, tool)
+	ok := s.Status == "completed"
+	r.add(jobs.ToolEnded, jobs.ToolData{
+		Call: part.Call, Name: part.Tool, Kind: tool.Kind, OK: &ok, Output: cmp.Or(s.Output, s.Error), ExitCode: s.Metadata.Exit,
+	})
+	if ok && tool.Kind == "edit" && s.Metadata.File != "" {
+		change := "update"
+		if s.Metadata.Exists != nil && !*s.Metadata.Exists {
+			change = "create"
+		}
+		r.add(jobs.FileChanged, fileData{Path: s.Metadata.File, Change: change, Call: part.Call})
+	}
+}
+
+var opencodeKinds = map[string]string{
+	"bash": "execute", "write": "edit", "edit": "edit", "patch": "edit", "multiedit": "edit", "read": "read", "list": "read",
+	"glob": "search", "grep": "search", "webfetch": "fetch", "task": "agent", "todowrite": "plan", "todoread": "plan",
+}
+
+// finish closes a step, and the turn unless a tool's result is to be told yet.
+func (d *opencodeDecoder) finish(part opencodePart, r *Read) {
+	t := part.Tokens
+	used := jobs.Usage{Input: t.Input, Output: t.Output + t.Reasoning, CacheRead: t.Cache.Read, CacheWrite: t.Cache.Write}
+	d.usage, d.total.Usage = d.usage.Add(used), d.total.Usage.Add(used)
+	d.cost, d.total.CostUSD = d.cost+part.Cost, d.total.CostUSD+part.Cost
+	turn := jobs.TurnData{
+		Status: "ok", Reason: part.Reason, Result: d.answer, Usage: d.usage, UsageScope: "turn", CostUSD: d.cost, CostScope: "turn",
+	}
+	switch part.Reason {
+	case "tool-calls":
+		r.add(jobs.UsageReported, usageData{Scope: "call", Tokens: used})
+	case "stop":
+		d.end(turn, "", r)
+	default: // the answer was cut off
+		turn.Status, turn.Errors = "limit", []string{"the model's answer was cut off: " + part.Reason}
+		d.end(turn, jobs.AgentFailed, r)
+	}
+}

@@ -1,0 +1,145 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// DeliveryName is the artifact in which an attempt says, before it makes a
+// branch, which commit it will put there: a [jobs.BranchData]. A later attempt
+// knows by it what of a lost one it may replace.
+const DeliveryName = "delivery.json"
+
+const (
+	deliverLimit = 5 * time.Minute // of one job's delivery, all tries together
+	deliverTries = 3
+)
+
+// deliver makes the branch of a job that asked for one. The result is stored
+// already: a delivery that fails costs the branch and nothing else.
+func (a *attempt) deliver(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
+	if a.job.Deliver.Mode != jobs.DeliverBranch {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, deliverLimit, fmt.Errorf("it took longer than %v", deliverLimit))
+	defer cancel()
+	d := a.delivery()
+	var err error
+	if d.Replaces, err = a.delivered(ctx); err != nil {
+		return failed(jobs.StoreFailed, "read what earlier attempts delivered", err)
+	}
+	got, err := a.try(ctx, space, change, d)
+	if err != nil {
+		return undelivered(err)
+	}
+	if got.Commit == "" {
+		a.events.put(jobs.NewEvent(jobs.Notice, review{Text: "no branch was made: the agent changed nothing"}))
+		return nil
+	}
+	a.result.Branch = d.Branch
+	a.events.put(jobs.NewEvent(jobs.BranchDone, jobs.BranchData{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
+	return nil
+}
+
+func (a *attempt) delivery() workspace.Delivery {
+	d := workspace.Delivery{
+		Repo: a.job.Repo.URL, Branch: a.job.DeliveryBranch(a.rec.ID),
+		Message: a.clean(a.job.Title()), At: a.rec.Submitted, Author: a.cfg.CommitAuthor,
+	}
+	if d.Message == "" {
+		d.Message = "Changes by job " + a.rec.ID
+	}
+	if !a.cfg.CommitPlain {
+		d.Trailers = []string{"Penstock-Job: " + a.rec.ID, "Penstock-Session: " + a.rec.Session}
+	}
+	if a.rec.Claimed != nil {
+		d.At = *a.rec.Claimed
+	}
+	d.Permit = func(ctx context.Context, commit string) (time.Time, error) { return a.permit(ctx, d.Branch, commit) }
+	return d
+}
+
+// permit stores what is about to be done, and then proves that the lease is
+// still ours. In this order: whoever claims the job after us finds it.
+func (a *attempt) permit(ctx context.Context, branch, commit string) (time.Time, error) {
+	note, err := json.Marshal(jobs.BranchData{Branch: branch, Commit: commit})
+	if err == nil {
+		_, err = a.cfg.Store.Put(ctx, a.rec.ID, a.claim.Epoch(), DeliveryName, strings.NewReader(string(note)))
+	}
+	if err != nil {
+		return time.Time{}, failed(jobs.StoreFailed, "store "+DeliveryName, err)
+	}
+	return a.claim.Assert(ctx)
+}
+
+// delivered lists the commits that lost attempts of this job may have put on
+// its branch.
+func (a *attempt) delivered(ctx context.Context) ([]string, error) {
+	if a.rec.Attempt < 2 {
+		return nil, nil
+	}
+	epochs, err := a.cfg.Store.Epochs(ctx, a.rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	var commits []string
+	for _, epoch := range epochs {
+		note, err := a.cfg.Store.Get(ctx, a.rec.ID, epoch, DeliveryName)
+		if errors.Is(err, jobs.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var data jobs.BranchData
+		err = json.NewDecoder(io.LimitReader(note, 64<<10)).Decode(&data)
+		if err := errors.Join(err, note.Close()); err != nil {
+			return nil, err
+		}
+		commits = append(commits, data.Commit)
+	}
+	return commits, nil
+}
+
+// try delivers, more than once where the repository may just be away. To run
+// the agent again for that would cost more, and help no better.
+func (a *attempt) try(ctx context.Context, space *workspace.Workspace, change workspace.Change, d workspace.Delivery) (got workspace.Delivered, err error) {
+	for n := range deliverTries {
+		got, err = space.Deliver(ctx, change, d)
+		if err == nil || ctx.Err() != nil || final(err) {
+			return got, err
+		}
+		a.log.Warn("could not deliver", "try", n+1, "err", err)
+		if n+1 < deliverTries && !pause(ctx, time.Second<<(2*n)) {
+			return got, context.Cause(ctx)
+		}
+	}
+	return got, err
+}
+
+// final reports whether trying again cannot end otherwise.
+func final(err error) bool {
+	_, there := errors.AsType[*workspace.BranchError](err)
+	_, step := errors.AsType[*stepError](err)
+	return there || step || errors.Is(err, jobs.ErrFenced) || errors.Is(err, jobs.ErrCancelled)
+}
+
+// undelivered gives a failed delivery its reason. What the same error would
+// mean in another step does not count: the agent's work is done and stored.
+func undelivered(err error) error {
+	if there, ok := errors.AsType[*workspace.BranchError](err); ok {
+		return ended(jobs.BranchExists, "%v", there)
+	}
+	if final(err) {
+		return err
+	}
+	return ended(jobs.DeliveryFailed, "deliver the result: %v", err)
+}

@@ -1,0 +1,143 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/proxy"
+)
+
+// What one attempt may add to its session's log.
+const (
+	maxRefusals = 100 // told one by one; the others are counted
+	maxHosts    = 200
+)
+
+// NetworkConfig says which hosts jobs with an allow-list may reach.
+type NetworkConfig struct {
+	Hosts    []string // as package proxy reads them
+	MaxBytes int64    // of an attempt, in both directions; 0 is no limit
+	// MaxConnections of an attempt, at once; 0 is 256.
+	MaxConnections int
+
+	// Ask decides on hosts that are not listed; see [proxy.Config]. Nil is no.
+	Ask func(ctx context.Context, host string, port uint16) bool
+	// Refused hears of each host, port and reason once. It must not block.
+	Refused func(v jobs.ViolationData)
+
+	// Resolve and Dial replace the system's.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	Dial    func(ctx context.Context, address netip.AddrPort) (net.Conn, error)
+}
+
+// A Network is the way of one attempt's programs to the hosts on a list. All
+// jails of the attempt share its budgets. Its methods may be called from any
+// goroutine.
+type Network struct {
+	proxy   *proxy.Proxy
+	refused func(jobs.ViolationData)
+
+	mu   sync.Mutex
+	told map[jobs.ViolationData]bool // guarded by mu
+	used jobs.NetworkData            // without the hosts; guarded by mu
+	per  map[netKey]*jobs.HostData   // guarded by mu
+}
+
+type netKey struct {
+	host string
+	port int
+}
+
+// NewNetwork returns a Network that reaches cfg.Hosts. An error names the
+// entry that cannot be read.
+func NewNetwork(cfg NetworkConfig) (*Network, error) {
+	rules, err := proxy.ParseRules(cfg.Hosts...)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{refused: cfg.Refused, told: map[jobs.ViolationData]bool{}, per: map[netKey]*jobs.HostData{}}
+	n.proxy = proxy.New(proxy.Config{
+		Rules: rules, MaxBytes: cfg.MaxBytes, MaxConnections: cfg.MaxConnections, Ask: cfg.Ask, Resolve: cfg.Resolve, Dial: cfg.Dial,
+		Hint:  "The job can name it in sandbox.allow_hosts (--allow-host), or the worker in worker.allow_hosts.",
+		Hooks: proxy.Hooks{Decided: n.decided, Closed: n.closed},
+	})
+	return n, nil
+}
+
+// Listen returns what a jail opens for Serve, as its Spec lists it.
+func (n *Network) Listen() []string { return proxy.Listen() }
+
+// Env returns the variables that lead programs to the proxy at an address:
+// the first of Listen, or another where the jail has no loopback of its own.
+func (n *Network) Env(address string) []string { return proxy.Env(address) }
+
+// Serve serves the sockets that one jail opened, until it ends or ctx does.
+func (n *Network) Serve(ctx context.Context, listeners []net.Listener, packets []net.PacketConn) error {
+	return n.proxy.ServeAll(ctx, listeners, packets)
+}
+
+// Used sums up what was reached so far.
+func (n *Network) Used() jobs.NetworkData {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sum := n.used
+	sum.Hosts = []jobs.HostData{}
+	for _, h := range n.per {
+		sum.Hosts = append(sum.Hosts, *h)
+	}
+	slices.SortFunc(sum.Hosts, func(a, b jobs.HostData) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port))
+	})
+	return sum
+}
+
+// decided tells of a refusal, once. That a host which is allowed does not
+// exist, or does not answer, is nobody's wrong.
+func (n *Network) decided(d proxy.Decision) {
+	if d.Allowed || d.Reason == proxy.ReasonResolve || d.Reason == proxy.ReasonConnect {
+		return
+	}
+	v := jobs.ViolationData{Kind: "network", Method: cut(d.Method), Host: d.Host, Port: int(d.Port), Reason: string(d.Reason)}
+	if n.news(v) && n.refused != nil {
+		n.refused(v)
+	}
+}
+
+// news counts a refusal and reports whether it is to be told.
+func (n *Network) news(v jobs.ViolationData) bool {
+	v.Method = "" // the same host by other ways is the same news
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.used.Refused++
+	if n.told[v] || len(n.told) >= maxRefusals {
+		return false
+	}
+	n.told[v] = true
+	return true
+}
+
+// cut bounds a word that a program inside chose.
+func cut(method string) string { return method[:min(len(method), 16)] }
+
+func (n *Network) closed(d proxy.Decision, sent, received int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := netKey{d.Host, int(d.Port)}
+	h := n.per[key]
+	if h == nil && len(n.per) >= maxHosts {
+		key = netKey{}
+		h = n.per[key]
+	}
+	if h == nil {
+		h = &jobs.HostData{Host: key.host, Port: key.port}
+		n.per[key] = h
+	}
+	h.Connections++
+	h.Sent, h.Received = h.Sent+sent, h.Received+received
+	n.used.Sent, n.used.Received = n.used.Sent+sent, n.used.Received+received
+}

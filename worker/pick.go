@@ -1,0 +1,72 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// pick stores the files of the workspace that the job asked for. What the
+// agent did to them costs the file and not the result: it is told in an event.
+func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
+	if len(a.job.Artifacts) == 0 {
+		return nil
+	}
+	at := place{store: a.cfg.Store, job: a.rec.ID, epoch: a.claim.Epoch()}
+	var said []string
+	n := 0
+	left, err := space.Pick(ctx, a.job.Artifacts, func(path string, content io.Reader) error {
+		n++
+		path = a.clean(path)
+		// The path is the agent's, and may be anything; the name is ours.
+		file, changed, err := a.keepClean(ctx, at, fmt.Sprintf("file-%d", n), content)
+		if large, ok := errors.AsType[*artifact.TooLargeError](err); ok {
+			said = append(said, fmt.Sprintf("%s: has more than the %d bytes that the store takes", path, large.Max))
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if changed {
+			said = append(said, path+": the value of a secret was removed from it")
+		}
+		file.Path = path
+		a.result.Artifacts = append(a.result.Artifacts, *file)
+		return nil
+	})
+	if said = append(said, left...); len(said) > 0 {
+		a.events.put(jobs.NewEvent(jobs.Notice, review{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
+	}
+	if _, ours := errors.AsType[*stepError](err); ours {
+		return err
+	}
+	return failed(jobs.CollectFailed, "pick the job's artifacts", err)
+}
+
+// keepClean stores what content has without the values of secrets, and says
+// whether there were any.
+func (a *attempt) keepClean(ctx context.Context, at place, name string, content io.Reader) (file *jobs.Artifact, changed bool, err error) {
+	out, in := io.Pipe()
+	was := sha256.New()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w := a.secrets.Writer(in)
+		_, err := io.Copy(w, io.TeeReader(content, was))
+		if err == nil {
+			err = w.Close()
+		}
+		in.CloseWithError(err)
+	}()
+	file, err = at.put(ctx, name, out)
+	out.Close()
+	<-done
+	return file, err == nil && hex.EncodeToString(was.Sum(nil)) != file.SHA256, err
+}

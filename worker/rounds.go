@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/gate"
+)
+
+// A conversation is what the runs of an agent within one attempt share: the
+// first, and one more for each check that went back to it.
+type conversation struct {
+	round  int           // how often a check went back
+	failed *commandError // the check that did last
+	resume string        // what the agent calls the conversation; empty: it has no name
+	meter  *gate.Session // what went through the gate; nil: there is none
+	total  agent.Total   // what the agent itself told, of all runs
+}
+
+// work runs the job's setup, its agent and its checks, all in the same
+// workspace. A check that fails goes back to the agent up to check_rounds
+// times. The agent has ended by then, because a check must not see a workspace
+// that somebody writes in.
+func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) error {
+	defer a.watchSize(ctx, in.space)()
+	if err := a.setup(ctx, in); err != nil {
+		return err
+	}
+	defer a.sum()
+	for {
+		if err := a.agent(ctx, in, adapter); err != nil {
+			return err
+		}
+		err := a.commands(ctx, in, jobs.CheckFailed, a.job.Check)
+		failed, again := errors.AsType[*commandError](err)
+		if !again || a.talk.round == a.job.CheckRounds {
+			return err
+		}
+		a.talk.round, a.talk.failed = a.talk.round+1, failed
+		a.events.put(jobs.NewEvent(jobs.CheckReturned, checkReturned{failed.check.Check, a.talk.round, a.job.CheckRounds}))
+	}
+}
+
+type checkReturned struct {
+	jobs.Check
+	Round int `json:"round"`
+	Of    int `json:"of"`
+}
+
+// heard notes what one run of the agent told.
+func (c *conversation) heard(run agent.Total) {
+	c.resume = run.Session
+	c.total.Usage = c.total.Usage.Add(run.Usage)
+	c.total.CostUSD += run.CostUSD
+	c.total.Model = run.Model
+}
+
+// sum puts what the agent used into the result: as the gate counted it, or as
+// the agent reports it where nothing went through the gate.
+func (a *attempt) sum() {
+	total := a.talk.total
+	usage, model := total.Usage, total.Model
+	if a.talk.meter != nil {
+		m := a.talk.meter.Meter()
+		if m.Calls > 0 {
+			usage, model = m.Usage, m.Model
+		}
+		for range m.Limited {
+			if a.cfg.Hooks.Limited != nil {
+				a.cfg.Hooks.Limited(a.rec)
+			}
+		}
+	}
+	a.result.Usage, a.result.CostUSD, a.result.Model = usage, total.CostUSD, model
+}

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// A diskUse is what a workspace takes on the host's disk, in results and events.
+type diskUse struct {
+	Bytes  int64 `json:"bytes"`
+	Inodes int64 `json:"inodes"`
+}
+
+// A tally is what the workspaces of running jobs take, by the attempts' names.
+type tally struct {
+	mu sync.Mutex
+	of map[string]diskUse
+}
+
+// set notes what one takes, nil for nothing more, and returns the sum of all.
+func (t *tally) set(name string, use *diskUse) (sum diskUse) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, name)
+	if use != nil {
+		t.of[name] = *use
+	}
+	for _, u := range t.of {
+		sum.Bytes, sum.Inodes = sum.Bytes+u.Bytes, sum.Inodes+u.Inodes
+	}
+	return sum
+}
+
+// Between two looks at a workspace there are at least so many seconds, and so
+// many times as long as the last one took.
+const (
+	sizeFirst = time.Second
+	sizeEvery = 10 * time.Second
+	sizeShare = 50
+)
+
+// A sizeWatch measures the workspace of one attempt.
+type sizeWatch struct {
+	*attempt
+	space *workspace.Workspace
+	told  diskUse // to the session
+}
+
+// watchSize measures the workspace again and again until the function that it
+// returns is called, which has the last result recorded.
+func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (stop func()) {
+	m := &sizeWatch{attempt: a, space: space}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for least, wait := sizeFirst, sizeFirst; pause(ctx, wait); {
+			began := time.Now()
+			m.look(ctx)
+			least = min(2*least, sizeEvery)
+			wait = max(least, sizeShare*time.Since(began))
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sizeEvery)
+		defer cancel()
+		a.result.Disk = m.look(ctx)
+		m.report(nil)
+	}
+}
+
+// look measures once. The session is told when the workspace has become twice
+// as large, and that is much.
+func (m *sizeWatch) look(ctx context.Context) diskUse {
+	var use diskUse
+	use.Bytes, use.Inodes = m.space.Size(ctx)
+	m.report(&use)
+	if use.Bytes >= 2*m.told.Bytes+16<<20 || use.Inodes >= 2*m.told.Inodes+1000 {
+		m.told = use
+		m.events.put(jobs.NewEvent(jobs.WorkspaceGrew, use))
+	}
+	return use
+}
+
+func (m *sizeWatch) report(use *diskUse) {
+	sum := m.tally.set(m.name(), use)
+	if m.cfg.Hooks.Workspaces != nil {
+		m.cfg.Hooks.Workspaces(sum.Bytes, sum.Inodes)
+	}
+}

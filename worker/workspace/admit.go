@@ -1,0 +1,110 @@
+package workspace
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// readBundle reads the head of a bundle and returns the commit it leads to
+// and the pack behind. It accepts one ref and nothing that changes how the
+// pack is to be read.
+func readBundle(from io.Reader, ref string, idLen int) (tip string, pack io.Reader, err error) {
+	r := bufio.NewReader(from)
+	for n := 0; ; n++ {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return "", nil, fmt.Errorf("read bundle: %w", err)
+		}
+		text := strings.TrimSuffix(string(line), "\n")
+		id, name, _ := strings.Cut(text, " ")
+		switch {
+		case n == 0 && (text == "# v2 git bundle" || text == "# v3 git bundle"):
+		case text == "" && tip != "":
+			return tip, r, nil
+		case text == "@object-format=sha1" && idLen == 40, text == "@object-format=sha256" && idLen == 64:
+		case n > 0 && strings.HasPrefix(text, "-"):
+		case n > 0 && n < 1000 && tip == "" && name == ref && git.IsCommit(id) && len(id) == idLen:
+			tip = id
+		default:
+			return "", nil, fmt.Errorf("line %d of the bundle is not expected there", n+1)
+		}
+	}
+}
+
+// A foreign is a pack of commits that somebody else made.
+type foreign struct {
+	base, tip string
+	pack      io.Reader
+	limit     int64 // bytes of the pack
+	// closed says that what the repository has is all there, as far as its
+	// objects name others. A look at all that a tip reaches costs as much as the
+	// base has directories; git index-pack has looked at what the pack names.
+	closed bool
+}
+
+// admit checks a pack and takes it over: each object is well formed, names in
+// it harm nobody, none is missing, and the commits build on the base.
+func (f foreign) admit(ctx context.Context, repo git.Repo) (*series, error) {
+	limit := "--max-input-size=" + strconv.FormatInt(f.limit, 10)
+	if err := repo.Pipe(ctx, f.pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict", limit); err != nil {
+		return nil, err
+	}
+	found := &reached{foreign: f, series: series{tip: f.tip}}
+	list := []string{"rev-list", "--boundary", "--format=tree %T", f.tip, "--not", f.base}
+	if !f.closed {
+		list = append(list, "--objects")
+	}
+	if err := repo.Pipe(ctx, nil, found, list...); err != nil {
+		return nil, fmt.Errorf("objects are missing: %w", err)
+	}
+	if !found.base {
+		return nil, errors.New("they do not build on the base commit")
+	}
+	return &found.series, nil
+}
+
+// reached reads what git rev-list says is reached from a tip and not from a
+// base: two lines for a commit, and one for each other object. A commit behind
+// a dash is the first on its way that the base reaches as well, so a tip that
+// builds on the base has the base itself among them.
+type reached struct {
+	foreign
+	series
+	base bool
+	last string // the commit that the next lines are about
+	rest []byte // of a line
+}
+
+func (r *reached) Write(b []byte) (int, error) {
+	r.rest = append(r.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(r.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		r.line(string(line))
+		r.rest = rest
+	}
+}
+
+func (r *reached) line(line string) {
+	kind, value, _ := strings.Cut(line, " ")
+	switch {
+	case kind == "commit" && strings.HasPrefix(value, "-"):
+		r.last = value
+		r.base = r.base || value[1:] == r.foreign.base
+	case kind == "commit":
+		r.last = value
+		r.commits++
+	case kind == "tree" && r.last == r.foreign.tip:
+		r.tree = value
+	}
+}

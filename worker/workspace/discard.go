@@ -1,0 +1,146 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Discard removes a workspace that nobody owns, though its work cannot be
+// salvaged, and returns what is lost with it; why says what kept it from being
+// stored. Where it can be stored after all, nothing is lost. With dry nothing
+// is stored or removed. With isolation none the directory itself stays.
+func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []string, why, err error) {
+	if !idPattern().MatchString(id) {
+		return nil, nil, fmt.Errorf("workspace %s: %w", id, jobs.ErrNotFound)
+	}
+	if _, err := os.Lstat(s.jobDir(id)); errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("workspace %s: %w", id, jobs.ErrNotFound)
+	}
+	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)
+	if errors.Is(err, errLocked) {
+		return nil, nil, fmt.Errorf("workspace %s is in use by a worker", id)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if dry {
+		lost, err = s.written(id)
+		return lost, nil, errors.Join(err, l.release())
+	}
+	w, err := s.abandoned(id, l)
+	if err != nil {
+		return nil, nil, errors.Join(err, l.release())
+	}
+	if w != nil {
+		why = s.salvage(ctx, w)
+	}
+	if why != nil {
+		// Whoever cannot be told what is lost has not agreed to it.
+		if lost, err = s.written(id); err != nil {
+			return nil, why, errors.Join(err, l.release())
+		}
+	}
+	if w != nil {
+		if err := w.withdraw(ctx); err != nil {
+			return lost, why, errors.Join(err, l.release())
+		}
+	}
+	return lost, why, errors.Join(s.trash.remove(ctx, s.jobDir(id)), l.remove())
+}
+
+// written says what was written in a workspace since it was made: a line for
+// each entry at its top.
+func (s *Spaces) written(id string) ([]string, error) {
+	home := s.jobDir(id)
+	r, err := readRecord(home)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // it was never given to an agent
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.Linked != nil && r.Linked.there() != nil {
+		return nil, nil // it is gone, and what lies in its place stays
+	}
+	hooked, err := readHook(home)
+	if err != nil {
+		return nil, err
+	}
+	if hooked != nil && hooked.there() != nil {
+		return nil, nil // the same
+	}
+	if hooked == nil && r.Linked == nil && r.Dir != filepath.Join(home, "workspace") {
+		return []string{"the patch of what was changed in " + display(r.Dir) + ", which stays"}, nil
+	}
+	info, err := os.Stat(filepath.Join(home, recordFile))
+	if err != nil {
+		return nil, err
+	}
+	tally := map[string]*written{}
+	err = filepath.WalkDir(r.Dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(r.Dir, path)
+		top, _, _ := strings.Cut(rel, string(filepath.Separator))
+		if tally[top] == nil {
+			tally[top] = &written{}
+		}
+		return tally[top].add(path, d, err, info.ModTime())
+	})
+	var lines []string
+	for name, t := range tally {
+		if line := t.String(); line != "" && name != "." {
+			lines = append(lines, display(short(name))+": "+line)
+		}
+	}
+	slices.Sort(lines)
+	return lines, err
+}
+
+// written is what an agent wrote in one place.
+type written struct {
+	files, unreadable int
+	bytes             int64
+}
+
+func (t *written) add(path string, d fs.DirEntry, err error, since time.Time) error {
+	if err == nil && d.IsDir() {
+		return nil
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Lstat(path, &st)
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENAMETOOLONG) {
+		t.unreadable++ // what is below is not known
+		return fs.SkipDir
+	}
+	// No program sets the time of a change. The record was written by the same
+	// clock; in its tick a file too many says less wrong than one too few.
+	if err == nil && !time.Unix(st.Ctim.Unix()).Before(since) {
+		t.files++
+		t.bytes += st.Size
+	}
+	return err
+}
+
+func (t *written) String() string {
+	var parts []string
+	if t.files > 0 {
+		parts = append(parts, fmt.Sprintf("%d files, %d KiB", t.files, (t.bytes+1023)>>10))
+	}
+	if t.unreadable > 0 {
+		parts = append(parts, fmt.Sprintf("%d directories that cannot be read", t.unreadable))
+	}
+	return strings.Join(parts, ", ")
+}

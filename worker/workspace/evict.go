@@ -1,0 +1,296 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Evict removes bases and layers that nobody uses, the oldest first, until there
+// is enough room, and then mirrors that have no bases. It returns how many that
+// were. What is removed is fetched and made again when a job needs it.
+func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
+	errs := []error{s.trash.empty(ctx)}
+	all, free, err := s.cache()
+	errs = append(errs, err)
+	removed := 0
+	for _, c := range slices.Backward(all) {
+		if enough() || ctx.Err() != nil {
+			return removed, errors.Join(errs...)
+		}
+		if !free[c.dir] {
+			continue
+		}
+		gone, err := s.evictOne(c, false)
+		if gone {
+			removed++
+		}
+		errs = append(errs, err, s.trash.empty(ctx))
+	}
+	mirrors, err := s.mirrors()
+	errs = append(errs, err)
+	for _, dir := range mirrors {
+		if enough() || ctx.Err() != nil {
+			break
+		}
+		errs = append(errs, s.sweepMirror(dir, 0), s.trash.empty(ctx))
+	}
+	return removed, errors.Join(errs...)
+}
+
+// A cached is a base, or a layer, as the evictor sees it.
+type cached struct {
+	dir  string
+	base string // of a layer: the directory of its base, with which it goes
+	used time.Time
+	size int64
+	over int // of a base: how many templates its own lies on; of a layer: its base's
+}
+
+// evict removes bases and layers that were not used for long, and the oldest of
+// the rest as long as they take more than they may.
+func (s *Spaces) evict(dry bool) (removed, layers int, err error) {
+	mirrors, err := s.mirrors()
+	errs := []error{err}
+	for _, dir := range mirrors {
+		if !dry {
+			errs = append(errs, s.sweepMirror(dir, s.cfg.Limits.BaseAge))
+		}
+	}
+	all, free, err := s.cache()
+	errs = append(errs, err)
+	var total int64
+	gone := map[string]bool{}
+	for _, c := range all {
+		total += c.size
+		if !gone[c.base] {
+			if !free[c.dir] || time.Since(c.used) < s.cfg.Limits.BaseAge && total <= s.cfg.Limits.BaseBytes {
+				continue
+			}
+			taken, err := s.evictOne(c, dry)
+			errs = append(errs, err)
+			if !taken {
+				continue
+			}
+		}
+		gone[c.dir] = true
+		total -= c.size
+		if c.base == "" {
+			removed++
+		} else {
+			layers++
+		}
+	}
+	return removed, layers, errors.Join(errs...)
+}
+
+// mirrors lists the directories of all mirrors.
+func (s *Spaces) mirrors() ([]string, error) {
+	keys, err := readNames(filepath.Join(s.cfg.Dir, "mirrors"))
+	for i, key := range keys {
+		keys[i] = filepath.Join(s.cfg.Dir, "mirrors", key)
+	}
+	return keys, err
+}
+
+// cache lists all bases and layers, the newest first and each base before its
+// layers and before the bases whose templates lie on its own, and says which of them no workspace was made from. An error of one mirror does not keep the rest.
+func (s *Spaces) cache() (all []cached, free map[string]bool, err error) {
+	needed, err := s.needed()
+	if err != nil {
+		return nil, nil, err
+	}
+	mirrors, err := s.mirrors()
+	errs, free := []error{err}, map[string]bool{}
+	for _, dir := range mirrors {
+		found, err := listCached(filepath.Join(dir, "bases"))
+		all, errs = append(all, found...), append(errs, err)
+	}
+	for _, b := range all {
+		free[b.dir] = !needed[b.dir]
+	}
+	belowLast(all)
+	slices.SortStableFunc(all, func(a, b cached) int { return cmp.Or(b.used.Compare(a.used), a.over-b.over) })
+	return all, free, errors.Join(errs...)
+}
+
+// evictOne removes what nobody holds. A base goes under the mirror's lock, since
+// who has just built one there has not got hold of it yet.
+func (s *Spaces) evictOne(c cached, dry bool) (_ bool, err error) {
+	if c.base == "" {
+		mirror, err := tryLock(filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "lock"), syscall.LOCK_EX)
+		if errors.Is(err, errLocked) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		defer func() { err = errors.Join(err, mirror.release()) }()
+	}
+	l, err := tryLock(c.dir+".lock", syscall.LOCK_EX)
+	if errors.Is(err, errLocked) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if carries, err := (&base{dir: c.dir}).carries(); c.base == "" && (carries || err != nil) {
+		return false, errors.Join(err, l.release())
+	}
+	if dry {
+		return true, l.release()
+	}
+	_, err = s.trash.take(c.dir)
+	return err == nil, errors.Join(err, l.remove())
+}
+
+// sweepMirror removes what was half built, and a mirror that has no bases and
+// was not used for age. Only who has the mirror's lock builds.
+func (s *Spaces) sweepMirror(dir string, age time.Duration) (err error) {
+	l, err := tryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
+	if errors.Is(err, errLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.release()) }()
+	remove := []string{"new-mirror", "new-base"}
+	info, err := l.file.Stat()
+	left, listing := entriesOf(filepath.Join(dir, "bases"))
+	if err := errors.Join(err, listing); err != nil {
+		return err
+	}
+	if len(left) == 0 && time.Since(info.ModTime()) >= age {
+		remove = append(remove, "mirror.git")
+	}
+	// Templates are built under the mirror's lock as well.
+	var errs []error
+	for _, b := range left {
+		remove = append(remove, filepath.Join("bases", b.Name(), "template.new"))
+		errs = append(errs, s.sweepLayers(filepath.Join(dir, "bases", b.Name(), "layers")))
+	}
+	for _, name := range remove {
+		_, err := s.trash.take(filepath.Join(dir, name))
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// sweepLayers removes the layers that were half made when their maker died, and
+// the locks of those that are not there.
+func (s *Spaces) sweepLayers(dir string) error {
+	names, err := readNames(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, name := range names {
+		key, isLock := strings.CutSuffix(name, ".lock")
+		if !isLock {
+			continue
+		}
+		if _, missing := readLayer(filepath.Join(dir, key)); missing == nil {
+			continue
+		}
+		l, err := tryLock(filepath.Join(dir, name), syscall.LOCK_EX)
+		if errors.Is(err, errLocked) {
+			continue
+		}
+		if err == nil {
+			_, err = s.trash.take(filepath.Join(dir, key+".new"))
+			err = errors.Join(err, l.remove())
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// entriesOf lists what has a lock beside it, without the locks.
+func entriesOf(dir string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return !e.IsDir() || strings.HasSuffix(e.Name(), ".lock") || strings.HasSuffix(e.Name(), ".new")
+	}), err
+}
+
+// listCached lists the bases in a directory, each before its layers.
+func listCached(dir string) ([]cached, error) {
+	entries, err := entriesOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []cached
+	for _, e := range entries {
+		info, gone := e.Info()
+		if gone != nil {
+			continue
+		}
+		b := cached{dir: filepath.Join(dir, e.Name()), used: info.ModTime()}
+		if b.size, err = sizeOf(b.dir); err != nil {
+			return all, fmt.Errorf("measure %s: %w", b.dir, err)
+		}
+		layers, err := listLayers(b)
+		if err != nil {
+			return all, err
+		}
+		all = append(append(all, b), layers...)
+	}
+	return all, nil
+}
+
+// sizeOf sums up the files of a base, without its layers.
+func sizeOf(dir string) (size int64, err error) {
+	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name == filepath.Join(dir, "layers"):
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		info, err := d.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // somebody else evicts it
+	}
+	return size, err
+}
+
+func listLayers(b cached) ([]cached, error) {
+	dir := filepath.Join(b.dir, "layers")
+	entries, err := entriesOf(dir)
+	var all []cached
+	for _, e := range entries {
+		info, gone := e.Info()
+		if gone != nil {
+			continue
+		}
+		l := cached{dir: filepath.Join(dir, e.Name()), base: b.dir, used: info.ModTime()}
+		if b.used.Before(l.used) {
+			l.used = b.used
+		}
+		known, damaged := readLayer(l.dir)
+		if damaged == nil {
+			l.size = known.Bytes
+		}
+		all = append(all, l)
+	}
+	return all, err
+}

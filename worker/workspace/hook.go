@@ -1,0 +1,193 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// programs are the operator's, for the strategy [Hook].
+//
+//	Create ──▶ a directory ──▶ the attempt ──▶ Remove
+//
+// Both get PENSTOCK_WORKSPACE_ID, PENSTOCK_REPO, PENSTOCK_REF and
+// PENSTOCK_COMMIT, which are the job's words. Create prints the path of the
+// directory. Remove is run once for each Create that was begun, with the path in
+// PENSTOCK_WORKSPACE; that is empty if Create named none that could be used. It
+// is run again until it succeeds, and again if we are killed meanwhile.
+type programs struct {
+	Create, Remove string        // absolute paths
+	Time           time.Duration // that each may take; default 10 minutes
+	Env            []string
+	// Keep are directories of the host that no workspace may be in, or contain.
+	Keep []string
+}
+
+// A hooked is the directory that a program made, as the next process must know
+// it. Its file lies beside the workspace and is written before each step.
+type hooked struct {
+	State string    `json:"state"`
+	Began time.Time `json:"began"` // the state
+	Repo  jobs.Repo `json:"repo"`
+	Dir   string    `json:"dir,omitempty"`
+	Inode string    `json:"inode,omitempty"`
+}
+
+// The states of a hooked, besides removing.
+const (
+	creating = "creating"
+	made     = "made"
+	gone     = "gone"
+)
+
+const hookFile = "hook.json"
+
+// hook lets the operator's program make the workspace's directory, and takes
+// its files as they are for the state before the agent.
+func (w *Workspace) hook(ctx context.Context, r Request) error {
+	if err := w.spaces.tryHook(); err != nil {
+		return err
+	}
+	w.hooked = &hooked{Repo: r.Repo}
+	if err := w.hookIs(creating); err != nil {
+		w.hooked = nil
+		return err
+	}
+	said, err := w.runHook(ctx, w.spaces.cfg.Programs.Create)
+	if err != nil {
+		return fmt.Errorf("create program: %w", err)
+	}
+	info, err := w.spaces.hookPath(said)
+	if err != nil {
+		return fmt.Errorf("create program named %s: %w", display(short(said)), err)
+	}
+	if err := w.claim(ctx, said, inode(info)); err != nil {
+		return fmt.Errorf("create program named %s: %w", display(short(said)), err)
+	}
+	w.dir = said
+	return w.recordAll(ctx)
+}
+
+// hookIs writes down what is done next.
+func (w *Workspace) hookIs(state string) error {
+	w.hooked.State, w.hooked.Began = state, time.Now()
+	return replaceFile(w.path(hookFile), w.path("hook.new"), w.hooked)
+}
+
+func readHook(home string) (*hooked, error) {
+	data, err := os.ReadFile(filepath.Join(home, hookFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var h hooked
+	if err == nil {
+		err = json.Unmarshal(data, &h)
+	}
+	return &h, err
+}
+
+// claim makes the directory the workspace's, unless another workspace has it, or
+// a part of it, be its owner alive or not.
+func (w *Workspace) claim(ctx context.Context, dir, inode string) error {
+	l, err := waitLock(ctx, filepath.Join(w.spaces.cfg.Dir, "claims"), syscall.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	// Nothing was written through it.
+	defer func() { _ = l.release() }()
+	ids, err := readNames(filepath.Join(w.spaces.cfg.Dir, "jobs"))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if id == w.id {
+			continue
+		}
+		if at := w.spaces.usedBy(id); at != "" && (within(dir, at) || within(at, dir)) {
+			return fmt.Errorf("it is in use by workspace %s, at %s", id, display(at))
+		}
+	}
+	w.hooked.Dir, w.hooked.Inode = dir, inode
+	return w.hookIs(made)
+}
+
+// usedBy is the directory of a workspace; "" if it has none, or none yet.
+func (s *Spaces) usedBy(id string) string {
+	if h, err := readHook(s.jobDir(id)); err == nil && h != nil {
+		return h.Dir
+	}
+	r, err := readRecord(s.jobDir(id))
+	if err != nil {
+		return ""
+	}
+	return r.Dir
+}
+
+// there returns an error unless the directory still is the one that was made.
+func (h *hooked) there() error { return Worktree{Path: h.Dir, Inode: h.Inode}.there() }
+
+// unhook lets the operator's program remove the directory. Nothing of it is
+// looked at; whatever the agent made of it is the program's to know.
+func (w *Workspace) unhook(ctx context.Context) error {
+	if w.hooked.State == gone {
+		return nil
+	}
+	if err := w.hookEnded(); err != nil {
+		return err
+	}
+	if err := w.hookIs(removing); err != nil {
+		return err
+	}
+	if _, err := w.runHook(ctx, w.spaces.cfg.Programs.Remove); err != nil {
+		return fmt.Errorf("remove program for %s: %w", display(w.hooked.Dir), err)
+	}
+	return w.hookIs(gone)
+}
+
+// hookEnded refuses to go on while a program of a worker that was killed may
+// still run. It holds a lock; so may a service that it began, for ever, so after
+// the time that it has the lock does not count.
+func (w *Workspace) hookEnded() error {
+	l, err := tryLock(w.path("hook.lock"), syscall.LOCK_EX)
+	if err == nil {
+		return l.release()
+	}
+	if errors.Is(err, errLocked) && time.Since(w.hooked.Began) > w.spaces.cfg.Programs.Time+hookGrace {
+		return nil
+	}
+	return fmt.Errorf("a program of an earlier worker may still be at it: %w", err)
+}
+
+// recordAll takes all files for the state before the agent. Who has as many as
+// nobody can compare gets no patch.
+func (w *Workspace) recordAll(ctx context.Context) error {
+	w.before = state{tree: emptyTree, index: w.path("index.empty")}
+	if err := w.ownGit(); err != nil {
+		return err
+	}
+	w.whole = true
+	before, _, err := w.snapshot(ctx, w.before, w.path("index"))
+	w.whole = false
+	if limit, ok := errors.AsType[*LimitError](err); ok {
+		w.note = "no patch: the files cannot be recorded: " + limit.Error()
+		return nil
+	}
+	w.before = before
+	return errors.Join(err, w.spaces.trash.remove(ctx, w.path("stage")))
+}
+
+// limits bound a collection; what is there before is bounded by more.
+func (w *Workspace) limits() Limits {
+	l := w.spaces.cfg.Limits
+	if w.whole {
+		l.Files, l.Bytes = l.Entries, 32*l.Bytes
+	}
+	return l
+}

@@ -1,0 +1,130 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// An outlet is a branch of the repository that a job began from.
+type outlet struct {
+	w    *Workspace
+	src  source
+	ref  string   // its full name
+	here git.Repo // a local repository itself
+}
+
+func (w *Workspace) outlet(src source, branch string) (outlet, error) {
+	to := outlet{w: w, src: src, ref: "refs/heads/" + branch}
+	if !src.remote.Local {
+		return to, nil
+	}
+	info, err := os.Stat(src.remote.URL)
+	if err == nil {
+		err = src.passable()
+	}
+	if err != nil {
+		return to, err
+	}
+	to.here = git.Repo{Dir: src.remote.URL, Set: []string{"user.name=Penstock", "user.email=penstock@penstock.invalid"}}
+	if owner := info.Sys().(*syscall.Stat_t); os.Geteuid() == 0 && owner.Uid != 0 {
+		to.here.As = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
+	}
+	return to, nil
+}
+
+func (o outlet) refuse(why string) error {
+	return &BranchError{Repo: o.src.name, Branch: strings.TrimPrefix(o.ref, "refs/heads/"), Why: why}
+}
+
+// now returns the commit that the branch leads to, or "" if there is none.
+func (o outlet) now(ctx context.Context) (string, error) {
+	if o.src.remote.Local {
+		id, err := o.here.Output(ctx, "for-each-ref", "--format=%(objectname) %(refname)", o.ref)
+		// The pattern also finds what is below the name.
+		id, name, _ := strings.Cut(id, " ")
+		if err != nil || name != o.ref {
+			return "", o.failed(err)
+		}
+		return id, nil
+	}
+	refs, _, err := o.src.remote.List(ctx, o.w.spaces.cfg.Dir, o.ref)
+	for _, r := range refs {
+		if r.Name == o.ref {
+			return r.Commit, nil
+		}
+	}
+	return "", o.failed(err)
+}
+
+// send brings the objects to a local repository. No ref leads to them yet,
+// so that nobody sees them. With a remote this is part of the push.
+func (o outlet) send(ctx context.Context, commit string) error {
+	if !o.src.remote.Local {
+		return nil
+	}
+	if err := o.free(ctx); err != nil {
+		return err
+	}
+	if err := o.here.Run(ctx, "cat-file", "-e", o.w.commit+"^{commit}"); err != nil {
+		return fmt.Errorf("%s does not have the base commit %s any more", o.src.name, o.w.commit)
+	}
+	pack, err := os.Create(o.w.path("delivery.pack"))
+	if err != nil {
+		return err
+	}
+	defer pack.Close()
+	want := strings.NewReader(commit + "\n^" + o.w.commit + "\n")
+	if err := o.w.repo().Pipe(ctx, want, pack, "pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout"); err != nil {
+		return err
+	}
+	if _, err := pack.Seek(0, 0); err != nil {
+		return err
+	}
+	if err := o.here.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict"); err != nil {
+		return o.failed(err)
+	}
+	return o.failed(o.here.Run(ctx, "rev-list", "--objects", "--quiet", commit, "--not", o.w.commit))
+}
+
+// free refuses a branch that a work tree of a local repository is on, be it
+// one that has no commit yet.
+func (o outlet) free(ctx context.Context) error {
+	list, err := o.here.Output(ctx, "worktree", "list", "--porcelain")
+	if err != nil {
+		return o.failed(err)
+	}
+	head, err := o.here.Output(ctx, "symbolic-ref", "--quiet", "HEAD")
+	if _, detached := errors.AsType[*git.Error](err); err != nil && !detached {
+		return err
+	}
+	for line := range strings.Lines(list + "\nbranch " + head) {
+		if strings.TrimSpace(line) == "branch "+o.ref {
+			return o.refuse("is checked out there")
+		}
+	}
+	return nil
+}
+
+// lead makes the branch lead to commit if it leads to old now.
+func (o outlet) lead(ctx context.Context, commit, old string) error {
+	if !o.src.remote.Local {
+		return o.failed(o.w.repo().Push(ctx, o.src.remote, o.ref, commit, old))
+	}
+	if old == "" {
+		old = strings.Repeat("0", len(commit))
+	}
+	return o.failed(o.here.Run(ctx, "update-ref", "--no-deref", "--create-reflog", "-m", "penstock: deliver", o.ref, commit, old))
+}
+
+func (o outlet) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("repository %s: %w", o.src.name, err)
+}

@@ -1,0 +1,238 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// Pick hands the files that patterns name to take, one after the other, by
+// their paths as people may see them. It says which were left out, and why.
+// Nothing of the attempt may be running any more.
+//
+// A pattern is a path with the syntax of [path.Match] in its parts and ** for
+// any number of directories; a directory stands for all that is in it. What
+// ignore files say does not count, nor whether a file was changed. Only regular
+// files with one name are taken, no link is followed, and no git directory is
+// entered: what the agent could not read is not handed out as its work.
+func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
+	p, err := newPicker(w, patterns, take)
+	if err == nil {
+		err = w.there()
+	}
+	if err == nil {
+		err = p.run(ctx)
+	}
+	if limit, ok := errors.AsType[*LimitError](err); ok {
+		p.skipped.note("the search was given up: " + limit.Error())
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pick files of workspace %s: %w", w.id, err)
+	}
+	for i, found := range p.matched {
+		if !found {
+			p.skipped.note(display(short(patterns[i])) + ": there is no such file; links are not followed")
+		}
+	}
+	return p.skipped.list(), nil
+}
+
+// A picker walks a workspace as a [walk] does, from descriptor to descriptor,
+// but only where a pattern leads. In an overlay it goes through all layers at
+// once, as the agent saw them.
+type picker struct {
+	*walk
+	root     string
+	patterns [][]string
+	matched  []bool
+	take     func(path string, content io.Reader) error
+	count    int
+	total    int64
+}
+
+func newPicker(w *Workspace, patterns []string, take func(string, io.Reader) error) (*picker, error) {
+	var known catalog
+	if w.over {
+		var err error
+		if known, err = w.catalog(w.base.index()); err != nil {
+			return nil, err
+		}
+	}
+	p := &picker{walk: newWalk(w.spaces.cfg.Limits, state{}, known, nil), root: w.dir, take: take, matched: make([]bool, len(patterns))}
+	p.chmod = w.private()
+	if w.over {
+		p.trees, p.layerTop = w.base.trees, w.layer.files()
+	}
+	for _, pattern := range patterns {
+		p.patterns = append(p.patterns, strings.Split(strings.TrimSuffix(pattern, "/"), "/"))
+	}
+	return p, nil
+}
+
+// A want is what is left of a pattern below some directory: its parts from at.
+// With none left, all that is there is wanted.
+type want struct{ pattern, at int }
+
+func (p *picker) run(ctx context.Context) error {
+	at, err := p.begin()
+	if err != nil {
+		return err
+	}
+	for i := range p.patterns {
+		at.wants = p.also(at.wants, want{i, 0})
+	}
+	return p.directory(ctx, at)
+}
+
+// also adds a want; that for ** is one for what follows it, too.
+func (p *picker) also(wants []want, w want) []want {
+	if slices.Contains(wants, w) {
+		return wants
+	}
+	wants = append(wants, w)
+	if parts := p.patterns[w.pattern]; w.at < len(parts)-1 && parts[w.at] == "**" {
+		wants = p.also(wants, want{w.pattern, w.at + 1})
+	}
+	return wants
+}
+
+// directory looks through one view, which it closes.
+func (p *picker) directory(ctx context.Context, at view) error {
+	names, done, err := p.union(at.dirs(), at.place)
+	defer done()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if git.IsGitDir(name) {
+			continue
+		}
+		if err := p.entry(ctx, at, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry decides on one name.
+func (p *picker) entry(ctx context.Context, at view, name string) error {
+	full := path.Join(at.path, name)
+	below, wanted := p.match(at.wants, name)
+	if len(below) == 0 {
+		return nil
+	}
+	from, st, err := find(at.dirs(), name)
+	if err == unix.ENOENT {
+		return nil // with isolation none others may be at work
+	}
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", display(full), err)
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFDIR {
+		next, err := p.enter(at, name)
+		if next == nil || err != nil {
+			return err
+		}
+		next.wants = below
+		return p.directory(ctx, *next)
+	}
+	if len(wanted) == 0 || len(p.trees) > 0 && isWhiteout(&st) { // which says that the agent removed it
+		return nil
+	}
+	for _, i := range wanted {
+		p.matched[i] = true
+	}
+	switch kind {
+	case unix.S_IFREG:
+		return p.file(from, name, full)
+	case unix.S_IFLNK:
+		p.skipped.add(full, "is a link, and those are not followed")
+	default:
+		p.skipped.add(full, "is no regular file")
+	}
+	return nil
+}
+
+// match returns what is wanted below name if that is a directory, and the
+// patterns that want it if it is none.
+func (p *picker) match(wants []want, name string) (below []want, wanted []int) {
+	for _, w := range wants {
+		parts := p.patterns[w.pattern]
+		last := w.at >= len(parts)-1
+		if w.at == len(parts) || parts[w.at] == "**" {
+			below = p.also(below, w)
+		} else if ok, err := path.Match(parts[w.at], name); err == nil && ok {
+			below = p.also(below, want{w.pattern, w.at + 1})
+		} else {
+			continue
+		}
+		if last {
+			wanted = append(wanted, w.pattern)
+		}
+	}
+	return below, wanted
+}
+
+// file hands out one regular file. What it is decides the descriptor, not the
+// name that somebody may have swapped.
+func (p *picker) file(from int, name, full string) error {
+	shown := display(full)
+	fd, err := p.open(from, name, 0)
+	switch {
+	case swapped(err):
+		return nil
+	case err == unix.EACCES || err == unix.EPERM || err == unix.ENXIO || err == unix.ENODEV:
+		p.skipped.add(full, "cannot be read: "+err.Error())
+		return nil
+	case err != nil:
+		return fmt.Errorf("open %s: %w", shown, err)
+	}
+	f := os.NewFile(uintptr(fd), shown)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if why := p.refuse(&st, shown); why != "" {
+		p.skipped.add(full, why)
+		return nil
+	}
+	p.count++
+	p.total += st.Size
+	return p.take(shown, io.LimitReader(f, st.Size))
+}
+
+// maxPicked is the length of a path as people see it: results list them.
+const maxPicked = 512
+
+// refuse says why a file that is open is not handed out, or "".
+func (p *picker) refuse(st *unix.Stat_t, shown string) string {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return "is no regular file"
+	case st.Nlink != 1:
+		// The other name may be that of a file which the agent could not read.
+		return fmt.Sprintf("has %d names (hard links): a copy would be kept", st.Nlink)
+	case len(shown) > maxPicked:
+		return fmt.Sprintf("its path has more than %d characters", maxPicked)
+	case p.count >= p.limits.Artifacts:
+		return fmt.Sprintf("is beyond the limit of %d files", p.limits.Artifacts)
+	case st.Size > p.limits.ArtifactBytes-p.total:
+		return fmt.Sprintf("has %d bytes, and all files together may have %d", st.Size, p.limits.ArtifactBytes)
+	}
+	return ""
+}

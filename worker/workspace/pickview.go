@@ -1,0 +1,91 @@
+package workspace
+
+import (
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// A view is a directory as the agent saw it. In an overlay that is what was
+// written there, by the job and by setup, and the template's that shows through.
+type view struct {
+	layered
+	template []int // descriptors of the template's directories that show through
+	wants    []want
+}
+
+// dirs lists the descriptors of a view, the uppermost first.
+func (v view) dirs() []int {
+	return append(v.layered.dirs(), v.template...)
+}
+
+func (v view) close() {
+	for _, fd := range v.dirs() {
+		unix.Close(fd)
+	}
+}
+
+// begin opens the workspace itself.
+func (p *picker) begin() (view, error) {
+	at := view{layered: layered{shown: shown{layer: -1}}}
+	var err error
+	if at.fd, err = p.top(p.root); err != nil {
+		return at, fmt.Errorf("open %s: %w", p.root, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(at.fd, &st); err == nil && len(p.trees) > 0 {
+		if at.shown, err = p.topLayer(); err == nil {
+			err = p.through(&at)
+		}
+	}
+	p.device = uint64(st.Dev)
+	if err != nil {
+		at.close()
+	}
+	return at, err
+}
+
+// enter opens the directory name of at, with what shows through it. It returns
+// nil if there is none any more.
+func (p *picker) enter(at view, name string) (*view, error) {
+	next := &view{layered: layered{place: place{path: path.Join(at.path, name), depth: at.depth + 1}, shown: shown{layer: -1}}}
+	var err error
+	if len(p.trees) > 0 {
+		next.fd, next.shown, err = p.walk.enter(at.layered, name)
+	} else {
+		next.fd, err = p.open(at.fd, name, unix.O_DIRECTORY)
+	}
+	if swapped(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open directory %s: %w", display(next.path), err)
+	}
+	var st unix.Stat_t
+	if len(p.trees) > 0 {
+		err = p.through(next)
+	} else if err = unix.Fstat(next.fd, &st); err == nil && uint64(st.Dev) != p.device {
+		next.close()
+		p.skipped.add(next.path, "is on another file system")
+		return nil, nil
+	}
+	if err != nil {
+		next.close()
+	}
+	return next, err
+}
+
+// through opens the directory of the template that shows through.
+func (p *picker) through(at *view) (err error) {
+	if at.alone {
+		return nil
+	}
+	if at.template, err = openTrees(p.trees, at.lower); err != nil {
+		return fmt.Errorf("open directory %s of the template: %w", display(at.lower), err)
+	}
+	return nil
+}
+
+// swapped reports whether something else is there now than was before.
+func swapped(err error) bool { return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP }

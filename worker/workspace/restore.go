@@ -1,0 +1,53 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox"
+)
+
+// What puts a change into a workspace runs in a jail. What was not committed is
+// the last commit of a bundle, and becomes what is not committed again.
+const (
+	restorePatch  = `cd "$1" && git apply --binary --whitespace=nowarn "$2"`
+	restoreBundle = `set -e
+cd "$1"
+git fetch -q "$2" refs/heads/` + agentBranch + `
+git reset -q --hard FETCH_HEAD
+[ "$(git log -1 --format=%s)" != "` + uncommitted + `" ] || { git reset -q HEAD^; git add -A -N; }`
+)
+
+const uncommitted = "Uncommitted changes"
+
+// Restore puts a change that was collected from a workspace with the same base
+// into this one, where nobody has been yet. patch and bundle are files; a bundle
+// has all that the patch has, and is "" if there is none. Git runs in a jail:
+// both were written by an agent.
+func (w *Workspace) Restore(ctx context.Context, patch, bundle string) error {
+	if w.spaces.cfg.Jail == nil {
+		return errors.New("this worker has no jail to restore a salvage in")
+	}
+	const at = "/penstock/salvage"
+	script, file := restorePatch, patch
+	if bundle != "" {
+		script, file = restoreBundle, bundle
+	}
+	var said bytes.Buffer
+	spec := sandbox.Spec{
+		Args: []string{"sh", "-c", script, "sh", sandbox.WorkspacePath, at},
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		Mounts: []sandbox.Mount{{Source: file, Target: at}}, Preset: sandbox.PresetOffline, Label: w.id, Grace: time.Second,
+	}
+	w.Show(&spec)
+	exit, err := sandbox.Run(ctx, w.spaces.cfg.Jail, spec, sandbox.Streams{Stderr: &limitedWriter{to: &said, left: 4 << 10}})
+	if err == nil && !exit.Success() {
+		err = fmt.Errorf("git ended with %v: %s", exit, display(short(strings.TrimSpace(said.String()))))
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// objectsPath is where a jail sees the objects of its workspace's history:
+// beside the workspace and read-only, because git touches packs that it finds
+// among its own, and a touched file is copied whole.
+const objectsPath = "/penstock/objects"
+
+// A base's template is its commit checked out, with a git directory as the
+// agent finds it. Overlays show it; nothing may ever change it. Its files are in
+// "tree", "template.new" while they are made.
+func (b *base) template() string { return filepath.Join(b.dir, "template") }
+func (b *base) objects() string  { return filepath.Join(b.git(), "objects") }
+
+// template makes sure that a base has its template.
+func (m *mirror) template(ctx context.Context, b *base) (err error) {
+	if b.trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.release()) }()
+	// While we waited for the lock somebody else may have made it.
+	if b.trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fresh := b.template() + ".new"
+	if err := m.spaces.trash.remove(ctx, fresh); err != nil {
+		return err
+	}
+	if err := m.fillTemplate(ctx, l, b, fresh); err != nil {
+		err = fmt.Errorf("check out the template of %s: %w", m.source.name, err)
+		return errors.Join(err, m.spaces.trash.remove(context.WithoutCancel(ctx), fresh))
+	}
+	if err := os.Rename(fresh, b.template()); err != nil {
+		return err
+	}
+	b.trees, err = b.stack()
+	return err
+}
+
+// fillTemplate makes a template of what differs from another one, or a whole,
+// also where that one turns out to be damaged.
+func (m *mirror) fillTemplate(ctx context.Context, l *lock, b *base, fresh string) error {
+	below, err := m.nearest(b)
+	if err == nil && below != nil {
+		if err = m.fillOver(ctx, l, b, below, fresh); err == nil || ctx.Err() != nil {
+			return err
+		}
+		err = m.spaces.trash.remove(ctx, fresh)
+	}
+	if err != nil {
+		return err
+	}
+	return m.fillOver(ctx, l, b, nil, fresh)
+}
+
+// fillOver makes a template over the one below, or a whole where that is nil.
+func (m *mirror) fillOver(ctx context.Context, l *lock, b, below *base, fresh string) error {
+	dir := filepath.Join(fresh, "tree")
+	if err := dotGit(dir, b); err != nil {
+		return err
+	}
+	var lower []string
+	var err error
+	if below != nil {
+		lower = below.trees
+		err = m.delta(ctx, b, below, fresh)
+	} else {
+		// Nobody but us has been in this directory.
+		repo := git.Repo{Dir: b.git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.file}}
+		err = repo.Run(ctx, "read-tree", "-u", "--reset", "HEAD")
+	}
+	if err != nil {
+		return err
+	}
+	if err := backdate(dir, time.Now().Add(-time.Minute)); err != nil {
+		return err
+	}
+	// Git writes down what the files look like from inside a jail: there they have
+	// other owners. An index that does not match would make the first command of
+	// every agent read every file.
+	return m.inside(ctx, b, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"git", "update-index", "-q", "--index-version", "4", "--refresh"}})
+}
+
+// templateConfig makes the agent's git fast over a template. A small index is
+// copied fast. What the kernel reports as the time of a change is not kept when
+// a template is moved; git, if it went by that, would read every file again.
+const templateConfig = "[core]\n\ttrustctime = false\n[index]\n\tversion = 4\n"
+
+// dotGit begins a template's directory with a git directory that has no index.
+func dotGit(dir string, b *base) error {
+	dotGit := filepath.Join(dir, ".git")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := copyGit(dotGit, b.git()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dotGit, "objects/info/alternates"), []byte(objectsPath+"\n"), 0o644); err != nil {
+		return err
+	}
+	return configure(dotGit, templateConfig)
+}
+
+// backdate makes the files below dir as old as that, but those of git. Git reads a
+// file again that is as young as the index, and does not notice a change that
+// leaves size and time, in seconds, as they were: so the files have to be older
+// than both the index and whatever an agent does.
+func backdate(dir string, to time.Time) error {
+	times := []unix.Timespec{unix.NsecToTimespec(to.UnixNano()), unix.NsecToTimespec(to.UnixNano())}
+	return filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == ".git" && filepath.Dir(name) == dir:
+			return filepath.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		return os.NewSyscallError("set the time of "+display(name), unix.UtimesNanoAt(unix.AT_FDCWD, name, times, unix.AT_SYMLINK_NOFOLLOW))
+	})
+}
+
+// configure adds settings to those of a git directory of an agent.
+func configure(dotGit, settings string) error {
+	f, err := os.OpenFile(filepath.Join(dotGit, "config"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(settings)
+	return errors.Join(err, f.Close())
+}
+
+// copyGit copies a git directory without its objects.
+func copyGit(to, from string) error {
+	for _, sub := range []string{"objects/info", "objects/pack", "refs/tags"} {
+		if err := os.MkdirAll(filepath.Join(to, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	return filepath.WalkDir(from, func(name string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		switch {
+		case err != nil:
+			return err
+		case rel == "objects":
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), data, 0o644)
+	})
+}
+
+// inside runs git in a jail that shows a template which is being made.
+func (m *mirror) inside(ctx context.Context, b *base, spec sandbox.Spec) error {
+	var said bytes.Buffer
+	spec.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
+	spec.Mounts = []sandbox.Mount{{Source: b.objects(), Target: objectsPath}}
+	spec.Preset, spec.Label = sandbox.PresetOffline, "template"
+	exit, err := sandbox.Run(ctx, m.spaces.cfg.Jail, spec, sandbox.Streams{Stderr: &limitedWriter{to: &said, left: 4 << 10}})
+	if err == nil && !exit.Success() {
+		err = fmt.Errorf("git ended with %v: %s", exit, strings.TrimSpace(said.String()))
+	}
+	return err
+}

@@ -1,0 +1,69 @@
+package workspace
+
+import (
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// readBelow reads a file that the template has.
+func (w *walk) readBelow(p string) (content []byte, err error) {
+	for _, dir := range w.trees {
+		// Above the file is what hides it, and what is above that hides both.
+		if content, err = os.ReadFile(path.Join(dir, p)); err == nil {
+			break
+		}
+	}
+	return content, err
+}
+
+// openTrees opens a directory that the template has in all of its trees that
+// show there, the uppermost first.
+func openTrees(trees []string, dir string) (fds []int, err error) {
+	shut := func(fds []int) {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+	for _, tree := range trees {
+		fd, err := openDir(unix.AT_FDCWD, tree)
+		if err != nil {
+			shut(fds)
+			return nil, err
+		}
+		fds = append(fds, fd)
+	}
+	for name := range strings.SplitSeq(dir, "/") {
+		if dir == "" {
+			break
+		}
+		next, err := descend(fds, name)
+		shut(fds)
+		if fds = next; err != nil {
+			shut(fds)
+			return nil, err
+		}
+	}
+	return fds, nil
+}
+
+// descend opens the directory name in directories that lie above each other,
+// down to where something hides the rest.
+func descend(fds []int, name string) (next []int, err error) {
+	for _, parent := range fds {
+		fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err != nil {
+			return next, err
+		}
+		next = append(next, fd)
+		if opaque, _, err := marks(fd); opaque || err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}

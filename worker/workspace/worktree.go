@@ -1,0 +1,386 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// Worktrees are linked worktrees of users' own repositories, made for people
+// from the results of jobs, or for jobs:
+//
+//	(none) ──▶ adding ──▶ ready ──▶ removing ──▶ (none)
+//	              └──▶ working ◀─┴──▶┘
+//
+// While a job works in one, see [Linked], it is working.
+//
+// A record of each is kept in a directory of ours. What is done to one follows
+// from its record and from the repository that the record names; nothing that
+// lies in the worktree is asked, its .git file least of all, because whoever
+// worked there may have written it. A record that a killed process left
+// between two states is settled by the next call for that repository.
+//
+// Git reads the configuration of the repository, which is the user's, and no
+// other. It runs no hook and no file-system monitor. Filters that the
+// repository's configuration defines run where the attributes of the result
+// name them.
+type Worktrees struct{ dir string }
+
+// A Worktree is the record of one.
+type Worktree struct {
+	Name    string `json:"name"`
+	Path    string `json:"path"`
+	Branch  string `json:"branch"`
+	Repo    string `json:"repo"` // the main repository's git directory
+	Job     string `json:"job"`
+	Session string `json:"session,omitempty"`
+	Batch   string `json:"batch,omitempty"`
+	Base    string `json:"base"` // the commit that the job began from
+	Head    string `json:"head"` // its result
+
+	Created   time.Time `json:"created"`
+	Refreshed time.Time `json:"refreshed"` // when it was last asked for
+
+	// State is "" for a worktree that is ready.
+	State string `json:"state,omitempty"`
+	// OwnBranch says that the branch was made for the worktree, or for an
+	// earlier one of the same result.
+	OwnBranch bool `json:"own_branch,omitempty"`
+
+	// Attempt is the workspace that the worktree is or was, "<job>.<epoch>";
+	// "" if it was made of a result.
+	Attempt string `json:"attempt,omitempty"`
+	// Where the user was: the work tree that the job named, and its branch.
+	OriginalDir    string `json:"original_dir,omitempty"`
+	OriginalBranch string `json:"original_branch,omitempty"`
+	// Stored is what was read back from the store of what an attempt did here,
+	// and Print the worktree's files at that time.
+	Stored *Receipt `json:"stored,omitempty"`
+	Print  string   `json:"print,omitempty"`
+	Look   []string `json:"look,omitempty"` // changed files that deserve a look
+	// Inode tells the directory from another one in its place.
+	Inode string `json:"inode,omitempty"`
+}
+
+// ownBranches begins the branches that nobody named.
+const ownBranches = "penstock/job/"
+
+// The states of a record. One that is working belongs to an attempt, which
+// ends that state, or the sweep does after it.
+const (
+	adding   = "adding"
+	working  = "working"
+	removing = "removing"
+)
+
+// A WorktreeRequest asks for the worktree of a job's result.
+type WorktreeRequest struct {
+	Repo                string // a path to the repository, or into it
+	Job, Session, Batch string
+	Title               string // for a name and a commit's message
+	Base                string // the full id of a commit
+	Bundle              string // file with the result's commits, as Collect makes it; or ""
+	Patch               string // file with the result's patch, used if there is no bundle
+	Finished            time.Time
+
+	// Name is the directory's name, made from the title if empty. Dir is the
+	// directory itself, Branch the branch; both follow from the name if empty.
+	Name, Dir, Branch string
+}
+
+// OpenWorktrees opens the records that are kept in dir.
+func OpenWorktrees(dir string) (*Worktrees, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("open worktrees: directory %q is not an absolute path", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open worktrees: %w", err)
+	}
+	return &Worktrees{dir: dir}, nil
+}
+
+// Add makes a worktree, or returns the one that the job has, with a new time
+// of refreshment. The second result lists changed files that deserve a look
+// before anybody works there.
+func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []string, error) {
+	at, err := locateLocal(r.Repo)
+	if err == nil {
+		if bad := passable(at.git); bad != nil {
+			err = unreachable(r.Repo, bad)
+		}
+	}
+	if err != nil {
+		return Worktree{}, nil, err
+	}
+	shelf, err := t.shelf(ctx, at.git)
+	if err != nil {
+		return Worktree{}, nil, err
+	}
+	defer shelf.close()
+	wt, err := shelf.add(ctx, r)
+	if err != nil {
+		return Worktree{}, nil, fmt.Errorf("worktree of job %s: %w", r.Job, err)
+	}
+	if wt.Attempt != "" {
+		return wt, wt.Look, nil
+	}
+	changes, err := rawDiff(ctx, shelf.git(), wt.Base, wt.Head)
+	return wt, notables(changes), err
+}
+
+// A shelf is one repository and its worktrees. Whoever has it holds the lock
+// of the repository: git's own commands fail when two of them add.
+type shelf struct {
+	dir  string // of the records
+	repo string // the main repository's git directory
+	lock *lock
+}
+
+// shelf waits for the repository's lock, and settles what is in half state.
+func (t *Worktrees) shelf(ctx context.Context, repo string) (*shelf, error) {
+	s := &shelf{dir: filepath.Join(t.dir, key(repo)), repo: repo}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.lock, err = waitLock(ctx, filepath.Join(s.dir, "lock"), syscall.LOCK_EX); err != nil {
+		return nil, err
+	}
+	if err := s.settle(ctx); err != nil {
+		s.close()
+		return nil, fmt.Errorf("repair the worktrees of %s: %w", repo, err)
+	}
+	return s, nil
+}
+
+// close gives the lock up, which cannot fail in a way that matters: nothing
+// was written through it.
+func (s *shelf) close() { _ = s.lock.release() }
+
+// git runs in the user's repository. It inherits our lock: a git that we are
+// survived by keeps others out until it has ended.
+func (s *shelf) git() git.Repo { return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.file}} }
+
+// settle undoes what was being added and ends what was being removed.
+func (s *shelf) settle(ctx context.Context) error {
+	err := removeTree(filepath.Join(s.repo, removed))
+	records, failed := readRecords(s.dir)
+	err = errors.Join(err, failed)
+	for _, wt := range records {
+		switch wt.State {
+		case adding:
+			err = errors.Join(err, s.undo(ctx, wt))
+		case removing:
+			err = errors.Join(err, s.erase(ctx, wt))
+		default:
+			admin, failed := s.begun(wt)
+			if failed == nil && admin != "" {
+				failed = s.unlock(wt, admin)
+			}
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+func (s *shelf) add(ctx context.Context, r WorktreeRequest) (Worktree, error) {
+	records, err := readRecords(s.dir)
+	if err != nil {
+		return Worktree{}, err
+	}
+	for _, wt := range newestFirst(records) {
+		if wt.Job != r.Job || r.Name != "" && wt.Name != r.Name || wt.State == working {
+			continue
+		}
+		there, err := s.reuse(&wt, r)
+		if err != nil || there {
+			return wt, err
+		}
+	}
+	wt, err := s.plan(records, r)
+	if err != nil {
+		return Worktree{}, err
+	}
+	if wt.Head, err = s.take(ctx, r); err != nil {
+		return Worktree{}, err
+	}
+	if err := s.freeBranch(ctx, &wt); err != nil {
+		return Worktree{}, err
+	}
+	return s.make(ctx, wt, nil)
+}
+
+func newestFirst(records []Worktree) []Worktree {
+	slices.SortFunc(records, func(a, b Worktree) int { return b.Created.Compare(a.Created) })
+	return records
+}
+
+// reuse refreshes a worktree that is there. Where somebody removed it, the
+// record goes, so that it can be made again.
+func (s *shelf) reuse(wt *Worktree, r WorktreeRequest) (bool, error) {
+	admin, err := s.registered(*wt)
+	if err != nil {
+		return false, err
+	}
+	info, err := os.Lstat(wt.Path)
+	if errors.Is(err, os.ErrNotExist) || admin == "" {
+		return false, s.forget(*wt, admin)
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case !info.IsDir() || !wt.owns(info):
+		return false, fmt.Errorf("%s is not the directory that was made; remove it, or name another with --name", display(wt.Path))
+	case r.Branch != "" && r.Branch != wt.Branch:
+		return false, fmt.Errorf("it is there already, at %s on branch %s; remove it first, or give another name", display(wt.Path), wt.Branch)
+	}
+	if r.Dir != "" {
+		if dir, err := canonical(r.Dir); err != nil || dir != wt.Path {
+			return false, errors.Join(err, fmt.Errorf("it is there already, at %s; remove it first, or give another name", display(wt.Path)))
+		}
+	}
+	wt.Refreshed = time.Now()
+	if err := os.Chtimes(wt.Path, wt.Refreshed, wt.Refreshed); err != nil {
+		return false, err
+	}
+	return true, s.keep(*wt)
+}
+
+// forget drops the record of a worktree whose directory or registration is
+// gone, and the registration if there still is one. A directory that is there
+// stays: it is not ours any more.
+func (s *shelf) forget(wt Worktree, admin string) error {
+	if admin != "" {
+		if err := s.unregister(admin); err != nil {
+			return err
+		}
+	}
+	return os.Remove(s.file(wt.Name))
+}
+
+// plan decides on name, directory and branch.
+func (s *shelf) plan(records []Worktree, r WorktreeRequest) (Worktree, error) {
+	now := time.Now()
+	wt := Worktree{
+		Name: r.Name, Branch: r.Branch, Repo: s.repo, Job: r.Job, Session: r.Session, Batch: r.Batch,
+		Base: r.Base, Created: now, Refreshed: now, State: adding,
+	}
+	if wt.Name == "" {
+		wt.Name = makeSlug(r.Title, r.Job)
+	}
+	if err := checkSlug(wt.Name); err != nil {
+		return wt, err
+	}
+	for _, other := range records {
+		// One that differs in case only is the same file to some systems.
+		if strings.EqualFold(other.Name, wt.Name) && other.Job != wt.Job {
+			return wt, fmt.Errorf("the name %s is taken by job %s; give another", wt.Name, other.Job)
+		}
+	}
+	if wt.Branch == "" {
+		wt.Branch = ownBranches + wt.Name
+	}
+	if branchName(wt.Branch) != wt.Branch {
+		return wt, fmt.Errorf("branch %s is not a plain name", display(short(wt.Branch)))
+	}
+	var err error
+	wt.Path, err = s.place(wt.Name, r.Dir)
+	return wt, err
+}
+
+// freeBranch sees that the branch does not exist, or is at the result.
+func (s *shelf) freeBranch(ctx context.Context, wt *Worktree) error {
+	tip, err := s.tip(ctx, wt.Branch)
+	switch {
+	case err != nil:
+		return err
+	case tip != "" && tip != wt.Head:
+		return fmt.Errorf("branch %s exists and is at %s; name another with --branch", wt.Branch, tip)
+	}
+	wt.OwnBranch = tip == "" || wt.Branch == ownBranches+wt.Name
+	return nil
+}
+
+// tip is the commit of a branch; "" if there is no such branch.
+func (s *shelf) tip(ctx context.Context, branch string) (string, error) {
+	return s.git().Output(ctx, "for-each-ref", "--format=%(objectname)", "--count=1", "refs/heads/"+branch)
+}
+
+// make lets git make the worktree, and takes it back if that fails. Its lock
+// goes last: a registration with our lock is one that nobody has worked with.
+// fill, if there is one, makes the files instead of git.
+func (s *shelf) make(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
+	made, err := s.try(ctx, wt, fill)
+	if err != nil {
+		return Worktree{}, errors.Join(err, s.undo(context.WithoutCancel(ctx), wt))
+	}
+	return made, nil
+}
+
+func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
+	if err := s.keep(wt); err != nil {
+		return wt, err
+	}
+	if tip, err := s.tip(ctx, wt.Branch); err != nil {
+		return wt, err
+	} else if tip == "" {
+		if err := s.git().Run(ctx, "update-ref", "refs/heads/"+wt.Branch, wt.Head, strings.Repeat("0", len(wt.Head))); err != nil {
+			return wt, err
+		}
+	}
+	add := []string{"worktree", "add", "--quiet", "--lock", "--reason", wt.reason()}
+	if fill != nil {
+		add = append(add, "--no-checkout")
+	}
+	if err := s.git().Run(ctx, append(add, "--", wt.Path, wt.Branch)...); err != nil {
+		return wt, err
+	}
+	admin, err := s.registered(wt)
+	if err == nil && admin == "" {
+		err = errors.New("git registered no worktree there")
+	}
+	if err == nil && fill != nil {
+		err = fill(admin)
+	}
+	if err != nil {
+		return wt, err
+	}
+	info, err := os.Lstat(wt.Path)
+	if err != nil {
+		return wt, err
+	}
+	wt.State, wt.Inode = "", inode(info)
+	if wt.Attempt != "" {
+		wt.State = working
+	}
+	if err := s.keep(wt); err != nil {
+		return wt, err
+	}
+	return wt, s.unlock(wt, admin)
+}
+
+// inode names a file of this host, for as long as it exists.
+func inode(info os.FileInfo) string {
+	st := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+}
+
+// owns reports whether info is of the directory that was made. Older records
+// do not know.
+func (wt Worktree) owns(info os.FileInfo) bool { return wt.Inode == "" || wt.Inode == inode(info) }
+
+// unlock removes our own lock, if it is there.
+func (s *shelf) unlock(wt Worktree, admin string) error {
+	if lockedFor(admin) != wt.reason() {
+		return nil
+	}
+	return os.Remove(filepath.Join(admin, "locked"))
+}

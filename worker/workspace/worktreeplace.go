@@ -1,0 +1,174 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownDir is where the worktrees of a repository are: below its own work tree,
+// in a directory that git does not see.
+const ownDir = ".penstock"
+
+// place returns the canonical path of a worktree that is to be made: the one
+// that was asked for, else below the main repository's work tree, wherever in
+// it or in another worktree of it the user is.
+func (s *shelf) place(name, asked string) (string, error) {
+	path := asked
+	if asked == "" {
+		if filepath.Base(s.repo) != ".git" {
+			return "", fmt.Errorf("%s has no work tree to put worktrees below; name a directory with --dir", display(s.repo))
+		}
+		root, err := makeRoot(filepath.Dir(s.repo))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(root, flat(name))
+	}
+	path, err := canonical(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		return "", errors.Join(err, fmt.Errorf("%s exists; remove it, or name another with --dir", display(path)))
+	}
+	return path, s.outside(path)
+}
+
+// outside refuses a directory in the git directory, or in another worktree,
+// whose removal would take this one with it.
+func (s *shelf) outside(path string) error {
+	if within(path, s.repo) {
+		return fmt.Errorf("%s is inside the repository's git directory", display(path))
+	}
+	admins, err := s.admins()
+	for _, admin := range admins {
+		if other := strings.TrimSuffix(gitdirOf(admin), "/.git"); other != "" && within(path, other) {
+			return fmt.Errorf("%s is inside another worktree, %s", display(path), display(other))
+		}
+	}
+	return err
+}
+
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// canonical resolves the directory that path is in. The last element need not
+// exist, and is not followed if it does.
+func canonical(path string) (string, error) {
+	if strings.ContainsFunc(filepath.Base(path), unicode.IsControl) {
+		return "", fmt.Errorf("directory %s has a control character in its name", display(path))
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	return filepath.Join(parent, filepath.Base(abs)), err
+}
+
+// makeRoot makes <top>/.penstock/worktrees. The files below top may be a
+// result that somebody merged, with a link where we want a directory: none of
+// the two may lead elsewhere, or belong to somebody else.
+func makeRoot(top string) (string, error) {
+	at := top
+	for _, name := range []string{ownDir, "worktrees"} {
+		at = filepath.Join(at, name)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(at, &st); err != nil {
+			return "", fmt.Errorf("look at %s: %w", at, err)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
+			return "", fmt.Errorf("%s is not a directory of yours; remove it, or name a directory with --dir", display(at))
+		}
+	}
+	// What lies in a work tree is untracked to git, unless it is ignored. A
+	// link in the file's place is not followed.
+	ignore := filepath.Join(top, ownDir, ".gitignore")
+	f, err := os.OpenFile(ignore, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return at, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString("*\n")
+	return at, errors.Join(err, f.Close())
+}
+
+// admins lists what the repository keeps of each of its worktrees.
+func (s *shelf) admins() ([]string, error) {
+	dir := filepath.Join(s.repo, "worktrees")
+	names, err := readNames(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	for i, name := range names {
+		names[i] = filepath.Join(dir, name)
+	}
+	return names, err
+}
+
+// registered returns what the repository keeps of a worktree of ours; "" if
+// it knows of none.
+func (s *shelf) registered(wt Worktree) (string, error) {
+	return s.admin(func(admin string) bool { return gitdirOf(admin) == wt.Path+"/.git" })
+}
+
+// begun returns the same of one that git was told to make and that nobody was
+// given yet. There may be no path in it.
+func (s *shelf) begun(wt Worktree) (string, error) {
+	return s.admin(func(admin string) bool { return lockedFor(admin) == wt.reason() })
+}
+
+func (s *shelf) admin(is func(admin string) bool) (string, error) {
+	admins, err := s.admins()
+	for _, admin := range admins {
+		if is(admin) {
+			return admin, nil
+		}
+	}
+	return "", err
+}
+
+// reason is what the lock of a registration says until all is done. It tells
+// ours from one that somebody else makes at the same place.
+func (wt Worktree) reason() string { return "penstock is making " + wt.Name + " for job " + wt.Job }
+
+// lockedFor returns the reason of git's lock; "" if there is none.
+func lockedFor(admin string) string {
+	line, err := readLine(filepath.Join(admin, "locked"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) || err == nil && line == "" {
+		return "no reason given"
+	}
+	return line
+}
+
+// gitdirOf reads where a worktree is; "" if that cannot be read. A path may
+// contain newlines.
+func gitdirOf(admin string) string {
+	name := filepath.Join(admin, "gitdir")
+	info, err := os.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 2*unix.PathMax {
+		return ""
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	path := strings.TrimSuffix(string(data), "\n")
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(admin, path)
+	}
+	return path
+}

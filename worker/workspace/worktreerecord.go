@@ -1,0 +1,132 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// List returns all records, the oldest first.
+func (t *Worktrees) List() ([]Worktree, error) {
+	shelves, err := readNames(t.dir)
+	var all []Worktree
+	for _, name := range shelves {
+		records, failed := readRecords(filepath.Join(t.dir, name))
+		all, err = append(all, records...), errors.Join(err, failed)
+	}
+	slices.SortFunc(all, func(a, b Worktree) int { return a.Created.Compare(b.Created) })
+	return all, err
+}
+
+func (s *shelf) file(name string) string { return filepath.Join(s.dir, flat(name)+".json") }
+
+// keep writes a record so that a reader sees the old one or the new one, and
+// so that it is on the disk before git begins.
+func (s *shelf) keep(wt Worktree) error {
+	return replaceFile(s.file(wt.Name), filepath.Join(s.dir, "new"), wt)
+}
+
+// replaceFile writes a value by way of another file of the same directory.
+func replaceFile(name, fresh string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(fresh)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(fresh, name)
+}
+
+func readRecords(dir string) ([]Worktree, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	var all []Worktree
+	for _, name := range names {
+		data, failed := os.ReadFile(name)
+		if errors.Is(failed, os.ErrNotExist) {
+			continue // removed since we looked
+		}
+		var wt Worktree
+		if failed == nil {
+			failed = json.Unmarshal(data, &wt)
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("record %s: %w", name, failed))
+			continue
+		}
+		all = append(all, wt)
+	}
+	return all, err
+}
+
+// maxBundle bounds the commits that are taken into a user's repository.
+const maxBundle = 1 << 30
+
+// take brings the result's commits into the repository and returns the last.
+// Nothing refers to them yet, so a git that tidies may take them away again.
+func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
+	if err := s.git().Run(ctx, "cat-file", "-e", r.Base+"^{commit}"); err != nil || !git.IsCommit(r.Base) {
+		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first", display(s.repo), r.Base)
+	}
+	if r.Bundle == "" {
+		return s.commit(ctx, r)
+	}
+	file, err := os.Open(r.Bundle)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	tip, pack, err := readBundle(bufio.NewReader(file), "refs/heads/"+agentBranch, len(r.Base))
+	if err != nil {
+		return "", err
+	}
+	_, err = foreign{base: r.Base, tip: tip, pack: pack, limit: maxBundle}.admit(ctx, s.git())
+	return tip, err
+}
+
+// commit makes a commit of a patch. The same result gives the same commit.
+func (s *shelf) commit(ctx context.Context, r WorktreeRequest) (_ string, err error) {
+	repo := s.git()
+	repo.Index = filepath.Join(s.dir, "index")
+	at := r.Finished.UTC().Format(time.RFC3339)
+	repo.Set = []string{"user.name=Penstock agent", "user.email=agent@penstock.invalid"}
+	repo.Env = []string{"GIT_AUTHOR_DATE=" + at, "GIT_COMMITTER_DATE=" + at}
+	defer func() {
+		if gone := os.Remove(repo.Index); !errors.Is(gone, os.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}()
+	// A kill may have left git's lock on it; we hold the repository's.
+	if err := os.Remove(repo.Index + ".lock"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	if err := repo.Run(ctx, "read-tree", r.Base); err != nil {
+		return "", err
+	}
+	if err := repo.Run(ctx, "apply", "--cached", "--whitespace=nowarn", "--", r.Patch); err != nil {
+		return "", fmt.Errorf("the patch does not apply to its own base: %w", err)
+	}
+	tree, err := repo.Output(ctx, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	title, _, _ := strings.Cut(strings.TrimSpace(r.Title), "\n")
+	if title == "" {
+		title = "Work of a coding agent"
+	}
+	return repo.Output(ctx, "commit-tree", "-p", r.Base, "-m", title, "-m", "Penstock-Job: "+r.Job, tree)
+}

@@ -1,0 +1,377 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// A KeptError says why a worktree was not removed.
+type KeptError struct {
+	Path string
+	Why  string
+}
+
+func (e *KeptError) Error() string { return fmt.Sprintf("worktree %s %s", display(e.Path), e.Why) }
+
+// Remove removes a worktree and what the repository knows of it. Without
+// force it returns a [KeptError] where work would be lost with it, where git's
+// lock is on it, or where a process is in it, and leaves a branch whose
+// commits are nowhere else. With force the branch goes, too, if it was made
+// with the worktree. It returns the branch that is left, with a word on why.
+func (t *Worktrees) Remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
+	s, err := t.shelf(ctx, wt.Repo)
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	records, err := readRecords(s.dir)
+	if err != nil {
+		return "", err
+	}
+	for _, now := range records {
+		if now.Name != wt.Name || !now.Created.Equal(wt.Created) {
+			continue
+		}
+		if left, err = s.remove(ctx, now, force); err != nil {
+			return "", fmt.Errorf("remove worktree %s: %w", now.Name, err)
+		}
+	}
+	return left, nil // one that is not there is removed
+}
+
+func (s *shelf) remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
+	if _, err := os.Stat(s.repo); errors.Is(err, os.ErrNotExist) {
+		// The repository was removed, and its history with it: what lies in
+		// the worktree may be all that is left.
+		if !force && exists(wt.Path) {
+			return "", &KeptError{wt.Path, "has lost its repository; use --force to remove it"}
+		}
+		return "", s.erase(ctx, wt)
+	}
+	admin, err := s.registered(wt)
+	if err != nil {
+		return "", err
+	}
+	if wt.State == working {
+		return "", &KeptError{wt.Path, "belongs to a job; it can go when that has ended, and after a crash penstock clean sees to it"}
+	}
+	if !force {
+		if err := s.mayGo(ctx, wt, admin); err != nil {
+			return "", err
+		}
+	}
+	if wt.OwnBranch && !force {
+		alone, err := s.alone(ctx, wt, "refs/heads/"+wt.Branch)
+		if err != nil || alone != "0" {
+			wt.OwnBranch, left = false, wt.Branch
+		}
+	}
+	wt.State = removing
+	if err := s.keep(wt); err != nil {
+		return "", err
+	}
+	return left, s.erase(ctx, wt)
+}
+
+// mayGo returns why a worktree must stay.
+func (s *shelf) mayGo(ctx context.Context, wt Worktree, admin string) error {
+	keep := func(why string) error { return &KeptError{wt.Path, why + "; use --force to remove it all the same"} }
+	switch {
+	case !exists(wt.Path):
+		return nil
+	case admin == "":
+		return keep("is not known to its repository any more")
+	case lockedFor(admin) != "":
+		return keep("is locked by git worktree lock")
+	case occupied(wt.Path):
+		return keep("is in use by a process")
+	}
+	// Whoever could write in there must not make our git read elsewhere.
+	if repo, _, err := common(admin); err != nil || repo != s.repo {
+		return keep("has a registration that leads elsewhere")
+	}
+	head, err := s.head(ctx, admin)
+	if err != nil {
+		return keep("has no commit (" + err.Error() + ")")
+	}
+	dirty, err := s.dirty(ctx, wt, admin, head)
+	if err != nil {
+		return keep("cannot be examined (" + err.Error() + ")")
+	}
+	if dirty != "" {
+		return keep("has uncommitted changes in " + dirty)
+	}
+	alone, err := s.alone(ctx, wt, head, "^"+wt.Head)
+	if err != nil {
+		return keep("cannot be examined (" + err.Error() + ")")
+	}
+	if alone != "0" {
+		return keep("has " + alone + " commits that no remote and no other branch has")
+	}
+	return nil
+}
+
+// alone counts the commits that are in no other branch, tag or remote.
+func (s *shelf) alone(ctx context.Context, wt Worktree, revisions ...string) (string, error) {
+	args := append([]string{"rev-list", "--count"}, revisions...)
+	return s.git().Output(ctx, append(args, "--not", "--exclude="+wt.Branch, "--branches", "--tags", "--remotes")...)
+}
+
+// head is the commit that a worktree is at. Git is not asked in there: whoever
+// worked in it may have written what git would read.
+func (s *shelf) head(ctx context.Context, admin string) (string, error) {
+	line, err := readLine(filepath.Join(admin, "HEAD"))
+	if err != nil || git.IsCommit(line) {
+		return line, err
+	}
+	branch, ok := strings.CutPrefix(line, "ref: refs/heads/")
+	if !ok {
+		return "", errors.New("its HEAD is neither a commit nor a branch")
+	}
+	tip, err := s.tip(ctx, branch)
+	if err == nil && tip == "" {
+		err = fmt.Errorf("its branch %s does not exist", display(short(branch)))
+	}
+	return tip, err
+}
+
+// headBranch is the branch that a worktree is on, if its name is a plain one.
+func headBranch(admin string) (string, error) {
+	line, err := readLine(filepath.Join(admin, "HEAD"))
+	branch, ok := strings.CutPrefix(line, "ref: refs/heads/")
+	if err == nil && (!ok || branchName(branch) != branch) {
+		err = errors.New("its HEAD is not on a branch with a plain name")
+	}
+	return branch, err
+}
+
+// dirty names something that is neither committed nor, in the worktree of a
+// job, stored. Git compares with a configuration of our own.
+func (s *shelf) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
+	if wt.Print != "" {
+		if now, err := printOf(wt, Limits{}.withDefaults()); err == nil && now == wt.Print {
+			return "", nil
+		}
+	}
+	dir := filepath.Join(s.dir, "examine")
+	if err := removeTree(dir); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, removeTree(dir)) }()
+	if err := initGit(dir, len(head), "bare = false"); err != nil {
+		return "", err
+	}
+	for name, content := range map[string]string{"HEAD": head + "\n", "objects/info/alternates": quote(filepath.Join(s.repo, "objects")) + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return "", err
+		}
+	}
+	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.file}}
+	if err := copyIndex(filepath.Join(dir, "index"), admin); err != nil {
+		return "", err
+	}
+	return uncommittedIn(ctx, repo)
+}
+
+// maxIndex bounds what is read of an index that somebody else wrote.
+const maxIndex = 512 << 20
+
+func copyIndex(to, admin string) error {
+	from, err := os.OpenFile(filepath.Join(admin, "index"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if info, err := from.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxIndex {
+		return errors.Join(err, errors.New("its index is not a file that git would write"))
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, io.LimitReader(from, maxIndex))
+	return errors.Join(err, f.Close())
+}
+
+// uncommittedIn names something that is not committed. Git would look into the
+// repository of a submodule, which is not the user's: whatever is there counts.
+func uncommittedIn(ctx context.Context, repo git.Repo) (string, error) {
+	var out bytes.Buffer
+	if err := repo.Pipe(ctx, nil, &out, "status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames"); err != nil {
+		return "", err
+	}
+	if first, _, found := strings.Cut(out.String(), "\x00"); found && len(first) > 3 {
+		return display(short(first[3:])), nil
+	}
+	out.Reset()
+	if err := repo.Pipe(ctx, nil, &out, "ls-files", "-z", "-s"); err != nil {
+		return "", err
+	}
+	for line := range strings.SplitSeq(out.String(), "\x00") {
+		name, found := strings.CutPrefix(line, "160000 ")
+		if !found {
+			continue
+		}
+		_, name, _ = strings.Cut(name, "\t")
+		if inside, err := readNames(filepath.Join(repo.WorkTree, name)); err == nil && len(inside) > 0 {
+			return display(short(name)), nil
+		}
+	}
+	return "", nil
+}
+
+// undo takes back an addition that did not come to its end. Without a
+// registration git has written nothing: what lies at the path is another's.
+func (s *shelf) undo(ctx context.Context, wt Worktree) error {
+	admin, err := s.begun(wt)
+	if err != nil {
+		return err
+	}
+	if admin == "" {
+		wt.Path = ""
+	}
+	wt.State = removing
+	if err := s.keep(wt); err != nil {
+		return err
+	}
+	if admin != "" {
+		if err := wt.removeFiles(); err != nil {
+			return err
+		}
+		if err := s.unregister(admin); err != nil {
+			return err
+		}
+	}
+	return s.erase(ctx, wt)
+}
+
+// removeFiles removes the directory, or a link that lies in its place. A
+// directory that is not the one that was made is somebody else's.
+func (wt Worktree) removeFiles() error {
+	if wt.Path == "" {
+		return nil
+	}
+	info, err := os.Lstat(wt.Path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.IsDir() && !wt.owns(info) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return removeTree(wt.Path)
+}
+
+// erase removes all of a worktree; what is gone already is no error. The
+// registration outlives the directory, so that a kill can be told apart.
+func (s *shelf) erase(ctx context.Context, wt Worktree) error {
+	if err := wt.removeFiles(); err != nil {
+		return err
+	}
+	admin, err := s.registered(wt)
+	if err != nil {
+		return err
+	}
+	if admin != "" {
+		if err := s.unregister(admin); err != nil {
+			return err
+		}
+	}
+	if wt.OwnBranch && exists(s.repo) {
+		if err := s.dropBranch(ctx, wt); err != nil {
+			return err
+		}
+	}
+	return os.Remove(s.file(wt.Name))
+}
+
+// dropBranch deletes the branch, with what the configuration says of it,
+// unless somebody has it checked out.
+func (s *shelf) dropBranch(ctx context.Context, wt Worktree) error {
+	// A git that was killed at it, ours or an agent's, has left its lock. The
+	// agent may also have put a link on the way there, which is not followed
+	// out of the repository.
+	root, err := os.OpenRoot(s.repo)
+	if err != nil {
+		return err
+	}
+	err = root.Remove("refs/heads/" + wt.Branch + ".lock")
+	if closed := root.Close(); err == nil || errors.Is(err, os.ErrNotExist) {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	out, err := s.git().Output(ctx, "for-each-ref", "--format=%(worktreepath)%(objectname)", "--count=1", "refs/heads/"+wt.Branch)
+	if err != nil || !git.IsCommit(out) {
+		return err
+	}
+	return s.git().Run(ctx, "branch", "--quiet", "-D", "--", wt.Branch)
+}
+
+// removed is where a registration is moved to in the repository before it is
+// deleted. Half of one would be taken for another's.
+const removed = "penstock-removed"
+
+func (s *shelf) unregister(admin string) error {
+	if err := os.Rename(admin, filepath.Join(s.repo, removed)); err != nil {
+		return err
+	}
+	return removeTree(filepath.Join(s.repo, removed))
+}
+
+// removeTree removes a directory where it is, also what others made
+// unreadable.
+func removeTree(path string) error {
+	if !exists(path) {
+		return nil
+	}
+	t := &trash{dir: filepath.Dir(path)}
+	return t.delete(context.Background(), filepath.Base(path))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// occupied reports whether a process that we may look at works in dir.
+func occupied(dir string) bool {
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		return false
+	}
+	for _, link := range links {
+		if at, err := os.Readlink(link); err == nil && within(at, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// Touched is when somebody last worked with a worktree, as far as its files
+// and the repository tell: what is removed for its age is so by this time.
+func (wt Worktree) Touched() time.Time {
+	last := wt.Refreshed
+	s := &shelf{repo: wt.Repo}
+	admin, err := s.registered(wt)
+	names := []string{wt.Path}
+	if err == nil && admin != "" {
+		names = append(names, filepath.Join(admin, "index"), filepath.Join(admin, "logs/HEAD"))
+	}
+	for _, name := range names {
+		if info, err := os.Lstat(name); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}
