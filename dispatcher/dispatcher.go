@@ -34,9 +34,12 @@ const (
 
 // Config is what a dispatcher works with.
 type Config struct {
-	Queue  *queue.Queue
-	Log    *session.Log
-	Store  *artifact.Store
+	Queue *queue.Queue
+	Log   *session.Log
+	Store *artifact.Store
+	// Able reports what a job asks for and its agent cannot do, as far as this
+	// process knows the agent; may be nil. The workers have the last word.
+	Able   func(jobs.Job) error
 	Logger *slog.Logger
 	Hooks  Hooks
 }
@@ -80,7 +83,11 @@ func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (S
 // submit is Submit for a job whose id is decided already.
 func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (Submitted, error) {
 	job = job.WithDefaults()
-	if err := check(job); err != nil {
+	err := d.check(job)
+	if err == nil {
+		err = d.checkSalvage(ctx, job)
+	}
+	if err != nil {
 		d.rejected(source, err)
 		return Submitted{}, err
 	}
@@ -157,6 +164,7 @@ func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, 
 func (d *Dispatcher) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.cfg.Queue.RunDue(ctx) })
+	g.Go(func() error { return d.cfg.Queue.RunAdvisories(ctx) })
 	g.Go(func() error { return d.cfg.Queue.Submissions(ctx, d.plain) })
 	g.Go(func() error { return d.cfg.Queue.Answer(ctx, d.verbs()) })
 	g.Go(func() error { return d.repairs(ctx) })
@@ -190,7 +198,7 @@ func (d *Dispatcher) Repair(ctx context.Context) error {
 		return fmt.Errorf("look for stranded jobs: %w", err)
 	}
 	for _, rec := range stranded {
-		if rec.Attempt == 0 {
+		if rec.Attempt == 0 && rec.State != jobs.Waiting {
 			err = d.publish(ctx, rec)
 		} else {
 			err = d.cfg.Queue.Enqueue(ctx, rec)

@@ -33,7 +33,15 @@ func open(t *testing.T, hooks dispatcher.Hooks) pool {
 	t.Helper()
 	nc := jobstest.Start(t).Connect()
 	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), nc: nc}
-	p.Dispatcher = dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: jobstest.Store(t, nc), Hooks: hooks})
+	p.Dispatcher = dispatcher.New(dispatcher.Config{
+		Queue: p.queue, Log: p.log, Store: jobstest.Store(t, nc), Hooks: hooks,
+		Able: func(j jobs.Job) error {
+			if j.Agent.Model == "" {
+				return nil
+			}
+			return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "agent.model", Reason: "is not its choice"}}}
+		},
+	})
 	return p
 }
 
@@ -129,10 +137,18 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		change func(*jobs.Job)
 	}{
 		{"queue", func(j *jobs.Job) { j.Queue = "*" }},
-		{"isolation", func(j *jobs.Job) { j.Isolation, j.Image, j.Repo.URL = jobs.IsolationContainer, "i", "/r" }},
-		{"sandbox.network", func(j *jobs.Job) { j.Sandbox.Network = jobs.NetworkFull }},
+		{"sandbox.network", func(j *jobs.Job) { j.Sandbox.Preset, j.Sandbox.Network = "offline", jobs.NetworkFull }},
+		{"sandbox.allow_hosts[1]", func(j *jobs.Job) {
+			j.Sandbox.Network, j.Sandbox.AllowHosts = jobs.NetworkAllowlist, []string{"a.example", "https://b.example"}
+		}},
+		{"sandbox.backend", func(j *jobs.Job) { j.Sandbox.Backend = "oci" }},
+		{"sandbox.backend", func(j *jobs.Job) {
+			j.Isolation, j.Image, j.Repo.URL, j.Sandbox.Backend = jobs.IsolationContainer, "i", "/r", "bwrap"
+		}},
+		{"image", func(j *jobs.Job) { j.Image, j.Repo.URL = "i", "/r" }},
 		{"deliver.mode", func(j *jobs.Job) { j.Deliver.Mode = "pr" }},
-		{"check_rounds", func(j *jobs.Job) { j.CheckRounds = 1 }},
+		{"agent.model", func(j *jobs.Job) { j.Agent.Model = "m" }},
+		{"check_rounds", func(j *jobs.Job) { j.CheckRounds, j.Check = 1, nil }},
 		{"agent.interactive", func(j *jobs.Job) { j.Agent.Interactive = true }},
 		{"session", func(j *jobs.Job) { j.Session = jobs.NewID() }},
 		{"depends_on", func(j *jobs.Job) { j.DependsOn = []string{jobs.NewID()} }},

@@ -45,6 +45,7 @@ func (d *Dispatcher) verbs() map[string]queue.Verb {
 		"get":    byID(d.cfg.Queue.Get),
 		"cancel": byID(func(ctx context.Context, id string) (jobs.Record, error) { return d.cfg.Queue.Cancel(ctx, id, "api") }),
 		"result": byID(d.resultOf),
+		"why":    byID(d.cfg.Queue.Why),
 	}
 }
 

@@ -13,11 +13,13 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 func (a *app) batchCommand() *cobra.Command {
 	batch := &cobra.Command{Use: "batch", Short: "Run many jobs and keep their results in a directory"}
-	batch.AddCommand(a.batchRunCommand(), a.batchStatus(), a.batchResults(), a.batchReport())
+	batch.AddCommand(a.batchRunCommand(), a.batchStatus(), a.batchResults(), a.batchReport(),
+		a.batchLs(), a.batchCancel(), a.holdCommand(queue.HoldBatch, "DIR|ID", batchID), a.resumeCommand(queue.HoldBatch, "DIR|ID", batchID))
 	return batch
 }
 
@@ -78,6 +80,7 @@ does only what is missing. Interrupted, it keeps what is done.`,
 		},
 	}
 	flags.add(cmd.Flags())
+	cmd.Flags().AddFlagSet(a.policyFlag())
 	return cmd
 }
 

@@ -32,12 +32,37 @@ func (b *batchRun) count(r jobs.Result) error {
 		}
 	}
 	switch {
-	case jobs.Reasons[r.Reason].Hopeless:
+	case b.hopeless(r):
 		return cli.Fail(cli.ExitStopped, jobs.Reasons[r.Reason].Advice, "stopped: every job would end as item %s did: %s: %s", r.ID, r.Reason, r.Message)
 	case b.max > 0 && bad >= b.max:
 		return cli.Fail(cli.ExitStopped, "run the same command again to go on", "stopped: %d jobs did not succeed (--max-failures %d)", bad, b.max)
 	}
 	return nil
+}
+
+// luckless is how many items in a row may end for a reason that one worker may
+// have and another not, once an item has succeeded.
+const luckless = 3
+
+// hopeless reports whether all that is left would end as r did. Its caller
+// holds the lock.
+func (b *batchRun) hopeless(r jobs.Result) bool {
+	cause := jobs.Reasons[r.Reason]
+	if !cause.Hopeless() {
+		b.row = 0
+		return false
+	}
+	b.row++
+	if cause.Fault == jobs.FaultPool && b.outcomes[jobs.Success] > 0 && b.row < luckless {
+		return false
+	}
+	left := b.dir.Missing()
+	for _, item := range left {
+		if !cause.Meets(b.items[r.ID], b.items[item]) {
+			return false
+		}
+	}
+	return len(left) > 0
 }
 
 // note keeps the words beside the bar true.

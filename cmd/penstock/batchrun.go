@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -38,6 +40,7 @@ type batchRun struct {
 	outcomes map[jobs.Outcome]int
 	running  map[string]bool
 	cost     float64
+	row      int // hopeless ends since the last other one
 }
 
 func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags) error {
@@ -84,7 +87,10 @@ func (b *batchRun) begin(ctx context.Context, parallel int) (_ context.Context, 
 	if err != nil {
 		return nil, err
 	}
-	return b.serveOwn(ctx, b.pool, slots(parallel))
+	if err := b.unhold(ctx); err != nil {
+		return nil, errors.Join(err, b.pool.close())
+	}
+	return b.serveOwn(ctx, b.pool, slots(parallel), slices.Collect(maps.Values(b.items))...)
 }
 
 func (b *batchRun) window(parallel int) int {
@@ -127,26 +133,10 @@ func (b *batchRun) work(ctx context.Context, missing []string, window int) error
 	done()
 	err = cause(ctx, errors.Join(err, watch.Wait()))
 	if cli.Code(err) == cli.ExitStopped {
-		err = errors.Join(err, b.cancelRest(context.WithoutCancel(ctx)))
+		_, cancelled := b.pool.cancelBatch(context.WithoutCancel(ctx), b.dir.Manifest().ID, "batch")
+		err = errors.Join(err, cancelled)
 	}
 	return err
-}
-
-// cancelRest ends what a batch that was stopped has left in the pool.
-func (b *batchRun) cancelRest(ctx context.Context) error {
-	list, err := b.pool.queue.List(ctx, queue.Filter{Batch: b.dir.Manifest().ID})
-	if err != nil {
-		return fmt.Errorf("cancel the rest: %w", err)
-	}
-	for _, rec := range list {
-		if rec.State == jobs.Finished {
-			continue
-		}
-		if _, err := b.pool.queue.Cancel(ctx, rec.ID, "batch"); err != nil && !errors.Is(err, jobs.ErrFinished) {
-			return fmt.Errorf("cancel job %s: %w", rec.ID, err)
-		}
-	}
-	return nil
 }
 
 // watch hands each finished job to who waits for it.

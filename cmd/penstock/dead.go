@@ -1,38 +1,200 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-var deadView = cli.View[queue.DeadLetter]{
-	Header: []string{"AT", "JOB", "SUBJECT", "REASON"},
-	Row: func(l queue.DeadLetter) []string {
-		return []string{l.At.Local().Format(time.RFC3339), l.Record.ID, l.Subject, firstLine(l.Reason)}
-	},
-	ID: func(l queue.DeadLetter) string { return l.Record.ID },
+func (a *app) deadCommand() *cobra.Command {
+	dead := &cobra.Command{Use: "dead", Short: "Look at what was refused or given up on, and bring it back"}
+	dead.AddCommand(a.deadLs(), a.deadGet(), a.deadRetry(), a.deadDrop())
+	return dead
 }
 
-func (a *app) deadCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead", Short: "Look at what was refused or given up on"}
-	dead.AddCommand(&cobra.Command{
-		Use: "ls", Short: "List dead letters: rejected submissions, and jobs that nobody could run", Args: cobra.NoArgs,
+// letterFilter selects dead letters: by name, or all that match.
+type letterFilter struct {
+	kind, queue, batch, reason string
+	olderThan                  time.Duration
+	all, dryRun                bool
+}
+
+func (f *letterFilter) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.kind, "kind", "", "only of this kind: job, submission or message")
+	flags.StringVar(&f.queue, "queue", "", "only jobs of this queue")
+	flags.StringVar(&f.batch, "batch", "", "only jobs of this batch")
+	flags.StringVar(&f.reason, "reason", "", "only jobs that ended for this reason")
+	flags.DurationVar(&f.olderThan, "older-than", 0, "only what is dead for so long")
+}
+
+// bulk adds the flags of a command that does something to letters.
+func (f *letterFilter) bulk(cmd *cobra.Command) {
+	f.flags(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "all that the other flags select, instead of ids")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only list what would be done")
+}
+
+func (f *letterFilter) match(l queue.DeadLetter) bool {
+	return (f.kind == "" || string(l.Kind) == f.kind) && (f.queue == "" || l.Record.Queue == f.queue) &&
+		(f.batch == "" || l.Record.Batch == f.batch) && (f.reason == "" || string(l.Record.Reason) == f.reason) &&
+		time.Since(l.At) >= f.olderThan
+}
+
+// choose returns the letters that ids name, or with --all those that match.
+func (f *letterFilter) choose(letters []queue.DeadLetter, ids []string) ([]queue.DeadLetter, error) {
+	if f.all == (len(ids) > 0) {
+		return nil, cli.Usage("penstock dead ls lists them", "name dead letters by their ids, or select with --all")
+	}
+	var chosen []queue.DeadLetter
+	for _, id := range ids {
+		l, err := letter(letters, id)
+		if err != nil {
+			return nil, err
+		}
+		chosen = append(chosen, l)
+	}
+	for _, l := range letters {
+		if f.all && f.match(l) {
+			chosen = append(chosen, l)
+		}
+	}
+	return chosen, nil
+}
+
+// letter finds a dead letter by its id, or by the beginning that only it has.
+func letter(letters []queue.DeadLetter, id string) (queue.DeadLetter, error) {
+	var found []queue.DeadLetter
+	for _, l := range letters {
+		if l.ID == id {
+			return l, nil
+		}
+		if len(id) >= 8 && strings.HasPrefix(l.ID, id) {
+			found = append(found, l)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if len(found) > 1 {
+		return queue.DeadLetter{}, cli.Fail(cli.ExitNotFound, "give more of the id", "%d dead letters begin with %q", len(found), id)
+	}
+	return queue.DeadLetter{}, cli.Fail(cli.ExitNotFound, "penstock dead ls lists them", "there is no dead letter %q", id)
+}
+
+var deadView = cli.View[queue.DeadLetter]{
+	Header: []string{"AT", "KIND", "ID", "QUEUE", "BATCH", "ITEM", "REASON", "MESSAGE"},
+	Row: func(l queue.DeadLetter) []string {
+		r := l.Record
+		reason, message := l.Reason, r.Message
+		if l.Kind != queue.DeadJob {
+			reason, message = "", cmp.Or(l.Reason, l.Subject)
+		}
+		return []string{l.At.Local().Format(time.RFC3339), string(l.Kind), l.ID, r.Queue, short(r.Batch), r.Item, reason, firstLine(message)}
+	},
+	ID: func(l queue.DeadLetter) string { return l.ID },
+}
+
+// withLetters opens the pool and reads its dead letters.
+func (a *app) withLetters(ctx context.Context, fn func(p *pool, letters []queue.DeadLetter) error) error {
+	p, err := a.open(ctx, "read", hooks{})
+	if err != nil {
+		return err
+	}
+	letters, err := p.queue.Dead(ctx)
+	if err == nil {
+		err = fn(p, letters)
+	}
+	return errors.Join(err, p.close())
+}
+
+func (a *app) deadLs() *cobra.Command {
+	filter := letterFilter{all: true}
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List jobs that ended in an error, refused submissions and strange messages", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.open(cmd.Context(), "read", hooks{})
-			if err != nil {
-				return err
-			}
-			letters, err := p.queue.Dead(cmd.Context())
-			if err == nil {
-				err = deadView.List(a.out, a.format, letters)
-			}
-			return errors.Join(err, p.close())
+			return a.withLetters(cmd.Context(), func(_ *pool, letters []queue.DeadLetter) error {
+				chosen, err := filter.choose(letters, nil)
+				if err != nil {
+					return err
+				}
+				return deadView.List(a.out, a.format, chosen)
+			})
 		},
-	})
-	return dead
+	}
+	filter.flags(cmd)
+	return cmd
+}
+
+// A deadJob is a dead letter as dead get shows it.
+type deadJob struct {
+	queue.DeadLetter
+	Cause  *jobs.Cause  `json:"cause,omitempty"`
+	Job    *jobs.Job    `json:"job,omitempty"`
+	Events []jobs.Event `json:"events,omitempty"`
+}
+
+func (a *app) deadGet() *cobra.Command {
+	var last int
+	cmd := &cobra.Command{
+		Use: "get ID", Args: cobra.ExactArgs(1),
+		Short: "Show a dead letter: the last error, what it means, the request and the last events",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withLetters(cmd.Context(), func(p *pool, letters []queue.DeadLetter) error {
+				l, err := letter(letters, args[0])
+				if err != nil {
+					return err
+				}
+				view, err := p.deadJob(cmd.Context(), l, last)
+				if err != nil {
+					return err
+				}
+				if a.format == cli.Table {
+					a.format = cli.YAML
+				}
+				return cli.View[deadJob]{ID: func(v deadJob) string { return v.ID }}.One(a.out, a.format, view)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&last, "events", 20, "how many of the last events to show")
+	return cmd
+}
+
+// deadJob reads what is still there of what a letter is about.
+func (p *pool) deadJob(ctx context.Context, l queue.DeadLetter, last int) (deadJob, error) {
+	view := deadJob{DeadLetter: l}
+	if l.Kind != queue.DeadJob {
+		return view, nil
+	}
+	if cause, ok := jobs.Reasons[l.Record.Reason]; ok {
+		view.Cause = &cause
+	}
+	job, err := p.queue.Job(ctx, l.ID)
+	switch {
+	case err == nil:
+		view.Job = &job
+	case !errors.Is(err, jobs.ErrNotFound): // a letter is kept longer than its job
+		return view, err
+	}
+	for event, err := range p.log.Read(ctx, l.Record.Session, 1) {
+		if err != nil {
+			return view, fmt.Errorf("events of job %s: %w", l.ID, err)
+		}
+		if event.Job == l.ID {
+			view.Events = append(view.Events, event)
+		}
+		if over := len(view.Events) - max(last, 0); over > 0 {
+			view.Events = view.Events[over:]
+		}
+	}
+	return view, nil
 }

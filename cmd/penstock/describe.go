@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -52,6 +54,30 @@ func poolSummary(e jobs.Event) string {
 			text += fmt.Sprintf(" (%s: %s)", d.Reason, d.Message)
 		}
 		return text
+	case jobs.JailViolation:
+		d := data[jobs.ViolationData](e)
+		return fmt.Sprintf("refused: %s %s (%s)", cmp.Or(d.Method, d.Kind), d.What(), d.Reason)
+	case jobs.NetworkUsed:
+		d := data[jobs.NetworkData](e)
+		return fmt.Sprintf("network: %d hosts, %s sent, %s received, %d refused", len(d.Hosts), jobs.Bytes(d.Sent), jobs.Bytes(d.Received), d.Refused)
+	case jobs.BranchDone:
+		d := data[jobs.BranchData](e)
+		return fmt.Sprintf("delivered: branch %s of %s, at %.12s", d.Branch, d.Repo, d.Commit)
+	case jobs.CheckReturned:
+		d := data[struct{ Round, Of int }](e)
+		return fmt.Sprintf("the check goes back to the agent (%d of %d)", d.Round, d.Of)
+	case jobs.SetupEnded:
+		return setupEnded(data[setupData](e))
+	case jobs.Notice:
+		d := data[struct {
+			Text     string   `json:"text"`
+			RunsCode []string `json:"runs_code"`
+			Skipped  []string `json:"skipped"`
+			Notes    []string `json:"notes"`
+		}](e)
+		if lines := slices.Concat(d.RunsCode, d.Skipped, d.Notes); d.Text != "" && len(lines) > 0 {
+			return d.Text + ":\n  " + strings.Join(lines, "\n  ")
+		}
 	case jobs.CheckEnded:
 		d := data[jobs.Check](e)
 		return fmt.Sprintf("%q ended with %d", d.Command, d.Exit)
@@ -61,6 +87,24 @@ func poolSummary(e jobs.Event) string {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
 	return fmt.Sprintf("%s %s", e.Kind, text)
+}
+
+// setupData is as much of a setup.ended as is shown.
+type setupData struct {
+	Cached  bool
+	Seconds float64
+	Saved   float64 `json:"saved_seconds"`
+	Reason  string
+}
+
+func setupEnded(d setupData) string {
+	switch {
+	case d.Cached:
+		return fmt.Sprintf("setup: taken from another job, %.1fs saved", d.Saved)
+	case d.Reason != "":
+		return fmt.Sprintf("setup: run for this job alone (%s), %.1fs", d.Reason, d.Seconds)
+	}
+	return fmt.Sprintf("setup: run, %.1fs", d.Seconds)
 }
 
 func toolEnded(d jobs.ToolData) string {

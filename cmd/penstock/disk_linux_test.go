@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,29 +20,82 @@ import (
 func (f *field) small(dir string, mib int) {
 	f.Helper()
 	f.must(os.MkdirAll(dir, 0o700))
-	if err := syscall.Mount("penstock-test", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
+	if err := syscall.Mount(smallDisk, dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
 		f.Skipf("no small disk can be mounted: %v", err)
 	}
 	f.Cleanup(func() { f.must(syscall.Unmount(dir, 0)) })
 }
 
-// A workspace that fills the disk ends its own job with that reason, and the
-// next one has the disk again.
+// A workspace that fills the disk ends its own attempt with that reason, and no
+// other begins there. What is in it stays until there is room to store it.
 func TestAFullWorkspace(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	f.small(filepath.Join(f.data, "work"), 48)
+	work := filepath.Join(f.data, "work")
+	f.small(work, 48)
 	f.serve("--slots", "1")
 	// The agent leaves less room than its result needs to be collected.
 	id := f.submit("head -c 40000000 /dev/urandom >big.bin", "--max-attempts", "1")
-	_, code, told := f.try("wait", "--timeout", "60s", id)
-	if rec := f.record(id); code != 4 || rec.Reason != jobs.DiskFull || !strings.Contains(told, "free space") {
-		t.Errorf("exit code %d, reason %s: %s", code, rec.Reason, told)
+	f.eventually(60*time.Second, "the attempt ends", func() bool { return f.record(id).Reason != "" })
+	if rec := f.record(id); rec.State != jobs.Delayed && rec.State != jobs.Pending || rec.Reason != jobs.DiskFull || rec.Attempt != 1 {
+		t.Errorf("attempt %d, %s, reason %s: %s", rec.Attempt, rec.State, rec.Reason, rec.Message)
 	}
+	f.run("job", "cancel", id)
 	f.gapless(f.events(id))
-	f.eventually(10*time.Second, "its workspace is removed", func() bool { return len(f.workspaces()) == 0 })
+	if left := f.workspaces(); len(left) != 1 {
+		t.Errorf("workspaces are %q, want the one whose work is not stored", left)
+	}
+	f.must(syscall.Mount(smallDisk, work, "tmpfs", syscall.MS_REMOUNT, "size=256m"))
+	f.run("clean")
+	if told := f.run("job", "salvage", id); !strings.Contains(told, id) || len(f.workspaces()) > 0 {
+		t.Errorf("workspaces are %q, and what was salvaged is\n%s", f.workspaces(), told)
+	}
 	f.run("wait", "--timeout", "30s", f.submit("echo fits >new.txt"))
 }
+
+// What a killed worker left on a disk without any room stays, and the next one
+// says why; when there is room it is salvaged, without a word of anybody.
+func TestSalvageOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	work := filepath.Join(f.data, "work")
+	f.small(work, 48)
+	f.serve()
+	w := f.worker("--slots", "1")
+	id := f.submit("head -c 3000000 /dev/urandom >big.bin; echo begun; sleep 60", "--max-attempts", "1")
+	f.runs(id)
+	w.kill()
+	f.run("job", "cancel", id)
+	ballast := filepath.Join(work, "ballast")
+	out, err := os.Create(ballast)
+	f.must(err)
+	if _, err := io.Copy(out, zeros{}); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	f.must(out.Close())
+	next := f.worker("--slots", "1")
+	f.eventually(20*time.Second, "the worker says that the workspace stays, and why", func() bool {
+		told := next.log.String()
+		return strings.Contains(told, "workspace stays") && strings.Contains(told, "no space left on device")
+	})
+	if told, code, _ := f.try("clean"); code != 0 || !strings.Contains(told, "kept") || !strings.Contains(told, "no space left") {
+		t.Errorf("clean ends with %d and says\n%s", code, told)
+	}
+	if left := f.workspaces(); len(left) != 1 {
+		t.Fatalf("workspaces are %q, want the one that cannot be stored", left)
+	}
+	f.must(os.Remove(ballast))
+	f.eventually(30*time.Second, "the worker salvages it", func() bool { return len(f.workspaces()) == 0 })
+	if patch := f.run("job", "salvage", id, "--show"); !strings.Contains(patch, "GIT binary patch") {
+		t.Errorf("the salvage is\n%.300s", patch)
+	}
+	f.unharmed()
+}
+
+// zeros has no end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A broker without room refuses what is new, and says so; what is accepted
 // already ends once there is room again.
@@ -77,4 +134,94 @@ func TestAFullBroker(t *testing.T) {
 	if patch := f.run("job", "diff", running); !strings.Contains(patch, "+done") {
 		t.Errorf("the patch of the running job is\n%s", patch)
 	}
+}
+
+// A worker whose disk gets low claims nothing more, says so once and where
+// somebody looks, lets its jobs end, and goes on when there is room again. What
+// of its cache no job needs goes first.
+func TestALowDisk(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	work, signs := filepath.Join(f.data, "work"), t.TempDir()
+	f.small(work, 64)
+	f.serve()
+	f.env = append(f.env, "PENSTOCK_WORKER_RESERVE=24MiB")
+	w := f.start("slots on", "worker", "--slots", "2", "--admin", "127.0.0.1:0", "--drain", "1s", "--ro-path", signs)
+	admin := regexp.MustCompile(`http://[^/]+/`).FindString(w.log.String())
+	ballast := func(mib int64) {
+		t.Helper()
+		f.must(os.WriteFile(filepath.Join(work, "ballast"), make([]byte, mib<<20), 0o600))
+	}
+	health := func() string { return f.page(admin + "readyz?verbose") }
+	disk := func(what string, says string) {
+		t.Helper()
+		f.eventually(20*time.Second, what, func() bool { return strings.Contains(health(), says) })
+	}
+	f.run("wait", "--timeout", "60s", f.submit("true")) // which leaves a commit in the cache
+	// The next one has nothing in common with it, or would need it.
+	f.git("-C", f.repo, "rm", "-rq", ".")
+	f.must(os.WriteFile(filepath.Join(f.repo, "other.txt"), []byte("other\n"), 0o600))
+	f.git("-C", f.repo, "add", "-A")
+	f.git("-C", f.repo, "commit", "-q", "-m", "next")
+	running := f.submit("echo begun; while [ ! -e " + signs + "/go ]; do sleep 0.1; done; echo done >new.txt")
+	f.runs(running)
+	cached := func() int {
+		found, err := filepath.Glob(filepath.Join(work, "mirrors/*/bases/*/git"))
+		f.must(err)
+		return len(found)
+	}
+	disk("the worker is ready", "[+] disk")
+	f.eventually(30*time.Second, "the metrics know the workspace of the running job", func() bool {
+		told := f.page(admin + "metrics")
+		return regexp.MustCompile("\npenstock_worker_workspaces_bytes [1-9]").MatchString(told) &&
+			regexp.MustCompile("\npenstock_worker_workspaces_inodes [1-9]").MatchString(told)
+	})
+	if got := cached(); got != 2 {
+		t.Errorf("the cache has %d commits, want 2", got)
+	}
+	if found, _ := f.examined(f.command("doctor", "-o", "json")); found["data"].Status != "ok" {
+		t.Errorf("doctor says %+v", found["data"])
+	}
+
+	ballast(46)
+	disk("the worker is not ready", "[-] disk")
+	waiting := f.submit("echo fits >new.txt")
+	if got := cached(); got != 1 {
+		t.Errorf("on a low disk the cache has %d commits, want the one that a job needs", got)
+	}
+	if told := f.page(admin + "metrics"); !strings.Contains(told, "\npenstock_worker_disk_low 1\n") {
+		t.Error("the metrics do not show that the disk is low")
+	}
+	if found, code := f.examined(f.command("doctor", "-o", "json")); code != 1 || found["data"].Status != "fail" || !strings.Contains(found["data"].Price, "MiB free") {
+		t.Errorf("doctor ends with %d and says %+v", code, found["data"])
+	}
+	f.must(os.WriteFile(filepath.Join(signs, "go"), nil, 0o600))
+	f.run("wait", "--timeout", "60s", running)
+	ballast(36) // more than is reserved, but not enough to begin again
+	disk("the worker sees what was freed", "and 30 are needed")
+	if rec := f.record(waiting); rec.State != jobs.Pending || rec.Attempt > 0 {
+		t.Errorf("on a low disk the job is %s, attempt %d", rec.State, rec.Attempt)
+	}
+	ballast(1)
+	f.run("wait", "--timeout", "60s", waiting)
+	disk("the worker is ready again", "[+] disk")
+	f.eventually(30*time.Second, "no job runs any more", func() bool {
+		return strings.Contains(f.page(admin+"metrics"), "\npenstock_worker_workspaces_inodes 0\n")
+	})
+	for _, line := range []string{"no jobs are claimed", "jobs are claimed again"} {
+		if got := strings.Count(w.log.String(), line); got != 1 {
+			t.Errorf("it says %d times %q", got, line)
+		}
+	}
+}
+
+// page is what an address answers.
+func (f *field) page(url string) string {
+	f.Helper()
+	resp, err := http.Get(url) //nolint:gosec,noctx // our own program, on loopback
+	f.must(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	f.must(err)
+	return string(text)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,53 +16,84 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/worker"
 )
 
 // A finding is what one check of doctor found.
 type finding struct {
 	Check  string `json:"check"`
-	Status string `json:"status"` // ok, note or fail
+	Status string `json:"status"` // ok, note, weak or fail
 	Detail string `json:"detail"`
+	Price  string `json:"price,omitempty"` // what it costs to leave it so
 	Fix    string `json:"fix,omitempty"`
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var strict bool
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this host can do, and say how to mend what it cannot", Args: cobra.NoArgs,
-		Long: `Doctor tries the real thing: it starts a jail, runs git, and asks the agents for
-their versions. It changes nothing. The exit code is 0 when jobs can run here.`,
+		Long: `Doctor tries the real thing: it makes jails, limits them, runs git and the agents
+in them. It changes nothing. Each check has a name that does not change, what was
+found, what it costs to leave it so, and the fix for this distribution. "tier"
+sums up: full, degraded (something is not enforced), container (only an engine
+can make a jail) or none.
+
+The exit code is 0 when jobs can run here, and 1 when something that they need is
+missing (fail); with --strict also 1 when something is not enforced (weak).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := a.examine(cmd.Context())
-			view := cli.View[finding]{
-				Header: []string{"CHECK", "STATUS", "DETAIL", "FIX"},
-				Row:    func(f finding) []string { return []string{f.Check, f.Status, f.Detail, f.Fix} },
-				ID:     func(f finding) string { return f.Check },
-			}
-			if err := view.List(a.out, a.format, found); err != nil {
+			if a.format == cli.Table {
+				tell(a.out, found)
+			} else if err := (cli.View[finding]{ID: func(f finding) string { return f.Check }}).List(a.out, a.format, found); err != nil {
 				return err
 			}
-			var bad []string
-			for _, f := range found {
-				if f.Status == "fail" {
-					bad = append(bad, f.Check)
-				}
-			}
-			if len(bad) > 0 {
-				return cli.Fail(cli.ExitUnexpected, "", "jobs cannot run here as they are: %s", strings.Join(bad, ", "))
-			}
-			return nil
+			return diagnosis(found, strict)
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "end with 1 also when something is not enforced")
+	cmd.Flags().AddFlagSet(a.policyFlag())
+	return cmd
+}
+
+// tell writes findings for people: what costs something with its price and fix.
+func tell(w io.Writer, found []finding) {
+	for _, f := range found {
+		fmt.Fprintf(w, "%-5s %-13s %s\n", f.Status, f.Check, cli.Plain(f.Detail))
+		if f.Price != "" {
+			fmt.Fprintf(w, "%20scosts: %s\n", "", f.Price)
+		}
+		if f.Fix != "" {
+			fmt.Fprintf(w, "%20sfix:   %s\n", "", f.Fix)
+		}
+	}
+}
+
+func diagnosis(found []finding, strict bool) error {
+	var bad, weak []string
+	for _, f := range found {
+		switch f.Status {
+		case "fail":
+			bad = append(bad, f.Check)
+		case "weak":
+			weak = append(weak, f.Check)
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		return cli.Fail(cli.ExitUnexpected, "", "jobs cannot run here as they are: %s", strings.Join(bad, ", "))
+	case strict && len(weak) > 0:
+		return cli.Fail(cli.ExitUnexpected, "", "not everything is enforced here: %s", strings.Join(weak, ", "))
+	}
+	return nil
 }
 
 func (a *app) examine(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return slices.Concat(
-		[]finding{checkSystem(), checkGit(ctx)}, checkJail(ctx),
-		[]finding{a.checkData(), a.checkKey()}, a.checkAgents(ctx),
-	)
+	found := slices.Concat([]finding{checkSystem(), checkGit(ctx)}, a.checkJails(ctx), a.checkInside(ctx))
+	return append(found, a.checkData(), checkClock(), a.checkWorkspace(), a.checkKey(), a.checkPolicy())
 }
 
 func checkSystem() finding {
@@ -72,6 +104,7 @@ func checkSystem() finding {
 	return f
 }
 
+// checkGit wants what bundles and checks of objects need.
 func checkGit(ctx context.Context) finding {
 	f := finding{Check: "git", Status: "ok"}
 	out, err := exec.CommandContext(ctx, "git", "version").Output()
@@ -80,22 +113,46 @@ func checkGit(ctx context.Context) finding {
 		return f
 	}
 	f.Detail = strings.TrimSpace(string(out))
+	var major, minor int
+	if _, err := fmt.Sscanf(f.Detail, "git version %d.%d", &major, &minor); err != nil || major < 2 || (major == 2 && minor < 38) {
+		f.Status, f.Detail, f.Fix = "fail", f.Detail+" is older than 2.38", install("git")
+	}
 	return f
 }
 
-// checkJail makes jails, and says what keeps this host from the strictest one.
-// What is not enforced is a note, since a job may allow it; no jail at all is not.
-func checkJail(ctx context.Context) []finding {
-	var found []finding
-	for _, f := range backends.Doctor(ctx) {
-		status := "ok"
-		if f.Level != backends.LevelOK {
-			status = "note"
-		}
-		found = append(found, finding{"jail " + f.Check, status, f.Message, f.Fix})
+// checkJails makes jails, and says what keeps this host from the strictest
+// one. What is not enforced is weak, since a job may allow it; no jail at all
+// is not.
+func (a *app) checkJails(ctx context.Context) []finding {
+	dir, err := existing(a.cfg.Data)
+	if err != nil || writable(dir) != nil {
+		dir = "" // which is said by the check of it
 	}
-	if _, err := backends.New(ctx, backends.Auto); err != nil {
-		found = append(found, finding{"jail", "fail", err.Error(), "mend what is said above; see docs/isolation.md"})
+	moved, undelegated := backends.Delegate(ctx) // as a worker does
+	report := backends.Doctor(ctx, dir)
+	status := map[backends.Level]string{backends.LevelOK: "ok", backends.LevelAdvice: "note", backends.LevelProblem: "weak"}
+	if report.Tier == backends.TierNone {
+		status[backends.LevelProblem] = "fail"
+	}
+	tier := finding{Check: "tier", Status: "ok", Detail: string(report.Tier)}
+	switch report.Tier {
+	case backends.TierDegraded:
+		tier.Status, tier.Price = "weak", "a job that needs what is missing is refused, unless it allows it by name"
+	case backends.TierContainer:
+		tier.Price = "a jail takes a part of a second to start, instead of ten milliseconds, and needs an image"
+	case backends.TierNone:
+		tier.Status, tier.Price, tier.Fix = "fail", "no job runs, except with backend none", "mend what is said below; see docs/isolation.md"
+	}
+	found := []finding{tier}
+	for _, f := range append(report.Findings, backends.Environment(os.Environ())) {
+		switch {
+		case f.Check != "cgroup":
+		case undelegated != nil && f.Level != backends.LevelOK:
+			f.Message += "; " + undelegated.Error()
+		case moved:
+			f.Message += "; the groups are those of the user's service manager"
+		}
+		found = append(found, finding{f.Check, status[f.Level], f.Message, f.Price, f.Fix})
 	}
 	return found
 }
@@ -108,18 +165,24 @@ func (a *app) checkData() finding {
 	if err == nil {
 		err = writable(probe)
 	}
-	var free uint64
+	var disk worker.Disk
 	if err == nil {
-		free, err = freeBytes(probe)
+		probe, err = existing(filepath.Join(a.cfg.Data, "work")) // which may be a disk of its own
 	}
-	switch {
-	case err != nil:
+	if err == nil {
+		disk, err = a.reserve(probe).Look()
+	}
+	if err != nil {
 		f.Status, f.Detail, f.Fix = "fail", err.Error(), "name another directory with --data"
-	case free < 1<<30:
-		f.Status, f.Fix = "fail", "free some space, or name another directory with --data"
-		fallthrough
-	default:
-		f.Detail += fmt.Sprintf(", %d MiB free", free>>20)
+		return f
+	}
+	f.Detail += fmt.Sprintf(", %d MiB and %d files free", disk.Free.Bytes>>20, disk.Free.Inodes)
+	switch low := disk.Low(); {
+	case low != nil:
+		f.Status, f.Price = "fail", "no job is claimed: "+low.Error()
+		f.Fix = "free some space, name another directory with --data, or set a smaller worker.reserve"
+	case disk.Free.Inodes < 100_000:
+		f.Status, f.Price, f.Fix = "note", "a large repository may not fit", "make room for more files, or name another directory with --data"
 	}
 	return f
 }
@@ -149,38 +212,31 @@ func writable(dir string) error {
 }
 
 func (a *app) checkKey() finding {
+	f := finding{Check: "model API", Status: "ok"}
 	switch {
 	case a.cfg.AnthropicKey != "":
-		return finding{"model API", "ok", "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails", ""}
+		f.Detail = "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails"
 	case a.cfg.OpenAIKey != "":
-		return finding{"model API", "ok", "a key for the OpenAI API is set; it stays outside of jails", ""}
+		f.Detail = "a key for the OpenAI API is set; it stays outside of jails"
+	default:
+		f.Status, f.Detail, f.Price = "note", "no key", "agents that need a model API are refused"
+		f.Fix = "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the worker"
 	}
-	return finding{"model API", "note", "no key", "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the worker; without it claude or codex is refused"}
+	return f
 }
 
-// packages says how people install the agents.
-var packages = map[string]string{
-	"claude": "npm install -g @anthropic-ai/claude-code",
-	"codex":  "npm install -g @openai/codex",
-}
-
-func (a *app) checkAgents(ctx context.Context) []finding {
-	var found []finding
-	agents := a.agents()
-	for _, name := range agents.Names() {
-		if name == "command" {
-			continue // it is whatever a job brings
-		}
-		f := finding{Check: "agent " + name, Status: "ok"}
-		program, err := agents.Check(ctx, name)
-		if err != nil {
-			f.Status, f.Detail, f.Fix = "note", err.Error(), packages[name]
-		} else {
-			f.Detail = strings.Join(program.Args, " ") + ", " + program.Version
-		}
-		found = append(found, f)
+// checkPolicy reads the policy of the settings, and looks for what it names.
+func (a *app) checkPolicy() finding {
+	f := finding{Check: "policy", Status: "ok", Detail: "none; jobs may ask for everything"}
+	p, err := a.loadPolicy()
+	if err == nil && p.File() != "" {
+		f.Detail = p.File()
+		_, err = p.Apply(sandbox.Spec{Args: []string{"true"}}, here())
 	}
-	return found
+	if err != nil {
+		f.Status, f.Detail, f.Price, f.Fix = "fail", err.Error(), "no job runs", "mend the file; penstock schema policy describes it"
+	}
+	return f
 }
 
 // install is the line that installs a package on this host.

@@ -82,10 +82,11 @@ func TestNoBubblewrap(t *testing.T) {
 		f.must(os.Symlink(path, filepath.Join(bin, name)))
 	}
 	f.env = []string{"PATH=" + bin}
-	f.refused(4, []string{"sandbox_unavailable", "bwrap", "bubblewrap", "doctor"}, "run", "--repo", f.repo, "--", "true")
+	f.refused(4, []string{"sandbox_unavailable", "bwrap", "bubblewrap", "doctor check bwrap"}, "run", "--repo", f.repo, "--", "true")
 	file := f.issues(3, func(int) string { return "" })
 	out := filepath.Join(t.TempDir(), "out")
 	f.refused(9, []string{"sandbox_unavailable", "bubblewrap"}, "batch", "run", file, "--repo", f.repo, "--out", out, "--max-parallel", "1", "--", "true")
+	f.refused(125, []string{"no jail", "hint: doctor check bwrap"}, "sandbox", "run", "--", "true")
 	said, code, _ := f.try("doctor")
 	if code != 1 || !strings.Contains(said, "bubblewrap") {
 		t.Errorf("doctor ended with %d:\n%s", code, said)

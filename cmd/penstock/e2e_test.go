@@ -22,15 +22,11 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 )
 
 // The programs of these tests are the test binary under the name penstock, so
 // that what runs is what was just compiled.
-func TestMain(m *testing.M) {
-	jailinit.Main()
-	testscript.Main(m, map[string]func(){"penstock": main})
-}
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"penstock": main}) }
 
 func TestScripts(t *testing.T) {
 	requireJail(t)
@@ -97,7 +93,7 @@ func newField(t *testing.T) *field {
 	requireJail(t)
 	f := &field{T: t, data: filepath.Join(t.TempDir(), "data"), repo: filepath.Join(t.TempDir(), "repo"), tmp: t.TempDir()}
 	var err error
-	f.foreign, err = sandbox.Leftovers("")
+	f.foreign, err = sandbox.Leftovers(context.Background(), "")
 	f.must(err)
 	f.git("init", "-q", "-b", "main", f.repo)
 	for i := range 20 {
@@ -293,7 +289,7 @@ func (f *field) nothingLeft() {
 	f.eventually(10*time.Second, "no process of a jail is left", func() bool { return len(jailed(f.data)) == 0 })
 	// What others on this host have left is theirs to remove.
 	f.eventually(10*time.Second, "no jail of a dead program is left", func() bool {
-		left, err := sandbox.Leftovers("")
+		left, err := sandbox.Leftovers(context.Background(), "")
 		f.must(err)
 		return !slices.ContainsFunc(left, func(l sandbox.Leftover) bool {
 			// Tests of other packages, which run beside this one, kill what
@@ -312,18 +308,29 @@ func (f *field) nothingLeft() {
 	}
 }
 
-// jailed lists the processes that have something below dir open as their
-// root, or name it in their command line, other than the program itself.
+// jailed lists the processes that have something below dir in their table of
+// mounts. A disk that a test mounts on the host is in the tables of whoever
+// makes one meanwhile, and stays there.
 func jailed(dir string) []string {
 	var found []string
 	names, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
 	for _, name := range names {
-		if mounts, err := os.ReadFile(name); err == nil && bytes.Contains(mounts, []byte(dir)) {
-			found = append(found, filepath.Base(filepath.Dir(name)))
+		mounts, err := os.ReadFile(name)
+		if err != nil {
+			continue // it ended
+		}
+		for line := range strings.Lines(string(mounts)) {
+			if strings.Contains(line, dir) && !strings.Contains(line, " - tmpfs "+smallDisk+" ") {
+				found = append(found, filepath.Base(filepath.Dir(name)))
+				break
+			}
 		}
 	}
 	return found
 }
+
+// smallDisk is the source of a disk that a test mounts on the host.
+const smallDisk = "penstock-test"
 
 // inheriting lists the processes that have a variable in their environment:
 // the programs that a test started, and what these started.

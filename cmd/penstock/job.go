@@ -21,7 +21,7 @@ import (
 
 func (a *app) jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "Look at jobs and do something with them"}
-	job.AddCommand(a.jobLs(), a.jobGet(), a.jobCancel(), a.jobRetry(), a.jobDiff(), a.jobApply())
+	job.AddCommand(a.jobLs(), a.jobGet(), a.jobCancel(), a.jobRetry(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), a.jobWorktree())
 	return job
 }
 
@@ -81,16 +81,24 @@ func (a *app) jobLs() *cobra.Command {
 // A jobView is a job as job get shows it.
 type jobView struct {
 	jobs.Record
+	// Cause is what the record's reason means, and what to do about it.
+	Cause  *jobs.Cause  `json:"cause,omitempty"`
 	Job    *jobs.Job    `json:"job,omitempty"`
 	Result *jobs.Result `json:"result,omitempty"`
+	// Salvages are of attempts that did not succeed.
+	Salvages []jobs.Salvage `json:"salvages,omitempty"`
 }
 
 func (a *app) jobGet() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show a job: its record, its request and its result", Args: cobra.ExactArgs(1),
+		Use: "get ID", Aliases: []string{"show"}, Args: cobra.ExactArgs(1),
+		Short: "Show a job: its record, what its reason means, its request and its result",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
 				view := jobView{Record: rec}
+				if cause, ok := jobs.Reasons[rec.Reason]; ok {
+					view.Cause = &cause
+				}
 				if job, err := p.queue.Job(ctx, rec.ID); err == nil {
 					view.Job = &job
 				}
@@ -100,6 +108,10 @@ func (a *app) jobGet() *cobra.Command {
 						return err
 					}
 					view.Result = &result
+				}
+				var err error
+				if view.Salvages, err = p.store.Salvages(ctx, rec); err != nil {
+					return err
 				}
 				if a.format == cli.Table {
 					a.format = cli.YAML
@@ -122,14 +134,17 @@ func (a *app) jobCancel() *cobra.Command {
 }
 
 func (a *app) jobRetry() *cobra.Command {
-	return &cobra.Command{
+	var fromSalvage bool
+	cmd := &cobra.Command{
 		Use: "retry ID…", Short: "Run finished jobs again that did not succeed", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
-				return p.queue.Retry(ctx, rec.ID)
+				return p.queue.Retry(ctx, rec.ID, fromSalvage)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&fromSalvage, "from-salvage", false, "begin from what was last saved of an earlier attempt")
+	return cmd
 }
 
 // each does one thing to several jobs, and lists what became of them.
@@ -207,16 +222,9 @@ func (p *pool) patch(ctx context.Context, rec jobs.Record, w io.Writer) error {
 	if rec.State != jobs.Finished {
 		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no patch yet", rec.ID, rec.State)
 	}
-	content, err := p.store.Get(ctx, rec.ID, rec.Epoch, worker.PatchName)
+	err := p.artifact(ctx, rec.ID, rec.Epoch, worker.PatchName, w)
 	if errors.Is(err, jobs.ErrNotFound) {
 		return nil // it changed nothing, or there was nothing to compare with
 	}
-	if err != nil {
-		return fmt.Errorf("patch of job %s: %w", rec.ID, err)
-	}
-	defer content.Close()
-	if _, err := io.Copy(w, content); err != nil {
-		return fmt.Errorf("patch of job %s: %w", rec.ID, err)
-	}
-	return nil
+	return err
 }

@@ -18,36 +18,30 @@ import (
 // jobFlags are the flags that describe a job: run, submit and batch run
 // share them.
 type jobFlags struct {
-	job                          jobs.Job
-	priority, isolation, network string
-	memory, disk                 string
-	timeout, idleTimeout         time.Duration
-	runAt                        string
-	env, labels, files           []string
-	dryRun                       bool
+	job                  jobs.Job
+	jail                 jailFlags
+	priority, isolation  string
+	timeout, idleTimeout time.Duration
+	runAt                string
+	labels, files        []string
+	dryRun               bool
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
 	j := &f.job
 	flags.StringVar(&j.Repo.URL, "repo", "", "repository: a path or URL (default: the one around the current directory)")
 	flags.StringVar(&j.Repo.Ref, "ref", "", "branch, tag or commit to begin from (default: the repository's HEAD)")
+	flags.StringVar(&j.FromSalvage, "from-salvage", "", "begin from what was last saved of this earlier job")
 	flags.StringVar(&j.Agent.Name, "agent", "", `coding agent: "claude", or "command" for the program after --`)
 	flags.StringVar(&j.Agent.Model, "model", "", "model that the agent shall use")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "model turns that the agent may take")
 	flags.StringVar(&f.isolation, "isolation", "", "none, worktree (default) or container")
-	flags.StringVar(&j.Image, "image", "", "image for isolation container")
-	flags.StringVar(&j.Sandbox.Backend, "backend", "", "jail: auto (default), bwrap, systemd, oci, seatbelt or none")
-	flags.StringVar(&j.Sandbox.Preset, "preset", "", "strictness of the jail: strict (default), browser, debug or offline")
-	flags.StringSliceVar(&j.Sandbox.AllowWeaker, "allow-weaker", nil, "features of the jail that may be missing on the host")
-	flags.StringVar(&f.network, "network", "", "none (default: the model API only), allowlist or full")
-	flags.StringSliceVar(&j.Sandbox.AllowHosts, "allow-host", nil, "host[:port] that network allowlist lets through")
-	flags.StringVar(&f.memory, "memory", "", "memory limit, as in 2GiB")
-	flags.Float64Var(&j.Sandbox.Limits.CPUs, "cpus", 0, "processors that the jail may use")
-	flags.IntVar(&j.Sandbox.Limits.PIDs, "pids", 0, "processes and threads that the jail may have")
-	flags.StringVar(&f.disk, "disk", "", "disk that the workspace may use, as in 10GiB")
+	f.jail.add(flags)
 	flags.StringArrayVar(&j.Setup, "setup", nil, "command to run in the jail before the agent (repeatable)")
+	flags.BoolVar(&j.FreshSetup, "fresh-setup", false, "run the setup commands, also if what they wrote for another job is there")
 	flags.StringArrayVar(&j.Check, "check", nil, "command that must pass in the jail after the agent (repeatable)")
 	flags.IntVar(&j.CheckRounds, "check-rounds", 0, "how often a failing check goes back to the agent")
+	flags.BoolVar(&j.ExpectChanges, "expect-changes", false, "fail when the agent changed nothing")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit for one attempt (default 30m)")
 	flags.DurationVar(&f.idleTimeout, "idle-timeout", 0, "limit for an agent's silence (default 10m)")
 	flags.Float64Var(&j.Budget.USD, "max-cost", 0, "US dollars that the job may cost")
@@ -55,10 +49,11 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&j.Retry.MaxAttempts, "max-attempts", 0, "attempts that may count (default 3)")
 	flags.StringVar(&f.priority, "priority", "", "high, normal (default) or low")
 	flags.StringVar(&j.Queue, "queue", "", `queue to wait in (default "default")`)
+	flags.StringSliceVar(&j.Needs, "need", nil, "label that a worker must have: docker, gpu, … (repeatable)")
 	flags.StringArrayVar(&f.labels, "label", nil, "label k=v (repeatable)")
-	flags.StringArrayVar(&f.env, "env", nil, "variable K=V for the agent (repeatable)")
 	flags.StringSliceVar(&j.Secrets, "secret", nil, "name of a secret that the worker holds (repeatable)")
 	flags.StringArrayVar(&f.files, "file", nil, "file to hand to the agent, read-only (repeatable)")
+	flags.StringArrayVar(&j.Artifacts, "artifact", nil, "file of the workspace to keep besides the patch: a path, with * and **; a directory is all in it (repeatable)")
 	flags.StringVar(&j.Deliver.Mode, "deliver", "", "patch (default), branch, pr or none")
 	flags.StringVar(&j.Key, "key", "", "the same key gives the same job")
 	flags.StringVar(&f.runAt, "run-at", "", "do not start before this time (RFC 3339) or delay (as in 2h)")
@@ -69,23 +64,20 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 // build turns the flags, and the command after --, into a job.
 func (f *jobFlags) build(command []string) (jobs.Job, error) {
 	j := f.job
-	j.Priority, j.Isolation, j.Sandbox.Network = jobs.Priority(f.priority), jobs.Isolation(f.isolation), jobs.Network(f.network)
+	j.Priority, j.Isolation, j.Image = jobs.Priority(f.priority), jobs.Isolation(f.isolation), f.jail.image
 	j.Timeout, j.IdleTimeout = jobs.Duration(f.timeout), jobs.Duration(f.idleTimeout)
 	j.Agent.Command = command
 	var err error
 	if len(command) > 0 && j.Agent.Name == "" {
 		j.Agent.Name = "command"
 	}
-	if j.Sandbox.Limits.Memory, err = size("memory", f.memory); err != nil {
-		return j, err
-	}
-	if j.Sandbox.Limits.Disk, err = size("disk", f.disk); err != nil {
+	if j.Sandbox, err = f.jail.build(); err != nil {
 		return j, err
 	}
 	if j.Labels, err = pairs("label", f.labels); err != nil {
 		return j, err
 	}
-	if j.Env, err = pairs("env", f.env); err != nil {
+	if j.Env, err = pairs("env", f.jail.env); err != nil {
 		return j, err
 	}
 	if j.RunAt, err = moment(f.runAt, time.Now()); err != nil {
@@ -96,17 +88,6 @@ func (f *jobFlags) build(command []string) (jobs.Job, error) {
 	}
 	j.Repo.URL, err = repository(j.Repo.URL, j.Isolation)
 	return j, err
-}
-
-func size(flag, text string) (jobs.Bytes, error) {
-	if text == "" {
-		return 0, nil
-	}
-	v, err := jobs.ParseBytes(text)
-	if err != nil {
-		return 0, cli.Usage("", "--%s: %w", flag, err)
-	}
-	return v, nil
 }
 
 func pairs(flag string, list []string) (map[string]string, error) {

@@ -7,12 +7,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 )
 
 func main() {
-	jailinit.Main() // returns unless this process is the first one in a jail
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,13 +48,13 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema job|event|result|batch", Short: "Print the JSON Schema of a document",
+		Use: "schema " + strings.Join(schema.Names(), "|"), Short: "Print the JSON Schema of a document",
 		Args:      cobra.ExactArgs(1),
-		ValidArgs: []string{"job", "event", "result", "batch"},
+		ValidArgs: schema.Names(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, err := schema.For(args[0])
 			if err != nil {
-				return cli.Usage("there are job, event, result and batch", "%w", err)
+				return cli.Usage("", "%w", err)
 			}
 			_, err = fmt.Fprintf(a.out, "%s\n", json.RawMessage(data))
 			return err

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,7 +48,7 @@ func (a *app) open(ctx context.Context, owner string, hooks hooks) (*pool, error
 	p := &pool{logger: a.cfg.Logger(a.err)}
 	err := a.connect(p, owner)
 	if err == nil {
-		err = p.bind(ctx, a.cfg, hooks)
+		err = p.bind(ctx, a, hooks)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.close())
@@ -105,10 +108,10 @@ func free(address string) bool {
 // store is where the embedded broker keeps everything.
 func (a *app) store() string { return filepath.Join(a.cfg.Data, "nats") }
 
-func (p *pool) dial(url string, options []nats.Option) error {
-	conn, err := nats.Connect(url, options...)
+func (p *pool) dial(servers string, options []nats.Option) error {
+	conn, err := nats.Connect(servers, options...)
 	if err != nil {
-		return cli.Fail(cli.ExitUnreachable, "is it running? penstock serve runs one", "server %s: %w", url, err)
+		return cli.Fail(cli.ExitUnreachable, "is it running? penstock serve runs one", "server %s: %w", redacted(servers), err)
 	}
 	p.conn = conn
 	p.undo = append(p.undo, p.hangUp)
@@ -121,13 +124,33 @@ func clientOptions(name string) []nats.Option {
 	return append(natsd.Options(), nats.Name("penstock "+name), nats.Timeout(5*time.Second))
 }
 
+// redacted is a list of servers without their passwords and tokens.
+func redacted(servers string) string {
+	var shown []string
+	for server := range strings.SplitSeq(servers, ",") {
+		u, err := url.Parse(strings.TrimSpace(server))
+		switch {
+		case err != nil:
+			server = "(not a URL)"
+		case u.User != nil:
+			if _, both := u.User.Password(); !both {
+				u.User = url.User("xxxxx") // a token
+			}
+			server = u.Redacted()
+		}
+		shown = append(shown, server)
+	}
+	return strings.Join(shown, ",")
+}
+
 func (p *pool) hangUp() error {
 	p.conn.Close()
 	return nil
 }
 
 // bind opens the streams and buckets, and makes what does not exist yet.
-func (p *pool) bind(ctx context.Context, cfg cli.Config, hooks hooks) error {
+func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
+	cfg := a.cfg
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var err error
@@ -147,7 +170,7 @@ func (p *pool) bind(ctx context.Context, cfg cli.Config, hooks hooks) error {
 		return unreachable(fmt.Errorf("open the queue: %w", err))
 	}
 	p.dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.queue, Log: p.log, Store: p.store, Logger: p.logger, Hooks: hooks.dispatcher,
+		Queue: p.queue, Log: p.log, Store: p.store, Able: a.agents().Able, Logger: p.logger, Hooks: hooks.dispatcher,
 	})
 	return nil
 }
@@ -160,6 +183,19 @@ func (p *pool) finished(ctx context.Context, rec jobs.Record) error {
 		return fmt.Errorf("result of job %s: %w", rec.ID, err)
 	}
 	return p.log.Finish(ctx, rec, result)
+}
+
+// artifact writes what an attempt stored under a name.
+func (p *pool) artifact(ctx context.Context, job string, epoch uint64, name string, w io.Writer) error {
+	content, err := p.store.Get(ctx, job, epoch, name)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if _, err := io.Copy(w, content); err != nil {
+		return fmt.Errorf("artifact %s of job %s: %w", name, job, err)
+	}
+	return nil
 }
 
 func unreachable(err error) error {

@@ -64,8 +64,8 @@ directory, or starts one of its own and ends it when it is done.`,
 	flags.AddFlagSet(a.settings())
 	root.AddCommand(
 		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(),
-		a.jobCommand(), a.deadCommand(), a.serveCommand(), a.workerCommand(), a.doctorCommand(), a.schemaCommand(),
-		a.configCommand(), a.versionCommand(),
+		a.whyCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.agentCommand(), a.serveCommand(), a.workerCommand(), a.sandboxCommand(),
+		a.doctorCommand(), a.cleanCommand(), a.chaosCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
 	return root
 }
@@ -79,6 +79,13 @@ func (a *app) settings() *pflag.FlagSet {
 	flags.StringVar(&a.cfg.Log.Level, "log-level", a.cfg.Log.Level, "debug, info, warn or error")
 	flags.StringVar(&a.cfg.Log.Format, "log-format", a.cfg.Log.Format, "text or json")
 	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")
+	return cli.Settings(flags)
+}
+
+// policyFlag is for the commands that start jails.
+func (a *app) policyFlag() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("policy", pflag.ContinueOnError)
+	flags.StringVar(&a.cfg.Policy, "policy", "", "file with what jails may touch and what may be asked for")
 	return cli.Settings(flags)
 }
 

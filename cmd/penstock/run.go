@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +41,7 @@ of JSON on standard output.`,
 		},
 	}
 	flags.add(cmd.Flags())
+	cmd.Flags().AddFlagSet(a.policyFlag())
 	cmd.Flags().StringVar(&r.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	cmd.Flags().StringVar(&r.patch, "patch", "", "write the patch to this file")
 	cmd.Flags().BoolVar(&r.apply, "apply", false, "apply the patch to the current directory")
@@ -57,7 +60,7 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	running, err := r.serveOwn(ctx, p, 1)
+	running, err := r.serveOwn(ctx, p, 1, job)
 	var result jobs.Result
 	if err == nil {
 		result, err = r.job(running, p, job)
@@ -144,13 +147,24 @@ func (r *oneRun) deliver(ctx context.Context, p *pool, rec jobs.Record) error {
 // serveOwn runs a dispatcher and a worker beside the command when the pool is
 // its own. A pool that serves others has its own; one of another run does not
 // take jobs that it would not live to see.
-func (a *app) serveOwn(ctx context.Context, p *pool, slots int) (context.Context, error) {
+func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job) (context.Context, error) {
 	if p.server == nil {
 		if p.owner != "" && p.owner != "serve" {
 			return nil, cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve and let both use it",
 				"data directory %s is in use by penstock %s", a.cfg.Data, p.owner)
 		}
 		return ctx, nil
+	}
+	for _, job := range work { // there is nobody else to serve them
+		for _, need := range job.Needs {
+			if !slices.Contains(a.cfg.Worker.Labels, need) {
+				return nil, cli.Usage("say that this host has it: PENSTOCK_WORKER_LABELS="+strings.Join(job.Needs, ",")+"; or use --server",
+					"the job needs %s, and no other worker than this command's own will come", need)
+			}
+		}
+		if queue := job.WithDefaults().Queue; !slices.Contains(a.cfg.Worker.Queues, queue) {
+			a.cfg.Worker.Queues = append(slices.Clone(a.cfg.Worker.Queues), queue)
+		}
 	}
 	a.cfg.Worker.Drain = 0 // whoever interrupts the command wants it to end
 	w, err := a.worker(ctx, p, slots, hooks{})

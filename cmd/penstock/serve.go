@@ -31,8 +31,11 @@ slots runs inside.`,
 	flags.StringVar(&a.cfg.Serve.Admin, "admin", a.cfg.Serve.Admin, "address of /metrics, /livez and /readyz; empty for none")
 	flags.IntVar(&a.cfg.Serve.Slots, "slots", 0, "slots of a worker inside; 0 for none")
 	flags.DurationVar(&a.cfg.Worker.Drain, "drain", a.cfg.Worker.Drain, "how long running jobs may go on after SIGTERM")
+	flags.StringVar(&a.cfg.Worker.Reserve, "reserve", "", "what must be free on the disk of --data for the worker inside to claim jobs: a size, a percentage, or 0 (default: 5%, and 1GiB at most)")
 	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that the worker inside serves")
+	flags.StringSliceVar(&a.cfg.Worker.Labels, "labels", nil, "what the worker inside has that jobs may need: docker, gpu, …")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
+	cmd.Flags().AddFlagSet(a.policyFlag())
 	return cmd
 }
 
@@ -95,11 +98,18 @@ up to --drain, and hands the rest back; a second signal ends it at once.`,
 	flags.StringVar(&c.Name, "name", "", "the worker's name (default: host and process)")
 	flags.IntVar(&c.Slots, "slots", 0, "jobs at once (default: one per processor)")
 	flags.StringSliceVar(&c.Queues, "queues", c.Queues, "queues to serve")
+	flags.StringSliceVar(&c.Labels, "labels", nil, "what it has that jobs may need: docker, gpu, …")
 	flags.StringVar(&c.Backend, "backend", c.Backend, "jail for jobs that leave the choice to the worker")
+	flags.StringVar(&c.Workspace, "workspace", c.Workspace, "how jobs get files of their own: auto, overlay, clone, linked (a worktree of your repository) or hook (programs of yours)")
+	flags.DurationVar(&c.SetupCache, "setup-cache", c.SetupCache, "how long jobs share what the same setup wrote for one of them; 0 lets each run it")
+	flags.StringVar(&c.CommitAuthor, "commit-author", "", `"Name <address>" of delivered commits (default: who the agent says it is)`)
+	flags.BoolVar(&c.CommitTrailers, "commit-trailers", c.CommitTrailers, "name job and session at the end of delivered commits' messages")
 	flags.DurationVar(&c.Drain, "drain", c.Drain, "how long running jobs may go on after SIGTERM")
 	flags.StringVar(&c.Admin, "admin", c.Admin, "address of /metrics, /livez and /readyz; empty for none")
+	flags.StringVar(&c.Reserve, "reserve", "", "what must be free on the disk of --data for jobs to be claimed: a size, a percentage, or 0 (default: 5%, and 1GiB at most)")
 	flags.StringSliceVar(&c.ROPaths, "ro-path", nil, "host directory that every jail sees read-only (repeatable)")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
+	cmd.Flags().AddFlagSet(a.policyFlag())
 	return cmd
 }
 

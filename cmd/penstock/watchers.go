@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/metrics"
+	"github.com/penstock-run/penstock/worker"
 )
 
 // pulse is how often a service measures its way to the broker.
@@ -31,6 +32,7 @@ type watchers struct {
 	worker     *metrics.Worker     // nil in a dispatcher without slots
 	nats       *metrics.NATS
 	draining   atomic.Bool
+	low        atomic.Pointer[error] // why the disk takes no new jobs; nil: it does
 }
 
 // newWatchers makes the series of a service: "dispatcher" or "worker".
@@ -76,12 +78,15 @@ func (w *watchers) worked(h *hooks) {
 			m.Finished(rec.Queue, result)
 			return
 		}
-		m.Ended(jobs.Ended{Outcome: jobs.Reasons[rec.Reason].Outcome, Reason: rec.Reason})
+		m.Ended(rec.Reason.Ended(""))
 		m.Requeued(rec.Reason)
 	}
 	h.worker.Fenced = func(jobs.Record) { m.LeaseLost() }
+	h.worker.Present = m.Heartbeat
 	h.worker.Stage = m.Stage
 	h.worker.Jailed = m.SandboxStarted
+	h.worker.Violation = func(_ jobs.Record, v jobs.ViolationData) { m.Refused(v) }
+	h.worker.Network = func(_ jobs.Record, used jobs.NetworkData) { m.Reached(used) }
 	h.worker.Dropped = m.EventDropped
 	h.worker.Events = func(kind jobs.Kind, bytes int, took time.Duration) { m.EventStored(kind, bytes, took) }
 	h.worker.Leftover = func(what string) {
@@ -91,6 +96,15 @@ func (w *watchers) worked(h *hooks) {
 		}
 		m.Removed(kind, 1)
 	}
+	h.worker.Disk = func(d worker.Disk, low error) {
+		m.Disk(d.Free.Bytes, d.Free.Inodes, low != nil)
+		why := &low
+		if low == nil {
+			why = nil
+		}
+		w.low.Store(why)
+	}
+	h.worker.Workspaces = m.Workspaces
 	h.worker.Exited = func(rec jobs.Record, class string) {
 		m.AgentExited(rec.Agent, class)
 		if class == "oom" {
@@ -113,6 +127,9 @@ func (w *watchers) serve(ctx context.Context, p *pool, listener net.Listener) er
 		admin := metrics.Admin{Registry: w.registry, Info: w.info, Ready: []metrics.Check{
 			{Name: "broker", Test: p.reachable}, {Name: "draining", Test: w.accepting},
 		}}
+		if w.dispatcher == nil { // which takes jobs all the same
+			admin.Ready = append(admin.Ready, metrics.Check{Name: "disk", Test: w.roomy})
+		}
 		server := &http.Server{Handler: admin.Handler(), ReadHeaderTimeout: 5 * time.Second}
 		context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve returns; there is nothing to report
 		g.Go(func() error {
@@ -137,9 +154,6 @@ func (w *watchers) measure(ctx context.Context, p *pool) {
 		}
 		if rtt, err := p.conn.RTT(); err == nil {
 			w.nats.RoundTrip(rtt)
-			if w.worker != nil {
-				w.worker.Heartbeat(time.Now())
-			}
 		}
 		select {
 		case <-ctx.Done():
@@ -160,6 +174,13 @@ func (w *watchers) drain() {
 func (w *watchers) accepting(context.Context) error {
 	if w.draining.Load() {
 		return errors.New("the worker shuts down and takes no new jobs")
+	}
+	return nil
+}
+
+func (w *watchers) roomy(context.Context) error {
+	if low := w.low.Load(); low != nil {
+		return *low
 	}
 	return nil
 }

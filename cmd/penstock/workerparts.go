@@ -12,6 +12,8 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/oci"
+	"github.com/penstock-run/penstock/sandbox/systemd"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -20,10 +22,18 @@ import (
 
 // worker puts a worker together from the settings.
 func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*worker.Worker, error) {
-	choose := backendChooser(ctx, a.cfg.Worker.Backend)
-	spaces, err := workspace.Open(ctx, workspace.Config{
-		Dir: filepath.Join(a.cfg.Data, "work"), Jail: orNil(choose), FetchEnv: fetchEnv(),
-	})
+	rules, err := a.loadPolicy()
+	if err != nil {
+		return nil, err
+	}
+	if moved, err := backends.Delegate(ctx); err != nil || moved {
+		p.logger.Debug("asked the user's service manager for control groups", "moved", moved, "err", err)
+	}
+	containers := a.containers()
+	choose := withContainers(backendChooser(ctx, a.cfg.Worker.Backend, rules.Backends), containers)
+	where := a.spaces(orNil(choose))
+	where.Salvage, where.Stored = a.salvager(p), worker.Stored(p.store)
+	spaces, err := workspace.Open(ctx, where)
 	if err != nil {
 		return nil, fmt.Errorf("open the workspaces: %w", err)
 	}
@@ -32,14 +42,61 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		mounts = append(mounts, sandbox.Mount{Source: path, Target: path})
 	}
 	cfg := worker.Config{
-		Name: a.workerName(), Slots: slots, Queues: a.cfg.Worker.Queues, Drain: a.cfg.Worker.Drain,
-		Queue: p.queue, Log: p.log, Store: p.store, Spaces: spaces, Agents: a.agents(),
-		Backend: choose, Secret: secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
+		Name: a.workerName(), Slots: slots, Queues: a.cfg.Worker.Queues, Labels: a.cfg.Worker.Labels, Drain: a.cfg.Worker.Drain,
+		Queue: p.queue, Log: p.log, Store: p.store, Spaces: spaces, Workspace: a.cfg.Worker.Workspace, Agents: a.agents(),
+		Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
+		Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
+		Reserve:      a.reserve(filepath.Join(a.cfg.Data, "work")),
+		CommitAuthor: a.cfg.Worker.CommitAuthor, CommitPlain: !a.cfg.Worker.CommitTrailers,
+		SetupCache: a.cfg.Worker.SetupCache,
+		Network:    gate.NetworkConfig{Hosts: a.cfg.Worker.AllowHosts},
+	}
+	if _, err := gate.NewNetwork(cfg.Network); err != nil {
+		return nil, cli.Usage("", "worker.allow_hosts: %w", err)
 	}
 	if err := a.addGates(&cfg); err != nil {
 		return nil, err
 	}
 	return worker.New(cfg), nil
+}
+
+// salvager stores the work of workers that died in the pool.
+func (a *app) salvager(p *pool) func(context.Context, *workspace.Workspace) error {
+	return worker.Salvage(worker.Config{Name: a.workerName(), Queue: p.queue, Log: p.log, Store: p.store})
+}
+
+// reserve is what the settings, which were validated, want to be free on the
+// disk of a directory.
+func (a *app) reserve(dir string) worker.Reserve {
+	r, _ := worker.ParseReserve(a.cfg.Worker.Reserve)
+	r.Dir = dir
+	return r
+}
+
+// spaces says where workspaces are and how they are made. It does not say what
+// becomes of what is in them.
+func (a *app) spaces(jail sandbox.Backend) workspace.Config {
+	cfg := workspace.Config{
+		Dir: filepath.Join(a.cfg.Data, "work"), Worktrees: a.worktreeRecords(), Jail: jail, FetchEnv: fetchEnv(),
+		Strategy: workspace.Strategy(a.cfg.Worker.Workspace),
+	}
+	own := &cfg.Programs
+	own.Create, own.Remove, own.Time = a.cfg.Worker.WorkspaceCreate, a.cfg.Worker.WorkspaceRemove, a.cfg.Worker.WorkspaceTime
+	own.Env, own.Keep = fetchEnv(), []string{a.cfg.Data}
+	cfg.Limits.WorktreeAge = a.cfg.Worker.WorktreeAge
+	if cfg.Limits.WorktreeAge == 0 {
+		cfg.Limits.WorktreeAge = -1
+	}
+	return cfg
+}
+
+// doctorSays names the check of doctor that an error of a jail belongs to.
+func doctorSays(err error) string {
+	f, known := backends.Diagnose(err)
+	if !known {
+		return ""
+	}
+	return "doctor check " + f.Check + ": " + f.Fix
 }
 
 // addGates opens a way to each model API that the worker has a key for.
@@ -88,7 +145,7 @@ func (a *app) agents() *agent.Agents {
 	if a.cfg.Worker.Claude != "" {
 		programs["claude"] = a.cfg.Worker.Claude
 	}
-	return agent.New(agent.Config{Programs: programs, Path: os.Getenv("PATH")})
+	return agent.New(agent.Config{Programs: programs, Custom: a.cfg.Agents, Path: os.Getenv("PATH")})
 }
 
 func (a *app) workerName() string {
@@ -113,10 +170,31 @@ func slots(asked int) int {
 // secret reads a secret that a job names from the worker's environment.
 func secret(name string) (string, bool) { return os.LookupEnv(cli.EnvPrefix + "SECRET_" + name) }
 
+// containers is the one backend for isolation container: it remembers what it
+// has tried.
+func (a *app) containers() sandbox.Backend {
+	return &oci.Backend{Engine: a.cfg.Worker.Engine, Host: a.cfg.Worker.Socket, Runtime: a.cfg.Worker.Runtime}
+}
+
+// withContainers chooses containers by their name, and leaves the rest to choose.
+func withContainers(choose func(string) (sandbox.Backend, error), containers sandbox.Backend) func(string) (sandbox.Backend, error) {
+	return func(name string) (sandbox.Backend, error) {
+		if name == containers.Name() {
+			return containers, nil
+		}
+		return choose(name)
+	}
+}
+
 // backendChooser returns the jail by its name. What "auto" means is found out
-// once, by trying.
-func backendChooser(ctx context.Context, preferred string) func(string) (sandbox.Backend, error) {
-	auto := sync.OnceValues(func() (sandbox.Backend, error) { return backends.New(ctx, preferred) })
+// once, by trying those that are permitted; no names permit all.
+func backendChooser(ctx context.Context, preferred string, permitted []string) func(string) (sandbox.Backend, error) {
+	auto := sync.OnceValues(func() (sandbox.Backend, error) {
+		if preferred != backends.Auto || len(permitted) == 0 {
+			return backends.New(ctx, preferred)
+		}
+		return backends.First(ctx, permitted...)
+	})
 	return func(name string) (sandbox.Backend, error) {
 		if name == "" || name == "auto" {
 			return auto()

@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/agent"
 )
 
 // EnvPrefix begins the name of every variable that penstock reads, except
@@ -27,11 +33,14 @@ type Config struct {
 	Prefix   string        `yaml:"prefix" env:"PREFIX" doc:"prefix of every subject"`
 	Tenant   string        `yaml:"tenant" env:"TENANT" doc:"tenant whose jobs are seen and submitted"`
 	Replicas int           `yaml:"replicas" env:"REPLICAS" doc:"replicas of every stream in a cluster"`
+	Policy   string        `yaml:"policy" env:"POLICY" doc:"file with what jails may touch and jobs may ask for; empty is no policy"`
 	Lease    time.Duration `yaml:"lease" env:"LEASE" doc:"how long a worker may be silent before its jobs go to another"`
 	Log      LogConfig     `yaml:"log" envPrefix:"LOG_"`
 	Worker   WorkerConfig  `yaml:"worker" envPrefix:"WORKER_"`
 	Serve    ServeConfig   `yaml:"serve" envPrefix:"SERVE_"`
 	Model    ModelConfig   `yaml:"model" envPrefix:"MODEL_"`
+	// Agents are in files only: what they need does not fit a variable.
+	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api"`
 
 	// The providers' keys are taken out of the environment as they are read,
 	// so that no child process can inherit them.
@@ -47,14 +56,28 @@ type LogConfig struct {
 
 // WorkerConfig is what a worker needs besides its connection.
 type WorkerConfig struct {
-	Name    string        `yaml:"name" env:"NAME" doc:"the worker's name; the host's name and process by default"`
-	Slots   int           `yaml:"slots" env:"SLOTS" doc:"jobs at once; 0 means one per processor"`
-	Queues  []string      `yaml:"queues" env:"QUEUES" doc:"queues to serve"`
-	Backend string        `yaml:"backend" env:"BACKEND" doc:"jail for jobs that leave the choice to the worker"`
-	Drain   time.Duration `yaml:"drain" env:"DRAIN" doc:"how long running jobs may go on after SIGTERM"`
-	Admin   string        `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
-	ROPaths []string      `yaml:"ro_paths" env:"RO_PATHS" doc:"host directories that every jail sees read-only"`
-	Claude  string        `yaml:"claude" env:"CLAUDE" doc:"path of the claude program; empty looks in PATH"`
+	Name            string        `yaml:"name" env:"NAME" doc:"the worker's name; the host's name and process by default"`
+	Slots           int           `yaml:"slots" env:"SLOTS" doc:"jobs at once; 0 means one per processor"`
+	Queues          []string      `yaml:"queues" env:"QUEUES" doc:"queues to serve"`
+	Labels          []string      `yaml:"labels" env:"LABELS" doc:"what this worker has that jobs may need, such as docker or gpu"`
+	Backend         string        `yaml:"backend" env:"BACKEND" doc:"jail for jobs that leave the choice to the worker"`
+	Drain           time.Duration `yaml:"drain" env:"DRAIN" doc:"how long running jobs may go on after SIGTERM"`
+	Admin           string        `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
+	ROPaths         []string      `yaml:"ro_paths" env:"RO_PATHS" doc:"host directories that every jail sees read-only"`
+	AllowHosts      []string      `yaml:"allow_hosts" env:"ALLOW_HOSTS" doc:"hosts that every job with network allowlist reaches, besides its own"`
+	Engine          string        `yaml:"engine" env:"ENGINE" doc:"docker, podman or nerdctl, for isolation container; empty takes the first that is found"`
+	Socket          string        `yaml:"engine_socket" env:"ENGINE_SOCKET" doc:"docker's daemon, unix:///path; empty takes the user's own, else the system's"`
+	Runtime         string        `yaml:"engine_runtime" env:"ENGINE_RUNTIME" doc:"what the engine starts containers with: runsc, kata; empty is its default"`
+	Workspace       string        `yaml:"workspace" env:"WORKSPACE" doc:"how jobs get files of their own: auto, overlay, clone, linked or hook"`
+	WorkspaceCreate string        `yaml:"workspace_create" env:"WORKSPACE_CREATE" doc:"program that makes a workspace and prints its path, for workspace hook"`
+	WorkspaceRemove string        `yaml:"workspace_remove" env:"WORKSPACE_REMOVE" doc:"program that removes it"`
+	WorkspaceTime   time.Duration `yaml:"workspace_time" env:"WORKSPACE_TIME" doc:"how long each of the two may take"`
+	WorktreeAge     time.Duration `yaml:"worktree_age" env:"WORKTREE_AGE" doc:"remove worktrees of users' repositories that nobody touched for so long; 0 is never"`
+	Reserve         string        `yaml:"reserve" env:"RESERVE" doc:"what must be free on the disk of data for jobs to be claimed: a size, a percentage, or 0; empty is 5%, and 1GiB at most"`
+	SetupCache      time.Duration `yaml:"setup_cache" env:"SETUP_CACHE" doc:"how long jobs share what the same setup wrote for one of them; 0 lets each run it"`
+	CommitAuthor    string        `yaml:"commit_author" env:"COMMIT_AUTHOR" doc:"Name <address> of delivered commits; empty keeps the agent's"`
+	CommitTrailers  bool          `yaml:"commit_trailers" env:"COMMIT_TRAILERS" doc:"end delivered commits' messages with Penstock-Job and Penstock-Session"`
+	Claude          string        `yaml:"claude" env:"CLAUDE" doc:"path of the claude program; empty looks in PATH"`
 }
 
 // ServeConfig is what the dispatcher needs.
@@ -75,7 +98,7 @@ func Defaults() Config {
 	return Config{
 		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Replicas: 1, Lease: 10 * time.Second,
 		Log:    LogConfig{Level: "warn", Format: "text"},
-		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Drain: 10 * time.Minute, Admin: "127.0.0.1:9091"},
+		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * 24 * time.Hour, CommitTrailers: true, Drain: 10 * time.Minute, Admin: "127.0.0.1:9091"},
 		Serve:  ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
 		Model:  ModelConfig{AnthropicURL: "https://api.anthropic.com"},
 	}
@@ -177,6 +200,12 @@ func (c *Config) readFile(file string) error {
 	return nil
 }
 
+// isPerson reports whether s may stand as the author of a commit.
+func isPerson(s string) bool {
+	ok, err := regexp.MatchString(`^[^<>\x00-\x1f\s]([^<>\x00-\x1f]*[^<>\x00-\x1f\s])? <[^<>\x00-\x1f\s]+>$`, s)
+	return ok && err == nil
+}
+
 func (c *Config) validate() error {
 	abs, err := filepath.Abs(c.Data)
 	if err != nil {
@@ -189,6 +218,8 @@ func (c *Config) validate() error {
 		return Usage("", "lease: %v is not between 2s and 10m", c.Lease)
 	case c.Worker.Slots < 0 || c.Worker.Slots > 4096:
 		return Usage("", "worker.slots: %d is not between 0 and 4096", c.Worker.Slots)
+	case c.Worker.SetupCache < 0:
+		return Usage("", "worker.setup_cache: %v is negative", c.Worker.SetupCache)
 	case c.Serve.Slots < 0 || c.Serve.Slots > 4096:
 		return Usage("", "serve.slots: %d is not between 0 and 4096", c.Serve.Slots)
 	case c.Replicas < 1 || c.Replicas > 5:
@@ -198,9 +229,43 @@ func (c *Config) validate() error {
 	case c.Log.Format != "text" && c.Log.Format != "json":
 		return Usage("", "log.format: %q is not text or json", c.Log.Format)
 	}
+	if err := c.Worker.validateWorkspace(); err != nil {
+		return err
+	}
+	if _, err := worker.ParseReserve(c.Worker.Reserve); err != nil {
+		return Usage("", "worker.reserve: %w", err)
+	}
+	if by := c.Worker.CommitAuthor; by != "" && !isPerson(by) {
+		return Usage("", "worker.commit_author: %q is not of the form Name <address>", by)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		if err := c.Agents[name].Validate(name); err != nil {
+			return Usage("see docs/agents.md", "%w", err)
+		}
+	}
 	for _, p := range c.Worker.ROPaths {
 		if !filepath.IsAbs(p) {
 			return Usage("", "worker.ro_paths: %q is not an absolute path", p)
+		}
+	}
+	return nil
+}
+
+func (w WorkerConfig) validateWorkspace() error {
+	switch {
+	case !slices.Contains([]string{"auto", "overlay", "clone", "linked", "hook"}, w.Workspace):
+		return Usage("", "worker.workspace: %q is not auto, overlay, clone, linked or hook", w.Workspace)
+	case w.WorktreeAge < 0:
+		return Usage("", "worker.worktree_age: %v is negative", w.WorktreeAge)
+	case w.WorkspaceTime < time.Second:
+		return Usage("", "worker.workspace_time: %v is less than a second", w.WorkspaceTime)
+	}
+	for setting, program := range map[string]string{"workspace_create": w.WorkspaceCreate, "workspace_remove": w.WorkspaceRemove} {
+		if program != "" && !filepath.IsAbs(program) {
+			return Usage("", "worker.%s: %q is not an absolute path", setting, program)
+		}
+		if program == "" && w.Workspace == "hook" {
+			return Usage("see docs/workspaces.md", "worker.%s: workspace hook needs it", setting)
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ type Progress struct {
 func NewProgress(w io.Writer, mode ProgressMode, total int) *Progress {
 	p := &Progress{w: w, quiet: mode == ProgressQuiet, last: time.Now()}
 	p.status.Store("")
-	if mode == ProgressTTY || mode == ProgressAuto && isTerminal(w) {
+	if mode == ProgressTTY || mode == ProgressAuto && IsTerminal(w) {
 		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(32), mpb.WithRefreshRate(200*time.Millisecond), mpb.WithAutoRefresh())
 		p.bar = p.bars.AddBar(int64(total),
 			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d ", decor.WCSyncWidth)),
@@ -73,8 +73,10 @@ func NewProgress(w io.Writer, mode ProgressMode, total int) *Progress {
 	return p
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// IsTerminal reports whether a stream is a terminal that understands more than
+// lines.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 

@@ -32,6 +32,9 @@ func (d *Dir) Finish(state State, why string) error {
 	if state == Completed && totals.Missing > 0 {
 		state, why = Stopped, cmp.Or(why, fmt.Sprintf("%d of %d items have no result", totals.Missing, totals.Items))
 	}
+	if bad := totals.Done - totals.Outcomes[jobs.Success] - totals.Outcomes[jobs.Skip]; state == Completed && bad > 0 {
+		state, why = Failed, cmp.Or(why, fmt.Sprintf("%d of %d items did not succeed", bad, totals.Items))
+	}
 	now := time.Now().UTC()
 	m := d.Manifest()
 	m.State, m.Why, m.Totals, m.Finished = state, why, totals, &now

@@ -8,19 +8,20 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// State is how far a batch has come. It says nothing about how good the
-// results are: that is in the totals.
+// State is how far a batch has come, and whether that was good.
 type State string
 
 // The states of a batch.
 const (
 	Running     State = "running"
-	Completed   State = "completed"   // every item has a result
+	Completed   State = "completed"   // every item ended in success or skip
+	Failed      State = "failed"      // every item has a result, and some did not succeed
 	Interrupted State = "interrupted" // somebody stopped the program
 	Stopped     State = "stopped"     // the program stopped early; Why says why
 )
@@ -91,11 +92,11 @@ const (
 	maxManifest    = 64 << 20
 )
 
-var safeItem = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var safeItem = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`) })
 
 // checkItem refuses ids that are not plain file names.
 func checkItem(id string) error {
-	if safeItem.MatchString(id) {
+	if safeItem().MatchString(id) {
 		return nil
 	}
 	return fmt.Errorf("item %q cannot be a file's name: use up to 128 of A-Z, a-z, 0-9, '.', '_' and '-'", id)

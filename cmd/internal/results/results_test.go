@@ -50,7 +50,7 @@ func TestResume(t *testing.T) {
 	if err := json.Unmarshal([]byte(content(t, filepath.Join(dir, "batch.json"))), &m); err != nil {
 		t.Fatal(err)
 	}
-	if m.State != Completed || m.Totals.Done != 10 || m.Totals.Missing != 0 || m.Totals.Outcomes[jobs.Success] != 8 || m.Totals.Reasons[jobs.TimeLimit] != 1 || m.Finished == nil {
+	if m.State != Failed || m.Totals.Done != 10 || m.Totals.Missing != 0 || m.Totals.Outcomes[jobs.Success] != 8 || m.Totals.Reasons[jobs.TimeLimit] != 1 || m.Finished == nil {
 		t.Errorf("batch.json says %s, %+v", m.State, m.Totals)
 	}
 	if m.Totals.Usage.Input == 0 || m.Totals.CostUSD == 0 {

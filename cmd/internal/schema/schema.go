@@ -1,5 +1,5 @@
 // Package schema describes the JSON that goes in and comes out: jobs, events,
-// results and a batch's manifest, as JSON Schema 2020-12.
+// results, a batch's manifest and policies, as JSON Schema 2020-12.
 //
 // The schemas are made from the Go types, so they cannot miss a field; what a
 // type does not say (enumerations, bounds, descriptions) stands in tables that
@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/policy"
 )
 
 const (
@@ -41,6 +42,7 @@ var documents = map[string]document{
 	"job":    {reflect.TypeFor[jobs.Job](), "Penstock job", "A request to run a coding agent once. What is left out has its default.", true, jobFields},
 	"event":  {reflect.TypeFor[jobs.Event](), "Penstock event", "One line of a session's log.", false, eventFields},
 	"result": {reflect.TypeFor[jobs.Result](), "Penstock result", "What is left of a finished job: one line of results.jsonl.", false, resultFields},
+	"policy": {reflect.TypeFor[policy.Policy](), "Penstock policy", "What jails may touch, and the most that jobs may ask for. YAML or JSON.", true, policyFields},
 	"batch":  {reflect.TypeFor[results.Manifest](), "Penstock batch", "What a batch is and how far it has come: batch.json in its results directory.", false, batchFields},
 }
 
@@ -75,6 +77,8 @@ func build(name string) (*jsonschema.Schema, error) {
 	switch name {
 	case "job":
 		bound(s)
+	case "policy":
+		boundPolicy(s)
 	case "result":
 		// A job that was refused before it had its defaults has none.
 		isolation := at(s, "isolation")
@@ -90,7 +94,7 @@ func (d document) finish(s *jsonschema.Schema, path string) {
 		s.AdditionalProperties = nil
 	}
 	if d.strict {
-		// Every field of a job has a default, but a file is both.
+		// Every field of a job or policy may be left out, but a file is both.
 		if path != "files[]" {
 			s.Required = nil
 		}
@@ -125,13 +129,15 @@ func types() map[reflect.Type]*jsonschema.Schema {
 	return map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[jobs.Duration]():   {Type: "string", Pattern: `^[0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h)([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))*$`, Examples: []any{"90s", "30m", "1h30m"}},
 		reflect.TypeFor[jobs.Bytes]():      {Types: []string{"string", "integer"}, Pattern: `^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
+		reflect.TypeFor[policy.Size]():     {Types: []string{"string", "integer"}, Pattern: `^[0-9]+\s*(KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(1.0), Examples: []any{"512MiB", "2GiB", 1048576}},
+		reflect.TypeFor[policy.Pattern]():  {Type: "string", Pattern: `^(/|~/|\./)`, Examples: []any{"//opt/node", "/tools", "~/.cache/go-build", "./vendor"}},
 		reflect.TypeFor[jobs.Priority]():   enum(jobs.High, jobs.Normal, jobs.Low),
 		reflect.TypeFor[jobs.Isolation]():  enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
 		reflect.TypeFor[jobs.Network]():    enum(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull),
 		reflect.TypeFor[jobs.Outcome]():    enum(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip),
 		reflect.TypeFor[jobs.Reason]():     enum(append([]jobs.Reason{""}, slices.Sorted(maps.Keys(jobs.Reasons))...)...),
 		reflect.TypeFor[jobs.Kind]():       {Type: "string", Pattern: `^[a-z]+(\.[a-z]+)*$`, Examples: []any{jobs.ToolStarted, jobs.Message, jobs.JobFinished}},
-		reflect.TypeFor[results.State]():   enum(results.Running, results.Completed, results.Interrupted, results.Stopped),
+		reflect.TypeFor[results.State]():   enum(results.Running, results.Completed, results.Failed, results.Interrupted, results.Stopped),
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
 		reflect.TypeFor[json.RawMessage](): anything,
@@ -191,6 +197,31 @@ func bound(job *jsonschema.Schema) {
 	at(job, "labels").MaxProperties = jsonschema.Ptr(jobs.MaxLabels)
 	at(job, "env").MaxProperties = jsonschema.Ptr(jobs.MaxEnv)
 	at(job, "key").MaxLength = jsonschema.Ptr(256)
+}
+
+// boundPolicy puts in the words and numbers that a policy may hold.
+func boundPolicy(s *jsonschema.Schema) {
+	for path, list := range map[string][]string{
+		"preset": words["sandbox.preset"], "network": {string(jobs.NetworkNone), string(jobs.NetworkAllowlist), string(jobs.NetworkFull)},
+	} {
+		for _, word := range list {
+			at(s, path).Enum = append(at(s, path).Enum, word)
+		}
+	}
+	for path, list := range map[string][]string{
+		"modes":      {string(jobs.IsolationNone), string(jobs.IsolationWorktree), string(jobs.IsolationContainer)},
+		"workspaces": {"overlay", "clone", "linked", "hook"},
+		"deliver":    {"none", "patch", "branch", "pr"},
+		"backends":   words["sandbox.backend"][1:],
+	} {
+		for _, word := range list {
+			at(s, path).Items.Enum = append(at(s, path).Items.Enum, word)
+		}
+	}
+	for path, least := range map[string]float64{"cpus": 0, "pids": 8, "open_files": 16, "cpu_weight": 1, "inodes": 1} {
+		at(s, "limits."+path).Minimum = jsonschema.Ptr(least)
+	}
+	at(s, "limits.cpu_weight").Maximum = jsonschema.Ptr(10_000.0)
 }
 
 // at finds the schema of a field. The tables name fields that exist: a test

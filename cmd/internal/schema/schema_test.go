@@ -51,7 +51,7 @@ const full = `{"key":"gh-acme-web-17","batch":"b1","item":"17","session":"0199a0
  "agent":{"name":"claude","model":"m","max_turns":50,"args":["-v"],"interactive":false},
  "env":{"CI":"1"},"secrets":["NPM_TOKEN"],"setup":["npm ci"],"check":["npm test"],"check_rounds":2,
  "timeout":"30m","idle_timeout":"1h30m0.5s","budget":{"usd":2.5,"tokens":2000000},"retry":{"max_attempts":3},
- "deliver":{"mode":"pr","branch":"b","base":"main","draft":true},
+ "deliver":{"mode":"pr","branch":"b","base":"main","draft":true},"artifacts":["out/*.xml"],
  "run_at":"2026-01-02T03:04:05Z","depends_on":["0199a000-0000-7000-8000-000000000001"]}`
 
 const minimal = `{"prompt":"Fix the typo in README","repo":{"url":"/src/app"},"agent":{"name":"claude"}}`
@@ -94,6 +94,9 @@ func set(t testing.TB, path string, value any) string {
 	var job map[string]any
 	if err := json.Unmarshal([]byte(minimal), &job); err != nil {
 		t.Fatal(err)
+	}
+	if path == "check_rounds" { // which needs one
+		job["check"] = []any{"true"}
 	}
 	parts := strings.Split(path, ".")
 	at := job
@@ -211,6 +214,9 @@ func walk(t *testing.T, s *jsonschema.Schema, typ reflect.Type, path string, vis
 	switch typ.Kind() {
 	case reflect.Struct:
 		for f := range typ.Fields() {
+			if !f.IsExported() {
+				continue
+			}
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			walk(t, s.Properties[name], f.Type, join(path, name), visit)
 		}
@@ -281,7 +287,7 @@ func TestFor(t *testing.T) {
 			t.Errorf("%s differs from call to call", name)
 		}
 	}
-	if _, err := For("jobs"); err == nil || !strings.Contains(err.Error(), "batch, event, job, result") {
+	if _, err := For("jobs"); err == nil || !strings.Contains(err.Error(), "batch, event, job, policy, result") {
 		t.Errorf("unknown name: %v", err)
 	}
 }

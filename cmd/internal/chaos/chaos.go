@@ -1,0 +1,225 @@
+// Package chaos breaks a pool on purpose, and counts what it lost.
+//
+// It runs a broker and workers as programs of their own, on one directory:
+//
+//	jobs ──▶ broker ◀── proxy ── worker ──▶ jail ──▶ agent
+//	  ▲         ▲         ▲         ▲
+//	  └ feed    └─────────┴─────────┴── faults, at random
+//
+// Jobs come in as fast as faults do, so that there is always something to
+// break. In the end it stops everything and compares what is stored with what
+// was wanted: one result for each job, every event once, nothing left running.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// Options say how much is broken. All fields are wanted.
+type Options struct {
+	Program string // penstock, which is started as broker and as worker
+	Dir     string // an existing directory for everything; what is there is left alone
+	Jobs    int
+	Faults  int
+	Workers int
+	Slots   int           // of each worker
+	Lease   time.Duration // of the pool
+	Seed    uint64        // of all that is random, but for when things happen
+	Kinds   []string      // of the faults, some of [Kinds]
+	Log     io.Writer     // what broker and workers say
+	// Connect returns the pool of the data directory, whose broker runs.
+	Connect func(ctx context.Context, data string) (Pool, error)
+	// Progress, if not nil, is called now and then.
+	Progress func(faults, finished int)
+}
+
+// A Pool is how to reach what the broker keeps.
+type Pool struct {
+	Submit func(ctx context.Context, job jobs.Job) (id, session string, err error)
+	Queue  *queue.Queue
+	Log    *session.Log
+	Store  *artifact.Store
+	Close  func() error
+}
+
+// A Report is what became of the jobs.
+type Report struct {
+	Seed    uint64         `json:"seed"`
+	Jobs    int            `json:"jobs"`
+	Workers int            `json:"workers"`
+	Slots   int            `json:"slots"`
+	Lease   string         `json:"lease"`
+	Seconds float64        `json:"seconds"`
+	Faults  map[string]int `json:"faults"` // by kind
+
+	Results  int `json:"results"`  // jobs that ended in success, with the right patch
+	Attempts int `json:"attempts"` // that it took
+	Retried  int `json:"retried"`  // how often a job was given up on, because too many workers died under it, and tried again by hand
+	Events   int `json:"events"`   // that were stored
+
+	Lost          int `json:"lost"`           // jobs without a result
+	Duplicates    int `json:"duplicates"`     // ends of jobs that had ended
+	EventsMissing int `json:"events_missing"` // gaps in sessions, and lines of agents that are not there
+	EventsDouble  int `json:"events_double"`
+	Stale         int `json:"stale"` // events of attempts that had lost their lease
+	Left          int `json:"left"`  // processes, mounts and workspaces after the end
+
+	Violations []string `json:"violations"` // what is wrong, in words
+}
+
+// Faultless reports whether every guarantee held.
+func (r Report) Faultless() bool { return len(r.Violations) == 0 }
+
+// run is the state of one Run.
+type run struct {
+	Options
+	field   *field
+	pool    Pool
+	random  *rand.Rand // of the goroutine that decides
+	report  Report
+	jobs    []*job
+	retried map[string]int
+	told    int            // jobs that had finished at the last word of progress
+	harm    sync.WaitGroup // faults that go on
+}
+
+// A job is one that was submitted.
+type job struct {
+	n           int
+	id, session string
+	ticks       int // lines that its agent writes
+}
+
+// stall bounds how long nothing may happen at all.
+const stall = 3 * time.Minute
+
+// Run breaks a pool as o says, and reports. The error says that it could not:
+// what did not hold is in the report.
+func Run(ctx context.Context, o Options) (_ Report, err error) {
+	began := time.Now()
+	r := &run{Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), retried: map[string]int{}}
+	r.report = Report{
+		Seed: o.Seed, Jobs: o.Jobs, Workers: o.Workers, Slots: o.Slots, Lease: o.Lease.String(),
+		Faults: map[string]int{}, Violations: []string{},
+	}
+	for _, k := range o.Kinds {
+		r.report.Faults[k] = 0
+	}
+	if r.field, err = begin(ctx, o); err != nil {
+		return r.report, err
+	}
+	defer r.field.kill()
+	if r.pool, err = o.Connect(ctx, r.field.data); err != nil {
+		return r.report, fmt.Errorf("connect to the pool: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.pool.Close()) }()
+	err = r.breakThings(ctx)
+	if err == nil {
+		err = r.finish(ctx)
+	}
+	if err == nil {
+		err = r.check(ctx)
+	}
+	r.report.Seconds = time.Since(began).Seconds()
+	return r.report, err
+}
+
+// breakThings feeds the pool and harms it, until both are done.
+func (r *run) breakThings(ctx context.Context) error {
+	defer r.harm.Wait()
+	for done := range r.Faults {
+		if err := r.pace(ctx, done); err != nil {
+			return err
+		}
+		r.field.revive()
+		r.report.Faults[r.strike(ctx)]++
+		pause := time.Duration(r.random.ExpFloat64() * float64(r.Lease) / 12)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(pause, r.Lease)):
+		}
+	}
+	return r.feed(ctx, r.Jobs)
+}
+
+// pace keeps jobs and faults together: it submits the jobs that are due after
+// so many faults, and waits while too few of them have finished.
+func (r *run) pace(ctx context.Context, faults int) error {
+	due, ahead := r.Jobs*faults/r.Faults, 2*r.Workers*r.Slots
+	if err := r.feed(ctx, min(due+ahead, r.Jobs)); err != nil {
+		return err
+	}
+	for began := time.Now(); ; {
+		list, err := r.finished(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Progress != nil && len(list) >= r.told+20 {
+			r.told = len(list)
+			r.Progress(faults, len(list))
+		}
+		if len(list) >= due-ahead || time.Since(began) > stall {
+			return nil
+		}
+		r.field.revive()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(r.Lease / 20):
+		}
+	}
+}
+
+func (r *run) finished(ctx context.Context) (list []jobs.Record, err error) {
+	err = patiently(ctx, func(ctx context.Context) (err error) {
+		list, err = r.pool.Queue.List(ctx, queue.Filter{State: jobs.Finished})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the jobs: %w", err)
+	}
+	return list, nil
+}
+
+// feed submits jobs until there are n. A submission whose answer was lost is
+// repeated: the key makes it the same job.
+func (r *run) feed(ctx context.Context, n int) error {
+	for len(r.jobs) < n {
+		j := &job{n: len(r.jobs) + 1, ticks: 5 + r.random.IntN(25)}
+		spec := r.field.spec(j, r.Seed)
+		err := patiently(ctx, func(ctx context.Context) (err error) {
+			j.id, j.session, err = r.pool.Submit(ctx, spec)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("submit job %d: %w", j.n, err)
+		}
+		r.jobs = append(r.jobs, j)
+	}
+	return nil
+}
+
+// patiently repeats what fails because something was broken.
+func patiently(ctx context.Context, do func(ctx context.Context) error) error {
+	for began := time.Now(); ; {
+		try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := do(try)
+		cancel()
+		if err == nil || ctx.Err() != nil || time.Since(began) > stall {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}

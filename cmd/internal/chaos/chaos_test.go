@@ -1,0 +1,71 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/cmd/internal/chaos"
+	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// breakPool runs the program as a user does, built with tags.
+func breakPool(t *testing.T, tags string, args ...string) (report chaos.Report, code int) {
+	t.Helper()
+	sandboxtest.Require(t, &bwrap.Backend{})
+	program := filepath.Join(t.TempDir(), "penstock")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", tags, "-o", program, "../../penstock").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	var said strings.Builder
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"chaos", "-o", "json", "--dir", filepath.Join(t.TempDir(), "pool")}, args...)...)
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s%s", out, said.String())
+		}
+	})
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return report, code
+}
+
+func TestAPoolLosesNothing(t *testing.T) {
+	report, code := breakPool(t, "", "--jobs", "20", "--faults", "50")
+	faults := 0
+	for _, n := range report.Faults {
+		faults += n
+	}
+	if code != 0 || report.Results != 20 || faults != 50 || len(report.Faults) != len(chaos.Kinds()) {
+		t.Errorf("exit code %d, %d results after %d faults of %d kinds; want 0, 20, 50 and %d",
+			code, report.Results, faults, len(report.Faults), len(chaos.Kinds()))
+	}
+	if report.Attempts < 20 || report.Events < 20*10 {
+		t.Errorf("%d attempts and %d events for 20 jobs", report.Attempts, report.Events)
+	}
+}
+
+// Without what keeps two workers from acting for one job, workers that were
+// stopped and go on write over what others have done since.
+func TestAPoolWithoutItsFenceIsFoundOut(t *testing.T) {
+	report, code := breakPool(t, "penstock_unfenced", "--jobs", "20", "--faults", "15", "--kinds", "stop worker")
+	if code != 1 || len(report.Violations) == 0 || report.Stale+report.Duplicates+report.EventsDouble == 0 {
+		t.Errorf("exit code %d, %d violations, %d stale events, %d duplicates, %d events twice; want 1 and some",
+			code, len(report.Violations), report.Stale, report.Duplicates, report.EventsDouble)
+	}
+}

@@ -1,0 +1,232 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	workers "github.com/penstock-run/penstock/worker"
+)
+
+// wrong records what does not hold. Thousands of violations say no more than
+// the first ones.
+func (r *run) wrong(format string, args ...any) {
+	if len(r.report.Violations) < 100 {
+		r.report.Violations = append(r.report.Violations, fmt.Sprintf(format, args...))
+	}
+}
+
+// finish waits until every job has ended, tries those again that were given up
+// on because of what was done here, and stops the workers.
+func (r *run) finish(ctx context.Context) error {
+	ended, last := 0, time.Now()
+	for ended < len(r.jobs) {
+		list, err := r.finished(ctx)
+		if err != nil {
+			return err
+		}
+		list = slices.DeleteFunc(list, func(rec jobs.Record) bool { return r.again(ctx, rec) })
+		if len(list) != ended {
+			ended, last = len(list), time.Now()
+		}
+		r.field.revive()
+		if time.Since(last) > stall {
+			r.wrong("after %v nothing has happened to %d jobs that are not finished", stall, len(r.jobs)-ended)
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	if err := r.field.drain(); err != nil {
+		r.wrong("a worker that was asked to end: %v", err)
+	}
+	return nil
+}
+
+// again tries a job once more whose workers died too often.
+func (r *run) again(ctx context.Context, rec jobs.Record) bool {
+	if rec.Outcome == jobs.Success || jobs.Reasons[rec.Reason].Fault != jobs.FaultPool {
+		return false
+	}
+	if _, err := r.pool.Queue.Retry(ctx, rec.ID, false); err != nil {
+		return false // it is asked again
+	}
+	r.retried[rec.ID]++
+	r.report.Retried++
+	return true
+}
+
+// check compares what is there with what should be.
+func (r *run) check(ctx context.Context) error {
+	for _, j := range r.jobs {
+		if err := r.checkJob(ctx, j); err != nil {
+			return fmt.Errorf("check job %s: %w", j.id, err)
+		}
+	}
+	left, err := r.left(ctx)
+	if err != nil {
+		return err
+	}
+	r.report.Left = len(left)
+	for _, what := range left {
+		r.wrong("left behind: %s", what)
+	}
+	return nil
+}
+
+func (r *run) checkJob(ctx context.Context, j *job) error {
+	rec, err := r.pool.Queue.Get(ctx, j.id)
+	if err != nil {
+		return err
+	}
+	r.report.Attempts += rec.Attempt
+	if rec.State != jobs.Finished || rec.Outcome != jobs.Success {
+		r.report.Lost++
+		r.wrong("job %s is %s, %s %s: %s", j.id, rec.State, rec.Outcome, rec.Reason, rec.Message)
+		return r.checkEvents(ctx, j, rec)
+	}
+	patch, err := r.patch(ctx, rec)
+	if err != nil {
+		return err
+	}
+	if want := fmt.Sprintf("+job %d\n", j.n); strings.Count(patch, "\n+") != 2 || !strings.HasSuffix(patch, want) { // the other is "+++"
+		r.report.Lost++
+		r.wrong("job %s has another patch than its agent wrote: %q", j.id, patch)
+	} else {
+		r.report.Results++
+	}
+	return r.checkEvents(ctx, j, rec)
+}
+
+func (r *run) patch(ctx context.Context, rec jobs.Record) (string, error) {
+	content, err := r.pool.Store.Get(ctx, rec.ID, rec.Epoch, workers.PatchName)
+	if err != nil {
+		return "", err
+	}
+	defer content.Close()
+	b, err := io.ReadAll(content)
+	return string(b), err
+}
+
+// A story is what the events of one job tell.
+type story struct {
+	next     uint64 // number that the next event should have
+	attempt  int    // the last one that was claimed
+	ends     int
+	ticks    int // of the attempt that succeeded
+	succeeds int // that attempt
+}
+
+// checkEvents looks for gaps and doubles: of the session's numbers, of the
+// lines of the agent that succeeded, of the job's end. An attempt whose lease
+// was taken may write no more.
+func (r *run) checkEvents(ctx context.Context, j *job, rec jobs.Record) error {
+	s := story{next: 1, succeeds: rec.Attempt}
+	for e, err := range r.pool.Log.Read(ctx, j.session, 1) {
+		if err != nil {
+			return err
+		}
+		r.report.Events++
+		r.number(j, &s, e)
+		if err := r.follow(j, &s, e); err != nil {
+			return err
+		}
+	}
+	if want := 1 + r.retried[j.id]; s.ends > want {
+		r.report.Duplicates += s.ends - want
+		r.wrong("job %s ended %d times", j.id, s.ends)
+	} else if s.ends < want {
+		r.report.EventsMissing += want - s.ends
+		r.wrong("job %s has %d of %d last events", j.id, s.ends, want)
+	}
+	if s.attempt > rec.Attempt {
+		r.report.Stale++
+		r.wrong("job %s counts %d attempts, and had %d", j.id, rec.Attempt, s.attempt)
+	}
+	if missing := j.ticks - s.ticks; rec.Outcome == jobs.Success && missing > 0 {
+		r.report.EventsMissing += missing
+		r.wrong("session %s: %d lines of the agent are missing", j.session, missing)
+	}
+	return nil
+}
+
+func (r *run) number(j *job, s *story, e jobs.Event) {
+	switch {
+	case e.Seq > s.next:
+		r.report.EventsMissing += int(e.Seq - s.next)
+		r.wrong("session %s: events %d to %d are missing", j.session, s.next, e.Seq-1)
+	case e.Seq < s.next:
+		r.report.EventsDouble++
+		r.wrong("session %s: event %d comes twice", j.session, e.Seq)
+	}
+	s.next = e.Seq + 1
+}
+
+func (r *run) follow(j *job, s *story, e jobs.Event) error {
+	switch e.Kind {
+	case jobs.JobClaimed: // not of a worker that died between the claim and this
+		if e.Attempt <= s.attempt {
+			r.report.Duplicates++
+			r.wrong("session %s: attempt %d began after attempt %d", j.session, e.Attempt, s.attempt)
+		}
+		s.attempt = e.Attempt
+	case jobs.JobFinished:
+		s.ends++
+	case jobs.OutputLine:
+		if e.Attempt != s.attempt {
+			r.report.Stale++
+			r.wrong("session %s: event %d is of attempt %d, whose lease attempt %d had taken", j.session, e.Seq, e.Attempt, s.attempt)
+		}
+		var line jobs.LineData
+		if err := json.Unmarshal(e.Data, &line); err != nil {
+			return err
+		}
+		if e.Attempt != s.succeeds || !strings.HasPrefix(line.Text, "tick ") {
+			return nil
+		}
+		if s.ticks++; line.Text != fmt.Sprintf("tick %d", s.ticks) {
+			r.wrong("session %s: %q where tick %d was due", j.session, line.Text, s.ticks)
+		}
+	}
+	return nil
+}
+
+// left lists what is still there of the jobs: jails of killed workers, mounts,
+// and workspaces.
+func (r *run) left(ctx context.Context) (found []string, err error) {
+	jails, err := sandbox.Leftovers(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range jails {
+		id, _, _ := strings.Cut(l.Label, ".")
+		if slices.ContainsFunc(r.jobs, func(j *job) bool { return j.id == id }) {
+			found = append(found, "jail "+l.Label)
+		}
+	}
+	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	for _, table := range tables {
+		if b, err := os.ReadFile(table); err == nil && strings.Contains(string(b), r.field.data) {
+			found = append(found, "process "+filepath.Base(filepath.Dir(table))+" of a jail")
+		}
+	}
+	spaces, err := os.ReadDir(filepath.Join(r.field.data, "work", "jobs"))
+	for _, s := range spaces {
+		found = append(found, "workspace "+s.Name())
+	}
+	return found, err
+}

@@ -1,0 +1,122 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A kind is one way to do harm: to a worker, by its number, to the way to it,
+// or to the broker. What it harms is locked meanwhile. It does it, waits, and
+// makes good what an operator would.
+type kind struct {
+	name   string
+	weight int
+	victim func(f *field, n int) *sync.Mutex
+	do     func(ctx context.Context, f *field, n int)
+}
+
+var kinds = []kind{
+	{"kill worker", 25, worker, killWorker},
+	{"stop worker", 20, worker, stopWorker},
+	{"cut connection", 25, connection, cutConnection},
+	{"mute connection", 20, connection, muteConnection},
+	{"kill broker", 10, broker, killBroker},
+}
+
+func worker(f *field, n int) *sync.Mutex     { return &f.workers[n].mu }
+func connection(f *field, n int) *sync.Mutex { return &f.proxies[n].mu }
+func broker(f *field, _ int) *sync.Mutex     { return &f.broker.mu }
+
+// Kinds names the faults that there are, the default being all of them.
+func Kinds() []string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// strike begins a fault, and returns its kind. Whom a fault meets is not under
+// another one.
+func (r *run) strike(ctx context.Context) string {
+	for {
+		k, n := r.draw()
+		if victim := k.victim(r.field, n); victim.TryLock() {
+			r.harm.Go(func() {
+				defer victim.Unlock()
+				k.do(ctx, r.field, n)
+			})
+			return k.name
+		}
+		time.Sleep(r.Lease / 100)
+	}
+}
+
+// draw draws a fault and a worker.
+func (r *run) draw() (kind, int) {
+	wanted := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return !slices.Contains(r.Kinds, k.name) })
+	sum := 0
+	for _, k := range wanted {
+		sum += k.weight
+	}
+	at, i := r.random.IntN(sum), 0
+	for at >= wanted[i].weight {
+		at -= wanted[i].weight
+		i++
+	}
+	return wanted[i], r.random.IntN(r.Workers)
+}
+
+// killWorker kills one as kill -9 does, and starts another in its place.
+func killWorker(ctx context.Context, f *field, n int) {
+	w := f.workers[n]
+	w.kill()
+	f.wait(ctx, 0, 0.5)
+	w.up()
+}
+
+// stopWorker stops one past its lease: when it goes on, it believes that
+// nothing has happened.
+func stopWorker(ctx context.Context, f *field, n int) {
+	w := f.workers[n]
+	w.signal(syscall.SIGSTOP)
+	f.wait(ctx, 1.5, 5)
+	w.signal(syscall.SIGCONT)
+}
+
+// cutConnection breaks a worker's connections and refuses new ones.
+func cutConnection(ctx context.Context, f *field, n int) {
+	p := f.proxies[n]
+	p.Cut()
+	f.wait(ctx, 0, 1.5)
+	p.Heal()
+}
+
+// muteConnection lets what a worker asks for happen, and its answers vanish.
+func muteConnection(ctx context.Context, f *field, n int) {
+	p := f.proxies[n]
+	p.Mute()
+	f.wait(ctx, 0, 1.5)
+	p.Heal()
+}
+
+// killBroker kills the broker with its dispatcher, and starts it again.
+func killBroker(ctx context.Context, f *field, _ int) {
+	f.broker.kill()
+	f.wait(ctx, 0, 0.5)
+	f.broker.up()
+	_, _ = f.serving(ctx) // where it does not come back, nothing does
+}
+
+// wait lets between from and to leases pass.
+func (f *field) wait(ctx context.Context, from, to float64) {
+	leases := from + rand.Float64()*(to-from)
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(leases * float64(f.lease))):
+	}
+}

@@ -1,0 +1,228 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/flaky"
+)
+
+// A field is what there is to break.
+type field struct {
+	data, repo string
+	lease      time.Duration
+	broker     *program
+	workers    []*program
+	proxies    []*proxy // of each worker
+}
+
+// A program is penstock in one of its parts. Whoever harms it holds mu.
+type program struct {
+	mu    sync.Mutex
+	path  string
+	args  []string
+	env   []string
+	said  io.Writer
+	cmd   *exec.Cmd     // nil where it could not be started
+	ended chan struct{} // closed when it has
+}
+
+type proxy struct {
+	mu sync.Mutex
+	*flaky.Proxy
+}
+
+// begin starts the broker and the workers.
+func begin(ctx context.Context, o Options) (_ *field, err error) {
+	f := &field{data: filepath.Join(o.Dir, "data"), repo: filepath.Join(o.Dir, "repo"), lease: o.Lease}
+	defer func() {
+		if err != nil {
+			f.kill()
+		}
+	}()
+	if err := makeRepository(ctx, f.repo); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	settings := append(os.Environ(), "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE="+o.Lease.String())
+	said := &lockedWriter{w: o.Log}
+	f.broker = &program{path: o.Program, said: said, env: settings, args: []string{"serve", "--listen", address, "--admin", ""}}
+	f.broker.up()
+	endpoint, err := f.serving(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for n := range o.Workers {
+		p, err := flaky.Listen(address)
+		if err != nil {
+			return nil, fmt.Errorf("open a proxy: %w", err)
+		}
+		f.proxies = append(f.proxies, &proxy{Proxy: p})
+		// In the environment nobody else can read the password.
+		server := strings.Replace(p.URL(), "nats://", "nats://"+endpoint.User+":"+endpoint.Password+"@", 1)
+		w := &program{path: o.Program, said: said, env: append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+server)}
+		w.args = []string{
+			"worker", "--name", fmt.Sprintf("chaos-%d", n+1), "--slots", fmt.Sprint(o.Slots),
+			"--admin", "", "--drain", (10 * time.Second).String(),
+		}
+		f.workers = append(f.workers, w)
+		w.up()
+	}
+	return f, nil
+}
+
+// spec is a job whose agent writes a line now and then, and a file at last.
+func (f *field) spec(j *job, seed uint64) jobs.Job {
+	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "tick $i"; sleep 0.1; done; echo "job %d" >>done.txt`, j.ticks, j.n)
+	return jobs.Job{
+		Item: fmt.Sprint(j.n), Key: fmt.Sprintf("chaos-%d-%d", seed, j.n), Repo: jobs.Repo{URL: f.repo},
+		Agent: jobs.Agent{Name: "command", Command: []string{"sh", "-c", script}},
+	}
+}
+
+// serving waits until the broker can be reached.
+func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error) {
+	err = patiently(ctx, func(context.Context) (err error) {
+		endpoint, err = natsd.Find(filepath.Join(f.data, "nats"))
+		return err
+	})
+	if err != nil {
+		return endpoint, fmt.Errorf("the broker did not start: %w", err)
+	}
+	return endpoint, nil
+}
+
+// revive starts what has ended by itself, as a service manager does: a worker
+// that finds no broker when it starts says so and ends.
+func (f *field) revive() {
+	for _, w := range f.workers {
+		if !w.mu.TryLock() {
+			continue // it is being harmed
+		}
+		select {
+		case <-w.ended:
+			w.up()
+		default:
+		}
+		w.mu.Unlock()
+	}
+}
+
+// drain lets everything but the broker end as an operator would.
+func (f *field) drain() error {
+	var errs []error
+	for _, w := range f.workers {
+		w.signal(syscall.SIGTERM)
+	}
+	for _, w := range f.workers {
+		if err := w.awaitEnd(time.Minute); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", strings.Join(w.args[:3], " "), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kill ends everything at once.
+func (f *field) kill() {
+	for _, p := range append([]*program{f.broker}, f.workers...) {
+		if p != nil {
+			p.kill()
+		}
+	}
+	for _, p := range f.proxies {
+		p.Close()
+	}
+}
+
+// up starts the program. One that cannot be started is one that was killed:
+// the jobs will tell.
+func (p *program) up() {
+	p.cmd = exec.Command(p.path, p.args...)
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = p.env, p.said, p.said, apart()
+	p.ended = make(chan struct{})
+	if err := p.cmd.Start(); err != nil {
+		fmt.Fprintf(p.said, "%s %v: %v\n", p.path, p.args, err)
+		p.cmd = nil
+		close(p.ended) // somebody may try again
+		return
+	}
+	go func(cmd *exec.Cmd, ended chan<- struct{}) {
+		defer close(ended)
+		_ = cmd.Wait() // with whatever code: it may have been starting
+	}(p.cmd, p.ended)
+}
+
+func (p *program) signal(s syscall.Signal) {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(s) // fails where it has ended
+	}
+}
+
+func (p *program) kill() {
+	if p.cmd == nil {
+		return
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+	p.cmd = nil
+}
+
+func (p *program) awaitEnd(limit time.Duration) error {
+	select {
+	case <-p.ended:
+		p.cmd = nil
+		return nil
+	case <-time.After(limit):
+		p.kill()
+		return fmt.Errorf("it had not ended %v after SIGTERM", limit)
+	}
+}
+
+func makeRepository(ctx context.Context, dir string) error {
+	for _, args := range [][]string{
+		{"init", "-q", dir},
+		{"-C", dir, "-c", "user.name=chaos", "-c", "user.email=chaos@example.com", "commit", "-q", "--allow-empty", "-m", "base"},
+	} {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("make a repository: git %s: %w: %s", args[0], err, out)
+		}
+	}
+	return nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// lockedWriter is where several programs write to.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// batchID is the id of a batch that was named by its results directory, or by
+// its id.
+func batchID(arg string) string {
+	if dir, err := results.Load(arg); err == nil {
+		return dir.Manifest().ID
+	}
+	return arg
+}
+
+// A batchState is what the pool knows of a batch.
+type batchState struct {
+	Batch     string               `json:"batch"`
+	Jobs      int                  `json:"jobs"`
+	States    map[jobs.State]int   `json:"states"`
+	Outcomes  map[jobs.Outcome]int `json:"outcomes"`
+	Submitted time.Time            `json:"submitted"` // the first of its jobs
+	Paused    *queue.Hold          `json:"paused,omitempty"`
+}
+
+var batchStateView = cli.View[batchState]{
+	Header: []string{"BATCH", "JOBS", "PENDING", "DELAYED", "EXECUTING", "WAITING", "OUTCOMES", "AGE", "PAUSED"},
+	Row: func(s batchState) []string {
+		n := func(state jobs.State) string { return strconv.Itoa(s.States[state]) }
+		return []string{
+			s.Batch, strconv.Itoa(s.Jobs), n(jobs.Pending), n(jobs.Delayed), n(jobs.Executing), n(jobs.Waiting), tally(s.Outcomes),
+			time.Since(s.Submitted).Truncate(time.Second).String(), pausedWords(s.Paused),
+		}
+	},
+	ID: func(s batchState) string { return s.Batch },
+}
+
+func (a *app) batchLs() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the batches that the pool has jobs of", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.open(cmd.Context(), "read", hooks{})
+			if err != nil {
+				return err
+			}
+			states, err := p.batchStates(cmd.Context())
+			if err == nil {
+				err = batchStateView.List(a.out, a.format, states)
+			}
+			return errors.Join(err, p.close())
+		},
+	}
+}
+
+func (p *pool) batchStates(ctx context.Context) ([]batchState, error) {
+	list, err := p.queue.List(ctx, queue.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	holds, err := p.queue.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]*batchState{}
+	for _, rec := range list {
+		if rec.Batch == "" {
+			continue
+		}
+		s := states[rec.Batch]
+		if s == nil {
+			s = &batchState{Batch: rec.Batch, States: map[jobs.State]int{}, Outcomes: map[jobs.Outcome]int{}, Submitted: rec.Submitted}
+			states[rec.Batch] = s
+		}
+		s.Jobs++
+		s.States[rec.State]++
+		if rec.State == jobs.Finished {
+			s.Outcomes[rec.Outcome]++
+		}
+	}
+	for i, h := range holds {
+		if s := states[h.Name]; s != nil && h.Kind == queue.HoldBatch {
+			s.Paused = &holds[i]
+		}
+	}
+	var out []batchState
+	for _, s := range states {
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b batchState) int { return a.Submitted.Compare(b.Submitted) })
+	return out, nil
+}
+
+func (a *app) batchCancel() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel DIR|ID", Args: cobra.ExactArgs(1),
+		Short: "End the jobs of a batch, queued or running, and those that it still submits",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := batchID(args[0])
+			if err := jobs.CheckToken("batch", id); err != nil {
+				return cli.Usage("", "%w", err)
+			}
+			p, err := a.open(cmd.Context(), "read", hooks{})
+			if err != nil {
+				return err
+			}
+			changed, err := p.cancelBatch(cmd.Context(), id, "cli")
+			if err == nil && len(changed) == 0 {
+				err = cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no job that could be cancelled", id)
+			} else {
+				err = errors.Join(err, recordView.List(a.out, a.format, changed))
+			}
+			return errors.Join(err, p.close())
+		},
+	}
+}
+
+// cancelledFor is how long the jobs end at once that a cancelled batch submits:
+// a batch run somewhere may not have noticed yet.
+const cancelledFor = 24 * time.Hour
+
+// cancelBatch cancels every job of a batch that has not finished.
+func (p *pool) cancelBatch(ctx context.Context, id, by string) ([]jobs.Record, error) {
+	list, err := p.queue.List(ctx, queue.Filter{Batch: id})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	until := time.Now().Add(cancelledFor).UTC()
+	// First what is not there yet, then what is: so none slips through between.
+	if err := p.queue.Hold(ctx, queue.Hold{Kind: queue.HoldBatch, Name: id, By: by, Until: &until, Cancel: true}); err != nil {
+		return nil, err
+	}
+	if list, err = p.queue.List(ctx, queue.Filter{Batch: id}); err != nil {
+		return nil, err
+	}
+	var changed []jobs.Record
+	for _, rec := range list {
+		if rec.State == jobs.Finished {
+			continue
+		}
+		rec, err := p.queue.Cancel(ctx, rec.ID, by)
+		if errors.Is(err, jobs.ErrFinished) {
+			continue
+		}
+		if err != nil {
+			return changed, fmt.Errorf("cancel job %s: %w", rec.ID, err)
+		}
+		changed = append(changed, rec)
+	}
+	return changed, nil
+}
+
+// unhold lets a batch that was cancelled begin again, because somebody runs it,
+// and says of one that is paused how it goes on.
+func (b *batchRun) unhold(ctx context.Context) error {
+	id := b.dir.Manifest().ID
+	holds, err := b.pool.queue.Holds(ctx)
+	for _, h := range holds {
+		switch {
+		case h.Kind != queue.HoldBatch || h.Name != id:
+		case h.Cancel:
+			err = b.pool.queue.Release(ctx, queue.HoldBatch, id)
+		default:
+			fmt.Fprintf(b.err, "penstock: batch %s is paused; penstock batch resume %s lets it go on\n", id, b.where)
+		}
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/chaos"
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+func (a *app) chaosCommand() *cobra.Command {
+	var o chaos.Options
+	var dir string
+	cmd := &cobra.Command{
+		Use: "chaos", Short: "Break a pool on purpose, and prove that it loses nothing", Args: cobra.NoArgs,
+		Long: `Chaos starts a broker and workers of its own in a new directory, submits jobs
+with a scripted agent, and meanwhile kills workers and the broker, stops workers
+past their lease, and cuts or mutes their connections, at random. Then it compares
+what is stored with what was wanted: one result for each job, every event once,
+and no process, mount or workspace left. It touches no other pool. The lease is
+2 s unless --lease names another.
+
+The exit code is 0 when everything held, and 1 when something did not. Then the
+directory is kept.`,
+		Example: `  penstock chaos
+  penstock chaos --jobs 50 --faults 100 --kinds "kill worker,stop worker"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkChaos(o); err != nil {
+				return err
+			}
+			o.Lease = 2 * time.Second // a long one would only make it take longer
+			if cmd.Flags().Changed("lease") {
+				o.Lease = a.cfg.Lease
+			}
+			return a.chaos(cmd.Context(), o, dir)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Jobs, "jobs", 500, "jobs to submit")
+	flags.IntVar(&o.Faults, "faults", 1000, "faults to inject")
+	flags.IntVar(&o.Workers, "workers", 5, "worker processes")
+	flags.IntVar(&o.Slots, "slots", 2, "slots of each worker")
+	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "of the random choices; what happens when is not repeated")
+	flags.StringSliceVar(&o.Kinds, "kinds", chaos.Kinds(), "of faults")
+	flags.StringVar(&dir, "dir", "", "empty directory to work in (default a temporary one)")
+	return cmd
+}
+
+func checkChaos(o chaos.Options) error {
+	for flag, n := range map[string]int{"jobs": o.Jobs, "workers": o.Workers, "slots": o.Slots} {
+		if n < 1 {
+			return cli.Usage("", "--%s %d: at least 1 is wanted", flag, n)
+		}
+	}
+	if o.Faults < 0 {
+		return cli.Usage("", "--faults %d is negative", o.Faults)
+	}
+	for _, k := range o.Kinds {
+		if !slices.Contains(chaos.Kinds(), k) {
+			return cli.Usage("the kinds are: "+strings.Join(chaos.Kinds(), ", "), "--kinds: there is no fault %q", k)
+		}
+	}
+	if len(o.Kinds) == 0 {
+		return cli.Usage("the kinds are: "+strings.Join(chaos.Kinds(), ", "), "--kinds names none")
+	}
+	return nil
+}
+
+func (a *app) chaos(ctx context.Context, o chaos.Options, dir string) (err error) {
+	if o.Program, err = os.Executable(); err != nil {
+		return err
+	}
+	if o.Dir, err = emptyDir(dir); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(o.Dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	o.Log = log
+	o.Connect = func(ctx context.Context, data string) (chaos.Pool, error) { return a.connectChaos(ctx, data, o.Lease) }
+	if a.progress != cli.ProgressQuiet {
+		o.Progress = func(faults, finished int) {
+			fmt.Fprintf(a.err, "penstock: %d of %d faults, %d of %d jobs finished\n", faults, o.Faults, finished, o.Jobs)
+		}
+	}
+	fmt.Fprintf(a.err, "penstock: breaking a pool in %s, seed %d\n", o.Dir, o.Seed)
+	report, err := chaos.Run(ctx, o)
+	if err != nil {
+		return fmt.Errorf("chaos in %s: %w", o.Dir, err)
+	}
+	if err := a.tellChaos(report); err != nil {
+		return err
+	}
+	if !report.Faultless() {
+		return cli.Fail(cli.ExitUnexpected, "what broker and workers said is in "+log.Name(), "%d guarantees did not hold", len(report.Violations))
+	}
+	return os.RemoveAll(o.Dir)
+}
+
+// emptyDir returns the directory to work in.
+func emptyDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "penstock-chaos-")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", cli.Usage("", "--dir: %w", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		return "", cli.Usage("name another, or none", "--dir %s is not an empty directory", dir)
+	}
+	return filepath.Abs(dir)
+}
+
+// connectChaos opens the pool of another data directory than the user's.
+func (a *app) connectChaos(ctx context.Context, data string, lease time.Duration) (chaos.Pool, error) {
+	own := *a
+	own.cfg.Data, own.cfg.Server, own.cfg.Lease = data, "", lease
+	p, err := own.open(ctx, "chaos", hooks{})
+	if err != nil {
+		return chaos.Pool{}, err
+	}
+	submit := func(ctx context.Context, job jobs.Job) (id, session string, err error) {
+		s, err := p.dispatcher.Submit(ctx, job, "cli")
+		return s.ID, s.Session, err
+	}
+	return chaos.Pool{Submit: submit, Queue: p.queue, Log: p.log, Store: p.store, Close: p.close}, nil
+}
+
+var chaosView = cli.View[chaos.Report]{ID: func(r chaos.Report) string { return strconv.FormatUint(r.Seed, 10) }}
+
+func (a *app) tellChaos(r chaos.Report) error {
+	if a.format != cli.Table {
+		return chaosView.One(a.out, a.format, r)
+	}
+	var b strings.Builder
+	row := func(what string, n any) { fmt.Fprintf(&b, "%-34s %8v\n", what, n) }
+	fmt.Fprintf(&b, "%s/%s, %d processors, penstock %s, seed %d, lease %s, %d workers of %d slots, %.0f s\n\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), release(), r.Seed, r.Lease, r.Workers, r.Slots, r.Seconds)
+	row("jobs", r.Jobs)
+	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
+		row("fault: "+kind, r.Faults[kind])
+	}
+	row("attempts", r.Attempts)
+	row("retried by hand", r.Retried)
+	row("events", r.Events)
+	row("results", r.Results)
+	row("jobs lost", r.Lost)
+	row("results twice", r.Duplicates)
+	row("events missing", r.EventsMissing)
+	row("events twice", r.EventsDouble)
+	row("events after a lost lease", r.Stale)
+	row("processes, mounts, workspaces left", r.Left)
+	for _, v := range r.Violations {
+		fmt.Fprintf(&b, "VIOLATED: %s\n", cli.Plain(v))
+	}
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// cleaned is one thing that clean found.
+type cleaned struct {
+	What   string `json:"what"`
+	Action string `json:"action"` // removed, would remove, kept, discarded, would discard
+	Why    string `json:"why,omitempty"`
+	// Lost is what was in a discarded workspace.
+	Lost []string `json:"lost,omitempty"`
+}
+
+var cleanedView = cli.View[cleaned]{
+	Header: []string{"ACTION", "WHAT", "WHY"},
+	Row: func(c cleaned) []string {
+		why := []string{c.Why}
+		if len(c.Lost) > 0 {
+			why = append(why, "lost: "+strings.Join(c.Lost, "; "))
+		}
+		return []string{c.Action, c.What, strings.TrimPrefix(strings.Join(why, "; "), "; ")}
+	},
+	ID: func(c cleaned) string { return c.What },
+}
+
+func (a *app) cleanCommand() *cobra.Command {
+	var dry bool
+	var discard []string
+	cmd := &cobra.Command{
+		Use: "clean", Short: "Remove what killed workers left on this host", Args: cobra.NoArgs,
+		Long: `Clean does by hand what a worker does when it starts: it ends the jails of
+programs that were killed, salvages and removes the workspaces of their jobs,
+evicts what the cache has of old commits, and removes worktrees of repositories
+that nobody has touched for long (worker.worktree_age) and that hold nothing that
+is not safe elsewhere. It touches nothing that is in use, so workers may run. What it cannot salvage it keeps, and says why.
+
+With --discard it does nothing but give up workspaces that it has kept, by the
+name that it lists them with, and says what is lost with them. What can be
+salvaged after all is. See with --dry-run what it would be.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			clean := a.clean
+			if len(discard) > 0 {
+				clean = func(ctx context.Context, dry bool) ([]cleaned, error) { return a.discard(ctx, discard, dry) }
+			}
+			list, err := clean(cmd.Context(), dry)
+			return errors.Join(err, cleanedView.List(a.out, a.format, list))
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
+	cmd.Flags().StringSliceVar(&discard, "discard", nil, "give up this workspace, with the work in it that cannot be stored (repeatable)")
+	return cmd
+}
+
+func (a *app) clean(ctx context.Context, dry bool) ([]cleaned, error) {
+	done := "removed"
+	if dry {
+		done = "would remove"
+	}
+	jails, err := sandbox.Leftovers(ctx, "", a.containers())
+	if err != nil {
+		return nil, err
+	}
+	list := []cleaned{}
+	for _, jail := range jails {
+		c := cleaned{What: "jail " + jail.Label, Action: done}
+		if !dry {
+			if err := jail.Kill(ctx); err != nil {
+				c.Action, c.Why = "kept", err.Error()
+			}
+		}
+		list = append(list, c)
+	}
+	swept, err := a.cleanSpaces(ctx, dry)
+	for _, id := range swept.Workspaces {
+		list = append(list, cleaned{What: "workspace " + id, Action: done})
+	}
+	for _, id := range slices.Sorted(maps.Keys(swept.Kept)) {
+		list = append(list, cleaned{What: "workspace " + id, Action: "kept", Why: swept.Kept[id].Error()})
+	}
+	if swept.Undeleted != nil {
+		list = append(list, cleaned{What: "trash", Action: "kept", Why: swept.Undeleted.Error()})
+	}
+	for _, path := range slices.Sorted(maps.Keys(swept.Worktrees)) {
+		c := cleaned{What: "worktree " + path, Action: done}
+		if why := swept.Worktrees[path]; why != nil {
+			c.Action, c.Why = "kept", why.Error()
+		}
+		list = append(list, c)
+	}
+	for what, n := range map[string]int{"commits of the cache": swept.Bases, "results of setup in the cache": swept.Layers, "entries of the trash": swept.Trash} {
+		if n > 0 {
+			list = append(list, cleaned{What: fmt.Sprintf("%d %s", n, what), Action: done})
+		}
+	}
+	return list, err
+}
+
+func (a *app) cleanSpaces(ctx context.Context, dry bool) (swept workspace.Swept, err error) {
+	err = a.withSpaces(ctx, dry, func(spaces *workspace.Spaces) error {
+		if dry {
+			swept, err = spaces.Preview(ctx)
+		} else {
+			swept, err = spaces.Sweep(ctx)
+		}
+		return err
+	})
+	return swept, err
+}
+
+// discard gives up workspaces by their names. What a kill left of their jails,
+// a container for one, may still write there.
+func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cleaned, err error) {
+	jails, err := sandbox.Leftovers(ctx, "", a.containers())
+	for _, jail := range jails {
+		if !dry && slices.Contains(names, jail.Label) {
+			err = errors.Join(err, jail.Kill(ctx))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = a.withSpaces(ctx, dry, func(spaces *workspace.Spaces) error {
+		for _, id := range names {
+			lost, why, err := spaces.Discard(ctx, id, dry)
+			if errors.Is(err, jobs.ErrNotFound) {
+				return cli.Fail(cli.ExitNotFound, "penstock clean --dry-run lists them", "%w", err)
+			}
+			if err != nil {
+				return err
+			}
+			c := cleaned{What: "workspace " + id, Action: "removed", Lost: lost}
+			switch {
+			case dry:
+				c.Action = "would discard"
+			case why != nil:
+				c.Action, c.Why = "discarded", why.Error()
+			}
+			list = append(list, c)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// withSpaces opens the workspaces, with the pool's store for what is in them.
+// Without a pool they are only kept.
+func (a *app) withSpaces(ctx context.Context, dry bool, fn func(*workspace.Spaces) error) (err error) {
+	cfg := a.spaces(orNil(backendChooser(ctx, backends.Auto, nil)))
+	if !dry {
+		p, none := a.open(ctx, "clean", hooks{})
+		if none == nil {
+			defer func() { err = errors.Join(err, p.close()) }()
+			cfg.Salvage, cfg.Stored = a.salvager(p), worker.Stored(p.store)
+		} else {
+			cfg.Salvage = func(context.Context, *workspace.Workspace) error {
+				return fmt.Errorf("no pool to store it in: %w", none)
+			}
+		}
+	}
+	if dry { // as with what is to be salvaged: whether it can be shows when it is tried
+		cfg.Stored = func(context.Context, string, workspace.Receipt) (bool, error) { return true, nil }
+	}
+	spaces, err := workspace.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return fn(spaces)
+}

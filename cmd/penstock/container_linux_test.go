@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// containerImage is made by deploy/images/debian-root.sh.
+const containerImage = "penstock/test:1"
+
+// containerField is a field whose program is linked statically, as it is when
+// it is installed: containers have the C library of their image.
+func containerField(t *testing.T) *field {
+	t.Helper()
+	if out, err := exec.Command("docker", "image", "inspect", containerImage).CombinedOutput(); err != nil {
+		skip(t, "docker", "docker: %v: %s; make the image with deploy/images/debian-root.sh %s", err, strings.TrimSpace(string(out)), containerImage)
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "penstock"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v: %s", err, out)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	f := newField(t)
+	f.env = []string{"PENSTOCK_WORKER_ENGINE=docker"}
+	return f
+}
+
+// containers lists the tokens of a job's containers, running or not.
+func (f *field) containers(job string) []string {
+	f.Helper()
+	out, err := exec.Command("docker", "ps", "--all", "--filter", "label=penstock-jail", "--format", `{{.Label "penstock-jail"}}`).Output()
+	f.must(err)
+	return slices.DeleteFunc(strings.Fields(string(out)), func(token string) bool { return !strings.HasPrefix(token, job) })
+}
+
+// What a job runs, it runs in its image, and the result is that of any job.
+func TestAJobInAContainer(t *testing.T) {
+	f := containerField(t)
+	patch := filepath.Join(t.TempDir(), "patch")
+	// Only the image has a list of packages: other jails have no /var.
+	in := "test -d /var/lib/dpkg && "
+	out := f.run("run", "--repo", f.repo, "--isolation", "container", "--image", containerImage, "--patch", patch, "-o", "json",
+		"--setup", in+"echo setup > setup.txt", "--check", in+"grep -q agent new.txt", "--",
+		"sh", "-c", in+`grep -q setup setup.txt && test -s "$PENSTOCK_PROMPT_FILE" && git log --oneline && echo agent > new.txt`)
+	for _, want := range []string{`"outcome":"success"`, `"isolation":"container"`, `"backend":"oci"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s is missing in %s", want, out)
+		}
+	}
+	if b, err := os.ReadFile(patch); err != nil || !strings.Contains(string(b), "+agent") {
+		t.Errorf("the patch is %q, err %v", b, err)
+	}
+	// Other tests have containers too, but none that is called after a job.
+	left := slices.DeleteFunc(f.containers(""), func(token string) bool {
+		job, _, _ := strings.Cut(token, ".")
+		return uuid.Validate(job) != nil
+	})
+	if len(left) > 0 {
+		t.Errorf("containers are left: %q", left)
+	}
+	_, code, stderr := f.try("run", "--repo", f.repo, "--isolation", "container", "--image", "penstock/absent:1", "--max-attempts", "1", "--", "true")
+	if code != 4 || !strings.Contains(stderr, "image_missing") || !strings.Contains(stderr, "docker pull penstock/absent:1") {
+		t.Errorf("without the image: code %d, %s", code, stderr)
+	}
+	if _, code, stderr := f.try("run", "--repo", f.repo, "--isolation", "container", "--", "true"); code != 2 || !strings.Contains(stderr, "image") {
+		t.Errorf("without an image's name: code %d, %s", code, stderr)
+	}
+}
+
+// A worker that is killed leaves no container behind its successor's start.
+func TestAKilledWorkerLeavesNoContainer(t *testing.T) {
+	f := containerField(t)
+	f.serve()
+	w := f.worker()
+	id := f.submit("sleep 1000", "--isolation", "container", "--image", containerImage)
+	f.eventually(60*time.Second, "the container runs", func() bool { return len(f.containers(id)) == 1 })
+	killed := f.containers(id)[0]
+	w.kill()
+	f.worker()
+	f.eventually(60*time.Second, "the container of the killed worker is gone", func() bool { return !slices.Contains(f.containers(id), killed) })
+	f.run("job", "cancel", id)
+	f.eventually(60*time.Second, "no container is left", func() bool { return len(f.containers(id)) == 0 })
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// A deadDone is what became of a dead letter.
+type deadDone struct {
+	ID    string       `json:"id"`
+	Kind  queue.Letter `json:"kind"`
+	Did   string       `json:"did"` // retried, submitted, dropped, nothing
+	Job   string       `json:"job,omitempty"`
+	Error string       `json:"error,omitempty"`
+}
+
+var deadDoneView = cli.View[deadDone]{
+	Header: []string{"ID", "KIND", "DID", "JOB", "ERROR"},
+	Row:    func(d deadDone) []string { return []string{d.ID, string(d.Kind), d.Did, d.Job, firstLine(d.Error)} },
+	ID:     func(d deadDone) string { return d.ID },
+}
+
+func (a *app) deadRetry() *cobra.Command {
+	var fromSalvage bool
+	return a.deadBulk(&cobra.Command{
+		Use:   "retry [ID…]",
+		Short: "Run dead jobs again, and submit refused submissions again",
+		Long: `Retry makes dead jobs pending again, with all their attempts before them, and
+submits what was refused once more: it may be accepted by now. Name dead letters
+by their ids, or select with --all and the other flags. What cannot be retried
+stays, and the rest goes on.`,
+		Example: `  penstock dead retry --all --reason model_billing
+  penstock dead retry --all --batch 01a1fa91-97d5 --dry-run`,
+	}, &fromSalvage, func(ctx context.Context, p *pool, l queue.DeadLetter) (did, job string, err error) {
+		switch l.Kind {
+		case queue.DeadJob:
+			rec, err := p.queue.Retry(ctx, l.ID, fromSalvage)
+			return "retried", rec.ID, err
+		case queue.DeadSubmission:
+			job, err := p.resubmit(ctx, l)
+			return "submitted", job, err
+		}
+		return "", "", fmt.Errorf("it is not of a job: penstock dead drop %s removes it", l.ID)
+	})
+}
+
+// resubmit submits what was refused, and lets go of it when that is accepted.
+func (p *pool) resubmit(ctx context.Context, l queue.DeadLetter) (string, error) {
+	if l.Cut {
+		return "", fmt.Errorf("only the beginning of it was kept")
+	}
+	job, err := jobs.Decode([]byte(l.Data))
+	if err != nil {
+		return "", err
+	}
+	// Somebody may do this twice, or die in between; one job comes of it.
+	if job.Key == "" {
+		job.Key = "rejected-" + l.ID
+	}
+	submitted, err := p.dispatcher.Submit(ctx, job, "cli")
+	if err != nil {
+		return "", err
+	}
+	return submitted.ID, p.queue.Drop(ctx, l)
+}
+
+func (a *app) deadDrop() *cobra.Command {
+	return a.deadBulk(&cobra.Command{
+		Use: "drop [ID…]", Short: "Remove dead letters; their jobs stay as they are",
+	}, nil, func(ctx context.Context, p *pool, l queue.DeadLetter) (did, job string, err error) {
+		return "dropped", "", p.queue.Drop(ctx, l)
+	})
+}
+
+// deadBulk makes a command that does something to each of the letters that its
+// arguments choose.
+func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool, queue.DeadLetter) (did, job string, err error)) *cobra.Command {
+	var filter letterFilter
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return a.withLetters(cmd.Context(), func(p *pool, letters []queue.DeadLetter) error {
+			chosen, err := filter.choose(letters, ids)
+			if err != nil {
+				return err
+			}
+			if filter.dryRun {
+				return deadView.List(a.out, a.format, chosen)
+			}
+			return a.deadEach(cmd.Context(), p, chosen, do)
+		})
+	}
+	filter.bulk(cmd)
+	if fromSalvage != nil {
+		cmd.Flags().BoolVar(fromSalvage, "from-salvage", false, "begin from what was last saved of an earlier attempt")
+	}
+	return cmd
+}
+
+func (a *app) deadEach(ctx context.Context, p *pool, chosen []queue.DeadLetter, do func(context.Context, *pool, queue.DeadLetter) (did, job string, err error)) error {
+	var list []deadDone
+	failed := 0
+	for _, l := range chosen {
+		done := deadDone{ID: l.ID, Kind: l.Kind}
+		var err error
+		if done.Did, done.Job, err = do(ctx, p, l); err != nil {
+			done.Did, done.Job, done.Error = "nothing", "", err.Error()
+			failed++
+		}
+		list = append(list, done)
+	}
+	if err := deadDoneView.List(a.out, a.format, list); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return cli.Fail(cli.ExitUnexpected, "the others are done", "%d of %d: %s", failed, len(list), firstError(list))
+	}
+	return nil
+}
+
+func firstError(list []deadDone) string {
+	for _, d := range list {
+		if d.Error != "" {
+			return d.ID + ": " + d.Error
+		}
+	}
+	return ""
+}

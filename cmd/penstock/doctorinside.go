@@ -1,0 +1,125 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// checkInside looks at jails as jobs of a worker with these settings have
+// them: are the host's tools there, and do the agents start?
+func (a *app) checkInside(ctx context.Context) []finding {
+	var spec sandbox.Spec
+	rules, err := a.loadPolicy()
+	if err == nil {
+		spec.Args = []string{"true"}
+		spec, err = rules.Apply(spec, here())
+	}
+	if err != nil {
+		rules.Backends = nil // the check of the policy says it
+	}
+	spec.Env = append(slices.DeleteFunc(slices.Clone(spec.WithDefaults().Env), isPath), "PATH="+cmp.Or(rules.Env["PATH"], worker.Path))
+	for _, path := range a.cfg.Worker.ROPaths {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
+	}
+	backend, err := backendChooser(ctx, a.cfg.Worker.Backend, rules.Backends)("auto")
+	if err != nil || backend.Name() == "none" {
+		return a.checkAgents(ctx, func(ctx context.Context, name string, _ agent.Program) (string, error) {
+			checked, err := a.agents().Check(ctx, name)
+			return checked.Version, err
+		})
+	}
+	inside := func(ctx context.Context, _ string, p agent.Program) (string, error) {
+		s := spec
+		s.Args = append(slices.Clone(p.Args), "--version")
+		for _, path := range p.Mounts {
+			s.Mounts = append(s.Mounts, sandbox.Mount{Source: path, Target: path})
+		}
+		return said(ctx, backend, s)
+	}
+	return append([]finding{checkView(ctx, backend, spec)}, a.checkAgents(ctx, inside)...)
+}
+
+func isPath(kv string) bool { return strings.HasPrefix(kv, "PATH=") }
+
+// said runs a program in a jail and returns the first line that it says.
+func said(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	out, exit, err := sandbox.Output(ctx, backend, s)
+	if err != nil {
+		return "", err
+	}
+	if !exit.Success() {
+		return "", fmt.Errorf("in a jail it ended with %v", exit)
+	}
+	return firstLine(string(out)), nil
+}
+
+// tools are what jobs often need.
+var tools = []string{"git", "node", "npm", "python3", "go", "cargo", "java", "gcc", "make", "ruby", "bun", "deno", "uv"}
+
+// checkView compares the tools of this user with those in a jail.
+func checkView(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) finding {
+	f := finding{Check: "view", Status: "ok"}
+	var here []string
+	places := map[string]string{}
+	for _, name := range tools {
+		if path, err := exec.LookPath(name); err == nil {
+			here, places[name] = append(here, name), path
+		}
+	}
+	s.Args = append([]string{"sh", "-c", `for p; do "$p" --version >/dev/null 2>&1 || "$p" version >/dev/null 2>&1 || printf "%s " "$p"; done`, "sh"}, here...)
+	missing, err := said(ctx, backend, s)
+	if err != nil {
+		f.Status, f.Detail = "note", err.Error()
+		return f
+	}
+	var away []string
+	for name := range strings.FieldsSeq(missing) {
+		away = append(away, places[name])
+	}
+	if len(away) == 0 {
+		f.Detail = "in jails as here: " + strings.Join(here, ", ")
+		return f
+	}
+	f.Status, f.Detail = "note", "not in the jail's PATH, or not working there: "+strings.Join(away, ", ")
+	f.Price, f.Fix = "jobs do without these", "show their directories with --ro-path or a policy's read, and set PATH with a policy's env"
+	return f
+}
+
+// checkAgents asks each agent for its version.
+func (a *app) checkAgents(ctx context.Context, version func(ctx context.Context, name string, p agent.Program) (string, error)) []finding {
+	var found []finding
+	agents := a.agents()
+	for _, about := range agents.All() {
+		if about.Name == "command" {
+			continue // it is whatever a job brings
+		}
+		f := finding{Check: "agent " + about.Name, Status: "ok"}
+		program, err := agents.Find(about.Name)
+		text := ""
+		switch {
+		case err != nil:
+		case about.Protocol == "command":
+			text = "which is not started: nobody knows what it does then"
+		default:
+			text, err = version(ctx, about.Name, program)
+		}
+		if err != nil {
+			f.Status, f.Detail, f.Price, f.Fix = "note", err.Error(), "jobs for it are refused", about.Install
+		} else {
+			f.Detail = strings.Join(program.Args, " ") + ", " + text
+		}
+		found = append(found, f)
+	}
+	return found
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+var artifactView = cli.View[jobs.Artifact]{
+	Header: []string{"NAME", "BYTES", "SHA256", "PATH"},
+	Row: func(a jobs.Artifact) []string {
+		return []string{a.Name, strconv.FormatInt(a.Bytes, 10), a.SHA256, a.Path}
+	},
+	ID: func(a jobs.Artifact) string { return a.Name },
+}
+
+func (a *app) jobArtifacts() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use: "artifacts ID [NAME|PATH]", Short: "List and fetch what is stored of a finished job", Args: cobra.RangeArgs(1, 2),
+		Long: `Lists the files that are stored of a job's last attempt: its patch, its commits,
+and the files of the workspace that the job named (--artifact). With a name, or a
+path in the workspace, it prints that file. With --out it writes files into a
+directory: those of the workspace below "workspace", the others beside it.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				if rec.State != jobs.Finished {
+					return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no artifacts yet", rec.ID, rec.State)
+				}
+				result, err := p.dispatcher.Result(ctx, rec)
+				if err != nil {
+					return err
+				}
+				list, err := choose(result, args[1:])
+				switch {
+				case err != nil:
+					return err
+				case out != "":
+					return a.writeArtifacts(ctx, p, rec, list, out)
+				case len(args) > 1:
+					return p.artifact(ctx, rec.ID, rec.Epoch, list[0].Name, a.out)
+				}
+				return artifactView.List(a.out, a.format, list)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "directory to write to")
+	return cmd
+}
+
+// choose returns the artifact that is named, or all.
+func choose(result jobs.Result, named []string) ([]jobs.Artifact, error) {
+	if len(named) == 0 {
+		return result.Artifacts, nil
+	}
+	i := slices.IndexFunc(result.Artifacts, func(f jobs.Artifact) bool { return f.Name == named[0] || f.Path == named[0] })
+	if i < 0 {
+		return nil, cli.Fail(cli.ExitNotFound, "penstock job artifacts "+result.Job+" lists them", "job %s has no artifact %s", result.Job, named[0])
+	}
+	return result.Artifacts[i : i+1], nil
+}
+
+// writeArtifacts writes files below a directory, and nowhere else: their paths
+// are an agent's.
+func (a *app) writeArtifacts(ctx context.Context, p *pool, rec jobs.Record, list []jobs.Artifact, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, file := range list {
+		to := placeOf(file)
+		if err := root.MkdirAll(path.Dir(to), 0o755); err != nil {
+			return err
+		}
+		f, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, os.ErrExist) {
+			return cli.Fail(cli.ExitUsage, "name another directory", "%s is there already", filepath.Join(dir, to))
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(p.artifact(ctx, rec.ID, rec.Epoch, file.Name, f), f.Close()); err != nil {
+			return errors.Join(err, root.Remove(to))
+		}
+		fmt.Fprintf(a.err, "penstock: wrote %s\n", filepath.Join(dir, to))
+	}
+	return nil
+}
+
+// placeOf is where a file is written. One whose path is quoted, because it is
+// no plain text, has the name that it has in the store.
+func placeOf(file jobs.Artifact) string {
+	switch {
+	case file.Path == "":
+		return file.Name
+	case strings.HasPrefix(file.Path, `"`) || !filepath.IsLocal(file.Path):
+		return path.Join("workspace", file.Name)
+	}
+	return path.Join("workspace", file.Path)
+}

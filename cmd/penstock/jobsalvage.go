@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker"
+)
+
+var salvageView = cli.View[jobs.Salvage]{
+	Header: []string{"JOB", "EPOCH", "WHY", "WORKER", "FILES", "COMMITS", "BYTES", "STORED", "BASE"},
+	Row: func(s jobs.Salvage) []string {
+		return []string{
+			s.Job, strconv.FormatUint(s.Epoch, 10), string(s.Why), s.Worker, strconv.Itoa(s.Files), strconv.Itoa(s.Commits),
+			strconv.FormatInt(s.Bytes, 10), s.Stored.Local().Format(time.DateTime), short(s.BaseCommit),
+		}
+	},
+	ID: func(s jobs.Salvage) string { return strconv.FormatUint(s.Epoch, 10) },
+}
+
+// salvageWish is what one call of job salvage is to do.
+type salvageWish struct {
+	epoch      uint64
+	show       bool
+	apply, out string
+}
+
+func (a *app) jobSalvage() *cobra.Command {
+	var wish salvageWish
+	cmd := &cobra.Command{
+		Use: "salvage ID", Short: "Show and restore what was saved of attempts that did not succeed", Args: cobra.ExactArgs(1),
+		Long: `Salvage lists what was saved of a job's attempts that did not end in success,
+the newest last. With --show it prints the patch of one, with --apply it applies
+that to a working tree, and with --restore it writes patch and commits into a
+directory: the newest, unless --epoch names another.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				list, err := p.store.Salvages(ctx, rec)
+				if err != nil {
+					return err
+				}
+				return a.salvage(ctx, p, list, wish)
+			})
+		},
+	}
+	cmd.Flags().Uint64Var(&wish.epoch, "epoch", 0, "only of the attempt with this epoch")
+	cmd.Flags().BoolVar(&wish.show, "show", false, "print the patch")
+	cmd.Flags().StringVar(&wish.apply, "apply", "", "working tree to apply the patch to")
+	cmd.Flags().StringVar(&wish.out, "restore", "", "directory to write patch and commits to; it must not exist, or be empty")
+	cmd.MarkFlagsMutuallyExclusive("show", "apply", "restore")
+	return cmd
+}
+
+func (a *app) salvage(ctx context.Context, p *pool, list []jobs.Salvage, wish salvageWish) error {
+	var found []jobs.Salvage
+	for _, s := range list {
+		if wish.epoch == 0 || s.Epoch == wish.epoch {
+			found = append(found, s)
+		}
+	}
+	if !wish.show && wish.apply == "" && wish.out == "" {
+		return salvageView.List(a.out, a.format, found)
+	}
+	if len(found) == 0 {
+		return cli.Fail(cli.ExitNotFound, "a job that succeeded has a result instead: penstock job diff", "nothing was salvaged of this job, or not of that epoch")
+	}
+	s := found[len(found)-1]
+	switch {
+	case wish.show:
+		return p.artifact(ctx, s.Job, s.Epoch, s.Patch.Name, a.out)
+	case wish.out != "":
+		return a.restore(ctx, p, s, wish.out)
+	}
+	var patch bytes.Buffer
+	if err := p.artifact(ctx, s.Job, s.Epoch, s.Patch.Name, &patch); err != nil {
+		return err
+	}
+	if patch.Len() == 0 {
+		fmt.Fprintf(a.err, "penstock: the salvage of epoch %d has commits only; --restore writes them\n", s.Epoch)
+		return nil
+	}
+	return a.gitApply(ctx, wish.apply, false, &patch)
+}
+
+// restore writes a salvage into a directory of its own.
+func (a *app) restore(ctx context.Context, p *pool, s jobs.Salvage, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	names := map[string]*jobs.Artifact{worker.PatchName: s.Patch, worker.BundleName: s.Bundle}
+	for name, artifact := range names {
+		if artifact == nil {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, os.ErrExist) {
+			return cli.Fail(cli.ExitUsage, "name another directory", "%s is there already", path)
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(p.artifact(ctx, s.Job, s.Epoch, artifact.Name, f), f.Close()); err != nil {
+			return errors.Join(err, os.Remove(path))
+		}
+		fmt.Fprintf(a.err, "penstock: wrote %s\n", path)
+	}
+	return nil
+}

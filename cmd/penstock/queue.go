@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func (a *app) queueCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "queue", Short: "Look at queues, pause and resume them"}
+	cmd.AddCommand(a.queueLs(),
+		a.holdCommand(queue.HoldQueue, "QUEUE", func(name string) string { return name }),
+		a.resumeCommand(queue.HoldQueue, "QUEUE", func(name string) string { return name }))
+	return cmd
+}
+
+// A queueState is what a queue holds now.
+type queueState struct {
+	Queue     string      `json:"queue"`
+	Pending   int         `json:"pending"`
+	Delayed   int         `json:"delayed"`
+	Executing int         `json:"executing"`
+	Waiting   int         `json:"waiting"`
+	Finished  int         `json:"finished"`
+	Oldest    *time.Time  `json:"oldest_pending,omitempty"`
+	Paused    *queue.Hold `json:"paused,omitempty"`
+}
+
+var queueView = cli.View[queueState]{
+	Header: []string{"QUEUE", "PENDING", "DELAYED", "EXECUTING", "WAITING", "FINISHED", "OLDEST", "PAUSED"},
+	Row: func(s queueState) []string {
+		oldest := ""
+		if s.Oldest != nil {
+			oldest = time.Since(*s.Oldest).Truncate(time.Second).String()
+		}
+		return []string{
+			s.Queue, strconv.Itoa(s.Pending), strconv.Itoa(s.Delayed), strconv.Itoa(s.Executing), strconv.Itoa(s.Waiting),
+			strconv.Itoa(s.Finished), oldest, pausedWords(s.Paused),
+		}
+	},
+	ID: func(s queueState) string { return s.Queue },
+}
+
+func pausedWords(h *queue.Hold) string {
+	switch {
+	case h == nil:
+		return ""
+	case h.Cancel:
+		return "cancelled"
+	case h.Until != nil:
+		return "until " + h.Until.Local().Format(time.RFC3339)
+	}
+	return "until it is resumed"
+}
+
+func (a *app) queueLs() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the queues, what they hold, and which are paused", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.open(cmd.Context(), "read", hooks{})
+			if err != nil {
+				return err
+			}
+			states, err := p.queueStates(cmd.Context())
+			if err == nil {
+				err = queueView.List(a.out, a.format, states)
+			}
+			return errors.Join(err, p.close())
+		},
+	}
+}
+
+func (p *pool) queueStates(ctx context.Context) ([]queueState, error) {
+	list, err := p.queue.List(ctx, queue.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	holds, err := p.queue.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]*queueState{}
+	at := func(name string) *queueState {
+		if states[name] == nil {
+			states[name] = &queueState{Queue: name}
+		}
+		return states[name]
+	}
+	for i := range holds {
+		if holds[i].Kind == queue.HoldQueue {
+			at(holds[i].Name).Paused = &holds[i]
+		}
+	}
+	for _, rec := range list {
+		s := at(rec.Queue)
+		*map[jobs.State]*int{
+			jobs.Pending: &s.Pending, jobs.Delayed: &s.Delayed, jobs.Executing: &s.Executing, jobs.Waiting: &s.Waiting, jobs.Finished: &s.Finished,
+		}[rec.State]++
+		if rec.State == jobs.Pending && (s.Oldest == nil || rec.Submitted.Before(*s.Oldest)) {
+			s.Oldest = &rec.Submitted
+		}
+	}
+	var out []queueState
+	for _, s := range states {
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b queueState) int { return cmp.Compare(a.Queue, b.Queue) })
+	return out, nil
+}
+
+// holdCommand pauses something that has the argument's name.
+func (a *app) holdCommand(kind queue.HoldKind, arg string, name func(string) string) *cobra.Command {
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use: "pause " + arg, Args: cobra.ExactArgs(1),
+		Short: fmt.Sprintf("Begin no more jobs of a %s; what runs goes on", kind),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h := queue.Hold{Kind: kind, Name: name(args[0]), By: "cli"}
+			if limit > 0 {
+				until := time.Now().Add(limit).UTC()
+				h.Until = &until
+			}
+			return a.changeHold(cmd.Context(), h, func(p *pool) error { return p.queue.Hold(cmd.Context(), h) })
+		},
+	}
+	cmd.Flags().DurationVar(&limit, "for", 0, "resume by itself after this long (default: when resume says so)")
+	return cmd
+}
+
+func (a *app) resumeCommand(kind queue.HoldKind, arg string, name func(string) string) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume " + arg, Short: fmt.Sprintf("Let jobs of a paused %s begin again", kind), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h := queue.Hold{Kind: kind, Name: name(args[0])}
+			return a.changeHold(cmd.Context(), h, func(p *pool) error { return p.queue.Release(cmd.Context(), h.Kind, h.Name) })
+		},
+	}
+}
+
+var holdView = cli.View[queue.Hold]{
+	Header: []string{"KIND", "NAME", "BY", "PAUSED"},
+	Row:    func(h queue.Hold) []string { return []string{string(h.Kind), h.Name, h.By, pausedWords(&h)} },
+	ID:     func(h queue.Hold) string { return h.Name },
+}
+
+// changeHold does something to a hold, and lists those in force afterwards.
+func (a *app) changeHold(ctx context.Context, h queue.Hold, change func(*pool) error) error {
+	if err := jobs.CheckToken(string(h.Kind), h.Name); err != nil {
+		return cli.Usage("", "%w", err)
+	}
+	p, err := a.open(ctx, "read", hooks{})
+	if err != nil {
+		return err
+	}
+	var holds []queue.Hold
+	if err = change(p); err == nil {
+		holds, err = p.queue.Holds(ctx)
+	}
+	if err == nil {
+		err = holdView.List(a.out, a.format, holds)
+	}
+	return errors.Join(err, p.close())
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/sandbox/policy"
+)
+
+// askLimit bounds how long a request waits while other questions are asked.
+const askLimit = 10 * time.Minute
+
+// terminal puts a question to whoever sits at the terminal. Where nobody does
+// the answer is no.
+func (r *jailRun) terminal(ctx context.Context, q policy.Question) bool {
+	tty, err := openTTY()
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	// A program in the background would be stopped by reading.
+	foreground := false
+	control(tty, func(fd int) {
+		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		foreground = err == nil && group == unix.Getpgrp()
+	})
+	return foreground && question(ctx, tty, q)
+}
+
+func openTTY() (*os.File, error) { return os.OpenFile("/dev/tty", os.O_RDWR, 0) }
+
+// control uses a descriptor as it is: Fd would make it one that no deadline
+// interrupts.
+func control(f *os.File, use func(fd int)) {
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { use(int(fd)) }) // a file that was closed has no terminal
+	}
+}
+
+// question asks on tty until an answer is there or ctx ends.
+func question(ctx context.Context, tty *os.File, q policy.Question) bool {
+	// What was typed before was no answer to this.
+	control(tty, flushInput)
+	// A name of the command's choice must not look like something else.
+	verb := map[string]string{policy.KindHost: "reach", policy.KindRead: "read", policy.KindWrite: "write to"}[q.Kind]
+	fmt.Fprintf(tty, "penstock: may the command %s %s? [y/N] ", verb, cli.Plain(strings.ReplaceAll(q.What, "\n", "")))
+	defer context.AfterFunc(ctx, func() { _ = tty.SetReadDeadline(time.Unix(1, 0)) })()
+	line, err := bufio.NewReader(io.LimitReader(tty, 64)).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(tty, "no")
+		return false
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "why ID…", Short: "Say what keeps a job where it is, and what would change that", Args: cobra.MinimumNArgs(1),
+		Long: `Why names the one thing that keeps a job from running or from ending: a pause, a
+time, a worker that holds it, the lack of a worker, or jobs before it. What it
+names comes first: as long as that remains, nothing else would help.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.open(cmd.Context(), "read", hooks{})
+			if err != nil {
+				return err
+			}
+			var list []why.Standing
+			for _, id := range args {
+				var s why.Standing
+				if s, err = p.queue.Why(cmd.Context(), id); err != nil {
+					if errors.Is(err, jobs.ErrNotFound) {
+						err = cli.Fail(cli.ExitNotFound, "penstock job ls lists the jobs that are kept", "%w", err)
+					}
+					break
+				}
+				list = append(list, s)
+			}
+			return errors.Join(err, a.sayWhy(list), p.close())
+		},
+	}
+}
+
+func (a *app) sayWhy(list []why.Standing) error {
+	view := cli.View[why.Standing]{ID: func(s why.Standing) string { return string(s.Constraint) }}
+	switch {
+	case a.format != cli.Table && len(list) == 1:
+		return view.One(a.out, a.format, list[0])
+	case a.format != cli.Table:
+		return view.List(a.out, a.format, list)
+	}
+	for _, s := range list {
+		if err := describeWhy(a.out, s, time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describeWhy writes a standing for a person.
+func describeWhy(w io.Writer, s why.Standing, now time.Time) error {
+	text := fmt.Sprintf("job %s is %s: %s (%s)\n", s.Job, s.State, s.Message, s.Constraint)
+	if s.Until != nil && s.Until.After(now) {
+		text += fmt.Sprintf("  for another:  %s\n", s.Until.Sub(now).Round(time.Second))
+	}
+	_, err := fmt.Fprintf(w, "%s  to change it: %s\n", cli.Plain(text), cli.Plain(s.Change))
+	return err
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+var worktreeView = cli.View[workspace.Worktree]{
+	Header: []string{"NAME", "JOB", "BATCH", "BRANCH", "REFRESHED", "PATH"},
+	Row: func(wt workspace.Worktree) []string {
+		return []string{wt.Name, wt.Job, short(wt.Batch), wt.Branch, wt.Refreshed.Local().Format(time.DateTime), wt.Path}
+	},
+	ID: func(wt workspace.Worktree) string { return wt.Path },
+}
+
+// worktrees are those of the data directory.
+func (a *app) worktrees() (*workspace.Worktrees, error) {
+	return workspace.OpenWorktrees(a.worktreeRecords())
+}
+
+func (a *app) worktreeRecords() string { return filepath.Join(a.cfg.Data, "worktrees") }
+
+func (a *app) jobWorktree() *cobra.Command {
+	var r workspace.WorktreeRequest
+	cmd := &cobra.Command{
+		Use: "worktree ID", Short: "Check the result of a finished job out as a worktree of your repository",
+		Long: `Makes a linked git worktree of your own repository, with the job's commits on a
+branch, and prints where it is. A job that has one gets the same again. What
+deserves a look before you work there is listed on standard error.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				return a.addWorktree(ctx, p, rec, r)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.Repo, "repo", "", "your repository (default: the job's, where that is a path, else the one around the current directory)")
+	flags.StringVar(&r.Name, "name", "", "name of the worktree (default: made from the job's title)")
+	flags.StringVar(&r.Dir, "dir", "", "directory to make (default: .penstock/worktrees/NAME in the main work tree)")
+	flags.StringVar(&r.Branch, "branch", "", "branch to make (default: penstock/job/NAME)")
+	cmd.AddCommand(a.worktreeLs(), a.worktreeRm())
+	return cmd
+}
+
+func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r workspace.WorktreeRequest) (err error) {
+	if rec.State != jobs.Finished {
+		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no result yet", rec.ID, rec.State)
+	}
+	result, err := p.dispatcher.Result(ctx, rec)
+	if err != nil {
+		return err
+	}
+	if result.FilesChanged == 0 && result.Commits == 0 {
+		return cli.Fail(cli.ExitNotFound, "", "job %s changed nothing", rec.ID)
+	}
+	if r.Repo == "" && filepath.IsAbs(rec.Repo) {
+		r.Repo = rec.Repo
+	}
+	if r.Repo, err = repository(r.Repo, jobs.IsolationWorktree); err != nil {
+		return err
+	}
+	r.Job, r.Session, r.Batch, r.Title, r.Base = rec.ID, rec.Session, rec.Batch, rec.Title, result.BaseCommit
+	if r.Title == "" && rec.Item != rec.ID {
+		r.Title = rec.Item
+	}
+	if rec.Finished != nil {
+		r.Finished = *rec.Finished
+	}
+	dir, err := os.MkdirTemp("", "penstock-result-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if r.Bundle, err = p.fetchTo(ctx, rec, worker.BundleName, dir); err == nil {
+		r.Patch, err = p.fetchTo(ctx, rec, worker.PatchName, dir)
+	}
+	if err != nil {
+		return err
+	}
+	trees, err := a.worktrees()
+	if err != nil {
+		return err
+	}
+	wt, look, err := trees.Add(ctx, r)
+	if err != nil {
+		return err
+	}
+	if len(look) > 0 {
+		fmt.Fprintln(a.err, "penstock: look at these before you work there:")
+	}
+	for _, line := range look {
+		fmt.Fprintln(a.err, "  "+cli.Plain(line))
+	}
+	return worktreeView.One(a.out, a.format, wt)
+}
+
+// fetchTo writes an artifact of a finished job to a file in dir, and returns
+// its path; "" if the job has no such artifact.
+func (p *pool) fetchTo(ctx context.Context, rec jobs.Record, name, dir string) (path string, err error) {
+	f, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	err = errors.Join(p.artifact(ctx, rec.ID, rec.Epoch, name, f), f.Close())
+	if errors.Is(err, jobs.ErrNotFound) {
+		return "", nil // an empty file stays, in a directory that goes
+	}
+	return f.Name(), err
+}
+
+func (a *app) worktreeLs() *cobra.Command {
+	var choice worktreeChoice
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the worktrees of jobs and their results, the oldest first", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			choice.all = choice.batch == "" && choice.session == ""
+			list, err := a.selectWorktrees(choice)
+			return errors.Join(worktreeView.List(a.out, a.format, list), err)
+		},
+	}
+	cmd.Flags().StringVar(&choice.batch, "batch", "", "only those of this batch's jobs")
+	cmd.Flags().StringVar(&choice.session, "session", "", "only those of this session")
+	return cmd
+}
+
+// A worktreeChoice names worktrees: by job, name or path, or by what they
+// have in common.
+type worktreeChoice struct {
+	names          []string
+	batch, session string
+	older          time.Duration
+	all            bool
+}
+
+func (a *app) worktreeRm() *cobra.Command {
+	var choice worktreeChoice
+	var force bool
+	cmd := &cobra.Command{
+		Use: "rm [ID|NAME|PATH…]", Short: "Remove worktrees of jobs and their results",
+		Long: `Removes the directory and git's record of it. One with uncommitted changes, with
+commits that nothing else has, that git has locked or that a process is in, is
+kept, and the rest go on. A branch whose commits are nowhere else stays.
+--force removes all of it.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			choice.names = args
+			if len(args) == 0 && choice.batch == "" && choice.session == "" && choice.older == 0 {
+				return cli.Usage("name worktrees, or use --batch, --session or --older-than", "nothing was named")
+			}
+			list, err := a.selectWorktrees(choice)
+			if err != nil {
+				return err
+			}
+			return a.removeWorktrees(cmd.Context(), list, force)
+		},
+	}
+	cmd.Flags().StringVar(&choice.batch, "batch", "", "those of this batch's jobs")
+	cmd.Flags().StringVar(&choice.session, "session", "", "those of this session")
+	cmd.Flags().DurationVar(&choice.older, "older-than", 0, "those that nobody touched for so long (as in 720h)")
+	cmd.Flags().BoolVar(&force, "force", false, "also with work that would be lost")
+	return cmd
+}
+
+func (a *app) selectWorktrees(choice worktreeChoice) ([]workspace.Worktree, error) {
+	trees, err := a.worktrees()
+	if err != nil {
+		return nil, err
+	}
+	list, err := trees.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range choice.names {
+		if !slices.ContainsFunc(list, func(wt workspace.Worktree) bool { return named(wt, name) }) {
+			return nil, cli.Fail(cli.ExitNotFound, "penstock job worktree ls lists them", "no worktree %q", name)
+		}
+	}
+	return slices.DeleteFunc(list, func(wt workspace.Worktree) bool { return !choice.has(wt) }), nil
+}
+
+func (c worktreeChoice) has(wt workspace.Worktree) bool {
+	switch {
+	case c.batch != "" && wt.Batch != c.batch, c.session != "" && wt.Session != c.session, c.older > 0 && time.Since(wt.Touched()) < c.older:
+		return false
+	case len(c.names) == 0:
+		return c.all || c.batch != "" || c.session != "" || c.older > 0
+	}
+	return slices.ContainsFunc(c.names, func(name string) bool { return named(wt, name) })
+}
+
+func named(wt workspace.Worktree, name string) bool {
+	if name == wt.Job || name == wt.Name || name == wt.Path {
+		return true
+	}
+	abs, err := filepath.Abs(name)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	return err == nil && abs == wt.Path
+}
+
+// removeWorktrees goes on with the rest where one is kept.
+func (a *app) removeWorktrees(ctx context.Context, list []workspace.Worktree, force bool) error {
+	trees, err := a.worktrees()
+	if err != nil {
+		return err
+	}
+	var gone []workspace.Worktree
+	var errs []error
+	for _, wt := range list {
+		left, err := trees.Remove(ctx, wt, force)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		gone = append(gone, wt)
+		if left != "" {
+			fmt.Fprintf(a.err, "penstock: branch %s stays: its commits are nowhere else\n", left)
+		}
+	}
+	err = errors.Join(errs...)
+	if _, kept := errors.AsType[*workspace.KeptError](err); kept {
+		err = cli.Fail(cli.ExitFailure, "", "%w", err)
+	}
+	return errors.Join(worktreeView.List(a.out, a.format, gone), err)
+}
