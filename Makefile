@@ -4,7 +4,7 @@ GO       ?= go
 PKGS     ?= ./...
 COUNT    ?= 10
 FUZZTIME ?= 20s
-BENCH    ?= Latency|Jobs|Events|Workspace|Start$$
+BENCH    ?= Latency|Jobs|Events|Workspace|Start$$|Others$$|Idle$$
 BENCHTIME ?= 3s
 # Tests that need more than Go (a jail, git, an agent) skip where it is absent;
 # those named here fail instead: make test REQUIRE=bwrap,git
