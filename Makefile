@@ -33,10 +33,10 @@ build: ## build bin/penstock
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
 
 test: ## run every test this machine can run; say which were skipped, and why
-	@$(REPORT) $(PKGS)
+	@$(REPORT) -timeout=20m $(PKGS)
 
 race: ## the same under the race detector
-	@$(REPORT) -race $(PKGS)
+	@$(REPORT) -race -timeout=20m $(PKGS)
 
 stress: ## the same, COUNT times over, under the race detector
 	@$(REPORT) -race -count=$(COUNT) -timeout=60m $(PKGS)
