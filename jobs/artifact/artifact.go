@@ -32,7 +32,7 @@ import (
 // Config says how the store is laid out. The zero value is an installation on
 // one broker.
 type Config struct {
-	Replicas  int           // of what is created; default 1
+	Replicas  int           // of each stream; default is the installation's, or 1
 	Retention time.Duration // of an artifact and a result; default 30 days
 	MaxBytes  int64         // of one artifact; default 1 GiB
 	// StoreBytes bounds the whole store; what does not fit is refused.
@@ -61,26 +61,34 @@ type Store struct {
 
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
-	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
-	cfg.Retention = cmp.Or(cfg.Retention, 30*24*time.Hour)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 1<<30)
-	cfg.StoreBytes = cmp.Or(cfg.StoreBytes, -1)
 	conn, err := wire.New(nc)
 	if err != nil {
 		return nil, err
 	}
-	err = conn.Objects(ctx, jetstream.ObjectStoreConfig{
-		Bucket: subject.Artifacts, TTL: cfg.Retention, MaxBytes: cfg.StoreBytes,
-		Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
-	}, cfg.Upgrade)
+	has, err := conn.Installed(ctx, subject.Marker)
 	if err != nil {
 		return nil, err
 	}
-	err = conn.Bucket(ctx, jetstream.KeyValueConfig{
-		Bucket: subject.Results, TTL: cfg.Retention, MaxValueSize: 512 << 10, History: 1,
-		Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
-	}, cfg.Upgrade)
-	return &Store{cfg: cfg, conn: conn}, err
+	if !cfg.Upgrade {
+		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas)
+	}
+	for _, a := range Assets(cfg, has) {
+		if err := conn.Ensure(ctx, a, cfg.Upgrade); err != nil {
+			return nil, err
+		}
+	}
+	return &Store{cfg: cfg, conn: conn}, nil
+}
+
+// Assets returns what the store wants on the broker, for who compares. Where
+// cfg names no replicas, the installation's are taken.
+func Assets(cfg Config, has wire.Installed) []wire.Asset {
+	replicas, ttl := cmp.Or(cfg.Replicas, has.Replicas), cmp.Or(cfg.Retention, 30*24*time.Hour)
+	return []wire.Asset{
+		wire.ObjectsAsset(jetstream.ObjectStoreConfig{Bucket: subject.Artifacts, TTL: ttl, MaxBytes: cfg.StoreBytes, Replicas: replicas}),
+		wire.BucketAsset(jetstream.KeyValueConfig{Bucket: subject.Results, TTL: ttl, MaxValueSize: 512 << 10, Replicas: replicas}),
+	}
 }
 
 var artifactName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`) })

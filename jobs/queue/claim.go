@@ -180,6 +180,11 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 		if errors.Is(err, jobs.ErrUnavailable) {
 			return nil
 		}
+		if errors.Is(err, errForeign) {
+			// For a worker of that release. Unless it arrives, it comes again.
+			_ = q.nak(d, q.cfg.Lease)
+			return nil
+		}
 		if err != nil {
 			q.refuse(ctx, d, err)
 			return nil
@@ -256,19 +261,14 @@ func (q *Queue) postpone(ctx context.Context, d delivery, e entry) error {
 }
 
 // clock returns the lease of a delivery's consumer and the broker's time, so
-// that the age of a heartbeat does not depend on clocks that disagree.
+// that the age of a heartbeat does not depend on clocks that disagree. In a
+// cluster it is the clock of the server through which records are written.
 func (q *Queue) clock(ctx context.Context, d delivery) (lease time.Duration, now time.Time, err error) {
-	var info struct {
-		Now    time.Time `json:"ts"`
-		Config struct {
-			AckWait time.Duration `json:"ack_wait"`
-		} `json:"config"`
+	lease, err = q.leaseOf(ctx, subject.QueueStream(d.class, d.lane))
+	if err == nil {
+		now, err = q.now(ctx)
 	}
-	err = q.conn.Ask(ctx, "CONSUMER.INFO."+subject.QueueStream(d.class, d.lane)+"."+subject.Consumer, nil, &info)
-	if err == nil && (info.Now.IsZero() || info.Config.AckWait <= 0) {
-		err = fmt.Errorf("queue %s: the server did not tell its time", d.class)
-	}
-	return info.Config.AckWait, info.Now, err
+	return lease, now, err
 }
 
 // claim begins an attempt.

@@ -42,10 +42,11 @@ type Config struct {
 	Prefix string // of every subject; default "penstock.v1"
 	Tenant string // default "default"
 	// Lease is how long a worker may be silent before its job is given to
-	// another; default 10 s. It takes effect where a queue is created, and
-	// where Upgrade is set.
+	// another; Replicas is how many servers of a cluster keep each stream. An
+	// installation has one of each, which a new one is given, 10 s and 1 by
+	// default; others than it has take effect where Upgrade is set.
 	Lease    time.Duration
-	Replicas int // of streams that are created; default 1
+	Replicas int
 	// Retention is how long a finished job, its key and its specification
 	// are kept; default 30 days.
 	Retention time.Duration
@@ -94,8 +95,6 @@ type Queue struct {
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	setDefault(&cfg.Tenant, "default")
-	setDefault(&cfg.Lease, 10*time.Second)
-	setDefault(&cfg.Replicas, 1)
 	setDefault(&cfg.Retention, 30*24*time.Hour)
 	names, err := subject.New(cfg.Prefix)
 	if err := errors.Join(err, jobs.CheckToken("tenant", cfg.Tenant)); err != nil {

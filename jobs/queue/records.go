@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -21,7 +24,13 @@ type entry struct {
 	jobs.Record
 	rev uint64
 	at  time.Time // when it was written, by the broker's clock
+	// raw is the record as it was read: what a newer release has written into
+	// it besides is written back as it was.
+	raw []byte
 }
+
+// errForeign says that a record is of a newer release, and unreadable here.
+var errForeign = errors.New("it was written by a newer release: update this one")
 
 // An AmbiguousError reports an abbreviated id that several jobs begin with.
 type AmbiguousError struct {
@@ -84,8 +93,11 @@ func (q *Queue) read(ctx context.Context, id string) (entry, error) {
 }
 
 func decode(m wire.Message) (entry, error) {
-	e := entry{rev: m.Seq, at: m.Time}
+	e := entry{rev: m.Seq, at: m.Time, raw: m.Data}
 	if err := json.Unmarshal(m.Data, &e.Record); err != nil {
+		if e.Schema > jobs.RecordSchema {
+			err = fmt.Errorf("%w: %w", errForeign, err)
+		}
 		return entry{}, fmt.Errorf("record %s: %w", m.Subject, err)
 	}
 	if e.State == jobs.Executing && e.Epoch == 0 {
@@ -95,10 +107,40 @@ func decode(m wire.Message) (entry, error) {
 	return e, nil
 }
 
+// recordFields are the names that this release knows.
+var recordFields = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	for field := range reflect.TypeFor[jobs.Record]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names[name] = true
+	}
+	return names
+})
+
+// encode writes a record with all that was in it.
+func (e entry) encode() ([]byte, error) {
+	data, err := json.Marshal(e.Record)
+	if err != nil || e.raw == nil {
+		return data, err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(e.raw, &all); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return recordFields()[name] })
+	if len(all) == 0 {
+		return data, nil
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	return json.Marshal(all)
+}
+
 // put writes a record if it has not changed since e was read.
 func (q *Queue) put(ctx context.Context, e entry) (entry, error) {
 	e.Schema = max(e.Schema, jobs.RecordSchema)
-	data, err := json.Marshal(e.Record)
+	data, err := e.encode()
 	if err != nil {
 		return e, err
 	}

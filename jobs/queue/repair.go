@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -203,13 +204,15 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	kept, err := q.entries(ctx, Filter{})
+	// By their keys and not by what is in them: what this release cannot
+	// read is not gone.
+	kept, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
 	if err != nil {
 		return 0, err
 	}
 	alive := make(map[string]bool, len(kept))
-	for _, e := range kept {
-		alive[e.ID] = true
+	for key := range kept {
+		alive[key[strings.LastIndexByte(key, '.')+1:]] = true
 	}
 	removed := 0
 	for _, bucket := range []string{subject.Specs, subject.Keys} {

@@ -1,42 +1,90 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
 const day = 24 * time.Hour
 
 // create makes what every installation has. Queues come on demand.
 func (q *Queue) create(ctx context.Context) error {
-	for _, cfg := range q.streams() {
-		cfg.Replicas, cfg.Storage, cfg.AllowDirect = q.cfg.Replicas, jetstream.FileStorage, true
-		if err := q.conn.Stream(ctx, cfg, q.cfg.Upgrade); err != nil {
-			return err
-		}
+	has, err := q.conn.Installed(ctx, subject.Marker)
+	if err != nil {
+		return err
 	}
-	for _, cfg := range q.buckets() {
-		cfg.Replicas, cfg.Storage, cfg.History = q.cfg.Replicas, jetstream.FileStorage, max(1, cfg.History)
-		if err := q.conn.Bucket(ctx, cfg, q.cfg.Upgrade); err != nil {
-			return err
-		}
-	}
-	for stream, cfg := range map[string]jetstream.ConsumerConfig{
-		subject.Schedules:  {Durable: subject.Due, FilterSubject: q.names.DueAll()},
-		subject.Intake:     {Durable: subject.Taker},
-		subject.Advisories: {Durable: subject.Taker},
-	} {
-		cfg.AckPolicy, cfg.MaxDeliver, cfg.MaxAckPending, cfg.AckWait = jetstream.AckExplicitPolicy, -1, 1000, 30*time.Second
-		if _, err := q.conn.Consumer(ctx, stream, cfg, q.cfg.Upgrade); err != nil {
+	q.cfg.settle(has)
+	for _, a := range q.assets() {
+		if err := q.conn.Ensure(ctx, a, q.cfg.Upgrade); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// settle completes the settings with those of the installation. Only who
+// upgrades one may have others.
+func (cfg *Config) settle(has wire.Installed) {
+	if !cfg.Upgrade || cfg.Replicas == 0 {
+		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas, 1)
+	}
+	if !cfg.Upgrade || cfg.Lease == 0 {
+		cfg.Lease = cmp.Or(has.Lease, cfg.Lease, 10*time.Second)
+	}
+}
+
+// Assets returns what the queue wants on the broker, for who compares: what
+// every installation has, and the lanes among the streams that exist. Where
+// cfg names no replicas and no lease, the installation's are taken. What says
+// so of an installation comes first.
+func Assets(cfg Config, has wire.Installed, existing []string) ([]wire.Asset, error) {
+	names, err := subject.New(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Upgrade = true
+	cfg.settle(has)
+	q := &Queue{cfg: cfg, names: names}
+	all := q.assets()
+	for _, stream := range existing {
+		if class, lane, ok := subject.ParseQueueStream(stream); ok {
+			all = append(all, q.laneAsset(class, lane), q.claimers(class, lane))
+		}
+	}
+	return all, nil
+}
+
+func (q *Queue) assets() []wire.Asset {
+	var all []wire.Asset
+	for _, cfg := range q.buckets() {
+		cfg.Replicas = q.cfg.Replicas
+		a := wire.BucketAsset(cfg)
+		if a.Stream.Name == subject.Marker {
+			a = a.WithLease(q.cfg.Lease)
+		}
+		all = append(all, a)
+	}
+	for _, cfg := range q.streams() {
+		cfg.Replicas = q.cfg.Replicas
+		all = append(all, wire.StreamAsset(cfg))
+	}
+	for _, c := range []struct{ stream, name, filter string }{
+		{subject.Schedules, subject.Due, q.names.DueAll()}, {subject.Intake, subject.Taker, ""}, {subject.Advisories, subject.Taker, ""},
+	} {
+		all = append(all, wire.ConsumerAsset(c.stream, jetstream.ConsumerConfig{
+			Durable: c.name, FilterSubject: c.filter, MaxDeliver: -1, MaxAckPending: 1000, AckWait: 30 * time.Second,
+		}))
+	}
+	return all
 }
 
 func (q *Queue) streams() []jetstream.StreamConfig {
@@ -48,7 +96,7 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 		Name: subject.Schedules, Subjects: []string{q.names.SchedAll(), q.names.DueAll()}, Retention: jetstream.WorkQueuePolicy,
 		// A second schedule replaces the first. Schedules are refused on a
 		// stream that discards new messages.
-		Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1, AllowMsgSchedules: true, AllowMsgTTL: true,
+		Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1, AllowMsgSchedules: true, AllowMsgTTL: true, AllowRollup: true,
 	}, {
 		Name: subject.Dead, Subjects: []string{q.names.DeadAll()}, MaxAge: 90 * day, MaxMsgsPerSubject: 1,
 		// Bounded by number: a bound in bytes is taken from the store at once.
@@ -90,53 +138,103 @@ func (q *Queue) lane(ctx context.Context, class, lane string) (time.Duration, er
 	if err := jobs.CheckToken("queue", class); err != nil {
 		return 0, err
 	}
-	queue, _ := subject.SplitClass(class)
-	if err := q.conn.Stream(ctx, q.laneConfig(class, lane), q.cfg.Upgrade); err != nil {
+	lease, err := q.leaseOf(ctx, stream)
+	if errors.Is(err, jobs.ErrNotFound) || err == nil && q.cfg.Upgrade {
+		if err = q.makeLane(ctx, class, lane); err == nil {
+			lease, err = q.leaseOf(ctx, stream)
+		}
+	}
+	if err != nil {
 		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lanes[stream] = lease
+	return lease, nil
+}
+
+// leaseOf is the lease that the claimers of a lane have.
+func (q *Queue) leaseOf(ctx context.Context, stream string) (time.Duration, error) {
+	var info struct {
+		Config struct {
+			AckWait time.Duration `json:"ack_wait"`
+		} `json:"config"`
+	}
+	err := q.conn.Ask(ctx, "CONSUMER.INFO."+stream+"."+subject.Consumer, nil, &info)
+	if wire.NoStream(err) || wire.NoConsumer(err) {
+		err = jobs.ErrNotFound
+	}
+	if err != nil {
+		return 0, fmt.Errorf("lane %s: %w", stream, err)
+	}
+	return info.Config.AckWait, nil
+}
+
+// makeLane makes a lane as the installation is now: it may have been given
+// more replicas, or another lease, since this process has looked.
+func (q *Queue) makeLane(ctx context.Context, class, lane string) error {
+	now := &Queue{cfg: q.cfg, names: q.names, conn: q.conn}
+	for {
+		has, err := q.conn.Installed(ctx, subject.Marker)
+		if err != nil {
+			return err
+		}
+		now.cfg.settle(has)
+		if err := now.ensureLane(ctx, class, lane); err != nil {
+			return err
+		}
+		// Who migrates an installation changes what it says of itself first,
+		// and looks for lanes afterwards: one of the two sees the other.
+		if again, err := q.conn.Installed(ctx, subject.Marker); err != nil || again == has {
+			return err
+		}
+		now.cfg.Upgrade = true
+	}
+}
+
+func (q *Queue) ensureLane(ctx context.Context, class, lane string) error {
+	queue, _ := subject.SplitClass(class)
+	if err := q.conn.Ensure(ctx, q.laneAsset(class, lane), q.cfg.Upgrade); err != nil {
+		return err
 	}
 	// A lane that is made while its queue is held begins so; and the hold is
 	// looked at again, because somebody may begin one just now.
 	hold, err := q.hold(ctx, HoldQueue, queue)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	var until *time.Time
+	claimers := q.claimers(class, lane)
 	if hold != nil {
-		until = new(hold.end())
+		claimers.Consumer.PauseUntil = new(hold.end())
 	}
-	cfg, err := q.conn.Consumer(ctx, stream, jetstream.ConsumerConfig{
-		// No BackOff: it would replace AckWait, which is the lease. No
-		// MaxDeliver: attempts are counted in the record.
-		Durable: subject.Consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.cfg.Lease,
-		MaxDeliver: -1, MaxAckPending: 20_000, MaxWaiting: 20_000, Replicas: q.cfg.Replicas, PauseUntil: until,
-	}, q.cfg.Upgrade)
-	if err != nil {
-		return 0, err
+	if err := q.conn.Ensure(ctx, claimers, q.cfg.Upgrade); err != nil || hold != nil {
+		return err
 	}
-	if hold == nil {
-		if hold, err = q.hold(ctx, HoldQueue, queue); err == nil && hold != nil {
-			_, err = q.conn.JS.PauseConsumer(ctx, stream, subject.Consumer, hold.end())
-		}
-		if err != nil {
-			return 0, err
-		}
+	if hold, err = q.hold(ctx, HoldQueue, queue); err == nil && hold != nil {
+		_, err = q.conn.JS.PauseConsumer(ctx, subject.QueueStream(class, lane), subject.Consumer, hold.end())
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.lanes[stream] = cfg.AckWait
-	return cfg.AckWait, nil
+	return err
 }
 
-func (q *Queue) laneConfig(class, lane string) jetstream.StreamConfig {
+// claimers is the consumer that all workers of a lane share.
+func (q *Queue) claimers(class, lane string) wire.Asset {
+	return wire.ConsumerAsset(subject.QueueStream(class, lane), jetstream.ConsumerConfig{
+		// No BackOff: it would replace AckWait, which is the lease. No
+		// MaxDeliver: attempts are counted in the record.
+		Durable: subject.Consumer, AckWait: q.cfg.Lease, MaxDeliver: -1, MaxAckPending: 20_000, MaxWaiting: 20_000,
+	})
+}
+
+func (q *Queue) laneAsset(class, lane string) wire.Asset {
 	// The bell of the whole queue: who waits for it may not know the class yet.
 	queue, _ := subject.SplitClass(class)
-	return jetstream.StreamConfig{
+	return wire.StreamAsset(jetstream.StreamConfig{
 		Name: subject.QueueStream(class, lane), Subjects: []string{q.names.QueueAll(class, lane)},
-		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: q.cfg.Replicas, AllowDirect: true,
+		Retention: jetstream.WorkQueuePolicy, Replicas: q.cfg.Replicas,
 		// Together these make a job unique while it is queued or running,
 		// without a window of time.
 		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1,
 		MaxMsgs: 1_000_000, MaxMsgSize: 64 << 10,
 		RePublish: &jetstream.RePublish{Source: q.names.QueueAll(class, lane), Destination: q.names.Wake(queue, lane), HeadersOnly: true},
-	}
+	})
 }

@@ -14,6 +14,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ import (
 type Config struct {
 	Prefix    string        // of every subject; default "penstock.v1"
 	Tenant    string        // default "default"
-	Replicas  int           // of the stream, if it is created; default 1
+	Replicas  int           // of the stream; default is the installation's, or 1
 	Retention time.Duration // of an event; default 30 days
 	// MaxBytes bounds the stream, by dropping the oldest events; default is
 	// no bound but the server's, which refuses new events instead.
@@ -52,32 +53,47 @@ type Log struct {
 
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
-	if cfg.Tenant == "" {
-		cfg.Tenant = "default"
-	}
-	if cfg.Retention == 0 {
-		cfg.Retention = 30 * 24 * time.Hour
-	}
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = -1
-	}
-	names, err := subject.New(cfg.Prefix)
-	if err := errors.Join(err, jobs.CheckToken("tenant", cfg.Tenant)); err != nil {
-		return nil, err
-	}
 	conn, err := wire.New(nc)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, names: names, conn: conn}
-	return l, conn.Stream(ctx, jetstream.StreamConfig{
-		Name: subject.Events, Subjects: []string{names.EventsAll()}, Storage: jetstream.FileStorage,
-		Replicas: max(1, cfg.Replicas), MaxAge: cfg.Retention, MaxBytes: cfg.MaxBytes,
+	has, err := conn.Installed(ctx, subject.Marker)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Upgrade {
+		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas)
+	}
+	assets, err := Assets(cfg, has)
+	if err := errors.Join(err, jobs.CheckToken("tenant", cmp.Or(cfg.Tenant, "default"))); err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: cfg, conn: conn}
+	l.cfg.Tenant = cmp.Or(cfg.Tenant, "default")
+	for _, a := range assets {
+		if err := conn.Ensure(ctx, a, cfg.Upgrade); err != nil {
+			return nil, err
+		}
+	}
+	l.names, err = subject.New(cfg.Prefix)
+	return l, err
+}
+
+// Assets returns what the log wants on the broker, for who compares. Where
+// cfg names no replicas, the installation's are taken.
+func Assets(cfg Config, has wire.Installed) ([]wire.Asset, error) {
+	names, err := subject.New(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	return []wire.Asset{wire.StreamAsset(jetstream.StreamConfig{
+		Name: subject.Events, Subjects: []string{names.EventsAll()}, Replicas: cmp.Or(cfg.Replicas, has.Replicas),
+		MaxAge: cmp.Or(cfg.Retention, 30*24*time.Hour), MaxBytes: cfg.MaxBytes,
 		MaxMsgSize: 1 << 20, MaxMsgsPerSubject: 1_000_000, Discard: jetstream.DiscardOld,
 		// No compression: it makes the replay of one session among many slow.
-		AllowDirect: true, AllowAtomicPublish: true,
-		RePublish: &jetstream.RePublish{Source: names.SessionsAll(), Destination: names.StoredAll(), HeadersOnly: true},
-	}, cfg.Upgrade)
+		AllowAtomicPublish: true,
+		RePublish:          &jetstream.RePublish{Source: names.SessionsAll(), Destination: names.StoredAll(), HeadersOnly: true},
+	})}, nil
 }
 
 // A Source is who tells an event. Attempt and Epoch are zero for a process

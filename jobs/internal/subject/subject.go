@@ -8,6 +8,7 @@ package subject
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -30,6 +31,9 @@ const (
 	Artifacts = "ps_artifacts"
 	Results   = "ps_results"
 )
+
+// Marker is the stream on which is written what an installation was made with.
+const Marker = "KV_" + Jobs
 
 // Consumer is the durable consumer of a queue stream, Due the one of the
 // schedules that have come due, Taker the one of the intake and of the advisories.
@@ -160,6 +164,18 @@ func Class(class string) string { return Key(Settings, "class."+class) }
 // QueueStream is the stream of one lane of a class.
 func QueueStream(class, lane string) string {
 	return "PS_Q_" + strings.ToUpper(class) + "_" + strings.ToUpper(lane)
+}
+
+// ParseQueueStream takes the name of a lane's stream apart. A stream of
+// something else is not ok.
+func ParseQueueStream(stream string) (class, lane string, ok bool) {
+	rest, ok := strings.CutPrefix(stream, "PS_Q_")
+	at := strings.LastIndexByte(rest, '_')
+	if !ok || at < 0 {
+		return "", "", false
+	}
+	class, lane = strings.ToLower(rest[:at]), strings.ToLower(rest[at+1:])
+	return class, lane, slices.Contains(Lanes, lane) && QueueStream(class, lane) == stream && jobs.CheckToken("queue", class) == nil
 }
 
 // KVStream is the stream that holds a bucket.

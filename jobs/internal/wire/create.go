@@ -2,90 +2,110 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/penstock-run/penstock/jobs"
 )
 
-// Stream creates a stream. One that exists is taken as it is, unless upgrade
-// is set: a client with other settings must not change a running pool.
-func (c *Conn) Stream(ctx context.Context, cfg jetstream.StreamConfig, upgrade bool) error {
-	return c.create(ctx, "stream "+cfg.Name, func(ctx context.Context) error {
-		_, err := c.JS.CreateStream(ctx, cfg)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			if !upgrade {
-				return nil
-			}
-			_, err = c.JS.UpdateStream(ctx, cfg)
-		}
+// Ensure creates an asset. One that exists is taken as it is, unless upgrade
+// is set: a client with other settings must not change a running pool. What a
+// newer release has made is never changed so.
+func (c *Conn) Ensure(ctx context.Context, a Asset, upgrade bool) error {
+	err := c.create(ctx, a)
+	if !exists(err) {
 		return err
-	})
-}
-
-// Bucket creates a key-value bucket, as Stream does.
-func (c *Conn) Bucket(ctx context.Context, cfg jetstream.KeyValueConfig, upgrade bool) error {
-	return c.create(ctx, "bucket "+cfg.Bucket, func(ctx context.Context) error {
-		_, err := c.JS.CreateKeyValue(ctx, cfg)
-		if errors.Is(err, jetstream.ErrBucketExists) {
-			if !upgrade {
-				return nil
-			}
-			_, err = c.JS.UpdateKeyValue(ctx, cfg)
-		}
-		return err
-	})
-}
-
-// Objects creates an object store, as Stream does.
-func (c *Conn) Objects(ctx context.Context, cfg jetstream.ObjectStoreConfig, upgrade bool) error {
-	return c.create(ctx, "object store "+cfg.Bucket, func(ctx context.Context) error {
-		_, err := c.JS.CreateObjectStore(ctx, cfg)
-		if errors.Is(err, jetstream.ErrBucketExists) {
-			if !upgrade {
-				return nil
-			}
-			_, err = c.JS.UpdateObjectStore(ctx, cfg)
-		}
-		return err
-	})
-}
-
-// Consumer creates a durable consumer, as Stream does, and returns the
-// configuration that holds.
-func (c *Conn) Consumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, upgrade bool) (held jetstream.ConsumerConfig, err error) {
-	err = c.create(ctx, "consumer "+cfg.Durable+" of "+stream, func(ctx context.Context) error {
-		con, err := c.JS.CreateConsumer(ctx, stream, cfg)
-		if errors.Is(err, jetstream.ErrConsumerExists) {
-			if upgrade {
-				con, err = c.JS.UpdateConsumer(ctx, stream, cfg)
-			} else {
-				con, err = c.JS.Consumer(ctx, stream, cfg.Durable)
-			}
-		}
-		if err == nil {
-			held = con.CachedInfo().Config
-		}
-		return err
-	})
-	return held, err
-}
-
-// create repeats what may be repeated until it is answered.
-func (c *Conn) create(ctx context.Context, what string, do func(context.Context) error) error {
-	for {
-		try, cancel := context.WithTimeout(ctx, 5*Patience) // a consumer or a stream is several files
-		err := do(try)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if refused, ok := errors.AsType[jetstream.JetStreamError](err); ok && refused.APIError() != nil {
-			api := refused.APIError()
-			return fmt.Errorf("create %s: %w", what, (&APIError{api.Code, int(api.ErrorCode), api.Description}).known())
-		}
-		if err := c.wait(ctx, err); err != nil {
-			return fmt.Errorf("create %s: %w", what, err)
-		}
 	}
+	if !upgrade {
+		return nil
+	}
+	fields, layout, err := c.Compare(ctx, a)
+	if err != nil || len(fields) == 0 || layout > Layout {
+		return err
+	}
+	return c.Change(ctx, a, fields)
+}
+
+func (c *Conn) create(ctx context.Context, a Asset) error {
+	cfg, _, err := a.wanted()
+	if err != nil {
+		return err
+	}
+	if err := c.send(ctx, a, cfg, "create"); err != nil {
+		return fmt.Errorf("create %s %s: %w", a.Kind, a.Name, err)
+	}
+	return nil
+}
+
+// Compare returns the fields in which an asset is not as it is wanted, and by
+// which version of the layout it was made. An asset that does not exist is
+// [jobs.ErrNotFound].
+func (c *Conn) Compare(ctx context.Context, a Asset) (fields []Field, layout int, err error) {
+	is, err := c.config(ctx, a)
+	if err != nil {
+		return nil, 0, err
+	}
+	fields, err = a.compare(is)
+	return fields, layoutOf(is), err
+}
+
+// Change changes an asset that exists in the fields that differ, and in no
+// other. It may be repeated.
+func (c *Conn) Change(ctx context.Context, a Asset, fields []Field) error {
+	is, err := c.config(ctx, a)
+	if err != nil {
+		return err
+	}
+	next, err := a.merged(is, fields)
+	if err != nil {
+		return err
+	}
+	if err := c.send(ctx, a, next, "update"); err != nil {
+		return fmt.Errorf("change %s %s: %w", a.Kind, a.Name, err)
+	}
+	return nil
+}
+
+// config is an asset's configuration as the broker has it.
+func (c *Conn) config(ctx context.Context, a Asset) (plain, error) {
+	verb := "STREAM.INFO." + a.Stream.Name
+	if a.Consumer != nil {
+		verb = "CONSUMER.INFO." + a.Stream.Name + "." + a.Consumer.Durable
+	}
+	var info struct {
+		Config json.RawMessage `json:"config"`
+	}
+	err := c.Ask(ctx, verb, nil, &info)
+	if err == nil {
+		return fromJSON(info.Config)
+	}
+	if NoStream(err) || NoConsumer(err) {
+		err = jobs.ErrNotFound
+	}
+	return nil, fmt.Errorf("look at %s %s: %w", a.Kind, a.Name, err)
+}
+
+// send asks the broker to create or update an asset. To create what is there
+// with the same configuration, or to update it to what it is, is no error.
+func (c *Conn) send(ctx context.Context, a Asset, cfg plain, action string) error {
+	verb, body := map[string]string{"create": "STREAM.CREATE.", "update": "STREAM.UPDATE."}[action]+a.Stream.Name, cfg
+	if a.Consumer != nil {
+		verb = "CONSUMER.CREATE." + a.Stream.Name + "." + a.Consumer.Durable
+		if a.Consumer.FilterSubject != "" {
+			verb += "." + a.Consumer.FilterSubject
+		}
+		body = plain{"stream_name": a.Stream.Name, "config": cfg, "action": action}
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	// A consumer or a stream is several files, on each of the brokers.
+	return c.askWithin(ctx, 5*Patience, verb, data, &struct{}{})
+}
+
+func exists(err error) bool {
+	e, ok := errors.AsType[*APIError](err)
+	return ok && (e.ErrCode == codeStreamExists || e.ErrCode == codeConsumerExists || e.ErrCode == codeConsumerThere)
 }

@@ -32,6 +32,12 @@ const (
 	codeNotAvailable   = 10008
 	codeNotLeader      = 10009
 	codeWrongLastConst = 10164
+	codeNoPeers        = 10005
+	codeNoConsumer     = 10014
+	codeStreamExists   = 10058
+	codeNoReplicas     = 10074
+	codeConsumerExists = 10105
+	codeConsumerThere  = 10148
 	codeBatchMissing   = 10176
 	codeBatchesOpen    = 10210
 	codeBatchDisabled  = 10174
@@ -47,6 +53,10 @@ func (e *APIError) known() error {
 		return jobs.ErrNotFound
 	case codeBatchesOpen, codeBatchDisabled, codeBatchTooLarge:
 		return fmt.Errorf("%w: %w", ErrNoBatch, e)
+	case codeNoReplicas:
+		return fmt.Errorf("more than one replica needs a cluster of servers: set replicas to 1, or name a cluster with --server: %w", e)
+	case codeNoPeers:
+		return fmt.Errorf("the cluster has fewer servers than replicas are wanted, or they cannot take another stream: %w", e)
 	case codeAccountLimit, codeServerLimit, codeMemoryLimit, codeStorageLimit:
 		return fmt.Errorf("%w: %w", jobs.ErrFull, e)
 	}
@@ -66,6 +76,21 @@ func NoStream(err error) bool {
 	return ok && e.ErrCode == codeNoStream
 }
 
+// NoConsumer reports whether err says that the consumer does not exist.
+func NoConsumer(err error) bool {
+	e, ok := errors.AsType[*APIError](err)
+	return ok && e.ErrCode == codeNoConsumer
+}
+
+// A replyError is an answer that nobody understands: to ask again would not help.
+type replyError struct {
+	verb string
+	err  error
+}
+
+func (e *replyError) Error() string { return "reply to " + e.verb + ": " + e.err.Error() }
+func (e *replyError) Unwrap() error { return e.err }
+
 // unanswered reports whether nobody knows what became of a request: there was
 // no answer, or one that says "not now". Everything else is an answer.
 func unanswered(err error) bool {
@@ -73,6 +98,9 @@ func unanswered(err error) bool {
 		if errors.Is(err, answer) {
 			return false
 		}
+	}
+	if _, ok := errors.AsType[*replyError](err); ok {
+		return false
 	}
 	if e, ok := errors.AsType[*APIError](err); ok {
 		switch e.ErrCode {

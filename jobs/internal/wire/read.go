@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,11 +33,20 @@ const (
 // poll is how often a tail looks for itself, should the doorbell be lost.
 const poll = 2 * time.Second
 
-// Scan returns what is stored now, in order.
+// Scan returns what is stored now, in order: all that had been when it was
+// called, and perhaps more.
 func (c *Conn) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
+	return c.scan(ctx, r, math.MaxUint64)
+}
+
+// scan is Scan for who knows that nothing is stored after a sequence.
+func (c *Conn) scan(ctx context.Context, r Range, upTo uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for {
 			batch, err := c.patientBatch(ctx, r, batchMessages)
+			if len(batch) == 0 && err == nil && r.From <= upTo {
+				batch, err = c.rest(ctx, r)
+			}
 			if err != nil {
 				yield(Message{}, err)
 				return
@@ -53,7 +64,21 @@ func (c *Conn) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
 	}
 }
 
-// First returns the first message of a range.
+// rest returns the next message, if there is one, from the stream's leader. In
+// a cluster a batch is sent by any server that has the stream, as far as that
+// one has come; and a message that replaces another one is at two places, of
+// which a server that is ahead shows only the later one and another one that
+// lags behind only the first. Only the leader knows that there is no more.
+func (c *Conn) rest(ctx context.Context, r Range) ([]Message, error) {
+	m, err := c.get(ctx, r.Stream, map[string]any{"seq": max(r.From, 1), "next_by_subj": r.Subject})
+	if errors.Is(err, jobs.ErrNotFound) {
+		return nil, nil
+	}
+	return []Message{m}, err
+}
+
+// First returns the first message of a range, as far as any server of a
+// cluster knows: for who wants to begin somewhere near.
 func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
 	batch, err := c.patientBatch(ctx, r, 1)
 	if err != nil {
@@ -71,7 +96,8 @@ func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
 // it calls caught, if that is not nil, and ends when that returns false.
 func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() bool) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		rung, stop, err := c.Bell(bell)
+		var told atomic.Uint64 // the last sequence that the bell has named
+		rung, stop, err := c.bell(&told, bell)
 		if err != nil {
 			yield(Message{}, err)
 			return
@@ -79,8 +105,8 @@ func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() boo
 		defer stop()
 		tick := time.NewTicker(poll)
 		defer tick.Stop()
-		for {
-			for m, err := range c.Scan(ctx, r) {
+		for upTo := uint64(math.MaxUint64); ; upTo = told.Load() {
+			for m, err := range c.scan(ctx, r, upTo) {
 				if err != nil {
 					if ctx.Err() == nil {
 						yield(Message{}, err)
@@ -108,6 +134,12 @@ func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() boo
 // Bell returns a channel that has a value after something was published to
 // one of the subjects. However often it was, there is one value.
 func (c *Conn) Bell(subjects ...string) (rung <-chan struct{}, stop func(), err error) {
+	return c.bell(new(atomic.Uint64), subjects...)
+}
+
+// bell is Bell, and keeps the sequence of what was stored where the broker
+// names it.
+func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct{}, stop func(), err error) {
 	bell := make(chan struct{}, 1)
 	var subs []*nats.Subscription
 	stop = func() {
@@ -117,7 +149,12 @@ func (c *Conn) Bell(subjects ...string) (rung <-chan struct{}, stop func(), err 
 		}
 	}
 	for _, subject := range subjects {
-		sub, err := c.NC.Subscribe(subject, func(*nats.Msg) {
+		sub, err := c.NC.Subscribe(subject, func(msg *nats.Msg) {
+			// Not there, it is zero; one that was overtaken by another names less.
+			seq, _ := strconv.ParseUint(msg.Header.Get("Nats-Sequence"), 10, 64)
+			for at := told.Load(); seq > at && !told.CompareAndSwap(at, seq); {
+				at = told.Load()
+			}
 			select {
 			case bell <- struct{}{}:
 			default:
@@ -208,20 +245,17 @@ func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]
 			return nil, err
 		}
 		var reply struct {
-			Error *APIError `json:"error"`
-			Total int       `json:"total"`
+			Total int `json:"total"`
 			State struct {
 				Subjects map[string]uint64 `json:"subjects"`
 			} `json:"state"`
 		}
-		if err := c.Ask(ctx, "STREAM.INFO."+stream, body, &reply); err != nil {
-			return nil, err
+		err = c.Ask(ctx, "STREAM.INFO."+stream, body, &reply)
+		if NoStream(err) {
+			return all, nil
 		}
-		if reply.Error != nil {
-			if NoStream(reply.Error) {
-				return all, nil
-			}
-			return nil, reply.Error.known()
+		if err != nil {
+			return nil, err
 		}
 		for s, n := range reply.State.Subjects {
 			all[s] = n

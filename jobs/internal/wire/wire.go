@@ -159,7 +159,6 @@ func (c *Conn) get(ctx context.Context, stream string, which map[string]any) (Me
 		return Message{}, err
 	}
 	var reply struct {
-		Error   *APIError `json:"error"`
 		Message struct {
 			Subject string    `json:"subject"`
 			Seq     uint64    `json:"seq"`
@@ -171,9 +170,6 @@ func (c *Conn) get(ctx context.Context, stream string, which map[string]any) (Me
 	if err := c.Ask(ctx, "STREAM.MSG.GET."+stream, body, &reply); err != nil {
 		return Message{}, err
 	}
-	if reply.Error != nil {
-		return Message{}, reply.Error.known()
-	}
 	m := Message{Subject: reply.Message.Subject, Seq: reply.Message.Seq, Time: reply.Message.Time, Data: reply.Message.Data}
 	if len(reply.Message.Header) > 0 {
 		if m.Header, err = nats.DecodeHeadersMsg(reply.Message.Header); err != nil {
@@ -184,17 +180,18 @@ func (c *Conn) get(ctx context.Context, stream string, which map[string]any) (Me
 }
 
 // Ask sends a request to the broker's own API and decodes the reply. It tries
-// until ctx ends, so it is for requests that may be repeated.
+// until ctx ends while nobody answers, or the answer is "not now", as it is
+// while the brokers of a cluster choose a leader; so it is for requests that
+// may be repeated. What the broker refuses is an [APIError], or what
+// that stands for.
 func (c *Conn) Ask(ctx context.Context, verb string, body []byte, reply any) error {
+	return c.askWithin(ctx, Patience, verb, body, reply)
+}
+
+func (c *Conn) askWithin(ctx context.Context, patience time.Duration, verb string, body []byte, reply any) error {
 	for {
-		msg, err := c.request(ctx, &nats.Msg{Subject: "$JS.API." + verb, Data: body})
-		if err == nil {
-			if err := json.Unmarshal(msg.Data, reply); err != nil {
-				return fmt.Errorf("reply to %s: %w", verb, err)
-			}
-			return nil
-		}
-		if !unanswered(err) {
+		err := c.askOnce(ctx, patience, &nats.Msg{Subject: "$JS.API." + verb, Data: body}, reply)
+		if err == nil || !unanswered(err) {
 			return err
 		}
 		if err := c.wait(ctx, err); err != nil {
@@ -203,22 +200,33 @@ func (c *Conn) Ask(ctx context.Context, verb string, body []byte, reply any) err
 	}
 }
 
+func (c *Conn) askOnce(ctx context.Context, patience time.Duration, msg *nats.Msg, reply any) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answer, err := c.NC.RequestMsgWithContext(ctx, msg)
+	if err != nil {
+		return err
+	}
+	var refused struct {
+		Error *APIError `json:"error"`
+	}
+	err = json.Unmarshal(answer.Data, &refused)
+	if err == nil && refused.Error != nil {
+		return refused.Error.known()
+	}
+	if err := errors.Join(err, json.Unmarshal(answer.Data, reply)); err != nil {
+		return &replyError{msg.Subject, err}
+	}
+	return nil
+}
+
 // Purge removes every message of a subject.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
 	body, err := json.Marshal(map[string]string{"filter": subject})
 	if err != nil {
 		return err
 	}
-	var reply struct {
-		Error *APIError `json:"error"`
-	}
-	if err := c.Ask(ctx, "STREAM.PURGE."+stream, body, &reply); err != nil {
-		return err
-	}
-	if reply.Error != nil {
-		return reply.Error.known()
-	}
-	return nil
+	return c.Ask(ctx, "STREAM.PURGE."+stream, body, &struct{}{})
 }
 
 func (c *Conn) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {

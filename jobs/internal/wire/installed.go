@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Installed is what an installation was made with; zero where it has not said
+// so, or where there is none.
+type Installed struct {
+	Replicas int
+	Lease    time.Duration
+}
+
+// awaitJetStream is how long a server may have nobody who answers for
+// JetStream: it has just been started, or it never will.
+const awaitJetStream = 5 * time.Second
+
+// Installed reads what is written on an asset of the installation.
+func (c *Conn) Installed(ctx context.Context, stream string) (Installed, error) {
+	var info struct {
+		Config struct {
+			Replicas int               `json:"num_replicas"`
+			Metadata map[string]string `json:"metadata"`
+		} `json:"config"`
+	}
+	for began := time.Now(); ; {
+		err := c.askOnce(ctx, Patience, &nats.Msg{Subject: "$JS.API.STREAM.INFO." + stream}, &info)
+		switch {
+		case NoStream(err):
+			return Installed{}, nil
+		case errors.Is(err, nats.ErrNoResponders) && time.Since(began) > awaitJetStream:
+			return Installed{}, fmt.Errorf("%w: no server here has JetStream: %w", jobs.ErrUnavailable, err)
+		case err == nil:
+			lease, err := time.ParseDuration(info.Config.Metadata[metaLease])
+			if err != nil {
+				lease = 0 // made by a release that wrote none
+			}
+			return Installed{info.Config.Replicas, lease}, nil
+		case !unanswered(err):
+			return Installed{}, fmt.Errorf("look for an installation: %w", err)
+		}
+		if err := c.wait(ctx, err); err != nil {
+			return Installed{}, fmt.Errorf("look for an installation: %w", err)
+		}
+	}
+}
+
+// ErrNoLeader says that no server answers for a stream.
+var ErrNoLeader = errors.New("no server answers for it")
+
+// Peers are the servers that keep a stream. The leader is empty while there is
+// none, and on a server without a cluster.
+type Peers struct {
+	Leader          string
+	Wanted          int
+	Current, Behind []string
+}
+
+// Peers asks for the servers that keep a stream. While it has no leader,
+// nobody answers: that is [ErrNoLeader].
+func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
+	var info struct {
+		Config struct {
+			Replicas int `json:"num_replicas"`
+		} `json:"config"`
+		Cluster struct {
+			Leader   string `json:"leader"`
+			Replicas []struct {
+				Name    string `json:"name"`
+				Current bool   `json:"current"`
+				Offline bool   `json:"offline"`
+			} `json:"replicas"`
+		} `json:"cluster"`
+	}
+	err := c.askOnce(ctx, Patience, &nats.Msg{Subject: "$JS.API.STREAM.INFO." + stream}, &info)
+	if err != nil && unanswered(err) && ctx.Err() == nil {
+		err = ErrNoLeader
+	}
+	if err != nil {
+		return Peers{}, fmt.Errorf("look at stream %s: %w", stream, err)
+	}
+	peers := Peers{Leader: info.Cluster.Leader, Wanted: info.Config.Replicas}
+	if peers.Leader != "" {
+		peers.Current = append(peers.Current, peers.Leader)
+	}
+	for _, r := range info.Cluster.Replicas {
+		if r.Current && !r.Offline {
+			peers.Current = append(peers.Current, r.Name)
+		} else {
+			peers.Behind = append(peers.Behind, r.Name)
+		}
+	}
+	return peers, nil
+}
+
+// Streams returns the names of all streams.
+func (c *Conn) Streams(ctx context.Context) ([]string, error) {
+	var all []string
+	for {
+		var page struct {
+			Total   int      `json:"total"`
+			Streams []string `json:"streams"`
+		}
+		if err := c.Ask(ctx, "STREAM.NAMES", fmt.Appendf(nil, `{"offset":%d}`, len(all)), &page); err != nil {
+			return nil, fmt.Errorf("list streams: %w", err)
+		}
+		all = append(all, page.Streams...)
+		if len(page.Streams) == 0 || len(all) >= page.Total {
+			return all, nil
+		}
+	}
+}
