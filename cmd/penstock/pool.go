@@ -154,6 +154,14 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var err error
+	// The queue first: it says what the installation is.
+	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
+		Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
+		Finished: p.finished, Hooks: hooks.queue, Upgrade: p.server != nil, // our own broker follows our settings
+	})
+	if err != nil {
+		return unreachable(fmt.Errorf("open the queue: %w", err))
+	}
 	p.log, err = session.Open(ctx, p.conn, session.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the sessions: %w", err))
@@ -161,13 +169,6 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	p.store, err = artifact.Open(ctx, p.conn, artifact.Config{Replicas: cfg.Replicas})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the artifacts: %w", err))
-	}
-	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
-		Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
-		Finished: p.finished, Hooks: hooks.queue, Upgrade: p.server != nil, // our own broker follows our settings
-	})
-	if err != nil {
-		return unreachable(fmt.Errorf("open the queue: %w", err))
 	}
 	p.dispatcher = dispatcher.New(dispatcher.Config{
 		Queue: p.queue, Log: p.log, Store: p.store, Able: a.agents().Able, Logger: p.logger, Hooks: hooks.dispatcher,
@@ -199,7 +200,7 @@ func (p *pool) artifact(ctx context.Context, job string, epoch uint64, name stri
 }
 
 func unreachable(err error) error {
-	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) {
+	if errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) {
 		return cli.Fail(cli.ExitUnreachable, "does the server have JetStream enabled?", "%w", err)
 	}
 	return err

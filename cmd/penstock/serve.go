@@ -35,6 +35,7 @@ slots runs inside.`,
 	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that the worker inside serves")
 	flags.StringSliceVar(&a.cfg.Worker.Labels, "labels", nil, "what the worker inside has that jobs may need: docker, gpu, …")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
+	cmd.Flags().AddFlagSet(a.layoutFlags())
 	cmd.Flags().AddFlagSet(a.policyFlag())
 	return cmd
 }

@@ -61,10 +61,11 @@ func (s *Server) Proxy() *flaky.Proxy {
 
 // A ChildServer is a server in a process of its own.
 type ChildServer struct {
-	tb   testing.TB
-	dir  string
-	port int
-	cmd  *exec.Cmd
+	tb      testing.TB
+	dir     string
+	port    int
+	cluster string // what it is told of its cluster; empty is none
+	cmd     *exec.Cmd
 }
 
 // Child starts a server in a child process: this test binary again, see
@@ -88,7 +89,7 @@ func (c *ChildServer) Up() {
 		c.tb.Fatal(err)
 	}
 	c.cmd = exec.Command(self)
-	c.cmd.Env = append(os.Environ(), childDir+"="+c.dir, childDir+"_PORT="+strconv.Itoa(c.port))
+	c.cmd.Env = append(os.Environ(), childDir+"="+c.dir, childDir+"_PORT="+strconv.Itoa(c.port), childDir+"_CLUSTER="+c.cluster)
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		c.tb.Fatal(err)
@@ -119,6 +120,7 @@ func ServeChild() {
 		panic(err)
 	}
 	opts.Port = port
+	join(&opts)
 	srv, err := server.NewServer(&opts)
 	if err != nil {
 		panic(err)

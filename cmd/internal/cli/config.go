@@ -32,7 +32,7 @@ type Config struct {
 	Creds    string        `yaml:"creds" env:"CREDS" doc:"NATS credentials file for --server"`
 	Prefix   string        `yaml:"prefix" env:"PREFIX" doc:"prefix of every subject"`
 	Tenant   string        `yaml:"tenant" env:"TENANT" doc:"tenant whose jobs are seen and submitted"`
-	Replicas int           `yaml:"replicas" env:"REPLICAS" doc:"replicas of every stream in a cluster"`
+	Replicas int           `yaml:"replicas" env:"REPLICAS" doc:"servers of a cluster that keep each stream; 0 is as the pool has it, and 1 for a new one"`
 	Policy   string        `yaml:"policy" env:"POLICY" doc:"file with what jails may touch and jobs may ask for; empty is no policy"`
 	Lease    time.Duration `yaml:"lease" env:"LEASE" doc:"how long a worker may be silent before its jobs go to another"`
 	Log      LogConfig     `yaml:"log" envPrefix:"LOG_"`
@@ -96,7 +96,7 @@ type ModelConfig struct {
 // Defaults returns the settings of somebody who set nothing.
 func Defaults() Config {
 	return Config{
-		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Replicas: 1, Lease: 10 * time.Second,
+		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Lease: 10 * time.Second,
 		Log:    LogConfig{Level: "warn", Format: "text"},
 		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * 24 * time.Hour, CommitTrailers: true, Drain: 10 * time.Minute, Admin: "127.0.0.1:9091"},
 		Serve:  ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
@@ -222,8 +222,8 @@ func (c *Config) validate() error {
 		return Usage("", "worker.setup_cache: %v is negative", c.Worker.SetupCache)
 	case c.Serve.Slots < 0 || c.Serve.Slots > 4096:
 		return Usage("", "serve.slots: %d is not between 0 and 4096", c.Serve.Slots)
-	case c.Replicas < 1 || c.Replicas > 5:
-		return Usage("", "replicas: %d is not between 1 and 5", c.Replicas)
+	case c.Replicas < 0 || c.Replicas > 5:
+		return Usage("", "replicas: %d is not between 0 and 5", c.Replicas)
 	case level.UnmarshalText([]byte(c.Log.Level)) != nil:
 		return Usage("", "log.level: %q is not debug, info, warn or error", c.Log.Level)
 	case c.Log.Format != "text" && c.Log.Format != "json":

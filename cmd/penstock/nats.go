@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs/layout"
+)
+
+func (a *app) natsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "nats", Short: "Look after the broker: its streams, and servers of a cluster"}
+	cmd.AddCommand(a.natsDiff(), a.natsApply(), a.natsServer())
+	return cmd
+}
+
+var differenceView = cli.View[layout.Difference]{
+	Header: []string{"KIND", "NAME", "FIELD", "IS", "WANTED", "WAY"},
+	Row: func(d layout.Difference) []string {
+		field, is := d.Field, d.Is
+		if field == "" {
+			is = "missing"
+		}
+		way := string(d.Way)
+		if d.Why != "" {
+			way += ": " + d.Why
+		}
+		return []string{d.Kind, d.Name, field, is, d.Wanted, way}
+	},
+	ID: func(d layout.Difference) string { return d.Name },
+}
+
+// layoutFlags are the settings that streams and buckets depend on.
+func (a *app) layoutFlags() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("layout", pflag.ContinueOnError)
+	flags.IntVar(&a.cfg.Replicas, "replicas", 0, "servers of a cluster that keep each stream (default: as the pool has it, else 1)")
+	return cli.Settings(flags)
+}
+
+// layout is what is wanted of the broker. A lease that nobody has set is no
+// reason to change the one that the pool has.
+func (a *app) layout(cmd *cobra.Command) layout.Config {
+	cfg := layout.Config{Prefix: a.cfg.Prefix, Replicas: a.cfg.Replicas}
+	if a.cfg.Lease != cli.Defaults().Lease || cmd.Flags().Changed("lease") {
+		cfg.Lease = a.cfg.Lease
+	}
+	return cfg
+}
+
+// broker connects to the broker without making anything on it.
+func (a *app) broker(owner string, do func(p *pool) error) error {
+	p := &pool{logger: a.cfg.Logger(a.err)}
+	err := a.connect(p, owner)
+	if err == nil {
+		err = unreachable(do(p))
+	}
+	return errors.Join(err, p.close())
+}
+
+func (a *app) natsDiff() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "diff", Short: "Show how what is on the broker differs from what this release wants", Args: cobra.NoArgs,
+		Long: `Diff compares the streams, buckets and consumers on the broker with those that
+this release wants, field by field, and changes nothing. What whoever runs the
+broker is free to set is no difference: placement, compression, a bound in bytes.
+
+The exit code is 0 when nothing differs and 1 when something does.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.broker("nats diff", func(p *pool) error {
+				differ, err := layout.Diff(cmd.Context(), p.conn, a.layout(cmd))
+				if err != nil {
+					return err
+				}
+				if a.format != cli.Table || len(differ) > 0 {
+					if err := differenceView.List(a.out, a.format, differ); err != nil {
+						return err
+					}
+				}
+				if len(differ) > 0 {
+					return cli.Fail(cli.ExitUnexpected, "penstock nats apply changes what can be changed in place", "%d differences", len(differ))
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().AddFlagSet(a.layoutFlags())
+	return cmd
+}
+
+func (a *app) natsApply() *cobra.Command {
+	var dry, downgrade bool
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use: "apply", Short: "Make the broker's streams as this release wants them", Args: cobra.NoArgs,
+		Long: `Apply creates what is missing on the broker, changes what differs and can be
+changed in place, and then waits until every stream is on as many servers as it
+should be. The pool may go on working meanwhile. What cannot be changed in place
+is left as it is and named, and so is what a newer release has made, unless
+--downgrade asks for that. Apply may be repeated; two do not work at once.
+
+The exit code is 0 when the broker is as wanted, 1 when something was left, and
+8 when the servers had not copied everything within --timeout: they go on.`,
+		Example: `  penstock nats apply --dry-run
+  penstock nats apply --replicas 3`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg := a.layout(cmd)
+			cfg.Downgrade = downgrade
+			return a.broker("nats apply", func(p *pool) error {
+				if dry {
+					return a.planned(cmd.Context(), p, cfg)
+				}
+				return a.applied(cmd.Context(), p, cfg, limit)
+			})
+		},
+	}
+	cmd.Flags().AddFlagSet(a.layoutFlags())
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be done")
+	cmd.Flags().BoolVar(&downgrade, "downgrade", false, "also take back what a newer release has made")
+	cmd.Flags().DurationVar(&limit, "timeout", 10*time.Minute, "how long to wait for the servers of a cluster to copy everything")
+	return cmd
+}
+
+func (a *app) planned(ctx context.Context, p *pool, cfg layout.Config) error {
+	differ, err := layout.Diff(ctx, p.conn, cfg)
+	if err != nil {
+		return err
+	}
+	return differenceView.List(a.out, a.format, differ)
+}
+
+func (a *app) applied(ctx context.Context, p *pool, cfg layout.Config, limit time.Duration) error {
+	var done []layout.Difference
+	left, err := layout.Apply(ctx, p.conn, cfg, func(d layout.Difference) {
+		done = append(done, d)
+		what := ""
+		if d.Field != "" {
+			what = fmt.Sprintf(": %s from %s to %s", d.Field, d.Is, d.Wanted)
+		}
+		a.progressf("%s %s %s%s", d.Way, d.Kind, d.Name, what)
+	})
+	err = errors.Join(err, differenceView.List(a.out, a.format, append(done, left...)))
+	if busy, ok := errors.AsType[*layout.BusyError](err); ok {
+		return cli.Fail(cli.ExitUnexpected, "run it again when that one has ended", "%w", busy)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.awaitReplicas(ctx, p, cfg, limit); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return cli.Fail(cli.ExitUnexpected, "docs/cluster.md says how a stream is moved to a new one", "%d differences are left: they cannot be changed in place", len(left))
+	}
+	return nil
+}
+
+// awaitReplicas waits until the servers of a cluster have copied everything.
+func (a *app) awaitReplicas(ctx context.Context, p *pool, cfg layout.Config, limit time.Duration) error {
+	late := cli.Fail(cli.ExitTimeout, "the servers go on; penstock nats apply waits again", "not every server has all streams after %v", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+	err := layout.Await(ctx, p.conn, cfg, func(waits []layout.Group) {
+		for _, g := range waits {
+			a.progressf("%s: %d of %d servers have it, waiting for %s", g.Stream, len(g.Current), g.Wanted, cmp.Or(strings.Join(g.Behind, ", "), "a leader"))
+		}
+	})
+	if err != nil {
+		return cause(ctx, err)
+	}
+	return nil
+}
+
+func (a *app) progressf(format string, args ...any) {
+	if a.progress != cli.ProgressQuiet {
+		fmt.Fprintf(a.err, "penstock: "+format+"\n", args...)
+	}
+}
+
+func (a *app) natsServer() *cobra.Command {
+	return &cobra.Command{
+		Use: "server FILE", Short: "Run a NATS server from its own configuration file", Args: cobra.ExactArgs(1),
+		Long: `Server runs the NATS server that this release was tested with, as FILE says in the
+server's own words: as one of a cluster, or on the directory of an embedded broker
+that has become too small. It is the same as running nats-server -c FILE, and
+takes the lock on its directory besides, so that no two servers use one.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return natsd.RunFile(cmd.Context(), args[0], a.cfg.Logger(a.err), func(url string) {
+				fmt.Fprintf(a.err, "penstock: NATS server at %s\n", url)
+			})
+		},
+	}
+}
