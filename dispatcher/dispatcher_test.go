@@ -149,7 +149,6 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		{"deliver.mode", func(j *jobs.Job) { j.Deliver.Mode = "pr" }},
 		{"agent.model", func(j *jobs.Job) { j.Agent.Model = "m" }},
 		{"check_rounds", func(j *jobs.Job) { j.CheckRounds, j.Check = 1, nil }},
-		{"agent.interactive", func(j *jobs.Job) { j.Agent.Interactive = true }},
 		{"session", func(j *jobs.Job) { j.Session = jobs.NewID() }},
 		{"depends_on", func(j *jobs.Job) { j.DependsOn = []string{jobs.NewID()} }},
 	}

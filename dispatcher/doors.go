@@ -46,6 +46,7 @@ func (d *Dispatcher) verbs() map[string]queue.Verb {
 		"cancel": byID(func(ctx context.Context, id string) (jobs.Record, error) { return d.cfg.Queue.Cancel(ctx, id, "api") }),
 		"result": byID(d.resultOf),
 		"why":    byID(d.cfg.Queue.Why),
+		"send":   d.sendVerb,
 	}
 }
 

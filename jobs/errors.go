@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 )
@@ -37,6 +38,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 // writer mends it in one go.
 type InvalidError struct {
 	Fields []FieldError `json:"fields"`
+	What   string       `json:"-"` // is invalid; empty: a job
 }
 
 func (e *InvalidError) Error() string {
@@ -44,7 +46,7 @@ func (e *InvalidError) Error() string {
 	for i := range e.Fields {
 		parts[i] = e.Fields[i].Error()
 	}
-	return "invalid job: " + strings.Join(parts, "; ")
+	return "invalid " + cmp.Or(e.What, "job") + ": " + strings.Join(parts, "; ")
 }
 
 // add appends a finding; a nil error adds nothing.

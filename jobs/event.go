@@ -57,6 +57,7 @@ const (
 	CheckReturned Kind = "check.returned"
 	BranchDone    Kind = "branch.delivered"
 	HangDetected  Kind = "hang.detected"
+	HangEnded     Kind = "hang.ended"
 	SalvageStored Kind = "salvage.stored"
 	BudgetWarned  Kind = "budget.warned"
 	BudgetSpent   Kind = "budget.exceeded"

@@ -47,6 +47,10 @@ const (
 	DeliveryFailed   Reason = "delivery_failed"
 	TimeLimit        Reason = "time_limit"
 	IdleLimit        Reason = "idle_limit"
+	StartLimit       Reason = "start_limit"
+	AgentHalted      Reason = "agent_halted"
+	OutputLimit      Reason = "output_limit"
+	RetryLimit       Reason = "retry_limit"
 	Cancelled        Reason = "cancelled"
 	WorkerLost       Reason = "worker_lost"
 	WorkerDrained    Reason = "worker_drained"
@@ -189,6 +193,10 @@ var Reasons = map[Reason]Cause{
 	DeliveryFailed:   {Error, Never, ChargeAttempt, ScopeJob, FaultPool, "see that the worker may write to the repository; the result is kept: penstock job apply"},
 	TimeLimit:        {TimedOut, Never, ChargeAttempt, ScopeJob, FaultJob, "raise timeout, or make the task smaller"},
 	IdleLimit:        {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent was silent for idle_timeout; read its last events"},
+	StartLimit:       {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent wrote nothing after its start; penstock doctor starts it in a jail, and worker.start_timeout is the limit"},
+	AgentHalted:      {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "a signal stopped a process of the agent and nothing continued it; read its last events; worker.halt_timeout is the limit"},
+	OutputLimit:      {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent wrote without end; read its first events, or raise worker.output_limit"},
+	RetryLimit:       {Error, Later, ChargeAttempt, ScopeJob, FaultProvider, "the model API failed, and the agent only tried again; wait and retry; worker.retry_limit is the limit"},
 	Cancelled:        {Cancellation, Never, ChargeLoss, ScopeJob, FaultJob, "somebody cancelled the job; retry it if that was a mistake"},
 	WorkerLost:       {Error, AtOnce, ChargeDeath, ScopeJob, FaultPool, "workers died under this job; look at their hosts' memory and logs"},
 	WorkerDrained:    {Error, AtOnce, ChargeLoss, ScopeJob, FaultPool, "a worker shut down; the job goes on elsewhere"},

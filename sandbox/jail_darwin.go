@@ -36,6 +36,17 @@ func (j *jail) kill() {
 	}
 }
 
+// halted counts the processes inside that a signal has stopped.
+func (j *jail) halted() (n int) {
+	const stopped = 4 // SSTOP of sys/proc.h
+	for _, pid := range j.members() {
+		if p, err := unix.SysctlKinfoProc("kern.proc.pid", pid); err == nil && p.Proc.P_stat == stopped {
+			n++
+		}
+	}
+	return n
+}
+
 // end kills what the agent left.
 func (j *jail) end() { j.kill() }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"github.com/penstock-run/penstock/sandbox/internal/usage"
 	"golang.org/x/sys/unix"
 )
 
@@ -115,6 +116,22 @@ func (j *jail) setAgent(pid int) {
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 		j.agent, j.agentPID = fd, pid
 	}
+}
+
+// halted counts the processes inside that a signal has stopped. One that a
+// debugger holds is not among them.
+func (j *jail) halted() (n int) {
+	top, _ := j.processes()
+	if top <= 0 {
+		return 0 // not known: a service has it
+	}
+	pids, _ := usage.Below(top)
+	for _, pid := range pids {
+		if statState(pid) == "T" {
+			n++
+		}
+	}
+	return n
 }
 
 // terminate asks the agent's process group to end.

@@ -127,6 +127,10 @@ func (p *Process) PacketConns() []net.PacketConn { return append([]net.PacketCon
 // set. Writing after the jail's end, or after Close, is an error.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
+// Halted counts the processes inside that a signal has stopped, and nothing has
+// continued since.
+func (p *Process) Halted() int { return p.jail.halted() }
+
 // Done returns a channel that is closed when the jail has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

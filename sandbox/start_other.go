@@ -11,8 +11,9 @@ import (
 // jail has no meaning on systems where none can be started.
 type jail struct{}
 
-func (*jail) terminate() {}
-func (*jail) kill()      {}
+func (*jail) terminate()  {}
+func (*jail) kill()       {}
+func (*jail) halted() int { return 0 }
 
 var errSystem = errors.New("no backend can make a jail on " + runtime.GOOS)
 

@@ -2,12 +2,13 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,10 +18,6 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 )
-
-// exitGrace is how long an agent may take to exit once its turn is over and
-// its input is closed. Then it is ended; what it did counts all the same.
-const exitGrace = 15 * time.Second
 
 // agent runs the coding agent in its jail until it exits, and returns its
 // verdict.
@@ -56,9 +53,13 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	if err != nil {
 		return err
 	}
+	spec.Grace = a.cfg.Hangs.Step
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	run := &agentRun{attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way}
+	run := &agentRun{
+		attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way,
+		greets: about.Protocol != "command", news: make(chan struct{}, 1),
+	}
 	defer func() { a.talk.heard(run.decoder.Total()) }()
 	return run.wait(ctx, in, spec, plan)
 }
@@ -68,15 +69,22 @@ type agentRun struct {
 	*attempt
 	end       context.CancelCauseFunc
 	keepStdin bool
+	greets    bool // its protocol begins with a word of the agent
 	process   *sandbox.Process
-	way       *gate.Gate  // out of the jail; nil: there is none
-	silence   *time.Timer // fires after idle_timeout without a line
+	in        *input
+	way       *gate.Gate    // out of the jail; nil: there is none
+	news      chan struct{} // has a value when watch has to look at once
 
 	mu      sync.Mutex
 	decoder agent.Decoder
 	state   agent.State
-	over    *time.Timer // set once the agent is idle: it must exit now
-	hung    atomic.Bool // it did not
+	pulse   pulse
+	found   *hangData // the agent hung
+	foundAt time.Time
+	step    string   // the last that was taken to end it
+	asks    []string // questions that are open
+	turn    int      // the agent's, as its last line told
+	leaving string   // who has told the agent to stop; empty: nobody
 }
 
 // wait runs the agent to its end. Whatever happens, nothing of it is alive
@@ -89,10 +97,14 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 		return err
 	}
 	defer r.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
-	r.process = p
-	idle := time.Duration(r.job.IdleTimeout)
-	r.silence = time.AfterFunc(idle, r.silent)
-	defer r.silence.Stop()
+	r.process, r.in = p, newInput(p.Stdin())
+	r.pulse.began = time.Now()
+	r.pulse.last = r.pulse.began
+	r.in.put(plan.Stdin...)
+	r.replay()
+	if !plan.KeepStdin {
+		r.in.close()
+	}
 
 	var readers, others errgroup.Group
 	readers.Go(func() error { return r.read(stdout, agent.Stdout) })
@@ -103,9 +115,12 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 		doors = []net.Listener{in.door}
 	}
 	others.Go(func() error { return r.gate(gated, doors) })
-	others.Go(func() error { r.say(plan.Stdin); return nil })
+	others.Go(func() error { r.in.run(p.Done()); return nil })
+	others.Go(func() error { r.watch(); return nil })
 
+	r.floor.set(r)
 	exit, err := p.Wait()
+	r.floor.set(nil)
 	_, _ = stdoutIn.Close(), stderrIn.Close() // the readers see the end; closing a pipe cannot fail
 	unread := readers.Wait()
 	closeGate()
@@ -119,18 +134,13 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over != nil {
-		r.over.Stop()
-	}
-	if r.hung.Load() {
-		r.events.put(jobs.NewEvent(jobs.HangDetected, hang{What: "no exit after the last turn", Seconds: exitGrace.Seconds()}))
-	}
 	signal := ""
 	if exit.Signal != 0 {
 		signal = exit.Signal.String()
 	}
 	event, end := r.decoder.Exit(exit.Code, signal)
 	r.events.put(event)
+	hung := r.hung(exit.Signal == syscall.SIGKILL)
 	if r.cfg.Hooks.Exited != nil {
 		r.cfg.Hooks.Exited(r.rec, exitClass(exit))
 	}
@@ -144,6 +154,12 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 		if err != nil {
 			return failed(jobs.SandboxFailed, "run the agent", err)
 		}
+	}
+	if hung != nil {
+		return hung
+	}
+	if r.leaving != "" && end.Outcome != jobs.Success {
+		return ended(jobs.Cancelled, "%s stopped the agent within its turn", r.leaving)
 	}
 	if end.Outcome == jobs.Success {
 		return nil
@@ -170,8 +186,7 @@ func exitClass(exit sandbox.Exit) string {
 
 // read carries every line of one stream to the events.
 func (r *agentRun) read(stream *io.PipeReader, name string) error {
-	err := agent.ReadLines(stream, name, agent.MaxLine, func(line agent.Line) error {
-		r.silence.Reset(time.Duration(r.job.IdleTimeout))
+	err := agent.ReadLines(counted{stream, r.wrote}, name, agent.MaxLine, func(line agent.Line) error {
 		r.line(line)
 		return nil
 	})
@@ -180,73 +195,94 @@ func (r *agentRun) read(stream *io.PipeReader, name string) error {
 	return err
 }
 
+// A counted reader tells how much was read. A line that never ends counts as
+// it grows.
+type counted struct {
+	io.Reader
+	tell func(int)
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.tell(n)
+	return n, err
+}
+
+func (r *agentRun) wrote(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pulse.written += int64(n)
+	r.alarm()
+}
+
+// alarm has watch look at once where something is found already.
+func (r *agentRun) alarm() {
+	if r.beyond(r.pulse.last) != nil {
+		r.wake()
+	}
+}
+
+// wake has watch look at once.
+func (r *agentRun) wake() {
+	select {
+	case r.news <- struct{}{}:
+	default: // it will
+	}
+}
+
 func (r *agentRun) line(line agent.Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	read := r.decoder.Line(line)
-	r.events.putOutput(read.Events...)
+	if r.pulse.written > r.cfg.Hangs.Output {
+		r.events.drop(len(read.Events)) // the flood is not kept while it is ended
+	} else {
+		r.events.putOutput(read.Events...)
+	}
 	r.turns(read.Events)
+	r.asked(read.Events)
 	if len(read.Reply) > 0 {
-		r.write(read.Reply)
+		r.in.put(read.Reply...)
 	}
 	if read.Hopeless != "" {
 		r.end(ended(read.Hopeless, "the agent tries on, but it cannot succeed: %s", jobs.Reasons[read.Hopeless].Advice))
 	}
-	r.state = read.State
-	if read.State == agent.Idle && r.keepStdin && r.over == nil {
+	r.pulse.beat(time.Now(), len(line.Bytes), read.Events)
+	r.alarm()
+	r.rest(read.State)
+}
+
+// rest closes the input of an agent that is done. When it is done once more,
+// after a turn that the end of its input began, its time to exit begins again.
+func (r *agentRun) rest(state agent.State) {
+	kept := r.job.Agent.Interactive && r.leaving == "" && r.found == nil
+	rests := state != agent.Working && r.state == agent.Working
+	r.state = state
+	open := r.pulse.closed.IsZero()
+	if open && state == agent.Idle && !kept || !open && rests {
 		r.closeStdin()
 	}
 }
 
 func (r *agentRun) turns(events []jobs.Event) {
 	for _, e := range events {
+		r.turn = e.Turn
 		if e.Kind == jobs.TurnEnded && r.cfg.Hooks.Turn != nil {
 			r.cfg.Hooks.Turn(r.rec)
 		}
 	}
 }
 
-// silent ends an agent that has said nothing for too long. One whose turn is
-// over and that only waits for what it left running has done its work.
-func (r *agentRun) silent() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state == agent.Background && r.over == nil {
-		r.closeStdin()
-		return
-	}
-	r.end(errIdle)
-}
-
-// closeStdin tells the agent that nothing more will be asked, and bounds how
-// long it may take to exit.
+// closeStdin tells the agent that nothing more will be asked. From then on it
+// is bounded how long it may take to exit.
 func (r *agentRun) closeStdin() {
-	_ = r.process.Stdin().Close() // an agent that has gone already is no error
-	r.over = time.AfterFunc(exitGrace, func() {
-		r.hung.Store(true)
-		_ = r.process.Stop(context.Background()) // bounded by the jail's grace; Wait reports what failed
-	})
+	r.in.close()
+	r.pulse.closed = time.Now()
+	r.wake() // there is another time to look
 }
 
-type hang struct {
-	What    string  `json:"what"`
-	Seconds float64 `json:"seconds"`
-}
-
-// say writes the first input. An agent that takes more keeps its stdin.
-func (r *agentRun) say(lines [][]byte) {
-	r.write(lines)
-	if !r.keepStdin {
-		_ = r.process.Stdin().Close() // likewise
-	}
-}
-
-// write writes lines to the agent. That it does not read them, or has gone,
-// shows in how it ends.
-func (r *agentRun) write(lines [][]byte) {
-	for _, line := range lines {
-		if _, err := r.process.Stdin().Write(append(slices.Clip(line), '\n')); err != nil {
-			return
-		}
-	}
+// dataOfEvent reads the data of one of our own events.
+func dataOfEvent[T any](e jobs.Event) (data T) {
+	_ = json.Unmarshal(e.Data, &data) // what was made of such a struct
+	return data
 }

@@ -44,6 +44,8 @@ type attempt struct {
 	notice string
 	// talk is what the agent's runs within the attempt share.
 	talk conversation
+	// floor is who hears what the session is told.
+	floor floor
 	// stored is the change that is kept as the result; nil: none is, or it is empty.
 	stored *stored
 }
@@ -73,9 +75,19 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 
 	err := a.begin(ctx, end)
 	if err == nil {
-		err = a.run(ctx)
+		err = a.attend(ctx)
 	}
 	a.settle(ctx, verdict(ctx, err))
+}
+
+// attend runs the attempt, and listens to the session meanwhile.
+func (a *attempt) attend(ctx context.Context) error {
+	stop, err := a.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return a.run(ctx)
 }
 
 // keep renews the lease until the function it returns is called. When the

@@ -21,6 +21,9 @@ const (
 	backlog   = 256
 	batchSize = 64
 	maxOutput = 64 << 20
+	// minEvent is what an event counts for at least. A session's log has room
+	// for a million; many short lines must not push out its beginning.
+	minEvent = 256
 )
 
 // A recorder takes an attempt's events, in order, from several goroutines and
@@ -124,10 +127,17 @@ func (r *recorder) putOutput(events ...jobs.Event) {
 	}
 }
 
+// drop counts events that are not kept.
+func (r *recorder) drop(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropped += n
+}
+
 func (r *recorder) takes(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.bytes += n; r.bytes <= maxOutput {
+	if r.bytes += max(n, minEvent); r.bytes <= maxOutput {
 		return true
 	}
 	r.dropped++

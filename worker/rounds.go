@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -17,6 +18,8 @@ type conversation struct {
 	resume string        // what the agent calls the conversation; empty: it has no name
 	meter  *gate.Session // what went through the gate; nil: there is none
 	total  agent.Total   // what the agent itself told, of all runs
+	// told are the prompts that earlier attempts have accepted while they ran.
+	told []control.Input
 }
 
 // work runs the job's setup, its agent and its checks, all in the same

@@ -11,11 +11,8 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// Causes with which an attempt's context ends, besides those in jobs.
-var (
-	errTimeLimit = errors.New("time limit reached")
-	errIdle      = errors.New("agent was silent too long")
-)
+// errTimeLimit is why an attempt's context ends, besides the causes in jobs.
+var errTimeLimit = errors.New("time limit reached")
 
 // An endedError says that the attempt came to an end that already has a
 // reason: the agent's own verdict, a command of the job that failed, a limit.
@@ -53,8 +50,6 @@ func reason(err error) jobs.Reason {
 		return jobs.WorkerDrained
 	case errors.Is(err, errTimeLimit):
 		return jobs.TimeLimit
-	case errors.Is(err, errIdle):
-		return jobs.IdleLimit
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return jobs.DiskFull

@@ -100,6 +100,9 @@ type Config struct {
 	// claimed. Those that run go on without.
 	Reserve Reserve
 
+	// Hangs are the limits beyond which an agent hangs.
+	Hangs Hangs
+
 	Logger *slog.Logger
 	Hooks  Hooks
 }
@@ -158,6 +161,7 @@ func New(cfg Config) *Worker {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Hangs = cfg.Hangs.withDefaults()
 	return &Worker{
 		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: &tally{of: map[string]diskUse{}},
 		news: make(chan struct{}, 1), started: time.Now().UTC(),

@@ -37,7 +37,6 @@ func TestVerdict(t *testing.T) {
 		{"so does a drain", jobs.ErrDraining, errors.New("broken pipe"), jobs.Error, jobs.WorkerDrained},
 		{"and a cancel", jobs.ErrCancelled, nil, jobs.Cancellation, jobs.Cancelled},
 		{"a limit of time, from inside", nil, errTimeLimit, jobs.TimedOut, jobs.TimeLimit},
-		{"silence", nil, errIdle, jobs.TimedOut, jobs.IdleLimit},
 		{"an unknown agent", nil, &agent.UnknownAgentError{Name: "x"}, jobs.Error, jobs.UnknownAgent},
 		{"a missing program", nil, fmt.Errorf("launch: %w", &agent.MissingError{Agent: "claude"}), jobs.Error, jobs.AgentMissing},
 		{"a wrong ref", nil, failed(jobs.WorkspaceFailed, "prepare", &workspace.RefError{}), jobs.Error, jobs.RefNotFound},

@@ -8,13 +8,20 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 )
 
 // summary is what a person wants to know of an event. Empty: nothing.
 func summary(e jobs.Event) string {
 	switch e.Kind {
-	case jobs.MessageDelta, jobs.ThoughtDelta, jobs.ToolDelta, jobs.ToolOutput, jobs.StateChanged, jobs.InputState, jobs.UsageReported:
+	case jobs.MessageDelta, jobs.ThoughtDelta, jobs.ToolDelta, jobs.ToolOutput, jobs.StateChanged, jobs.UsageReported:
 		return "" // details of what another event tells as a whole
+	case jobs.InputState:
+		return told(data[control.Input](e))
+	case jobs.AskOpened:
+		return inquiry(e.Job, data[control.Ask](e))
+	case jobs.AskClosed:
+		return "? " + data[control.Ask](e).How
 	case jobs.Message:
 		d := data[jobs.MessageData](e)
 		return strings.TrimSpace(fmt.Sprintf("%s: %s", d.Role, d.Text))
@@ -60,6 +67,15 @@ func poolSummary(e jobs.Event) string {
 	case jobs.NetworkUsed:
 		d := data[jobs.NetworkData](e)
 		return fmt.Sprintf("network: %d hosts, %s sent, %s received, %d refused", len(d.Hosts), jobs.Bytes(d.Sent), jobs.Bytes(d.Received), d.Refused)
+	case jobs.HangDetected:
+		d := data[struct{ What, Message string }](e)
+		return fmt.Sprintf("the agent hangs (%s): %s", d.What, d.Message)
+	case jobs.HangEnded:
+		d := data[struct {
+			Step    string
+			Seconds float64
+		}](e)
+		return fmt.Sprintf("the agent that hung is gone, after %.1fs, by %s", d.Seconds, d.Step)
 	case jobs.BranchDone:
 		d := data[jobs.BranchData](e)
 		return fmt.Sprintf("delivered: branch %s of %s, at %.12s", d.Branch, d.Repo, d.Commit)

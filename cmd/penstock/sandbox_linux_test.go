@@ -135,7 +135,7 @@ func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	}
 	t.Cleanup(func() { keyboard.Close() })
 	n := 0
-	control(keyboard, func(fd int) {
+	withFD(keyboard, func(fd int) {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
 		if err == nil {
 			n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)

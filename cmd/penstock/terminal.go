@@ -28,7 +28,7 @@ func (r *jailRun) terminal(ctx context.Context, q policy.Question) bool {
 	defer tty.Close()
 	// A program in the background would be stopped by reading.
 	foreground := false
-	control(tty, func(fd int) {
+	withFD(tty, func(fd int) {
 		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		foreground = err == nil && group == unix.Getpgrp()
 	})
@@ -37,9 +37,9 @@ func (r *jailRun) terminal(ctx context.Context, q policy.Question) bool {
 
 func openTTY() (*os.File, error) { return os.OpenFile("/dev/tty", os.O_RDWR, 0) }
 
-// control uses a descriptor as it is: Fd would make it one that no deadline
+// withFD uses a descriptor as it is: Fd would make it one that no deadline
 // interrupts.
-func control(f *os.File, use func(fd int)) {
+func withFD(f *os.File, use func(fd int)) {
 	if c, err := f.SyscallConn(); err == nil {
 		_ = c.Control(func(fd uintptr) { use(int(fd)) }) // a file that was closed has no terminal
 	}
@@ -48,7 +48,7 @@ func control(f *os.File, use func(fd int)) {
 // question asks on tty until an answer is there or ctx ends.
 func question(ctx context.Context, tty *os.File, q policy.Question) bool {
 	// What was typed before was no answer to this.
-	control(tty, flushInput)
+	withFD(tty, flushInput)
 	// A name of the command's choice must not look like something else.
 	verb := map[string]string{policy.KindHost: "reach", policy.KindRead: "read", policy.KindWrite: "write to"}[q.Kind]
 	fmt.Fprintf(tty, "penstock: may the command %s %s? [y/N] ", verb, cli.Plain(strings.ReplaceAll(q.What, "\n", "")))

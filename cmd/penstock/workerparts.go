@@ -48,8 +48,8 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
 		Reserve:      a.reserve(filepath.Join(a.cfg.Data, "work")),
 		CommitAuthor: a.cfg.Worker.CommitAuthor, CommitPlain: !a.cfg.Worker.CommitTrailers,
-		SetupCache: a.cfg.Worker.SetupCache,
-		Network:    gate.NetworkConfig{Hosts: a.cfg.Worker.AllowHosts},
+		SetupCache: a.cfg.Worker.SetupCache, Hangs: a.cfg.Worker.Hangs(),
+		Network: gate.NetworkConfig{Hosts: a.cfg.Worker.AllowHosts},
 	}
 	if _, err := gate.NewNetwork(cfg.Network); err != nil {
 		return nil, cli.Usage("", "worker.allow_hosts: %w", err)

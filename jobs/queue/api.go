@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 )
 
 // verbLimit bounds one request of the bus.
@@ -22,7 +23,7 @@ type Verb func(ctx context.Context, request []byte) (any, error)
 // there when the request itself was at fault.
 type Refusal struct {
 	Error struct {
-		Code    string            `json:"code"` // invalid, not_found, finished, internal
+		Code    string            `json:"code"` // invalid, not_found, finished, internal, or a control.Refusal
 		Message string            `json:"message"`
 		Fields  []jobs.FieldError `json:"fields,omitempty"`
 	} `json:"error"`
@@ -68,6 +69,9 @@ func refuse(err error) Refusal {
 	r.Error.Code, r.Error.Message = "internal", err.Error()
 	if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok {
 		r.Error.Code, r.Error.Fields = "invalid", invalid.Fields
+	}
+	if refused, ok := errors.AsType[*control.RefusedError](err); ok {
+		r.Error.Code = string(refused.Code)
 	}
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):

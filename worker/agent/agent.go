@@ -4,6 +4,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 )
 
 // An Adapter knows one coding agent.
@@ -42,14 +43,24 @@ type Decoder interface {
 // A Speaker is a [Decoder] whose agent takes input while it runs. What its
 // methods return is written to the agent's stdin, a line each.
 type Speaker interface {
-	// Say gives the agent another prompt. During a turn it is folded into
-	// that turn, else it begins one.
-	Say(text string) [][]byte
-	// Answer answers an open question: the texts of the questions, each with
-	// its answer. It returns nothing when no such question is open.
-	Answer(ask string, answers map[string]string) ([]jobs.Event, [][]byte)
+	// Say gives the agent another prompt, with a UUID of the sender's. During a
+	// turn it is folded into that turn, else it begins one.
+	Say(id, text string) [][]byte
+	// Answer answers an open question. An error is a [*control.RefusedError], and
+	// then the question is open as before.
+	Answer(a control.Message) ([]jobs.Event, [][]byte, error)
 	// Interrupt ends the turn and keeps the agent.
 	Interrupt() [][]byte
+}
+
+// A Tuner is a [Speaker] whose agent takes more than words. Both name what they
+// send by an id of the sender's.
+type Tuner interface {
+	// Set chooses another model or mode; empty ones stay.
+	Set(id, model, mode string) [][]byte
+	// Raw checks a line of the agent's own protocol, because one that is not
+	// exactly right could end the agent.
+	Raw(id string, line []byte) ([][]byte, error)
 }
 
 // A Launch is what an adapter has to know about an attempt.

@@ -25,7 +25,7 @@ func (d *claudeDecoder) readResult(out *claudeOut, r *Read) {
 		}
 	}
 	d.count(out)
-	d.open, d.last, d.retried, d.spoken = false, &turn, "", false
+	d.open, d.last, d.retried = false, &turn, ""
 	d.total.Turns = d.turn
 	clear(d.tools)
 	r.add(jobs.TurnEnded, turn)

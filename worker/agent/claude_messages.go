@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 )
 
 // maxResult is how much of a tool's structured result is repeated in an
@@ -43,7 +44,8 @@ func (d *claudeDecoder) readAssistant(out *claudeOut, r *Read) {
 
 func (d *claudeDecoder) readUser(out *claudeOut, r *Read) {
 	if out.IsReplay {
-		r.add(jobs.InputState, inputData{Input: out.UUID, State: "taken"})
+		delete(d.said, out.UUID)
+		r.add(jobs.InputState, control.Input{Input: out.UUID, State: "taken"})
 		return
 	}
 	var m claudeMessage

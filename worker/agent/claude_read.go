@@ -2,8 +2,10 @@ package agent
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 )
 
 // maxOpen bounds what a decoder remembers about calls and questions that the
@@ -29,7 +31,7 @@ type claudeDecoder struct {
 	live    int             // what runs in the background
 	states  bool            // the program tells its state
 	resting bool            // the last state told was idle
-	spoken  bool            // it was told something that it has not taken up
+	said    map[string]bool // what it was told and has not taken up; true: it has read it
 	total   Total
 	exact   bool // results tell what was used since the one before
 	words   lastWords
@@ -39,7 +41,7 @@ type claudeDecoder struct {
 type tool struct{ name, kind string }
 
 func (claude) Decoder(l Launch) Decoder {
-	d := &claudeDecoder{interactive: l.Job.Agent.Interactive, tools: map[string]tool{}, asks: map[string]ask{}}
+	d := &claudeDecoder{interactive: l.Job.Agent.Interactive, tools: map[string]tool{}, asks: map[string]ask{}, said: map[string]bool{}}
 	d.total.Session = l.Resume
 	if l.Resume == "" {
 		d.total.Session = l.claudeSession()
@@ -76,7 +78,7 @@ func (r *Read) add(kind jobs.Kind, data any) { r.Events = append(r.Events, jobs.
 // state, the end of the turn has to do.
 func (d *claudeDecoder) state() State {
 	switch {
-	case d.last == nil || d.open || d.spoken || d.states && !d.resting:
+	case d.last == nil || d.open || len(d.said) > 0 || d.states && !d.resting:
 		return Working
 	case d.live > 0:
 		return Background
@@ -108,12 +110,15 @@ func (d *claudeDecoder) read(out *claudeOut, r *Read) {
 	case "control_cancel_request":
 		if _, ok := d.asks[out.RequestID]; ok {
 			delete(d.asks, out.RequestID)
-			r.add(jobs.AskClosed, askData{Ask: out.RequestID, How: "withdrawn"})
+			r.add(jobs.AskClosed, control.Ask{Ask: out.RequestID, How: "withdrawn"})
 		}
 	case "control_response":
 		r.add(jobs.ControlReply, controlReply(out))
 	case "command_lifecycle":
-		r.add(jobs.InputState, inputData{Input: out.CommandID, State: out.State})
+		if _, ours := d.said[out.CommandID]; ours {
+			d.said[out.CommandID] = true
+		}
+		r.add(jobs.InputState, control.Input{Input: out.CommandID, State: out.State})
 	case "rate_limit_event":
 		r.add(jobs.LimitReported, out.RateLimit)
 	case "tool_progress":
@@ -127,6 +132,11 @@ func (d *claudeDecoder) readSystem(out *claudeOut, r *Read) {
 		d.readInit(out, r)
 	case "session_state_changed":
 		d.states, d.resting = true, out.State == "idle"
+		if d.resting {
+			// What it has read and not taken up by now, it has dropped: an
+			// interrupt does that.
+			maps.DeleteFunc(d.said, func(_ string, read bool) bool { return read })
+		}
 		state := out.State
 		if state == "requires_action" {
 			state = "waiting"
@@ -179,7 +189,7 @@ func (d *claudeDecoder) readInit(out *claudeOut, r *Read) {
 		return // announced again within a turn
 	}
 	d.turn++
-	d.open, d.failure, d.resting, d.spoken = true, claudeFailure{}, false, false
+	d.open, d.failure, d.resting = true, claudeFailure{}, false
 	r.add(jobs.TurnStarted, stateData{})
 }
 

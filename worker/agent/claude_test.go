@@ -2,17 +2,19 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 )
 
 const (
 	claudeInit  = `{"type":"system","subtype":"init","session_id":"s1","model":"m","tools":["AskUserQuestion"]}`
 	claudeGood  = `{"type":"result","subtype":"success","is_error":false,"terminal_reason":"completed","result":"done"}`
 	claudeAsked = `{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion",` +
-		`"tool_use_id":"t1","input":{"questions":[{"question":"Which?"}]}}}`
+		`"tool_use_id":"t1","input":{"questions":[{"question":"Which?","header":"H","options":[{"label":"A"},{"label":"B"}]}]}}}`
 )
 
 // feed gives lines of stdout to a decoder and returns the last answer.
@@ -121,15 +123,26 @@ func TestClaudeState(t *testing.T) {
 	for _, before := range [][]string{{running, claudeInit, claudeGood, idle}, {claudeInit, claudeGood}} {
 		d := claude{}.Decoder(launch("claude"))
 		feed(d, before...)
-		if lines := d.(Speaker).Say("more"); len(lines) != 1 || !strings.Contains(string(lines[0]), `"content":"more"`) {
+		if lines := d.(Speaker).Say("id-1", "more"); len(lines) != 1 || !strings.Contains(string(lines[0]), `"content":"more"`) {
 			t.Errorf("said %s", lines)
 		}
 		if got := feed(d, `{"type":"x"}`).State; got != Working {
 			t.Errorf("state %d after more was said, want working", got)
 		}
-		if got := feed(d, before...).State; got != Idle {
+		if got := feed(d, before...).State; got != Working {
+			t.Errorf("state %d after another turn, want working: it has not taken up what was said", got)
+		}
+		if got := feed(d, append([]string{`{"type":"user","uuid":"id-1","isReplay":true}`}, before...)...).State; got != Idle {
 			t.Errorf("state %d after that was done, want idle", got)
 		}
+	}
+	// What an interrupt makes it drop is not waited for.
+	d := claude{}.Decoder(launch("claude"))
+	feed(d, running, claudeInit)
+	d.(Speaker).Say("id-1", "more")
+	queued := `{"type":"command_lifecycle","command_uuid":"id-1","state":"queued"}`
+	if got := feed(d, queued, claudeGood, idle).State; got != Idle {
+		t.Errorf("state %d after it has dropped what was said, want idle", got)
 	}
 }
 
@@ -157,28 +170,40 @@ func TestClaudeAnswers(t *testing.T) {
 		t.Fatalf("the question was closed: %+v", r)
 	}
 	s := d.(Speaker)
-	if events, lines := s.Answer("other", map[string]string{"Which?": "B"}); events != nil || lines != nil {
-		t.Errorf("an unknown question was answered: %s", lines)
+	refused := func(a control.Message, code control.Refusal) {
+		t.Helper()
+		events, lines, err := s.Answer(a)
+		if r, ok := errors.AsType[*control.RefusedError](err); !ok || r.Code != code || events != nil || lines != nil {
+			t.Errorf("%+v: %v %s, %v, want that it is refused: %s", a, events, lines, err, code)
+		}
 	}
-	events, lines := s.Answer("r1", map[string]string{"Which?": "B"})
-	want := `{"type":"control_response","response":{"subtype":"success","request_id":"r1","response":{"behavior":"allow",` +
-		`"updatedInput":{"answers":{"Which?":"B"},"questions":[{"question":"Which?"}]}}}}`
-	if len(lines) != 1 || string(lines[0]) != want {
-		t.Errorf("got  %s\nwant %s", lines, want)
+	refused(control.Message{Ask: "other", Options: []string{"B"}}, control.Nothing)
+	refused(control.Message{Options: []string{"Z"}}, control.Unfit)
+	refused(control.Message{Options: []string{"A", "B"}}, control.Unfit)
+	refused(control.Message{}, control.Unfit)
+	refused(control.Message{Answers: map[string]string{"2": "B"}}, control.Unfit)
+	for _, a := range []control.Message{
+		{Ask: "r1", Options: []string{"B"}}, {Options: []string{"b"}}, {Options: []string{"2"}}, {Text: "B"},
+		{Answers: map[string]string{"Which?": "B"}}, {Answers: map[string]string{"1": "B"}},
+	} {
+		events, lines, err := s.Answer(a)
+		if err != nil || len(lines) != 1 || !strings.Contains(string(lines[0]), `"behavior":"allow","updatedInput":{"answers":{"Which?":"B"},"questions":[`) {
+			t.Errorf("%+v: %s, %v", a, lines, err)
+		}
+		if len(events) != 1 || events[0].Kind != jobs.AskClosed || !strings.Contains(string(events[0].Data), "answered") {
+			t.Errorf("%+v: events %+v", a, events)
+		}
+		refused(a, control.Nothing)
+		feed(d, claudeAsked)
 	}
-	if len(events) != 1 || events[0].Kind != jobs.AskClosed {
-		t.Errorf("events %+v", events)
-	}
-	if events, _ := s.Answer("r1", nil); events != nil {
-		t.Error("a question was answered twice")
+	if _, lines, err := s.Answer(control.Message{Deny: true}); err != nil || !strings.Contains(string(lines[0]), `"behavior":"deny"`) {
+		t.Errorf("declined: %s, %v", lines, err)
 	}
 	feed(d, claudeAsked)
 	if r := feed(d, `{"type":"control_cancel_request","request_id":"r1"}`); r.Events[0].Kind != jobs.AskClosed {
 		t.Errorf("withdrawn: %+v", r.Events)
 	}
-	if _, lines := s.Answer("r1", map[string]string{"Which?": "B"}); lines != nil {
-		t.Errorf("a withdrawn question was answered: %s", lines)
-	}
+	refused(control.Message{Ask: "r1", Options: []string{"B"}}, control.Nothing)
 	if lines := s.Interrupt(); !strings.Contains(string(lines[0]), `"subtype":"interrupt"`) {
 		t.Errorf("interrupt %s", lines)
 	}

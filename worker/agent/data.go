@@ -21,23 +21,6 @@ type stateData struct {
 	State string `json:"state,omitempty"` // running waiting idle compacting requesting
 }
 
-// inputData is the data of input.state.
-type inputData struct {
-	Input string `json:"input"`
-	State string `json:"state"` // queued started taken completed
-}
-
-// askData is the data of ask.opened and ask.closed.
-type askData struct {
-	Ask       string          `json:"ask"`
-	Type      string          `json:"type,omitempty"` // question permission other
-	Tool      string          `json:"tool,omitempty"`
-	Call      string          `json:"call,omitempty"`
-	Questions json.RawMessage `json:"questions,omitempty"`
-	Input     json.RawMessage `json:"input,omitempty"`
-	How       string          `json:"how,omitempty"` // answered declined withdrawn
-}
-
 // taskData is the data of task.updated. Live lists what runs in the
 // background, when that is what changed.
 type taskData struct {

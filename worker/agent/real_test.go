@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
@@ -125,14 +126,17 @@ func (c *conversation) interact(got agent.Read) {
 			Ask string `json:"ask"`
 		}
 		if e.Kind == jobs.AskOpened && c.answers != nil && json.Unmarshal(e.Data, &asked) == nil {
-			events, reply := c.d.(agent.Speaker).Answer(asked.Ask, c.answers)
+			events, reply, err := c.d.(agent.Speaker).Answer(control.Message{Ask: asked.Ask, Answers: c.answers})
+			if err != nil {
+				c.abort()
+			}
 			c.run.events, lines = append(c.run.events, events...), append(lines, reply...)
 		}
 	}
 	switch {
 	case got.State != agent.Idle:
 	case len(c.say) > 0:
-		lines = append(lines, c.d.(agent.Speaker).Say(c.say[0])...)
+		lines = append(lines, c.d.(agent.Speaker).Say(jobs.NewID(), c.say[0])...)
 		c.say = c.say[1:]
 	default:
 		_ = c.stdin.Close() // twice does no harm

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 )
@@ -74,6 +75,12 @@ type WorkerConfig struct {
 	WorkspaceTime   time.Duration `yaml:"workspace_time" env:"WORKSPACE_TIME" doc:"how long each of the two may take"`
 	WorktreeAge     time.Duration `yaml:"worktree_age" env:"WORKTREE_AGE" doc:"remove worktrees of users' repositories that nobody touched for so long; 0 is never"`
 	Reserve         string        `yaml:"reserve" env:"RESERVE" doc:"what must be free on the disk of data for jobs to be claimed: a size, a percentage, or 0; empty is 5%, and 1GiB at most"`
+	StartTimeout    time.Duration `yaml:"start_timeout" env:"START_TIMEOUT" doc:"how long an agent may write nothing after its start; not of a program after --"`
+	HaltTimeout     time.Duration `yaml:"halt_timeout" env:"HALT_TIMEOUT" doc:"how long a process of an agent may be stopped by a signal while the agent is silent"`
+	ExitTimeout     time.Duration `yaml:"exit_timeout" env:"EXIT_TIMEOUT" doc:"how long an agent may take to exit when its last turn is over"`
+	StepTimeout     time.Duration `yaml:"step_timeout" env:"STEP_TIMEOUT" doc:"how long an agent that hangs has for each step to its end"`
+	OutputLimit     string        `yaml:"output_limit" env:"OUTPUT_LIMIT" doc:"what one run of an agent may write; a line counts as 1KiB at least"`
+	RetryLimit      int           `yaml:"retry_limit" env:"RETRY_LIMIT" doc:"how often in a row an agent may try the model API again"`
 	SetupCache      time.Duration `yaml:"setup_cache" env:"SETUP_CACHE" doc:"how long jobs share what the same setup wrote for one of them; 0 lets each run it"`
 	CommitAuthor    string        `yaml:"commit_author" env:"COMMIT_AUTHOR" doc:"Name <address> of delivered commits; empty keeps the agent's"`
 	CommitTrailers  bool          `yaml:"commit_trailers" env:"COMMIT_TRAILERS" doc:"end delivered commits' messages with Penstock-Job and Penstock-Session"`
@@ -95,12 +102,15 @@ type ModelConfig struct {
 
 // Defaults returns the settings of somebody who set nothing.
 func Defaults() Config {
+	hangs := worker.DefaultHangs()
 	return Config{
 		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Lease: 10 * time.Second,
-		Log:    LogConfig{Level: "warn", Format: "text"},
-		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * 24 * time.Hour, CommitTrailers: true, Drain: 10 * time.Minute, Admin: "127.0.0.1:9091"},
-		Serve:  ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
-		Model:  ModelConfig{AnthropicURL: "https://api.anthropic.com"},
+		Log: LogConfig{Level: "warn", Format: "text"},
+		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * 24 * time.Hour, CommitTrailers: true, Drain: 10 * time.Minute,
+			StartTimeout: hangs.Start, HaltTimeout: hangs.Halt, ExitTimeout: hangs.Exit, StepTimeout: hangs.Step, OutputLimit: jobs.Bytes(hangs.Output).String(), RetryLimit: hangs.Retries,
+			Admin: "127.0.0.1:9091"},
+		Serve: ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
+		Model: ModelConfig{AnthropicURL: "https://api.anthropic.com"},
 	}
 }
 
@@ -229,7 +239,7 @@ func (c *Config) validate() error {
 	case c.Log.Format != "text" && c.Log.Format != "json":
 		return Usage("", "log.format: %q is not text or json", c.Log.Format)
 	}
-	if err := c.Worker.validateWorkspace(); err != nil {
+	if err := errors.Join(c.Worker.validateWorkspace(), c.Worker.validateHangs()); err != nil {
 		return err
 	}
 	if _, err := worker.ParseReserve(c.Worker.Reserve); err != nil {
@@ -247,6 +257,32 @@ func (c *Config) validate() error {
 		if !filepath.IsAbs(p) {
 			return Usage("", "worker.ro_paths: %q is not an absolute path", p)
 		}
+	}
+	return nil
+}
+
+// Hangs are the limits beyond which an agent hangs. The settings were validated.
+func (w WorkerConfig) Hangs() worker.Hangs {
+	output, _ := jobs.ParseBytes(w.OutputLimit)
+	return worker.Hangs{
+		Start: w.StartTimeout, Halt: w.HaltTimeout, Exit: w.ExitTimeout, Step: w.StepTimeout, Output: int64(output), Retries: w.RetryLimit,
+	}
+}
+
+func (w WorkerConfig) validateHangs() error {
+	for _, s := range []struct {
+		setting string
+		value   time.Duration
+	}{{"start_timeout", w.StartTimeout}, {"halt_timeout", w.HaltTimeout}, {"exit_timeout", w.ExitTimeout}, {"step_timeout", w.StepTimeout}} {
+		if s.value < 100*time.Millisecond || s.value > 24*time.Hour {
+			return Usage("", "worker.%s: %v is not between 100ms and 24h", s.setting, s.value)
+		}
+	}
+	if n, err := jobs.ParseBytes(w.OutputLimit); err != nil || n < 1<<20 {
+		return Usage("", "worker.output_limit: %q is not a size of 1MiB or more", w.OutputLimit)
+	}
+	if w.RetryLimit < 1 {
+		return Usage("", "worker.retry_limit: %d is less than 1", w.RetryLimit)
 	}
 	return nil
 }

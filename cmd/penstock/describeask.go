@@ -1,0 +1,57 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// told is what somebody has sent to a session. Its way through the agent is a
+// detail.
+func told(d control.Input) string {
+	if d.State != "accepted" {
+		return ""
+	}
+	who := cmp.Or(d.By, "somebody")
+	if d.Verb == control.Prompt {
+		return fmt.Sprintf("%s: %s", who, d.Text)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, firstLine(d.Text)))
+}
+
+// inquiry is what the agent asks, with its options and how to answer.
+func inquiry(job string, d control.Ask) string {
+	var questions []control.Question
+	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
+	if len(questions) == 0 {
+		return fmt.Sprintf("? the agent wants %s: %s\n  penstock answer %s [--deny]", cmp.Or(d.Tool, d.Type), firstLine(string(d.Input)), job)
+	}
+	var b strings.Builder
+	for i, q := range questions {
+		number := ""
+		if len(questions) > 1 {
+			number = fmt.Sprintf("%d. ", i+1)
+		}
+		fmt.Fprintf(&b, "? %s%s", number, q.Question)
+		if q.Multi {
+			b.WriteString(" (several may be chosen)")
+		}
+		b.WriteByte('\n')
+		for _, o := range q.Options {
+			fmt.Fprintf(&b, "    %s", o.Label)
+			if o.Description != "" {
+				fmt.Fprintf(&b, ": %s", firstLine(o.Description))
+			}
+			b.WriteByte('\n')
+		}
+	}
+	how := "--option LABEL | --text WORDS | --deny"
+	if len(questions) > 1 {
+		how = "--answer 1=WORDS --answer 2=WORDS … | --deny"
+	}
+	fmt.Fprintf(&b, "  penstock answer %s %s", job, how)
+	return b.String()
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// sendAgain is how often an agent that does not run yet is tried.
+const sendAgain = 200 * time.Millisecond
+
+var receiptView = cli.View[control.Receipt]{
+	Header: []string{"MESSAGE", "VERB", "JOB", "ATTEMPT", "STATE"},
+	Row: func(r control.Receipt) []string {
+		return []string{r.ID, string(r.Verb), r.Job, fmt.Sprint(r.Attempt), r.State}
+	},
+	ID: func(r control.Receipt) string { return r.ID },
+}
+
+// speech makes a command of a function that says what to send.
+func (a *app) speech(cmd *cobra.Command, say func(args []string) (control.Message, error)) *cobra.Command {
+	var id string
+	var timeout time.Duration
+	cmd.Flags().StringVar(&id, "id", "", "the message's own id, a UUID: sent again, it has no second effect (default: a new one)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the job's agent to run")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := say(args)
+		if err != nil {
+			return err
+		}
+		c.ID, c.By = id, "cli"
+		if c.ID == "" {
+			c.ID = jobs.NewID()
+		}
+		return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+			if err := p.alive(rec); err != nil {
+				return err
+			}
+			receipt, err := p.deliver(ctx, rec.ID, c, timeout)
+			if err != nil {
+				return err
+			}
+			return receiptView.One(a.out, a.format, receipt)
+		})
+	}
+	return cmd
+}
+
+// deliver sends a message, and waits for an agent that does not run yet.
+func (p *pool) deliver(ctx context.Context, id string, c control.Message, limit time.Duration) (control.Receipt, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		receipt, err := p.dispatcher.Send(limited, id, c)
+		refused, ok := errors.AsType[*control.RefusedError](err)
+		switch {
+		case err == nil:
+			return receipt, nil
+		case ctx.Err() != nil:
+			return receipt, context.Cause(ctx)
+		case !ok && limited.Err() != nil:
+			return receipt, cli.Fail(cli.ExitTimeout, fmt.Sprintf("penstock why %s; send it again with --id %s and it will not count twice", id, c.ID), "job %s: no answer after %v", id, limit)
+		case !ok || refused.Code != control.NotReady:
+			return receipt, refusal(err)
+		}
+		select {
+		case <-limited.Done():
+			return receipt, cli.Fail(cli.ExitTimeout, "penstock why "+id+" says what it waits for; --timeout waits longer", "%w", refused)
+		case <-time.After(sendAgain):
+		}
+	}
+}
+
+// refusal gives a refusal its exit code and a way out.
+func refusal(err error) error {
+	refused, ok := errors.AsType[*control.RefusedError](err)
+	if !ok {
+		return err
+	}
+	hint := ""
+	switch refused.Code {
+	case control.Nothing, control.Unfit:
+		hint = "penstock watch ID shows what the agent asks"
+	case control.Cannot:
+		hint = "penstock agent ls shows what each agent can do"
+	case control.Over:
+		hint = "penstock submit --interactive keeps an agent for more"
+	}
+	return cli.Fail(cli.ExitDenied, hint, "%w", refused)
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	return a.speech(&cobra.Command{
+		Use: "send ID TEXT|-", Args: cobra.ExactArgs(2),
+		Short: "Tell the agent of a running job more: within its turn, or as its next one",
+	}, func(args []string) (control.Message, error) {
+		text, err := a.prompt(args[1:])
+		return control.Message{Verb: control.Prompt, Text: text}, err
+	})
+}
+
+func (a *app) answerCommand() *cobra.Command {
+	c := control.Message{Verb: control.Answer}
+	var answers []string
+	cmd := a.speech(&cobra.Command{
+		Use: "answer ID", Args: cobra.ExactArgs(1),
+		Short: "Answer what the agent of a running job asks",
+		Long: `Answer gives the agent an answer to its question: labels of its options, or words
+of your own. Without either it permits what the agent asks a permission for.
+penstock watch shows the questions.`,
+	}, func([]string) (_ control.Message, err error) {
+		c.Answers, err = pairs("answer", answers)
+		return c, err
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&c.Ask, "ask", "", "the question's id, where several are open")
+	flags.StringArrayVar(&c.Options, "option", nil, "label of the option to choose, or its number (repeatable)")
+	flags.StringVar(&c.Text, "text", "", "words of your own; with --deny: why")
+	flags.StringArrayVar(&answers, "answer", nil, "N=WORDS, where it asks several questions at once: N is the question's number or header (repeatable)")
+	flags.BoolVar(&c.Deny, "deny", false, "refuse what is asked for, or leave the question to the agent")
+	return cmd
+}
+
+func (a *app) jobInterrupt() *cobra.Command {
+	return a.speech(&cobra.Command{
+		Use: "interrupt ID", Args: cobra.ExactArgs(1), Short: "End the turn of a running job's agent; the agent lives on",
+	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Interrupt}, nil })
+}
+
+func (a *app) jobStop() *cobra.Command {
+	return a.speech(&cobra.Command{
+		Use: "stop ID", Args: cobra.ExactArgs(1), Short: "End the agent of a running job; what it did is collected",
+	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Stop}, nil })
+}
+
+func (a *app) jobSet() *cobra.Command {
+	c := control.Message{Verb: control.Set}
+	cmd := a.speech(&cobra.Command{
+		Use: "set ID", Args: cobra.ExactArgs(1), Short: "Have the agent of a running job go on with another model or mode",
+	}, func([]string) (control.Message, error) { return c, nil })
+	cmd.Flags().StringVar(&c.Model, "model", "", "the model")
+	cmd.Flags().StringVar(&c.Mode, "mode", "", "the mode, in the agent's own words: plan, acceptEdits, …")
+	return cmd
+}
+
+func (a *app) jobRaw() *cobra.Command {
+	return a.speech(&cobra.Command{
+		Use: "raw ID LINE|-", Args: cobra.ExactArgs(2), Short: "Send the agent of a running job one line of its own protocol, if it would survive that",
+	}, func(args []string) (control.Message, error) {
+		line := args[1]
+		if line == "-" {
+			all, err := io.ReadAll(io.LimitReader(a.in, control.MaxBytes+1))
+			if err != nil {
+				return control.Message{}, fmt.Errorf("read the line: %w", err)
+			}
+			line = string(all)
+		}
+		if !json.Valid([]byte(line)) {
+			return control.Message{}, cli.Usage("", "the line is not JSON")
+		}
+		return control.Message{Verb: control.Raw, Line: json.RawMessage(line)}, nil
+	})
+}

@@ -1,0 +1,263 @@
+// Package control is the vocabulary of messages to a session whose agent runs,
+// and of what becomes of them; values only.
+//
+//	message ──▶ accepted, once and in order ──▶ the agent
+//	   └──────▶ refused, with a reason: it had no effect
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Bounds of a control message. Its text fits an event, uncut.
+const (
+	MaxBytes = 256 << 10
+	MaxText  = 128 << 10
+)
+
+// A Verb is what a control message asks for.
+type Verb string
+
+// The verbs.
+const (
+	Prompt    Verb = "prompt"    // text for the agent: folded into its turn, or the beginning of one
+	Answer    Verb = "answer"    // to a question, or to a request for permission
+	Interrupt Verb = "interrupt" // the turn ends, the agent lives on
+	Stop      Verb = "stop"      // the agent ends, and what it did counts
+	Raw       Verb = "raw"       // one line of the agent's own protocol
+	Set       Verb = "set"       // another model or mode, from now on
+)
+
+// A Message is a message to a session whose agent runs. The fields after Verb
+// belong to one verb each.
+type Message struct {
+	// ID is the sender's choice, a UUID. The same one again has no second
+	// effect, and the same receipt.
+	ID   string `json:"id"`
+	Verb Verb   `json:"verb"`
+	By   string `json:"by,omitempty"` // who sends it, for those who read the session
+
+	Text string `json:"text,omitempty"` // of a prompt; of an answer in words of one's own
+
+	// Ask names the question that is answered; empty: the only one that is
+	// open. Options are labels of its choices. Answers are for an ask of
+	// several questions, by their numbers from 1, their headers or their texts.
+	// Deny refuses what is asked for, and lets a question go unanswered.
+	Ask     string            `json:"ask,omitempty"`
+	Options []string          `json:"options,omitempty"`
+	Answers map[string]string `json:"answers,omitempty"`
+	Deny    bool              `json:"deny,omitempty"`
+
+	Line json.RawMessage `json:"line,omitempty"` // of raw
+
+	Model string `json:"model,omitempty"` // of set
+	Mode  string `json:"mode,omitempty"`
+}
+
+// A Receipt says that a message was taken, and by which attempt.
+type Receipt struct {
+	ID      string `json:"id"`
+	Verb    Verb   `json:"verb"`
+	Job     string `json:"job"`
+	Session string `json:"session"`
+	Attempt int    `json:"attempt"`
+	State   string `json:"state"` // accepted
+}
+
+// Decode reads a control message and validates it.
+func Decode(data []byte) (Message, error) {
+	var c Message
+	if len(data) > MaxBytes {
+		return c, &jobs.InvalidError{What: "message", Fields: []jobs.FieldError{{Field: "(message)", Reason: fmt.Sprintf("is %d bytes long, at most %d are allowed", len(data), MaxBytes)}}}
+	}
+	if err := jobs.DecodeStrict(data, &c); err != nil {
+		return c, err
+	}
+	return c, c.Validate()
+}
+
+// Validate reports everything that is wrong with a message, as an
+// [*jobs.InvalidError].
+func (c Message) Validate() error {
+	found := &findings{}
+	if uuid.Validate(c.ID) != nil || strings.ToLower(c.ID) != c.ID || len(c.ID) != 36 {
+		found.add("id", fmt.Errorf("%q is not a UUID, in lower case", c.ID))
+	}
+	if verbs := []Verb{Prompt, Answer, Interrupt, Stop, Raw, Set}; !slices.Contains(verbs, c.Verb) {
+		found.add("verb", fmt.Errorf("%q is not allowed; use one of %v", c.Verb, verbs))
+	}
+	found.add("by", text(c.By, 256))
+	found.add("text", text(c.Text, MaxText))
+	c.misplaced(found)
+	switch c.Verb {
+	case Prompt:
+		if strings.TrimSpace(c.Text) == "" {
+			found.add("text", fmt.Errorf("is missing: say what the agent shall hear"))
+		}
+	case Answer:
+		c.validateAnswer(found)
+	case Raw:
+		if len(c.Line) == 0 || c.Line[0] != '{' {
+			found.add("line", fmt.Errorf("is missing: one JSON object of the agent's own protocol"))
+		}
+	case Set:
+		if c.Model == "" && c.Mode == "" {
+			found.add("model", fmt.Errorf("is missing, and so is mode: name one of them"))
+		}
+		found.add("model", text(c.Model, 256))
+		found.add("mode", text(c.Mode, 64))
+	}
+	return found.orNil()
+}
+
+// misplaced finds fields of another verb: their sender means something that
+// would not happen.
+func (c Message) misplaced(found *findings) {
+	for _, f := range []struct {
+		field string
+		set   bool
+		verbs []Verb
+	}{
+		{"text", c.Text != "", []Verb{Prompt, Answer}},
+		{"ask", c.Ask != "", []Verb{Answer}},
+		{"options", len(c.Options) > 0, []Verb{Answer}},
+		{"answers", len(c.Answers) > 0, []Verb{Answer}},
+		{"deny", c.Deny, []Verb{Answer}},
+		{"line", len(c.Line) > 0, []Verb{Raw}},
+		{"model", c.Model != "", []Verb{Set}},
+		{"mode", c.Mode != "", []Verb{Set}},
+	} {
+		if f.set && !slices.Contains(f.verbs, c.Verb) {
+			found.add(f.field, fmt.Errorf("has no meaning for %q", c.Verb))
+		}
+	}
+}
+
+func (c Message) validateAnswer(found *findings) {
+	found.add("ask", text(c.Ask, 256))
+	said := 0
+	for _, given := range []bool{len(c.Options) > 0, c.Text != "" && !c.Deny, len(c.Answers) > 0, c.Deny} {
+		if given {
+			said++
+		}
+	}
+	if said > 1 {
+		found.add("options", fmt.Errorf("and text, answers and deny exclude each other; only deny may have a text"))
+	}
+	if len(c.Options) > 64 || len(c.Answers) > 64 {
+		found.add("options", fmt.Errorf("has more than 64 entries"))
+	}
+	for i, o := range c.Options {
+		found.add(fmt.Sprintf("options[%d]", i), text(o, 4096))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Answers)) {
+		found.add("answers", text(name, 4096))
+		found.add("answers", text(c.Answers[name], MaxText))
+	}
+}
+
+// findings are what is wrong with a message.
+type findings struct{ fields []jobs.FieldError }
+
+func (f *findings) add(field string, err error) {
+	if err != nil {
+		f.fields = append(f.fields, jobs.FieldError{Field: field, Reason: err.Error()})
+	}
+}
+
+func (f *findings) orNil() error {
+	if len(f.fields) == 0 {
+		return nil
+	}
+	return &jobs.InvalidError{What: "message", Fields: f.fields}
+}
+
+func text(s string, limit int) error {
+	switch {
+	case len(s) > limit:
+		return fmt.Errorf("is %d bytes long, at most %d are allowed", len(s), limit)
+	case strings.ContainsRune(s, 0) || !utf8.ValidString(s):
+		return fmt.Errorf("has a NUL byte or is not UTF-8")
+	}
+	return nil
+}
+
+// Refusal says why a control message had no effect.
+type Refusal string
+
+// The refusals.
+const (
+	Invalid  Refusal = "invalid"   // it is not a message
+	Finished Refusal = "finished"  // the job has ended
+	NotReady Refusal = "not_ready" // no agent runs now; later one may
+	Over     Refusal = "over"      // the agent takes no more
+	Cannot   Refusal = "cannot"    // this agent cannot do that
+	Nothing  Refusal = "nothing"   // there is nothing to answer, or to interrupt
+	Unfit    Refusal = "answer"    // the answer does not fit the question
+	Busy     Refusal = "busy"      // the agent does not read
+	Lost     Refusal = "lost"      // the worker cannot tell whether it still holds the job
+)
+
+// A RefusedError is the answer to a control message that had no effect.
+type RefusedError struct {
+	Code    Refusal `json:"code"`
+	Message string  `json:"message"`
+}
+
+// Refused makes one.
+func Refuse(code Refusal, format string, args ...any) *RefusedError {
+	return &RefusedError{code, fmt.Sprintf(format, args...)}
+}
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// Is reports that the message came too late as [jobs.ErrFinished].
+func (e *RefusedError) Is(target error) bool {
+	return target == jobs.ErrFinished && e.Code == Finished
+}
+
+// Input is the data of [jobs.InputState]. Verb and what follows stand with the
+// state "accepted": what somebody sent to the session.
+type Input struct {
+	Input string `json:"input"`
+	State string `json:"state"` // accepted queued started taken completed
+	Verb  Verb   `json:"verb,omitempty"`
+	By    string `json:"by,omitempty"`
+	Text  string `json:"text,omitempty"`
+	Ask   string `json:"ask,omitempty"`
+}
+
+// Ask is the data of [jobs.AskOpened] and [jobs.AskClosed]. Questions are a list of
+// [Question] as the agent wrote it.
+type Ask struct {
+	Ask       string          `json:"ask"`
+	Type      string          `json:"type,omitempty"` // question permission other
+	Tool      string          `json:"tool,omitempty"`
+	Call      string          `json:"call,omitempty"`
+	Questions json.RawMessage `json:"questions,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	How       string          `json:"how,omitempty"` // answered declined withdrawn expired
+}
+
+// A Question is one of those that an agent asks at once.
+type Question struct {
+	Question string   `json:"question"`
+	Header   string   `json:"header,omitempty"`
+	Options  []Option `json:"options,omitempty"`
+	Multi    bool     `json:"multiSelect,omitempty"` // several options may be chosen
+}
+
+// An Option is a choice that a question offers.
+type Option struct {
+	Label       string `json:"label"`
+	Description string `json:"description,omitempty"`
+}

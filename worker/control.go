@@ -1,0 +1,274 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// acceptLimit bounds how long an accepted message may take to be stored.
+const acceptLimit = 10 * time.Second
+
+// accepted is the state of an input whose event says what was sent.
+const accepted = "accepted"
+
+// A floor is had by the run of the agent that takes control messages now.
+type floor struct {
+	mu  sync.Mutex
+	run *agentRun // nil: no agent runs
+}
+
+func (f *floor) set(run *agentRun) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.run = run
+}
+
+func (f *floor) get() *agentRun {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.run
+}
+
+// listen answers the session's control messages until the function that it
+// returns is called. What earlier attempts have accepted counts: it is not
+// taken again, and what their agents were told this one's is told, too.
+func (a *attempt) listen(ctx context.Context) (stop func(), err error) {
+	var known []control.Receipt
+	if a.rec.Attempt > 1 {
+		if known, err = a.earlier(ctx); err != nil {
+			return nil, failed(jobs.StoreFailed, "read what the session was told before", err)
+		}
+	}
+	stop, err = a.cfg.Log.Listen(a.rec.Session, known, func(c control.Message) (control.Receipt, error) { return a.control(ctx, c) })
+	if err != nil {
+		return nil, failed(jobs.StoreFailed, "listen to the session", err)
+	}
+	return stop, nil
+}
+
+// earlier reads what earlier attempts of the job have accepted.
+func (a *attempt) earlier(ctx context.Context) (known []control.Receipt, err error) {
+	seen := map[string]bool{}
+	for e, err := range a.cfg.Log.Read(ctx, a.rec.Session, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Kind != jobs.InputState || e.Job != a.rec.ID || e.Attempt >= a.rec.Attempt {
+			continue
+		}
+		in := dataOfEvent[control.Input](e)
+		if in.State != accepted || seen[in.Input] {
+			continue
+		}
+		seen[in.Input] = true
+		known = append(known, control.Receipt{
+			ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: accepted,
+		})
+		if in.Verb == control.Prompt {
+			a.talk.told = append(a.talk.told, in)
+		}
+	}
+	return known, nil
+}
+
+// control takes one message. When it returns without an error the message is
+// in the session's log, where no worker can write that has lost the job.
+func (a *attempt) control(ctx context.Context, c control.Message) (control.Receipt, error) {
+	run := a.floor.get()
+	if run == nil || run.over() {
+		return control.Receipt{}, control.Refuse(control.NotReady, "no agent runs now: its worker prepares one, runs commands, or collects the result")
+	}
+	if err := run.control(ctx, c); err != nil {
+		return control.Receipt{}, err
+	}
+	a.log.Info("control message", "verb", c.Verb, "input", c.ID)
+	return control.Receipt{ID: c.ID, Verb: c.Verb, Job: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt, State: accepted}, nil
+}
+
+// over reports whether the agent has ended.
+func (r *agentRun) over() bool {
+	select {
+	case <-r.process.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// A deed is what a message comes to: events, lines for the agent, and what
+// follows.
+type deed struct {
+	events []jobs.Event
+	lines  [][]byte
+	then   func()
+}
+
+// control does what a message says: first it is decided whether that can be
+// done, then that it will be is stored, and only then it is.
+func (r *agentRun) control(ctx context.Context, c control.Message) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leaving != "" || r.found != nil {
+		return control.Refuse(control.Over, "the agent is being ended")
+	}
+	do, err := r.deed(c)
+	if err != nil {
+		return err
+	}
+	if len(do.lines) > 0 && r.in.full() {
+		return control.Refuse(control.Busy, "the agent does not read what was sent to it before")
+	}
+	if err := r.accept(ctx, c); err != nil {
+		return err
+	}
+	r.in.put(do.lines...)
+	r.events.put(do.events...)
+	r.asked(do.events)
+	if do.then != nil {
+		do.then()
+	}
+	r.pulse.last = time.Now() // somebody is there
+	r.wake()
+	return nil
+}
+
+// accept stores that a message was taken. It is the proof of the lease: the
+// broker refuses the event of an attempt that another one has followed.
+func (r *agentRun) accept(ctx context.Context, c control.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
+	defer cancel()
+	e := jobs.NewEvent(jobs.InputState, control.Input{Input: c.ID, State: accepted, Verb: c.Verb, By: c.By, Text: c.Text, Ask: c.Ask})
+	e.Turn = r.turn
+	err := r.writer.Append(ctx, r.secrets.Event(e))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jobs.ErrFenced):
+		r.end(err)
+	default:
+		// Whether it is in the log is not known, and so not what was done.
+		r.end(failed(jobs.StoreFailed, "store that a message was accepted", err))
+	}
+	return control.Refuse(control.Lost, "the worker could not store it: %v", err)
+}
+
+// deed finds out what a message comes to. It is an error where that cannot be.
+func (r *agentRun) deed(c control.Message) (deed, error) {
+	if c.Verb == control.Stop {
+		return deed{then: func() { r.leaving = cmp.Or(c.By, "somebody") }}, nil
+	}
+	speaker, ok := r.decoder.(agent.Speaker)
+	if !ok || !r.keepStdin {
+		return deed{}, r.mute(c.Verb)
+	}
+	switch c.Verb {
+	case control.Interrupt:
+		if r.state != agent.Working {
+			return deed{}, control.Refuse(control.Nothing, "no turn is open")
+		}
+		return deed{lines: speaker.Interrupt()}, nil
+	case control.Answer:
+		events, lines, err := speaker.Answer(c)
+		return deed{events: events, lines: lines}, err
+	}
+	if !r.pulse.closed.IsZero() {
+		return deed{}, control.Refuse(control.Over,
+			"the agent has ended its last turn and takes no more: a job with agent.interactive keeps it for another prompt; submit a new job")
+	}
+	if c.Verb == control.Prompt {
+		return deed{lines: speaker.Say(c.ID, c.Text), then: r.works}, nil
+	}
+	tuner, ok := speaker.(agent.Tuner)
+	if !ok {
+		return deed{}, r.mute(c.Verb)
+	}
+	if c.Verb == control.Set {
+		return deed{lines: tuner.Set(c.ID, c.Model, c.Mode)}, nil
+	}
+	lines, err := tuner.Raw(c.ID, c.Line)
+	return deed{lines: lines}, err
+}
+
+// mute refuses what the agent has no ear for.
+func (r *agentRun) mute(verb control.Verb) error {
+	what := map[control.Verb]string{
+		control.Prompt: "takes one prompt and then ends", control.Answer: "asks no questions", control.Interrupt: "cannot be interrupted; stop ends it",
+		control.Raw: "takes no input while it runs", control.Set: "keeps its model and mode while it runs",
+	}[verb]
+	return control.Refuse(control.Cannot, "agent %s %s", r.job.Agent.Name, what)
+}
+
+// works notes that the agent was told something, so that it has something to do.
+func (r *agentRun) works() { r.state = agent.Working }
+
+// asked keeps the list of open questions.
+func (r *agentRun) asked(events []jobs.Event) {
+	for _, e := range events {
+		switch e.Kind {
+		case jobs.AskOpened:
+			r.asks = append(r.asks, dataOfEvent[control.Ask](e).Ask)
+		case jobs.AskClosed:
+			closed := dataOfEvent[control.Ask](e).Ask
+			for i, open := range r.asks {
+				if open == closed {
+					r.asks = append(r.asks[:i:i], r.asks[i+1:]...)
+					break
+				}
+			}
+		}
+	}
+}
+
+// unanswered gives up the open questions: nobody came in time.
+func (r *agentRun) unanswered() {
+	speaker, ok := r.decoder.(agent.Speaker)
+	for _, id := range r.asks {
+		if !ok {
+			break
+		}
+		if events, lines, err := speaker.Answer(control.Message{Verb: control.Answer, Ask: id, Deny: true}); err == nil {
+			for i, e := range events {
+				closed := dataOfEvent[control.Ask](e)
+				closed.How = "expired"
+				events[i].Data = jobs.NewEvent(e.Kind, closed).Data
+			}
+			r.events.put(events...)
+			r.in.put(lines...)
+		}
+	}
+	r.asks = nil
+}
+
+// replay tells the agent what earlier attempts' agents were told besides the
+// job's own prompt.
+func (r *agentRun) replay() {
+	speaker, ok := r.decoder.(agent.Speaker)
+	if !ok || !r.keepStdin || r.talk.round > 0 {
+		return
+	}
+	for _, in := range r.talk.told {
+		r.in.put(speaker.Say(in.Input, in.Text)...)
+	}
+}
+
+// leave ends an agent that somebody has told to stop. One that rests only has
+// to hear that there is no more.
+func (r *agentRun) leave() {
+	r.mu.Lock()
+	rests := r.state != agent.Working && r.keepStdin
+	r.mu.Unlock()
+	if rests {
+		r.hangUp()
+		if r.gone(r.cfg.Hangs.Exit) {
+			return
+		}
+	}
+	r.steps(func(string) {})
+}

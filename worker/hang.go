@@ -1,0 +1,293 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// Hangs says when an agent hangs, besides idle_timeout, which is the job's. A
+// field that is zero has the value of [DefaultHangs].
+type Hangs struct {
+	// Start is how long it may write nothing at all. Of a program of the
+	// user's own that says nothing: there idle_timeout has to do.
+	Start time.Duration
+	// Halt is how long a process of it may be stopped by a signal while it is
+	// silent.
+	Halt time.Duration
+	// Exit is how long it may take to end when its last turn is over and its
+	// input is closed. What it did counts all the same.
+	Exit time.Duration
+	// Output is how many bytes one run may write. A line counts as a KiB at
+	// least, since that is about what it takes to keep.
+	Output int64
+	// Retries is how often in a row it may try the model API again, with
+	// nothing in between.
+	Retries int
+	// Step bounds each step on the way to its end.
+	Step time.Duration
+}
+
+// DefaultHangs are the limits of somebody who set none.
+func DefaultHangs() Hangs {
+	return Hangs{
+		Start: 2 * time.Minute, Halt: time.Minute, Exit: 15 * time.Second,
+		Output: 1 << 30, Retries: 30, Step: 5 * time.Second,
+	}
+}
+
+func (h Hangs) withDefaults() Hangs {
+	d := DefaultHangs()
+	return Hangs{
+		Start: cmp.Or(h.Start, d.Start), Halt: cmp.Or(h.Halt, d.Halt), Exit: cmp.Or(h.Exit, d.Exit),
+		Output: cmp.Or(h.Output, d.Output), Retries: cmp.Or(h.Retries, d.Retries), Step: cmp.Or(h.Step, d.Step),
+	}
+}
+
+// minLine is what a line counts for at least.
+const minLine = 1 << 10
+
+// A pulse is what shows that an agent lives.
+type pulse struct {
+	began, last time.Time // its start, and its last line
+	spoke       bool      // it has written a line
+	written     int64     // bytes
+	retries     int       // in a row
+	retried     jobs.RetryData
+	looked      time.Time // when its processes were last looked at
+	halted      time.Time // since when one is stopped; zero: none is
+	closed      time.Time // when its input was closed; zero: it is open
+}
+
+// progress are the events after which it is no longer the same call that the
+// agent tries again.
+var progress = []jobs.Kind{
+	jobs.TurnStarted, jobs.TurnEnded, jobs.Message, jobs.MessageDelta, jobs.Thought, jobs.ThoughtDelta,
+	jobs.ToolStarted, jobs.ToolDelta, jobs.ToolOutput, jobs.ToolEnded,
+}
+
+// beat notes what a line meant.
+func (p *pulse) beat(now time.Time, length int, events []jobs.Event) {
+	p.last, p.spoke, p.halted = now, true, time.Time{}
+	p.written += int64(max(0, minLine-length))
+	for _, e := range events {
+		switch {
+		case e.Kind == jobs.RetryReported:
+			p.retries++
+			p.retried = dataOfEvent[jobs.RetryData](e)
+		case slices.Contains(progress, e.Kind):
+			p.retries = 0
+		}
+	}
+}
+
+// hangData is the data of hang.detected. It is that of hang.ended, too, which
+// is told once nothing of the agent is alive: Step is what ended it then, and
+// Seconds how long that took.
+type hangData struct {
+	What    string  `json:"what"` // start idle stopped output retry exit
+	Message string  `json:"message,omitempty"`
+	Seconds float64 `json:"seconds"`
+	Step    string  `json:"step,omitempty"` // interrupt input term kill
+	// Reason is what the attempt ends for; empty: what the agent did counts.
+	Reason jobs.Reason `json:"reason,omitempty"`
+}
+
+// hang makes the finding of a limit.
+func hang(what string, reason jobs.Reason, after time.Duration, message string) *hangData {
+	return &hangData{What: what, Reason: reason, Seconds: after.Seconds(), Message: message}
+}
+
+// watch looks after the agent until it has ended, and ends it when it hangs.
+func (r *agentRun) watch() {
+	for {
+		found, next := r.look(time.Now())
+		switch {
+		case found != nil:
+			r.descend(found)
+			return
+		case r.told():
+			r.leave()
+			return
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-r.news:
+		case <-r.process.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// look says whether the agent hangs, or when to look again. An agent that only
+// waits to be told that there is no more is told so.
+func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, h, idle := &r.pulse, r.cfg.Hangs, time.Duration(r.job.IdleTimeout)
+	quiet := now.Sub(p.last)
+	if found := r.beyond(now); found != nil {
+		return found, 0
+	}
+	if !p.closed.IsZero() && r.state != agent.Working {
+		over := now.Sub(p.closed)
+		if over >= h.Exit {
+			return hang("exit", "", over, "its last turn is over, and it did not exit"), 0
+		}
+		return nil, h.Exit - over
+	}
+	next := idle - quiet
+	if next <= 0 {
+		switch {
+		case len(r.asks) > 0:
+			r.unanswered()
+			p.last = now // it can go on now
+			return nil, idle
+		case r.state != agent.Working && p.closed.IsZero():
+			// Its turn is over, and it waits for what it left running, or for
+			// somebody who does not come.
+			r.closeStdin()
+			return nil, h.Exit
+		}
+		return hang("idle", jobs.IdleLimit, quiet, fmt.Sprintf("it was silent for %v", idle)), 0
+	}
+	if r.greets && !p.spoke {
+		silent := now.Sub(p.began)
+		if silent >= h.Start {
+			return hang("start", jobs.StartLimit, silent, fmt.Sprintf("it wrote nothing in the %v after its start", h.Start)), 0
+		}
+		next = min(next, h.Start-silent)
+	}
+	found, again := r.halted(now, quiet)
+	return found, min(next, again)
+}
+
+// beyond finds what needs no clock: too much output, too many retries.
+func (r *agentRun) beyond(now time.Time) *hangData {
+	p, h := &r.pulse, r.cfg.Hangs
+	switch {
+	case p.written > h.Output:
+		return hang("output", jobs.OutputLimit, now.Sub(p.began), fmt.Sprintf("it wrote more than %v", jobs.Bytes(h.Output)))
+	case p.retries > h.Retries:
+		return hang("retry", jobs.RetryLimit, now.Sub(p.began), fmt.Sprintf("it tried the model API %d times and got nowhere (%s, status %d)",
+			p.retries, cmp.Or(p.retried.Class, "no class"), p.retried.HTTP))
+	}
+	return nil
+}
+
+// told reports whether somebody has told the agent to stop.
+func (r *agentRun) told() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leaving != ""
+}
+
+// halted looks at the agent's processes now and then while it is silent.
+func (r *agentRun) halted(now time.Time, quiet time.Duration) (*hangData, time.Duration) {
+	p, limit := &r.pulse, r.cfg.Hangs.Halt
+	every := max(limit/4, 50*time.Millisecond)
+	if due := max(every-quiet, every-now.Sub(p.looked)); due > 0 {
+		return nil, due
+	}
+	p.looked = now
+	switch n := r.process.Halted(); {
+	case n == 0:
+		p.halted = time.Time{}
+	case p.halted.IsZero():
+		p.halted = now
+	case now.Sub(p.halted) >= limit:
+		return hang("stopped", jobs.AgentHalted, now.Sub(p.halted),
+			fmt.Sprintf("%d of its processes were stopped by a signal for %v, and it was silent", n, limit)), 0
+	}
+	return nil, every
+}
+
+// descend ends an agent that hangs: it is asked to end its turn, told that no
+// more will come, asked to end, and killed with all that is in its jail. Each
+// step has its time. What comes next does not depend on the agent.
+func (r *agentRun) descend(found *hangData) {
+	r.events.put(jobs.NewEvent(jobs.HangDetected, found))
+	r.log.Warn("the agent hangs", "what", found.What, "message", found.Message)
+	r.steps(func(step string) { r.note(found, step) })
+}
+
+// steps takes each step to the agent's end, and tells of it before.
+func (r *agentRun) steps(tell func(step string)) {
+	for _, step := range []struct {
+		name string
+		take func() bool
+	}{{"interrupt", r.interrupt}, {"input", r.hangUp}} {
+		tell(step.name)
+		if step.take() && r.gone(r.cfg.Hangs.Step) {
+			return
+		}
+	}
+	tell("term")
+	_ = r.process.Stop(context.Background()) // bounded by the jail's grace; Wait reports what failed
+}
+
+// note says which step may have ended the agent.
+func (r *agentRun) note(found *hangData, step string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found, r.step = found, step
+	if r.foundAt.IsZero() {
+		r.foundAt = time.Now()
+	}
+}
+
+// interrupt asks the agent to end its turn, where it can be asked.
+func (r *agentRun) interrupt() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	speaker, ok := r.decoder.(agent.Speaker)
+	return ok && r.keepStdin && r.state != agent.Idle && r.in.put(speaker.Interrupt()...)
+}
+
+// hangUp closes the agent's input at once.
+func (r *agentRun) hangUp() bool {
+	r.mu.Lock()
+	open := r.keepStdin && r.pulse.closed.IsZero()
+	r.pulse.closed = time.Now()
+	r.mu.Unlock()
+	r.in.cut()
+	return open
+}
+
+// gone waits for the agent's end.
+func (r *agentRun) gone(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-r.process.Done():
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// hung tells how an agent that hung has ended, and returns what the attempt
+// ends for. Nothing of it is alive any more: that is what Wait waits for.
+func (r *agentRun) hung(killed bool) error {
+	if r.found == nil {
+		return nil
+	}
+	end := *r.found
+	end.Step, end.Seconds = r.step, time.Since(r.foundAt).Seconds()
+	if end.Step == "term" && killed {
+		end.Step = "kill"
+	}
+	r.events.put(jobs.NewEvent(jobs.HangEnded, end))
+	if end.Reason == "" {
+		return nil
+	}
+	return ended(end.Reason, "the agent hung: %s", end.Message)
+}
