@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,12 +41,11 @@ func (q *Queue) cancel(ctx context.Context, e entry, by string) (jobs.Record, er
 		// Should it be lost, the worker's next heartbeat finds out.
 		return e.Record, q.nudge(e.Record)
 	}
-	if e.State == jobs.Waiting {
-		// A parked job has no message. With one, whoever comes by finishes
-		// what a crash of this process leaves undone.
-		if err := q.offer(ctx, e.Record); err != nil {
-			return e.Record, err
-		}
+	// A parked or delayed job has no message, and one whose submitter has died
+	// may have none. With one, whoever comes by finishes what a crash of this
+	// process leaves undone. A full queue must not keep a job in it.
+	if err := q.offer(ctx, e.Record); err != nil && !errors.Is(err, jobs.ErrFull) {
+		return e.Record, err
 	}
 	e.Record, _ = e.After(cancelled(e.Record), time.Now())
 	e, err := q.put(ctx, e)

@@ -183,6 +183,38 @@ func TestCrashBetweenCommitAndAcknowledgement(t *testing.T) {
 	}
 }
 
+// The submitter dies before the job has its message or its schedule, somebody
+// cancels the job, and dies before that is told: whoever comes by tells it.
+func TestCrashInTheCancelOfAJobWithoutMessage(t *testing.T) {
+	s := jobstest.Start(t)
+	died := errors.New("died")
+	a := open(t, s, queue.Config{Finished: func(context.Context, jobs.Record) error { return died }})
+	ready, delayed := jobstest.Job(), jobstest.Job()
+	delayed.RunAt = new(time.Now().Add(time.Hour))
+	var ids []string
+	for _, job := range []jobs.Job{ready, delayed} {
+		rec, _, err := a.Accept(jobstest.Context(t), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Cancel(jobstest.Context(t), rec.ID, "a person"); !errors.Is(err, died) {
+			t.Fatalf("cancel: %v, want it to stop before it is told", err)
+		}
+		ids = append(ids, rec.ID)
+	}
+	cfg, finished := finishedOnce()
+	b := open(t, s, cfg)
+	idle(t, b, lease)
+	for _, id := range ids {
+		if got := get(t, b, id); got.Outcome != jobs.Cancellation {
+			t.Errorf("record %+v, want a cancellation", got)
+		}
+	}
+	if n := finished.Load(); n != 2 {
+		t.Errorf("told %d ends, want 2", n)
+	}
+}
+
 func repairsLeft(tb testing.TB, q *queue.Queue) []jobs.Record {
 	tb.Helper()
 	left, err := q.Stranded(jobstest.Context(tb))
