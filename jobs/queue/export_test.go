@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
@@ -27,3 +29,17 @@ func GiveBack(c *Claim) error { return c.q.again(c.d) }
 
 // Bury files a dead letter again.
 func Bury(ctx context.Context, q *Queue, letter DeadLetter) error { return q.bury(ctx, letter) }
+
+// Bind returns a queue that finds the lanes of its classes on the broker.
+func Bind(nc *nats.Conn, cfg Config, classes ...string) (*Queue, error) {
+	q, err := bind(nc, cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, class := range classes {
+		for _, lane := range subject.Lanes {
+			q.lanes[subject.QueueStream(class, lane)] = q.cfg.Lease
+		}
+	}
+	return q, nil
+}

@@ -94,6 +94,14 @@ type Queue struct {
 
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
+	q, err := bind(nc, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return q, q.create(ctx)
+}
+
+func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	setDefault(&cfg.Tenant, "default")
 	setDefault(&cfg.Retention, 30*24*time.Hour)
 	names, err := subject.New(cfg.Prefix)
@@ -104,8 +112,10 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{cfg: cfg, names: names, conn: conn, lanes: map[string]time.Duration{}, turns: map[string]chan struct{}{}, classes: map[string]bool{}}
-	return q, q.create(ctx)
+	return &Queue{
+		cfg: cfg, names: names, conn: conn,
+		lanes: map[string]time.Duration{}, turns: map[string]chan struct{}{}, classes: map[string]bool{},
+	}, nil
 }
 
 func setDefault[T comparable](field *T, value T) {
