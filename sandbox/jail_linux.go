@@ -2,16 +2,20 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"github.com/penstock-run/penstock/sandbox/internal/cover"
 	"github.com/penstock-run/penstock/sandbox/internal/usage"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"golang.org/x/sys/unix"
 )
 
@@ -270,6 +274,43 @@ func parent(pid int) int {
 	return atoi(f[1])
 }
 
+// cover hides from the agent what the mechanism has left open, and lets jailinit
+// go on. Nothing of the agent's runs yet.
+func (j *jail) cover() error {
+	if len(j.command.Hidden)+len(j.command.ReadOnly) == 0 {
+		return nil
+	}
+	namespace, err := j.mounts()
+	if err != nil {
+		return err
+	}
+	defer namespace.Close()
+	if err := cover.Files(namespace, j.command.Hidden, j.command.ReadOnly); err != nil {
+		return err
+	}
+	_, err = j.control.Write([]byte(jailinit.CoveredWord))
+	return err
+}
+
+// mounts opens the mount namespace of pid 1 inside.
+func (j *jail) mounts() (*os.File, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.first < 0 {
+		return nil, errors.New("the jail has ended")
+	}
+	f, err := os.Open("/proc/" + strconv.Itoa(j.firstPID) + "/ns/mnt")
+	if err != nil {
+		return nil, err
+	}
+	// While it is alive, its number is nobody else's.
+	if err := unix.PidfdSendSignal(j.first, 0, nil, 0); err != nil {
+		f.Close()
+		return nil, os.NewSyscallError("the jail's first process", err)
+	}
+	return f, nil
+}
+
 // hello is what jailinit says.
 type hello struct {
 	agent      int // jailinit itself where it supervises
@@ -279,7 +320,7 @@ type hello struct {
 }
 
 // receive reads until the agent is executed, which ends the conversation.
-func receive(c *net.UnixConn, bind func(string, *os.File) error) (h hello, err error) {
+func (p *Process) receive(c *net.UnixConn) (h hello, err error) {
 	defer func() {
 		if err != nil {
 			for _, f := range h.sockets {
@@ -303,7 +344,7 @@ func receive(c *net.UnixConn, bind func(string, *os.File) error) (h hello, err e
 		pid, sockets := ancillary(oob[:oobn])
 		word, rest, _ := strings.Cut(string(buf[:n]), "\x00")
 		if word == "bind" {
-			if err := answerBind(c, bind, rest, sockets); err != nil {
+			if err := answerBind(c, p.bind, rest, sockets); err != nil {
 				return h, err
 			}
 			continue
@@ -312,6 +353,9 @@ func receive(c *net.UnixConn, bind func(string, *os.File) error) (h hello, err e
 		switch word {
 		case "ready":
 			ready, h.agent = true, pid
+			if err := p.jail.cover(); err != nil {
+				return h, err
+			}
 		case "running":
 			h.agent, h.own, h.supervised = pid, atoi(rest), true
 			return h, nil

@@ -113,6 +113,11 @@ type Command struct {
 	Status bool
 	// Control means that jailinit runs inside and speaks on ControlFD.
 	Control bool
+	// Hidden and ReadOnly are files and directories of the jail that the agent
+	// must not read, or not write to, and that the program of Path has left open:
+	// Start covers them from outside while jailinit waits for it. It takes to be
+	// root of the host, Status, Control and jailinit.Config.Covered.
+	Hidden, ReadOnly []string
 	// Sweep means that the kernel does not end the jail with its first
 	// process: what is left has to be searched for.
 	Sweep bool

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"github.com/penstock-run/penstock/sandbox/internal/thread"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,7 +61,7 @@ func (p *Process) launch(ctx context.Context, backend string, c *Command, stream
 		return &StartError{Backend: backend, Step: step, Err: err}
 	}
 	begun := make(chan error, 1)
-	go onThread(func() { p.carry(ctx, pipes, ends, begun) })
+	go thread.Alone(func() { p.carry(ctx, pipes, ends, begun) })
 	if err := <-begun; err != nil {
 		<-p.done
 		return &StartError{Backend: backend, Step: "start", Err: errors.Join(err, p.err)}
@@ -121,23 +122,6 @@ func (p *Process) furnish(c *Command, streams Streams) (pipes *plumbing, e *ends
 	}
 	step, err = p.jail.surround(p.spec.Limits)
 	return pipes, e, step, err
-}
-
-// onThread runs f on a thread that ends with it unless f unlocks it. The
-// main thread never ends: it stands still while another one is found.
-func onThread(f func()) {
-	runtime.LockOSThread()
-	if unix.Gettid() != unix.Getpid() {
-		f()
-		return
-	}
-	defer runtime.UnlockOSThread()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		onThread(f)
-	}()
-	<-done
 }
 
 // carry is the life of the mechanism's first process. It keeps its thread to
@@ -241,7 +225,7 @@ func (p *Process) handshake(ctx context.Context, ends *ends) error {
 	if err := p.jail.hand(deadline, ends); err != nil {
 		return err
 	}
-	hello, err := receive(ends.control, p.bind)
+	hello, err := p.receive(ends.control)
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,30 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(float64(m[1])/float64(m[0]), "ratio")
 }
 
+// BenchmarkOverlayStart compares, in the same run, a jail over a view of other
+// directories with one over a plain directory, each from start to exit.
+func BenchmarkOverlayStart(b *testing.B) {
+	backend := &bwrap.Backend{Init: program(b)}
+	sandboxtest.Require(b, backend, sandbox.FeatureLayers)
+	root := b.TempDir()
+	for _, dir := range []string{"plain", "lower/src", "upper"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			b.Fatal(err)
+		}
+	}
+	over := func(workspace string, lower ...string) func() error {
+		spec := sandbox.Spec{Args: []string{"true"}, Workspace: filepath.Join(root, workspace), Lower: lower}
+		return func() error {
+			_, err := sandbox.Run(b.Context(), backend, spec, sandbox.Streams{})
+			return err
+		}
+	}
+	m := medians(b, over("plain"), over("upper", filepath.Join(root, "lower")))
+	b.ReportMetric(ms(m[0]), "plain-ms")
+	b.ReportMetric(ms(m[1]), "overlay-ms")
+	b.ReportMetric(ms(m[1]-m[0]), "more-ms")
+}
+
 // BenchmarkStartAtOnce starts jails from as many goroutines as there are
 // processors.
 func BenchmarkStartAtOnce(b *testing.B) {

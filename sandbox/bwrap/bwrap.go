@@ -58,7 +58,7 @@ func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compile(spec, path, host{h, seccomp.Native(), eachProcess(spec.Limits)})
+	return compile(spec, path, host{h, seccomp.Native(), eachProcess(spec.Limits), mayEnter()})
 }
 
 func (b *Backend) programs() (path, init string, err error) {
@@ -77,8 +77,9 @@ func (b *Backend) programs() (path, init string, err error) {
 // A host is what compile knows of one.
 type host struct {
 	layout.Host
-	arch seccomp.Arch
-	data uint64 // memory that one process may ask for; 0: no limit
+	arch  seccomp.Arch
+	data  uint64 // memory that one process may ask for; 0: no limit
+	enter bool   // Start may enter a jail to cover files, which takes a tenth of bubblewrap's time
 }
 
 // compile is the pure part of Command.
@@ -94,16 +95,20 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.enter = h.enter && len(h.Hidden)+len(h.ReadOnly) > 0
 	c := &sandbox.Command{
 		Path: path,
 		// Only this is visible in the host's list of processes.
 		Args:    []string{"bwrap", "--args", strconv.Itoa(argsFD), "--", jailinit.Path, sandbox.Mark},
-		Data:    [][]byte{initConfig(spec, h.data).Encode(), nil, filter},
+		Data:    [][]byte{initConfig(spec, h).Encode(), nil, filter},
 		Status:  true,
 		Control: true,
 	}
+	if h.enter {
+		c.Hidden, c.ReadOnly = h.Hidden, h.ReadOnly
+	}
 	v := &view{data: c.Data}
-	v.build(spec, h.Host)
+	v.build(spec, h)
 	c.Data = v.data
 	for _, a := range v.args {
 		c.Data[argsFD-sandbox.DataFD] = append(append(c.Data[argsFD-sandbox.DataFD], a...), 0)
@@ -111,16 +116,17 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 	return c, nil
 }
 
-func initConfig(spec sandbox.Spec, data uint64) jailinit.Config {
+func initConfig(spec sandbox.Spec, h host) jailinit.Config {
 	return jailinit.Config{
 		Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen,
 		OpenFiles: uint64(spec.Limits.OpenFiles), FileSize: uint64(spec.Limits.FileSize),
-		Processes: uint64(spec.Limits.PIDs), Data: data, Writable: layout.Writable(spec), Scoped: true, Dial: spec.Dial,
+		Processes: uint64(spec.Limits.PIDs), Data: h.data, Writable: layout.Writable(spec), Scoped: true, Dial: spec.Dial,
+		Covered: h.enter,
 	}
 }
 
-// Explain shows a command for people: what is executed, and an option of
-// bubblewrap with its arguments on each further line.
+// Explain shows a command for people: what is executed, an option of bubblewrap
+// with its arguments on each further line, and what is covered after that.
 func Explain(c *sandbox.Command) string {
 	var s strings.Builder
 	s.WriteString(c.Path + " = " + strings.Join(c.Args, " "))
@@ -130,6 +136,12 @@ func Explain(c *sandbox.Command) string {
 			separator = "\n"
 		}
 		s.WriteString(separator + a)
+	}
+	for _, p := range c.Hidden {
+		s.WriteString("\nthen hide " + p)
+	}
+	for _, p := range c.ReadOnly {
+		s.WriteString("\nthen make read-only " + p)
 	}
 	return s.String() + "\n"
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"github.com/penstock-run/penstock/sandbox/internal/cover"
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
 )
 
@@ -31,5 +32,7 @@ func features() []sandbox.Feature {
 	}
 	return f
 }
+
+func mayEnter() bool { return cover.Possible() }
 
 func eachProcess(l sandbox.Limits) uint64 { return cgroup.EachProcess(l.Memory) }

@@ -26,7 +26,7 @@ func testHost(s sandbox.Spec) host {
 		Copied: []sandbox.File{{Path: "/etc/nsswitch.conf", Data: []byte("hosts: files dns\n")}},
 		Hidden: []string{"/proc/cmdline"},
 		Hosts:  []byte("192.0.2.1 printer\n"), Resolv: []byte("nameserver 192.0.2.53\n"),
-	}, seccomp.AMD64, 0}
+	}, seccomp.AMD64, 0, false}
 }
 
 var golden = map[string]sandbox.Spec{
@@ -43,24 +43,37 @@ var golden = map[string]sandbox.Spec{
 	}, Limits: sandbox.Limits{TmpSize: 1 << 20, ShmSize: 2 << 20}},
 }
 
+// rootHost is the same with a runner that is root, and may enter its jails.
+func rootHost(s sandbox.Spec) host {
+	h := testHost(s)
+	h.Hidden, h.ReadOnly, h.enter = append(h.Hidden, "/proc/keys"), []string{"/proc/sys"}, true
+	return h
+}
+
 func TestCommandLines(t *testing.T) {
 	for name, spec := range golden {
-		spec.Args = []string{"true"}
-		c, err := compile(spec, "/usr/bin/bwrap", testHost(spec))
-		if err != nil {
+		compare(t, name, spec, testHost)
+	}
+	compare(t, "root", golden["zero"], rootHost)
+}
+
+func compare(t *testing.T, name string, spec sandbox.Spec, on func(sandbox.Spec) host) {
+	t.Helper()
+	spec.Args = []string{"true"}
+	c, err := compile(spec, "/usr/bin/bwrap", on(spec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []byte(listing(c))
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got := []byte(listing(c))
-		file := filepath.Join("testdata", name+".txt")
-		if *update {
-			if err := os.WriteFile(file, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s differs, err %v; look at it with: go test ./sandbox/bwrap -update && git diff", file, err)
-		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s differs, err %v; look at it with: go test ./sandbox/bwrap -update && git diff", file, err)
 	}
 }
 

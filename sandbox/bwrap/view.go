@@ -38,10 +38,10 @@ func (v *view) tmpfs(path, perms string, size int64) {
 	v.add("--perms", perms, "--size", strconv.FormatInt(size, 10), "--tmpfs", path)
 }
 
-func (v *view) build(spec sandbox.Spec, h layout.Host) {
+func (v *view) build(spec sandbox.Spec, h host) {
 	v.namespaces(spec)
 	v.system(spec, h)
-	v.places(spec, h)
+	v.places(spec, h.Host)
 	// The root and /dev are temporary file systems: writable, they would be
 	// unlimited memory.
 	v.add("--remount-ro", "/dev", "--remount-ro", "/")
@@ -59,9 +59,12 @@ func (v *view) namespaces(spec sandbox.Spec) {
 	uid := strconv.Itoa(layout.UID)
 	// Where root starts it, bubblewrap would leave the bounding set as it is.
 	v.add("--uid", uid, "--gid", uid, "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "job", "--clearenv")
+	// Of jailinit, not of the agent: a Go program would begin by looking for the
+	// limits of its control group, to start threads that this one has no use for.
+	v.add("--setenv", "GOMAXPROCS", "1", "--setenv", "GODEBUG", "containermaxprocs=0")
 }
 
-func (v *view) system(spec sandbox.Spec, h layout.Host) {
+func (v *view) system(spec sandbox.Spec, h host) {
 	// Parents that an option makes on its own take the permissions of that
 	// option, so those with several children are made first.
 	for _, dir := range []string{"/etc", "/home", "/jail", "/var"} {
@@ -78,11 +81,13 @@ func (v *view) system(spec sandbox.Spec, h layout.Host) {
 		v.file(f.Path, 0o644, f.Data)
 	}
 	v.add("--proc", "/proc")
-	for _, p := range h.Hidden {
-		v.add("--ro-bind", "/dev/null", p)
-	}
-	for _, p := range h.ReadOnly {
-		v.add("--ro-bind", p, p)
+	if !h.enter {
+		for _, p := range h.Hidden {
+			v.add("--ro-bind", "/dev/null", p)
+		}
+		for _, p := range h.ReadOnly {
+			v.add("--ro-bind", p, p)
+		}
 	}
 	v.add("--dev", "/dev")
 	v.tmpfs("/dev/shm", "1777", spec.Limits.ShmSize)

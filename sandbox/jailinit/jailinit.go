@@ -37,6 +37,12 @@
 //	"bind", address, socket  ──▶
 //	                         ◀──    number of an error, or 0
 //
+// What the mechanism left open and the agent must not see is covered by the
+// runner, see [Config.Covered]:
+//
+//	"ready", sockets         ──▶
+//	                         ◀──    "covered": the agent may be executed
+//
 // Where the runner wants to connect to servers inside, an attendant stays: a
 // further process, beside the agent, that answers each [Request] on a socket
 // pair of its own. Its outer end goes out last among the sockets.
@@ -61,6 +67,9 @@ const (
 	MeetSocket = "control" // the runner's socket in that directory
 	MeetDone   = "done"    // the runner's last message there
 )
+
+// CoveredWord is the runner's answer to who waits for it, see [Config.Covered].
+const CoveredWord = "covered"
 
 // Mark begins the argument that names the jail.
 const Mark = "penstock-jail="
@@ -88,6 +97,7 @@ type Config struct {
 	Writable  []string // where the second wall lets files be written; none: no wall
 	Scoped    bool     // the second wall also refuses abstract sockets and signals that leave the jail
 	Supervise bool     // stay as the parent, and end whatever the agent leaves
+	Covered   bool     // wait for the runner's word that it has covered what the agent must not see
 	Dial      bool     // leave a process inside that answers requests, see Request
 	View      []Place  // what the agent sees, with processes of its own; none: what the mechanism made of it
 	User      uint64   // the uid and gid of the agent, in a user namespace of its own; 0: those of the first program
@@ -130,7 +140,7 @@ func (c Config) Encode() []byte {
 		list(l)
 	}
 	for _, n := range []uint64{
-		c.OpenFiles, c.FileSize, c.Processes, c.Data, flag(c.Scoped), flag(c.Supervise), flag(c.Dial),
+		c.OpenFiles, c.FileSize, c.Processes, c.Data, flag(c.Scoped), flag(c.Supervise), flag(c.Covered), flag(c.Dial),
 		flag(c.nested), c.User,
 	} {
 		b = appendNumber(b, n)
@@ -199,7 +209,8 @@ func decode(b []byte) (c Config, err error) {
 		c.Filter = []byte(filter)
 	}
 	c.OpenFiles, c.FileSize, c.Processes, c.Data = number(), number(), number(), number()
-	c.Scoped, c.Supervise, c.Dial, c.nested, c.User = number() == 1, number() == 1, number() == 1, number() == 1, number()
+	c.Scoped, c.Supervise, c.Covered, c.Dial, c.nested = number() == 1, number() == 1, number() == 1, number() == 1, number() == 1
+	c.User = number()
 	if err == nil {
 		c.View, err = places(view)
 	}

@@ -1,6 +1,7 @@
 package jailinit
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strconv"
@@ -111,6 +112,11 @@ func start() error {
 			return &stepError{"set up", "attendant", err}
 		}
 	}
+	if c.Covered {
+		if err := awaitCover(); err != nil {
+			return &stepError{"set up", "cover", err}
+		}
+	}
 	if c.needsSecond() {
 		return supervise(c)
 	}
@@ -159,6 +165,20 @@ func announce(sockets []int) error {
 	}
 	return nil
 }
+
+// awaitCover returns when the runner says that what the agent must not see is
+// covered. Whatever else comes, the end of the socket above all, means that it
+// is not.
+func awaitCover() error {
+	b := make([]byte, 2*len(CoveredWord))
+	n, err := syscall.Read(controlFD, b)
+	if err == nil && string(b[:n]) != CoveredWord {
+		err = errNotCovered
+	}
+	return err
+}
+
+var errNotCovered = errors.New("the runner did not say that it has covered anything")
 
 // restrict applies what only lowers what this process may do.
 func restrict(c Config) error {
