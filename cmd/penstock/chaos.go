@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/chaos"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/layout"
 )
 
 func (a *app) chaosCommand() *cobra.Command {
@@ -27,20 +29,26 @@ func (a *app) chaosCommand() *cobra.Command {
 		Use: "chaos", Short: "Break a pool on purpose, and prove that it loses nothing", Args: cobra.NoArgs,
 		Long: `Chaos starts a broker and workers of its own in a new directory, submits jobs
 with a scripted agent, and meanwhile kills workers and the broker, stops workers
-past their lease, and cuts or mutes their connections, at random. Then it compares
+past their lease, and cuts or mutes their connections, at random. With --cluster 3
+there are three servers that keep every stream together, and the one that is killed
+leads some of them. Then it compares
 what is stored with what was wanted: one result for each job, every event once,
 and no process, mount or workspace left. It touches no other pool. The lease is
-2 s unless --lease names another.
+2 s, or 10 s of a cluster, unless --lease names another.
 
 The exit code is 0 when everything held, and 1 when something did not. Then the
 directory is kept.`,
 		Example: `  penstock chaos
-  penstock chaos --jobs 50 --faults 100 --kinds "kill worker,stop worker"`,
+  penstock chaos --jobs 50 --faults 100 --kinds "kill worker,stop worker"
+  penstock chaos --cluster 3 --kinds "kill broker" --every 5s --faults 36 --jobs 200`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkChaos(o); err != nil {
 				return err
 			}
 			o.Lease = 2 * time.Second // a long one would only make it take longer
+			if o.Cluster > 0 {
+				o.Lease = 10 * time.Second // it takes servers 4 to 9 s to choose a leader
+			}
 			if cmd.Flags().Changed("lease") {
 				o.Lease = a.cfg.Lease
 			}
@@ -54,6 +62,8 @@ directory is kept.`,
 	flags.IntVar(&o.Slots, "slots", 2, "slots of each worker")
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "of the random choices; what happens when is not repeated")
 	flags.StringSliceVar(&o.Kinds, "kinds", chaos.Kinds(), "of faults")
+	flags.IntVar(&o.Cluster, "cluster", 0, "servers of a cluster: 3 or 5 (default none, a broker inside the dispatcher)")
+	flags.DurationVar(&o.Every, "every", 0, "time between faults, whatever the jobs do (default as fast as jobs finish)")
 	flags.StringVar(&dir, "dir", "", "empty directory to work in (default a temporary one)")
 	return cmd
 }
@@ -63,6 +73,12 @@ func checkChaos(o chaos.Options) error {
 		if n < 1 {
 			return cli.Usage("", "--%s %d: at least 1 is wanted", flag, n)
 		}
+	}
+	if o.Cluster != 0 && o.Cluster != 3 && o.Cluster != 5 {
+		return cli.Usage("", "--cluster %d: 3 or 5 servers make a cluster", o.Cluster)
+	}
+	if o.Every < 0 {
+		return cli.Usage("", "--every %v is negative", o.Every)
 	}
 	if o.Faults < 0 {
 		return cli.Usage("", "--faults %d is negative", o.Faults)
@@ -91,7 +107,9 @@ func (a *app) chaos(ctx context.Context, o chaos.Options, dir string) (err error
 	}
 	defer log.Close()
 	o.Log = log
-	o.Connect = func(ctx context.Context, data string) (chaos.Pool, error) { return a.connectChaos(ctx, data, o.Lease) }
+	o.Connect = func(ctx context.Context, data, servers string) (chaos.Pool, error) {
+		return a.connectChaos(ctx, data, servers, o)
+	}
 	if a.progress != cli.ProgressQuiet {
 		o.Progress = func(faults, finished int) {
 			fmt.Fprintf(a.err, "penstock: %d of %d faults, %d of %d jobs finished\n", faults, o.Faults, finished, o.Jobs)
@@ -126,9 +144,9 @@ func emptyDir(dir string) (string, error) {
 }
 
 // connectChaos opens the pool of another data directory than the user's.
-func (a *app) connectChaos(ctx context.Context, data string, lease time.Duration) (chaos.Pool, error) {
+func (a *app) connectChaos(ctx context.Context, data, servers string, o chaos.Options) (chaos.Pool, error) {
 	own := *a
-	own.cfg.Data, own.cfg.Server, own.cfg.Lease = data, "", lease
+	own.cfg.Data, own.cfg.Server, own.cfg.Lease, own.cfg.Replicas = data, servers, o.Lease, o.Cluster
 	p, err := own.open(ctx, "chaos", hooks{})
 	if err != nil {
 		return chaos.Pool{}, err
@@ -137,7 +155,17 @@ func (a *app) connectChaos(ctx context.Context, data string, lease time.Duration
 		s, err := p.dispatcher.Submit(ctx, job, "cli")
 		return s.ID, s.Session, err
 	}
-	return chaos.Pool{Submit: submit, Queue: p.queue, Log: p.log, Store: p.store, Close: p.close}, nil
+	return chaos.Pool{Submit: submit, Queue: p.queue, Log: p.log, Store: p.store, Close: p.close, Leader: p.someLeader}, nil
+}
+
+// someLeader names the server that leads a stream, whichever it is.
+func (p *pool) someLeader(ctx context.Context) (string, error) {
+	groups, err := layout.Groups(ctx, p.conn, layout.Config{})
+	groups = slices.DeleteFunc(groups, func(g layout.Group) bool { return g.Leader == "" })
+	if err != nil || len(groups) == 0 {
+		return "", err
+	}
+	return groups[rand.IntN(len(groups))].Leader, nil
 }
 
 var chaosView = cli.View[chaos.Report]{ID: func(r chaos.Report) string { return strconv.FormatUint(r.Seed, 10) }}
@@ -148,8 +176,15 @@ func (a *app) tellChaos(r chaos.Report) error {
 	}
 	var b strings.Builder
 	row := func(what string, n any) { fmt.Fprintf(&b, "%-34s %8v\n", what, n) }
-	fmt.Fprintf(&b, "%s/%s, %d processors, penstock %s, seed %d, lease %s, %d workers of %d slots, %.0f s\n\n",
+	fmt.Fprintf(&b, "%s/%s, %d processors, penstock %s, seed %d, lease %s, %d workers of %d slots, %.0f s\n",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), release(), r.Seed, r.Lease, r.Workers, r.Slots, r.Seconds)
+	if r.Cluster > 0 {
+		fmt.Fprintf(&b, "%d servers in a cluster\n", r.Cluster)
+	}
+	if r.Every != "" {
+		fmt.Fprintf(&b, "a fault every %s\n", r.Every)
+	}
+	fmt.Fprintln(&b)
 	row("jobs", r.Jobs)
 	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
 		row("fault: "+kind, r.Faults[kind])

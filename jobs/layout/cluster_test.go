@@ -35,7 +35,9 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(t, nc, queue.Config{})
+	began := time.Now()
 	toThree(ctx, t, connect)
+	t.Logf("three replicas after %v", time.Since(began).Round(time.Millisecond))
 	p := &party{t: t, cluster: cluster, connect: connect, settled: map[string]int{}}
 	p.run(ctx)
 }
@@ -95,7 +97,7 @@ type party struct {
 	kills   []string
 }
 
-const partyJobs = 40
+const partyJobs = 25
 
 func (p *party) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -105,7 +107,7 @@ func (p *party) run(ctx context.Context) {
 		claimers.Go(func() error { return p.claim(ctx, fmt.Sprintf("w%d", n)) })
 	}
 	others.Go(func() error { return p.submit(ctx) })
-	others.Go(func() error { return p.kill(ctx, 2) })
+	others.Go(func() error { return p.kill(ctx, 1) })
 	if err := others.Wait(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -37,9 +38,16 @@ type Options struct {
 	Lease   time.Duration // of the pool
 	Seed    uint64        // of all that is random, but for when things happen
 	Kinds   []string      // of the faults, some of [Kinds]
-	Log     io.Writer     // what broker and workers say
-	// Connect returns the pool of the data directory, whose broker runs.
-	Connect func(ctx context.Context, data string) (Pool, error)
+	// Cluster is how many servers keep the streams together; zero is one
+	// broker, inside the dispatcher.
+	Cluster int
+	// Every, if not zero, is how long after a fault the next one begins,
+	// however far the jobs are.
+	Every time.Duration
+	Log   io.Writer // what broker and workers say
+	// Connect returns the pool of the data directory, whose broker runs, or
+	// of the servers that are named.
+	Connect func(ctx context.Context, data, servers string) (Pool, error)
 	// Progress, if not nil, is called now and then.
 	Progress func(faults, finished int)
 }
@@ -50,6 +58,8 @@ type Pool struct {
 	Queue  *queue.Queue
 	Log    *session.Log
 	Store  *artifact.Store
+	// Leader names the server of a cluster that leads some stream.
+	Leader func(ctx context.Context) (string, error)
 	Close  func() error
 }
 
@@ -60,6 +70,8 @@ type Report struct {
 	Workers int            `json:"workers"`
 	Slots   int            `json:"slots"`
 	Lease   string         `json:"lease"`
+	Cluster int            `json:"cluster,omitempty"`
+	Every   string         `json:"every,omitempty"`
 	Seconds float64        `json:"seconds"`
 	Faults  map[string]int `json:"faults"` // by kind
 
@@ -110,8 +122,11 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	began := time.Now()
 	r := &run{Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), retried: map[string]int{}}
 	r.report = Report{
-		Seed: o.Seed, Jobs: o.Jobs, Workers: o.Workers, Slots: o.Slots, Lease: o.Lease.String(),
+		Seed: o.Seed, Jobs: o.Jobs, Workers: o.Workers, Slots: o.Slots, Lease: o.Lease.String(), Cluster: o.Cluster,
 		Faults: map[string]int{}, Violations: []string{},
+	}
+	if o.Every > 0 {
+		r.report.Every = o.Every.String()
 	}
 	for _, k := range o.Kinds {
 		r.report.Faults[k] = 0
@@ -120,11 +135,16 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 		return r.report, err
 	}
 	defer r.field.kill()
-	if r.pool, err = o.Connect(ctx, r.field.data); err != nil {
+	if r.pool, err = o.Connect(ctx, r.field.data, r.field.servers()); err != nil {
 		return r.report, fmt.Errorf("connect to the pool: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.pool.Close()) }()
-	err = r.breakThings(ctx)
+	r.field.leader = r.pool.Leader
+	if o.Every > 0 {
+		err = r.breakSteadily(ctx)
+	} else {
+		err = r.breakThings(ctx)
+	}
 	if err == nil {
 		err = r.finish(ctx)
 	}
@@ -143,7 +163,7 @@ func (r *run) breakThings(ctx context.Context) error {
 			return err
 		}
 		r.field.revive()
-		r.report.Faults[r.strike(ctx)]++
+		r.report.Faults[r.strike(ctx, r.random)]++
 		pause := time.Duration(r.random.ExpFloat64() * float64(r.Lease) / 12)
 		select {
 		case <-ctx.Done():
@@ -152,6 +172,52 @@ func (r *run) breakThings(ctx context.Context) error {
 		}
 	}
 	return r.feed(ctx, r.Jobs)
+}
+
+// breakSteadily harms the pool at fixed times, while the jobs come in evenly.
+func (r *run) breakSteadily(ctx context.Context) error {
+	defer r.harm.Wait()
+	var faults atomic.Int64
+	fed := make(chan error, 1)
+	go func() { fed <- r.feedEvenly(ctx, &faults) }()
+	random := rand.New(rand.NewPCG(r.Seed, 1))
+	tick := time.NewTicker(r.Every)
+	defer tick.Stop()
+	for range r.Faults {
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), <-fed)
+		case <-tick.C:
+		}
+		r.field.revive()
+		r.report.Faults[r.strike(ctx, random)]++
+		faults.Add(1)
+	}
+	return <-fed
+}
+
+// feedEvenly submits the jobs over the time that all faults take.
+func (r *run) feedEvenly(ctx context.Context, faults *atomic.Int64) error {
+	began, all := time.Now(), time.Duration(r.Faults)*r.Every
+	for n := 1; n <= r.Jobs; n++ {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Until(began.Add(all * time.Duration(n) / time.Duration(r.Jobs)))):
+		}
+		if err := r.feed(ctx, n); err != nil {
+			return err
+		}
+		if r.Progress == nil || n%20 > 0 {
+			continue
+		}
+		list, err := r.finished(ctx)
+		if err != nil {
+			return err
+		}
+		r.Progress(int(faults.Load()), len(list))
+	}
+	return nil
 }
 
 // pace keeps jobs and faults together: it submits the jobs that are due after

@@ -60,6 +60,15 @@ func TestAPoolLosesNothing(t *testing.T) {
 	}
 }
 
+// The long form is in docs/chaos.md: it takes servers seconds to begin, and to
+// choose another leader.
+func TestAClusterLosesNothing(t *testing.T) {
+	report, code := breakPool(t, "", "--cluster", "3", "--workers", "2", "--jobs", "5", "--faults", "2", "--every", "3s", "--kinds", "kill broker")
+	if code != 0 || report.Results != 5 || report.Faults["kill broker"] != 2 || report.Cluster != 3 {
+		t.Errorf("exit code %d, %d results, %v in a cluster of %d; want 0, 5, 2 kills and 3", code, report.Results, report.Faults, report.Cluster)
+	}
+}
+
 // Without what keeps two workers from acting for one job, workers that were
 // stopped and go on write over what others have done since.
 func TestAPoolWithoutItsFenceIsFoundOut(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
 // A kind is one way to do harm: to a worker, by its number, to the way to it,
@@ -42,9 +44,9 @@ func Kinds() []string {
 
 // strike begins a fault, and returns its kind. Whom a fault meets is not under
 // another one.
-func (r *run) strike(ctx context.Context) string {
+func (r *run) strike(ctx context.Context, random *rand.Rand) string {
 	for {
-		k, n := r.draw()
+		k, n := r.draw(random)
 		if victim := k.victim(r.field, n); victim.TryLock() {
 			r.harm.Go(func() {
 				defer victim.Unlock()
@@ -57,18 +59,18 @@ func (r *run) strike(ctx context.Context) string {
 }
 
 // draw draws a fault and a worker.
-func (r *run) draw() (kind, int) {
+func (r *run) draw(random *rand.Rand) (kind, int) {
 	wanted := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return !slices.Contains(r.Kinds, k.name) })
 	sum := 0
 	for _, k := range wanted {
 		sum += k.weight
 	}
-	at, i := r.random.IntN(sum), 0
+	at, i := random.IntN(sum), 0
 	for at >= wanted[i].weight {
 		at -= wanted[i].weight
 		i++
 	}
-	return wanted[i], r.random.IntN(r.Workers)
+	return wanted[i], random.IntN(r.Workers)
 }
 
 // killWorker kills one as kill -9 does, and starts another in its place.
@@ -91,21 +93,26 @@ func stopWorker(ctx context.Context, f *field, n int) {
 // cutConnection breaks a worker's connections and refuses new ones.
 func cutConnection(ctx context.Context, f *field, n int) {
 	p := f.proxies[n]
-	p.Cut()
+	p.all((*flaky.Proxy).Cut)
 	f.wait(ctx, 0, 1.5)
-	p.Heal()
+	p.all((*flaky.Proxy).Heal)
 }
 
 // muteConnection lets what a worker asks for happen, and its answers vanish.
 func muteConnection(ctx context.Context, f *field, n int) {
 	p := f.proxies[n]
-	p.Mute()
+	p.all((*flaky.Proxy).Mute)
 	f.wait(ctx, 0, 1.5)
-	p.Heal()
+	p.all((*flaky.Proxy).Heal)
 }
 
-// killBroker kills the broker with its dispatcher, and starts it again.
+// killBroker kills the broker with its dispatcher, and starts it again. Of a
+// cluster it kills a server that leads something.
 func killBroker(ctx context.Context, f *field, _ int) {
+	if len(f.nodes) > 0 {
+		f.killLeader(ctx)
+		return
+	}
 	f.broker.kill()
 	f.wait(ctx, 0, 0.5)
 	f.broker.up()

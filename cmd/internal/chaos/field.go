@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,9 +24,13 @@ import (
 type field struct {
 	data, repo string
 	lease      time.Duration
-	broker     *program
+	broker     *program // the dispatcher, and the broker in it, unless there is a cluster
+	nodes      []*node  // of the cluster
+	leader     func(ctx context.Context) (string, error)
 	workers    []*program
 	proxies    []*proxy // of each worker
+	addresses  []string // where workers reach the broker, or the nodes
+	user       string   // and its password, as in a URL
 }
 
 // A program is penstock in one of its parts. Whoever harms it holds mu.
@@ -39,9 +44,26 @@ type program struct {
 	ended chan struct{} // closed when it has
 }
 
+// A proxy is a worker's ways to the broker, or to all nodes of a cluster.
 type proxy struct {
-	mu sync.Mutex
-	*flaky.Proxy
+	mu   sync.Mutex
+	ways []*flaky.Proxy
+}
+
+func (p *proxy) all(do func(*flaky.Proxy)) {
+	for _, way := range p.ways {
+		do(way)
+	}
+}
+
+// urls names the ways as a client wants them. In the environment nobody else
+// can read the password.
+func (p *proxy) urls(user string) string {
+	var urls []string
+	for _, way := range p.ways {
+		urls = append(urls, strings.Replace(way.URL(), "nats://", "nats://"+user+"@", 1))
+	}
+	return strings.Join(urls, ",")
 }
 
 // begin starts the broker and the workers.
@@ -55,27 +77,28 @@ func begin(ctx context.Context, o Options) (_ *field, err error) {
 	if err := makeRepository(ctx, f.repo); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
 	settings := append(os.Environ(), "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE="+o.Lease.String())
 	said := &lockedWriter{w: o.Log}
-	f.broker = &program{path: o.Program, said: said, env: settings, args: []string{"serve", "--listen", address, "--admin", ""}}
-	f.broker.up()
-	endpoint, err := f.serving(ctx)
+	if o.Cluster > 0 {
+		settings = append(settings, fmt.Sprintf("PENSTOCK_REPLICAS=%d", o.Cluster))
+		err = f.beginCluster(ctx, o, settings, said)
+	} else {
+		err = f.beginBroker(ctx, o, settings, said)
+	}
 	if err != nil {
 		return nil, err
 	}
 	for n := range o.Workers {
-		p, err := flaky.Listen(address)
-		if err != nil {
-			return nil, fmt.Errorf("open a proxy: %w", err)
+		p := &proxy{}
+		f.proxies = append(f.proxies, p)
+		for _, address := range f.addresses {
+			way, err := flaky.Listen(address)
+			if err != nil {
+				return nil, fmt.Errorf("open a proxy: %w", err)
+			}
+			p.ways = append(p.ways, way)
 		}
-		f.proxies = append(f.proxies, &proxy{Proxy: p})
-		// In the environment nobody else can read the password.
-		server := strings.Replace(p.URL(), "nats://", "nats://"+endpoint.User+":"+endpoint.Password+"@", 1)
-		w := &program{path: o.Program, said: said, env: append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+server)}
+		w := &program{path: o.Program, said: said, env: append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+p.urls(f.user))}
 		w.args = []string{
 			"worker", "--name", fmt.Sprintf("chaos-%d", n+1), "--slots", fmt.Sprint(o.Slots),
 			"--admin", "", "--drain", (10 * time.Second).String(),
@@ -84,6 +107,19 @@ func begin(ctx context.Context, o Options) (_ *field, err error) {
 		w.up()
 	}
 	return f, nil
+}
+
+// beginBroker starts a dispatcher with the broker inside.
+func (f *field) beginBroker(ctx context.Context, o Options, settings []string, said io.Writer) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	f.broker = &program{path: o.Program, said: said, env: settings, args: []string{"serve", "--listen", address, "--admin", ""}}
+	f.broker.up()
+	endpoint, err := f.serving(ctx)
+	f.addresses, f.user = []string{address}, endpoint.User+":"+endpoint.Password
+	return err
 }
 
 // spec is a job whose agent writes a line now and then, and a file at last.
@@ -110,7 +146,11 @@ func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error
 // revive starts what has ended by itself, as a service manager does: a worker
 // that finds no broker when it starts says so and ends.
 func (f *field) revive() {
-	for _, w := range f.workers {
+	again := f.workers
+	if len(f.nodes) > 0 { // a dispatcher that finds no leader ends, too
+		again = append(slices.Clone(again), f.broker)
+	}
+	for _, w := range again {
 		if !w.mu.TryLock() {
 			continue // it is being harmed
 		}
@@ -144,8 +184,11 @@ func (f *field) kill() {
 			p.kill()
 		}
 	}
+	for _, n := range f.nodes {
+		n.kill()
+	}
 	for _, p := range f.proxies {
-		p.Close()
+		p.all((*flaky.Proxy).Close)
 	}
 }
 

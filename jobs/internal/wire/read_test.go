@@ -1,0 +1,173 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A laggard answers bulk reads as a server of a cluster does that has come as
+// far as it has seen, and no further.
+type laggard struct {
+	seen []wire.Message
+}
+
+// answer makes the laggard the only one that answers bulk reads of a stream,
+// which itself must not.
+func (l *laggard) answer(t *testing.T, nc *nats.Conn, stream string) {
+	t.Helper()
+	sub, err := nc.Subscribe("$JS.API.DIRECT.GET."+stream, func(msg *nats.Msg) {
+		var ask struct {
+			Seq   uint64 `json:"seq"`
+			Batch int    `json:"batch"`
+		}
+		if err := json.Unmarshal(msg.Data, &ask); err != nil {
+			t.Error(err)
+		}
+		for _, m := range l.seen {
+			if m.Seq < ask.Seq || ask.Batch == 0 {
+				continue
+			}
+			ask.Batch--
+			reply := nats.NewMsg(msg.Reply)
+			reply.Data = m.Data
+			reply.Header.Set("Nats-Subject", m.Subject)
+			reply.Header.Set("Nats-Sequence", strconv.FormatUint(m.Seq, 10))
+			reply.Header.Set("Nats-Time-Stamp", time.Now().UTC().Format(time.RFC3339Nano))
+			if err := nc.PublishMsg(reply); err != nil {
+				t.Error(err)
+			}
+		}
+		end := nats.NewMsg(msg.Reply)
+		end.Header.Set("Status", "204")
+		if err := nc.PublishMsg(end); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sub.Drain(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// lagging returns a stream of keys, the last value of each, and a laggard.
+func lagging(t *testing.T) (*wire.Conn, *laggard, func(key, value string) wire.Message) {
+	t.Helper()
+	nc := jobstest.Start(t).Connect()
+	conn, err := wire.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.JS.CreateStream(jobstest.Context(t), jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.>"}, MaxMsgsPerSubject: 1,
+		RePublish: &jetstream.RePublish{Source: "s.>", Destination: "rung.>", HeadersOnly: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &laggard{}
+	l.answer(t, nc, "S")
+	return conn, l, func(key, value string) wire.Message {
+		ack, err := conn.JS.Publish(jobstest.Context(t), "s."+key, []byte(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wire.Message{Subject: "s." + key, Seq: ack.Sequence, Data: []byte(value)}
+	}
+}
+
+func scan(t *testing.T, conn *wire.Conn) []string {
+	t.Helper()
+	var got []string
+	for m, err := range conn.Scan(jobstest.Context(t), wire.Range{Stream: "S", Subject: "s.*"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m.Subject+"="+string(m.Data))
+	}
+	return got
+}
+
+// A key that is rewritten moves to the end. A server that is behind has it at
+// neither place once another one that is ahead was asked for the first.
+func TestAScanIsCompleteAlthoughAServerLagsBehind(t *testing.T) {
+	conn, l, put := lagging(t)
+	put("a", "1")
+	b := put("b", "1")
+	put("a", "2")
+	put("c", "1")
+	l.seen = []wire.Message{b} // a's first place is gone, and its second not known yet
+	if got, want := scan(t, conn), []string{"s.b=1", "s.a=2", "s.c=1"}; !slices.Equal(got, want) {
+		t.Errorf("scanned %q, want %q", got, want)
+	}
+	l.seen = nil
+	if got := scan(t, conn); len(got) != 3 {
+		t.Errorf("of a server that knows nothing: %q", got)
+	}
+}
+
+// A watcher that hears of something asks for that at once, whoever answers.
+func TestATailDoesNotWaitForAServerThatLagsBehind(t *testing.T) {
+	conn, _, put := lagging(t)
+	put("a", "1")
+	caught := make(chan struct{}, 100)
+	seen := make(chan string, 100)
+	done := make(chan error, 1)
+	go func() {
+		for m, err := range conn.Tail(jobstest.Context(t), wire.Range{Stream: "S", Subject: "s.*"}, "rung.>", func() bool {
+			caught <- struct{}{}
+			return true
+		}) {
+			if err != nil {
+				done <- err
+				return
+			}
+			seen <- string(m.Data)
+			if string(m.Data) == "last" {
+				done <- nil
+				return
+			}
+		}
+		done <- fmt.Errorf("it ended")
+	}()
+	told := func() string {
+		select {
+		case value := <-seen:
+			return value
+		case err := <-done:
+			t.Fatal(err)
+		case <-time.After(jobstest.Patience):
+			t.Fatal("nothing was told")
+		}
+		return ""
+	}
+	if first := told(); first != "1" {
+		t.Errorf("first %q", first)
+	}
+	<-caught
+	for n := range 20 {
+		put("b", strconv.Itoa(n))
+		told()
+	}
+	put("b", "last")
+	told()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
