@@ -83,6 +83,9 @@ func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (S
 // submit is Submit for a job whose id is decided already.
 func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (Submitted, error) {
 	job = job.WithDefaults()
+	if job.Signature != nil {
+		id = job.Signature.ID // which the signature covers
+	}
 	err := d.check(job)
 	if err == nil {
 		err = d.checkSalvage(ctx, job)

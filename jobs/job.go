@@ -80,6 +80,9 @@ type Job struct {
 
 	RunAt     *time.Time `json:"run_at,omitempty"`
 	DependsOn []string   `json:"depends_on,omitempty"`
+
+	// Signature lets workers see who wrote the job.
+	Signature *Signature `json:"signature,omitempty"`
 }
 
 // An Issue is the report that the agent works on. It is data written by

@@ -19,6 +19,7 @@ const (
 	RefNotFound      Reason = "ref_not_found"
 	WorkspaceFailed  Reason = "workspace_failed"
 	SecretMissing    Reason = "secret_missing"
+	Unsigned         Reason = "unsigned"
 	PolicyDenied     Reason = "policy_denied"
 	ImageMissing     Reason = "image_missing"
 	SandboxMissing   Reason = "sandbox_unavailable"
@@ -165,6 +166,7 @@ var Reasons = map[Reason]Cause{
 	RefNotFound:      {Error, Never, ChargeLoss, ScopeJob, FaultJob, "check the ref or commit: the repository does not have it"},
 	WorkspaceFailed:  {Error, Later, ChargeHost, ScopeJob, FaultPool, "see the worker's log; penstock doctor checks the host"},
 	SecretMissing:    {Error, Never, ChargeLoss, ScopeSecrets, FaultPool, "set the secret on the worker, or remove its name from the job"},
+	Unsigned:         {Error, Never, ChargeLoss, ScopeJob, FaultJob, "sign the job with a key that the workers of its queue require, and submit it as it was signed: --sign-key"},
 	PolicyDenied:     {Error, Never, ChargeLoss, ScopeSandbox, FaultJob, "ask for what the worker's policy permits, as the message says, or have the policy changed"},
 	ImageMissing:     {Error, Never, ChargeLoss, ScopeImage, FaultPool, "pull or build the image on the worker's host, or name one that is there"},
 	SandboxMissing:   {Error, Never, ChargeLoss, ScopeSandbox, FaultPool, "run penstock doctor on the worker's host; it names the fix"},

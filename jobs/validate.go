@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -24,6 +25,9 @@ var (
 	itemName  = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
+// maxURL bounds a repository's address, which is in the record, too.
+const maxURL = 4096
+
 // Validate reports everything that is wrong with the job, as an
 // [*InvalidError]. It looks at the values only: whether the repository or the
 // agent exists is for the worker to find out. Call it on a job that has its
@@ -38,7 +42,19 @@ func (j Job) Validate() error {
 	j.validateSandbox(found)
 	j.validateEnvironment(found)
 	j.validateBounds(found)
+	j.validateSignature(found)
+	j.validateSize(found)
 	return found.orNil()
+}
+
+// validateSize bounds what is stored: a character that JSON escapes takes up to
+// six bytes there.
+func (j Job) validateSize(found *InvalidError) {
+	stored, err := json.Marshal(j)
+	if err == nil && len(stored) > MaxJobBytes {
+		err = fmt.Errorf("is %d bytes long as it is stored, at most %d are allowed", len(stored), MaxJobBytes)
+	}
+	found.add("(job)", err)
 }
 
 func (j Job) validateNames(found *InvalidError) {
@@ -128,6 +144,8 @@ func (j Job) validateRepo(found *InvalidError) {
 	case r.URL == "" && j.Isolation != IsolationNone:
 		found.add("repo.url", fmt.Errorf("is missing: give a URL or an absolute path, or isolation %q for an empty directory", IsolationNone))
 	case r.URL == "":
+	case len(r.URL) > maxURL:
+		found.add("repo.url", text(r.URL, maxURL))
 	case strings.ContainsAny(r.URL, "\x00\n\r") || strings.HasPrefix(r.URL, "-") || !utf8.ValidString(r.URL):
 		found.add("repo.url", fmt.Errorf("%q is not a URL or path", r.URL))
 	case j.Isolation == IsolationNone && !filepath.IsAbs(r.URL):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/seal"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
@@ -140,6 +141,9 @@ type claimed struct {
 
 // run is the way of a job through a worker. A nil error is a success.
 func (a *attempt) run(ctx context.Context) (err error) {
+	if err := a.signed(); err != nil {
+		return err
+	}
 	adapter, err := a.cfg.Agents.Get(a.job.Agent.Name)
 	if err != nil {
 		return err
@@ -191,6 +195,18 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		return over // somebody else will do it again: nothing of this counts
 	}
 	return a.conclude(ctx, space, err)
+}
+
+// signed refuses a job that nobody has signed whom the worker trusts.
+func (a *attempt) signed() error {
+	if len(a.cfg.Signers) == 0 {
+		return nil
+	}
+	err := seal.Verify(a.job, a.rec, a.cfg.Signers)
+	if unsigned, ok := errors.AsType[*seal.UnsignedError](err); ok {
+		return ended(jobs.Unsigned, "%s", unsigned.Error())
+	}
+	return err
 }
 
 // conclude takes what the agent left, and delivers it where that is a success.

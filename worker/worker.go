@@ -14,6 +14,7 @@ package worker
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -75,6 +76,9 @@ type Config struct {
 	Secret func(name string) (string, bool)
 	// Keys are the worker's own secrets, by name: no event may contain them.
 	Keys map[string]string
+	// Signers are the keys one of which must have signed each job; none: jobs
+	// need no signature.
+	Signers []ed25519.PublicKey
 	// Policy bounds what jobs may ask for, and adds to their jails. The zero
 	// value does neither.
 	Policy policy.Policy
