@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // lookEvery is how often the free space is looked at: others fill the disk too.
@@ -35,7 +37,11 @@ func (s *Server) limit() {
 	if reserve == 0 {
 		reserve = min(1<<30, total/20)
 	}
-	acc := s.srv.GlobalAccount()
+	acc, err := s.srv.LookupAccount(access.Pool)
+	if err != nil {
+		s.cfg.Logger.Warn("the store is not limited by the free disk space", "err", err)
+		return
+	}
 	used := int64(acc.JetStreamUsage().Store)
 	most := used + max(0, free-reserve)
 	if s.cfg.MaxStore > 0 {

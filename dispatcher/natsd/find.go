@@ -21,12 +21,14 @@ var ErrNotRunning = errors.New("no server runs here")
 
 // An Endpoint says how to connect to a server of another process.
 type Endpoint struct {
-	URL      string    `json:"url"`
-	User     string    `json:"user"`
-	Password string    `json:"password"`
-	PID      int       `json:"pid"`
-	Owner    string    `json:"owner"`
-	Since    time.Time `json:"since"`
+	URL      string `json:"url"`
+	User     string `json:"user"`
+	Password string `json:"password"`
+	// Certificate is the server's own (DER), where it has TLS.
+	Certificate []byte    `json:"certificate,omitempty"`
+	PID         int       `json:"pid"`
+	Owner       string    `json:"owner"`
+	Since       time.Time `json:"since"`
 }
 
 // Options returns what nats.Connect needs besides the URL.

@@ -5,8 +5,10 @@
 // unless it is told to be fast. It owns its directory by a lock, since two
 // servers on one directory lose each other's writes without a word. Other
 // commands of the same user find it by a file in there, which holds the
-// address and the generated credentials. The server ends with [Server.Close],
-// handles no signals, and refuses new work before the disk is full.
+// address and the generated password of an operator. Everybody else needs a
+// [Credential], which names the role that he has. The server ends with
+// [Server.Close], handles no signals, and refuses new work before the disk is
+// full.
 package natsd
 
 import (
@@ -24,7 +26,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"golang.org/x/crypto/bcrypt"
+
+	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // readyWithin bounds the start. A store with a million messages takes two
@@ -44,8 +47,10 @@ type Config struct {
 	// Fast syncs once a second instead of at every write: a power cut, and
 	// nothing else, may then take the last second of acknowledged work.
 	Fast bool
-	// User and Password of everybody who connects. Empty generates them, once
-	// for a directory: who is connected comes back after a restart.
+	// Layout says where the subjects are that a role may use.
+	Layout access.Layout
+	// User and Password of an operator. Empty generates them, once for a
+	// directory: who is connected comes back after a restart.
 	User, Password string
 	TLS            *tls.Config
 	// MaxStore bounds the store; default is three quarters of the free disk.
@@ -104,6 +109,7 @@ func Open(cfg Config) (*Server, error) {
 	}
 	s.limit()
 	s.watch.Go(s.watchDisk)
+	s.watch.Go(s.watchRevoked)
 	return s, nil
 }
 
@@ -128,25 +134,18 @@ func listenAt(cfg Config) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// bcrypted is the form in which the server wants to be told a password. The
-// cost is the least: 130 random bits need no slow hash.
-func bcrypted(password string) (string, error) {
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
-	return string(hash), err
-}
-
 func (s *Server) start(host string, port int) error {
 	_, disk, err := diskSpace(s.cfg.StoreDir)
 	if err != nil {
 		return err
 	}
-	hash, err := bcrypted(s.cfg.Password)
-	if err != nil {
+	if err := adopt(s.cfg.StoreDir); err != nil {
 		return err
 	}
+	gate := &gatekeeper{cfg: s.cfg}
 	opts := &server.Options{
 		ServerName: "penstock-" + strconv.Itoa(os.Getpid()), Host: host, Port: port, DontListen: s.cfg.Listen == "",
-		Users:     []*server.User{{Username: s.cfg.User, Password: hash}},
+		CustomClientAuthentication: gate, AlwaysEnableNonce: true,
 		TLSConfig: s.cfg.TLS, TLS: s.cfg.TLS != nil, TLSTimeout: 5,
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20,
 		// A worker that vanished without a word is noticed in a minute.
@@ -155,10 +154,18 @@ func (s *Server) start(host string, port int) error {
 		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: disk, // limit bounds it further
 		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1, MaxBatchInflightPerStream: 1000},
 	}
+	accounts, err := s.cfg.Layout.Config(nil)
+	if err == nil {
+		err = opts.ProcessConfigString(accounts)
+	}
+	if err != nil {
+		return err
+	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return err
 	}
+	gate.srv = srv
 	log := &logger{log: s.cfg.Logger}
 	srv.SetLoggerV2(log, false, false, false)
 	srv.Start()
@@ -170,6 +177,19 @@ func (s *Server) start(host string, port int) error {
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	return err
+}
+
+// adopt moves the store of an earlier version, which had no accounts.
+func adopt(dir string) error {
+	streams := filepath.Join(dir, "jetstream")
+	err := os.Rename(filepath.Join(streams, "$G"), filepath.Join(streams, access.Pool))
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if _, there := os.Stat(filepath.Join(streams, access.Pool)); there == nil {
+		return nil
+	}
+	return fmt.Errorf("move the store to account %s: %w", access.Pool, err)
 }
 
 func awaitReady(srv *server.Server, log *logger) error {
@@ -202,6 +222,9 @@ func (s *Server) Endpoint() Endpoint {
 		scheme := "nats://"
 		if s.cfg.TLS != nil {
 			scheme = "tls://"
+			if len(s.cfg.TLS.Certificates) > 0 {
+				e.Certificate = s.cfg.TLS.Certificates[0].Certificate[0]
+			}
 		}
 		e.URL = scheme + s.srv.Addr().String()
 	}

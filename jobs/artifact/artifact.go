@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -32,6 +33,7 @@ import (
 // Config says how the store is laid out. The zero value is an installation on
 // one broker.
 type Config struct {
+	Role      access.Role   // of the connection's credential
 	Replicas  int           // of each stream; default is the installation's, or 1
 	Retention time.Duration // of an artifact and a result; default 30 days
 	MaxBytes  int64         // of one artifact; default 1 GiB
@@ -62,7 +64,7 @@ type Store struct {
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 1<<30)
-	conn, err := wire.New(nc)
+	conn, err := wire.New(nc, cfg.Role)
 	if err != nil {
 		return nil, err
 	}

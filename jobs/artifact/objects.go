@@ -112,12 +112,15 @@ func (s *Store) writeMeta(ctx context.Context, m meta) error {
 	return s.conn.Publish(ctx, msg)
 }
 
-// removeChunks removes what nobody can find. What stays because the broker is
-// away goes with the store's retention.
+// removeChunks replaces what nobody can find with an empty message: a worker
+// may write to the store, not purge it. What stays, that or because the broker
+// is away, goes with the store's retention.
 func (s *Store) removeChunks(ctx context.Context, nuid string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
-	_ = s.conn.Purge(ctx, stream, chunkSubject(nuid))
+	msg := nats.NewMsg(chunkSubject(nuid))
+	msg.Header.Set("Nats-Rollup", "sub")
+	_ = s.conn.Publish(ctx, msg)
 }
 
 func (s *Store) meta(ctx context.Context, object string) (meta, error) {

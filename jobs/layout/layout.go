@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -68,7 +69,7 @@ type part struct {
 
 // Diff returns how the broker differs, without changing anything.
 func Diff(ctx context.Context, nc *nats.Conn, cfg Config) ([]Difference, error) {
-	conn, err := wire.New(nc)
+	conn, err := wire.New(nc, access.Operator)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func (g Group) whole() bool {
 
 // Groups returns the groups of all streams of the installation.
 func Groups(ctx context.Context, nc *nats.Conn, cfg Config) ([]Group, error) {
-	conn, err := wire.New(nc)
+	conn, err := wire.New(nc, access.Operator)
 	if err != nil {
 		return nil, err
 	}

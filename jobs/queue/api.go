@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -81,3 +82,52 @@ func refuse(err error) Refusal {
 	}
 	return r
 }
+
+// Request asks a dispatcher, through the bus, and decodes its answer. It is for
+// roles that may not look and write for themselves.
+func (q *Queue) Request(ctx context.Context, verb string, request, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, verbLimit)
+	defer cancel()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	msg, err := q.conn.Request(ctx, message(q.names.API(verb), body))
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: no dispatcher answers %s", jobs.ErrUnavailable, verb)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, verb, err)
+	case err != nil:
+		return fmt.Errorf("ask to %s: %w", verb, err)
+	case msg.Header.Get(micro.ErrorHeader) == "":
+		return json.Unmarshal(msg.Data, answer)
+	}
+	var refused Refusal
+	if err := json.Unmarshal(msg.Data, &refused); err != nil {
+		return fmt.Errorf("%s: %s", verb, msg.Header.Get(micro.ErrorHeader))
+	}
+	return refused.err()
+}
+
+// err is what a refusal was made of.
+func (r Refusal) err() error {
+	switch r.Error.Code {
+	case "invalid":
+		return &jobs.InvalidError{Fields: r.Error.Fields}
+	case "not_found":
+		return &relayedError{r.Error.Message, jobs.ErrNotFound}
+	case "finished":
+		return &relayedError{r.Error.Message, jobs.ErrFinished}
+	}
+	return errors.New(r.Error.Message)
+}
+
+// relayedError is an error of another process, in its own words.
+type relayedError struct {
+	message string
+	is      error
+}
+
+func (e *relayedError) Error() string { return e.message }
+func (e *relayedError) Unwrap() error { return e.is }

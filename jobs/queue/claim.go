@@ -118,7 +118,7 @@ func (q *Queue) look(ctx context.Context, worker string, queues, labels []string
 
 func (q *Queue) closed() error {
 	if q.conn.NC.IsClosed() {
-		return fmt.Errorf("claim: %w: the connection is closed", jobs.ErrUnavailable)
+		return fmt.Errorf("claim: %w", wire.Closed(q.conn.NC))
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
 		return delivery{}, false
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-	verb := "$JS.API.CONSUMER.MSG.NEXT." + subject.QueueStream(class, lane) + "." + subject.Consumer
+	verb := q.conn.API("CONSUMER.MSG.NEXT." + subject.QueueStream(class, lane) + "." + subject.Consumer)
 	if err := q.conn.NC.PublishRequest(verb, inbox, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
 		return delivery{}, false
 	}

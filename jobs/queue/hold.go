@@ -238,6 +238,9 @@ func (q *Queue) unpark(ctx context.Context, id string) error {
 		if err != nil {
 			return fmt.Errorf("bring job %s back: %w", id, err)
 		}
+		if q.conn.Bound {
+			return nil // may not enqueue; a dispatcher finds the job stranded and does
+		}
 		return q.Enqueue(ctx, e.Record)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -41,6 +42,9 @@ import (
 type Config struct {
 	Prefix string // of every subject; default "penstock.v1"
 	Tenant string // default "default"
+	// Role is the one of the connection's credential. All but the operator's
+	// take the streams and consumers as they are.
+	Role access.Role
 	// Lease is how long a worker may be silent before its job is given to
 	// another; Replicas is how many servers of a cluster keep each stream. An
 	// installation has one of each, which a new one is given, 10 s and 1 by
@@ -108,7 +112,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	if err := errors.Join(err, jobs.CheckToken("tenant", cfg.Tenant)); err != nil {
 		return nil, err
 	}
-	conn, err := wire.New(nc)
+	conn, err := wire.New(nc, cfg.Role)
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(co
 	// Short, because a restart of the broker forgets the request without a word.
 	const hold = 3 * time.Second
 	request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, hold)
-	verb := "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer
+	verb := q.conn.API("CONSUMER.MSG.NEXT." + stream + "." + consumer)
 	// An inbox of its own: when it is gone the broker forgets the request that
 	// is open, and gives the next message to somebody who is there.
 	inbox := q.conn.NC.NewInbox()

@@ -139,7 +139,7 @@ func (q *Queue) lane(ctx context.Context, class, lane string) (time.Duration, er
 		return 0, err
 	}
 	lease, err := q.leaseOf(ctx, stream)
-	if errors.Is(err, jobs.ErrNotFound) || err == nil && q.cfg.Upgrade {
+	if !q.conn.Bound && (errors.Is(err, jobs.ErrNotFound) || err == nil && q.cfg.Upgrade) {
 		if err = q.makeLane(ctx, class, lane); err == nil {
 			lease, err = q.leaseOf(ctx, stream)
 		}

@@ -35,9 +35,16 @@ func (q *Queue) Present(ctx context.Context, w why.Worker) error {
 	return nil
 }
 
-// Leave says that a worker has ended.
+// Leave says that a worker has ended. A worker may write what is known of it,
+// not purge; the mark goes by itself.
 func (q *Queue) Leave(ctx context.Context, worker string) error {
-	return q.conn.Purge(ctx, subject.KVStream(subject.Workers), q.presence(worker))
+	msg := message(q.presence(worker), nil)
+	msg.Header.Set("KV-Operation", "DEL")
+	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*PresentEvery/time.Second)))
+	if err := q.conn.Publish(ctx, msg); err != nil {
+		return fmt.Errorf("say that worker %s has ended: %w", worker, err)
+	}
+	return nil
 }
 
 // presence is where a worker says that it lives. Its name may have anything.

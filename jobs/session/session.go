@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -34,6 +35,7 @@ import (
 type Config struct {
 	Prefix    string        // of every subject; default "penstock.v1"
 	Tenant    string        // default "default"
+	Role      access.Role   // of the connection's credential
 	Replicas  int           // of the stream; default is the installation's, or 1
 	Retention time.Duration // of an event; default 30 days
 	// MaxBytes bounds the stream, by dropping the oldest events; default is
@@ -53,7 +55,7 @@ type Log struct {
 
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
-	conn, err := wire.New(nc)
+	conn, err := wire.New(nc, cfg.Role)
 	if err != nil {
 		return nil, err
 	}

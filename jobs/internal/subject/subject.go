@@ -35,6 +35,10 @@ const (
 // Marker is the stream on which is written what an installation was made with.
 const Marker = "KV_" + Jobs
 
+// RoleAPI begins the broker's own requests for a client whose role is not the
+// operator's.
+const RoleAPI = "PSJS"
+
 // Consumer is the durable consumer of a queue stream, Due the one of the
 // schedules that have come due, Taker the one of the intake and of the advisories.
 const (

@@ -11,8 +11,11 @@ import (
 
 // Ensure creates an asset. One that exists is taken as it is, unless upgrade
 // is set: a client with other settings must not change a running pool. What a
-// newer release has made is never changed so.
+// newer release has made is never changed so. A bound connection makes nothing.
 func (c *Conn) Ensure(ctx context.Context, a Asset, upgrade bool) error {
+	if c.Bound {
+		return nil
+	}
 	err := c.create(ctx, a)
 	if !exists(err) {
 		return err

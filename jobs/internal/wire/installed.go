@@ -22,8 +22,12 @@ type Installed struct {
 // JetStream: it has just been started, or it never will.
 const awaitJetStream = 5 * time.Second
 
-// Installed reads what is written on an asset of the installation.
+// Installed reads what is written on an asset of the installation. Who makes
+// nothing there need not know.
 func (c *Conn) Installed(ctx context.Context, stream string) (Installed, error) {
+	if c.Bound {
+		return Installed{}, nil
+	}
 	var info struct {
 		Config struct {
 			Replicas int               `json:"num_replicas"`
@@ -31,7 +35,7 @@ func (c *Conn) Installed(ctx context.Context, stream string) (Installed, error) 
 		} `json:"config"`
 	}
 	for began := time.Now(); ; {
-		err := c.askOnce(ctx, Patience, &nats.Msg{Subject: "$JS.API.STREAM.INFO." + stream}, &info)
+		err := c.askOnce(ctx, Patience, &nats.Msg{Subject: c.API("STREAM.INFO." + stream)}, &info)
 		switch {
 		case NoStream(err):
 			return Installed{}, nil
@@ -79,7 +83,7 @@ func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
 			} `json:"replicas"`
 		} `json:"cluster"`
 	}
-	err := c.askOnce(ctx, Patience, &nats.Msg{Subject: "$JS.API.STREAM.INFO." + stream}, &info)
+	err := c.askOnce(ctx, Patience, &nats.Msg{Subject: c.API("STREAM.INFO." + stream)}, &info)
 	if err != nil && unanswered(err) && ctx.Err() == nil {
 		err = ErrNoLeader
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // A Range is the messages of a stream that match Subject, from the sequence
@@ -172,8 +173,8 @@ func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct
 func (c *Conn) patientBatch(ctx context.Context, r Range, n int) ([]Message, error) {
 	for {
 		batch, err := c.batch(ctx, r, n)
-		if err == nil {
-			return batch, nil
+		if err == nil || errors.Is(err, access.ErrForbidden) {
+			return batch, err
 		}
 		if err := c.wait(ctx, err); err != nil {
 			return nil, err
@@ -196,16 +197,19 @@ func (c *Conn) batch(ctx context.Context, r Range, n int) ([]Message, error) {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-	if err := c.NC.PublishRequest("$JS.API.DIRECT.GET."+r.Stream, inbox, body); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
+	verb := c.API("DIRECT.GET." + r.Stream)
+	ctx, done := c.refused.watch(ctx, verb)
+	defer done()
+	if err := c.NC.PublishRequest(verb, inbox, body); err != nil {
+		return nil, err
+	}
 	var got []Message
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, err
+			return nil, refusal(ctx, err)
 		}
 		switch status := msg.Header.Get("Status"); status {
 		case "":

@@ -14,12 +14,15 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
 // Patience is how long one request may go unanswered before it is doubted.
@@ -38,16 +41,37 @@ var ErrConflict = errors.New("somebody else has written since")
 type Conn struct {
 	NC *nats.Conn
 	JS jetstream.JetStream
+	// Bound: the client's role takes what is on the broker as it is, and makes
+	// no stream, bucket or consumer.
+	Bound bool
+
+	api     string // begins the subjects of the broker's own requests
+	refused *refusals
 }
 
-// New returns a Conn over a connection that its owner opens and closes.
-func New(nc *nats.Conn) (*Conn, error) {
-	js, err := jetstream.New(nc)
+// New returns a Conn over a connection that its owner opens and closes. The
+// role is the one of the connection's credential; empty where it has none.
+func New(nc *nats.Conn, role access.Role) (*Conn, error) {
+	c := &Conn{
+		NC: nc, Bound: !role.All(), api: "$JS.API.",
+		refused: &refusals{role: role, waiting: map[string]map[int]context.CancelCauseFunc{}},
+	}
+	if c.Bound {
+		// What a role may ask of the broker reaches its account under another
+		// name: the broker keeps this one for accounts with a store of their own.
+		c.api = subject.RoleAPI + "."
+	}
+	js, err := jetstream.NewWithAPIPrefix(nc, strings.TrimSuffix(c.api, "."))
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{NC: nc, JS: js}, nil
+	c.JS = js
+	c.refused.listen(nc)
+	return c, nil
 }
+
+// API is the subject of one of the broker's own requests.
+func (c *Conn) API(verb string) string { return c.api + verb }
 
 // A Message is one stored message.
 type Message struct {
@@ -190,7 +214,7 @@ func (c *Conn) Ask(ctx context.Context, verb string, body []byte, reply any) err
 
 func (c *Conn) askWithin(ctx context.Context, patience time.Duration, verb string, body []byte, reply any) error {
 	for {
-		err := c.askOnce(ctx, patience, &nats.Msg{Subject: "$JS.API." + verb, Data: body}, reply)
+		err := c.askOnce(ctx, patience, &nats.Msg{Subject: c.API(verb), Data: body}, reply)
 		if err == nil || !unanswered(err) {
 			return err
 		}
@@ -203,7 +227,7 @@ func (c *Conn) askWithin(ctx context.Context, patience time.Duration, verb strin
 func (c *Conn) askOnce(ctx context.Context, patience time.Duration, msg *nats.Msg, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	answer, err := c.NC.RequestMsgWithContext(ctx, msg)
+	answer, err := c.Request(ctx, msg)
 	if err != nil {
 		return err
 	}
@@ -255,14 +279,23 @@ func ackOf(data []byte) (uint64, error) {
 func (c *Conn) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	return c.NC.RequestMsgWithContext(ctx, msg)
+	return c.Request(ctx, msg)
+}
+
+// Request is one round trip. What the broker does not let this client ask is
+// [access.ErrForbidden].
+func (c *Conn) Request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
+	ctx, done := c.refused.watch(ctx, msg.Subject)
+	defer done()
+	reply, err := c.NC.RequestMsgWithContext(ctx, msg)
+	return reply, refusal(ctx, err)
 }
 
 // wait lets some time pass before the next attempt. Why is the error of the
 // last one.
 func (c *Conn) wait(ctx context.Context, why error) error {
 	if c.NC.IsClosed() {
-		return fmt.Errorf("%w: the connection is closed", jobs.ErrUnavailable)
+		return Closed(c.NC)
 	}
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -272,4 +305,12 @@ func (c *Conn) wait(ctx context.Context, why error) error {
 	case <-t.C:
 		return nil
 	}
+}
+
+// Closed says why a connection is closed.
+func Closed(nc *nats.Conn) error {
+	if err := nc.LastError(); errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
+		return fmt.Errorf("%w: the server accepts this credential no more", access.ErrForbidden)
+	}
+	return fmt.Errorf("%w: the connection is closed", jobs.ErrUnavailable)
 }

@@ -1,0 +1,190 @@
+package natsd
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
+)
+
+// A Credential is what a server keeps of one: the public half. There is a file
+// for each, named by the key, so that making and revoking one never meets
+// another process that does the same.
+type Credential struct {
+	Name    string      `json:"name"`
+	Role    access.Role `json:"role"`
+	Key     string      `json:"key"`
+	Created time.Time   `json:"created"`
+}
+
+// A Secret is a credentials file: what a client needs, and nobody else may see.
+type Secret []byte
+
+var (
+	credentialName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`) })
+	roleBlock      = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`-----BEGIN PENSTOCK ROLE-----\r?\n(\S+)\r?\n------END PENSTOCK ROLE------`)
+	})
+)
+
+// NewCredential makes a credential that no server knows yet. An empty name
+// stands for one that is made up.
+func NewCredential(role access.Role, name string) (Credential, Secret, error) {
+	if name == "" {
+		name = string(role) + "-" + string([]byte(jobs.HashKey("", rand.Text()))[:6])
+	}
+	if !credentialName().MatchString(name) {
+		return Credential{}, nil, fmt.Errorf("%q is not a credential's name: use up to 63 of a-z, 0-9, '.', '_' and '-'", name)
+	}
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return Credential{}, nil, err
+	}
+	defer pair.Wipe()
+	key, err := pair.PublicKey()
+	if err != nil {
+		return Credential{}, nil, err
+	}
+	seed, err := pair.Seed()
+	if err != nil {
+		return Credential{}, nil, err
+	}
+	secret := fmt.Appendf(nil, "-----BEGIN PENSTOCK ROLE-----\n%s\n------END PENSTOCK ROLE------\n\n-----BEGIN USER NKEY SEED-----\n%s\n------END USER NKEY SEED------\n", role, seed)
+	return Credential{Name: name, Role: role, Key: key, Created: time.Now().UTC()}, secret, nil
+}
+
+// Admit makes the server of a directory accept a credential, whether it runs
+// or not.
+func Admit(dir string, c Credential) error {
+	all, err := Credentials(dir)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(other Credential) bool { return other.Name == c.Name }) {
+		return fmt.Errorf("there is a credential named %s already: revoke it, or choose another name", c.Name)
+	}
+	data, err := json.MarshalIndent(c, "", "\t")
+	if err == nil {
+		err = os.MkdirAll(credentialsDir(dir), 0o700)
+	}
+	if err == nil {
+		err = writeFile(credentialFile(dir, c.Key), data)
+	}
+	if err != nil {
+		return fmt.Errorf("keep credential %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// Revoke makes the server of a directory refuse a credential, and end the
+// connections that use it.
+func Revoke(dir, name string) (Credential, error) {
+	all, err := Credentials(dir)
+	if err != nil {
+		return Credential{}, err
+	}
+	for _, c := range all {
+		if c.Name == name {
+			if err := os.Remove(credentialFile(dir, c.Key)); err != nil {
+				return c, fmt.Errorf("revoke credential %s: %w", name, err)
+			}
+			return c, nil
+		}
+	}
+	return Credential{}, fmt.Errorf("credential %s: %w", name, jobs.ErrNotFound)
+}
+
+// Credentials returns those that the server of a directory accepts, by name.
+func Credentials(dir string) ([]Credential, error) {
+	files, err := os.ReadDir(credentialsDir(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list credentials: %w", err)
+	}
+	list := []Credential{}
+	for _, f := range files {
+		key, ok := cutSuffix(f.Name())
+		if !ok {
+			continue
+		}
+		c, err := credential(dir, key)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // revoked just now
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b Credential) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// credential reads one by its key.
+func credential(dir, key string) (Credential, error) {
+	// What is not a key could be a path.
+	if !nkeys.IsValidPublicUserKey(key) {
+		return Credential{}, fmt.Errorf("%q is not a public user key", key)
+	}
+	data, err := os.ReadFile(credentialFile(dir, key))
+	if err != nil {
+		return Credential{}, err
+	}
+	var c Credential
+	if err := json.Unmarshal(data, &c); err != nil {
+		return Credential{}, fmt.Errorf("credential %s: %w", key, err)
+	}
+	if _, err := access.ParseRole(string(c.Role)); err != nil || c.Key != key {
+		return Credential{}, fmt.Errorf("credential %s is damaged", key)
+	}
+	return c, nil
+}
+
+func credentialsDir(dir string) string { return filepath.Join(dir, "credentials") }
+
+func credentialFile(dir, key string) string { return filepath.Join(credentialsDir(dir), key+".json") }
+
+func cutSuffix(file string) (key string, ok bool) {
+	key, ok = file[:max(0, len(file)-len(".json"))], filepath.Ext(file) == ".json"
+	return key, ok && nkeys.IsValidPublicUserKey(key)
+}
+
+// Present returns the options of a connection with a credentials file, and the
+// role that it says it has. A file in the format of NATS, with a token that
+// names the user, says none.
+func Present(file string) (access.Role, []nats.Option, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", nil, fmt.Errorf("credentials: %w", err)
+	}
+	found := roleBlock().FindSubmatch(data)
+	if found == nil {
+		return "", []nats.Option{nats.UserCredentials(file)}, nil
+	}
+	role, err := access.ParseRole(string(found[1]))
+	if err != nil {
+		return "", nil, fmt.Errorf("credentials %s: %w", file, err)
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(data)
+	if err != nil {
+		return "", nil, fmt.Errorf("credentials %s: %w", file, err)
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		return "", nil, fmt.Errorf("credentials %s: %w", file, err)
+	}
+	return role, []nats.Option{nats.Nkey(key, pair.Sign), nats.CustomInboxPrefix(access.Inbox(key))}, nil
+}

@@ -1,0 +1,652 @@
+package natsd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// A bus is a broker with roles and a pool on it, whose state can be compared.
+type bus struct {
+	t    *testing.T
+	url  string
+	dir  string // of the credentials files
+	ops  *nats.Conn
+	pool parts
+	held map[string]natsd.Credential
+	job  jobs.Record // is pending
+	runs *queue.Claim
+}
+
+// parts are what a client works with.
+type parts struct {
+	queue *queue.Queue
+	log   *session.Log
+	store *artifact.Store
+}
+
+func open3(t *testing.T, nc *nats.Conn, role access.Role) parts {
+	t.Helper()
+	q, err := queue.Open(jobstest.Context(t), nc, queue.Config{Role: role})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := session.Open(jobstest.Context(t), nc, session.Config{Role: role})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := artifact.Open(jobstest.Context(t), nc, artifact.Config{Role: role})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts{q, l, s}
+}
+
+// buses are the embedded server, and one that runs with what is printed for
+// external ones.
+var buses = map[string]func(t *testing.T, b *bus, all []natsd.Credential){
+	"embedded": func(t *testing.T, b *bus, all []natsd.Credential) {
+		dir := t.TempDir()
+		s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0", Owner: "serve", Fast: true})
+		t.Cleanup(func() { _ = s.Close() })
+		for _, c := range all {
+			if err := natsd.Admit(dir, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.url = s.Endpoint().URL
+	},
+	"external": func(t *testing.T, b *bus, all []natsd.Credential) {
+		var users []access.User
+		for _, c := range all {
+			users = append(users, access.User{Name: c.Name, Role: c.Role, Key: c.Key})
+		}
+		text, err := access.Layout{}.Config(users)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
+		if err := opts.ProcessConfigString(text); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		srv, err := server.NewServer(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Start()
+		t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+		if !srv.ReadyForConnections(jobstest.Patience) {
+			t.Fatal("server is not ready")
+		}
+		b.url = srv.ClientURL()
+	},
+}
+
+func eachBus(t *testing.T, do func(t *testing.T, b *bus)) {
+	for _, name := range slices.Sorted(maps.Keys(buses)) {
+		t.Run(name, func(t *testing.T) {
+			b := &bus{t: t, dir: t.TempDir(), held: map[string]natsd.Credential{}}
+			var all []natsd.Credential
+			for _, role := range access.Roles {
+				for _, who := range []string{"one", "other"} {
+					c, secret, err := natsd.NewCredential(role, string(role)+"-"+who)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(b.file(c.Name), secret, 0o600); err != nil {
+						t.Fatal(err)
+					}
+					b.held[c.Name] = c
+					all = append(all, c)
+				}
+			}
+			buses[name](t, b, all)
+			b.ops = b.connect("operator-one", nil)
+			b.pool = open3(t, b.ops, access.Operator)
+			b.job = jobstest.Submit(t, b.pool.queue, jobstest.Job())
+			b.runs = jobstest.Claim(t, b.pool.queue, "w0")
+			b.job = jobstest.Submit(t, b.pool.queue, jobstest.Job())
+			do(t, b)
+		})
+	}
+}
+
+func (b *bus) file(name string) string { return filepath.Join(b.dir, name+".creds") }
+
+// connect opens a connection with a credential, and sends what it complains
+// about to heard.
+func (b *bus) connect(name string, heard chan error) *nats.Conn {
+	b.t.Helper()
+	_, options, err := natsd.Present(b.file(name))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	options = append(options, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if heard != nil {
+			heard <- err
+		}
+	}))
+	nc, err := nats.Connect(b.url, options...)
+	if err != nil {
+		b.t.Fatalf("%s: %v", name, err)
+	}
+	b.t.Cleanup(nc.Close)
+	return nc
+}
+
+// state is what all streams hold, and how they are made.
+func (b *bus) state() string {
+	b.t.Helper()
+	js, err := jetstream.New(b.ops)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var all []string
+	list := js.ListStreams(jobstest.Context(b.t))
+	for info := range list.Info() {
+		cfg, _ := json.Marshal(info.Config)
+		all = append(all, fmt.Sprintf("%s: %d messages to %d, %d consumers, %s", info.Config.Name, info.State.Msgs, info.State.LastSeq, info.State.Consumers, cfg))
+	}
+	if list.Err() != nil {
+		b.t.Fatal(list.Err())
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+const (
+	forViewer = 1 << iota
+	forSubmitter
+	forWorker
+	forAll = forViewer | forSubmitter | forWorker
+)
+
+var bits = map[access.Role]int{access.Viewer: forViewer, access.Submitter: forSubmitter, access.Worker: forWorker}
+
+// hostile is what a client publishes that it must not. JOB is a job that is
+// pending, RUN one that somebody runs, OTHER the key of another user of the role.
+var hostile = []struct {
+	what    string
+	to      string
+	refused int
+	body    string
+}{
+	{"delete a stream", "PSJS.STREAM.DELETE.PS_EVENTS", forAll, ""},
+	{"delete a stream by its own name", "$JS.API.STREAM.DELETE.PS_EVENTS", forAll, ""},
+	{"purge the records", "PSJS.STREAM.PURGE.KV_ps_jobs", forAll, "{}"},
+	{"purge the artifacts", "PSJS.STREAM.PURGE.OBJ_ps_artifacts", forAll, "{}"},
+	{"delete an event", "PSJS.STREAM.MSG.DELETE.PS_EVENTS", forAll, `{"seq":1}`},
+	{"change a stream", "PSJS.STREAM.UPDATE.PS_EVENTS", forAll, `{"name":"PS_EVENTS","subjects":["x"],"max_msgs":1}`},
+	{"make a stream", "PSJS.STREAM.CREATE.MINE", forAll, `{"name":"MINE","subjects":["penstock.v1.wake.>"]}`},
+	{"copy a stream", "PSJS.STREAM.SNAPSHOT.KV_ps_jobs", forAll, `{"deliver_subject":"x"}`},
+	{"list the streams", "PSJS.STREAM.NAMES", forAll, ""},
+	{"make a consumer of a queue", "PSJS.CONSUMER.CREATE.PS_Q_DEFAULT_P1.mine", forAll, `{"stream_name":"PS_Q_DEFAULT_P1","config":{"name":"mine","ack_policy":"none"}}`},
+	{"have events pushed elsewhere", "PSJS.CONSUMER.CREATE.PS_EVENTS.mine", forAll, `{"stream_name":"PS_EVENTS","config":{"name":"mine","deliver_subject":"penstock.v1.submit.default"}}`},
+	{"delete the consumer of a queue", "PSJS.CONSUMER.DELETE.PS_Q_DEFAULT_P1.w", forAll, ""},
+	{"pause a queue", "PSJS.CONSUMER.PAUSE.PS_Q_DEFAULT_P1.w", forAll, `{"pause_until":"2200-01-01T00:00:00Z"}`},
+	{"publish to a lane", "penstock.v1.q.default.p1.default.JOB2", forAll, ""},
+	{"forge what has come due", "penstock.v1.due.default.p1.default.JOB", forAll, ""},
+	{"write a specification", "$KV.ps_specs.JOB", forAll, `{"prompt":"mine"}`},
+	{"take a key", "$KV.ps_keys.k", forAll, `{"id":"JOB"}`},
+	{"hold a queue", "$KV.ps_config.hold.queue.default", forAll, `{"kind":"queue","name":"default"}`},
+	{"become the leader", "$KV.ps_leader.dispatcher", forAll, "mine"},
+	{"control another's session", "penstock.v1.sessions.default.RUN.control", forAll, `{"kind":"cancel","job":"RUN"}`},
+	{"read the intake", "PSJS.DIRECT.GET.PS_INTAKE", forAll, `{"seq":1}`},
+	{"read a queue", "PSJS.DIRECT.GET.PS_Q_DEFAULT_P1", forAll, `{"seq":1}`},
+	{"answer another client", "_INBOX_OTHER.x", forAll, "mine"},
+	{"ask the server itself", "$SYS.REQ.SERVER.PING", forAll, ""},
+	{"submit for another tenant", "penstock.v1.submit.other", forAll, "{}"},
+	{"submit", "penstock.v1.submit.default", forViewer | forWorker, "{}"},
+	{"submit by request", "penstock.v1.api.submit", forViewer | forWorker, "{}"},
+	{"cancel a job", "penstock.v1.api.cancel", forViewer | forWorker, `{"id":"JOB"}`},
+	{"claim a job", "PSJS.CONSUMER.MSG.NEXT.PS_Q_DEFAULT_P1.w", forViewer | forSubmitter, `{"batch":1,"no_wait":true}`},
+	{"acknowledge another's message", "$JS.ACK.PS_Q_DEFAULT_P1.w.1.1.1.1.0", forViewer | forSubmitter, "+ACK"},
+	{"acknowledge a submission", "$JS.ACK.PS_INTAKE.dispatcher.1.1.1.1.0", forAll, "+ACK"},
+	{"forge an event", "penstock.v1.sessions.default.RUN.events", forViewer | forSubmitter, `{"kind":"job.finished"}`},
+	{"write a record", "$KV.ps_jobs.default.JOB", forViewer | forSubmitter, `{"state":"finished"}`},
+	{"write a result", "$KV.ps_results.RUN.1.result", forViewer | forSubmitter, "{}"},
+	{"write an artifact", "$O.ps_artifacts.C.x", forViewer | forSubmitter, "x"},
+	{"pretend to be a worker", "$KV.ps_workers.x", forViewer | forSubmitter, "{}"},
+	{"file a dead letter", "penstock.v1.dead.default.default.x", forViewer | forSubmitter, "{}"},
+	{"schedule a job", "penstock.v1.sched.default.JOB", forViewer | forSubmitter, ""},
+	{"wake the workers", "penstock.v1.wake.default.p1.again", forViewer | forSubmitter, ""},
+	{"list the records", "PSJS.DIRECT.GET.KV_ps_jobs", forSubmitter | forWorker, `{"seq":1}`},
+	{"read a record", "PSJS.STREAM.MSG.GET.KV_ps_jobs", forSubmitter, `{"seq":1}`},
+	{"read another's specification", "PSJS.DIRECT.GET.KV_ps_specs", forSubmitter, `{"seq":1}`},
+	{"read events", "PSJS.DIRECT.GET.PS_EVENTS", forSubmitter, `{"seq":1}`},
+	{"read the dead letters", "PSJS.DIRECT.GET.PS_DEAD", forSubmitter | forWorker, `{"seq":1}`},
+}
+
+// listened is what no client but the operator may hear.
+var listened = []string{
+	">", "_INBOX.>", "_INBOX_OTHER.>", "*.*", "$JS.>", "$KV.>", "$SYS.>", "$SRV.>", "PSJS.>",
+	"penstock.v1.>", "penstock.v1.q.>", "penstock.v1.submit.*", "penstock.v1.api.submit", "penstock.v1.sessions.*.*.events",
+}
+
+func TestHostileClients(t *testing.T) {
+	eachBus(t, func(t *testing.T, b *bus) {
+		for _, role := range []access.Role{access.Viewer, access.Submitter, access.Worker} {
+			heard := make(chan error, 1000)
+			nc := b.connect(string(role)+"-one", heard)
+			words := strings.NewReplacer("JOB2", jobs.NewID(), "JOB", b.job.ID, "RUN", b.runs.Record().ID, "OTHER", b.held[string(role)+"-other"].Key)
+			before := b.state()
+			for _, row := range hostile {
+				if row.refused&bits[role] == 0 {
+					continue
+				}
+				to := words.Replace(row.to)
+				if err := nc.PublishRequest(to, access.Inbox(b.held[string(role)+"-one"].Key)+".x", []byte(words.Replace(row.body))); err != nil {
+					t.Fatal(err)
+				}
+				if !refusedNow(t, nc, heard, `Publish to "`+to+`"`) {
+					t.Errorf("%s: %s was not refused", role, row.what)
+				}
+			}
+			for _, to := range listened {
+				to = words.Replace(to)
+				sub, err := nc.SubscribeSync(to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !refusedNow(t, nc, heard, `Subscription to "`+to+`"`) {
+					t.Errorf("%s: to listen to %s was not refused", role, to)
+				}
+				_ = sub.Unsubscribe()
+			}
+			if after := b.state(); after != before {
+				t.Errorf("%s has changed something:\n%s\nwas\n%s", role, after, before)
+			}
+		}
+	})
+}
+
+// refusedNow reports whether the server complains about what was sent last.
+func refusedNow(t *testing.T, nc *nats.Conn, heard chan error, what string) bool {
+	t.Helper()
+	// The answer to this comes after the complaint, on the same connection.
+	if err := nc.FlushTimeout(jobstest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	// It has been read then, but may not have been handed on.
+	for wait := time.After(2 * time.Second); ; {
+		select {
+		case err := <-heard:
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), what) {
+				return true
+			}
+		case <-wait:
+			return false
+		}
+	}
+}
+
+// A request that is allowed, whose answer the client wants to have written
+// where it may not write.
+func TestReplySubjectsReachNothing(t *testing.T) {
+	allowed := map[access.Role][]string{
+		access.Viewer:    {"PSJS.STREAM.INFO.KV_ps_jobs", "PSJS.STREAM.MSG.GET.KV_ps_jobs", "penstock.v1.api.get"},
+		access.Submitter: {"penstock.v1.api.get", "penstock.v1.api.why"},
+		access.Worker:    {"PSJS.CONSUMER.INFO.PS_Q_DEFAULT_P1.w", "PSJS.STREAM.MSG.GET.KV_ps_specs", "PSJS.STREAM.INFO.KV_ps_config"},
+	}
+	targets := []string{
+		"penstock.v1.q.default.p1.default.x", "$KV.ps_specs.x", "$KV.ps_config.hold.queue.default", "penstock.v1.submit.other",
+		"$JS.API.STREAM.DELETE.PS_EVENTS", "PSJS.STREAM.DELETE.PS_EVENTS", "$KV.ps_keys.x", "penstock.v1.due.default.p1.default.x",
+	}
+	eachBus(t, func(t *testing.T, b *bus) {
+		stop := b.dispatch()
+		defer stop()
+		for role, requests := range allowed {
+			nc := b.connect(string(role)+"-one", nil)
+			before := b.state()
+			for _, request := range requests {
+				for _, reply := range targets {
+					if err := nc.PublishRequest(request, reply, fmt.Appendf(nil, `{"id":%q,"seq":1}`, b.job.ID)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			// What was sent before this has been answered by now, as far as ever.
+			if err := nc.FlushTimeout(jobstest.Patience); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond)
+			if after := b.state(); after != before {
+				t.Errorf("%s has had something written:\n%s\nwas\n%s", role, after, before)
+			}
+		}
+	})
+}
+
+// dispatch runs a dispatcher until stop is called.
+func (b *bus) dispatch() (stop func()) {
+	d := dispatcher.New(dispatcher.Config{Queue: b.pool.queue, Log: b.pool.log, Store: b.pool.store})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+// What each role is for, it can do, with its credential alone.
+func TestRolesDoTheirWork(t *testing.T) {
+	eachBus(t, func(t *testing.T, b *bus) {
+		stop := b.dispatch()
+		defer stop()
+		submitter := open3(t, b.connect("submitter-one", nil), access.Submitter)
+		worker := open3(t, b.connect("worker-one", nil), access.Worker)
+		viewer := open3(t, b.connect("viewer-one", nil), access.Viewer)
+
+		var told dispatcher.Submitted
+		job := jobstest.Job()
+		job.Priority, job.Isolation = jobs.High, jobs.IsolationNone
+		untilAnswered(t, func() error { return submitter.queue.Request(jobstest.Context(t), "submit", job, &told) })
+		b.work(worker, told)
+		b.look(viewer, told)
+
+		var rec jobs.Record
+		if err := submitter.queue.Request(jobstest.Context(t), "get", map[string]string{"id": told.ID}, &rec); err != nil || rec.Outcome != jobs.Success {
+			t.Errorf("the submitter asks after its job: %+v, %v", rec, err)
+		}
+		err := submitter.queue.Request(jobstest.Context(t), "cancel", map[string]string{"id": told.ID}, &rec)
+		if !errors.Is(err, jobs.ErrFinished) {
+			t.Errorf("cancel a finished job: %v, want that it has finished", err)
+		}
+		b.nothingHangs(submitter, worker, viewer)
+	})
+}
+
+// untilAnswered waits for the dispatcher.
+func untilAnswered(t *testing.T, ask func() error) {
+	t.Helper()
+	for ctx := jobstest.Context(t); ; time.Sleep(20 * time.Millisecond) {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, jobs.ErrUnavailable) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// work runs one job as a worker does.
+func (b *bus) work(w parts, told dispatcher.Submitted) {
+	t, ctx := b.t, jobstest.Context(b.t)
+	t.Helper()
+	if err := w.queue.Present(ctx, why.Worker{Name: "w1"}); err != nil {
+		t.Error(err)
+	}
+	claim, err := w.queue.Claim(ctx, "w1", []string{"default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := claim.Record()
+	if rec.ID != told.ID {
+		t.Fatalf("claimed %s, want %s", rec.ID, told.ID)
+	}
+	if _, err := claim.Assert(ctx); err != nil {
+		t.Error(err)
+	}
+	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: rec.Attempt, Epoch: claim.Epoch()}
+	writer, err := w.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := make([]jobs.Event, 100) // enough for a batch
+	for i := range events {
+		events[i] = jobs.NewEvent(jobs.WorkspaceDone, i)
+	}
+	if err := writer.Append(ctx, events...); err != nil {
+		t.Error(err)
+	}
+	for _, data := range []string{"first", strings.Repeat("second", 100_000)} { // replaced, and more than a chunk
+		if _, err := w.store.Put(ctx, rec.ID, claim.Epoch(), "patch", strings.NewReader(data)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := w.store.PutResult(ctx, claim.Epoch(), jobs.Result{Job: rec.ID, Outcome: jobs.Success}); err != nil {
+		t.Error(err)
+	}
+	settled, err := claim.Settle(ctx, jobs.Ended{Outcome: jobs.Success}, func(ctx context.Context, rec jobs.Record) error {
+		return w.log.Finish(ctx, rec, jobs.Result{Job: rec.ID, Outcome: jobs.Success})
+	})
+	if err != nil || settled.Outcome != jobs.Success {
+		t.Errorf("settled %+v, %v", settled, err)
+	}
+	if err := w.queue.Leave(ctx, "w1"); err != nil {
+		t.Error(err)
+	}
+	if list, err := b.pool.queue.Workers(ctx); err != nil || len(list) != 0 {
+		t.Errorf("workers %v, %v; want none any more", list, err)
+	}
+}
+
+// look reads what a job has left, as watchers do.
+func (b *bus) look(v parts, told dispatcher.Submitted) {
+	t, ctx := b.t, jobstest.Context(b.t)
+	t.Helper()
+	n := 0
+	for event, err := range v.log.Follow(ctx, told.Session, 1, session.FollowOptions{Job: told.ID}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; event.Seq != uint64(n) {
+			t.Errorf("event %d is the %dth", event.Seq, n)
+		}
+	}
+	if n != 103 { // submitted, claimed, a hundred, finished
+		t.Errorf("watched %d events, want 103", n)
+	}
+	rec, err := v.queue.Get(ctx, told.ID[:13])
+	if err != nil || rec.Outcome != jobs.Success {
+		t.Fatalf("record %+v, %v", rec, err)
+	}
+	if list, err := v.queue.List(ctx, queue.Filter{}); err != nil || len(list) != 3 {
+		t.Errorf("list of %d, %v; want three", len(list), err)
+	}
+	r, err := v.store.Get(ctx, rec.ID, rec.Epoch, "patch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if data, err := io.ReadAll(r); err != nil || !bytes.HasPrefix(data, []byte("second")) {
+		t.Errorf("artifact of %d bytes, %v", len(data), err)
+	}
+	for _, look := range []func() error{
+		func() error { _, err := v.queue.Holds(ctx); return err },
+		func() error { _, err := v.queue.Dead(ctx); return err },
+		func() error { _, err := v.queue.Workers(ctx); return err },
+		func() error { _, err := v.queue.Job(ctx, rec.ID); return err },
+		func() error { _, err := v.store.Salvages(ctx, rec); return err },
+		func() error { return v.queue.Request(ctx, "why", map[string]string{"id": rec.ID}, &struct{}{}) },
+	} {
+		if err := look(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// nothingHangs: what a role may not do is refused at once, and says so.
+func (b *bus) nothingHangs(submitter, worker, viewer parts) {
+	ctx, id := jobstest.Context(b.t), b.job.ID
+	for what, do := range map[string]func() error{
+		"submitter reads":      func() error { _, err := submitter.queue.List(ctx, queue.Filter{}); return err },
+		"submitter gets":       func() error { _, err := submitter.queue.Get(ctx, id); return err },
+		"viewer cancels":       func() error { _, err := viewer.queue.Cancel(ctx, id, "me"); return err },
+		"viewer asks to":       func() error { return viewer.queue.Request(ctx, "cancel", map[string]string{"id": id}, nil) },
+		"viewer submits":       func() error { _, _, err := viewer.queue.Accept(ctx, jobstest.Job()); return err },
+		"worker submits":       func() error { _, _, err := worker.queue.Accept(ctx, jobstest.Job()); return err },
+		"worker reads letters": func() error { _, err := worker.queue.Dead(ctx); return err },
+		"viewer stores": func() error {
+			_, err := viewer.store.Put(ctx, id, 1, "patch", strings.NewReader("x"))
+			return err
+		},
+		"viewer tells": func() error {
+			_, err := viewer.log.Append(ctx, session.Source{Job: id, Session: id}, jobs.NewEvent(jobs.JobFinished, nil))
+			return err
+		},
+		"viewer holds": func() error {
+			return viewer.queue.Hold(ctx, queue.Hold{Kind: queue.HoldQueue, Name: "default"})
+		},
+	} {
+		err := do()
+		if refused, ok := errors.AsType[*access.ForbiddenError](err); !ok || refused.Role == "" || !errors.Is(err, access.ErrForbidden) {
+			b.t.Errorf("%s: %v, want that it is not allowed", what, err)
+		}
+	}
+}
+
+// A credential that is revoked opens nothing, and what it had opened is closed.
+func TestRevoke(t *testing.T) {
+	dir, files := t.TempDir(), t.TempDir()
+	s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0", Owner: "serve", Fast: true})
+	defer s.Close()
+	held, secret, err := natsd.NewCredential(access.Viewer, "eve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(files, "eve.creds")
+	if err := os.WriteFile(file, secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	role, options, err := natsd.Present(file)
+	if err != nil || role != access.Viewer {
+		t.Fatal(role, err)
+	}
+	dial := func() (*nats.Conn, error) { return nats.Connect(s.Endpoint().URL, options...) }
+	if nc, err := dial(); !errors.Is(err, nats.ErrAuthorization) {
+		nc.Close()
+		t.Fatalf("connected before it was admitted: %v", err)
+	}
+	if err := natsd.Admit(dir, held); err != nil {
+		t.Fatal(err)
+	}
+	if err := natsd.Admit(dir, held); err == nil {
+		t.Error("a second credential has the same name")
+	}
+	closed := make(chan struct{})
+	options = append(options, nats.ReconnectWait(10*time.Millisecond), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	nc, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if info, err := os.Stat(filepath.Join(dir, "credentials", held.Key+".json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("what is kept of it: %v, %v; want mode 0600", info, err)
+	}
+	if _, err := natsd.Revoke(dir, "eve"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsd.Revoke(dir, "eve"); !errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("revoke twice: %v, want not found", err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(jobstest.Patience):
+		t.Error("the connection lives on")
+	}
+	if nc, err := dial(); !errors.Is(err, nats.ErrAuthorization) {
+		nc.Close()
+		t.Errorf("connect with what was revoked: %v", err)
+	}
+}
+
+// Whoever has only the public half, or none, stays outside.
+func TestForgedCredentials(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0", Owner: "serve", Fast: true})
+	defer s.Close()
+	held, _, err := natsd.NewCredential(access.Operator, "ops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := natsd.Admit(dir, held); err != nil {
+		t.Fatal(err)
+	}
+	for what, option := range map[string]nats.Option{
+		"no credential":       func(*nats.Options) error { return nil },
+		"a key's public half": nats.Nkey(held.Key, func([]byte) ([]byte, error) { return make([]byte, 64), nil }),
+		"no signature":        nats.Nkey(held.Key, func([]byte) ([]byte, error) { return nil, nil }),
+		"the key as user":     nats.UserInfo(held.Key, ""),
+		"an empty user":       nats.UserInfo("", ""),
+		"a token":             nats.Token("x"),
+	} {
+		if nc, err := nats.Connect(s.Endpoint().URL, option); !errors.Is(err, nats.ErrAuthorization) {
+			nc.Close()
+			t.Errorf("%s: %v, want it refused", what, err)
+		}
+	}
+	// A key that is a path leads nowhere.
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoint().URL, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(jobstest.Patience))
+	fmt.Fprintf(c, "CONNECT {\"nkey\":\"../password\",\"sig\":\"AA\",\"verbose\":false}\r\nPING\r\n")
+	if said, _ := io.ReadAll(c); !bytes.Contains(said, []byte("Authorization Violation")) {
+		t.Errorf("the server said %s", said)
+	}
+}
+
+// A store of the time before there were accounts is found again.
+func TestStoreWithoutAccounts(t *testing.T) {
+	dir := t.TempDir()
+	opts := &server.Options{DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	nc, err := nats.Connect("", nats.InProcessServer(srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := jobstest.Submit(t, jobstest.Queue(t, nc, queue.Config{}), jobstest.Job())
+	nc.Close()
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	for range 2 { // and again
+		s := open(t, natsd.Config{StoreDir: dir, Fast: true})
+		nc, err := s.Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec, err := jobstest.Queue(t, nc, queue.Config{}).Get(jobstest.Context(t), job.ID); err != nil || rec.ID != job.ID {
+			t.Errorf("the job of before: %+v, %v", rec, err)
+		}
+		nc.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

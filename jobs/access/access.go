@@ -1,0 +1,202 @@
+// Package access says who may do what on the bus: which account a role has,
+// what that account imports, and what its users may publish and hear.
+//
+//	account of a role ──import──▶ PENSTOCK: streams, dispatcher, operators
+//
+// A role is an account of its own. Within one account a permission is not
+// enough: the broker and every service answer to the reply subject of a
+// request, whatever that is, with rights of their own, and so a client that may
+// ask anything could have anything written. An answer to another account goes
+// nowhere but into that account.
+//
+// The lists here are exact: what no list names is refused, also what a later
+// version of the pool adds.
+package access
+
+import (
+	"slices"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+)
+
+// Pool is the account that has the streams.
+const Pool = "PENSTOCK"
+
+// Layout is where the pool's subjects are.
+type Layout struct {
+	Prefix string // of every subject; default "penstock.v1"
+	Tenant string // for which submitters publish; default "default"
+}
+
+// A Share is something of the pool's account that a role's account sees.
+type Share struct {
+	Subject string // in the pool's account
+	Local   string // in the role's, where it differs
+	// Heard: messages come from there. Else they go there.
+	Heard bool
+	// Many: a request has more than one answer.
+	Many bool
+}
+
+// local is the subject in the role's account.
+func (s Share) local() string {
+	if s.Local != "" {
+		return s.Local
+	}
+	return s.Subject
+}
+
+// Account is the name of a role's account.
+func Account(role Role) string {
+	switch role {
+	case Viewer:
+		return Pool + "_VIEWER"
+	case Submitter:
+		return Pool + "_SUBMITTER"
+	case Worker:
+		return Pool + "_WORKER"
+	}
+	return Pool
+}
+
+// Inbox is where the answers go of the user with a public key. Nobody else of
+// its role may hear them.
+func Inbox(user string) string { return "_INBOX_" + user }
+
+// May returns the roles that may publish to a subject of the bus, or ask it.
+func (l Layout) May(to string) ([]Role, error) {
+	var may []Role
+	for _, role := range Roles {
+		rights, err := l.Rights(role, "")
+		if err != nil {
+			return nil, err
+		}
+		if role.All() || slices.ContainsFunc(rights.Publish, func(pattern string) bool { return covers(pattern, to) }) {
+			may = append(may, role)
+		}
+	}
+	return may, nil
+}
+
+// Rights are what a user may do within its account. Empty lists are for the
+// operator, who may do everything.
+type Rights struct {
+	Publish   []string
+	Subscribe []string
+}
+
+// Rights returns those of the user of a role with a public key.
+func (l Layout) Rights(role Role, user string) (Rights, error) {
+	shares, err := l.Shares(role)
+	if err != nil || role.All() {
+		return Rights{}, err
+	}
+	r := Rights{Subscribe: []string{Inbox(user) + ".>"}}
+	for _, s := range shares {
+		if s.Heard {
+			r.Subscribe = append(r.Subscribe, s.local())
+		} else {
+			r.Publish = append(r.Publish, s.local())
+		}
+	}
+	if role == Worker {
+		names, err := subject.New(l.Prefix)
+		if err != nil {
+			return Rights{}, err
+		}
+		// Workers wake each other, within their account.
+		r.Publish = append(r.Publish, names.Ring("*", "*"))
+	}
+	return r, nil
+}
+
+// Shares returns what the account of a role sees of the pool's. The operator is
+// in there.
+func (l Layout) Shares(role Role) ([]Share, error) {
+	names, err := subject.New(l.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	tenant := l.Tenant
+	if tenant == "" {
+		tenant = "default"
+	}
+	if err := jobs.CheckToken("tenant", tenant); err != nil {
+		return nil, err
+	}
+	switch role {
+	case Viewer:
+		return viewer(names), nil
+	case Submitter:
+		return append(verbs(names, "submit", "get", "cancel", "result", "why"), Share{Subject: names.Submit(tenant)}), nil
+	case Worker:
+		return worker(names), nil
+	}
+	return nil, nil
+}
+
+func verbs(names subject.Names, all ...string) []Share {
+	var shares []Share
+	for _, verb := range all {
+		shares = append(shares, Share{Subject: names.API(verb)})
+	}
+	return shares
+}
+
+// viewer reads what a pool tells of its jobs. The streams are named one by one:
+// not the intake, where jobs lie that nobody has looked at yet, nor the queues.
+func viewer(names subject.Names) []Share {
+	shares := append(verbs(names, "get", "result", "why"),
+		Share{Subject: names.StoredAll(), Heard: true}, Share{Subject: names.ChangedAll(), Heard: true})
+	return append(shares, reads(
+		subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings),
+		subject.KVStream(subject.Results), subject.KVStream(subject.Workers), "OBJ_"+subject.Artifacts, subject.Events, subject.Dead)...)
+}
+
+// worker claims, and writes what becomes of the jobs it has claimed. The broker
+// cannot tell which those are: see docs/security-bus.md.
+func worker(names subject.Names) []Share {
+	shares := slices.Concat(
+		reads(subject.KVStream(subject.Results), "OBJ_"+subject.Artifacts, subject.Events),
+		looks(subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings)))
+	return append(shares,
+		api("STREAM.INFO."+subject.KVStream(subject.Settings), false), // which classes there are
+		api("CONSUMER.INFO.*."+subject.Consumer, false),
+		api("CONSUMER.MSG.NEXT.*."+subject.Consumer, true),
+		Share{Subject: "$JS.ACK.*." + subject.Consumer + ".>"},
+		Share{Subject: subject.Key(subject.Jobs, "*.*")},
+		Share{Subject: subject.Key(subject.Workers, "*")},
+		Share{Subject: subject.Key(subject.Results, "*.*.result")},
+		Share{Subject: subject.Key(subject.Results, "*.*.salvage")},
+		Share{Subject: subject.Key(subject.Results, "*.*.a.*")},
+		Share{Subject: "$O." + subject.Artifacts + ".C.*"},
+		Share{Subject: "$O." + subject.Artifacts + ".M.*"},
+		Share{Subject: names.SessionEvents("*", "*")},
+		Share{Subject: names.DeadLetter("*", "*", "*")},
+		Share{Subject: names.Sched("*", "*")},
+		Share{Subject: names.Control("*", "*"), Heard: true},
+		Share{Subject: names.WakeClass("*"), Heard: true})
+}
+
+// reads lets an account read streams: what there is, in ranges, and one by one.
+func reads(streams ...string) []Share {
+	shares := looks(streams...)
+	for _, stream := range streams {
+		shares = append(shares, api("STREAM.INFO."+stream, false), api("DIRECT.GET."+stream, true))
+	}
+	return shares
+}
+
+// looks lets an account read single messages, by subject or sequence.
+func looks(streams ...string) []Share {
+	var shares []Share
+	for _, stream := range streams {
+		shares = append(shares, api("STREAM.MSG.GET."+stream, false))
+	}
+	return shares
+}
+
+func api(verb string, many bool) Share {
+	return Share{Subject: "$JS.API." + verb, Local: subject.RoleAPI + "." + verb, Many: many}
+}
