@@ -165,7 +165,7 @@ func (b *batchRun) watch(ctx context.Context) error {
 
 // item carries one item from its submission to its line in the results.
 func (b *batchRun) item(ctx context.Context, item string) error {
-	if _, err := b.pool.dispatcher.Submit(ctx, b.items[item], "batch"); err != nil {
+	if _, err := b.pool.submit(ctx, b.items[item], "batch"); err != nil {
 		return cause(ctx, fmt.Errorf("item %s: %w", item, err))
 	}
 	select {

@@ -152,7 +152,7 @@ func (a *app) connectChaos(ctx context.Context, data, servers string, o chaos.Op
 		return chaos.Pool{}, err
 	}
 	submit := func(ctx context.Context, job jobs.Job) (id, session string, err error) {
-		s, err := p.dispatcher.Submit(ctx, job, "cli")
+		s, err := p.submit(ctx, job, "cli")
 		return s.ID, s.Session, err
 	}
 	return chaos.Pool{Submit: submit, Queue: p.queue, Log: p.log, Store: p.store, Close: p.close, Leader: p.someLeader}, nil

@@ -63,7 +63,7 @@ func (p *pool) resubmit(ctx context.Context, l queue.DeadLetter) (string, error)
 	if job.Key == "" {
 		job.Key = "rejected-" + l.ID
 	}
-	submitted, err := p.dispatcher.Submit(ctx, job, "cli")
+	submitted, err := p.submit(ctx, job, "cli")
 	if err != nil {
 		return "", err
 	}

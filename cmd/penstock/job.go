@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/worker"
 )
@@ -99,19 +100,17 @@ func (a *app) jobGet() *cobra.Command {
 				if cause, ok := jobs.Reasons[rec.Reason]; ok {
 					view.Cause = &cause
 				}
-				if job, err := p.queue.Job(ctx, rec.ID); err == nil {
-					view.Job = &job
+				if p.role != access.Submitter { // which is told the record and the result
+					if err := view.read(ctx, p); err != nil {
+						return err
+					}
 				}
 				if rec.State == jobs.Finished {
-					result, err := p.dispatcher.Result(ctx, rec)
+					result, err := p.result(ctx, rec)
 					if err != nil {
 						return err
 					}
 					view.Result = &result
-				}
-				var err error
-				if view.Salvages, err = p.store.Salvages(ctx, rec); err != nil {
-					return err
 				}
 				if a.format == cli.Table {
 					a.format = cli.YAML
@@ -122,12 +121,22 @@ func (a *app) jobGet() *cobra.Command {
 	}
 }
 
+// read adds what lies beside the record.
+func (v *jobView) read(ctx context.Context, p *pool) error {
+	if job, err := p.queue.Job(ctx, v.ID); err == nil {
+		v.Job = &job
+	}
+	var err error
+	v.Salvages, err = p.store.Salvages(ctx, v.Record)
+	return err
+}
+
 func (a *app) jobCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID…", Short: "End jobs, queued or running", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
-				return p.queue.Cancel(ctx, rec.ID, "cli")
+				return p.cancel(ctx, rec.ID)
 			})
 		},
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 func (a *app) natsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "nats", Short: "Look after the broker: its streams, and servers of a cluster"}
-	cmd.AddCommand(a.natsDiff(), a.natsApply(), a.natsServer())
+	cmd := &cobra.Command{Use: "nats", Short: "Look after the broker: its streams, who may use it, and servers of a cluster"}
+	cmd.AddCommand(a.natsDiff(), a.natsApply(), a.natsServer(), a.natsCredentials())
 	return cmd
 }
 

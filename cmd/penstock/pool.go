@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -35,6 +39,10 @@ type pool struct {
 	server *natsd.Server
 	// owner is who runs the pool of the data directory, if not we.
 	owner string
+	// role is the one of --creds; empty where a command has its user's rights.
+	role access.Role
+	// signKey returns the key that signs what is submitted; nil where none does.
+	signKey func() (ed25519.PrivateKey, error)
 
 	conn   *nats.Conn
 	logger *slog.Logger
@@ -58,18 +66,31 @@ func (a *app) open(ctx context.Context, owner string, hooks hooks) (*pool, error
 
 // connect finds the broker, or becomes it.
 func (a *app) connect(p *pool, owner string) error {
-	if a.cfg.Server != "" {
-		options := clientOptions(owner)
-		if a.cfg.Creds != "" {
-			options = append(options, nats.UserCredentials(a.cfg.Creds))
-		}
-		return p.dial(a.cfg.Server, options)
+	role, credential, err := a.credential()
+	if err != nil {
+		return err
 	}
-	endpoint, err := natsd.Find(a.store())
+	endpoint, err := natsd.Endpoint{}, error(nil)
+	if a.cfg.Server == "" {
+		endpoint, err = natsd.Find(a.store())
+	}
+	secure, wrong := a.clientTLS(endpoint.Certificate)
+	if wrong != nil {
+		return wrong
+	}
+	options := slices.Concat(clientOptions(owner), credential, secure)
+	if a.cfg.Server != "" {
+		p.role = role
+		return p.dial(owner, a.cfg.Server, options)
+	}
 	switch {
 	case err == nil:
 		p.owner = endpoint.Owner
-		return p.dial(endpoint.URL, append(clientOptions(owner), endpoint.Options()...))
+		if credential == nil {
+			options = append(options, endpoint.Options()...)
+		}
+		p.role = role
+		return p.dial(owner, endpoint.URL, options)
 	case !errors.Is(err, natsd.ErrNotRunning):
 		return fmt.Errorf("find the pool of %s: %w", a.cfg.Data, err)
 	case owner == "worker":
@@ -79,9 +100,16 @@ func (a *app) connect(p *pool, owner string) error {
 	if owner == "serve" && (a.cfg.Serve.Listen != cli.Defaults().Serve.Listen || free(a.cfg.Serve.Listen)) {
 		listen = a.cfg.Serve.Listen
 	}
-	p.server, err = natsd.Open(natsd.Config{StoreDir: a.store(), Listen: listen, Owner: owner, Logger: p.logger})
+	secured, err := a.serverTLS()
+	if err != nil {
+		return err
+	}
+	p.server, err = natsd.Open(natsd.Config{StoreDir: a.store(), Listen: listen, Owner: owner, Layout: a.bus(), TLS: secured, Logger: p.logger})
 	if inUse, ok := errors.AsType[*natsd.InUseError](err); ok {
 		return cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve and let both use it", "%w", inUse)
+	}
+	if exposed, ok := errors.AsType[*natsd.ExposedError](err); ok {
+		return cli.Usage("penstock serve --tls-cert FILE --tls-key FILE", "%w", exposed)
 	}
 	if err != nil {
 		return fmt.Errorf("open the broker of %s: %w", a.cfg.Data, err)
@@ -108,10 +136,13 @@ func free(address string) bool {
 // store is where the embedded broker keeps everything.
 func (a *app) store() string { return filepath.Join(a.cfg.Data, "nats") }
 
-func (p *pool) dial(servers string, options []nats.Option) error {
+func (p *pool) dial(owner, servers string, options []nats.Option) error {
+	if err := need(p.role, owner); err != nil {
+		return err
+	}
 	conn, err := nats.Connect(servers, options...)
 	if err != nil {
-		return cli.Fail(cli.ExitUnreachable, "is it running? penstock serve runs one", "server %s: %w", redacted(servers), err)
+		return noEntry(redacted(servers), err)
 	}
 	p.conn = conn
 	p.undo = append(p.undo, p.hangUp)
@@ -154,19 +185,20 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var err error
+	p.signKey = sync.OnceValues(a.signingKey)
 	// The queue first: it says what the installation is.
 	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
-		Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
+		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
 		Finished: p.finished, Hooks: hooks.queue, Upgrade: p.server != nil, // our own broker follows our settings
 	})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the queue: %w", err))
 	}
-	p.log, err = session.Open(ctx, p.conn, session.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas})
+	p.log, err = session.Open(ctx, p.conn, session.Config{Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the sessions: %w", err))
 	}
-	p.store, err = artifact.Open(ctx, p.conn, artifact.Config{Replicas: cfg.Replicas})
+	p.store, err = artifact.Open(ctx, p.conn, artifact.Config{Role: p.role, Replicas: cfg.Replicas})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the artifacts: %w", err))
 	}

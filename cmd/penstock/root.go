@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	root.SetOut(out)
 	root.SetErr(errw)
 	err := root.ExecuteContext(ctx)
-	return cli.Report(errw, err)
+	return cli.Report(errw, a.allowed(err))
 }
 
 func (a *app) root() *cobra.Command {
@@ -75,7 +75,11 @@ func (a *app) settings() *pflag.FlagSet {
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	flags.StringVar(&a.cfg.Data, "data", a.cfg.Data, "directory for the embedded broker, caches and workspaces")
 	flags.StringVarP(&a.cfg.Server, "server", "s", "", "NATS URL of a pool; empty uses the data directory's")
-	flags.StringVar(&a.cfg.Creds, "creds", "", "NATS credentials file for --server")
+	flags.StringVar(&a.cfg.Creds, "creds", "", "credentials file for the pool that runs on --server or --data")
+	flags.StringVar(&a.cfg.TLSCA, "tls-ca", "", "authorities of the server's certificate (PEM; default: the system's)")
+	flags.StringVar(&a.cfg.TLSClientCert, "tls-client-cert", "", "certificate of this client, where the server wants one (PEM)")
+	flags.StringVar(&a.cfg.TLSClientKey, "tls-client-key", "", "its key (PEM)")
+	flags.StringVar(&a.cfg.SignKey, "sign-key", "", "ed25519 key that signs each job that this command submits (PEM)")
 	flags.StringVar(&a.cfg.Log.Level, "log-level", a.cfg.Log.Level, "debug, info, warn or error")
 	flags.StringVar(&a.cfg.Log.Format, "log-format", a.cfg.Log.Format, "text or json")
 	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")

@@ -73,7 +73,7 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 
 func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, error) {
 	var none jobs.Result
-	submitted, err := p.dispatcher.Submit(ctx, job, "cli")
+	submitted, err := p.submit(ctx, job, "cli")
 	if err != nil {
 		return none, err
 	}

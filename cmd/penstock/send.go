@@ -60,7 +60,7 @@ func (p *pool) deliver(ctx context.Context, id string, c control.Message, limit 
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		receipt, err := p.dispatcher.Send(limited, id, c)
+		receipt, err := p.send(limited, id, c)
 		refused, ok := errors.AsType[*control.RefusedError](err)
 		switch {
 		case err == nil:

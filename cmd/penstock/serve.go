@@ -27,13 +27,17 @@ slots runs inside.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context()) },
 	}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	flags.StringVar(&a.cfg.Serve.Listen, "listen", a.cfg.Serve.Listen, "loopback address of the embedded broker")
+	flags.StringVar(&a.cfg.Serve.Listen, "listen", a.cfg.Serve.Listen, "address of the embedded broker; not on loopback only with TLS")
+	flags.StringVar(&a.cfg.Serve.TLSCert, "tls-cert", "", "certificate with which the embedded broker listens (PEM)")
+	flags.StringVar(&a.cfg.Serve.TLSKey, "tls-key", "", "its key (PEM)")
+	flags.StringVar(&a.cfg.Serve.TLSClientCA, "tls-client-ca", "", "let in only clients with a certificate by these authorities (PEM)")
 	flags.StringVar(&a.cfg.Serve.Admin, "admin", a.cfg.Serve.Admin, "address of /metrics, /livez and /readyz; empty for none")
 	flags.IntVar(&a.cfg.Serve.Slots, "slots", 0, "slots of a worker inside; 0 for none")
 	flags.DurationVar(&a.cfg.Worker.Drain, "drain", a.cfg.Worker.Drain, "how long running jobs may go on after SIGTERM")
 	flags.StringVar(&a.cfg.Worker.Reserve, "reserve", "", "what must be free on the disk of --data for the worker inside to claim jobs: a size, a percentage, or 0 (default: 5%, and 1GiB at most)")
 	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that the worker inside serves")
 	flags.StringSliceVar(&a.cfg.Worker.Labels, "labels", nil, "what the worker inside has that jobs may need: docker, gpu, …")
+	flags.StringSliceVar(&a.cfg.Worker.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job of the worker inside (repeatable)")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
 	cmd.Flags().AddFlagSet(a.layoutFlags())
 	cmd.Flags().AddFlagSet(a.policyFlag())
@@ -108,6 +112,7 @@ up to --drain, and hands the rest back; a second signal ends it at once.`,
 	flags.DurationVar(&c.Drain, "drain", c.Drain, "how long running jobs may go on after SIGTERM")
 	flags.StringVar(&c.Admin, "admin", c.Admin, "address of /metrics, /livez and /readyz; empty for none")
 	flags.StringVar(&c.Reserve, "reserve", "", "what must be free on the disk of --data for jobs to be claimed: a size, a percentage, or 0 (default: 5%, and 1GiB at most)")
+	flags.StringSliceVar(&c.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job (repeatable)")
 	flags.StringSliceVar(&c.ROPaths, "ro-path", nil, "host directory that every jail sees read-only (repeatable)")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
 	cmd.Flags().AddFlagSet(a.policyFlag())
@@ -125,6 +130,7 @@ func (a *app) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx = p.whileAccepted(ctx)
 	context.AfterFunc(ctx, watch.drain)
 	w, err := a.worker(ctx, p, n, watch.hooks())
 	if err != nil {
@@ -138,5 +144,5 @@ func (a *app) work(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return watch.serve(watching, p, admin) })
 	g.Go(func() error { defer stop(); return w.Run(ctx) })
-	return errors.Join(g.Wait(), p.close())
+	return errors.Join(g.Wait(), refused(ctx), p.close())
 }

@@ -34,7 +34,7 @@ func (a *app) submitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := p.dispatcher.Submit(cmd.Context(), job, "cli")
+			answer, err := p.submit(cmd.Context(), job, "cli")
 			if err == nil {
 				err = submittedView.One(a.out, a.format, answer)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -88,9 +89,12 @@ func (a *app) waitCommand() *cobra.Command {
 
 // await follows a job's session to its end and returns the job's result.
 func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
-	rec, err := p.queue.Get(ctx, id)
+	rec, err := p.record(ctx, id)
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
+	}
+	if p.role == access.Submitter {
+		return p.asked(ctx, rec)
 	}
 	if err := p.alive(rec); err != nil {
 		return jobs.Result{}, err
@@ -122,7 +126,7 @@ func (a *app) withJob(ctx context.Context, id string, fn func(context.Context, *
 	if err != nil {
 		return err
 	}
-	rec, err := p.queue.Get(ctx, id)
+	rec, err := p.record(ctx, id)
 	if err != nil {
 		err = fmt.Errorf("job %s: %w", id, err)
 		if errors.Is(err, jobs.ErrNotFound) {

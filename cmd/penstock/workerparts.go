@@ -37,6 +37,10 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 	if err != nil {
 		return nil, fmt.Errorf("open the workspaces: %w", err)
 	}
+	signers, err := a.signers()
+	if err != nil {
+		return nil, err
+	}
 	var mounts []sandbox.Mount
 	for _, path := range a.cfg.Worker.ROPaths {
 		mounts = append(mounts, sandbox.Mount{Source: path, Target: path})
@@ -45,7 +49,7 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		Name: a.workerName(), Slots: slots, Queues: a.cfg.Worker.Queues, Labels: a.cfg.Worker.Labels, Drain: a.cfg.Worker.Drain,
 		Queue: p.queue, Log: p.log, Store: p.store, Spaces: spaces, Workspace: a.cfg.Worker.Workspace, Agents: a.agents(),
 		Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
-		Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
+		Signers: signers, Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
 		Reserve:      a.reserve(filepath.Join(a.cfg.Data, "work")),
 		CommitAuthor: a.cfg.Worker.CommitAuthor, CommitPlain: !a.cfg.Worker.CommitTrailers,
 		SetupCache: a.cfg.Worker.SetupCache, Hangs: a.cfg.Worker.Hangs(),

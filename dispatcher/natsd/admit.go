@@ -64,6 +64,9 @@ func (g *gatekeeper) register(c server.ClientAuthentication, held Credential) bo
 			Publish:   &server.SubjectPermission{Allow: rights.Publish},
 			Subscribe: &server.SubjectPermission{Allow: rights.Subscribe},
 		}
+		if rights.Answers {
+			user.Permissions.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: access.AnswerWithin}
+		}
 	}
 	c.RegisterUser(user)
 	return true

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -416,6 +417,7 @@ func (b *bus) work(w parts, told dispatcher.Submitted) {
 	if _, err := claim.Assert(ctx); err != nil {
 		t.Error(err)
 	}
+	b.steer(w, rec.Session)
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: rec.Attempt, Epoch: claim.Epoch()}
 	writer, err := w.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, nil))
 	if err != nil {
@@ -447,6 +449,45 @@ func (b *bus) work(w parts, told dispatcher.Submitted) {
 	}
 	if list, err := b.pool.queue.Workers(ctx); err != nil || len(list) != 0 {
 		t.Errorf("workers %v, %v; want none any more", list, err)
+	}
+}
+
+// steer sends a message to a session whose worker has this log, and to one
+// whose worker is in the pool's own account.
+func (b *bus) steer(w parts, ofWorker string) {
+	b.t.Helper()
+	ctx, own := jobstest.Context(b.t), jobs.NewID()
+	for session, log := range map[string]*session.Log{ofWorker: w.log, own: b.pool.log} {
+		stop, err := log.Listen(session, nil, func(m control.Message) (control.Receipt, error) {
+			return control.Receipt{ID: m.ID, State: "accepted"}, nil
+		})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer stop()
+		message := control.Message{ID: jobs.NewID(), Verb: control.Prompt, Text: "go on"}
+		var got control.Receipt
+		untilHeard(b.t, func() (err error) { got, err = b.pool.log.Send(ctx, session, message); return err })
+		if got.ID != message.ID {
+			b.t.Errorf("receipt %+v, want one for %s", got, message.ID)
+		}
+	}
+	if _, err := b.pool.log.Send(ctx, jobs.NewID(), control.Message{ID: jobs.NewID(), Verb: control.Stop}); !errors.Is(err, session.ErrNobody) {
+		b.t.Errorf("send to a session that nobody has: %v, want that", err)
+	}
+}
+
+// untilHeard waits until a subscription has arrived.
+func untilHeard(t *testing.T, send func() error) {
+	t.Helper()
+	for ctx := jobstest.Context(t); ; time.Sleep(20 * time.Millisecond) {
+		err := send()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, session.ErrNobody) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ type Share struct {
 	Heard bool
 	// Many: a request has more than one answer.
 	Many bool
+	// Served: the other way round, the pool asks and the role answers.
+	Served bool
 }
 
 // local is the subject in the role's account.
@@ -84,6 +86,8 @@ func (l Layout) May(to string) ([]Role, error) {
 type Rights struct {
 	Publish   []string
 	Subscribe []string
+	// Answers: it may answer what it is asked, once each.
+	Answers bool
 }
 
 // Rights returns those of the user of a role with a public key.
@@ -94,11 +98,13 @@ func (l Layout) Rights(role Role, user string) (Rights, error) {
 	}
 	r := Rights{Subscribe: []string{Inbox(user) + ".>"}}
 	for _, s := range shares {
-		if s.Heard {
+		switch {
+		case s.Heard, s.Served:
 			r.Subscribe = append(r.Subscribe, s.local())
-		} else {
+		default:
 			r.Publish = append(r.Publish, s.local())
 		}
+		r.Answers = r.Answers || s.Served
 	}
 	if role == Worker {
 		names, err := subject.New(l.Prefix)
@@ -129,7 +135,7 @@ func (l Layout) Shares(role Role) ([]Share, error) {
 	case Viewer:
 		return viewer(names), nil
 	case Submitter:
-		return append(verbs(names, "submit", "get", "cancel", "result", "why"), Share{Subject: names.Submit(tenant)}), nil
+		return append(verbs(names, "submit", "get", "cancel", "result", "why", "send"), Share{Subject: names.Submit(tenant)}), nil
 	case Worker:
 		return worker(names), nil
 	}
@@ -175,7 +181,7 @@ func worker(names subject.Names) []Share {
 		Share{Subject: names.SessionEvents("*", "*")},
 		Share{Subject: names.DeadLetter("*", "*", "*")},
 		Share{Subject: names.Sched("*", "*")},
-		Share{Subject: names.Control("*", "*"), Heard: true},
+		Share{Subject: names.Control("*", "*"), Served: true},
 		Share{Subject: names.WakeClass("*"), Heard: true})
 }
 

@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
+
+// AnswerWithin is how long who is asked has for the answer.
+const AnswerWithin = time.Minute
 
 // A User is somebody with a credential: the public half of it.
 type User struct {
@@ -53,6 +57,9 @@ func (l Layout) writeExports(b *strings.Builder) error {
 			return err
 		}
 		for _, s := range shares {
+			if s.Served {
+				continue
+			}
 			if offered[s.Subject] == nil {
 				offered[s.Subject] = &export{share: s}
 			}
@@ -76,6 +83,24 @@ func (l Layout) writeExports(b *strings.Builder) error {
 		fmt.Fprintf(b, "      {%s: %q%s, accounts: [%s]}\n", kind, e.share.Subject, many, strings.Join(e.to, ", "))
 	}
 	b.WriteString("    ]\n")
+	return l.writeServed(b)
+}
+
+// writeServed has the pool's account ask what roles answer.
+func (l Layout) writeServed(b *strings.Builder) error {
+	b.WriteString("    imports: [\n")
+	for _, role := range Roles {
+		shares, err := l.Shares(role)
+		if err != nil {
+			return err
+		}
+		for _, s := range shares {
+			if s.Served {
+				fmt.Fprintf(b, "      {service: {account: %s, subject: %q}}\n", Account(role), s.Subject)
+			}
+		}
+	}
+	b.WriteString("    ]\n")
 	return nil
 }
 
@@ -84,8 +109,17 @@ func (l Layout) writeImports(b *strings.Builder, role Role) error {
 	if err != nil {
 		return err
 	}
-	b.WriteString("    imports: [\n")
+	b.WriteString("    exports: [\n")
 	for _, s := range shares {
+		if s.Served {
+			fmt.Fprintf(b, "      {service: %q, accounts: [%s]}\n", s.Subject, Pool)
+		}
+	}
+	b.WriteString("    ]\n    imports: [\n")
+	for _, s := range shares {
+		if s.Served {
+			continue
+		}
 		kind, to := "service", ""
 		if s.Heard {
 			kind = "stream"
@@ -125,8 +159,12 @@ func (l Layout) UserConfig(u User) (string, error) {
 	if u.Role.All() {
 		return fmt.Sprintf("{nkey: %s}", u.Key), nil
 	}
-	return fmt.Sprintf("{nkey: %s, permissions: {publish: {allow: [%s]}, subscribe: {allow: [%s]}}}",
-		u.Key, quoted(rights.Publish), quoted(rights.Subscribe)), nil
+	answers := ""
+	if rights.Answers {
+		answers = fmt.Sprintf(", allow_responses: {max: 1, expires: %q}", AnswerWithin)
+	}
+	return fmt.Sprintf("{nkey: %s, permissions: {publish: {allow: [%s]}, subscribe: {allow: [%s]}%s}}",
+		u.Key, quoted(rights.Publish), quoted(rights.Subscribe), answers), nil
 }
 
 func quoted(list []string) string {

@@ -112,22 +112,19 @@ func (q *Queue) Request(ctx context.Context, verb string, request, answer any) e
 
 // err is what a refusal was made of.
 func (r Refusal) err() error {
-	switch r.Error.Code {
-	case "invalid":
+	switch {
+	case len(r.Error.Fields) > 0:
 		return &jobs.InvalidError{Fields: r.Error.Fields}
-	case "not_found":
-		return &relayedError{r.Error.Message, jobs.ErrNotFound}
-	case "finished":
-		return &relayedError{r.Error.Message, jobs.ErrFinished}
+	case r.Error.Code == "not_found":
+		return &notFoundError{r.Error.Message}
+	case r.Error.Code == "internal":
+		return errors.New(r.Error.Message)
 	}
-	return errors.New(r.Error.Message)
+	return control.Refuse(control.Refusal(r.Error.Code), "%s", r.Error.Message)
 }
 
-// relayedError is an error of another process, in its own words.
-type relayedError struct {
-	message string
-	is      error
-}
+// notFoundError is what another process did not find, in its own words.
+type notFoundError struct{ message string }
 
-func (e *relayedError) Error() string { return e.message }
-func (e *relayedError) Unwrap() error { return e.is }
+func (e *notFoundError) Error() string { return e.message }
+func (e *notFoundError) Unwrap() error { return jobs.ErrNotFound }

@@ -28,18 +28,22 @@ const EnvPrefix = "PENSTOCK_"
 
 // Config holds every setting. Defaults are in [Defaults] and nowhere else.
 type Config struct {
-	Data     string        `yaml:"data" env:"DATA" doc:"directory for the embedded broker, caches and workspaces"`
-	Server   string        `yaml:"server" env:"SERVER" doc:"NATS URL of the pool, or of a cluster; empty uses the pool of the data directory"`
-	Creds    string        `yaml:"creds" env:"CREDS" doc:"NATS credentials file for --server"`
-	Prefix   string        `yaml:"prefix" env:"PREFIX" doc:"prefix of every subject"`
-	Tenant   string        `yaml:"tenant" env:"TENANT" doc:"tenant whose jobs are seen and submitted"`
-	Replicas int           `yaml:"replicas" env:"REPLICAS" doc:"servers of a cluster that keep each stream; 0 is as the pool has it, and 1 for a new one"`
-	Policy   string        `yaml:"policy" env:"POLICY" doc:"file with what jails may touch and jobs may ask for; empty is no policy"`
-	Lease    time.Duration `yaml:"lease" env:"LEASE" doc:"how long a worker may be silent before its jobs go to another"`
-	Log      LogConfig     `yaml:"log" envPrefix:"LOG_"`
-	Worker   WorkerConfig  `yaml:"worker" envPrefix:"WORKER_"`
-	Serve    ServeConfig   `yaml:"serve" envPrefix:"SERVE_"`
-	Model    ModelConfig   `yaml:"model" envPrefix:"MODEL_"`
+	Data          string        `yaml:"data" env:"DATA" doc:"directory for the embedded broker, caches and workspaces"`
+	Server        string        `yaml:"server" env:"SERVER" doc:"NATS URL of the pool, or of a cluster; empty uses the pool of the data directory"`
+	Creds         string        `yaml:"creds" env:"CREDS" doc:"credentials file for the pool that runs on server or data; penstock nats credentials makes one"`
+	TLSCA         string        `yaml:"tls_ca" env:"TLS_CA" doc:"authorities of the server's certificate, a PEM file; empty is the system's"`
+	TLSClientCert string        `yaml:"tls_client_cert" env:"TLS_CLIENT_CERT" doc:"certificate of this client, a PEM file, where the server wants one"`
+	TLSClientKey  string        `yaml:"tls_client_key" env:"TLS_CLIENT_KEY" doc:"its key, a PEM file"`
+	SignKey       string        `yaml:"sign_key" env:"SIGN_KEY" doc:"ed25519 key that signs each job that is submitted, a PEM file; empty signs none"`
+	Prefix        string        `yaml:"prefix" env:"PREFIX" doc:"prefix of every subject"`
+	Tenant        string        `yaml:"tenant" env:"TENANT" doc:"tenant whose jobs are seen and submitted"`
+	Replicas      int           `yaml:"replicas" env:"REPLICAS" doc:"servers of a cluster that keep each stream; 0 is as the pool has it, and 1 for a new one"`
+	Policy        string        `yaml:"policy" env:"POLICY" doc:"file with what jails may touch and jobs may ask for; empty is no policy"`
+	Lease         time.Duration `yaml:"lease" env:"LEASE" doc:"how long a worker may be silent before its jobs go to another"`
+	Log           LogConfig     `yaml:"log" envPrefix:"LOG_"`
+	Worker        WorkerConfig  `yaml:"worker" envPrefix:"WORKER_"`
+	Serve         ServeConfig   `yaml:"serve" envPrefix:"SERVE_"`
+	Model         ModelConfig   `yaml:"model" envPrefix:"MODEL_"`
 	// Agents are in files only: what they need does not fit a variable.
 	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api"`
 
@@ -57,41 +61,45 @@ type LogConfig struct {
 
 // WorkerConfig is what a worker needs besides its connection.
 type WorkerConfig struct {
-	Name            string        `yaml:"name" env:"NAME" doc:"the worker's name; the host's name and process by default"`
-	Slots           int           `yaml:"slots" env:"SLOTS" doc:"jobs at once; 0 means one per processor"`
-	Queues          []string      `yaml:"queues" env:"QUEUES" doc:"queues to serve"`
-	Labels          []string      `yaml:"labels" env:"LABELS" doc:"what this worker has that jobs may need, such as docker or gpu"`
-	Backend         string        `yaml:"backend" env:"BACKEND" doc:"jail for jobs that leave the choice to the worker"`
-	Drain           time.Duration `yaml:"drain" env:"DRAIN" doc:"how long running jobs may go on after SIGTERM"`
-	Admin           string        `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
-	ROPaths         []string      `yaml:"ro_paths" env:"RO_PATHS" doc:"host directories that every jail sees read-only"`
-	AllowHosts      []string      `yaml:"allow_hosts" env:"ALLOW_HOSTS" doc:"hosts that every job with network allowlist reaches, besides its own"`
-	Engine          string        `yaml:"engine" env:"ENGINE" doc:"docker, podman or nerdctl, for isolation container; empty takes the first that is found"`
-	Socket          string        `yaml:"engine_socket" env:"ENGINE_SOCKET" doc:"docker's daemon, unix:///path; empty takes the user's own, else the system's"`
-	Runtime         string        `yaml:"engine_runtime" env:"ENGINE_RUNTIME" doc:"what the engine starts containers with: runsc, kata; empty is its default"`
-	Workspace       string        `yaml:"workspace" env:"WORKSPACE" doc:"how jobs get files of their own: auto, overlay, clone, linked or hook"`
-	WorkspaceCreate string        `yaml:"workspace_create" env:"WORKSPACE_CREATE" doc:"program that makes a workspace and prints its path, for workspace hook"`
-	WorkspaceRemove string        `yaml:"workspace_remove" env:"WORKSPACE_REMOVE" doc:"program that removes it"`
-	WorkspaceTime   time.Duration `yaml:"workspace_time" env:"WORKSPACE_TIME" doc:"how long each of the two may take"`
-	WorktreeAge     time.Duration `yaml:"worktree_age" env:"WORKTREE_AGE" doc:"remove worktrees of users' repositories that nobody touched for so long; 0 is never"`
-	Reserve         string        `yaml:"reserve" env:"RESERVE" doc:"what must be free on the disk of data for jobs to be claimed: a size, a percentage, or 0; empty is 5%, and 1GiB at most"`
-	StartTimeout    time.Duration `yaml:"start_timeout" env:"START_TIMEOUT" doc:"how long an agent may write nothing after its start; not of a program after --"`
-	HaltTimeout     time.Duration `yaml:"halt_timeout" env:"HALT_TIMEOUT" doc:"how long a process of an agent may be stopped by a signal while the agent is silent"`
-	ExitTimeout     time.Duration `yaml:"exit_timeout" env:"EXIT_TIMEOUT" doc:"how long an agent may take to exit when its last turn is over"`
-	StepTimeout     time.Duration `yaml:"step_timeout" env:"STEP_TIMEOUT" doc:"how long an agent that hangs has for each step to its end"`
-	OutputLimit     string        `yaml:"output_limit" env:"OUTPUT_LIMIT" doc:"what one run of an agent may write; a line counts as 1KiB at least"`
-	RetryLimit      int           `yaml:"retry_limit" env:"RETRY_LIMIT" doc:"how often in a row an agent may try the model API again"`
-	SetupCache      time.Duration `yaml:"setup_cache" env:"SETUP_CACHE" doc:"how long jobs share what the same setup wrote for one of them; 0 lets each run it"`
-	CommitAuthor    string        `yaml:"commit_author" env:"COMMIT_AUTHOR" doc:"Name <address> of delivered commits; empty keeps the agent's"`
-	CommitTrailers  bool          `yaml:"commit_trailers" env:"COMMIT_TRAILERS" doc:"end delivered commits' messages with Penstock-Job and Penstock-Session"`
-	Claude          string        `yaml:"claude" env:"CLAUDE" doc:"path of the claude program; empty looks in PATH"`
+	Name             string        `yaml:"name" env:"NAME" doc:"the worker's name; the host's name and process by default"`
+	Slots            int           `yaml:"slots" env:"SLOTS" doc:"jobs at once; 0 means one per processor"`
+	Queues           []string      `yaml:"queues" env:"QUEUES" doc:"queues to serve"`
+	Labels           []string      `yaml:"labels" env:"LABELS" doc:"what this worker has that jobs may need, such as docker or gpu"`
+	Backend          string        `yaml:"backend" env:"BACKEND" doc:"jail for jobs that leave the choice to the worker"`
+	Drain            time.Duration `yaml:"drain" env:"DRAIN" doc:"how long running jobs may go on after SIGTERM"`
+	Admin            string        `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
+	ROPaths          []string      `yaml:"ro_paths" env:"RO_PATHS" doc:"host directories that every jail sees read-only"`
+	AllowHosts       []string      `yaml:"allow_hosts" env:"ALLOW_HOSTS" doc:"hosts that every job with network allowlist reaches, besides its own"`
+	Engine           string        `yaml:"engine" env:"ENGINE" doc:"docker, podman or nerdctl, for isolation container; empty takes the first that is found"`
+	Socket           string        `yaml:"engine_socket" env:"ENGINE_SOCKET" doc:"docker's daemon, unix:///path; empty takes the user's own, else the system's"`
+	Runtime          string        `yaml:"engine_runtime" env:"ENGINE_RUNTIME" doc:"what the engine starts containers with: runsc, kata; empty is its default"`
+	Workspace        string        `yaml:"workspace" env:"WORKSPACE" doc:"how jobs get files of their own: auto, overlay, clone, linked or hook"`
+	WorkspaceCreate  string        `yaml:"workspace_create" env:"WORKSPACE_CREATE" doc:"program that makes a workspace and prints its path, for workspace hook"`
+	WorkspaceRemove  string        `yaml:"workspace_remove" env:"WORKSPACE_REMOVE" doc:"program that removes it"`
+	WorkspaceTime    time.Duration `yaml:"workspace_time" env:"WORKSPACE_TIME" doc:"how long each of the two may take"`
+	WorktreeAge      time.Duration `yaml:"worktree_age" env:"WORKTREE_AGE" doc:"remove worktrees of users' repositories that nobody touched for so long; 0 is never"`
+	Reserve          string        `yaml:"reserve" env:"RESERVE" doc:"what must be free on the disk of data for jobs to be claimed: a size, a percentage, or 0; empty is 5%, and 1GiB at most"`
+	StartTimeout     time.Duration `yaml:"start_timeout" env:"START_TIMEOUT" doc:"how long an agent may write nothing after its start; not of a program after --"`
+	HaltTimeout      time.Duration `yaml:"halt_timeout" env:"HALT_TIMEOUT" doc:"how long a process of an agent may be stopped by a signal while the agent is silent"`
+	ExitTimeout      time.Duration `yaml:"exit_timeout" env:"EXIT_TIMEOUT" doc:"how long an agent may take to exit when its last turn is over"`
+	StepTimeout      time.Duration `yaml:"step_timeout" env:"STEP_TIMEOUT" doc:"how long an agent that hangs has for each step to its end"`
+	OutputLimit      string        `yaml:"output_limit" env:"OUTPUT_LIMIT" doc:"what one run of an agent may write; a line counts as 1KiB at least"`
+	RetryLimit       int           `yaml:"retry_limit" env:"RETRY_LIMIT" doc:"how often in a row an agent may try the model API again"`
+	SetupCache       time.Duration `yaml:"setup_cache" env:"SETUP_CACHE" doc:"how long jobs share what the same setup wrote for one of them; 0 lets each run it"`
+	CommitAuthor     string        `yaml:"commit_author" env:"COMMIT_AUTHOR" doc:"Name <address> of delivered commits; empty keeps the agent's"`
+	CommitTrailers   bool          `yaml:"commit_trailers" env:"COMMIT_TRAILERS" doc:"end delivered commits' messages with Penstock-Job and Penstock-Session"`
+	Claude           string        `yaml:"claude" env:"CLAUDE" doc:"path of the claude program; empty looks in PATH"`
+	RequireSignature []string      `yaml:"require_signature" env:"REQUIRE_SIGNATURE" doc:"files with public keys (PEM), one of which must have signed each job; none: no signature is needed"`
 }
 
 // ServeConfig is what the dispatcher needs.
 type ServeConfig struct {
-	Listen string `yaml:"listen" env:"LISTEN" doc:"address of the embedded broker"`
-	Admin  string `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
-	Slots  int    `yaml:"slots" env:"SLOTS" doc:"slots of a worker inside serve; 0 for none"`
+	Listen      string `yaml:"listen" env:"LISTEN" doc:"address of the embedded broker"`
+	Admin       string `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
+	Slots       int    `yaml:"slots" env:"SLOTS" doc:"slots of a worker inside serve; 0 for none"`
+	TLSCert     string `yaml:"tls_cert" env:"TLS_CERT" doc:"certificate with which the embedded broker listens, a PEM file"`
+	TLSKey      string `yaml:"tls_key" env:"TLS_KEY" doc:"its key, a PEM file"`
+	TLSClientCA string `yaml:"tls_client_ca" env:"TLS_CLIENT_CA" doc:"let in only clients with a certificate by these authorities, a PEM file"`
 }
 
 // ModelConfig says where the gate sends the agents' requests.

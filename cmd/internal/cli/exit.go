@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // The exit codes of penstock. They are a contract: scripts depend on them.
@@ -56,6 +57,8 @@ func Code(err error) int {
 		return ExitOK
 	case errors.Is(err, jobs.ErrNotFound):
 		return ExitNotFound
+	case errors.Is(err, access.ErrForbidden):
+		return ExitDenied
 	case errors.Is(err, jobs.ErrUnavailable):
 		return ExitUnreachable
 	case errors.Is(err, context.Canceled):

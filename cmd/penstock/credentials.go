@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs/access"
+)
+
+func (a *app) natsCredentials() *cobra.Command {
+	var name, file string
+	var print bool
+	cmd := &cobra.Command{
+		Use: "credentials ROLE", Args: cobra.ExactArgs(1),
+		Short: "Make a credential with which somebody may use the bus in one role",
+		Long: `Credentials makes a key for the role viewer, submitter, worker or operator, and
+prints the file that its holder gives to --creds. The embedded broker of the data
+directory accepts it at once, and keeps only the public half. With --print-config
+it is for an external server instead: the entry for the configuration of that
+server goes to standard error.`,
+		Example: `  penstock nats credentials worker --name build-3 --file build-3.creds
+  penstock nats credentials ls
+  penstock nats credentials revoke build-3
+  penstock nats credentials config > penstock-accounts.conf`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			role, err := access.ParseRole(args[0])
+			if err != nil {
+				return cli.Usage("penstock nats credentials --help", "%w", err)
+			}
+			held, secret, err := natsd.NewCredential(role, name)
+			if err != nil {
+				return cli.Usage("", "%w", err)
+			}
+			if print {
+				err = a.printUser(held)
+			} else {
+				err = natsd.Admit(a.store(), held)
+			}
+			if err != nil {
+				return err
+			}
+			return a.handOver(held, secret, file)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "what the credential is called (default: the role and some letters)")
+	cmd.Flags().StringVar(&file, "file", "", "write the credential to a new file that only you may read, not to standard output")
+	cmd.Flags().BoolVar(&print, "print-config", false, "for an external server: print its user entry, and tell the embedded broker nothing")
+	cmd.AddCommand(a.credentialsLs(), a.credentialsRevoke(), a.credentialsConfig())
+	return cmd
+}
+
+// bus is where the subjects are that the roles may use.
+func (a *app) bus() access.Layout {
+	return access.Layout{Prefix: a.cfg.Prefix, Tenant: a.cfg.Tenant}
+}
+
+func (a *app) printUser(held natsd.Credential) error {
+	entry, err := a.bus().UserConfig(access.User{Name: held.Name, Role: held.Role, Key: held.Key})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "# users of account %s: %s\n%s\n", access.Account(held.Role), held.Name, entry)
+	return nil
+}
+
+// handOver gives the secret away. It is nowhere else.
+func (a *app) handOver(held natsd.Credential, secret natsd.Secret, file string) error {
+	if file == "" {
+		_, err := a.out.Write(secret)
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = f.Write(secret)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("write credential %s: %w; revoke it", held.Name, err)
+	}
+	return credentialView.One(a.out, a.format, held)
+}
+
+var credentialView = cli.View[natsd.Credential]{
+	Header: []string{"NAME", "ROLE", "KEY", "AGE"},
+	Row: func(c natsd.Credential) []string {
+		return []string{c.Name, string(c.Role), c.Key, time.Since(c.Created).Truncate(time.Second).String()}
+	},
+	ID: func(c natsd.Credential) string { return c.Name },
+}
+
+func (a *app) credentialsLs() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the credentials that the embedded broker accepts", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			list, err := natsd.Credentials(a.store())
+			if err != nil {
+				return err
+			}
+			return credentialView.List(a.out, a.format, list)
+		},
+	}
+}
+
+func (a *app) credentialsRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke NAME…", Short: "Refuse credentials from now on, and end their connections", Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, names []string) error {
+			var revoked []natsd.Credential
+			for _, name := range names {
+				held, err := natsd.Revoke(a.store(), name)
+				if err != nil {
+					return err
+				}
+				revoked = append(revoked, held)
+			}
+			return credentialView.List(a.out, a.format, revoked)
+		},
+	}
+}
+
+func (a *app) credentialsConfig() *cobra.Command {
+	return &cobra.Command{
+		Use: "config", Args: cobra.NoArgs,
+		Short: "Print accounts and users as a part of the configuration of an external server",
+		Long: `Config prints the accounts of the roles for the configuration file of an external
+NATS server, with the credentials of the data directory as their users. It is what
+the embedded broker itself runs with.`,
+		RunE: func(*cobra.Command, []string) error {
+			list, err := natsd.Credentials(a.store())
+			if err != nil {
+				return err
+			}
+			var users []access.User
+			for _, c := range list {
+				users = append(users, access.User{Name: c.Name, Role: c.Role, Key: c.Key})
+			}
+			text, err := a.bus().Config(users)
+			if err != nil {
+				return cli.Usage("", "%w", err)
+			}
+			_, err = fmt.Fprint(a.out, text)
+			return err
+		},
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/seal"
+)
+
+// sign signs a job with the key of --sign-key, where there is one.
+func (p *pool) sign(job jobs.Job) (jobs.Job, error) {
+	key, err := p.signKey()
+	if err != nil || key == nil {
+		return job, err
+	}
+	signed, err := seal.Sign(job.WithDefaults(), jobs.NewID(), key)
+	if err != nil {
+		return job, fmt.Errorf("sign the job: %w", err)
+	}
+	return signed, nil
+}
+
+// signingKey reads the key of --sign-key; nil without one.
+func (a *app) signingKey() (ed25519.PrivateKey, error) {
+	if a.cfg.SignKey == "" {
+		return nil, nil
+	}
+	keys, err := pemKeys(a.cfg.SignKey, "PRIVATE KEY", func(der []byte) (ed25519.PrivateKey, error) {
+		key, err := x509.ParsePKCS8PrivateKey(der)
+		private, ok := key.(ed25519.PrivateKey)
+		if err == nil && !ok {
+			err = fmt.Errorf("is a %T", key)
+		}
+		return private, err
+	})
+	if err != nil {
+		return nil, cli.Usage("openssl genpkey -algorithm ed25519 -out FILE makes one", "--sign-key: %w", err)
+	}
+	return keys[0], nil
+}
+
+// signers reads the keys of --require-signature.
+func (a *app) signers() ([]ed25519.PublicKey, error) {
+	var all []ed25519.PublicKey
+	for _, file := range a.cfg.Worker.RequireSignature {
+		keys, err := pemKeys(file, "PUBLIC KEY", func(der []byte) (ed25519.PublicKey, error) {
+			key, err := x509.ParsePKIXPublicKey(der)
+			public, ok := key.(ed25519.PublicKey)
+			if err == nil && !ok {
+				err = fmt.Errorf("is a %T", key)
+			}
+			return public, err
+		})
+		if err != nil {
+			return nil, cli.Usage("openssl pkey -in KEY -pubout writes the public half of a key", "--require-signature: %w", err)
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
+}
+
+// pemKeys reads all ed25519 keys of a file, and wants at least one.
+func pemKeys[K any](file, kind string, parse func([]byte) (K, error)) ([]K, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var keys []K
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			break
+		}
+		if block.Type != kind {
+			return nil, fmt.Errorf("%s: has a %s, not an ed25519 %s", file, block.Type, kind)
+		}
+		key, err := parse(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: not an ed25519 key: %w", file, err)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New(file + " has no key in PEM")
+	}
+	return keys, nil
+}

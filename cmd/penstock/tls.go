@@ -1,0 +1,108 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+)
+
+// serverTLS is how the embedded broker listens; nil without TLS.
+func (a *app) serverTLS() (*tls.Config, error) {
+	c := a.cfg.Serve
+	if c.TLSCert == "" && c.TLSKey == "" {
+		if c.TLSClientCA != "" {
+			return nil, cli.Usage("", "--tls-client-ca means nothing without --tls-cert and --tls-key")
+		}
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, cli.Usage("give both, as PEM", "--tls-cert, --tls-key: %w", err)
+	}
+	if until := pair.Leaf.NotAfter; time.Now().After(until) {
+		return nil, cli.Usage("renew it", "--tls-cert %s: the certificate has expired on %s", c.TLSCert, until.Format(time.RFC3339))
+	}
+	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if c.TLSClientCA != "" {
+		if cfg.ClientCAs, err = authorities(c.TLSClientCA); err != nil {
+			return nil, cli.Usage("", "--tls-client-ca: %w", err)
+		}
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return cfg, nil
+}
+
+func authorities(file string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// clientTLS returns the options of a connection to a broker with TLS. Of the
+// embedded one of our own directory the certificate is known: then that is
+// wanted, whoever has issued it.
+func (a *app) clientTLS(known []byte) ([]nats.Option, error) {
+	if a.cfg.TLSCA == "" && a.cfg.TLSClientCert == "" && a.cfg.TLSClientKey == "" && len(known) == 0 {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if a.cfg.TLSClientCert != "" || a.cfg.TLSClientKey != "" {
+		pair, err := tls.LoadX509KeyPair(a.cfg.TLSClientCert, a.cfg.TLSClientKey)
+		if err != nil {
+			return nil, cli.Usage("give both, as PEM", "--tls-client-cert, --tls-client-key: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	switch {
+	case a.cfg.TLSCA != "":
+		if cfg.RootCAs, err = authorities(a.cfg.TLSCA); err != nil {
+			return nil, cli.Usage("", "--tls-ca: %w", err)
+		}
+	case len(known) > 0:
+		cfg.InsecureSkipVerify = true // what follows verifies more
+		cfg.VerifyConnection = func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 || string(state.PeerCertificates[0].Raw) != string(known) {
+				return errors.New("the server's certificate is not the one that it had when it began")
+			}
+			return nil
+		}
+	}
+	return []nats.Option{nats.Secure(cfg)}, nil
+}
+
+// insecure says what is wrong between a client and a server with TLS, and what
+// to do; empty for other errors.
+func insecure(err error) (hint string) {
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	_, misnamed := errors.AsType[x509.HostnameError](err)
+	invalid, bad := errors.AsType[x509.CertificateInvalidError](err)
+	told, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case unknown:
+		return "name the authority that has issued the server's certificate with --tls-ca"
+	case misnamed:
+		return "connect to a name that the server's certificate has"
+	case bad && invalid.Reason == x509.Expired:
+		return "the server's certificate is not valid now: renew it, or set the clock of this host"
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the server has no TLS: leave out --tls-ca, or start it with --tls-cert"
+	case ok && told.Op == "remote error", errors.Is(err, nats.ErrTLS):
+		return "the server wants a certificate of this client: --tls-client-cert and --tls-client-key"
+	}
+	return ""
+}
