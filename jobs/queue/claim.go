@@ -118,7 +118,7 @@ func (q *Queue) look(ctx context.Context, worker string, queues, labels []string
 
 func (q *Queue) closed() error {
 	if q.conn.NC.IsClosed() {
-		return fmt.Errorf("claim: %w", wire.Closed(q.conn.NC))
+		return fmt.Errorf("claim: %w", q.conn.Closed())
 	}
 	return nil
 }

@@ -295,7 +295,7 @@ func (c *Conn) Request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 // last one.
 func (c *Conn) wait(ctx context.Context, why error) error {
 	if c.NC.IsClosed() {
-		return Closed(c.NC)
+		return c.Closed()
 	}
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -307,9 +307,9 @@ func (c *Conn) wait(ctx context.Context, why error) error {
 	}
 }
 
-// Closed says why a connection is closed.
-func Closed(nc *nats.Conn) error {
-	if err := nc.LastError(); errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
+// Closed says why the connection is closed.
+func (c *Conn) Closed() error {
+	if err := c.NC.LastError(); errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
 		return fmt.Errorf("%w: the server accepts this credential no more", access.ErrForbidden)
 	}
 	return fmt.Errorf("%w: the connection is closed", jobs.ErrUnavailable)
