@@ -1,14 +1,15 @@
 // Package dispatcher accepts jobs, publishes them, and keeps the queue's
 // books in order.
 //
-//	submit ─▶ validate ─▶ record ─▶ job.submitted ─▶ queue
-//	                        ▲                          ▲
-//	                        └──── repair: what a crash left between two steps
+//	submit ─▶ validate ─▶ job.submitted ─▶ record ─▶ (whose turn is it?) ─▶ queue
+//	                                          ▲                              ▲
+//	                                          └── repair: what a crash left between two steps
 //
 // A [Dispatcher] holds no state of its own: everything it knows is in the
 // records, so any number of them may run beside each other, and a client may
 // use one in its own process. What it promises: a job is stored before its
-// submitter hears so, and each step may be repeated by anybody.
+// submitter hears so, and each step may be repeated by anybody. One of those
+// that run leads: it admits jobs to the queue in their order, and repairs.
 package dispatcher
 
 import (
@@ -22,6 +23,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -30,6 +32,7 @@ import (
 const (
 	repairEvery = 5 * time.Second
 	sweepEvery  = time.Hour
+	admitAtOnce = 16 // messages under way
 )
 
 // Config is what a dispatcher works with.
@@ -39,7 +42,9 @@ type Config struct {
 	Store *artifact.Store
 	// Able reports what a job asks for and its agent cannot do, as far as this
 	// process knows the agent; may be nil. The workers have the last word.
-	Able   func(jobs.Job) error
+	Able func(jobs.Job) error
+	// Caps bound what runs at once; Run sets them. Nil leaves those that are set.
+	Caps   schedule.Caps
 	Logger *slog.Logger
 	Hooks  Hooks
 }
@@ -90,17 +95,20 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if err == nil {
 		err = d.checkSalvage(ctx, job)
 	}
+	if err == nil {
+		err = d.checkDepends(ctx, job)
+	}
 	if err != nil {
 		d.rejected(source, err)
 		return Submitted{}, err
 	}
-	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job)
+	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job, d.announce)
 	if err != nil {
 		return Submitted{}, fmt.Errorf("accept job: %w", err)
 	}
 	// A duplicate may be one whose first submitter died half way.
 	if !duplicate || rec.Attempt == 0 {
-		if err := d.publish(ctx, rec); err != nil {
+		if err := d.cfg.Queue.Enqueue(ctx, rec); err != nil {
 			return Submitted{}, err
 		}
 	}
@@ -111,20 +119,6 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 		hook(rec, source)
 	}
 	return Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate}, nil
-}
-
-// publish makes an accepted job known and claimable. It may be repeated.
-func (d *Dispatcher) publish(ctx context.Context, rec jobs.Record) error {
-	if rec.State != jobs.Pending && rec.State != jobs.Delayed {
-		return nil
-	}
-	if err := d.announce(ctx, rec); err != nil {
-		return fmt.Errorf("announce job %s: %w", rec.ID, err)
-	}
-	if err := d.cfg.Queue.Enqueue(ctx, rec); err != nil {
-		return fmt.Errorf("enqueue job %s: %w", rec.ID, err)
-	}
-	return nil
 }
 
 // announce appends job.submitted to the job's session, once.
@@ -162,57 +156,19 @@ func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, 
 	return d.cfg.Store.Result(ctx, rec)
 }
 
-// Run serves the doors of the bus, moves due jobs to their queues, and
-// repairs what a crash left, until ctx ends.
+// Run serves the doors of the bus, moves due jobs to their queues, admits
+// jobs in their order and repairs what a crash left, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	if d.cfg.Caps != nil {
+		if err := d.cfg.Queue.SetCaps(ctx, d.cfg.Caps); err != nil {
+			return err
+		}
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.cfg.Queue.RunDue(ctx) })
 	g.Go(func() error { return d.cfg.Queue.RunAdvisories(ctx) })
 	g.Go(func() error { return d.cfg.Queue.Submissions(ctx, d.plain) })
 	g.Go(func() error { return d.cfg.Queue.Answer(ctx, d.verbs()) })
-	g.Go(func() error { return d.repairs(ctx) })
+	g.Go(func() error { return d.cfg.Queue.Lead(ctx, d.lead) })
 	return g.Wait()
-}
-
-func (d *Dispatcher) repairs(ctx context.Context) error {
-	repair, sweep := time.NewTicker(repairEvery), time.NewTicker(sweepEvery)
-	defer repair.Stop()
-	defer sweep.Stop()
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-repair.C:
-			err = d.Repair(ctx)
-		case <-sweep.C:
-			_, err = d.cfg.Queue.Sweep(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			d.log.Warn("keep the books", "err", err)
-		}
-	}
-}
-
-// Repair publishes again what a crash left between two steps.
-func (d *Dispatcher) Repair(ctx context.Context) error {
-	stranded, err := d.cfg.Queue.Stranded(ctx)
-	if err != nil {
-		return fmt.Errorf("look for stranded jobs: %w", err)
-	}
-	for _, rec := range stranded {
-		if rec.Attempt == 0 && rec.State != jobs.Waiting {
-			err = d.publish(ctx, rec)
-		} else {
-			err = d.cfg.Queue.Enqueue(ctx, rec)
-		}
-		if err != nil {
-			return fmt.Errorf("repair job %s: %w", rec.ID, err)
-		}
-		d.log.Info("repaired", "job", rec.ID, "state", rec.State)
-		if d.cfg.Hooks.Repaired != nil {
-			d.cfg.Hooks.Repaired(rec)
-		}
-	}
-	return nil
 }

@@ -27,7 +27,6 @@ func supported(job jobs.Job) error {
 	}
 	not(job.Deliver.Mode == jobs.DeliverPR, "deliver.mode", "use branch, and open the pull request yourself")
 	not(job.Session != "", "session", "every job opens a session of its own")
-	not(len(job.DependsOn) > 0, "depends_on", "submit the job when the others have finished")
 	container, backend := job.Isolation == jobs.IsolationContainer, job.Sandbox.Backend
 	switch {
 	case container && backend != "" && backend != "auto" && backend != "oci":

@@ -15,6 +15,7 @@ const (
 	MaxHosts    = 256
 	MaxAttempts = 20
 	MaxPatterns = 64
+	MaxDepends  = 64
 )
 
 // A Job is a request to run an agent once, as its submitter wrote it. The
@@ -78,8 +79,10 @@ type Job struct {
 	// for all that is in it.
 	Artifacts []string `json:"artifacts,omitempty"`
 
-	RunAt     *time.Time `json:"run_at,omitempty"`
-	DependsOn []string   `json:"depends_on,omitempty"`
+	RunAt *time.Time `json:"run_at,omitempty"`
+	// DependsOn are jobs that must succeed before this one begins. Where one
+	// ends otherwise, this one is skipped.
+	DependsOn []string `json:"depends_on,omitempty"`
 
 	// Signature lets workers see who wrote the job.
 	Signature *Signature `json:"signature,omitempty"`

@@ -203,7 +203,7 @@ var Reasons = map[Reason]Cause{
 	WorkerLost:       {Error, AtOnce, ChargeDeath, ScopeJob, FaultPool, "workers died under this job; look at their hosts' memory and logs"},
 	WorkerDrained:    {Error, AtOnce, ChargeLoss, ScopeJob, FaultPool, "a worker shut down; the job goes on elsewhere"},
 	LeaseLost:        {Error, AtOnce, ChargeLoss, ScopeJob, FaultPool, "a worker could not renew its lease; check its connection to the broker"},
-	DependencyFailed: {Skip, Never, ChargeLoss, ScopeJob, FaultJob, "the job that this one depends on did not succeed"},
+	DependencyFailed: {Skip, Never, ChargeLoss, ScopeJob, FaultJob, "see why the job that the message names did not succeed; when it has, retry this one"},
 	Undeliverable:    {Error, Never, ChargeLoss, ScopeJob, FaultPool, "the queue's consumer must deliver for ever: set its max_deliver to -1, then penstock dead retry"},
 	Internal:         {Error, Later, ChargeHost, ScopeJob, FaultPool, "this is a defect of Penstock; please report it with the worker's log"},
 }

@@ -52,9 +52,11 @@ type Record struct {
 	Epoch  uint64   `json:"epoch,omitempty"`
 	// FromSalvage: attempts begin from what was last saved of an earlier one.
 	FromSalvage bool `json:"from_salvage,omitempty"`
-	// Hold says what keeps a waiting job: "batch" while its batch is paused.
-	// Empty, it waits for something of its own.
-	Hold string `json:"hold,omitempty"`
+	// Hold says what keeps a waiting job: "batch" while its batch is paused,
+	// "depends_on" until the jobs in DependsOn have succeeded. Empty, it waits
+	// for something of its own.
+	Hold      string   `json:"hold,omitempty"`
+	DependsOn []string `json:"depends_on,omitempty"`
 	// Cancel is set while somebody wants the job to end.
 	Cancel *Cancel `json:"cancel,omitempty"`
 	// NotBefore is when a delayed job becomes pending.
@@ -68,6 +70,44 @@ type Record struct {
 	Started   *time.Time `json:"started,omitempty"` // first claim
 	Claimed   *time.Time `json:"claimed,omitempty"` // last claim
 	Finished  *time.Time `json:"finished,omitempty"`
+}
+
+// holdDepends is what holds a job that waits for others.
+const holdDepends = "depends_on"
+
+// Dependent reports whether the job waits for others.
+func (r Record) Dependent() bool { return r.State == Waiting && r.Hold == holdDepends }
+
+// held returns the record of a job that begins as it waits for others, where
+// there are such.
+func (r Record) held() Record {
+	if len(r.DependsOn) > 0 {
+		r.State, r.Hold = Waiting, holdDepends
+	}
+	return r
+}
+
+// Afresh returns the record of a finished job that is to run again, with all
+// its attempts before it. What is numbered goes on: attempts are never counted
+// twice. What the jobs are that it depends on is looked at again.
+func (r Record) Afresh() Record {
+	r.State, r.Hold = Pending, ""
+	r.Counted, r.Lost, r.Deaths, r.HostFailures = 0, 0, 0, 0
+	r.Outcome, r.Reason, r.Message = "", "", ""
+	r.Cancel, r.Finished, r.NotBefore = nil, nil, nil
+	return r.held()
+}
+
+// Released returns the record of a job that nothing holds any more: it may
+// begin, or its time has not come yet.
+func (r Record) Released(now time.Time) Record {
+	r.State, r.Hold = Pending, ""
+	if r.NotBefore != nil && r.NotBefore.After(now) {
+		r.State = Delayed
+	} else {
+		r.NotBefore = nil
+	}
+	return r
 }
 
 // A Cancel says who asked for a job to end, and when.
@@ -92,7 +132,8 @@ func NewRecord(id, tenant string, job Job, now time.Time) Record {
 		at := job.RunAt.UTC()
 		r.State, r.NotBefore = Delayed, &at
 	}
-	return r
+	r.DependsOn = job.DependsOn
+	return r.held()
 }
 
 // Lane is the lane of a priority: "p0" is served before "p1" before "p2".

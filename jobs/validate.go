@@ -70,6 +70,9 @@ func (j Job) validateNames(found *InvalidError) {
 	if j.Session != "" && uuid.Validate(j.Session) != nil {
 		found.add("session", fmt.Errorf("%q is not a session's id (a UUID)", j.Session))
 	}
+	if len(j.DependsOn) > MaxDepends {
+		found.add("depends_on", fmt.Errorf("has %d entries, at most %d are allowed", len(j.DependsOn), MaxDepends))
+	}
 	for i, id := range j.DependsOn {
 		if uuid.Validate(id) != nil {
 			found.add(fmt.Sprintf("depends_on[%d]", i), fmt.Errorf("%q is not a job's id (a UUID)", id))

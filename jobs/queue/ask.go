@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,22 +40,7 @@ func (q *Queue) cancel(ctx context.Context, e entry, by string) (jobs.Record, er
 		// Should it be lost, the worker's next heartbeat finds out.
 		return e.Record, q.nudge(e.Record)
 	}
-	// A parked or delayed job has no message, and one whose submitter has died
-	// may have none. With one, whoever comes by finishes what a crash of this
-	// process leaves undone. A full queue must not keep a job in it.
-	if err := q.offer(ctx, e.Record); err != nil && !errors.Is(err, jobs.ErrFull) {
-		return e.Record, err
-	}
-	e.Record, _ = e.After(cancelled(e.Record), time.Now())
-	e, err := q.put(ctx, e)
-	if err != nil {
-		return e.Record, err
-	}
-	hook(q.cfg.Hooks.Settled, e.Record)
-	if err := q.conclude(ctx, e.Record); err != nil {
-		return e.Record, err
-	}
-	return e.Record, q.withdraw(ctx, e.Record)
+	return q.end(ctx, e, cancelled(e.Record))
 }
 
 // withdraw removes a job's message and schedule.
@@ -84,11 +68,8 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.Re
 		if e.State != jobs.Finished || e.Outcome == jobs.Success {
 			return e.Record, &NotRetryableError{e.ID, e.State, e.Outcome}
 		}
-		// What is numbered goes on: attempts are never counted twice.
-		e.State, e.FromSalvage = jobs.Pending, fromSalvage
-		e.Counted, e.Lost, e.Deaths, e.HostFailures = 0, 0, 0, 0
-		e.Outcome, e.Reason, e.Message = "", "", ""
-		e.Cancel, e.Finished, e.NotBefore, e.Hold = nil, nil, nil, ""
+		e.Record = e.Afresh()
+		e.FromSalvage = fromSalvage
 		e, err = q.put(ctx, e)
 		if isConflict(err) {
 			continue
@@ -157,6 +138,7 @@ func (c *Claim) Park(ctx context.Context, reason string) (jobs.Record, error) {
 		c.held, c.done = next, true
 		close(c.ended)
 	}
+	c.forgo(ctx)
 	return c.held.Record, c.q.ack(ctx, c.d)
 }
 
@@ -167,7 +149,7 @@ func (q *Queue) Wake(ctx context.Context, id string) (jobs.Record, error) {
 		if err != nil {
 			return jobs.Record{}, fmt.Errorf("wake: %w", err)
 		}
-		if e.State == jobs.Waiting {
+		if e.State == jobs.Waiting && !e.Dependent() {
 			e.State, e.Hold, e.Message = jobs.Pending, "", ""
 			e, err = q.put(ctx, e)
 			if isConflict(err) {

@@ -26,10 +26,11 @@ const decideWithin = 5 * time.Second
 
 // Claim waits for a job in one of the queues and takes its lease. Jobs that
 // need labels are claimed if all of them are among those given. The lanes
-// are served strictly in the order of their priority, as far as the broker
-// has counted what it has just stored. The claimers of one
-// process take turns, so that an idle host asks once however many slots it
-// has. Claim outlasts an absence of the broker; it ends with ctx.
+// are served in the order of their priority, as far as the broker has counted
+// what it has just stored, but for some claims that begin at a lower one; see
+// [LowShare]. The claimers of one process take turns, so that an idle host
+// asks once however many slots it has. Claim outlasts an absence of the
+// broker; it ends with ctx.
 func (q *Queue) Claim(ctx context.Context, worker string, queues []string, labels ...string) (*Claim, error) {
 	var bells []string
 	for _, name := range queues {
@@ -43,11 +44,11 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 	}
 	turn := q.turn(strings.Join(queues, " ") + "; " + strings.Join(labels, " "))
 	select {
-	case turn <- struct{}{}:
+	case turn.busy <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	defer func() { <-turn }()
+	defer func() { <-turn.busy }()
 
 	rung, stop, err := q.conn.Bell(bells...)
 	if err != nil {
@@ -57,7 +58,7 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for missed := 0; ; missed++ {
-		if c, err := q.look(ctx, worker, queues, labels); c != nil || err != nil {
+		if c, err := q.look(ctx, turn, worker, queues, labels); c != nil || err != nil {
 			return c, err
 		}
 		next.Reset(q.lookAgain(missed))
@@ -82,32 +83,23 @@ func (q *Queue) lookAgain(missed int) time.Duration {
 	return min(poll, q.cfg.Lease)
 }
 
-func (q *Queue) turn(key string) chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.turns[key] == nil {
-		q.turns[key] = make(chan struct{}, 1)
-	}
-	return q.turns[key]
-}
-
-// look takes the first job there is. Within a lane the queue that is asked
-// first changes, so that a full one does not starve the others.
-func (q *Queue) look(ctx context.Context, worker string, queues, labels []string) (*Claim, error) {
+// look takes the first job there is.
+func (q *Queue) look(ctx context.Context, t *turn, worker string, queues, labels []string) (*Claim, error) {
 	classes, err := q.served(ctx, queues, labels)
 	if err != nil {
 		return nil, q.closed() // looked again soon, as if nothing were there
 	}
-	first := int(time.Now().UnixNano()/1000) % max(1, len(classes))
-	for _, lane := range subject.Lanes {
-		for i := range classes {
-			class := classes[(first+i)%len(classes)]
+	for _, lane := range t.lanes() {
+		first, n := t.next[lane], len(classes)
+		for i := range n {
+			at := (first + i) % n
 			for ctx.Err() == nil {
-				d, ok := q.pull(ctx, class, lane)
+				d, ok := q.pull(ctx, classes[at], lane)
 				if !ok {
 					break
 				}
 				if c := q.take(ctx, worker, d); c != nil {
+					t.claimed(lane, at, n)
 					return c, nil
 				}
 			}
@@ -284,24 +276,27 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 	if errors.Is(specErr, jobs.ErrUnavailable) {
 		return nil, specErr
 	}
-	ready := e.at
+	permits, full, err := q.permit(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	if full {
+		return nil, q.nak(d, capAgain)
+	}
+	ready, over := e.at, e.rev
 	var previous *jobs.Ended
 	if e.Reason == jobs.WorkerLost { // what else ended an attempt, its worker has told
 		previous = new(jobs.WorkerLost.Ended(e.Message))
 	}
-	sent, now := time.Now(), time.Now().UTC()
-	e.State, e.Worker, e.Beat, e.Lease, e.Epoch = jobs.Executing, worker, 1, jobs.Duration(lease), 0
-	e.Attempt++
-	e.Outcome, e.Reason, e.Message, e.NotBefore = "", "", "", nil
-	e.Claimed = &now
-	if e.Started == nil {
-		e.Started = &now
-	}
-	if e, err = q.put(ctx, e); err != nil {
+	sent := time.Now()
+	if e, err = q.put(ctx, e.begun(worker, lease)); err != nil {
+		if isConflict(err) { // else the write may come to pass, and the permit counts until it cannot
+			q.forgo(ctx, permits, e.ID, over)
+		}
 		return nil, err
 	}
 	c := &Claim{
-		q: q, d: d, job: job, rec: e.Record, held: e, good: sent, lease: lease, previous: previous,
+		q: q, d: d, job: job, rec: e.Record, held: e, good: sent, lease: lease, previous: previous, permits: permits, claimed: over,
 		busy: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	if specErr != nil {
@@ -313,6 +308,19 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 		q.cfg.Hooks.Claimed(e.Record, max(0, e.at.Sub(ready)))
 	}
 	return c, nil
+}
+
+// begun is the entry of a job that a worker begins an attempt of.
+func (e entry) begun(worker string, lease time.Duration) entry {
+	now := time.Now().UTC()
+	e.State, e.Worker, e.Beat, e.Lease, e.Epoch = jobs.Executing, worker, 1, jobs.Duration(lease), 0
+	e.Attempt++
+	e.Outcome, e.Reason, e.Message, e.NotBefore = "", "", "", nil
+	e.Claimed = &now
+	if e.Started == nil {
+		e.Started = &now
+	}
+	return e
 }
 
 func cancelled(rec jobs.Record) jobs.Ended {

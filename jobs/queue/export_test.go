@@ -19,7 +19,7 @@ func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job, spec []byte
 	if err := q.store(ctx, subject.Specs, id, spec); err != nil {
 		return err
 	}
-	_, err := q.takeKey(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()))
+	_, err := q.takeKey(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()), nil)
 	return err
 }
 
@@ -42,4 +42,27 @@ func Bind(nc *nats.Conn, cfg Config, classes ...string) (*Queue, error) {
 		}
 	}
 	return q, nil
+}
+
+// TakePermit is the first half of claiming a job that a cap bounds, at a time.
+func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
+	e, err := q.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	keys, _, err := q.permit(ctx, e)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		w, p, err := q.permits(ctx, key)
+		if err != nil {
+			return err
+		}
+		p.Holders[len(p.Holders)-1].At = at
+		if err := q.putPermits(ctx, w, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -221,7 +221,7 @@ func (q *Queue) park(ctx context.Context, d delivery, e entry, h Hold) error {
 func (q *Queue) unpark(ctx context.Context, id string) error {
 	for {
 		e, err := q.read(ctx, id)
-		if err != nil || e.State != jobs.Waiting || e.Hold == "" {
+		if err != nil || e.State != jobs.Waiting || e.Hold != string(HoldBatch) {
 			return err
 		}
 		h, err := q.hold(ctx, HoldKind(e.Hold), e.Batch)

@@ -20,6 +20,8 @@ type Claim struct {
 	rec      jobs.Record // as claimed
 	lease    time.Duration
 	previous *jobs.Ended
+	permits  []string // keys of the caps that it has one of
+	claimed  uint64   // the revision that they are for
 
 	busy  chan struct{} // held while the record is written; guards what follows
 	held  entry         // the record as this claim knows it
@@ -194,6 +196,7 @@ func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx co
 	if err := c.commit(ctx, end); err != nil {
 		return c.held.Record, fmt.Errorf("settle: %w", err)
 	}
+	c.forgo(ctx)
 	rec := c.held.Record
 	if announce != nil {
 		if err := announce(ctx, rec); err != nil {
@@ -217,6 +220,12 @@ func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx co
 		return rec, c.q.ack(ctx, c.d)
 	}
 	return rec, c.q.again(c.d)
+}
+
+// forgo gives the attempt's permits back once it has ended.
+func (c *Claim) forgo(ctx context.Context) {
+	c.q.forgo(ctx, c.permits, c.rec.ID, c.claimed)
+	c.permits = nil
 }
 
 // commit is the write that decides.

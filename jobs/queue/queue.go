@@ -91,7 +91,7 @@ type Queue struct {
 
 	mu      sync.Mutex
 	lanes   map[string]time.Duration // by stream: lanes that exist, and their lease
-	turns   map[string]chan struct{} // by queues: who of this process may pull
+	turns   map[string]*turn         // by queues and labels
 	classes map[string]bool          // that this process has registered
 	looked  time.Time                // when the store last had room
 }
@@ -118,7 +118,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	}
 	return &Queue{
 		cfg: cfg, names: names, conn: conn,
-		lanes: map[string]time.Duration{}, turns: map[string]chan struct{}{}, classes: map[string]bool{},
+		lanes: map[string]time.Duration{}, turns: map[string]*turn{}, classes: map[string]bool{},
 	}, nil
 }
 

@@ -14,11 +14,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
-// Stranded returns the jobs that nobody will bring on unless they are
-// enqueued again: the process that should have done it died between its two
-// writes, or a message was acknowledged by a worker that had no right to.
-func (q *Queue) Stranded(ctx context.Context) ([]jobs.Record, error) {
-	entries, err := q.entries(ctx, Filter{})
+// Stranded returns those of some jobs that nobody will bring on unless they
+// are enqueued again: the process that should have done it died between its
+// two writes, or a message was acknowledged by a worker that had no right to.
+// None named means all, also those that are kept back by who leads.
+func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, error) {
+	entries, err := q.some(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("look for stranded jobs: %w", err)
 	}
@@ -33,7 +34,7 @@ func (q *Queue) Stranded(ctx context.Context) ([]jobs.Record, error) {
 	queued := map[string]map[string]uint64{} // subjects by stream
 	var stranded []jobs.Record
 	for _, e := range entries {
-		if e.State == jobs.Waiting && e.Hold != "" && !holding(holds, e.Record) {
+		if e.State == jobs.Waiting && e.Hold == string(HoldBatch) && !holding(holds, e.Record) {
 			stranded = append(stranded, e.Record)
 			continue
 		}
@@ -52,6 +53,24 @@ func (q *Queue) Stranded(ctx context.Context) ([]jobs.Record, error) {
 		}
 	}
 	return stranded, nil
+}
+
+// some returns the entries of jobs, or of all if none is named.
+func (q *Queue) some(ctx context.Context, ids []string) ([]entry, error) {
+	if len(ids) == 0 {
+		return q.entries(ctx, Filter{})
+	}
+	var list []entry
+	for _, id := range ids {
+		e, err := q.read(ctx, id)
+		if err != nil && !errors.Is(err, jobs.ErrNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			list = append(list, e)
+		}
+	}
+	return list, nil
 }
 
 // holding reports whether one of the holds parks a job.
@@ -130,7 +149,7 @@ func (q *Queue) due(ctx context.Context, msg *nats.Msg) error {
 func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery) error {
 	switch rec.State {
 	case jobs.Pending:
-		if err := q.offer(ctx, rec); err != nil {
+		if err := q.Enqueue(ctx, rec); err != nil {
 			return err
 		}
 	case jobs.Finished:

@@ -123,6 +123,7 @@ func (q *Queue) buckets() []jetstream.KeyValueConfig {
 		{Bucket: subject.Workers, MaxValueSize: 64 << 10, LimitMarkerTTL: time.Minute},
 		{Bucket: subject.Settings, MaxValueSize: 256 << 10, History: 10},
 		{Bucket: subject.Leader, MaxValueSize: 1 << 10, LimitMarkerTTL: time.Minute},
+		{Bucket: subject.Permits, MaxValueSize: 256 << 10, LimitMarkerTTL: time.Minute},
 	}
 }
 

@@ -22,12 +22,14 @@ const adoptFor = time.Hour
 // job will not be lost; it can be claimed once Enqueue has been called, for a
 // duplicate too. A duplicate is a job that the same key was given to before.
 func (q *Queue) Accept(ctx context.Context, job jobs.Job) (rec jobs.Record, duplicate bool, err error) {
-	return q.AcceptAs(ctx, jobs.NewID(), job)
+	return q.AcceptAs(ctx, jobs.NewID(), job, nil)
 }
 
 // AcceptAs is Accept for who chooses the job's id, so that it can be repeated
-// after a crash: the same id is the same job.
-func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job) (rec jobs.Record, duplicate bool, err error) {
+// after a crash: the same id is the same job. Announce, if not nil, is called
+// before the record is made, because from then on the job may be claimed. It
+// must be idempotent.
+func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, announce func(context.Context, jobs.Record) error) (rec jobs.Record, duplicate bool, err error) {
 	rec = jobs.NewRecord(id, q.cfg.Tenant, job, time.Now())
 	if err := q.checkNames(rec); err != nil {
 		return jobs.Record{}, false, err
@@ -51,7 +53,7 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job) (rec jobs
 		return jobs.Record{}, false, accepting(err)
 	}
 	if rec.Key != "" {
-		owner, err := q.takeKey(ctx, rec)
+		owner, err := q.takeKey(ctx, rec, announce)
 		if err != nil {
 			return jobs.Record{}, false, accepting(err)
 		}
@@ -61,7 +63,7 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job) (rec jobs
 			return owner, true, nil
 		}
 	}
-	return q.begin(ctx, rec)
+	return q.begin(ctx, rec, announce)
 }
 
 // headroom is what the store keeps for the jobs that it has: their heartbeats,
@@ -116,7 +118,12 @@ func (q *Queue) store(ctx context.Context, bucket, key string, value []byte) err
 }
 
 // begin creates the record, unless the job has one.
-func (q *Queue) begin(ctx context.Context, rec jobs.Record) (jobs.Record, bool, error) {
+func (q *Queue) begin(ctx context.Context, rec jobs.Record, announce func(context.Context, jobs.Record) error) (jobs.Record, bool, error) {
+	if announce != nil {
+		if err := announce(ctx, rec); err != nil {
+			return rec, false, fmt.Errorf("announce job %s: %w", rec.ID, err)
+		}
+	}
 	e, err := q.put(ctx, entry{Record: rec})
 	if !isConflict(err) {
 		return e.Record, false, err
@@ -132,7 +139,7 @@ type keyValue struct {
 
 // takeKey returns the record of the job that the key belongs to: the given
 // one, if the key was free.
-func (q *Queue) takeKey(ctx context.Context, rec jobs.Record) (jobs.Record, error) {
+func (q *Queue) takeKey(ctx context.Context, rec jobs.Record, announce func(context.Context, jobs.Record) error) (jobs.Record, error) {
 	value, err := json.Marshal(keyValue{rec.ID})
 	if err != nil {
 		return jobs.Record{}, err
@@ -155,7 +162,7 @@ func (q *Queue) takeKey(ctx context.Context, rec jobs.Record) (jobs.Record, erro
 		if err != nil || m.Gone() || json.Unmarshal(m.Data, &held) != nil {
 			continue
 		}
-		owner, err := q.owner(ctx, held.ID, m.Time)
+		owner, err := q.owner(ctx, held.ID, m.Time, announce)
 		if !errors.Is(err, jobs.ErrNotFound) {
 			return owner, err
 		}
@@ -165,7 +172,7 @@ func (q *Queue) takeKey(ctx context.Context, rec jobs.Record) (jobs.Record, erro
 // owner returns the record of the job that holds a key since a time. If its
 // submitter was interrupted before the record was made, it is made now. That
 // the job is not kept any more is [jobs.ErrNotFound].
-func (q *Queue) owner(ctx context.Context, id string, since time.Time) (jobs.Record, error) {
+func (q *Queue) owner(ctx context.Context, id string, since time.Time, announce func(context.Context, jobs.Record) error) (jobs.Record, error) {
 	e, err := q.read(ctx, id)
 	if err == nil || !errors.Is(err, jobs.ErrNotFound) {
 		return e.Record, err
@@ -177,24 +184,32 @@ func (q *Queue) owner(ctx context.Context, id string, since time.Time) (jobs.Rec
 	if err != nil {
 		return jobs.Record{}, err
 	}
-	rec, _, err := q.begin(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()))
+	rec, _, err := q.begin(ctx, jobs.NewRecord(id, q.cfg.Tenant, job, time.Now()), announce)
 	return rec, err
 }
 
-// Enqueue makes sure that the broker has what brings the job on: the message
-// that a worker claims, or the schedule of a delayed job. One that a hold has
-// parked, and that is over, comes back. It may be repeated.
+// Enqueue makes sure that something brings the job on: who leads, where there
+// is one, else the message that a worker claims; or the schedule of a delayed
+// job. One that a hold has parked, and that is over, comes back. It may be
+// repeated.
 func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
+	var led bool
 	var err error
-	switch rec.State {
-	case jobs.Pending, jobs.Executing:
-		err = q.offer(ctx, rec)
-	case jobs.Delayed:
-		err = q.schedule(ctx, rec)
-	case jobs.Waiting:
-		if rec.Hold != "" {
-			err = q.unpark(ctx, rec.ID)
+	switch {
+	case rec.State == jobs.Pending:
+		if led, err = q.led(ctx); err == nil && !led {
+			err = q.offer(ctx, rec)
 		}
+	case rec.State == jobs.Executing:
+		err = q.offer(ctx, rec)
+	case rec.State == jobs.Delayed:
+		err = q.schedule(ctx, rec)
+	case rec.Dependent():
+		if led, err = q.led(ctx); err == nil && !led {
+			_, err = q.Depend(ctx, rec.ID)
+		}
+	case rec.State == jobs.Waiting:
+		err = q.unpark(ctx, rec.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue job %s: %w", rec.ID, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -102,6 +101,9 @@ func (q *Queue) facts(ctx context.Context, e entry) (why.Facts, error) {
 			return f, err
 		}
 	}
+	if e.Dependent() {
+		return f, q.open(ctx, e, &f)
+	}
 	if e.State != jobs.Pending {
 		return f, nil
 	}
@@ -119,57 +121,18 @@ func (q *Queue) paused(ctx context.Context, kind HoldKind, name string) (*why.Pa
 	return &why.Pause{By: h.By, At: h.At, Until: h.Until}, nil
 }
 
-// ahead finds the jobs that are or may be claimed before one that is pending,
-// and whether that one is not in its queue at all.
-func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
-	entries, err := q.entries(ctx, Filter{})
-	if err != nil {
+// open finds the jobs that e waits for.
+func (q *Queue) open(ctx context.Context, e entry, f *why.Facts) error {
+	ids, failed, err := q.dependencies(ctx, e)
+	if err != nil || failed != "" { // it ends as soon as somebody looks
 		return err
 	}
-	holds, err := q.Holds(ctx)
-	if err != nil {
-		return err
-	}
-	ready := map[string]entry{}
-	for _, e := range entries {
-		lost := e.State == jobs.Executing && f.Now.Sub(e.at) >= f.Lease
-		if e.State != jobs.Pending && !lost || pausedBy(holds, e.Record) {
-			continue
-		}
-		ready[e.ID] = e
-		both := func(w why.Worker) bool { return w.Serves(e.Record) && w.Serves(me.Record) }
-		if e.Class != me.Class && e.Lane <= me.Lane && slices.ContainsFunc(f.Workers, both) {
-			f.Rivals++
-		}
-	}
-	f.Stranded = true
-	for _, lane := range subject.Lanes {
-		if err := q.aheadIn(ctx, lane, me, ready, f); err != nil || lane == me.Lane {
-			return err
-		}
-	}
-	return nil
-}
-
-// aheadIn is ahead in one lane, whose order is the broker's.
-func (q *Queue) aheadIn(ctx context.Context, lane string, me entry, ready map[string]entry, f *why.Facts) error {
-	if _, err := q.lane(ctx, me.Class, lane); err != nil {
-		return err
-	}
-	before := true // those that come later in its own lane are not
-	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(me.Class, lane), Subject: q.names.QueueAll(me.Class, lane)}) {
+	for _, id := range ids {
+		on, err := q.read(ctx, id)
 		if err != nil {
 			return err
 		}
-		id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-		if id == me.ID {
-			before, f.Stranded = false, false
-			continue
-		}
-		// What its worker lost is delivered again before more is delivered.
-		if e, ok := ready[id]; ok && (before || e.State == jobs.Executing) {
-			f.Ahead++
-		}
+		f.Open = append(f.Open, on.Record)
 	}
 	return nil
 }

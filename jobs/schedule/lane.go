@@ -109,7 +109,7 @@ func (p *Plan) take(b *batch) *entry {
 // are ready in other lanes do not count: nobody may ever claim them. Who comes
 // too late then is sent back by the claim, which has the last word.
 func (p *Plan) full(g *group) bool {
-	return slices.ContainsFunc(g.caps, func(c jobs.Cap) bool { return p.running[c.Key]+g.lane.ready[c.Key] >= c.Most })
+	return slices.ContainsFunc(g.caps, func(c Cap) bool { return p.running[c.Key]+g.lane.ready[c.Key] >= c.Most })
 }
 
 // head is the first in line that is still waiting. There must be one.

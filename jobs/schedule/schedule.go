@@ -39,7 +39,7 @@ const (
 // A Plan knows the unfinished jobs of a pool. It keeps few bytes of each: what
 // jobs have in common is kept once. Not for use by several goroutines.
 type Plan struct {
-	caps    jobs.Caps
+	caps    Caps
 	entries map[string]*entry
 	groups  map[kind]*group
 	lanes   map[string]*lane
@@ -60,7 +60,7 @@ type kind struct{ class, lane, tenant, owner, batch, caps string }
 type group struct {
 	key     kind
 	sample  jobs.Record // what all have in common
-	caps    []jobs.Cap
+	caps    []Cap
 	lane    *lane
 	jobs    int    // in any state
 	waiting int    // of these
@@ -69,7 +69,7 @@ type group struct {
 }
 
 // New returns an empty plan under some caps.
-func New(caps jobs.Caps) *Plan {
+func New(caps Caps) *Plan {
 	return &Plan{
 		caps: caps, entries: map[string]*entry{}, groups: map[kind]*group{},
 		lanes: map[string]*lane{}, running: map[string]int{},

@@ -53,7 +53,7 @@ func TestOwnersAndBatchesTakeTurns(t *testing.T) {
 }
 
 func TestABatchIsInTheOrderOfSubmission(t *testing.T) {
-	p := schedule.New(jobs.Caps{{Key: "agent:slow", Most: 1}})
+	p := schedule.New(schedule.Caps{{Key: "agent:slow", Most: 1}})
 	for _, n := range []int{3, 1, 2} {
 		p.Set(job(n, "p1", "", "b", "fast"), schedule.Waiting)
 	}
@@ -93,7 +93,7 @@ func TestALaneHasOnlySoManyReady(t *testing.T) {
 // without any order.
 type world struct {
 	plan   *schedule.Plan
-	caps   jobs.Caps
+	caps   schedule.Caps
 	jobs   map[string]jobs.Record
 	states map[string]schedule.State
 	// since are the owners, and the batches of an owner, that had a turn since
@@ -105,7 +105,7 @@ func (w *world) used(rec jobs.Record, key string) (n int) {
 	for id, state := range w.states {
 		other := w.jobs[id]
 		counts := state == schedule.Running || state == schedule.Ready && other.Lane == rec.Lane && other.Class == rec.Class
-		if counts && slices.ContainsFunc(w.caps.Of(other), func(c jobs.Cap) bool { return c.Key == key }) {
+		if counts && slices.ContainsFunc(w.caps.Of(other), func(c schedule.Cap) bool { return c.Key == key }) {
 			n++
 		}
 	}
@@ -196,7 +196,7 @@ func TestAnyPlanIsFair(t *testing.T) {
 	for range 40 {
 		w := &world{jobs: map[string]jobs.Record{}, states: map[string]schedule.State{}, since: map[string]map[string]bool{}}
 		if r.IntN(2) == 0 {
-			w.caps = jobs.Caps{{Key: "agent:*", Most: 1 + r.IntN(3)}, {Key: "batch:x", Most: 1 + r.IntN(3)}}
+			w.caps = schedule.Caps{{Key: "agent:*", Most: 1 + r.IntN(3)}, {Key: "batch:x", Most: 1 + r.IntN(3)}}
 		}
 		w.plan = schedule.New(w.caps)
 		depth, n := 1+r.IntN(4), 0
@@ -242,7 +242,7 @@ func TestManyJobs(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	owners := []string{"ann", "bob", "cat", "dan"}
 	began := time.Now()
-	p := schedule.New(jobs.Caps{{Key: "batch:*", Most: 50}})
+	p := schedule.New(schedule.Caps{{Key: "batch:*", Most: 50}})
 	const n = 100_000
 	var mine []string
 	for i := range 100 {

@@ -55,7 +55,9 @@ const (
 	KeptRunAt       Constraint = "run_at"         // it was submitted for later
 	KeptBackOff     Constraint = "back_off"       // the last attempt failed a moment ago
 	KeptDue         Constraint = "due"            // its time has come, and the dispatcher has not moved it yet
+	KeptDepends     Constraint = "depends_on"     // it waits for other jobs to succeed
 	KeptQueuePaused Constraint = "queue_paused"   // somebody paused its queue
+	KeptCap         Constraint = "cap"            // as many as a cap allows run, or come before it
 	KeptNoWorker    Constraint = "no_worker"      // none is alive
 	KeptNoQueue     Constraint = "queue_unserved" // none that is alive serves its queue
 	KeptNeeds       Constraint = "needs_unmet"    // none of these has the labels that it needs
@@ -80,14 +82,30 @@ type Facts struct {
 	Written      time.Time
 	Lease        time.Duration
 	Queue, Batch *Pause // nil: not paused
-	// Stranded: the job is pending, and is not in its queue.
+	// Stranded: the job is pending, and is not in its queue, and no dispatcher
+	// is there whose turn it would be to put it there.
 	Stranded bool
 	// Ahead is how many jobs of its queue with the same needs are claimed before
 	// this one. Rivals are those of other queues or needs that may be: they have
 	// no less priority, and some worker that serves this one serves them too.
-	Ahead, Rivals int
-	Workers       []Worker // that are alive
+	// Below are those of less priority that are so served: they have some turns.
+	Ahead, Rivals, Below int
+	Workers              []Worker // that are alive
+	Caps                 []Cap    // that bound it
+	// Open are the jobs that it waits for.
+	Open []jobs.Record
 }
+
+// A Cap says how many jobs run that a cap counts, and how many that could be
+// claimed it counts as well: all but those behind the job in its own lane.
+type Cap struct {
+	Key                   string
+	Most, Running, Before int
+}
+
+// turns is how many of so many claims in a row of one worker may begin with a
+// job of less priority.
+func turns(claims int) int { return (claims + 3) / 4 }
 
 // A Standing is the one thing that keeps a job where it is, and what would
 // change that.
@@ -156,12 +174,31 @@ func (f Facts) waiting(s Standing) Standing {
 	if f.Record.Hold != "" && f.Batch != nil {
 		return f.batchPaused(s)
 	}
+	if f.Record.Dependent() {
+		return f.depends(s)
+	}
 	if f.Record.Hold != "" {
 		s.Constraint, s.Message = KeptDue, "the pause of its batch is over, and nobody has brought it back yet"
 		s.Change = "the dispatcher does so within seconds; penstock serve runs one"
 		return s
 	}
 	s.Constraint, s.Message, s.Change = KeptParked, "it waits: "+f.Record.Message, "what it waits for"
+	return s
+}
+
+// depends says which jobs one waits for.
+func (f Facts) depends(s Standing) Standing {
+	if len(f.Open) == 0 {
+		s.Constraint, s.Message = KeptDue, "the jobs that it depends on have ended, and nobody has brought it on yet"
+		s.Change = "the dispatcher does so at once; penstock serve runs one"
+		return s
+	}
+	on := f.Open[0]
+	s.Constraint, s.Message = KeptDepends, fmt.Sprintf("it begins when job %s has succeeded, which is %s", on.ID, on.State)
+	if rest := len(f.Open) - 1; rest > 0 {
+		s.Message += fmt.Sprintf(", and %d more", rest)
+	}
+	s.Change = "the end of that job; penstock why " + on.ID + " says what keeps it"
 	return s
 }
 
@@ -195,10 +232,24 @@ func (f Facts) pending(s Standing) Standing {
 		return s
 	case f.Stranded:
 		s.Constraint, s.Message = KeptDue, "it is pending, and is not in its queue yet"
-		s.Change = "the dispatcher puts it there within seconds; penstock serve runs one"
+		s.Change = "a dispatcher puts it there; penstock serve runs one"
 		return s
 	}
+	for _, c := range f.Caps {
+		if c.Running+c.Before >= c.Most {
+			return c.full(s)
+		}
+	}
 	return f.unclaimed(s)
+}
+
+func (c Cap) full(s Standing) Standing {
+	s.Constraint, s.Message = KeptCap, fmt.Sprintf("cap %s lets %d run at once, and %d do", c.Key, c.Most, c.Running)
+	if c.Running < c.Most {
+		s.Message += fmt.Sprintf("; %d more that it counts may come first", c.Before)
+	}
+	s.Change = "the end of one of them, or a higher cap: penstock serve --cap " + c.Key + "=N"
+	return s
 }
 
 func (f Facts) batchPaused(s Standing) Standing {
@@ -210,7 +261,7 @@ func (f Facts) batchPaused(s Standing) Standing {
 // unclaimed says why no worker has claimed a job that can be claimed.
 func (f Facts) unclaimed(s Standing) Standing {
 	r := f.Record
-	serving, able, open, closed := 0, 0, 0, ""
+	serving, able, open, closed, turn := 0, 0, 0, "", 0
 	lacks := r.Needs // as few as any worker lacks
 	for _, w := range f.Workers {
 		if !slices.Contains(w.Queues, r.Queue) {
@@ -227,11 +278,14 @@ func (f Facts) unclaimed(s Standing) Standing {
 		closed = cmp.Or(closed, w.Name+": "+w.Closed)
 		if w.Closed == "" {
 			open++
+			free := max(0, w.Slots-w.Busy)
 			s.Slots += w.Slots
-			s.Free += max(0, w.Slots-w.Busy)
+			s.Free += free
+			turn += turns(free)
 		}
 	}
 	s.Position = f.Ahead + 1
+	rivals := f.Rivals + min(f.Below, turn)
 	switch {
 	case len(f.Workers) == 0:
 		s.Constraint, s.Message, s.Change = KeptNoWorker, "no worker is alive", "start one: penstock worker, or penstock serve --slots 2"
@@ -245,11 +299,11 @@ func (f Facts) unclaimed(s Standing) Standing {
 	case open == 0:
 		s.Constraint, s.Message = KeptClosed, fmt.Sprintf("none of the %d workers that serve it claims anything now (%s)", able, closed)
 		s.Change = "mend that, or start another worker"
-	case s.Free < s.Position+f.Rivals:
+	case s.Free < s.Position+rivals:
 		s.Constraint = KeptSlots
 		s.Message = fmt.Sprintf("it is number %d of queue %s, and %d of the %d slots that serve it are free", s.Position, r.Queue, s.Free, s.Slots)
-		if f.Rivals > 0 {
-			s.Message += fmt.Sprintf("; %d jobs of other queues or with other needs may take them", f.Rivals)
+		if rivals > 0 {
+			s.Message += fmt.Sprintf("; %d jobs of other queues, with other needs or of less priority may take them", rivals)
 		}
 		s.Change = "its turn comes when jobs end; more workers or slots, or a higher priority, make it come sooner"
 	default:

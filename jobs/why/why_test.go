@@ -22,8 +22,10 @@ type sim struct {
 	batches map[string]*why.Pause
 	jobs    []simJob
 	workers []why.Worker
-	// dispatcher: somebody moves what is due.
+	// dispatcher: somebody moves what is due, and admits what is in no lane.
 	dispatcher bool
+	caps       map[string]int // by label
+	phase      []int          // by worker: claims that it has made
 }
 
 type simJob struct {
@@ -33,15 +35,23 @@ type simJob struct {
 	missing bool
 }
 
+// place is where a job is in its lane: behind all others what is not there yet.
+func (j simJob) place() int {
+	if j.rec.State == jobs.Pending && j.missing {
+		return j.seq + 1000
+	}
+	return j.seq
+}
+
 // tick lets everything happen that can happen now, and returns the jobs that
 // are claimed.
 func (s *sim) tick() map[string]bool {
 	var line []simJob
-	for _, j := range s.jobs {
+	for i, j := range s.jobs {
 		r := j.rec
 		takenOver := r.State == jobs.Executing && s.now.Sub(j.written) >= s.lease
 		due := r.State == jobs.Delayed && s.dispatcher && r.NotBefore != nil && !r.NotBefore.After(s.now)
-		back := r.State == jobs.Waiting && r.Hold != "" && s.dispatcher
+		back := r.State == jobs.Waiting && r.Hold != "" && s.dispatcher && len(s.facts(i).Open) == 0
 		if r.State == jobs.Pending && j.missing && !s.dispatcher {
 			continue
 		}
@@ -54,24 +64,76 @@ func (s *sim) tick() map[string]bool {
 		if takenOver { // the broker delivers again before it delivers more
 			j.seq -= len(s.jobs)
 		}
+		if due || back {
+			j.rec.Lane = "p3"
+		}
 		line = append(line, j)
 	}
 	slices.SortFunc(line, func(a, b simJob) int {
-		return cmp.Or(cmp.Compare(a.rec.Lane, b.rec.Lane), cmp.Compare(a.seq, b.seq))
+		return cmp.Or(cmp.Compare(a.rec.Lane, b.rec.Lane), cmp.Compare(a.place(), b.place()))
 	})
-	claimed := map[string]bool{}
-	for _, w := range s.workers {
-		for free := w.Slots - w.Busy; free > 0 && w.Closed == ""; free-- {
-			i := slices.IndexFunc(line, func(j simJob) bool {
-				return !claimed[j.rec.ID] && slices.Contains(w.Queues, j.rec.Queue) && able(w, j.rec)
-			})
-			if i < 0 {
-				break
+	claimed, running, taken := map[string]bool{}, s.running(), make([]int, len(s.workers))
+	for _, more := range [][]string{nil, {"p3"}} { // what comes, when all others have had the choice
+		for n, w := range s.workers {
+			for ; w.Closed == "" && taken[n] < w.Slots-w.Busy; taken[n]++ {
+				i := s.pick(w, slices.Concat(simLanes(s.phase[n]+taken[n]), more), line, claimed, running)
+				if i < 0 {
+					break
+				}
+				claimed[line[i].rec.ID] = true
+				if line[i].rec.State != jobs.Executing {
+					running[line[i].rec.Agent]++
+				}
 			}
-			claimed[line[i].rec.ID] = true
 		}
 	}
 	return claimed
+}
+
+// pick is the job that a worker claims next; -1: none.
+func (s *sim) pick(w why.Worker, lanes []string, line []simJob, claimed map[string]bool, running map[string]int) int {
+	for _, lane := range lanes {
+		i := slices.IndexFunc(line, func(j simJob) bool {
+			free := j.rec.State == jobs.Executing || s.room(j.rec, running) > 0
+			return j.rec.Lane == lane && !claimed[j.rec.ID] && slices.Contains(w.Queues, j.rec.Queue) && able(w, j.rec) && free
+		})
+		if i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// simLanes are the lanes in which a worker that has made so many claims looks
+// for the next: of 16 in a row two begin at the middle lane and one at the last.
+func simLanes(claims int) []string {
+	switch claims % 16 {
+	case 3, 11:
+		return []string{"p1", "p0", "p2"}
+	case 15:
+		return []string{"p2", "p0", "p1"}
+	}
+	return []string{"p0", "p1", "p2"}
+}
+
+// running counts the jobs that hold a permit, by agent. That one's worker is
+// lost does not change it.
+func (s *sim) running() map[string]int {
+	n := map[string]int{}
+	for _, j := range s.jobs {
+		if j.rec.State == jobs.Executing {
+			n[j.rec.Agent]++
+		}
+	}
+	return n
+}
+
+// room is how many more jobs like one may run.
+func (s *sim) room(rec jobs.Record, running map[string]int) int {
+	if most, capped := s.caps[rec.Agent]; capped {
+		return most - running[rec.Agent]
+	}
+	return len(s.jobs)
 }
 
 // able reports whether a worker has all that a job needs.
@@ -89,22 +151,39 @@ func (s *sim) facts(i int) why.Facts {
 	me := s.jobs[i]
 	f := why.Facts{
 		Now: s.now, Record: me.rec, Written: me.written, Lease: s.lease, Workers: s.workers,
-		Stranded: me.rec.State == jobs.Pending && me.missing,
+		Stranded: me.rec.State == jobs.Pending && me.missing && !s.dispatcher,
 		Queue:    s.queues[me.rec.Queue], Batch: s.batches[me.rec.Batch],
 	}
+	running, before := s.running(), 0
 	for _, j := range s.jobs {
 		lost := j.rec.State == jobs.Executing && s.now.Sub(j.written) >= s.lease
-		ready := j.rec.State == jobs.Pending && !j.missing || lost
+		ready := j.rec.State == jobs.Pending && (!j.missing || s.dispatcher) && s.room(j.rec, running) > 0 || lost
 		if !ready || s.batches[j.rec.Batch] != nil || s.queues[j.rec.Queue] != nil || j.seq == me.seq {
 			continue
 		}
 		alike := j.rec.Queue == me.rec.Queue && slices.Equal(j.rec.Needs, me.rec.Needs)
-		if alike && (j.rec.Lane < me.rec.Lane || j.rec.Lane == me.rec.Lane && (j.seq < me.seq || lost)) {
+		both := slices.ContainsFunc(s.workers, func(w why.Worker) bool { return w.Serves(j.rec) && w.Serves(me.rec) })
+		switch {
+		case alike && (j.rec.Lane < me.rec.Lane || j.rec.Lane == me.rec.Lane && (j.place() < me.place() || lost)):
 			f.Ahead++
-		}
-		both := func(w why.Worker) bool { return w.Serves(j.rec) && w.Serves(me.rec) }
-		if !alike && j.rec.Lane <= me.rec.Lane && slices.ContainsFunc(s.workers, both) {
+		case j.rec.Lane > me.rec.Lane && both:
+			f.Below++
+		case !alike && j.rec.Lane <= me.rec.Lane && both:
 			f.Rivals++
+		}
+		behind := alike && j.rec.Lane == me.rec.Lane && j.place() > me.place()
+		if !lost && !behind && j.rec.Agent == me.rec.Agent {
+			before++
+		}
+	}
+	if most, capped := s.caps[me.rec.Agent]; capped {
+		f.Caps = []why.Cap{{Key: "agent:" + me.rec.Agent, Most: most, Running: running[me.rec.Agent], Before: before}}
+	}
+	for _, on := range me.rec.DependsOn {
+		for _, j := range s.jobs {
+			if j.rec.ID == on && j.rec.State != jobs.Finished {
+				f.Open = append(f.Open, j.rec)
+			}
 		}
 	}
 	return f
@@ -115,6 +194,7 @@ func (s *sim) remedy(i int, c why.Constraint) {
 	j := &s.jobs[i]
 	r := &j.rec
 	worker := func(queues ...string) {
+		s.phase = append(s.phase, 0)
 		s.workers = append(s.workers, why.Worker{Name: "new", Queues: queues, Slots: len(s.jobs), Labels: []string{"docker", "gpu"}})
 	}
 	switch c {
@@ -131,6 +211,14 @@ func (s *sim) remedy(i int, c why.Constraint) {
 		r.State, r.Hold, j.missing = jobs.Pending, "", false
 	case why.KeptRunAt, why.KeptBackOff:
 		s.now = r.NotBefore.Add(time.Minute)
+	case why.KeptDepends:
+		for i := range s.jobs {
+			if slices.Contains(r.DependsOn, s.jobs[i].rec.ID) {
+				s.jobs[i].rec.State, s.jobs[i].rec.Outcome = jobs.Finished, jobs.Success
+			}
+		}
+	case why.KeptCap:
+		delete(s.caps, r.Agent)
 	case why.KeptQueuePaused:
 		delete(s.queues, r.Queue)
 	case why.KeptNoWorker:
@@ -149,7 +237,11 @@ func (s *sim) clone() *sim {
 	for k, v := range s.batches {
 		c.batches[k] = v
 	}
-	c.jobs, c.workers = slices.Clone(s.jobs), slices.Clone(s.workers)
+	c.caps = map[string]int{}
+	for k, v := range s.caps {
+		c.caps[k] = v
+	}
+	c.jobs, c.workers, c.phase = slices.Clone(s.jobs), slices.Clone(s.workers), slices.Clone(s.phase)
 	return &c
 }
 
@@ -169,7 +261,13 @@ func randomSim(r *rand.Rand) *sim {
 			s.batches[b] = &why.Pause{At: now}
 		}
 	}
+	s.dispatcher = r.IntN(4) == 0
+	s.caps = map[string]int{}
+	if r.IntN(2) == 0 {
+		s.caps["claude"] = 1 + r.IntN(2)
+	}
 	for i := range r.IntN(4) {
+		s.phase = append(s.phase, r.IntN(16))
 		w := why.Worker{Name: fmt.Sprint("w", i), Queues: []string{pick("a", "b", "c")}, Slots: 1 + r.IntN(3), Closed: pick("", "", "", "it shuts down")}
 		w.Busy = r.IntN(w.Slots + 1)
 		w.Labels = [][]string{nil, {"gpu"}, {"docker", "gpu"}}[r.IntN(3)]
@@ -177,6 +275,7 @@ func randomSim(r *rand.Rand) *sim {
 	}
 	for i := range 1 + r.IntN(6) {
 		rec := jobs.Record{ID: fmt.Sprint("job", i), Queue: pick("a", "b"), Batch: pick("", "", "x", "y"), Lane: pick("p0", "p1", "p2"), Attempt: r.IntN(2)}
+		rec.Agent = pick("claude", "codex")
 		rec.Needs = [][]string{nil, nil, {"gpu"}, {"docker"}, {"docker", "gpu"}}[r.IntN(5)]
 		rec.State = []jobs.State{jobs.Pending, jobs.Pending, jobs.Pending, jobs.Delayed, jobs.Executing, jobs.Waiting, jobs.Finished}[r.IntN(7)]
 		at := now.Add(time.Duration(r.IntN(120)-60) * time.Second)
@@ -190,8 +289,15 @@ func randomSim(r *rand.Rand) *sim {
 				rec.Cancel = &jobs.Cancel{At: now}
 			}
 		case jobs.Waiting:
-			if rec.Batch != "" && r.IntN(2) == 0 {
-				rec.Hold = "batch"
+			switch r.IntN(3) {
+			case 0:
+				if rec.Batch != "" {
+					rec.Hold = "batch"
+				}
+			case 1:
+				if i > 0 {
+					rec.Hold, rec.DependsOn = "depends_on", []string{fmt.Sprint("job", r.IntN(i))}
+				}
 			}
 		case jobs.Finished:
 			rec.Outcome, rec.Reason = jobs.Error, jobs.Billing
@@ -223,7 +329,7 @@ func TestWhyNamesTheTrueReason(t *testing.T) {
 		}
 		seen := map[why.Constraint]bool{}
 		for answer := first; answer.Constraint != why.KeptByNothing; answer = why.Of(s.facts(i)) {
-			open := answer.Constraint == why.KeptLost || answer.Constraint == why.KeptSlots && answer.Free >= answer.Position
+			open := answer.Constraint == why.KeptLost || unsure(answer) || answer.Constraint == why.KeptDue && s.dispatcher
 			if seen[answer.Constraint] || s.tick()[answer.Job] && !open {
 				t.Fatalf("state %d: %+v, after %v had been mended", n, answer, seen)
 			}
@@ -242,9 +348,16 @@ func TestWhyNamesTheTrueReason(t *testing.T) {
 	t.Logf("%d states: %v", states, named)
 }
 
+// unsure reports whether nobody can tell: there are free slots, or permits, and
+// jobs that may take them or not.
+func unsure(answer why.Standing) bool {
+	return answer.Constraint == why.KeptSlots && answer.Free > 0 ||
+		answer.Constraint == why.KeptCap && strings.Contains(answer.Message, "may come first")
+}
+
 var constraints = []why.Constraint{
 	why.KeptFinished, why.KeptCancelling, why.KeptExecuting, why.KeptLost, why.KeptBatchPaused, why.KeptParked, why.KeptRunAt, why.KeptBackOff,
-	why.KeptDue, why.KeptQueuePaused, why.KeptNoWorker, why.KeptNoQueue, why.KeptNeeds, why.KeptClosed, why.KeptSlots, why.KeptByNothing,
+	why.KeptDue, why.KeptDepends, why.KeptQueuePaused, why.KeptCap, why.KeptNoWorker, why.KeptNoQueue, why.KeptNeeds, why.KeptClosed, why.KeptSlots, why.KeptByNothing,
 }
 
 // checkNamed holds an answer against what happens in the pool as it is, and in
@@ -254,8 +367,8 @@ func (s *sim) checkNamed(t *testing.T, n, i int, answer why.Standing) {
 	s = s.clone()
 	if s.jobs[i].rec.State == jobs.Pending {
 		claimed := s.tick()[answer.Job]
-		if answer.Constraint == why.KeptSlots && answer.Free >= answer.Position {
-			return // free slots, and jobs that may take them or not: nobody can tell
+		if unsure(answer) {
+			return
 		}
 		if claimed != (answer.Constraint == why.KeptByNothing) {
 			t.Fatalf("state %d: %+v, and claimed: %v", n, answer, claimed)
@@ -265,17 +378,18 @@ func (s *sim) checkNamed(t *testing.T, n, i int, answer why.Standing) {
 	alike := map[why.Constraint]int{why.KeptNoWorker: 1, why.KeptNoQueue: 1, why.KeptNeeds: 1, why.KeptClosed: 1, why.KeptSlots: 1}
 	states := map[why.Constraint]bool{
 		why.KeptFinished: true, why.KeptCancelling: true, why.KeptExecuting: true, why.KeptParked: true,
-		why.KeptRunAt: true, why.KeptBackOff: true,
+		why.KeptRunAt: true, why.KeptBackOff: true, why.KeptDepends: true,
 	}
 	switch {
 	case answer.Constraint == why.KeptByNothing || answer.Constraint == why.KeptLost || answer.Constraint == why.KeptDue:
 		return // time or a dispatcher mends it
 	case states[answer.Constraint]: // its own state keeps it: mend everything around
-		s.queues, s.batches, s.dispatcher = nil, nil, true
+		s.queues, s.batches, s.caps, s.dispatcher = nil, nil, nil, true
+		s.phase = []int{0}
 		s.workers = []why.Worker{{Queues: []string{"a", "b"}, Slots: 100, Labels: []string{"docker", "gpu"}}}
 	default:
 		s.dispatcher = true
-		for _, c := range []why.Constraint{why.KeptBatchPaused, why.KeptQueuePaused, why.KeptNoWorker, why.KeptNoQueue, why.KeptNeeds, why.KeptClosed, why.KeptSlots} {
+		for _, c := range []why.Constraint{why.KeptBatchPaused, why.KeptQueuePaused, why.KeptCap, why.KeptNoWorker, why.KeptNoQueue, why.KeptNeeds, why.KeptClosed, why.KeptSlots} {
 			if c != answer.Constraint && (alike[c] == 0 || alike[answer.Constraint] == 0) {
 				s.remedy(i, c)
 			}

@@ -28,6 +28,7 @@ const (
 	Workers   = "ps_workers"
 	Settings  = "ps_config"
 	Leader    = "ps_leader"
+	Permits   = "ps_permits"
 	Artifacts = "ps_artifacts"
 	Results   = "ps_results"
 )
@@ -155,6 +156,9 @@ func (n Names) DeadLetter(class, tenant, id string) string { return n.join("dead
 // DeadAll matches every dead letter.
 func (n Names) DeadAll() string { return n.join("dead", ">") }
 
+// Leader is where one of those that may lead says that it is there.
+func (n Names) Leader(instance string) string { return n.join("leader", instance) }
+
 // SplitClass takes a class apart: the queue, and the labels that a worker must
 // have.
 func SplitClass(class string) (queue string, needs []string) {
@@ -164,6 +168,16 @@ func SplitClass(class string) (queue string, needs []string) {
 
 // Class is where a class that has needs is registered.
 func Class(class string) string { return Key(Settings, "class."+class) }
+
+// LeaderKey is where it is kept who leads, and CapsKey which caps there are.
+// Permit is where it is kept who holds one of a cap, by the hash of its key.
+var (
+	LeaderKey = Key(Leader, "dispatcher")
+	CapsKey   = Key(Settings, "caps")
+)
+
+// Permit says: see LeaderKey.
+func Permit(hash string) string { return Key(Permits, hash) }
 
 // QueueStream is the stream of one lane of a class.
 func QueueStream(class, lane string) string {

@@ -1,4 +1,4 @@
-package jobs_test
+package schedule_test
 
 import (
 	"fmt"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
 func TestCapsOfAJob(t *testing.T) {
-	caps := func(list ...string) (c jobs.Caps) {
+	caps := func(list ...string) (c schedule.Caps) {
 		for _, s := range list {
-			one, err := jobs.ParseCap(s)
+			one, err := schedule.ParseCap(s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,15 +45,15 @@ func TestCapsOfAJob(t *testing.T) {
 
 func TestACapThatMeansNothingIsRefused(t *testing.T) {
 	for _, s := range []string{"", "repo:*", "repo=2", "repo:=2", "colour:red=2", "queue:a=0", "queue:a=-1", "queue:a=1001", "queue:a=x", "label:team=2", "label:=x=2", "repo:" + strings.Repeat("x", 1100) + "=1"} {
-		if c, err := jobs.ParseCap(s); err == nil {
+		if c, err := schedule.ParseCap(s); err == nil {
 			t.Errorf("%q was taken for %v", s, c)
 		}
 	}
-	twice := jobs.Caps{{Key: "repo:*", Most: 1}, {Key: "repo:*", Most: 2}}
+	twice := schedule.Caps{{Key: "repo:*", Most: 1}, {Key: "repo:*", Most: 2}}
 	if err := twice.Check(); err == nil {
 		t.Error("two caps of one key were accepted")
 	}
-	if err := make(jobs.Caps, jobs.MaxCaps+1).Check(); err == nil {
+	if err := make(schedule.Caps, schedule.MaxCaps+1).Check(); err == nil {
 		t.Error("too many caps were accepted")
 	}
 }

@@ -1,4 +1,4 @@
-package jobs
+package schedule
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // MaxCap is the highest number that a [Cap] may have: who holds one is listed
@@ -31,11 +33,11 @@ type Cap struct {
 func (c Cap) String() string { return c.Key + "=" + strconv.Itoa(c.Most) }
 
 // capKinds are what jobs can have in common, and where to see it.
-var capKinds = map[string]func(Record) string{
-	"queue": func(r Record) string { return r.Queue },
-	"batch": func(r Record) string { return r.Batch },
-	"agent": func(r Record) string { return r.Agent },
-	"repo":  func(r Record) string { return r.Repo },
+var capKinds = map[string]func(jobs.Record) string{
+	"queue": func(r jobs.Record) string { return r.Queue },
+	"batch": func(r jobs.Record) string { return r.Batch },
+	"agent": func(r jobs.Record) string { return r.Agent },
+	"repo":  func(r jobs.Record) string { return r.Repo },
 }
 
 // ParseCap reads a cap as people write it: KEY=N.
@@ -92,7 +94,7 @@ func (c Caps) Check() error {
 
 // Of returns the caps that bound a job, by key, each with the job's own value
 // for the *.
-func (c Caps) Of(r Record) []Cap {
+func (c Caps) Of(r jobs.Record) []Cap {
 	var found []Cap
 	for _, one := range c {
 		kind, value, _ := strings.Cut(one.Key, ":")

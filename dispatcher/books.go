@@ -1,0 +1,317 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/schedule"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// Each lane of a class has as many jobs ready as slots serve the class, and at
+// least leastReady. What is ready is claimed before what becomes ready later,
+// whoever's it is.
+const leastReady = 16
+
+// planEvery is after how many records jobs are admitted while a new leader
+// still reads those that there are.
+const planEvery = 10_000
+
+// books are what the dispatcher that leads knows of all jobs that have not
+// ended. They are made from one watch over the records, and forgotten with
+// the leadership.
+type books struct {
+	*Dispatcher
+	caps  schedule.Caps
+	plan  *schedule.Plan
+	lanes map[string]bool // that were looked into
+	ready map[string]bool // had a message when their lane was looked into
+	// moving are the jobs that something else than this plan should bring on,
+	// and since when; what takes too long is looked at.
+	moving map[string]moving
+	// dependents are by the job that they wait for; recheck are those of which
+	// one has ended.
+	dependents map[string][]string
+	recheck    map[string]bool
+	workers    []why.Worker
+	looked     time.Time // when the workers were asked for last
+}
+
+type moving struct {
+	since time.Time
+	batch string // whose pause keeps it
+}
+
+// lead keeps the books while this dispatcher is the one that does.
+func (d *Dispatcher) lead(ctx context.Context) {
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { d.sweeps(ctx) })
+	defer sweeping.Wait()
+	for ctx.Err() == nil {
+		if err := d.keep(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("keep the books", "err", err)
+			pause(ctx, time.Second)
+		}
+	}
+}
+
+func (d *Dispatcher) sweeps(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := d.cfg.Queue.Sweep(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("sweep what is not kept any more", "err", err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// keep opens the books and keeps them until they have to be opened anew: after
+// an error, or when the caps have changed.
+func (d *Dispatcher) keep(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	caps, err := d.cfg.Queue.Caps(ctx)
+	if err != nil {
+		return err
+	}
+	b := &books{
+		Dispatcher: d, caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
+		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
+	}
+	var failed error
+	step := func() {
+		var again bool
+		if again, failed = b.step(ctx); failed != nil || again {
+			stop()
+		}
+	}
+	read := 0
+	for rec, err := range d.cfg.Queue.Watch(ctx, queue.Filter{Caught: step}) {
+		if err == nil {
+			err = b.enter(ctx, rec)
+		}
+		if err != nil {
+			return err
+		}
+		if read++; read%planEvery == 0 {
+			step()
+		}
+		if failed != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}
+
+// enter notes what a record says now.
+func (b *books) enter(ctx context.Context, rec jobs.Record) error {
+	delete(b.moving, rec.ID)
+	if rec.State == jobs.Pending {
+		return b.pending(ctx, rec)
+	}
+	delete(b.ready, rec.ID)
+	if rec.State == jobs.Executing {
+		b.plan.Set(rec, schedule.Running)
+		b.moving[rec.ID] = moving{since: time.Now()}
+		return nil
+	}
+	b.plan.Remove(rec.ID)
+	switch {
+	case rec.State == jobs.Finished:
+		for _, id := range b.dependents[rec.ID] {
+			b.recheck[id] = true
+		}
+		delete(b.dependents, rec.ID)
+	case rec.Dependent():
+		b.recheck[rec.ID] = true
+	case rec.State == jobs.Delayed && rec.NotBefore != nil:
+		b.moving[rec.ID] = moving{since: *rec.NotBefore}
+	case rec.State == jobs.Delayed || rec.Hold != "":
+		b.moving[rec.ID] = moving{since: time.Now(), batch: rec.Batch}
+	}
+	return nil
+}
+
+// pending puts a job into the plan. What it was before does not matter: one
+// that has a message already is admitted once more, and nothing comes of it.
+func (b *books) pending(ctx context.Context, rec jobs.Record) error {
+	if lane := rec.Class + "." + rec.Lane; !b.lanes[lane] {
+		ids, err := b.cfg.Queue.Admitted(ctx, rec.Class, rec.Lane)
+		if err != nil {
+			return err
+		}
+		b.lanes[lane] = true
+		for _, id := range ids {
+			b.ready[id] = true
+		}
+	}
+	state := schedule.Waiting
+	if b.ready[rec.ID] {
+		delete(b.ready, rec.ID)
+		state = schedule.Ready
+		b.moving[rec.ID] = moving{since: time.Now()}
+	}
+	b.plan.Set(rec, state)
+	return nil
+}
+
+// step does what is to be done when all that is known is in the books. Again
+// says that they must be opened anew.
+func (b *books) step(ctx context.Context) (again bool, err error) {
+	if time.Since(b.looked) >= repairEvery {
+		first := b.looked.IsZero()
+		b.looked = time.Now()
+		if b.workers, err = b.cfg.Queue.Workers(ctx); err != nil {
+			return false, err
+		}
+		if !first {
+			if again, err = b.look(ctx); again || err != nil {
+				return again, err
+			}
+		}
+	}
+	if err := b.depend(ctx); err != nil {
+		return false, err
+	}
+	return false, b.admit(ctx)
+}
+
+// depth is how many jobs of a lane may be ready.
+func (b *books) depth(rec jobs.Record) int {
+	slots := 0
+	for _, w := range b.workers {
+		if w.Serves(rec) {
+			slots += w.Slots
+		}
+	}
+	return max(leastReady, slots)
+}
+
+// admit sends the messages of the jobs that are next.
+func (b *books) admit(ctx context.Context) error {
+	next := b.plan.Next(b.depth)
+	now := time.Now()
+	for _, rec := range next {
+		b.moving[rec.ID] = moving{since: now}
+	}
+	// One after the other within a lane: the order is the message's.
+	var g errgroup.Group
+	g.SetLimit(admitAtOnce)
+	for _, lane := range byLane(next) {
+		g.Go(func() error {
+			for _, rec := range lane {
+				if err := b.cfg.Queue.Admit(ctx, rec); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// byLane takes apart what is in the order of lanes.
+func byLane(list []jobs.Record) (lanes [][]jobs.Record) {
+	for i, rec := range list {
+		if i == 0 || rec.Class != list[i-1].Class || rec.Lane != list[i-1].Lane {
+			lanes = append(lanes, nil)
+		}
+		lanes[len(lanes)-1] = append(lanes[len(lanes)-1], rec)
+	}
+	return lanes
+}
+
+// depend looks at the jobs of which something that they wait for has ended.
+func (b *books) depend(ctx context.Context) error {
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(admitAtOnce)
+	for id := range b.recheck {
+		g.Go(func() error {
+			open, err := b.cfg.Queue.Depend(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, on := range open {
+				if !slices.Contains(b.dependents[on], id) {
+					b.dependents[on] = append(b.dependents[on], id)
+				}
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	clear(b.recheck)
+	return err
+}
+
+// look finds what should have moved by itself and has not, and brings it on.
+func (b *books) look(ctx context.Context) (again bool, err error) {
+	caps, err := b.cfg.Queue.Caps(ctx)
+	if err != nil || !slices.Equal(caps, b.caps) {
+		return err == nil, err
+	}
+	holds, err := b.cfg.Queue.Holds(ctx)
+	if err != nil {
+		return false, err
+	}
+	var late []string
+	for id, m := range b.moving {
+		paused := slices.ContainsFunc(holds, func(h queue.Hold) bool {
+			return h.Kind == queue.HoldBatch && h.Name == m.batch && !h.Cancel
+		})
+		if time.Since(m.since) > repairEvery && !paused {
+			late = append(late, id)
+		}
+	}
+	if len(late) == 0 {
+		return false, nil
+	}
+	stranded, err := b.cfg.Queue.Stranded(ctx, late...)
+	if err != nil {
+		return false, fmt.Errorf("look for stranded jobs: %w", err)
+	}
+	for _, rec := range stranded {
+		if err := b.repair(ctx, rec); err != nil {
+			return false, fmt.Errorf("repair job %s: %w", rec.ID, err)
+		}
+	}
+	return false, nil
+}
+
+func (b *books) repair(ctx context.Context, rec jobs.Record) error {
+	var err error
+	if rec.State == jobs.Pending {
+		err = b.cfg.Queue.Admit(ctx, rec)
+	} else {
+		err = b.cfg.Queue.Enqueue(ctx, rec)
+	}
+	if err != nil {
+		return err
+	}
+	b.log.Info("repaired", "job", rec.ID, "state", rec.State)
+	if b.cfg.Hooks.Repaired != nil {
+		b.cfg.Hooks.Repaired(rec)
+	}
+	return nil
+}

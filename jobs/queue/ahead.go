@@ -1,0 +1,188 @@
+package queue
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/schedule"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// A field is the jobs among which it is decided who is next.
+type field struct {
+	me     entry
+	caps   schedule.Caps
+	all    []entry
+	ready  map[string]entry // that could be claimed, but for their caps
+	before map[string]bool  // of these, that are before me in my lane, or in one that I share workers with
+	runs   map[string]bool  // that are executing
+	f      *why.Facts
+}
+
+// ahead finds the jobs that are or may be claimed before one that is pending,
+// and whether that one is not in its queue at all.
+func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
+	caps, err := q.Caps(ctx)
+	if err != nil {
+		return err
+	}
+	in := field{me: me, caps: caps, ready: map[string]entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
+	if in.all, err = q.entries(ctx, Filter{}); err != nil {
+		return err
+	}
+	holds, err := q.Holds(ctx)
+	if err != nil {
+		return err
+	}
+	if f.Stranded, err = q.led(ctx); err != nil {
+		return err
+	}
+	f.Stranded = !f.Stranded
+	for _, e := range in.all {
+		in.runs[e.ID] = e.State == jobs.Executing
+	}
+	full, err := q.full(ctx, in)
+	if err != nil {
+		return err
+	}
+	for _, e := range in.all {
+		lost := e.State == jobs.Executing && f.Now.Sub(e.at) >= f.Lease
+		blocked := slices.ContainsFunc(caps.Of(e.Record), func(c schedule.Cap) bool { return full[c.Key] })
+		if e.State == jobs.Pending && !blocked || lost {
+			if !pausedBy(holds, e.Record) {
+				in.enter(e)
+			}
+		}
+	}
+	for _, lane := range subject.Lanes {
+		if err := q.aheadIn(ctx, lane, in); err != nil {
+			return err
+		}
+		if lane == me.Lane {
+			break
+		}
+	}
+	return q.capped(ctx, in)
+}
+
+// enter notes a job that could be claimed.
+func (in field) enter(e entry) {
+	in.ready[e.ID] = e
+	both := func(w why.Worker) bool { return w.Serves(e.Record) && w.Serves(in.me.Record) }
+	switch {
+	case !slices.ContainsFunc(in.f.Workers, both):
+	case e.Lane > in.me.Lane:
+		in.f.Below++
+		in.before[e.ID] = true
+	case e.Class != in.me.Class:
+		in.f.Rivals++
+		in.before[e.ID] = true
+	}
+}
+
+// aheadIn is ahead in one lane, whose order is the broker's. What is not there
+// yet comes after that, in the order of shares.
+func (q *Queue) aheadIn(ctx context.Context, lane string, in field) error {
+	if _, err := q.lane(ctx, in.me.Class, lane); err != nil {
+		return err
+	}
+	before, there := true, map[string]bool{}
+	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(in.me.Class, lane), Subject: q.names.QueueAll(in.me.Class, lane)}) {
+		if err != nil {
+			return err
+		}
+		id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+		there[id] = true
+		if id == in.me.ID {
+			before, in.f.Stranded = false, false
+			continue
+		}
+		// What its worker lost is delivered again before more is delivered.
+		if e, ok := in.ready[id]; ok && (before || e.State == jobs.Executing) {
+			in.f.Ahead++
+			in.before[id] = true
+		}
+	}
+	if before {
+		in.backlog(lane, there)
+	}
+	return nil
+}
+
+// backlog is aheadIn for the jobs of a lane that have no message. Whose turn
+// it is only the leader knows; this is the order from the first turn on.
+func (in field) backlog(lane string, there map[string]bool) {
+	plan := schedule.New(nil)
+	for id, e := range in.ready {
+		if e.Class == in.me.Class && e.Lane == lane && e.State == jobs.Pending && !there[id] {
+			plan.Set(e.Record, schedule.Waiting)
+		}
+	}
+	if lane == in.me.Lane {
+		plan.Set(in.me.Record, schedule.Waiting) // also if a cap is in its way
+	}
+	for _, rec := range plan.Next(func(jobs.Record) int { return math.MaxInt }) {
+		if rec.ID == in.me.ID {
+			return
+		}
+		in.f.Ahead++
+		in.before[rec.ID] = true
+	}
+}
+
+// full returns the keys of the caps that have no permit left.
+func (q *Queue) full(ctx context.Context, in field) (map[string]bool, error) {
+	most := map[string]int{}
+	for _, e := range in.all {
+		if e.State == jobs.Pending {
+			for _, c := range in.caps.Of(e.Record) {
+				most[c.Key] = c.Most
+			}
+		}
+	}
+	full := map[string]bool{}
+	for key, n := range most {
+		running, err := q.running(ctx, key, in)
+		if err != nil {
+			return nil, err
+		}
+		full[key] = running >= n
+	}
+	return full, nil
+}
+
+// running is how many jobs run that have a permit of a cap.
+func (q *Queue) running(ctx context.Context, key string, in field) (int, error) {
+	_, p, err := q.permits(ctx, key)
+	n := 0
+	for _, h := range p.Holders {
+		if in.runs[h.Job] {
+			n++
+		}
+	}
+	return n, err
+}
+
+// capped says of the caps that bound a job how they are used.
+func (q *Queue) capped(ctx context.Context, in field) error {
+	for _, c := range in.caps.Of(in.me.Record) {
+		running, err := q.running(ctx, c.Key, in)
+		if err != nil {
+			return err
+		}
+		use := why.Cap{Key: c.Key, Most: c.Most, Running: running}
+		for id, e := range in.ready {
+			behind := e.Class == in.me.Class && e.Lane == in.me.Lane && !in.before[id]
+			if e.State == jobs.Pending && !behind && slices.Contains(in.caps.Of(e.Record), c) {
+				use.Before++
+			}
+		}
+		in.f.Caps = append(in.f.Caps, use)
+	}
+	return nil
+}

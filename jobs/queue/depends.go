@@ -1,0 +1,85 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Depend looks at a job that waits for others. When all have succeeded it may
+// begin; when one has ended otherwise it is skipped; else the jobs that it
+// waits for are returned. It may be repeated, and called for any job.
+func (q *Queue) Depend(ctx context.Context, id string) (open []string, err error) {
+	for {
+		e, err := q.read(ctx, id)
+		if errors.Is(err, jobs.ErrNotFound) || err == nil && !e.Dependent() {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		open, failed, err := q.dependencies(ctx, e)
+		switch {
+		case err != nil:
+			return nil, err
+		case failed != "":
+			_, err = q.end(ctx, e, jobs.DependencyFailed.Ended(failed))
+		case len(open) > 0:
+			return open, nil
+		default:
+			e.Record = e.Released(time.Now())
+			if e, err = q.put(ctx, e); err == nil {
+				err = q.Enqueue(ctx, e.Record)
+			}
+		}
+		if isConflict(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("job %s, which depends on others: %w", id, err)
+		}
+		return nil, nil
+	}
+}
+
+// dependencies returns the jobs that e waits for and that have not ended, or
+// says how one ended so that e cannot begin.
+func (q *Queue) dependencies(ctx context.Context, e entry) (open []string, failed string, err error) {
+	for _, id := range e.DependsOn {
+		on, err := q.read(ctx, id)
+		switch {
+		case errors.Is(err, jobs.ErrNotFound):
+			return nil, fmt.Sprintf("job %s is not kept any more, and nobody knows how it ended", id), nil
+		case err != nil:
+			return nil, "", err
+		case on.State != jobs.Finished:
+			open = append(open, id)
+		case on.Outcome != jobs.Success:
+			return nil, fmt.Sprintf("job %s ended in %s (%s: %s)", id, on.Outcome, on.Reason, on.Message), nil
+		}
+	}
+	return open, "", nil
+}
+
+// end finishes a job that nobody runs.
+func (q *Queue) end(ctx context.Context, e entry, end jobs.Ended) (jobs.Record, error) {
+	// A parked or delayed job has no message, nor has one of the backlog, or one
+	// whose submitter has died. With one, whoever comes by finishes what a crash
+	// of this process leaves undone. A full queue must not keep a job in it.
+	if err := q.offer(ctx, e.Record); err != nil && !errors.Is(err, jobs.ErrFull) {
+		return e.Record, err
+	}
+	e.Record, _ = e.After(end, time.Now())
+	e, err := q.put(ctx, e)
+	if err != nil {
+		return e.Record, err
+	}
+	hook(q.cfg.Hooks.Settled, e.Record)
+	if err := q.conclude(ctx, e.Record); err != nil {
+		return e.Record, err
+	}
+	return e.Record, q.withdraw(ctx, e.Record)
+}

@@ -1,0 +1,109 @@
+package queue_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// leads lets a queue lead until the test, or what it returns, ends it. Each
+// time that it begins and ends to lead is told.
+func leads(t *testing.T, q *queue.Queue) (began, ended chan time.Time, stop func()) {
+	t.Helper()
+	began, ended = make(chan time.Time, 10), make(chan time.Time, 10)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		// That the connection is closed is an error, and no matter here.
+		_ = q.Lead(ctx, func(ctx context.Context) {
+			began <- time.Now()
+			<-ctx.Done()
+			ended <- time.Now()
+		})
+	})
+	stop = func() { cancel(); done.Wait() }
+	t.Cleanup(stop)
+	return began, ended, stop
+}
+
+func within(t *testing.T, what string, told chan time.Time) {
+	t.Helper()
+	select {
+	case <-told:
+	case <-time.After(jobstest.Patience):
+		t.Fatalf("%s: not within %s", what, jobstest.Patience)
+	}
+}
+
+// One leads. When it ends, or dies, another does; and one that is silent is
+// replaced, and knows by its own clock that it leads no more.
+func TestOneLeads(t *testing.T) {
+	s := jobstest.Start(t)
+	first, firstEnded, stop := leads(t, open(t, s, queue.Config{}))
+	within(t, "the first leads", first)
+	proxy := s.Proxy()
+	second, secondEnded, _ := leads(t, jobstest.Queue(t, jobstest.Connect(t, proxy.URL()), queue.Config{Lease: lease}))
+	time.Sleep(1500 * time.Millisecond) // it has tried by now
+	if len(second) > 0 {
+		t.Fatal("two lead")
+	}
+	stop()
+	within(t, "the first ends", firstEnded)
+	within(t, "the second leads", second)
+	third, _, _ := leads(t, open(t, s, queue.Config{}))
+	proxy.Mute()
+	within(t, "the second, which hears nothing, ends", secondEnded)
+	within(t, "the third leads", third)
+}
+
+// Who dies is known to be gone as soon as its connection is.
+func TestADeadLeaderIsReplacedAtOnce(t *testing.T) {
+	s := jobstest.Start(t)
+	nc := s.Connect()
+	first, _, _ := leads(t, jobstest.Queue(t, nc, queue.Config{Lease: lease}))
+	within(t, "the first leads", first)
+	cut(t, nc)
+	begun := time.Now()
+	second, _, _ := leads(t, open(t, s, queue.Config{}))
+	within(t, "the second leads", second)
+	t.Logf("after %s", time.Since(begun))
+}
+
+// cut closes a connection as the death of its process does, without a word.
+func cut(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	nc.Close()
+	if !nc.IsClosed() {
+		t.Fatal("the connection is open")
+	}
+}
+
+// While somebody leads a job waits until it is admitted, whoever submits it;
+// and when nobody does, it is in its queue at once.
+func TestWhoLeadsAdmits(t *testing.T) {
+	s := jobstest.Start(t)
+	q, other := open(t, s, queue.Config{}), open(t, s, queue.Config{})
+	began, _, stop := leads(t, q)
+	within(t, "somebody leads", began)
+	rec := jobstest.Submit(t, other, jobstest.Job())
+	idle(t, other, 200*time.Millisecond)
+	if err := q.Admit(jobstest.Context(t), rec); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := q.Admitted(jobstest.Context(t), rec.Class, rec.Lane); err != nil || len(ids) != 1 || ids[0] != rec.ID {
+		t.Errorf("admitted %v, %v; want %s", ids, err, rec.ID)
+	}
+	settle(t, jobstest.Claim(t, other, "w"), success)
+	stop()
+	rec = jobstest.Submit(t, other, jobstest.Job())
+	if got := jobstest.Claim(t, other, "w").Record(); got.ID != rec.ID || got.State != jobs.Executing {
+		t.Errorf("claimed %+v, want %s", got, rec.ID)
+	}
+}

@@ -1,0 +1,68 @@
+package queue_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// However many jobs of a higher priority there always are, those of lower ones
+// have their share of the claims of each worker.
+func TestNoLaneStarves(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	submit := func(p jobs.Priority, needs ...string) {
+		job := jobstest.Job()
+		job.Priority, job.Needs = p, needs
+		jobstest.Submit(t, q, job)
+	}
+	const rounds, each = 3, 4
+	for range rounds * queue.LowShare {
+		submit(jobs.High)
+	}
+	for range each {
+		for _, p := range []jobs.Priority{jobs.Normal, jobs.Low} {
+			submit(p)
+			submit(p, "gpu") // another class of the queue: they share the turns
+		}
+	}
+	var got []jobs.Record
+	for range rounds * queue.LowShare {
+		c, err := q.Claim(jobstest.Context(t), "w", []string{"default"}, "gpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, c.Record())
+		settle(t, c, success)
+	}
+	count := func(list []jobs.Record, p jobs.Priority) (n int) {
+		for _, rec := range list {
+			if rec.Priority == p {
+				n++
+			}
+		}
+		return n
+	}
+	for part := range slices.Chunk(got, queue.LowShare) {
+		if n := count(part, jobs.Low); n != 1 {
+			t.Errorf("%d of %d claims in a row were low, want 1", n, queue.LowShare)
+		}
+	}
+	for part := range slices.Chunk(got, queue.NormalShare) {
+		if n := count(part, jobs.Normal); n != 1 {
+			t.Errorf("%d of %d claims in a row were normal, want 1", n, queue.NormalShare)
+		}
+	}
+	needy := 0
+	for _, rec := range got {
+		if rec.Priority == jobs.Normal && len(rec.Needs) > 0 {
+			needy++
+		}
+	}
+	if needy != rounds*queue.LowShare/queue.NormalShare/2 {
+		t.Errorf("%d claims of the middle lane were of the class with needs, want half of them", needy)
+	}
+}
