@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -43,6 +44,8 @@ type attempt struct {
 	secrets *redact.Redactor
 	// notice is what the agent must know of its workspace; "" if that is new.
 	notice string
+	// depends are the jobs that this one depends on.
+	depends []agent.Dependency
 	// talk is what the agent's runs within the attempt share.
 	talk conversation
 	// floor is who hears what the session is told.

@@ -74,7 +74,7 @@ func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 	}
 	l := agent.Launch{
 		Job: a.job, ID: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt,
-		Cwd: in.cwd, Files: in.input, Program: program, Notice: a.notice,
+		Cwd: in.cwd, Files: in.input, Program: program, Notice: a.notice, Depends: a.depends,
 		Round: a.talk.round, Resume: a.talk.resume,
 	}
 	if len(a.cfg.Gates) > 0 {

@@ -28,6 +28,9 @@ type conversation struct {
 // that somebody writes in.
 func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) error {
 	defer a.watchSize(ctx, in.space)()
+	if err := a.follow(ctx); err != nil {
+		return err
+	}
 	if err := a.setup(ctx, in); err != nil {
 		return err
 	}

@@ -84,10 +84,18 @@ type Launch struct {
 	// Notice is told after the prompt: what the agent finds that is not as the
 	// job's base has it.
 	Notice string
+	// Depends are the jobs that this one depends on, as they ended.
+	Depends []Dependency
 	// Round counts how often a failed check went back to the agent.
 	Round int
 
 	api string // the model API that Gate leads to; empty: the agent's own
+}
+
+// A Dependency is what is left of a job that another one depends on.
+type Dependency struct {
+	Result jobs.Result
+	Patch  []byte // nil: it has none, or none that is small enough
 }
 
 // token is what the agent takes for its API key. The gate removes it.

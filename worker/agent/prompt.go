@@ -16,6 +16,8 @@ const (
 	promptFile = "prompt.md"
 	issueFile  = "issue.json"
 	inputDir   = "input"
+	resultsOf  = "depends.json"
+	patchesOf  = "depends"
 )
 
 // prompt is what an agent is told. It is the job's prompt, then the issue in
@@ -52,6 +54,9 @@ func (l Launch) prompt() string {
 		for _, f := range l.Job.Files {
 			fmt.Fprintf(&b, "- %s\n", f.Name)
 		}
+	}
+	if len(l.Depends) > 0 {
+		fmt.Fprintf(&b, "\n\nHow the jobs ended that this one follows is in %s/%s, as JSON, and their patches are in %s/%s.\n", l.Files, resultsOf, l.Files, patchesOf)
 	}
 	if l.Notice != "" {
 		b.WriteString("\n\n" + l.Notice)
@@ -131,7 +136,28 @@ func (l Launch) files() []File {
 	for _, f := range l.Job.Files {
 		files = append(files, File{Path: inputDir + "/" + f.Name, Content: f.Content})
 	}
-	return files
+	return append(files, l.depends()...)
+}
+
+// depends are the results of the jobs that this one depends on, and a patch
+// for each that has one, by the job's id.
+func (l Launch) depends() []File {
+	if len(l.Depends) == 0 {
+		return nil
+	}
+	var results []jobs.Result
+	var files []File
+	for _, d := range l.Depends {
+		results = append(results, d.Result)
+		if d.Patch != nil {
+			files = append(files, File{Path: patchesOf + "/" + d.Result.Job + ".patch", Content: d.Patch})
+		}
+	}
+	all, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	return append(files, File{Path: resultsOf, Content: append(all, '\n')})
 }
 
 // env are the variables that every agent gets.
@@ -150,6 +176,9 @@ func (l Launch) env() []string {
 	}
 	if l.Job.Issue != nil {
 		env = append(env, "PENSTOCK_ISSUE_FILE="+l.Files+"/"+issueFile)
+	}
+	if len(l.Depends) > 0 {
+		env = append(env, "PENSTOCK_DEPENDS_FILE="+l.Files+"/"+resultsOf, "PENSTOCK_DEPENDS_DIR="+l.Files+"/"+patchesOf)
 	}
 	return env
 }

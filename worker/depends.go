@@ -1,0 +1,57 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// maxFollowed is how large a patch may be that is handed to the job that
+// depends on its job: it is held in memory.
+const maxFollowed = 16 << 20
+
+// follow fetches what is left of the jobs that this one depends on. What is
+// not kept any more is left out.
+func (a *attempt) follow(ctx context.Context) error {
+	a.depends = nil
+	for _, id := range a.job.DependsOn {
+		d, err := a.dependency(ctx, id)
+		if errors.Is(err, jobs.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return failed(jobs.StoreFailed, "fetch the results of the jobs that this one depends on", err)
+		}
+		a.depends = append(a.depends, d)
+	}
+	return nil
+}
+
+func (a *attempt) dependency(ctx context.Context, id string) (agent.Dependency, error) {
+	var d agent.Dependency
+	rec, err := a.cfg.Queue.Get(ctx, id)
+	if err != nil {
+		return d, err
+	}
+	if d.Result, err = a.cfg.Store.Result(ctx, rec); err != nil {
+		return d, err
+	}
+	has := slices.ContainsFunc(d.Result.Artifacts, func(f jobs.Artifact) bool { return f.Name == PatchName && f.Bytes <= maxFollowed })
+	if !has {
+		return d, nil
+	}
+	patch, err := a.cfg.Store.Get(ctx, rec.ID, rec.Epoch, PatchName)
+	if err != nil {
+		return d, err
+	}
+	defer patch.Close()
+	if d.Patch, err = io.ReadAll(io.LimitReader(patch, maxFollowed)); err != nil {
+		return d, fmt.Errorf("patch of job %s: %w", id, err)
+	}
+	return d, nil
+}
