@@ -202,8 +202,12 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	if err != nil {
 		return unreachable(fmt.Errorf("open the artifacts: %w", err))
 	}
+	caps, err := cfg.Serve.Limits()
+	if err != nil {
+		return err
+	}
 	p.dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.queue, Log: p.log, Store: p.store, Able: a.agents().Able, Logger: p.logger, Hooks: hooks.dispatcher,
+		Queue: p.queue, Log: p.log, Store: p.store, Able: a.agents().Able, Caps: caps, Logger: p.logger, Hooks: hooks.dispatcher,
 	})
 	return nil
 }

@@ -33,6 +33,7 @@ slots runs inside.`,
 	flags.StringVar(&a.cfg.Serve.TLSClientCA, "tls-client-ca", "", "let in only clients with a certificate by these authorities (PEM)")
 	flags.StringVar(&a.cfg.Serve.Admin, "admin", a.cfg.Serve.Admin, "address of /metrics, /livez and /readyz; empty for none")
 	flags.IntVar(&a.cfg.Serve.Slots, "slots", 0, "slots of a worker inside; 0 for none")
+	flags.StringArrayVar(&a.cfg.Serve.Caps, "cap", nil, "how many jobs that have something in common run at once in the pool: repo:*=2, agent:claude=8 (repeatable)")
 	flags.DurationVar(&a.cfg.Worker.Drain, "drain", a.cfg.Worker.Drain, "how long running jobs may go on after SIGTERM")
 	flags.StringVar(&a.cfg.Worker.Reserve, "reserve", "", "what must be free on the disk of --data for the worker inside to claim jobs: a size, a percentage, or 0 (default: 5%, and 1GiB at most)")
 	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that the worker inside serves")

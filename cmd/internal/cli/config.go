@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 )
@@ -100,6 +101,21 @@ type ServeConfig struct {
 	TLSCert     string `yaml:"tls_cert" env:"TLS_CERT" doc:"certificate with which the embedded broker listens, a PEM file"`
 	TLSKey      string `yaml:"tls_key" env:"TLS_KEY" doc:"its key, a PEM file"`
 	TLSClientCA string `yaml:"tls_client_ca" env:"TLS_CLIENT_CA" doc:"let in only clients with a certificate by these authorities, a PEM file"`
+	// Caps bound what runs at once in the whole pool.
+	Caps []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
+}
+
+// Limits are the caps as values. Those of a checked configuration are right.
+func (s ServeConfig) Limits() (schedule.Caps, error) {
+	caps := schedule.Caps{}
+	for _, text := range s.Caps {
+		c, err := schedule.ParseCap(text)
+		if err != nil {
+			return nil, err
+		}
+		caps = append(caps, c)
+	}
+	return caps, caps.Check()
 }
 
 // ModelConfig says where the gate sends the agents' requests.
@@ -249,6 +265,9 @@ func (c *Config) validate() error {
 	}
 	if err := errors.Join(c.Worker.validateWorkspace(), c.Worker.validateHangs()); err != nil {
 		return err
+	}
+	if _, err := c.Serve.Limits(); err != nil {
+		return Usage("see docs/scheduling.md", "serve.caps: %w", err)
 	}
 	if _, err := worker.ParseReserve(c.Worker.Reserve); err != nil {
 		return Usage("", "worker.reserve: %w", err)

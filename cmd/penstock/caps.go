@@ -1,0 +1,37 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+var capView = cli.View[queue.CapUse]{
+	Header: []string{"CAP", "RUNNING", "MOST"},
+	Row:    func(c queue.CapUse) []string { return []string{c.Key, strconv.Itoa(c.Running), strconv.Itoa(c.Most)} },
+	ID:     func(c queue.CapUse) string { return c.Key },
+}
+
+func (a *app) queueCaps() *cobra.Command {
+	return &cobra.Command{
+		Use: "caps", Short: "List the caps of the pool, and how many jobs run under each", Args: cobra.NoArgs,
+		Long: `Caps lists what bounds how many jobs run at once; penstock serve --cap sets it. A
+cap for each of a kind, such as repo:*, has a row of its own, and one for each
+repository that has jobs running.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.open(cmd.Context(), "read", hooks{})
+			if err != nil {
+				return err
+			}
+			list, err := p.queue.CapsUsed(cmd.Context())
+			if err == nil {
+				err = capView.List(a.out, a.format, list)
+			}
+			return errors.Join(err, p.close())
+		},
+	}
+}
