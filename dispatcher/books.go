@@ -51,9 +51,9 @@ type moving struct {
 
 // lead keeps the books while this dispatcher is the one that does.
 func (d *Dispatcher) lead(ctx context.Context) {
-	var sweeping sync.WaitGroup
-	sweeping.Go(func() { d.sweeps(ctx) })
-	defer sweeping.Wait()
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { d.upkeep(ctx) })
+	defer upkeep.Wait()
 	for ctx.Err() == nil {
 		if err := d.keep(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("keep the books", "err", err)
@@ -62,17 +62,25 @@ func (d *Dispatcher) lead(ctx context.Context) {
 	}
 }
 
-func (d *Dispatcher) sweeps(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+// upkeep is what there is to do from time to time.
+func (d *Dispatcher) upkeep(ctx context.Context) {
+	repair, sweep := time.NewTicker(repairEvery), time.NewTicker(sweepEvery)
+	defer repair.Stop()
+	defer sweep.Stop()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-repair.C:
+			err = d.repairSchedules(ctx)
+		case <-sweep.C:
+			if _, err = d.cfg.Queue.Sweep(ctx); err != nil {
+				err = fmt.Errorf("sweep what is not kept any more: %w", err)
+			}
 		}
-		if _, err := d.cfg.Queue.Sweep(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("sweep what is not kept any more", "err", err)
+		if err != nil && ctx.Err() == nil {
+			d.log.Warn("upkeep", "err", err)
 		}
 	}
 }

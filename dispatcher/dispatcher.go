@@ -14,6 +14,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -156,8 +157,9 @@ func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, 
 	return d.cfg.Store.Result(ctx, rec)
 }
 
-// Run serves the doors of the bus, moves due jobs to their queues, admits
-// jobs in their order and repairs what a crash left, until ctx ends.
+// Run serves the doors of the bus, moves due jobs to their queues, fires
+// schedules, admits jobs in their order and repairs what a crash left, until
+// ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.cfg.Caps != nil {
 		if err := d.cfg.Queue.SetCaps(ctx, d.cfg.Caps); err != nil {
@@ -165,7 +167,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.cfg.Queue.RunDue(ctx) })
+	g.Go(func() error { return d.cfg.Queue.RunDue(ctx, d.fire) })
 	g.Go(func() error { return d.cfg.Queue.RunAdvisories(ctx) })
 	g.Go(func() error { return d.cfg.Queue.Submissions(ctx, d.plain) })
 	g.Go(func() error { return d.cfg.Queue.Answer(ctx, d.verbs()) })

@@ -19,7 +19,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if jobstest.IsChild() {
+		jobstest.ServeChild()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A pool is a dispatcher on a real server, and what it works with.
 type pool struct {
@@ -31,7 +36,11 @@ type pool struct {
 
 func open(t *testing.T, hooks dispatcher.Hooks) pool {
 	t.Helper()
-	nc := jobstest.Start(t).Connect()
+	return openOn(t, jobstest.Start(t).Connect(), hooks)
+}
+
+func openOn(t *testing.T, nc *nats.Conn, hooks dispatcher.Hooks) pool {
+	t.Helper()
 	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), nc: nc}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
 		Queue: p.queue, Log: p.log, Store: jobstest.Store(t, nc), Hooks: hooks,
@@ -80,13 +89,13 @@ func (p pool) kinds(t *testing.T, id string) []jobs.Kind {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 400 {
+	for end := time.Now().Add(jobstest.Patience); time.Now().Before(end); {
 		if ok() {
 			return
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	t.Fatalf("not within ten seconds: %s", what)
+	t.Fatalf("not within %v: %s", jobstest.Patience, what)
 }
 
 func TestSubmitStoresAnnouncesAndEnqueues(t *testing.T) {

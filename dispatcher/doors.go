@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -40,14 +41,16 @@ func (d *Dispatcher) rejected(source string, err error) {
 
 // verbs are the requests of the bus: penstock.v1.api.<verb>.
 func (d *Dispatcher) verbs() map[string]queue.Verb {
-	return map[string]queue.Verb{
+	verbs := d.scheduleVerbs()
+	maps.Copy(verbs, map[string]queue.Verb{
 		"submit": d.submitVerb,
 		"get":    byID(d.cfg.Queue.Get),
 		"cancel": byID(func(ctx context.Context, id string) (jobs.Record, error) { return d.cfg.Queue.Cancel(ctx, id, "api") }),
 		"result": byID(d.resultOf),
 		"why":    byID(d.cfg.Queue.Why),
 		"send":   d.sendVerb,
-	}
+	})
+	return verbs
 }
 
 func (d *Dispatcher) submitVerb(ctx context.Context, data []byte) (any, error) {

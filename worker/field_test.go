@@ -155,7 +155,7 @@ func (f *field) work() (stop func()) {
 	go func() { done <- worker.Run(ctx) }()
 	due, ends := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- f.eye.queue.RunDue(due) }() // what a dispatcher does
+	go func() { served <- f.eye.queue.RunDue(due, nil) }() // what a dispatcher does
 	stop = sync.OnceFunc(func() {
 		f.Helper()
 		cancel()

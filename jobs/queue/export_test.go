@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
@@ -65,4 +66,10 @@ func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
 		}
 	}
 	return nil
+}
+
+// StoreSchedule is the first half of adding a schedule.
+func StoreSchedule(ctx context.Context, q *Queue, rec calendar.Record) error {
+	_, err := q.putSchedule(ctx, rec, 0)
+	return err
 }

@@ -137,7 +137,7 @@ func (w *modelWorld) start(t *testing.T) {
 	w.proc(t, "worker 1", true, (*modelProc).work)
 	w.proc(t, "worker 2", true, (*modelProc).work)
 	for _, name := range []string{"due 1", "due 2"} {
-		w.proc(t, name, true, func(p *modelProc) { _ = p.q.RunDue(p.ctx) })
+		w.proc(t, name, true, func(p *modelProc) { _ = p.q.RunDue(p.ctx, nil) })
 	}
 	if !w.alone {
 		w.proc(t, "repair", true, (*modelProc).repair)

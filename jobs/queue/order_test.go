@@ -92,7 +92,7 @@ func runDue(t *testing.T, q *queue.Queue) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := q.RunDue(ctx); err != nil {
+		if err := q.RunDue(ctx, nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -132,7 +132,7 @@ func TestOverdueScheduleIsRepaired(t *testing.T) {
 	repaired(t, q)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { _ = q.RunDue(ctx) })
+	done.Go(func() { _ = q.RunDue(ctx, nil) })
 	defer done.Wait()
 	defer cancel()
 	if got := jobstest.Claim(t, q, "w").Record().ID; got != rec.ID {
@@ -152,7 +152,7 @@ func TestBackOff(t *testing.T) {
 	idle(t, q, lease+500*time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { _ = q.RunDue(ctx) })
+	done.Go(func() { _ = q.RunDue(ctx, nil) })
 	defer done.Wait()
 	defer cancel()
 	if c := jobstest.Claim(t, q, "w"); c.Record().ID != rec.ID || c.Record().Attempt != 2 || time.Now().Before(*got.NotBefore) {

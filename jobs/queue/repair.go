@@ -107,10 +107,23 @@ func (q *Queue) now(ctx context.Context) (time.Time, error) {
 	return info.Now, err
 }
 
-// RunDue moves delayed jobs to their queue when their time has come, until
-// ctx ends. Several processes may do so at once.
-func (q *Queue) RunDue(ctx context.Context) error {
-	return q.consume(ctx, subject.Schedules, subject.Due, q.due)
+// RunDue moves delayed jobs to their queue when their time has come, and lets
+// fire work on the schedules that come due, until ctx ends. Several processes
+// may do so at once. Without fire, firings are left to others.
+func (q *Queue) RunDue(ctx context.Context, fire Fire) error {
+	return q.consume(ctx, subject.Schedules, subject.Due, func(ctx context.Context, msg *nats.Msg) error {
+		name, ok := q.names.ParseFire(msg.Subject)
+		switch {
+		case !ok:
+			return q.due(ctx, msg)
+		case fire == nil:
+			return errors.New("schedules are for a dispatcher")
+		}
+		if err := q.fired(ctx, name, fire); err != nil {
+			return err
+		}
+		return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
+	})
 }
 
 func (q *Queue) due(ctx context.Context, msg *nats.Msg) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -124,6 +125,7 @@ func (q *Queue) buckets() []jetstream.KeyValueConfig {
 		{Bucket: subject.Settings, MaxValueSize: 256 << 10, History: 10},
 		{Bucket: subject.Leader, MaxValueSize: 1 << 10, LimitMarkerTTL: time.Minute},
 		{Bucket: subject.Permits, MaxValueSize: 256 << 10, LimitMarkerTTL: time.Minute},
+		{Bucket: subject.Timetable, MaxValueSize: 2 * calendar.MaxTemplate},
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 	Settings  = "ps_config"
 	Leader    = "ps_leader"
 	Permits   = "ps_permits"
+	Timetable = "ps_schedules"
 	Artifacts = "ps_artifacts"
 	Results   = "ps_results"
 )
@@ -98,6 +99,24 @@ func (n Names) ParseQueue(subject string) (class, lane, tenant, id string, err e
 
 // Sched is the subject of a job's schedule.
 func (n Names) Sched(tenant, id string) string { return n.join("sched", tenant, id) }
+
+// Timer is the subject of what wakes a cron schedule, and Fire where that is
+// sent when its time has come.
+func (n Names) Timer(tenant, name string) string { return n.join("sched", tenant, "cron", name) }
+
+// Fire: see Timer.
+func (n Names) Fire(tenant, name string) string { return n.join("due", "cron", tenant, name) }
+
+// ParseFire takes the subject of a schedule's firing apart, and reports whether
+// it is one.
+func (n Names) ParseFire(subject string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, n.Prefix+".due.cron.")
+	parts := strings.Split(rest, ".")
+	if !ok || len(parts) != 2 || jobs.CheckToken("name", parts[1]) != nil {
+		return "", false // with three it is a job of the queue "cron"
+	}
+	return parts[1], true
+}
 
 // SchedAll matches every schedule.
 func (n Names) SchedAll() string { return n.join("sched", ">") }
@@ -178,6 +197,9 @@ var (
 
 // Permit says: see LeaderKey.
 func Permit(hash string) string { return Key(Permits, hash) }
+
+// Timetabled is where a schedule is kept; its name may be a wildcard.
+func Timetabled(tenant, name string) string { return Key(Timetable, tenant+"."+name) }
 
 // QueueStream is the stream of one lane of a class.
 func QueueStream(class, lane string) string {
