@@ -58,6 +58,12 @@ var submittedView = cli.View[dispatcher.Submitted]{
 // jobOf reads the job from --job, or makes it of the flags and arguments.
 func (a *app) jobOf(cmd *cobra.Command, args []string, flags jobFlags, file string) (jobs.Job, error) {
 	before, command := split(cmd, args)
+	return a.describedJob(before, command, flags, file)
+}
+
+// describedJob is jobOf when the arguments before -- and the command after it
+// are apart.
+func (a *app) describedJob(before, command []string, flags jobFlags, file string) (jobs.Job, error) {
 	if file != "" {
 		if len(before) > 0 || len(command) > 0 {
 			return jobs.Job{}, cli.Usage("", "--job %s is the whole job: give no prompt or command beside it", file)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/calendar"
+)
+
+// scheduleFlags are the flags that describe a schedule, without its job.
+type scheduleFlags struct {
+	job                             jobFlags
+	file                            string
+	cron, timezone, missed, overlap string
+	every, grace                    time.Duration
+	replace                         bool
+}
+
+func (a *app) scheduleAdd() *cobra.Command {
+	var f scheduleFlags
+	cmd := &cobra.Command{
+		Use:   "add NAME [PROMPT|-] [flags] [-- COMMAND ARG…]",
+		Short: "Submit a job again and again, by a crontab line or at a fixed distance",
+		Example: `  penstock schedule add nightly "Update the dependencies" --cron "0 3 * * 1-5" --timezone Europe/Berlin --repo /src/app --agent claude
+  penstock schedule add smoke --every 1h --repo /src/app -- ./smoke.sh
+  penstock schedule add nightly --replace --cron @daily --job job.json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.addSchedule(cmd, args, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.cron, "cron", "", `when: minute, hour, day of month, month and weekday, as in "0 3 * * 1-5", or @hourly, @daily, @weekly, @monthly, @yearly`)
+	flags.DurationVar(&f.every, "every", 0, "or at this distance, as in 1h, counted from now")
+	flags.StringVar(&f.timezone, "timezone", "", "time zone of --cron, as in Europe/Berlin (default UTC)")
+	flags.StringVar(&f.missed, "missed", "", "firings while nothing ran: once (default: one job, late) or skip")
+	flags.DurationVar(&f.grace, "grace", 0, "with --missed skip: how late a firing may be (default 1m)")
+	flags.StringVar(&f.overlap, "overlap", "", "a firing while the last job goes on: skip (default) or allow")
+	flags.BoolVar(&f.replace, "replace", false, "replace the schedule that has this name")
+	f.job.add(flags)
+	flags.StringVar(&f.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
+	return cmd
+}
+
+func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) error {
+	before, command := split(cmd, args)
+	if len(before) == 0 {
+		return cli.Usage("penstock schedule add NAME …", "the schedule's name is missing before --")
+	}
+	job, err := a.describedJob(before[1:], command, f.job, f.file)
+	if err != nil {
+		return err
+	}
+	s := calendar.Schedule{
+		Name: before[0], Cron: f.cron, Every: jobs.Duration(f.every), Timezone: f.timezone,
+		Missed: calendar.Missed(f.missed), Grace: jobs.Duration(f.grace), Overlap: calendar.Overlap(f.overlap), Job: job,
+	}.WithDefaults()
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if f.job.dryRun {
+		if a.format == cli.Table {
+			a.format = cli.YAML
+		}
+		return scheduleView.One(a.out, a.format, stateOf(calendar.New(s, time.Now())))
+	}
+	return a.withSchedules(cmd.Context(), func(p *pool) error {
+		rec, err := p.dispatcher.AddSchedule(cmd.Context(), s, f.replace)
+		if err != nil {
+			return err
+		}
+		a.sayUnserved(p, "the schedule fires")
+		return scheduleView.One(a.out, a.format, stateOf(rec))
+	})
+}
