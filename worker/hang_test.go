@@ -69,10 +69,16 @@ func TestAgentsThatHang(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
 			job := f.speaks(tt.script)
-			job.IdleTimeout = jobs.Duration(2 * time.Second)
-			f.cfg.Hangs = Hangs{
-				Start: time.Second, Halt: 500 * time.Millisecond, Exit: 500 * time.Millisecond,
-				Output: 2 << 20, Retries: 10, Step: 300 * time.Millisecond,
+			f.cfg.Hangs = Hangs{Output: 2 << 20, Retries: 10, Step: 300 * time.Millisecond}
+			switch tt.what { // only that limit may be reached, however slow the machine is
+			case "start":
+				f.cfg.Hangs.Start = time.Second
+			case "idle":
+				job.IdleTimeout = jobs.Duration(2 * time.Second)
+			case "stopped":
+				f.cfg.Hangs.Halt = 500 * time.Millisecond
+			case "exit":
+				f.cfg.Hangs.Exit = 500 * time.Millisecond
 			}
 			rec, events := f.run(job)
 			want := jobs.Success
@@ -97,15 +103,15 @@ func TestAgentsThatHang(t *testing.T) {
 func TestAgentsThatTakeTheirTime(t *testing.T) {
 	for name, script := range map[string]string{
 		"a program is stopped for a moment":      "say init; sleep 30 & kill -STOP $!; sleep 0.3; kill -CONT $!; kill $!; say result",
-		"a program is stopped, the agent talks":  "say init; sleep 30 & kill -STOP $!; for i in 1 2 3 4 5 6 7 8; do sleep 0.25; say text; done; kill -9 $!; say result",
+		"a program is stopped, the agent talks":  "say init; sleep 30 & kill -STOP $!; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; say text; done; kill -9 $!; say result",
 		"retries that lead somewhere":            "say init; for i in 1 2 3 4; do say retry; say retry; say retry; say text; done; say result",
-		"a turn follows on the end of the input": "say init; say result; cat >/dev/null; say init; sleep 1.5; say result",
+		"a turn follows on the end of the input": "say init; say result; cat >/dev/null; say init; sleep 2.5; say result",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
 			job := f.speaks(script)
-			f.cfg.Hangs = Hangs{Halt: time.Second, Exit: time.Second, Retries: 10, Step: 300 * time.Millisecond}
+			f.cfg.Hangs = Hangs{Halt: 2 * time.Second, Exit: 2 * time.Second, Retries: 10, Step: 300 * time.Millisecond}
 			rec, events := f.run(job)
 			if rec.Outcome != jobs.Success || count(events, jobs.HangDetected) > 0 {
 				t.Errorf("ended with %s %s (%s): %s", rec.Outcome, rec.Reason, rec.Message, kinds(events))

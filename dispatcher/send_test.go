@@ -1,0 +1,77 @@
+package dispatcher_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+)
+
+// A message gets to who runs the job, and else its sender hears why not.
+func TestSend(t *testing.T) {
+	p := open(t, dispatcher.Hooks{})
+	p.serve(t)
+	send := func(id string, code control.Refusal, says string) {
+		t.Helper()
+		c := control.Message{ID: jobs.NewID(), Verb: control.Prompt, Text: "more"}
+		_, err := p.Send(jobstest.Context(t), id, c)
+		refused, ok := errors.AsType[*control.RefusedError](err)
+		if !ok || refused.Code != code || !strings.Contains(refused.Message, says) {
+			t.Errorf("got %v, want that it is refused: %s %s", err, code, says)
+		}
+	}
+	answer, err := p.Submit(t.Context(), job(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(answer.ID, control.NotReady, "is pending")
+	claim := jobstest.Claim(t, p.queue, "w1")
+	send(answer.ID, control.NotReady, "worker w1")
+
+	var heard []string
+	stop, err := p.log.Listen(answer.Session, nil, func(c control.Message) (control.Receipt, error) {
+		heard = append(heard, c.Text)
+		return control.Receipt{ID: c.ID, Verb: c.Verb, Job: answer.ID, State: "accepted"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func(body string) (got map[string]any) {
+		t.Helper()
+		eventually(t, "an answer", func() bool {
+			msg, err := p.nc.Request("penstock.v1.api.send", []byte(body), 5*time.Second)
+			return err == nil && json.Unmarshal(msg.Data, &got) == nil
+		})
+		return got
+	}
+	body := `{"id":"` + answer.ID + `","control":{"id":"` + jobs.NewID() + `","verb":"prompt","text":"over the bus"}}`
+	if got := request(body); got["state"] != "accepted" || got["job"] != answer.ID {
+		t.Errorf("got %v", got)
+	}
+	for _, bad := range []string{`{}`, `{"id":"` + answer.ID + `"}`, strings.Replace(body, "prompt", "dance", 1), strings.Replace(body, "text", "words", 1)} {
+		if got, _ := request(bad)["error"].(map[string]any); got["code"] != "invalid" {
+			t.Errorf("%s: got %v", bad, got)
+		}
+	}
+	stop()
+	if len(heard) != 1 || heard[0] != "over the bus" {
+		t.Errorf("heard %q", heard)
+	}
+
+	if _, err := claim.Settle(jobstest.Context(t), jobs.Ended{Outcome: jobs.Success}, nil); err != nil {
+		t.Fatal(err)
+	}
+	send(answer.ID, control.Finished, "has finished (success)")
+	if got, _ := request(body)["error"].(map[string]any); got["code"] != "finished" {
+		t.Errorf("after the end: got %v", got)
+	}
+	if _, err := p.Send(jobstest.Context(t), jobs.NewID(), control.Message{ID: jobs.NewID(), Verb: control.Stop}); !errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("of no job: %v", err)
+	}
+}
