@@ -157,7 +157,8 @@ func viewer(names subject.Names) []Share {
 		Share{Subject: names.StoredAll(), Heard: true}, Share{Subject: names.ChangedAll(), Heard: true})
 	return append(shares, reads(
 		subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings),
-		subject.KVStream(subject.Results), subject.KVStream(subject.Workers), "OBJ_"+subject.Artifacts, subject.Events, subject.Dead)...)
+		subject.KVStream(subject.Results), subject.KVStream(subject.Workers), subject.KVStream(subject.Permits), subject.KVStream(subject.Timetable),
+		"OBJ_"+subject.Artifacts, subject.Events, subject.Dead)...)
 }
 
 // worker claims, and writes what becomes of the jobs it has claimed. The broker
@@ -165,7 +166,7 @@ func viewer(names subject.Names) []Share {
 func worker(names subject.Names) []Share {
 	shares := slices.Concat(
 		reads(subject.KVStream(subject.Results), "OBJ_"+subject.Artifacts, subject.Events),
-		looks(subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings)))
+		looks(subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings), subject.KVStream(subject.Permits)))
 	return append(shares,
 		api("STREAM.INFO."+subject.KVStream(subject.Settings), false), // which classes there are
 		api("CONSUMER.INFO.*."+subject.Consumer, false),
@@ -173,6 +174,7 @@ func worker(names subject.Names) []Share {
 		Share{Subject: "$JS.ACK.*." + subject.Consumer + ".>"},
 		Share{Subject: subject.Key(subject.Jobs, "*.*")},
 		Share{Subject: subject.Key(subject.Workers, "*")},
+		Share{Subject: subject.Key(subject.Permits, "*")},
 		Share{Subject: subject.Key(subject.Results, "*.*.result")},
 		Share{Subject: subject.Key(subject.Results, "*.*.salvage")},
 		Share{Subject: subject.Key(subject.Results, "*.*.a.*")},

@@ -139,6 +139,9 @@ func (s Schedule) validateTemplate(found *findings) {
 	if j.Key != "" {
 		found.add("job.key", errors.New("is the firing's own: with a key, all firings would be one job"))
 	}
+	if j.Signature != nil {
+		found.add("job.signature", errors.New("is of one job, and a schedule makes many"))
+	}
 	if j.RunAt != nil {
 		found.add("job.run_at", errors.New("has no meaning in a schedule: its calendar says when"))
 	}

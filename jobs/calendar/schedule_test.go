@@ -42,6 +42,7 @@ func TestValidate(t *testing.T) {
 		{"overlap", func(s *calendar.Schedule) { s.Overlap = "queue" }},
 		{"job.key", func(s *calendar.Schedule) { s.Job.Key = "k" }},
 		{"job.run_at", func(s *calendar.Schedule) { s.Job.RunAt = new(time.Now()) }},
+		{"job.signature", func(s *calendar.Schedule) { s.Job.Signature = &jobs.Signature{} }},
 		{"job.batch", func(s *calendar.Schedule) { s.Job.Batch = "b" }},
 		{"job.labels.schedule", func(s *calendar.Schedule) { s.Job.Labels = map[string]string{"schedule": "other"} }},
 		{"job", func(s *calendar.Schedule) { s.Job.Prompt = strings.Repeat("x", calendar.MaxTemplate) }},

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
@@ -70,7 +71,7 @@ func (l *laggard) answer(t *testing.T, nc *nats.Conn, stream string) {
 func lagging(t *testing.T) (*wire.Conn, *laggard, func(key, value string) wire.Message) {
 	t.Helper()
 	nc := jobstest.Start(t).Connect()
-	conn, err := wire.New(nc)
+	conn, err := wire.New(nc, access.Operator)
 	if err != nil {
 		t.Fatal(err)
 	}
