@@ -136,6 +136,47 @@ func TestAFullBroker(t *testing.T) {
 	}
 }
 
+// A broker whose disk is full to the last byte, while a job runs: it refuses
+// jobs with words and an exit code, and when there is room again everything goes
+// on, although nobody has started anything again.
+func TestABrokerWithoutAByte(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	store := filepath.Join(f.data, "nats")
+	f.small(store, 64)
+	f.serve("--slots", "1")
+	running := f.submit("echo begun; sleep 6; echo done >new.txt")
+	waiting := f.submit("true")
+	f.runs(running)
+	ballast, err := os.Create(filepath.Join(store, "ballast"))
+	f.must(err)
+	for _, size := range []int{1 << 20, 4 << 10, 1} {
+		for err = nil; err == nil; {
+			_, err = ballast.Write(make([]byte, size))
+		}
+	}
+	f.must(ballast.Close())
+	submit := []string{"submit", "-o", "id", "--repo", f.repo, "--", "true"}
+	out, code, told := f.try(submit...)
+	if code != 1 || out != "" || !strings.Contains(told, "store is full: free or add disk space") {
+		t.Errorf("a submission ends with %d, %q and says %q", code, out, told)
+	}
+	time.Sleep(5 * time.Second) // longer than the lease
+	f.must(os.Remove(ballast.Name()))
+	f.eventually(30*time.Second, "submissions are taken again", func() bool { _, code, _ := f.try(submit...); return code == 0 })
+	f.run("wait", "--timeout", "90s", running, waiting)
+	for _, id := range []string{running, waiting} {
+		events := f.events(id)
+		f.gapless(events)
+		if got := count(events, jobs.JobFinished); got != 1 {
+			t.Errorf("job %s finished %d times", id, got)
+		}
+	}
+	if patch := f.run("job", "diff", running); !strings.Contains(patch, "+done") {
+		t.Errorf("the patch of the running job is\n%s", patch)
+	}
+}
+
 // A worker whose disk gets low claims nothing more, says so once and where
 // somebody looks, lets its jobs end, and goes on when there is room again. What
 // of its cache no job needs goes first.

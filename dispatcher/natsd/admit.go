@@ -88,7 +88,7 @@ func (s *Server) watchRevoked() {
 
 func (s *Server) endRevoked() {
 	for offset := 0; ; {
-		page, err := s.srv.Connz(&server.ConnzOptions{Username: true, Offset: offset, Limit: 1024})
+		page, err := s.server().Connz(&server.ConnzOptions{Username: true, Offset: offset, Limit: 1024})
 		if err != nil || len(page.Conns) == 0 {
 			return
 		}
@@ -98,7 +98,7 @@ func (s *Server) endRevoked() {
 			}
 			if _, err := credential(s.cfg.StoreDir, c.AuthorizedUser); err != nil {
 				s.cfg.Logger.Info("ended a connection whose credential was revoked", "key", c.AuthorizedUser)
-				_ = s.srv.DisconnectClientByID(c.Cid) // it may have gone by itself
+				_ = s.server().DisconnectClientByID(c.Cid) // it may have gone by itself
 			}
 		}
 		offset += len(page.Conns)

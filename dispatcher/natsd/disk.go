@@ -9,9 +9,9 @@ import (
 )
 
 // lookEvery is how often the free space is looked at: others fill the disk too.
-const lookEvery = 5 * time.Second
+const lookEvery = 2 * time.Second
 
-func (s *Server) watchDisk() {
+func (s *Server) watchDisk(host string) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -19,6 +19,7 @@ func (s *Server) watchDisk() {
 		case <-s.stop:
 			return
 		case <-tick.C:
+			s.heal(host)
 			s.limit()
 		}
 	}
@@ -37,7 +38,7 @@ func (s *Server) limit() {
 	if reserve == 0 {
 		reserve = min(1<<30, total/20)
 	}
-	acc, err := s.srv.LookupAccount(access.Pool)
+	acc, err := s.server().LookupAccount(access.Pool)
 	if err != nil {
 		s.cfg.Logger.Warn("the store is not limited by the free disk space", "err", err)
 		return

@@ -65,10 +65,13 @@ type Config struct {
 // A Server is a server in this process.
 type Server struct {
 	cfg   Config
-	srv   *server.Server
 	lock  *lock
 	watch sync.WaitGroup
 	stop  chan struct{}
+
+	mu   sync.Mutex
+	srv  *server.Server // replaced where it cannot write any more
+	port int            // where it listens, once that is known
 }
 
 // An ExposedError refuses to listen where strangers could connect.
@@ -100,15 +103,15 @@ func Open(cfg Config) (*Server, error) {
 			return nil, errors.Join(err, lock.release())
 		}
 	}
-	s := &Server{cfg: cfg, lock: lock, stop: make(chan struct{})}
-	if err := s.start(host, port); err != nil {
+	s := &Server{cfg: cfg, lock: lock, stop: make(chan struct{}), port: port}
+	if err := s.start(host); err != nil {
 		return nil, errors.Join(fmt.Errorf("start server in %s: %w", cfg.StoreDir, err), lock.release())
 	}
 	if err := s.announce(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.limit()
-	s.watch.Go(s.watchDisk)
+	s.watch.Go(func() { s.watchDisk(host) })
 	s.watch.Go(s.watchRevoked)
 	return s, nil
 }
@@ -134,7 +137,8 @@ func listenAt(cfg Config) (host string, port int, err error) {
 	return host, port, nil
 }
 
-func (s *Server) start(host string, port int) error {
+// start starts a server on what is stored, in the place of the last one.
+func (s *Server) start(host string) error {
 	_, disk, err := diskSpace(s.cfg.StoreDir)
 	if err != nil {
 		return err
@@ -144,7 +148,7 @@ func (s *Server) start(host string, port int) error {
 	}
 	gate := &gatekeeper{cfg: s.cfg}
 	opts := &server.Options{
-		ServerName: "penstock-" + strconv.Itoa(os.Getpid()), Host: host, Port: port, DontListen: s.cfg.Listen == "",
+		ServerName: "penstock-" + strconv.Itoa(os.Getpid()), Host: host, Port: s.port, DontListen: s.cfg.Listen == "",
 		CustomClientAuthentication: gate, AlwaysEnableNonce: true,
 		TLSConfig: s.cfg.TLS, TLS: s.cfg.TLS != nil, TLSTimeout: 5,
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20,
@@ -171,7 +175,12 @@ func (s *Server) start(host string, port int) error {
 	srv.Start()
 	err = awaitReady(srv, log)
 	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.srv = srv
+		if addr, ok := srv.Addr().(*net.TCPAddr); ok {
+			s.port = addr.Port
+		}
 		return nil
 	}
 	srv.Shutdown()
@@ -204,10 +213,22 @@ func awaitReady(srv *server.Server, log *logger) error {
 	return fmt.Errorf("it was not ready after %s", readyWithin)
 }
 
+// server is the one that runs now.
+func (s *Server) server() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.srv
+}
+
+// inside is the way to whichever server runs now.
+type inside struct{ *Server }
+
+func (i inside) InProcessConn() (net.Conn, error) { return i.server().InProcessConn() }
+
 // Connect opens a connection inside the process, which needs no listener. Its
 // owner closes it before the server.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	all := append(Options(), nats.InProcessServer(s.srv), nats.UserInfo(s.cfg.User, s.cfg.Password))
+	all := append(Options(), nats.InProcessServer(inside{s}), nats.UserInfo(s.cfg.User, s.cfg.Password))
 	nc, err := nats.Connect("", append(all, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server in this process: %w", err)
@@ -226,7 +247,7 @@ func (s *Server) Endpoint() Endpoint {
 				e.Certificate = s.cfg.TLS.Certificates[0].Certificate[0]
 			}
 		}
-		e.URL = scheme + s.srv.Addr().String()
+		e.URL = scheme + s.server().Addr().String()
 	}
 	return e
 }
@@ -240,8 +261,9 @@ func (s *Server) Close() error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	s.srv.Shutdown()
-	s.srv.WaitForShutdown()
+	srv := s.server()
+	srv.Shutdown()
+	srv.WaitForShutdown()
 	return errors.Join(err, s.lock.release())
 }
 

@@ -55,6 +55,9 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer stop()
+	if err := q.listen(ctx); err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for missed := 0; ; missed++ {
@@ -222,7 +225,7 @@ func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry
 	}
 	// The setting may have changed since; what the holder believes counts.
 	promised := time.Duration(cmp.Or(e.Lease, jobs.Duration(lease)))
-	if age := now.Sub(e.at); age < promised {
+	if age := q.age(e, now, promised); age < promised {
 		return nil, q.nak(d, min(promised, promised-age))
 	}
 	lost := jobs.WorkerLost.Ended("worker " + e.Worker + " stopped answering")

@@ -73,3 +73,12 @@ func StoreSchedule(ctx context.Context, q *Queue, rec calendar.Record) error {
 	_, err := q.putSchedule(ctx, rec, 0)
 	return err
 }
+
+// Age is how old a record is taken for that was written at a time.
+func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
+	return q.age(entry{at: at}, now, promised)
+}
+
+// HoldBack lets the broker offer a claim's job again much later, as one does
+// whose clock was set back.
+func (c *Claim) HoldBack() error { return c.q.nak(c.d, time.Hour) }

@@ -122,6 +122,8 @@ func (c *Claim) beat(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, jobs.ErrFull) && try.Err() == nil:
+			pauseFor(try, time.Second/2) // somebody may make room in time
 		case try.Err() != nil:
 			return fmt.Errorf("job %s: %w: it could not be renewed for %s", c.rec.ID, jobs.ErrFenced, time.Since(c.good).Round(time.Millisecond))
 		default:
@@ -234,8 +236,15 @@ func (c *Claim) commit(ctx context.Context, end jobs.Ended) error {
 		if c.held.Cancel != nil && end.Reason != jobs.Cancelled {
 			end = cancelled(c.held.Record)
 		}
+		now := time.Now()
+		if end.Outcome != jobs.Success { // a back-off counts from the time of who ends it
+			var err error
+			if now, err = c.q.now(ctx); err != nil {
+				return err
+			}
+		}
 		next := c.held
-		next.Record, _ = c.held.After(end, time.Now())
+		next.Record, _ = c.held.After(end, now)
 		next, err := c.q.put(ctx, next)
 		if isConflict(err) {
 			if err = c.reread(ctx); err == nil {

@@ -94,6 +94,7 @@ type Queue struct {
 	turns   map[string]*turn         // by queues and labels
 	classes map[string]bool          // that this process has registered
 	looked  time.Time                // when the store last had room
+	watched watchedClock
 }
 
 // Open creates what is missing on the broker, or binds to what is there.
@@ -107,7 +108,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 
 func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	setDefault(&cfg.Tenant, "default")
-	setDefault(&cfg.Retention, 30*24*time.Hour)
+	setDefault(&cfg.Retention, 30*day)
 	names, err := subject.New(cfg.Prefix)
 	if err := errors.Join(err, jobs.CheckToken("tenant", cfg.Tenant)); err != nil {
 		return nil, err
@@ -119,6 +120,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	return &Queue{
 		cfg: cfg, names: names, conn: conn,
 		lanes: map[string]time.Duration{}, turns: map[string]*turn{}, classes: map[string]bool{},
+		watched: watchedClock{opened: time.Now()},
 	}, nil
 }
 

@@ -17,7 +17,8 @@ import (
 // Stranded returns those of some jobs that nobody will bring on unless they
 // are enqueued again: the process that should have done it died between its
 // two writes, or a message was acknowledged by a worker that had no right to.
-// None named means all, also those that are kept back by who leads.
+// None named means all, also those that are kept back by who leads. What a
+// clock that was set would hold back for long is moved on first.
 func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, error) {
 	entries, err := q.some(ctx, ids)
 	if err != nil {
@@ -33,6 +34,16 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 	}
 	queued := map[string]map[string]uint64{} // subjects by stream
 	var stranded []jobs.Record
+	for _, e := range q.overlooked(entries) {
+		rec, err := q.moveOn(ctx, e)
+		if isConflict(err) {
+			continue // somebody is alive
+		}
+		if err != nil {
+			return nil, fmt.Errorf("move job %s on: %w", e.ID, err)
+		}
+		stranded = append(stranded, rec)
+	}
 	for _, e := range entries {
 		if e.State == jobs.Waiting && e.Hold == string(HoldBatch) && !holding(holds, e.Record) {
 			stranded = append(stranded, e.Record)
@@ -71,6 +82,25 @@ func (q *Queue) some(ctx context.Context, ids []string) ([]entry, error) {
 		}
 	}
 	return list, nil
+}
+
+// Conclude does what follows the end of each job that has ended since a time,
+// as far as it was not done: it is for a pool that has lost its queues, where
+// nobody is offered a job whose worker died right after it had settled it.
+func (q *Queue) Conclude(ctx context.Context, since time.Time) error {
+	entries, err := q.entries(ctx, Filter{State: jobs.Finished})
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.at.Before(since) {
+			continue
+		}
+		if err := q.conclude(ctx, e.Record); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // holding reports whether one of the holds parks a job.

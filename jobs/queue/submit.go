@@ -177,7 +177,13 @@ func (q *Queue) owner(ctx context.Context, id string, since time.Time, announce 
 	if err == nil || !errors.Is(err, jobs.ErrNotFound) {
 		return e.Record, err
 	}
-	if time.Since(since) > min(adoptFor, q.cfg.Retention) {
+	// By the broker's clock on both sides: who has another one must not take
+	// a key from somebody who is just submitting.
+	now, err := q.now(ctx)
+	if err != nil {
+		return jobs.Record{}, err
+	}
+	if now.Sub(since) > min(adoptFor, q.cfg.Retention) {
 		return jobs.Record{}, jobs.ErrNotFound
 	}
 	job, err := q.spec(ctx, id)

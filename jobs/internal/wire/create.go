@@ -16,9 +16,12 @@ func (c *Conn) Ensure(ctx context.Context, a Asset, upgrade bool) error {
 	if c.Bound {
 		return nil
 	}
-	err := c.create(ctx, a)
-	if !exists(err) {
+	if there, err := c.consumes(ctx, a); err != nil {
 		return err
+	} else if !there {
+		if err := c.create(ctx, a); !exists(err) {
+			return err
+		}
 	}
 	if !upgrade {
 		return nil
@@ -28,6 +31,19 @@ func (c *Conn) Ensure(ctx context.Context, a Asset, upgrade bool) error {
 		return err
 	}
 	return c.Change(ctx, a, fields)
+}
+
+// consumes reports whether an asset is a consumer that exists. To create one
+// again writes to the broker's disk, which may be full.
+func (c *Conn) consumes(ctx context.Context, a Asset) (bool, error) {
+	if a.Consumer == nil {
+		return false, nil
+	}
+	_, err := c.config(ctx, a)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (c *Conn) create(ctx context.Context, a Asset) error {

@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+)
+
+// The age of a heartbeat is a difference of two times of the broker's clock,
+// which somebody may set in between. So that no worker loses its job by that,
+// and no job waits until the clock is where it was, what the clock says is
+// compared with clocks of this process that nobody can set.
+
+// A watched clock is the broker's, as this process has heard of it.
+type watchedClock struct {
+	opened time.Time     // when this process began to count
+	ahead  time.Duration // of the count
+	known  bool
+	set    time.Time // when it was last found to have been set
+	seen   map[string]sight
+}
+
+// A sight is a record as this process has first seen it.
+type sight struct {
+	rev uint64
+	at  time.Time
+}
+
+// heard takes note of what the broker's clock says now.
+func (q *Queue) heard(now time.Time, tolerance time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := &q.watched
+	ahead := now.Sub(c.opened) - time.Since(c.opened)
+	if c.known && (ahead-c.ahead).Abs() > tolerance {
+		c.set = time.Now()
+	}
+	c.ahead, c.known = ahead, true
+}
+
+// listen makes sure that this process has heard of the broker's clock before
+// it has to judge by it.
+func (q *Queue) listen(ctx context.Context) error {
+	q.mu.Lock()
+	known := q.watched.known
+	q.mu.Unlock()
+	if known {
+		return nil
+	}
+	now, err := q.now(ctx)
+	if err == nil {
+		q.heard(now, q.cfg.Lease)
+	}
+	return err
+}
+
+// age is how long a record has certainly not been renewed, where that was
+// promised. While a clock that was set says nothing, it is the time since.
+func (q *Queue) age(e entry, now time.Time, promised time.Duration) time.Duration {
+	q.heard(now, promised/2)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c, age := &q.watched, now.Sub(e.at)
+	if age < -promised/2 && c.set.IsZero() {
+		c.set = time.Now() // before this process began
+	}
+	if c.set.IsZero() {
+		return age
+	}
+	calm := time.Since(c.set)
+	if calm < promised || age < 0 {
+		return calm
+	}
+	return age
+}
+
+// silence is how many leases a worker may be silent until its job is taken
+// from it without the broker, which should have offered it again after one.
+const silence = 3
+
+// overlooked returns those of the records that have not moved on for long, by
+// the clock of this process alone: their worker is silent, or the back-off
+// between two attempts is over.
+func (q *Queue) overlooked(entries []entry) []entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	seen := map[string]sight{}
+	var found []entry
+	for _, e := range entries {
+		limit := silence * max(time.Duration(e.Lease), q.cfg.Lease)
+		switch {
+		case e.State == jobs.Delayed && e.Attempt > 0 && e.NotBefore != nil:
+			limit += e.NotBefore.Sub(e.at)
+		case e.State != jobs.Executing:
+			continue
+		}
+		s := q.watched.seen[e.ID]
+		if s.rev != e.rev {
+			s = sight{e.rev, time.Now()}
+		}
+		seen[e.ID] = s
+		if time.Since(s.at) > limit {
+			found = append(found, e)
+		}
+	}
+	q.watched.seen = seen
+	return found
+}
+
+// moveOn moves a job on that was overlooked. A silent worker's message is
+// removed: the broker keeps it for that worker, and would offer it again when
+// its clock, that was set back, has come to where it was. The job is to be
+// enqueued again.
+func (q *Queue) moveOn(ctx context.Context, e entry) (jobs.Record, error) {
+	if e.State == jobs.Delayed {
+		e.State, e.NotBefore = jobs.Pending, nil
+		e, err := q.put(ctx, e)
+		return e.Record, err
+	}
+	end := jobs.WorkerLost.Ended("worker " + e.Worker + " stopped answering")
+	if e.Cancel != nil {
+		end = cancelled(e.Record)
+	}
+	e.Record, _ = e.After(end, time.Now())
+	e, err := q.put(ctx, e)
+	if err != nil {
+		return jobs.Record{}, err
+	}
+	if e.State == jobs.Finished {
+		hook(q.cfg.Hooks.Settled, e.Record)
+		if err := q.conclude(ctx, e.Record); err != nil {
+			return e.Record, err
+		}
+	}
+	return e.Record, q.conn.Purge(ctx, subject.QueueStream(e.Class, e.Lane), q.names.Queue(e.Class, e.Lane, e.Tenant, e.ID))
+}
