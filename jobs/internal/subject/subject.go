@@ -21,6 +21,7 @@ const (
 	Schedules  = "PS_SCHED"
 	Dead       = "PS_DEAD"
 	Advisories = "PS_ADVISORY"
+	Queues     = "PS_Q_" // begins the name of each lane's stream
 
 	Jobs      = "ps_jobs"
 	Specs     = "ps_specs"
@@ -203,7 +204,7 @@ func Timetabled(tenant, name string) string { return Key(Timetable, tenant+"."+n
 
 // QueueStream is the stream of one lane of a class.
 func QueueStream(class, lane string) string {
-	return "PS_Q_" + strings.ToUpper(class) + "_" + strings.ToUpper(lane)
+	return Queues + strings.ToUpper(class) + "_" + strings.ToUpper(lane)
 }
 
 // ParseQueueStream takes the name of a lane's stream apart. A stream of

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -268,4 +271,25 @@ func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]
 			return all, nil
 		}
 	}
+}
+
+// told are the headers that the broker adds to a message that it sends.
+var told = []string{"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"}
+
+// Stored returns the headers of a message that was scanned as the broker has
+// stored them, or nothing where it had none.
+func (m Message) Stored() []byte {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
+		if slices.Contains(told, name) {
+			continue
+		}
+		for _, value := range m.Header[name] {
+			text.WriteString(name + ": " + value + "\r\n")
+		}
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return []byte("NATS/1.0\r\n" + text.String() + "\r\n")
 }

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs/backup"
+)
+
+// A backupFile is what backup and restore tell of a file.
+type backupFile struct {
+	File  string `json:"file"`
+	Bytes int64  `json:"bytes"` // of the file
+	backup.Manifest
+}
+
+var backupView = cli.View[backupFile]{
+	Header: []string{"FILE", "TAKEN", "JOBS", "MESSAGES", "SIZE"},
+	Row: func(b backupFile) []string {
+		sum, messages := 0, uint64(0)
+		for _, n := range b.Jobs {
+			sum += n
+		}
+		for _, s := range b.Streams {
+			messages += s.Messages
+		}
+		return []string{b.File, b.Taken.Local().Format(time.RFC3339), strconv.Itoa(sum), strconv.FormatUint(messages, 10), rounded(b.Bytes)}
+	},
+	ID: func(b backupFile) string { return b.File },
+}
+
+// rounded is a size for people.
+func rounded(n int64) string {
+	const unit = 1024
+	text, f := "B", float64(n)
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if f < unit {
+			break
+		}
+		text, f = next, f/unit
+	}
+	return fmt.Sprintf("%.1f %s", f, text)
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "backup FILE|DIR", Short: "Write all state of the pool to one file, while it works", Args: cobra.ExactArgs(1),
+		Long: `Backup writes all jobs, sessions, results, artifacts, dead letters and schedules,
+and what was set by commands, to one file: the pool as it is at one moment. It may
+work meanwhile. In a directory the file is named after the time. The file appears
+when it is whole; an interrupted backup leaves none.
+
+Not in it: settings files, secrets and credentials, and what workers have on their
+disks. It holds prompts and what agents wrote, so it is for its owner's eyes only.`,
+		Example: `  penstock backup /var/backups/penstock/
+  penstock backup pool.backup -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.open(cmd.Context(), "backup", hooks{})
+			if err != nil {
+				return err
+			}
+			b, err := a.backup(cmd.Context(), p, args[0])
+			if err = errors.Join(err, p.close()); err != nil {
+				return err
+			}
+			return backupView.One(a.out, a.format, b)
+		},
+	}
+}
+
+func (a *app) backup(ctx context.Context, p *pool, path string) (b backupFile, err error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "penstock-"+time.Now().UTC().Format("20060102T150405Z")+".backup")
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return b, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".penstock-backup-*") // made with mode 0600
+	if err != nil {
+		return b, cli.Usage("", "backup: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("backup: %w", errors.Join(err, f.Close(), os.Remove(f.Name())))
+		}
+	}()
+	b.File = path
+	b.Manifest, err = backup.Write(ctx, p.conn, f, backup.Config{Release: release(), Prefix: a.cfg.Prefix, Progress: a.tellStream})
+	if err != nil {
+		return b, cause(ctx, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return b, err
+	}
+	b.Bytes = info.Size()
+	// On the disk first: a power cut shall leave a whole file, or none.
+	if err := f.Sync(); err != nil {
+		return b, err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return b, err
+	}
+	return b, errors.Join(f.Close(), syncParent(path))
+}
+
+func syncParent(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// tellStream says which stream was just read, or written.
+func (a *app) tellStream(s backup.Stream) {
+	if a.progress != cli.ProgressQuiet {
+		fmt.Fprintf(a.err, "penstock: %s: %d messages, %s\n", s.Name, s.Messages, rounded(int64(s.Bytes)))
+	}
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var replace, dry bool
+	cmd := &cobra.Command{
+		Use: "restore FILE", Short: "Bring a pool back from a backup", Args: cobra.ExactArgs(1),
+		Long: `Restore makes the pool what it was when the backup was taken. Jobs that waited or
+ran then go on, those that had ended have their results, and their keys are known.
+The file is checked first, all of it. The pool must not run: end penstock serve and
+all workers. A data directory's own broker is replaced at once when everything is
+there; one of --server is filled stream by stream, the jobs last.
+
+A pool that holds anything is left alone unless --replace is given, which removes
+that for good.`,
+		Example: `  penstock restore /var/backups/penstock/penstock-20261122T020000Z.backup
+  penstock restore pool.backup --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := backup.Open(args[0])
+			if errors.Is(err, fs.ErrNotExist) {
+				return cli.Fail(cli.ExitNotFound, "", "restore: %w", err)
+			}
+			if err != nil {
+				return cli.Usage("take another file: nothing was changed", "restore: %w", err)
+			}
+			defer f.Close()
+			if f.Prefix != a.cfg.Prefix {
+				return cli.Usage("set prefix: "+f.Prefix, "restore: the backup is of a pool with the prefix %s, and the setting is %s", f.Prefix, a.cfg.Prefix)
+			}
+			if !dry {
+				if err := a.restoreFile(cmd.Context(), f, replace); err != nil {
+					return err
+				}
+			}
+			info, err := os.Stat(args[0])
+			if err != nil {
+				return err
+			}
+			return backupView.One(a.out, a.format, backupFile{args[0], info.Size(), f.Manifest})
+		},
+	}
+	cmd.Flags().BoolVar(&replace, "replace", false, "remove what the pool holds now")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only check the file, and say what is in it")
+	return cmd
+}
+
+func (a *app) restoreFile(ctx context.Context, f *backup.File, replace bool) error {
+	if a.cfg.Server != "" {
+		return a.restoreThere(ctx, f, replace)
+	}
+	_, err := natsd.Find(a.store())
+	switch {
+	case err == nil:
+		return cli.Fail(cli.ExitUnexpected, "end it, and all workers: what they know is not so any more", "restore: a pool runs on %s", a.cfg.Data)
+	case !errors.Is(err, natsd.ErrNotRunning):
+		return fmt.Errorf("restore: %w", err)
+	}
+	if !replace {
+		if err := a.atBroker(a.store(), func(p *pool) error { return vacant(ctx, p) }); err != nil {
+			return err
+		}
+	}
+	fresh := a.store() + ".restoring"
+	if err := natsd.Beside(a.store(), fresh); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	err = a.atBroker(fresh, func(p *pool) error { return a.fill(ctx, p, f) })
+	if err == nil {
+		err = natsd.Adopt(a.store(), fresh)
+	}
+	if err != nil {
+		return fmt.Errorf("restore: %w", errors.Join(cause(ctx, err), os.RemoveAll(fresh)))
+	}
+	return nil
+}
+
+// fill brings a backup back on a broker that holds nothing, and finishes what
+// workers had just begun to finish.
+func (a *app) fill(ctx context.Context, p *pool, f *backup.File) error {
+	if err := f.Restore(ctx, p.conn, a.cfg.Replicas, a.tellStream); err != nil {
+		return err
+	}
+	if err := p.bind(ctx, a, hooks{}); err != nil {
+		return err
+	}
+	return p.queue.Conclude(ctx, f.Taken.Add(-time.Hour))
+}
+
+// atBroker opens a directory's broker for one thing that nobody else sees.
+func (a *app) atBroker(dir string, do func(*pool) error) error {
+	p := &pool{logger: a.cfg.Logger(a.err)}
+	server, err := natsd.Open(natsd.Config{StoreDir: dir, Owner: "restore", Fast: true, Logger: p.logger})
+	if err != nil {
+		return err
+	}
+	p.undo = append(p.undo, server.Close)
+	if p.conn, err = server.Connect(clientOptions("restore")...); err == nil {
+		p.undo = append(p.undo, p.hangUp)
+		err = do(p)
+	}
+	return errors.Join(err, p.close())
+}
+
+func vacant(ctx context.Context, p *pool) error {
+	found, err := backup.Occupied(ctx, p.conn)
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		return cli.Fail(cli.ExitUnexpected, "back it up, and give --replace to remove what is there", "restore: the pool is not empty: %v", found)
+	}
+	return nil
+}
+
+// restoreThere restores to a server of somebody else's.
+func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool) (err error) {
+	p := &pool{logger: a.cfg.Logger(a.err)}
+	if err := a.connect(p, "restore"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if running, err := backup.Running(ctx, p.conn); err != nil || len(running) > 0 {
+		return cmp.Or(err, cli.Fail(cli.ExitUnexpected, "end them: what they know is not so any more", "restore: the pool runs: %v", running))
+	}
+	if !replace {
+		if err := vacant(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := backup.Clear(ctx, p.conn); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if err := a.fill(ctx, p, f); err != nil {
+		return fmt.Errorf("restore: %w: it is not whole, and is to be repeated with --replace", err)
+	}
+	return nil
+}
