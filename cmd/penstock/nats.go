@@ -48,7 +48,12 @@ func (a *app) layoutFlags() *pflag.FlagSet {
 // layout is what is wanted of the broker. A lease that nobody has set is no
 // reason to change the one that the pool has.
 func (a *app) layout(cmd *cobra.Command) layout.Config {
-	cfg := layout.Config{Prefix: a.cfg.Prefix, Replicas: a.cfg.Replicas}
+	keep := a.cfg.Keep
+	cfg := layout.Config{
+		Prefix: a.cfg.Prefix, Replicas: a.cfg.Replicas,
+		Events: keep.Events, Results: keep.Results, Artifacts: keep.Artifacts, Dead: keep.Dead,
+	}
+	cfg.EventsBytes, cfg.ArtifactsBytes, _, _ = keep.Sizes()
 	if a.cfg.Lease != cli.Defaults().Lease || cmd.Flags().Changed("lease") {
 		cfg.Lease = a.cfg.Lease
 	}

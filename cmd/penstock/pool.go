@@ -104,7 +104,10 @@ func (a *app) connect(p *pool, owner string) error {
 	if err != nil {
 		return err
 	}
-	p.server, err = natsd.Open(natsd.Config{StoreDir: a.store(), Listen: listen, Owner: owner, Layout: a.bus(), TLS: secured, Logger: p.logger})
+	_, _, most, reserve := a.cfg.Keep.Sizes()
+	p.server, err = natsd.Open(natsd.Config{
+		StoreDir: a.store(), Listen: listen, Owner: owner, Layout: a.bus(), TLS: secured, MaxStore: most, Reserve: reserve, Logger: p.logger,
+	})
 	if inUse, ok := errors.AsType[*natsd.InUseError](err); ok {
 		return cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve and let both use it", "%w", inUse)
 	}
@@ -187,18 +190,25 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	var err error
 	p.signKey = sync.OnceValues(a.signingKey)
 	// The queue first: it says what the installation is.
+	ours := p.server != nil // our own broker follows our settings
+	events, artifacts, _, _ := cfg.Keep.Sizes()
 	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
 		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
-		Finished: p.finished, Hooks: hooks.queue, Upgrade: p.server != nil, // our own broker follows our settings
+		Retention: cfg.Keep.Jobs, DeadRetention: cfg.Keep.Dead,
+		Finished: p.finished, Hooks: hooks.queue, Upgrade: ours,
 	})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the queue: %w", err))
 	}
-	p.log, err = session.Open(ctx, p.conn, session.Config{Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas})
+	p.log, err = session.Open(ctx, p.conn, session.Config{
+		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Retention: cfg.Keep.Events, MaxBytes: events, Upgrade: ours,
+	})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the sessions: %w", err))
 	}
-	p.store, err = artifact.Open(ctx, p.conn, artifact.Config{Role: p.role, Replicas: cfg.Replicas})
+	p.store, err = artifact.Open(ctx, p.conn, artifact.Config{
+		Role: p.role, Replicas: cfg.Replicas, Retention: cfg.Keep.Artifacts, Results: cfg.Keep.Results, StoreBytes: artifacts, Upgrade: ours,
+	})
 	if err != nil {
 		return unreachable(fmt.Errorf("open the artifacts: %w", err))
 	}

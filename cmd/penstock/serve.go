@@ -39,6 +39,12 @@ slots runs inside.`,
 	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that the worker inside serves")
 	flags.StringSliceVar(&a.cfg.Worker.Labels, "labels", nil, "what the worker inside has that jobs may need: docker, gpu, …")
 	flags.StringSliceVar(&a.cfg.Worker.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job of the worker inside (repeatable)")
+	keep := &a.cfg.Keep
+	flags.DurationVar(&keep.Jobs, "keep-jobs", keep.Jobs, "how long finished jobs and their keys are kept")
+	flags.DurationVar(&keep.Events, "keep-events", keep.Events, "how long sessions' events are kept")
+	flags.DurationVar(&keep.Results, "keep-results", keep.Results, "how long results are kept")
+	flags.DurationVar(&keep.Artifacts, "keep-artifacts", keep.Artifacts, "how long patches and other artifacts are kept, salvages among them")
+	flags.DurationVar(&keep.Dead, "keep-dead-letters", keep.Dead, "how long dead letters are kept")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
 	cmd.Flags().AddFlagSet(a.layoutFlags())
 	cmd.Flags().AddFlagSet(a.policyFlag())

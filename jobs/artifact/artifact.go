@@ -35,7 +35,8 @@ import (
 type Config struct {
 	Role      access.Role   // of the connection's credential
 	Replicas  int           // of each stream; default is the installation's, or 1
-	Retention time.Duration // of an artifact and a result; default 30 days
+	Retention time.Duration // of an artifact; default 30 days
+	Results   time.Duration // how long results, and lists of artifacts, are kept; default 30 days
 	MaxBytes  int64         // of one artifact; default 1 GiB
 	// StoreBytes bounds the whole store; what does not fit is refused.
 	// Default is no bound but the server's.
@@ -86,10 +87,11 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 // Assets returns what the store wants on the broker, for who compares. Where
 // cfg names no replicas, the installation's are taken.
 func Assets(cfg Config, has wire.Installed) []wire.Asset {
-	replicas, ttl := cmp.Or(cfg.Replicas, has.Replicas), cmp.Or(cfg.Retention, 30*24*time.Hour)
+	const month = 30 * 24 * time.Hour
+	replicas := cmp.Or(cfg.Replicas, has.Replicas)
 	return []wire.Asset{
-		wire.ObjectsAsset(jetstream.ObjectStoreConfig{Bucket: subject.Artifacts, TTL: ttl, MaxBytes: cfg.StoreBytes, Replicas: replicas}),
-		wire.BucketAsset(jetstream.KeyValueConfig{Bucket: subject.Results, TTL: ttl, MaxValueSize: 512 << 10, Replicas: replicas}),
+		wire.ObjectsAsset(jetstream.ObjectStoreConfig{Bucket: subject.Artifacts, TTL: cmp.Or(cfg.Retention, month), MaxBytes: cfg.StoreBytes, Replicas: replicas}),
+		wire.BucketAsset(jetstream.KeyValueConfig{Bucket: subject.Results, TTL: cmp.Or(cfg.Results, month), MaxValueSize: 512 << 10, Replicas: replicas}),
 	}
 }
 

@@ -107,6 +107,7 @@ func (s Stream) last() uint64 {
 }
 
 // Restore brings all streams back on a broker that has none of them. The
+// replicas are those of the backup unless a number is given. The
 // records come last: what was interrupted before is no pool that anybody could
 // take for the one that was.
 func (f *File) Restore(ctx context.Context, nc *nats.Conn, replicas int, progress func(Stream)) error {
@@ -178,7 +179,9 @@ func replicated(config json.RawMessage, replicas int) (map[string]any, error) {
 	if err := dec.Decode(&cfg); err != nil {
 		return nil, fmt.Errorf("its configuration: %w", err)
 	}
-	cfg["num_replicas"] = replicas
+	if replicas > 0 {
+		cfg["num_replicas"] = replicas
+	}
 	return cfg, nil
 }
 

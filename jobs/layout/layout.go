@@ -35,6 +35,9 @@ type Config struct {
 	Lease    time.Duration
 	// Downgrade takes back what a newer release has made.
 	Downgrade bool
+	// How long things are kept, and how much of them; zero is the default.
+	Events, Results, Artifacts, Dead time.Duration
+	EventsBytes, ArtifactsBytes      int64
 }
 
 // Way is what there is to do about a difference.
@@ -94,15 +97,18 @@ func assets(ctx context.Context, conn *wire.Conn, cfg Config) ([]wire.Asset, err
 	if err != nil {
 		return nil, err
 	}
-	all, err := queue.Assets(queue.Config{Prefix: cfg.Prefix, Replicas: cfg.Replicas, Lease: cfg.Lease}, has, streams)
+	all, err := queue.Assets(queue.Config{Prefix: cfg.Prefix, Replicas: cfg.Replicas, Lease: cfg.Lease, DeadRetention: cfg.Dead}, has, streams)
 	if err != nil {
 		return nil, err
 	}
-	events, err := session.Assets(session.Config{Prefix: cfg.Prefix, Replicas: cfg.Replicas}, has)
+	events, err := session.Assets(session.Config{Prefix: cfg.Prefix, Replicas: cfg.Replicas, Retention: cfg.Events, MaxBytes: cfg.EventsBytes}, has)
 	if err != nil {
 		return nil, err
 	}
-	return append(append(all, events...), artifact.Assets(artifact.Config{Replicas: cfg.Replicas}, has)...), nil
+	store := artifact.Assets(artifact.Config{
+		Replicas: cfg.Replicas, Retention: cfg.Artifacts, Results: cfg.Results, StoreBytes: cfg.ArtifactsBytes,
+	}, has)
+	return append(append(all, events...), store...), nil
 }
 
 func look(ctx context.Context, conn *wire.Conn, cfg Config) ([]part, error) {

@@ -54,6 +54,8 @@ type Config struct {
 	// Retention is how long a finished job, its key and its specification
 	// are kept; default 30 days.
 	Retention time.Duration
+	// DeadRetention is how long a dead letter is kept; default 90 days.
+	DeadRetention time.Duration
 	// Upgrade changes streams that exist to this configuration. It is for
 	// the dispatcher; everybody else takes them as they are.
 	Upgrade bool

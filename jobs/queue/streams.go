@@ -99,7 +99,7 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 		// stream that discards new messages.
 		Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1, AllowMsgSchedules: true, AllowMsgTTL: true, AllowRollup: true,
 	}, {
-		Name: subject.Dead, Subjects: []string{q.names.DeadAll()}, MaxAge: 90 * day, MaxMsgsPerSubject: 1,
+		Name: subject.Dead, Subjects: []string{q.names.DeadAll()}, MaxAge: cmp.Or(q.cfg.DeadRetention, 90*day), MaxMsgsPerSubject: 1,
 		// Bounded by number: a bound in bytes is taken from the store at once.
 		MaxMsgs: 100_000, Discard: jetstream.DiscardOld,
 	}, {

@@ -45,6 +45,7 @@ type Config struct {
 	Worker        WorkerConfig  `yaml:"worker" envPrefix:"WORKER_"`
 	Serve         ServeConfig   `yaml:"serve" envPrefix:"SERVE_"`
 	Model         ModelConfig   `yaml:"model" envPrefix:"MODEL_"`
+	Keep          KeepConfig    `yaml:"retention" envPrefix:"RETENTION_"`
 	// Agents are in files only: what they need does not fit a variable.
 	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api"`
 
@@ -118,11 +119,26 @@ func (s ServeConfig) Limits() (schedule.Caps, error) {
 	return caps, caps.Check()
 }
 
+// KeepConfig says how long what has ended is kept, and how much of it.
+type KeepConfig struct {
+	Jobs           time.Duration `yaml:"jobs" env:"JOBS" doc:"how long a finished job, its key and its specification are kept, counted from its end"`
+	Events         time.Duration `yaml:"events" env:"EVENTS" doc:"how long a session's events are kept"`
+	EventsBytes    string        `yaml:"events_bytes" env:"EVENTS_BYTES" doc:"size of all events; the oldest go first; empty is no bound but the disk's"`
+	Results        time.Duration `yaml:"results" env:"RESULTS" doc:"how long results are kept, and the lists of artifacts and salvages"`
+	Artifacts      time.Duration `yaml:"artifacts" env:"ARTIFACTS" doc:"how long patches, bundles and other artifacts are kept, salvages among them"`
+	ArtifactsBytes string        `yaml:"artifacts_bytes" env:"ARTIFACTS_BYTES" doc:"size of all artifacts; a new one that does not fit is refused; empty is no bound but the disk's"`
+	Dead           time.Duration `yaml:"dead_letters" env:"DEAD_LETTERS" doc:"how long dead letters are kept"`
+	Store          string        `yaml:"store_bytes" env:"STORE_BYTES" doc:"size of the embedded broker's whole store; empty is what is free on its disk but the reserve"`
+	Reserve        string        `yaml:"reserve" env:"RESERVE" doc:"what the embedded broker leaves free on its disk; empty is 5%, and 1GiB at most"`
+}
+
 // ModelConfig says where the gate sends the agents' requests.
 type ModelConfig struct {
 	AnthropicURL string `yaml:"anthropic_url" env:"ANTHROPIC_URL" doc:"base URL of the Anthropic API, or of a gateway"`
 	OpenAIURL    string `yaml:"openai_url" env:"OPENAI_URL" doc:"base URL of the OpenAI API, or of a gateway"`
 }
+
+const day = 24 * time.Hour
 
 // Defaults returns the settings of somebody who set nothing.
 func Defaults() Config {
@@ -130,11 +146,12 @@ func Defaults() Config {
 	return Config{
 		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Lease: 10 * time.Second,
 		Log: LogConfig{Level: "warn", Format: "text"},
-		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * 24 * time.Hour, CommitTrailers: true, Drain: 10 * time.Minute,
+		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * day, CommitTrailers: true, Drain: 10 * time.Minute,
 			StartTimeout: hangs.Start, HaltTimeout: hangs.Halt, ExitTimeout: hangs.Exit, StepTimeout: hangs.Step, OutputLimit: jobs.Bytes(hangs.Output).String(), RetryLimit: hangs.Retries,
 			Admin: "127.0.0.1:9091"},
 		Serve: ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
 		Model: ModelConfig{AnthropicURL: "https://api.anthropic.com"},
+		Keep:  KeepConfig{Jobs: 30 * day, Events: 30 * day, Results: 30 * day, Artifacts: 30 * day, Dead: 90 * day},
 	}
 }
 
@@ -269,6 +286,9 @@ func (c *Config) validate() error {
 	if _, err := c.Serve.Limits(); err != nil {
 		return Usage("see docs/scheduling.md", "serve.caps: %w", err)
 	}
+	if err := c.Keep.validate(); err != nil {
+		return err
+	}
 	if _, err := worker.ParseReserve(c.Worker.Reserve); err != nil {
 		return Usage("", "worker.reserve: %w", err)
 	}
@@ -332,6 +352,47 @@ func (w WorkerConfig) validateWorkspace() error {
 		}
 	}
 	return nil
+}
+
+// leastKept is the shortest time that anything may be kept: a job that runs
+// needs its own events.
+const leastKept = time.Hour
+
+func (k KeepConfig) validate() error {
+	for _, kept := range []struct {
+		name string
+		time time.Duration
+	}{{"jobs", k.Jobs}, {"events", k.Events}, {"results", k.Results}, {"artifacts", k.Artifacts}, {"dead_letters", k.Dead}} {
+		if kept.time < leastKept {
+			return Usage("", "retention.%s: %v is less than %v", kept.name, kept.time, leastKept)
+		}
+	}
+	for name, text := range map[string]string{"events_bytes": k.EventsBytes, "artifacts_bytes": k.ArtifactsBytes, "store_bytes": k.Store, "reserve": k.Reserve} {
+		if _, err := bytesOr(text, 0); err != nil {
+			return Usage("", "retention.%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// bytesOr reads a size; an empty one is none.
+func bytesOr(text string, none int64) (int64, error) {
+	if text == "" {
+		return none, nil
+	}
+	n, err := jobs.ParseBytes(text)
+	if err == nil && n < 1<<20 {
+		err = fmt.Errorf("%s is less than 1MiB", text)
+	}
+	return int64(n), err
+}
+
+// Sizes returns the sizes in bytes, 0 where there is no bound.
+func (k KeepConfig) Sizes() (events, artifacts, store, reserve int64) {
+	for text, n := range map[*string]*int64{&k.EventsBytes: &events, &k.ArtifactsBytes: &artifacts, &k.Store: &store, &k.Reserve: &reserve} {
+		*n, _ = bytesOr(*text, 0) // Load has judged it
+	}
+	return events, artifacts, store, reserve
 }
 
 // YAML writes the settings as a file that could have set them. The key is
