@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
@@ -39,7 +40,7 @@ type writer struct {
 // Write writes a backup of a pool. What it has written is one only when it
 // returns without an error.
 func Write(ctx context.Context, nc *nats.Conn, to io.Writer, cfg Config) (Manifest, error) {
-	conn, err := wire.New(nc)
+	conn, err := wire.New(nc, access.Operator)
 	if err != nil {
 		return Manifest{}, err
 	}

@@ -230,14 +230,17 @@ func (q *Queue) offer(ctx context.Context, rec jobs.Record) error {
 	msg := nats.NewMsg(q.names.Queue(rec.Class, rec.Lane, rec.Tenant, rec.ID))
 	// No message id: inside its window the broker would swallow a job that
 	// rightly comes back.
-	err := q.conn.Publish(ctx, msg)
-	if !wire.Refused(err) {
-		return err
-	}
-	// Refused because the subject has its message already, or for want of room.
-	_, lastErr := q.conn.Last(ctx, subject.QueueStream(rec.Class, rec.Lane), msg.Subject)
-	if lastErr == nil {
-		return nil
+	var err error
+	for try := range 4 {
+		// One that is refused may not be readable yet, or not any more.
+		pauseFor(ctx, time.Duration(try)*100*time.Millisecond)
+		if err = q.conn.Publish(ctx, msg); !wire.Refused(err) {
+			return err
+		}
+		// Refused because the subject has its message already, or for want of room.
+		if _, lastErr := q.conn.Last(ctx, subject.QueueStream(rec.Class, rec.Lane), msg.Subject); lastErr == nil {
+			return nil
+		}
 	}
 	return fmt.Errorf("%w: queue %s: %w", jobs.ErrFull, rec.Class, err)
 }
