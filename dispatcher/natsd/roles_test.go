@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -171,6 +172,10 @@ func (b *bus) state() string {
 	list := js.ListStreams(jobstest.Context(b.t))
 	for info := range list.Info() {
 		cfg, _ := json.Marshal(info.Config)
+		if info.Config.Name == leaderStream { // who leads says so again and again
+			all = append(all, fmt.Sprintf("%s: %s, %s", leaderStream, b.leader(), cfg))
+			continue
+		}
 		all = append(all, fmt.Sprintf("%s: %d messages to %d, %d consumers, %s", info.Config.Name, info.State.Msgs, info.State.LastSeq, info.State.Consumers, cfg))
 	}
 	if list.Err() != nil {
@@ -178,6 +183,17 @@ func (b *bus) state() string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n")
+}
+
+const leaderStream = "KV_ps_leader"
+
+// leader is what is written about who leads.
+func (b *bus) leader() string {
+	msg, err := b.ops.Request("$JS.API.DIRECT.GET."+leaderStream+".$KV.ps_leader.dispatcher", nil, jobstest.Patience)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(msg.Data)
 }
 
 const (
@@ -231,6 +247,7 @@ var hostile = []struct {
 	{"forge an event", "penstock.v1.sessions.default.RUN.events", forViewer | forSubmitter, `{"kind":"job.finished"}`},
 	{"write a record", "$KV.ps_jobs.default.JOB", forViewer | forSubmitter, `{"state":"finished"}`},
 	{"write a result", "$KV.ps_results.RUN.1.result", forViewer | forSubmitter, "{}"},
+	{"take a permit of a cap", "$KV.ps_permits.x", forViewer | forSubmitter, "{}"},
 	{"write an artifact", "$O.ps_artifacts.C.x", forViewer | forSubmitter, "x"},
 	{"pretend to be a worker", "$KV.ps_workers.x", forViewer | forSubmitter, "{}"},
 	{"file a dead letter", "penstock.v1.dead.default.default.x", forViewer | forSubmitter, "{}"},
@@ -349,6 +366,12 @@ func (b *bus) dispatch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
+	untilAnswered(b.t, func() error {
+		if b.leader() == "" {
+			return jobs.ErrUnavailable
+		}
+		return nil
+	})
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -366,10 +389,19 @@ func TestRolesDoTheirWork(t *testing.T) {
 		worker := open3(t, b.connect("worker-one", nil), access.Worker)
 		viewer := open3(t, b.connect("viewer-one", nil), access.Viewer)
 
+		if err := b.pool.queue.SetCaps(jobstest.Context(t), schedule.Caps{{Key: "queue:*", Most: 2}}); err != nil {
+			t.Fatal(err) // the worker needs a permit
+		}
 		var told dispatcher.Submitted
 		job := jobstest.Job()
 		job.Priority, job.Isolation = jobs.High, jobs.IsolationNone
 		untilAnswered(t, func() error { return submitter.queue.Request(jobstest.Context(t), "submit", job, &told) })
+		untilAnswered(t, func() error { // else the worker finds another one first
+			if ids, err := b.pool.queue.Admitted(jobstest.Context(t), "default", "p0"); err != nil || slices.Contains(ids, told.ID) {
+				return err
+			}
+			return jobs.ErrUnavailable
+		})
 		b.work(worker, told)
 		b.look(viewer, told)
 

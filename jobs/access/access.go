@@ -166,7 +166,8 @@ func viewer(names subject.Names) []Share {
 func worker(names subject.Names) []Share {
 	shares := slices.Concat(
 		reads(subject.KVStream(subject.Results), "OBJ_"+subject.Artifacts, subject.Events),
-		looks(subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings), subject.KVStream(subject.Permits)))
+		looks(subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings),
+			subject.KVStream(subject.Permits), subject.KVStream(subject.Leader)))
 	return append(shares,
 		api("STREAM.INFO."+subject.KVStream(subject.Settings), false), // which classes there are
 		api("CONSUMER.INFO.*."+subject.Consumer, false),
