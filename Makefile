@@ -24,10 +24,10 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race stress fuzz lint fmt generate tidy cross check dev demo bench
+.PHONY: help build test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## build bin/penstock
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
@@ -46,6 +46,9 @@ fuzz: ## run every fuzz target for FUZZTIME
 
 bench: ## measure the way of a job and print a table (BENCH, BENCHTIME, PKGS)
 	@deploy/tools/bench.sh '$(BENCH)' $(BENCHTIME) $(if $(filter ./...,$(PKGS)),$(MEASURED),$(PKGS))
+
+bench-peers: ## measure the queue beside asynq and River, where Redis and PostgreSQL are installed (PEERS: its flags)
+	cd deploy/benchpeers && $(GO) vet ./... && $(GO) run . $(PEERS)
 
 lint: ## gofmt, go vet, and the linters of .golangci.yml
 	@bad="$$(gofmt -l .)"; if [ -n "$$bad" ]; then echo "not formatted; run 'make fmt':"; echo "$$bad"; exit 1; fi

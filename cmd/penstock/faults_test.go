@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,33 +159,4 @@ func readResults(t *testing.T, dir string) map[string]jobs.Result {
 		found[r.ID] = r
 	}
 	return found
-}
-
-// A watcher that is killed again and again, and begins where it stopped, has
-// seen every event once.
-func TestAKilledWatcherMissesNothing(t *testing.T) {
-	f := newField(t)
-	f.serve()
-	f.worker("--slots", "1")
-	const lines = 10_000
-	id := f.submit(fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line $i; done", lines))
-	var seen []jobs.Event
-	for range 20 {
-		watch := &program{Cmd: f.command("watch", id, "-o", "jsonl", "--since", fmt.Sprint(len(seen)+1)), log: &syncBuffer{}}
-		watch.Stdout = watch.log
-		f.must(watch.Start())
-		time.Sleep(time.Duration(50+rand.IntN(250)) * time.Millisecond)
-		watch.kill()
-		text := watch.log.String()
-		// A kill may cut the last line in two.
-		seen = append(seen, f.decode(text[:strings.LastIndexByte(text, '\n')+1])...)
-	}
-	seen = append(seen, f.decode(f.run("watch", id, "-o", "jsonl", "--since", fmt.Sprint(len(seen)+1)))...)
-	f.gapless(seen)
-	if got := count(seen, jobs.OutputLine); got != lines {
-		t.Errorf("saw %d lines, want %d", got, lines)
-	}
-	if last := seen[len(seen)-1]; last.Kind != jobs.JobFinished {
-		t.Errorf("the last event is %s", last.Kind)
-	}
 }

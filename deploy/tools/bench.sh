@@ -13,7 +13,7 @@ echo "go        $(go env GOVERSION)"
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 status=0
-go test -p 1 -run '^$' -bench "$pattern" -benchtime "$time" "$@" >"$out" 2>&1 || status=$?
+go test -p 1 -timeout 2h -run '^$' -bench "$pattern" -benchtime "$time" "$@" >"$out" 2>&1 || status=$?
 awk '
 	function figure(value, unit) {
 		if (unit == "ns/op") { value /= 1e6; unit = "ms/op" }

@@ -54,7 +54,10 @@ func TestEverySchedule(t *testing.T) {
 			if wrong != "" {
 				t.Errorf("%s (seed %d)\n%s", wrong, seed, strings.Join(trace, "\n"))
 			}
-			t.Logf("%d runs, %d states", x.runs, len(x.seen))
+			if x.strayed > 1+x.runs/1000 {
+				t.Errorf("%d of %d runs could not be repeated", x.strayed, x.runs)
+			}
+			t.Logf("%d runs, %d states, %d strayed", x.runs, len(x.seen), x.strayed)
 		})
 	}
 }

@@ -36,6 +36,9 @@ type explorer struct {
 	// seen has for each state how much of the budget was left when it was met.
 	seen map[uint64]int
 	runs int
+	// strayed counts the runs that did not repeat what was to be varied: where
+	// two timers end at the same moment, the runtime chooses.
+	strayed int
 }
 
 // A path is the choices of a run: at which move which alternative was taken.
@@ -125,6 +128,10 @@ func (x *explorer) run(choose func(w *modelWorld, n int, moves []move) int) *mod
 			}
 			chosen := choose(w, n, moves)
 			if chosen < 0 {
+				return
+			}
+			if chosen >= len(moves) {
+				x.strayed++
 				return
 			}
 			if n++; n > mostMoves {
