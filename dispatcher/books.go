@@ -51,6 +51,10 @@ type moving struct {
 
 // lead keeps the books while this dispatcher is the one that does.
 func (d *Dispatcher) lead(ctx context.Context) {
+	if d.cfg.Hooks.Leading != nil {
+		d.cfg.Hooks.Leading(true)
+		defer d.cfg.Hooks.Leading(false)
+	}
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { d.upkeep(ctx) })
 	defer upkeep.Wait()

@@ -22,8 +22,10 @@ import (
 func join(t *testing.T, url string, caps ...schedule.Cap) pool {
 	t.Helper()
 	nc := jobstest.Connect(t, url)
-	p := pool{queue: jobstest.Queue(t, nc, queue.Config{Lease: jobstest.Patience}), log: jobstest.Log(t, nc), nc: nc}
-	p.Dispatcher = dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: jobstest.Store(t, nc), Caps: caps})
+	p := pool{queue: jobstest.Queue(t, nc, queue.Config{Lease: jobstest.Patience}), log: jobstest.Log(t, nc), nc: nc, leads: &atomic.Bool{}}
+	p.Dispatcher = dispatcher.New(dispatcher.Config{
+		Queue: p.queue, Log: p.log, Store: jobstest.Store(t, nc), Caps: caps, Hooks: dispatcher.Hooks{Leading: p.leads.Store},
+	})
 	return p
 }
 
@@ -236,8 +238,12 @@ func TestALeaderIsReplaced(t *testing.T) {
 	dies.nc.Close() // as the kernel does for a process that is killed
 	claim(25)
 	p.run(t)
+	eventually(t, "the second leads alone", func() bool {
+		return silent.leads.Load() && !dies.leads.Load() && !p.leads.Load()
+	})
 	proxy.Mute()
 	claim(n - 30)
+	eventually(t, "the third leads instead", func() bool { return !silent.leads.Load() && p.leads.Load() })
 	proxy.Heal()
 }
 

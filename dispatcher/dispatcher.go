@@ -55,6 +55,8 @@ type Hooks struct {
 	Deduplicated func(rec jobs.Record, source string)
 	Rejected     func(source string, err error)
 	Repaired     func(rec jobs.Record)
+	// Leading: this dispatcher has begun, or ceased, to admit and repair jobs.
+	Leading func(on bool)
 }
 
 // A Dispatcher accepts, cancels and repairs jobs. Make one with New.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type pool struct {
 	queue *queue.Queue
 	log   *session.Log
 	nc    *nats.Conn
+	leads *atomic.Bool // nil: not watched
 }
 
 func open(t *testing.T, hooks dispatcher.Hooks) pool {

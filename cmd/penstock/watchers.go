@@ -43,7 +43,6 @@ func (a *app) newWatchers(component string, slots int) *watchers {
 	w.nats = metrics.NewNATS(w.registry, component)
 	if component == "dispatcher" {
 		w.dispatcher = metrics.NewDispatcher(w.registry, opts)
-		w.dispatcher.Leader(true) // every dispatcher repairs; each step may be repeated
 	}
 	if slots > 0 {
 		w.worker = metrics.NewWorker(w.registry, opts)
@@ -59,6 +58,7 @@ func (w *watchers) hooks() hooks {
 		h.dispatcher.Submitted = func(rec jobs.Record, source string) { d.Submitted(rec.Queue, source, false) }
 		h.dispatcher.Deduplicated = func(rec jobs.Record, source string) { d.Submitted(rec.Queue, source, true) }
 		h.dispatcher.Rejected = func(source string, _ error) { d.Rejected(source, "invalid") }
+		h.dispatcher.Leading = d.Leader
 	}
 	if w.worker != nil {
 		w.worked(&h)
