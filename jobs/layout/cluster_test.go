@@ -198,6 +198,9 @@ func (p *party) kill(ctx context.Context, times int) error {
 // job is somebody's later.
 func (p *party) claim(ctx context.Context, worker string) error {
 	q, log, err := p.open(ctx)
+	if ctx.Err() != nil {
+		return nil // the others were done before this one had found a leader
+	}
 	if err != nil {
 		return err
 	}
