@@ -29,12 +29,14 @@ func (a *app) chaosCommand() *cobra.Command {
 		Use: "chaos", Short: "Break a pool on purpose, and prove that it loses nothing", Args: cobra.NoArgs,
 		Long: `Chaos starts a broker and workers of its own in a new directory, submits jobs
 with a scripted agent, and meanwhile kills workers and the broker, stops workers
-past their lease, and cuts or mutes their connections, at random. With --cluster 3
-there are three servers that keep every stream together, and the one that is killed
-leads some of them. Then it compares
+past their lease, cuts or mutes their connections, fills the broker's disk and
+moves their clocks, at random. With --cluster 3 there are three servers that keep
+every stream together, and the one that is killed leads some of them. Then it compares
 what is stored with what was wanted: one result for each job, every event once,
 and no process, mount or workspace left. It touches no other pool. The lease is
-2 s, or 10 s of a cluster, unless --lease names another.
+2 s, or 10 s of a cluster, unless --lease names another. A full disk needs root, a
+moved clock needs Linux on x86-64; where one cannot be had, it says so and goes on
+with the others.
 
 The exit code is 0 when everything held, and 1 when something did not. Then the
 directory is kept.`,
@@ -189,8 +191,12 @@ func (a *app) tellChaos(r chaos.Report) error {
 	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
 		row("fault: "+kind, r.Faults[kind])
 	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Skipped)) {
+		fmt.Fprintf(&b, "left out: %s: %s\n", kind, cli.Plain(r.Skipped[kind]))
+	}
 	row("attempts", r.Attempts)
 	row("retried by hand", r.Retried)
+	row("refused, the disk being full", r.Refused)
 	row("events", r.Events)
 	row("results", r.Results)
 	row("jobs lost", r.Lost)

@@ -17,6 +17,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,11 +77,14 @@ type Report struct {
 	Every   string         `json:"every,omitempty"`
 	Seconds float64        `json:"seconds"`
 	Faults  map[string]int `json:"faults"` // by kind
+	// Skipped says why a kind of fault cannot be had here.
+	Skipped map[string]string `json:"skipped"`
 
 	Results  int `json:"results"`  // jobs that ended in success, with the right patch
 	Attempts int `json:"attempts"` // that it took
 	Retried  int `json:"retried"`  // how often a job was given up on, because too many workers died under it, and tried again by hand
 	Events   int `json:"events"`   // that were stored
+	Refused  int `json:"refused"`  // submissions for which the broker's disk had no room; they were repeated
 
 	Lost          int `json:"lost"`           // jobs without a result
 	Duplicates    int `json:"duplicates"`     // ends of jobs that had ended
@@ -123,15 +129,18 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	r := &run{Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), retried: map[string]int{}}
 	r.report = Report{
 		Seed: o.Seed, Jobs: o.Jobs, Workers: o.Workers, Slots: o.Slots, Lease: o.Lease.String(), Cluster: o.Cluster,
-		Faults: map[string]int{}, Violations: []string{},
+		Faults: map[string]int{}, Skipped: map[string]string{}, Violations: []string{},
 	}
 	if o.Every > 0 {
 		r.report.Every = o.Every.String()
 	}
-	for _, k := range o.Kinds {
+	if err := r.possible(); err != nil {
+		return r.report, err
+	}
+	for _, k := range r.Kinds {
 		r.report.Faults[k] = 0
 	}
-	if r.field, err = begin(ctx, o); err != nil {
+	if r.field, err = begin(ctx, r.Options); err != nil {
 		return r.report, err
 	}
 	defer r.field.kill()
@@ -153,6 +162,42 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	}
 	r.report.Seconds = time.Since(began).Seconds()
 	return r.report, err
+}
+
+// possible leaves out the faults that this host or this user cannot have.
+func (r *run) possible() error {
+	for kind, try := range map[string]func() error{
+		fullDisk: func() error {
+			d, err := newDisk(filepath.Join(r.Dir, "disk"), 0)
+			return errors.Join(err, d.close())
+		},
+		clockJump: func() error {
+			cmd := exec.Command(r.Program, "version")
+			cmd.SysProcAttr = apart()
+			c, err := startTimed(cmd)
+			if err != nil {
+				return err
+			}
+			c.close()
+			return cmd.Wait()
+		},
+	} {
+		if !slices.Contains(r.Kinds, kind) {
+			continue
+		}
+		err := errors.New("is done to a single broker only")
+		if r.Cluster == 0 {
+			err = try()
+		}
+		if err != nil {
+			r.report.Skipped[kind] = err.Error()
+			r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(k string) bool { return k == kind })
+		}
+	}
+	if len(r.Kinds) == 0 {
+		return fmt.Errorf("none of the faults can be had here: %v", r.report.Skipped)
+	}
+	return nil
 }
 
 // breakThings feeds the pool and harms it, until both are done.
@@ -267,6 +312,9 @@ func (r *run) feed(ctx context.Context, n int) error {
 		spec := r.field.spec(j, r.Seed)
 		err := patiently(ctx, func(ctx context.Context) (err error) {
 			j.id, j.session, err = r.pool.Submit(ctx, spec)
+			if errors.Is(err, jobs.ErrFull) {
+				r.report.Refused++
+			}
 			return err
 		})
 		if err != nil {

@@ -46,14 +46,15 @@ func breakPool(t *testing.T, tags string, args ...string) (report chaos.Report, 
 }
 
 func TestAPoolLosesNothing(t *testing.T) {
-	report, code := breakPool(t, "", "--jobs", "20", "--faults", "50")
+	kinds := []string{"kill worker", "stop worker", "cut connection", "mute connection", "kill broker"}
+	report, code := breakPool(t, "", "--jobs", "20", "--faults", "50", "--kinds", strings.Join(kinds, ","))
 	faults := 0
 	for _, n := range report.Faults {
 		faults += n
 	}
-	if code != 0 || report.Results != 20 || faults != 50 || len(report.Faults) != len(chaos.Kinds()) {
+	if code != 0 || report.Results != 20 || faults != 50 || len(report.Faults) != len(kinds) {
 		t.Errorf("exit code %d, %d results after %d faults of %d kinds; want 0, 20, 50 and %d",
-			code, report.Results, faults, len(report.Faults), len(chaos.Kinds()))
+			code, report.Results, faults, len(report.Faults), len(kinds))
 	}
 	if report.Attempts < 20 || report.Events < 20*10 {
 		t.Errorf("%d attempts and %d events for 20 jobs", report.Attempts, report.Events)
@@ -66,6 +67,13 @@ func TestAClusterLosesNothing(t *testing.T) {
 	report, code := breakPool(t, "", "--cluster", "3", "--workers", "2", "--jobs", "5", "--faults", "2", "--every", "3s", "--kinds", "kill broker")
 	if code != 0 || report.Results != 5 || report.Faults["kill broker"] != 2 || report.Cluster != 3 {
 		t.Errorf("exit code %d, %d results, %v in a cluster of %d; want 0, 5, 2 kills and 3", code, report.Results, report.Faults, report.Cluster)
+	}
+}
+
+func TestAPoolOutlivesAFullDiskAndMovedClocks(t *testing.T) {
+	report, code := breakPool(t, "", "--jobs", "10", "--faults", "8", "--kinds", "full disk,clock jump")
+	if code != 0 || report.Results != 10 || len(report.Faults)+len(report.Skipped) != 2 {
+		t.Errorf("exit code %d, %d results after %v, without %v; want 0, 10 and both", code, report.Results, report.Faults, report.Skipped)
 	}
 }
 

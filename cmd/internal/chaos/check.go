@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -220,8 +221,17 @@ func (r *run) left(ctx context.Context) (found []string, err error) {
 		return nil, err
 	}
 	for _, table := range tables {
-		if b, err := os.ReadFile(table); err == nil && strings.Contains(string(b), r.field.data) {
+		if b, err := os.ReadFile(table); err == nil && jailed(string(b), r.field.data) {
 			found = append(found, "process "+filepath.Base(filepath.Dir(table))+" of a jail")
+		}
+	}
+	if r.report.Faults[fullDisk] > 0 {
+		// What a full broker could not take stays where it is until somebody
+		// looks again: every few minutes a worker, or this.
+		cmd := exec.CommandContext(ctx, r.Program, "clean")
+		cmd.Env, cmd.Stdout, cmd.Stderr = r.field.broker.env, r.field.broker.said, r.field.broker.said
+		if err := cmd.Run(); err != nil {
+			return nil, fmt.Errorf("penstock clean: %w", err)
 		}
 	}
 	spaces, err := os.ReadDir(filepath.Join(r.field.data, "work", "jobs"))

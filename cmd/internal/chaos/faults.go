@@ -27,11 +27,21 @@ var kinds = []kind{
 	{"cut connection", 25, connection, cutConnection},
 	{"mute connection", 20, connection, muteConnection},
 	{"kill broker", 10, broker, killBroker},
+	{fullDisk, 5, disk, fillDisk},
+	{clockJump, 10, clock, moveClock},
 }
+
+// Faults that not every host can have.
+const (
+	fullDisk  = "full disk"
+	clockJump = "clock jump"
+)
 
 func worker(f *field, n int) *sync.Mutex     { return &f.workers[n].mu }
 func connection(f *field, n int) *sync.Mutex { return &f.proxies[n].mu }
 func broker(f *field, _ int) *sync.Mutex     { return &f.broker.mu }
+func disk(f *field, _ int) *sync.Mutex       { return &f.disk.mu }
+func clock(f *field, n int) *sync.Mutex      { return &f.timed(n).mu }
 
 // Kinds names the faults that there are, the default being all of them.
 func Kinds() []string {
@@ -115,8 +125,36 @@ func killBroker(ctx context.Context, f *field, _ int) {
 	}
 	f.broker.kill()
 	f.wait(ctx, 0, 0.5)
-	f.broker.up()
-	_, _ = f.serving(ctx) // where it does not come back, nothing does
+	// Where it does not come back, nothing does. On a full disk it does not start.
+	_ = patiently(ctx, func(ctx context.Context) error {
+		f.broker.revive()
+		return f.broker.awaitServing(ctx, f)
+	})
+}
+
+// fillDisk fills the broker's disk to the last byte, and frees it again.
+func fillDisk(ctx context.Context, f *field, _ int) {
+	f.disk.fill()
+	f.wait(ctx, 0.5, 2)
+	f.disk.free()
+}
+
+// moveClock sets the clock of a worker, or of the broker, forwards or
+// backwards by up to two minutes, and after a while to what it should be.
+func moveClock(ctx context.Context, f *field, n int) {
+	p := f.timed(n)
+	p.moveClock(time.Duration((rand.Float64()*2 - 1) * float64(2*time.Minute)))
+	f.wait(ctx, 0.5, 3)
+	p.moveClock(0)
+}
+
+// timed is the program whose clock a fault moves: a worker, or, for the first
+// of them, the broker.
+func (f *field) timed(n int) *program {
+	if n == 0 {
+		return f.broker
+	}
+	return f.workers[n]
 }
 
 // wait lets between from and to leases pass.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +29,10 @@ type field struct {
 	nodes      []*node  // of the cluster
 	leader     func(ctx context.Context) (string, error)
 	workers    []*program
-	proxies    []*proxy // of each worker
-	addresses  []string // where workers reach the broker, or the nodes
-	user       string   // and its password, as in a URL
+	proxies    []*proxy   // of each worker
+	addresses  []string   // where workers reach the broker, or the nodes
+	user       string     // and its password, as in a URL
+	disk       *smallDisk // nil where none is to be filled
 }
 
 // A program is penstock in one of its parts. Whoever harms it holds mu.
@@ -42,6 +44,10 @@ type program struct {
 	said  io.Writer
 	cmd   *exec.Cmd     // nil where it could not be started
 	ended chan struct{} // closed when it has
+
+	timed bool          // it has a clock of its own
+	clock *wallClock    // nil where it has none
+	moved time.Duration // by which its clock is wrong, also when it starts again
 }
 
 // A proxy is a worker's ways to the broker, or to all nodes of a cluster.
@@ -77,6 +83,11 @@ func begin(ctx context.Context, o Options) (_ *field, err error) {
 	if err := makeRepository(ctx, f.repo); err != nil {
 		return nil, err
 	}
+	if slices.Contains(o.Kinds, fullDisk) {
+		if f.disk, err = newDisk(filepath.Join(f.data, "nats"), o.Jobs); err != nil {
+			return nil, err
+		}
+	}
 	settings := append(os.Environ(), "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE="+o.Lease.String())
 	said := &lockedWriter{w: o.Log}
 	if o.Cluster > 0 {
@@ -98,7 +109,7 @@ func begin(ctx context.Context, o Options) (_ *field, err error) {
 			}
 			p.ways = append(p.ways, way)
 		}
-		w := &program{path: o.Program, said: said, env: append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+p.urls(f.user))}
+		w := &program{path: o.Program, said: said, timed: timed(o), env: append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+p.urls(f.user))}
 		w.args = []string{
 			"worker", "--name", fmt.Sprintf("chaos-%d", n+1), "--slots", fmt.Sprint(o.Slots),
 			"--admin", "", "--drain", (10 * time.Second).String(),
@@ -115,12 +126,15 @@ func (f *field) beginBroker(ctx context.Context, o Options, settings []string, s
 	if err != nil {
 		return err
 	}
-	f.broker = &program{path: o.Program, said: said, env: settings, args: []string{"serve", "--listen", address, "--admin", ""}}
+	f.broker = &program{path: o.Program, said: said, timed: timed(o), env: settings, args: []string{"serve", "--listen", address, "--admin", ""}}
 	f.broker.up()
 	endpoint, err := f.serving(ctx)
 	f.addresses, f.user = []string{address}, endpoint.User+":"+endpoint.Password
 	return err
 }
+
+// timed reports whether programs need clocks that can be moved.
+func timed(o Options) bool { return slices.Contains(o.Kinds, clockJump) }
 
 // spec is a job whose agent writes a line now and then, and a file at last.
 func (f *field) spec(j *job, seed uint64) jobs.Job {
@@ -144,22 +158,23 @@ func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error
 }
 
 // revive starts what has ended by itself, as a service manager does: a worker
-// that finds no broker when it starts says so and ends.
+// that finds no broker when it starts says so and ends, and so does a broker
+// that cannot write.
 func (f *field) revive() {
-	again := f.workers
-	if len(f.nodes) > 0 { // a dispatcher that finds no leader ends, too
-		again = append(slices.Clone(again), f.broker)
-	}
-	for _, w := range again {
+	for _, w := range append([]*program{f.broker}, f.workers...) {
 		if !w.mu.TryLock() {
 			continue // it is being harmed
 		}
-		select {
-		case <-w.ended:
-			w.up()
-		default:
-		}
+		w.revive()
 		w.mu.Unlock()
+	}
+}
+
+func (p *program) revive() {
+	select {
+	case <-p.ended:
+		p.up()
+	default:
 	}
 }
 
@@ -190,6 +205,10 @@ func (f *field) kill() {
 	for _, p := range f.proxies {
 		p.all((*flaky.Proxy).Close)
 	}
+	if err := f.disk.close(); err != nil {
+		fmt.Fprintf(f.broker.said, "the small disk stays mounted: %v\n", err)
+	}
+	f.disk = nil
 }
 
 // up starts the program. One that cannot be started is one that was killed:
@@ -198,7 +217,7 @@ func (p *program) up() {
 	p.cmd = exec.Command(p.path, p.args...)
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = p.env, p.said, p.said, apart()
 	p.ended = make(chan struct{})
-	if err := p.cmd.Start(); err != nil {
+	if err := p.start(); err != nil {
 		fmt.Fprintf(p.said, "%s %v: %v\n", p.path, p.args, err)
 		p.cmd = nil
 		close(p.ended) // somebody may try again
@@ -208,6 +227,42 @@ func (p *program) up() {
 		defer close(ended)
 		_ = cmd.Wait() // with whatever code: it may have been starting
 	}(p.cmd, p.ended)
+}
+
+func (p *program) start() (err error) {
+	if !p.timed {
+		return p.cmd.Start()
+	}
+	if p.clock != nil {
+		p.clock.close()
+	}
+	if p.clock, err = startTimed(p.cmd); err == nil {
+		p.moveClock(p.moved)
+	}
+	return err
+}
+
+// moveClock makes the program's wall clock wrong by so much.
+func (p *program) moveClock(by time.Duration) {
+	p.moved = by
+	if p.clock != nil {
+		_ = p.clock.move(by) // fails where it has ended, and begins so when it is started
+	}
+}
+
+// awaitServing waits until the broker can be reached, or has ended.
+func (p *program) awaitServing(ctx context.Context, f *field) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func(ended <-chan struct{}) {
+		select {
+		case <-ended:
+			cancel(errors.New("it has ended"))
+		case <-ctx.Done():
+		}
+	}(p.ended)
+	_, err := f.serving(ctx)
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 func (p *program) signal(s syscall.Signal) {
