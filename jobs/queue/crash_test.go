@@ -63,6 +63,32 @@ func TestCrashBetweenRecordAndMessage(t *testing.T) {
 	idle(t, q, 100*time.Millisecond)
 }
 
+// A consumer that is ahead of its stream, as after a full disk, offers nothing
+// of what lies before it.
+func TestAForgottenMessageIsSentAgain(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	forgotten := jobstest.Submit(t, q, jobstest.Job())
+	var reset struct {
+		Seq uint64 `json:"reset_seq"`
+	}
+	answer, err := s.Connect().Request("$JS.API.CONSUMER.RESET.PS_Q_DEFAULT_P1.w", []byte(`{"seq":2}`), jobstest.Patience)
+	if err != nil || json.Unmarshal(answer.Data, &reset) != nil || reset.Seq != 2 {
+		t.Fatalf("reset: %v, %s", err, answer.Data)
+	}
+	waiting := jobstest.Submit(t, q, jobstest.Job())
+	if c := jobstest.Claim(t, q, "w"); c.Record().ID != waiting.ID {
+		t.Fatalf("claimed %s, want %s: the first is not forgotten", c.Record().ID, waiting.ID)
+	} else {
+		settle(t, c, success)
+	}
+	if got := repaired(t, q); len(got) != 1 || got[0].ID != forgotten.ID {
+		t.Errorf("stranded %v, want %s", got, forgotten.ID)
+	}
+	settle(t, jobstest.Claim(t, q, "w"), success)
+	idle(t, q, 100*time.Millisecond)
+}
+
 func TestEnqueueTwiceIsOnce(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})

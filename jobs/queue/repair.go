@@ -32,7 +32,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 	if err != nil {
 		return nil, err
 	}
-	queued := map[string]map[string]uint64{} // subjects by stream
+	lanes := map[string]content{} // by stream
 	var stranded []jobs.Record
 	for _, e := range q.overlooked(entries) {
 		rec, err := q.moveOn(ctx, e)
@@ -53,17 +53,65 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 			continue
 		}
 		stream := subject.QueueStream(e.Class, e.Lane)
-		if queued[stream] == nil {
-			if queued[stream], err = q.conn.Subjects(ctx, stream, ">"); err != nil {
+		if _, known := lanes[stream]; !known {
+			if lanes[stream], err = q.content(ctx, stream); err != nil {
 				return nil, fmt.Errorf("look into queue %s: %w", e.Class, err)
 			}
 		}
-		_, has := queued[stream][q.names.Queue(e.Class, e.Lane, e.Tenant, e.ID)]
+		has, err := q.offered(ctx, stream, lanes[stream], e)
+		if err != nil {
+			return nil, fmt.Errorf("look into queue %s: %w", e.Class, err)
+		}
 		if !has || e.State == jobs.Delayed {
 			stranded = append(stranded, e.Record)
 		}
 	}
 	return stranded, nil
+}
+
+// content is what a lane has, and what its consumer knows of that.
+type content struct {
+	subjects map[string]uint64
+	handed   uint64 // the sequence up to which messages were handed out
+	forgets  bool   // there are more than the consumer will hand out and waits for
+}
+
+func (q *Queue) content(ctx context.Context, stream string) (c content, err error) {
+	if c.subjects, err = q.conn.Subjects(ctx, stream, ">"); err != nil || len(c.subjects) == 0 {
+		return c, err
+	}
+	var info struct {
+		Delivered struct {
+			Stream uint64 `json:"stream_seq"`
+		} `json:"delivered"`
+		Waiting int `json:"num_pending"`
+		Unacked int `json:"num_ack_pending"`
+	}
+	err = q.conn.Ask(ctx, "CONSUMER.INFO."+stream+"."+subject.Consumer, nil, &info)
+	c.handed, c.forgets = info.Delivered.Stream, len(c.subjects) > info.Waiting+info.Unacked
+	return c, err
+}
+
+// offered reports whether a job has a message that the broker will hand out, or
+// has handed out. After a full disk a consumer may be ahead of its stream, and
+// take a new message for one that is done with: that one is removed. Should it be
+// somebody's after all, nothing is lost, because the record decides who claims.
+func (q *Queue) offered(ctx context.Context, stream string, lane content, e entry) (bool, error) {
+	to := q.names.Queue(e.Class, e.Lane, e.Tenant, e.ID)
+	if _, has := lane.subjects[to]; !has {
+		return false, nil
+	}
+	if e.State != jobs.Pending || !lane.forgets {
+		return true, nil
+	}
+	m, err := q.conn.Last(ctx, stream, to)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil || m.Seq > lane.handed {
+		return true, err
+	}
+	return false, q.conn.Purge(ctx, stream, to)
 }
 
 // some returns the entries of jobs, or of all if none is named.
