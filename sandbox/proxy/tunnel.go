@@ -161,8 +161,11 @@ func (c *counted) Write(b []byte) (int, error) {
 	if !c.traffic.proxy.count(len(b)) {
 		return 0, errBudget
 	}
+	// Counted first: the answer may be through, and the sum told, before the
+	// goroutine that wrote the request runs again.
+	c.traffic.sent.Add(int64(len(b)))
 	n, err := c.Conn.Write(b)
-	c.traffic.sent.Add(int64(n))
+	c.traffic.sent.Add(int64(n - len(b)))
 	return n, err
 }
 
