@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Minute)
 		os.Exit(0)
 	}
+	if os.Getenv(machineDisk) != "" {
+		machineMain()
+	}
 	goleak.VerifyTestMain(m)
 }
 
