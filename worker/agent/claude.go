@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -105,12 +104,6 @@ func (l Launch) claudeSession() string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("session/"+l.Session+"/"+l.ID+"/"+strconv.Itoa(l.Attempt))).String()
 }
 
-// promptID names the prompt, so that its echo and its progress can be told
-// from those of other input.
-func (l Launch) promptID() string {
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+strconv.Itoa(l.Round)+"/"+l.prompt())).String()
-}
-
 type claudeInput struct {
 	Type    string `json:"type"`
 	Message struct {
@@ -131,13 +124,5 @@ func claudeUser(text, id string) []byte {
 	}
 	in := claudeInput{Type: "user", UUID: id, ClientComposed: true}
 	in.Message.Role, in.Message.Content = "user", text
-	return claudeLine(in)
-}
-
-func claudeLine(v any) []byte {
-	line, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // our own structs, and JSON that was valid
-	}
-	return line
+	return jsonLine(in)
 }

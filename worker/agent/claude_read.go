@@ -27,7 +27,7 @@ type claudeDecoder struct {
 	retried jobs.Reason     // why the model API is being tried again
 	session string          // the session that was announced last
 	tools   map[string]tool // open calls
-	asks    map[string]ask  // open questions
+	asks    asks            // open questions
 	live    int             // what runs in the background
 	states  bool            // the program tells its state
 	resting bool            // the last state told was idle
@@ -41,7 +41,7 @@ type claudeDecoder struct {
 type tool struct{ name, kind string }
 
 func (claude) Decoder(l Launch) Decoder {
-	d := &claudeDecoder{interactive: l.Job.Agent.Interactive, tools: map[string]tool{}, asks: map[string]ask{}, said: map[string]bool{}}
+	d := &claudeDecoder{interactive: l.Job.Agent.Interactive, tools: map[string]tool{}, asks: asks{}, said: map[string]bool{}}
 	d.total.Session = l.Resume
 	if l.Resume == "" {
 		d.total.Session = l.claudeSession()

@@ -34,7 +34,7 @@ func (d *claudeDecoder) Set(id, model, mode string) (lines [][]byte) {
 }
 
 func claudeControl(id string, request any) []byte {
-	return claudeLine(map[string]any{"type": "control_request", "request_id": id, "request": request})
+	return jsonLine(map[string]any{"type": "control_request", "request_id": id, "request": request})
 }
 
 // claudeRaw are the requests that may come from outside. Others would make the
@@ -74,14 +74,14 @@ func (d *claudeDecoder) Raw(id string, line []byte) ([][]byte, error) {
 		}
 		d.resting = false
 		remember(d.said, id, false)
-		fields["uuid"] = claudeLine(id)
+		fields["uuid"] = jsonLine(id)
 	case "control_request":
 		if !slices.Contains(claudeRaw, in.Request.Subtype) {
 			return wrong("request %q is not among %s", in.Request.Subtype, fmt.Sprint(claudeRaw))
 		}
-		fields["request_id"] = claudeLine(id)
+		fields["request_id"] = jsonLine(id)
 	default:
 		return wrong("its type is %q, and may be user or control_request; answers have a verb of their own", in.Type)
 	}
-	return [][]byte{claudeLine(fields)}, nil
+	return [][]byte{jsonLine(fields)}, nil
 }

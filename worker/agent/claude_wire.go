@@ -147,11 +147,11 @@ type claudeReply struct {
 func claudeAnswer(request string, response any) []byte {
 	r := claudeReply{Type: "control_response"}
 	r.Response.Subtype, r.Response.RequestID, r.Response.Response = "success", request, response
-	return claudeLine(r)
+	return jsonLine(r)
 }
 
 func claudeRefusal(request, why string) []byte {
 	r := claudeReply{Type: "control_response"}
 	r.Response.Subtype, r.Response.RequestID, r.Response.Error = "error", request, why
-	return claudeLine(r)
+	return jsonLine(r)
 }

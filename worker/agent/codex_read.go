@@ -11,12 +11,12 @@ import (
 
 // codexDecoder reads one run of codex exec: one turn, at most.
 type codexDecoder struct {
-	oneTurn
+	turns
 	answer string // the last message: the turn's result
 }
 
 func (codex) Decoder(l Launch) Decoder {
-	return &codexDecoder{oneTurn: oneTurn{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}}}
+	return &codexDecoder{turns: turns{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}}}
 }
 
 // Line implements [Decoder].

@@ -93,6 +93,15 @@ func parse(line Line) (*jobs.Raw, json.RawMessage) {
 	return raw, nil
 }
 
+// jsonLine is v as a line of an agent's protocol.
+func jsonLine(v any) []byte {
+	line, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // our own structs, and JSON that was valid
+	}
+	return line
+}
+
 // outputLine is the event of a line that is text.
 func outputLine(line Line, raw *jobs.Raw) jobs.Event {
 	text := raw.Text

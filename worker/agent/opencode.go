@@ -77,7 +77,7 @@ func opencodeConfig(l Launch) string {
 	if model := opencodeModel(l); strings.HasPrefix(model, "anthropic/") {
 		provider["models"] = map[string]any{path.Base(model): map[string]any{}}
 	}
-	return string(claudeLine(map[string]any{
+	return string(jsonLine(map[string]any{
 		"autoupdate": false, "share": "disabled",
 		"enabled_providers": []string{"anthropic"},
 		"provider":          map[string]any{"anthropic": provider},
@@ -132,14 +132,14 @@ type opencodePart struct {
 // opencodeDecoder reads one run of opencode. A turn is open from its first
 // step to the one that calls no tool.
 type opencodeDecoder struct {
-	oneTurn
+	turns
 	usage  jobs.Usage // of the turn
 	cost   float64
 	answer string // the last text: the turn's result
 }
 
 func (opencode) Decoder(l Launch) Decoder {
-	return &opencodeDecoder{oneTurn: oneTurn{name: "opencode", total: Total{Session: l.Resume, Model: opencodeModel(l)}}}
+	return &opencodeDecoder{turns: turns{name: "opencode", total: Total{Session: l.Resume, Model: opencodeModel(l)}}}
 }
 
 // Line implements [Decoder].

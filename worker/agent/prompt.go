@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -62,6 +64,12 @@ func (l Launch) prompt() string {
 		b.WriteString("\n\n" + l.Notice)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// promptID names the prompt, so that its echo and its progress can be told
+// from those of other input.
+func (l Launch) promptID() string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+strconv.Itoa(l.Round)+"/"+l.prompt())).String()
 }
 
 // Failed is the launch that gives a failed check back to the agent. Where

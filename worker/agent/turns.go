@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// oneTurn is what decoders of agents have in common that run one prompt in a
+// turns is what decoders of agents have in common that run one prompt in a
 // process and then end.
 //
 //	(nothing) ──begin──▶ turn open ──end──▶ turn over
-type oneTurn struct {
+type turns struct {
 	name    string
 	open    bool
 	turn    int
@@ -24,7 +24,7 @@ type oneTurn struct {
 
 // line carries a line. Read makes events of one that is a JSON object, and
 // says of which type it is, for one that makes none.
-func (d *oneTurn) line(line Line, read func(object json.RawMessage, r *Read) rawData) Read {
+func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) rawData) Read {
 	raw, object := parse(line)
 	var r Read
 	if line.Stream == Stderr || object == nil {
@@ -48,29 +48,29 @@ func (d *oneTurn) line(line Line, read func(object json.RawMessage, r *Read) raw
 	return r
 }
 
-func (d *oneTurn) begin(r *Read) {
+func (d *turns) begin(r *Read) {
 	d.turn++
 	d.open = true
 	r.add(jobs.TurnStarted, stateData{})
 }
 
 // end closes the turn. Why is empty for one that ended well.
-func (d *oneTurn) end(turn jobs.TurnData, why jobs.Reason, r *Read) {
+func (d *turns) end(turn jobs.TurnData, why jobs.Reason, r *Read) {
 	d.open, d.last, d.why, d.retried = false, &turn, why, ""
 	d.total.Turns = d.turn
 	r.add(jobs.TurnEnded, turn)
 }
 
 // Total implements [Decoder].
-func (d *oneTurn) Total() Total { return d.total }
+func (d *turns) Total() Total { return d.total }
 
 // Exit implements [Decoder].
-func (d *oneTurn) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+func (d *turns) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
 	class, end := d.verdict(code, signal)
 	return exited(d.name, d.turn, jobs.ExitData{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
 }
 
-func (d *oneTurn) verdict(code int, signal string) (string, jobs.Ended) {
+func (d *turns) verdict(code int, signal string) (string, jobs.Ended) {
 	how := d.name + fmt.Sprintf(" ended with status %d", code)
 	if signal != "" {
 		how = d.name + " was killed by " + signal
