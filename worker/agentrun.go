@@ -58,7 +58,7 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	defer end(nil)
 	run := &agentRun{
 		attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way,
-		greets: about.Protocol != "command", news: make(chan struct{}, 1),
+		greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1),
 	}
 	defer func() { a.talk.heard(run.decoder.Total()) }()
 	return run.wait(ctx, in, spec, plan)
@@ -70,6 +70,7 @@ type agentRun struct {
 	end       context.CancelCauseFunc
 	keepStdin bool
 	greets    bool // its protocol begins with a word of the agent
+	hears     bool // an interactive job of it can be talked to
 	process   *sandbox.Process
 	in        *input
 	way       *gate.Gate    // out of the jail; nil: there is none
@@ -252,14 +253,14 @@ func (r *agentRun) line(line agent.Line) {
 	r.rest(read.State)
 }
 
-// rest closes the input of an agent that is done. When it is done once more,
+// rest closes the input of an agent that is done, or could not begin. When it is done once more,
 // after a turn that the end of its input began, its time to exit begins again.
 func (r *agentRun) rest(state agent.State) {
 	kept := r.job.Agent.Interactive && r.leaving == "" && r.found == nil
 	rests := state != agent.Working && r.state == agent.Working
 	r.state = state
 	open := r.pulse.closed.IsZero()
-	if open && state == agent.Idle && !kept || !open && rests {
+	if open && (state == agent.Idle && !kept || state == agent.Over) || !open && rests {
 		r.closeStdin()
 	}
 }

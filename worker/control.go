@@ -202,6 +202,9 @@ func (r *agentRun) mute(verb control.Verb) error {
 		control.Prompt: "takes one prompt and then ends", control.Answer: "asks no questions", control.Interrupt: "cannot be interrupted; stop ends it",
 		control.Raw: "takes no input while it runs", control.Set: "keeps its model and mode while it runs",
 	}[verb]
+	if r.hears {
+		what += "; a job with agent.interactive lets somebody talk to it"
+	}
 	return control.Refuse(control.Cannot, "agent %s %s", r.job.Agent.Name, what)
 }
 

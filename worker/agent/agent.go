@@ -141,6 +141,8 @@ const (
 	// Idle: nothing will happen unless the agent is spoken to, so stdin may
 	// be closed.
 	Idle
+	// Over: it could not begin, so nobody needs to keep it for another prompt.
+	Over
 )
 
 // A Read is what a line meant.

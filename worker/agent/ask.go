@@ -21,6 +21,8 @@ type asks map[string]ask
 type ask struct {
 	input     json.RawMessage
 	questions []control.Question // nil: it asks for a permission
+	id        json.RawMessage    // of the agent's request, where it has one
+	names     []string           // the agent's own, of each question
 }
 
 // find finds the one that is meant; an empty id is the only one.

@@ -11,8 +11,10 @@ import (
 // codexRetries is how often Codex tries a model call again.
 const codexRetries = 4
 
-// codex runs Codex CLI, one turn a process: the prompt goes in on stdin, and
-// events come out as JSON lines. Nothing can be asked or said meanwhile.
+// codex runs Codex CLI, in one of two ways. Without somebody to talk to it is
+// one turn a process: the prompt goes in on stdin, and events come out as JSON
+// lines. An interactive job gets the app server, which lives on between turns
+// and asks; see [codexTalk].
 //
 // A gate for it has to lead to the OpenAI API.
 type codex struct{}
@@ -20,13 +22,25 @@ type codex struct{}
 func (codex) About() About {
 	return About{
 		Name: "codex", Protocol: "codex", Install: "npm install -g @openai/codex",
-		Abilities: Abilities{Resume: true, Model: true, Tokens: true, API: "openai"},
+		Abilities: Abilities{
+			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, API: "openai",
+		},
 	}
 }
 
 func (codex) Launch(l Launch) (Plan, error) {
 	if l.Session == "" || l.ID == "" {
 		return Plan{}, fmt.Errorf("agent codex: a launch needs a job and a session")
+	}
+	env := l.env()
+	if l.Gate != "" {
+		env = append(env, codexKey+"="+l.token(), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
+	}
+	p := Plan{Env: env, Files: l.files(), Mounts: l.Program.Mounts}
+	if l.Job.Agent.Interactive {
+		p.Args = slices.Concat(l.Program.command("codex"), codexTalkArgs(l), l.Job.Agent.Args)
+		p.Stdin, p.KeepStdin = [][]byte{newCodexTalk(l).hello()}, true
+		return p, nil
 	}
 	args := []string{"exec"}
 	if l.Resume != "" {
@@ -36,18 +50,10 @@ func (codex) Launch(l Launch) (Plan, error) {
 	if l.Resume != "" {
 		args = append(args, l.Resume)
 	}
-	env := l.env()
-	if l.Gate != "" {
-		env = append(env, codexKey+"="+l.token(), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
-	}
-	return Plan{
-		Args: slices.Concat(l.Program.command("codex"), args, []string{"-"}),
-		Env:  env,
-		// The prompt may have many lines. It ends where stdin does.
-		Stdin:  [][]byte{[]byte(l.prompt())},
-		Files:  l.files(),
-		Mounts: l.Program.Mounts,
-	}, nil
+	p.Args = slices.Concat(l.Program.command("codex"), args, []string{"-"})
+	// The prompt may have many lines. It ends where stdin does.
+	p.Stdin = [][]byte{[]byte(l.prompt())}
+	return p, nil
 }
 
 // codexKey is the variable that the provider made here takes its key from.
@@ -59,24 +65,32 @@ func codexArgs(l Launch) []string {
 		// The jail decides what may be done. The program's own sandbox does
 		// not work in every jail.
 		"--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check",
+	}
+	if l.Job.Agent.Model != "" {
+		args = append(args, "-m", l.Job.Agent.Model)
+	}
+	return append(args, codexSettings(l)...)
+}
+
+// codexSettings are the same in both ways.
+func codexSettings(l Launch) []string {
+	args := []string{
 		// No contact with anything but the model.
 		"-c", "analytics.enabled=false", "-c", `otel.metrics_exporter="none"`, "-c", "check_for_update_on_startup=false",
 		"--disable", "plugins", "--disable", "apps",
 		// Without this an API that cannot be reached is waited for, for ever.
 		"--disable", "unbounded_connection_retries",
 	}
-	if l.Gate != "" {
-		provider := fmt.Sprintf(`model_providers.penstock={name="penstock",base_url=%s,env_key=%q,wire_api="responses",request_max_retries=%d,stream_max_retries=%d}`,
-			strconv.Quote(l.Gate+"/v1"), codexKey, codexRetries, codexRetries)
-		args = append(args, "-c", `model_provider="penstock"`, "-c", provider)
-		if !slices.ContainsFunc(l.Job.Agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "web_search") }) {
-			// It runs at the provider: a way out of the jail, which the gate
-			// refuses.
-			args = append(args, "-c", `web_search="disabled"`)
-		}
+	if l.Gate == "" {
+		return args
 	}
-	if l.Job.Agent.Model != "" {
-		args = append(args, "-m", l.Job.Agent.Model)
+	provider := fmt.Sprintf(`model_providers.penstock={name="penstock",base_url=%s,env_key=%q,wire_api="responses",request_max_retries=%d,stream_max_retries=%d}`,
+		strconv.Quote(l.Gate+"/v1"), codexKey, codexRetries, codexRetries)
+	args = append(args, "-c", `model_provider="penstock"`, "-c", provider)
+	if !slices.ContainsFunc(l.Job.Agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "web_search") }) {
+		// It runs at the provider: a way out of the jail, which the gate
+		// refuses.
+		args = append(args, "-c", `web_search="disabled"`)
 	}
 	return args
 }
@@ -113,8 +127,11 @@ type codexItem struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Result    json.RawMessage `json:"result"`
 	Items     json.RawMessage `json:"items"`
-	Changes   []struct {
-		Path string `json:"path"`
-		Kind string `json:"kind"`
-	} `json:"changes"`
+	Parent    string          `json:"-"` // the thread of a helper of its own
+	Changes   []codexChange   `json:"changes"`
+}
+
+type codexChange struct {
+	Path string `json:"path"`
+	Kind string `json:"kind"`
 }

@@ -16,6 +16,11 @@ type codexDecoder struct {
 }
 
 func (codex) Decoder(l Launch) Decoder {
+	if l.Job.Agent.Interactive {
+		d := newCodexTalk(l)
+		d.hello() // the plan has it, and its answer comes here
+		return d
+	}
 	return &codexDecoder{turns: turns{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}}}
 }
 
@@ -38,7 +43,10 @@ func (d *codexDecoder) read(out *codexOut, r *Read) {
 		d.begin(r)
 	case "item.started", "item.updated", "item.completed":
 		d.retried = ""
-		d.readItem(strings.TrimPrefix(out.Type, "item."), out.Item, r)
+		if out.Item.Type == "agent_message" {
+			d.answer = out.Item.Text
+		}
+		readCodexItem(strings.TrimPrefix(out.Type, "item."), out.Item, r)
 	case "turn.completed":
 		u := out.Usage
 		// What was read from the cache is in the input here.
@@ -77,16 +85,16 @@ func (d *codexDecoder) readError(message string, r *Read) {
 	})
 }
 
-func (d *codexDecoder) readItem(stage string, item codexItem, r *Read) {
+// readCodexItem tells of an item at a stage: started, updated or completed.
+func readCodexItem(stage string, item codexItem, r *Read) {
 	ok := item.Status != "failed" && item.Status != "declined"
-	tool := jobs.ToolData{Call: item.ID, Name: item.Type}
+	tool := jobs.ToolData{Call: item.ID, Name: item.Type, Parent: item.Parent}
 	switch item.Type {
 	case "agent_message":
-		d.answer = item.Text
-		r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: item.Text, Message: item.ID})
+		r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: item.Text, Message: item.ID, Parent: item.Parent})
 		return
 	case "reasoning":
-		r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: item.Text, Message: item.ID})
+		r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: item.Text, Message: item.ID, Parent: item.Parent})
 		return
 	case "todo_list":
 		r.add(jobs.PlanUpdated, planData{Call: item.ID, Items: item.Items})

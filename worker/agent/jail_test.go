@@ -177,15 +177,22 @@ func TestJailedClaudeBudget(t *testing.T) {
 	}
 }
 
+// One turn, or with somebody who could say more.
 func TestJailedCodex(t *testing.T) {
 	agents, program := requireProgram(t, "codex")
 	requireJail(t)
+	for _, interactive := range []bool{false, true} {
+		t.Run(fmt.Sprintf("interactive=%v", interactive), func(t *testing.T) { jailedCodex(t, agents, program, interactive) })
+	}
+}
+
+func jailedCodex(t *testing.T, agents *agent.Agents, program agent.Program, interactive bool) {
 	model := agenttest.New(agenttest.Script{On: "EDIT", Steps: []agenttest.Step{
 		codexRun("printf 'hello\\n' > hello.txt; env"), agenttest.Say("done"),
 	}})
 	session := gate.NewSession("s", gate.Limits{})
 	l := prompted(t, "codex", "EDIT", program, "")
-	l.Job.Agent.Model = "gpt-5.5"
+	l.Job.Agent.Model, l.Job.Agent.Interactive = "gpt-5.5", interactive
 	r := jailed(t, agents, l, newGate(t, "openai", model), session)
 	if r.end.Outcome != jobs.Success {
 		t.Errorf("ended %+v", r.end)

@@ -90,6 +90,8 @@ type conversation struct {
 
 	answers map[string]string // to the questions of an interactive job
 	say     []string          // what is said when the agent is idle
+	// hear is told each event, and what it returns the agent hears.
+	hear func(e jobs.Event) [][]byte
 }
 
 func (c *conversation) begin(p agent.Plan) {
@@ -132,9 +134,12 @@ func (c *conversation) interact(got agent.Read) {
 			}
 			c.run.events, lines = append(c.run.events, events...), append(lines, reply...)
 		}
+		if c.hear != nil {
+			lines = append(lines, c.hear(e)...)
+		}
 	}
 	switch {
-	case got.State != agent.Idle:
+	case got.State != agent.Idle && got.State != agent.Over || len(lines) > 0:
 	case len(c.say) > 0:
 		lines = append(lines, c.d.(agent.Speaker).Say(jobs.NewID(), c.say[0])...)
 		c.say = c.say[1:]

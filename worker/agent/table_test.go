@@ -88,7 +88,9 @@ func TestAbilitiesAreTrue(t *testing.T) {
 		}
 		l := launch(about.Name)
 		l.Job.Agent.Command = []string{"true"}
-		_, speaks := adapter.Decoder(l).(Speaker)
+		talked := l
+		talked.Job.Agent.Interactive = about.Interactive
+		_, speaks := adapter.Decoder(talked).(Speaker)
 		if claims := about.Interactive || about.Questions || about.Interrupt; claims != speaks {
 			t.Errorf("%s: says that it can be spoken to: %v, and it can: %v", about.Name, claims, speaks)
 		}
@@ -119,7 +121,8 @@ func TestAble(t *testing.T) {
 		{"command", "agent.max_turns", func(j *jobs.Job) { j.Agent.MaxTurns = 3 }},
 		{"command", "session", func(j *jobs.Job) { j.Session = "s" }},
 		{"codex", "agent.max_turns", func(j *jobs.Job) { j.Agent.MaxTurns = 3 }},
-		{"codex", "agent.interactive", func(j *jobs.Job) { j.Agent.Interactive = true }},
+		{"opencode", "agent.interactive", func(j *jobs.Job) { j.Agent.Interactive = true }},
+		{"codex", "", func(j *jobs.Job) { j.Agent.Interactive = true }},
 		{"claude", "sandbox.preset", func(j *jobs.Job) { j.Sandbox.Preset = "offline" }},
 		{"claude", "", func(j *jobs.Job) { j.Agent.Interactive, j.Agent.MaxTurns, j.Agent.Model, j.Session = true, 3, "m", "s" }},
 		{"command", "", func(j *jobs.Job) { j.Agent.Model, j.Sandbox.Preset = "m", "offline" }},

@@ -125,7 +125,7 @@ func describeRead(b *strings.Builder, read Read) {
 		fmt.Fprintf(b, "   hopeless: %s\n", read.Hopeless)
 	}
 	if read.State != Working {
-		fmt.Fprintf(b, "   %s\n", map[State]string{Background: "background", Idle: "idle"}[read.State])
+		fmt.Fprintf(b, "   %s\n", map[State]string{Background: "background", Idle: "idle", Over: "over"}[read.State])
 	}
 }
 
@@ -142,11 +142,14 @@ func TestTranscripts(t *testing.T) {
 	for _, path := range paths {
 		name := filepath.Base(filepath.Dir(path))
 		t.Run(name+"/"+filepath.Base(path), func(t *testing.T) {
+			l := Launch{ID: "j", Session: "s"}
+			name, way, _ := strings.Cut(name, "-")
+			l.Job.Agent.Interactive = way != ""
 			adapter, err := agents.Get(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := replay(t, path, adapter.Decoder(Launch{ID: "j", Session: "s"}))
+			got := replay(t, path, adapter.Decoder(l))
 			golden := strings.TrimSuffix(path, ".jsonl") + ".golden"
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {

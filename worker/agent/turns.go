@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// turns is what decoders of agents have in common that run one prompt in a
-// process and then end.
+// turns is what decoders have in common whose agents tell when a turn begins
+// and how it ends: one in a process, or many.
 //
-//	(nothing) ──begin──▶ turn open ──end──▶ turn over
+//	(nothing) ──begin──▶ turn open ──end──▶ turn over ──begin──▶ …
 type turns struct {
 	name    string
 	open    bool
@@ -20,6 +20,7 @@ type turns struct {
 	retried jobs.Reason    // why the model API is being tried again
 	total   Total
 	words   lastWords
+	unread  int // prompts that it was told and has not taken up, at its end
 }
 
 // line carries a line. Read makes events of one that is a JSON object, and
@@ -80,6 +81,10 @@ func (d *turns) verdict(code int, signal string) (string, jobs.Ended) {
 		return "died", d.retried.Ended(how + " while it retried the model API")
 	case d.open:
 		return "died", jobs.AgentCrashed.Ended(d.words.after(how + " within a turn"))
+	case d.last != nil && d.unread > 0:
+		return "died", jobs.AgentCrashed.Ended(d.words.after(how + " before it took up what it was told"))
+	case d.last != nil && d.last.Status == "interrupted":
+		return "interrupted", jobs.AgentFailed.Ended("the turn was interrupted")
 	case d.last != nil && d.why == "":
 		return "ok", jobs.Ended{Outcome: jobs.Success}
 	case d.last != nil:

@@ -1,0 +1,345 @@
+package agent
+
+import (
+	"encoding/json"
+	"maps"
+	"strconv"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// codexParams are those of any message of the app server. Only what is used is
+// named.
+type codexParams struct {
+	Thread  string          `json:"threadId"`
+	TurnID  string          `json:"turnId"`
+	ItemID  string          `json:"itemId"`
+	Delta   string          `json:"delta"`
+	Message string          `json:"message"`
+	Summary string          `json:"summary"`
+	Request json.RawMessage `json:"requestId"`
+	Plan    json.RawMessage `json:"plan"`
+	Limits  json.RawMessage `json:"rateLimits"`
+	Turn    codexTurn       `json:"turn"`
+	Item    codexThing      `json:"item"`
+	Error   codexError      `json:"error"`
+	Retries bool            `json:"willRetry"`
+	Status  struct {
+		Type  string   `json:"type"`
+		Flags []string `json:"activeFlags"`
+	} `json:"status"`
+	Usage struct {
+		Total codexUsage `json:"total"`
+	} `json:"tokenUsage"`
+}
+
+type codexTurn struct {
+	ID     string      `json:"id"`
+	Status string      `json:"status"`
+	Error  *codexError `json:"error"`
+}
+
+type codexError struct {
+	Message string          `json:"message"`
+	Details string          `json:"additionalDetails"`
+	Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object with one
+}
+
+type codexUsage struct {
+	Input      int64 `json:"inputTokens"`
+	Cached     int64 `json:"cachedInputTokens"`
+	CacheWrite int64 `json:"cacheWriteInputTokens"`
+	Output     int64 `json:"outputTokens"`
+}
+
+// What was read from the cache is in the input here.
+func (u codexUsage) jobs() jobs.Usage {
+	return jobs.Usage{Input: u.Input - u.Cached, Output: u.Output, CacheRead: u.Cached, CacheWrite: u.CacheWrite}
+}
+
+// Line implements [Decoder].
+func (d *codexTalk) Line(line Line) Read {
+	r := d.line(line, func(object json.RawMessage, r *Read) rawData {
+		var m rpcMessage
+		_ = json.Unmarshal(object, &m) // what has an unexpected type stays zero
+		var p codexParams
+		_ = json.Unmarshal(m.Params, &p) // as above
+		switch {
+		case m.Method != "" && m.ID != nil:
+			d.readRequest(m, &p, r)
+		case m.Method != "":
+			d.read(m.Method, &p, r)
+		default:
+			d.readAnswer(m, r)
+		}
+		return rawData{Type: m.Method, Subtype: p.Item.Type}
+	})
+	r.State = d.state()
+	return r
+}
+
+func (d *codexTalk) state() State {
+	switch {
+	case d.dead:
+		return Over
+	case d.last == nil || d.open || len(d.told)+len(d.queue) > 0:
+		return Working
+	}
+	return Idle
+}
+
+// Exit implements [Decoder].
+func (d *codexTalk) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+	if !d.dead {
+		d.unread = len(d.told) + len(d.queue)
+	}
+	return d.turns.Exit(code, signal)
+}
+
+// readAnswer goes on with what an answer was waited for.
+func (d *codexTalk) readAnswer(m rpcMessage, r *Read) {
+	call, ours := d.rpc.answered(m)
+	if !ours {
+		return
+	}
+	var got struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+		Turn    codexTurn `json:"turn"`
+		Model   string    `json:"model"`
+		Cwd     string    `json:"cwd"`
+		Agent   string    `json:"userAgent"`
+		Asks    any       `json:"approvalPolicy"`
+		Sandbox struct {
+			Type string `json:"type"`
+		} `json:"sandbox"`
+	}
+	_ = json.Unmarshal(m.Result, &got) // what has an unexpected type stays zero
+	switch {
+	case call.method == "initialize" && m.Error == nil:
+		r.reply(call, m)
+		r.Reply = append(r.Reply, d.notify("initialized", nil), d.begins())
+	case call.method == "thread/start" || call.method == "thread/resume":
+		if m.Error != nil || got.Thread.ID == "" {
+			d.fail(m, r)
+			return
+		}
+		d.thread, d.total.Session, d.total.Model = got.Thread.ID, got.Thread.ID, got.Model
+		mode, _ := got.Asks.(string) // an object where it is not one word
+		r.add(jobs.SessionStarted, sessionData{Session: d.thread, Model: got.Model, Cwd: got.Cwd, Mode: mode, CanAsk: true})
+		waiting := d.queue
+		d.queue = nil
+		for _, prompt := range waiting {
+			r.Reply = append(r.Reply, d.Say(prompt.id, prompt.text)...)
+		}
+	case call.method == "initialize":
+		d.fail(m, r)
+	case call.method == "turn/start":
+		d.readTold(call.input, got.Turn.ID, m, r)
+	default:
+		r.reply(call, m)
+	}
+}
+
+// readTold notes which turn a prompt belongs to.
+func (d *codexTalk) readTold(input, turn string, m rpcMessage, r *Read) {
+	_, waits := d.told[input]
+	switch {
+	case m.Error != nil && d.last == nil && !d.open:
+		d.fail(m, r) // the first one
+		return
+	case m.Error != nil || turn == d.now && !d.open:
+		delete(d.told, input)
+		d.cut = d.cut && len(d.told) > 0
+	case waits:
+		d.told[input] = turn
+	}
+	r.reply(rpcCall{input: input}, m)
+}
+
+// fail notes that it could not begin.
+func (d *codexTalk) fail(m rpcMessage, r *Read) {
+	message := "codex could not begin"
+	if m.Error != nil {
+		message = firstText(m.Error.Message, message)
+	}
+	d.dead = true
+	why := codexReason(message)
+	if why == jobs.AgentFailed {
+		why = jobs.AgentProtocol
+	}
+	d.end(jobs.TurnData{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
+}
+
+func (d *codexTalk) read(method string, p *codexParams, r *Read) {
+	switch method {
+	case "turn/started", "turn/completed":
+		d.readTurn(method, p, r)
+	case "item/started", "item/completed":
+		d.readThing(method, p, r)
+	case "item/agentMessage/delta":
+		r.add(jobs.MessageDelta, jobs.MessageData{Role: "assistant", Text: p.Delta, Message: p.ItemID, Parent: d.parent(p)})
+	case "item/reasoning/textDelta", "item/reasoning/summaryTextDelta":
+		r.add(jobs.ThoughtDelta, jobs.MessageData{Role: "assistant", Text: p.Delta, Message: p.ItemID, Parent: d.parent(p)})
+	case "item/commandExecution/outputDelta":
+		r.add(jobs.ToolOutput, jobs.ToolData{Call: p.ItemID, Name: "command_execution", Kind: "execute", Output: p.Delta, Parent: d.parent(p)})
+	case "thread/tokenUsage/updated":
+		d.readUsage(p, r)
+	case "thread/status/changed":
+		state := map[string]string{"active": "running", "idle": "idle"}[p.Status.Type]
+		if len(p.Status.Flags) > 0 {
+			state = "waiting"
+		}
+		if state != "" && d.parent(p) == "" {
+			r.add(jobs.StateChanged, stateData{State: state})
+		}
+	case "turn/plan/updated":
+		r.add(jobs.PlanUpdated, planData{Items: p.Plan})
+	case "account/rateLimits/updated":
+		r.add(jobs.LimitReported, p.Limits)
+	case "error":
+		d.readError(p, r)
+	case "warning", "configWarning", "deprecationNotice", "guardianWarning":
+		r.add(jobs.Notice, noticeData{Type: method, Text: firstText(p.Message, p.Summary)})
+	case "serverRequest/resolved":
+		if id, ok := (rpcMessage{ID: p.Request}).answerable(); ok && d.asks[id].id != nil {
+			delete(d.asks, id)
+			r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
+		}
+	}
+}
+
+// parent is the thread of a helper of its own; empty: it speaks itself.
+func (d *codexTalk) parent(p *codexParams) string {
+	if d.thread == "" || p.Thread == d.thread {
+		return ""
+	}
+	return p.Thread
+}
+
+func (d *codexTalk) readTurn(method string, p *codexParams, r *Read) {
+	switch {
+	case d.parent(p) != "":
+	case method == "turn/started":
+		d.now, d.result, d.before = p.Turn.ID, "", d.all()
+		d.begin(r)
+		if d.cut {
+			r.Reply = append(r.Reply, d.Interrupt()...)
+		}
+	case d.open && p.Turn.ID == d.now:
+		maps.DeleteFunc(d.told, func(_, turn string) bool { return turn == d.now })
+		d.readEnd(p.Turn, r)
+	}
+}
+
+// readEnd closes the turn. What was asked in it is not asked any more.
+func (d *codexTalk) readEnd(t codexTurn, r *Read) {
+	turn := jobs.TurnData{Status: "ok", Reason: "completed", Result: d.result, Usage: less(d.all(), d.before), UsageScope: "turn"}
+	var why jobs.Reason
+	switch t.Status {
+	case "interrupted":
+		turn.Status, turn.Reason, why = "interrupted", "interrupted", jobs.AgentFailed
+		// The command that it waited for goes on otherwise.
+		r.Reply = append(r.Reply, d.request("thread/backgroundTerminals/clean", map[string]any{"threadId": d.thread}, ""))
+	case "failed":
+		e := codexError{Message: "the turn failed"}
+		if t.Error != nil {
+			e = *t.Error
+		}
+		word, http := e.info()
+		turn.Status, turn.Reason, turn.Errors, turn.HTTP = "error", firstText(word, "error"), []string{e.Message}, http
+		why = e.reason()
+	}
+	d.cut = false
+	d.end(turn, why, r)
+	for id := range d.asks {
+		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
+	}
+	clear(d.asks)
+}
+
+func (d *codexTalk) readUsage(p *codexParams, r *Read) {
+	remember(d.used, p.Thread, p.Usage.Total.jobs())
+	if d.turn == 0 {
+		d.earlier = d.all() // what is told when it goes on with a thread
+	}
+	d.total.Usage = less(d.all(), d.earlier)
+	r.add(jobs.UsageReported, usageData{Scope: "session", Tokens: p.Usage.Total.jobs()})
+}
+
+// all is what its threads have used.
+func (d *codexTalk) all() (sum jobs.Usage) {
+	for _, u := range d.used {
+		sum = sum.Add(u)
+	}
+	return sum
+}
+
+// less is what was used since. It is never below zero, whatever was told.
+func less(now, before jobs.Usage) jobs.Usage {
+	return jobs.Usage{
+		Input: max(0, now.Input-before.Input), Output: max(0, now.Output-before.Output),
+		CacheRead: max(0, now.CacheRead-before.CacheRead), CacheWrite: max(0, now.CacheWrite-before.CacheWrite),
+	}
+}
+
+func (d *codexTalk) readError(p *codexParams, r *Read) {
+	word, http := p.Error.info()
+	if !p.Retries {
+		r.add(jobs.Notice, noticeData{Type: "error", Text: p.Error.Message})
+		return
+	}
+	d.retried = p.Error.reason()
+	var attempt, limit int
+	if again := codexAgain.FindStringSubmatch(p.Error.Message); again != nil {
+		attempt, _ = strconv.Atoi(again[1]) // zero where it has no number
+		limit, _ = strconv.Atoi(again[2])   // as above
+	}
+	r.add(jobs.RetryReported, jobs.RetryData{
+		Attempt: attempt, Max: limit, HTTP: http, Class: firstText(word, string(d.retried)), Hopeless: jobs.Reasons[d.retried].Hopeless(),
+	})
+}
+
+// info is the word for an error, and the status of the model API.
+func (e codexError) info() (word string, http int) {
+	if json.Unmarshal(e.Info, &word) == nil {
+		return word, codexStatus(e.Message + " " + e.Details)
+	}
+	var object map[string]struct {
+		Status int `json:"httpStatusCode"`
+	}
+	_ = json.Unmarshal(e.Info, &object) // an unknown shape has no word
+	for name, detail := range object {
+		word, http = name, detail.Status
+	}
+	if http == 0 {
+		http = codexStatus(e.Message + " " + e.Details)
+	}
+	return word, http
+}
+
+// reason sorts an error.
+func (e codexError) reason() jobs.Reason {
+	word, http := e.info()
+	if why := httpReason(http); why != jobs.AgentFailed {
+		return why
+	}
+	switch word {
+	case "unauthorized":
+		return jobs.Unauthorized
+	case "usageLimitExceeded":
+		return jobs.Billing
+	case "rateLimitExceeded":
+		return jobs.RateLimited
+	case "modelNotFound":
+		return jobs.ModelNotFound
+	case "sessionBudgetExceeded":
+		return jobs.BudgetExceeded
+	case "serverOverloaded", "flexUnavailable", "internalServerError", "policyCapacityUnavailable", "httpConnectionFailed",
+		"responseStreamConnectionFailed", "responseStreamDisconnected", "responseTooManyFailedAttempts":
+		return jobs.ModelUnavailable
+	}
+	return codexReason(e.Message)
+}

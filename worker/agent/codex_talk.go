@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// codexTalk speaks with Codex's app server, 0.169 and later: JSON-RPC without
+// its version, a message a line.
+//
+//	initialize ──▶ thread/start or thread/resume ──▶ turn/start ──▶ turn open ──▶ turn over
+//	                                                     ▲                           │
+//	                                                     └───── another prompt ──────┘
+//
+// A prompt within a turn is a turn/start as well: the program adds it to the
+// turn that is open, so it cannot come too late for one.
+type codexTalk struct {
+	turns
+	rpc
+	launch Launch
+	thread string // empty: it has not begun
+	now    string // the turn that is open, or was last
+	queue  []codexPrompt
+	// told are the prompts that it was sent and has not taken up, with the turn
+	// that it will do so in; empty: it has not said.
+	told    map[string]string
+	asks    asks
+	cut     bool                  // an interrupt waits for the turn's name
+	dead    bool                  // it could not begin
+	result  string                // the last message of the turn
+	used    map[string]jobs.Usage // of each thread
+	before  jobs.Usage            // of all threads, when the turn began
+	earlier jobs.Usage            // of earlier processes
+}
+
+// A codexPrompt waits for the thread.
+type codexPrompt struct{ id, text string }
+
+func newCodexTalk(l Launch) *codexTalk {
+	return &codexTalk{
+		turns: turns{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}},
+		rpc:   rpc{calls: map[string]rpcCall{}}, launch: l,
+		queue: []codexPrompt{{l.promptID(), l.prompt()}}, told: map[string]string{}, asks: asks{}, used: map[string]jobs.Usage{},
+	}
+}
+
+func codexTalkArgs(l Launch) []string {
+	args := append([]string{"app-server"}, codexSettings(l)...)
+	args = append(args,
+		// The jail decides what may be done, unless the job's arguments or
+		// somebody who talks to it say that it shall ask.
+		"-c", `approval_policy="never"`, "-c", `sandbox_mode="danger-full-access"`,
+		"--enable", "default_mode_request_user_input", "-c", "suppress_unstable_features_warning=true")
+	if l.Job.Agent.Model != "" {
+		args = append(args, "-c", "model="+strconv.Quote(l.Job.Agent.Model))
+	}
+	return args
+}
+
+// hello is the first line that it is told. It answers nothing before.
+func (d *codexTalk) hello() []byte {
+	return d.request("initialize", map[string]any{
+		"clientInfo":   map[string]string{"name": "penstock", "title": "Penstock", "version": "1"},
+		"capabilities": map[string]bool{"experimentalApi": true, "requestAttestation": false},
+	}, "")
+}
+
+// begins is the request that begins the thread. Its directory is the process's own: one that is
+// named here would be trusted, with the settings and servers in it.
+func (d *codexTalk) begins() []byte {
+	if d.launch.Resume != "" {
+		return d.request("thread/resume", map[string]any{"threadId": d.launch.Resume, "excludeTurns": true}, "")
+	}
+	return d.request("thread/start", map[string]any{}, "")
+}
+
+// Say implements [Speaker].
+func (d *codexTalk) Say(id, text string) [][]byte {
+	if d.thread == "" {
+		d.queue = append(d.queue, codexPrompt{id, text})
+		return nil
+	}
+	remember(d.told, id, "")
+	return [][]byte{d.request("turn/start", map[string]any{
+		"threadId": d.thread, "clientUserMessageId": id, "input": []any{map[string]any{"type": "text", "text": text, "text_elements": []any{}}},
+	}, id)}
+}
+
+// Interrupt implements [Speaker].
+func (d *codexTalk) Interrupt() [][]byte {
+	if !d.turns.open {
+		d.cut = true // as soon as there is a turn
+		return nil
+	}
+	d.cut = false
+	return [][]byte{d.request("turn/interrupt", map[string]any{"threadId": d.thread, "turnId": d.now}, "interrupt-"+uuid.NewString())}
+}
+
+// Set implements [Tuner]. Its mode says what it asks a permission for.
+func (d *codexTalk) Set(id, model, mode string) [][]byte {
+	params := map[string]any{"threadId": d.thread}
+	if model != "" {
+		params["model"] = model
+	}
+	if mode != "" {
+		params["approvalPolicy"] = mode
+	}
+	return [][]byte{d.request("thread/settings/update", params, id)}
+}
+
+// codexRaw are the requests that may come from outside. Others would change
+// what its host has set, or make it answer without bound.
+var codexRaw = []string{
+	"turn/start", "turn/interrupt", "thread/compact/start", "thread/goal/get", "thread/goal/set", "thread/goal/clear",
+	"thread/backgroundTerminals/list", "thread/backgroundTerminals/clean", "thread/settings/update", "thread/name/set",
+}
+
+// Raw implements [Tuner].
+func (d *codexTalk) Raw(id string, line []byte) ([][]byte, error) {
+	m, params, err := rawRequest("codex", line, codexRaw)
+	if err != nil {
+		return nil, err
+	}
+	if d.thread == "" {
+		return nil, control.Refuse(control.Nothing, "agent codex has not begun its thread yet")
+	}
+	params["threadId"] = jsonLine(d.thread)
+	if m == "turn/start" {
+		var input []json.RawMessage
+		if json.Unmarshal(params["input"], &input) != nil || len(input) == 0 {
+			return nil, control.Refuse(control.Cannot, "agent codex does not take this line: turn/start needs params with a list input")
+		}
+		params["clientUserMessageId"] = jsonLine(id)
+		remember(d.told, id, "")
+	}
+	return [][]byte{d.request(m, params, id)}, nil
+}
+
+// Answer implements [Speaker].
+func (d *codexTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
+	id, open, err := d.asks.find(a.Ask)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := codexAnswer(open, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	delete(d.asks, id)
+	how := "answered"
+	if a.Deny {
+		how = "declined"
+	}
+	e := jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	e.Agent, e.Turn = d.name, d.turn
+	return []jobs.Event{e}, [][]byte{d.answer(open.id, result)}, nil
+}
+
+// codexAnswer is what the program is told: for each question, or whether it may.
+func codexAnswer(open ask, a control.Message) (any, error) {
+	type said struct {
+		Answers []string `json:"answers"`
+	}
+	answers := map[string]said{}
+	switch {
+	case open.questions != nil && a.Deny:
+		for _, name := range open.names {
+			answers[name] = said{[]string{firstText(a.Text, nobody)}}
+		}
+		return map[string]any{"answers": answers}, nil
+	case open.questions != nil:
+		texts, err := fit(open.questions, a)
+		if err != nil {
+			return nil, err
+		}
+		for i, q := range open.questions {
+			answers[open.names[i]] = said{[]string{texts[q.Question]}}
+		}
+		return map[string]any{"answers": answers}, nil
+	case a.Deny:
+		return map[string]string{"decision": "decline"}, nil
+	case len(a.Options)+len(a.Answers) > 0 || a.Text != "":
+		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
+	}
+	return map[string]string{"decision": "accept"}, nil
+}
