@@ -158,11 +158,21 @@ func (b *books) enter(ctx context.Context, rec jobs.Record) error {
 	case rec.Dependent():
 		b.recheck[rec.ID] = true
 	case rec.State == jobs.Delayed && rec.NotBefore != nil:
-		b.moving[rec.ID] = moving{since: *rec.NotBefore}
+		b.moving[rec.ID] = moving{since: due(rec)}
 	case rec.State == jobs.Delayed || rec.Hold != "":
 		b.moving[rec.ID] = moving{since: time.Now(), batch: rec.Batch}
 	}
 	return nil
+}
+
+// due is when a delayed job should have been brought on. A back-off is never
+// longer than that, though the broker's clock was ahead when it began.
+func due(rec jobs.Record) time.Time {
+	wait := time.Until(*rec.NotBefore)
+	if rec.Attempt > 0 {
+		wait = min(wait, rec.Backoff())
+	}
+	return time.Now().Add(wait)
 }
 
 // pending puts a job into the plan. What it was before does not matter: one

@@ -366,3 +366,17 @@ func TestWhyInABacklog(t *testing.T) {
 	stop()
 	is(last, why.KeptDue) // nobody is there to admit it
 }
+
+// A time that a broker wrote whose clock was ahead keeps nobody from looking at
+// a job whose back-off is over; one that a submitter named is waited for.
+func TestABackOffIsDueThoughTheClockWasAhead(t *testing.T) {
+	far := time.Now().Add(time.Hour)
+	rec := jobs.Record{State: jobs.Delayed, NotBefore: &far, Submitted: time.Now()}
+	if got := dispatcher.Due(rec); time.Until(got) < 50*time.Minute {
+		t.Errorf("a job for later is due in %v, want an hour", time.Until(got))
+	}
+	rec.Attempt, rec.Lost, rec.Reason = 1, 1, jobs.ModelUnavailable
+	if got := dispatcher.Due(rec); time.Until(got) > rec.Backoff() {
+		t.Errorf("a job that is tried again is due in %v, want %v", time.Until(got), rec.Backoff())
+	}
+}

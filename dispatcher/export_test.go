@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 )
 
@@ -12,3 +13,6 @@ import (
 func Fire(ctx context.Context, d *Dispatcher, rec calendar.Record, now time.Time) (calendar.Record, error) {
 	return d.fire(ctx, rec, now)
 }
+
+// Due is when a delayed job should have been brought on.
+func Due(rec jobs.Record) time.Time { return due(rec) }

@@ -175,7 +175,7 @@ func (r Record) After(end Ended, now time.Time) (Record, bool) {
 	r.Outcome, r.Reason, r.Message = end.Outcome, end.Reason, oneLine(end.Message, 2000)
 	if end.Outcome != Success && cause.Retry != Never && bound == "" {
 		r.State, r.Outcome = Pending, ""
-		if wait := r.backoff(cause); wait > 0 {
+		if wait := r.Backoff(); wait > 0 {
 			at := now.Add(wait).UTC()
 			r.State, r.NotBefore = Delayed, &at
 		}
@@ -217,20 +217,20 @@ func (r Record) usedUp() string {
 	return ""
 }
 
-// backoff is how long a job waits before its next attempt: 2 s, doubled each
-// time up to 5 min, and up to a quarter more. What somebody else can take on
-// waits for nothing, unless workers keep dying under it.
-func (r Record) backoff(cause Cause) time.Duration {
-	if cause.Retry == AtOnce && r.Deaths < 2 {
+// Backoff is how long a job waits before its next attempt, once the last one
+// has ended for r.Reason: 2 s, doubled each time up to 5 min, and up to a
+// quarter more. What somebody else can take on waits for nothing, unless workers
+// keep dying under it.
+func (r Record) Backoff() time.Duration {
+	cause, before := Reasons[r.Reason], r.Counted
+	switch {
+	case cause.Retry == AtOnce && r.Deaths < 2:
 		return 0
-	}
-	before := r.Counted
-	switch cause.Charge {
-	case ChargeDeath:
+	case cause.Retry == AtOnce: // how often it was handed on says nothing of it
 		before = r.Deaths - 1
-	case ChargeHost:
+	case cause.Charge == ChargeHost:
 		before = r.HostFailures
-	case ChargeLoss:
+	case cause.Charge == ChargeLoss:
 		before = r.Lost - r.Deaths - r.HostFailures
 	}
 	wait := min(2*time.Second<<min(max(before-1, 0), 8), 5*time.Minute)

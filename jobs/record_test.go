@@ -73,6 +73,18 @@ func TestBackoffGrowsAndIsBounded(t *testing.T) {
 	}
 }
 
+// How often a job was handed on says nothing of what kills its workers.
+func TestAHandOverWaitsNoLongerThanADeath(t *testing.T) {
+	r := jobs.Record{ID: jobs.NewID(), MaxAttempts: jobs.MaxAttempts, Deaths: 2, Lost: 20}
+	for _, reason := range []jobs.Reason{jobs.LeaseLost, jobs.WorkerDrained} {
+		now := time.Now()
+		next, _ := r.After(ended(reason), now)
+		if next.NotBefore == nil || next.NotBefore.Sub(now) != next.Backoff() || next.Backoff() > 2500*time.Millisecond {
+			t.Errorf("%s: waits until %v, %v; want 2 s and up to a quarter more", reason, next.NotBefore, next.Backoff())
+		}
+	}
+}
+
 // Jobs that failed together come back apart, each no later than a quarter of
 // its wait.
 func TestBackoffSpreads(t *testing.T) {

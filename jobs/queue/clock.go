@@ -84,29 +84,35 @@ const silence = 3
 // the clock of this process alone: their worker is silent, or the back-off
 // between two attempts is over.
 func (q *Queue) overlooked(entries []entry) []entry {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	seen := map[string]sight{}
 	var found []entry
 	for _, e := range entries {
 		limit := silence * max(time.Duration(e.Lease), q.cfg.Lease)
-		switch {
-		case e.State == jobs.Delayed && e.Attempt > 0 && e.NotBefore != nil:
-			limit += e.NotBefore.Sub(e.at)
-		case e.State != jobs.Executing:
-			continue
+		if e.State == jobs.Delayed {
+			limit += e.Backoff() // by two times of a clock it could be anything
 		}
-		s := q.watched.seen[e.ID]
-		if s.rev != e.rev {
-			s = sight{e.rev, time.Now()}
-		}
-		seen[e.ID] = s
-		if time.Since(s.at) > limit {
+		if since, ok := q.sighted(e); ok && time.Since(since) > limit {
 			found = append(found, e)
 		}
 	}
-	q.watched.seen = seen
 	return found
+}
+
+// sighted takes note of a record, and returns when this process has first seen
+// it as it is. Those that may wait for long say nothing by that.
+func (q *Queue) sighted(e entry) (since time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	seen := q.watched.seen
+	if e.State != jobs.Executing && (e.State != jobs.Delayed || e.Attempt == 0) {
+		delete(seen, e.ID)
+		return time.Time{}, false
+	}
+	s := seen[e.ID]
+	if s.rev != e.rev {
+		s = sight{e.rev, time.Now()}
+	}
+	seen[e.ID] = s
+	return s.at, true
 }
 
 // moveOn moves a job on that was overlooked. A silent worker's message is

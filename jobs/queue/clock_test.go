@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -76,5 +77,62 @@ func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 	}
 	if _, err := lost.Settle(ctx, jobs.Ended{Outcome: jobs.Success}, nil); err == nil {
 		t.Error("who had lost the job could settle it")
+	}
+}
+
+// A back-off that began while the broker's clock was ahead is over when it
+// would be, though the record names a time that is far off.
+func TestABackOffIsNoLongerThanItWasMeant(t *testing.T) {
+	const lease = time.Second / 5
+	nc := jobstest.Start(t).Connect()
+	q := jobstest.Queue(t, nc, queue.Config{Lease: lease})
+	jobstest.Submit(t, q, jobstest.Job())
+	ctx := jobstest.Context(t)
+	rec, err := jobstest.Claim(t, q, "w").Settle(ctx, jobs.ModelUnavailable.Ended("busy"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, far := time.Now(), time.Now().Add(time.Hour)
+	rewrite(t, nc, rec, func(fields map[string]any) { fields["not_before"] = far })
+	for {
+		stranded, err := q.Stranded(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(stranded) == 0 {
+			time.Sleep(lease)
+			continue
+		}
+		if got := stranded[0]; got.State != jobs.Pending || got.NotBefore != nil || time.Since(began) < rec.Backoff() {
+			t.Errorf("after %v: %s until %v; want pending after %v", time.Since(began), got.State, got.NotBefore, rec.Backoff())
+		}
+		return
+	}
+}
+
+// Who watches the records need not look for stranded jobs to know since when
+// one has not moved.
+func TestAWatchKnowsSinceWhen(t *testing.T) {
+	const lease = time.Second / 5
+	s := jobstest.Start(t)
+	q, other := jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease}), jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease})
+	ctx := jobstest.Context(t)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for rec, err := range q.Watch(ctx, queue.Filter{}) {
+			if err != nil || rec.State == jobs.Executing {
+				return
+			}
+		}
+	})
+	jobstest.Submit(t, other, jobstest.Job())
+	c := jobstest.Claim(t, other, "gone")
+	if err := c.HoldBack(); err != nil {
+		t.Fatal(err)
+	}
+	watch.Wait()
+	time.Sleep(queue.Silence*lease + lease)
+	if stranded, err := q.Stranded(ctx); err != nil || len(stranded) != 1 {
+		t.Errorf("%v, %v; want the one whose worker is silent", stranded, err)
 	}
 }

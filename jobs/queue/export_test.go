@@ -79,6 +79,9 @@ func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
 	return q.age(entry{at: at}, now, promised)
 }
 
+// Silence is how many leases a worker may be silent.
+const Silence = silence
+
 // HoldBack lets the broker offer a claim's job again much later, as one does
 // whose clock was set back.
 func (c *Claim) HoldBack() error { return c.q.nak(c.d, time.Hour) }

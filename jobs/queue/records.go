@@ -288,7 +288,11 @@ func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, erro
 				yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
 				return
 			}
-			if e, ok := q.told(m); ok && f.match(e.Record) && !yield(e.Record, nil) {
+			e, ok := q.told(m)
+			if ok {
+				q.sighted(e)
+			}
+			if ok && f.match(e.Record) && !yield(e.Record, nil) {
 				return
 			}
 		}

@@ -34,7 +34,9 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 	}
 	lanes := map[string]content{} // by stream
 	var stranded []jobs.Record
+	moved := map[string]bool{}
 	for _, e := range q.overlooked(entries) {
+		moved[e.ID] = true
 		rec, err := q.moveOn(ctx, e)
 		if isConflict(err) {
 			continue // somebody is alive
@@ -45,6 +47,9 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 		stranded = append(stranded, rec)
 	}
 	for _, e := range entries {
+		if moved[e.ID] {
+			continue
+		}
 		if e.State == jobs.Waiting && e.Hold == string(HoldBatch) && !holding(holds, e.Record) {
 			stranded = append(stranded, e.Record)
 			continue
