@@ -24,6 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -104,7 +106,7 @@ type run struct {
 	Options
 	field   *field
 	pool    Pool
-	random  *rand.Rand // of the goroutine that decides
+	random  *rand.Rand // of the goroutine that submits
 	report  Report
 	jobs    []*job
 	retried map[string]int
@@ -149,19 +151,36 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	}
 	defer func() { err = errors.Join(err, r.pool.Close()) }()
 	r.field.leader = r.pool.Leader
-	if o.Every > 0 {
-		err = r.breakSteadily(ctx)
-	} else {
-		err = r.breakThings(ctx)
-	}
-	if err == nil {
-		err = r.finish(ctx)
-	}
-	if err == nil {
+	if err = r.hurt(ctx); err == nil {
 		err = r.check(ctx)
 	}
 	r.report.Seconds = time.Since(began).Seconds()
 	return r.report, err
+}
+
+// hurt breaks things until every job has ended, and stops the workers.
+func (r *run) hurt(ctx context.Context) error {
+	var watch sync.WaitGroup
+	watching, stop := context.WithCancel(ctx)
+	defer watch.Wait()
+	defer stop()
+	watch.Go(func() { r.field.supervise(watching) })
+	harm := r.breakThings
+	if r.Every > 0 {
+		harm = r.breakSteadily
+	}
+	if err := harm(ctx); err != nil {
+		return err
+	}
+	if err := r.finish(ctx); err != nil {
+		return err
+	}
+	stop()
+	watch.Wait() // what ends now has been asked to
+	if err := r.field.drain(); err != nil {
+		r.wrong("a worker that was asked to end: %v", err)
+	}
+	return nil
 }
 
 // possible leaves out the faults that this host or this user cannot have.
@@ -200,23 +219,39 @@ func (r *run) possible() error {
 	return nil
 }
 
-// breakThings feeds the pool and harms it, until both are done.
+// breakThings feeds the pool and harms it, until both are done. That nobody
+// takes a job for a while, the disk being full, holds no fault up.
 func (r *run) breakThings(ctx context.Context) error {
 	defer r.harm.Wait()
-	for done := range r.Faults {
-		if err := r.pace(ctx, done); err != nil {
-			return err
+	g, both := errgroup.WithContext(ctx)
+	due := make(chan int, r.Faults+1)
+	g.Go(func() error {
+		for n := range due {
+			if err := r.feed(both, n); err != nil {
+				return err
+			}
 		}
-		r.field.revive()
-		r.report.Faults[r.strike(ctx, r.random)]++
-		pause := time.Duration(r.random.ExpFloat64() * float64(r.Lease) / 12)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(min(pause, r.Lease)):
+		return nil
+	})
+	g.Go(func() error {
+		defer close(due)
+		random := rand.New(rand.NewPCG(r.Seed, 1))
+		for done := range r.Faults {
+			if err := r.pace(both, done, due); err != nil {
+				return err
+			}
+			r.report.Faults[r.strike(ctx, random)]++
+			pause := time.Duration(random.ExpFloat64() * float64(r.Lease) / 12)
+			select {
+			case <-both.Done():
+				return context.Cause(both)
+			case <-time.After(min(pause, r.Lease)):
+			}
 		}
-	}
-	return r.feed(ctx, r.Jobs)
+		due <- r.Jobs
+		return nil
+	})
+	return g.Wait()
 }
 
 // breakSteadily harms the pool at fixed times, while the jobs come in evenly.
@@ -234,7 +269,6 @@ func (r *run) breakSteadily(ctx context.Context) error {
 			return errors.Join(context.Cause(ctx), <-fed)
 		case <-tick.C:
 		}
-		r.field.revive()
 		r.report.Faults[r.strike(ctx, random)]++
 		faults.Add(1)
 	}
@@ -265,13 +299,11 @@ func (r *run) feedEvenly(ctx context.Context, faults *atomic.Int64) error {
 	return nil
 }
 
-// pace keeps jobs and faults together: it submits the jobs that are due after
-// so many faults, and waits while too few of them have finished.
-func (r *run) pace(ctx context.Context, faults int) error {
+// pace keeps jobs and faults together: it wants the jobs submitted that are due
+// after so many faults, and waits while too few of them have finished.
+func (r *run) pace(ctx context.Context, faults int, wanted chan<- int) error {
 	due, ahead := r.Jobs*faults/r.Faults, 2*r.Workers*r.Slots
-	if err := r.feed(ctx, min(due+ahead, r.Jobs)); err != nil {
-		return err
-	}
+	wanted <- min(due+ahead, r.Jobs)
 	for began := time.Now(); ; {
 		list, err := r.finished(ctx)
 		if err != nil {
@@ -284,7 +316,6 @@ func (r *run) pace(ctx context.Context, faults int) error {
 		if len(list) >= due-ahead || time.Since(began) > stall {
 			return nil
 		}
-		r.field.revive()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -25,8 +25,8 @@ func (r *run) wrong(format string, args ...any) {
 	}
 }
 
-// finish waits until every job has ended, tries those again that were given up
-// on because of what was done here, and stops the workers.
+// finish waits until every job has ended, and tries those again that were given
+// up on because of what was done here.
 func (r *run) finish(ctx context.Context) error {
 	ended, last := 0, time.Now()
 	for ended < len(r.jobs) {
@@ -38,7 +38,6 @@ func (r *run) finish(ctx context.Context) error {
 		if len(list) != ended {
 			ended, last = len(list), time.Now()
 		}
-		r.field.revive()
 		if time.Since(last) > stall {
 			r.wrong("after %v nothing has happened to %d jobs that are not finished", stall, len(r.jobs)-ended)
 			break
@@ -48,9 +47,6 @@ func (r *run) finish(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-time.After(200 * time.Millisecond):
 		}
-	}
-	if err := r.field.drain(); err != nil {
-		r.wrong("a worker that was asked to end: %v", err)
 	}
 	return nil
 }

@@ -60,7 +60,9 @@ func (r *run) strike(ctx context.Context, random *rand.Rand) string {
 		if victim := k.victim(r.field, n); victim.TryLock() {
 			r.harm.Go(func() {
 				defer victim.Unlock()
+				r.field.note("%s %d begins", k.name, n+1)
 				k.do(ctx, r.field, n)
+				r.field.note("%s %d is over", k.name, n+1)
 			})
 			return k.name
 		}

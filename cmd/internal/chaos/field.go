@@ -33,6 +33,12 @@ type field struct {
 	addresses  []string   // where workers reach the broker, or the nodes
 	user       string     // and its password, as in a URL
 	disk       *smallDisk // nil where none is to be filled
+	said       io.Writer  // what programs say, and when they were harmed
+}
+
+// note writes into the programs' log what was done to them.
+func (f *field) note(format string, args ...any) {
+	fmt.Fprintf(f.said, "time=%s chaos: %s\n", time.Now().Format("2006-01-02T15:04:05.000Z07:00"), fmt.Sprintf(format, args...))
 }
 
 // A program is penstock in one of its parts. Whoever harms it holds mu.
@@ -74,7 +80,8 @@ func (p *proxy) urls(user string) string {
 
 // begin starts the broker and the workers.
 func begin(ctx context.Context, o Options) (_ *field, err error) {
-	f := &field{data: filepath.Join(o.Dir, "data"), repo: filepath.Join(o.Dir, "repo"), lease: o.Lease}
+	said := &lockedWriter{w: o.Log}
+	f := &field{data: filepath.Join(o.Dir, "data"), repo: filepath.Join(o.Dir, "repo"), lease: o.Lease, said: said}
 	defer func() {
 		if err != nil {
 			f.kill()
@@ -89,7 +96,6 @@ func begin(ctx context.Context, o Options) (_ *field, err error) {
 		}
 	}
 	settings := append(os.Environ(), "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE="+o.Lease.String())
-	said := &lockedWriter{w: o.Log}
 	if o.Cluster > 0 {
 		settings = append(settings, fmt.Sprintf("PENSTOCK_REPLICAS=%d", o.Cluster))
 		err = f.beginCluster(ctx, o, settings, said)
@@ -157,9 +163,16 @@ func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error
 	return endpoint, nil
 }
 
-// revive starts what has ended by itself, as a service manager does: a worker
-// that finds no broker when it starts says so and ends, and so does a broker
-// that cannot write.
+// supervise starts what has ended by itself, until ctx ends, as a service
+// manager does: a worker that finds no broker when it starts says so and ends,
+// and so does a broker that cannot write.
+func (f *field) supervise(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.revive()
+		f.wait(ctx, 0.05, 0.05)
+	}
+}
+
 func (f *field) revive() {
 	for _, w := range append([]*program{f.broker}, f.workers...) {
 		if !w.mu.TryLock() {
