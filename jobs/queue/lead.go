@@ -44,8 +44,9 @@ func (q *Queue) Lead(ctx context.Context, do func(context.Context)) error {
 		return fmt.Errorf("lead: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
+	var last sight
 	for ctx.Err() == nil {
-		if rev, err := q.campaign(ctx, me); err == nil && rev > 0 {
+		if rev, err := q.campaign(ctx, me, &last); err == nil && rev > 0 {
 			q.reign(ctx, me, rev, do)
 		}
 		if q.conn.NC.IsClosed() {
@@ -57,14 +58,19 @@ func (q *Queue) Lead(ctx context.Context, do func(context.Context)) error {
 }
 
 // campaign tries once to become the leader, and returns the revision that says
-// so; zero: another one leads.
-func (q *Queue) campaign(ctx context.Context, me leader) (uint64, error) {
+// so; zero: another one leads. Last is the word that was seen last.
+func (q *Queue) campaign(ctx context.Context, me leader, last *sight) (uint64, error) {
 	m, err := q.conn.Last(ctx, subject.KVStream(subject.Leader), subject.LeaderKey)
 	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
 		return 0, err
 	}
+	if last.rev != m.Seq {
+		*last = sight{m.Seq, time.Now()}
+	}
+	// The broker ends a word by its clock, which somebody may have set back.
+	over := time.Since(last.at) > leadFor
 	var other leader
-	if err == nil && !m.Gone() && json.Unmarshal(m.Data, &other) == nil && q.present(ctx, other) {
+	if err == nil && !m.Gone() && !over && json.Unmarshal(m.Data, &other) == nil && other.Instance != me.Instance && q.present(ctx, other) {
 		return 0, nil
 	}
 	me.Since = time.Now().UTC()

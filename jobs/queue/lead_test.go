@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
@@ -74,6 +75,39 @@ func TestADeadLeaderIsReplacedAtOnce(t *testing.T) {
 	second, _, _ := leads(t, open(t, s, queue.Config{}))
 	within(t, "the second leads", second)
 	t.Logf("after %s", time.Since(begun))
+}
+
+// A word that the broker keeps for longer than it holds, as one does whose clock
+// was set back, keeps nobody from leading: its own leader at once, and others
+// when by their clocks it is over.
+func TestAWordThatTheBrokerKeepsTooLong(t *testing.T) {
+	s := jobstest.Start(t)
+	nc := s.Connect()
+	began, ended, _ := leads(t, jobstest.Queue(t, nc, queue.Config{Lease: lease}))
+	within(t, "somebody leads", began)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(jobstest.Context(t), "ps_leader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	word, err := bucket.Get(jobstest.Context(t), "dispatcher")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := jobs.NewID()
+	if _, err := nc.SubscribeSync("penstock.v1.leader." + other); err != nil { // and it is silent
+		t.Fatal(err)
+	}
+	for who, text := range map[string]string{"itself": string(word.Value()), "somebody silent": `{"instance":"` + other + `"}`} {
+		if _, err := bucket.Put(jobstest.Context(t), "dispatcher", []byte(text)); err != nil { // for ever
+			t.Fatal(err)
+		}
+		within(t, "it ends, "+who+" having the word", ended)
+		within(t, "it leads after "+who, began)
+	}
 }
 
 // cut closes a connection as the death of its process does, without a word.
