@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -72,8 +73,8 @@ func TestAClusterLosesNothing(t *testing.T) {
 }
 
 func TestAPoolOutlivesAFullDiskAndMovedClocks(t *testing.T) {
-	if os.Getenv("PENSTOCK_TEST_LONG") == "" {
-		t.Skip("takes minutes, in which a full disk is waited for: set PENSTOCK_TEST_LONG=1")
+	if os.Geteuid() != 0 && runtime.GOARCH != "amd64" {
+		t.Skip("a full disk needs root, a moved clock an x86-64")
 	}
 	report, code := breakPool(t, "", "--jobs", "10", "--faults", "8", "--kinds", "full disk,clock jump")
 	if code != 0 || report.Results != 10 || len(report.Faults)+len(report.Skipped) != 2 {
