@@ -2,11 +2,9 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,7 +13,6 @@ import (
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
 	"github.com/penstock-run/penstock/sandbox/internal/cover"
 	"github.com/penstock-run/penstock/sandbox/internal/usage"
-	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,8 +24,9 @@ type jail struct {
 	token   string
 	group   *cgroup.Group
 	control *net.UnixConn
-	service *service      // nil where the jail is not a service's
-	silent  chan struct{} // closed when a supervisor inside has said all
+	service *service        // nil where the jail is not a service's
+	silent  chan struct{}   // closed when a supervisor inside has said all
+	cover   *cover.Covering // nil where nothing is mounted from outside
 
 	mu       sync.Mutex
 	main     *os.Process // guarded by mu; the mechanism's process on the host
@@ -274,43 +272,6 @@ func parent(pid int) int {
 	return atoi(f[1])
 }
 
-// cover hides from the agent what the mechanism has left open, and lets jailinit
-// go on. Nothing of the agent's runs yet.
-func (j *jail) cover() error {
-	if len(j.command.Hidden)+len(j.command.ReadOnly) == 0 {
-		return nil
-	}
-	namespace, err := j.mounts()
-	if err != nil {
-		return err
-	}
-	defer namespace.Close()
-	if err := cover.Files(namespace, j.command.Hidden, j.command.ReadOnly); err != nil {
-		return err
-	}
-	_, err = j.control.Write([]byte(jailinit.CoveredWord))
-	return err
-}
-
-// mounts opens the mount namespace of pid 1 inside.
-func (j *jail) mounts() (*os.File, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.first < 0 {
-		return nil, errors.New("the jail has ended")
-	}
-	f, err := os.Open("/proc/" + strconv.Itoa(j.firstPID) + "/ns/mnt")
-	if err != nil {
-		return nil, err
-	}
-	// While it is alive, its number is nobody else's.
-	if err := unix.PidfdSendSignal(j.first, 0, nil, 0); err != nil {
-		f.Close()
-		return nil, os.NewSyscallError("the jail's first process", err)
-	}
-	return f, nil
-}
-
 // hello is what jailinit says.
 type hello struct {
 	agent      int // jailinit itself where it supervises
@@ -353,7 +314,7 @@ func (p *Process) receive(c *net.UnixConn) (h hello, err error) {
 		switch word {
 		case "ready":
 			ready, h.agent = true, pid
-			if err := p.jail.cover(); err != nil {
+			if err := p.jail.applyCover(); err != nil {
 				return h, err
 			}
 		case "running":

@@ -118,6 +118,14 @@ type Command struct {
 	// Start covers them from outside while jailinit waits for it. It takes to be
 	// root of the host, Status, Control and jailinit.Config.Covered.
 	Hidden, ReadOnly []string
+	// Directory replaces that of the jail at its Path, unless it is "", from
+	// outside, at the same moment and on the same terms. It holds files, all with
+	// a mode, and read-only mounts; nobody inside can change it.
+	Directory struct {
+		Path   string
+		Files  []File
+		Mounts []Mount
+	}
 	// Sweep means that the kernel does not end the jail with its first
 	// process: what is left has to be searched for.
 	Sweep bool

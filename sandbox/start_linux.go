@@ -60,6 +60,8 @@ func (p *Process) launch(ctx context.Context, backend string, c *Command, stream
 	if err != nil {
 		return &StartError{Backend: backend, Step: step, Err: err}
 	}
+	p.jail.beginCover()
+	defer p.jail.endCover()
 	begun := make(chan error, 1)
 	go thread.Alone(func() { p.carry(ctx, pipes, ends, begun) })
 	if err := <-begun; err != nil {

@@ -79,7 +79,7 @@ type host struct {
 	layout.Host
 	arch  seccomp.Arch
 	data  uint64 // memory that one process may ask for; 0: no limit
-	enter bool   // Start may enter a jail to cover files, which takes a tenth of bubblewrap's time
+	enter bool   // Start may enter a jail to cover and show files, which takes a tenth of bubblewrap's time
 }
 
 // compile is the pure part of Command.
@@ -104,10 +104,12 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 		Status:  true,
 		Control: true,
 	}
+	v := &view{data: c.Data}
 	if h.enter {
 		c.Hidden, c.ReadOnly = h.Hidden, h.ReadOnly
+		h.etc(spec, c)
+		v.without = c.Directory.Path
 	}
-	v := &view{data: c.Data}
 	v.build(spec, h)
 	c.Data = v.data
 	for _, a := range v.args {
@@ -126,7 +128,7 @@ func initConfig(spec sandbox.Spec, h host) jailinit.Config {
 }
 
 // Explain shows a command for people: what is executed, an option of bubblewrap
-// with its arguments on each further line, and what is covered after that.
+// with its arguments on each further line, and what is mounted from outside after that.
 func Explain(c *sandbox.Command) string {
 	var s strings.Builder
 	s.WriteString(c.Path + " = " + strings.Join(c.Args, " "))
@@ -136,6 +138,12 @@ func Explain(c *sandbox.Command) string {
 			separator = "\n"
 		}
 		s.WriteString(separator + a)
+	}
+	for _, f := range c.Directory.Files {
+		s.WriteString(fmt.Sprintf("\nthen write %04o %s", f.Mode, f.Path))
+	}
+	for _, m := range c.Directory.Mounts {
+		s.WriteString("\nthen show " + m.Source + " " + m.Target)
 	}
 	for _, p := range c.Hidden {
 		s.WriteString("\nthen hide " + p)

@@ -55,6 +55,10 @@ func TestCommandLines(t *testing.T) {
 		compare(t, name, spec, testHost)
 	}
 	compare(t, "root", golden["zero"], rootHost)
+	compare(t, "root-files", golden["files"], rootHost)
+	// What a Spec mounts into /etc, or would hide there, is bubblewrap's affair.
+	compare(t, "root-mount", sandbox.Spec{Mounts: []sandbox.Mount{{Source: "/data/etc", Target: "/etc/own"}}}, rootHost)
+	compare(t, "root-below", sandbox.Spec{Files: []sandbox.File{{Path: "/etc/ssl/own", Data: []byte("x")}}}, rootHost)
 }
 
 func compare(t *testing.T, name string, spec sandbox.Spec, on func(sandbox.Spec) host) {

@@ -15,8 +15,9 @@ import (
 
 // A view collects bubblewrap's options and the contents they refer to.
 type view struct {
-	args []string
-	data [][]byte
+	args    []string
+	data    [][]byte
+	without string // a directory of which only its place is made; or ""
 }
 
 func (v *view) add(args ...string) { v.args = append(v.args, args...) }
@@ -24,6 +25,12 @@ func (v *view) add(args ...string) { v.args = append(v.args, args...) }
 // file shows contents as a file that nobody inside can change: in the root
 // it is read-only with it; elsewhere it needs a mount of its own.
 func (v *view) file(path string, mode fs.FileMode, data []byte) {
+	if v.leaves(path) {
+		return
+	}
+	if mode == 0 {
+		mode = 0o644
+	}
 	option := "--file"
 	for _, dir := range []string{sandbox.HomePath, "/tmp", "/run"} {
 		if strings.HasPrefix(path, dir+"/") {
@@ -32,6 +39,11 @@ func (v *view) file(path string, mode fs.FileMode, data []byte) {
 	}
 	v.data = append(v.data, data)
 	v.add("--perms", fmt.Sprintf("%04o", mode), option, strconv.Itoa(sandbox.DataFD+len(v.data)-1), path)
+}
+
+// leaves reports whether somebody else shows path.
+func (v *view) leaves(path string) bool {
+	return v.without != "" && strings.HasPrefix(path, v.without+"/")
 }
 
 func (v *view) tmpfs(path, perms string, size int64) {
@@ -75,10 +87,12 @@ func (v *view) system(spec sandbox.Spec, h host) {
 		v.add("--symlink", l.Source, l.Target)
 	}
 	for _, m := range h.Shared {
-		v.add("--ro-bind", m.Source, m.Target)
+		if !v.leaves(m.Target) {
+			v.add("--ro-bind", m.Source, m.Target)
+		}
 	}
 	for _, f := range h.Files(spec) {
-		v.file(f.Path, 0o644, f.Data)
+		v.file(f.Path, f.Mode, f.Data)
 	}
 	v.add("--proc", "/proc")
 	if !h.enter {
@@ -108,11 +122,7 @@ func (v *view) places(spec sandbox.Spec, h layout.Host) {
 		v.place(m, "", 0)
 	}
 	for _, f := range spec.Files {
-		mode := f.Mode
-		if mode == 0 {
-			mode = 0o644
-		}
-		v.file(f.Path, mode, f.Data)
+		v.file(f.Path, f.Mode, f.Data)
 	}
 	v.add("--ro-bind", h.Init, jailinit.Path)
 }

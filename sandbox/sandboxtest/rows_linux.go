@@ -43,7 +43,7 @@ func readRows(h *host) []attack {
 		{name: "learn the host's name", probe: "hostname", want: "job"},
 		{name: "climb out of the root", probe: "read", args: []string{strings.Repeat("../", 40) + file}, want: "ENOENT", works: "ok"},
 	}
-	for _, p := range []string{"cmdline", "kallsyms", "kcore", "keys", "kpagecount", "slabinfo", "vmallocinfo"} {
+	for _, p := range []string{"cmdline", "kallsyms", "kcore", "keys", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "timer_list", "vmallocinfo"} {
 		rows = append(rows, attack{name: "read proc " + p, probe: "read", args: []string{"/proc/" + p}, want: "EACCES EPERM ENOENT empty"})
 	}
 	return withFeature(sandbox.FeatureFiles, rows)
@@ -84,6 +84,7 @@ func writeRows(h *host) []attack {
 		{name: "write a program", probe: "write", args: []string{"/usr/bin/penstock-written"}, want: "EROFS EACCES"},
 		{name: "write the root", probe: "write", args: []string{"/written"}, want: "EROFS EACCES"},
 		{name: "write etc", probe: "write", args: []string{"/etc/written"}, want: "EROFS EACCES"},
+		{name: "write a directory of the host in etc", probe: "write", args: []string{"/etc/alternatives/written"}, want: "EROFS EACCES ENOENT"},
 		{name: "change the users", probe: "open-write", args: []string{"/etc/passwd"}, want: "EROFS EACCES"},
 		{name: "change the first program", probe: "open-write", args: []string{"/jail/init"}, want: "EROFS EACCES ETXTBSY"},
 		{name: "link a file of the host", probe: "link", args: []string{filepath.Join(h.dir, "secret.txt"), "hard"}, want: "ENOENT"},

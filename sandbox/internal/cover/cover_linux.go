@@ -1,8 +1,9 @@
-// Package cover hides files from a jail that is made already, from outside.
+// Package cover hides files from a jail that is made already, and shows it
+// others, from outside.
 //
-// bubblewrap reads the whole table of mounts for each file that it covers. Who
-// is root of the host can enter the jail's mount namespace instead, and cover
-// all of them in the time of one before the agent is executed.
+// bubblewrap reads the whole table of mounts for each file or directory that it
+// mounts. Who is root of the host can enter the jail's mount namespace instead,
+// and mount all of them in the time of one before the agent is executed.
 package cover
 
 import (
@@ -19,8 +20,9 @@ import (
 const ownNamespace = "/proc/self/ns/mnt"
 
 // Possible reports whether this process may enter the mount namespaces of its
-// jails. It tries with its own: root may lack the capability, or a filter
-// around its container refuse the call.
+// jails, and mount there. It tries both with its own: root may lack the
+// capability, the kernel be older than Linux 5.12, or a filter around its
+// container refuse the calls.
 var Possible = sync.OnceValue(func() bool {
 	if os.Geteuid() != 0 {
 		return false
@@ -31,20 +33,53 @@ var Possible = sync.OnceValue(func() bool {
 	}
 	defer own.Close()
 	done := make(chan error, 1)
-	go thread.Alone(func() { done <- enter(own) })
+	go thread.Alone(func() {
+		m, err := Directory{Trees: []Tree{{Source: "/etc", Path: "etc"}}}.prepare()
+		m.close()
+		done <- errors.Join(err, enter(own))
+	})
 	return <-done == nil
 })
 
-// Files covers what is seen in a mount namespace, which is not our own: hidden
-// files become devices that cannot be opened, and nothing can be written below
-// readOnly. What is not there needs no cover.
-func Files(namespace *os.File, hidden, readOnly []string) error {
-	if err := foreign(namespace); err != nil {
-		return err
+// A Cover is what is changed of the view of a jail.
+type Cover struct {
+	Directories []Directory
+	Hidden      []string // become devices that cannot be opened
+	ReadOnly    []string // nothing can be written below them
+}
+
+// A Covering is a Cover on its way to a jail. It ends with Apply or Close.
+type Covering struct {
+	namespace chan<- *os.File // nil when it has ended
+	done      <-chan error
+}
+
+// Begin makes the directories, while the jail is being made. Nothing of them is
+// to be seen anywhere until Apply.
+func (c Cover) Begin() *Covering {
+	namespace, done := make(chan *os.File, 1), make(chan error, 1)
+	go thread.Alone(func() { done <- c.cover(namespace) })
+	return &Covering{namespace, done}
+}
+
+// Apply covers what is seen in a mount namespace, which is not our own. What is
+// not there needs not be hidden; a directory to put another one over must be.
+func (w *Covering) Apply(namespace *os.File) error {
+	err := foreign(namespace)
+	if err == nil {
+		w.namespace <- namespace
 	}
-	done := make(chan error, 1)
-	go thread.Alone(func() { done <- files(namespace, hidden, readOnly) })
-	return <-done
+	return errors.Join(err, w.Close())
+}
+
+// Close gives up a Covering that was not applied. It may be called twice.
+func (w *Covering) Close() error {
+	if w.namespace == nil {
+		return nil
+	}
+	close(w.namespace)
+	w.namespace = nil
+	return <-w.done
 }
 
 // foreign makes sure that it is no file of the host that is covered.
@@ -60,23 +95,46 @@ func foreign(namespace *os.File) error {
 	return nil
 }
 
-func files(namespace *os.File, hidden, readOnly []string) (err error) {
+// cover makes the directories, waits for the jail, and changes its view.
+func (c Cover) cover(jail <-chan *os.File) (err error) {
 	own, err := os.Open(ownNamespace)
 	if err != nil {
 		return err
 	}
 	defer own.Close()
+	var directories []*made
+	for _, d := range c.Directories {
+		m, err := d.prepare()
+		if err != nil {
+			return err
+		}
+		defer m.close()
+		directories = append(directories, m)
+	}
+	namespace, ok := <-jail
+	if !ok {
+		return nil
+	}
 	if err := enter(namespace); err != nil {
 		return err
 	}
 	// The thread may end later than the jail, and would keep its mounts.
 	defer func() { err = errors.Join(err, enter(own)) }()
-	for _, p := range hidden {
+	return c.mount(directories)
+}
+
+func (c Cover) mount(directories []*made) error {
+	for _, m := range directories {
+		if err := m.attach(); err != nil {
+			return err
+		}
+	}
+	for _, p := range c.Hidden {
 		if err := mount("/dev/null", p); err != nil {
 			return err
 		}
 	}
-	for _, p := range readOnly {
+	for _, p := range c.ReadOnly {
 		if err := mount(p, p); err != nil {
 			return err
 		}

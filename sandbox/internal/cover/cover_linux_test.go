@@ -16,18 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What is covered there is covered nowhere else.
-func TestFiles(t *testing.T) {
+// elsewhere starts a shell in a mount namespace of its own. What it is to look at
+// runs when the second result is called, which returns what was written.
+func elsewhere(t *testing.T, dir, look string) (namespace *os.File, told func() string) {
+	t.Helper()
 	if !Possible() {
 		t.Skip("only root, with its capabilities, can enter other namespaces")
 	}
-	dir := t.TempDir()
-	secret, config := filepath.Join(dir, "secret"), filepath.Join(dir, "config")
-	err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o644), os.Mkdir(config, 0o755))
-	if err != nil {
-		t.Fatal(err)
-	}
-	look := "cat secret || echo hidden; echo x > secret; echo x > config/new || echo fixed"
 	cmd := exec.Command("sh", "-c", "echo begun; read go; { "+look+"; } 2>/dev/null")
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -42,22 +37,40 @@ func TestFiles(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait() //nolint:errcheck // what it wrote tells
-	defer in.Close()
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() }) // what it wrote tells
 	if _, err := io.ReadFull(out, make([]byte, len("begun\n"))); err != nil {
 		t.Fatal(err)
 	}
-	namespace, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/mnt")
+	namespace, err = os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/mnt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer namespace.Close()
-	if err := Files(namespace, []string{secret, dir + "/absent"}, []string{config, dir + "/missing"}); err != nil {
+	t.Cleanup(func() { namespace.Close() })
+	return namespace, func() string {
+		in.Close()
+		b, err := io.ReadAll(out)
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.Join(strings.Fields(string(b)), " ")
+	}
+}
+
+// What is covered there is covered nowhere else.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	namespace, told := elsewhere(t, dir, "cat secret || echo hidden; echo x > secret; echo x > config/new || echo fixed")
+	secret, config := filepath.Join(dir, "secret"), filepath.Join(dir, "config")
+	err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o644), os.Mkdir(config, 0o755))
+	if err != nil {
 		t.Fatal(err)
 	}
-	in.Close()
-	if b, err := io.ReadAll(out); err != nil || strings.Join(strings.Fields(string(b)), " ") != "hidden fixed" {
-		t.Errorf("there: %q, err %v", b, err)
+	c := Cover{Hidden: []string{secret, dir + "/absent"}, ReadOnly: []string{config, dir + "/missing"}}
+	if err := c.Begin().Apply(namespace); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(); got != "hidden fixed" {
+		t.Errorf("there: %q", got)
 	}
 	if b, err := os.ReadFile(secret); err != nil || string(b) != "secret" {
 		t.Errorf("here: %q, err %v", b, err)
@@ -65,7 +78,8 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(config, "new"), nil, 0o644); err != nil {
 		t.Error(err)
 	}
-	if err := Files(namespace, []string{config}, nil); err == nil || !strings.Contains(err.Error(), "cover "+config) {
+	c = Cover{Hidden: []string{config}}
+	if err := c.Begin().Apply(namespace); err == nil || !strings.Contains(err.Error(), "cover "+config) {
 		t.Errorf("a directory that should be a device: %v", err)
 	}
 }
@@ -81,7 +95,8 @@ func TestOwnNamespace(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := Files(own, []string{file}, []string{filepath.Dir(file)}); err == nil {
+	c := Cover{Hidden: []string{file}, ReadOnly: []string{filepath.Dir(file)}, Directories: []Directory{{Path: filepath.Dir(file)}}}
+	if err := c.Begin().Apply(own); err == nil {
 		t.Error("got no error")
 	}
 	if err := os.WriteFile(file, []byte("y"), 0o644); err != nil {
