@@ -23,7 +23,7 @@ func limitRows() []attack {
 		{name: "fork until it is told", feature: sandbox.FeaturePIDs, probe: "sleep",
 			spec: func(s *sandbox.Spec) {
 				s.Limits.PIDs = 32
-				s.Args = []string{"/bin/sh", "-c", "(i=0; while test $((i=i+1)) -lt 40; do /bin/sleep 60 & done); exec /bin/sleep 1"}
+				s.Args = []string{"/bin/sh", "-c", "(i=0; while test $((i=i+1)) -lt 40; do /bin/sleep 60 & done); exec /bin/sleep 3"} // it is looked for, by a machine that may be busy
 			},
 			exit: func(t *testing.T, e sandbox.Exit) {
 				if !slices.Contains(e.Reached, sandbox.FeaturePIDs) {
