@@ -101,15 +101,15 @@ func (a *app) checkAgents(ctx context.Context, version func(ctx context.Context,
 	var found []finding
 	agents := a.agents()
 	for _, about := range agents.All() {
-		if about.Name == "command" {
-			continue // it is whatever a job brings
+		if about.Brought {
+			continue // it is whatever a job or a settings file brings
 		}
 		f := finding{Check: "agent " + about.Name, Status: "ok"}
 		program, err := agents.Find(about.Name)
 		text := ""
 		switch {
 		case err != nil:
-		case about.Protocol == "command":
+		case about.Protocol == "command" || about.Protocol == "acp":
 			text = "which is not started: nobody knows what it does then"
 		default:
 			text, err = version(ctx, about.Name, program)

@@ -245,7 +245,7 @@ type Ask struct {
 	Call      string          `json:"call,omitempty"`
 	Questions json.RawMessage `json:"questions,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
-	How       string          `json:"how,omitempty"` // answered declined withdrawn expired
+	How       string          `json:"how,omitempty"` // answered declined withdrawn expired allowed
 }
 
 // A Question is one of those that an agent asks at once.

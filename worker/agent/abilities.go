@@ -44,6 +44,8 @@ func (a *Agents) Able(j jobs.Job) error {
 			found = append(found, jobs.FieldError{Field: field, Reason: fmt.Sprintf("agent %s %s", j.Agent.Name, what)})
 		}
 	}
+	_, bare := adapter.(acp)
+	lacks(bare, false, "agent.name", "has no program of its own: give it a name under agents: in the settings")
 	lacks(j.Agent.Model != "", can.Model, "agent.model", "lets nobody choose its model")
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")

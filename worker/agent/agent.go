@@ -26,6 +26,9 @@ type About struct {
 	// Protocol is the name of the agent that it speaks like; its own, unless a
 	// settings file added it.
 	Protocol string
+	// Brought: its program is not a known one but the job's, or that of an agent
+	// which a settings file adds.
+	Brought bool
 	Abilities
 }
 
@@ -89,7 +92,8 @@ type Launch struct {
 	// Round counts how often a failed check went back to the agent.
 	Round int
 
-	api string // the model API that Gate leads to; empty: the agent's own
+	api  string // the model API that Gate leads to; empty: the agent's own
+	auth string // how an agent of protocol acp authenticates; empty: not at all
 }
 
 // A Dependency is what is left of a job that another one depends on.

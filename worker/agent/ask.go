@@ -22,7 +22,9 @@ type ask struct {
 	input     json.RawMessage
 	questions []control.Question // nil: it asks for a permission
 	id        json.RawMessage    // of the agent's request, where it has one
-	names     []string           // the agent's own, of each question
+	names     []string           // the agent's own, of each question, or of each option
+	allow     string             // of the options: to allow, and to deny
+	deny      string
 }
 
 // find finds the one that is meant; an empty id is the only one.

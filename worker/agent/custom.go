@@ -22,9 +22,12 @@ type Custom struct {
 	Command []string `yaml:"command,omitempty" json:"command,omitempty"`
 	// Env are variables for it. They are not secret: jobs name secrets.
 	Env map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
-	// API is the model API that a program of protocol command needs:
+	// API is the model API that a program of protocol command or acp needs:
 	// "anthropic" or "openai". The others know their own.
 	API string `yaml:"api,omitempty" json:"api,omitempty"`
+	// Auth names the method by which an agent of protocol acp authenticates, where
+	// it wants that before a session.
+	Auth string `yaml:"auth,omitempty" json:"auth,omitempty"`
 }
 
 var (
@@ -48,12 +51,14 @@ func (c Custom) Validate(name string) error {
 	if _, ok := known[c.Protocol]; !ok {
 		return wrong(".protocol", "%q is not known; use %s", c.Protocol, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
-	own := c.Protocol == (command{}).About().Name
+	own := known[c.Protocol].About().Brought
 	switch {
 	case own && len(c.Command) == 0:
-		return wrong(".command", "is missing: protocol command has no program of its own")
+		return wrong(".command", "is missing: protocol %s has no program of its own", c.Protocol)
 	case !own && c.API != "":
-		return wrong(".api", "is for protocol command; %s has an API of its own", c.Protocol)
+		return wrong(".api", "is for protocols acp and command; %s has an API of its own", c.Protocol)
+	case c.Auth != "" && c.Protocol != (acp{}).About().Name:
+		return wrong(".auth", "is for protocol acp")
 	case c.API != "" && c.API != "anthropic" && c.API != "openai":
 		return wrong(".api", "%q is not known; use anthropic, openai", c.API)
 	}
@@ -88,7 +93,7 @@ type custom struct {
 // About implements [Adapter].
 func (c custom) About() About {
 	about := c.Adapter.About()
-	about.Name = c.name
+	about.Name, about.Brought = c.name, false
 	if len(c.Command) > 0 {
 		about.Install = ""
 	}
@@ -103,12 +108,13 @@ func (c custom) Launch(l Launch) (Plan, error) {
 	if len(l.Program.Args) == 0 {
 		l.Program.Args = c.Command // looked up in the image
 	}
-	if c.ownProgram() {
+	if c.Adapter.About().Brought {
 		l.Job.Agent.Command = l.Program.Args
 	}
 	if c.API != "" {
 		l.api = c.API
 	}
+	l.auth = c.Auth
 	p, err := c.Adapter.Launch(l)
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		p.Env = append(p.Env, name+"="+c.Env[name])
@@ -118,10 +124,9 @@ func (c custom) Launch(l Launch) (Plan, error) {
 
 // Decoder implements [Adapter].
 func (c custom) Decoder(l Launch) Decoder {
-	if c.ownProgram() {
+	if c.Adapter.About().Brought {
 		l.Job.Agent.Command = c.Command
 	}
+	l.auth = c.Auth
 	return c.Adapter.Decoder(l)
 }
-
-func (c custom) ownProgram() bool { return c.Protocol == (command{}).About().Name }

@@ -26,6 +26,9 @@ func TestCustomValidate(t *testing.T) {
 		{"mine", "agents.mine.command[1]", Custom{Protocol: "codex", Command: []string{"codex", "\x00"}}},
 		{"mine", "agents.mine.api", Custom{Protocol: "claude", API: "openai"}},
 		{"mine", "agents.mine.api", Custom{Protocol: "command", Command: []string{"x"}, API: "psychic"}},
+		{"mine", "", Custom{Protocol: "acp", Command: []string{"x", "acp"}, API: "anthropic", Auth: "key"}},
+		{"mine", "agents.mine.command", Custom{Protocol: "acp"}},
+		{"mine", "agents.mine.auth", Custom{Protocol: "claude", Auth: "key"}},
 		{"mine", "agents.mine.env", Custom{Protocol: "claude", Env: map[string]string{"A B": "x"}}},
 		{"mine", "agents.mine.env.LD_PRELOAD", Custom{Protocol: "claude", Env: map[string]string{"LD_PRELOAD": "x"}}},
 	} {
@@ -52,7 +55,7 @@ func TestCustom(t *testing.T) {
 		"other": {Protocol: "codex"},
 		"tool":  {Protocol: "command", Command: []string{program, "-x"}, API: "openai"},
 	}})
-	if !slices.Equal(agents.Names(), []string{"claude", "codex", "command", "mine", "opencode", "other", "tool"}) {
+	if !slices.Equal(agents.Names(), []string{"acp", "claude", "codex", "command", "mine", "opencode", "other", "tool"}) {
 		t.Errorf("known are %v", agents.Names())
 	}
 	start := func(name string, found bool) (Plan, About) {

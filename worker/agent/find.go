@@ -52,11 +52,11 @@ func (e *MissingError) Error() string {
 func (e *MissingError) Unwrap() error { return e.Err }
 
 // Find looks for the program of an agent on this host. It only looks at
-// files, so it may be called for every attempt. The agent "command" has no
-// program of its own.
+// files, so it may be called for every attempt. Of an agent whose program is brought
+// to it there is none to find.
 func (a *Agents) Find(name string) (Program, error) {
 	adapter, err := a.Get(name)
-	if err != nil || name == (command{}).About().Name {
+	if err != nil || adapter.About().Brought {
 		return Program{}, err
 	}
 	program, more := a.named(adapter.About())

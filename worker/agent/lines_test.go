@@ -141,6 +141,10 @@ func FuzzDecoders(f *testing.F) {
 	f.Add(`{"id":1,"result":{}}` + "\n" + `{"id":2,"result":{"thread":{"id":"t"}}}` + "\n" + `{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}` + "\n" +
 		`{"id":0,"method":"item/tool/requestUserInput","params":{"questions":[{"id":"q","question":"Q"}]}}` + "\n" + `{"id":{},"method":"x"}` + "\n" +
 		`{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"u","status":"interrupted"}}}`)
+	f.Add(`{"id":1,"result":{"protocolVersion":1}}` + "\n" + `{"id":2,"result":{"sessionId":"s"}}` + "\n" +
+		`{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"c","content":[{"type":"diff","path":"p"}]}}}` + "\n" +
+		`{"id":"r","method":"session/request_permission","params":{"options":[{"optionId":"y","name":"\u0000","kind":"allow_once"}]}}` + "\n" +
+		`{"id":3,"result":{"stopReason":"cancelled"}}` + "\n" + `{"id":4,"method":"fs/read_text_file"}`)
 	f.Fuzz(func(t *testing.T, in string) {
 		agents := New(Config{})
 		for _, about := range agents.All() {

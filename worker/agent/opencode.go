@@ -11,8 +11,10 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// opencode runs opencode, one prompt a process: the prompt goes in on stdin,
-// events come out as JSON lines, and the process ends with the last step.
+// opencode runs opencode in one of two ways. Without somebody to talk to it is
+// one prompt a process: the prompt goes in on stdin, events come out as JSON
+// lines, and the process ends with the last step. An interactive job gets its
+// server for the Agent Client Protocol; see [acpTalk].
 //
 // The gate has to lead to the Anthropic API: the models are those of its
 // provider "anthropic". Settings, plugins and servers of the repository are not
@@ -24,13 +26,24 @@ type opencode struct{}
 func (opencode) About() About {
 	return About{
 		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai",
-		Abilities: Abilities{Resume: true, Model: true, Tokens: true, Cost: true, API: "anthropic"},
+		Abilities: Abilities{
+			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true, API: "anthropic",
+		},
 	}
 }
 
 func (opencode) Launch(l Launch) (Plan, error) {
 	if l.Session == "" || l.ID == "" {
 		return Plan{}, fmt.Errorf("agent opencode: a launch needs a job and a session")
+	}
+	p := Plan{
+		Env:   slices.Concat(l.env(), l.gateEnv(), opencodeEnv, []string{"OPENCODE_CONFIG_CONTENT=" + opencodeConfig(l)}),
+		Files: l.files(), Mounts: l.Program.Mounts,
+	}
+	if l.Job.Agent.Interactive {
+		p.Args = slices.Concat(l.Program.command("opencode"), []string{"acp"}, l.Job.Agent.Args)
+		p.Stdin, p.KeepStdin = [][]byte{newACPTalk(l, "opencode").hello()}, true
+		return p, nil
 	}
 	args := []string{"run", "--format", "json", "--auto"}
 	if l.Resume != "" {
@@ -41,14 +54,10 @@ func (opencode) Launch(l Launch) (Plan, error) {
 	if model := opencodeModel(l); model != "" {
 		args = append(args, "--model", model)
 	}
-	return Plan{
-		Args: slices.Concat(l.Program.command("opencode"), args, l.Job.Agent.Args),
-		Env:  slices.Concat(l.env(), l.gateEnv(), opencodeEnv, []string{"OPENCODE_CONFIG_CONTENT=" + opencodeConfig(l)}),
-		// As an argument it could not be longer than 128 KiB.
-		Stdin:  [][]byte{[]byte(l.prompt())},
-		Files:  l.files(),
-		Mounts: l.Program.Mounts,
-	}, nil
+	p.Args = slices.Concat(l.Program.command("opencode"), args, l.Job.Agent.Args)
+	// As an argument it could not be longer than 128 KiB.
+	p.Stdin = [][]byte{[]byte(l.prompt())}
+	return p, nil
 }
 
 var opencodeEnv = []string{
@@ -77,11 +86,15 @@ func opencodeConfig(l Launch) string {
 	if model := opencodeModel(l); strings.HasPrefix(model, "anthropic/") {
 		provider["models"] = map[string]any{path.Base(model): map[string]any{}}
 	}
-	return string(jsonLine(map[string]any{
+	config := map[string]any{
 		"autoupdate": false, "share": "disabled",
 		"enabled_providers": []string{"anthropic"},
 		"provider":          map[string]any{"anthropic": provider},
-	}))
+	}
+	if model := opencodeModel(l); model != "" && l.Job.Agent.Interactive {
+		config["model"] = model // else it is an argument
+	}
+	return string(jsonLine(config))
 }
 
 // opencodeOut is any line of opencode run --format json.
@@ -139,6 +152,12 @@ type opencodeDecoder struct {
 }
 
 func (opencode) Decoder(l Launch) Decoder {
+	if l.Job.Agent.Interactive {
+		d := newACPTalk(l, "opencode")
+		d.total.Model = opencodeModel(l)
+		d.hello() // the plan has it, and its answer comes here
+		return d
+	}
 	return &opencodeDecoder{turns: turns{name: "opencode", total: Total{Session: l.Resume, Model: opencodeModel(l)}}}
 }
 

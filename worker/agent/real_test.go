@@ -24,7 +24,13 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("ACP_AGENT") != "" {
+		beAgent(os.Stdin, os.Stdout)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // requireProgram skips the test where the real agent is missing, or fails it
 // where PENSTOCK_TEST_REQUIRE promises it.

@@ -68,6 +68,16 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// An agent without a program is a protocol, for those that a settings file adds.
+func TestAbleWithoutProgram(t *testing.T) {
+	agents := New(Config{Custom: map[string]Custom{"mine": {Protocol: "acp", Command: []string{"x"}}}})
+	for name, refused := range map[string]bool{"acp": true, "mine": false, "command": false} {
+		if err := agents.Able(jobs.Job{Agent: jobs.Agent{Name: name}}); (err != nil) != refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func cell(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.String && v.Len() > 0:
@@ -98,7 +108,7 @@ func TestAbilitiesAreTrue(t *testing.T) {
 			asked := l
 			change(&asked)
 			before, after := plan(t, l), plan(t, asked)
-			return !slices.Equal(before.Args, after.Args) || !slices.Equal(before.Env, after.Env)
+			return !slices.Equal(before.Args, after.Args) || !slices.Equal(before.Env, after.Env) || dialogue(adapter, l) != dialogue(adapter, asked)
 		}
 		for field, got := range map[string][2]bool{
 			"model":     {about.Model, said(func(l *Launch) { l.Job.Agent.Model = "m" })},
@@ -112,6 +122,20 @@ func TestAbilitiesAreTrue(t *testing.T) {
 	}
 }
 
+// dialogue is what an agent is told that answers as those of JSON-RPC do.
+func dialogue(adapter Adapter, l Launch) string {
+	var b strings.Builder
+	d := adapter.Decoder(l)
+	for n, line := range []string{
+		`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}`, `{"id":2,"result":{"sessionId":"s"}}`,
+	} {
+		for _, reply := range d.Line(Line{Stream: Stdout, N: n + 1, Bytes: []byte(line)}).Reply {
+			b.Write(reply)
+		}
+	}
+	return b.String()
+}
+
 func TestAble(t *testing.T) {
 	agents := New(Config{})
 	for _, tt := range []struct {
@@ -121,11 +145,12 @@ func TestAble(t *testing.T) {
 		{"command", "agent.max_turns", func(j *jobs.Job) { j.Agent.MaxTurns = 3 }},
 		{"command", "session", func(j *jobs.Job) { j.Session = "s" }},
 		{"codex", "agent.max_turns", func(j *jobs.Job) { j.Agent.MaxTurns = 3 }},
-		{"opencode", "agent.interactive", func(j *jobs.Job) { j.Agent.Interactive = true }},
+		{"command", "agent.interactive", func(j *jobs.Job) { j.Agent.Interactive = true }},
 		{"codex", "", func(j *jobs.Job) { j.Agent.Interactive = true }},
 		{"claude", "sandbox.preset", func(j *jobs.Job) { j.Sandbox.Preset = "offline" }},
 		{"claude", "", func(j *jobs.Job) { j.Agent.Interactive, j.Agent.MaxTurns, j.Agent.Model, j.Session = true, 3, "m", "s" }},
 		{"command", "", func(j *jobs.Job) { j.Agent.Model, j.Sandbox.Preset = "m", "offline" }},
+		{"opencode", "", func(j *jobs.Job) { j.Agent.Interactive = true }},
 		{"clippy", "", func(j *jobs.Job) { j.Agent.MaxTurns = 3 }},
 	} {
 		j := jobs.Job{Agent: jobs.Agent{Name: tt.agent}}

@@ -73,6 +73,7 @@ func replay(t *testing.T, path string, d Decoder) string {
 			continue
 		default:
 			fmt.Fprintf(&b, "<- %s\n", short(string(rec.In), 100))
+			hear(&b, d, rec.In)
 			continue
 		}
 		n[line.Stream]++
@@ -87,6 +88,34 @@ func replay(t *testing.T, path string, d Decoder) string {
 		t.Errorf("%s: has no exit", path)
 	}
 	return b.String()
+}
+
+// hear has the decoder of an agent of the Agent Client Protocol say what was
+// said then, so that it knows the answers. The first prompt it says by itself.
+func hear(b *strings.Builder, d Decoder, in json.RawMessage) {
+	var m struct {
+		ID     int    `json:"id"`
+		Method string `json:"method"`
+		Params struct {
+			Prompt []struct {
+				Text string `json:"text"`
+			} `json:"prompt"`
+		} `json:"params"`
+	}
+	talk, ok := d.(*acpTalk)
+	if !ok || json.Unmarshal(in, &m) != nil {
+		return
+	}
+	var lines [][]byte
+	switch {
+	case m.Method == "session/prompt" && talk.turn > 0:
+		lines = talk.Say("more", m.Params.Prompt[0].Text)
+	case m.Method == "session/cancel":
+		lines = talk.Interrupt()
+	}
+	for _, line := range lines {
+		fmt.Fprintf(b, "   says %s\n", line)
+	}
 }
 
 func checkCarried(t *testing.T, path string, given []byte, line Line, read Read) {
@@ -145,6 +174,9 @@ func TestTranscripts(t *testing.T) {
 			l := Launch{ID: "j", Session: "s"}
 			name, way, _ := strings.Cut(name, "-")
 			l.Job.Agent.Interactive = way != ""
+			if way == "auth" {
+				l.auth = "gemini-api-key"
+			}
 			adapter, err := agents.Get(name)
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,268 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// Line implements [Decoder].
+func (d *acpTalk) Line(line Line) Read {
+	r := d.line(line, func(object json.RawMessage, r *Read) rawData {
+		var m rpcMessage
+		_ = json.Unmarshal(object, &m) // what has an unexpected type stays zero
+		var p acpParams
+		_ = json.Unmarshal(m.Params, &p) // as above
+		if d.sent != "" && !d.begun {
+			d.starts(r)
+		}
+		switch {
+		case m.Method == sdk.ClientMethodSessionUpdate && m.ID == nil:
+			d.readUpdate(&p.Update, r)
+		case m.Method != "" && m.ID != nil:
+			d.readRequest(m, &p, r)
+		case m.Method == "":
+			d.readAnswer(m, r)
+		}
+		return rawData{Type: m.Method, Subtype: p.Update.Type}
+	})
+	r.State = d.state()
+	return r
+}
+
+// starts tells that the turn of what was sent has begun.
+func (d *acpTalk) starts(r *Read) {
+	d.begun, d.result = true, ""
+	d.begin(r)
+	r.add(jobs.InputState, control.Input{Input: d.sent, State: "taken"})
+}
+
+func (d *acpTalk) state() State {
+	switch {
+	case d.dead:
+		return Over
+	case d.last == nil || d.sent != "" || len(d.queue) > 0:
+		return Working
+	}
+	return Idle
+}
+
+// Exit implements [Decoder].
+func (d *acpTalk) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+	if !d.dead {
+		d.unread = len(d.queue)
+	}
+	if d.sent != "" && !d.begun {
+		d.unread++
+	}
+	return d.turns.Exit(code, signal)
+}
+
+// An acpAbility is what the agent says that it can do.
+type acpAbility struct {
+	Load    bool `json:"loadSession"`
+	Session struct {
+		Resume json.RawMessage `json:"resume"`
+	} `json:"sessionCapabilities"`
+}
+
+// resumes reports whether another process can go on with a session.
+func (a acpAbility) resumes() bool { return a.Load || a.Session.Resume != nil }
+
+// An acpResult is that of any answer.
+type acpResult struct {
+	Version int        `json:"protocolVersion"`
+	Can     acpAbility `json:"agentCapabilities"`
+	Session string     `json:"sessionId"`
+	Agent   struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	} `json:"agentInfo"`
+	Models struct {
+		Current string `json:"currentModelId"`
+	} `json:"models"`
+	Modes struct {
+		Current string `json:"currentModeId"`
+	} `json:"modes"`
+	Options []struct {
+		ID       string `json:"id"`
+		Category string `json:"category"`
+		Current  any    `json:"currentValue"`
+	} `json:"configOptions"`
+	Stop  string `json:"stopReason"`
+	Usage struct {
+		Input      int64 `json:"inputTokens"`
+		Output     int64 `json:"outputTokens"`
+		Thought    int64 `json:"thoughtTokens"`
+		CacheRead  int64 `json:"cachedReadTokens"`
+		CacheWrite int64 `json:"cachedWriteTokens"`
+	} `json:"usage"`
+	Meta struct {
+		Quota struct { // of Gemini CLI
+			Tokens struct {
+				Input  int64 `json:"input_tokens"`
+				Output int64 `json:"output_tokens"`
+			} `json:"token_count"`
+		} `json:"quota"`
+	} `json:"_meta"`
+}
+
+// readAnswer goes on with what an answer was waited for.
+func (d *acpTalk) readAnswer(m rpcMessage, r *Read) {
+	call, ours := d.rpc.answered(m)
+	if !ours {
+		return
+	}
+	var got acpResult
+	_ = json.Unmarshal(m.Result, &got) // what has an unexpected type stays zero
+	switch call.method {
+	case sdk.AgentMethodInitialize:
+		d.readHello(m, got, r)
+		if !d.dead {
+			r.reply(call, m)
+		}
+	case sdk.AgentMethodAuthenticate:
+		if m.Error != nil {
+			d.fail(m, jobs.Unauthorized, "it could not authenticate by "+d.launch.auth, r)
+			return
+		}
+		r.reply(call, m)
+		r.Reply = append(r.Reply, d.begins())
+	case sdk.AgentMethodSessionNew, sdk.AgentMethodSessionResume, sdk.AgentMethodSessionLoad:
+		d.readSession(m, got, r)
+	case sdk.AgentMethodSessionPrompt:
+		d.readEnd(m, got, r)
+	default:
+		if d.setting && call.input == "" {
+			if m.Error != nil {
+				d.fail(m, jobs.ModelNotFound, "it does not take model "+d.model, r)
+				return
+			}
+			d.setting = false
+		}
+		r.reply(call, m)
+	}
+	r.Reply = append(r.Reply, d.next()...)
+}
+
+func (d *acpTalk) readHello(m rpcMessage, got acpResult, r *Read) {
+	d.can, d.about = got.Can, strings.TrimSpace(got.Agent.Name+" "+got.Agent.Version)
+	switch {
+	case m.Error != nil:
+		d.fail(m, jobs.AgentProtocol, "it could not begin", r)
+	case got.Version != sdk.ProtocolVersionNumber:
+		d.fail(m, jobs.AgentProtocol, "it speaks version "+itoa(got.Version)+" of the protocol, and not "+itoa(sdk.ProtocolVersionNumber), r)
+	case d.launch.Resume != "" && !d.can.resumes():
+		d.fail(m, jobs.AgentProtocol, "it cannot go on with an earlier session: it says neither loadSession nor resume", r)
+	case d.launch.auth != "":
+		r.Reply = append(r.Reply, d.request(sdk.AgentMethodAuthenticate, sdk.AuthenticateRequest{MethodId: d.launch.auth}, ""))
+	default:
+		r.Reply = append(r.Reply, d.begins())
+	}
+}
+
+func (d *acpTalk) readSession(m rpcMessage, got acpResult, r *Read) {
+	d.replays = false
+	if d.session = sdk.SessionId(got.Session); d.session == "" {
+		d.session = sdk.SessionId(d.launch.Resume) // an answer to resume or load need not say it
+	}
+	if m.Error != nil || d.session == "" {
+		d.session = ""
+		why := jobs.AgentProtocol
+		if m.Error != nil && m.Error.Code == acpAuthRequired {
+			why = jobs.Unauthorized
+		}
+		d.fail(m, why, "it opened no session", r)
+		return
+	}
+	model, mode := got.Models.Current, got.Modes.Current
+	for _, o := range got.Options {
+		current, _ := o.Current.(string) // a switch, where it is not one
+		switch o.Category {
+		case "model":
+			d.options["model"], model = o.ID, current
+		case "mode":
+			d.options["mode"], mode = o.ID, current
+		}
+	}
+	if d.can.resumes() {
+		d.total.Session = string(d.session)
+	}
+	if d.total.Model == "" {
+		d.total.Model = model
+	}
+	r.add(jobs.SessionStarted, sessionData{Session: string(d.session), Model: model, Cwd: d.launch.Cwd, Mode: mode, Version: d.about, CanAsk: true})
+	if d.model != "" {
+		d.setting = true
+		r.Reply = append(r.Reply, d.set("model", d.model, ""))
+	}
+}
+
+// acpAuthRequired is the protocol's code for an agent that has no key.
+const acpAuthRequired = -32000
+
+// fail notes that it could not begin.
+func (d *acpTalk) fail(m rpcMessage, why jobs.Reason, what string, r *Read) {
+	message := d.name + " could not begin: " + what
+	if m.Error != nil {
+		message += ": " + m.Error.text()
+	}
+	d.dead = true
+	d.end(jobs.TurnData{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
+}
+
+// text is what an error says, with the details that agents put beside it.
+func (e rpcError) text() string {
+	var details struct {
+		Details string `json:"details"`
+	}
+	if json.Unmarshal(e.Data, &details) == nil && details.Details != "" {
+		return short(e.Message+": "+details.Details, 1000)
+	}
+	return short(e.Message, 1000)
+}
+
+// readEnd closes the turn.
+func (d *acpTalk) readEnd(m rpcMessage, got acpResult, r *Read) {
+	d.flush(r)
+	used := jobs.Usage{
+		Input: got.Usage.Input, Output: got.Usage.Output + got.Usage.Thought, CacheRead: got.Usage.CacheRead, CacheWrite: got.Usage.CacheWrite,
+	}
+	if used == (jobs.Usage{}) {
+		used.Input, used.Output = got.Meta.Quota.Tokens.Input, got.Meta.Quota.Tokens.Output
+	}
+	d.total.Usage = d.total.Usage.Add(used)
+	turn := jobs.TurnData{
+		Status: "ok", Reason: got.Stop, Result: d.result, Usage: used, UsageScope: "turn", CostUSD: d.total.CostUSD, CostScope: "session",
+	}
+	var why jobs.Reason
+	switch {
+	case m.Error != nil:
+		text := m.Error.text()
+		turn.Status, turn.Reason, turn.Errors, turn.HTTP = "error", "error", []string{text}, codexStatus(text)
+		if why = httpReason(turn.HTTP); m.Error.Code == acpAuthRequired {
+			why = jobs.Unauthorized
+		}
+	case got.Stop == string(sdk.StopReasonCancelled):
+		turn.Status, why = "interrupted", jobs.AgentFailed
+	case got.Stop == string(sdk.StopReasonMaxTurnRequests), got.Stop == string(sdk.StopReasonMaxTokens):
+		turn.Status, turn.Errors, why = "limit", []string{"the turn was cut off: " + got.Stop}, jobs.TurnLimit
+	case got.Stop != string(sdk.StopReasonEndTurn):
+		turn.Status, turn.Errors, why = "error", []string{"the turn ended with " + firstText(got.Stop, "no reason")}, jobs.AgentFailed
+	}
+	d.sent = ""
+	d.end(turn, why, r)
+	for id := range d.asks {
+		d.dropped = append(d.dropped, id)
+	}
+	for _, id := range d.dropped {
+		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
+	}
+	clear(d.asks)
+	clear(d.tools)
+	d.dropped = nil
+}

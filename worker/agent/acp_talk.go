@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// acpTalk speaks with an agent of the Agent Client Protocol.
+//
+//	initialize ──▶ (authenticate) ──▶ session/new, resume or load ──▶ session/prompt ──▶ its answer
+//	                                                                       ▲                  │
+//	                                                                       └── what waits ────┘
+//
+// It takes one prompt at a time, so one that is said within a turn waits for
+// the next. Lines are read leniently, as of every agent; what is written has
+// the types of the protocol's Go SDK.
+type acpTalk struct {
+	turns
+	rpc
+	launch  Launch
+	model   string // to be set before the first prompt
+	session sdk.SessionId
+	about   string // what the agent calls itself
+	can     acpAbility
+	replays bool   // it tells of an earlier process
+	setting bool   // the model is being set
+	sent    string // the prompt that has no answer yet
+	begun   bool   // its turn was told
+	dead    bool   // it could not begin
+	queue   []acpPrompt
+	asks    asks
+	dropped []string // asks that an interrupt has answered
+	tools   map[string]acpTool
+	options map[string]string // the option that sets the model, or the mode
+	text    string            // of the message that is coming
+	thought string
+	result  string // the last message of the turn
+}
+
+// An acpPrompt waits for its turn.
+type acpPrompt struct {
+	id     string
+	blocks json.RawMessage
+}
+
+func newACPTalk(l Launch, name string) *acpTalk {
+	d := &acpTalk{
+		turns: turns{name: name, total: Total{Model: l.Job.Agent.Model}}, rpc: rpc{version: "2.0", calls: map[string]rpcCall{}},
+		launch: l, asks: asks{}, tools: map[string]acpTool{}, options: map[string]string{},
+	}
+	d.queue = []acpPrompt{acpText(l.promptID(), l.prompt())}
+	return d
+}
+
+func acpText(id, text string) acpPrompt {
+	return acpPrompt{id, jsonLine([]sdk.ContentBlock{sdk.TextBlock(text)})}
+}
+
+// next sends what waits, if the agent can take it now.
+func (d *acpTalk) next() [][]byte {
+	if d.session == "" || d.setting || d.sent != "" || len(d.queue) == 0 {
+		return nil
+	}
+	p := d.queue[0]
+	d.queue, d.sent, d.begun = d.queue[1:], p.id, false
+	return [][]byte{d.request(sdk.AgentMethodSessionPrompt, map[string]any{"sessionId": d.session, "prompt": p.blocks}, p.id)}
+}
+
+// Say implements [Speaker].
+func (d *acpTalk) Say(id, text string) [][]byte {
+	d.queue = append(d.queue, acpText(id, text))
+	return d.next()
+}
+
+// Interrupt implements [Speaker]. The agent wants what it has asked answered.
+func (d *acpTalk) Interrupt() [][]byte {
+	if d.sent == "" {
+		return nil
+	}
+	lines := [][]byte{d.notify(sdk.AgentMethodSessionCancel, sdk.CancelNotification{SessionId: d.session})}
+	for _, id := range slices.Sorted(maps.Keys(d.asks)) {
+		lines = append(lines, d.answer(d.asks[id].id, acpOutcome("")))
+		d.dropped = append(d.dropped, id)
+	}
+	clear(d.asks)
+	return lines
+}
+
+// Set implements [Tuner].
+func (d *acpTalk) Set(id, model, mode string) (lines [][]byte) {
+	if model != "" {
+		lines = append(lines, d.set("model", model, id))
+	}
+	if mode != "" {
+		lines = append(lines, d.set("mode", mode, id))
+	}
+	return lines
+}
+
+// set chooses by an option of the agent's, or by the request for it.
+func (d *acpTalk) set(what, value, input string) []byte {
+	if option := d.options[what]; option != "" {
+		return d.request(sdk.AgentMethodSessionSetConfigOption, map[string]any{"sessionId": d.session, "configId": option, "value": value}, input)
+	}
+	if what == "model" {
+		return d.request(sdk.AgentMethodSessionSetModel, sdk.UnstableSetSessionModelRequest{SessionId: d.session, ModelId: sdk.UnstableModelId(value)}, input)
+	}
+	return d.request(sdk.AgentMethodSessionSetMode, sdk.SetSessionModeRequest{SessionId: d.session, ModeId: sdk.SessionModeId(value)}, input)
+}
+
+// acpRaw are the requests that may come from outside.
+var acpRaw = []string{
+	sdk.AgentMethodSessionPrompt, sdk.AgentMethodSessionSetMode, sdk.AgentMethodSessionSetModel, sdk.AgentMethodSessionSetConfigOption,
+}
+
+// Raw implements [Tuner].
+func (d *acpTalk) Raw(id string, line []byte) ([][]byte, error) {
+	method, params, err := rawRequest(d.name, line, acpRaw)
+	if err != nil {
+		return nil, err
+	}
+	if method == sdk.AgentMethodSessionPrompt {
+		var blocks []sdk.ContentBlock
+		if err := json.Unmarshal(params["prompt"], &blocks); err != nil || len(blocks) == 0 {
+			return nil, control.Refuse(control.Cannot, "agent %s does not take this line: session/prompt needs params with a list prompt", d.name)
+		}
+		d.queue = append(d.queue, acpPrompt{id, params["prompt"]})
+		return d.next(), nil
+	}
+	if d.session == "" {
+		return nil, control.Refuse(control.Nothing, "agent %s has not begun its session yet", d.name)
+	}
+	params["sessionId"] = jsonLine(d.session)
+	return [][]byte{d.request(method, params, id)}, nil
+}
+
+// Answer implements [Speaker].
+func (d *acpTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
+	id, open, err := d.asks.find(a.Ask)
+	if err != nil {
+		return nil, nil, err
+	}
+	how, option := "answered", open.allow
+	switch {
+	case a.Deny:
+		how, option = "declined", open.deny
+	case len(a.Options)+len(a.Answers) > 0 || a.Text != "":
+		chosen, err := fit(open.questions, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		label := chosen[open.questions[0].Question]
+		i := slices.IndexFunc(open.questions[0].Options, func(o control.Option) bool { return o.Label == label })
+		if i < 0 {
+			return nil, nil, control.Refuse(control.Unfit, "the agent asks for a permission: choose an option, allow it, or deny it")
+		}
+		option = open.names[i]
+	case option == "":
+		return nil, nil, control.Refuse(control.Unfit, "it offers no option that allows it: choose one by its label, or deny it")
+	}
+	delete(d.asks, id)
+	e := jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	e.Agent, e.Turn = d.name, d.turn
+	return []jobs.Event{e}, [][]byte{d.answer(open.id, acpOutcome(option))}, nil
+}
+
+// acpOutcome answers a request for a permission; without an option it is
+// cancelled.
+func acpOutcome(option string) sdk.RequestPermissionResponse {
+	if option == "" {
+		return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeCancelled()}
+	}
+	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeSelected(sdk.PermissionOptionId(option))}
+}

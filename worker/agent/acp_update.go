@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// maxSpoken bounds a message that comes in pieces.
+const maxSpoken = 1 << 20
+
+// acpParams are those of what an agent sends by itself. Only what is used is
+// named.
+type acpParams struct {
+	Update  acpUpdate `json:"update"`
+	Tool    acpUpdate `json:"toolCall"`
+	Options []struct {
+		ID   string `json:"optionId"`
+		Name string `json:"name"`
+		Kind string `json:"kind"`
+	} `json:"options"`
+}
+
+type acpUpdate struct {
+	Type      string          `json:"sessionUpdate"`
+	MessageID string          `json:"messageId"`
+	Content   json.RawMessage `json:"content"` // of a message one block, of a tool a list
+	Call      string          `json:"toolCallId"`
+	Title     string          `json:"title"`
+	Kind      string          `json:"kind"`
+	Status    string          `json:"status"`
+	Input     json.RawMessage `json:"rawInput"`
+	Entries   json.RawMessage `json:"entries"`
+	Mode      string          `json:"currentModeId"`
+	Locations []struct {
+		Path string `json:"path"`
+	} `json:"locations"`
+	Used int64 `json:"used"`
+	Cost struct {
+		Amount   float64 `json:"amount"`
+		Currency string  `json:"currency"`
+	} `json:"cost"`
+}
+
+// An acpTool is a call that has not ended.
+type acpTool struct{ name, kind, path string }
+
+// readUpdate tells what the agent does. What it tells of an earlier process
+// was told by that one.
+func (d *acpTalk) readUpdate(u *acpUpdate, r *Read) {
+	if d.replays {
+		return
+	}
+	if u.Type != "agent_message_chunk" && u.Type != "agent_thought_chunk" && u.Type != "usage_update" {
+		d.flush(r)
+	}
+	switch u.Type {
+	case "agent_message_chunk", "agent_thought_chunk":
+		d.readChunk(u, r)
+	case "tool_call", "tool_call_update":
+		d.readTool(u, r)
+	case "plan":
+		r.add(jobs.PlanUpdated, planData{Items: u.Entries})
+	case "usage_update":
+		if u.Cost.Currency == "USD" {
+			d.total.CostUSD = u.Cost.Amount
+		}
+		r.add(jobs.UsageReported, usageData{Scope: "session", Tokens: map[string]int64{"context": u.Used}})
+	case "current_mode_update":
+		r.add(jobs.Notice, noticeData{Type: "mode", Text: u.Mode})
+	}
+}
+
+// readChunk tells of a piece of a message. The whole follows when something
+// else comes.
+func (d *acpTalk) readChunk(u *acpUpdate, r *Read) {
+	var block struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(u.Content, &block) // another kind of block has no text
+	data := jobs.MessageData{Role: "assistant", Text: block.Text, Message: u.MessageID}
+	if u.Type == "agent_thought_chunk" {
+		d.thought = appended(d.thought, block.Text)
+		r.add(jobs.ThoughtDelta, data)
+		return
+	}
+	d.text = appended(d.text, block.Text)
+	r.add(jobs.MessageDelta, data)
+}
+
+func appended(text, more string) string {
+	if len(text) >= maxSpoken {
+		return text
+	}
+	return text + short(more, maxSpoken)
+}
+
+// flush tells the messages that have come in pieces.
+func (d *acpTalk) flush(r *Read) {
+	if d.thought != "" {
+		r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: d.thought})
+	}
+	if d.text != "" {
+		d.result = d.text
+		r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: d.text})
+	}
+	d.text, d.thought = "", ""
+}
+
+var acpKinds = map[string]string{
+	"read": "read", "edit": "edit", "delete": "edit", "move": "edit", "search": "search", "execute": "execute", "fetch": "fetch",
+	"switch_mode": "plan",
+}
+
+// readTool tells of a call. Agents may tell its beginning twice, or not at all.
+func (d *acpTalk) readTool(u *acpUpdate, r *Read) {
+	t, known := d.tools[u.Call]
+	if kind := acpKinds[u.Kind]; kind != "" {
+		t.kind = kind
+	}
+	if u.Title != "" {
+		t.name = short(u.Title, 120)
+	}
+	if len(u.Locations) > 0 {
+		t.path = u.Locations[0].Path
+	}
+	kind := firstText(t.kind, "other")
+	output, edited := acpContent(u.Content)
+	if !known {
+		r.add(jobs.ToolStarted, jobs.ToolData{Call: u.Call, Name: kind, Kind: kind, Title: t.name, Input: u.Input})
+	}
+	ended := u.Status == string(sdk.ToolCallStatusCompleted) || u.Status == string(sdk.ToolCallStatusFailed)
+	if !ended {
+		remember(d.tools, u.Call, t)
+		if known {
+			r.add(jobs.ToolOutput, jobs.ToolData{Call: u.Call, Name: kind, Kind: kind, Title: t.name, Input: u.Input, Output: output})
+		}
+		return
+	}
+	delete(d.tools, u.Call)
+	ok := u.Status == string(sdk.ToolCallStatusCompleted)
+	r.add(jobs.ToolEnded, jobs.ToolData{Call: u.Call, Name: kind, Kind: kind, Title: t.name, OK: &ok, Output: output})
+	if len(edited) == 0 && kind == "edit" && t.path != "" {
+		edited = []fileData{{Path: t.path, Change: "update"}}
+	}
+	for _, file := range edited {
+		if ok {
+			file.Call = u.Call
+			r.add(jobs.FileChanged, file)
+		}
+	}
+}
+
+// acpContent is the text in what a call gave, and the files that it changed.
+func acpContent(content json.RawMessage) (string, []fileData) {
+	var parts []struct {
+		Type    string `json:"type"`
+		Content struct {
+			Text string `json:"text"`
+		} `json:"content"`
+		Path string  `json:"path"`
+		Old  *string `json:"oldText"`
+	}
+	_ = json.Unmarshal(content, &parts) // what cannot be read stays zero
+	var b strings.Builder
+	var files []fileData
+	for _, p := range parts {
+		switch p.Type {
+		case "content":
+			b.WriteString(p.Content.Text)
+		case "diff":
+			file := fileData{Path: p.Path, Change: "update"}
+			if p.Old == nil || *p.Old == "" {
+				file.Change = "create"
+			}
+			files = append(files, file)
+		}
+	}
+	return b.String(), files
+}
+
+// readRequest takes what the agent asks of its host. Where nobody is there to
+// ask, it may: the jail decides what can be done.
+func (d *acpTalk) readRequest(m rpcMessage, p *acpParams, r *Read) {
+	id, ok := m.answerable()
+	if !ok {
+		return
+	}
+	d.flush(r)
+	if m.Method != sdk.ClientMethodSessionRequestPermission {
+		r.add(jobs.AskOpened, control.Ask{Ask: id, Type: "other", Tool: m.Method})
+		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "declined"})
+		r.Reply = append(r.Reply, d.refuse(m.ID))
+		return
+	}
+	question := control.Question{Question: firstText(p.Tool.Title, "May it?")}
+	open := ask{id: m.ID}
+	for _, o := range p.Options {
+		question.Options = append(question.Options, control.Option{Label: o.Name, Description: o.Kind})
+		open.names = append(open.names, o.ID)
+		switch o.Kind {
+		case "allow_once":
+			open.allow = o.ID
+		case "allow_always":
+			open.allow = firstText(open.allow, o.ID)
+		case "reject_once":
+			open.deny = o.ID
+		case "reject_always":
+			open.deny = firstText(open.deny, o.ID)
+		}
+	}
+	open.questions = []control.Question{question}
+	r.add(jobs.AskOpened, control.Ask{
+		Ask: id, Type: "permission", Tool: short(p.Tool.Title, 120), Call: p.Tool.Call, Questions: jsonLine(open.questions), Input: p.Tool.Input,
+	})
+	if d.launch.Job.Agent.Interactive {
+		remember(d.asks, id, open)
+		return
+	}
+	how := "allowed"
+	if open.allow == "" {
+		how = "declined"
+	}
+	r.add(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	r.Reply = append(r.Reply, d.answer(m.ID, acpOutcome(open.allow)))
+}
