@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/backup"
+	"github.com/penstock-run/penstock/jobs/layout"
 )
 
 // A backupFile is what backup and restore tell of a file.
@@ -143,7 +144,8 @@ there; one of --server is filled stream by stream, the jobs last.
 A pool that holds anything is left alone unless --replace is given, which removes
 that for good.`,
 		Example: `  penstock restore /var/backups/penstock/penstock-20261122T020000Z.backup
-  penstock restore pool.backup --dry-run`,
+  penstock restore pool.backup --dry-run
+  penstock restore pool.backup --server nats://a:4222,nats://b:4222,nats://c:4222 --replicas 3`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := backup.Open(args[0])
 			if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +159,7 @@ that for good.`,
 				return cli.Usage("set prefix: "+f.Prefix, "restore: the backup is of a pool with the prefix %s, and the setting is %s", f.Prefix, a.cfg.Prefix)
 			}
 			if !dry {
-				if err := a.restoreFile(cmd.Context(), f, replace); err != nil {
+				if err := a.restoreFile(cmd, f, replace); err != nil {
 					return err
 				}
 			}
@@ -168,14 +170,16 @@ that for good.`,
 			return backupView.One(a.out, a.format, backupFile{args[0], info.Size(), f.Manifest})
 		},
 	}
+	cmd.Flags().AddFlagSet(a.layoutFlags())
 	cmd.Flags().BoolVar(&replace, "replace", false, "remove what the pool holds now")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only check the file, and say what is in it")
 	return cmd
 }
 
-func (a *app) restoreFile(ctx context.Context, f *backup.File, replace bool) error {
+func (a *app) restoreFile(cmd *cobra.Command, f *backup.File, replace bool) error {
+	ctx := cmd.Context()
 	if a.cfg.Server != "" {
-		return a.restoreThere(ctx, f, replace)
+		return a.restoreThere(ctx, f, replace, a.layout(cmd))
 	}
 	_, err := natsd.Find(a.store())
 	switch {
@@ -193,6 +197,7 @@ func (a *app) restoreFile(ctx context.Context, f *backup.File, replace bool) err
 	if err := natsd.Beside(a.store(), fresh); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	a.cfg.Replicas = 1 // the backup may be one of a cluster
 	err = a.atBroker(fresh, func(p *pool) error { return a.fill(ctx, p, f) })
 	if err == nil {
 		err = natsd.Adopt(a.store(), fresh)
@@ -241,8 +246,12 @@ func vacant(ctx context.Context, p *pool) error {
 	return nil
 }
 
+// copyWithin is how long the servers of a cluster have to copy what one of them
+// was sent.
+const copyWithin = 10 * time.Minute
+
 // restoreThere restores to a server of somebody else's.
-func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool) (err error) {
+func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool, wanted layout.Config) (err error) {
 	p := &pool{logger: a.cfg.Logger(a.err)}
 	if err := a.connect(p, "restore"); err != nil {
 		return err
@@ -262,5 +271,6 @@ func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool) (e
 	if err := a.fill(ctx, p, f); err != nil {
 		return fmt.Errorf("restore: %w: it is not whole, and is to be repeated with --replace", err)
 	}
-	return nil
+	// Until the others have it, all of it ends with one server.
+	return a.awaitReplicas(ctx, p, wanted, copyWithin)
 }

@@ -182,7 +182,15 @@ func Running(ctx context.Context, nc *nats.Conn) ([]string, error) {
 	} else if !errors.Is(err, nats.ErrNoResponders) {
 		return nil, fmt.Errorf("look who is at work: %w", err)
 	}
-	for m, err := range conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Workers), Subject: ">"}) {
+	presence := subject.KVStream(subject.Workers)
+	all, err := streams(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if _, there := all[presence]; !there {
+		return found, nil // no pool has been here: reading would wait for the stream's servers
+	}
+	for m, err := range conn.Scan(ctx, wire.Range{Stream: presence, Subject: ">"}) {
 		if err != nil {
 			return nil, fmt.Errorf("look who is at work: %w", err)
 		}

@@ -315,3 +315,17 @@ func TestOccupied(t *testing.T) {
 	}
 	p.must(f.Restore(ctx, p.nc, 1, nil))
 }
+
+// On a broker that has never had a pool nobody is at work, and it is empty.
+func TestABrokerWithoutAPool(t *testing.T) {
+	ctx, nc := jobstest.Context(t), jobstest.Start(t).Connect()
+	if running, err := backup.Running(ctx, nc); err != nil || len(running) > 0 {
+		t.Errorf("at work: %v, %v", running, err)
+	}
+	if found, err := backup.Occupied(ctx, nc); err != nil || len(found) > 0 {
+		t.Errorf("holds %v, %v", found, err)
+	}
+	if err := backup.Clear(ctx, nc); err != nil {
+		t.Error(err)
+	}
+}
