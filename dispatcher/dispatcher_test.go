@@ -24,11 +24,7 @@ func TestMain(m *testing.M) {
 	if jobstest.IsChild() {
 		jobstest.ServeChild()
 	}
-	goleak.VerifyTestMain(m,
-		// The server's own: a stream that somebody who was muted has asked for is
-		// made while its server shuts down, and outlives it (2.15.2).
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
+	goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
 }
 
 // A pool is a dispatcher on a real server, and what it works with.

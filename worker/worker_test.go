@@ -16,17 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// The server's own: a stream that somebody who was muted has asked for is
-		// made while its server shuts down, and outlives it (2.15.2).
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
+	goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
 }
 
 func TestVerdict(t *testing.T) {

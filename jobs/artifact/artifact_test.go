@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
 
 func text(n int) []byte { return bytes.Repeat([]byte("0123456789abcdef"), n/16) }
 

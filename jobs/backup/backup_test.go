@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
 
 const lease = 2 * time.Second
 

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	if jobstest.IsChild() {
 		jobstest.ServeChild()
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
 }
 
 func TestServersKeepWhatTheyHave(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
@@ -27,6 +28,17 @@ import (
 // Patience bounds what a test waits for. It is long because the machine may
 // be busy; nothing that works waits for it.
 const Patience = 30 * time.Second
+
+// ServersOwn are the goroutines that a server may leave behind, for goleak: a
+// stream that somebody who was muted has asked for is made while its server shuts
+// down, and outlives it (2.15.2).
+func ServersOwn() []goleak.Option {
+	const server = "github.com/nats-io/nats-server/v2/server"
+	return []goleak.Option{
+		goleak.IgnoreTopFunction(server + ".(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreTopFunction(server + "/ats.Register.func1"),
+	}
+}
 
 // A Server is a real server in this process.
 type Server struct {

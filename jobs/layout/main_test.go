@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 	if jobstest.IsChild() {
 		jobstest.ServeChild()
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
 }
 
 func source(id string, attempt int) session.Source {
