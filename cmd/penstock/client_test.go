@@ -75,7 +75,7 @@ func TestAClientInAnotherLanguage(t *testing.T) {
 			t.Errorf("%s: refused with %s, want the field %s named", bad.job, got, bad.field)
 		}
 		call("publish", bad.job)
-		f.eventually(10*time.Second, "the reject is filed with "+bad.field, func() bool {
+		f.eventually(60*time.Second, "the reject is filed with "+bad.field, func() bool {
 			return strings.Contains(f.run("dead", "ls", "-o", "jsonl"), bad.field)
 		})
 	}

@@ -38,7 +38,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("the queued job is %s, %s after %d attempts; want finished, cancellation, 0", rec.State, rec.Outcome, rec.Attempt)
 	}
 	f.run("job", "cancel", running)
-	took := f.eventually(15*time.Second, "the running job ends", func() bool { return f.record(running).State == jobs.Finished })
+	took := f.eventually(60*time.Second, "the running job ends", func() bool { return f.record(running).State == jobs.Finished })
 	t.Logf("the running job ended within %v", took)
 	if rec := f.record(running); rec.Outcome != jobs.Cancellation || rec.Reason != jobs.Cancelled {
 		t.Errorf("the running job ended as %s, %s", rec.Outcome, rec.Reason)

@@ -143,9 +143,9 @@ func TestASleepersPushIsRefused(t *testing.T) {
 	f.run("wait", "--timeout", "60s", id)
 	f.deliveredOnce(id, dir, "from 2")
 	f.must(os.WriteFile(wake, nil, 0o600))
-	f.eventually(10*time.Second, "the late push ends", func() bool { _, err := os.Stat(ended); return err == nil })
+	f.eventually(60*time.Second, "the late push ends", func() bool { _, err := os.Stat(ended); return err == nil })
 	f.must(first.Process.Signal(syscall.SIGCONT))
-	f.eventually(15*time.Second, "the sleeper notices", func() bool { return strings.Contains(first.log.String(), "lease lost") })
+	f.eventually(60*time.Second, "the sleeper notices", func() bool { return strings.Contains(first.log.String(), "lease lost") })
 	f.deliveredOnce(id, dir, "from 2")
 }
 

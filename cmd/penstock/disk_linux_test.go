@@ -122,17 +122,25 @@ func TestAFullBroker(t *testing.T) {
 	})
 	time.Sleep(3 * time.Second) // the running job meets the full disk as well
 	f.must(os.Remove(ballast))
+	f.goesOn(submit, running, waiting)
+}
+
+// goesOn waits until a broker that has room again takes what submit submits, and
+// the jobs that it had accepted have ended, once each; the first of them, which
+// ran all the time, with its work.
+func (f *field) goesOn(submit []string, accepted ...string) {
+	f.Helper()
 	f.eventually(30*time.Second, "submissions are taken again", func() bool { _, code, _ := f.try(submit...); return code == 0 })
-	f.run("wait", "--timeout", "90s", running, waiting)
-	for _, id := range []string{running, waiting} {
+	f.run(append([]string{"wait", "--timeout", "90s"}, accepted...)...)
+	for _, id := range accepted {
 		events := f.events(id)
 		f.gapless(events)
 		if got := count(events, jobs.JobFinished); got != 1 {
-			t.Errorf("job %s finished %d times", id, got)
+			f.Errorf("job %s finished %d times", id, got)
 		}
 	}
-	if patch := f.run("job", "diff", running); !strings.Contains(patch, "+done") {
-		t.Errorf("the patch of the running job is\n%s", patch)
+	if patch := f.run("job", "diff", accepted[0]); !strings.Contains(patch, "+done") {
+		f.Errorf("the patch of the running job is\n%s", patch)
 	}
 }
 
@@ -171,18 +179,7 @@ func TestABrokerWithoutAByte(t *testing.T) {
 	})
 	time.Sleep(5 * time.Second) // longer than the lease
 	f.must(os.Remove(ballast.Name()))
-	f.eventually(30*time.Second, "submissions are taken again", func() bool { _, code, _ := f.try(submit...); return code == 0 })
-	f.run(append([]string{"wait", "--timeout", "90s"}, accepted...)...)
-	for _, id := range accepted {
-		events := f.events(id)
-		f.gapless(events)
-		if got := count(events, jobs.JobFinished); got != 1 {
-			t.Errorf("job %s finished %d times", id, got)
-		}
-	}
-	if patch := f.run("job", "diff", running); !strings.Contains(patch, "+done") {
-		t.Errorf("the patch of the running job is\n%s", patch)
-	}
+	f.goesOn(submit, accepted...)
 }
 
 // A worker whose disk gets low claims nothing more, says so once and where

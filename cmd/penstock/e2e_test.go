@@ -180,7 +180,7 @@ func (f *field) start(ready string, args ...string) *program {
 	p.Stdout, p.Stderr = p.log, p.log
 	f.must(p.Start())
 	f.Cleanup(func() { p.end(); f.note(p, args) })
-	f.eventually(15*time.Second, "penstock "+args[0]+" says "+ready, func() bool { return strings.Contains(p.log.String(), ready) })
+	f.eventually(60*time.Second, "penstock "+args[0]+" says "+ready, func() bool { return strings.Contains(p.log.String(), ready) })
 	return p
 }
 
@@ -286,9 +286,9 @@ func count(events []jobs.Event, kind jobs.Kind) int {
 // nothingLeft looks for what the programs of the test should have removed:
 // jails, mounts, workspaces.
 func (f *field) nothingLeft() {
-	f.eventually(10*time.Second, "no process of a jail is left", func() bool { return len(jailed(f.data)) == 0 })
+	f.eventually(60*time.Second, "no process of a jail is left", func() bool { return len(jailed(f.data)) == 0 })
 	// What others on this host have left is theirs to remove.
-	f.eventually(10*time.Second, "no jail of a dead program is left", func() bool {
+	f.eventually(60*time.Second, "no jail of a dead program is left", func() bool {
 		left, err := sandbox.Leftovers(context.Background(), "")
 		f.must(err)
 		return !slices.ContainsFunc(left, func(l sandbox.Leftover) bool {
@@ -301,7 +301,7 @@ func (f *field) nothingLeft() {
 	if entries, err := os.ReadDir(f.tmp); err != nil || len(entries) > 0 {
 		f.Errorf("temporary files are left: %v, %v", entries, err)
 	}
-	f.eventually(10*time.Second, "no process of the programs is left", func() bool { return len(inheriting("TMPDIR="+f.tmp)) == 0 })
+	f.eventually(60*time.Second, "no process of the programs is left", func() bool { return len(inheriting("TMPDIR="+f.tmp)) == 0 })
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || bytes.Contains(mounts, []byte(f.data)) {
 		f.Errorf("mounts of %s are left: %v\n%s", f.data, err, mounts)
