@@ -2,6 +2,8 @@ package agent
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -256,10 +258,7 @@ func (d *acpTalk) readEnd(m rpcMessage, got acpResult, r *Read) {
 	}
 	d.sent = ""
 	d.end(turn, why, r)
-	for id := range d.asks {
-		d.dropped = append(d.dropped, id)
-	}
-	for _, id := range d.dropped {
+	for _, id := range slices.Concat(d.dropped, slices.Sorted(maps.Keys(d.asks))) {
 		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
 	}
 	clear(d.asks)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -24,16 +25,21 @@ import (
 type scripted struct {
 	sdk.Agent // what it does not have is never asked for
 	conn      *sdk.AgentSideConnection
-	mode      string
+	ready     chan struct{} // closed when conn is set
+
+	mu   sync.Mutex
+	mode string // guarded by mu
 }
 
 func beAgent(in io.Reader, out io.Writer) {
-	a := &scripted{mode: "careful"}
+	a := &scripted{mode: "careful", ready: make(chan struct{})}
 	a.conn = sdk.NewAgentSideConnection(a, out, in)
+	close(a.ready)
 	<-a.conn.Done()
 }
 
 func (a *scripted) Initialize(context.Context, sdk.InitializeRequest) (sdk.InitializeResponse, error) {
+	<-a.ready
 	r := sdk.InitializeResponse{ProtocolVersion: sdk.ProtocolVersionNumber, AgentInfo: &sdk.Implementation{Name: "scripted", Version: "1"}}
 	r.AgentCapabilities.LoadSession = os.Getenv("ACP_AGENT") != "forgets"
 	return r, nil
@@ -59,6 +65,8 @@ func (a *scripted) Authenticate(_ context.Context, r sdk.AuthenticateRequest) (s
 }
 
 func (a *scripted) SetSessionMode(_ context.Context, r sdk.SetSessionModeRequest) (sdk.SetSessionModeResponse, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.mode = string(r.ModeId)
 	return sdk.SetSessionModeResponse{}, nil
 }
@@ -66,6 +74,7 @@ func (a *scripted) SetSessionMode(_ context.Context, r sdk.SetSessionModeRequest
 func (a *scripted) Cancel(context.Context, sdk.CancelNotification) error { return nil }
 
 func (a *scripted) says(ctx context.Context, id sdk.SessionId, u sdk.SessionUpdate) error {
+	<-a.ready
 	return a.conn.SessionUpdate(ctx, sdk.SessionNotification{SessionId: id, Update: u})
 }
 
@@ -107,7 +116,10 @@ func (a *scripted) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptR
 	case strings.Contains(text, "REFUSE"):
 		return sdk.PromptResponse{StopReason: sdk.StopReasonRefusal}, nil
 	}
-	for _, part := range []string{"told ", text, " in mode " + a.mode} {
+	a.mu.Lock()
+	mode := a.mode
+	a.mu.Unlock()
+	for _, part := range []string{"told ", text, " in mode " + mode} {
 		if err := a.says(ctx, r.SessionId, sdk.UpdateAgentMessageText(part)); err != nil {
 			return sdk.PromptResponse{}, err
 		}
@@ -172,6 +184,7 @@ func TestACPInteractive(t *testing.T) {
 	agents, l := scriptedAgent(t, "EDIT", agent.Custom{})
 	l.Job.Agent.Interactive = true
 	c := &conversation{}
+	set := jobs.NewID()
 	c.hear = func(e jobs.Event) [][]byte {
 		speaker := c.d.(agent.Speaker)
 		switch {
@@ -186,7 +199,9 @@ func TestACPInteractive(t *testing.T) {
 			// This one waits for its turn.
 			return append(lines, speaker.Say(jobs.NewID(), "WAIT")...)
 		case e.Kind == jobs.ToolStarted && strings.Contains(string(e.Data), "c2"):
-			return append(c.d.(agent.Tuner).Set(jobs.NewID(), "", "bold"), speaker.Interrupt()...)
+			return c.d.(agent.Tuner).Set(set, "", "bold")
+		case e.Kind == jobs.ControlReply && strings.Contains(string(e.Data), set):
+			return speaker.Interrupt()
 		case e.Kind == jobs.TurnEnded && strings.Contains(string(e.Data), "interrupted"):
 			return speaker.Say(jobs.NewID(), "more")
 		}

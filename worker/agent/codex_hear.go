@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -254,7 +255,7 @@ func (d *codexTalk) readEnd(t codexTurn, r *Read) {
 	}
 	d.cut = false
 	d.end(turn, why, r)
-	for id := range d.asks {
+	for _, id := range slices.Sorted(maps.Keys(d.asks)) {
 		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
 	}
 	clear(d.asks)
