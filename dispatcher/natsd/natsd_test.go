@@ -28,9 +28,7 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Minute)
 		os.Exit(0)
 	}
-	if os.Getenv(machineDisk) != "" {
-		machineMain()
-	}
+	machineMain()
 	goleak.VerifyTestMain(m)
 }
 

@@ -42,10 +42,13 @@ const (
 	machineFiles = "NATSD_MACHINE_FILES" // of servers, between colons, instead of the broker inside
 )
 
-// machineMain is the child's main. It says where it can be reached, and does
-// what it is told by lines.
+// machineMain is the main of such a child, and nothing in any other process. It
+// says where it can be reached, and does what it is told by lines.
 func machineMain() {
 	dir := os.Getenv(machineDir)
+	if dir == "" {
+		return
+	}
 	must := func(err error) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
