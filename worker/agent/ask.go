@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs/control"
@@ -41,62 +40,4 @@ func (a asks) find(id string) (string, ask, error) {
 		}
 	}
 	return "", ask{}, control.Refuse(control.Nothing, "question %s is not open", id)
-}
-
-// fit makes the answers of an ask: for the text of each question, one.
-func fit(questions []control.Question, a control.Message) (map[string]string, error) {
-	answers := map[string]string{}
-	if len(a.Answers) == 0 {
-		if len(questions) > 1 {
-			return nil, control.Refuse(control.Unfit, "it asks %d questions at once: answer each, by its number or its header", len(questions))
-		}
-		said, err := choose(questions[0], a.Options, a.Text)
-		answers[questions[0].Question] = said
-		return answers, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Answers)) {
-		i := slices.IndexFunc(questions, func(q control.Question) bool { return name == q.Question || strings.EqualFold(name, q.Header) })
-		if n, err := strconv.Atoi(name); i < 0 && err == nil {
-			i = n - 1
-		}
-		if i < 0 || i >= len(questions) {
-			return nil, control.Refuse(control.Unfit, "it asks no question %q", name)
-		}
-		answers[questions[i].Question] = a.Answers[name]
-	}
-	for i, q := range questions {
-		if strings.TrimSpace(answers[q.Question]) == "" {
-			return nil, control.Refuse(control.Unfit, "question %d has no answer: %s", i+1, q.Question)
-		}
-	}
-	return answers, nil
-}
-
-// choose makes the answer to one question: labels of its options, or words of
-// one's own.
-func choose(q control.Question, options []string, text string) (string, error) {
-	if len(options) == 0 {
-		if strings.TrimSpace(text) == "" {
-			return "", control.Refuse(control.Unfit, "there is no answer: choose an option, or write a text")
-		}
-		return text, nil
-	}
-	if len(options) > 1 && !q.Multi {
-		return "", control.Refuse(control.Unfit, "only one option can be chosen")
-	}
-	var chosen, labels []string
-	for _, o := range q.Options {
-		labels = append(labels, o.Label)
-	}
-	for _, o := range options {
-		i := slices.IndexFunc(labels, func(label string) bool { return strings.EqualFold(label, strings.TrimSpace(o)) })
-		if n, err := strconv.Atoi(o); i < 0 && err == nil {
-			i = n - 1
-		}
-		if i < 0 || i >= len(labels) {
-			return "", control.Refuse(control.Unfit, "%q is not one of its options (%s); words of your own go as a text", o, strings.Join(labels, ", "))
-		}
-		chosen = append(chosen, labels[i])
-	}
-	return strings.Join(chosen, ", "), nil
 }

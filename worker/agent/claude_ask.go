@@ -59,7 +59,7 @@ func (d *claudeDecoder) Answer(a control.Message) ([]jobs.Event, [][]byte, error
 	case a.Deny:
 		how, decision = "declined", claudeDecision{Behavior: "deny", Message: firstText(a.Text, nobody)}
 	case open.questions != nil:
-		answers, err := fit(open.questions, a)
+		answers, err := a.Fit(open.questions)
 		if err != nil {
 			return nil, nil, err
 		}

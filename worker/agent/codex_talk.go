@@ -174,7 +174,7 @@ func codexAnswer(open ask, a control.Message) (any, error) {
 		}
 		return map[string]any{"answers": answers}, nil
 	case open.questions != nil:
-		texts, err := fit(open.questions, a)
+		texts, err := a.Fit(open.questions)
 		if err != nil {
 			return nil, err
 		}
