@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -146,45 +145,12 @@ func loopback(host string) bool {
 // closed. Then it cuts what is under way, and returns when nothing of it is
 // left. It closes l.
 func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var conns sync.WaitGroup
 	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), room: semaphore.NewWeighted(2 * g.maxBody)}
-	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			g.handle(w, r, d)
-		}),
-		// Close does not wait for the goroutines of its connections; this does.
-		// The first state is set before the goroutine begins.
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				conns.Add(1)
-			case http.StateClosed:
-				conns.Done()
-			}
-		},
-		BaseContext:                  func(net.Listener) context.Context { return ctx },
-		ReadHeaderTimeout:            10 * time.Second,
-		IdleTimeout:                  5 * time.Minute,
-		MaxHeaderBytes:               64 << 10,
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     log.New(io.Discard, "", 0), // it would tell of the agent's mistakes
+	answer := func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, d) }
+	if err := ServeHTTP(ctx, l, http.HandlerFunc(answer), 4*g.cfg.Parallel); err != nil {
+		return fmt.Errorf("gate: serve session %s: %w", s.id, err)
 	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		<-ctx.Done()
-		_ = srv.Close() // the listener may be closed already
-	}()
-	err := srv.Serve(&limited{Listener: l, free: make(chan struct{}, 4*g.cfg.Parallel), done: ctx.Done()})
-	cancel()
-	<-closed
-	conns.Wait()
-	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return fmt.Errorf("gate: serve session %s: %w", s.id, err)
+	return nil
 }
 
 func orDefault[T comparable](v, value T) T {
