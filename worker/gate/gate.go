@@ -114,7 +114,8 @@ func (g *Gate) Close() error {
 // A door is what Serve keeps for a session: what bounds the worker's own costs.
 type door struct {
 	*Session
-	slots chan struct{} // holds a value for each call under way
+	slots chan struct{}   // holds a value for each call under way
+	over  <-chan struct{} // closed when no call begins any more
 	// room bounds the bodies that are in memory. The worker is outside of the
 	// jail, so the jail's limit does not hold for what it keeps for an agent.
 	room      *semaphore.Weighted
@@ -145,7 +146,7 @@ func loopback(host string) bool {
 // closed. Then it cuts what is under way, and returns when nothing of it is
 // left. It closes l.
 func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
-	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), room: semaphore.NewWeighted(2 * g.maxBody)}
+	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
 	answer := func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, d) }
 	if err := ServeHTTP(ctx, l, http.HandlerFunc(answer), 4*g.cfg.Parallel); err != nil {
 		return fmt.Errorf("gate: serve session %s: %w", s.id, err)

@@ -58,6 +58,11 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler)
 	}
+	select {
+	case <-d.over: // the slot is that of a call which was cut a moment before this one
+		panic(http.ErrAbortHandler)
+	default:
+	}
 	size := r.ContentLength
 	if size < 0 || size > g.maxBody {
 		size = g.maxBody // not told, or to be refused
