@@ -63,6 +63,13 @@ const (
 	BudgetSpent   Kind = "budget.exceeded"
 )
 
+// What the programs of a jail tell their worker.
+const (
+	Milestone      Kind = "milestone"
+	ArtifactStored Kind = "artifact.stored"
+	ResultSet      Kind = "result.set"
+)
+
 // The events of an agent's run, one vocabulary for all agents.
 const (
 	RunStarted     Kind = "run.started"

@@ -123,6 +123,17 @@ type BranchData struct {
 	Replaced string `json:"replaced,omitempty"`
 }
 
+// MilestoneData is the data of [Milestone].
+type MilestoneData struct {
+	Text string `json:"text"`
+}
+
+// ResultData is the data of [ResultSet]: what the agent set as the job's result.
+// The last one counts.
+type ResultData struct {
+	Value json.RawMessage `json:"value"`
+}
+
 // LineData is the data of [OutputLine]. Cut counts the bytes that are missing
 // because the line was longer than an event may be.
 type LineData struct {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ const (
 	MaxAttempts = 20
 	MaxPatterns = 64
 	MaxDepends  = 64
+	MaxSchema   = 64 << 10
 )
 
 // A Job is a request to run an agent once, as its submitter wrote it. The
@@ -63,6 +65,9 @@ type Job struct {
 	Check         []string `json:"check,omitempty"`
 	CheckRounds   int      `json:"check_rounds,omitempty"`
 	ExpectChanges bool     `json:"expect_changes,omitempty"`
+	// ResultSchema is the JSON Schema of what the agent has to set as the job's
+	// result, with the command penstock in its jail. See [Result.Value].
+	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 	// FreshSetup runs Setup for this job, whether what it writes is there
 	// already or not.
 	FreshSetup bool `json:"fresh_setup,omitempty"`

@@ -42,6 +42,7 @@ const (
 	ProcessLimit     Reason = "process_limit"
 	CheckFailed      Reason = "check_failed"
 	NoChanges        Reason = "no_changes"
+	NoResult         Reason = "no_result"
 	CollectFailed    Reason = "collect_failed"
 	StoreFailed      Reason = "store_failed"
 	BranchExists     Reason = "branch_exists"
@@ -189,6 +190,7 @@ var Reasons = map[Reason]Cause{
 	ProcessLimit:     {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise sandbox.limits.pids"},
 	CheckFailed:      {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the check command did not pass; its output is in the session's events"},
 	NoChanges:        {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent ended without a change, and the job expects one; read the session with penstock logs, then change the prompt"},
+	NoResult:         {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent ended without setting the result that the job's result_schema describes; have the prompt tell it to run penstock result"},
 	CollectFailed:    {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "the result could not be taken from the workspace; the message says what stood in the way"},
 	StoreFailed:      {Error, Later, ChargeHost, ScopeJob, FaultPool, "the object store refused the result; check the broker's disk and limits"},
 	BranchExists:     {Error, Never, ChargeAttempt, ScopeJob, FaultJob, "delete or rename the branch that is there, or name another with deliver.branch; the result is kept: penstock job apply"},

@@ -1,5 +1,7 @@
 package jobs
 
+import "encoding/json"
+
 // A Result is what is left of a finished job: one line of results.jsonl, and
 // the data of the event job.finished.
 type Result struct {
@@ -30,6 +32,9 @@ type Result struct {
 	// Weaker lists what the host could not enforce and the job allowed.
 	Weaker []string `json:"weaker"`
 	Worker string   `json:"worker"`
+	// Value is what the agent has set as the job's result; it fits the job's
+	// ResultSchema, where there is one.
+	Value json.RawMessage `json:"value,omitempty"`
 	// Disk is what the last attempt's workspace took on its worker's disk when
 	// the agent had ended, beside what it shared with others. It is also the data
 	// of the event [WorkspaceGrew].

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,6 +40,7 @@ func (j Job) Validate() error {
 	j.validateRepo(found)
 	j.validateDeliver(found)
 	j.validateArtifacts(found)
+	j.validateResultSchema(found)
 	j.validateSandbox(found)
 	j.validateEnvironment(found)
 	j.validateBounds(found)
@@ -269,6 +271,19 @@ func (j Job) validateArtifacts(found *InvalidError) {
 	}
 	for i, pattern := range j.Artifacts {
 		found.add(fmt.Sprintf("artifacts[%d]", i), checkPattern(pattern))
+	}
+}
+
+// validateResultSchema looks at the form only: whether it is a schema is for
+// whoever has a library for that.
+func (j Job) validateResultSchema(found *InvalidError) {
+	schema := bytes.TrimSpace(j.ResultSchema)
+	switch {
+	case len(schema) == 0:
+	case len(schema) > MaxSchema:
+		found.add("result_schema", fmt.Errorf("is %d bytes long, at most %d are allowed", len(schema), MaxSchema))
+	case schema[0] != '{':
+		found.add("result_schema", fmt.Errorf("is not a JSON object"))
 	}
 }
 

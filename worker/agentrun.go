@@ -53,6 +53,12 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	if err != nil {
 		return err
 	}
+	if err := a.admit(&spec, &in); err != nil {
+		return err
+	}
+	if in.inside != nil {
+		defer in.inside.Close()
+	}
 	spec.Grace = a.cfg.Hangs.Step
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -86,6 +92,8 @@ type agentRun struct {
 	asks    []string // questions that are open
 	turn    int      // the agent's, as its last line told
 	leaving string   // who has told the agent to stop; empty: nobody
+	// questions are those of the jail's programs that are open.
+	questions map[string]pending
 }
 
 // wait runs the agent to its end. Whatever happens, nothing of it is alive
@@ -116,6 +124,7 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 		doors = []net.Listener{in.door}
 	}
 	others.Go(func() error { return r.gate(gated, doors) })
+	others.Go(func() error { return r.heed(gated, in, spec) })
 	others.Go(func() error { r.in.run(p.Done()); return nil })
 	others.Go(func() error { r.watch(); return nil })
 

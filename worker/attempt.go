@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -50,6 +51,10 @@ type attempt struct {
 	talk conversation
 	// floor is who hears what the session is told.
 	floor floor
+	// inside is the way from the agent's jail to its worker, and attached what
+	// came through it to be kept.
+	inside   *inside.Door
+	attached []jobs.Artifact
 	// stored is the change that is kept as the result; nil: none is, or it is empty.
 	stored *stored
 }
@@ -59,7 +64,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	rec := claim.Record()
 	a := &attempt{
 		Worker: w, claim: claim, rec: rec, job: claim.Job(), result: rec.Result(),
-		log: w.log.With("job", rec.ID, "attempt", rec.Attempt),
+		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewDoor(),
 	}
 	a.refused = policy.NewWatch(a.name(), a.refuse)
 	if rec.Started != nil {
@@ -221,6 +226,9 @@ func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err 
 	}
 	if err == nil && a.job.ExpectChanges && change.PatchSize == 0 {
 		err = ended(jobs.NoChanges, "%s", strings.Join(append([]string{"the agent ended without a change"}, change.Notes...), "; "))
+	}
+	if err == nil && len(a.job.ResultSchema) > 0 && a.result.Value == nil {
+		err = ended(jobs.NoResult, "the agent ended without setting the job's result")
 	}
 	if err == nil {
 		err = a.deliver(ctx, space, change)

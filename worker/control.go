@@ -164,6 +164,11 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 	if c.Verb == control.Stop {
 		return deed{then: func() { r.leaving = cmp.Or(c.By, "somebody") }}, nil
 	}
+	if c.Verb == control.Answer {
+		if do, ours, err := r.answer(c); ours || err != nil {
+			return do, err
+		}
+	}
 	speaker, ok := r.decoder.(agent.Speaker)
 	if !ok || !r.keepStdin {
 		return deed{}, r.mute(c.Verb)
@@ -198,8 +203,11 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 
 // mute refuses what the agent has no ear for.
 func (r *agentRun) mute(verb control.Verb) error {
+	if verb == control.Answer {
+		return control.Refuse(control.Nothing, "no question is open")
+	}
 	what := map[control.Verb]string{
-		control.Prompt: "takes one prompt and then ends", control.Answer: "asks no questions", control.Interrupt: "cannot be interrupted; stop ends it",
+		control.Prompt: "takes one prompt and then ends", control.Interrupt: "cannot be interrupted; stop ends it",
 		control.Raw: "takes no input while it runs", control.Set: "keeps its model and mode while it runs",
 	}[verb]
 	if r.hears {
@@ -233,8 +241,8 @@ func (r *agentRun) asked(events []jobs.Event) {
 func (r *agentRun) unanswered() {
 	speaker, ok := r.decoder.(agent.Speaker)
 	for _, id := range r.asks {
-		if !ok {
-			break
+		if _, ours := r.expire(id, "expired"); ours || !ok {
+			continue
 		}
 		if events, lines, err := speaker.Answer(control.Message{Verb: control.Answer, Ask: id, Deny: true}); err == nil {
 			for i, e := range events {

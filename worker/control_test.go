@@ -146,7 +146,7 @@ func TestWhatAnAgentCannotHear(t *testing.T) {
 	id := f.submit(job).ID
 	f.runs(id)
 	for verb, says := range map[control.Verb]string{
-		control.Prompt: "one prompt", control.Answer: "asks no questions", control.Interrupt: "stop ends it",
+		control.Prompt: "one prompt", control.Interrupt: "stop ends it",
 	} {
 		c := control.Message{Verb: verb}
 		if verb == control.Prompt {

@@ -43,6 +43,8 @@ type jail struct {
 	// door is the way to the model API of a jail with the host's network, which
 	// opens nothing of its own; else nil.
 	door net.Listener
+	// inside is what leads from such a jail to the worker; else nil.
+	inside net.Listener
 }
 
 // backend returns the jail that the job asks for.
@@ -195,18 +197,17 @@ func (a *attempt) environment(in jail) []string {
 // not have is an error; the redactor is good all the same.
 func (a *attempt) redactor() (*redact.Redactor, error) {
 	var missing error
-	secrets := maps.Clone(a.cfg.Keys)
+	secrets := map[string]string{}
+	maps.Copy(secrets, a.cfg.Keys)
 	for _, name := range a.job.Secrets {
 		value, ok := a.cfg.Secret(name)
 		if !ok {
 			missing = ended(jobs.SecretMissing, "the worker has no secret %s: set PENSTOCK_SECRET_%s in its environment", name, name)
 			continue
 		}
-		if secrets == nil {
-			secrets = map[string]string{}
-		}
 		secrets[name] = value
 	}
+	secrets[InsideVariable] = a.inside.Token()
 	r, skipped := redact.New(secrets)
 	for _, s := range skipped {
 		a.log.Warn("a secret cannot be removed from output", "name", s.Name, "why", s.Reason)
@@ -235,6 +236,9 @@ func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams
 	listeners := p.Listeners()
 	if in.door == nil && slices.Contains(spec.Listen, in.gate) {
 		listeners = listeners[1:] // the first is the gate's
+	}
+	if slices.Contains(spec.Listen, insideAddress) {
+		listeners = listeners[:len(listeners)-1] // the last is the worker's own
 	}
 	a.serve(ctx, p, listeners)
 	weaker := words(p.Weaker())

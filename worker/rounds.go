@@ -79,5 +79,6 @@ func (a *attempt) sum() {
 			}
 		}
 	}
+	a.result.Artifacts = append(a.result.Artifacts, a.attached...)
 	a.result.Usage, a.result.CostUSD, a.result.Model = usage, total.CostUSD, model
 }

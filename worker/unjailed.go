@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path"
@@ -54,6 +55,22 @@ func freeAddress() (string, error) {
 		return "", err
 	}
 	return l.Addr().String(), l.Close()
+}
+
+// link shows a program of the host in the jail. Without one it is a link to it.
+func (in jail) link(s *sandbox.Spec, program, at string) error {
+	if !in.unjailed {
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: program, Target: at})
+		return nil
+	}
+	err := os.MkdirAll(path.Dir(at), 0o700)
+	if err == nil {
+		err = os.Symlink(program, at)
+	}
+	if errors.Is(err, os.ErrExist) { // of an earlier run of the agent
+		err = nil
+	}
+	return failed(jobs.WorkspaceFailed, "show the agent the command penstock", err)
 }
 
 // show makes files and directories visible where spec says. Without a jail

@@ -15,6 +15,7 @@ package worker
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -98,6 +99,12 @@ type Config struct {
 	// SetupCache is how long jobs take over what the setup of another wrote, if
 	// it would write the same. 0 lets each job do it for itself.
 	SetupCache time.Duration
+	// Program is this program, which jails see as the command penstock; empty:
+	// they have none.
+	Program string
+	// Typed reports why what an agent sets as its job's result does not fit the
+	// job's schema.
+	Typed func(schema, value json.RawMessage) error
 	// Mounts are host directories that every jail sees read-only: toolchains.
 	Mounts []sandbox.Mount
 	// Reserve is what must be free on the disk of the workspaces for jobs to be

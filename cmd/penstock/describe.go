@@ -44,6 +44,13 @@ func summary(e jobs.Event) string {
 	case jobs.RetryReported:
 		d := data[jobs.RetryData](e)
 		return fmt.Sprintf("model API: attempt %d, %s, status %d", d.Attempt, d.Class, d.HTTP)
+	case jobs.Milestone:
+		return "* " + data[jobs.MilestoneData](e).Text
+	case jobs.ArtifactStored:
+		d := data[jobs.Artifact](e)
+		return fmt.Sprintf("artifact %s: %d bytes", d.Name, d.Bytes)
+	case jobs.ResultSet:
+		return "result: " + firstLine(string(data[jobs.ResultData](e).Value))
 	case jobs.RunExited:
 		d := data[jobs.ExitData](e)
 		return fmt.Sprintf("agent exited with %d (%s)", d.Code, d.Class)

@@ -23,6 +23,7 @@ type jobFlags struct {
 	priority, isolation  string
 	timeout, idleTimeout time.Duration
 	runAt                string
+	resultSchema         string // a file's name
 	labels, files        []string
 	dryRun               bool
 }
@@ -43,6 +44,7 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&j.Check, "check", nil, "command that must pass in the jail after the agent (repeatable)")
 	flags.IntVar(&j.CheckRounds, "check-rounds", 0, "how often a failing check goes back to the agent")
 	flags.BoolVar(&j.ExpectChanges, "expect-changes", false, "fail when the agent changed nothing")
+	flags.StringVar(&f.resultSchema, "result-schema", "", "file with the JSON Schema of the result that the agent must set with penstock result")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit for one attempt (default 30m)")
 	flags.DurationVar(&f.idleTimeout, "idle-timeout", 0, "limit for an agent's silence (default 10m)")
 	flags.Float64Var(&j.Budget.USD, "max-cost", 0, "US dollars that the job may cost")
@@ -83,6 +85,11 @@ func (f *jobFlags) build(command []string) (jobs.Job, error) {
 	}
 	if j.RunAt, err = moment(f.runAt, time.Now()); err != nil {
 		return j, err
+	}
+	if f.resultSchema != "" {
+		if j.ResultSchema, err = os.ReadFile(f.resultSchema); err != nil {
+			return j, cli.Usage("", "--result-schema: %w", err)
+		}
 	}
 	if j.Files, err = attachments(f.files); err != nil {
 		return j, err

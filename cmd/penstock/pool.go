@@ -217,7 +217,7 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 		return err
 	}
 	p.dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.queue, Log: p.log, Store: p.store, Able: a.agents().Able, Caps: caps, Logger: p.logger, Hooks: hooks.dispatcher,
+		Queue: p.queue, Log: p.log, Store: p.store, Able: a.able(), Caps: caps, Logger: p.logger, Hooks: hooks.dispatcher,
 	})
 	return nil
 }

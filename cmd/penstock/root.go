@@ -67,6 +67,7 @@ directory, or starts one of its own and ends it when it is done.`,
 		a.whyCommand(), a.jobCommand(), a.queueCommand(), a.scheduleCommand(), a.deadCommand(), a.agentCommand(), a.serveCommand(), a.workerCommand(), a.natsCommand(), a.sandboxCommand(),
 		a.doctorCommand(), a.cleanCommand(), a.backupCommand(), a.restoreCommand(), a.chaosCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
+	root.AddCommand(a.insideCommands()...)
 	return root
 }
 

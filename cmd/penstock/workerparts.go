@@ -10,8 +10,11 @@ import (
 	"sync"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/schema"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/sandbox/oci"
 	"github.com/penstock-run/penstock/sandbox/systemd"
 	"github.com/penstock-run/penstock/worker"
@@ -41,6 +44,10 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 	if err != nil {
 		return nil, err
 	}
+	program, err := jailinit.Executable()
+	if err != nil {
+		return nil, err
+	}
 	var mounts []sandbox.Mount
 	for _, path := range a.cfg.Worker.ROPaths {
 		mounts = append(mounts, sandbox.Mount{Source: path, Target: path})
@@ -52,6 +59,7 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		Signers: signers, Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
 		Reserve:      a.reserve(filepath.Join(a.cfg.Data, "work")),
 		CommitAuthor: a.cfg.Worker.CommitAuthor, CommitPlain: !a.cfg.Worker.CommitTrailers,
+		Program: program, Typed: schema.Typed,
 		SetupCache: a.cfg.Worker.SetupCache, Hangs: a.cfg.Worker.Hangs(),
 		Network: gate.NetworkConfig{Hosts: a.cfg.Worker.AllowHosts},
 	}
@@ -150,6 +158,17 @@ func (a *app) agents() *agent.Agents {
 		programs["claude"] = a.cfg.Worker.Claude
 	}
 	return agent.New(agent.Config{Programs: programs, Custom: a.cfg.Agents, Path: os.Getenv("PATH")})
+}
+
+// able reports what a job asks for and its agent, or anybody, cannot do.
+func (a *app) able() func(jobs.Job) error {
+	agents := a.agents()
+	return func(j jobs.Job) error {
+		if err := agents.Able(j); err != nil {
+			return err
+		}
+		return schema.Able(j)
+	}
 }
 
 func (a *app) workerName() string {

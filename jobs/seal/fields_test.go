@@ -2,6 +2,7 @@ package seal_test
 
 import (
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"testing"
@@ -16,6 +17,10 @@ func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(time.Unix(1_800_000_000, 0).UTC()))
+		return
+	}
+	if v.Type() == reflect.TypeFor[json.RawMessage]() {
+		v.SetBytes([]byte(`{"a":1}`))
 		return
 	}
 	switch v.Kind() {
@@ -65,6 +70,11 @@ type way struct {
 func changes(v reflect.Value, path string, do func(path string, change func())) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		do(path, func() { v.Set(reflect.ValueOf(v.Interface().(time.Time).Add(time.Second))) })
+		return
+	}
+	if v.Type() == reflect.TypeFor[json.RawMessage]() {
+		do(path+" left out", v.SetZero)
+		do(path, func() { v.SetBytes([]byte(`{"a":2}`)) })
 		return
 	}
 	switch v.Kind() {

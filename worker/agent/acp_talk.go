@@ -151,7 +151,7 @@ func (d *acpTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
 	case a.Deny:
 		how, option = "declined", open.deny
 	case len(a.Options)+len(a.Answers) > 0 || a.Text != "":
-		chosen, err := fit(open.questions, a)
+		chosen, err := a.Fit(open.questions)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -60,6 +60,9 @@ func (l Launch) prompt() string {
 	if len(l.Depends) > 0 {
 		fmt.Fprintf(&b, "\n\nHow the jobs ended that this one follows is in %s/%s, as JSON, and their patches are in %s/%s.\n", l.Files, resultsOf, l.Files, patchesOf)
 	}
+	if len(l.Job.ResultSchema) > 0 {
+		fmt.Fprintf(&b, "\n\nSet the result of this request, when you know it, by running the command\npenstock result 'JSON'\nor, with the JSON on its standard input,\npenstock result -\nIt has to fit this JSON Schema:\n%s", l.Job.ResultSchema)
+	}
 	if l.Notice != "" {
 		b.WriteString("\n\n" + l.Notice)
 	}

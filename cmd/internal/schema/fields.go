@@ -81,6 +81,8 @@ var jobFields = map[string]string{
 
 	"expect_changes": "An agent that ended without a change has failed.",
 
+	"result_schema": "The JSON Schema of the result that the agent has to set, with penstock result in its jail. Without $anchor, $dynamicRef or recursion.",
+
 	"timeout":            "How long an attempt may take.",
 	"idle_timeout":       "How long the agent may be silent.",
 	"budget":             "What the job may spend.",
@@ -156,6 +158,7 @@ var resultFields = map[string]string{
 	"backend":             "What made the jail.",
 	"weaker":              "What the host could not enforce and the job allowed.",
 	"weaker[]":            "A feature's name.",
+	"value":               "What the agent has set as the job's result.",
 	"worker":              "The worker that ran the last attempt.",
 	"disk":                "What the workspace took on the worker's disk at the end, beside what it shared.",
 	"disk.bytes":          "In blocks of its files.",

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/inside"
+)
+
+// insideCommands are for the programs of a job's jail. They speak to the job's
+// worker and to nothing else.
+func (a *app) insideCommands() []*cobra.Command {
+	commands := []*cobra.Command{a.artifactCommand(), a.resultCommand(), a.milestoneCommand(), a.askCommand()}
+	for _, cmd := range commands {
+		// A settings file of the workspace is nothing to them.
+		cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return nil }
+		cmd.Long += `
+
+This is for programs in the jail of a job's agent, where the worker has put
+the command penstock in PATH.`
+	}
+	return commands
+}
+
+// insideClient is the way to the worker of the jail that this program is in.
+func insideClient() (*inside.Client, error) {
+	door := os.Getenv(worker.InsideVariable)
+	if door == "" {
+		return nil, cli.Usage("a job's agent can run this; preset offline leaves it no way to its worker", "%s is not set: this is not the jail of a job's agent", worker.InsideVariable)
+	}
+	return inside.NewClient(door)
+}
+
+// insideError gives a refusal of the worker its exit code.
+func insideError(err error) error {
+	refused, ok := errors.AsType[*inside.RefusedError](err)
+	if !ok {
+		return err
+	}
+	switch refused.Code {
+	case "invalid", "too_large":
+		return cli.Fail(cli.ExitUsage, "", "%w", refused)
+	case "lost":
+		return refused
+	}
+	return cli.Fail(cli.ExitDenied, "", "%w", refused)
+}
+
+func (a *app) artifactCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: "artifact PATH", Short: "In a job's jail: keep a file with the job's result", Args: cobra.ExactArgs(1),
+		Long: `Artifact sends a file to the worker, which keeps it beside the job's patch, also
+where the job fails: penstock job artifacts lists it. The same name again replaces
+it. The values of secrets are removed from it.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := insideClient()
+			if err != nil {
+				return err
+			}
+			// Whoever opens a pipe waits for its writer.
+			file, err := os.OpenFile(args[0], os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			if err != nil {
+				return cli.Fail(cli.ExitNotFound, "", "%w", err)
+			}
+			defer file.Close()
+			about, err := file.Stat()
+			if err != nil {
+				return err
+			}
+			if !about.Mode().IsRegular() {
+				return cli.Usage("pack a directory first: tar -czf out.tgz "+args[0], "%s is not a regular file", args[0])
+			}
+			if name == "" {
+				name = filepath.Base(args[0])
+			}
+			stored, err := client.Artifact(cmd.Context(), name, file, about.Size())
+			if err != nil {
+				return insideError(err)
+			}
+			return artifactView.One(a.out, a.format, stored)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "the artifact's name (default: the file's)")
+	return cmd
+}
+
+func (a *app) resultCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "result JSON|-", Short: "In a job's jail: set the job's result", Args: cobra.ExactArgs(1),
+		Long: `Result sets what the job found out, as JSON: "value" in the job's result. Where
+the job has a result_schema, what does not fit it is refused, with the reason, and a
+job whose agent has set none has failed. Set again, the last one counts.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := insideClient()
+			if err != nil {
+				return err
+			}
+			value := []byte(args[0])
+			if args[0] == "-" {
+				if value, err = io.ReadAll(io.LimitReader(a.in, inside.MaxResult+1)); err != nil {
+					return fmt.Errorf("read the result: %w", err)
+				}
+			}
+			return insideError(client.Result(cmd.Context(), value))
+		},
+	}
+}
+
+func (a *app) milestoneCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "milestone TEXT…", Short: "In a job's jail: tell how far the agent has come", Args: cobra.MinimumNArgs(1),
+		Long: `Milestone puts a line into the session's log, for those who watch.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := insideClient()
+			if err != nil {
+				return err
+			}
+			return insideError(client.Milestone(cmd.Context(), strings.Join(args, " ")))
+		},
+	}
+}
+
+func (a *app) askCommand() *cobra.Command {
+	var ask inside.Ask
+	var options []string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "ask QUESTION", Short: "In a job's jail: ask a person, and print the answer", Args: cobra.ExactArgs(1),
+		Long: `Ask puts a question into the session's log, waits until somebody has answered it
+with penstock answer, and prints the answer. It ends with 6 where it was declined,
+and with 8 where nobody answered within --timeout, or the job's idle_timeout.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := insideClient()
+			if err != nil {
+				return err
+			}
+			ask.Question.Question, ask.Timeout = args[0], jobs.Duration(timeout)
+			for _, label := range options {
+				ask.Options = append(ask.Options, control.Option{Label: label})
+			}
+			answer, err := client.Ask(cmd.Context(), ask)
+			switch {
+			case err != nil:
+				return insideError(err)
+			case answer.How == "declined":
+				return cli.Fail(cli.ExitDenied, "decide by yourself", "the question was declined: %s", answer.Text)
+			case answer.How != "answered":
+				return cli.Fail(cli.ExitTimeout, "decide by yourself", "%s", answer.Text)
+			}
+			fmt.Fprintln(a.out, answer.Text)
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&options, "option", nil, "an answer to choose (repeatable)")
+	cmd.Flags().BoolVar(&ask.Multi, "multi", false, "several options may be chosen")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: the job's idle_timeout)")
+	return cmd
+}

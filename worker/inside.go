@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/inside"
+)
+
+// InsideVariable has, in the agent's jail, the URL of its worker.
+const InsideVariable = "PENSTOCK_INSIDE"
+
+// insideAddress is where a jail with a loopback of its own finds its worker, and
+// insideDir where this program is shown there, as "penstock".
+const (
+	insideAddress = "127.0.0.1:3127"
+	insideDir     = "/penstock/bin"
+)
+
+// admit gives the agent's jail the command penstock, and its way to the worker:
+// a listener of the jail, the last one, or of the host where the jail has no
+// loopback of its own. A jail that nothing leads out of has none.
+func (a *attempt) admit(s *sandbox.Spec, in *jail) error {
+	if a.cfg.Program != "" {
+		dir := insideDir
+		if in.unjailed {
+			dir = path.Join(path.Dir(in.home), "bin")
+		}
+		if err := in.link(s, a.cfg.Program, path.Join(dir, "penstock")); err != nil {
+			return err
+		}
+		for i, kv := range s.Env {
+			if rest, ok := strings.CutPrefix(kv, "PATH="); ok {
+				s.Env[i] = "PATH=" + dir + ":" + rest
+			}
+		}
+	}
+	if a.offline() {
+		return nil
+	}
+	address := insideAddress
+	if in.unjailed || s.Network == sandbox.NetworkFull {
+		var err error
+		if in.inside, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return failed(jobs.SandboxFailed, "open the agent's way to its worker", err)
+		}
+		address = in.inside.Addr().String()
+	} else {
+		s.Network, s.Listen = sandbox.NetworkGate, append(slices.Clip(s.Listen), address)
+	}
+	s.Env = append(s.Env, InsideVariable+"="+a.inside.URL(address))
+	return nil
+}
+
+// heed answers the programs of the agent's jail until ctx ends.
+func (r *agentRun) heed(ctx context.Context, in jail, spec sandbox.Spec) error {
+	l := in.inside
+	if slices.Contains(spec.Listen, insideAddress) {
+		all := r.process.Listeners()
+		l = all[len(all)-1]
+	}
+	if l == nil {
+		return nil
+	}
+	return r.inside.Serve(ctx, l, r.deeds())
+}
+
+// deeds are what the programs of the agent's jail may have done.
+func (r *agentRun) deeds() inside.Deeds {
+	return inside.Deeds{
+		Milestone: func(ctx context.Context, text string) error {
+			return r.tell(ctx, jobs.NewEvent(jobs.Milestone, jobs.MilestoneData{Text: text}))
+		},
+		Artifact: r.attach,
+		Result:   r.setResult,
+		Ask:      r.inquire,
+		Shut:     func(why string) { r.events.put(jobs.NewEvent(jobs.Notice, notice{Text: why})) },
+	}
+}
+
+// tell appends what the agent has done to the log, where an attempt that has
+// lost its lease cannot write.
+func (r *agentRun) tell(ctx context.Context, e jobs.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
+	defer cancel()
+	r.mu.Lock()
+	e.Turn = r.turn
+	r.pulse.last = time.Now() // it does something
+	r.mu.Unlock()
+	err := r.writer.Append(ctx, r.secrets.Event(e))
+	if errors.Is(err, jobs.ErrFenced) {
+		r.end(err)
+	}
+	return err
+}
+
+// attach stores a file that the agent sends. It is one of the attempt's: it is
+// listed when the job has ended.
+func (r *agentRun) attach(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
+	at := place{store: r.cfg.Store, job: r.rec.ID, epoch: r.claim.Epoch()}
+	file, _, err := r.keepClean(ctx, at, name, content)
+	if large, ok := errors.AsType[*artifact.TooLargeError](err); ok {
+		return jobs.Artifact{}, inside.Refuse("too_large", "%v", large)
+	}
+	if err != nil {
+		return jobs.Artifact{}, err
+	}
+	if err := r.tell(ctx, jobs.NewEvent(jobs.ArtifactStored, file)); err != nil {
+		return jobs.Artifact{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attached = slices.DeleteFunc(r.attached, func(old jobs.Artifact) bool { return old.Name == file.Name })
+	r.attached = append(r.attached, *file)
+	return *file, nil
+}
+
+// setResult takes the job's result, if it is what the job wants.
+func (r *agentRun) setResult(ctx context.Context, value json.RawMessage) error {
+	if len(r.job.ResultSchema) > 0 {
+		if err := r.cfg.Typed(r.job.ResultSchema, value); err != nil {
+			return inside.Refuse("invalid", "it does not fit the job's result_schema: %v", err)
+		}
+	}
+	e := r.secrets.Event(jobs.NewEvent(jobs.ResultSet, jobs.ResultData{Value: value}))
+	if err := r.tell(ctx, e); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Value = dataOfEvent[jobs.ResultData](e).Value
+	return nil
+}
+
+// A pending question is one of a program in the jail.
+type pending struct {
+	question control.Question
+	answer   chan inside.Answer // has room for one
+}
+
+// inquire asks whoever follows the session, and waits for an answer.
+func (r *agentRun) inquire(ctx context.Context, a inside.Ask) (inside.Answer, error) {
+	id, answer := jobs.NewID(), make(chan inside.Answer, 1)
+	if err := r.open(id, pending{a.Question, answer}); err != nil {
+		return inside.Answer{}, err
+	}
+	var late <-chan time.Time
+	if a.Timeout > 0 {
+		timer := time.NewTimer(time.Duration(a.Timeout))
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case got := <-answer:
+		return got, nil
+	case <-late:
+		r.giveUp(id, "expired")
+	case <-ctx.Done(): // who asked has gone, or the agent has
+		r.giveUp(id, "withdrawn")
+	}
+	return <-answer, nil // somebody may have answered meanwhile
+}
+
+func (r *agentRun) open(id string, p pending) error {
+	questions, err := json.Marshal([]control.Question{p.question})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leaving != "" || r.found != nil {
+		return inside.Refuse("over", "the agent is being ended")
+	}
+	e := jobs.NewEvent(jobs.AskOpened, control.Ask{Ask: id, Type: "question", Questions: questions})
+	e.Turn = r.turn
+	r.events.put(e)
+	r.asked([]jobs.Event{e})
+	if r.questions == nil {
+		r.questions = map[string]pending{}
+	}
+	r.questions[id] = p
+	r.pulse.last = time.Now()
+	return nil
+}
+
+// giveUp closes a question that nobody has answered.
+func (r *agentRun) giveUp(id, how string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.expire(id, how); ok {
+		r.asked([]jobs.Event{e})
+	}
+}
+
+// expire does that for who holds the lock, and changes the list of questions.
+func (r *agentRun) expire(id, how string) (jobs.Event, bool) {
+	p, ok := r.questions[id]
+	if !ok {
+		return jobs.Event{}, false
+	}
+	e := r.closed(id, how)
+	r.events.put(e)
+	delete(r.questions, id)
+	p.answer <- inside.Answer{How: how, Text: "nobody has answered"}
+	return e, true
+}
+
+func (r *agentRun) closed(id, how string) jobs.Event {
+	e := jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	e.Turn = r.turn
+	return e
+}
+
+// answer finds out what an answer to a question of the jail's programs comes to.
+// Ours says that it is one of theirs.
+func (r *agentRun) answer(c control.Message) (_ deed, ours bool, err error) {
+	id := c.Ask
+	if id == "" && len(r.questions) > 0 {
+		if len(r.asks) > 1 {
+			return deed{}, true, control.Refuse(control.Unfit, "%d questions are open, name one: %s", len(r.asks), strings.Join(r.asks, ", "))
+		}
+		id = r.asks[0]
+	}
+	p, ok := r.questions[id]
+	if !ok {
+		return deed{}, false, nil
+	}
+	how, text := "declined", c.Text
+	if !c.Deny {
+		answers, err := c.Fit([]control.Question{p.question})
+		if err != nil {
+			return deed{}, true, err
+		}
+		how, text = "answered", answers[p.question.Question]
+	}
+	return deed{events: []jobs.Event{r.closed(id, how)}, then: func() {
+		delete(r.questions, id)
+		p.answer <- inside.Answer{How: how, Text: text}
+	}}, true, nil
+}

@@ -1,0 +1,104 @@
+package inside
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Client speaks to the door of the jail that it runs in.
+type Client struct {
+	door *url.URL
+	http *http.Client
+}
+
+// NewClient returns a client for the URL that the jail's environment has.
+func NewClient(door string) (*Client, error) {
+	u, err := url.Parse(door)
+	if err != nil || u.Scheme != "http" || u.Host == "" || u.User == nil {
+		return nil, errors.New("the address of the worker is not one that a worker gives")
+	}
+	// The door is on the loopback: no proxy of the environment leads there.
+	return &Client{door: u, http: &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}}, nil
+}
+
+// Milestone tells how far the agent has come.
+func (c *Client) Milestone(ctx context.Context, text string) error {
+	return c.post(ctx, "milestones", milestone{text}, &struct{}{})
+}
+
+// Result sets the job's result. The same again replaces it.
+func (c *Client) Result(ctx context.Context, value []byte) error {
+	return c.do(ctx, request{"PUT", "result", bytes.NewReader(value), int64(len(value))}, &struct{}{})
+}
+
+// Artifact keeps size bytes of content under a name. The same name again
+// replaces it.
+func (c *Client) Artifact(ctx context.Context, name string, content io.Reader, size int64) (jobs.Artifact, error) {
+	var stored jobs.Artifact
+	if err := checkName(name); err != nil {
+		return stored, err
+	}
+	return stored, c.do(ctx, request{"PUT", "artifacts/" + name, io.LimitReader(content, size), size}, &stored)
+}
+
+// Ask asks a person, and waits.
+func (c *Client) Ask(ctx context.Context, ask Ask) (Answer, error) {
+	var answer Answer
+	err := c.post(ctx, "asks", ask, &answer)
+	return answer, err
+}
+
+func (c *Client) post(ctx context.Context, path string, body, into any) error {
+	data := encode(body)
+	return c.do(ctx, request{"POST", path, bytes.NewReader(data), int64(len(data))}, into)
+}
+
+// A request is what do sends.
+type request struct {
+	method, path string
+	body         io.Reader
+	size         int64
+}
+
+func (c *Client) do(ctx context.Context, r request, into any) error {
+	req, err := http.NewRequestWithContext(ctx, r.method, c.door.JoinPath("v1", r.path).String(), r.body)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = r.size
+	if r.size == 0 {
+		req.Body = http.NoBody
+	}
+	if r.size > 64<<10 { // a door that refuses says so before it is sent
+		req.Header.Set("Expect", "100-continue")
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return fmt.Errorf("the worker does not answer: %w", errors.Unwrap(err))
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("the worker's answer: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		var r refusal
+		if json.Unmarshal(answer, &r) != nil || r.Error == nil {
+			return fmt.Errorf("the worker answered with %s", res.Status)
+		}
+		return r.Error
+	}
+	return json.Unmarshal(answer, into)
+}

@@ -1,0 +1,98 @@
+// Package inside is what the programs of a jail can tell their worker, and ask
+// it: files to keep, the job's result, milestones, questions.
+//
+//	command penstock in the jail ──HTTP──▶ Door ──▶ Deeds of the attempt
+//	(Client)                        (checks, counts)
+//
+// Whoever speaks is the agent, which is hostile. The door believes nothing: each
+// request is bounded in size, number and rate, and names are from a list of
+// characters. Nobody opens a file by a name that came through it: contents come
+// as bytes. Who goes on beyond the rate finds the door shut, for good.
+//
+//	POST /v1/milestones        {"text":…}
+//	PUT  /v1/artifacts/NAME    the file's bytes
+//	PUT  /v1/result            JSON
+//	POST /v1/asks              {"question":…,"options":[…],"timeout":"5m"}; answered when somebody has
+//
+// The address and a token are in one URL, which the jail has in its environment.
+// The token keeps away others where the jail has no network of its own.
+package inside
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// Bounds of what one attempt may send.
+const (
+	MaxText          = 4 << 10   // of a milestone, and of a question
+	MaxResult        = 64 << 10  // of a result
+	MaxArtifact      = 256 << 20 // of one artifact
+	MaxArtifactBytes = 512 << 20 // of all of them, those included that failed
+	MaxArtifacts     = 100
+	MaxMilestones    = 1000
+	MaxResults       = 100 // how often it is set
+	MaxAsks          = 100
+	MaxOpen          = 4 // questions at once
+)
+
+// An Ask is a question of a program in a jail. Timeout bounds how long it waits;
+// zero leaves that to the job's idle_timeout.
+type Ask struct {
+	control.Question
+	Timeout jobs.Duration `json:"timeout,omitempty"`
+}
+
+// An Answer is what became of an Ask. Text is the answer, or why there is none.
+type Answer struct {
+	How  string `json:"how"` // answered declined expired
+	Text string `json:"text"`
+}
+
+// A RefusedError is a request that had no effect.
+type RefusedError struct {
+	Code    string `json:"code"` // invalid, too_large, too_many, forbidden, over or lost
+	Message string `json:"message"`
+}
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// Refuse makes one.
+func Refuse(code, format string, args ...any) *RefusedError {
+	return &RefusedError{code, fmt.Sprintf(format, args...)}
+}
+
+// status is the one of HTTP for a refusal's code.
+func (e *RefusedError) status() int {
+	switch e.Code {
+	case "invalid":
+		return http.StatusBadRequest
+	case "too_large":
+		return http.StatusRequestEntityTooLarge
+	case "too_many":
+		return http.StatusTooManyRequests
+	case "forbidden":
+		return http.StatusForbidden
+	case "over":
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable
+}
+
+// refusal is the body of an answer to what was refused.
+type refusal struct {
+	Error *RefusedError `json:"error"`
+}
+
+type milestone struct {
+	Text string `json:"text"`
+}
+
+func encode(v any) []byte {
+	data, _ := json.Marshal(v) // our own structs
+	return append(data, '\n')
+}
