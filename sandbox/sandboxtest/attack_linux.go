@@ -97,7 +97,7 @@ func (a attack) run(t *testing.T, g target, h *host) {
 		a.spec(&spec)
 	}
 	spec = g.spec(spec)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if a.during != nil {
 		a.watch(ctx, t, g, spec)
@@ -148,7 +148,7 @@ func (a attack) watch(ctx context.Context, t *testing.T, g target, spec sandbox.
 
 // control makes the attempt without a jail, in the same kind of workspace.
 func control(t *testing.T, workspace string, a attack) (string, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	self, err := os.Executable()
 	if err != nil {

@@ -76,7 +76,7 @@ func boot(t *testing.T, root, out string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--console=pipe",
 		fmt.Sprintf("--machine=penstock-%d", os.Getpid()), "--directory="+root, "--volatile=overlay", "--private-network",
