@@ -170,6 +170,7 @@ func worker(names subject.Names) []Share {
 			subject.KVStream(subject.Permits), subject.KVStream(subject.Leader)))
 	return append(shares,
 		api("STREAM.INFO."+subject.KVStream(subject.Settings), false), // which classes there are
+		api("STREAM.INFO."+subject.KVStream(subject.Jobs), false),     // the broker's clock, by which workers are silent
 		api("CONSUMER.INFO.*."+subject.Consumer, false),
 		api("CONSUMER.MSG.NEXT.*."+subject.Consumer, true),
 		Share{Subject: "$JS.ACK.*." + subject.Consumer + ".>"},
