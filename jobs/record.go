@@ -52,6 +52,9 @@ type Record struct {
 	Epoch  uint64   `json:"epoch,omitempty"`
 	// FromSalvage: attempts begin from what was last saved of an earlier one.
 	FromSalvage bool `json:"from_salvage,omitempty"`
+	// Since is the epoch of the last attempt before the job was begun anew:
+	// nobody goes on with what that one and those before it have left.
+	Since uint64 `json:"since,omitempty"`
 	// Hold says what keeps a waiting job: "batch" while its batch is paused,
 	// "depends_on" until the jobs in DependsOn have succeeded. Empty, it waits
 	// for something of its own.
@@ -91,7 +94,7 @@ func (r Record) held() Record {
 // its attempts before it. What is numbered goes on: attempts are never counted
 // twice. What the jobs are that it depends on is looked at again.
 func (r Record) Afresh() Record {
-	r.State, r.Hold = Pending, ""
+	r.State, r.Hold, r.Since = Pending, "", r.Epoch
 	r.Counted, r.Lost, r.Deaths, r.HostFailures = 0, 0, 0, 0
 	r.Outcome, r.Reason, r.Message = "", "", ""
 	r.Cancel, r.Finished, r.NotBefore = nil, nil, nil

@@ -64,9 +64,13 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	defer end(nil)
 	run := &agentRun{
 		attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way,
-		greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1),
+		greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1), rested: make(chan position, 1),
 	}
-	defer func() { a.talk.heard(run.decoder.Total()) }()
+	defer func() {
+		a.talk.heard(run.decoder.Total())
+		a.talk.at = run.position()
+		a.memory.turns += run.turn
+	}()
 	return run.wait(ctx, in, spec, plan)
 }
 
@@ -94,6 +98,7 @@ type agentRun struct {
 	leaving string   // who has told the agent to stop; empty: nobody
 	// questions are those of the jail's programs that are open.
 	questions map[string]pending
+	rested    chan position // has a value when a turn is over and the agent is kept
 }
 
 // wait runs the agent to its end. Whatever happens, nothing of it is alive
@@ -127,6 +132,7 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	others.Go(func() error { return r.heed(gated, in, spec) })
 	others.Go(func() error { r.in.run(p.Done()); return nil })
 	others.Go(func() error { r.watch(); return nil })
+	others.Go(func() error { r.keepCapsules(ctx, in); return nil })
 
 	r.floor.set(r)
 	exit, err := p.Wait()
@@ -251,6 +257,7 @@ func (r *agentRun) line(line agent.Line) {
 	}
 	r.turns(read.Events)
 	r.asked(read.Events)
+	r.takenUp(read.Events)
 	if len(read.Reply) > 0 {
 		r.in.put(read.Reply...)
 	}
@@ -271,6 +278,9 @@ func (r *agentRun) rest(state agent.State) {
 	open := r.pulse.closed.IsZero()
 	if open && (state == agent.Idle && !kept || state == agent.Over) || !open && rests {
 		r.closeStdin()
+	}
+	if open && kept && rests {
+		r.stay()
 	}
 }
 

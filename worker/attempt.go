@@ -55,6 +55,10 @@ type attempt struct {
 	// came through it to be kept.
 	inside   *inside.Door
 	attached []jobs.Artifact
+	// memory is what outlives the agent's processes of its conversation.
+	memory memory
+	// saved is what was salvaged; nil: nothing was.
+	saved *jobs.Salvage
 	// stored is the change that is kept as the result; nil: none is, or it is empty.
 	stored *stored
 }
@@ -167,7 +171,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	salvage, err := a.lastSalvage(ctx)
+	salvage, begun, why, err := a.before(ctx, adapter)
 	if err != nil {
 		return err
 	}
@@ -184,11 +188,13 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.restore(ctx, space, salvage); err != nil {
 		return err
 	}
-	in, err := a.enter(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume)
+	in, err := a.enter(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume || a.memory.files != "")
 	if err != nil {
 		return err
 	}
-
+	if err := a.resume(ctx, in, begun, why); err != nil {
+		return err
+	}
 	if err := a.reach(in); err != nil {
 		return err
 	}

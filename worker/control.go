@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -188,7 +189,7 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 			"the agent has ended its last turn and takes no more: a job with agent.interactive keeps it for another prompt; submit a new job")
 	}
 	if c.Verb == control.Prompt {
-		return deed{lines: speaker.Say(c.ID, c.Text), then: r.works}, nil
+		return deed{lines: speaker.Say(c.ID, c.Text), then: func() { r.works(); r.memory.tells(c.ID) }}, nil
 	}
 	tuner, ok := speaker.(agent.Tuner)
 	if !ok {
@@ -258,13 +259,17 @@ func (r *agentRun) unanswered() {
 }
 
 // replay tells the agent what earlier attempts' agents were told besides the
-// job's own prompt.
+// job's own prompt, and have not heard.
 func (r *agentRun) replay() {
 	speaker, ok := r.decoder.(agent.Speaker)
 	if !ok || !r.keepStdin || r.talk.round > 0 {
 		return
 	}
 	for _, in := range r.talk.told {
+		if slices.Contains(r.memory.heard, in.Input) {
+			continue // the conversation that goes on has it
+		}
+		r.memory.tells(in.Input)
 		r.in.put(speaker.Say(in.Input, in.Text)...)
 	}
 }

@@ -66,6 +66,9 @@ func (a *attempt) restore(ctx context.Context, space *workspace.Workspace, s *jo
 		a.inherits(space, "is the one of an earlier attempt of this job, as that attempt, or a person since, has left it", s)
 		return nil
 	}
+	if s.Patch == nil && s.Bundle == nil {
+		return nil // a capsule of an attempt that had changed nothing
+	}
 	dir, err := os.MkdirTemp("", "penstock-salvage-")
 	if err != nil {
 		return failed(jobs.WorkspaceFailed, "restore the salvage", err)

@@ -18,6 +18,7 @@ type conversation struct {
 	resume string        // what the agent calls the conversation; empty: it has no name
 	meter  *gate.Session // what went through the gate; nil: there is none
 	total  agent.Total   // what the agent itself told, of all runs
+	at     position      // how far it had come when its last run ended
 	// told are the prompts that earlier attempts have accepted while they ran.
 	told []control.Input
 }
@@ -36,7 +37,7 @@ func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) erro
 	}
 	defer a.sum()
 	for {
-		if err := a.agent(ctx, in, adapter); err != nil {
+		if err := a.converse(ctx, in, adapter); err != nil {
 			return err
 		}
 		err := a.commands(ctx, in, jobs.CheckFailed, a.job.Check)
@@ -47,6 +48,25 @@ func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) erro
 		a.talk.round, a.talk.failed = a.talk.round+1, failed
 		a.events.put(jobs.NewEvent(jobs.CheckReturned, checkReturned{failed.check.Check, a.talk.round, a.job.CheckRounds}))
 	}
+}
+
+// converse runs the agent once. One that does not go on with an earlier
+// conversation begins anew, in the workspace as it is.
+func (a *attempt) converse(ctx context.Context, in jail, adapter agent.Adapter) error {
+	err := a.agent(ctx, in, adapter)
+	if a.deaf(err) {
+		if err := a.anew(ctx, "the agent did not resume the conversation: "+err.Error()); err != nil {
+			return err
+		}
+		err = a.agent(ctx, in, adapter)
+	}
+	if err == nil && len(a.job.Check) > 0 {
+		// The checks may take long, and what the agent said is complete.
+		at := a.talk.at
+		at.conversation = a.talk.resume
+		a.encapsule(ctx, at, "", a.changed(in.space))
+	}
+	return err
 }
 
 type checkReturned struct {

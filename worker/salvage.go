@@ -36,6 +36,7 @@ func (a *attempt) vacate(ctx context.Context, space *workspace.Workspace, v jobs
 	if v.Outcome != jobs.Success || space.Unsaved() {
 		err = a.salvage(ctx, space, v.Reason)
 	}
+	a.seal(ctx, space, v)
 	if a.stored != nil || space.Reused() {
 		space.Keep()
 	}
@@ -61,7 +62,7 @@ func (a *attempt) salvage(ctx context.Context, space *workspace.Workspace, why j
 	if err != nil {
 		return fmt.Errorf("salvage: %w", err)
 	}
-	if s.Patch == nil {
+	if a.saved = &s; s.Patch == nil {
 		return nil // there was nothing in it
 	}
 	a.log.Info("salvaged", "why", why, "bytes", s.Bytes)

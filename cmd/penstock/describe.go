@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
@@ -89,6 +90,11 @@ func poolSummary(e jobs.Event) string {
 	case jobs.CheckReturned:
 		d := data[struct{ Round, Of int }](e)
 		return fmt.Sprintf("the check goes back to the agent (%d of %d)", d.Round, d.Of)
+	case jobs.CapsuleStored:
+		d := data[artifact.Capsule](e)
+		return fmt.Sprintf("capsule: the conversation can go on from turn %d on any worker", d.Turn)
+	case jobs.SessionContinued:
+		return continued(data[continuedData](e))
 	case jobs.SetupEnded:
 		return setupEnded(data[setupData](e))
 	case jobs.Notice:
@@ -110,6 +116,24 @@ func poolSummary(e jobs.Event) string {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
 	return fmt.Sprintf("%s %s", e.Kind, text)
+}
+
+// continuedData is as much of a session.continued as is shown.
+type continuedData struct {
+	How, Why string
+	Epoch    uint64
+	Turn     int
+}
+
+func continued(d continuedData) string {
+	if d.How == "resumed" {
+		return fmt.Sprintf("resumed: the conversation goes on after turn %d, from the capsule of epoch %d", d.Turn, d.Epoch)
+	}
+	text := "begun anew: " + d.Why
+	if d.Epoch > 0 {
+		text += fmt.Sprintf("; what was changed is in the salvage of epoch %d", d.Epoch)
+	}
+	return text
 }
 
 // setupData is as much of a setup.ended as is shown.

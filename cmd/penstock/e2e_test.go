@@ -176,11 +176,16 @@ type program struct {
 // start starts the program and waits until it says that it is ready.
 func (f *field) start(ready string, args ...string) *program {
 	f.Helper()
-	p := &program{Cmd: f.command(args...), log: &syncBuffer{}}
+	return f.launch(f.command(args...), ready)
+}
+
+func (f *field) launch(cmd *exec.Cmd, ready string) *program {
+	f.Helper()
+	p := &program{Cmd: cmd, log: &syncBuffer{}}
 	p.Stdout, p.Stderr = p.log, p.log
 	f.must(p.Start())
-	f.Cleanup(func() { p.end(); f.note(p, args) })
-	f.eventually(60*time.Second, "penstock "+args[0]+" says "+ready, func() bool { return strings.Contains(p.log.String(), ready) })
+	f.Cleanup(func() { p.end(); f.note(p, cmd.Args[1:]) })
+	f.eventually(60*time.Second, "penstock "+cmd.Args[1]+" says "+ready, func() bool { return strings.Contains(p.log.String(), ready) })
 	return p
 }
 

@@ -29,6 +29,10 @@ type About struct {
 	// Brought: its program is not a known one but the job's, or that of an agent
 	// which a settings file adds.
 	Brought bool
+	// Conversation names the files in its home that hold a conversation, with
+	// "{id}" for what [Total] calls it: with these alone it is resumed in
+	// another home. Their lines are JSON. Empty: nobody knows them.
+	Conversation string
 	Abilities
 }
 

@@ -27,6 +27,7 @@ type claude struct{}
 func (claude) About() About {
 	return About{
 		Name: "claude", Protocol: "claude", Install: "npm install -g @anthropic-ai/claude-code",
+		Conversation: ".claude/projects/*/{id}.jsonl",
 		Abilities: Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
 			Tokens: true, Cost: true, API: "anthropic",

@@ -92,6 +92,26 @@ func (l Launch) Failed(check jobs.Check, output string) Launch {
 	return l
 }
 
+// Continued is the launch that goes on, in a new process, with the conversation
+// that Resume names. Open: its last turn was not over.
+func (l Launch) Continued(open bool) Launch {
+	var b strings.Builder
+	b.WriteString("This conversation goes on in a new process. The one before has ended, and with it whatever ran in it. ")
+	switch {
+	case open:
+		b.WriteString("You were within a turn: a tool whose result you do not see may have run or not. Go on where you were.")
+	case l.Job.Agent.Interactive:
+		b.WriteString("Nothing new is asked of you by this message. Unless another one follows, answer with one short sentence, and wait.")
+	default:
+		b.WriteString("Your last turn was over, but what follows it was not. If something is left to do, do it; else say so in one short sentence.")
+	}
+	if l.Notice != "" {
+		b.WriteString("\n\n" + l.Notice)
+	}
+	l.Prompt = b.String()
+	return l
+}
+
 // frame writes a text between marker lines. The number in them is a hash over
 // the job's id and the text, so that no text contains the line that ends it.
 func frame(b *strings.Builder, name, id, text string) {

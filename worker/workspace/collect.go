@@ -122,7 +122,7 @@ func (w *Workspace) snapshot(ctx context.Context, before state, index string) (a
 	}
 	walk := newWalk(w.limits(), before, known, st)
 	walk.foreign = w.hooked != nil
-	walk.chmod = w.private()
+	walk.chmod = w.private() && !w.inUse
 	if w.over {
 		return w.overlaid(ctx, walk)
 	}

@@ -230,6 +230,9 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 		}
 		defer func() { err = errors.Join(err, w.layer.release()) }()
 	}
+	if err := w.unlock(); err != nil {
+		return fmt.Errorf("salvage %s: %w", w.id, err)
+	}
 	if err := s.cfg.Salvage(ctx, w); err != nil {
 		return fmt.Errorf("salvage %s: %w", w.id, err)
 	}

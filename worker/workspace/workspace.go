@@ -34,6 +34,7 @@ type Workspace struct {
 	linked    *linked // a worktree of the user's repository, or nil
 	hooked    *hooked // a directory that a program made, or nil
 	whole     bool    // what is being recorded is the state before
+	inUse     bool    // its agent runs while it is collected
 
 	shown     bool    // somebody may have written in it since it was made, or collected
 	collected *Change // what the last Collect found; nil after another Show

@@ -1,0 +1,357 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/capsule"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// A memory is what outlives an agent's process of its conversation.
+type memory struct {
+	home     string            // that is kept; empty: there is none
+	files    capsule.Pattern   // of the conversation; empty: nobody knows them
+	begun    *artifact.Capsule // that the attempt goes on with; nil: it began anew
+	last     artifact.Capsule  // that the attempt has stored
+	told     map[string]bool   // what the agent was told, besides the job's prompt
+	heard    []string          // of that, what the conversation has; the oldest first
+	turns    int               // of agents that have ended
+	complain bool              // it was told that there is no capsule
+}
+
+// maxHeard bounds what is remembered of the prompts that an agent has heard.
+const maxHeard = 1024
+
+// tells notes that the agent is told something.
+func (m *memory) tells(id string) {
+	if m.told == nil {
+		m.told = map[string]bool{}
+	}
+	m.told[id] = true
+}
+
+// hears notes that the agent has taken up what it was told.
+func (m *memory) hears(id string) {
+	if m.told[id] {
+		delete(m.told, id)
+		m.heard = append(m.heard, id)
+		m.heard = m.heard[max(0, len(m.heard)-maxHeard):]
+	}
+}
+
+func (m *memory) talk(id string) capsule.Conversation {
+	return capsule.Conversation{Home: m.home, Files: m.files, ID: id}
+}
+
+// A position is how far a conversation has come.
+type position struct {
+	conversation string
+	turn         int
+	open         bool
+	heard        []string
+}
+
+// encapsule stores what the next attempt needs to go on from here. The work is
+// what was changed in the workspace, which is stored by then. That it fails
+// costs the attempt nothing: the capsule before it stays.
+func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, work func(context.Context) (*jobs.Salvage, error)) {
+	m := &a.memory
+	if m.home == "" || m.files == "" || at.conversation == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
+	defer cancel()
+	c := artifact.Capsule{
+		Format: artifact.CapsuleFormat, Job: a.rec.ID, Epoch: a.claim.Epoch(), Agent: a.rec.Agent, Worker: a.cfg.Name,
+		Conversation: at.conversation, Turn: at.turn, Open: at.open, Heard: at.heard, Why: why,
+	}
+	err := a.fill(ctx, &c, work)
+	if ctx.Err() != nil || errors.Is(err, capsule.ErrNone) || errors.Is(err, jobs.ErrFenced) {
+		return // the attempt ends, or its agent has said nothing yet
+	}
+	if err != nil {
+		a.log.Warn("no capsule was stored", "err", err)
+		if !m.complain {
+			m.complain = true
+			a.events.put(jobs.NewEvent(jobs.Notice, review{Text: "the conversation cannot be continued from here, if the worker dies: " + err.Error()}))
+		}
+		return
+	}
+	m.last = c
+	a.events.put(jobs.NewEvent(jobs.CapsuleStored, c))
+}
+
+// stay has the capsule stored of a turn that is over, while the agent waits for
+// more.
+func (r *agentRun) stay() {
+	at := r.now()
+	select {
+	case <-r.rested: // nobody has looked at the last one
+	default:
+	}
+	r.rested <- at // it has room, and only this method sends, under the lock
+}
+
+// now is how far the run has come. Its caller holds the lock.
+func (r *agentRun) now() position {
+	return position{
+		conversation: r.decoder.Total().Session, turn: r.memory.turns + r.turn, open: r.state == agent.Working,
+		heard: slices.Clone(r.memory.heard),
+	}
+}
+
+func (r *agentRun) position() position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now()
+}
+
+// takenUp notes which prompts the conversation has.
+func (r *agentRun) takenUp(events []jobs.Event) {
+	for _, e := range events {
+		if e.Kind == jobs.InputState {
+			if in := dataOfEvent[control.Input](e); in.State == "taken" {
+				r.memory.hears(in.Input)
+			}
+		}
+	}
+}
+
+// keepCapsules stores a capsule after each turn until the agent has ended.
+func (r *agentRun) keepCapsules(ctx context.Context, in jail) {
+	for {
+		select {
+		case at := <-r.rested:
+			r.encapsule(ctx, at, "", r.changed(in.space))
+		case <-r.process.Done():
+			return
+		}
+	}
+}
+
+// fill stores the parts of a capsule and then, if the lease is still ours, what
+// makes a capsule of them.
+func (a *attempt) fill(ctx context.Context, c *artifact.Capsule, work func(context.Context) (*jobs.Salvage, error)) (err error) {
+	var packed bytes.Buffer
+	if err := a.memory.talk(c.Conversation).Pack(&packed, a.cleanLine); err != nil {
+		return fmt.Errorf("pack the conversation: %w", err)
+	}
+	if c.Work, err = work(ctx); err != nil {
+		return err
+	}
+	if c.Home, err = a.cfg.Store.PutPart(ctx, c.Job, c.Epoch, bytes.NewReader(packed.Bytes())); err != nil {
+		return err
+	}
+	c.Stored = time.Now().UTC()
+	if _, err := a.claim.Assert(ctx); err != nil && !errors.Is(err, jobs.ErrCancelled) {
+		return err
+	}
+	return a.cfg.Store.PutCapsule(ctx, *c, a.memory.last)
+}
+
+// cleanLine removes secrets from a line of a conversation, which is JSON still.
+func (a *attempt) cleanLine(line []byte) []byte {
+	if json.Valid(line) {
+		return a.secrets.JSON(line)
+	}
+	return a.secrets.Text(line)
+}
+
+// changed stores what was changed in a workspace that is still worked in, in
+// the form of a salvage.
+func (a *attempt) changed(space *workspace.Workspace) func(context.Context) (*jobs.Salvage, error) {
+	if a.job.Isolation == jobs.IsolationNone {
+		return func(context.Context) (*jobs.Salvage, error) { return nil, nil } // it is the user's own, and stays
+	}
+	return func(ctx context.Context) (*jobs.Salvage, error) {
+		// Its git is not cut off in the middle because the agent ends: what it
+		// leaves then would be in the way of the result.
+		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), salvageLimit)
+		defer cancel()
+		change, err := space.Snapshot(whole)
+		if err != nil {
+			return nil, err
+		}
+		k := stored{base: space.Base(), change: change}
+		if !change.Empty() {
+			for file, artifact := range map[string]**jobs.Artifact{change.Patch: &k.patch, change.Bundle: &k.bundle} {
+				if *artifact, err = a.part(ctx, file); err != nil {
+					return nil, err
+				}
+			}
+		}
+		s := k.of(a.salvaged(""))
+		return &s, nil
+	}
+}
+
+// part stores a file of the host, if it has a name.
+func (a *attempt) part(ctx context.Context, file string) (*jobs.Artifact, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	put, err := a.cfg.Store.PutPart(ctx, a.rec.ID, a.claim.Epoch(), content)
+	return &put, err
+}
+
+// seal stores the capsule of an attempt that is over, with what is stored of
+// its work already.
+func (a *attempt) seal(ctx context.Context, space *workspace.Workspace, v jobs.Ended) {
+	var work *jobs.Salvage
+	switch {
+	case a.job.Isolation == jobs.IsolationNone && v.Reason != jobs.LeaseLost: // it stays where it is
+	case v.Reason == jobs.LeaseLost || space.Unsaved():
+		return // what there was at the last turn's end is more than nothing
+	case a.stored != nil:
+		s := a.stored.of(a.salvaged(v.Reason))
+		work = &s
+	case a.saved != nil:
+		work = a.saved
+	default:
+		s := a.salvaged(v.Reason)
+		s.BaseCommit = space.Base()
+		work = &s
+	}
+	at := a.talk.at
+	at.conversation = a.talk.resume
+	a.encapsule(context.WithoutCancel(ctx), at, v.Reason, func(context.Context) (*jobs.Salvage, error) { return work, nil })
+}
+
+// before finds what the attempt begins from: a capsule, with what was changed in
+// the workspace by then, or a salvage, if somebody has asked for that.
+func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Salvage, c *artifact.Capsule, why string, err error) {
+	a.memory.files = capsule.Pattern(adapter.About().Conversation)
+	c, why, err = a.capsule(ctx, adapter)
+	if err == nil && c == nil {
+		s, err = a.lastSalvage(ctx)
+	} else if c != nil {
+		s = c.Work
+	}
+	return s, c, why, err
+}
+
+// capsule finds what the attempt goes on with: what the attempt before it has
+// stored, if that one was cut short. It returns nil where it begins anew, and
+// why if that might surprise.
+func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *artifact.Capsule, why string, err error) {
+	if a.rec.Attempt < 2 {
+		return nil, "", nil
+	}
+	lost := ""
+	if a.claim.Previous() != nil {
+		lost = "no turn of an earlier attempt had ended"
+	}
+	if adapter.About().Conversation == "" {
+		if lost != "" {
+			lost = "agent " + adapter.About().Name + " cannot go on with a conversation on another worker"
+		}
+		return nil, lost, nil
+	}
+	list, err := a.cfg.Store.Capsules(ctx, a.rec.ID)
+	if err != nil {
+		return nil, "", failed(jobs.StoreFailed, "look for a capsule", err)
+	}
+	for i := len(list) - 1; i >= 0 && c == nil; i-- {
+		if list[i].Epoch < a.claim.Epoch() && list[i].Epoch > a.rec.Since {
+			c = &list[i]
+		}
+	}
+	switch {
+	case c == nil || !c.Continues():
+		return nil, lost, nil
+	case c.Format != artifact.CapsuleFormat:
+		return nil, fmt.Sprintf("the capsule has format %d, and this worker knows %d", c.Format, artifact.CapsuleFormat), nil
+	case c.Agent != a.rec.Agent:
+		return nil, "the capsule is of agent " + c.Agent, nil
+	}
+	for _, part := range c.Parts() {
+		if _, err := a.cfg.Store.Check(ctx, c.Job, c.Epoch, part); errors.Is(err, jobs.ErrUnavailable) {
+			return nil, "", failed(jobs.StoreFailed, "read the capsule", err)
+		} else if err != nil {
+			return nil, "the capsule is broken: " + err.Error(), nil
+		}
+	}
+	return c, "", nil
+}
+
+// resume puts the conversation into the agent's home, and tells the session
+// how the attempt goes on.
+func (a *attempt) resume(ctx context.Context, in jail, c *artifact.Capsule, why string) error {
+	a.memory.home = in.kept
+	if c != nil && in.kept == "" {
+		c, why = nil, "without a jail an agent finds its conversation elsewhere"
+	}
+	if c != nil {
+		content, err := a.cfg.Store.Get(ctx, c.Job, c.Epoch, c.Home.Name)
+		if err != nil {
+			return failed(jobs.StoreFailed, "read the capsule", err)
+		}
+		err = errors.Join(a.memory.talk(c.Conversation).Unpack(content), content.Close())
+		if err != nil {
+			c, why = nil, "the capsule is broken: "+err.Error()
+		}
+	}
+	if c == nil {
+		return a.anew(ctx, why)
+	}
+	a.memory.begun, a.memory.heard, a.memory.turns = c, c.Heard, c.Turn
+	a.talk.resume, a.talk.at = c.Conversation, position{turn: c.Turn, open: c.Open, heard: c.Heard}
+	a.log.Info("resumed", "epoch", c.Epoch, "turn", c.Turn)
+	a.events.put(jobs.NewEvent(jobs.SessionContinued, continuedData{How: "resumed", Epoch: c.Epoch, Conversation: c.Conversation, Turn: c.Turn}))
+	return nil
+}
+
+// anew tells the session that the agent knows nothing of what was before, if
+// there is anything to say.
+func (a *attempt) anew(ctx context.Context, why string) error {
+	a.memory.begun, a.talk.resume = nil, ""
+	a.memory.heard, a.memory.turns = nil, 0
+	if why == "" {
+		return nil
+	}
+	s, err := a.salvageOf(ctx, a.rec, a.claim.Epoch())
+	if err != nil {
+		return err
+	}
+	d := continuedData{How: "anew", Why: a.clean(why)}
+	if s != nil {
+		d.Epoch = s.Epoch
+	}
+	a.log.Info("begins anew", "why", why)
+	a.events.put(jobs.NewEvent(jobs.SessionContinued, d))
+	return nil
+}
+
+// deaf reports whether an agent has refused to go on with its conversation: it
+// ended before it had begun a turn.
+func (a *attempt) deaf(err error) bool {
+	end, ok := errors.AsType[*endedError](err)
+	return ok && end.Reason == jobs.AgentProtocol && a.memory.begun != nil && a.talk.round == 0 && a.talk.at.turn == a.memory.begun.Turn
+}
+
+// continuedData is the data of session.continued: how an attempt goes on with
+// what an earlier one had begun.
+type continuedData struct {
+	How string `json:"how"` // resumed anew
+	// Epoch is the one of the capsule or, anew, of the salvage that there is.
+	Epoch        uint64 `json:"epoch,omitempty"`
+	Conversation string `json:"conversation,omitempty"`
+	Turn         int    `json:"turn,omitempty"`
+	Why          string `json:"why,omitempty"` // it began anew
+}
