@@ -65,7 +65,7 @@ func (g *gatekeeper) register(c server.ClientAuthentication, held Credential) bo
 			Subscribe: &server.SubjectPermission{Allow: rights.Subscribe},
 		}
 		if rights.Answers {
-			user.Permissions.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: access.AnswerWithin}
+			user.Permissions.Response = &server.ResponsePermission{MaxMsgs: access.Answers, Expires: access.AnswerWithin}
 		}
 	}
 	c.RegisterUser(user)

@@ -449,7 +449,9 @@ func (b *bus) work(w parts, told dispatcher.Submitted) {
 	if _, err := claim.Assert(ctx); err != nil {
 		t.Error(err)
 	}
+	stop := b.keep(claim)
 	b.steer(w, rec.Session)
+	stop()
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: rec.Attempt, Epoch: claim.Epoch()}
 	writer, err := w.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, nil))
 	if err != nil {
@@ -481,6 +483,30 @@ func (b *bus) work(w parts, told dispatcher.Submitted) {
 	}
 	if list, err := b.pool.queue.Workers(ctx); err != nil || len(list) != 0 {
 		t.Errorf("workers %v, %v; want none any more", list, err)
+	}
+}
+
+// keep holds a claim, as a worker does while its agent runs, from the first
+// heartbeat on until the function that it returns is called.
+func (b *bus) keep(claim *queue.Claim) (stop func()) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(jobstest.Context(b.t))
+	kept := make(chan error, 1)
+	go func() { kept <- claim.Keep(ctx) }()
+	for began := claim.Record().Beat; ; time.Sleep(10 * time.Millisecond) {
+		rec, err := b.pool.queue.Get(ctx, claim.Record().ID)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if rec.Beat != began {
+			break
+		}
+	}
+	return func() {
+		cancel()
+		if err := <-kept; err != nil {
+			b.t.Error(err)
+		}
 	}
 }
 

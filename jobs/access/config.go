@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// AnswerWithin is how long who is asked has for the answer.
-const AnswerWithin = time.Minute
+// What who is asked may say. A worker hears a control message by two
+// subscriptions, of its claim and of its session, and the server (2.15.2) counts
+// the second delivery as if it were an answer.
+const (
+	Answers      = 2
+	AnswerWithin = time.Minute
+)
 
 // A User is somebody with a credential: the public half of it.
 type User struct {
@@ -161,7 +166,7 @@ func (l Layout) UserConfig(u User) (string, error) {
 	}
 	answers := ""
 	if rights.Answers {
-		answers = fmt.Sprintf(", allow_responses: {max: 1, expires: %q}", AnswerWithin)
+		answers = fmt.Sprintf(", allow_responses: {max: %d, expires: %q}", Answers, AnswerWithin)
 	}
 	return fmt.Sprintf("{nkey: %s, permissions: {publish: {allow: [%s]}, subscribe: {allow: [%s]}%s}}",
 		u.Key, quoted(rights.Publish), quoted(rights.Subscribe), answers), nil
