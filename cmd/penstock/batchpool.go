@@ -51,15 +51,7 @@ func (a *app) batchLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the batches that the pool has jobs of", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.open(cmd.Context(), "read", hooks{})
-			if err != nil {
-				return err
-			}
-			states, err := p.batchStates(cmd.Context())
-			if err == nil {
-				err = batchStateView.List(a.out, a.format, states)
-			}
-			return errors.Join(err, p.close())
+			return list(cmd.Context(), a, batchStateView, (*pool).batchStates)
 		},
 	}
 }

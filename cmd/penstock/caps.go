@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -23,15 +23,7 @@ func (a *app) queueCaps() *cobra.Command {
 cap for each of a kind, such as repo:*, has a row of its own, and one for each
 repository that has jobs running.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.open(cmd.Context(), "read", hooks{})
-			if err != nil {
-				return err
-			}
-			list, err := p.queue.CapsUsed(cmd.Context())
-			if err == nil {
-				err = capView.List(a.out, a.format, list)
-			}
-			return errors.Join(err, p.close())
+			return list(cmd.Context(), a, capView, func(p *pool, ctx context.Context) ([]queue.CapUse, error) { return p.queue.CapsUsed(ctx) })
 		},
 	}
 }

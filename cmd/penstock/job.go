@@ -62,15 +62,7 @@ func (a *app) jobLs() *cobra.Command {
 		Use: "ls", Short: "List jobs, the newest last", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter.State = jobs.State(state)
-			p, err := a.open(cmd.Context(), "read", hooks{})
-			if err != nil {
-				return err
-			}
-			list, err := p.queue.List(cmd.Context(), filter)
-			if err == nil {
-				err = recordView.List(a.out, a.format, list)
-			}
-			return errors.Join(err, p.close())
+			return list(cmd.Context(), a, recordView, func(p *pool, ctx context.Context) ([]jobs.Record, error) { return p.queue.List(ctx, filter) })
 		},
 	}
 	cmd.Flags().StringVar(&filter.Batch, "batch", "", "only jobs of this batch")

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
 func (a *app) queueCommand() *cobra.Command {
@@ -32,20 +33,24 @@ type queueState struct {
 	Executing int         `json:"executing"`
 	Waiting   int         `json:"waiting"`
 	Finished  int         `json:"finished"`
+	Cap       int         `json:"cap,omitempty"` // how many may run at once; 0 is no limit of the queue's own
 	Oldest    *time.Time  `json:"oldest_pending,omitempty"`
 	Paused    *queue.Hold `json:"paused,omitempty"`
 }
 
 var queueView = cli.View[queueState]{
-	Header: []string{"QUEUE", "PENDING", "DELAYED", "EXECUTING", "WAITING", "FINISHED", "OLDEST", "PAUSED"},
+	Header: []string{"QUEUE", "PENDING", "DELAYED", "EXECUTING", "WAITING", "FINISHED", "CAP", "OLDEST", "PAUSED"},
 	Row: func(s queueState) []string {
-		oldest := ""
+		most, oldest := "", ""
+		if s.Cap > 0 {
+			most = strconv.Itoa(s.Cap)
+		}
 		if s.Oldest != nil {
 			oldest = time.Since(*s.Oldest).Truncate(time.Second).String()
 		}
 		return []string{
 			s.Queue, strconv.Itoa(s.Pending), strconv.Itoa(s.Delayed), strconv.Itoa(s.Executing), strconv.Itoa(s.Waiting),
-			strconv.Itoa(s.Finished), oldest, pausedWords(s.Paused),
+			strconv.Itoa(s.Finished), most, oldest, pausedWords(s.Paused),
 		}
 	},
 	ID: func(s queueState) string { return s.Queue },
@@ -67,17 +72,22 @@ func (a *app) queueLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the queues, what they hold, and which are paused", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.open(cmd.Context(), "read", hooks{})
-			if err != nil {
-				return err
-			}
-			states, err := p.queueStates(cmd.Context())
-			if err == nil {
-				err = queueView.List(a.out, a.format, states)
-			}
-			return errors.Join(err, p.close())
+			return list(cmd.Context(), a, queueView, (*pool).queueStates)
 		},
 	}
+}
+
+// list prints what is read from the pool.
+func list[T any](ctx context.Context, a *app, view cli.View[T], read func(*pool, context.Context) ([]T, error)) error {
+	p, err := a.open(ctx, "read", hooks{})
+	if err != nil {
+		return err
+	}
+	all, err := read(p, ctx)
+	if err == nil {
+		err = view.List(a.out, a.format, all)
+	}
+	return errors.Join(err, p.close())
 }
 
 func (p *pool) queueStates(ctx context.Context) ([]queueState, error) {
@@ -89,10 +99,14 @@ func (p *pool) queueStates(ctx context.Context) ([]queueState, error) {
 	if err != nil {
 		return nil, err
 	}
+	caps, err := p.queue.Caps(ctx)
+	if err != nil {
+		return nil, err
+	}
 	states := map[string]*queueState{}
 	at := func(name string) *queueState {
 		if states[name] == nil {
-			states[name] = &queueState{Queue: name}
+			states[name] = &queueState{Queue: name, Cap: capOf(caps, name)}
 		}
 		return states[name]
 	}
@@ -116,6 +130,16 @@ func (p *pool) queueStates(ctx context.Context) ([]queueState, error) {
 	}
 	slices.SortFunc(out, func(a, b queueState) int { return cmp.Compare(a.Queue, b.Queue) })
 	return out, nil
+}
+
+// capOf returns how many jobs of a queue may run at once, as its own cap says.
+func capOf(caps schedule.Caps, name string) int {
+	for _, c := range caps.Of(jobs.Record{Queue: name}) {
+		if c.Key == "queue:"+name {
+			return c.Most
+		}
+	}
+	return 0
 }
 
 // holdCommand pauses something that has the argument's name.
