@@ -118,7 +118,11 @@ func orphan(token string) (label string, ok bool) {
 		return "", false
 	}
 	parts := strings.Split(starter, "-")
-	return label, parts[0] == namespace() && identity(atoi(parts[1])) != starter
+	pid := atoi(parts[1])
+	now := identity(pid)
+	// Out of descriptors, say, nothing can be read of a living one either.
+	unknown := now == "" && unix.Kill(pid, 0) != unix.ESRCH
+	return label, parts[0] == namespace() && now != starter && !unknown
 }
 
 // Kill ends every process of the leftover and removes its control group, and

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // shelf is a service that keeps a jail as an empty file called by its token.
@@ -90,5 +92,28 @@ func TestALeftoverThatTheServiceDoesNotGiveUp(t *testing.T) {
 	s.mute = true
 	if left, err := Leftovers(t.Context(), "kept.", s); err == nil || len(left) > 0 {
 		t.Errorf("of a service that does not answer: got %v, err %v", left, err)
+	}
+}
+
+// A program that has no descriptor left to look with takes no living one for
+// dead. No other test runs meanwhile, as none would be able to.
+func TestNobodyIsDeadWhoCannotBeLookedAt(t *testing.T) {
+	token := newToken("alive.1")
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	unseen := identity(os.Getpid()) == ""
+	_, dead := orphan(token)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if dead || !unseen {
+		t.Errorf("dead: %v, could not be looked at: %v", dead, unseen)
 	}
 }

@@ -223,6 +223,8 @@ func TestDiscard(t *testing.T) {
 		t.Helper()
 		var list []cleaned
 		f.must(json.Unmarshal([]byte(f.run(append([]string{"clean", "-o", "json"}, args...)...)), &list))
+		// What tests beside this one have killed is cleaned up, too.
+		list = slices.DeleteFunc(list, func(c cleaned) bool { return !strings.Contains(c.What, deep) && !strings.Contains(c.What, live) })
 		if len(list) != 1 {
 			t.Fatalf("clean %v: %+v, want one line", args, list)
 		}
