@@ -25,7 +25,7 @@ MEASURED  = ./cmd/penstock ./worker/workspace ./sandbox/bwrap
 # compute, so there are more packages at once than processors.
 LONG      = ./worker/workspace ./cmd/penstock ./sandbox/systemd ./sandbox/oci ./worker ./jobs/queue ./sandbox/bwrap ./cmd/internal/chaos
 TESTED    = $(if $(filter ./...,$(PKGS)),$(LONG)) $(PKGS)
-ATONCE   ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+ATONCE   ?= $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)" / 2)
 
 TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
