@@ -227,10 +227,9 @@ func (r *agentRun) closed(id, how string) jobs.Event {
 func (r *agentRun) answer(c control.Message) (_ deed, ours bool, err error) {
 	id := c.Ask
 	if id == "" && len(r.questions) > 0 {
-		if len(r.asks) > 1 {
-			return deed{}, true, control.Refuse(control.Unfit, "%d questions are open, name one: %s", len(r.asks), strings.Join(r.asks, ", "))
+		if id, err = c.Meant(r.asks); err != nil {
+			return deed{}, true, err
 		}
-		id = r.asks[0]
 	}
 	p, ok := r.questions[id]
 	if !ok {

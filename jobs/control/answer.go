@@ -7,6 +7,22 @@ import (
 	"strings"
 )
 
+// Meant returns which of the asks that are open c answers. An error is a
+// [*RefusedError].
+func (c Message) Meant(open []string) (string, error) {
+	switch {
+	case len(open) == 0:
+		return "", Refuse(Nothing, "no question is open")
+	case c.Ask == "" && len(open) > 1:
+		return "", Refuse(Unfit, "%d questions are open, name one: %s", len(open), strings.Join(open, ", "))
+	case c.Ask == "":
+		return open[0], nil
+	case !slices.Contains(open, c.Ask):
+		return "", Refuse(Nothing, "question %s is not open", c.Ask)
+	}
+	return c.Ask, nil
+}
+
 // Fit makes the answers of an ask: for the text of each question, one. An error
 // is a [*RefusedError].
 func (c Message) Fit(questions []Question) (map[string]string, error) {

@@ -142,7 +142,7 @@ func (d *acpTalk) Raw(id string, line []byte) ([][]byte, error) {
 
 // Answer implements [Speaker].
 func (d *acpTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
-	id, open, err := d.asks.find(a.Ask)
+	id, open, err := d.asks.find(a)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/penstock-run/penstock/jobs/control"
 )
@@ -26,18 +25,8 @@ type ask struct {
 	deny      string
 }
 
-// find finds the one that is meant; an empty id is the only one.
-func (a asks) find(id string) (string, ask, error) {
-	if len(a) == 0 {
-		return "", ask{}, control.Refuse(control.Nothing, "no question is open")
-	}
-	if id == "" && len(a) > 1 {
-		return "", ask{}, control.Refuse(control.Unfit, "%d questions are open, name one: %s", len(a), strings.Join(slices.Sorted(maps.Keys(a)), ", "))
-	}
-	for name, open := range a {
-		if id == "" || id == name {
-			return name, open, nil
-		}
-	}
-	return "", ask{}, control.Refuse(control.Nothing, "question %s is not open", id)
+// find finds the one that is meant.
+func (a asks) find(answer control.Message) (string, ask, error) {
+	id, err := answer.Meant(slices.Sorted(maps.Keys(a)))
+	return id, a[id], err
 }

@@ -46,7 +46,7 @@ type claudeDecision struct {
 
 // Answer implements [Speaker].
 func (d *claudeDecoder) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
-	id, open, err := d.asks.find(a.Ask)
+	id, open, err := d.asks.find(a)
 	if err != nil {
 		return nil, nil, err
 	}

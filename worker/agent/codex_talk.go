@@ -143,7 +143,7 @@ func (d *codexTalk) Raw(id string, line []byte) ([][]byte, error) {
 
 // Answer implements [Speaker].
 func (d *codexTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
-	id, open, err := d.asks.find(a.Ask)
+	id, open, err := d.asks.find(a)
 	if err != nil {
 		return nil, nil, err
 	}
