@@ -13,11 +13,8 @@ import (
 
 // beginCover makes what the mechanism leaves out of the jail's view, beside it.
 func (j *jail) beginCover() {
-	c := cover.Cover{Hidden: j.command.Hidden, ReadOnly: j.command.ReadOnly}
-	if j.command.Directory.Path != "" {
-		c.Directories = []cover.Directory{j.directory()}
-	}
-	if len(c.Hidden)+len(c.ReadOnly)+len(c.Directories) > 0 {
+	c := cover.Cover{Directory: j.directory(), Hidden: j.command.Hidden, ReadOnly: j.command.ReadOnly}
+	if c.Directory.Path != "" || len(c.Hidden)+len(c.ReadOnly) > 0 {
 		j.cover = c.Begin()
 	}
 }

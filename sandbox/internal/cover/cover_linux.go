@@ -43,9 +43,9 @@ var Possible = sync.OnceValue(func() bool {
 
 // A Cover is what is changed of the view of a jail.
 type Cover struct {
-	Directories []Directory
-	Hidden      []string // become devices that cannot be opened
-	ReadOnly    []string // nothing can be written below them
+	Directory Directory // unless its Path is ""
+	Hidden    []string  // become devices that cannot be opened
+	ReadOnly  []string  // nothing can be written below them
 }
 
 // A Covering is a Cover on its way to a jail. It ends with Apply or Close.
@@ -54,8 +54,8 @@ type Covering struct {
 	done      <-chan error
 }
 
-// Begin makes the directories, while the jail is being made. Nothing of them is
-// to be seen anywhere until Apply.
+// Begin makes the directory, while the jail is being made. Nothing of it is to be
+// seen anywhere until Apply.
 func (c Cover) Begin() *Covering {
 	namespace, done := make(chan *os.File, 1), make(chan error, 1)
 	go thread.Alone(func() { done <- c.cover(namespace) })
@@ -95,21 +95,19 @@ func foreign(namespace *os.File) error {
 	return nil
 }
 
-// cover makes the directories, waits for the jail, and changes its view.
+// cover makes the directory, waits for the jail, and changes its view.
 func (c Cover) cover(jail <-chan *os.File) (err error) {
 	own, err := os.Open(ownNamespace)
 	if err != nil {
 		return err
 	}
 	defer own.Close()
-	var directories []*made
-	for _, d := range c.Directories {
-		m, err := d.prepare()
-		if err != nil {
+	var directory *made
+	if c.Directory.Path != "" {
+		if directory, err = c.Directory.prepare(); err != nil {
 			return err
 		}
-		defer m.close()
-		directories = append(directories, m)
+		defer directory.close()
 	}
 	namespace, ok := <-jail
 	if !ok {
@@ -120,12 +118,12 @@ func (c Cover) cover(jail <-chan *os.File) (err error) {
 	}
 	// The thread may end later than the jail, and would keep its mounts.
 	defer func() { err = errors.Join(err, enter(own)) }()
-	return c.mount(directories)
+	return c.mount(directory)
 }
 
-func (c Cover) mount(directories []*made) error {
-	for _, m := range directories {
-		if err := m.attach(); err != nil {
+func (c Cover) mount(directory *made) error {
+	if directory != nil {
+		if err := directory.attach(); err != nil {
 			return err
 		}
 	}

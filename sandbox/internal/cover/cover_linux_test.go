@@ -95,7 +95,7 @@ func TestOwnNamespace(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := Cover{Hidden: []string{file}, ReadOnly: []string{filepath.Dir(file)}, Directories: []Directory{{Path: filepath.Dir(file)}}}
+	c := Cover{Hidden: []string{file}, ReadOnly: []string{filepath.Dir(file)}, Directory: Directory{Path: filepath.Dir(file)}}
 	if err := c.Begin().Apply(own); err == nil {
 		t.Error("got no error")
 	}

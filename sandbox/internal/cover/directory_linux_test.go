@@ -31,14 +31,14 @@ func TestDirectories(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tree, "below/y"), []byte("y "), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := Cover{Directories: []Directory{{
+	c := Cover{Directory: Directory{
 		Path: filepath.Join(dir, "etc"),
 		Files: []File{
 			{"a", []byte("too early "), 0o644}, {"a", []byte("a "), 0o644}, {"sub/b", []byte("b "), 0o600},
 			{"run", []byte("#!/bin/sh\necho ran\n"), 0o755},
 		},
 		Trees: []Tree{{tree, "opt/tree"}},
-	}}}
+	}}
 	if err := c.Begin().Apply(namespace); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestACoveringThatIsGivenUp(t *testing.T) {
 		}
 		return len(entries)
 	}
-	c := Cover{Directories: []Directory{{Path: "/etc", Files: []File{{"a", nil, 0o644}}, Trees: []Tree{{"/usr", "usr"}}}}}
+	c := Cover{Directory: Directory{Path: "/etc", Files: []File{{"a", nil, 0o644}}, Trees: []Tree{{"/usr", "usr"}}}}
 	before := open()
 	for range 20 {
 		w := c.Begin()
@@ -74,7 +74,7 @@ func TestACoveringThatIsGivenUp(t *testing.T) {
 		}
 	}
 	broken := c
-	broken.Directories = append(broken.Directories, Directory{Path: "/etc", Trees: []Tree{{"/absent", "x"}}})
+	broken.Directory.Trees = []Tree{{"/usr", "usr"}, {"/absent", "x"}}
 	if err := broken.Begin().Close(); err == nil || !strings.Contains(err.Error(), "make /etc: show /absent") {
 		t.Errorf("a directory of the host that is not there: %v", err)
 	}
