@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -114,6 +115,10 @@ func (s Spec) WithDefaults() Spec {
 		setDefault(&s.Limits.ShmSize, 512<<20) // renderers share their pictures there
 	}
 	s.Limits = s.Limits.WithDefaults()
+	s.Files = slices.Clone(s.Files)
+	for i := range s.Files {
+		setDefault(&s.Files[i].Mode, 0o644)
+	}
 	if s.Env == nil {
 		s.Env = []string{
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -30,9 +30,6 @@ func (h host) etc(spec sandbox.Spec, c *sandbox.Command) {
 		if slices.ContainsFunc(d.Mounts, func(m sandbox.Mount) bool { return f.Path == m.Target || in(f.Path, m.Target) || in(m.Target, f.Path) }) {
 			return
 		}
-		if f.Mode == 0 {
-			f.Mode = 0o644
-		}
 		d.Files = append(d.Files, f)
 	}
 	c.Directory = d

@@ -28,9 +28,6 @@ func (v *view) file(path string, mode fs.FileMode, data []byte) {
 	if v.leaves(path) {
 		return
 	}
-	if mode == 0 {
-		mode = 0o644
-	}
 	option := "--file"
 	for _, dir := range []string{sandbox.HomePath, "/tmp", "/run"} {
 		if strings.HasPrefix(path, dir+"/") {

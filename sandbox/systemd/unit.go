@@ -136,7 +136,7 @@ func view(spec sandbox.Spec, h host) []jailinit.Place {
 		add(jailinit.Place{Kind: jailinit.KindBind, Source: m.Target, Target: m.Target})
 	}
 	for _, f := range h.Files(spec) {
-		add(jailinit.Place{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: 0o644})
+		add(jailinit.Place{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: uint32(f.Mode)})
 	}
 	add(jailinit.Place{Kind: jailinit.KindProc, Target: "/proc"})
 	// The unit's own keyring can be listed there by its owner.
@@ -174,11 +174,7 @@ func places(spec sandbox.Spec, h host) []jailinit.Place {
 	slices.SortStableFunc(mounts, func(a, b jailinit.Place) int { return cmp.Compare(a.Target, b.Target) })
 	v = append(v, mounts...)
 	for _, f := range spec.Files {
-		mode := uint32(f.Mode)
-		if mode == 0 {
-			mode = 0o644
-		}
-		v = append(v, jailinit.Place{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: mode})
+		v = append(v, jailinit.Place{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: uint32(f.Mode)})
 	}
 	return append(v, jailinit.Place{Kind: jailinit.KindBind, Source: jailinit.Path, Target: jailinit.Path})
 }

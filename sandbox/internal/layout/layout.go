@@ -57,7 +57,11 @@ func (h Host) Files(spec sandbox.Spec) []sandbox.File {
 		{Path: "/etc/passwd", Data: []byte(passwd)}, {Path: "/etc/group", Data: []byte(group)},
 		{Path: "/etc/hosts", Data: names}, {Path: "/etc/resolv.conf", Data: resolv},
 	}
-	return append(append([]sandbox.File(nil), h.Copied...), made...)
+	all := append(slices.Clone(h.Copied), made...)
+	for i := range all {
+		all[i].Mode = 0o644
+	}
+	return all
 }
 
 // Writable returns the directories in which a jail with spec may write.
