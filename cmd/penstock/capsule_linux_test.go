@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
+	agents "github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
@@ -43,9 +45,9 @@ func (f *field) abroad(agent string) {
 	for name, mode := range map[string]os.FileMode{"bin": 0o755, "data": 0o700, "tmp": 0o700} {
 		f.must(os.Mkdir(filepath.Join(home, name), mode))
 	}
-	for _, name := range []string{"penstock", agent} {
-		from, err := filepath.EvalSymlinks(lookPath(f.T, name))
-		f.must(err)
+	found, err := agents.New(agents.Config{Path: os.Getenv("PATH")}).Find(agent)
+	f.must(err)
+	for name, from := range map[string]string{"penstock": lookPath(f.T, "penstock"), agent: found.Args[0]} {
 		if to := filepath.Join(home, "bin", name); os.Link(from, to) != nil {
 			copyProgram(f.T, from, to)
 		}
@@ -68,68 +70,198 @@ func (f *field) abroad(agent string) {
 	f.launch(cmd, "slots on")
 }
 
-// The real Claude Code has two turns behind it when its worker is killed with
-// -9 in the third. Another worker with another directory, as another user, goes
-// on with the conversation, with the files and the commit, and with the prompt
-// that was not answered.
+// A real agent has two turns behind it when its worker is killed with -9 in the
+// third. Another worker with another directory, as another user, goes on with the
+// conversation, with the files and the commit, and with the prompt that was not
+// answered.
 func TestAConversationGoesOnAbroad(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("claude"); err != nil {
-		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
-	}
-	f := newField(t)
-	f.open()
-	later := func(r agenttest.Request) agenttest.Reply {
-		if strings.Contains(r.Last, "the third") {
-			return agenttest.Use("Bash", map[string]any{"command": "git log --format=%s -1; cat one.txt out.txt; pwd", "description": "look"})(r)
-		}
-		return agenttest.Reply{Text: "LAST " + r.Last}
-	}
-	model := agenttest.New(agenttest.Script{On: "CARRY", Steps: []agenttest.Step{
-		shell("Bash", "command")("one > one.txt && git add one.txt && git -c user.name=A -c user.email=a@b commit -qm one && echo two"),
-		agenttest.Say("first"),
-		shell("Bash", "command")("three"),
-		agenttest.Say("second"),
-		func(r agenttest.Request) agenttest.Reply {
-			if r.Try == 0 {
-				return agenttest.Reply{Hang: true}
+	for _, agent := range realAgents {
+		t.Run(agent.name, func(t *testing.T) {
+			t.Parallel()
+			f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+				later := func(r agenttest.Request) agenttest.Reply {
+					if strings.Contains(r.Last, "the third") {
+						return agent.shell("git log --format=%s -1; cat one.txt out.txt; pwd")(r)
+					}
+					return agenttest.Reply{Text: "LAST " + r.Last}
+				}
+				return []agenttest.Step{
+					write("one > one.txt && git add one.txt && git -c user.name=A -c user.email=a@b commit -qm one && echo two"),
+					agenttest.Say("first"),
+					write("three"),
+					agenttest.Say("second"),
+					func(r agenttest.Request) agenttest.Reply {
+						if r.Try == 0 {
+							return agenttest.Reply{Hang: true}
+						}
+						return later(r)
+					},
+					later,
+				}
+			})
+			f.open()
+			f.serve()
+			w := f.worker("--slots", "1")
+			k := agent.begin(f, "--interactive")
+			k.seen(jobs.CapsuleStored, 1)
+			f.run("send", k.id, "the second")
+			k.has(k.seen(jobs.CapsuleStored, 2), `"turn":2`, `"commits":2`, `"heard":["`)
+			f.run("send", k.id, "the third")
+			k.before(model, 4)
+			w.kill()
+			f.worker("--slots", "1", "--queues", "another") // which removes what was killed, and takes nothing
+			f.abroad(agent.name)
+			k.has(k.seen(jobs.SessionContinued, 1), `"how":"resumed"`, `"turn":2`)
+			f.eventually(60*time.Second, "it does what it had not answered", func() bool {
+				return strings.Contains(k.all(jobs.ToolEnded), `one\none\nthree\n/workspace`)
+			})
+			f.run("job", "cancel", k.id)
+			f.try("wait", k.id)
+			rec, patch := f.record(k.id), f.run("job", "diff", k.id)
+			if rec.Outcome != jobs.Cancellation || rec.Attempt != 2 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+three") {
+				t.Errorf("%s %s (%s) in attempt %d, with\n%s", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, patch)
 			}
-			return later(r)
-		},
-		later,
-	}})
-	upstream := httptest.NewServer(model)
-	t.Cleanup(upstream.Close)
-	f.env = []string{"ANTHROPIC_API_KEY=" + keyPrefix + "capsule", "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
-	f.serve()
-	w := f.worker("--slots", "1")
-	k := talk{f, strings.TrimSpace(f.run("submit", "CARRY", "--agent", "claude", "--interactive", "--repo", f.repo, "-o", "id"))}
-	defer func() {
-		if t.Failed() {
-			t.Log(f.run("logs", k.id))
+			f.gapless(f.events(k.id))
+		})
+	}
+}
+
+// The agent alone is killed with -9 within its turn: the next attempt goes on
+// with its conversation, with what it had done within that turn.
+func TestAKilledAgentGoesOn(t *testing.T) {
+	t.Parallel()
+	agent := realAgents[0]
+	f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+		return []agenttest.Step{
+			agenttest.Say("first"),
+			write("within the second"),
+			func(r agenttest.Request) agenttest.Reply {
+				if r.Try == 0 {
+					return agenttest.Reply{Hang: true}
+				}
+				return agent.shell("cat out.txt")(r)
+			},
+			func(r agenttest.Request) agenttest.Reply { return agenttest.Reply{Text: "LAST " + r.Last} },
 		}
-	}()
+	})
+	f.serve("--slots", "1")
+	k := agent.begin(f, "--interactive")
 	k.seen(jobs.CapsuleStored, 1)
 	f.run("send", k.id, "the second")
-	k.has(k.seen(jobs.CapsuleStored, 2), `"turn":2`, `"commits":2`, `"heard":["`)
-	f.run("send", k.id, "the third")
-	f.eventually(60*time.Second, "the third is before the model", func() bool {
-		return slices.ContainsFunc(model.Requests(), func(r agenttest.Request) bool { return r.Turn == 4 })
-	})
-	w.kill()
-	f.worker("--slots", "1", "--queues", "another") // which removes what was killed, and takes nothing
-	f.abroad("claude")
+	k.before(model, 2)
+	f.killAgent(k.id)
 	k.has(k.seen(jobs.SessionContinued, 1), `"how":"resumed"`, `"turn":2`)
-	f.eventually(60*time.Second, "it does what it had not answered", func() bool {
-		return strings.Contains(k.all(jobs.ToolEnded), `one\none\nthree\n/workspace`)
-	})
-	f.run("job", "cancel", k.id)
-	f.try("wait", k.id)
-	rec, patch := f.record(k.id), f.run("job", "diff", k.id)
-	if rec.Outcome != jobs.Cancellation || rec.Attempt != 2 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+three") {
-		t.Errorf("%s %s (%s) in attempt %d, with\n%s", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, patch)
+	k.has(k.seen(jobs.CapsuleStored, 3), `"turn":3`)
+	f.run("job", "stop", k.id)
+	f.run("wait", k.id)
+	if rec := f.record(k.id); rec.Outcome != jobs.Success || rec.Attempt != 2 || !strings.Contains(k.all(jobs.ToolEnded), "within the second") {
+		t.Errorf("%s %s (%s) in attempt %d", rec.Outcome, rec.Reason, rec.Message, rec.Attempt)
 	}
 	f.gapless(f.events(k.id))
+}
+
+// An agent of one turn that is killed with -9 within it goes on with it, in the
+// next attempt.
+func TestAKilledTurnGoesOn(t *testing.T) {
+	for _, agent := range realAgents {
+		t.Run(agent.name, func(t *testing.T) {
+			t.Parallel()
+			f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+				return []agenttest.Step{write("first"), func(r agenttest.Request) agenttest.Reply {
+					if strings.Contains(r.Last, "goes on in a new process") {
+						return agent.shell("echo second >> out.txt")(r)
+					}
+					return agenttest.Reply{Text: "done", Hang: r.Turn == 1}
+				}}
+			})
+			f.serve("--slots", "1")
+			k := agent.begin(f)
+			k.before(model, 1)
+			f.killAgent(k.id)
+			f.run("wait", k.id)
+			k.has(k.seen(jobs.SessionContinued, 1), `"how":"resumed"`, `"turn":1`)
+			if rec, patch := f.record(k.id), f.run("job", "diff", k.id); rec.Attempt != 2 || !strings.Contains(patch, "+first\n+second\n") {
+				t.Errorf("attempt %d, with\n%s", rec.Attempt, patch)
+			}
+		})
+	}
+}
+
+// killAgent kills the process of a job's agent, and nothing else of it.
+func (f *field) killAgent(id string) {
+	f.Helper()
+	processes, err := filepath.Glob("/proc/[0-9]*/environ")
+	f.must(err)
+	killed := 0
+	for _, file := range processes {
+		environ, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(environ), "PENSTOCK_JOB="+id) {
+			continue
+		}
+		args, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if pid, wrong := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && wrong == nil && (strings.Contains(string(args), "stream-json") || strings.Contains(string(args), "model_providers.penstock")) {
+			f.must(syscall.Kill(pid, syscall.SIGKILL))
+			killed++
+		}
+	}
+	if killed == 0 {
+		f.Fatal("no process of the agent was found")
+	}
+}
+
+// A realAgent is one whose conversations can go on elsewhere.
+type realAgent struct {
+	name, api, model string
+	shell            func(command string) agenttest.Step
+}
+
+var realAgents = []realAgent{
+	{"claude", "ANTHROPIC", "", func(command string) agenttest.Step {
+		return agenttest.Use("Bash", map[string]any{"command": command, "description": "run"})
+	}},
+	{"codex", "OPENAI", "gpt-5.5", func(command string) agenttest.Step {
+		return agenttest.Use("exec_command", map[string]any{"cmd": command})
+	}},
+}
+
+// field is a pool whose agent has a model that plays a script. What the
+// script's steps write, they write to out.txt.
+func (a realAgent) field(t *testing.T, steps func(write func(text string) agenttest.Step) []agenttest.Step) (*field, *agenttest.Model) {
+	t.Helper()
+	if _, err := exec.LookPath(a.name); err != nil {
+		skip(t, a.name, "no %s in PATH", a.name)
+	}
+	f := newField(t)
+	model := agenttest.New(agenttest.Script{On: "CARRY", Steps: steps(func(text string) agenttest.Step { return a.shell("echo " + text + " > out.txt") })})
+	upstream := httptest.NewServer(model)
+	t.Cleanup(upstream.Close)
+	f.env = []string{a.api + "_API_KEY=" + keyPrefix + "capsule", "PENSTOCK_MODEL_" + a.api + "_URL=" + upstream.URL}
+	return f, model
+}
+
+// begin submits a job.
+func (a realAgent) begin(f *field, args ...string) talk {
+	f.Helper()
+	args = append([]string{"submit", "CARRY", "--agent", a.name, "--repo", f.repo, "-o", "id"}, args...)
+	if a.model != "" {
+		args = append(args, "--model", a.model)
+	}
+	k := talk{f, strings.TrimSpace(f.run(args...))}
+	f.Cleanup(func() {
+		if f.Failed() {
+			said, _, _ := f.try("logs", k.id)
+			f.Log(said)
+		}
+	})
+	return k
+}
+
+// before waits until the model is asked for a step.
+func (k talk) before(model *agenttest.Model, turn int) {
+	k.Helper()
+	k.eventually(60*time.Second, "the model is asked", func() bool {
+		return slices.ContainsFunc(model.Requests(), func(r agenttest.Request) bool { return r.Turn == turn })
+	})
 }
 
 // all is the data of all events of a kind.

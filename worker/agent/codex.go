@@ -22,6 +22,7 @@ type codex struct{}
 func (codex) About() About {
 	return About{
 		Name: "codex", Protocol: "codex", Install: "npm install -g @openai/codex",
+		Conversation: ".codex/sessions/*/*/*/rollout-*-{id}.jsonl",
 		Abilities: Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, API: "openai",
 		},
