@@ -38,7 +38,7 @@ const (
 const poll = 2 * time.Second
 
 // Scan returns what is stored now, in order: all that had been when it was
-// called, and perhaps more.
+// called, and perhaps more. Of a stream that does not exist it is an error.
 func (c *Conn) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
 	return c.scan(ctx, r, math.MaxUint64)
 }
@@ -173,11 +173,19 @@ func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct
 	return bell, stop, nil
 }
 
+// patientBatch is batch for as long as nobody answers. That is also how a
+// stream behaves that does not exist, which only the leader can tell; a pool
+// that has just begun may be making it.
 func (c *Conn) patientBatch(ctx context.Context, r Range, n int) ([]Message, error) {
-	for {
+	for began := time.Now(); ; {
 		batch, err := c.batch(ctx, r, n)
 		if err == nil || errors.Is(err, access.ErrForbidden) {
 			return batch, err
+		}
+		if errors.Is(err, nats.ErrNoResponders) && time.Since(began) > Patience {
+			if _, missing := c.rest(ctx, r); NoStream(missing) {
+				return nil, fmt.Errorf("read %s: %w", r.Stream, missing)
+			}
 		}
 		if err := c.wait(ctx, err); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,28 @@ func TestAScanIsCompleteAlthoughAServerLagsBehind(t *testing.T) {
 	l.seen = nil
 	if got := scan(t, conn); len(got) != 3 {
 		t.Errorf("of a server that knows nothing: %q", got)
+	}
+}
+
+// Nobody answers for a stream that does not exist, as nobody does while a
+// broker is away. The one has an end, and the other one may come back.
+func TestAScanOfAStreamThatIsNotThere(t *testing.T) {
+	server := jobstest.Start(t)
+	conn, err := wire.New(server.Connect(), access.Operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := jobstest.Context(t)
+	for _, err := range conn.Scan(ctx, wire.Range{Stream: "S", Subject: "s.*"}) {
+		if !wire.NoStream(err) || !strings.Contains(err.Error(), "read S: stream not found") {
+			t.Errorf("scanned: %v", err)
+		}
+	}
+	if _, err := conn.JS.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, AllowDirect: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := scan(t, conn); len(got) != 0 {
+		t.Errorf("of an empty stream: %q", got)
 	}
 }
 
