@@ -257,6 +257,7 @@ func (r *agentRun) line(line agent.Line) {
 	}
 	r.turns(read.Events)
 	r.asked(read.Events)
+	r.spare()
 	r.takenUp(read.Events)
 	if len(read.Reply) > 0 {
 		r.in.put(read.Reply...)

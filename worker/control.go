@@ -16,6 +16,12 @@ import (
 // acceptLimit bounds how long an accepted message may take to be stored.
 const acceptLimit = 10 * time.Second
 
+// maxAsks is how many questions of an agent may be open at once.
+const maxAsks = 16
+
+// tooMany is what the agent hears whose questions are more.
+const tooMany = "Too many questions are open. Wait for the answers."
+
 // accepted is the state of an input whose event says what was sent.
 const accepted = "accepted"
 
@@ -220,12 +226,15 @@ func (r *agentRun) mute(verb control.Verb) error {
 // works notes that the agent was told something, so that it has something to do.
 func (r *agentRun) works() { r.state = agent.Working }
 
-// asked keeps the list of open questions.
+// asked keeps the list of open questions. One that is asked once more is the
+// same question.
 func (r *agentRun) asked(events []jobs.Event) {
 	for _, e := range events {
 		switch e.Kind {
 		case jobs.AskOpened:
-			r.asks = append(r.asks, dataOfEvent[control.Ask](e).Ask)
+			if id := dataOfEvent[control.Ask](e).Ask; !slices.Contains(r.asks, id) {
+				r.asks = append(r.asks, id)
+			}
 		case jobs.AskClosed:
 			closed := dataOfEvent[control.Ask](e).Ask
 			for i, open := range r.asks {
@@ -240,22 +249,41 @@ func (r *agentRun) asked(events []jobs.Event) {
 
 // unanswered gives up the open questions: nobody came in time.
 func (r *agentRun) unanswered() {
-	speaker, ok := r.decoder.(agent.Speaker)
 	for _, id := range r.asks {
-		if _, ours := r.expire(id, "expired"); ours || !ok {
-			continue
-		}
-		if events, lines, err := speaker.Answer(control.Message{Verb: control.Answer, Ask: id, Deny: true}); err == nil {
-			for i, e := range events {
-				closed := dataOfEvent[control.Ask](e)
-				closed.How = "expired"
-				events[i].Data = jobs.NewEvent(e.Kind, closed).Data
-			}
-			r.events.put(events...)
-			r.in.put(lines...)
+		if _, ours := r.expire(id, "expired"); !ours {
+			r.events.put(r.decline(id, "expired", "")...)
 		}
 	}
 	r.asks = nil
+}
+
+// spare declines the questions that are too many. Each is kept until it is
+// answered, as large as a line, and a hostile agent asks for ever.
+func (r *agentRun) spare() {
+	for len(r.asks) > maxAsks {
+		last := len(r.asks) - 1
+		r.events.putOutput(r.decline(r.asks[last], "declined", tooMany)...)
+		r.asks = r.asks[:last]
+	}
+}
+
+// decline answers a question with no, and returns how it was closed.
+func (r *agentRun) decline(id, how, why string) []jobs.Event {
+	speaker, ok := r.decoder.(agent.Speaker)
+	if !ok {
+		return nil
+	}
+	events, lines, err := speaker.Answer(control.Message{Verb: control.Answer, Ask: id, Deny: true, Text: why})
+	if err != nil {
+		return nil // it is not open any more
+	}
+	for i, e := range events {
+		closed := dataOfEvent[control.Ask](e)
+		closed.How = how
+		events[i].Data = jobs.NewEvent(e.Kind, closed).Data
+	}
+	r.in.put(lines...)
+	return events
 }
 
 // replay tells the agent what earlier attempts' agents were told besides the

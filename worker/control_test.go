@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +214,32 @@ func TestQuestions(t *testing.T) {
 	closed := dataOf[control.Ask](t, events, jobs.AskClosed)
 	if len(closed) != 2 || closed[0].How != "answered" || closed[1].How != "expired" || !slices.Equal(heard(events), []string{"B", "deny"}) {
 		t.Errorf("closed %+v, heard %q", closed, heard(events))
+	}
+	if rec.Outcome != jobs.Success {
+		t.Errorf("ended with %s %s (%s): %s", rec.Outcome, rec.Reason, rec.Message, kinds(events))
+	}
+}
+
+// Who asks for ever is told no, since each question is kept until it is answered.
+// The same one again is no other question.
+func TestTooManyQuestions(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	const asked = 3 * maxAsks
+	job := f.speaks(hears + `read -r first; say init
+awk 'BEGIN { for (i = 0; i < 48; i++) { n = i - (i == 1)
+	printf "{\"type\":\"control_request\",\"request_id\":\"q%d\",\"request\":{\"subtype\":\"can_use_tool\",\"tool_name\":\"Bash\",\"input\":{}}}\n", n } }'
+n=0; many=0; while test $((n=n+1)) -lt 48; do read -r answer; case $answer in *'"deny"'*"Too many"*) many=$((many+1));; *'"deny"'*);; *) exit 1;; esac; done
+printf '{"type":"assistant","message":{"content":"heard %s"}}\n' $many; say result; cat >/dev/null`)
+	job.Agent.Interactive, job.IdleTimeout = true, jobs.Duration(3*time.Second)
+	rec, events := f.run(job)
+	how := map[string]int{}
+	for _, closed := range dataOf[control.Ask](t, events, jobs.AskClosed) {
+		how[closed.How]++
+	}
+	many := asked - 1 - maxAsks
+	if how["expired"] != maxAsks || how["declined"] != many || !slices.Equal(heard(events), []string{strconv.Itoa(many)}) {
+		t.Errorf("closed %v, heard %q; want that %d are declined", how, heard(events), many)
 	}
 	if rec.Outcome != jobs.Success {
 		t.Errorf("ended with %s %s (%s): %s", rec.Outcome, rec.Reason, rec.Message, kinds(events))

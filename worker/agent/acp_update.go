@@ -126,7 +126,7 @@ func (d *acpTalk) readTool(u *acpUpdate, r *Read) {
 		t.name = short(u.Title, 120)
 	}
 	if len(u.Locations) > 0 {
-		t.path = u.Locations[0].Path
+		t.path = short(u.Locations[0].Path, 4096)
 	}
 	kind := firstText(t.kind, "other")
 	output, edited := acpContent(u.Content)

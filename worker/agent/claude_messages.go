@@ -30,7 +30,7 @@ func (d *claudeDecoder) readAssistant(out *claudeOut, r *Read) {
 		case "thinking":
 			r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: b.Thinking, Message: m.ID, Parent: out.Parent})
 		case "tool_use", "server_tool_use", "mcp_tool_use":
-			t := tool{b.Name, toolKind(b.Name)}
+			t := tool{short(b.Name, 120), toolKind(b.Name)}
 			remember(d.tools, b.ID, t)
 			r.add(jobs.ToolStarted, jobs.ToolData{
 				Call: b.ID, Name: t.name, Kind: t.kind, Title: toolTitle(b.Input), Parent: out.Parent, Input: b.Input,
@@ -196,8 +196,12 @@ func exitCode(output string) (int, bool) {
 	return code, err == nil
 }
 
-// remember adds to a map that hostile output must not let grow for ever.
+// remember adds to a map that hostile output must not let grow for ever. What
+// has a longer name than any agent gives is not remembered.
 func remember[V any](m map[string]V, key string, v V) {
+	if len(key) > maxKey {
+		return
+	}
 	if len(m) >= maxOpen {
 		clear(m)
 	}

@@ -12,6 +12,9 @@ import (
 // agent opened and never closed.
 const maxOpen = 4096
 
+// maxKey bounds the names that those have.
+const maxKey = 512
+
 // claudeDecoder reads one run of Claude Code.
 //
 //	(nothing) ──init──▶ turn open ──result──▶ turn over ──idle──▶ idle
