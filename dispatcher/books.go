@@ -159,6 +159,8 @@ func (b *books) enter(ctx context.Context, rec jobs.Record) error {
 		b.recheck[rec.ID] = true
 	case rec.State == jobs.Delayed && rec.NotBefore != nil:
 		b.moving[rec.ID] = moving{since: due(rec)}
+	case rec.Asking() && rec.NotBefore != nil:
+		b.moving[rec.ID] = moving{since: *rec.NotBefore}
 	case rec.State == jobs.Delayed || rec.Hold != "":
 		b.moving[rec.ID] = moving{since: time.Now(), batch: rec.Batch}
 	}

@@ -56,13 +56,14 @@ type Record struct {
 	// nobody goes on with what that one and those before it have left.
 	Since uint64 `json:"since,omitempty"`
 	// Hold says what keeps a waiting job: "batch" while its batch is paused,
-	// "depends_on" until the jobs in DependsOn have succeeded. Empty, it waits
-	// for something of its own.
+	// "depends_on" until the jobs in DependsOn have succeeded, "question" until
+	// somebody has answered its agent.
 	Hold      string   `json:"hold,omitempty"`
 	DependsOn []string `json:"depends_on,omitempty"`
 	// Cancel is set while somebody wants the job to end.
 	Cancel *Cancel `json:"cancel,omitempty"`
-	// NotBefore is when a delayed job becomes pending.
+	// NotBefore is when a delayed job becomes pending, and one that nobody has
+	// answered by then.
 	NotBefore *time.Time `json:"not_before,omitempty"`
 
 	Outcome Outcome `json:"outcome,omitempty"`
@@ -75,11 +76,32 @@ type Record struct {
 	Finished  *time.Time `json:"finished,omitempty"`
 }
 
-// holdDepends is what holds a job that waits for others.
-const holdDepends = "depends_on"
+// What holds a job that waits for others, and one that waits for an answer.
+const (
+	holdDepends  = "depends_on"
+	holdQuestion = "question"
+)
 
 // Dependent reports whether the job waits for others.
 func (r Record) Dependent() bool { return r.State == Waiting && r.Hold == holdDepends }
+
+// Asking reports whether the job is parked until somebody answers its agent.
+func (r Record) Asking() bool { return r.State == Waiting && r.Hold == holdQuestion }
+
+// Parked returns the record of a job whose attempt has ended with a question
+// that is open until a time. That is charged to nothing: nobody has failed.
+func (r Record) Parked(question string, until time.Time) Record {
+	until = until.UTC()
+	r.State, r.Hold, r.NotBefore, r.Message = Waiting, holdQuestion, &until, oneLine(question, 2000)
+	r.Worker, r.Beat, r.Lease = "", 0, 0
+	return r
+}
+
+// Woken returns the record of a parked job that may go on.
+func (r Record) Woken() Record {
+	r.State, r.Hold, r.NotBefore, r.Message = Pending, "", nil, ""
+	return r
+}
 
 // held returns the record of a job that begins as it waits for others, where
 // there are such.

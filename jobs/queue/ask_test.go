@@ -135,23 +135,42 @@ func TestPark(t *testing.T) {
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
 	a, b := jobstest.Submit(t, q, jobstest.Job()), jobstest.Submit(t, q, jobstest.Job())
+	var first jobs.Record
 	for range 2 {
 		c := jobstest.Claim(t, q, "w")
-		if rec, err := c.Park(jobstest.Context(t), "a question"); err != nil || rec.State != jobs.Waiting {
-			t.Fatalf("park: %+v, %v; want waiting", rec, err)
+		rec, err := c.Park(jobstest.Context(t), "a question", time.Now().Add(time.Hour))
+		if err != nil || !rec.Asking() || rec.Worker != "" || rec.Counted+rec.Lost > 0 {
+			t.Fatalf("park: %+v, %v; want it waiting, and charged to nothing", rec, err)
+		}
+		if rec.ID == a.ID {
+			first = rec
 		}
 		if err := c.Keep(jobstest.Context(t)); err != nil {
 			t.Errorf("keep a parked job: %v, want nil", err)
 		}
 	}
 	idle(t, q, lease+500*time.Millisecond)
-	if rec, err := q.Wake(jobstest.Context(t), a.ID); err != nil || rec.State != jobs.Pending {
+	if rec, err := q.Wake(jobstest.Context(t), first); err != nil || rec.State != jobs.Pending {
 		t.Errorf("wake: %+v, %v; want pending", rec, err)
 	}
 	c := jobstest.Claim(t, q, "w")
 	if c.Record().ID != a.ID || c.Record().Attempt != 2 {
 		t.Errorf("claimed %+v, want attempt 2 of %s", c.Record(), a.ID)
 	}
+	if rec, err := q.Wake(jobstest.Context(t), first); err != nil || rec.State != jobs.Executing {
+		t.Errorf("waken again: %+v, %v; want it left alone", rec, err)
+	}
+	if rec, err := c.Park(jobstest.Context(t), "another", time.Now().Add(time.Hour)); err != nil || !rec.Asking() {
+		t.Fatalf("park again: %+v, %v", rec, err)
+	}
+	second, err := q.Wake(jobstest.Context(t), first)
+	if err != nil || !second.Asking() {
+		t.Errorf("woken by the answer to an earlier question: %+v, %v", second, err)
+	}
+	if _, err := q.Wake(jobstest.Context(t), second); err != nil {
+		t.Fatal(err)
+	}
+	c = jobstest.Claim(t, q, "w")
 	if rec, err := q.Cancel(jobstest.Context(t), b.ID, ""); err != nil || rec.Outcome != jobs.Cancellation || finished.Load() != 1 {
 		t.Errorf("cancel a parked job: %+v, %v; want it finished once", rec, err)
 	}
@@ -258,7 +277,7 @@ func TestCrashWhileCancellingParked(t *testing.T) {
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
 	rec := jobstest.Submit(t, q, jobstest.Job())
-	if _, err := jobstest.Claim(t, q, "w").Park(jobstest.Context(t), "a question"); err != nil {
+	if _, err := jobstest.Claim(t, q, "w").Park(jobstest.Context(t), "a question", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dying.Cancel(jobstest.Context(t), rec.ID, ""); !errors.Is(err, died) {

@@ -79,7 +79,7 @@ func TestACapBoundsWhatRuns(t *testing.T) {
 	settle(t, c, jobs.WorkerDrained.Ended("drained"))
 	c = jobstest.Claim(t, q, "w")
 	third := jobstest.Submit(t, q, ofRepo("/a"))
-	if _, err := c.Park(jobstest.Context(t), "a question"); err != nil {
+	if _, err := c.Park(jobstest.Context(t), "a question", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if c = jobstest.Claim(t, q, "w"); c.Record().ID != third.ID {

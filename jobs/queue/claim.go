@@ -201,7 +201,7 @@ func (q *Queue) decide(ctx context.Context, worker string, d delivery, e entry) 
 	switch {
 	case e.State == jobs.Finished:
 		return nil, q.retire(ctx, e.Record, d, "acknowledge")
-	case e.State == jobs.Delayed:
+	case e.State == jobs.Delayed || e.Asking():
 		if err := q.schedule(ctx, e.Record); err != nil {
 			return nil, err
 		}

@@ -15,6 +15,11 @@ import (
 // worker with a defect would do.
 func StaleAck(ctx context.Context, c *Claim) error { return c.q.ack(ctx, c.d) }
 
+// ParkOnly is the first half of parking a claim.
+func ParkOnly(ctx context.Context, c *Claim, until time.Time) error {
+	return c.commitParked(ctx, "a question", until)
+}
+
 // TakeKey is the first half of accepting a job with a key.
 func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job, spec []byte) error {
 	if err := q.store(ctx, subject.Specs, id, spec); err != nil {

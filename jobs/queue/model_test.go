@@ -28,6 +28,8 @@ func modelScenarios() []scenario {
 		{name: "cancelled", cancel: true, mortal: []string{"worker 1", "canceller"}},
 		{name: "handed on", first: jobs.WorkerDrained.Ended("a shutdown"), mortal: []string{"worker 1"}},
 		{name: "tried again later", first: retried, mortal: []string{"worker 1", "due 1"}},
+		{name: "parked", parks: true, mortal: []string{"worker 1", "answerer"}},
+		{name: "cancelled while parked", parks: true, cancel: true, mortal: []string{"worker 1"}},
 		{name: "cancelled between attempts", first: retried, cancel: true, mortal: []string{"worker 1"}},
 	}
 }

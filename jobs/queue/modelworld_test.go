@@ -84,6 +84,7 @@ type scenario struct {
 	name   string
 	first  jobs.Ended // how the first attempt ends; later ones succeed
 	cancel bool
+	parks  bool     // the first attempt ends with a question
 	alone  bool     // nobody repairs
 	mortal []string // who may die
 	work   time.Duration
@@ -141,6 +142,9 @@ func (w *modelWorld) start(t *testing.T) {
 	}
 	if !w.alone {
 		w.proc(t, "repair", true, (*modelProc).repair)
+	}
+	if w.parks {
+		w.proc(t, "answerer", false, (*modelProc).answer)
 	}
 	if w.cancel {
 		w.proc(t, "canceller", false, func(p *modelProc) { _, _ = p.q.Cancel(p.ctx, modelJob, "a person") })
@@ -223,10 +227,34 @@ func (p *modelProc) attempt(c *queue.Claim) {
 	if c.Record().Attempt == 1 && p.w.first != (jobs.Ended{}) {
 		end = p.w.first
 	}
-	_, err := c.Settle(p.ctx, end, nil)
+	var err error
+	if c.Record().Attempt == 1 && p.w.parks {
+		_, err = c.Park(p.ctx, "a question", time.Now().Add(2*modelLease))
+	}
+	if c.Record().Attempt > 1 || !p.w.parks || errors.Is(err, jobs.ErrCancelled) {
+		_, err = c.Settle(p.ctx, end, nil)
+	}
 	stop()
 	<-kept
 	p.w.settled(p, c, err)
+}
+
+// answer wakes the job once it is parked. If that comes to nothing, its time does.
+func (p *modelProc) answer() {
+	for p.ctx.Err() == nil {
+		rec, err := p.q.Get(p.ctx, modelJob)
+		if err == nil && rec.Asking() {
+			_, _ = p.q.Wake(p.ctx, rec)
+			return
+		}
+		if err == nil && (rec.State == jobs.Finished || rec.Attempt > 1) {
+			return
+		}
+		select {
+		case <-time.After(730 * time.Millisecond):
+		case <-p.ctx.Done():
+		}
+	}
 }
 
 func (p *modelProc) repair() {
@@ -255,7 +283,7 @@ func (w *modelWorld) wrote(l *modelLink, before, after *modelMsg) {
 	if before != nil && (modelRequest{data: before.data}).record().State == jobs.Finished {
 		w.violate("%s changed a record that was final", l.name)
 	}
-	w.delayed = w.delayed || rec.State == jobs.Delayed
+	w.delayed = w.delayed || rec.State == jobs.Delayed || rec.Asking()
 	if rec.State == jobs.Finished {
 		w.finishes++
 		w.final, w.finalBy = rec, l

@@ -67,7 +67,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 		if err != nil {
 			return nil, fmt.Errorf("look into queue %s: %w", e.Class, err)
 		}
-		if !has || e.State == jobs.Delayed {
+		if !has || e.State == jobs.Delayed || e.State == jobs.Waiting {
 			stranded = append(stranded, e.Record)
 		}
 	}
@@ -172,8 +172,8 @@ func (q *Queue) overdue(e entry, now time.Time) bool {
 	switch e.State {
 	case jobs.Pending, jobs.Executing:
 		return true
-	case jobs.Delayed:
-		return e.NotBefore == nil || now.Sub(*e.NotBefore) > patience
+	case jobs.Delayed, jobs.Waiting:
+		return (e.State == jobs.Delayed || e.Asking()) && (e.NotBefore == nil || now.Sub(*e.NotBefore) > patience)
 	}
 	return false
 }
@@ -223,20 +223,15 @@ func (q *Queue) due(ctx context.Context, msg *nats.Msg) error {
 	if err != nil {
 		return err
 	}
-	if e.State == jobs.Delayed {
-		if now, err := q.now(ctx); err != nil {
+	e, ripe, err := q.ripe(ctx, e)
+	switch {
+	case err != nil:
+		return err // a conflict is delivered again, too
+	case !ripe: // an old schedule that a newer one has replaced too late
+		if err := q.schedule(ctx, e.Record); err != nil {
 			return err
-		} else if e.NotBefore != nil && e.NotBefore.After(now.Add(time.Second)) {
-			// An old schedule that a newer one has replaced too late.
-			if err := q.schedule(ctx, e.Record); err != nil {
-				return err
-			}
-			return q.ack(ctx, d)
 		}
-		e.State, e.NotBefore = jobs.Pending, nil
-		if e, err = q.put(ctx, e); err != nil {
-			return err // a conflict is delivered again, too
-		}
+		return q.ack(ctx, d)
 	}
 	return q.deliver(ctx, e.Record, d)
 }

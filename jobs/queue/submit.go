@@ -208,7 +208,7 @@ func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
 		}
 	case rec.State == jobs.Executing:
 		err = q.offer(ctx, rec)
-	case rec.State == jobs.Delayed:
+	case rec.State == jobs.Delayed || rec.Asking():
 		err = q.schedule(ctx, rec)
 	case rec.Dependent():
 		if led, err = q.led(ctx); err == nil && !led {

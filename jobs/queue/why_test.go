@@ -104,7 +104,7 @@ func TestWhyOfWhatWaits(t *testing.T) {
 		t.Errorf("%+v, want %v", got, later)
 	}
 	rec := jobstest.Submit(t, q, jobstest.Job())
-	if _, err := jobstest.Claim(t, q, "w").Park(jobstest.Context(t), "a question"); err != nil {
+	if _, err := jobstest.Claim(t, q, "w").Park(jobstest.Context(t), "a question", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, q, rec, why.KeptParked)

@@ -51,7 +51,7 @@ const (
 	KeptExecuting   Constraint = "executing"      // a worker holds it
 	KeptLost        Constraint = "worker_silent"  // its worker's lease has run out
 	KeptBatchPaused Constraint = "batch_paused"   // somebody paused its batch
-	KeptParked      Constraint = "parked"         // it waits for something of its own
+	KeptParked      Constraint = "parked"         // its agent waits for an answer
 	KeptRunAt       Constraint = "run_at"         // it was submitted for later
 	KeptBackOff     Constraint = "back_off"       // the last attempt failed a moment ago
 	KeptDue         Constraint = "due"            // its time has come, and the dispatcher has not moved it yet
@@ -171,18 +171,30 @@ func (f Facts) executing(s Standing) Standing {
 }
 
 func (f Facts) waiting(s Standing) Standing {
-	if f.Record.Hold != "" && f.Batch != nil {
+	switch {
+	case f.Record.Asking():
+		return f.asks(s)
+	case f.Batch != nil:
 		return f.batchPaused(s)
-	}
-	if f.Record.Dependent() {
+	case f.Record.Dependent():
 		return f.depends(s)
 	}
-	if f.Record.Hold != "" {
-		s.Constraint, s.Message = KeptDue, "the pause of its batch is over, and nobody has brought it back yet"
-		s.Change = "the dispatcher does so within seconds; penstock serve runs one"
+	s.Constraint, s.Message = KeptDue, "the pause of its batch is over, and nobody has brought it back yet"
+	s.Change = "the dispatcher does so within seconds; penstock serve runs one"
+	return s
+}
+
+// asks says what a parked job's agent wants to know, and what becomes of that.
+func (f Facts) asks(s Standing) Standing {
+	r := f.Record
+	s.Until = r.NotBefore
+	if r.NotBefore == nil || !f.Now.Before(*r.NotBefore) {
+		s.Constraint, s.Message = KeptDue, "nobody has answered its agent in time, and it is not in its queue yet"
+		s.Change = "the dispatcher puts it there at once; penstock serve runs one"
 		return s
 	}
-	s.Constraint, s.Message, s.Change = KeptParked, "it waits: "+f.Record.Message, "what it waits for"
+	s.Constraint, s.Message = KeptParked, "its agent asks: "+r.Message
+	s.Change = "penstock answer " + r.ID + "; it goes on without one at " + clock(*r.NotBefore)
 	return s
 }
 

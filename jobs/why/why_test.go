@@ -50,8 +50,8 @@ func (s *sim) tick() map[string]bool {
 	for i, j := range s.jobs {
 		r := j.rec
 		takenOver := r.State == jobs.Executing && s.now.Sub(j.written) >= s.lease
-		due := r.State == jobs.Delayed && s.dispatcher && r.NotBefore != nil && !r.NotBefore.After(s.now)
-		back := r.State == jobs.Waiting && r.Hold != "" && s.dispatcher && len(s.facts(i).Open) == 0
+		due := (r.State == jobs.Delayed || r.Asking()) && s.dispatcher && r.NotBefore != nil && !r.NotBefore.After(s.now)
+		back := r.State == jobs.Waiting && !r.Asking() && s.dispatcher && len(s.facts(i).Open) == 0
 		if r.State == jobs.Pending && j.missing && !s.dispatcher {
 			continue
 		}
@@ -289,15 +289,12 @@ func randomSim(r *rand.Rand) *sim {
 				rec.Cancel = &jobs.Cancel{At: now}
 			}
 		case jobs.Waiting:
-			switch r.IntN(3) {
-			case 0:
-				if rec.Batch != "" {
-					rec.Hold = "batch"
-				}
-			case 1:
-				if i > 0 {
-					rec.Hold, rec.DependsOn = "depends_on", []string{fmt.Sprint("job", r.IntN(i))}
-				}
+			rec.Hold, rec.NotBefore = "question", &at
+			switch {
+			case r.IntN(3) == 0 && rec.Batch != "":
+				rec.Hold, rec.NotBefore = "batch", nil
+			case r.IntN(3) == 0 && i > 0:
+				rec.Hold, rec.NotBefore, rec.DependsOn = "depends_on", nil, []string{fmt.Sprint("job", r.IntN(i))}
 			}
 		case jobs.Finished:
 			rec.Outcome, rec.Reason = jobs.Error, jobs.Billing
