@@ -82,6 +82,7 @@ func useWorker(w *Worker) {
 			w.Reached(jobs.NetworkData{Hosts: []jobs.HostData{{Host: value, Connections: n - 3}}, Sent: int64(n - 3), Received: 5})
 			w.Removed(value, n-3)
 			w.AgentExited(value, value)
+			w.Hung(value, value)
 			w.Spent(value, jobs.Usage{Input: 1, Output: -5, CacheRead: 2, CacheWrite: 3}, float64(n-3))
 			w.Turn(value)
 			w.RateLimited(value)
@@ -155,7 +156,7 @@ func TestSeries(t *testing.T) {
 		t.Logf("%s: %d series", name, lines)
 	}
 	reg, w := worker(t)
-	check("worker", reg, 520, func() { useWorker(w) })
+	check("worker", reg, 544, func() { useWorker(w) })
 	dreg, d := dispatcher(t, noStats)
 	check("dispatcher", dreg, 1000, func() { useDispatcher(d) })
 }
@@ -223,6 +224,8 @@ func TestWorkerCounts(t *testing.T) {
 	w.SandboxStarted(jobs.IsolationWorktree, time.Second, nil)
 	w.SandboxStarted(jobs.IsolationWorktree, time.Hour, errors.New("no"))
 	w.AgentExited("claude", "limit")
+	w.Hung("idle", "kill")
+	w.Hung("idle", "patience")
 	w.Spent("claude", jobs.Usage{Input: 10, Output: 5, CacheRead: 3, CacheWrite: 2}, 0.25)
 	w.EventStored(jobs.ToolStarted, 100, 10*time.Millisecond)
 	w.EventStored(jobs.ToolEnded, 50, 10*time.Millisecond)
@@ -249,6 +252,7 @@ func TestWorkerCounts(t *testing.T) {
 		{"sandbox_starts_total", []string{"isolation=worktree", "result=error"}, 1},
 		{"sandbox_start_seconds", []string{"isolation=worktree"}, 1},
 		{"agent_exits_total", []string{"agent=claude", "class=limit"}, 1},
+		{"agent_hangs_total", []string{"step=kill", "what=idle"}, 1},
 		{"agent_tokens_total", []string{"agent=claude", "direction=cache_read"}, 3},
 		{"agent_cost_usd_total", []string{"agent=claude"}, 0.25},
 		{"events_published_total", []string{"type=tool"}, 2},

@@ -21,6 +21,8 @@ var (
 	stages         = whole("provision", "agent", "check", "collect")
 	directions     = whole("input", "output", "cache_read", "cache_write")
 	exits          = setOf("ok", "error", "interrupted", "limit", "died", "no_turn")
+	hangs          = whole("start", "idle", "stopped", "output", "retry", "exit")
+	steps          = whole("interrupt", "input", "term", "kill")
 	networkReasons = setOf("malformed", "not-listed", "address", "not-tls", "other-name", "budget")
 	ways           = whole("sent", "received")
 	leftovers      = setOf("workspace", "process", "mount", "cgroup", "container")
@@ -52,7 +54,7 @@ type Worker struct {
 
 	started, finished, unsuccessful, attempts, requeued *prometheus.CounterVec
 	sandboxStarts, oomKills, removed                    *prometheus.CounterVec
-	exits, tokens, cost, turns, rateLimited             *prometheus.CounterVec
+	exits, hangs, tokens, cost, turns, rateLimited      *prometheus.CounterVec
 	refused, traffic                                    *prometheus.CounterVec
 	connections                                         prometheus.Counter
 	events, dropped                                     *prometheus.CounterVec
@@ -126,6 +128,8 @@ func (w *Worker) networkSeries(reg prometheus.Registerer) {
 func (w *Worker) agentSeries(reg prometheus.Registerer) {
 	w.exits = counter(reg, "agent_exits_total", "Ends of agents' processes.", "agent", "class")
 	zero(w.exits.WithLabelValues, w.agents, exits)
+	w.hangs = counter(reg, "agent_hangs_total", "Agents that hung, by what they did and the step that ended them.", "what", "step")
+	zero(w.hangs.WithLabelValues, hangs, steps)
 	w.tokens = counter(reg, "agent_tokens_total", "Tokens that agents used.", "agent", "direction")
 	zero(w.tokens.WithLabelValues, w.agents, directions)
 	w.cost = counter(reg, "agent_cost_usd_total", "What agents cost, in US dollars.", "agent")
@@ -254,6 +258,13 @@ func (w *Worker) Removed(kind string, n int) {
 // event run.exited has.
 func (w *Worker) AgentExited(agent, class string) {
 	w.exits.WithLabelValues(w.agents.of(agent), exits.of(class)).Inc()
+}
+
+// Hung counts an agent that hung and was ended.
+func (w *Worker) Hung(what, step string) {
+	if hangs.has(what) && steps.has(step) {
+		w.hangs.WithLabelValues(what, step).Inc()
+	}
 }
 
 // Spent adds what an attempt used.

@@ -158,7 +158,8 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	r.events.put(event)
 	hung := r.hung(exit.Signal == syscall.SIGKILL)
 	if r.cfg.Hooks.Exited != nil {
-		r.cfg.Hooks.Exited(r.rec, exitClass(exit))
+		class := dataOfEvent[jobs.ExitData](event).Class
+		r.cfg.Hooks.Exited(r.rec, class, slices.Contains(exit.Reached, sandbox.FeatureMemory))
 	}
 	limit := r.reached("the agent", exit)
 	blamed := limit != nil && end.Outcome != jobs.Success && slices.Contains(unexplained, end.Reason)
@@ -184,20 +185,6 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 		return limit
 	}
 	return &endedError{end}
-}
-
-func exitClass(exit sandbox.Exit) string {
-	switch {
-	case slices.Contains(exit.Reached, sandbox.FeatureMemory):
-		return "oom"
-	case exit.Stopped:
-		return "stopped"
-	case exit.Signal != 0:
-		return "signal"
-	case exit.Code != 0:
-		return "nonzero"
-	}
-	return "ok"
 }
 
 // read carries every line of one stream to the events.

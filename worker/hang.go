@@ -90,7 +90,7 @@ func (p *pulse) beat(now time.Time, length int, events []jobs.Event) {
 // is told once nothing of the agent is alive: Step is what ended it then, and
 // Seconds how long that took.
 type hangData struct {
-	What    string  `json:"what"` // start idle stopped output retry exit
+	What    string  `json:"what"` // start idle stopped output retry exit: series are made of these
 	Message string  `json:"message,omitempty"`
 	Seconds float64 `json:"seconds"`
 	Step    string  `json:"step,omitempty"` // interrupt input term kill
@@ -286,6 +286,9 @@ func (r *agentRun) hung(killed bool) error {
 		end.Step = "kill"
 	}
 	r.events.put(jobs.NewEvent(jobs.HangEnded, end))
+	if r.cfg.Hooks.Hung != nil {
+		r.cfg.Hooks.Hung(r.rec, end.What, end.Step)
+	}
 	if end.Reason == "" {
 		return nil
 	}

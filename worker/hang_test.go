@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,8 @@ func TestAgentsThatHang(t *testing.T) {
 			case "exit":
 				f.cfg.Hangs.Exit = 500 * time.Millisecond
 			}
+			var hung []string
+			f.cfg.Hooks.Hung = func(_ jobs.Record, what, step string) { hung = append(hung, what+" "+step) }
 			rec, events := f.run(job)
 			want := jobs.Success
 			if tt.reason != "" {
@@ -91,6 +94,9 @@ func TestAgentsThatHang(t *testing.T) {
 			found, gone := dataOf[hangData](t, events, jobs.HangDetected), dataOf[hangData](t, events, jobs.HangEnded)
 			if len(found) != 1 || len(gone) != 1 || found[0].What != tt.what || gone[0].What != tt.what || gone[0].Step != tt.step {
 				t.Errorf("told %+v and %+v, want %s ended by %s", found, gone, tt.what, tt.step)
+			}
+			if !slices.Equal(hung, []string{tt.what + " " + tt.step}) {
+				t.Errorf("who watches heard of %q", hung)
 			}
 			if tt.reason != "" && (len(found) == 0 || !strings.Contains(rec.Message, found[0].Message)) {
 				t.Errorf("the message is %q", rec.Message)

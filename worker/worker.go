@@ -132,7 +132,12 @@ type Hooks struct {
 	Settled func(rec jobs.Record, result jobs.Result)
 	Fenced  func(rec jobs.Record)
 	Jailed  func(isolation jobs.Isolation, took time.Duration, err error)
-	Exited  func(rec jobs.Record, class string)
+	// Exited: an agent's process has ended, as its event run.exited says; full:
+	// it reached its limit of memory.
+	Exited func(rec jobs.Record, class string, full bool)
+	// Hung: nothing is alive any more of an agent that hung; what and step are
+	// those of its event hang.ended.
+	Hung    func(rec jobs.Record, what, step string)
 	Turn    func(rec jobs.Record) // the agent has ended a turn
 	Limited func(rec jobs.Record) // the model API refused a call because of its rate
 	// Violation: a jail wanted something that it did not get. Each thing is

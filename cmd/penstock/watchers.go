@@ -105,12 +105,13 @@ func (w *watchers) worked(h *hooks) {
 		w.low.Store(why)
 	}
 	h.worker.Workspaces = m.Workspaces
-	h.worker.Exited = func(rec jobs.Record, class string) {
+	h.worker.Exited = func(rec jobs.Record, class string, full bool) {
 		m.AgentExited(rec.Agent, class)
-		if class == "oom" {
+		if full {
 			m.OOMKilled(rec.Isolation)
 		}
 	}
+	h.worker.Hung = func(_ jobs.Record, what, step string) { m.Hung(what, step) }
 	h.worker.Turn = func(rec jobs.Record) { m.Turn(rec.Agent) }
 	h.worker.Limited = func(rec jobs.Record) { m.RateLimited(rec.Agent) }
 }
