@@ -14,7 +14,10 @@ import (
 // beginCover makes what the mechanism leaves out of the jail's view, beside it.
 func (j *jail) beginCover() {
 	c := cover.Cover{Directory: j.directory(), Hidden: j.command.Hidden, ReadOnly: j.command.ReadOnly}
-	if c.Directory.Path != "" || len(c.Hidden)+len(c.ReadOnly) > 0 {
+	if j.command.Devices > 0 {
+		c.Devices = cover.Devices{Path: "/dev", Names: jailinit.Devices, Links: jailinit.DeviceLinks, Shared: j.command.Devices}
+	}
+	if c.Directory.Path != "" || c.Devices.Path != "" || len(c.Hidden)+len(c.ReadOnly) > 0 {
 		j.cover = c.Begin()
 	}
 }

@@ -126,6 +126,9 @@ type Command struct {
 		Files  []File
 		Mounts []Mount
 	}
+	// Devices are the bytes of /dev/shm in a /dev that Start makes on the same
+	// terms, of what every program may have; 0: the program of Path makes it.
+	Devices int64
 	// Sweep means that the kernel does not end the jail with its first
 	// process: what is left has to be searched for.
 	Sweep bool

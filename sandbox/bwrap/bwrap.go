@@ -107,6 +107,7 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 	v := &view{data: c.Data}
 	if h.enter {
 		c.Hidden, c.ReadOnly = h.Hidden, h.ReadOnly
+		c.Devices = spec.Limits.ShmSize
 		h.etc(spec, c)
 		v.without = c.Directory.Path
 	}
@@ -144,6 +145,9 @@ func Explain(c *sandbox.Command) string {
 	}
 	for _, m := range c.Directory.Mounts {
 		s.WriteString("\nthen show " + m.Source + " " + m.Target)
+	}
+	if c.Devices > 0 {
+		s.WriteString(fmt.Sprintf("\nthen make /dev, with %d bytes of /dev/shm", c.Devices))
 	}
 	for _, p := range c.Hidden {
 		s.WriteString("\nthen hide " + p)

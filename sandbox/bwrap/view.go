@@ -51,9 +51,8 @@ func (v *view) build(spec sandbox.Spec, h host) {
 	v.namespaces(spec)
 	v.system(spec, h)
 	v.places(spec, h.Host)
-	// The root and /dev are temporary file systems: writable, they would be
-	// unlimited memory.
-	v.add("--remount-ro", "/dev", "--remount-ro", "/")
+	// The root is a temporary file system: writable, it would be unlimited memory.
+	v.add("--remount-ro", "/")
 	v.add("--chdir", "/", "--seccomp", strconv.Itoa(filterFD), "--json-status-fd", strconv.Itoa(sandbox.StatusFD))
 }
 
@@ -100,8 +99,13 @@ func (v *view) system(spec sandbox.Spec, h host) {
 			v.add("--ro-bind", p, p)
 		}
 	}
-	v.add("--dev", "/dev")
-	v.tmpfs("/dev/shm", "1777", spec.Limits.ShmSize)
+	if h.enter {
+		v.add("--perms", "0755", "--dir", "/dev")
+	} else {
+		v.add("--dev", "/dev")
+		v.tmpfs("/dev/shm", "1777", spec.Limits.ShmSize)
+		v.add("--remount-ro", "/dev") // as the root is
+	}
 	v.tmpfs("/tmp", "1777", spec.Limits.TmpSize)
 	v.tmpfs("/run", "0755", layout.RunSize)
 	v.add("--symlink", "/tmp", "/var/tmp")

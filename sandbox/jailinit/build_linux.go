@@ -198,6 +198,16 @@ func touch(path string) error {
 	return f.Close()
 }
 
+// Devices and DeviceLinks, names and texts of symbolic links, are what a jail has
+// in /dev: nothing of the machine.
+var (
+	Devices     = []string{"null", "zero", "full", "random", "urandom", "tty"}
+	DeviceLinks = [][2]string{
+		{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"core", "/proc/kcore"},
+		{"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+	}
+)
+
 // devicesAt makes a directory of devices with a shared memory of the size.
 func devicesAt(target string, shm int64) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
@@ -207,7 +217,7 @@ func devicesAt(target string, shm int64) error {
 	if err := syscall.Mount("tmpfs", target, "tmpfs", syscall.MS_NOSUID|syscall.MS_NOEXEC, "mode=755,size=65536"); err != nil {
 		return err
 	}
-	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+	for _, name := range Devices {
 		if err := touch(target + "/" + name); err != nil {
 			return err
 		}
@@ -221,11 +231,8 @@ func devicesAt(target string, shm int64) error {
 	if err := syscall.Mount("devpts", target+"/pts", "devpts", syscall.MS_NOSUID|syscall.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"); err != nil {
 		return err
 	}
-	for name, to := range map[string]string{
-		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "core": "/proc/kcore",
-		"stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
-	} {
-		if err := os.Symlink(to, target+"/"+name); err != nil {
+	for _, l := range DeviceLinks {
+		if err := os.Symlink(l[1], target+"/"+l[0]); err != nil {
 			return err
 		}
 	}

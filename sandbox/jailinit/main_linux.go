@@ -102,6 +102,11 @@ func start() error {
 	if err := announce(sockets); err != nil {
 		return &stepError{"set up", "announce", err}
 	}
+	if c.Covered { // before restrict, which names files that it shows
+		if err := awaitCover(); err != nil {
+			return &stepError{"set up", "cover", err}
+		}
+	}
 	if !c.needsSecond() {
 		if err := restrict(c); err != nil {
 			return err
@@ -110,11 +115,6 @@ func start() error {
 	if c.Dial {
 		if err := startAttendant(attended, c.Supervise || met); err != nil {
 			return &stepError{"set up", "attendant", err}
-		}
-	}
-	if c.Covered {
-		if err := awaitCover(); err != nil {
-			return &stepError{"set up", "cover", err}
 		}
 	}
 	if c.needsSecond() {

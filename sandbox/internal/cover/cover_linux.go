@@ -34,7 +34,10 @@ var Possible = sync.OnceValue(func() bool {
 	defer own.Close()
 	done := make(chan error, 1)
 	go thread.Alone(func() {
-		m, err := Directory{Trees: []Tree{{Source: "/etc", Path: "etc"}}}.prepare()
+		m, err := Cover{
+			Directory: Directory{Path: "/etc", Trees: []Tree{{Source: "/etc", Path: "etc"}}},
+			Devices:   Devices{Path: "/dev", Names: []string{"null"}, Shared: 1 << 20},
+		}.prepare()
 		m.close()
 		done <- errors.Join(err, enter(own))
 	})
@@ -44,6 +47,7 @@ var Possible = sync.OnceValue(func() bool {
 // A Cover is what is changed of the view of a jail.
 type Cover struct {
 	Directory Directory // unless its Path is ""
+	Devices   Devices   // the same
 	Hidden    []string  // become devices that cannot be opened
 	ReadOnly  []string  // nothing can be written below them
 }
@@ -54,7 +58,7 @@ type Covering struct {
 	done      <-chan error
 }
 
-// Begin makes the directory, while the jail is being made. Nothing of it is to be
+// Begin makes the directories, while the jail is being made. Nothing of it is to be
 // seen anywhere until Apply.
 func (c Cover) Begin() *Covering {
 	namespace, done := make(chan *os.File, 1), make(chan error, 1)
@@ -95,20 +99,18 @@ func foreign(namespace *os.File) error {
 	return nil
 }
 
-// cover makes the directory, waits for the jail, and changes its view.
+// cover makes the directories, waits for the jail, and changes its view.
 func (c Cover) cover(jail <-chan *os.File) (err error) {
 	own, err := os.Open(ownNamespace)
 	if err != nil {
 		return err
 	}
 	defer own.Close()
-	var directory *made
-	if c.Directory.Path != "" {
-		if directory, err = c.Directory.prepare(); err != nil {
-			return err
-		}
-		defer directory.close()
+	made, err := c.prepare()
+	if err != nil {
+		return err
 	}
+	defer made.close()
 	namespace, ok := <-jail
 	if !ok {
 		return nil
@@ -118,15 +120,30 @@ func (c Cover) cover(jail <-chan *os.File) (err error) {
 	}
 	// The thread may end later than the jail, and would keep its mounts.
 	defer func() { err = errors.Join(err, enter(own)) }()
-	return c.mount(directory)
+	if err := made.attach(); err != nil {
+		return err
+	}
+	return c.mount()
 }
 
-func (c Cover) mount(directory *made) error {
-	if directory != nil {
-		if err := directory.attach(); err != nil {
-			return err
-		}
+// prepare makes what the jail is to be shown.
+func (c Cover) prepare() (m made, err error) {
+	if c.Directory.Path != "" {
+		m, err = c.Directory.prepare()
 	}
+	if c.Devices.Path != "" && err == nil {
+		var more made
+		more, err = c.Devices.prepare()
+		m = append(m, more...)
+	}
+	if err != nil {
+		m.close()
+	}
+	return m, err
+}
+
+// mount covers what the jail is not to have.
+func (c Cover) mount() error {
 	for _, p := range c.Hidden {
 		if err := mount("/dev/null", p); err != nil {
 			return err

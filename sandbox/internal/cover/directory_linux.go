@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,55 +33,33 @@ type Tree struct {
 	Path   string // relative to that of the directory
 }
 
-// made is a Directory that is nowhere yet. Its mounts end with their descriptors.
-type made struct {
-	root  int
-	trees []int
-	of    Directory
-}
-
 // prepare makes d, of what the calling thread sees.
-func (d Directory) prepare() (m *made, err error) {
-	m = &made{root: -1, of: d}
+func (d Directory) prepare() (m made, err error) {
 	defer func() {
 		if err != nil {
 			m.close()
 			err = fmt.Errorf("make %s: %w", d.Path, err)
 		}
 	}()
-	if m.root, err = memory(); err != nil {
+	root, err := m.add(d.Path, "tmpfs", "mode", "0755")
+	if err != nil {
 		return m, err
 	}
 	for _, f := range d.Files {
-		if err := f.write(m.root); err != nil {
+		if err := f.write(root); err != nil {
 			return m, &fs.PathError{Op: "write", Path: f.Path, Err: err}
 		}
 	}
 	for _, t := range d.Trees {
-		err := directories(m.root, t.Path)
+		err := directories(root, t.Path)
 		if err == nil {
-			err = m.clone(t.Source)
+			err = m.clone(t.Source, path.Join(d.Path, t.Path), fixed)
 		}
 		if err != nil {
 			return m, &fs.PathError{Op: "show", Path: t.Source, Err: err}
 		}
 	}
-	return m, fix(m.root)
-}
-
-// memory mounts a file system in memory nowhere.
-func memory() (int, error) {
-	config, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, os.NewSyscallError("fsopen", err)
-	}
-	defer unix.Close(config)
-	err = errors.Join(unix.FsconfigSetString(config, "mode", "0755"), unix.FsconfigCreate(config))
-	if err != nil {
-		return -1, os.NewSyscallError("fsconfig", err)
-	}
-	root, err := unix.Fsmount(config, unix.FSMOUNT_CLOEXEC, 0)
-	return root, os.NewSyscallError("fsmount", err)
+	return m, restrict(root, fixed)
 }
 
 func (f File) write(root int) error {
@@ -117,61 +94,4 @@ func directories(root int, p string) error {
 		return nil
 	}
 	return err
-}
-
-// clone mounts what lies at source once more, nowhere.
-func (m *made) clone(source string) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-	if err != nil {
-		return os.NewSyscallError("open_tree", err)
-	}
-	m.trees = append(m.trees, tree)
-	return fix(tree)
-}
-
-// fix makes a mount, and those below it, read-only, and deaf to what happens
-// where it comes from.
-func fix(mount int) error {
-	attr := &unix.MountAttr{
-		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
-		Propagation: unix.MS_PRIVATE,
-	}
-	for wait, left := 50*time.Microsecond, forkTimeout; ; wait *= 2 {
-		err := unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr)
-		// What this process forks meanwhile, such as the mechanism itself, has
-		// the file that was just written open until it executes.
-		if !errors.Is(err, unix.EBUSY) || left <= 0 {
-			return os.NewSyscallError("mount_setattr", err)
-		}
-		time.Sleep(wait)
-		left -= wait
-	}
-}
-
-// forkTimeout bounds the time between a fork and an exec.
-const forkTimeout = 5 * time.Second
-
-// attach puts the directory where the calling thread sees its path.
-func (m *made) attach() error {
-	err := attach(m.root, m.of.Path)
-	for i := 0; i < len(m.trees) && err == nil; i++ {
-		err = attach(m.trees[i], path.Join(m.of.Path, m.of.Trees[i].Path))
-	}
-	return err
-}
-
-func attach(mount int, target string) error {
-	if err := unix.MoveMount(mount, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("show %s: %w", target, os.NewSyscallError("move_mount", err))
-	}
-	return nil
-}
-
-func (m *made) close() {
-	for _, fd := range append(m.trees, m.root) {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
-	m.root, m.trees = -1, nil
 }

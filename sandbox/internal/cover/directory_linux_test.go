@@ -89,24 +89,25 @@ func TestADirectoryThatIsBusy(t *testing.T) {
 	if !Possible() {
 		t.Skip("only root, with its capabilities, can mount")
 	}
-	root, err := memory()
+	var m made
+	defer m.close()
+	root, err := m.add("/", "tmpfs", "mode", "0755")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(root)
 	fd, err := unix.Openat(root, "a", unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixed := make(chan error, 1)
-	go func() { fixed <- fix(root) }()
+	done := make(chan error, 1)
+	go func() { done <- restrict(root, fixed) }()
 	select {
-	case err := <-fixed:
+	case err := <-done:
 		t.Errorf("with a file open: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	unix.Close(fd)
-	if err := <-fixed; err != nil {
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if _, err := unix.Openat(root, "a", unix.O_WRONLY|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EROFS) {
