@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,8 +41,11 @@ type books struct {
 	// one has ended.
 	dependents map[string][]string
 	recheck    map[string]bool
-	workers    []why.Worker
-	looked     time.Time // when the workers were asked for last
+	// asking are the jobs that are parked with a question.
+	asking  map[string]jobs.Record
+	workers []why.Worker
+	looked  time.Time // when the workers were asked for last
+	heard   time.Time // when the sessions of asking were last looked at
 }
 
 type moving struct {
@@ -110,6 +114,7 @@ func (d *Dispatcher) keep(ctx context.Context) error {
 	b := &books{
 		Dispatcher: d, caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
 		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
+		asking: map[string]jobs.Record{},
 	}
 	var failed error
 	step := func() {
@@ -139,6 +144,7 @@ func (d *Dispatcher) keep(ctx context.Context) error {
 // enter notes what a record says now.
 func (b *books) enter(ctx context.Context, rec jobs.Record) error {
 	delete(b.moving, rec.ID)
+	delete(b.asking, rec.ID)
 	if rec.State == jobs.Pending {
 		return b.pending(ctx, rec)
 	}
@@ -161,6 +167,7 @@ func (b *books) enter(ctx context.Context, rec jobs.Record) error {
 		b.moving[rec.ID] = moving{since: due(rec)}
 	case rec.Asking() && rec.NotBefore != nil:
 		b.moving[rec.ID] = moving{since: *rec.NotBefore}
+		b.asking[rec.ID] = rec
 	case rec.State == jobs.Delayed || rec.Hold != "":
 		b.moving[rec.ID] = moving{since: time.Now(), batch: rec.Batch}
 	}
@@ -215,10 +222,24 @@ func (b *books) step(ctx context.Context) (again bool, err error) {
 			}
 		}
 	}
-	if err := b.depend(ctx); err != nil {
+	if err := errors.Join(b.depend(ctx), b.listen(ctx)); err != nil {
 		return false, err
 	}
 	return false, b.admit(ctx)
+}
+
+// listen looks now and then for answers that nobody has woken their job for.
+func (b *books) listen(ctx context.Context) error {
+	if time.Since(b.heard) < hearEvery {
+		return nil
+	}
+	b.heard = time.Now()
+	for _, rec := range b.asking {
+		if err := b.hear(ctx, rec); err != nil {
+			return fmt.Errorf("look for answers to job %s: %w", rec.ID, err)
+		}
+	}
+	return nil
 }
 
 // depth is how many jobs of a lane may be ready.

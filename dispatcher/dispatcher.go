@@ -28,9 +28,10 @@ import (
 )
 
 // How often the books are looked through for steps that a crash left undone,
-// and for what belongs to jobs that are kept no more.
+// the sessions of parked jobs for answers that nobody acted on, and all for what belongs to jobs that are kept no more.
 const (
 	repairEvery = 5 * time.Second
+	hearEvery   = time.Minute
 	sweepEvery  = time.Hour
 	admitAtOnce = 16 // messages under way
 )

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ func (d *Dispatcher) Send(ctx context.Context, id string, c control.Message) (co
 	if err != nil {
 		return control.Receipt{}, err
 	}
+	if rec.Asking() {
+		return d.sendParked(ctx, rec, c)
+	}
 	if err := runs(rec); err != nil {
 		return control.Receipt{}, err
 	}
@@ -35,6 +39,60 @@ func (d *Dispatcher) Send(ctx context.Context, id string, c control.Message) (co
 		return receipt, err
 	}
 	return receipt, control.Refuse(control.NotReady, "the worker %s of job %s does not listen; should it be dead, another one takes the job over", rec.Worker, rec.ID)
+}
+
+// sendParked takes a message for a job that is parked with a question. An answer
+// wakes it once nothing else is open; a prompt waits for that; to stop it is to
+// cancel it, since its turn is open.
+func (d *Dispatcher) sendParked(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, error) {
+	switch c.Verb {
+	case control.Answer, control.Stop:
+	case control.Prompt:
+		job, err := d.cfg.Queue.Job(ctx, rec.ID)
+		if err != nil {
+			return control.Receipt{}, err
+		}
+		if !job.Agent.Interactive {
+			return control.Receipt{}, control.Refuse(control.Cannot, "job %s is parked, and its agent takes no more prompts; answer what it asks", rec.ID)
+		}
+	default:
+		return control.Receipt{}, control.Refuse(control.NotReady, "job %s is parked with a question: no agent runs until it is answered", rec.ID)
+	}
+	receipt, past, err := d.cfg.Log.Accept(ctx, rec, c)
+	if err != nil {
+		return receipt, err
+	}
+	d.log.Info("control message", "job", rec.ID, "verb", c.Verb, "input", c.ID)
+	if c.Verb == control.Stop {
+		if _, err := d.cfg.Queue.Cancel(ctx, rec.ID, cmp.Or(c.By, "somebody")); err != nil && !errors.Is(err, jobs.ErrFinished) {
+			return receipt, err
+		}
+		return receipt, nil
+	}
+	return receipt, d.wake(ctx, rec, past)
+}
+
+// wake lets a parked job go on if all that it asks is answered.
+func (d *Dispatcher) wake(ctx context.Context, rec jobs.Record, past *control.Past) error {
+	if past.Attempt != rec.Attempt || len(past.Open()) > 0 {
+		return nil
+	}
+	_, err := d.cfg.Queue.Wake(ctx, rec)
+	return err
+}
+
+// hear wakes a parked job whose answer was accepted by a process that died
+// before it could.
+func (d *Dispatcher) hear(ctx context.Context, rec jobs.Record) error {
+	unheard, err := d.cfg.Log.Unheard(ctx, rec)
+	if err != nil || !unheard {
+		return err
+	}
+	past, err := d.cfg.Log.Past(ctx, rec.Session, rec.ID)
+	if err != nil {
+		return err
+	}
+	return d.wake(ctx, rec, past)
 }
 
 // runs refuses what only a job that runs can take.

@@ -134,6 +134,13 @@ type Cause struct {
 // Hopeless reports whether not only this job would end so again.
 func (c Cause) Hopeless() bool { return c.Scope != ScopeJob }
 
+// Continues reports whether the attempt after one that ended for this reason
+// goes on with what that one had begun. One that failed for what its agent did
+// begins anew; empty, it is not known how it ended.
+func (r Reason) Continues() bool {
+	return r == "" || r == AgentCrashed || Reasons[r].Charge != ChargeAttempt && Reasons[r].Retry != Never
+}
+
 // Meets reports whether other would end for this cause as met has.
 func (c Cause) Meets(met, other Job) bool {
 	same := met.Agent.Name == other.Agent.Name && slices.Equal(met.Agent.Command, other.Agent.Command)

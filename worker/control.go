@@ -22,9 +22,6 @@ const maxAsks = 16
 // tooMany is what the agent hears whose questions are more.
 const tooMany = "Too many questions are open. Wait for the answers."
 
-// accepted is the state of an input whose event says what was sent.
-const accepted = "accepted"
-
 // A floor is had by the run of the agent that takes control messages now.
 type floor struct {
 	mu  sync.Mutex
@@ -71,12 +68,12 @@ func (a *attempt) earlier(ctx context.Context) (known []control.Receipt, err err
 			continue
 		}
 		in := dataOfEvent[control.Input](e)
-		if in.State != accepted || seen[in.Input] {
+		if in.State != control.Accepted || seen[in.Input] {
 			continue
 		}
 		seen[in.Input] = true
 		known = append(known, control.Receipt{
-			ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: accepted,
+			ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: control.Accepted,
 		})
 		if in.Verb == control.Prompt {
 			a.talk.told = append(a.talk.told, in)
@@ -96,7 +93,7 @@ func (a *attempt) control(ctx context.Context, c control.Message) (control.Recei
 		return control.Receipt{}, err
 	}
 	a.log.Info("control message", "verb", c.Verb, "input", c.ID)
-	return control.Receipt{ID: c.ID, Verb: c.Verb, Job: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt, State: accepted}, nil
+	return control.Receipt{ID: c.ID, Verb: c.Verb, Job: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt, State: control.Accepted}, nil
 }
 
 // over reports whether the agent has ended.
@@ -151,7 +148,7 @@ func (r *agentRun) control(ctx context.Context, c control.Message) error {
 func (r *agentRun) accept(ctx context.Context, c control.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
 	defer cancel()
-	e := jobs.NewEvent(jobs.InputState, control.Input{Input: c.ID, State: accepted, Verb: c.Verb, By: c.By, Text: c.Text, Ask: c.Ask})
+	e := jobs.NewEvent(jobs.InputState, c.Input())
 	e.Turn = r.turn
 	err := r.writer.Append(ctx, r.secrets.Event(e))
 	switch {

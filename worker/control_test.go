@@ -111,7 +111,7 @@ func TestPromptsReachTheAgentOnceAndInOrder(t *testing.T) {
 	if rec.Outcome != jobs.Success {
 		t.Errorf("stopped between turns: %s %s (%s): %s", rec.Outcome, rec.Reason, rec.Message, kinds(events))
 	}
-	accepted := slices.DeleteFunc(dataOf[control.Input](t, events, jobs.InputState), func(d control.Input) bool { return d.State != accepted })
+	accepted := slices.DeleteFunc(dataOf[control.Input](t, events, jobs.InputState), func(d control.Input) bool { return d.State != control.Accepted })
 	if len(accepted) != len(want)+3 || accepted[0].Text != "one" || accepted[0].By != "ann" {
 		t.Errorf("accepted: %+v", accepted)
 	}

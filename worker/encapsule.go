@@ -273,7 +273,7 @@ func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *artifa
 		}
 	}
 	switch {
-	case c == nil || !c.Continues():
+	case c == nil || !c.Why.Continues():
 		return nil, lost, nil
 	case c.Format != artifact.CapsuleFormat:
 		return nil, fmt.Sprintf("the capsule has format %d, and this worker knows %d", c.Format, artifact.CapsuleFormat), nil

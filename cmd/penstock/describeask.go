@@ -12,7 +12,7 @@ import (
 // told is what somebody has sent to a session. Its way through the agent is a
 // detail.
 func told(d control.Input) string {
-	if d.State != "accepted" {
+	if d.State != control.Accepted {
 		return ""
 	}
 	who := cmp.Or(d.By, "somebody")

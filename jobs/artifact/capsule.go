@@ -52,12 +52,6 @@ type Capsule struct {
 	Work *jobs.Salvage `json:"work,omitempty"`
 }
 
-// Continues reports whether the next attempt goes on with the conversation. One
-// that failed for what the agent did begins anew.
-func (c Capsule) Continues() bool {
-	return c.Why == "" || c.Why == jobs.AgentCrashed || jobs.Reasons[c.Why].Charge != jobs.ChargeAttempt && jobs.Reasons[c.Why].Retry != jobs.Never
-}
-
 // Parts are the names of the artifacts that it needs.
 func (c Capsule) Parts() []string {
 	parts := []string{c.Home.Name}

@@ -225,6 +225,9 @@ func (e *RefusedError) Is(target error) bool {
 	return target == jobs.ErrFinished && e.Code == Finished
 }
 
+// Accepted is the state of an input whose event says what was sent.
+const Accepted = "accepted"
+
 // Input is the data of [jobs.InputState]. Verb and what follows stand with the
 // state "accepted": what somebody sent to the session.
 type Input struct {
@@ -233,7 +236,19 @@ type Input struct {
 	Verb  Verb   `json:"verb,omitempty"`
 	By    string `json:"by,omitempty"`
 	Text  string `json:"text,omitempty"`
-	Ask   string `json:"ask,omitempty"`
+	// Of an answer: what it is to, and what it says besides Text.
+	Ask     string            `json:"ask,omitempty"`
+	Options []string          `json:"options,omitempty"`
+	Answers map[string]string `json:"answers,omitempty"`
+	Deny    bool              `json:"deny,omitempty"`
+}
+
+// Input says that the message was accepted.
+func (c Message) Input() Input {
+	return Input{
+		Input: c.ID, State: Accepted, Verb: c.Verb, By: c.By, Text: c.Text,
+		Ask: c.Ask, Options: c.Options, Answers: c.Answers, Deny: c.Deny,
+	}
 }
 
 // Ask is the data of [jobs.AskOpened] and [jobs.AskClosed]. Questions are a list of

@@ -1,0 +1,172 @@
+package control
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Past is what a session's log tells of the talk with one job's agents: what
+// they were told, what they asked, and what was answered. Read takes the
+// session's events in their order, from the first one on.
+type Past struct {
+	Job      string
+	Attempt  int  // the last that has begun
+	Parked   bool // which has ended with its questions open
+	Receipts []Receipt
+	Prompts  []Input // that were accepted
+	// Asks are the questions of the last attempt and of those before it that it
+	// goes on with.
+	Asks []Asked
+
+	answers map[string]Input // by the question's id: the first that was accepted
+	seen    map[string]bool
+}
+
+// An Asked is a question that was asked. How says how it was closed; empty: it
+// was not.
+type Asked struct {
+	Ask
+	Opened  time.Time
+	Attempt int
+	Answer  *Input // the first that was accepted; nil: none was
+}
+
+// Read takes one event.
+func (p *Past) Read(e jobs.Event) {
+	if e.Job != p.Job {
+		return
+	}
+	switch e.Kind {
+	case jobs.JobClaimed:
+		p.Attempt, p.Parked = e.Attempt, false
+	case jobs.JobWaiting:
+		p.Parked = true
+	case jobs.JobRequeued:
+		if !data[struct{ Reason jobs.Reason }](e).Reason.Continues() {
+			p.Asks = nil
+		}
+	case jobs.JobFinished:
+		p.Asks = nil
+	case jobs.AskOpened:
+		p.opened(e)
+	case jobs.AskClosed:
+		p.closed(data[Ask](e))
+	case jobs.InputState:
+		if in := data[Input](e); in.State == Accepted {
+			p.accepted(e, in)
+		}
+	}
+}
+
+func (p *Past) find(id string) int {
+	return slices.IndexFunc(p.Asks, func(a Asked) bool { return a.Ask.Ask == id })
+}
+
+func (p *Past) opened(e jobs.Event) {
+	asked := Asked{Ask: data[Ask](e), Opened: e.Time, Attempt: e.Attempt}
+	if p.find(asked.Ask.Ask) >= 0 {
+		return
+	}
+	if in, ok := p.answers[asked.Ask.Ask]; ok { // the log had it first
+		asked.Answer = &in
+	}
+	p.Asks = append(p.Asks, asked)
+}
+
+// closed keeps of the questions that are over those that have got an answer, if
+// only that nobody came: an agent may ask for ever.
+func (p *Past) closed(a Ask) {
+	i := p.find(a.Ask)
+	switch {
+	case i < 0:
+	case p.Asks[i].Answer == nil && a.How != "expired" && a.How != "default":
+		p.Asks = slices.Delete(p.Asks, i, i+1)
+	default:
+		p.Asks[i].How = a.How
+	}
+}
+
+func (p *Past) accepted(e jobs.Event, in Input) {
+	if p.seen == nil {
+		p.seen, p.answers = map[string]bool{}, map[string]Input{}
+	}
+	if p.seen[in.Input] {
+		return
+	}
+	p.seen[in.Input] = true
+	p.Receipts = append(p.Receipts, Receipt{
+		ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: in.State,
+	})
+	switch in.Verb {
+	case Prompt:
+		p.Prompts = append(p.Prompts, in)
+	case Answer:
+		if _, answered := p.answers[in.Ask]; answered {
+			return
+		}
+		p.answers[in.Ask] = in
+		if i := p.find(in.Ask); i >= 0 {
+			p.Asks[i].Answer = &in
+		}
+	}
+}
+
+// Open are the ids of the questions that nobody has answered.
+func (p *Past) Open() (ids []string) {
+	for _, a := range p.Asks {
+		if a.How == "" && a.Answer == nil {
+			ids = append(ids, a.Ask.Ask)
+		}
+	}
+	return ids
+}
+
+// Answering finds the question that c answers, and refuses what does not
+// answer one that is open. It returns c with the question's name.
+func (p *Past) Answering(c Message) (Message, error) {
+	if i := p.find(c.Ask); i >= 0 && p.Asks[i].Answer != nil {
+		return c, Refuse(Nothing, "question %s is answered already", c.Ask)
+	}
+	id, err := c.Meant(p.Open())
+	if err != nil {
+		return c, err
+	}
+	c.Ask = id
+	if c.Deny {
+		return c, nil
+	}
+	_, err = c.Fit(p.Asks[p.find(id)].List())
+	return c, err
+}
+
+// Said returns the answer of each question of an ask that was answered. One
+// that was declined has none.
+func (a Asked) Said() map[string]string {
+	if a.Answer == nil || a.Answer.Deny {
+		return nil
+	}
+	c := Message{Text: a.Answer.Text, Options: a.Answer.Options, Answers: a.Answer.Answers}
+	answers, err := c.Fit(a.List())
+	if err != nil { // who accepted it saw other questions
+		return nil
+	}
+	return answers
+}
+
+// List is what is asked.
+func (a Ask) List() []Question {
+	var list []Question
+	if json.Unmarshal(a.Questions, &list) != nil || len(list) == 0 {
+		return []Question{{}}
+	}
+	return list
+}
+
+// data reads the data of an event. What is not as it should be is empty.
+func data[T any](e jobs.Event) (v T) {
+	_ = json.Unmarshal(e.Data, &v)
+	return v
+}
