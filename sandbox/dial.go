@@ -60,10 +60,15 @@ func (p *Process) dial(ctx context.Context, to target) (net.Conn, error) {
 		return nil, context.Cause(ctx)
 	}
 	c, err := p.jail.dial(ctx, to)
+	return c, p.explain(err)
+}
+
+// explain tells the end of the jail from that of the process that answers.
+func (p *Process) explain(err error) error {
 	if errors.Is(err, net.ErrClosed) && p.jail.over() {
-		err = fmt.Errorf("the jail has ended: %w", os.ErrProcessDone)
+		return fmt.Errorf("the jail has ended: %w", os.ErrProcessDone)
 	}
-	return c, err
+	return err
 }
 
 // A target is an address in the form in which it goes inside.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,7 +47,7 @@ func FuzzAttendant(f *testing.F) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		got, err := a.ask(ctx, "dial", "tcp", "127.0.0.1:80")
+		got, err := a.ask(ctx, jailinit.Request{Verb: jailinit.VerbDial, Args: []string{"tcp", "127.0.0.1:80"}})
 		<-answered
 		if (got != nil) != (err == nil) || got != nil && (!rights || string(message) != "1\x000") {
 			t.Errorf("%q became %v, err %v", message, got, err)

@@ -32,8 +32,8 @@ type attendant struct {
 }
 
 type answer struct {
-	errno  syscall.Errno
-	socket *os.File // nil if errno is not 0
+	errno syscall.Errno
+	file  *os.File // nil if errno is not 0
 }
 
 // newAttendant takes over the socket and begins to read it. close ends that.
@@ -97,21 +97,22 @@ func (a *attendant) deliver(message []byte, files []*os.File) bool {
 	delete(a.waiting, m.ID)
 	got := answer{errno: syscall.Errno(m.Errno)}
 	if len(files) == 1 {
-		got.socket = files[0]
+		got.file = files[0]
 	}
 	switch {
 	case to != nil:
 		to <- got // has room for it
-	case got.socket != nil:
-		got.socket.Close()
+	case got.file != nil:
+		got.file.Close()
 	}
 	return true
 }
 
-// ask sends a request and waits for its answer.
-func (a *attendant) ask(ctx context.Context, verb string, args ...string) (*os.File, error) {
+// ask sends a request, with files, and waits for its answer.
+func (a *attendant) ask(ctx context.Context, r jailinit.Request, files ...*os.File) (*os.File, error) {
 	id, got := a.expect()
-	if err := a.send(ctx, jailinit.Request{ID: id, Verb: verb, Args: args}); err != nil {
+	r.ID = id
+	if err := a.send(ctx, r, files...); err != nil {
 		a.forget(id)
 		return nil, err
 	}
@@ -132,8 +133,8 @@ func (a *attendant) ask(ctx context.Context, verb string, args ...string) (*os.F
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			_ = a.send(late, jailinit.Request{ID: id, Verb: jailinit.VerbCancel})
-		} else if r := <-got; r.socket != nil {
-			r.socket.Close()
+		} else if r := <-got; r.file != nil {
+			r.file.Close()
 		}
 		return nil, context.Cause(ctx)
 	}
@@ -145,7 +146,7 @@ func (r answer) result() (*os.File, error) {
 	if r.errno != 0 {
 		return nil, fmt.Errorf("inside the jail: %w", r.errno)
 	}
-	return r.socket, nil
+	return r.file, nil
 }
 
 func (a *attendant) expect() (uint64, chan answer) {
@@ -177,7 +178,7 @@ func (a *attendant) abandon(id uint64) bool {
 
 // send writes one message. The queue holds ten, and who should read them may
 // have been stopped by the agent.
-func (a *attendant) send(ctx context.Context, r jailinit.Request) error {
+func (a *attendant) send(ctx context.Context, r jailinit.Request, files ...*os.File) error {
 	select {
 	case <-a.write:
 	case <-a.ended:
@@ -194,7 +195,15 @@ func (a *attendant) send(ctx context.Context, r jailinit.Request) error {
 		defer close(expired)
 		_ = a.conn.SetWriteDeadline(time.Unix(1, 0))
 	})
-	_, err := a.conn.Write(r.Encode())
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err := a.conn.WriteMsgUnix(r.Encode(), rights, nil)
 	if !stop() {
 		<-expired // or it would interrupt who writes next
 	}
@@ -210,7 +219,7 @@ func (a *attendant) send(ctx context.Context, r jailinit.Request) error {
 
 // dial has the connection made inside and checks what comes out.
 func (j *jail) dial(ctx context.Context, to target) (net.Conn, error) {
-	f, err := j.attendant.ask(ctx, jailinit.VerbDial, to.network, to.address)
+	f, err := j.attendant.ask(ctx, jailinit.Request{Verb: jailinit.VerbDial, Args: []string{to.network, to.address}})
 	if err != nil {
 		return nil, err
 	}
@@ -230,15 +239,7 @@ func (j *jail) over() bool {
 
 // checkConnected looks at what a descriptor really is.
 func checkConnected(f *os.File, to target) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var problem error
-	if err := raw.Control(func(fd uintptr) { problem = connected(int(fd), to) }); err != nil {
-		return err
-	}
-	return problem
+	return control(f, func(fd int) error { return connected(fd, to) })
 }
 
 func connected(fd int, to target) error {

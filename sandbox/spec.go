@@ -33,7 +33,7 @@ type Spec struct {
 	// IPv6 has. At most 16. Needs NetworkGate. See [Process.Listeners] and
 	// [Process.PacketConns].
 	Listen []string
-	Dial   bool // leaves a process inside for [Process.Dial] and [Process.Publish]
+	Dial   bool // leaves a process inside for [Process.Dial], [Process.Publish] and [Process.Terminal]
 	Limits Limits
 	Image  string // of the root file system, for backends that have images; the others refuse it
 
@@ -60,19 +60,16 @@ type File struct {
 // A Preset is a named choice of system calls and devices.
 type Preset string
 
-// The presets.
+// A Network says what a jail may reach.
+type Network string
+
+// The presets, and the networks.
 const (
 	PresetStrict  Preset = ""        // agents, compilers, package managers, git
 	PresetBrowser Preset = "browser" // nested user namespaces, for a browser's own sandbox
 	PresetDebug   Preset = "debug"   // tracing of the jail's own processes
 	PresetOffline Preset = "offline" // strict, and no listener either
-)
 
-// A Network says what a jail may reach.
-type Network string
-
-// The networks.
-const (
 	NetworkNone Network = ""     // a loopback of its own
 	NetworkGate Network = "gate" // the same, and the addresses of Spec.Listen lead outside
 	NetworkFull Network = "full" // the host's network

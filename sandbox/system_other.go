@@ -30,6 +30,17 @@ func (*watch) features(Limits) []Feature { return nil }
 
 func (*jail) over() bool { return false }
 
+func (*jail) terminal(context.Context, []string, []string, [2]uint16) (*Terminal, error) {
+	return nil, errors.New("no terminal can be opened in a jail of this system")
+}
+
+// Resize does nothing.
+func (*Terminal) Resize(uint16, uint16) error { return nil }
+
+func endOfTerminal(err error) error { return err }
+
+func decodeEnd([]byte, error) (Exit, error) { return Exit{}, nil }
+
 func (*jail) dial(context.Context, target) (net.Conn, error) {
 	return nil, errors.New("nothing can be dialled in a jail of this system")
 }

@@ -8,13 +8,18 @@ import (
 	"syscall"
 )
 
-// attendWord is the last argument of a process that answers requests.
-const attendWord = "attend"
+// The last argument of a process that answers requests: all of them, or, where
+// it stands outside the walls that the agent has around it, those to connect.
+const (
+	attendWord  = "attend"
+	connectWord = "connect"
+)
 
 // Descriptors that the attendant finds open.
 const (
 	requestFD = 3
 	readyFD   = 4
+	// configFD stays what it is for the first program.
 )
 
 func requestPair() (outer, inner int, err error) {
@@ -29,10 +34,13 @@ func requestPair() (outer, inner int, err error) {
 // did not start, its own end is reported by nobody in between, and killing the
 // attendant ends no more than the answers. Only where this process supervises
 // is it a child of that.
-func startAttendant(requests int, supervised bool) error {
+func startAttendant(requests int, c Config) error {
 	self := []string{Path, Mark, attendWord}
+	if c.needsSecond() {
+		self[2] = connectWord
+	}
 	attr := &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_PARENT}
-	if supervised {
+	if c.Supervise || met {
 		self[1] = os.Args[1] // where a jail's processes are searched for by its token
 		attr.Cloneflags = 0
 	}
@@ -47,7 +55,7 @@ func startAttendant(requests int, supervised bool) error {
 	}
 	defer syscall.Close(ready[0])
 	// With the agent's own streams it would keep them open.
-	files := []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(requests), uintptr(ready[1])}
+	files := []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(requests), uintptr(ready[1]), uintptr(configFD)}
 	_, err = syscall.ForkExec("/proc/self/exe", self, &syscall.ProcAttr{
 		Env: []string{"GOMAXPROCS=1"}, Files: files, Sys: attr, // a second processor would cost memory only
 	})
@@ -70,11 +78,20 @@ func attend() {
 	if err := prctl(syscall.PR_SET_DUMPABLE, 0, 0); err != nil {
 		return
 	}
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // meant for what the agent started
+	// They are meant for what the agent started. What is ignored would be
+	// ignored by a terminal's programs too, so they go to where nobody listens.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	if err := closeAtExec(); err != nil {
 		return
 	}
 	a := &attendant{socket: requestFD, files: filePages()}
+	if os.Args[2] == attendWord {
+		c, err := readConfig()
+		if err != nil {
+			return
+		}
+		a.agent = &Config{Env: c.Env, Dir: c.Dir}
+	}
 	if _, err := syscall.Write(readyFD, []byte{0}); err != nil {
 		return
 	}
@@ -121,7 +138,9 @@ func filePages() (found []pages) {
 // up nobody else, and no goroutine or poller costs memory.
 type attendant struct {
 	socket  int
+	agent   *Config // whose environment and directory a terminal has; nil: there can be none
 	waiting []connecting
+	shells  []shell
 	files   []pages // that are dropped before there may be nothing to do for long
 }
 
@@ -136,6 +155,9 @@ func (a *attendant) next() bool {
 	for _, c := range a.waiting {
 		fds = append(fds, pollFD{fd: int32(c.fd), events: pollOut})
 	}
+	for _, s := range a.shells {
+		fds = append(fds, pollFD{fd: int32(s.process), events: pollIn}, pollFD{fd: int32(s.status)})
+	}
 	if len(a.waiting) == 0 {
 		for _, p := range a.files {
 			p.drop()
@@ -144,9 +166,16 @@ func (a *attendant) next() bool {
 	if err := poll(fds); err != nil {
 		return err == syscall.EINTR
 	}
+	connecting, shells := fds[1:1+len(a.waiting)], fds[1+len(a.waiting):]
+	a.look(shells)
+	return a.connected(connecting) && (fds[0].revents == 0 || a.request())
+}
+
+// connected answers for the sockets with which something has happened.
+func (a *attendant) connected(fds []pollFD) bool {
 	still := a.waiting[:0]
 	for i, c := range a.waiting {
-		if fds[i+1].revents == 0 {
+		if fds[i].revents == 0 {
 			still = append(still, c)
 			continue
 		}
@@ -159,16 +188,21 @@ func (a *attendant) next() bool {
 		}
 	}
 	a.waiting = still
-	return fds[0].revents == 0 || a.request()
+	return true
 }
 
 func (a *attendant) request() bool {
-	b := make([]byte, MaxMessage)
-	n, err := syscall.Read(a.socket, b)
+	b, oob := make([]byte, MaxMessage), make([]byte, syscall.CmsgSpace(2*4))
+	n, oobn, _, _, err := syscall.Recvmsg(a.socket, b, oob, syscall.MSG_CMSG_CLOEXEC)
 	if n <= 0 {
 		return err == syscall.EINTR || err == syscall.EAGAIN
 	}
+	files := received(oob[:oobn])
 	r, err := decodeRequest(b[:n])
+	if err == nil && r.Verb == VerbTerminal {
+		return a.terminal(r, files)
+	}
+	closeAll(files)
 	if err != nil {
 		return false
 	}
@@ -179,6 +213,26 @@ func (a *attendant) request() bool {
 		return a.cancel(r.ID)
 	default:
 		return a.answer(r.ID, -1, syscall.ENOSYS)
+	}
+}
+
+// received are the descriptors that came with a message.
+func received(oob []byte) (files []int) {
+	messages, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range messages {
+		if fds, err := syscall.ParseUnixRights(&messages[i]); err == nil {
+			files = append(files, fds...)
+		}
+	}
+	return files
+}
+
+func closeAll(files []int) {
+	for _, fd := range files {
+		syscall.Close(fd)
 	}
 }
 

@@ -27,7 +27,7 @@ func init() {
 		second()
 	case len(os.Args) == 3 && os.Args[1] == Look:
 		look(os.Args[2])
-	case len(os.Args) == 3 && os.Args[2] == attendWord:
+	case len(os.Args) == 3 && (os.Args[2] == attendWord || os.Args[2] == connectWord):
 		attend()
 	}
 }
@@ -113,7 +113,7 @@ func start() error {
 		}
 	}
 	if c.Dial {
-		if err := startAttendant(attended, c.Supervise || met); err != nil {
+		if err := startAttendant(attended, c); err != nil {
 			return &stepError{"set up", "attendant", err}
 		}
 	}
@@ -129,14 +129,16 @@ func start() error {
 	return execute(c)
 }
 
-func readConfig() (Config, error) {
+func readConfig() (Config, error) { return readConfigOf(configFD) }
+
+func readConfigOf(fd int) (Config, error) {
 	var st syscall.Stat_t
-	if err := syscall.Fstat(configFD, &st); err != nil {
+	if err := syscall.Fstat(fd, &st); err != nil {
 		return Config{}, err
 	}
 	b := make([]byte, st.Size)
 	for n := 0; n < len(b); {
-		m, err := syscall.Pread(configFD, b[n:], int64(n))
+		m, err := syscall.Pread(fd, b[n:], int64(n))
 		if err != nil {
 			return Config{}, err
 		}

@@ -28,6 +28,13 @@ const (
 	// address with a port, or "unix" and a path. The answer's descriptor is
 	// the connected socket, so nothing inside relays bytes.
 	VerbDial = "dial"
+	// VerbTerminal starts a program in a new terminal of Args[0] rows and
+	// Args[1] columns. Two descriptors come with it: a Config, of which Args is
+	// the program and Env is put over the agent's own environment, and the
+	// writing end of a pipe. The answer's descriptor is the terminal's other
+	// side. The pipe says how the program ended, see DecodeEnd; who closes its
+	// reading end hangs up.
+	VerbTerminal = "terminal"
 	// VerbCancel gives the request of the same id up. It has no answer.
 	VerbCancel = "cancel"
 )
@@ -73,6 +80,15 @@ func DecodeAnswer(b []byte) (Answer, error) {
 		return Answer{}, errMessage
 	}
 	return Answer{ID: id, Errno: int(errno)}, nil
+}
+
+// DecodeEnd reads what the pipe of a terminal said: the code and the signal
+// with which its program ended. It trusts none of it.
+func DecodeEnd(b []byte) (code, signal int, err error) {
+	if len(b) != 2 || b[1] > 64 {
+		return 0, 0, errMessage
+	}
+	return int(b[0]), int(b[1]), nil
 }
 
 // parseNumber accepts the one way to write a number, and no sign.

@@ -30,6 +30,9 @@ const (
 	pollIn                = 0x1
 	pollOut               = 0x4
 	pollRdhup             = 0x2000
+	ioctlPeer             = 0x5441     // TIOCGPTPEER
+	ioctlUnlock           = 0x40045431 // TIOCSPTLCK
+	inputUTF8             = 0x4000     // IUTF8
 	openPath              = 0x200000
 	statReadOnly          = 1
 	tmpfsMagic            = 0x01021994
@@ -50,6 +53,13 @@ const (
 
 func prctl(option, arg2, arg3 uintptr) error {
 	if _, _, errno := syscall.Syscall6(syscall.SYS_PRCTL, option, arg2, arg3, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, uintptr(argument)); errno != 0 {
 		return errno
 	}
 	return nil
