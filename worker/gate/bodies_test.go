@@ -205,7 +205,7 @@ func FuzzInspect(f *testing.F) {
 	f.Add([]byte(`{"model":"0"} }`))
 	f.Add([]byte(`{"model":"m","tools":[{"type":"web_search_1"}],"a":{"b":[{"source":{"type":"url"}}]}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if _, err := anthropicRules.inspect(in, false); err != nil {
+		if _, err := anthropicRules.inspect(in, "", false); err != nil {
 			return
 		}
 		// What passes means the same to a reader that takes the last of two
@@ -240,7 +240,7 @@ func BenchmarkInspect(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, err := anthropicRules.inspect(body, false); err != nil {
+				if _, err := anthropicRules.inspect(body, "", false); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -160,7 +160,7 @@ func FuzzCounter(f *testing.F) {
 	f.Add([]byte(`{"type":"message","usage":{"input_tokens":7}}`), 3, false)
 	f.Fuzz(func(t *testing.T, in []byte, size int, isStream bool) {
 		sum := func(size int) *counter {
-			c := &counter{read: readAnthropic, stream: isStream}
+			c := &counter{read: readAnthropic, mark: []byte(`"usage"`), stream: isStream}
 			for p := range slices.Chunk(in, size) {
 				before := tokens(c.usage)
 				c.write(p)

@@ -15,6 +15,7 @@ const maxCounted = 4 << 20
 // A counter reads the usage from one answer, while it passes.
 type counter struct {
 	read   func(data []byte) (told, bool) // the provider's
+	mark   []byte                         // of a piece that tells usage; the provider's
 	stream bool                           // an event stream; else one JSON object
 	sent   int64                          // bytes of the request
 
@@ -57,7 +58,7 @@ func (c *counter) readLine() {
 	data, isData := bytes.CutPrefix(c.line, []byte("data:"))
 	switch {
 	case !isData:
-	case bytes.Contains(data, []byte(`"usage"`)) && c.dropped == 0:
+	case bytes.Contains(data, c.mark) && c.dropped == 0:
 		c.take(data)
 	default:
 		// Some 85 bytes frame a piece of text; four of text are a token.
@@ -171,4 +172,38 @@ func readOpenAI(data []byte) (told, bool) {
 	}
 	input := r.Usage.Input - r.Usage.Details.Cached
 	return told{model: r.Model, input: &input, output: &r.Usage.Output, cacheRead: &r.Usage.Details.Cached, final: true}, true
+}
+
+// readGoogle reads a piece of a stream, or an answer that came as a whole:
+// each tells all that was used so far. What was read from the cache is in the
+// input there, and thoughts are not in the output.
+func readGoogle(data []byte) (told, bool) {
+	var e struct {
+		Model      string `json:"modelVersion"`
+		Candidates []struct {
+			Finish string `json:"finishReason"`
+		} `json:"candidates"`
+		Feedback struct {
+			Block string `json:"blockReason"`
+		} `json:"promptFeedback"`
+		Usage *struct {
+			Prompt     int64 `json:"promptTokenCount"`
+			Tools      int64 `json:"toolUsePromptTokenCount"`
+			Cached     int64 `json:"cachedContentTokenCount"`
+			Candidates int64 `json:"candidatesTokenCount"`
+			Thoughts   int64 `json:"thoughtsTokenCount"`
+		} `json:"usageMetadata"`
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return told{}, false // as above
+	}
+	t := told{model: e.Model, final: e.Feedback.Block != ""}
+	for _, c := range e.Candidates {
+		t.final = t.final || c.Finish != ""
+	}
+	if u := e.Usage; u != nil {
+		input, output := u.Prompt+u.Tools-u.Cached, u.Candidates+u.Thoughts
+		t.input, t.output, t.cacheRead = &input, &output, &u.Cached
+	}
+	return t, true
 }

@@ -18,7 +18,7 @@ import (
 
 // A Config says where the model API is, and how to be let in there.
 type Config struct {
-	API      string // "anthropic", the default, or "openai"
+	API      string // "anthropic", the default, "openai" or "google"
 	Upstream string // base URL; empty is the provider's own
 	Key      Key
 	// Bearer sends the key as "Authorization: Bearer", not in the provider's
@@ -67,7 +67,7 @@ type Gate struct {
 func New(cfg Config) (*Gate, error) {
 	p, ok := providers[orDefault(cfg.API, "anthropic")]
 	if !ok {
-		return nil, fmt.Errorf("gate: model API %q is not known; known are anthropic and openai", cfg.API)
+		return nil, fmt.Errorf("gate: model API %q is not known; known are anthropic, openai and google", cfg.API)
 	}
 	if cfg.Key == "" {
 		return nil, errors.New("gate: no key for the model API; set one in the worker's settings")

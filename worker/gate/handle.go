@@ -33,6 +33,7 @@ type call struct {
 	g     *Gate
 	s     *Session
 	route route
+	query string // as it goes out
 	began time.Time
 	model string // that it asks for
 	count *counter
@@ -42,12 +43,12 @@ type call struct {
 
 // handle takes one request from the jail to its end.
 func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
-	rt, what := g.allowed(r)
-	if what != "" {
+	c := &call{g: g, s: d.Session}
+	if what := c.allowed(r); what != "" {
 		g.violation(w, r, d.Session, wrong{http.StatusForbidden, "permission_error", what})
 		return
 	}
-	if rt.local {
+	if c.route.local {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -71,7 +72,7 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 		panic(http.ErrAbortHandler)
 	}
 	defer d.room.Release(size)
-	c := &call{g: g, s: d.Session, route: rt, began: time.Now()}
+	c.began = time.Now()
 	body, err := c.read(w, r, d)
 	switch large, isLarge := errors.AsType[*http.MaxBytesError](err); {
 	case err == nil:
@@ -86,30 +87,24 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 }
 
 // allowed finds the route of a request, or says what is wrong with it.
-func (g *Gate) allowed(r *http.Request) (route, string) {
+func (c *call) allowed(r *http.Request) (wrong string) {
 	switch {
 	case r.Method == http.MethodConnect:
-		return route{}, "tunnel"
+		return "tunnel"
 	case r.URL.IsAbs() || r.URL.Host != "" || !strings.HasPrefix(r.RequestURI, "/"):
-		return route{}, "proxy request"
+		return "proxy request"
 	case !localHost(r.Host):
-		return route{}, "host"
+		return "host"
 	}
 	path, _, _ := strings.Cut(r.RequestURI, "?")
-	rt, ok := g.provider.find(r.Method, path)
-	if !ok {
-		return route{}, "path"
+	var ok bool
+	if c.route, c.model, ok = c.g.provider.find(r.Method, path); !ok {
+		return "path"
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return route{}, "query"
+	if c.query, ok = c.g.provider.asked(c.route, r.URL.RawQuery); !ok {
+		return "query"
 	}
-	for name := range query {
-		if !slices.Contains(rt.query, name) {
-			return route{}, "query"
-		}
-	}
-	return rt, ""
+	return ""
 }
 
 // localHost reports whether a request means the gate itself.
@@ -136,7 +131,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, er
 	}
 	d.inspector.Lock()
 	defer d.inspector.Unlock()
-	if c.model, err = c.g.provider.rules.inspect(body, c.s.limits.Remote); err != nil {
+	if c.model, err = c.g.provider.rules.inspect(body, c.model, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return body, rc.SetReadDeadline(time.Time{})
@@ -154,7 +149,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	defer c.s.end(c)
 	c.told = Call{Route: c.route.method + " " + c.route.path, Model: c.model}
 
-	res, err := c.g.client.RoundTrip(c.g.request(ctx, r, body))
+	res, err := c.g.client.RoundTrip(c.request(ctx, r, body))
 	if err == nil {
 		defer res.Body.Close()
 		err = acceptable(res)
@@ -165,7 +160,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	c.told.Status, c.told.RetryAfter = res.StatusCode, retryAfter(res.Header)
 	c.count = &counter{
-		read: c.g.provider.usage, sent: int64(len(body)),
+		read: c.g.provider.usage, mark: []byte(c.g.provider.mark), sent: int64(len(body)),
 		stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
 	}
 	pass(w.Header(), res.Header, c.g.provider.answer)
@@ -189,11 +184,12 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 
 // request is what goes out: nothing of the agent's request is in it but the
 // route, the allowed headers and the inspected body.
-func (g *Gate) request(ctx context.Context, r *http.Request, body []byte) *http.Request {
+func (c *call) request(ctx context.Context, r *http.Request, body []byte) *http.Request {
+	g := c.g
 	out := (&http.Request{
 		Method: r.Method,
 		URL: &url.URL{
-			Scheme: g.upstream.Scheme, Host: g.upstream.Host, Path: g.upstream.Path + r.URL.Path, RawQuery: r.URL.RawQuery,
+			Scheme: g.upstream.Scheme, Host: g.upstream.Host, Path: g.upstream.Path + r.URL.Path, RawQuery: c.query,
 		},
 		Host:   g.upstream.Host,
 		Header: http.Header{"Accept-Encoding": {"identity"}},
@@ -342,5 +338,5 @@ func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v w
 func (g *Gate) refuse(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(g.provider.refusal(kind, message)) // nobody is there to tell
+	_, _ = w.Write(g.provider.refusal(status, kind, message)) // nobody is there to tell
 }

@@ -22,6 +22,7 @@ type rules struct {
 	opaque  []string         // whose values are the agent's own data, which nobody interprets
 	refused map[string]error // at the top
 	tools   []string         // kinds of tools that run where the agent does, or without a network
+	fields  []string         // the same, of a provider whose tools are told by the fields that they have
 	byURL   func(path []string, value string) bool
 }
 
@@ -43,6 +44,15 @@ var openaiRules = rules{
 	},
 }
 
+// In Google's, every name may be spelled in two ways.
+var googleRules = rules{
+	opaque: []string{"args", "response", "parameters", "parametersJsonSchema", "parameters_json_schema", "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema"},
+	// What is cached may have tools and files of its own.
+	refused: map[string]error{"cachedContent": errRemote, "cached_content": errRemote},
+	fields:  []string{"functionDeclarations", "function_declarations"},
+	byURL:   func(path []string, _ string) bool { return endsWith(path, "fileUri") || endsWith(path, "file_uri") },
+}
+
 func endsWith(path []string, names ...string) bool {
 	return len(path) >= len(names) && slices.Equal(path[len(path)-len(names):], names)
 }
@@ -51,20 +61,28 @@ func endsWith(path []string, names ...string) bool {
 const maxDepth = 200
 
 // inspect reads a body as the provider will, and returns the model that it
-// names. A name that stands twice in an object is refused, because two readers
-// may choose different ones.
+// names, or that its path has named. A name that stands twice in an object is
+// refused, because two readers may choose different ones.
 //
 // It reads the bytes itself: a decoder that makes values of them takes seconds
 // for a body that is made to be slow, and an agent may send many.
-func (r rules) inspect(body []byte, remote bool) (model string, err error) {
+func (r rules) inspect(body []byte, model string, remote bool) (string, error) {
 	if !json.Valid(body) {
 		return "", errors.New("is not JSON")
 	}
 	in := &inspector{rules: r, p: body, remote: remote}
+	if in.next() != '{' {
+		return "", errors.New("is not an object")
+	}
 	if err := in.value(); err != nil {
 		return "", err
 	}
-	if in.model == "" {
+	switch {
+	case model != "" && in.model != "" && in.model != "models/"+model:
+		return "", errors.New("names another model than its path")
+	case model != "":
+		return model, nil
+	case in.model == "":
 		return "", errors.New("names no model")
 	}
 	return in.model, nil
@@ -185,6 +203,8 @@ func (in *inspector) field(name string) error {
 	switch {
 	case len(in.path) == 0 && refused != nil && !(in.remote && errors.Is(refused, errRemote)):
 		return fmt.Errorf("%s: %w", name, refused)
+	case in.fields != nil && endsWith(in.path, "tools") && !in.remote && !slices.Contains(in.fields, name):
+		return fmt.Errorf("tool of type %.60q: %w", name, errRemote)
 	case slices.Contains(in.opaque, name):
 		in.skip()
 		return nil
@@ -225,7 +245,7 @@ func (in *inspector) text(s string) error {
 	case slices.Equal(in.path, []string{"model"}):
 		in.model = s
 	case in.remote:
-	case endsWith(in.path, "tools", "type"):
+	case in.tools != nil && endsWith(in.path, "tools", "type"):
 		local := func(kind string) bool { return s == kind || strings.HasSuffix(kind, "_") && strings.HasPrefix(s, kind) }
 		if !slices.ContainsFunc(in.tools, local) {
 			return fmt.Errorf("tool of type %.60q: %w", s, errRemote)

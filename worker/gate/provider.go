@@ -1,8 +1,11 @@
 package gate
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -17,15 +20,20 @@ type provider struct {
 	request, answer []string
 	rules           rules
 	usage           func(data []byte) (told, bool)
-	refusal         func(kind, message string) []byte
+	refusal         func(status int, kind, message string) []byte
+	// mark stands in every piece of an answer that tells usage, and secrets are
+	// the names in a query that bring a credential, which is dropped.
+	mark    string
+	secrets []string
 }
 
 // A route is a call that may be made.
 type route struct {
-	method, path string // a path that ends with "*" takes one more plain segment
+	method, path string // "*" stands for one plain segment; before a colon it is the model
 	query        []string
-	local        bool // answered here, with nothing
-	body         bool // has one that is inspected
+	must         string // that the query is, but for credentials; empty: of names in query
+	local        bool   // answered here, with nothing
+	body         bool   // has one that is inspected
 }
 
 var providers = map[string]provider{
@@ -47,6 +55,7 @@ var providers = map[string]provider{
 		answer:  []string{"Content-Type", "Request-Id", "Retry-After", "X-Should-Retry", "Anthropic-Ratelimit-", "Cache-Control"},
 		rules:   anthropicRules,
 		usage:   readAnthropic,
+		mark:    `"usage"`,
 		refusal: refuseAnthropic,
 	},
 	"openai": {
@@ -60,11 +69,32 @@ var providers = map[string]provider{
 		answer:  []string{"Content-Type", "X-Request-Id", "Retry-After", "Retry-After-Ms", "X-Ratelimit-", "Openai-Model", "Cache-Control"},
 		rules:   openaiRules,
 		usage:   readOpenAI,
+		mark:    `"usage"`,
 		refusal: refuseOpenAI,
+	},
+	"google": {
+		upstream: "https://generativelanguage.googleapis.com",
+		header:   "X-Goog-Api-Key",
+		routes: []route{
+			{method: http.MethodPost, path: "/v1beta/models/*:generateContent", body: true},
+			// Without this it would come as one list, which cannot be counted
+			// while it comes.
+			{method: http.MethodPost, path: "/v1beta/models/*:streamGenerateContent", must: "alt=sse", body: true},
+			{method: http.MethodPost, path: "/v1beta/models/*:countTokens", body: true},
+			{method: http.MethodGet, path: "/v1beta/models", query: []string{"pageSize", "pageToken"}},
+			{method: http.MethodGet, path: "/v1beta/models/*"},
+		},
+		request: []string{"Accept", "Content-Type", "User-Agent", "X-Goog-Api-Client"},
+		answer:  []string{"Content-Type", "Retry-After", "Cache-Control"},
+		rules:   googleRules,
+		usage:   readGoogle,
+		mark:    `"usageMetadata"`,
+		secrets: []string{"key"},
+		refusal: refuseGoogle,
 	},
 }
 
-func refuseAnthropic(kind, message string) []byte {
+func refuseAnthropic(_ int, kind, message string) []byte {
 	var e struct {
 		Type  string `json:"type"`
 		Error struct {
@@ -80,7 +110,7 @@ func refuseAnthropic(kind, message string) []byte {
 	return out
 }
 
-func refuseOpenAI(kind, message string) []byte {
+func refuseOpenAI(_ int, kind, message string) []byte {
 	var e struct {
 		Error struct {
 			Message string  `json:"message"`
@@ -96,22 +126,69 @@ func refuseOpenAI(kind, message string) []byte {
 	return out
 }
 
-// find returns the route of a request. The path is compared as it was
-// written, so no spelling of another path can pass for an allowed one.
-func (p provider) find(method, path string) (route, bool) {
+func refuseGoogle(status int, kind, message string) []byte {
+	words := map[string]string{"permission_error": "PERMISSION_DENIED", "api_error": "UNAVAILABLE"}
+	var e struct {
+		Error struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+			Status  string `json:"status"`
+		} `json:"error"`
+	}
+	e.Error.Code, e.Error.Message, e.Error.Status = status, message, cmp.Or(words[kind], "INVALID_ARGUMENT")
+	out, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // a number and two strings
+	}
+	return out
+}
+
+// find returns the route of a request, and the model that its path names. The
+// path is compared as it was written, so no spelling of another path can pass
+// for an allowed one.
+func (p provider) find(method, path string) (r route, model string, ok bool) {
 	for _, r := range p.routes {
 		if r.method != method {
 			continue
 		}
-		prefix, wild := strings.CutSuffix(r.path, "*")
+		before, after, wild := strings.Cut(r.path, "*")
 		if path == r.path && !wild {
-			return r, true
+			return r, "", true
 		}
-		if rest, ok := strings.CutPrefix(path, prefix); wild && ok && plain(rest) {
-			return r, true
+		rest, begins := strings.CutPrefix(path, before)
+		segment, ends := strings.CutSuffix(rest, after)
+		if !wild || !begins || !ends || !plain(segment) {
+			continue
+		}
+		if after == "" {
+			segment = ""
+		}
+		return r, segment, true
+	}
+	return route{}, "", false
+}
+
+// asked is the query of a request as it goes out, or what is wrong with it.
+func (p provider) asked(r route, query string) (string, bool) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", false
+	}
+	if len(p.secrets) > 0 {
+		for _, name := range p.secrets {
+			values.Del(name)
+		}
+		query = values.Encode()
+	}
+	if r.must != "" {
+		return query, query == r.must
+	}
+	for name := range values {
+		if !slices.Contains(r.query, name) {
+			return "", false
 		}
 	}
-	return route{}, false
+	return query, true
 }
 
 // plain reports whether s is one segment of a path without any escape.
