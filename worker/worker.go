@@ -60,7 +60,7 @@ type Config struct {
 	// Workspace is the strategy that Spaces was opened with, for the policy.
 	Workspace string
 	Agents    *agent.Agents
-	// Gates lead to the model APIs, by the API's name: "anthropic", "openai".
+	// Gates lead to the model APIs, by the API's name: "anthropic", "openai", "google".
 	// An agent that needs one that is not here is refused.
 	Gates map[string]*gate.Gate
 

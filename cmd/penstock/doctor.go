@@ -218,9 +218,11 @@ func (a *app) checkKey() finding {
 		f.Detail = "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails"
 	case a.cfg.OpenAIKey != "":
 		f.Detail = "a key for the OpenAI API is set; it stays outside of jails"
+	case a.cfg.GoogleKey != "":
+		f.Detail = "a key for the Gemini API is set; it stays outside of jails"
 	default:
 		f.Status, f.Detail, f.Price = "note", "no key", "agents that need a model API are refused"
-		f.Fix = "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the worker"
+		f.Fix = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY for the worker"
 	}
 	return f
 }

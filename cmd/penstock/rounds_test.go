@@ -45,6 +45,7 @@ func TestAnAgentMendsAFailedCheck(t *testing.T) {
 	}{
 		{"claude", "ANTHROPIC", "", shell("Bash", "command")},
 		{"codex", "OPENAI", "gpt-5.5", shell("exec_command", "cmd")},
+		{"gemini", "GOOGLE", "gemini-2.5-flash", shell("run_shell_command", "command")},
 		{"opencode", "ANTHROPIC", "claude-sonnet-4-5", shell("bash", "command")},
 	} {
 		t.Run(agent.name, func(t *testing.T) {

@@ -117,6 +117,7 @@ func (a *app) addGates(cfg *worker.Config) error {
 	for _, api := range []struct{ name, url, variable, key string }{
 		{"anthropic", a.cfg.Model.AnthropicURL, "ANTHROPIC_API_KEY", a.cfg.AnthropicKey},
 		{"openai", a.cfg.Model.OpenAIURL, "OPENAI_API_KEY", a.cfg.OpenAIKey},
+		{"google", a.cfg.Model.GoogleURL, "GOOGLE_API_KEY", a.cfg.GoogleKey},
 	} {
 		if api.key == "" {
 			continue

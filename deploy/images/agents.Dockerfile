@@ -14,7 +14,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       bash ca-certificates git python3 procps ripgrep \
     && rm -rf /var/lib/apt/lists/*
 RUN npm install --global --no-audit --no-fund \
-      @anthropic-ai/claude-code @openai/codex \
+      @anthropic-ai/claude-code @openai/codex @google/gemini-cli \
     && npm cache clean --force
 # What the repository of the job needs to build and test goes here as well: the
 # jail has no network to install it over.

@@ -26,7 +26,7 @@ type Abilities struct {
 	// counted there, whatever it reports.
 	Tokens bool `json:"tokens"`
 	Cost   bool `json:"cost"`
-	// API is the model API that it cannot do without: "anthropic", "openai".
+	// API is the model API that it cannot do without: "anthropic", "openai", "google".
 	API string `json:"api,omitempty"`
 }
 

@@ -37,7 +37,7 @@ func New(cfg Config) *Agents {
 // builtin are the agents that need no settings.
 func builtin() map[string]Adapter {
 	known := map[string]Adapter{}
-	for _, adapter := range []Adapter{command{}, claude{}, codex{}, opencode{}, acp{}} {
+	for _, adapter := range []Adapter{command{}, claude{}, codex{}, gemini{}, opencode{}, acp{}} {
 		known[adapter.About().Name] = adapter
 	}
 	return known

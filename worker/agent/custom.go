@@ -23,7 +23,7 @@ type Custom struct {
 	// Env are variables for it. They are not secret: jobs name secrets.
 	Env map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
 	// API is the model API that a program of protocol command or acp needs:
-	// "anthropic" or "openai". The others know their own.
+	// "anthropic", "openai" or "google". The others know their own.
 	API string `yaml:"api,omitempty" json:"api,omitempty"`
 	// Auth names the method by which an agent of protocol acp authenticates, where
 	// it wants that before a session.
@@ -59,8 +59,8 @@ func (c Custom) Validate(name string) error {
 		return wrong(".api", "is for protocols acp and command; %s has an API of its own", c.Protocol)
 	case c.Auth != "" && c.Protocol != (acp{}).About().Name:
 		return wrong(".auth", "is for protocol acp")
-	case c.API != "" && c.API != "anthropic" && c.API != "openai":
-		return wrong(".api", "%q is not known; use anthropic, openai", c.API)
+	case c.API != "" && gateVariables[c.API] == [2]string{}:
+		return wrong(".api", "%q is not known; use %s", c.API, strings.Join(slices.Sorted(maps.Keys(gateVariables)), ", "))
 	}
 	for i, word := range c.Command {
 		if strings.ContainsRune(word, 0) || i == 0 && word == "" {

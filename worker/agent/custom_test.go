@@ -55,7 +55,7 @@ func TestCustom(t *testing.T) {
 		"other": {Protocol: "codex"},
 		"tool":  {Protocol: "command", Command: []string{program, "-x"}, API: "openai"},
 	}})
-	if !slices.Equal(agents.Names(), []string{"acp", "claude", "codex", "command", "mine", "opencode", "other", "tool"}) {
+	if !slices.Equal(agents.Names(), []string{"acp", "claude", "codex", "command", "gemini", "mine", "opencode", "other", "tool"}) {
 		t.Errorf("known are %v", agents.Names())
 	}
 	start := func(name string, found bool) (Plan, About) {

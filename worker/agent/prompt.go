@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -214,21 +215,28 @@ func (l Launch) env() []string {
 	return env
 }
 
-// gateEnv points programs that speak the Anthropic API to the gate, or the
-// OpenAI API where the gate leads there.
+// gateVariables are those in which programs look for the base URL of a model
+// API, and for their key.
+var gateVariables = map[string][2]string{
+	"anthropic": {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"},
+	"openai":    {"OPENAI_BASE_URL", "OPENAI_API_KEY"},
+	"google":    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"},
+}
+
+// gateEnv points programs that speak a model API to the gate: the Anthropic
+// API, unless the gate leads to another one.
 func (l Launch) gateEnv() []string {
 	if l.Gate == "" {
 		return nil
 	}
-	if l.api == "openai" {
-		return []string{
-			"OPENAI_BASE_URL=" + l.Gate + "/v1", "OPENAI_API_KEY=" + l.token(),
-			"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost",
-		}
+	api := cmp.Or(l.api, "anthropic")
+	url, key := l.Gate, gateVariables[api]
+	if api == "openai" {
+		url += "/v1" // which its programs do not add
 	}
 	return []string{
-		"ANTHROPIC_BASE_URL=" + l.Gate,
-		"ANTHROPIC_API_KEY=" + l.token(),
+		key[0] + "=" + url,
+		key[1] + "=" + l.token(),
 		// A job with allowed hosts has a proxy as well; the gate is not
 		// behind it.
 		"NO_PROXY=127.0.0.1,localhost",

@@ -53,6 +53,7 @@ type Config struct {
 	// so that no child process can inherit them.
 	AnthropicKey string `yaml:"-" env:"ANTHROPIC_API_KEY,unset" doc:"key of the Anthropic API; it stays in the worker"`
 	OpenAIKey    string `yaml:"-" env:"OPENAI_API_KEY,unset" doc:"key of the OpenAI API; it stays in the worker"`
+	GoogleKey    string `yaml:"-" env:"GOOGLE_API_KEY,unset" doc:"key of Google's Gemini API; it stays in the worker"`
 }
 
 // LogConfig says what is logged, and how.
@@ -136,6 +137,7 @@ type KeepConfig struct {
 type ModelConfig struct {
 	AnthropicURL string `yaml:"anthropic_url" env:"ANTHROPIC_URL" doc:"base URL of the Anthropic API, or of a gateway"`
 	OpenAIURL    string `yaml:"openai_url" env:"OPENAI_URL" doc:"base URL of the OpenAI API, or of a gateway"`
+	GoogleURL    string `yaml:"google_url" env:"GOOGLE_URL" doc:"base URL of Google's Gemini API, or of a gateway"`
 }
 
 const day = 24 * time.Hour
@@ -196,7 +198,8 @@ func (c *Config) Load(flags *pflag.FlagSet, file string) error {
 	}
 	err := env.ParseWithOptions(c, env.Options{Prefix: EnvPrefix})
 	if err == nil {
-		err = errors.Join(takeKey(&c.AnthropicKey, "ANTHROPIC_API_KEY"), takeKey(&c.OpenAIKey, "OPENAI_API_KEY"))
+		err = errors.Join(takeKey(&c.AnthropicKey, "ANTHROPIC_API_KEY"), takeKey(&c.OpenAIKey, "OPENAI_API_KEY"),
+			takeKey(&c.GoogleKey, "GEMINI_API_KEY"), takeKey(&c.GoogleKey, "GOOGLE_API_KEY"))
 	}
 	if err != nil {
 		return Usage("see penstock config view", "environment: %w", err)

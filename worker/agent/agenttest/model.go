@@ -8,8 +8,8 @@
 // request. So the Model keeps no state: agents that try again, start again or
 // run side by side all get what they should.
 //
-// It speaks Anthropic's Messages API and OpenAI's Responses API as far as
-// agents use them.
+// It speaks Anthropic's Messages API, OpenAI's Responses API and Google's
+// Gemini API as far as agents use them.
 package agenttest
 
 import (
@@ -113,7 +113,13 @@ func (m *Model) Requests() []Request {
 // ServeHTTP implements [http.Handler].
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body interface{ request() Request }
+	model, call := generates(r.URL.Path)
 	switch {
+	case r.Method == http.MethodPost && (call == "generateContent" || call == "streamGenerateContent"):
+		body = &generateBody{}
+	case r.Method == http.MethodPost && call == "countTokens":
+		_, _ = io.WriteString(w, `{"totalTokens":10}`)
+		return
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages":
 		body = &messagesBody{}
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/responses":
@@ -133,6 +139,9 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	req := body.request()
 	req.Path, req.Header = r.URL.Path, r.Header.Clone()
+	if model != "" {
+		req.Model, req.Stream = model, call == "streamGenerateContent"
+	}
 	reply := m.reply(&req)
 	select {
 	case <-time.After(reply.Delay):
@@ -140,13 +149,20 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if reply.Status != 0 && reply.Status != http.StatusOK {
-		fail(w, reply)
+		if model != "" {
+			failGenerate(w, reply)
+		} else {
+			fail(w, reply)
+		}
 		return
 	}
 	a := &answer{w: w, reply: reply.withDefaults(), req: req, id: m.ids.Add(1)}
-	if req.Path == "/v1/responses" {
+	switch {
+	case model != "":
+		a.generate()
+	case req.Path == "/v1/responses":
 		a.respond()
-	} else {
+	default:
 		a.send()
 	}
 	if reply.Hang {

@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// geminiOut is any line of gemini --output-format stream-json.
+type geminiOut struct {
+	Type    string          `json:"type"`
+	Session string          `json:"session_id"`
+	Model   string          `json:"model"`
+	Role    string          `json:"role"`
+	Content string          `json:"content"`
+	Tool    string          `json:"tool_name"`
+	ID      string          `json:"tool_id"`
+	Input   json.RawMessage `json:"parameters"`
+	Status  string          `json:"status"`
+	Output  string          `json:"output"`
+	Message string          `json:"message"`
+	Error   struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+	Stats struct {
+		Total  int64 `json:"total_tokens"`
+		All    int64 `json:"input_tokens"` // with those that were read from the cache
+		Input  int64 `json:"input"`
+		Cached int64 `json:"cached"`
+	} `json:"stats"`
+}
+
+// geminiDecoder reads one run of Gemini CLI: one turn. Why the model API
+// refused a call stands on stderr, and in the exit status, but not always in
+// the line that ends the turn.
+type geminiDecoder struct {
+	turns
+	prompt string // its id
+	tools  map[string]geminiTool
+	text   strings.Builder // of the message that is coming
+	answer string          // the last message: the turn's result
+	unsure bool            // why the turn failed is not known from its end alone
+	http   int             // the status that the model API answered with last
+	noSuch bool            // it does not know the model
+}
+
+type geminiTool struct{ name, kind, path string }
+
+func (gemini) Decoder(l Launch) Decoder {
+	return &geminiDecoder{
+		turns:  turns{name: "gemini", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}},
+		prompt: l.promptID(), tools: map[string]geminiTool{},
+	}
+}
+
+// Line implements [Decoder].
+func (d *geminiDecoder) Line(line Line) Read {
+	r := d.line(line, func(object json.RawMessage, r *Read) rawData {
+		var out geminiOut
+		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
+		d.read(out, r)
+		return rawData{Type: out.Type, Subtype: out.Role}
+	})
+	if line.Stream == Stderr {
+		d.readStderr(string(line.Bytes), &r)
+	}
+	return r
+}
+
+func (d *geminiDecoder) read(out geminiOut, r *Read) {
+	switch {
+	case out.Type == "init":
+		d.total.Session, d.total.Model = out.Session, out.Model
+		r.add(jobs.SessionStarted, sessionData{Session: out.Session, Model: out.Model})
+		d.begin(r)
+	case out.Type == "message" && out.Role == "user":
+		r.add(jobs.InputState, control.Input{Input: d.prompt, State: "taken"})
+	case out.Type == "message":
+		d.retried = ""
+		d.text.WriteString(out.Content)
+		r.add(jobs.MessageDelta, jobs.MessageData{Role: "assistant", Text: out.Content})
+	case out.Type == "tool_use":
+		d.begins(out, r)
+	case out.Type == "tool_result":
+		d.ends(out, r)
+	case out.Type == "error":
+		r.add(jobs.Notice, noticeData{Type: "error", Text: out.Message})
+	case out.Type == "result":
+		d.finish(out, r)
+	}
+}
+
+func (d *geminiDecoder) begins(out geminiOut, r *Read) {
+	d.retried = ""
+	d.flush(r)
+	t := geminiTool{name: out.Tool, kind: firstText(geminiKinds[out.Tool], "other")}
+	var input struct {
+		Path  string `json:"file_path"`
+		About string `json:"description"`
+	}
+	_ = json.Unmarshal(out.Input, &input) // what it says of itself, if anything
+	t.path = input.Path
+	remember(d.tools, out.ID, t)
+	r.add(jobs.ToolStarted, jobs.ToolData{Call: out.ID, Name: t.name, Kind: t.kind, Title: short(input.About, 120), Input: out.Input})
+}
+
+func (d *geminiDecoder) ends(out geminiOut, r *Read) {
+	t := d.tools[out.ID]
+	delete(d.tools, out.ID)
+	ok := out.Status == "success"
+	r.add(jobs.ToolEnded, jobs.ToolData{Call: out.ID, Name: t.name, Kind: t.kind, OK: &ok, Output: cmp.Or(out.Output, out.Error.Message)})
+	if ok && t.kind == "edit" && t.path != "" {
+		r.add(jobs.FileChanged, fileData{Path: t.path, Change: "update", Call: out.ID})
+	}
+}
+
+var geminiKinds = map[string]string{
+	"run_shell_command": "execute", "write_file": "edit", "replace": "edit", "read_file": "read", "read_many_files": "read",
+	"list_directory": "read", "glob": "search", "grep_search": "search", "google_web_search": "search", "web_fetch": "fetch",
+	"invoke_agent": "agent", "write_todos": "plan",
+}
+
+// flush tells a message as a whole, once all of it is there.
+func (d *geminiDecoder) flush(r *Read) {
+	if d.text.Len() == 0 {
+		return
+	}
+	d.answer = d.text.String()
+	d.text.Reset()
+	r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: d.answer})
+}
+
+func (d *geminiDecoder) finish(out geminiOut, r *Read) {
+	d.flush(r)
+	s := out.Stats
+	used := jobs.Usage{Input: s.Input, Output: max(0, s.Total-s.All), CacheRead: s.Cached}
+	d.total.Usage = d.total.Usage.Add(used)
+	turn := jobs.TurnData{Status: "ok", Reason: "completed", Result: d.answer, Usage: used, UsageScope: "turn"}
+	var why jobs.Reason
+	if out.Status != "success" {
+		e := geminiError(out.Error.Message)
+		turn.Status, turn.Reason, turn.Errors, turn.HTTP = "error", out.Error.Type, []string{e.message}, e.http
+		switch {
+		case out.Error.Type == "FatalTurnLimitedError":
+			turn.Status, why = "limit", jobs.TurnLimit
+		case e.badKey || strings.Contains(out.Error.Type, "Authentication"):
+			why = jobs.Unauthorized
+		case e.api && e.http == 0:
+			d.unsure, why = true, jobs.ModelUnavailable
+		default:
+			why = httpReason(e.http)
+		}
+	}
+	d.end(turn, why, r)
+}
+
+// A geminiFailure is what the program says of a call that failed.
+type geminiFailure struct {
+	message string
+	api     bool // it was a call of the model API
+	http    int  // zero: it does not say
+	badKey  bool // which Google tells with status 400
+}
+
+// geminiError reads "[API Error: …]", which has the provider's answer in it, or
+// a message alone.
+func geminiError(text string) geminiFailure {
+	inner, api := strings.CutPrefix(text, "[API Error: ")
+	f := geminiFailure{message: text, api: api}
+	if !api {
+		return f
+	}
+	inner, _, _ = strings.Cut(inner, "]\n") // advice for people follows
+	f.message = strings.TrimSuffix(inner, "]")
+	var body struct {
+		Error struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+			Details []struct {
+				Reason string `json:"reason"`
+			} `json:"details"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(f.message), &body) != nil || body.Error.Code == 0 {
+		return f
+	}
+	f.http, f.message = body.Error.Code, firstText(body.Error.Message, f.message)
+	for _, detail := range body.Error.Details {
+		f.badKey = f.badKey || detail.Reason == "API_KEY_INVALID"
+	}
+	return f
+}
+
+var (
+	geminiRetry  = regexp.MustCompile(`^Attempt (\d{1,3}) failed(?: with status (\d{3}))?\. Retrying`)
+	geminiStatus = regexp.MustCompile(`^\s*(?:status|code): (\d{3}),?$`)
+)
+
+// readStderr reads what stands there alone: that a call is made again, and why
+// the last one failed.
+func (d *geminiDecoder) readStderr(line string, r *Read) {
+	if m := geminiStatus.FindStringSubmatch(line); m != nil {
+		d.http, _ = strconv.Atoi(m[1]) // three digits
+	}
+	d.noSuch = d.noSuch || strings.HasPrefix(line, "Error when talking to Gemini API") && strings.Contains(line, " ModelNotFoundError: ")
+	m := geminiRetry.FindStringSubmatch(line)
+	if m == nil {
+		return
+	}
+	attempt, _ := strconv.Atoi(m[1])
+	status, _ := strconv.Atoi(m[2]) // zero: it was not reached
+	d.http, d.retried = status, jobs.ModelUnavailable
+	if status != 0 {
+		d.retried = httpReason(status)
+	}
+	e := jobs.NewEvent(jobs.RetryReported, jobs.RetryData{Attempt: attempt, Max: geminiTries - 1, HTTP: status})
+	e.Agent, e.Turn = d.name, d.turn
+	r.Events = append(r.Events, e)
+}
+
+// Exit implements [Decoder].
+func (d *geminiDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+	// A status of the model API is the exit status too, as far as it fits.
+	if status := code + 256; d.http == 0 && status >= 400 && status < 512 {
+		d.http = status
+	}
+	switch {
+	case d.unsure && d.noSuch:
+		d.why = jobs.ModelNotFound
+	case d.unsure && d.http != 0:
+		d.why = httpReason(d.http)
+	}
+	event, end := d.turns.Exit(code, signal)
+	if d.turn == 0 && signal == "" && code == geminiNoKey {
+		end = jobs.Unauthorized.Ended(d.words.after("gemini could not begin"))
+	}
+	return event, end
+}
+
+// geminiNoKey is the exit status of a program that could not authenticate.
+const geminiNoKey = 41
