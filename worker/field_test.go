@@ -251,21 +251,22 @@ func (f *field) nothingLeft() {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, id := range f.ids {
-		if left := processesOf(id); len(left) > 0 {
-			f.Errorf("processes of job %s are left: %v", id, left)
-		}
+	if left := processesOf(f.ids...); len(left) > 0 {
+		f.Errorf("processes are left: %v", left)
 	}
 }
 
-// processesOf finds the processes that carry a job's id in their arguments or
-// their environment: the jail's own and the agent's.
-func processesOf(id string) []string {
+// processesOf finds the processes that carry the id of one of the jobs in their
+// arguments or their environment: the jails' own and the agents'.
+func processesOf(ids ...string) []string {
 	var found []string
+	one := func(data []byte) bool {
+		return slices.ContainsFunc(ids, func(id string) bool { return bytes.Contains(data, []byte(id)) })
+	}
 	for _, name := range []string{"cmdline", "environ"} {
 		files, _ := filepath.Glob("/proc/[0-9]*/" + name)
 		for _, file := range files {
-			if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte(id)) {
+			if data, err := os.ReadFile(file); err == nil && one(data) {
 				found = append(found, filepath.Dir(file))
 			}
 		}
