@@ -45,6 +45,7 @@ const (
 	JobRequeued      Kind = "job.requeued"
 	JobWaiting       Kind = "job.waiting"
 	JobFinished      Kind = "job.finished"
+	JobReopened      Kind = "job.reopened"
 	JobRejected      Kind = "job.rejected"
 	WorkspaceDone    Kind = "workspace.ready"
 	WorkspaceGrew    Kind = "workspace.grown"

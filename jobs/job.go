@@ -47,11 +47,14 @@ type Job struct {
 	Repo Repo `json:"repo,omitzero"`
 	// FromSalvage is an earlier job of the same repository: attempts begin from
 	// what was last saved of it.
-	FromSalvage string    `json:"from_salvage,omitempty"`
-	Isolation   Isolation `json:"isolation,omitempty"`
-	Image       string    `json:"image,omitempty"`
-	Sandbox     Sandbox   `json:"sandbox,omitzero"`
-	Agent       Agent     `json:"agent,omitzero"`
+	FromSalvage string `json:"from_salvage,omitempty"`
+	// Fork is an earlier job of the same repository and agent: this one begins
+	// with a copy of its conversation, and of what it had changed by then.
+	Fork      string    `json:"fork,omitempty"`
+	Isolation Isolation `json:"isolation,omitempty"`
+	Image     string    `json:"image,omitempty"`
+	Sandbox   Sandbox   `json:"sandbox,omitzero"`
+	Agent     Agent     `json:"agent,omitzero"`
 
 	// Env is given to the agent as it is. Secrets are names only: their
 	// values live on workers and never travel in a job.

@@ -18,6 +18,7 @@ const (
 	NotARepository   Reason = "not_a_repository"
 	RefNotFound      Reason = "ref_not_found"
 	WorkspaceFailed  Reason = "workspace_failed"
+	NotResumed       Reason = "not_resumed"
 	SecretMissing    Reason = "secret_missing"
 	Unsigned         Reason = "unsigned"
 	PolicyDenied     Reason = "policy_denied"
@@ -173,6 +174,7 @@ var Reasons = map[Reason]Cause{
 	NotARepository:   {Error, Never, ChargeLoss, ScopeJob, FaultJob, "name a git repository, or use isolation none for a plain directory"},
 	RefNotFound:      {Error, Never, ChargeLoss, ScopeJob, FaultJob, "check the ref or commit: the repository does not have it"},
 	WorkspaceFailed:  {Error, Later, ChargeHost, ScopeJob, FaultPool, "see the worker's log; penstock doctor checks the host"},
+	NotResumed:       {Error, Never, ChargeLoss, ScopeJob, FaultPool, "the message says why the conversation cannot go on; penstock job retry begins the job anew, and what earlier attempts stored is kept"},
 	SecretMissing:    {Error, Never, ChargeLoss, ScopeSecrets, FaultPool, "set the secret on the worker, or remove its name from the job"},
 	Unsigned:         {Error, Never, ChargeLoss, ScopeJob, FaultJob, "sign the job with a key that the workers of its queue require, and submit it as it was signed: --sign-key"},
 	PolicyDenied:     {Error, Never, ChargeLoss, ScopeSandbox, FaultJob, "ask for what the worker's policy permits, as the message says, or have the policy changed"},

@@ -55,6 +55,9 @@ type Record struct {
 	// Since is the epoch of the last attempt before the job was begun anew:
 	// nobody goes on with what that one and those before it have left.
 	Since uint64 `json:"since,omitempty"`
+	// Resume is the epoch whose capsule the job was brought back to go on with,
+	// however that attempt had ended. No attempt begins from less.
+	Resume uint64 `json:"resume,omitempty"`
 	// Hold says what keeps a waiting job: "batch" while its batch is paused,
 	// "depends_on" until the jobs in DependsOn have succeeded, "question" until
 	// somebody has answered its agent.
@@ -116,11 +119,24 @@ func (r Record) held() Record {
 // its attempts before it. What is numbered goes on: attempts are never counted
 // twice. What the jobs are that it depends on is looked at again.
 func (r Record) Afresh() Record {
-	r.State, r.Hold, r.Since = Pending, "", r.Epoch
+	r.Since, r.Resume = r.Epoch, 0
+	return r.again().held()
+}
+
+// Resumed returns the record of a finished job that is to go on with the
+// conversation in the capsule of an epoch, with all its attempts before it. The
+// jobs that it depends on had let it begin once.
+func (r Record) Resumed(epoch uint64) Record {
+	r.Resume, r.FromSalvage = epoch, false
+	return r.again()
+}
+
+func (r Record) again() Record {
+	r.State, r.Hold = Pending, ""
 	r.Counted, r.Lost, r.Deaths, r.HostFailures = 0, 0, 0, 0
 	r.Outcome, r.Reason, r.Message = "", "", ""
 	r.Cancel, r.Finished, r.NotBefore = nil, nil, nil
-	return r.held()
+	return r
 }
 
 // Released returns the record of a job that nothing holds any more: it may

@@ -169,6 +169,15 @@ func (j Job) validateRepo(found *InvalidError) {
 		// The directory is the user's own, and has files that no salvage may replace.
 		found.add("from_salvage", fmt.Errorf("has no meaning with isolation %q: apply it there, with penstock job salvage %s --apply DIR", j.Isolation, j.FromSalvage))
 	}
+	switch {
+	case j.Fork == "":
+	case uuid.Validate(j.Fork) != nil:
+		found.add("fork", fmt.Errorf("%q is not a job's id (a UUID)", j.Fork))
+	case j.Isolation == IsolationNone:
+		found.add("fork", fmt.Errorf("has no meaning with isolation %q: two jobs would work in one directory", j.Isolation))
+	case j.FromSalvage != "":
+		found.add("fork", fmt.Errorf("and from_salvage exclude each other: a fork begins with the files of its conversation"))
+	}
 	if r.Commit != "" && !commitID().MatchString(r.Commit) {
 		found.add("repo.commit", fmt.Errorf("%q is not a full commit id (40 or 64 hexadecimal digits)", r.Commit))
 	}

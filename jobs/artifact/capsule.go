@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,44 @@ type Capsule struct {
 	// artifacts of the epoch.
 	Home jobs.Artifact `json:"home"`
 	Work *jobs.Salvage `json:"work,omitempty"`
+}
+
+// A CapsuleError says why nobody can go on with the conversation of a job.
+type CapsuleError struct{ Why string }
+
+func (e *CapsuleError) Error() string { return e.Why }
+
+// LastCapsule returns the newest capsule of a job since it was begun anew, with
+// all its parts there. That there is none is a [*CapsuleError].
+func (s *Store) LastCapsule(ctx context.Context, rec jobs.Record) (Capsule, error) {
+	list, err := s.Capsules(ctx, rec.ID)
+	if err != nil {
+		return Capsule{}, err
+	}
+	list = slices.DeleteFunc(list, func(c Capsule) bool { return c.Epoch != 0 && c.Epoch <= rec.Since })
+	if len(list) == 0 {
+		return Capsule{}, &CapsuleError{"nothing is kept of a conversation of agent " + rec.Agent + " that another process could go on with"}
+	}
+	c := list[len(list)-1]
+	return c, s.Usable(ctx, c, rec)
+}
+
+// Usable reports why a capsule cannot be used for a job, as a [*CapsuleError].
+func (s *Store) Usable(ctx context.Context, c Capsule, rec jobs.Record) error {
+	switch {
+	case c.Format != CapsuleFormat:
+		return &CapsuleError{fmt.Sprintf("the capsule has format %d, and this program knows %d", c.Format, CapsuleFormat)}
+	case c.Agent != rec.Agent:
+		return &CapsuleError{"the capsule is of agent " + c.Agent}
+	}
+	for _, part := range c.Parts() {
+		if _, err := s.Check(ctx, c.Job, c.Epoch, part); errors.Is(err, jobs.ErrUnavailable) {
+			return err
+		} else if err != nil {
+			return &CapsuleError{"the capsule is broken: " + err.Error()}
+		}
+	}
+	return nil
 }
 
 // Parts are the names of the artifacts that it needs.
@@ -152,4 +191,55 @@ func (s *Store) Capsules(ctx context.Context, job string) ([]Capsule, error) {
 	}
 	slices.SortFunc(list, func(a, b Capsule) int { return cmp.Compare(a.Epoch, b.Epoch) })
 	return list, nil
+}
+
+// CopyCapsule gives a job that has not begun the capsule of another one to begin
+// from, with copies of all its parts: what becomes of that job does not matter to
+// it. It is the job's capsule of epoch 0, which no attempt has, and may be copied
+// again.
+func (s *Store) CopyCapsule(ctx context.Context, c Capsule, job string) error {
+	to := c
+	to.Job, to.Epoch, to.Stored = job, 0, time.Now().UTC()
+	var err error
+	if to.Home, err = s.copyPart(ctx, c, c.Home.Name, job); err != nil {
+		return err
+	}
+	if c.Work != nil {
+		work := *c.Work
+		work.Job, work.Epoch = job, 0
+		for _, part := range []**jobs.Artifact{&work.Patch, &work.Bundle} {
+			if *part == nil {
+				continue
+			}
+			copied, err := s.copyPart(ctx, c, (*part).Name, job)
+			if err != nil {
+				return err
+			}
+			*part = &copied
+		}
+		to.Work = &work
+	}
+	return s.PutCapsule(ctx, to, Capsule{})
+}
+
+// copyPart copies one artifact that a capsule names, by a file: it is stored
+// under its sum, so it is read twice.
+func (s *Store) copyPart(ctx context.Context, from Capsule, name, job string) (_ jobs.Artifact, err error) {
+	content, err := s.Get(ctx, from.Job, from.Epoch, name)
+	if err != nil {
+		return jobs.Artifact{}, err
+	}
+	defer content.Close()
+	f, err := os.CreateTemp("", "penstock-part-")
+	if err != nil {
+		return jobs.Artifact{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	if _, err := io.Copy(f, content); err != nil {
+		return jobs.Artifact{}, fmt.Errorf("copy a part of job %s: %w", from.Job, err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return jobs.Artifact{}, err
+	}
+	return s.PutPart(ctx, job, 0, f)
 }

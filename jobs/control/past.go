@@ -17,6 +17,9 @@ type Past struct {
 	Parked   bool // which has ended with its questions open
 	Receipts []Receipt
 	Prompts  []Input // that were accepted
+	// Last are the ids of what was accepted since the last attempt began or
+	// ended.
+	Last []string
 	// Asks are the questions of the last attempt and of those before it that it
 	// goes on with.
 	Asks []Asked
@@ -41,7 +44,7 @@ func (p *Past) Read(e jobs.Event) {
 	}
 	switch e.Kind {
 	case jobs.JobClaimed:
-		p.Attempt, p.Parked = e.Attempt, false
+		p.Attempt, p.Parked, p.Last = e.Attempt, false, nil
 	case jobs.JobWaiting:
 		p.Parked = true
 	case jobs.JobRequeued:
@@ -49,7 +52,7 @@ func (p *Past) Read(e jobs.Event) {
 			p.Asks = nil
 		}
 	case jobs.JobFinished:
-		p.Asks = nil
+		p.Asks, p.Last = nil, nil
 	case jobs.AskOpened:
 		p.opened(e)
 	case jobs.AskClosed:
@@ -97,6 +100,7 @@ func (p *Past) accepted(e jobs.Event, in Input) {
 		return
 	}
 	p.seen[in.Input] = true
+	p.Last = append(p.Last, in.Input)
 	p.Receipts = append(p.Receipts, Receipt{
 		ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: in.State,
 	})

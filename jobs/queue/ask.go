@@ -84,6 +84,30 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.Re
 	}
 }
 
+// Resume makes a finished job pending again, to go on with the conversation in
+// the capsule of an epoch. Rec is the record that this was decided on: a job that
+// has moved since is left as it is. It is for the caller to enqueue it.
+func (q *Queue) Resume(ctx context.Context, rec jobs.Record, epoch uint64) (jobs.Record, error) {
+	for {
+		e, err := q.read(ctx, rec.ID)
+		if err != nil {
+			return jobs.Record{}, fmt.Errorf("resume: %w", err)
+		}
+		if e.State != jobs.Finished || rec.Finished == nil || !e.Finished.Equal(*rec.Finished) {
+			return e.Record, nil
+		}
+		e.Record = e.Resumed(epoch)
+		e, err = q.put(ctx, e)
+		if isConflict(err) {
+			continue
+		}
+		if err != nil {
+			return e.Record, fmt.Errorf("resume: %w", err)
+		}
+		return e.Record, q.Drop(ctx, q.letterOf(e.Record))
+	}
+}
+
 // A NotRetryableError says why a job cannot be tried again.
 type NotRetryableError struct {
 	ID      string

@@ -128,7 +128,7 @@ func appendOne(tb testing.TB, l *session.Log, src session.Source) {
 
 func finishedRecord(id string) jobs.Record {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
-	return jobs.Record{ID: id, Session: id, Attempt: 1, State: jobs.Finished, Outcome: jobs.Success, Submitted: at.Add(-time.Minute), Finished: &at}
+	return jobs.Record{ID: id, Session: id, Attempt: 2, State: jobs.Finished, Outcome: jobs.Success, Submitted: at.Add(-time.Minute), Finished: &at}
 }
 
 func finish(tb testing.TB, l *session.Log, rec jobs.Record) {

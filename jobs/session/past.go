@@ -22,8 +22,8 @@ func (l *Log) Past(ctx context.Context, session, job string) (*control.Past, err
 	return past, nil
 }
 
-// Accept takes a message for a job that is parked as rec says, where no worker
-// is there to take it: the log has it when Accept returns, and the next attempt
+// Accept takes a message for a job that is parked or has finished as rec says, where
+// no worker is there to take it: the log has it when Accept returns, and the next attempt
 // reads it there. Of several answers to a question the broker lets the first in.
 // It returns what the log tells then. An error is a [*control.RefusedError], or
 // the broker's.
@@ -44,7 +44,7 @@ func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (c
 				return r, past, nil
 			}
 		}
-		if past.Attempt != rec.Attempt {
+		if past.Attempt > rec.Attempt {
 			return control.Receipt{}, nil, control.Refuse(control.NotReady, "job %s goes on just now", rec.ID)
 		}
 		if c.Verb == control.Answer {

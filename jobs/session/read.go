@@ -53,7 +53,9 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 		}
 		for e, err := range l.events(ctx, session, from, tail) {
 			if err == nil && over {
-				if held = append(held, e); e.Job != opts.Job {
+				// A message alone does not bring the job back: its sender may
+				// have died before that.
+				if held = append(held, e); e.Job != opts.Job || e.Kind == jobs.InputState {
 					continue
 				}
 				over = false

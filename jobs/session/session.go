@@ -191,13 +191,19 @@ func (l *Log) Finish(ctx context.Context, rec jobs.Record, result jobs.Result) e
 }
 
 // finished reports whether the session has the record's terminal event. That
-// is the last one of a job, so as a rule it need not be searched. Only what is
-// salvaged of an attempt may come later, behind another job of the session.
+// is the last one of an attempt, so as a rule it need not be searched. Only what
+// is salvaged may come later, behind another job of the session, and what brings
+// the job back.
 func (l *Log) finished(ctx context.Context, rec jobs.Record, at end) (bool, error) {
 	is := func(e jobs.Event) bool {
 		return e.Kind == jobs.JobFinished && e.Job == rec.ID && e.Time.Equal(*rec.Finished)
 	}
-	if at.place == 0 || at.event.Job == rec.ID && at.event.Kind != jobs.SalvageStored {
+	mine := at.event.Job == rec.ID
+	if mine && at.event.Attempt > rec.Attempt {
+		return true, nil // it goes on since
+	}
+	later := at.event.Kind == jobs.SalvageStored || at.event.Kind == jobs.InputState || at.event.Kind == jobs.JobReopened
+	if at.place == 0 || mine && !later {
 		return is(at.event), nil
 	}
 	for e, err := range l.Read(ctx, rec.Session, 1) {

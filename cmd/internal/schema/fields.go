@@ -36,6 +36,7 @@ var jobFields = map[string]string{
 	"signature.key":   "The signer's public ed25519 key, in base64.",
 	"signature.value": "The signature itself, in base64.",
 	"from_salvage":    "An earlier job of the same repository: begin from its base commit, and what was last saved of it.",
+	"fork":            "An earlier job of the same repository and agent: begin with a copy of its conversation, and of what it had changed by then.",
 	"isolation":       "Where the attempt's files live: in the given directory itself, in a copy of their own, or in an image's root.",
 	"image":           "The image, for isolation container.",
 
