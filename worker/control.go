@@ -188,6 +188,9 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 		return deed{events: events, lines: lines}, err
 	}
 	if !r.pulse.closed.IsZero() {
+		if c.Verb == control.Prompt && r.memory.home != "" && r.memory.files != "" {
+			return deed{}, control.Refuse(control.NotReady, "the agent has ended its last turn; when the job has finished, a prompt brings it back")
+		}
 		return deed{}, control.Refuse(control.Over,
 			"the agent has ended its last turn and takes no more: a job with agent.interactive keeps it for another prompt; submit a new job")
 	}
@@ -283,16 +286,53 @@ func (r *agentRun) decline(id, how, why string) []jobs.Event {
 	return events
 }
 
-// replay tells the agent what earlier attempts' agents were told besides the
-// job's own prompt, and have not heard.
+// unheard are the prompts that earlier attempts, or who brought the job back,
+// have accepted, and that the conversation does not have.
+func (a *attempt) unheard() []control.Input {
+	return slices.DeleteFunc(slices.Clone(a.talk.told), func(in control.Input) bool { return slices.Contains(a.memory.heard, in.Input) })
+}
+
+// carry adds to an attempt's first launch what there was before it: the
+// conversation that goes on, and what it has not heard. Of that an agent that
+// listens is told one message in its first prompt, so that it begins with it,
+// and the others behind; one that does not listen is told all at once.
+func (a *attempt) carry(l agent.Launch, adapter agent.Adapter) agent.Launch {
+	m, said := &a.memory, a.unheard()
+	if _, listens := adapter.Decoder(l).(agent.Speaker); listens {
+		if m.begun == nil || m.begun.Open || a.forks() {
+			said = nil
+		}
+		said = said[:min(len(said), 1)]
+	}
+	var texts []string
+	m.within = nil
+	for _, in := range said {
+		texts, m.within = append(texts, in.Text), append(m.within, in.Input)
+		m.tells(in.Input)
+	}
+	switch {
+	case a.forks():
+		l = l.Forked().Told(texts...)
+	case m.begun != nil:
+		l = l.Continued(m.begun.Open, texts...)
+	default:
+		l = l.Told(texts...)
+	}
+	if len(said) == 1 {
+		l.Input = said[0].Input
+	}
+	return l
+}
+
+// replay tells the agent what else the conversation has not heard.
 func (r *agentRun) replay() {
 	speaker, ok := r.decoder.(agent.Speaker)
 	if !ok || !r.keepStdin || r.talk.round > 0 {
 		return
 	}
-	for _, in := range r.talk.told {
-		if slices.Contains(r.memory.heard, in.Input) {
-			continue // the conversation that goes on has it
+	for _, in := range r.unheard() {
+		if slices.Contains(r.memory.within, in.Input) {
+			continue
 		}
 		r.memory.tells(in.Input)
 		r.in.put(speaker.Say(in.Input, in.Text)...)

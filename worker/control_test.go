@@ -169,7 +169,7 @@ func TestWhatAnAgentCannotHear(t *testing.T) {
 }
 
 // Without somebody to keep it for, an agent takes more only while its turn is
-// open.
+// open, and then again when its job has finished.
 func TestAPromptAfterTheLastTurn(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -181,7 +181,7 @@ func TestAPromptAfterTheLastTurn(t *testing.T) {
 	f.told(id, prompt("within"))
 	f.hears(id, "within")
 	f.until("the turn ends", func() bool { return count(f.events(id), jobs.TurnEnded) > 0 })
-	if got := f.refused(id, prompt("after"), control.Over); !strings.Contains(got, "agent.interactive") {
+	if got := f.refused(id, prompt("after"), control.NotReady); !strings.Contains(got, "when the job has finished") {
 		t.Errorf("refused with %q", got)
 	}
 	if rec, _ := f.ended(id); rec.Outcome != jobs.Success {

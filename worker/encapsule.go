@@ -26,6 +26,7 @@ type memory struct {
 	last     artifact.Capsule  // that the attempt has stored
 	told     map[string]bool   // what the agent was told, besides the job's prompt
 	heard    []string          // of that, what the conversation has; the oldest first
+	within   []string          // of that, what its first prompt has
 	turns    int               // of agents that have ended
 	complain bool              // it was told that there is no capsule
 }
@@ -120,7 +121,12 @@ func (r *agentRun) position() position {
 // takenUp notes which prompts the conversation has.
 func (r *agentRun) takenUp(events []jobs.Event) {
 	for _, e := range events {
-		if e.Kind == jobs.InputState {
+		switch e.Kind {
+		case jobs.TurnStarted:
+			for _, id := range r.memory.within {
+				r.memory.hears(id)
+			}
+		case jobs.InputState:
 			if in := dataOfEvent[control.Input](e); in.State == "taken" {
 				r.memory.hears(in.Input)
 			}
@@ -246,11 +252,12 @@ func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Sa
 	return s, c, why, err
 }
 
-// capsule finds what the attempt goes on with: what the attempt before it has
-// stored, if that one was cut short. It returns nil where it begins anew, and
-// why if that might surprise.
+// capsule finds what the attempt goes on with: what an attempt before it has
+// stored, if that one was cut short, or what the job was brought back or forked
+// to go on with. It returns nil where it begins anew, and why if that might
+// surprise.
 func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *artifact.Capsule, why string, err error) {
-	if a.rec.Attempt < 2 {
+	if a.rec.Attempt < 2 && !a.bound() {
 		return nil, "", nil
 	}
 	lost := ""
@@ -258,36 +265,58 @@ func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *artifa
 		lost = "no turn of an earlier attempt had ended"
 	}
 	if adapter.About().Conversation == "" {
-		if lost != "" {
+		if lost != "" || a.bound() {
 			lost = "agent " + adapter.About().Name + " cannot go on with a conversation on another worker"
 		}
-		return nil, lost, nil
+		return nil, lost, a.unbound(lost)
 	}
 	list, err := a.cfg.Store.Capsules(ctx, a.rec.ID)
 	if err != nil {
 		return nil, "", failed(jobs.StoreFailed, "look for a capsule", err)
 	}
-	for i := len(list) - 1; i >= 0 && c == nil; i-- {
-		if list[i].Epoch < a.claim.Epoch() && list[i].Epoch > a.rec.Since {
-			c = &list[i]
+	if c = a.begins(list); c == nil {
+		return nil, lost, a.unbound("its capsule is not kept any more")
+	}
+	err = a.cfg.Store.Usable(ctx, *c, a.rec)
+	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
+		return nil, unfit.Error(), a.unbound(unfit.Error())
+	}
+	return c, "", failed(jobs.StoreFailed, "read the capsule", err)
+}
+
+// begins chooses among the capsules of the job's attempts: the last one's, if
+// that goes on, else the one that the job is bound to.
+func (a *attempt) begins(list []artifact.Capsule) *artifact.Capsule {
+	var last, base *artifact.Capsule
+	for i, c := range list {
+		switch {
+		case c.Epoch >= a.claim.Epoch():
+		case a.bound() && c.Epoch == a.rec.Resume:
+			base = &list[i]
+		case c.Epoch > max(a.rec.Since, a.rec.Resume):
+			last = &list[i]
 		}
 	}
-	switch {
-	case c == nil || !c.Why.Continues():
-		return nil, lost, nil
-	case c.Format != artifact.CapsuleFormat:
-		return nil, fmt.Sprintf("the capsule has format %d, and this worker knows %d", c.Format, artifact.CapsuleFormat), nil
-	case c.Agent != a.rec.Agent:
-		return nil, "the capsule is of agent " + c.Agent, nil
+	if last != nil && last.Why.Continues() {
+		return last
 	}
-	for _, part := range c.Parts() {
-		if _, err := a.cfg.Store.Check(ctx, c.Job, c.Epoch, part); errors.Is(err, jobs.ErrUnavailable) {
-			return nil, "", failed(jobs.StoreFailed, "read the capsule", err)
-		} else if err != nil {
-			return nil, "the capsule is broken: " + err.Error(), nil
-		}
+	return base
+}
+
+// bound reports whether the job goes on with a conversation or not at all.
+func (a *attempt) bound() bool { return a.rec.Resume > 0 || a.job.Fork != "" }
+
+// forks reports whether the attempt begins where the job was forked.
+func (a *attempt) forks() bool {
+	return a.memory.begun != nil && a.memory.begun.Epoch == 0
+}
+
+// unbound is the end of a job that was to go on with a conversation and cannot.
+func (a *attempt) unbound(why string) error {
+	if !a.bound() {
+		return nil
 	}
-	return c, "", nil
+	return ended(jobs.NotResumed, "the conversation cannot be continued: %s", why)
 }
 
 // resume puts the conversation into the agent's home, and tells the session
@@ -308,12 +337,19 @@ func (a *attempt) resume(ctx context.Context, in jail, c *artifact.Capsule, why 
 		}
 	}
 	if c == nil {
+		if err := a.unbound(why); err != nil {
+			return err
+		}
 		return a.anew(ctx, why)
 	}
 	a.memory.begun, a.memory.heard, a.memory.turns = c, c.Heard, c.Turn
 	a.talk.resume, a.talk.at = c.Conversation, position{turn: c.Turn, open: c.Open, heard: c.Heard}
 	a.log.Info("resumed", "epoch", c.Epoch, "turn", c.Turn)
-	a.events.put(jobs.NewEvent(jobs.SessionContinued, continuedData{How: "resumed", Epoch: c.Epoch, Conversation: c.Conversation, Turn: c.Turn}))
+	d := continuedData{How: "resumed", Epoch: c.Epoch, Conversation: c.Conversation, Turn: c.Turn}
+	if a.forks() {
+		d.How, d.From = "forked", a.job.Fork
+	}
+	a.events.put(jobs.NewEvent(jobs.SessionContinued, d))
 	return nil
 }
 
@@ -348,7 +384,8 @@ func (a *attempt) deaf(err error) bool {
 // continuedData is the data of session.continued: how an attempt goes on with
 // what an earlier one had begun.
 type continuedData struct {
-	How string `json:"how"` // resumed anew
+	How  string `json:"how"`            // resumed forked anew
+	From string `json:"from,omitempty"` // the job that it was forked from
 	// Epoch is the one of the capsule or, anew, of the salvage that there is.
 	Epoch        uint64 `json:"epoch,omitempty"`
 	Conversation string `json:"conversation,omitempty"`

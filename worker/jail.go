@@ -82,8 +82,8 @@ func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 	if len(a.cfg.Gates) > 0 {
 		l.Gate = "http://" + in.gate
 	}
-	if begun := a.memory.begun; begun != nil && a.talk.round == 0 {
-		l = l.Continued(begun.Open)
+	if a.talk.round == 0 {
+		l = a.carry(l, adapter)
 	}
 	if failed := a.talk.failed; failed != nil {
 		l = l.Failed(failed.check.Check, failed.check.Output)

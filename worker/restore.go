@@ -86,8 +86,11 @@ func (a *attempt) restore(ctx context.Context, space *workspace.Workspace, s *jo
 		return failed(jobs.WorkspaceFailed, fmt.Sprintf("restore the salvage of epoch %d", s.Epoch), err)
 	}
 	whose := "attempt of this job"
-	if s.Job != a.rec.ID {
+	switch {
+	case s.Job != a.rec.ID:
 		whose = "job, " + s.Job + ","
+	case s.Epoch == 0:
+		whose = "job, " + a.job.Fork + ","
 	}
 	a.inherits(space, "begins from a salvage: what an earlier "+whose+" had changed is there again, on a fresh checkout", s)
 	return nil

@@ -51,10 +51,10 @@ func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) erro
 }
 
 // converse runs the agent once. One that does not go on with an earlier
-// conversation begins anew, in the workspace as it is.
+// conversation begins anew, in the workspace as it is, unless it is there to go on.
 func (a *attempt) converse(ctx context.Context, in jail, adapter agent.Adapter) error {
 	err := a.agent(ctx, in, adapter)
-	if a.deaf(err) {
+	if a.deaf(err) && !a.bound() {
 		if err := a.anew(ctx, "the agent did not resume the conversation: "+err.Error()); err != nil {
 			return err
 		}

@@ -150,7 +150,7 @@ func TestTalkToClaude(t *testing.T) {
 	if patch := f.run("job", "diff", k.id); !strings.Contains(patch, "+made") {
 		t.Errorf("the patch is %q", patch)
 	}
-	f.refused(6, []string{"has finished"}, "send", k.id, "late")
+	f.refused(6, []string{"has finished", "only a prompt brings it back"}, "answer", k.id, "--text", "late")
 	f.gapless(f.events(k.id))
 }
 

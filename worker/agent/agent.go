@@ -88,6 +88,9 @@ type Launch struct {
 	Resume string
 	// Prompt replaces the one made of the job; see Failed.
 	Prompt string
+	// Input is the id of the message that Prompt has; empty: it has none, or
+	// several.
+	Input string
 	// Notice is told after the prompt: what the agent finds that is not as the
 	// job's base has it.
 	Notice string

@@ -73,6 +73,9 @@ func (l Launch) prompt() string {
 // promptID names the prompt, so that its echo and its progress can be told
 // from those of other input.
 func (l Launch) promptID() string {
+	if l.Input != "" {
+		return l.Input
+	}
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+strconv.Itoa(l.Round)+"/"+l.prompt())).String()
 }
 
@@ -94,22 +97,40 @@ func (l Launch) Failed(check jobs.Check, output string) Launch {
 }
 
 // Continued is the launch that goes on, in a new process, with the conversation
-// that Resume names. Open: its last turn was not over.
-func (l Launch) Continued(open bool) Launch {
+// that Resume names. Open: its last turn was not over. Said is what it has not
+// heard yet.
+func (l Launch) Continued(open bool, said ...string) Launch {
 	var b strings.Builder
-	b.WriteString("This conversation goes on in a new process. The one before has ended, and with it whatever ran in it. ")
+	b.WriteString("This conversation goes on in a new process. The one before has ended, and with it whatever ran in it.")
 	switch {
 	case open:
-		b.WriteString("You were within a turn: a tool whose result you do not see may have run or not. Go on where you were.")
+		b.WriteString(" You were within a turn: a tool whose result you do not see may have run or not. Go on where you were.")
+	case len(said) > 0: // it says what is to be done
 	case l.Job.Agent.Interactive:
-		b.WriteString("Nothing new is asked of you by this message. Unless another one follows, answer with one short sentence, and wait.")
+		b.WriteString(" Nothing new is asked of you by this message. Unless another one follows, answer with one short sentence, and wait.")
 	default:
-		b.WriteString("Your last turn was over, but what follows it was not. If something is left to do, do it; else say so in one short sentence.")
+		b.WriteString(" Your last turn was over, but what follows it was not. If something is left to do, do it; else say so in one short sentence.")
 	}
 	if l.Notice != "" {
 		b.WriteString("\n\n" + l.Notice)
 	}
 	l.Prompt = b.String()
+	return l.Told(said...)
+}
+
+// Forked is the launch of a job of its own that begins with a copy of the
+// conversation that Resume names.
+func (l Launch) Forked() Launch {
+	l.Prompt = "This conversation was copied, and goes on here in a new process, beside the one that it was copied from. " +
+		"What ran in the process before does not run here. What follows is asked of you here alone.\n\n" + l.prompt()
+	return l
+}
+
+// Told is the launch that says more than its prompt.
+func (l Launch) Told(said ...string) Launch {
+	if len(said) > 0 {
+		l.Prompt = strings.Join(append([]string{l.prompt()}, said...), "\n\n")
+	}
 	return l
 }
 
