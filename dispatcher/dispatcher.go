@@ -101,11 +101,22 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if err == nil {
 		err = d.checkDepends(ctx, job)
 	}
+	var origin *artifact.Capsule
+	if err == nil {
+		origin, err = d.origin(ctx, job)
+	}
 	if err != nil {
 		d.rejected(source, err)
 		return Submitted{}, err
 	}
-	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job, d.announce)
+	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job, func(ctx context.Context, rec jobs.Record) error {
+		if origin != nil { // before it may be claimed
+			if err := d.cfg.Store.CopyCapsule(ctx, *origin, rec.ID); err != nil {
+				return err
+			}
+		}
+		return d.announce(ctx, rec)
+	})
 	if err != nil {
 		return Submitted{}, fmt.Errorf("accept job: %w", err)
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// Send gives a control message to the agent of a job that runs, and returns
-// its receipt. One that had no effect is a [*control.RefusedError], which says why.
+// Send gives a control message to the agent of a job, and returns its receipt.
+// A prompt for a job that has finished brings it back, if its conversation can
+// be continued. One that had no effect is a [*control.RefusedError], which says why.
 func (d *Dispatcher) Send(ctx context.Context, id string, c control.Message) (control.Receipt, error) {
 	if err := c.Validate(); err != nil {
 		return control.Receipt{}, err
@@ -21,24 +22,36 @@ func (d *Dispatcher) Send(ctx context.Context, id string, c control.Message) (co
 	if err != nil {
 		return control.Receipt{}, err
 	}
-	if rec.Asking() {
+	return d.sendTo(ctx, rec, c)
+}
+
+// sendTo is Send to a job whose record was as given.
+func (d *Dispatcher) sendTo(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, error) {
+	switch {
+	case rec.Asking():
 		return d.sendParked(ctx, rec, c)
-	}
-	if err := runs(rec); err != nil {
-		return control.Receipt{}, err
+	case rec.State == jobs.Finished && c.Verb == control.Prompt:
+		return d.followUp(ctx, rec, c)
+	case rec.State == jobs.Finished:
+		return control.Receipt{}, control.Refuse(control.Finished, "job %s has finished (%s), and its agent is gone; only a prompt brings it back", rec.ID, rec.Outcome)
+	case rec.State != jobs.Executing && rec.Resume > 0 && c.Verb == control.Prompt:
+		receipt, _, err := d.cfg.Log.Accept(ctx, rec, c) // for the attempt that is to come
+		return receipt, err
+	case rec.State != jobs.Executing:
+		return control.Receipt{}, control.Refuse(control.NotReady, "job %s is %s: no agent runs yet", rec.ID, rec.State)
 	}
 	receipt, err := d.cfg.Log.Send(ctx, rec.Session, c)
 	if !errors.Is(err, session.ErrNobody) {
 		return receipt, err
 	}
-	// It may have ended since.
-	if rec, err = d.cfg.Queue.Get(ctx, rec.ID); err != nil {
+	now, err := d.cfg.Queue.Get(ctx, rec.ID)
+	switch {
+	case err != nil:
 		return receipt, err
+	case now.State != jobs.Executing: // it has ended since
+		return d.sendTo(ctx, now, c)
 	}
-	if err := runs(rec); err != nil {
-		return receipt, err
-	}
-	return receipt, control.Refuse(control.NotReady, "the worker %s of job %s does not listen; should it be dead, another one takes the job over", rec.Worker, rec.ID)
+	return receipt, control.Refuse(control.NotReady, "the worker %s of job %s does not listen; should it be dead, another one takes the job over", now.Worker, now.ID)
 }
 
 // sendParked takes a message for a job that is parked with a question. An answer
@@ -93,17 +106,6 @@ func (d *Dispatcher) hear(ctx context.Context, rec jobs.Record) error {
 		return err
 	}
 	return d.wake(ctx, rec, past)
-}
-
-// runs refuses what only a job that runs can take.
-func runs(rec jobs.Record) error {
-	switch rec.State {
-	case jobs.Executing:
-		return nil
-	case jobs.Finished:
-		return control.Refuse(control.Finished, "job %s has finished (%s), and its agent is gone; submit a new job", rec.ID, rec.Outcome)
-	}
-	return control.Refuse(control.NotReady, "job %s is %s: no agent runs yet", rec.ID, rec.State)
 }
 
 // sendVerb answers {"id": "<job>", "control": {…}}.

@@ -22,7 +22,7 @@ import (
 
 func (a *app) jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "Look at jobs and do something with them"}
-	job.AddCommand(a.jobLs(), a.jobGet(), a.jobCancel(), a.jobRetry(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), a.jobWorktree())
+	job.AddCommand(a.jobLs(), a.jobGet(), a.jobCancel(), a.jobRetry(), a.jobResume(), a.jobFork(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), a.jobWorktree())
 	return job
 }
 

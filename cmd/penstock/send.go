@@ -49,6 +49,7 @@ func (a *app) speech(cmd *cobra.Command, say func(args []string) (control.Messag
 			if err != nil {
 				return err
 			}
+			a.waits(p)
 			return receiptView.One(a.out, a.format, receipt)
 		})
 	}
@@ -101,7 +102,7 @@ func refusal(err error) error {
 func (a *app) sendCommand() *cobra.Command {
 	return a.speech(&cobra.Command{
 		Use: "send ID TEXT|-", Args: cobra.ExactArgs(2),
-		Short: "Tell the agent of a running job more: within its turn, or as its next one",
+		Short: "Tell a job's agent more: within its turn, as its next one, or to go on with a finished job",
 	}, func(args []string) (control.Message, error) {
 		text, err := a.prompt(args[1:])
 		return control.Message{Verb: control.Prompt, Text: text}, err

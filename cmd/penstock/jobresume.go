@@ -1,0 +1,123 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+func (a *app) jobResume() *cobra.Command {
+	var text, id string
+	cmd := &cobra.Command{
+		Use: "resume ID", Args: cobra.ExactArgs(1),
+		Short: "Bring a finished job back, to go on with its agent's conversation",
+		Long: `Resume lets a job that has finished go on where its agent was: with the
+conversation, and with what was changed. job retry begins anew instead.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var prompt *control.Message
+			if cmd.Flags().Changed("prompt") {
+				words, err := a.prompt([]string{text})
+				if err != nil {
+					return err
+				}
+				prompt = &control.Message{ID: cmp.Or(id, jobs.NewID()), Verb: control.Prompt, By: "cli", Text: words}
+			} else if id != "" {
+				return cli.Usage("", "--id is of a message: give --prompt, too")
+			}
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				rec, err := p.resume(ctx, rec, prompt)
+				if err != nil {
+					return refusal(err)
+				}
+				a.waits(p)
+				return recordView.One(a.out, a.format, rec)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&text, "prompt", "", "what the agent is told, or - for standard input (default: to do what is left to do)")
+	cmd.Flags().StringVar(&id, "id", "", "the prompt's own id, a UUID: given again, it has no second effect (default: a new one)")
+	return cmd
+}
+
+// waits says that nobody runs what was brought back, where that is so.
+func (a *app) waits(p *pool) {
+	if p.server != nil {
+		fmt.Fprintf(a.err, "penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
+	}
+}
+
+// resume brings a finished job back. Who may only ask a dispatcher has to have
+// something to say.
+func (p *pool) resume(ctx context.Context, rec jobs.Record, prompt *control.Message) (jobs.Record, error) {
+	if p.role.All() {
+		return p.dispatcher.Resume(ctx, rec.ID, prompt)
+	}
+	if prompt == nil {
+		return rec, cli.Fail(cli.ExitDenied, "give it a --prompt", "role %s brings a job back with a prompt only", p.role)
+	}
+	if _, err := p.send(ctx, rec.ID, *prompt); err != nil {
+		return rec, err
+	}
+	return p.record(ctx, rec.ID)
+}
+
+// goOn is what a fork is told that is not told anything else.
+const goOn = "Go on with what is left to do. If nothing is, say so in one short sentence."
+
+func (a *app) jobFork() *cobra.Command {
+	var text string
+	var n int
+	cmd := &cobra.Command{
+		Use: "fork ID", Args: cobra.ExactArgs(1),
+		Short: "Submit jobs that begin with a copy of another one's conversation and files",
+		Example: `  penstock job fork ID --prompt "Try it without a new dependency"
+  penstock job fork ID -n 3 -o id`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n < 1 || n > 100 {
+				return cli.Usage("", "-n is %d; between 1 and 100 jobs are made at once", n)
+			}
+			prompt, err := a.prompt([]string{text})
+			if err != nil {
+				return err
+			}
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				job, err := p.queue.Job(ctx, rec.ID)
+				if err != nil {
+					return err
+				}
+				job = forkOf(job, rec.ID, prompt)
+				var forks []dispatcher.Submitted
+				for range n {
+					answer, err := p.submit(ctx, job, "cli")
+					if err != nil {
+						return cmp.Or(submittedView.List(a.out, a.format, forks), err)
+					}
+					forks = append(forks, answer)
+				}
+				a.waits(p)
+				return submittedView.List(a.out, a.format, forks)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&text, "prompt", goOn, "what the new jobs are to do, or - for standard input")
+	cmd.Flags().IntVarP(&n, "count", "n", 1, "how many jobs")
+	return cmd
+}
+
+// forkOf is the job that begins with a copy of another one's conversation. What
+// places that one among others, names its result, or was said in its
+// conversation already, is not the fork's.
+func forkOf(job jobs.Job, id, prompt string) jobs.Job {
+	job.Fork, job.Prompt, job.Issue = id, prompt, nil
+	job.Key, job.Batch, job.Item, job.Session = "", "", "", ""
+	job.DependsOn, job.RunAt, job.FromSalvage, job.Signature = nil, nil, "", nil
+	job.Deliver.Branch, job.Repo.Commit = "", ""
+	return job
+}

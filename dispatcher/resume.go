@@ -1,0 +1,86 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// Resume brings a finished job back, to go on with its conversation instead of
+// beginning anew. Without a prompt it has to have ended without success. An error
+// that is a [*control.RefusedError] says why it cannot go on.
+func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Message) (jobs.Record, error) {
+	rec, err := d.cfg.Queue.Get(ctx, id)
+	if err != nil {
+		return rec, err
+	}
+	if prompt != nil {
+		if _, err = d.Send(ctx, rec.ID, *prompt); err != nil {
+			return rec, err
+		}
+		return d.cfg.Queue.Get(ctx, rec.ID)
+	}
+	switch {
+	case rec.State != jobs.Finished:
+		return rec, control.Refuse(control.NotReady, "job %s is %s: only a finished job can be resumed", rec.ID, rec.State)
+	case rec.Outcome == jobs.Success:
+		return rec, control.Refuse(control.Nothing, "job %s ended in success, and nothing is left to go on with: give it a prompt", rec.ID)
+	}
+	c, err := d.lastCapsule(ctx, rec)
+	if err != nil {
+		return rec, err
+	}
+	return d.reopen(ctx, rec, c, "somebody")
+}
+
+// followUp accepts a prompt for a job that has finished, and brings it back. In
+// this order: who dies in between leaves a message that is told if the job ever
+// goes on, and the same message again finishes what was begun.
+func (d *Dispatcher) followUp(ctx context.Context, rec jobs.Record, prompt control.Message) (control.Receipt, error) {
+	c, err := d.lastCapsule(ctx, rec)
+	if err != nil {
+		return control.Receipt{}, err
+	}
+	// Who has settled the job may not have come to its last event yet.
+	result, err := d.cfg.Store.Result(ctx, rec)
+	if err == nil {
+		err = d.cfg.Log.Finish(ctx, rec, result)
+	}
+	if err != nil {
+		return control.Receipt{}, err
+	}
+	receipt, past, err := d.cfg.Log.Accept(ctx, rec, prompt)
+	if err == nil && slices.Contains(past.Last, prompt.ID) { // else an attempt has had it
+		_, err = d.reopen(ctx, rec, c, prompt.By)
+	}
+	return receipt, err
+}
+
+// reopen makes a finished job pending, to go on from a capsule.
+func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c artifact.Capsule, by string) (jobs.Record, error) {
+	now, err := d.cfg.Queue.Resume(ctx, rec, c.Epoch)
+	if err == nil {
+		err = d.cfg.Log.Reopen(ctx, rec, by)
+	}
+	if err == nil && now.State == jobs.Pending {
+		err = d.cfg.Queue.Enqueue(ctx, now)
+	}
+	return now, err
+}
+
+// lastCapsule is what a job that has finished can go on with.
+func (d *Dispatcher) lastCapsule(ctx context.Context, rec jobs.Record) (artifact.Capsule, error) {
+	c, err := d.cfg.Store.LastCapsule(ctx, rec)
+	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
+		return c, control.Refuse(control.Finished, "job %s has finished (%s), and cannot go on: %v; submit a new job", rec.ID, rec.Outcome, unfit)
+	}
+	if err != nil {
+		return c, fmt.Errorf("look for a capsule: %w", err)
+	}
+	return c, nil
+}
