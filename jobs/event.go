@@ -66,11 +66,17 @@ const (
 	BudgetSpent      Kind = "budget.exceeded"
 )
 
-// What the programs of a jail tell their worker.
+// What the programs of a jail tell their worker, and what happens in the
+// terminals there.
 const (
 	Milestone      Kind = "milestone"
 	ArtifactStored Kind = "artifact.stored"
 	ResultSet      Kind = "result.set"
+
+	TerminalCreated  Kind = "terminal.created"
+	TerminalAttached Kind = "terminal.attached"
+	TerminalOutput   Kind = "terminal.output"
+	TerminalExited   Kind = "terminal.exited"
 )
 
 // The events of an agent's run, one vocabulary for all agents.

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/terminals"
 )
 
 // agent runs the coding agent in its jail until it exits, and returns its
@@ -99,6 +100,7 @@ type agentRun struct {
 	// questions are those of the jail's programs that are open.
 	questions map[string]pending
 	rested    chan position // has a value when a turn is over and the agent is kept
+	terminals *terminals.Set
 }
 
 // wait runs the agent to its end. Whatever happens, nothing of it is alive
@@ -134,9 +136,12 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	others.Go(func() error { r.watch(); return nil })
 	others.Go(func() error { r.keepCapsules(ctx, in); return nil })
 
+	r.terminals = terminals.New(r.terminalConfig())
 	r.floor.set(r)
 	exit, err := p.Wait()
 	r.floor.set(nil)
+	r.terminals.Close()
+	r.attempt.terminals += r.terminals.Opened()
 	_, _ = stdoutIn.Close(), stderrIn.Close() // the readers see the end; closing a pipe cannot fail
 	unread := readers.Wait()
 	closeGate()

@@ -55,6 +55,8 @@ type attempt struct {
 	// came through it to be kept.
 	inside   *inside.Door
 	attached []jobs.Artifact
+	// terminals is how many the runs of the agent have had that are over.
+	terminals int
 	// memory is what outlives the agent's processes of its conversation.
 	memory memory
 	// saved is what was salvaged; nil: nothing was.
@@ -100,6 +102,11 @@ func (a *attempt) attend(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	stopTerminals, err := a.cfg.Log.ServeTerminals(a.rec.Session, a.terminal)
+	if err != nil {
+		return failed(jobs.StoreFailed, "listen to the session", err)
+	}
+	defer stopTerminals()
 	return a.run(ctx)
 }
 

@@ -111,6 +111,7 @@ func (a *attempt) spec(in jail, plan agent.Plan, way bool) (sandbox.Spec, error)
 		return s, err
 	}
 	s.Args, s.Home = plan.Args, in.kept
+	s.Dial = a.lookable()
 	// An agent's own idea of what is behind a proxy knows only the gate.
 	env := slices.DeleteFunc(slices.Clone(plan.Env), func(kv string) bool { return has(a.net.env, kv) })
 	s.Env = slices.Concat(env, s.Env)

@@ -187,6 +187,7 @@ func worker(names subject.Names) []Share {
 		Share{Subject: names.DeadLetter("*", "*", "*")},
 		Share{Subject: names.Sched("*", "*")},
 		Share{Subject: names.Control("*", "*"), Served: true},
+		Share{Subject: names.Terminals("*", "*"), Served: true},
 		Share{Subject: names.WakeClass("*"), Heard: true})
 }
 

@@ -45,9 +45,12 @@ type Policy struct {
 	Workspaces []string `yaml:"workspaces,omitempty" json:"workspaces,omitempty"`
 	// Deliver are the ways in which results may leave the store; empty is all. None and
 	// patch are no such way, and stand for none.
-	Deliver  []string          `yaml:"deliver,omitempty" json:"deliver,omitempty"`
-	Backends []string          `yaml:"backends,omitempty" json:"backends,omitempty"` // backends that a job may ask for; empty is all
-	Weaker   []sandbox.Feature `yaml:"weaker,omitempty" json:"weaker,omitempty"`     // features that may be absent
+	Deliver  []string `yaml:"deliver,omitempty" json:"deliver,omitempty"`
+	Backends []string `yaml:"backends,omitempty" json:"backends,omitempty"` // backends that a job may ask for; empty is all
+	// Attach says whether people may open terminals in the jails of agents:
+	// allow, which is the default, or deny.
+	Attach string            `yaml:"attach,omitempty" json:"attach,omitempty"`
+	Weaker []sandbox.Feature `yaml:"weaker,omitempty" json:"weaker,omitempty"` // features that may be absent
 
 	file string
 }
@@ -158,6 +161,7 @@ func (p Policy) validate() error {
 	}{
 		{"preset", []string{p.Preset}, []string{"", "strict", "browser", "debug", "offline"}},
 		{"network", []string{p.Network}, networks},
+		{"attach", []string{p.Attach}, []string{"", "allow", "deny"}},
 		{"modes", p.Modes, []string{"none", "worktree", "container"}},
 		{"workspaces", p.Workspaces, []string{"overlay", "clone", "linked", "hook"}},
 		{"deliver", p.Deliver, []string{"none", "patch", "branch", "pr"}},

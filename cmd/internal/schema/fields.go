@@ -231,6 +231,7 @@ var policyFields = map[string]string{
 	"deliver[]":    "A mode of delivery.",
 	"backends":     "What may make the jail. Left out, all.",
 	"backends[]":   "A backend.",
+	"attach":       "Whether people may open terminals in agents' jails: allow, which is the default, or deny.",
 	"weaker":       "Features that may be missing on the host. What was missing is written in the result.",
 	"weaker[]":     "A feature's name.",
 

@@ -170,6 +170,11 @@ func (n Names) Control(tenant, session string) string {
 	return n.join("sessions", tenant, session, "control")
 }
 
+// Terminals is where requests about a session's terminals are answered.
+func (n Names) Terminals(tenant, session string) string {
+	return n.join("sessions", tenant, session, "terminals")
+}
+
 // DeadLetter is the subject of a job's dead letter.
 func (n Names) DeadLetter(class, tenant, id string) string { return n.join("dead", class, tenant, id) }
 
