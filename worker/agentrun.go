@@ -257,6 +257,7 @@ func (r *agentRun) line(line agent.Line) {
 	if read.Hopeless != "" {
 		r.end(ended(read.Hopeless, "the agent tries on, but it cannot succeed: %s", jobs.Reasons[read.Hopeless].Advice))
 	}
+	r.pulse.because = read.Retried
 	r.pulse.beat(time.Now(), len(line.Bytes), read.Events)
 	r.alarm()
 	r.rest(read.State)

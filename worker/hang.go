@@ -59,9 +59,10 @@ type pulse struct {
 	written     int64     // bytes
 	retries     int       // in a row
 	retried     jobs.RetryData
-	looked      time.Time // when its processes were last looked at
-	halted      time.Time // since when one is stopped; zero: none is
-	closed      time.Time // when its input was closed; zero: it is open
+	because     jobs.Reason // why it tries again; empty: it does not
+	looked      time.Time   // when its processes were last looked at
+	halted      time.Time   // since when one is stopped; zero: none is
+	closed      time.Time   // when its input was closed; zero: it is open
 }
 
 // progress are the events after which it is no longer the same call that the
@@ -157,7 +158,7 @@ func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
 			r.closeStdin()
 			return nil, h.Exit
 		}
-		return hang("idle", jobs.IdleLimit, quiet, fmt.Sprintf("it was silent for %v", idle)), 0
+		return r.idled(quiet), 0
 	}
 	if r.greets && !p.spoke {
 		silent := now.Sub(p.began)
@@ -168,6 +169,16 @@ func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
 	}
 	found, again := r.halted(now, quiet)
 	return found, min(next, again)
+}
+
+// idled is what silence means. An agent that the model API told to come again
+// in hours waits for that without a word, and the API is the cause.
+func (r *agentRun) idled(quiet time.Duration) *hangData {
+	reason, message := jobs.IdleLimit, fmt.Sprintf("it was silent for %v", time.Duration(r.job.IdleTimeout))
+	if why := r.pulse.because; jobs.Reasons[why].Fault == jobs.FaultProvider {
+		reason, message = why, message+" while it waited to try the model API again"
+	}
+	return hang("idle", reason, quiet, message)
 }
 
 // beyond finds what needs no clock: too much output, too many retries.

@@ -167,6 +167,9 @@ type Read struct {
 	// Hopeless is set once the run cannot end well, although the agent still
 	// tries: the reason to end it for.
 	Hopeless jobs.Reason
+	// Retried is why the agent tries the model API again, until it has
+	// answered.
+	Retried jobs.Reason
 }
 
 // A Total sums up a run.

@@ -71,7 +71,7 @@ func (d *claudeDecoder) Line(line Line) Read {
 	for i := range r.Events {
 		r.Events[i].Agent, r.Events[i].Turn = "claude", d.turn
 	}
-	r.State, r.Hopeless = d.state(), d.hopeless()
+	r.State, r.Hopeless, r.Retried = d.state(), d.hopeless(), d.retried
 	return r
 }
 

@@ -43,7 +43,7 @@ func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) rawDa
 	if d.last != nil && !d.open {
 		r.State = Idle
 	}
-	if jobs.Reasons[d.retried].Hopeless() {
+	if r.Retried = d.retried; jobs.Reasons[d.retried].Hopeless() {
 		r.Hopeless = d.retried
 	}
 	return r

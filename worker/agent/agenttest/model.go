@@ -43,6 +43,7 @@ type Reply struct {
 
 	Status int    // not 0 or 200: an error
 	Error  string // the error's type, as "overloaded_error"
+	After  string // with an error, when to try again: the header retry-after
 	Delay  time.Duration
 	Drop   bool // ends the connection within the answer
 	Hang   bool // never ends the answer
@@ -191,6 +192,9 @@ func (m *Model) reply(req *Request) Reply {
 
 func fail(w http.ResponseWriter, r Reply) {
 	w.Header().Set("Content-Type", "application/json")
+	if r.After != "" {
+		w.Header().Set("Retry-After", r.After)
+	}
 	w.WriteHeader(r.Status)
 	_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":%q,"message":"scripted"}}`, r.Error)
 }

@@ -75,6 +75,12 @@ type object = map[string]any
 
 func (a *answer) send() {
 	if !a.req.Stream {
+		if a.reply.Drop {
+			panic(http.ErrAbortHandler)
+		}
+		if a.reply.Hang {
+			return
+		}
 		a.w.Header().Set("Content-Type", "application/json")
 		m := a.message(a.reply.Output)
 		m["content"], m["stop_reason"] = a.blocks(), a.stopReason()
