@@ -35,7 +35,7 @@ func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Mess
 	if err != nil {
 		return rec, err
 	}
-	return d.reopen(ctx, rec, c, "somebody")
+	return d.reopen(ctx, rec, c, "")
 }
 
 // followUp accepts a prompt for a job that has finished, and brings it back. In

@@ -93,6 +93,9 @@ func poolSummary(e jobs.Event) string {
 	case jobs.CapsuleStored:
 		d := data[artifact.Capsule](e)
 		return fmt.Sprintf("capsule: the conversation can go on from turn %d on any worker", d.Turn)
+	case jobs.JobReopened:
+		d := data[struct{ By string }](e)
+		return "job brought back by " + cmp.Or(d.By, "somebody")
 	case jobs.SessionContinued:
 		return continued(data[continuedData](e))
 	case jobs.SetupEnded:
@@ -120,13 +123,16 @@ func poolSummary(e jobs.Event) string {
 
 // continuedData is as much of a session.continued as is shown.
 type continuedData struct {
-	How, Why string
-	Epoch    uint64
-	Turn     int
+	How, Why, From string
+	Epoch          uint64
+	Turn           int
 }
 
 func continued(d continuedData) string {
-	if d.How == "resumed" {
+	switch d.How {
+	case "forked":
+		return fmt.Sprintf("forked: a copy of the conversation of job %s goes on after turn %d", d.From, d.Turn)
+	case "resumed":
 		return fmt.Sprintf("resumed: the conversation goes on after turn %d, from the capsule of epoch %d", d.Turn, d.Epoch)
 	}
 	text := "begun anew: " + d.Why

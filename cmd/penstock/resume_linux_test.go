@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +40,14 @@ func TestAFinishedJobIsToldMore(t *testing.T) {
 			f.worker("--slots", "2")
 			f.run("wait", k.id)
 			k.goesOn(model, "more.txt", `"how":"resumed"`)
+			f.run("send", k.id, "thank you")
+			f.run("wait", k.id)
+			if said := f.run("logs", k.id); strings.Count(said, "brought back by cli") != 2 {
+				t.Errorf("the log says\n%s", said)
+			}
+			if n := k.asked(model, "now write more.txt"); n != 1 {
+				t.Errorf("it was told %d times", n)
+			}
 			f.gapless(f.events(k.id))
 
 			forks := strings.Fields(f.run("job", "fork", k.id, "-n", "2", "--prompt", "now write fork.txt", "-o", "id"))
@@ -75,15 +82,23 @@ func (k talk) goesOn(model *agenttest.Model, file string, how ...string) {
 	if model == nil {
 		return
 	}
-	if !slices.ContainsFunc(model.Requests(), func(r agenttest.Request) bool {
-		return r.Turn == 2 && strings.Contains(r.First, "CARRY") && strings.Contains(r.Last, "now write "+file)
-	}) {
+	if k.asked(model, "now write "+file) == 0 {
 		k.Error("the model did not see the conversation with the new prompt")
 	}
 	rec := k.record(k.id)
 	if rec.Outcome != jobs.Success || rec.Attempt != 2 {
 		k.Errorf("%s %s (%s) in attempt %d", rec.Outcome, rec.Reason, rec.Message, rec.Attempt)
 	}
+}
+
+// asked counts the requests with the whole conversation that ended with a text.
+func (k talk) asked(model *agenttest.Model, text string) (n int) {
+	for _, r := range model.Requests() {
+		if r.Turn >= 2 && strings.Contains(r.First, "CARRY") && strings.Contains(r.Last, text) {
+			n++
+		}
+	}
+	return n
 }
 
 // A job that somebody cancelled is brought back, and goes on instead of
@@ -116,6 +131,15 @@ func TestACancelledJobIsResumed(t *testing.T) {
 		t.Errorf("%s %s (%s) in attempt %d", rec.Outcome, rec.Reason, rec.Message, rec.Attempt)
 	}
 	f.refused(6, []string{"nothing is left"}, "job", "resume", k.id)
+	f.run("job", "resume", k.id, "--prompt", "Leave out the docs")
+	f.run("wait", k.id)
+	k.has(k.all(jobs.Message), "Leave out the docs")
+	forks := strings.Fields(f.run("job", "fork", k.id, "-n", "3", "-o", "id"))
+	f.run(append([]string{"job", "cancel"}, forks...)...)
+	f.try(append([]string{"wait"}, forks...)...)
+	if len(forks) != 3 {
+		t.Errorf("forked %q", forks)
+	}
 	plain := f.submit("true")
 	f.run("wait", plain)
 	f.refused(6, []string{"nothing is kept of a conversation"}, "send", plain, "more")
