@@ -75,6 +75,7 @@ type Job struct {
 	// already or not.
 	FreshSetup bool `json:"fresh_setup,omitempty"`
 
+	Ask         Ask      `json:"ask,omitzero"`
 	Timeout     Duration `json:"timeout,omitempty"`
 	IdleTimeout Duration `json:"idle_timeout,omitempty"`
 	Budget      Budget   `json:"budget,omitzero"`

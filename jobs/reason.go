@@ -52,6 +52,7 @@ const (
 	IdleLimit        Reason = "idle_limit"
 	StartLimit       Reason = "start_limit"
 	AgentHalted      Reason = "agent_halted"
+	Unanswered       Reason = "unanswered"
 	OutputLimit      Reason = "output_limit"
 	RetryLimit       Reason = "retry_limit"
 	Cancelled        Reason = "cancelled"
@@ -208,6 +209,7 @@ var Reasons = map[Reason]Cause{
 	IdleLimit:        {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent was silent for idle_timeout; read its last events"},
 	StartLimit:       {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent wrote nothing after its start; penstock doctor starts it in a jail, and worker.start_timeout is the limit"},
 	AgentHalted:      {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "a signal stopped a process of the agent and nothing continued it; read its last events; worker.halt_timeout is the limit"},
+	Unanswered:       {TimedOut, Never, ChargeAttempt, ScopeJob, FaultJob, "nobody answered the agent's question in time; answer it with penstock answer, raise ask.timeout, or set ask.default"},
 	OutputLimit:      {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent wrote without end; read its first events, or raise worker.output_limit"},
 	RetryLimit:       {Error, Later, ChargeAttempt, ScopeJob, FaultProvider, "the model API failed, and the agent only tried again; wait and retry; worker.retry_limit is the limit"},
 	Cancelled:        {Cancellation, Never, ChargeLoss, ScopeJob, FaultJob, "somebody cancelled the job; retry it if that was a mistake"},

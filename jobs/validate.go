@@ -262,6 +262,7 @@ func (j Job) validateEnvironment(found *InvalidError) {
 func (j Job) validateBounds(found *InvalidError) {
 	found.add("timeout", within(int64(j.Timeout), int64(time.Second), int64(30*24*time.Hour)))
 	found.add("idle_timeout", within(int64(j.IdleTimeout), int64(time.Second), int64(30*24*time.Hour)))
+	j.Ask.validate(found)
 	found.add("check_rounds", within(int64(j.CheckRounds), 0, 20))
 	if j.CheckRounds > 0 && len(j.Check) == 0 {
 		found.add("check_rounds", fmt.Errorf("has no meaning without check"))

@@ -156,7 +156,7 @@ func TestSeries(t *testing.T) {
 		t.Logf("%s: %d series", name, lines)
 	}
 	reg, w := worker(t)
-	check("worker", reg, 545, func() { useWorker(w) })
+	check("worker", reg, 546, func() { useWorker(w) })
 	dreg, d := dispatcher(t, noStats)
 	check("dispatcher", dreg, 1000, func() { useDispatcher(d) })
 }

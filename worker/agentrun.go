@@ -65,7 +65,7 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	defer end(nil)
 	run := &agentRun{
 		attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way,
-		greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1), rested: make(chan position, 1),
+		parkable: a.canPark(about), greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1), rested: make(chan position, 1),
 	}
 	defer func() {
 		a.talk.heard(run.decoder.Total())
@@ -82,6 +82,7 @@ type agentRun struct {
 	keepStdin bool
 	greets    bool // its protocol begins with a word of the agent
 	hears     bool // an interactive job of it can be talked to
+	parkable  bool // it may end with a question, and get the answer when it is run again
 	process   *sandbox.Process
 	in        *input
 	way       *gate.Gate    // out of the jail; nil: there is none
@@ -93,10 +94,14 @@ type agentRun struct {
 	pulse   pulse
 	found   *hangData // the agent hung
 	foundAt time.Time
-	step    string   // the last that was taken to end it
-	asks    []string // questions that are open
-	turn    int      // the agent's, as its last line told
-	leaving string   // who has told the agent to stop; empty: nobody
+	step    string    // the last that was taken to end it
+	asks    []openAsk // questions that are open
+	turn    int       // the agent's, as its last line told
+	leaving string    // who has told the agent to stop; empty: nobody
+	work    undertaking
+	// offered is the last sign of life at which the session was to be parked.
+	offered time.Time
+	parked  *parking // it is being parked
 	// questions are those of the jail's programs that are open.
 	questions map[string]pending
 	rested    chan position // has a value when a turn is over and the agent is kept
@@ -122,6 +127,7 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 		r.in.close()
 	}
 
+	r.terminals = terminals.New(r.terminalConfig())
 	var readers, others errgroup.Group
 	readers.Go(func() error { return r.read(stdout, agent.Stdout) })
 	readers.Go(func() error { return r.read(stderr, agent.Stderr) })
@@ -136,7 +142,6 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	others.Go(func() error { r.watch(); return nil })
 	others.Go(func() error { r.keepCapsules(ctx, in); return nil })
 
-	r.terminals = terminals.New(r.terminalConfig())
 	r.floor.set(r)
 	exit, err := p.Wait()
 	r.floor.set(nil)
@@ -176,6 +181,9 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 		if err != nil {
 			return failed(jobs.SandboxFailed, "run the agent", err)
 		}
+	}
+	if r.parked != nil {
+		return errParked
 	}
 	if hung != nil {
 		return hung
@@ -242,12 +250,16 @@ func (r *agentRun) line(line agent.Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	read := r.decoder.Line(line)
+	if r.parked != nil {
+		return // it ends where its capsule was stored
+	}
 	if r.pulse.written > r.cfg.Hangs.Output {
 		r.events.drop(len(read.Events)) // the flood is not kept while it is ended
 	} else {
 		r.events.putOutput(read.Events...)
 	}
 	r.turns(read.Events)
+	r.work.note(read.Events)
 	r.asked(read.Events)
 	r.spare()
 	r.takenUp(read.Events)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/seal"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -61,6 +62,14 @@ type attempt struct {
 	memory memory
 	// saved is what was salvaged; nil: nothing was.
 	saved *jobs.Salvage
+	// past is what was said in earlier attempts, and recalls what the programs
+	// of this one's jail get that ask the same again.
+	past    control.Past
+	recalls map[string][]inside.Answer
+	// replies are for an agent that goes on with its conversation.
+	replies []control.Reply
+	// parked is how the attempt ends with its questions open; nil: it does not.
+	parked *parking
 	// stored is the change that is kept as the result; nil: none is, or it is empty.
 	stored *stored
 }
@@ -233,6 +242,9 @@ func (a *attempt) signed() error {
 // conclude takes what the agent left, and delivers it where that is a success.
 // Err is how the work ended.
 func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err error) error {
+	if errors.Is(err, errParked) {
+		return err // there is no result yet
+	}
 	change, collected := a.collect(ctx, space)
 	if err == nil {
 		err = collected

@@ -16,12 +16,6 @@ import (
 // acceptLimit bounds how long an accepted message may take to be stored.
 const acceptLimit = 10 * time.Second
 
-// maxAsks is how many questions of an agent may be open at once.
-const maxAsks = 16
-
-// tooMany is what the agent hears whose questions are more.
-const tooMany = "Too many questions are open. Wait for the answers."
-
 // A floor is had by the run of the agent that takes control messages now.
 type floor struct {
 	mu  sync.Mutex
@@ -44,42 +38,16 @@ func (f *floor) get() *agentRun {
 // returns is called. What earlier attempts have accepted counts: it is not
 // taken again, and what their agents were told this one's is told, too.
 func (a *attempt) listen(ctx context.Context) (stop func(), err error) {
-	var known []control.Receipt
 	if a.rec.Attempt > 1 {
-		if known, err = a.earlier(ctx); err != nil {
-			return nil, failed(jobs.StoreFailed, "read what the session was told before", err)
+		if err := a.remember(ctx); err != nil {
+			return nil, err
 		}
 	}
-	stop, err = a.cfg.Log.Listen(a.rec.Session, known, func(c control.Message) (control.Receipt, error) { return a.control(ctx, c) })
+	stop, err = a.cfg.Log.Listen(a.rec.Session, a.past.Receipts, func(c control.Message) (control.Receipt, error) { return a.control(ctx, c) })
 	if err != nil {
 		return nil, failed(jobs.StoreFailed, "listen to the session", err)
 	}
 	return stop, nil
-}
-
-// earlier reads what earlier attempts of the job have accepted.
-func (a *attempt) earlier(ctx context.Context) (known []control.Receipt, err error) {
-	seen := map[string]bool{}
-	for e, err := range a.cfg.Log.Read(ctx, a.rec.Session, 1) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Kind != jobs.InputState || e.Job != a.rec.ID || e.Attempt >= a.rec.Attempt {
-			continue
-		}
-		in := dataOfEvent[control.Input](e)
-		if in.State != control.Accepted || seen[in.Input] {
-			continue
-		}
-		seen[in.Input] = true
-		known = append(known, control.Receipt{
-			ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: control.Accepted,
-		})
-		if in.Verb == control.Prompt {
-			a.talk.told = append(a.talk.told, in)
-		}
-	}
-	return known, nil
 }
 
 // control takes one message. When it returns without an error the message is
@@ -119,12 +87,18 @@ type deed struct {
 func (r *agentRun) control(ctx context.Context, c control.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.leaving != "" || r.found != nil {
+	switch {
+	case r.parked != nil:
+		return control.Refuse(control.NotReady, "the session is being parked")
+	case r.leaving != "" || r.found != nil:
 		return control.Refuse(control.Over, "the agent is being ended")
 	}
 	do, err := r.deed(c)
 	if err != nil {
 		return err
+	}
+	if closed := slices.IndexFunc(do.events, func(e jobs.Event) bool { return e.Kind == jobs.AskClosed }); closed >= 0 {
+		c.Ask = dataOfEvent[control.Ask](do.events[closed]).Ask // who reads the log must know what it answers
 	}
 	if len(do.lines) > 0 && r.in.full() {
 		return control.Refuse(control.Busy, "the agent does not read what was sent to it before")
@@ -226,70 +200,10 @@ func (r *agentRun) mute(verb control.Verb) error {
 // works notes that the agent was told something, so that it has something to do.
 func (r *agentRun) works() { r.state = agent.Working }
 
-// asked keeps the list of open questions. One that is asked once more is the
-// same question.
-func (r *agentRun) asked(events []jobs.Event) {
-	for _, e := range events {
-		switch e.Kind {
-		case jobs.AskOpened:
-			if id := dataOfEvent[control.Ask](e).Ask; !slices.Contains(r.asks, id) {
-				r.asks = append(r.asks, id)
-			}
-		case jobs.AskClosed:
-			closed := dataOfEvent[control.Ask](e).Ask
-			for i, open := range r.asks {
-				if open == closed {
-					r.asks = append(r.asks[:i:i], r.asks[i+1:]...)
-					break
-				}
-			}
-		}
-	}
-}
-
-// unanswered gives up the open questions: nobody came in time.
-func (r *agentRun) unanswered() {
-	for _, id := range r.asks {
-		if _, ours := r.expire(id, "expired"); !ours {
-			r.events.put(r.decline(id, "expired", "")...)
-		}
-	}
-	r.asks = nil
-}
-
-// spare declines the questions that are too many. Each is kept until it is
-// answered, as large as a line, and a hostile agent asks for ever.
-func (r *agentRun) spare() {
-	for len(r.asks) > maxAsks {
-		last := len(r.asks) - 1
-		r.events.putOutput(r.decline(r.asks[last], "declined", tooMany)...)
-		r.asks = r.asks[:last]
-	}
-}
-
-// decline answers a question with no, and returns how it was closed.
-func (r *agentRun) decline(id, how, why string) []jobs.Event {
-	speaker, ok := r.decoder.(agent.Speaker)
-	if !ok {
-		return nil
-	}
-	events, lines, err := speaker.Answer(control.Message{Verb: control.Answer, Ask: id, Deny: true, Text: why})
-	if err != nil {
-		return nil // it is not open any more
-	}
-	for i, e := range events {
-		closed := dataOfEvent[control.Ask](e)
-		closed.How = how
-		events[i].Data = jobs.NewEvent(e.Kind, closed).Data
-	}
-	r.in.put(lines...)
-	return events
-}
-
 // unheard are the prompts that earlier attempts, or who brought the job back,
 // have accepted, and that the conversation does not have.
 func (a *attempt) unheard() []control.Input {
-	return slices.DeleteFunc(slices.Clone(a.talk.told), func(in control.Input) bool { return slices.Contains(a.memory.heard, in.Input) })
+	return slices.DeleteFunc(slices.Clone(a.past.Prompts), func(in control.Input) bool { return slices.Contains(a.memory.heard, in.Input) })
 }
 
 // carry adds to an attempt's first launch what there was before it: the

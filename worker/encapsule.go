@@ -61,25 +61,27 @@ type position struct {
 	turn         int
 	open         bool
 	heard        []string
+	asks         []string  // that are open
+	since        time.Time // of the last sign of life, where the session is to be parked
 }
 
 // encapsule stores what the next attempt needs to go on from here. The work is
 // what was changed in the workspace, which is stored by then. That it fails
 // costs the attempt nothing: the capsule before it stays.
-func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, work func(context.Context) (*jobs.Salvage, error)) {
+func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, work func(context.Context) (*jobs.Salvage, error)) (stored bool) {
 	m := &a.memory
 	if m.home == "" || m.files == "" || at.conversation == "" {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
 	defer cancel()
 	c := artifact.Capsule{
 		Format: artifact.CapsuleFormat, Job: a.rec.ID, Epoch: a.claim.Epoch(), Agent: a.rec.Agent, Worker: a.cfg.Name,
-		Conversation: at.conversation, Turn: at.turn, Open: at.open, Heard: at.heard, Why: why,
+		Conversation: at.conversation, Turn: at.turn, Open: at.open, Heard: at.heard, Asks: at.asks, Why: why,
 	}
 	err := a.fill(ctx, &c, work)
 	if ctx.Err() != nil || errors.Is(err, capsule.ErrNone) || errors.Is(err, jobs.ErrFenced) {
-		return // the attempt ends, or its agent has said nothing yet
+		return false // the attempt ends, or its agent has said nothing yet
 	}
 	if err != nil {
 		a.log.Warn("no capsule was stored", "err", err)
@@ -87,16 +89,19 @@ func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, w
 			m.complain = true
 			a.events.put(jobs.NewEvent(jobs.Notice, review{Text: "the conversation cannot be continued from here, if the worker dies: " + err.Error()}))
 		}
-		return
+		return false
 	}
 	m.last = c
 	a.events.put(jobs.NewEvent(jobs.CapsuleStored, c))
+	return true
 }
 
 // stay has the capsule stored of a turn that is over, while the agent waits for
 // more.
-func (r *agentRun) stay() {
-	at := r.now()
+func (r *agentRun) stay() { r.offer(r.now()) }
+
+// offer has the capsule stored of a position.
+func (r *agentRun) offer(at position) {
 	select {
 	case <-r.rested: // nobody has looked at the last one
 	default:
@@ -108,7 +113,7 @@ func (r *agentRun) stay() {
 func (r *agentRun) now() position {
 	return position{
 		conversation: r.decoder.Total().Session, turn: r.memory.turns + r.turn, open: r.state == agent.Working,
-		heard: slices.Clone(r.memory.heard),
+		heard: slices.Clone(r.memory.heard), asks: r.openAsks(),
 	}
 }
 
@@ -139,7 +144,10 @@ func (r *agentRun) keepCapsules(ctx context.Context, in jail) {
 	for {
 		select {
 		case at := <-r.rested:
-			r.encapsule(ctx, at, "", r.changed(in.space))
+			stored := r.encapsule(ctx, at, "", r.changed(in.space))
+			if !at.since.IsZero() {
+				r.leaveOpen(at, stored)
+			}
 		case <-r.process.Done():
 			return
 		}
@@ -342,6 +350,7 @@ func (a *attempt) resume(ctx context.Context, in jail, c *artifact.Capsule, why 
 		}
 		return a.anew(ctx, why)
 	}
+	a.bring(c)
 	a.memory.begun, a.memory.heard, a.memory.turns = c, c.Heard, c.Turn
 	a.talk.resume, a.talk.at = c.Conversation, position{turn: c.Turn, open: c.Open, heard: c.Heard}
 	a.log.Info("resumed", "epoch", c.Epoch, "turn", c.Turn)
@@ -356,6 +365,7 @@ func (a *attempt) resume(ctx context.Context, in jail, c *artifact.Capsule, why 
 // anew tells the session that the agent knows nothing of what was before, if
 // there is anything to say.
 func (a *attempt) anew(ctx context.Context, why string) error {
+	a.bring(nil)
 	a.memory.begun, a.talk.resume = nil, ""
 	a.memory.heard, a.memory.turns = nil, 0
 	if why == "" {

@@ -112,6 +112,9 @@ func (r *agentRun) watch() {
 		case found != nil:
 			r.descend(found)
 			return
+		case r.parks():
+			_ = r.process.Stop(context.Background()) // as in steps; what it says to that counts no more
+			return
 		case r.told():
 			r.leave()
 			return
@@ -131,9 +134,14 @@ func (r *agentRun) watch() {
 // look says whether the agent hangs, or when to look again. An agent that only
 // waits to be told that there is no more is told so.
 func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
+	attended := r.terminals.InUse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.work.attended = attended
 	p, h, idle := &r.pulse, r.cfg.Hangs, time.Duration(r.job.IdleTimeout)
+	if r.parked != nil {
+		return nil, 0
+	}
 	quiet := now.Sub(p.last)
 	if found := r.beyond(now); found != nil {
 		return found, 0
@@ -149,7 +157,7 @@ func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
 	if next <= 0 {
 		switch {
 		case len(r.asks) > 0:
-			r.unanswered()
+			r.lapse(now, 0)
 			p.last = now // it can go on now
 			return nil, idle
 		case r.state != agent.Working && p.closed.IsZero():
@@ -167,6 +175,7 @@ func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
 		}
 		next = min(next, h.Start-silent)
 	}
+	next = min(next, r.lookAtAsks(now, quiet))
 	found, again := r.halted(now, quiet)
 	return found, min(next, again)
 }

@@ -147,12 +147,16 @@ func (r *agentRun) setResult(ctx context.Context, value json.RawMessage) error {
 type pending struct {
 	question control.Question
 	answer   chan inside.Answer // has room for one
+	bounded  bool               // who asks waits for so long, and no longer
 }
 
 // inquire asks whoever follows the session, and waits for an answer.
 func (r *agentRun) inquire(ctx context.Context, a inside.Ask) (inside.Answer, error) {
+	if answer, ok := r.recall(a.Question); ok {
+		return answer, nil
+	}
 	id, answer := jobs.NewID(), make(chan inside.Answer, 1)
-	if err := r.open(id, pending{a.Question, answer}); err != nil {
+	if err := r.open(id, pending{a.Question, answer, a.Timeout > 0}); err != nil {
 		return inside.Answer{}, err
 	}
 	var late <-chan time.Time
@@ -179,7 +183,7 @@ func (r *agentRun) open(id string, p pending) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.leaving != "" || r.found != nil {
+	if r.leaving != "" || r.found != nil || r.parked != nil {
 		return inside.Refuse("over", "the agent is being ended")
 	}
 	e := jobs.NewEvent(jobs.AskOpened, control.Ask{Ask: id, Type: "question", Questions: questions})
@@ -194,26 +198,45 @@ func (r *agentRun) open(id string, p pending) error {
 	return nil
 }
 
-// giveUp closes a question that nobody has answered.
+// giveUp closes a question that nobody has answered. One of a session that is
+// being parked stays open: it ended because of that.
 func (r *agentRun) giveUp(id, how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e, ok := r.expire(id, how); ok {
+	p, ok := r.questions[id]
+	switch {
+	case !ok:
+	case r.parked != nil:
+		delete(r.questions, id)
+		p.answer <- inside.Answer{How: "withdrawn"}
+	default:
+		e := r.closed(id, how)
+		r.events.put(e)
 		r.asked([]jobs.Event{e})
+		delete(r.questions, id)
+		p.answer <- nobody
 	}
 }
 
-// expire does that for who holds the lock, and changes the list of questions.
-func (r *agentRun) expire(id, how string) (jobs.Event, bool) {
+// nobody is what a program gets that nobody has answered in time.
+var nobody = inside.Answer{How: "expired", Text: "nobody has answered"}
+
+// expire closes a question of the jail's programs that was open for too long,
+// for who holds the lock and changes the list of questions. It reports whether
+// it was one of theirs.
+func (r *agentRun) expire(id string) bool {
 	p, ok := r.questions[id]
 	if !ok {
-		return jobs.Event{}, false
+		return false
 	}
-	e := r.closed(id, how)
-	r.events.put(e)
+	how, answer := "expired", nobody
+	if r.job.Ask.Default != "" {
+		how, answer = "default", inside.Answer{How: "answered", Text: r.job.Ask.Default}
+	}
+	r.events.put(r.closed(id, how))
 	delete(r.questions, id)
-	p.answer <- inside.Answer{How: how, Text: "nobody has answered"}
-	return e, true
+	p.answer <- answer
+	return true
 }
 
 func (r *agentRun) closed(id, how string) jobs.Event {
@@ -227,7 +250,7 @@ func (r *agentRun) closed(id, how string) jobs.Event {
 func (r *agentRun) answer(c control.Message) (_ deed, ours bool, err error) {
 	id := c.Ask
 	if id == "" && len(r.questions) > 0 {
-		if id, err = c.Meant(r.asks); err != nil {
+		if id, err = c.Meant(r.openAsks()); err != nil {
 			return deed{}, true, err
 		}
 	}

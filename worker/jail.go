@@ -83,6 +83,9 @@ func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 		l.Gate = "http://" + in.gate
 	}
 	if a.talk.round == 0 {
+		if adapter.About().Protocol != "command" { // whose programs ask again
+			l.Replies = a.replies
+		}
 		l = a.carry(l, adapter)
 	}
 	if failed := a.talk.failed; failed != nil {

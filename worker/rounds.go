@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -19,8 +18,6 @@ type conversation struct {
 	meter  *gate.Session // what went through the gate; nil: there is none
 	total  agent.Total   // what the agent itself told, of all runs
 	at     position      // how far it had come when its last run ended
-	// told are the prompts that earlier attempts have accepted while they ran.
-	told []control.Input
 }
 
 // work runs the job's setup, its agent and its checks, all in the same

@@ -36,7 +36,9 @@ func (a *attempt) vacate(ctx context.Context, space *workspace.Workspace, v jobs
 	if v.Outcome != jobs.Success || space.Unsaved() {
 		err = a.salvage(ctx, space, v.Reason)
 	}
-	a.seal(ctx, space, v)
+	if a.parked == nil { // its capsule is of before it was told to end
+		a.seal(ctx, space, v)
+	}
 	if a.stored != nil || space.Reused() {
 		space.Keep()
 	}

@@ -96,6 +96,12 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	if a.events != nil {
 		v = unlessLost(v, a.events.close(ctx))
 	}
+	if a.parked != nil && v.Outcome == "" {
+		var err error
+		if v, err = a.park(ctx); v.Outcome == "" {
+			return err
+		}
+	}
 	if v.Reason == jobs.LeaseLost {
 		return a.surrender(ctx, v)
 	}

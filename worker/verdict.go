@@ -33,6 +33,9 @@ func verdict(ctx context.Context, err error) jobs.Ended {
 	if err == nil {
 		return jobs.Ended{Outcome: jobs.Success}
 	}
+	if errors.Is(err, errParked) {
+		return jobs.Ended{} // it goes on
+	}
 	if already, ok := errors.AsType[*endedError](err); ok {
 		return already.Ended
 	}

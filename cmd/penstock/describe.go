@@ -63,12 +63,7 @@ func summary(e jobs.Event) string {
 func poolSummary(e jobs.Event) string {
 	switch e.Kind {
 	case jobs.JobFinished:
-		d := data[jobs.Result](e)
-		text := fmt.Sprintf("job finished: %s, %d files changed, %.1fs", d.Outcome, d.FilesChanged, d.Durations.Total)
-		if d.Outcome != jobs.Success {
-			text += fmt.Sprintf(" (%s: %s)", d.Reason, d.Message)
-		}
-		return text
+		return finished(data[jobs.Result](e))
 	case jobs.JailViolation:
 		d := data[jobs.ViolationData](e)
 		return fmt.Sprintf("refused: %s %s (%s)", cmp.Or(d.Method, d.Kind), d.What(), d.Reason)
@@ -96,6 +91,8 @@ func poolSummary(e jobs.Event) string {
 	case jobs.JobReopened:
 		d := data[struct{ By string }](e)
 		return "job brought back by " + cmp.Or(d.By, "somebody")
+	case jobs.JobWaiting:
+		return parked(data[waitingData](e))
 	case jobs.SessionContinued:
 		return continued(data[continuedData](e))
 	case jobs.SetupEnded:
@@ -119,6 +116,14 @@ func poolSummary(e jobs.Event) string {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
 	return fmt.Sprintf("%s %s", e.Kind, text)
+}
+
+func finished(d jobs.Result) string {
+	text := fmt.Sprintf("job finished: %s, %d files changed, %.1fs", d.Outcome, d.FilesChanged, d.Durations.Total)
+	if d.Outcome != jobs.Success {
+		text += fmt.Sprintf(" (%s: %s)", d.Reason, d.Message)
+	}
+	return text
 }
 
 // continuedData is as much of a session.continued as is shown.

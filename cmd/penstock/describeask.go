@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs/control"
 )
@@ -54,4 +55,14 @@ func inquiry(job string, d control.Ask) string {
 	}
 	fmt.Fprintf(&b, "  penstock answer %s %s", job, how)
 	return b.String()
+}
+
+// waitingData is as much of a job.waiting as is shown.
+type waitingData struct {
+	Question string
+	Until    time.Time
+}
+
+func parked(d waitingData) string {
+	return fmt.Sprintf("parked: no slot is held until somebody answers, or until %s: %s", d.Until.Format(time.DateTime), firstLine(d.Question))
 }

@@ -22,6 +22,7 @@ type jobFlags struct {
 	jail                 jailFlags
 	priority, isolation  string
 	timeout, idleTimeout time.Duration
+	parkAfter, answerBy  time.Duration
 	runAt                string
 	resultSchema         string // a file's name
 	labels, files        []string
@@ -47,6 +48,10 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.resultSchema, "result-schema", "", "file with the JSON Schema of the result that the agent must set with penstock result")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit for one attempt (default 30m)")
 	flags.DurationVar(&f.idleTimeout, "idle-timeout", 0, "limit for an agent's silence (default 10m)")
+	flags.DurationVar(&f.parkAfter, "park-after", 0, "how long a question keeps its slot before the session is parked (default 1m, for agents that go on with their conversation)")
+	flags.DurationVar(&f.answerBy, "ask-timeout", 0, "how long a question may stay open (default 24h)")
+	flags.StringVar(&j.Ask.Default, "ask-default", "", "the answer that a question gets then")
+	flags.BoolVar(&j.Ask.Fail, "ask-fail", false, "end the job then")
 	flags.Float64Var(&j.Budget.USD, "max-cost", 0, "US dollars that the job may cost")
 	flags.Int64Var(&j.Budget.Tokens, "max-tokens", 0, "tokens that the job may use")
 	flags.IntVar(&j.Retry.MaxAttempts, "max-attempts", 0, "attempts that may count (default 3)")
@@ -69,6 +74,7 @@ func (f *jobFlags) build(command []string) (jobs.Job, error) {
 	j := f.job
 	j.Priority, j.Isolation, j.Image = jobs.Priority(f.priority), jobs.Isolation(f.isolation), f.jail.image
 	j.Timeout, j.IdleTimeout = jobs.Duration(f.timeout), jobs.Duration(f.idleTimeout)
+	j.Ask.ParkAfter, j.Ask.Timeout = jobs.Duration(f.parkAfter), jobs.Duration(f.answerBy)
 	j.Agent.Command = command
 	var err error
 	if len(command) > 0 && j.Agent.Name == "" {

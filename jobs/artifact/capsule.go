@@ -41,6 +41,8 @@ type Capsule struct {
 	// Heard are the ids of the prompts that the conversation has, the oldest
 	// first, besides the job's own.
 	Heard []string `json:"heard,omitempty"`
+	// Asks are the ids of the questions that were open.
+	Asks []string `json:"asks,omitempty"`
 	// Why is how the attempt ended; empty: that is not known.
 	Why    jobs.Reason `json:"why,omitempty"`
 	Worker string      `json:"worker"`

@@ -174,3 +174,12 @@ func data[T any](e jobs.Event) (v T) {
 	_ = json.Unmarshal(e.Data, &v)
 	return v
 }
+
+// A Reply is what became of a question that an agent had asked, whose process has
+// ended since.
+type Reply struct {
+	Questions []string
+	Answers   []string // of each question
+	Declined  bool     // there are none
+	Why       string   // it was declined
+}

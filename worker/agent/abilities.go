@@ -49,6 +49,8 @@ func (a *Agents) Able(j jobs.Job) error {
 	lacks(j.Agent.Model != "", can.Model, "agent.model", "lets nobody choose its model")
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
+	about := adapter.About()
+	lacks(j.Ask.ParkAfter > 0, about.Conversation != "" || about.Protocol == "command", "ask.park_after", "cannot go on with its conversation in another process, so its questions keep their slot")
 	lacks(j.Session != "", can.Resume, "session", "cannot go on with an earlier conversation")
 	lacks(j.Sandbox.Preset == "offline", can.API == "", "sandbox.preset", "needs the "+can.API+" API, and preset offline has no way to it")
 	if len(found) == 0 {

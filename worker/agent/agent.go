@@ -96,6 +96,9 @@ type Launch struct {
 	Notice string
 	// Depends are the jobs that this one depends on, as they ended.
 	Depends []Dependency
+	// Replies are to what it had asked before, in the conversation that Resume
+	// names or in another one.
+	Replies []control.Reply
 	// Round counts how often a failed check went back to the agent.
 	Round int
 

@@ -67,6 +67,9 @@ func (l Launch) prompt() string {
 	if l.Notice != "" {
 		b.WriteString("\n\n" + l.Notice)
 	}
+	if len(l.Replies) > 0 {
+		b.WriteString("\n\nAn earlier run has worked on this, and had asked something. " + l.replied())
+	}
 	return strings.TrimSpace(b.String())
 }
 
@@ -96,6 +99,26 @@ func (l Launch) Failed(check jobs.Check, output string) Launch {
 	return l
 }
 
+// replied tells of the replies. The words of an answer are those of who may speak with
+// the agent, as a prompt's are.
+func (l Launch) replied() string {
+	var b strings.Builder
+	for _, r := range l.Replies {
+		for i, q := range r.Questions {
+			fmt.Fprintf(&b, "\n\nThe question was: %s\n", short(q, 4096))
+			switch {
+			case !r.Declined:
+				fmt.Fprintf(&b, "The answer is: %s", r.Answers[i])
+			case r.Why != "":
+				fmt.Fprintf(&b, "It was declined: %s", r.Why)
+			default:
+				b.WriteString(nobody)
+			}
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
 // Continued is the launch that goes on, in a new process, with the conversation
 // that Resume names. Open: its last turn was not over. Said is what it has not
 // heard yet.
@@ -103,6 +126,9 @@ func (l Launch) Continued(open bool, said ...string) Launch {
 	var b strings.Builder
 	b.WriteString("This conversation goes on in a new process. The one before has ended, and with it whatever ran in it.")
 	switch {
+	case len(l.Replies) > 0:
+		b.WriteString(" You were within a turn, and had asked something, which has no result there. " + l.replied() +
+			"\n\nTake that for the result, do not ask it again, and go on where you were. Another tool whose result you do not see may have run or not.")
 	case open:
 		b.WriteString(" You were within a turn: a tool whose result you do not see may have run or not. Go on where you were.")
 	case len(said) > 0: // it says what is to be done

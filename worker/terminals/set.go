@@ -43,6 +43,13 @@ func (s *Set) Opened() int {
 	return s.opened
 }
 
+// InUse reports whether a terminal is open, or being opened.
+func (s *Set) InUse() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opening > 0 || slices.ContainsFunc(s.all, func(t *screen) bool { return !t.over() })
+}
+
 // Close ends all terminals, and returns when they are recorded.
 func (s *Set) Close() {
 	s.mu.Lock()

@@ -84,6 +84,12 @@ var jobFields = map[string]string{
 
 	"result_schema": "The JSON Schema of the result that the agent has to set, with penstock result in its jail. Without $anchor, $dynamicRef or recursion.",
 
+	"ask":            "What becomes of questions that nobody answers at once.",
+	"ask.park_after": "How long a question keeps its slot; then the session is parked until somebody answers. 1m, for agents that go on with their conversation.",
+	"ask.timeout":    "How long a question may stay open; 24h.",
+	"ask.default":    "The answer that it gets then.",
+	"ask.fail":       "End the job then.",
+
 	"timeout":            "How long an attempt may take.",
 	"idle_timeout":       "How long the agent may be silent.",
 	"budget":             "What the job may spend.",

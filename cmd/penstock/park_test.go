@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+)
+
+// A lot is a pool of one slot in which a session is parked.
+type lot struct {
+	talk
+	serve, worker *program
+	args          []string // of serve
+}
+
+// enter submits the job to a broker and a worker of their own.
+func (f *field) enter(submit func() string) *lot {
+	f.Helper()
+	l := &lot{}
+	l.serve, l.args = f.serve()
+	l.worker = f.worker("--slots", "1")
+	l.talk = talk{f, submit()}
+	return l
+}
+
+// parked waits until the session is parked, and runs another job in its slot.
+func (l *lot) parked(attempt int) jobs.Record {
+	l.Helper()
+	var rec jobs.Record
+	l.eventually(60*time.Second, "it is parked", func() bool { rec = l.record(l.id); return rec.Asking() })
+	if rec.Attempt != attempt || rec.Counted+rec.Lost > 0 {
+		l.Errorf("parked in attempt %d, want %d, and charged to nothing: %+v", rec.Attempt, attempt, rec)
+	}
+	l.run("wait", "--timeout", "60s", l.submit("true"))
+	return rec
+}
+
+// crash kills the worker and the broker, and starts both again.
+func (l *lot) crash() {
+	l.Helper()
+	l.worker.kill()
+	l.serve.kill()
+	l.serve = l.start("serving", l.args...)
+	l.worker = l.field.worker("--slots", "1")
+}
+
+// A program of the user's own asks, and gives its slot up. It is begun anew when
+// somebody has answered, and gets each answer when it asks again; the broker and
+// its worker were killed meanwhile.
+func TestAProgramIsParked(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	l := f.enter(func() string {
+		return f.submit(`
+echo run >>runs
+a=$(penstock ask "Which one?" --option Red --option Blue) || exit 9
+b=$(penstock ask "And why?"); echo "why $?"
+test "$(cat runs)" = run && penstock result "\"$a because $b\""`, "--park-after", "1s")
+	})
+	l.seen(jobs.AskOpened, 1)
+	l.parked(1)
+	l.crash()
+	if why := l.run("why", l.id); !strings.Contains(why, "Which one?") || !strings.Contains(why, "penstock answer "+l.id) {
+		t.Errorf("why says %s", why)
+	}
+	if list := l.run("job", "ls", "--state", "waiting", "-o", "id"); strings.TrimSpace(list) != l.id {
+		t.Errorf("waiting: %s", list)
+	}
+	l.refused(6, []string{"Red, Blue"}, "answer", l.id, "--option", "Green")
+	l.refused(6, []string{"takes no more prompts"}, "send", l.id, "more")
+	l.run("answer", l.id, "--option", "2")
+	l.eventually(jobstest.Patience, "it asks more", func() bool { return len(l.opened(l.id)) == 2 })
+	l.parked(2)
+	l.run("answer", l.id, "--text", "it burns")
+	l.run("wait", "--timeout", "60s", l.id)
+	var result jobs.Result
+	for _, e := range l.events(l.id) {
+		if e.Kind == jobs.JobFinished {
+			l.must(json.Unmarshal(e.Data, &result))
+		}
+	}
+	if result.Outcome != jobs.Success || string(result.Value) != `"Blue because it burns"` || result.Attempts != 3 {
+		t.Errorf("ended with %+v", result)
+	}
+	events := l.events(l.id)
+	if count(events, jobs.AskOpened) != 2 || count(events, jobs.AskClosed) != 2 || count(events, jobs.JobWaiting) != 2 {
+		t.Errorf("asked %d times, closed %d, parked %d", count(events, jobs.AskOpened), count(events, jobs.AskClosed), count(events, jobs.JobWaiting))
+	}
+	l.gapless(events)
+	if text := l.run("logs", l.id); !strings.Contains(text, "parked: no slot is held") {
+		t.Errorf("the log shows %s", text)
+	}
+}
+
+// A parked session can be ended, and what was made by then is kept.
+func TestAParkedSessionIsStopped(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	l := f.enter(func() string {
+		return f.submit(`echo mine >made; penstock ask "Go on?"; echo never`, "--park-after", "1s")
+	})
+	l.parked(1)
+	l.run("job", "stop", l.id)
+	if _, code, _ := l.try("wait", "--timeout", "60s", l.id); code != 3 {
+		t.Errorf("wait ended with %d", code)
+	}
+	if rec := l.record(l.id); rec.Outcome != jobs.Cancellation || rec.Attempt != 1 {
+		t.Errorf("ended as %+v", rec)
+	}
+	if saved := l.run("job", "salvage", l.id, "-o", "json"); !strings.Contains(saved, `"files_changed": 1`) {
+		t.Errorf("saved: %s", saved)
+	}
+}
+
+// The real Claude Code asks and gives its slot up, the broker and the worker are
+// killed with -9, and the answer finds it in another process: with its
+// conversation and its files.
+func TestClaudeIsParked(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("claude"); err != nil {
+		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
+	}
+	f := newField(t)
+	then := func(r agenttest.Request) agenttest.Reply {
+		switch {
+		case strings.Contains(r.Last, "The answer is: Green"):
+			return agenttest.Use("Bash", map[string]any{"command": "echo Green >> one.txt; cat one.txt", "description": "paint"})(r)
+		case strings.Contains(r.Last, "Green"):
+			return agenttest.Reply{Text: "LAST painted"}
+		}
+		return ask(choices("Paint it?", false))(r)
+	}
+	model := agenttest.New(agenttest.Script{On: "PARK", Steps: []agenttest.Step{shell("Bash", "command")("one > one.txt"), then, then, then, then}})
+	upstream := httptest.NewServer(model)
+	t.Cleanup(upstream.Close)
+	f.env = []string{"ANTHROPIC_API_KEY=" + keyPrefix + "park", "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
+	l := f.enter(func() string {
+		return strings.TrimSpace(f.run("submit", "PARK", "--agent", "claude", "--interactive", "--park-after", "1s", "--repo", f.repo, "-o", "id"))
+	})
+	defer func() {
+		if t.Failed() {
+			t.Log(f.run("logs", l.id))
+		}
+	}()
+	l.parked(1)
+	l.crash()
+	l.run("answer", l.id, "--option", "Green")
+	l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`)
+	l.eventually(60*time.Second, "it goes on with the answer", func() bool { return strings.Contains(l.all(jobs.Message), "LAST painted") })
+	l.run("job", "stop", l.id)
+	l.run("wait", "--timeout", "60s", l.id)
+	if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Attempt != 2 || rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+Green") {
+		t.Errorf("%+v, with\n%s", rec, patch)
+	}
+	events := l.events(l.id)
+	if count(events, jobs.AskOpened) != 1 {
+		t.Errorf("it asked %d times", count(events, jobs.AskOpened))
+	}
+	l.gapless(events)
+}

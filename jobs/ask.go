@@ -1,0 +1,46 @@
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// defaultParkAfter is how long a question keeps its slot where the job does
+// not say so, and defaultAskTimeout how long one may stay open.
+const (
+	defaultParkAfter  = Duration(time.Minute)
+	defaultAskTimeout = Duration(24 * time.Hour)
+)
+
+// Ask says what becomes of the questions of a job's agent that nobody answers
+// at once. What is zero has its default, which is not written into the job.
+type Ask struct {
+	// ParkAfter is how long a question keeps its slot: if nothing has happened
+	// for so long, the session is parked until somebody answers. Left out, only
+	// agents are parked that go on with their conversation afterwards; set, a
+	// program of one's own is, too, which then begins anew, and gets the answers
+	// to its questions when it asks them again.
+	ParkAfter Duration `json:"park_after,omitempty"`
+	// Timeout is how long a question may stay open in all. Then it gets Default
+	// as its answer, or with Fail the attempt ends, or else the agent is told
+	// that nobody answers.
+	Timeout Duration `json:"timeout,omitempty"`
+	Default string   `json:"default,omitempty"`
+	Fail    bool     `json:"fail,omitempty"`
+}
+
+// Grace is how long a question keeps its slot.
+func (a Ask) Grace() time.Duration { return time.Duration(cmp.Or(a.ParkAfter, defaultParkAfter)) }
+
+// Limit is how long a question may stay open.
+func (a Ask) Limit() time.Duration { return time.Duration(cmp.Or(a.Timeout, defaultAskTimeout)) }
+
+func (a Ask) validate(found *InvalidError) {
+	found.add("ask.park_after", within(int64(a.ParkAfter), int64(time.Second), int64(30*24*time.Hour)))
+	found.add("ask.timeout", within(int64(a.Timeout), int64(time.Second), int64(30*24*time.Hour)))
+	found.add("ask.default", text(a.Default, 4096))
+	if a.Default != "" && a.Fail {
+		found.add("ask.fail", fmt.Errorf("and ask.default exclude each other"))
+	}
+}

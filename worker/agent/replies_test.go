@@ -1,0 +1,29 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// What was answered is told with its question, to who has asked and to who knows
+// nothing of that.
+func TestReplies(t *testing.T) {
+	l := Launch{Job: jobs.Job{Prompt: "do it"}, Replies: []control.Reply{
+		{Questions: []string{"Which?", "Why?"}, Answers: []string{"B", "it burns"}},
+		{Questions: []string{"When?"}, Answers: []string{""}, Declined: true, Why: "not today"},
+		{Questions: []string{"Who?"}, Answers: []string{""}, Declined: true},
+	}}
+	want := "The question was: Which?\nThe answer is: B\n\nThe question was: Why?\nThe answer is: it burns\n\n" +
+		"The question was: When?\nIt was declined: not today\n\nThe question was: Who?\n" + nobody
+	for name, tt := range map[string]struct{ got, begins string }{
+		"in its conversation": {l.Continued(true).Prompt, "This conversation goes on in a new process."},
+		"knowing nothing":     {l.prompt(), "do it\n\nAn earlier run"},
+	} {
+		if !strings.HasPrefix(tt.got, tt.begins) || !strings.Contains(tt.got, want) {
+			t.Errorf("%s it is told:\n%s", name, tt.got)
+		}
+	}
+}

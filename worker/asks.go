@@ -1,0 +1,120 @@
+package worker
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// maxAsks is how many questions of an agent may be open at once.
+const maxAsks = 16
+
+// tooMany is what the agent hears whose questions are more.
+const tooMany = "Too many questions are open. Wait for the answers."
+
+// An openAsk is a question that nobody has answered yet.
+type openAsk struct {
+	control.Ask
+	since time.Time
+}
+
+// openAsks are the ids of the questions that are open.
+func (r *agentRun) openAsks() (ids []string) {
+	for _, a := range r.asks {
+		ids = append(ids, a.Ask.Ask)
+	}
+	return ids
+}
+
+// asked keeps the list of open questions. One that is asked once more is the
+// same question.
+func (r *agentRun) asked(events []jobs.Event) {
+	for _, e := range events {
+		if e.Kind != jobs.AskOpened && e.Kind != jobs.AskClosed {
+			continue
+		}
+		ask := dataOfEvent[control.Ask](e)
+		is := func(a openAsk) bool { return a.Ask.Ask == ask.Ask }
+		switch {
+		case e.Kind == jobs.AskClosed:
+			r.asks = slices.DeleteFunc(r.asks, is)
+		case !slices.ContainsFunc(r.asks, is):
+			r.asks = append(r.asks, openAsk{ask, time.Now()})
+		}
+		r.wake() // there is another time to look
+	}
+}
+
+// lapse closes the questions that have been open for so long: nobody came in
+// time, and the job says what that means.
+func (r *agentRun) lapse(now time.Time, limit time.Duration) {
+	var left []openAsk
+	for _, a := range r.asks {
+		if now.Sub(a.since) < limit {
+			left = append(left, a)
+			continue
+		}
+		if r.job.Ask.Fail {
+			r.end(ended(jobs.Unanswered, "nobody has answered its question: %s", a.words()))
+		}
+		if r.expire(a.Ask.Ask) {
+			continue
+		}
+		answer, how := r.job.Ask.Default, "default"
+		if answer == "" || a.Type != "question" {
+			r.events.put(r.decline(a.Ask.Ask, "expired", "")...)
+			continue
+		}
+		c := control.Message{Verb: control.Answer, Ask: a.Ask.Ask, Text: answer}
+		if n := len(a.List()); n > 1 {
+			c.Text, c.Answers = "", map[string]string{}
+			for i := range n {
+				c.Answers[strconv.Itoa(i+1)] = answer
+			}
+		}
+		r.events.put(r.reply(c, how)...)
+	}
+	r.asks = left
+}
+
+// spare declines the questions that are too many. Each is kept until it is
+// answered, as large as a line, and a hostile agent asks for ever.
+func (r *agentRun) spare() {
+	for len(r.asks) > maxAsks {
+		last := len(r.asks) - 1
+		r.events.putOutput(r.decline(r.asks[last].Ask.Ask, "declined", tooMany)...)
+		r.asks = r.asks[:last]
+	}
+}
+
+// decline answers a question with no, and returns how it was closed.
+func (r *agentRun) decline(id, how, why string) []jobs.Event {
+	return r.reply(control.Message{Verb: control.Answer, Ask: id, Deny: true, Text: why}, how)
+}
+
+// reply answers a question of the agent's own in nobody's name, and returns how
+// it was closed.
+func (r *agentRun) reply(c control.Message, how string) []jobs.Event {
+	speaker, ok := r.decoder.(agent.Speaker)
+	if !ok {
+		return nil
+	}
+	events, lines, err := speaker.Answer(c)
+	if err != nil {
+		return nil // it is not open any more
+	}
+	for i, e := range events {
+		closed := dataOfEvent[control.Ask](e)
+		closed.How = how
+		events[i].Data = jobs.NewEvent(e.Kind, closed).Data
+	}
+	r.in.put(lines...)
+	return events
+}
+
+// words is what is asked, in one line for people.
+func (a openAsk) words() string { return a.List()[0].Question }

@@ -1,0 +1,181 @@
+package worker
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// A stub that asks in its first turn, and has a memory. What it hears instead of
+// an answer, in a new process, it says.
+const asksOnce = hears + `mine=$HOME/.claude/projects/-workspace/s.jsonl
+case $* in *--resume*) [ -s $mine ] || exit 1;; esac
+mkdir -p ${mine%/*}
+while read -r l; do case $l in
+*'"content":"test"'*) printf '%s\n' "$l" >>$mine; say init; echo begun >made.txt
+	printf '{"type":"control_request","request_id":"q1","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion","tool_use_id":"t1","input":{"questions":[{"question":"Which?","options":[{"label":"A"},{"label":"B"}]}]}}}\n';;
+*'"type":"user"'*) cat made.txt >seen.txt; turn "$l";;
+esac; done`
+
+// parked waits until a job is parked, and returns its record.
+func (f *field) parked(id string) (rec jobs.Record) {
+	f.Helper()
+	f.until("it is parked", func() bool {
+		var err error
+		rec, err = f.eye.queue.Get(f.Context(), id)
+		f.must(err)
+		return rec.Asking()
+	})
+	return rec
+}
+
+func (f *field) asking(ask jobs.Ask) jobs.Job {
+	job := f.speaks(asksOnce)
+	job.Agent.Interactive, job.Ask = true, ask
+	return job
+}
+
+// A question that nobody answers gives its slot up, and the next attempt goes on
+// with the conversation and hears the answer. Nobody is charged for that.
+func TestAQuestionGivesItsSlotUp(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.restores()
+	job := f.asking(jobs.Ask{ParkAfter: jobs.Duration(time.Second)})
+	defer f.work()()
+	id := f.submit(job).ID
+	rec := f.parked(id)
+	if rec.Message != "Which?" || rec.NotBefore == nil || rec.Worker != "" || rec.Attempt != 1 || rec.Counted+rec.Lost > 0 {
+		t.Errorf("the record is %+v", rec)
+	}
+	if other, _ := f.ended(f.submit(f.job("true")).ID); other.Outcome != jobs.Success {
+		t.Errorf("in its slot ended %+v", other)
+	}
+	if c := f.capsules(id); len(c) != 1 || !slices.Equal(c[0].Asks, []string{"q1"}) || !c[0].Open || c[0].Work.Files != 1 {
+		t.Errorf("the capsules are %+v", c)
+	}
+	for _, c := range []control.Message{
+		{ID: jobs.NewID(), Verb: control.Prompt, Text: "and more"},
+		{ID: jobs.NewID(), Verb: control.Answer, Options: []string{"b"}},
+	} {
+		_, _, err := f.eye.log.Accept(t.Context(), rec, c)
+		f.must(err)
+	}
+	_, err := f.eye.queue.Wake(t.Context(), rec)
+	f.must(err)
+	f.hears(id, "and more")
+	f.told(id, control.Message{Verb: control.Stop})
+	rec, events := f.ended(id)
+	if rec.Outcome != jobs.Success || rec.Attempt != 2 || rec.Counted+rec.Lost > 0 {
+		t.Fatalf("ended with %s %s (%s) in attempt %d: %s", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, kinds(events))
+	}
+	said := heard(events)
+	if len(said) != 2 || !strings.Contains(said[0], "The question was: Which?\nThe answer is: B\n\n") {
+		t.Errorf("heard %q", said)
+	}
+	closed, how := dataOf[control.Ask](t, events, jobs.AskClosed), dataOf[continuedData](t, events, jobs.SessionContinued)
+	if len(closed) != 1 || closed[0].Ask != "q1" || closed[0].How != "answered" || len(how) != 1 || how[0].How != "resumed" {
+		t.Errorf("closed %+v, continued %+v", closed, how)
+	}
+	if w := dataOf[waiting](t, events, jobs.JobWaiting); len(w) != 1 || w[0].Question != "Which?" || !slices.Equal(w[0].Asks, []string{"q1"}) {
+		t.Errorf("told that it waits: %+v", w)
+	}
+	patch, err := f.eye.store.Get(t.Context(), id, rec.Epoch, PatchName)
+	f.must(err)
+	defer patch.Close()
+	if got, err := io.ReadAll(patch); err != nil || strings.Count(string(got), "+begun") != 2 {
+		t.Errorf("the patch is %s, %v", got, err)
+	}
+}
+
+// due moves on what comes due until the test ends.
+func (f *field) due() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = f.eye.queue.RunDue(ctx, nil) })
+	f.Cleanup(func() { cancel(); done.Wait() })
+}
+
+// What becomes of a question that nobody answers at all is the job's to say.
+func TestAParkedQuestionEndsInTime(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.restores()
+	f.cfg.Slots = 3
+	f.due()
+	job := f.asking(jobs.Ask{})
+	defer f.work()()
+	for name, tt := range map[string]struct {
+		ask        jobs.Ask
+		hears, how string
+	}{
+		"declined": {jobs.Ask{}, "Nobody is there to answer", "expired"},
+		"default":  {jobs.Ask{Default: "B"}, "The answer is: B", "default"},
+		"fail":     {jobs.Ask{Fail: true}, "", "expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job.Ask = tt.ask
+			job.Ask.ParkAfter, job.Ask.Timeout = jobs.Duration(time.Second), jobs.Duration(3*time.Second)
+			id := f.submit(job).ID
+			f.until("it goes on", func() bool { return count(f.events(id), jobs.AskClosed) == 1 })
+			if tt.hears != "" {
+				f.until("it hears of it", func() bool { return len(heard(f.events(id))) == 1 })
+				f.told(id, control.Message{Verb: control.Stop})
+			}
+			rec, events := f.ended(id)
+			if closed := dataOf[control.Ask](t, events, jobs.AskClosed); closed[0].How != tt.how || count(events, jobs.JobWaiting) != 1 {
+				t.Errorf("closed %+v: %s", closed, kinds(events))
+			}
+			if tt.hears == "" {
+				if rec.Outcome != jobs.TimedOut || rec.Reason != jobs.Unanswered || !strings.Contains(rec.Message, "Which?") {
+					t.Errorf("ended with %s %s (%s)", rec.Outcome, rec.Reason, rec.Message)
+				}
+			} else if said := heard(events); rec.Outcome != jobs.Success || !strings.Contains(said[0], tt.hears) {
+				t.Errorf("ended with %s %s (%s), and heard %q", rec.Outcome, rec.Reason, rec.Message, said)
+			}
+		})
+	}
+}
+
+// What cannot be gone on with keeps its slot: a conversation that is not stored,
+// an agent that does something else meanwhile, one that asks for a permission,
+// and one that somebody looks after.
+func TestWhatIsNotParked(t *testing.T) {
+	t.Parallel()
+	const tool = `echo '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t2","name":"Bash","input":{}}]}}';`
+	for name, script := range map[string]string{
+		"no memory":    asks,
+		"another tool": strings.Replace(asksOnce, "echo begun", tool+" echo begun", 1),
+		"a permission": strings.Replace(asksOnce, "AskUserQuestion", "Write", 1),
+		"a terminal":   strings.Replace(asksOnce, `"content":"test"`, `"content":"ask"`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newField(t)
+			f.cfg.Hangs = Hangs{Step: 300 * time.Millisecond}
+			job := f.speaks(script)
+			defer f.work()()
+			job.Agent.Interactive, job.IdleTimeout = true, jobs.Duration(2500*time.Millisecond)
+			job.Ask.ParkAfter = jobs.Duration(time.Second)
+			id := f.submit(job).ID
+			if name == "a terminal" {
+				f.until("its first turn", func() bool { return len(heard(f.events(id))) > 0 })
+				f.looks(id, 0, "sleep", "600")
+				f.told(id, prompt("ask"))
+			}
+			f.until("nobody answers it", func() bool { return count(f.events(id), jobs.AskClosed) > 0 })
+			if events := f.events(id); count(events, jobs.JobWaiting) > 0 {
+				t.Errorf("it was parked: %s", kinds(events))
+			}
+			f.told(id, control.Message{Verb: control.Stop})
+			f.ended(id)
+		})
+	}
+}
