@@ -50,8 +50,8 @@ func TestAJobInAContainer(t *testing.T) {
 	in := "test -d /var/lib/dpkg && "
 	out := f.run("run", "--repo", f.repo, "--isolation", "container", "--image", containerImage, "--patch", patch, "-o", "json",
 		"--setup", in+"echo setup > setup.txt", "--check", in+"grep -q agent new.txt", "--",
-		"sh", "-c", in+`grep -q setup setup.txt && test -s "$PENSTOCK_PROMPT_FILE" && git log --oneline && echo agent > new.txt`)
-	for _, want := range []string{`"outcome":"success"`, `"isolation":"container"`, `"backend":"oci"`} {
+		"sh", "-c", in+`grep -q setup setup.txt && test -s "$PENSTOCK_PROMPT_FILE" && git log --oneline && penstock result '"told"' && echo agent > new.txt`)
+	for _, want := range []string{`"outcome":"success"`, `"value":"told"`, `"isolation":"container"`, `"backend":"oci"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s is missing in %s", want, out)
 		}
