@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -52,6 +53,12 @@ func (j Job) validateDeliver(found *InvalidError) {
 	}
 	if d.Branch != "" && (d.Mode == "none" || d.Mode == "patch") {
 		found.add("deliver.branch", fmt.Errorf("has no meaning with deliver mode %q; use %q", d.Mode, DeliverBranch))
+	}
+	if d.DraftText && d.Mode == "none" {
+		found.add("deliver.draft_text", fmt.Errorf("has no meaning with deliver mode %q; use %q", d.Mode, DeliverBranch))
+	}
+	if d.DraftText && j.Agent.Interactive {
+		found.add("deliver.draft_text", errors.New("is for jobs that nobody talks to: ask the agent for it"))
 	}
 	if d.Base != "" {
 		found.add("deliver.base", checkBranch(d.Base))

@@ -21,7 +21,7 @@ const fullJob = `{"key":"gh-acme-web-17","batch":"","session":"","queue":"defaul
  "env":{"CI":"1"},"secrets":["NPM_TOKEN"],
  "setup":["npm ci"],"check":["npm test"],"check_rounds":2,
  "timeout":"30m","idle_timeout":"10m","budget":{"usd":2.5,"tokens":2000000},"retry":{"max_attempts":3},
- "deliver":{"mode":"patch","branch":"","base":"","draft":true},"artifacts":["out/**/*.xml","coverage/"],
+ "deliver":{"mode":"patch","branch":"","base":"","draft":true,"draft_text":true},"artifacts":["out/**/*.xml","coverage/"],
  "run_at":"2027-01-02T03:04:05Z","depends_on":[]}`
 
 func TestDecodeAcceptsTheDocumentedJob(t *testing.T) {

@@ -178,6 +178,8 @@ type Deliver struct {
 	Branch string `json:"branch,omitempty"`
 	Base   string `json:"base,omitempty"`
 	Draft  bool   `json:"draft,omitempty"`
+	// DraftText: the agent writes title and text for its change.
+	DraftText bool `json:"draft_text,omitempty"`
 }
 
 // Priority orders the jobs of a queue.

@@ -60,6 +60,8 @@ type attempt struct {
 	terminals int
 	// memory is what outlives the agent's processes of its conversation.
 	memory memory
+	// drafted is what the agent has written about its change.
+	drafted draft
 	// saved is what was salvaged; nil: nothing was.
 	saved *jobs.Salvage
 	// past is what was said in earlier attempts, and recalls what the programs
@@ -224,7 +226,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if over := context.Cause(ctx); errors.Is(over, jobs.ErrFenced) || errors.Is(over, jobs.ErrDraining) {
 		return over // somebody else will do it again: nothing of this counts
 	}
-	return a.conclude(ctx, space, err)
+	return a.conclude(ctx, in, adapter, err)
 }
 
 // signed refuses a job that nobody has signed whom the worker trusts.
@@ -241,11 +243,11 @@ func (a *attempt) signed() error {
 
 // conclude takes what the agent left, and delivers it where that is a success.
 // Err is how the work ended.
-func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err error) error {
+func (a *attempt) conclude(ctx context.Context, in jail, adapter agent.Adapter, err error) error {
 	if errors.Is(err, errParked) {
 		return err // there is no result yet
 	}
-	change, collected := a.collect(ctx, space)
+	change, collected := a.collect(ctx, in.space)
 	if err == nil {
 		err = collected
 	}
@@ -256,7 +258,10 @@ func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err 
 		err = ended(jobs.NoResult, "the agent ended without setting the job's result")
 	}
 	if err == nil {
-		err = a.deliver(ctx, space, change)
+		err = a.draft(ctx, in, adapter, change)
+	}
+	if err == nil {
+		err = a.deliver(ctx, in.space, change)
 	}
 	return err
 }

@@ -54,6 +54,9 @@ func (a *attempt) delivery() workspace.Delivery {
 		Repo: a.job.Repo.URL, Branch: a.job.DeliveryBranch(a.rec.ID),
 		Message: a.clean(a.job.Title()), At: a.rec.Submitted, Author: a.cfg.CommitAuthor,
 	}
+	if a.drafted.title != "" {
+		d.Message = a.drafted.String()
+	}
 	if d.Message == "" {
 		d.Message = "Changes by job " + a.rec.ID
 	}

@@ -80,22 +80,26 @@ func (c *conversation) heard(run agent.Total) {
 	c.total.Model = run.Model
 }
 
-// sum puts what the agent used into the result: as the gate counted it, or as
-// the agent reports it where nothing went through the gate.
+// sum puts what the agent used and kept into the result.
 func (a *attempt) sum() {
-	total := a.talk.total
-	usage, model := total.Usage, total.Model
-	if a.talk.meter != nil {
-		m := a.talk.meter.Meter()
-		if m.Calls > 0 {
-			usage, model = m.Usage, m.Model
-		}
-		for range m.Limited {
-			if a.cfg.Hooks.Limited != nil {
-				a.cfg.Hooks.Limited(a.rec)
-			}
+	a.count()
+	if a.talk.meter != nil && a.cfg.Hooks.Limited != nil {
+		for range a.talk.meter.Meter().Limited {
+			a.cfg.Hooks.Limited(a.rec)
 		}
 	}
 	a.result.Artifacts = append(a.result.Artifacts, a.attached...)
+}
+
+// count tells what the agent used by now: as the gate counted it, or as the
+// agent reports it where nothing went through the gate.
+func (a *attempt) count() {
+	total := a.talk.total
+	usage, model := total.Usage, total.Model
+	if a.talk.meter != nil {
+		if m := a.talk.meter.Meter(); m.Calls > 0 {
+			usage, model = m.Usage, m.Model
+		}
+	}
 	a.result.Usage, a.result.CostUSD, a.result.Model = usage, total.CostUSD, model
 }

@@ -63,6 +63,7 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.files, "file", nil, "file to hand to the agent, read-only (repeatable)")
 	flags.StringArrayVar(&j.Artifacts, "artifact", nil, "file of the workspace to keep besides the patch: a path, with * and **; a directory is all in it (repeatable)")
 	flags.StringVar(&j.Deliver.Mode, "deliver", "", "patch (default), branch, pr or none")
+	flags.BoolVar(&j.Deliver.DraftText, "draft-text", false, "have the agent write a title and a text for its change, once it is done")
 	flags.StringVar(&j.Key, "key", "", "the same key gives the same job")
 	flags.StringVar(&f.runAt, "run-at", "", "do not start before this time (RFC 3339) or delay (as in 2h)")
 	flags.StringSliceVar(&j.DependsOn, "after", nil, "id of a job that must succeed first (repeatable)")

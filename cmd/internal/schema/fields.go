@@ -102,6 +102,7 @@ var jobFields = map[string]string{
 	"deliver.branch":     "The branch to make, instead of penstock/<batch>/<item> or penstock/<job>.",
 	"deliver.base":       "The branch that the pull request is for.",
 	"deliver.draft":      "Open the pull request as a draft.",
+	"deliver.draft_text": "Have the agent write title and text for its change once it is done.",
 	"artifacts":          "Files of the workspace to keep besides the patch, ignored or not.",
 	"artifacts[]":        "A path, with * and ? in names and ** for any number of directories. A directory stands for all that is in it.",
 	"run_at":             "Not before this time.",
