@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,10 +29,19 @@ func (f *field) follow(id string, texts ...string) (jobs.Record, []jobs.Event) {
 	}
 	c, err := f.eye.store.LastCapsule(ctx, rec)
 	f.must(err)
-	now, err := f.eye.queue.Resume(ctx, rec, c.Epoch)
+	_, err = f.eye.queue.Resume(ctx, rec, c.Epoch)
 	f.must(err)
 	f.must(f.eye.log.Reopen(ctx, rec, "ann"))
-	f.must(f.eye.queue.Enqueue(ctx, now))
+	f.until("it is claimed", func() bool {
+		now, err := f.eye.queue.Get(ctx, id)
+		f.must(err)
+		if now.State == jobs.Pending {
+			// Again and again, as repair does: the message of the attempt that has
+			// ended may still be there now, and gone then.
+			f.must(f.eye.queue.Enqueue(ctx, now))
+		}
+		return now.Attempt > rec.Attempt
+	})
 	var events []jobs.Event
 	for e, err := range f.eye.log.Follow(ctx, id, 1, session.FollowOptions{Job: id}) {
 		f.must(err)
@@ -76,8 +87,35 @@ read -r l; do case $l in`, 1))
 	if said = heard(events); rec.Attempt != 5 || rec.Outcome != jobs.Success || len(said) != 5 || !strings.HasSuffix(said[4], "five") {
 		t.Errorf("%s %s (%s) in attempt %d, and the agents heard %q", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, said)
 	}
+	for _, d := range dataOf[continuedData](t, events, jobs.SessionContinued) {
+		if d.How != "resumed" {
+			t.Errorf("it went on with %+v", d)
+		}
+	}
 	if c := f.capsules(id)[2]; c.Turn != 4 || len(c.Heard) != 3 {
 		t.Errorf("in the end %+v", c)
+	}
+}
+
+// With isolation none the conversation goes on in the directory as it is now.
+func TestAFinishedJobGoesOnInItsDirectory(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	job := f.speaks(remembers)
+	job.Isolation = jobs.IsolationNone
+	defer f.work()()
+	id := f.submit(job).ID
+	f.ended(id)
+	f.must(os.WriteFile(filepath.Join(f.repo, "mine.txt"), []byte("since\n"), 0o644))
+	rec, events := f.follow(id, "two")
+	said := heard(events)
+	if rec.Outcome != jobs.Success || len(said) != 2 || !strings.HasSuffix(said[1], "two") || f.capsules(id)[1].Work != nil {
+		t.Errorf("%s %s (%s), heard %q", rec.Outcome, rec.Reason, rec.Message, said)
+	}
+	turns, err := os.ReadFile(filepath.Join(f.repo, "turns.txt"))
+	mine, lost := os.ReadFile(filepath.Join(f.repo, "mine.txt"))
+	if err != nil || lost != nil || string(turns) != "1\n2\n" || string(mine) != "since\n" {
+		t.Errorf("the directory has %q and %q, %v, %v", turns, mine, err, lost)
 	}
 }
 

@@ -288,3 +288,35 @@ func TestCrashWhileCancellingParked(t *testing.T) {
 		t.Errorf("record %+v, told %d times; want a cancellation, told once", got, finished.Load())
 	}
 }
+
+// A job goes on from a capsule once, with its bounds begun anew; what was
+// decided on a record that is not the job's any more changes nothing.
+func TestResumeIsForTheEndThatWasSeen(t *testing.T) {
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	epoch := c.Epoch()
+	settle(t, c, jobs.AgentFailed.Ended("no"))
+	ctx := jobstest.Context(t)
+	ended, err := q.Get(ctx, c.Record().ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		rec, err := q.Resume(ctx, ended, epoch)
+		if err != nil || rec.State != jobs.Pending || rec.Resume != epoch || rec.Counted != 0 || rec.Attempt != 1 || rec.Finished != nil {
+			t.Fatalf("%+v, %v", rec, err)
+		}
+	}
+	if letters, err := q.Dead(ctx); err != nil || len(letters) > 0 {
+		t.Errorf("dead letters %v, %v", letters, err)
+	}
+	if _, err := q.Cancel(ctx, ended.ID, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if rec, err := q.Resume(ctx, ended, epoch); err != nil || rec.State != jobs.Finished || rec.Outcome != jobs.Cancellation {
+		t.Errorf("after somebody cancelled it: %+v, %v", rec, err)
+	}
+	idle(t, q, 100*time.Millisecond)
+}
