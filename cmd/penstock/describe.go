@@ -10,12 +10,13 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/terminal"
 )
 
 // summary is what a person wants to know of an event. Empty: nothing.
 func summary(e jobs.Event) string {
 	switch e.Kind {
-	case jobs.MessageDelta, jobs.ThoughtDelta, jobs.ToolDelta, jobs.ToolOutput, jobs.StateChanged, jobs.UsageReported:
+	case jobs.MessageDelta, jobs.ThoughtDelta, jobs.ToolDelta, jobs.ToolOutput, jobs.StateChanged, jobs.UsageReported, jobs.TerminalOutput:
 		return "" // details of what another event tells as a whole
 	case jobs.InputState:
 		return told(data[control.Input](e))
@@ -50,6 +51,9 @@ func summary(e jobs.Event) string {
 	case jobs.ArtifactStored:
 		d := data[jobs.Artifact](e)
 		return fmt.Sprintf("artifact %s: %d bytes", d.Name, d.Bytes)
+	case jobs.TerminalCreated:
+		d := data[terminal.Data](e)
+		return fmt.Sprintf("terminal %d: %s", d.Terminal, firstLine(strings.Join(d.Args, " ")))
 	case jobs.ResultSet:
 		return "result: " + firstLine(string(data[jobs.ResultData](e).Value))
 	case jobs.RunExited:

@@ -63,7 +63,7 @@ directory, or starts one of its own and ends it when it is done.`,
 	flags.Var(&a.progress, "progress", "progress on standard error: auto, tty, plain or quiet")
 	flags.AddFlagSet(a.settings())
 	root.AddCommand(
-		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(),
+		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(), a.attachCommand(),
 		a.whyCommand(), a.jobCommand(), a.queueCommand(), a.scheduleCommand(), a.deadCommand(), a.agentCommand(), a.serveCommand(), a.workerCommand(), a.natsCommand(), a.sandboxCommand(),
 		a.doctorCommand(), a.cleanCommand(), a.backupCommand(), a.restoreCommand(), a.chaosCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)

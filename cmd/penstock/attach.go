@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/terminal"
+)
+
+var terminalView = cli.View[terminal.Info]{
+	Header: []string{"TERMINAL", "SIZE", "VIEWERS", "SHOWN", "BY", "STATE", "PROGRAM"},
+	Row: func(t terminal.Info) []string {
+		state := "open"
+		if t.Exit != nil {
+			state = exitText(*t.Exit)
+		}
+		return []string{
+			fmt.Sprint(t.Terminal), fmt.Sprintf("%dx%d", t.Columns, t.Rows), fmt.Sprint(t.Viewers), jobs.Bytes(t.Shown).String(),
+			t.By, state, strings.Join(t.Args, " "),
+		}
+	},
+	ID: func(t terminal.Info) string { return fmt.Sprint(t.Terminal) },
+}
+
+func exitText(e terminal.Exit) string {
+	switch {
+	case e.Why != "":
+		return "ended: " + e.Why
+	case e.Signal != "":
+		return "ended by " + e.Signal
+	}
+	return fmt.Sprintf("ended with %d", e.Code)
+}
+
+// An attachment is one look at a terminal in the jail of a job's agent.
+type attachment struct {
+	*app
+	pool     *pool
+	rec      jobs.Record
+	ask      terminal.Request // whom the requests name
+	readOnly bool
+	timeout  time.Duration
+}
+
+func (a *app) attachCommand() *cobra.Command {
+	s := &attachment{app: a}
+	var list bool
+	cmd := &cobra.Command{
+		Use: "attach ID [-- PROGRAM ARG…]", Short: "Open a terminal in the jail of a running job's agent",
+		Long: `Attach starts a shell, or the program after --, in a new terminal in the jail where
+the job's agent runs: behind its walls, as its user, in its directory and environment.
+With --terminal it shows a terminal that is open there, to as many people as look. What
+a terminal shows is in the session's log, and in the artifact terminal-N.cast.
+
+Ctrl-] detaches: the terminal stays open until its program or the agent ends. Where
+standard input is no terminal, its end is typed as Ctrl-D.
+
+The exit code is that of the terminal's program; 0: detached; 6: not allowed; 8: no agent
+has run within --timeout; 9: the agent has ended, and the terminal with it.
+
+What a terminal shows is written by programs that nobody trusts: your terminal emulator
+is all that stands between them and you.`,
+		Example: `  penstock attach ID
+  penstock attach ID --list
+  penstock attach ID --terminal 1 --read-only
+  echo 'git status' | penstock attach ID -- sh`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			before, program := split(cmd, args)
+			switch {
+			case len(before) != 1:
+				return cli.Usage("penstock job ls lists the jobs", "attach takes one job, and a program after --")
+			case s.readOnly && s.ask.Terminal == 0:
+				return cli.Usage("penstock attach ID --list shows what is open", "--read-only needs --terminal: in a new one there is nothing to see")
+			case s.ask.Terminal < 0 || s.ask.Terminal > 0 && len(program) > 0:
+				return cli.Usage("", "--terminal is the number of one that runs a program already")
+			}
+			s.ask.Args, s.ask.By, s.ask.ID = program, "cli", jobs.NewID()
+			return a.withJob(cmd.Context(), before[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+				if err := p.alive(rec); err != nil {
+					return err
+				}
+				s.pool, s.rec = p, rec
+				if list {
+					return s.list(ctx)
+				}
+				return s.attach(ctx)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&s.ask.Terminal, "terminal", 0, "the number of an open terminal to look at (default: a new one)")
+	flags.BoolVar(&s.readOnly, "read-only", false, "only look: nothing is typed, and the terminal keeps its size")
+	flags.BoolVar(&list, "list", false, "list the terminals of the job's agent, and stop")
+	flags.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long to wait for the job's agent to run")
+	return cmd
+}
+
+func (s *attachment) list(ctx context.Context) error {
+	answer, err := s.begin(ctx, terminal.Request{Verb: terminal.List})
+	if err != nil {
+		return err
+	}
+	return terminalView.List(s.out, s.format, answer.Terminals)
+}
+
+// begin makes the first request, and waits for an agent that does not run yet.
+func (s *attachment) begin(ctx context.Context, r terminal.Request) (terminal.Answer, error) {
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	for {
+		if s.rec.State == jobs.Finished {
+			return terminal.Answer{}, cli.Fail(cli.ExitDenied, "penstock logs "+s.rec.ID+" shows what there was", "job %s has ended, and the agent's terminals with it", s.rec.ID)
+		}
+		answer, err := s.pool.log.Terminal(limited, s.rec.Session, r)
+		refused, ok := errors.AsType[*control.RefusedError](err)
+		switch {
+		case err == nil:
+			return answer, nil
+		case ctx.Err() != nil:
+			return answer, context.Cause(ctx)
+		case ok && refused.Code != control.NotReady:
+			return answer, cli.Fail(cli.ExitDenied, "", "%w", refused)
+		case !ok && !errors.Is(err, session.ErrNobody) && limited.Err() == nil:
+			return answer, err
+		}
+		select {
+		case <-limited.Done():
+			return answer, cli.Fail(cli.ExitTimeout, "penstock why "+s.rec.ID+" says what it waits for; --timeout waits longer", "job %s: no terminal after %v: %w", s.rec.ID, s.timeout, err)
+		case <-time.After(sendAgain):
+		}
+		if rec, err := s.pool.record(limited, s.rec.ID); err == nil {
+			s.rec = rec
+		}
+	}
+}

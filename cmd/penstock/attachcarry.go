@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/terminal"
+)
+
+// Keys: what detaches, and what says that there is no more.
+const (
+	detachKey = 0x1d // Ctrl-]
+	endKey    = 0x04 // Ctrl-D
+)
+
+// errDetached ends an attachment whose terminal stays open.
+var errDetached = errors.New("detached")
+
+// attach opens the terminal and joins it with the user's own.
+func (s *attachment) attach(ctx context.Context) error {
+	tty := ttyOf(s.in)
+	open := s.ask
+	open.Verb, open.Rows, open.Columns = terminal.Open, 24, 80
+	if rows, columns, ok := sizeOf(tty); ok {
+		open.Rows, open.Columns = rows, columns
+	}
+	answer, err := s.begin(ctx, open)
+	if err != nil {
+		return err
+	}
+	s.ask = terminal.Request{ID: s.ask.ID, Attempt: answer.Attempt, Terminal: answer.Terminals[0].Terminal}
+	fmt.Fprintf(s.err, "penstock: terminal %d of job %s; Ctrl-] detaches\n", s.ask.Terminal, s.rec.ID)
+
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	restore, err := raw(tty, s.out)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	keys := make(chan []byte, 64)
+	if tty != nil || !s.readOnly {
+		go listen(s.in, tty != nil, keys, end) // its last read ends with the process
+	}
+	if !s.readOnly {
+		go s.enter(ctx, keys)
+		go s.fit(ctx, tty)
+	}
+	exit, err := s.show(ctx)
+	restore()
+	switch {
+	case errors.Is(err, errDetached):
+		fmt.Fprintf(s.err, "penstock: detached; penstock attach %s --terminal %d comes back\n", s.rec.ID, s.ask.Terminal)
+		return nil
+	case err != nil:
+		return err
+	case exit.Why != "":
+		return cli.Fail(cli.ExitStopped, "", "the terminal has ended: %s", exit.Why)
+	case exit.Code != 0:
+		return cli.Fail(exit.Code, "", "")
+	}
+	return nil
+}
+
+// show writes what the terminal shows, until it has ended.
+func (s *attachment) show(ctx context.Context) (terminal.Exit, error) {
+	for r := s.request(terminal.Read); ; {
+		answer, err := s.pool.log.Terminal(ctx, s.rec.Session, r)
+		if ctx.Err() != nil {
+			return terminal.Exit{}, context.Cause(ctx)
+		}
+		if err != nil {
+			if err = s.outage(ctx, err); err != nil {
+				return terminal.Exit{}, err
+			}
+			continue
+		}
+		if gap := answer.From - r.From; gap > 0 && r.From > 0 {
+			fmt.Fprintf(s.err, "\r\npenstock: %d bytes are missing here\r\n", gap)
+		}
+		if _, err := s.out.Write(answer.Data); err != nil {
+			return terminal.Exit{}, err
+		}
+		if r.From = answer.From + int64(len(answer.Data)); answer.Exit != nil {
+			return *answer.Exit, nil
+		}
+	}
+}
+
+func (s *attachment) request(verb terminal.Verb) terminal.Request {
+	r := s.ask
+	r.Verb = verb
+	return r
+}
+
+// outage says why nothing more comes. It is nil where the worker may come back.
+func (s *attachment) outage(ctx context.Context, err error) error {
+	refused, ok := errors.AsType[*control.RefusedError](err)
+	if !ok && !errors.Is(err, session.ErrNobody) {
+		return err
+	}
+	over := cli.Fail(cli.ExitStopped, "", "the agent has ended, and the terminal with it")
+	if ok && refused.Code != control.Busy {
+		return over
+	}
+	rec, err := s.pool.record(ctx, s.rec.ID)
+	if err == nil && (rec.State != jobs.Executing || rec.Attempt != s.ask.Attempt) {
+		return over
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(sendAgain):
+	}
+	return nil
+}
+
+// listen hands on what is typed, up to the key that detaches.
+func listen(in io.Reader, tty bool, keys chan<- []byte, end context.CancelCauseFunc) {
+	for {
+		b := make([]byte, 4096)
+		n, err := in.Read(b)
+		b = b[:n]
+		if tty {
+			if at := bytes.IndexByte(b, detachKey); at >= 0 {
+				keys <- b[:at]
+				end(errDetached)
+				return
+			}
+		}
+		if n > 0 {
+			keys <- b
+		}
+		switch {
+		case err == nil:
+		case tty:
+			end(errDetached) // whoever sat there has gone
+			return
+		default:
+			keys <- []byte{endKey}
+			return
+		}
+	}
+}
+
+// enter types what comes. Each byte counts once, however often it is sent.
+func (s *attachment) enter(ctx context.Context, keys <-chan []byte) {
+	r := s.request(terminal.Write)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-keys:
+			for len(b) > 0 && ctx.Err() == nil {
+				r.Data = b[:min(len(b), terminal.MaxInput)]
+				answer, err := s.pool.log.Terminal(ctx, s.rec.Session, r)
+				if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Code == control.Over {
+					return // show tells how it ended
+				}
+				taken := min(max(0, answer.From-r.From), int64(len(r.Data)))
+				if taken == 0 { // the program does not read, or nobody is there for now
+					time.Sleep(sendAgain / 4)
+				}
+				b, r.From = b[taken:], r.From+taken
+			}
+		}
+	}
+}
+
+// fit gives the terminal the size of the user's own.
+func (s *attachment) fit(ctx context.Context, tty *os.File) {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	defer signal.Stop(changed)
+	for {
+		if rows, columns, ok := sizeOf(tty); ok {
+			r := s.request(terminal.Resize)
+			r.Rows, r.Columns = rows, columns
+			_, _ = s.pool.log.Terminal(ctx, s.rec.Session, r) // it is over, then
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// ttyOf returns the terminal that a stream is, or nil.
+func ttyOf(stream any) *os.File {
+	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+func sizeOf(tty *os.File) (rows, columns uint16, ok bool) {
+	if tty == nil {
+		return 0, 0, false
+	}
+	w, h, err := term.GetSize(int(tty.Fd()))
+	if err != nil || w <= 0 || h <= 0 {
+		return 0, 0, false
+	}
+	return uint16(min(h, 1000)), uint16(min(w, 1000)), true
+}
+
+// calm takes back what a program may have asked of a terminal that nobody
+// looks at any more: colours, a hidden cursor, reports of the mouse and of pastes.
+const calm = "\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>"
+
+// raw hands every key to the program, and returns what ends that.
+func raw(tty *os.File, out io.Writer) (restore func(), err error) {
+	if tty == nil {
+		return func() {}, nil
+	}
+	old, err := term.MakeRaw(int(tty.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("prepare the terminal: %w", err)
+	}
+	return sync.OnceFunc(func() {
+		_ = term.Restore(int(tty.Fd()), old) // it is gone, then
+		if ttyOf(out) != nil {
+			fmt.Fprint(out, calm+"\r\n")
+		}
+	}), nil
+}
