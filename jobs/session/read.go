@@ -75,13 +75,30 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 }
 
 // over reports whether the job's terminal event stands before the number from,
-// and is the session's last: then there is nothing to wait for.
+// and is the session's last but for messages that have brought nothing back:
+// then there is nothing to wait for.
 func (l *Log) over(ctx context.Context, session string, from uint64, job string) (bool, error) {
 	if job == "" || from <= 1 {
 		return false, nil
 	}
 	last, err := l.end(ctx, session)
-	return last.seq < from && last.event.Kind == jobs.JobFinished && last.event.Job == job, err
+	if err != nil || last.seq >= from || last.event.Job != job {
+		return false, err
+	}
+	if last.event.Kind != jobs.InputState {
+		return last.event.Kind == jobs.JobFinished, nil
+	}
+	const near = 64 // more messages than that are not left by one that died
+	over := false
+	for e, err := range l.Read(ctx, session, max(last.seq, near)-near) {
+		if err != nil {
+			return false, err
+		}
+		if e.Job == job && e.Kind != jobs.InputState {
+			over = e.Kind == jobs.JobFinished
+		}
+	}
+	return over, nil
 }
 
 // events decodes the messages that read returns, from an event's number on.

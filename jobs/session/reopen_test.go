@@ -117,8 +117,8 @@ func TestFollowersOfAReopenedJob(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.accept(said("one"))
-	follow := func(most int) (n int) {
-		for _, err := range p.log.Follow(jobstest.Context(t), p.rec.Session, 1, session.FollowOptions{Job: p.rec.ID}) {
+	follow := func(from uint64, most int) (n int) {
+		for _, err := range p.log.Follow(jobstest.Context(t), p.rec.Session, from, session.FollowOptions{Job: p.rec.ID}) {
 			p.must(err)
 			if n++; n == most {
 				break
@@ -126,11 +126,11 @@ func TestFollowersOfAReopenedJob(t *testing.T) {
 		}
 		return n
 	}
-	if n := follow(0); n != 2 {
-		t.Errorf("before the job is back: %d events", n)
+	if n, later := follow(1, 0), follow(4, 0); n != 2 || later != 0 {
+		t.Errorf("before the job is back: %d events, and %d of those behind", n, later)
 	}
 	p.must(errors.Join(p.log.Reopen(t.Context(), p.rec, "ann"), p.log.Reopen(t.Context(), p.rec, "ann")))
-	if n := follow(4); n != 4 {
+	if n := follow(1, 4); n != 4 {
 		t.Errorf("when the job is back: %d events", n)
 	}
 	p.must(p.log.Finish(t.Context(), p.rec, p.rec.Result())) // late
