@@ -161,15 +161,16 @@ func (e *ends) of(kind ending) jobs.Job {
 }
 
 // follow does what is done to a job, and looks how it ends.
-func (e *ends) follow(kind ending, rec jobs.Record) {
+func (e *ends) follow(kind ending, rec jobs.Record) (events []jobs.Event) {
 	ctx, cancel := context.WithTimeout(e.Context(), 10*jobstest.Patience)
 	defer cancel()
 	acted := kind.act == nil
 	for event, err := range e.eye.log.Follow(ctx, rec.Session, 1, session.FollowOptions{Job: rec.ID}) {
 		if err != nil {
 			e.Errorf("%s: %v", kind.name, err)
-			return
+			return events
 		}
+		events = append(events, event)
 		if !acted && event.Kind == kind.on {
 			acted = true
 			if err := kind.act(e, rec); err != nil {
@@ -182,6 +183,7 @@ func (e *ends) follow(kind ending, rec jobs.Record) {
 		e.Errorf("%s: %v", kind.name, err)
 	}
 	e.typed(kind, got)
+	return events
 }
 
 func (e *ends) typed(kind ending, rec jobs.Record) {
