@@ -118,11 +118,15 @@ func TestFollowersOfAReopenedJob(t *testing.T) {
 	p := newPast(t)
 	p.accept(said("one"))
 	follow := func(from uint64, most int) (n int) {
-		for _, err := range p.log.Follow(jobstest.Context(t), p.rec.Session, from, session.FollowOptions{Job: p.rec.ID}) {
+		ctx := jobstest.Context(t)
+		for _, err := range p.log.Follow(ctx, p.rec.Session, from, session.FollowOptions{Job: p.rec.ID}) {
 			p.must(err)
 			if n++; n == most {
 				break
 			}
+		}
+		if ctx.Err() != nil {
+			t.Errorf("from %d: it waits for ever", from)
 		}
 		return n
 	}
