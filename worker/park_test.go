@@ -1,11 +1,9 @@
 package worker
 
 import (
-	"context"
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -95,21 +93,12 @@ func TestAQuestionGivesItsSlotUp(t *testing.T) {
 	}
 }
 
-// due moves on what comes due until the test ends.
-func (f *field) due() {
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() { _ = f.eye.queue.RunDue(ctx, nil) })
-	f.Cleanup(func() { cancel(); done.Wait() })
-}
-
 // What becomes of a question that nobody answers at all is the job's to say.
-func TestAParkedQuestionEndsInTime(t *testing.T) {
+func TestAParkedQuestionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	f.restores()
 	f.cfg.Slots = 3
-	f.due()
 	job := f.asking(jobs.Ask{})
 	defer f.work()()
 	for name, tt := range map[string]struct {
@@ -122,8 +111,10 @@ func TestAParkedQuestionEndsInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job.Ask = tt.ask
-			job.Ask.ParkAfter, job.Ask.Timeout = jobs.Duration(time.Second), jobs.Duration(3*time.Second)
+			job.Ask.ParkAfter = jobs.Duration(time.Second)
 			id := f.submit(job).ID
+			_, err := f.eye.queue.Wake(f.Context(), f.parked(id)) // as its time does
+			f.must(err)
 			f.until("it goes on", func() bool { return count(f.events(id), jobs.AskClosed) == 1 })
 			if tt.hears != "" {
 				f.until("it hears of it", func() bool { return len(heard(f.events(id))) == 1 })
@@ -176,6 +167,31 @@ func TestWhatIsNotParked(t *testing.T) {
 			}
 			f.told(id, control.Message{Verb: control.Stop})
 			f.ended(id)
+		})
+	}
+}
+
+// A question that keeps its slot ends as the job says, too.
+func TestAnOpenQuestionEndsAsTheJobSays(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]jobs.Ask{"default": {Default: "B"}, "fail": {Fail: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newField(t)
+			job := f.speaks(asks)
+			job.Agent.Interactive, job.IdleTimeout = true, jobs.Duration(3*time.Second)
+			job.Ask = ask
+			job.Ask.Timeout = jobs.Duration(time.Second)
+			rec, events := f.run(job)
+			closed, said := dataOf[control.Ask](t, events, jobs.AskClosed), heard(events)
+			switch {
+			case name == "fail":
+				if rec.Outcome != jobs.TimedOut || rec.Reason != jobs.Unanswered {
+					t.Errorf("ended with %s %s (%s)", rec.Outcome, rec.Reason, rec.Message)
+				}
+			case rec.Outcome != jobs.Success || !slices.Equal(said, []string{"B", "B"}) || len(closed) != 2 || closed[0].How != "default":
+				t.Errorf("ended with %s %s (%s), heard %q, closed %+v", rec.Outcome, rec.Reason, rec.Message, said, closed)
+			}
 		})
 	}
 }

@@ -39,7 +39,7 @@ func TestCrashWhileParking(t *testing.T) {
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
 	c := jobstest.Claim(t, q, "w")
-	if err := queue.ParkOnly(jobstest.Context(t), c, time.Now().Add(2*lease)); err != nil {
+	if err := queue.ParkOnly(jobstest.Context(t), c, time.Now().Add(6*lease)); err != nil {
 		t.Fatal(err)
 	}
 	runDue(t, q)
