@@ -213,14 +213,19 @@ func (f *field) killAgent(id string) {
 type realAgent struct {
 	name, api, model string
 	shell            func(command string) agenttest.Step
+	ask              func(question map[string]any) agenttest.Step
 }
 
 var realAgents = []realAgent{
 	{"claude", "ANTHROPIC", "", func(command string) agenttest.Step {
 		return agenttest.Use("Bash", map[string]any{"command": command, "description": "run"})
-	}},
+	}, func(question map[string]any) agenttest.Step { return ask(question) }},
 	{"codex", "OPENAI", "gpt-5.5", func(command string) agenttest.Step {
 		return agenttest.Use("exec_command", map[string]any{"cmd": command})
+	}, func(question map[string]any) agenttest.Step {
+		question["id"] = "it" // it takes no more fields than it knows
+		delete(question, "multiSelect")
+		return agenttest.Use("request_user_input", map[string]any{"questions": []any{question}})
 	}},
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http/httptest"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -119,49 +117,41 @@ func TestAParkedSessionIsStopped(t *testing.T) {
 	}
 }
 
-// The real Claude Code asks and gives its slot up, the broker and the worker are
-// killed with -9, and the answer finds it in another process: with its
-// conversation and its files.
-func TestClaudeIsParked(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("claude"); err != nil {
-		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
+// A real agent asks and gives its slot up, the broker and the worker are killed
+// with -9, and the answer finds it in another process: with its conversation and
+// its files.
+func TestARealAgentIsParked(t *testing.T) {
+	for _, agent := range realAgents {
+		t.Run(agent.name, func(t *testing.T) {
+			t.Parallel()
+			f, _ := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+				then := func(r agenttest.Request) agenttest.Reply {
+					switch {
+					case strings.Contains(r.Last, "The answer is: Green"):
+						return agent.shell("echo Green >> out.txt; cat out.txt")(r)
+					case strings.Contains(r.Last, "Green"):
+						return agenttest.Reply{Text: "LAST painted"}
+					}
+					return agent.ask(choices("Paint it?", false))(r)
+				}
+				return []agenttest.Step{write("one"), then, then, then, then}
+			})
+			l := f.enter(func() string { return agent.begin(f, "--interactive", "--park-after", "1s").id })
+			l.parked(1)
+			l.crash()
+			l.run("answer", l.id, "--option", "Green")
+			l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`)
+			l.eventually(60*time.Second, "it goes on with the answer", func() bool { return strings.Contains(l.all(jobs.Message), "LAST painted") })
+			l.run("job", "stop", l.id)
+			l.run("wait", "--timeout", "60s", l.id)
+			if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Attempt != 2 || rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+Green") {
+				t.Errorf("%+v, with\n%s", rec, patch)
+			}
+			events := l.events(l.id)
+			if count(events, jobs.AskOpened) != 1 {
+				t.Errorf("it asked %d times", count(events, jobs.AskOpened))
+			}
+			l.gapless(events)
+		})
 	}
-	f := newField(t)
-	then := func(r agenttest.Request) agenttest.Reply {
-		switch {
-		case strings.Contains(r.Last, "The answer is: Green"):
-			return agenttest.Use("Bash", map[string]any{"command": "echo Green >> one.txt; cat one.txt", "description": "paint"})(r)
-		case strings.Contains(r.Last, "Green"):
-			return agenttest.Reply{Text: "LAST painted"}
-		}
-		return ask(choices("Paint it?", false))(r)
-	}
-	model := agenttest.New(agenttest.Script{On: "PARK", Steps: []agenttest.Step{shell("Bash", "command")("one > one.txt"), then, then, then, then}})
-	upstream := httptest.NewServer(model)
-	t.Cleanup(upstream.Close)
-	f.env = []string{"ANTHROPIC_API_KEY=" + keyPrefix + "park", "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
-	l := f.enter(func() string {
-		return strings.TrimSpace(f.run("submit", "PARK", "--agent", "claude", "--interactive", "--park-after", "1s", "--repo", f.repo, "-o", "id"))
-	})
-	defer func() {
-		if t.Failed() {
-			t.Log(f.run("logs", l.id))
-		}
-	}()
-	l.parked(1)
-	l.crash()
-	l.run("answer", l.id, "--option", "Green")
-	l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`)
-	l.eventually(60*time.Second, "it goes on with the answer", func() bool { return strings.Contains(l.all(jobs.Message), "LAST painted") })
-	l.run("job", "stop", l.id)
-	l.run("wait", "--timeout", "60s", l.id)
-	if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Attempt != 2 || rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+Green") {
-		t.Errorf("%+v, with\n%s", rec, patch)
-	}
-	events := l.events(l.id)
-	if count(events, jobs.AskOpened) != 1 {
-		t.Errorf("it asked %d times", count(events, jobs.AskOpened))
-	}
-	l.gapless(events)
 }
