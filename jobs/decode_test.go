@@ -17,7 +17,7 @@ const fullJob = `{"key":"gh-acme-web-17","batch":"","session":"","queue":"defaul
  "repo":{"url":"https://example.com/r.git","ref":"main","commit":""},
  "isolation":"worktree","image":"",
  "sandbox":{"backend":"auto","network":"allowlist","allow_hosts":["registry.example"],"limits":{"memory":"2GiB","cpus":2,"pids":512,"disk":"10GiB","traffic":"1GiB","connections":8}},
- "agent":{"name":"claude","command":[],"model":"","max_turns":50,"args":[],"interactive":false},
+ "agent":{"name":"claude","command":[],"model":"","max_turns":50,"args":[],"interactive":false,"terminals":false},
  "env":{"CI":"1"},"secrets":["NPM_TOKEN"],
  "setup":["npm ci"],"check":["npm test"],"check_rounds":2,
  "timeout":"30m","idle_timeout":"10m","budget":{"usd":2.5,"tokens":2000000},"retry":{"max_attempts":3},

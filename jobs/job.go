@@ -158,6 +158,8 @@ type Agent struct {
 	MaxTurns    int      `json:"max_turns,omitempty"`
 	Args        []string `json:"args,omitempty"`
 	Interactive bool     `json:"interactive,omitempty"`
+	// Terminals gives the agent terminals in its jail, which people can look at.
+	Terminals bool `json:"terminals,omitempty"`
 }
 
 // Budget bounds what a job may spend. Zero means no bound.

@@ -60,6 +60,11 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	if in.inside != nil {
 		defer in.inside.Close()
 	}
+	if launch.Penstock, launch.Inside = in.program, in.url; a.job.Agent.Terminals {
+		if err := a.canOpen(in); err != nil {
+			return err
+		}
+	}
 	spec.Grace = a.cfg.Hangs.Step
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -37,7 +37,8 @@ func (a *attempt) admit(s *sandbox.Spec, in *jail) error {
 		if in.unjailed {
 			dir = path.Join(path.Dir(in.home), "bin")
 		}
-		if err := in.link(s, a.cfg.Program, path.Join(dir, "penstock")); err != nil {
+		in.program = path.Join(dir, "penstock")
+		if err := in.link(s, a.cfg.Program, in.program); err != nil {
 			return err
 		}
 		for i, kv := range s.Env {
@@ -59,7 +60,8 @@ func (a *attempt) admit(s *sandbox.Spec, in *jail) error {
 	} else {
 		s.Network, s.Listen = sandbox.NetworkGate, append(slices.Clip(s.Listen), address)
 	}
-	s.Env = append(s.Env, InsideVariable+"="+a.inside.URL(address))
+	in.url = a.inside.URL(address)
+	s.Env = append(s.Env, InsideVariable+"="+in.url)
 	return nil
 }
 
@@ -85,6 +87,7 @@ func (r *agentRun) deeds() inside.Deeds {
 		Artifact: r.attach,
 		Result:   r.setResult,
 		Ask:      r.inquire,
+		Terminal: r.ownTerminal,
 		Shut:     func(why string) { r.events.put(jobs.NewEvent(jobs.Notice, notice{Text: why})) },
 	}
 }

@@ -45,6 +45,9 @@ type jail struct {
 	door net.Listener
 	// inside is what leads from such a jail to the worker; else nil.
 	inside net.Listener
+	// program is this program, as the agent sees it, and url its way to the worker;
+	// empty: there is none.
+	program, url string
 }
 
 // backend returns the jail that the job asks for.
@@ -77,7 +80,7 @@ func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 	l := agent.Launch{
 		Job: a.job, ID: a.rec.ID, Session: a.rec.Session, Attempt: a.rec.Attempt,
 		Cwd: in.cwd, Files: in.input, Program: program, Notice: a.notice, Depends: a.depends,
-		Round: a.talk.round, Resume: a.talk.resume,
+		Round: a.talk.round, Resume: a.talk.resume, Variable: InsideVariable,
 	}
 	if len(a.cfg.Gates) > 0 {
 		l.Gate = "http://" + in.gate

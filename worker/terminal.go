@@ -7,12 +7,27 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/terminal"
+	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
 
-// lookable reports whether the agent's jail can have terminals.
+// lookable reports whether the agent's jail can have terminals. The policy is
+// about people: an agent's own add nothing to what it may do.
 func (a *attempt) lookable() bool {
-	return a.cfg.Policy.Attach != "deny" && a.result.Backend != "seatbelt"
+	return (a.cfg.Policy.Attach != "deny" || a.job.Agent.Terminals) && a.result.Backend != "seatbelt"
+}
+
+// canOpen says why an agent that shall have terminals can have none here.
+func (a *attempt) canOpen(in jail) error {
+	switch {
+	case !a.lookable():
+		return ended(jobs.SandboxMissing, "the job gives its agent terminals, and a jail of %s has none", a.result.Backend)
+	case in.url == "":
+		return ended(jobs.InvalidJob, "the job gives its agent terminals, and preset offline leaves it no way to its worker")
+	case in.program == "":
+		return ended(jobs.SandboxMissing, "the job gives its agent terminals, and the worker has no program penstock for its jail")
+	}
+	return nil
 }
 
 // terminal answers a request about the terminals of the agent's jail.
@@ -25,6 +40,26 @@ func (a *attempt) terminal(ctx context.Context, r terminal.Request) (terminal.An
 		return terminal.Answer{Error: control.Refuse(control.NotReady, "no agent runs now: its worker prepares one, runs commands, or collects the result")}, true
 	}
 	return run.terminals.Answer(ctx, r)
+}
+
+// ownTerminal answers a program of the jail, which says neither who it is nor
+// which attempt.
+func (r *agentRun) ownTerminal(ctx context.Context, t terminal.Request) (terminal.Answer, error) {
+	if !r.job.Agent.Terminals {
+		return terminal.Answer{}, inside.Refuse("forbidden", "the job gives its agent no terminals: it needs agent.terminals, or --terminals")
+	}
+	t.By, t.Attempt = terminals.Own, r.rec.Attempt
+	if err := t.Validate(); err != nil {
+		return terminal.Answer{}, inside.Refuse("invalid", "%v", err)
+	}
+	answer, ours := r.terminals.Answer(ctx, t)
+	switch {
+	case !ours:
+		return terminal.Answer{}, inside.Refuse("over", "another attempt has the session")
+	case answer.Error != nil:
+		return terminal.Answer{}, inside.Refused(answer.Error)
+	}
+	return answer, nil
 }
 
 // terminalConfig joins the terminals to the jail and to the session's log.

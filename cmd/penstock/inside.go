@@ -22,7 +22,7 @@ import (
 // insideCommands are for the programs of a job's jail. They speak to the job's
 // worker and to nothing else.
 func (a *app) insideCommands() []*cobra.Command {
-	commands := []*cobra.Command{a.artifactCommand(), a.resultCommand(), a.milestoneCommand(), a.askCommand()}
+	commands := []*cobra.Command{a.artifactCommand(), a.resultCommand(), a.milestoneCommand(), a.askCommand(), a.terminalsCommand()}
 	for _, cmd := range commands {
 		// A settings file of the workspace is nothing to them.
 		cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return nil }

@@ -38,6 +38,7 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.Agent.Model, "model", "", "model that the agent shall use")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "model turns that the agent may take")
 	flags.BoolVar(&j.Agent.Interactive, "interactive", false, "keep the agent for prompts and answers until nobody has come for --idle-timeout")
+	flags.BoolVar(&j.Agent.Terminals, "terminals", false, "give the agent terminals in its jail, which penstock attach shows to people, too")
 	flags.StringVar(&f.isolation, "isolation", "", "none, worktree (default) or container")
 	f.jail.add(flags)
 	flags.StringArrayVar(&j.Setup, "setup", nil, "command to run in the jail before the agent (repeatable)")

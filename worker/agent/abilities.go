@@ -26,6 +26,8 @@ type Abilities struct {
 	// counted there, whatever it reports.
 	Tokens bool `json:"tokens"`
 	Cost   bool `json:"cost"`
+	// Terminals: it can be given terminals in its jail, which people look at.
+	Terminals bool `json:"terminals"`
 	// API is the model API that it cannot do without: "anthropic", "openai", "google".
 	API string `json:"api,omitempty"`
 }
@@ -49,9 +51,11 @@ func (a *Agents) Able(j jobs.Job) error {
 	lacks(j.Agent.Model != "", can.Model, "agent.model", "lets nobody choose its model")
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
+	lacks(j.Agent.Terminals, can.Terminals, "agent.terminals", "can be given none")
 	about := adapter.About()
 	lacks(j.Ask.ParkAfter > 0, about.Conversation != "" || about.Protocol == "command", "ask.park_after", "cannot go on with its conversation in another process, so its questions keep their slot")
 	lacks(j.Session != "", can.Resume, "session", "cannot go on with an earlier conversation")
+	lacks(j.Agent.Terminals && can.Terminals && j.Sandbox.Preset == "offline", false, "agent.terminals", "has no way to its worker with preset offline, so it has no terminals")
 	lacks(j.Sandbox.Preset == "offline", can.API == "", "sandbox.preset", "needs the "+can.API+" API, and preset offline has no way to it")
 	if len(found) == 0 {
 		return nil

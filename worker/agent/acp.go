@@ -19,7 +19,7 @@ func (acp) About() About {
 }
 
 var acpAbilities = Abilities{
-	Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
+	Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true, Terminals: true,
 }
 
 func (acp) Launch(l Launch) (Plan, error) {
@@ -54,6 +54,12 @@ func (d *acpTalk) hello() []byte {
 // one as far as the agent can.
 func (d *acpTalk) begins() []byte {
 	servers := []sdk.McpServer{}
+	if d.launch.Job.Agent.Terminals {
+		servers = append(servers, sdk.McpServer{Stdio: &sdk.McpServerStdio{
+			Name: serverName, Command: d.launch.Penstock, Args: terminalServer,
+			Env: []sdk.EnvVariable{{Name: d.launch.Variable, Value: d.launch.Inside}},
+		}})
+	}
 	id := sdk.SessionId(d.launch.Resume)
 	switch {
 	case id == "":

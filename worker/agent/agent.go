@@ -101,6 +101,10 @@ type Launch struct {
 	Replies []control.Reply
 	// Round counts how often a failed check went back to the agent.
 	Round int
+	// Variable names the one that has the URL of the worker in the jail. Inside is
+	// that URL, and Penstock this program there; both are known once the jail is
+	// planned, so to the decoder alone.
+	Variable, Inside, Penstock string
 
 	api  string // the model API that Gate leads to; empty: the agent's own
 	auth string // how an agent of protocol acp authenticates; empty: not at all

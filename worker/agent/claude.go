@@ -30,7 +30,7 @@ func (claude) About() About {
 		Conversation: ".claude/projects/*/{id}.jsonl",
 		Abilities: Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
-			Tokens: true, Cost: true, API: "anthropic",
+			Tokens: true, Cost: true, Terminals: true, API: "anthropic",
 		},
 	}
 }
@@ -72,8 +72,12 @@ func claudeArgs(l Launch) []string {
 	if !hasFlag(l.Job.Agent.Args, "--setting-sources") {
 		args = append(args, "--setting-sources", "user")
 	}
-	if !hasFlag(l.Job.Agent.Args, "--mcp-config") && !hasFlag(l.Job.Agent.Args, "--strict-mcp-config") {
-		args = append(args, "--strict-mcp-config", "--mcp-config", `{"mcpServers":{}}`)
+	own := hasFlag(l.Job.Agent.Args, "--mcp-config") || hasFlag(l.Job.Agent.Args, "--strict-mcp-config")
+	if !own {
+		args = append(args, "--strict-mcp-config")
+	}
+	if !own || l.Job.Agent.Terminals {
+		args = append(args, "--mcp-config", claudeServers(l))
 	}
 	if l.Resume != "" {
 		args = append(args, "--resume", l.Resume)
@@ -90,6 +94,16 @@ func claudeArgs(l Launch) []string {
 		args = append(args, "--max-budget-usd", strconv.FormatFloat(usd, 'f', -1, 64))
 	}
 	return args
+}
+
+// claudeServers are the servers that the job wants. They get their environment
+// from the program, and it waits for them before its first turn.
+func claudeServers(l Launch) string {
+	servers := map[string]any{}
+	if l.Job.Agent.Terminals {
+		servers[serverName] = map[string]any{"command": "penstock", "args": terminalServer, "alwaysLoad": true}
+	}
+	return string(jsonLine(map[string]any{"mcpServers": servers}))
 }
 
 func hasFlag(args []string, flag string) bool {

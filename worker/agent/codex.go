@@ -24,7 +24,8 @@ func (codex) About() About {
 		Name: "codex", Protocol: "codex", Install: "npm install -g @openai/codex",
 		Conversation: ".codex/sessions/*/*/*/rollout-*-{id}.jsonl",
 		Abilities: Abilities{
-			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, API: "openai",
+			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,
+			API: "openai",
 		},
 	}
 }
@@ -81,6 +82,11 @@ func codexSettings(l Launch) []string {
 		"--disable", "plugins", "--disable", "apps",
 		// Without this an API that cannot be reached is waited for, for ever.
 		"--disable", "unbounded_connection_retries",
+	}
+	if l.Job.Agent.Terminals {
+		// It gives its servers a few variables of its own only, if it is not told more.
+		args = append(args, "-c", fmt.Sprintf(`mcp_servers.%s={command="penstock",args=%s,env_vars=[%q],tool_timeout_sec=60,default_tools_approval_mode="approve"}`,
+			serverName, jsonLine(terminalServer), l.Variable))
 	}
 	if l.Gate == "" {
 		return args

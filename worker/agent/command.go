@@ -19,7 +19,7 @@ const maxVariable = 128 << 10
 type command struct{}
 
 func (command) About() About {
-	return About{Name: "command", Protocol: "command", Brought: true, Abilities: Abilities{Model: true}}
+	return About{Name: "command", Protocol: "command", Brought: true, Abilities: Abilities{Model: true, Terminals: true}}
 }
 
 func (command) Launch(l Launch) (Plan, error) {

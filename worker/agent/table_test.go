@@ -33,6 +33,7 @@ func TestReference(t *testing.T) {
 		{"MaxTurns", "stops after a number of turns: `agent.max_turns`"},
 		{"Tokens", "reports its tokens"},
 		{"Cost", "reports its cost"},
+		{"Terminals", "can be given terminals that people look at, too: `agent.terminals`"},
 		{"API", "model API that it cannot do without"},
 	}
 	all := New(Config{}).All()

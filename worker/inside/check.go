@@ -24,8 +24,8 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 }
 
 // read reads a body that is one JSON object of ours.
-func read(w http.ResponseWriter, r *http.Request, into any) error {
-	data, err := body(w, r, 32<<10)
+func read(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
+	data, err := body(w, r, limit)
 	if err != nil {
 		return err
 	}

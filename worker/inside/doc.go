@@ -1,5 +1,5 @@
 // Package inside is what the programs of a jail can tell their worker, and ask
-// it: files to keep, the job's result, milestones, questions.
+// it: files to keep, the job's result, milestones, questions, terminals.
 //
 //	command penstock in the jail ──HTTP──▶ Door ──▶ Deeds of the attempt
 //	(Client)                        (checks, counts)
@@ -13,6 +13,7 @@
 //	PUT  /v1/artifacts/NAME    the file's bytes
 //	PUT  /v1/result            JSON
 //	POST /v1/asks              {"question":…,"options":[…],"timeout":"5m"}; answered when somebody has
+//	POST /v1/terminals         {"verb":…}, as [terminal.Request], and "wait":"5s"
 //
 // The address and a token are in one URL, which the jail has in its environment.
 // The token keeps away others where the jail has no network of its own.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -26,6 +27,9 @@ const (
 	patience    = 1000 // refusals
 	connections = 16
 )
+
+// shortLimit is how long a request is that has a text.
+const shortLimit = 32 << 10
 
 // How long the bytes of a request may take.
 const (
@@ -40,6 +44,8 @@ type Deeds struct {
 	Artifact  func(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error)
 	Result    func(ctx context.Context, value json.RawMessage) error
 	Ask       func(ctx context.Context, ask Ask) (Answer, error)
+	// Terminal answers what is asked about the terminals of the jail.
+	Terminal func(ctx context.Context, r terminal.Request) (terminal.Answer, error)
 	// Shut is told once that the door was shut, and why.
 	Shut func(why string)
 }
@@ -102,6 +108,7 @@ func (d *Door) handler(deeds Deeds) http.Handler {
 		"PUT /v1/artifacts/{name}": d.artifact,
 		"PUT /v1/result":           d.result,
 		"POST /v1/asks":            d.ask,
+		"POST /v1/terminals":       d.terminal,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			answer, err := h(w, r, deeds)
@@ -198,7 +205,7 @@ func hold(ctx context.Context, lock chan struct{}) (release func(), err error) {
 
 func (d *Door) milestone(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, error) {
 	var m milestone
-	if err := read(w, r, &m); err != nil {
+	if err := read(w, r, shortLimit, &m); err != nil {
 		return nil, err
 	}
 	if err := checkText("the milestone", m.Text); err != nil {
@@ -231,7 +238,7 @@ func (d *Door) result(w http.ResponseWriter, r *http.Request, deeds Deeds) (any,
 
 func (d *Door) ask(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, error) {
 	var a Ask
-	if err := read(w, r, &a); err != nil {
+	if err := read(w, r, shortLimit, &a); err != nil {
 		return nil, err
 	}
 	if err := checkAsk(a); err != nil {

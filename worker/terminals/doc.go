@@ -32,6 +32,13 @@ const (
 // maxEver is how many terminals one run of an agent opens, all in all.
 const maxEver = 100
 
+// Own is who opens the terminals of the agent itself. It may have maxOwn open,
+// so that there is a place for people.
+const (
+	Own    = "agent"
+	maxOwn = 4
+)
+
 // How often what a terminal shows becomes an event, and by how much.
 const (
 	eventEvery = 250 * time.Millisecond

@@ -27,6 +27,7 @@ type Set struct {
 	all     []*screen
 	asked   map[string]*screen // by the id of the request; nil: it is being opened
 	opening int
+	opens   int // of them, the agent's own
 	opened  int
 	closed  bool
 
@@ -152,6 +153,9 @@ func (s *Set) open(ctx context.Context, r terminal.Request) (*screen, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opening--
+	if r.By == Own {
+		s.opens--
+	}
 	delete(s.asked, r.ID)
 	if err != nil {
 		return nil, err
@@ -176,10 +180,13 @@ func (s *Set) admit(r terminal.Request) (number int, there *screen, err error) {
 		}
 		return 0, t, nil
 	}
-	open := s.opening
+	open, own := s.opening, s.opens
 	for _, t := range s.all {
 		if !t.over() {
 			open++
+			if t.about.By == Own {
+				own++
+			}
 		}
 	}
 	switch {
@@ -187,11 +194,16 @@ func (s *Set) admit(r terminal.Request) (number int, there *screen, err error) {
 		return 0, nil, control.Refuse(control.NotReady, "the agent has ended")
 	case open >= terminal.MaxOpen:
 		return 0, nil, control.Refuse(control.Busy, "%d terminals are open, as many as there may be; close one", open)
+	case r.By == Own && own >= maxOwn:
+		return 0, nil, control.Refuse(control.Busy, "%d terminals of the agent are open, as many as there may be; close one", own)
 	case s.opened >= maxEver:
 		return 0, nil, control.Refuse(control.Over, "this run of the agent has had %d terminals, as many as there may be", maxEver)
 	}
 	s.opening++
 	s.opened++
+	if r.By == Own {
+		s.opens++
+	}
 	s.asked[r.ID] = nil
 	s.working.Add(1)
 	return s.cfg.First + s.opened - 1, nil, nil

@@ -68,6 +68,7 @@ var jobFields = map[string]string{
 	"agent.args":        "More arguments for the agent's program.",
 	"agent.args[]":      "An argument.",
 	"agent.interactive": "Keep the session open for messages from people.",
+	"agent.terminals":   "Give the agent terminals in its jail, which people can look at.",
 
 	"env":          "Variables for the agent.",
 	"env{}":        "A variable's value.",

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/terminal"
+)
+
+// How an agent harms itself: too many terminals, too much, as somebody else.
+func TestTerminalsOfAHostileAgent(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.serve("--slots", "1")
+	id := f.agentOf(`
+for i in {1..6}; do call create '{"command":["sleep","1000"]}'; done
+token=${PENSTOCK_INSIDE#http://}; token=${token%@*}
+post() {
+  exec 3<>/dev/tcp/127.0.0.1/3127
+  printf 'POST /v1/terminals HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic %s\r\nContent-Length: %s\r\n\r\n%s' "$(printf '%s:' "$1" | base64 -w0)" "${3:-${#2}}" "$2" >&3
+  cat <&3 | tail -1; exec 3>&-
+}
+post wrong '{"verb":"list"}'
+post $token '{"verb":"resize","terminal":1,"rows":5,"columns":5}'
+post $token '{"verb":"open","terminal":1,"id":"0198c0de-0000-7000-8000-000000000001"}'
+post $token '{"verb":"read","terminal":1,"wait":"31s"}'
+post $token '{"verb":"write","terminal":1,"id":"me"}'
+post $token '{"verb":"list","by":"root","attempt":7}'
+post $token '{"verb":"list","as":"root"}'
+post $token "$(printf '{"verb":"list","by":"%0400000d"}' 0)"
+auth=$(printf '%s:' "$token" | base64 -w0)
+printf -v all 'POST /v1/terminals HTTP/1.1\r\nHost: x\r\nAuthorization: Basic '$auth'\r\nContent-Length: 80\r\n\r\n{"verb":"open","id":"0198c0de-0000-7000-8000-0000000%05d","args":["sleep","9"]}' {10001..11000}
+exec 3<>/dev/tcp/127.0.0.1/3127
+printf '%sGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' "$all" >&3 & cat <&3 >answers
+grep -o '"message":"[^"]*' answers | sort | uniq -c
+`)
+	f.eventually(2*jobstest.Patience, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
+	events := f.events(id)
+	var said strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&said, "%s %s\n", e.Kind, e.Data)
+	}
+	for _, want := range []string{
+		"4 terminals of the agent are open, as many as there may be", "the token is wrong", "an agent opens, reads", "more than 30s", "is not a UUID",
+		`unknown field \\\"as`, "longer than the 262144 bytes", "an attempt has 50 terminals", "more than 20 requests a second",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q was not answered", want)
+		}
+	}
+	if n := count(events, jobs.TerminalCreated); n != 4 {
+		t.Errorf("%d terminals were created", n)
+	}
+	if t.Failed() {
+		t.Log(said.String())
+	}
+}
+
+// What comes in is answered as the protocol has it, whatever it is.
+func TestMCPMessages(t *testing.T) {
+	var out bytes.Buffer
+	s := mcpServer{out: &out, tools: newTerminalTools(nil)}
+	in := strings.Join([]string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{}}}`,
+		`{"jsonrpc":"2.0","id":"two","method":"initialize","params":{"protocolVersion":"1999-01-01"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":3,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":4,"method":"resources/list"}`,
+		`{"jsonrpc":"2.0","id":5,"method":"initialize","params":[]}`,
+		`{"jsonrpc":"2.0","id":`, `[]`, `7`, `{"id":{},"method":"ping"}`, `{"id":8}`, `{"id":null,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":9,"method":"tools/list"}`,
+	}, "\n")
+	if err := s.run(t.Context(), strings.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	answers := strings.Split(strings.TrimSpace(out.String()), "\n")
+	wants := []string{
+		`"id":1,"result":{"capabilities":{"tools":{}},`, `"id":"two",`, `"id":3,"result":{}`, `"id":4,"error":{"code":-32601,`, `"id":5,"error":{"code":-32602,`,
+		`"id":null,"error":{"code":-32700,`, `"id":null,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`,
+		`"id":8,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`, `"id":9,`,
+	}
+	for i, want := range wants {
+		if i >= len(answers) || !strings.HasPrefix(answers[i], `{"jsonrpc":"2.0",`+want) {
+			t.Fatalf("%d: want %s; answered:\n%s", i, want, out.String())
+		}
+	}
+	if !strings.Contains(answers[0], `"protocolVersion":"2025-03-26"`) || !strings.Contains(answers[1], `"protocolVersion":"`+mcpVersions[0]+`"`) {
+		t.Errorf("versions: %s\n%s", answers[0], answers[1])
+	}
+	var list struct{ Result struct{ Tools []mcpTool } }
+	if err := json.Unmarshal([]byte(answers[len(wants)-1]), &list); err != nil || len(list.Result.Tools) != 5 {
+		t.Errorf("%v: %s", err, answers[len(wants)-1])
+	}
+	for _, tool := range list.Result.Tools {
+		if tool.Schema == nil || tool.Schema.Type != "object" || !strings.HasPrefix(tool.Name, "terminal_") || tool.About == "" {
+			t.Errorf("tool %+v", tool)
+		}
+	}
+}
+
+// A call that cannot be understood is the client's mistake; what a tool cannot
+// do is told to the model.
+func TestMCPCallsThatAreWrong(t *testing.T) {
+	var out bytes.Buffer
+	s := mcpServer{out: &out, tools: newTerminalTools(nil)}
+	for _, c := range []struct{ params, want string }{
+		{`"x"`, "-32602"}, {`{"name":"rm"}`, "-32602"},
+		{`{"name":"terminal_read","arguments":{"terminal":"one"}}`, `"isError":true`},
+		{`{"name":"terminal_close","arguments":{"terminal":1,"force":true}}`, `"isError":true`},
+		{`{"name":"terminal_create","arguments":{"rows":70000}}`, `"isError":true`},
+		{`{"name":"terminal_write","arguments":{"terminal":1,"text":"` + strings.Repeat("x", terminal.MaxInput+1) + `"}}`, `"isError":true`},
+	} {
+		out.Reset()
+		err := s.run(t.Context(), strings.NewReader(`{"id":1,"method":"tools/call","params":`+c.params+"}\n"))
+		if err != nil || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%.80s: %v, %s", c.params, err, out.String())
+		}
+	}
+	if err := s.run(t.Context(), strings.NewReader(strings.Repeat("x", maxMCPLine+1))); err == nil {
+		t.Error("a line without an end was taken")
+	}
+}
+
+func TestWholeCharacters(t *testing.T) {
+	for _, c := range []struct {
+		data        string
+		limit, want int
+	}{{"abc", 2, 2}, {"aé", 2, 1}, {"aé", 3, 3}, {"a\xe2\x82", 9, 1}, {"€€", 5, 3}, {"\xff\xff\xff", 9, 3}, {"", 5, 0}, {"\x82\x82\x82\x82", 4, 4}} {
+		if got := wholeCharacters([]byte(c.data), c.limit); got != c.want {
+			t.Errorf("%q, %d: %d, want %d", c.data, c.limit, got, c.want)
+		}
+	}
+}
+
+// speaks is the beginning of an agent that speaks to the server of its terminals.
+const speaks = `
+coproc penstock terminals
+n=0
+ask() { n=$((n+1)); echo "{\"jsonrpc\":\"2.0\",\"id\":$n,\"method\":\"$1\",\"params\":$2}" >&${COPROC[1]}; read -r said <&${COPROC[0]}; echo "$said"; }
+call() { ask tools/call "{\"name\":\"terminal_$1\",\"arguments\":$2}"; }
+sees() { while :; do call read "{\"terminal\":$1,\"from\":0}"; case $said in *"$2"*) return;; esac; sleep 0.5; done; }
+ask initialize '{"protocolVersion":"2025-06-18"}'
+`
+
+func (f *field) agentOf(script string, flags ...string) string {
+	f.Helper()
+	flags = append([]string{"submit", "--isolation", "none", "--terminals", "--max-attempts", "1"}, flags...)
+	return strings.TrimSpace(f.run(append(flags, "-o", "id", "--", "bash", "-c", speaks+script)...))
+}
+
+// A person at is somebody who is attached to a terminal.
+type personAt struct {
+	*field
+	in  io.Writer
+	out *syncBuffer
+}
+
+func (f *field) attaches(args ...string) personAt {
+	f.Helper()
+	p := personAt{f, nil, &syncBuffer{}}
+	cmd := f.command(append([]string{"attach"}, args...)...)
+	cmd.Stdout, cmd.Stderr = p.out, p.out
+	in, err := cmd.StdinPipe()
+	f.must(err)
+	p.in = in
+	f.must(cmd.Start())
+	f.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it has ended with the agent
+	return p
+}
+
+// looksAt waits until a terminal is open.
+func (f *field) looksAt(id, number string, args ...string) personAt {
+	f.Helper()
+	f.eventually(jobstest.Patience, "terminal "+number+" is open", func() bool {
+		return strings.Contains(f.run("attach", id, "--list"), "\n"+number+" ")
+	})
+	return f.attaches(append([]string{id, "--terminal", number}, args...)...)
+}
+
+func (p personAt) types(text string) {
+	p.Helper()
+	_, err := io.WriteString(p.in, text)
+	p.must(err)
+}
+
+func (p personAt) sees(text string) {
+	p.Helper()
+	p.eventually(jobstest.Patience, "a person sees "+text, func() bool { return strings.Contains(p.out.String(), text) })
+}
+
+// The agent's own terminal is seen by a person, who types in it, and theirs by
+// the agent.
+func TestTerminalsOfTheAgent(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.serve("--slots", "1")
+	id := f.agentOf(`
+call create '{"command":["sh","-c","stty -echo; echo from the agent; read x; echo got $x; exec cat"],"rows":30,"columns":100}'
+sees 1 'got hello'
+call write '{"terminal":1,"text":"from \u00e9 the keys\r"}'
+sees 1 'é the keys'
+sees 2 'by a person'
+call list '{}'
+call write '{"terminal":2,"text":"seen\r"}'
+call close '{"terminal":1}'
+sees 1 'was closed'
+call write '{"terminal":1,"text":"x"}'
+call read '{"terminal":77}'
+call close '{"terminal":77}'
+while test ! -e go-on; do sleep 0.1; done
+`)
+	f.runs(id)
+	looks := f.looksAt(id, "1")
+	looks.sees("from the agent")
+	looks.types("hello\n")
+	looks.sees("é the keys")
+	theirs := f.attaches(id, "--", "sh", "-c", "echo by a person; read x; echo read $x; exec sleep 1000")
+	theirs.sees("read seen")
+	f.try("attach", id, "--", "touch", "go-on") // its end is the agent's
+	f.run("wait", "--timeout", "60s", id)
+	said, made := "", ""
+	for _, e := range f.events(id) {
+		switch e.Kind {
+		case jobs.OutputLine:
+			var line jobs.LineData
+			f.must(json.Unmarshal(e.Data, &line))
+			said += line.Text + "\n"
+		case jobs.TerminalCreated:
+			var d terminal.Data
+			f.must(json.Unmarshal(e.Data, &d))
+			made += d.By + " "
+		}
+	}
+	for _, want := range []string{
+		`"protocolVersion":"2025-06-18"`, `\"rows\":30,\"columns\":100`, `{\"typed\":17}`, `\"by\":\"cli\"`,
+		`program has ended","isError"`, `no terminal 77`, `"isError":true`, `{\"closed\":1}`,
+	} {
+		if !strings.Contains(strings.ReplaceAll(said, `"}],"isError`, `","isError`), want) {
+			t.Errorf("%s is not in\n%s", want, said)
+		}
+	}
+	if made != "agent cli cli " {
+		t.Errorf("created by %s", made)
+	}
+}
