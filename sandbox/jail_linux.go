@@ -292,7 +292,10 @@ func (p *Process) receive(c *net.UnixConn) (h hello, err error) {
 	ready := false
 	buf, oob := make([]byte, 8192), make([]byte, 1024)
 	for {
-		n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+		n, oobn, err := untilOver(func() (int, int, error) {
+			n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+			return n, oobn, err
+		})
 		if n == 0 && !os.IsTimeout(err) {
 			if !ready {
 				return h, errNoInit
@@ -324,6 +327,16 @@ func (p *Process) receive(c *net.UnixConn) (h hello, err error) {
 			return h, initError(rest)
 		}
 	}
+}
+
+// untilOver reads once more where a socket that keeps messages apart seems to be
+// over. The kernel says so, once, also where a last message came and the socket
+// was closed between its look for the one and for the other.
+func untilOver(read func() (n, oobn int, err error)) (n, oobn int, err error) {
+	if n, oobn, err = read(); n == 0 && !os.IsTimeout(err) {
+		n, oobn, err = read()
+	}
+	return n, oobn, err
 }
 
 func ancillary(oob []byte) (pid int, files []*os.File) {

@@ -44,13 +44,18 @@ func meet() (files []int, err error) {
 		return nil, err
 	}
 	word, oob := make([]byte, 64), make([]byte, 2048) // more than the kernel lets one message carry
-	for {
+	for over := false; ; {
 		n, oobn, flags, _, err := syscall.Recvmsg(fd, word, oob, syscall.MSG_CMSG_CLOEXEC)
 		switch {
 		case err == syscall.EINTR:
 			continue
 		case err != nil:
 			return nil, err
+		case n == 0 && !over:
+			// The kernel says so, once, of a socket to which a last word came and
+			// which was closed between its look for the one and for the other.
+			over = true
+			continue
 		case n == 0:
 			return nil, errors.New("it is gone")
 		case flags&syscall.MSG_CTRUNC != 0:
