@@ -32,10 +32,27 @@ func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Mess
 		return rec, control.Refuse(control.Nothing, "job %s ended in success, and nothing is left to go on with: give it a prompt", rec.ID)
 	}
 	c, err := d.lastCapsule(ctx, rec)
+	if err == nil {
+		err = d.finish(ctx, rec)
+	}
 	if err != nil {
 		return rec, err
 	}
 	return d.reopen(ctx, rec, c, "")
+}
+
+// Retry brings back a job that has finished without success, to begin anew; with
+// fromSalvage from what was saved of an earlier attempt. Its session tells that,
+// so that nobody takes the end of the last attempt for the job's.
+func (d *Dispatcher) Retry(ctx context.Context, id, by string, fromSalvage bool) (jobs.Record, error) {
+	rec, err := d.cfg.Queue.Get(ctx, id)
+	if err == nil && rec.State == jobs.Finished {
+		err = d.finish(ctx, rec)
+	}
+	if err != nil && !errors.Is(err, jobs.ErrNotFound) { // a result may be kept no more
+		return rec, fmt.Errorf("retry: %w", err)
+	}
+	return d.cfg.Queue.Retry(ctx, id, fromSalvage, func(ctx context.Context, rec jobs.Record) error { return d.cfg.Log.Reopen(ctx, rec, by) })
 }
 
 // followUp accepts a prompt for a job that has finished, and brings it back. In
@@ -46,12 +63,7 @@ func (d *Dispatcher) followUp(ctx context.Context, rec jobs.Record, prompt contr
 	if err != nil {
 		return control.Receipt{}, err
 	}
-	// Who has settled the job may not have come to its last event yet.
-	result, err := d.cfg.Store.Result(ctx, rec)
-	if err == nil {
-		err = d.cfg.Log.Finish(ctx, rec, result)
-	}
-	if err != nil {
+	if err := d.finish(ctx, rec); err != nil {
 		return control.Receipt{}, err
 	}
 	receipt, past, err := d.cfg.Log.Accept(ctx, rec, prompt)
@@ -59,6 +71,16 @@ func (d *Dispatcher) followUp(ctx context.Context, rec jobs.Record, prompt contr
 		_, err = d.reopen(ctx, rec, c, prompt.By)
 	}
 	return receipt, err
+}
+
+// finish tells the session of a job that has finished so much: whoever has settled
+// the job may not have come to that yet, and it stands before what comes now.
+func (d *Dispatcher) finish(ctx context.Context, rec jobs.Record) error {
+	result, err := d.cfg.Store.Result(ctx, rec)
+	if err == nil {
+		err = d.cfg.Log.Finish(ctx, rec, result)
+	}
+	return err
 }
 
 // reopen makes a finished job pending, to go on from a capsule.

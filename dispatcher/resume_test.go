@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -76,6 +77,20 @@ func (p pool) prompts(t *testing.T, id string) (texts []string) {
 		texts = append(texts, in.Text)
 	}
 	return texts
+}
+
+// goesOn reports whether who follows a job up to what is stored of it waits for more.
+func (p pool) goesOn(t *testing.T, id string) (waits bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(jobstest.Context(t))
+	defer cancel()
+	opts := session.FollowOptions{Job: id, Caught: func() { waits = true; cancel() }}
+	for _, err := range p.log.Follow(ctx, id, 1, opts) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return waits
 }
 
 var well = jobs.Ended{Outcome: jobs.Success}
@@ -212,8 +227,11 @@ func TestResumeAndRetry(t *testing.T) {
 		t.Errorf("dead letters %v, %v", letters, err)
 	}
 	second, _ := p.attempted(t, false, jobs.TurnLimit.Ended("no"))
-	if rec, err = p.queue.Retry(ctx, id, false); err != nil || rec.Resume != 0 || rec.Since != second.Epoch {
+	if rec, err = p.Retry(ctx, id, "cli", false); err != nil || rec.Resume != 0 || rec.Since != second.Epoch {
 		t.Errorf("retry: %+v, %v", rec, err)
+	}
+	if !p.goesOn(t, id) {
+		t.Error("who waits for the job takes the end of its second attempt for its own")
 	}
 	p.attempted(t, true, well)
 	if _, err := p.Resume(ctx, id, nil); err == nil || !strings.Contains(err.Error(), "give it a prompt") {

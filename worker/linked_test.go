@@ -57,7 +57,7 @@ func TestAJobGoesOnInItsWorktree(t *testing.T) {
 		t.Errorf("got %+v", at)
 	}
 	f.must(os.WriteFile(filepath.Join(at.Path, "by-hand"), []byte("a person's\n"), 0o644))
-	if _, err := f.eye.queue.Retry(t.Context(), rec.ID, true); err != nil {
+	if _, err := f.eye.queue.Retry(t.Context(), rec.ID, true, nil); err != nil {
 		t.Fatal(err)
 	}
 	again := f.work()

@@ -40,7 +40,7 @@ stays, and the rest goes on.`,
 	}, &fromSalvage, func(ctx context.Context, p *pool, l queue.DeadLetter) (did, job string, err error) {
 		switch l.Kind {
 		case queue.DeadJob:
-			rec, err := p.queue.Retry(ctx, l.ID, fromSalvage)
+			rec, err := p.dispatcher.Retry(ctx, l.ID, "cli", fromSalvage)
 			return "retried", rec.ID, err
 		case queue.DeadSubmission:
 			job, err := p.resubmit(ctx, l)

@@ -140,7 +140,7 @@ func (a *app) jobRetry() *cobra.Command {
 		Use: "retry ID…", Short: "Run finished jobs again that did not succeed", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
-				return p.queue.Retry(ctx, rec.ID, fromSalvage)
+				return p.dispatcher.Retry(ctx, rec.ID, "cli", fromSalvage)
 			})
 		},
 	}

@@ -56,10 +56,11 @@ func (q *Queue) withdraw(ctx context.Context, rec jobs.Record) error {
 }
 
 // Retry makes a job pending again that has finished without success, with
-// all its attempts before it. It is enqueued when Retry returns.
+// all its attempts before it. Once announce, which may be nil, has told that,
+// it is enqueued.
 //
 // With fromSalvage its attempts begin from what was saved of an earlier one.
-func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.Record, error) {
+func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce func(context.Context, jobs.Record) error) (jobs.Record, error) {
 	for {
 		e, err := q.find(ctx, id)
 		if err != nil {
@@ -79,6 +80,11 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.Re
 		}
 		if err := q.Drop(ctx, q.letterOf(e.Record)); err != nil {
 			return e.Record, err
+		}
+		if announce != nil {
+			if err := announce(ctx, e.Record); err != nil {
+				return e.Record, err
+			}
 		}
 		return e.Record, q.Enqueue(ctx, e.Record)
 	}

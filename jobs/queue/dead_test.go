@@ -74,7 +74,7 @@ func TestAJobThatTheBrokerGaveUp(t *testing.T) {
 	if _, err := lost.Settle(jobstest.Context(t), success, nil); !errors.Is(err, jobs.ErrFenced) {
 		t.Errorf("settle by the lost worker: %v, want fenced", err)
 	}
-	if _, err := q.Retry(jobstest.Context(t), rec.ID, false); err != nil {
+	if _, err := q.Retry(jobstest.Context(t), rec.ID, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, jobstest.Claim(t, q, "w2"), success)
@@ -136,7 +136,7 @@ func TestAJobThatIsBackIsNotListedAsDead(t *testing.T) {
 	if len(list) != 1 || list[0].Record.Message != "no credit" {
 		t.Fatalf("letters %+v, want one", list)
 	}
-	if _, err := q.Retry(jobstest.Context(t), rec.ID, false); err != nil {
+	if _, err := q.Retry(jobstest.Context(t), rec.ID, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := queue.Bury(jobstest.Context(t), q, list[0]); err != nil { // as if it had not been dropped

@@ -108,7 +108,7 @@ func TestADependentIsCancelledAndRetried(t *testing.T) {
 	if got, err := q.Cancel(ctx, rec.ID, "test"); err != nil || got.Outcome != jobs.Cancellation {
 		t.Fatalf("cancel: %+v, %v", got, err)
 	}
-	if got, err := q.Retry(ctx, rec.ID, false); err != nil || !got.Dependent() {
+	if got, err := q.Retry(ctx, rec.ID, false, nil); err != nil || !got.Dependent() {
 		t.Fatalf("retry: %+v, %v; want it to wait again", got, err)
 	}
 	settle(t, jobstest.Claim(t, q, "w"), jobs.AgentFailed.Ended("no"))
@@ -116,10 +116,10 @@ func TestADependentIsCancelledAndRetried(t *testing.T) {
 	if got := get(t, q, rec.ID); got.Outcome != jobs.Skip {
 		t.Fatalf("%+v, want it skipped", got)
 	}
-	if _, err := q.Retry(ctx, a.ID, false); err != nil {
+	if _, err := q.Retry(ctx, a.ID, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Retry(ctx, rec.ID, false); err != nil {
+	if _, err := q.Retry(ctx, rec.ID, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, jobstest.Claim(t, q, "w"), success)

@@ -184,14 +184,14 @@ func TestRetry(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
-	if _, err := q.Retry(jobstest.Context(t), rec.ID, false); err == nil {
+	if _, err := q.Retry(jobstest.Context(t), rec.ID, false, nil); err == nil {
 		t.Error("retried a job that has not finished")
 	}
 	settle(t, jobstest.Claim(t, q, "w"), jobs.Ended{Outcome: jobs.Error, Reason: jobs.Billing})
 	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 1 {
 		t.Errorf("%d dead letters, %v; want 1", len(dead), err)
 	}
-	got, err := q.Retry(jobstest.Context(t), rec.ID, false)
+	got, err := q.Retry(jobstest.Context(t), rec.ID, false, nil)
 	if err != nil || got.State != jobs.Pending || got.Outcome != "" || got.Finished != nil {
 		t.Fatalf("retry: %+v, %v; want pending", got, err)
 	}
@@ -203,7 +203,7 @@ func TestRetry(t *testing.T) {
 		t.Errorf("attempt %d, want 2", c.Record().Attempt)
 	}
 	settle(t, c, success)
-	_, err = q.Retry(jobstest.Context(t), rec.ID, false)
+	_, err = q.Retry(jobstest.Context(t), rec.ID, false, nil)
 	if refused, ok := errors.AsType[*queue.NotRetryableError](err); !ok || refused.Outcome != jobs.Success {
 		t.Errorf("retry of a success: %v, want it refused", err)
 	}

@@ -86,7 +86,7 @@ func TestWhatANewerReleaseWroteIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("the settlement")
-	if _, err := q.Retry(jobstest.Context(t), rec.ID, false); err != nil {
+	if _, err := q.Retry(jobstest.Context(t), rec.ID, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	check("a retry")

@@ -56,7 +56,7 @@ func (r *run) again(ctx context.Context, rec jobs.Record) bool {
 	if rec.Outcome == jobs.Success || jobs.Reasons[rec.Reason].Fault != jobs.FaultPool {
 		return false
 	}
-	if _, err := r.pool.Queue.Retry(ctx, rec.ID, false); err != nil {
+	if _, err := r.pool.Queue.Retry(ctx, rec.ID, false, nil); err != nil {
 		return false // it is asked again
 	}
 	r.retried[rec.ID]++
