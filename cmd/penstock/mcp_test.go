@@ -178,7 +178,8 @@ func (f *field) attaches(args ...string) personAt {
 func (f *field) looksAt(id, number string, args ...string) personAt {
 	f.Helper()
 	f.eventually(jobstest.Patience, "terminal "+number+" is open", func() bool {
-		return strings.Contains(f.run("attach", id, "--list"), "\n"+number+" ")
+		list, _, _ := f.try("attach", id, "--list") // the agent may not run yet
+		return strings.Contains(list, "\n"+number+" ")
 	})
 	return f.attaches(append([]string{id, "--terminal", number}, args...)...)
 }

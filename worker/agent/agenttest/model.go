@@ -61,7 +61,8 @@ func (r Reply) withDefaults() Reply {
 	return r
 }
 
-// A Call is a tool that the model wants to use.
+// A Call is a tool that the model wants to use. For OpenAI's Responses API the
+// name of a server's has the server's before it, and a slash.
 type Call struct {
 	Name  string
 	Input any

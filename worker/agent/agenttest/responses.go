@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // responsesBody is a request of OpenAI's Responses API.
@@ -72,9 +73,11 @@ func (a *answer) respond() {
 		if err != nil {
 			panic(err) // the test's own values
 		}
-		a.event("response.output_item.done", object{"item": object{
-			"type": "function_call", "name": c.Name, "arguments": string(input), "call_id": fmt.Sprintf("call_%d_%d", a.id, i),
-		}})
+		item := object{"type": "function_call", "name": c.Name, "arguments": string(input), "call_id": fmt.Sprintf("call_%d_%d", a.id, i)}
+		if space, name, ok := strings.Cut(c.Name, "/"); ok { // a tool of a server
+			item["namespace"], item["name"] = space, name
+		}
+		a.event("response.output_item.done", object{"item": item})
 	}
 	a.event("response.completed", object{"response": object{
 		"id": id, "model": a.req.Model, "usage": object{
