@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +14,25 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/terminal"
 )
+
+// A policy that keeps people out leaves the agent its own terminals.
+func TestTerminalsWithoutPeople(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	f.must(os.WriteFile(policy, []byte("attach: deny\n"), 0o600))
+	f.serve("--slots", "1", "--policy", policy)
+	id := f.agentOf(`
+call create '{"command":["echo","its","own"]}'
+sees 1 'its own'
+while test ! -e go-on; do sleep 0.1; done
+`)
+	f.eventually(jobstest.Patience, "the agent sees its terminal", func() bool { return strings.Contains(f.run("logs", id), `its own\\r`) })
+	if _, code, told := f.try("attach", id, "--terminal", "1"); code != 6 || !strings.Contains(told, "policy") {
+		t.Errorf("a person: %d, %s", code, told)
+	}
+	f.run("job", "stop", id)
+}
 
 // How an agent harms itself: too many terminals, too much, as somebody else.
 func TestTerminalsOfAHostileAgent(t *testing.T) {
