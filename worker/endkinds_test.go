@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/terminal"
 )
 
 // An ending is one way for an attempt to end.
@@ -82,6 +83,8 @@ var endsByOthers = []ending{
 	{name: "interrupted, and let go", speaks: true, job: func(j *jobs.Job) { stays(j); silent(8 * second)(j) },
 		script: "say init; while read -r l; do case $l in *interrupt*) say aborted;; esac; done",
 		on:     jobs.TurnStarted, act: tells(control.Interrupt), reason: jobs.AgentFailed},
+	{name: "beside a terminal", script: "echo begun; until test -e /tmp/on; do sleep 0.1; done", on: jobs.OutputLine, act: types("touch /tmp/on; exec sleep 60", nil)},
+	{name: "cancelled beside a terminal", script: "echo begun; sleep 60", on: jobs.OutputLine, act: types("trap '' HUP TERM; yes", (*ends).cancel), reason: jobs.Cancelled},
 	{name: "its lease is lost", script: "while test $PENSTOCK_ATTEMPT = 1; do echo x; sleep 0.2; done", on: jobs.OutputLine, act: (*ends).usurp, again: true},
 }
 
@@ -111,6 +114,18 @@ func (e *ends) cancel(rec jobs.Record) error {
 func tells(verb control.Verb) func(*ends, jobs.Record) error {
 	return func(e *ends, rec jobs.Record) error {
 		_, err := e.tell(rec.ID, control.Message{Verb: verb})
+		return err
+	}
+}
+
+// types opens a terminal in which a program runs, and does more then.
+func types(script string, then func(*ends, jobs.Record) error) func(*ends, jobs.Record) error {
+	return func(e *ends, rec jobs.Record) error {
+		r := terminal.Request{Verb: terminal.Open, ID: jobs.NewID(), Args: []string{"sh", "-c", script}}
+		_, err := e.eye.log.Terminal(e.Context(), rec.Session, r)
+		if err == nil && then != nil {
+			err = then(e, rec)
+		}
 		return err
 	}
 }
