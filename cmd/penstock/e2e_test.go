@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 )
@@ -211,10 +211,7 @@ func (p *program) kill() {
 // serve starts a pool on a port that stays the same when it is started again.
 func (f *field) serve(args ...string) (*program, []string) {
 	f.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	f.must(err)
-	address := l.Addr().String()
-	f.must(l.Close())
+	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
 	args = append([]string{"serve", "--listen", address, "--admin", "", "--drain", "1s"}, args...)
 	return f.start("serving", args...), args
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,16 +16,10 @@ import (
 // they are; several are a cluster.
 func (f *field) servers(n int) (urls []string, running []*program) {
 	f.Helper()
-	var held []net.Listener
-	for range 2 * n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		f.must(err)
-		held = append(held, l)
-	}
+	address := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)) }
 	var clients, routes []string
-	for i := range n {
-		clients, routes = append(clients, held[i].Addr().String()), append(routes, held[n+i].Addr().String())
-		f.must(errors.Join(held[i].Close(), held[n+i].Close()))
+	for range n {
+		clients, routes = append(clients, address()), append(routes, address())
 	}
 	dir := f.TempDir()
 	for i, client := range clients {

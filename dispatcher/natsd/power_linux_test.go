@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,10 +128,10 @@ func (m *machine) build(t *testing.T) error {
 	}
 	routes := make([]string, m.servers)
 	for i := range routes {
-		routes[i] = freeAddress(t)
+		routes[i] = fmt.Sprint("127.0.0.1:", jobstest.FreePort(t))
 	}
 	for i, route := range routes {
-		text := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream { store_dir: %q, %s }\n", i, freeAddress(t), filepath.Join(m.dir, fmt.Sprint("n", i)), m.sync)
+		text := fmt.Sprintf("server_name: n%d\nlisten: 127.0.0.1:%d\njetstream { store_dir: %q, %s }\n", i, jobstest.FreePort(t), filepath.Join(m.dir, fmt.Sprint("n", i)), m.sync)
 		if m.servers > 1 {
 			text += fmt.Sprintf("cluster { name: c, listen: %q, routes: [\"nats://%s\"] }\n", route, strings.Join(routes, `", "nats://`))
 		}
@@ -143,16 +142,6 @@ func (m *machine) build(t *testing.T) error {
 		m.files = append(m.files, file)
 	}
 	return nil
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // on starts the machine, and returns where its servers are.

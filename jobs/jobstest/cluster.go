@@ -32,14 +32,14 @@ func StartCluster(tb testing.TB) *Cluster {
 	c := &Cluster{tb: tb}
 	var ports []int
 	for range 3 {
-		ports = append(ports, freePort(tb))
+		ports = append(ports, FreePort(tb))
 	}
 	for i, port := range ports {
 		text, err := json.Marshal(clusterText{fmt.Sprintf("n%d", i+1), port, ports})
 		if err != nil {
 			tb.Fatal(err)
 		}
-		node := &ChildServer{tb: tb, dir: tb.TempDir(), port: freePort(tb), cluster: string(text)}
+		node := &ChildServer{tb: tb, dir: tb.TempDir(), port: FreePort(tb), cluster: string(text)}
 		node.Up()
 		tb.Cleanup(node.Kill)
 		c.nodes = append(c.nodes, node)

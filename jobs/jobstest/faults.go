@@ -72,7 +72,7 @@ type ChildServer struct {
 // [IsChild].
 func Child(tb testing.TB) *ChildServer {
 	tb.Helper()
-	c := &ChildServer{tb: tb, dir: tb.TempDir(), port: freePort(tb)}
+	c := &ChildServer{tb: tb, dir: tb.TempDir(), port: FreePort(tb)}
 	c.Up()
 	tb.Cleanup(c.Kill)
 	return c

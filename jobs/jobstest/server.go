@@ -9,9 +9,11 @@ package jobstest
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +66,7 @@ func StartSynced(tb testing.TB) *Server {
 
 func start(tb testing.TB, opts server.Options) *Server {
 	s := &Server{tb: tb, opts: opts}
-	s.opts.Port = freePort(tb)
+	s.opts.Port = FreePort(tb)
 	s.Up()
 	tb.Cleanup(s.Down)
 	return s
@@ -77,14 +79,27 @@ func options(dir string) server.Options {
 	}
 }
 
-func freePort(tb testing.TB) int {
+// ports counts on from somewhere, so that processes of tests seldom meet.
+var ports = func() *atomic.Uint32 {
+	var n atomic.Uint32
+	n.Store(rand.Uint32N(22_000))
+	return &n
+}()
+
+// FreePort returns a port of the loopback that nobody listens on. It is none of
+// those that Linux gives to connections, 32768 and up, so a server that is stopped
+// finds it free when it is started again. A process gets each once.
+func FreePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	for range 100 {
+		port := 10_000 + int(ports.Add(1)%22_000)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Fatal("no port of 127.0.0.1 is free")
+	return 0
 }
 
 // Up starts the server again after Down.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -318,12 +319,17 @@ func makeRepository(ctx context.Context, dir string) error {
 	return nil
 }
 
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// freeAddress is one that nobody listens on. Its port is none of those that Linux
+// gives to connections, 32768 and up, so a broker that was killed finds it free.
+func freeAddress() (address string, err error) {
+	for range 100 {
+		address = fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))
+		var l net.Listener
+		if l, err = net.Listen("tcp", address); err == nil {
+			return address, l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", err
 }
 
 // lockedWriter is where several programs write to.
