@@ -37,13 +37,16 @@ func talkCodex(t *testing.T, p agent.Program, scripts ...agenttest.Script) (agen
 // later process goes on with the conversation.
 func TestRealCodexInteractive(t *testing.T) {
 	agents, program := requireProgram(t, "codex")
+	questions := []any{codexQuestion["questions"].([]any)[0], map[string]any{
+		"id": "why", "header": "W", "question": "Why?", "options": []any{map[string]any{"label": "X", "description": "x"}, map[string]any{"label": "Y", "description": "y"}},
+	}}
 	l, _ := talkCodex(t, program, agenttest.Script{On: "FIRST", Steps: []agenttest.Step{
-		agenttest.Use("request_user_input", codexQuestion), told,
+		agenttest.Use("request_user_input", map[string]any{"questions": questions}), told,
 	}})
 	home := t.TempDir()
-	r := talk(t, agents, l, home, &conversation{answers: map[string]string{"Which?": "B"}, say: []string{"/and more"}})
+	r := talk(t, agents, l, home, &conversation{answers: map[string]string{"Which?": "B", "Why?": "words of its own"}, say: []string{"/and more"}})
 	turns := r.data(jobs.TurnEnded)
-	if r.count(jobs.TurnEnded) != 2 || !strings.Contains(turns, `[\"B\"]`) || !strings.Contains(turns, "/and more") || r.end.Outcome != jobs.Success {
+	if r.count(jobs.TurnEnded) != 2 || !strings.Contains(turns, `[\"B\"]`) || !strings.Contains(turns, "words of its own") || !strings.Contains(turns, "/and more") || r.end.Outcome != jobs.Success {
 		t.Errorf("ended %+v, turns %s", r.end, turns)
 	}
 	if got := r.data(jobs.InputState); strings.Count(got, "taken") != 2 {
