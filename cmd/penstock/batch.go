@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -88,19 +89,11 @@ does only what is missing. Interrupted, it keeps what is done.`,
 func (a *app) readBatch(file string, flags batchFlags, command []string) (intake.Items, error) {
 	var none intake.Items
 	opts := flags.read
-	// A benchmark instance names its own repository, so the one around the
-	// current directory is taken only when it is asked for, or needed.
-	if flags.job.Repo.URL == "" && opts.Format == "swebench" {
-		flags.job.Repo.URL = "https://github.com/"
-	}
-	defaults, err := flags.build(command)
-	if err != nil {
+	var err error
+	if opts.Defaults, err = flags.values(command); err != nil {
 		return none, err
 	}
-	if opts.Format == "swebench" && defaults.Repo.URL == "https://github.com/" {
-		defaults.Repo.URL = ""
-	}
-	opts.Defaults = defaults
+	opts.Locate = locator()
 	if flags.template != "" {
 		text, err := os.ReadFile(flags.template)
 		if err != nil {
@@ -130,6 +123,24 @@ func (a *app) readBatch(file string, flags batchFlags, command []string) (intake
 	return items, nil
 }
 
+// locator finds the repository of items that name none: the one around the
+// current directory, which is looked for once, and only if some item needs it.
+func locator() func(jobs.Job) (string, error) {
+	around := sync.OnceValues(func() (string, error) {
+		url, err := repositoryAround()
+		if err != nil {
+			err = fmt.Errorf("it names no repository, and %w: give --repo", err)
+		}
+		return url, err
+	})
+	return func(job jobs.Job) (string, error) {
+		if job.Isolation == jobs.IsolationNone {
+			return "", nil
+		}
+		return around()
+	}
+}
+
 // dryBatch prints what would be submitted, and what cannot be.
 func (a *app) dryBatch(items intake.Items) error {
 	var list []jobs.Job
@@ -150,19 +161,24 @@ func (a *app) dryBatch(items intake.Items) error {
 		return err
 	}
 	fmt.Fprintf(a.err, "penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, len(items.Items), items.Total, len(bad), items.Format)
-	return invalidItems(items.Name, bad)
+	return invalidItems(bad)
 }
 
 // invalidItems makes one error of all items that cannot be run.
-func invalidItems(name string, bad []intake.Item) error {
+func invalidItems(bad []intake.Item) error {
 	if len(bad) == 0 {
 		return nil
 	}
+	const most = 10 // what is wrong with one is often wrong with each
 	var errs []error
-	for _, item := range bad {
-		errs = append(errs, fmt.Errorf("%s: line %d: item %q: %w", name, item.Line, item.ID, item.Err))
+	for i, item := range bad {
+		if i == most && len(bad) > most+1 {
+			errs = append(errs, fmt.Errorf("and %d more items", len(bad)-most))
+			break
+		}
+		errs = append(errs, item.Err) // which names the file and the line
 	}
-	return cli.Usage("mend these lines, or leave them out with --filter", "%w", errors.Join(errs...))
+	return cli.Usage("fix these lines, or leave them out with --filter", "%w", errors.Join(errs...))
 }
 
 func (a *app) batchStatus() *cobra.Command {

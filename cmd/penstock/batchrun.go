@@ -44,7 +44,7 @@ type batchRun struct {
 }
 
 func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags) error {
-	bad := invalidItems(items.Name, items.Errors())
+	bad := invalidItems(items.Errors())
 	if bad != nil {
 		return bad
 	}

@@ -71,8 +71,18 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be submitted, and stop")
 }
 
-// build turns the flags, and the command after --, into a job.
+// build turns the flags, and the command after --, into a job. Where no
+// repository is named, it is the one around the current directory.
 func (f *jobFlags) build(command []string) (jobs.Job, error) {
+	j, err := f.values(command)
+	if err == nil && j.Repo.URL == "" && j.Isolation != jobs.IsolationNone {
+		j.Repo.URL, err = repositoryAround()
+	}
+	return j, err
+}
+
+// values is build without a repository that was not named.
+func (f *jobFlags) values(command []string) (jobs.Job, error) {
 	j := f.job
 	j.Priority, j.Isolation, j.Image = jobs.Priority(f.priority), jobs.Isolation(f.isolation), f.jail.image
 	j.Timeout, j.IdleTimeout = jobs.Duration(f.timeout), jobs.Duration(f.idleTimeout)
@@ -102,7 +112,7 @@ func (f *jobFlags) build(command []string) (jobs.Job, error) {
 	if j.Files, err = attachments(f.files); err != nil {
 		return j, err
 	}
-	j.Repo.URL, err = repository(j.Repo.URL, j.Isolation)
+	j.Repo.URL, err = repository(j.Repo.URL)
 	return j, err
 }
 
@@ -148,25 +158,24 @@ func attachments(names []string) ([]jobs.File, error) {
 	return files, nil
 }
 
-// repository makes a path absolute, and finds the repository around the
-// current directory when none is named. It reads no settings of it.
-func repository(url string, isolation jobs.Isolation) (string, error) {
-	if url != "" {
-		if strings.Contains(url, "://") || strings.Contains(url, "@") && strings.Contains(url, ":") {
-			return url, nil
-		}
-		abs, err := filepath.Abs(url)
-		if err != nil {
-			return "", cli.Usage("", "--repo: %w", err)
-		}
-		if _, err := os.Stat(abs); err != nil {
-			return "", cli.Usage("name an existing directory, or a URL", "--repo: %w", err)
-		}
-		return abs, nil
+// repository makes a path absolute.
+func repository(url string) (string, error) {
+	if url == "" || strings.Contains(url, "://") || strings.Contains(url, "@") && strings.Contains(url, ":") {
+		return url, nil
 	}
-	if isolation == jobs.IsolationNone {
-		return "", nil
+	abs, err := filepath.Abs(url)
+	if err != nil {
+		return "", cli.Usage("", "--repo: %w", err)
 	}
+	if _, err := os.Stat(abs); err != nil {
+		return "", cli.Usage("name an existing directory, or a URL", "--repo: %w", err)
+	}
+	return abs, nil
+}
+
+// repositoryAround finds the repository around the current directory. It reads
+// no settings of it.
+func repositoryAround() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("current directory: %w", err)

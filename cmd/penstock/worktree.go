@@ -69,7 +69,12 @@ func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r works
 	if r.Repo == "" && filepath.IsAbs(rec.Repo) {
 		r.Repo = rec.Repo
 	}
-	if r.Repo, err = repository(r.Repo, jobs.IsolationWorktree); err != nil {
+	if r.Repo == "" {
+		r.Repo, err = repositoryAround()
+	} else {
+		r.Repo, err = repository(r.Repo)
+	}
+	if err != nil {
 		return err
 	}
 	r.Job, r.Session, r.Batch, r.Title, r.Base = rec.ID, rec.Session, rec.Batch, rec.Title, result.BaseCommit

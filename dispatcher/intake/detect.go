@@ -32,17 +32,17 @@ func decode(data []byte, name string, opts Options) (string, []*entry, error) {
 		entries, err := readCSV(data, opts)
 		return format, entries, err
 	case "yaml":
-		entries, err := readYAML(data, opts)
+		entries, err := readYAML(data)
 		return format, entries, err
 	case "":
 		return "", nil, inputError(0, "is in no format that is known: %s", lookedFor)
 	}
-	return decodeJSON(data, format, opts)
+	return decodeJSON(data, format)
 }
 
 // decodeJSON reads a list or lines of objects. What the objects are is told
 // by the first one that can be read, unless the format names it.
-func decodeJSON(data []byte, format string, opts Options) (string, []*entry, error) {
+func decodeJSON(data []byte, format string) (string, []*entry, error) {
 	var objects []object
 	var err error
 	switch {
@@ -60,7 +60,7 @@ func decodeJSON(data []byte, format string, opts Options) (string, []*entry, err
 	}
 	entries := make([]*entry, len(objects))
 	for i, o := range objects {
-		entries[i] = o.entry(kind, opts)
+		entries[i] = o.entry(kind)
 	}
 	if kind != "gh-issues" && kind != "swebench" {
 		kind = format
@@ -127,15 +127,15 @@ func newObject(line int, raw []byte) object {
 	return o
 }
 
-func (o object) entry(kind string, opts Options) *entry {
+func (o object) entry(kind string) *entry {
 	if o.err != nil {
 		return &entry{line: o.line, err: o.err}
 	}
 	switch kind {
 	case "gh-issues":
-		return issueEntry(o, opts)
+		return issueEntry(o)
 	case "swebench":
-		return instanceEntry(o, opts)
+		return instanceEntry(o)
 	}
 	return jobEntry(o)
 }

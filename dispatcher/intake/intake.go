@@ -31,6 +31,9 @@ type Options struct {
 	// .issue, .item, .row, .vars and .repo; a field that is missing is an error.
 	Template string
 	Vars     map[string]string
+	// Locate finds the repository of an item for which neither the item nor
+	// the defaults name one. It is asked after the item was read; nil finds none.
+	Locate func(jobs.Job) (string, error)
 	// Map names columns of a CSV file: field=Column.
 	Map map[string]string
 
@@ -90,7 +93,16 @@ type entry struct {
 	row  map[string]any  // what a template sees as .row
 	// issue holds what the source knows of the issue beyond a job's fields.
 	issue map[string]any
-	err   error
+	// implied is what the source tells of the repository and the image without
+	// naming them. It counts where nothing else names one.
+	implied implied
+	err     error
+}
+
+// implied is what follows from an item: an issue's address tells its repository.
+type implied struct {
+	repo, image string
+	err         error // why no repository follows, where one should
 }
 
 // Read reads a batch. The name is for messages: a path, or "-".

@@ -88,6 +88,9 @@ func (p *prepared) job(e *entry) (jobs.Job, error) {
 		return jobs.Job{}, errors.New("key and batch are made of the batch's id and the item, so that running it again resumes: leave them out")
 	}
 	job.Item = e.id
+	if err := p.resolve(&job, e); err != nil {
+		return jobs.Job{}, err
+	}
 	if err := p.render(&job, e); err != nil {
 		return jobs.Job{}, err
 	}
@@ -100,6 +103,26 @@ func (p *prepared) job(e *entry) (jobs.Job, error) {
 		return jobs.Job{}, fmt.Errorf("the job has %d bytes, at most %d are allowed: shorten the issue's text", size, jobs.MaxJobBytes)
 	}
 	return job, nil
+}
+
+// resolve fills in what neither the item nor the defaults name: by what the
+// item implies, else by where its reader is.
+func (p *prepared) resolve(job *jobs.Job, e *entry) error {
+	if job.Image == "" && job.Isolation == jobs.IsolationContainer {
+		job.Image = e.implied.image
+	}
+	if job.Repo.URL != "" || job.Isolation == jobs.IsolationNone && job.Repo.Commit == "" {
+		return nil // an empty directory is what was asked for
+	}
+	if job.Repo.URL = e.implied.repo; job.Repo.URL != "" {
+		return nil
+	}
+	if e.implied.err != nil || p.opts.Locate == nil {
+		return e.implied.err
+	}
+	var err error
+	job.Repo.URL, err = p.opts.Locate(*job)
+	return err
 }
 
 // render makes the prompt where there is a template. Without one the prompt is

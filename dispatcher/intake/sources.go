@@ -38,7 +38,7 @@ func jobEntry(o object) *entry {
 
 // issueEntry reads one element of what gh issue list --json prints. Only
 // number and title must be there; other fields are for templates.
-func issueEntry(o object, opts Options) *entry {
+func issueEntry(o object) *entry {
 	e := &entry{line: o.line, item: plain(o.raw)}
 	var in struct {
 		Number int               `json:"number"`
@@ -65,9 +65,7 @@ func issueEntry(o object, opts Options) *entry {
 		}
 	}
 	e.issue["labels"] = names
-	if opts.Defaults.Repo.URL == "" {
-		job.Repo.URL = repoOfIssue(in.URL)
-	}
+	e.implied.repo = repoOfIssue(in.URL)
 	e.job = encode(job)
 	return e
 }
@@ -110,7 +108,7 @@ var ownerAndName = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 
 // instanceEntry reads one SWE-bench instance, from the dataset or from a file
 // of instances in the shape that batch tools use.
-func instanceEntry(o object, opts Options) *entry {
+func instanceEntry(o object) *entry {
 	for _, name := range withheld {
 		delete(o.fields, name)
 	}
@@ -133,17 +131,14 @@ func instanceEntry(o object, opts Options) *entry {
 	}
 	title, _, _ := strings.Cut(strings.TrimSpace(statement), "\n")
 	job := jobs.Job{Issue: &jobs.Issue{Title: strings.TrimSpace(title), Body: statement}, Repo: jobs.Repo{Commit: text("base_commit")}}
-	if opts.Defaults.Repo.URL == "" {
-		if repo := text("repo"); ownerAndName.MatchString(repo) {
-			job.Repo.URL = "https://github.com/" + repo
-		} else {
-			e.err = inputError(o.line, "instance %s: repo %q is not owner/name; give --repo", e.id, repo)
-			return e
-		}
+	if repo := text("repo"); ownerAndName.MatchString(repo) {
+		e.implied.repo = "https://github.com/" + repo
+	} else {
+		// Its base commit is of a repository of its own, never of the one
+		// around the current directory.
+		e.implied.err = inputError(o.line, "instance %s: repo %q is not owner/name; give --repo", e.id, repo)
 	}
-	if opts.Defaults.Isolation == jobs.IsolationContainer && opts.Defaults.Image == "" {
-		job.Image = firstOf(text("image_name"), text("docker_image"), benchmarkImage(e.id))
-	}
+	e.implied.image = firstOf(text("image_name"), text("docker_image"), benchmarkImage(e.id))
 	e.issue = plain(encode(job.Issue))
 	e.job = encode(job)
 	return e

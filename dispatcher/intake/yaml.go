@@ -14,7 +14,7 @@ import (
 
 // readYAML reads a mapping with jobs: and, under them, defaults:, or a plain
 // list of what the JSON formats hold.
-func readYAML(data []byte, opts Options) ([]*entry, error) {
+func readYAML(data []byte) ([]*entry, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
@@ -29,7 +29,7 @@ func readYAML(data []byte, opts Options) ([]*entry, error) {
 	}
 	top := doc.Content[0]
 	if top.Kind == yaml.SequenceNode {
-		return yamlEntries(top, nil, opts)
+		return yamlEntries(top, nil)
 	}
 	if top.Kind != yaml.MappingNode {
 		return nil, inputError(top.Line, "wants a mapping with jobs:, or a list")
@@ -59,10 +59,10 @@ func readYAML(data []byte, opts Options) ([]*entry, error) {
 		}
 		defaults = raw
 	}
-	return yamlEntries(parts["jobs"], defaults, opts)
+	return yamlEntries(parts["jobs"], defaults)
 }
 
-func yamlEntries(list *yaml.Node, defaults json.RawMessage, opts Options) ([]*entry, error) {
+func yamlEntries(list *yaml.Node, defaults json.RawMessage) ([]*entry, error) {
 	objects := make([]object, len(list.Content))
 	for i, node := range list.Content {
 		raw, err := nodeJSON(node)
@@ -75,7 +75,7 @@ func yamlEntries(list *yaml.Node, defaults json.RawMessage, opts Options) ([]*en
 	kind := kindOf(objects)
 	entries := make([]*entry, len(objects))
 	for i, o := range objects {
-		e := o.entry(kind, opts)
+		e := o.entry(kind)
 		if e.err == nil && defaults != nil {
 			// What the file says for all its jobs stands under the job and
 			// above what the command line says.
