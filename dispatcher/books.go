@@ -72,9 +72,10 @@ func (d *Dispatcher) lead(ctx context.Context) {
 
 // upkeep is what there is to do from time to time.
 func (d *Dispatcher) upkeep(ctx context.Context) {
-	repair, sweep := time.NewTicker(repairEvery), time.NewTicker(sweepEvery)
+	repair, sweep, tidy := time.NewTicker(repairEvery), time.NewTicker(sweepEvery), time.NewTicker(tidyEvery)
 	defer repair.Stop()
 	defer sweep.Stop()
+	defer tidy.Stop()
 	for {
 		var err error
 		select {
@@ -86,6 +87,8 @@ func (d *Dispatcher) upkeep(ctx context.Context) {
 			if _, err = d.cfg.Queue.Sweep(ctx); err != nil {
 				err = fmt.Errorf("sweep what is not kept any more: %w", err)
 			}
+		case <-tidy.C:
+			_, err = d.cfg.Store.Sweep(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			d.log.Warn("upkeep", "err", err)
@@ -165,13 +168,27 @@ func (b *books) enter(ctx context.Context, rec jobs.Record) error {
 		b.recheck[rec.ID] = true
 	case rec.State == jobs.Delayed && rec.NotBefore != nil:
 		b.moving[rec.ID] = moving{since: due(rec)}
+		b.schedule(ctx, rec)
 	case rec.Asking() && rec.NotBefore != nil:
 		b.moving[rec.ID] = moving{since: *rec.NotBefore}
 		b.asking[rec.ID] = rec
+		b.schedule(ctx, rec)
 	case rec.State == jobs.Delayed || rec.Hold != "":
 		b.moving[rec.ID] = moving{since: time.Now(), batch: rec.Batch}
 	}
 	return nil
+}
+
+// schedule has a job brought on in time that an attempt has put off: workers with
+// a role of their own may not. A job that has had none was put off by an operator,
+// who may. What fails is brought on late, as that of which nobody knows.
+func (b *books) schedule(ctx context.Context, rec jobs.Record) {
+	if rec.Attempt == 0 {
+		return
+	}
+	if err := b.cfg.Queue.Enqueue(ctx, rec); err != nil && ctx.Err() == nil {
+		b.log.Warn("schedule", "job", rec.ID, "err", err)
+	}
 }
 
 // due is when a delayed job should have been brought on. A back-off is never

@@ -28,11 +28,13 @@ import (
 )
 
 // How often the books are looked through for steps that a crash left undone,
-// the sessions of parked jobs for answers that nobody acted on, and all for what belongs to jobs that are kept no more.
+// the sessions of parked jobs for answers that nobody acted on, all for what belongs to
+// jobs that are kept no more, and the artifacts for what was replaced.
 const (
 	repairEvery = 5 * time.Second
 	hearEvery   = time.Minute
 	sweepEvery  = time.Hour
+	tidyEvery   = 10 * time.Minute
 	admitAtOnce = 16 // messages under way
 )
 

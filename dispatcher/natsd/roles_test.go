@@ -251,7 +251,7 @@ var hostile = []struct {
 	{"write an artifact", "$O.ps_artifacts.C.x", forViewer | forSubmitter, "x"},
 	{"pretend to be a worker", "$KV.ps_workers.x", forViewer | forSubmitter, "{}"},
 	{"file a dead letter", "penstock.v1.dead.default.default.x", forViewer | forSubmitter, "{}"},
-	{"schedule a job", "penstock.v1.sched.default.JOB", forViewer | forSubmitter, ""},
+	{"schedule a job", "penstock.v1.sched.default.JOB", forAll, ""},
 	{"wake the workers", "penstock.v1.wake.default.p1.again", forViewer | forSubmitter, ""},
 	{"list the records", "PSJS.DIRECT.GET.KV_ps_jobs", forSubmitter | forWorker, `{"seq":1}`},
 	{"read a record", "PSJS.STREAM.MSG.GET.KV_ps_jobs", forSubmitter, `{"seq":1}`},

@@ -162,7 +162,9 @@ func viewer(names subject.Names) []Share {
 }
 
 // worker claims, and writes what becomes of the jobs it has claimed. The broker
-// cannot tell which those are: see docs/security-bus.md.
+// cannot tell which those are: see docs/security-bus.md. No stream that it may
+// publish to has rollups, which remove what others have written; so it writes no
+// schedules.
 func worker(names subject.Names) []Share {
 	shares := slices.Concat(
 		reads(subject.KVStream(subject.Results), "OBJ_"+subject.Artifacts, subject.Events),
@@ -185,7 +187,6 @@ func worker(names subject.Names) []Share {
 		Share{Subject: "$O." + subject.Artifacts + ".M.*"},
 		Share{Subject: names.SessionEvents("*", "*")},
 		Share{Subject: names.DeadLetter("*", "*", "*")},
-		Share{Subject: names.Sched("*", "*")},
 		Share{Subject: names.Control("*", "*"), Served: true},
 		Share{Subject: names.Terminals("*", "*"), Served: true},
 		Share{Subject: names.WakeClass("*"), Heard: true})

@@ -107,20 +107,20 @@ func (s *Store) writeMeta(ctx context.Context, m meta) error {
 		return err
 	}
 	msg := nats.NewMsg(metaSubject(m.Name))
-	msg.Header.Set("Nats-Rollup", "sub")
-	msg.Data = data
+	msg.Data = data // the last one counts
 	return s.conn.Publish(ctx, msg)
 }
 
-// removeChunks replaces what nobody can find with an empty message: a worker
-// may write to the store, not purge it. What stays, that or because the broker
-// is away, goes with the store's retention.
+// removeChunks removes what nobody can find. A worker may write to the store,
+// not purge it: what it leaves, and what stays because the broker is away,
+// [Store.Sweep] finds.
 func (s *Store) removeChunks(ctx context.Context, nuid string) {
+	if s.conn.Bound {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
-	msg := nats.NewMsg(chunkSubject(nuid))
-	msg.Header.Set("Nats-Rollup", "sub")
-	_ = s.conn.Publish(ctx, msg)
+	_ = s.conn.Purge(ctx, stream, chunkSubject(nuid))
 }
 
 func (s *Store) meta(ctx context.Context, object string) (meta, error) {

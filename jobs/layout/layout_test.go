@@ -10,9 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/layout"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
 )
 
 // install makes all that a pool makes, and one lane of a queue.
@@ -196,3 +198,51 @@ func TestReplicasNeedACluster(t *testing.T) {
 		t.Errorf("groups: %+v, %v", groups, err)
 	}
 }
+
+// asBefore makes a stream as earlier releases did: with rollups, which remove what
+// others wrote, and a long memory of message ids.
+func asBefore(cfg *jetstream.StreamConfig) {
+	cfg.AllowRollup, cfg.Duplicates = true, 2*time.Minute
+	if cfg.Name == "KV_ps_jobs" {
+		cfg.SubjectDeleteMarkerTTL = time.Hour // which needs them
+	}
+}
+
+func TestRollupsAreTakenBack(t *testing.T) {
+	names := []string{"KV_ps_jobs", "KV_ps_results", "KV_ps_permits", "KV_ps_workers", "OBJ_ps_artifacts", "PS_EVENTS", "PS_DEAD", "PS_INTAKE"}
+	ways := map[string]func(nc *nats.Conn){
+		"apply": func(nc *nats.Conn) { apply(t, nc, layout.Config{}) },
+		"start": func(nc *nats.Conn) {
+			jobstest.Queue(t, nc, queue.Config{Upgrade: true})
+			for _, err := range []error{
+				second(session.Open(jobstest.Context(t), nc, session.Config{Upgrade: true})),
+				second(artifact.Open(jobstest.Context(t), nc, artifact.Config{Upgrade: true})),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	}
+	for what, change := range ways {
+		nc := jobstest.Start(t).Connect()
+		install(t, nc, queue.Config{})
+		for _, name := range names {
+			edit(t, nc, name, asBefore)
+		}
+		if differ := diff(t, nc, layout.Config{}); len(differ) != 2*len(names)+1 {
+			t.Errorf("%s: %d differences, want %d: %+v", what, len(differ), 2*len(names)+1, differ)
+		}
+		change(nc)
+		if differ := diff(t, nc, layout.Config{}); len(differ) != 0 {
+			t.Errorf("after %s: %+v", what, differ)
+		}
+		for _, name := range names {
+			if cfg := stream(t, nc, name); cfg.AllowRollup || cfg.Duplicates > time.Second || cfg.SubjectDeleteMarkerTTL != 0 {
+				t.Errorf("after %s: %s has rollups %v, window %v, marks %v", what, name, cfg.AllowRollup, cfg.Duplicates, cfg.SubjectDeleteMarkerTTL)
+			}
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

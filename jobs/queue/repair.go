@@ -180,14 +180,7 @@ func (q *Queue) overdue(e entry, now time.Time) bool {
 
 // now is the broker's time.
 func (q *Queue) now(ctx context.Context) (time.Time, error) {
-	var info struct {
-		Now time.Time `json:"ts"`
-	}
-	err := q.conn.Ask(ctx, "STREAM.INFO."+subject.KVStream(subject.Jobs), nil, &info)
-	if err == nil && info.Now.IsZero() {
-		err = errors.New("the server did not tell its time")
-	}
-	return info.Now, err
+	return q.conn.Now(ctx, subject.KVStream(subject.Jobs))
 }
 
 // RunDue moves delayed jobs to their queue when their time has come, and lets

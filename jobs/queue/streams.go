@@ -65,15 +65,7 @@ func Assets(cfg Config, has wire.Installed, existing []string) ([]wire.Asset, er
 }
 
 func (q *Queue) assets() []wire.Asset {
-	var all []wire.Asset
-	for _, cfg := range q.buckets() {
-		cfg.Replicas = q.cfg.Replicas
-		a := wire.BucketAsset(cfg)
-		if a.Stream.Name == subject.Marker {
-			a = a.WithLease(q.cfg.Lease)
-		}
-		all = append(all, a)
-	}
+	all := q.buckets()
 	for _, cfg := range q.streams() {
 		cfg.Replicas = q.cfg.Replicas
 		all = append(all, wire.StreamAsset(cfg))
@@ -96,7 +88,8 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 	}, {
 		Name: subject.Schedules, Subjects: []string{q.names.SchedAll(), q.names.DueAll()}, Retention: jetstream.WorkQueuePolicy,
 		// A second schedule replaces the first. Schedules are refused on a
-		// stream that discards new messages.
+		// stream that discards new messages, and on one without rollups: so
+		// only operators may publish here.
 		Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1, AllowMsgSchedules: true, AllowMsgTTL: true, AllowRollup: true,
 	}, {
 		Name: subject.Dead, Subjects: []string{q.names.DeadAll()}, MaxAge: cmp.Or(q.cfg.DeadRetention, 90*day), MaxMsgsPerSubject: 1,
@@ -110,22 +103,26 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 	}}
 }
 
-func (q *Queue) buckets() []jetstream.KeyValueConfig {
-	return []jetstream.KeyValueConfig{
+func (q *Queue) buckets() []wire.Asset {
+	bucket := func(cfg jetstream.KeyValueConfig) wire.Asset {
+		cfg.Replicas = q.cfg.Replicas
+		return wire.BucketAsset(cfg)
+	}
+	return []wire.Asset{
 		// Records and specifications of jobs that have not finished must
 		// never age: only what is written as terminal carries a time to live.
-		{Bucket: subject.Jobs, MaxValueSize: 64 << 10, LimitMarkerTTL: time.Hour, RePublish: &jetstream.RePublish{
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Jobs, MaxValueSize: 64 << 10, RePublish: &jetstream.RePublish{
 			// A copy that is sent once the change is stored, unlike the
 			// publish itself, which a watcher would hear too early.
 			Source: subject.Key(subject.Jobs, ">"), Destination: q.names.ChangedAll(), HeadersOnly: true,
-		}},
-		{Bucket: subject.Specs, MaxValueSize: 1 << 20, LimitMarkerTTL: time.Hour},
-		{Bucket: subject.Keys, MaxValueSize: 1 << 10, LimitMarkerTTL: time.Hour},
-		{Bucket: subject.Workers, MaxValueSize: 64 << 10, LimitMarkerTTL: time.Minute},
-		{Bucket: subject.Settings, MaxValueSize: 256 << 10, History: 10},
-		{Bucket: subject.Leader, MaxValueSize: 1 << 10, LimitMarkerTTL: time.Minute},
-		{Bucket: subject.Permits, MaxValueSize: 256 << 10, LimitMarkerTTL: time.Minute},
-		{Bucket: subject.Timetable, MaxValueSize: 2 * calendar.MaxTemplate},
+		}}).Expiring().WithLease(q.cfg.Lease),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Specs, MaxValueSize: 1 << 20}).Expiring(),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Keys, MaxValueSize: 1 << 10}).Expiring(),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Workers, MaxValueSize: 64 << 10}).Expiring(),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Settings, MaxValueSize: 256 << 10, History: 10}),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Leader, MaxValueSize: 1 << 10}).Expiring(),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Permits, MaxValueSize: 256 << 10}).Expiring(),
+		bucket(jetstream.KeyValueConfig{Bucket: subject.Timetable, MaxValueSize: 2 * calendar.MaxTemplate}),
 	}
 }
 

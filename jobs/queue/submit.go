@@ -245,7 +245,13 @@ func (q *Queue) offer(ctx context.Context, rec jobs.Record) error {
 	return fmt.Errorf("%w: queue %s: %w", jobs.ErrFull, rec.Class, err)
 }
 
+// schedule has a job brought on when its time has come. A worker leaves that to
+// the leader, which sees the record: who may write one schedule could, by a
+// header, remove all others.
 func (q *Queue) schedule(ctx context.Context, rec jobs.Record) error {
+	if q.conn.Bound {
+		return nil
+	}
 	at := time.Now()
 	if rec.NotBefore != nil {
 		at = *rec.NotBefore

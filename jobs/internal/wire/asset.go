@@ -34,30 +34,39 @@ type Asset struct {
 	Consumer *jetstream.ConsumerConfig // nil for a stream; else of Stream only the name counts
 }
 
+// leastWindow is the least time that the broker remembers message ids for.
+const leastWindow = 100 * time.Millisecond
+
 // StreamAsset is a stream on the disk.
 func StreamAsset(cfg jetstream.StreamConfig) Asset {
 	cfg.Storage, cfg.AllowDirect, cfg.Replicas = jetstream.FileStorage, true, max(1, cfg.Replicas)
+	// Nothing here relies on message ids, and with a longer window whoever uses
+	// one first would swallow what comes from others with the same.
+	cfg.Duplicates = leastWindow
 	cfg.Metadata = map[string]string{metaLayout: strconv.Itoa(Layout)}
 	return Asset{Kind: "stream", Name: cfg.Name, Stream: cfg}
 }
 
-// BucketAsset is a key-value bucket, in the form that every NATS client knows.
+// BucketAsset is a key-value bucket, in the form that every NATS client knows,
+// but for one thing: nobody may roll up. One header of one message would remove
+// every key, and who may write one key could write it. The broker's marks that a
+// key has aged need rollups, so there are none of those either.
 func BucketAsset(cfg jetstream.KeyValueConfig) Asset {
 	a := StreamAsset(jetstream.StreamConfig{
 		Name: "KV_" + cfg.Bucket, Subjects: []string{"$KV." + cfg.Bucket + ".>"},
 		MaxMsgsPerSubject: int64(max(1, cfg.History)), MaxMsgSize: cfg.MaxValueSize, MaxAge: cfg.TTL, MaxBytes: cfg.MaxBytes,
-		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, RePublish: cfg.RePublish, Replicas: cfg.Replicas,
-		AllowMsgTTL: cfg.LimitMarkerTTL > 0, SubjectDeleteMarkerTTL: cfg.LimitMarkerTTL,
+		Discard: jetstream.DiscardNew, DenyDelete: true, RePublish: cfg.RePublish, Replicas: cfg.Replicas,
 	})
 	a.Kind, a.Name = "bucket", cfg.Bucket
 	return a
 }
 
-// ObjectsAsset is an object store, in the form that every NATS client knows.
+// ObjectsAsset is an object store, in the form that every NATS client reads.
+// Those that write roll up the description; see [BucketAsset].
 func ObjectsAsset(cfg jetstream.ObjectStoreConfig) Asset {
 	a := StreamAsset(jetstream.StreamConfig{
 		Name: "OBJ_" + cfg.Bucket, Subjects: []string{"$O." + cfg.Bucket + ".C.>", "$O." + cfg.Bucket + ".M.>"},
-		MaxAge: cfg.TTL, MaxBytes: cfg.MaxBytes, Discard: jetstream.DiscardNew, AllowRollup: true, Replicas: cfg.Replicas,
+		MaxAge: cfg.TTL, MaxBytes: cfg.MaxBytes, Discard: jetstream.DiscardNew, Replicas: cfg.Replicas,
 	})
 	a.Kind, a.Name = "object store", cfg.Bucket
 	return a
@@ -74,6 +83,12 @@ func ConsumerAsset(stream string, cfg jetstream.ConsumerConfig) Asset {
 func (a Asset) WithLease(lease time.Duration) Asset {
 	a.Stream.Metadata = maps.Clone(a.Stream.Metadata)
 	a.Stream.Metadata[metaLease] = lease.String()
+	return a
+}
+
+// Expiring returns the bucket as one whose messages may name a time to live.
+func (a Asset) Expiring() Asset {
+	a.Stream.AllowMsgTTL = true
 	return a
 }
 

@@ -253,6 +253,27 @@ func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
 	return c.Ask(ctx, "STREAM.PURGE."+stream, body, &struct{}{})
 }
 
+// PurgeBefore removes the messages of a subject whose sequence is lower.
+func (c *Conn) PurgeBefore(ctx context.Context, stream, subject string, seq uint64) error {
+	body, err := json.Marshal(map[string]any{"filter": subject, "seq": seq})
+	if err != nil {
+		return err
+	}
+	return c.Ask(ctx, "STREAM.PURGE."+stream, body, &struct{}{})
+}
+
+// Now is the time of the broker that a stream is written through.
+func (c *Conn) Now(ctx context.Context, stream string) (time.Time, error) {
+	var info struct {
+		Now time.Time `json:"ts"`
+	}
+	err := c.Ask(ctx, "STREAM.INFO."+stream, nil, &info)
+	if err == nil && info.Now.IsZero() {
+		err = errors.New("the server did not tell its time")
+	}
+	return info.Now, err
+}
+
 func (c *Conn) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	reply, err := c.request(ctx, msg)
 	if err != nil {

@@ -1,0 +1,109 @@
+package artifact
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// orphanAfter is how long an object that nothing describes is taken for one
+// that somebody still writes.
+const orphanAfter = time.Hour
+
+// descriptions are what the store says of its objects.
+type descriptions struct {
+	last    map[string]wire.Message // by subject
+	content map[string]meta         // by subject, what the last one says
+	named   map[string]bool         // the content of some object, now or before
+	older   map[string]bool         // subjects with more than one
+	foreign bool                    // one cannot be read
+}
+
+// Sweep removes what was replaced, dropped or never finished: workers may not,
+// since who can remove one object could remove all. It returns how many.
+func (s *Store) Sweep(ctx context.Context) (int, error) {
+	// First, so that what is found here and described later was described.
+	content, err := s.conn.Subjects(ctx, stream, chunkSubject("*"))
+	if err != nil {
+		return 0, fmt.Errorf("sweep artifacts: %w", err)
+	}
+	d, err := s.descriptions(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("sweep artifacts: %w", err)
+	}
+	now, err := s.conn.Now(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("sweep artifacts: %w", err)
+	}
+	live := map[string]bool{}
+	for _, m := range d.content {
+		live[m.NUID] = live[m.NUID] || !m.Deleted
+	}
+	removed := 0
+	for at := range content {
+		nuid := strings.TrimPrefix(at, chunkSubject(""))
+		dead := d.named[nuid]
+		if !live[nuid] && !dead && !d.foreign {
+			dead, err = s.orphan(ctx, at, now)
+		}
+		if err == nil && dead && !live[nuid] {
+			err = s.conn.Purge(ctx, stream, at)
+			removed++
+		}
+		if err != nil {
+			return removed, fmt.Errorf("sweep artifacts: %w", err)
+		}
+	}
+	return removed, s.forget(ctx, d)
+}
+
+func (s *Store) descriptions(ctx context.Context) (descriptions, error) {
+	d := descriptions{map[string]wire.Message{}, map[string]meta{}, map[string]bool{}, map[string]bool{}, false}
+	for m, err := range s.conn.Scan(ctx, wire.Range{Stream: stream, Subject: "$O." + subject.Artifacts + ".M.*"}) {
+		if err != nil {
+			return d, err
+		}
+		_, d.older[m.Subject] = d.last[m.Subject]
+		var is meta
+		if json.Unmarshal(m.Data, &is) != nil || is.NUID == "" {
+			d.foreign = true
+		}
+		m.Data = nil // there may be many
+		d.last[m.Subject], d.content[m.Subject] = m, is
+		d.named[is.NUID] = true
+	}
+	return d, nil
+}
+
+// orphan reports whether content that nothing describes is nobody's any more.
+func (s *Store) orphan(ctx context.Context, at string, now time.Time) (bool, error) {
+	m, err := s.conn.Last(ctx, stream, at)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && now.Sub(m.Time) > orphanAfter, err
+}
+
+// forget removes the descriptions that others have replaced, and those of what
+// was dropped. What is written meanwhile stays.
+func (s *Store) forget(ctx context.Context, d descriptions) error {
+	for at, m := range d.last {
+		seq := m.Seq
+		if d.content[at].Deleted {
+			seq++
+		} else if !d.older[at] {
+			continue
+		}
+		if err := s.conn.PurgeBefore(ctx, stream, at, seq); err != nil {
+			return fmt.Errorf("sweep artifacts: %w", err)
+		}
+	}
+	return nil
+}
