@@ -14,7 +14,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/session"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -77,7 +76,7 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 	if err != nil {
 		return none, err
 	}
-	for event, err := range p.log.Follow(ctx, submitted.Session, 1, session.FollowOptions{Job: submitted.ID}) {
+	for event, err := range p.events(ctx, submitted.ID, submitted.Session, 1) {
 		if err != nil {
 			return none, r.interrupted(ctx, submitted.ID, err)
 		}

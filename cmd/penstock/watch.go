@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,7 @@ func (a *app) logsCommand() *cobra.Command {
 				if follow {
 					return a.follow(ctx, p, rec, from)
 				}
+				none := from <= 1
 				for event, err := range p.log.Read(ctx, rec.Session, from) {
 					if err != nil {
 						return fmt.Errorf("read session %s: %w", rec.Session, err)
@@ -49,6 +51,10 @@ func (a *app) logsCommand() *cobra.Command {
 					if err := a.show(event); err != nil {
 						return err
 					}
+					none = false
+				}
+				if none {
+					return a.tellSilentEnd(ctx, p, rec.ID)
 				}
 				return nil
 			})
@@ -87,7 +93,7 @@ func (a *app) waitCommand() *cobra.Command {
 	return cmd
 }
 
-// await follows a job's session to its end and returns the job's result.
+// await waits until a job has finished and returns its result.
 func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	rec, err := p.record(ctx, id)
 	if err != nil {
@@ -99,13 +105,8 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	if err := p.alive(rec); err != nil {
 		return jobs.Result{}, err
 	}
-	for _, err := range p.log.Follow(ctx, rec.Session, 1, session.FollowOptions{Job: rec.ID}) {
-		if err != nil {
-			return jobs.Result{}, fmt.Errorf("follow job %s: %w", id, err)
-		}
-	}
-	if rec, err = p.queue.Get(ctx, rec.ID); err != nil {
-		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
+	if rec, err = p.queue.Wait(ctx, rec.ID); err != nil {
+		return jobs.Result{}, err
 	}
 	return p.dispatcher.Result(ctx, rec)
 }
@@ -143,16 +144,40 @@ func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64)
 	if err := p.alive(rec); err != nil {
 		return err
 	}
-	for event, err := range p.log.Follow(ctx, rec.Session, from, session.FollowOptions{Job: rec.ID}) {
+	ended := false
+	for event, err := range p.events(ctx, rec.ID, rec.Session, from) {
 		if err != nil {
 			return cause(ctx, fmt.Errorf("follow session %s: %w", rec.Session, err))
 		}
 		if err := a.show(event); err != nil {
 			return err
 		}
+		ended = ended || event.Job == rec.ID && event.Kind == jobs.JobFinished
 	}
 	if ctx.Err() != nil {
 		return cli.Fail(cli.ExitInterrupted, "", "interrupted; the job goes on")
+	}
+	if !ended && from <= 1 {
+		return a.tellSilentEnd(ctx, p, rec.ID)
+	}
+	return nil
+}
+
+// events follows a session until a job of it has finished.
+func (p *pool) events(ctx context.Context, job, log string, from uint64) iter.Seq2[jobs.Event, error] {
+	return p.log.Follow(ctx, log, from, session.FollowOptions{
+		Job: job, Record: func(ctx context.Context) (jobs.Record, error) { return p.queue.Get(ctx, job) },
+	})
+}
+
+// tellSilentEnd says how a job ended whose log does not tell it.
+func (a *app) tellSilentEnd(ctx context.Context, p *pool, id string) error {
+	rec, err := p.queue.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("job %s: %w", id, err)
+	}
+	if rec.State == jobs.Finished {
+		fmt.Fprintf(a.err, "penstock: job %s has finished: %s; its log does not tell the end, which may be older than the log keeps events\n", rec.ID, rec.Outcome)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
@@ -21,6 +22,11 @@ type FollowOptions struct {
 	// Job ends it after the terminal event of this job, unless the job was
 	// tried again since.
 	Job string
+	// Record, if not nil, reads the job's record. A job may have finished without
+	// an event that says so: retention removed it, or the program that finished
+	// the job wrote none. So while no terminal event comes, the record is read
+	// now and then, and the following ends when the record says finished.
+	Record func(context.Context) (jobs.Record, error)
 	// Caught, if not nil, is called each time that everything stored so far
 	// has been told.
 	Caught func()
@@ -42,11 +48,12 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 			}
 			return
 		}
+		var silent silentEnd
 		caught := func() bool {
 			if opts.Caught != nil && !over {
 				opts.Caught()
 			}
-			return !over
+			return !over && !silent.reached(ctx, opts.Record)
 		}
 		tail := func(r wire.Range) iter.Seq2[wire.Message, error] {
 			return l.conn.Tail(ctx, r, l.names.Stored(l.cfg.Tenant, session), caught)
@@ -72,6 +79,40 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 			over = opts.Job != "" && e.Kind == jobs.JobFinished && e.Job == opts.Job
 		}
 	}
+}
+
+// A silentEnd is the end of a job whose terminal event is not in the log. The
+// event is written after the record, so it is given a moment to arrive.
+type silentEnd struct {
+	seen time.Time // when the record was first seen to be finished
+}
+
+const (
+	arrives = 2 * time.Second  // how long the terminal event may take behind the record
+	settled = 30 * time.Second // a record that finished so long ago has no event on its way
+)
+
+// reached reports whether the job has finished and no event will tell of it. An
+// error that is not a missing record means that the broker is away: then the
+// following goes on.
+func (s *silentEnd) reached(ctx context.Context, record func(context.Context) (jobs.Record, error)) bool {
+	if record == nil {
+		return false
+	}
+	rec, err := record(ctx)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return true
+	}
+	if err != nil || rec.State != jobs.Finished {
+		s.seen = time.Time{}
+		return false
+	}
+	if s.seen.IsZero() {
+		s.seen = time.Now()
+	}
+	// Hosts disagree about the time, so a job that seems to have finished in the
+	// future is judged by this process's clock alone.
+	return rec.Finished != nil && time.Since(*rec.Finished) > settled || time.Since(s.seen) >= arrives
 }
 
 // over reports whether the job's terminal event stands before the number from,

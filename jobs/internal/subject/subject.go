@@ -90,6 +90,10 @@ func (n Names) Ring(class, lane string) string { return n.join("wake", class, la
 // of the class, which may be a wildcard.
 func (n Names) Changed(class string) string { return n.join("changed", class, "*") }
 
+// ChangedJob is where the broker repeats the headers of one record's changes,
+// whatever its class is.
+func (n Names) ChangedJob(id string) string { return n.join("changed", "*", id) }
+
 // ChangedAll matches every record's change.
 func (n Names) ChangedAll() string { return n.join("changed", ">") }
 
