@@ -14,8 +14,10 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -78,9 +80,13 @@ func New(cfg Config) *Dispatcher {
 
 // Submitted is the answer to a submitter.
 type Submitted struct {
-	ID        string `json:"id"`
-	Session   string `json:"session"`
-	Duplicate bool   `json:"duplicate"`
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	// Duplicate says that the key belongs to a job that is kept already, which
+	// stays as it is; Differs names the fields in which that one differs from
+	// what was submitted now.
+	Duplicate bool     `json:"duplicate"`
+	Differs   []string `json:"differs,omitempty"`
 }
 
 // Submit validates a job and stores it. When it returns without an error the
@@ -122,6 +128,13 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if err != nil {
 		return Submitted{}, fmt.Errorf("accept job: %w", err)
 	}
+	var differs []string
+	if duplicate {
+		if differs, err = d.differs(ctx, id, rec, job); err != nil {
+			d.rejected(source, err)
+			return Submitted{}, err
+		}
+	}
 	// A duplicate may be one whose first submitter died half way.
 	if !duplicate || rec.Attempt == 0 {
 		if err := d.cfg.Queue.Enqueue(ctx, rec); err != nil {
@@ -134,7 +147,26 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if hook := d.cfg.Hooks.Submitted; !duplicate && hook != nil {
 		hook(rec, source)
 	}
-	return Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate}, nil
+	return Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, nil
+}
+
+// differs compares a submission with the job that its key or its id belongs to.
+// An id that a submitter has chosen is for one job only, so a different one is
+// refused; under the same key the first job stands.
+func (d *Dispatcher) differs(ctx context.Context, id string, kept jobs.Record, job jobs.Job) ([]string, error) {
+	first, err := d.cfg.Queue.Job(ctx, kept.ID)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return nil, nil // a specification may be kept for a shorter time than its record
+	}
+	if err != nil {
+		return nil, err
+	}
+	differs, err := jobs.Differences(first, job)
+	if err == nil && len(differs) > 0 && kept.ID == id {
+		err = &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "id", Reason: fmt.Sprintf(
+			"job %s is there already and differs in %s: choose another id", id, strings.Join(differs, ", "))}}}
+	}
+	return differs, err
 }
 
 // announce appends job.submitted to the job's session, once.
@@ -167,7 +199,7 @@ type submitted struct {
 // Result returns the result of a finished job.
 func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, error) {
 	if rec.State != jobs.Finished {
-		return jobs.Result{}, fmt.Errorf("job %s is %s: it has no result yet", rec.ID, rec.State)
+		return jobs.Result{}, fmt.Errorf("%w: job %s is %s", jobs.ErrNotFinished, rec.ID, rec.State)
 	}
 	return d.cfg.Store.Result(ctx, rec)
 }

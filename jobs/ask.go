@@ -37,8 +37,8 @@ func (a Ask) Grace() time.Duration { return time.Duration(cmp.Or(a.ParkAfter, de
 func (a Ask) Limit() time.Duration { return time.Duration(cmp.Or(a.Timeout, defaultAskTimeout)) }
 
 func (a Ask) validate(found *InvalidError) {
-	found.add("ask.park_after", within(int64(a.ParkAfter), int64(time.Second), int64(30*24*time.Hour)))
-	found.add("ask.timeout", within(int64(a.Timeout), int64(time.Second), int64(30*24*time.Hour)))
+	found.add("ask.park_after", within(time.Duration(a.ParkAfter), time.Second, 30*24*time.Hour))
+	found.add("ask.timeout", within(time.Duration(a.Timeout), time.Second, 30*24*time.Hour))
 	found.add("ask.default", text(a.Default, 4096))
 	if a.Default != "" && a.Fail {
 		found.add("ask.fail", fmt.Errorf("and ask.default exclude each other"))

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Decode reads one job from JSON, refuses what it does not know, fills in the
@@ -116,6 +117,12 @@ func readsItself(t reflect.Type) bool {
 }
 
 func plainKind(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Duration]():
+		return "a duration such as 90s or 30m"
+	case reflect.TypeFor[time.Time]():
+		return "a time such as 2027-01-02T03:04:05Z"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"

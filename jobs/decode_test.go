@@ -190,3 +190,30 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+// A bound is told in the unit that its field is written in.
+func TestBoundsAreToldInTheirUnits(t *testing.T) {
+	for field, want := range map[string]string{
+		`"timeout":"-5s"`:                                 `timeout: -5s is not between 1s and 720h0m0s`,
+		`"timeout":"1ms"`:                                 `timeout: 1ms is not between 1s and 720h0m0s`,
+		`"idle_timeout":"1000h"`:                          `idle_timeout: 1000h0m0s is not between 1s and 720h0m0s`,
+		`"ask":{"park_after":"-1m"}`:                      `ask.park_after: -1m0s is not between 1s and 720h0m0s`,
+		`"timeout":30`:                                    `timeout: is a number, wants a duration`,
+		`"timeout":"30"`:                                  `"30" is not a duration: write a number and a unit`,
+		`"sandbox":{"limits":{"memory":"1MiB"}}`:          `sandbox.limits.memory: 1MiB is not between 16MiB and 1024TiB`,
+		`"sandbox":{"limits":{"pids":1}}`:                 `sandbox.limits.pids: 1 is not between 4 and 1048576`,
+		`"sandbox":{"limits":{"disk":true}}`:              `sandbox.limits.disk: `,
+		`"retry":{"max_attempts":-1}`:                     `retry.max_attempts: -1 is not between 1 and `,
+		`"agent":{"name":"claude","max_turns":"ten"}`:     `agent.max_turns: is a string, wants a whole number`,
+		`"agent":{"name":"claude","max_turns":999999999}`: `agent.max_turns: 999999999 is not between 0 and 10000`,
+	} {
+		text := `{"prompt":"p","repo":{"url":"/r"},` + field + `}`
+		if !strings.Contains(field, `"agent"`) {
+			text = `{"agent":{"name":"claude"},` + text[1:]
+		}
+		_, err := jobs.Decode([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", field, err, want)
+		}
+	}
+}

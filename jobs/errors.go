@@ -19,6 +19,8 @@ var (
 	ErrDraining = errors.New("worker is draining")
 	// ErrFinished: the job has ended, so what was asked for cannot be done.
 	ErrFinished = errors.New("job has finished")
+	// ErrNotFinished: the job has not ended, so it has no result yet.
+	ErrNotFinished = errors.New("job has not finished")
 	// ErrUnavailable: the broker does not answer.
 	ErrUnavailable = errors.New("server does not answer")
 	// ErrFull: the broker has no room left, so nothing was accepted.

@@ -12,6 +12,12 @@ import (
 // so that identifiers sort by the time they were made.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
+// IsID reports whether s is an identifier as [NewID] makes them.
+func IsID(s string) bool {
+	id, err := uuid.Parse(s)
+	return err == nil && id.Version() == 7 && id.String() == s
+}
+
 var token = pattern(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CheckToken reports whether s may stand in a subject, a key or a path.

@@ -95,6 +95,7 @@ const (
 	ChargeDeath   Charge = "death"   // a worker died under it: one of MaxDeaths
 	ChargeHost    Charge = "host"    // a host or the store failed: one of MaxHostFailures
 	ChargeLoss    Charge = "loss"    // nobody failed: a shutdown, a quota; one of MaxLost
+	ChargeNothing Charge = "nothing" // the attempt ended on purpose
 )
 
 // Bounds of attempts that are not the job's doing. A job that kills its
@@ -212,7 +213,7 @@ var Reasons = map[Reason]Cause{
 	Unanswered:       {TimedOut, Never, ChargeAttempt, ScopeJob, FaultJob, "nobody answered the agent's question in time; answer it with penstock answer, raise ask.timeout, or set ask.default"},
 	OutputLimit:      {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent wrote without end; read its first events, or raise worker.output_limit"},
 	RetryLimit:       {Error, Later, ChargeAttempt, ScopeJob, FaultProvider, "the model API failed, and the agent only tried again; wait and retry; worker.retry_limit is the limit"},
-	Cancelled:        {Cancellation, Never, ChargeLoss, ScopeJob, FaultJob, "somebody cancelled the job; retry it if that was a mistake"},
+	Cancelled:        {Cancellation, Never, ChargeNothing, ScopeJob, FaultJob, "somebody cancelled the job; retry it if that was a mistake"},
 	WorkerLost:       {Error, AtOnce, ChargeDeath, ScopeJob, FaultPool, "workers died under this job; look at their hosts' memory and logs"},
 	WorkerDrained:    {Error, AtOnce, ChargeLoss, ScopeJob, FaultPool, "a worker shut down; the job goes on elsewhere"},
 	LeaseLost:        {Error, AtOnce, ChargeLoss, ScopeJob, FaultPool, "a worker could not renew its lease; check its connection to the broker"},

@@ -205,7 +205,7 @@ func (r Record) After(end Ended, now time.Time) (Record, bool) {
 		end.Outcome, end.Reason = Cancellation, Cancelled
 	}
 	cause := Reasons[end.Reason]
-	if end.Outcome != Success {
+	if end.Outcome != Success && r.State == Executing { // what never began used nothing up
 		r = r.charged(cause.Charge)
 	}
 	bound := r.usedUp()

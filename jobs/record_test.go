@@ -38,7 +38,10 @@ func TestAfterDecidesAboutAnotherAttempt(t *testing.T) {
 		{"deaths use up no attempts", with(func(r *jobs.Record) { r.Counted, r.Lost, r.Deaths = 2, 3, 3 }), ended(jobs.AgentCrashed), jobs.Finished, 3, 3},
 		{"a throttled model does not count", running, ended(jobs.RateLimited), jobs.Delayed, 0, 1},
 		{"a bad key is final", running, ended(jobs.Unauthorized), jobs.Finished, 0, 1},
-		{"nothing is tried again that shall end", with(func(r *jobs.Record) { r.Cancel = &jobs.Cancel{} }), ended(jobs.AgentCrashed), jobs.Finished, 0, 1},
+		{"nothing is tried again that shall end", with(func(r *jobs.Record) { r.Cancel = &jobs.Cancel{} }), ended(jobs.AgentCrashed), jobs.Finished, 0, 0},
+		{"what never began lost nothing: it was cancelled", with(func(r *jobs.Record) { r.State, r.Attempt = jobs.Pending, 0 }), ended(jobs.Cancelled), jobs.Finished, 0, 0},
+		{"what never began lost nothing: it cannot be run", with(func(r *jobs.Record) { r.State, r.Attempt = jobs.Pending, 0 }), ended(jobs.InvalidJob), jobs.Finished, 0, 0},
+		{"what never began lost nothing: another job failed", with(func(r *jobs.Record) { r.State, r.Attempt = jobs.Waiting, 0 }), ended(jobs.DependencyFailed), jobs.Finished, 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ reason under ` + "`cause`" + `.
 *Retry* says when another attempt begins: never, at once elsewhere, or later, after a back-off of 2 s that doubles up to
 5 min, with up to a quarter more so that jobs which failed together do not come back together. *Charged to* says what
 the attempt uses up: an ` + "`attempt`" + ` of ` + "`retry.max_attempts`" + ` (the job's doing), a ` + "`death`" + ` (a worker died under it: %d and
-it is given up), a failure of a ` + "`host`" + ` (%d), or a ` + "`loss`" + ` (nobody failed: a shutdown, a quota; %d). *Fault* says who can mend it. *Shared by*
+it is given up), a failure of a ` + "`host`" + ` (%d), a ` + "`loss`" + ` (nobody failed: a shutdown, a quota; %d), or ` + "`nothing`" + `. *Fault* says who can mend it. *Shared by*
 says which other jobs would end the same: a batch of which all that is left shares it is stopped.
 
 | reason | outcome | retry | charged to | fault | shared by the same | what to do |

@@ -201,14 +201,14 @@ func (j Job) validateSandbox(found *InvalidError) {
 		found.add("sandbox.allow_hosts", fmt.Errorf("has no meaning with network %q; use %q", s.Network, NetworkAllowlist))
 	}
 	l := s.Limits
-	found.add("sandbox.limits.memory", within(int64(l.Memory), 16<<20, 1<<50))
-	found.add("sandbox.limits.disk", within(int64(l.Disk), 1<<20, 1<<50))
-	found.add("sandbox.limits.pids", within(int64(l.PIDs), 4, 1<<20))
-	found.add("sandbox.limits.cpu_weight", within(int64(l.CPUWeight), 1, 10_000))
+	found.add("sandbox.limits.memory", within(l.Memory, 16<<20, 1<<50))
+	found.add("sandbox.limits.disk", within(l.Disk, 1<<20, 1<<50))
+	found.add("sandbox.limits.pids", within(l.PIDs, 4, 1<<20))
+	found.add("sandbox.limits.cpu_weight", within(l.CPUWeight, 1, 10_000))
 	found.add("sandbox.limits.inodes", within(l.Inodes, 1, 1<<40))
-	found.add("sandbox.limits.output_rate", within(int64(l.OutputRate), 1<<10, 1<<40))
-	found.add("sandbox.limits.traffic", within(int64(l.Traffic), 1<<10, 1<<50))
-	found.add("sandbox.limits.connections", within(int64(l.Connections), 1, 4096))
+	found.add("sandbox.limits.output_rate", within(l.OutputRate, 1<<10, 1<<40))
+	found.add("sandbox.limits.traffic", within(l.Traffic, 1<<10, 1<<50))
+	found.add("sandbox.limits.connections", within(l.Connections, 1, 4096))
 	for _, f := range []struct {
 		field string
 		set   bool
@@ -260,15 +260,15 @@ func (j Job) validateEnvironment(found *InvalidError) {
 }
 
 func (j Job) validateBounds(found *InvalidError) {
-	found.add("timeout", within(int64(j.Timeout), int64(time.Second), int64(30*24*time.Hour)))
-	found.add("idle_timeout", within(int64(j.IdleTimeout), int64(time.Second), int64(30*24*time.Hour)))
+	found.add("timeout", within(time.Duration(j.Timeout), time.Second, 30*24*time.Hour))
+	found.add("idle_timeout", within(time.Duration(j.IdleTimeout), time.Second, 30*24*time.Hour))
 	j.Ask.validate(found)
-	found.add("check_rounds", within(int64(j.CheckRounds), 0, 20))
+	found.add("check_rounds", within(j.CheckRounds, 0, 20))
 	if j.CheckRounds > 0 && len(j.Check) == 0 {
 		found.add("check_rounds", fmt.Errorf("has no meaning without check"))
 	}
-	found.add("agent.max_turns", within(int64(j.Agent.MaxTurns), 0, 10_000))
-	found.add("retry.max_attempts", within(int64(j.Retry.MaxAttempts), 1, MaxAttempts))
+	found.add("agent.max_turns", within(j.Agent.MaxTurns, 0, 10_000))
+	found.add("retry.max_attempts", within(j.Retry.MaxAttempts, 1, MaxAttempts))
 	found.add("budget.tokens", within(j.Budget.Tokens, 0, 1<<50))
 	if j.Budget.USD < 0 || j.Budget.USD != j.Budget.USD || j.Budget.USD > 1e9 {
 		found.add("budget.usd", fmt.Errorf("%v is not an amount", j.Budget.USD))
@@ -327,12 +327,13 @@ func oneOf[T ~string](got T, allowed ...T) error {
 	return fmt.Errorf("%q is not allowed; use %s", string(got), strings.Join(words, ", "))
 }
 
-// within accepts zero, which stands for the default, and low to high.
-func within(got, low, high int64) error {
+// within accepts zero, which stands for the default, and low to high. The error
+// shows sizes and durations in their units.
+func within[T int | int64 | Bytes | time.Duration](got, low, high T) error {
 	if got == 0 || low <= got && got <= high {
 		return nil
 	}
-	return fmt.Errorf("%d is not between %d and %d", got, low, high)
+	return fmt.Errorf("%v is not between %v and %v", got, low, high)
 }
 
 func text(s string, limit int) error {

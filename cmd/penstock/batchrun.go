@@ -31,7 +31,9 @@ type batchRun struct {
 	items map[string]jobs.Job
 	where string // the directory, as the user named it
 	max   int    // failures that are too many; 0 for no bound
-	bar   *cli.Progress
+	// strictKey refuses an item whose key belongs to a job that differs from it.
+	strictKey bool
+	bar       *cli.Progress
 
 	waits map[string]chan jobs.Record // by item; filled before anything is submitted
 	stop  context.CancelCauseFunc
@@ -52,7 +54,7 @@ func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags
 	if err != nil {
 		return cli.Usage("", "%w", err)
 	}
-	b := &batchRun{app: a, dir: dir, where: flags.out, max: flags.maxFailures, outcomes: map[jobs.Outcome]int{}, running: map[string]bool{}}
+	b := &batchRun{app: a, dir: dir, where: flags.out, max: flags.maxFailures, strictKey: flags.strictKey, outcomes: map[jobs.Outcome]int{}, running: map[string]bool{}}
 	if flags.redo != "" {
 		if _, err := dir.Redo(flags.redo); err != nil {
 			return errors.Join(cli.Usage("use failed, error, all or item ids", "--redo: %w", err), dir.Close())
@@ -165,7 +167,11 @@ func (b *batchRun) watch(ctx context.Context) error {
 
 // item carries one item from its submission to its line in the results.
 func (b *batchRun) item(ctx context.Context, item string) error {
-	if _, err := b.pool.submit(ctx, b.items[item], "batch"); err != nil {
+	answer, err := b.pool.submit(ctx, b.items[item], "batch")
+	if err == nil && b.strictKey {
+		err = refuseDiffering(b.items[item], answer)
+	}
+	if err != nil {
 		return cause(ctx, fmt.Errorf("item %s: %w", item, err))
 	}
 	select {

@@ -27,6 +27,7 @@ type jobFlags struct {
 	resultSchema         string // a file's name
 	labels, files        []string
 	dryRun               bool
+	strictKey            bool
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
@@ -66,6 +67,7 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.Deliver.Mode, "deliver", "", "patch (default), branch, pr or none")
 	flags.BoolVar(&j.Deliver.DraftText, "draft-text", false, "have the agent write a title and a text for its change, once it is done")
 	flags.StringVar(&j.Key, "key", "", "the same key gives the same job")
+	flags.BoolVar(&f.strictKey, "strict-key", false, "refuse a job whose key belongs to one that differs from it")
 	flags.StringVar(&f.runAt, "run-at", "", "do not start before this time (RFC 3339) or delay (as in 2h)")
 	flags.StringSliceVar(&j.DependsOn, "after", nil, "id of a job that must succeed first (repeatable)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be submitted, and stop")

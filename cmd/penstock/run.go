@@ -35,7 +35,7 @@ of JSON on standard output.`,
 			if flags.dryRun {
 				return a.dryRun(job)
 			}
-			r.app = a
+			r.app, r.strictKey = a, flags.strictKey
 			return r.run(cmd.Context(), job)
 		},
 	}
@@ -52,6 +52,7 @@ type oneRun struct {
 	*app
 	file, patch string
 	apply       bool
+	strictKey   bool
 }
 
 func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
@@ -72,7 +73,7 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 
 func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, error) {
 	var none jobs.Result
-	submitted, err := p.submit(ctx, job, "cli")
+	submitted, err := r.submit(ctx, p, job, r.strictKey)
 	if err != nil {
 		return none, err
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +36,7 @@ func (a *app) submitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := p.submit(cmd.Context(), job, "cli")
+			answer, err := a.submit(cmd.Context(), p, job, flags.strictKey)
 			if err == nil {
 				err = submittedView.One(a.out, a.format, answer)
 			}
@@ -47,6 +49,32 @@ func (a *app) submitCommand() *cobra.Command {
 	flags.add(cmd.Flags())
 	cmd.Flags().StringVar(&file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	return cmd
+}
+
+// submit hands a job in, and says so if its key belongs to a job that differs
+// from it, which stays as it is. Where the key is strict, that is an error.
+func (a *app) submit(ctx context.Context, p *pool, job jobs.Job, strictKey bool) (dispatcher.Submitted, error) {
+	answer, err := p.submit(ctx, job, "cli")
+	if err == nil && strictKey {
+		err = refuseDiffering(job, answer)
+	}
+	if err == nil && len(answer.Differs) > 0 {
+		fmt.Fprintf(a.err, "penstock: %s; that job stays as it is (--strict-key refuses this)\n", keyTaken(job, answer))
+	}
+	return answer, err
+}
+
+func keyTaken(job jobs.Job, answer dispatcher.Submitted) string {
+	return fmt.Sprintf("key %s belongs to job %s already, which differs in %s", job.Key, answer.ID, strings.Join(answer.Differs, ", "))
+}
+
+// refuseDiffering is the error of --strict-key, where the key belongs to a
+// job that differs.
+func refuseDiffering(job jobs.Job, answer dispatcher.Submitted) error {
+	if len(answer.Differs) == 0 {
+		return nil
+	}
+	return cli.Usage("use another key, or leave --strict-key out to get that job", "%s", keyTaken(job, answer))
 }
 
 var submittedView = cli.View[dispatcher.Submitted]{

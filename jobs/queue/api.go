@@ -24,7 +24,7 @@ type Verb func(ctx context.Context, request []byte) (any, error)
 // there when the request itself was at fault.
 type Refusal struct {
 	Error struct {
-		Code    string            `json:"code"` // invalid, not_found, finished, full, internal, or a control.Refusal
+		Code    string            `json:"code"` // invalid, not_found, finished, not_finished, full, internal, or a control.Refusal
 		Message string            `json:"message"`
 		Fields  []jobs.FieldError `json:"fields,omitempty"`
 	} `json:"error"`
@@ -79,6 +79,8 @@ func refuse(err error) Refusal {
 		r.Error.Code = "not_found"
 	case errors.Is(err, jobs.ErrFinished):
 		r.Error.Code = "finished"
+	case errors.Is(err, jobs.ErrNotFinished):
+		r.Error.Code = "not_finished"
 	case errors.Is(err, jobs.ErrFull):
 		r.Error.Code = "full"
 	}

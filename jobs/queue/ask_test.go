@@ -62,7 +62,7 @@ func TestCancelExecuting(t *testing.T) {
 	if err := c.Keep(ctx); err != nil {
 		t.Errorf("keep again: %v, want nil", err)
 	}
-	got := settle(t, c, success)
+	got := settle(t, c, jobs.Cancelled.Ended("the agent was ended"))
 	if got.Outcome != jobs.Cancellation || got.Message != "cancelled by ada" {
 		t.Errorf("settled %+v, want cancelled by ada", got)
 	}

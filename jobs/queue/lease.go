@@ -233,7 +233,7 @@ func (c *Claim) forgo(ctx context.Context) {
 // commit is the write that decides.
 func (c *Claim) commit(ctx context.Context, end jobs.Ended) error {
 	for !c.done {
-		if c.held.Cancel != nil && end.Reason != jobs.Cancelled {
+		if c.held.Cancel != nil { // also where the worker knows: the record says by whom
 			end = cancelled(c.held.Record)
 		}
 		now := time.Now()

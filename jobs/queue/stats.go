@@ -132,11 +132,18 @@ func (q *Queue) addLane(ctx context.Context, s *Stat, stream string) error {
 	return nil
 }
 
+// JobIDHeader is the header of a plain publish by which the publisher chooses
+// the job's id, a UUIDv7, since the publish acknowledgement cannot tell one.
+const JobIDHeader = "Penstock-Job-Id"
+
 // A Submission is a job that some client has published, not yet validated.
 type Submission struct {
 	// ID is always the same for the same publish: accept the job as this
-	// one, and a crash before the acknowledgement does not double it.
+	// one, and a crash before the acknowledgement does not double it. Chosen is
+	// the id that the publisher has asked for instead, as it was written; empty,
+	// it has not.
 	ID     string
+	Chosen string
 	Tenant string
 	Data   []byte
 	At     time.Time
@@ -151,7 +158,7 @@ func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s 
 			return err
 		}
 		tenant := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
-		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Tenant: tenant, Data: msg.Data, At: meta.Timestamp}
+		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Chosen: msg.Header.Get(JobIDHeader), Tenant: tenant, Data: msg.Data, At: meta.Timestamp}
 		if err := do(ctx, s); err != nil {
 			return err
 		}
