@@ -2,21 +2,13 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
-
-// DeliveryName is the artifact in which an attempt says, before it makes a
-// branch, which commit it will put there: a [jobs.BranchData]. A later attempt
-// knows by it what of a lost one it may replace.
-const DeliveryName = "delivery.json"
 
 const (
 	deliverLimit = 5 * time.Minute // of one job's delivery, all tries together
@@ -33,7 +25,7 @@ func (a *attempt) deliver(ctx context.Context, space *workspace.Workspace, chang
 	defer cancel()
 	d := a.delivery()
 	var err error
-	if d.Replaces, err = a.delivered(ctx); err != nil {
+	if d.Replaces, err = a.delivered(ctx, d.Branch); err != nil {
 		return failed(jobs.StoreFailed, "read what earlier attempts delivered", err)
 	}
 	got, err := a.try(ctx, space, change, d)
@@ -73,41 +65,29 @@ func (a *attempt) delivery() workspace.Delivery {
 // permit stores what is about to be done, and then proves that the lease is
 // still ours. In this order: whoever claims the job after us finds it.
 func (a *attempt) permit(ctx context.Context, branch, commit string) (time.Time, error) {
-	note, err := json.Marshal(jobs.BranchData{Branch: branch, Commit: commit})
-	if err == nil {
-		_, err = a.cfg.Store.Put(ctx, a.rec.ID, a.claim.Epoch(), DeliveryName, strings.NewReader(string(note)))
-	}
+	err := a.cfg.Store.PutDelivery(ctx, a.rec.ID, a.claim.Epoch(), jobs.BranchData{Branch: branch, Commit: commit})
 	if err != nil {
-		return time.Time{}, failed(jobs.StoreFailed, "store "+DeliveryName, err)
+		return time.Time{}, failed(jobs.StoreFailed, "note the delivery", err)
 	}
 	return a.claim.Assert(ctx)
 }
 
 // delivered lists the commits that lost attempts of this job may have put on
-// its branch.
-func (a *attempt) delivered(ctx context.Context) ([]string, error) {
+// the branch. Only what an attempt before this one has noted of this very branch
+// counts: a commit in the list may be replaced.
+func (a *attempt) delivered(ctx context.Context, branch string) ([]string, error) {
 	if a.rec.Attempt < 2 {
 		return nil, nil
 	}
-	epochs, err := a.cfg.Store.Epochs(ctx, a.rec.ID)
+	noted, err := a.cfg.Store.Deliveries(ctx, a.rec.ID)
 	if err != nil {
 		return nil, err
 	}
 	var commits []string
-	for _, epoch := range epochs {
-		note, err := a.cfg.Store.Get(ctx, a.rec.ID, epoch, DeliveryName)
-		if errors.Is(err, jobs.ErrNotFound) {
-			continue
+	for epoch, d := range noted {
+		if epoch < a.claim.Epoch() && d.Branch == branch {
+			commits = append(commits, d.Commit)
 		}
-		if err != nil {
-			return nil, err
-		}
-		var data jobs.BranchData
-		err = json.NewDecoder(io.LimitReader(note, 64<<10)).Decode(&data)
-		if err := errors.Join(err, note.Close()); err != nil {
-			return nil, err
-		}
-		commits = append(commits, data.Commit)
 	}
 	return commits, nil
 }

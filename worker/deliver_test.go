@@ -249,8 +249,8 @@ func TestTheLeaseIsProvenBeforeTheBranch(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", claim.Record().Worker, err, want)
 		}
-		if list, err := f.eye.store.List(t.Context(), a.rec.ID, claim.Epoch()); err != nil || len(list) != 1 || list[0].Name != DeliveryName {
-			t.Errorf("%s: artifacts %v, %v; want what it meant to do", claim.Record().Worker, list, err)
+		if noted, err := f.eye.store.Deliveries(t.Context(), a.rec.ID); err != nil || noted[claim.Epoch()] != (jobs.BranchData{Branch: "penstock/x", Commit: "0123"}) {
+			t.Errorf("%s: noted %v, %v; want what it meant to do", claim.Record().Worker, noted, err)
 		}
 	}
 }

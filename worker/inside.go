@@ -84,7 +84,7 @@ func (r *agentRun) deeds() inside.Deeds {
 		Milestone: func(ctx context.Context, text string) error {
 			return r.tell(ctx, jobs.NewEvent(jobs.Milestone, jobs.MilestoneData{Text: text}))
 		},
-		Artifact: r.attach,
+		Artifact: r.sent,
 		Result:   r.setResult,
 		Ask:      r.inquire,
 		Terminal: r.ownTerminal,
@@ -108,10 +108,14 @@ func (r *agentRun) tell(ctx context.Context, e jobs.Event) error {
 	return err
 }
 
-// attach stores a file that the agent sends. It is one of the attempt's: it is
-// listed when the job has ended.
-func (r *agentRun) attach(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
-	at := place{store: r.cfg.Store, job: r.rec.ID, epoch: r.claim.Epoch()}
+// sent stores a file that a program of the agent sends, under a name of the
+// agent's own.
+func (r *agentRun) sent(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
+	return r.attach(ctx, place{store: r.cfg.Store, job: r.rec.ID, epoch: r.claim.Epoch(), sent: true}, name, content)
+}
+
+// attach stores one of the attempt's files: it is listed when the job has ended.
+func (r *agentRun) attach(ctx context.Context, at place, name string, content io.Reader) (jobs.Artifact, error) {
 	file, _, err := r.keepClean(ctx, at, name, content)
 	if large, ok := errors.AsType[*artifact.TooLargeError](err); ok {
 		return jobs.Artifact{}, inside.Refuse("too_large", "%v", large)

@@ -203,6 +203,8 @@ type place struct {
 	store *artifact.Store
 	job   string
 	epoch uint64
+	// sent: the names are the agent's, and lead to what its programs have sent.
+	sent bool
 }
 
 // keepAll stores the files of a change under these names. After an error k
@@ -229,11 +231,15 @@ func (p place) keep(ctx context.Context, name, path string) (*jobs.Artifact, err
 
 // put stores what content has and reads it back.
 func (p place) put(ctx context.Context, name string, content io.Reader) (*jobs.Artifact, error) {
-	put, err := p.store.Put(ctx, p.job, p.epoch, name, content)
+	write := p.store.Put
+	if p.sent {
+		write = p.store.PutSent
+	}
+	put, err := write(ctx, p.job, p.epoch, name, content)
 	if err != nil {
 		return nil, failed(jobs.StoreFailed, "store "+name, err)
 	}
-	back, err := p.store.Check(ctx, p.job, p.epoch, name)
+	back, err := p.store.Check(ctx, p.job, p.epoch, put.Name)
 	if err == nil && back != put {
 		err = fmt.Errorf("%d bytes were stored, %d came back, and not the same", put.Bytes, back.Bytes)
 	}

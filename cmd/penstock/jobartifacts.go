@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
 )
 
 var artifactView = cli.View[jobs.Artifact]{
@@ -65,6 +66,9 @@ func choose(result jobs.Result, named []string) ([]jobs.Artifact, error) {
 		return result.Artifacts, nil
 	}
 	i := slices.IndexFunc(result.Artifacts, func(f jobs.Artifact) bool { return f.Name == named[0] || f.Path == named[0] })
+	if i < 0 { // what the agent sent is found by the name that it had there, too
+		i = slices.IndexFunc(result.Artifacts, func(f jobs.Artifact) bool { return f.Name == artifact.SentPrefix+named[0] })
+	}
 	if i < 0 {
 		return nil, cli.Fail(cli.ExitNotFound, "penstock job artifacts "+result.Job+" lists them", "job %s has no artifact %s", result.Job, named[0])
 	}

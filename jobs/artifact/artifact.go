@@ -4,6 +4,14 @@
 // Everything is named by job and epoch, so an attempt that has lost its lease
 // writes to a place that nobody reads. An artifact is complete or it is not
 // there; its size and hash are counted here and not taken from anybody.
+//
+//	JOB/EPOCH/NAME           what the worker stores: patches, bundles, recordings, parts
+//	JOB/EPOCH/agent/NAME     what the agent's programs send; see [Store.PutSent]
+//
+// No name of the worker's has a slash and every name of the agent's begins with
+// one of ours, so an agent reaches nothing that the worker keeps for itself.
+// What decides something (results, salvages, capsules, deliveries) is no artifact
+// at all: it has keys of its own, which no name leads to.
 package artifact
 
 import (
@@ -18,6 +26,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,12 +106,15 @@ func Assets(cfg Config, has wire.Installed) []wire.Asset {
 
 var artifactName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`) })
 
+// SentPrefix begins the names of artifacts that an agent's programs have sent.
+const SentPrefix = "agent/"
+
 // place is the object's name, and listing the key under which it is listed.
 func place(job string, epoch uint64, name string) (object, listing string, err error) {
 	if err := jobs.CheckToken("job", job); err != nil {
 		return "", "", err
 	}
-	if !artifactName().MatchString(name) {
+	if !artifactName().MatchString(strings.TrimPrefix(name, SentPrefix)) {
 		return "", "", fmt.Errorf("artifact %q: use up to 128 of A-Z, a-z, 0-9, '.', '_' and '-', not beginning with '.'", name)
 	}
 	at := strconv.FormatUint(epoch, 10)
@@ -110,9 +122,22 @@ func place(job string, epoch uint64, name string) (object, listing string, err e
 	return job + "/" + at + "/" + name, job + "." + at + ".a." + hex.EncodeToString([]byte(name)), nil
 }
 
-// Put stores one artifact of an attempt and returns its size and hash. The
+// Put stores one artifact of the worker's own and returns its size and hash. The
 // same name replaces what the attempt has stored before.
 func (s *Store) Put(ctx context.Context, job string, epoch uint64, name string, r io.Reader) (jobs.Artifact, error) {
+	if strings.Contains(name, "/") {
+		return jobs.Artifact{}, fmt.Errorf("artifact %q: a name of the worker's own has no slash", name)
+	}
+	return s.put(ctx, job, epoch, name, r)
+}
+
+// PutSent stores what a program of the agent has sent under a name of its choice.
+// It is listed, and read, as [SentPrefix] and that name.
+func (s *Store) PutSent(ctx context.Context, job string, epoch uint64, name string, r io.Reader) (jobs.Artifact, error) {
+	return s.put(ctx, job, epoch, SentPrefix+name, r)
+}
+
+func (s *Store) put(ctx context.Context, job string, epoch uint64, name string, r io.Reader) (jobs.Artifact, error) {
 	object, listing, err := place(job, epoch, name)
 	if err != nil {
 		return jobs.Artifact{}, err

@@ -83,11 +83,15 @@ func (s *Store) Usable(ctx context.Context, c Capsule, rec jobs.Record) error {
 	case c.Agent != rec.Agent:
 		return &CapsuleError{"the capsule is of agent " + c.Agent}
 	}
-	for _, part := range c.Parts() {
-		if _, err := s.Check(ctx, c.Job, c.Epoch, part); errors.Is(err, jobs.ErrUnavailable) {
+	for _, part := range c.parts() {
+		got, err := s.Check(ctx, c.Job, c.Epoch, part.Name)
+		switch {
+		case errors.Is(err, jobs.ErrUnavailable):
 			return err
-		} else if err != nil {
+		case err != nil:
 			return &CapsuleError{"the capsule is broken: " + err.Error()}
+		case got.SHA256 != part.SHA256:
+			return &CapsuleError{"the capsule is broken: " + part.Name + " is not what the capsule names"}
 		}
 	}
 	return nil
@@ -95,13 +99,21 @@ func (s *Store) Usable(ctx context.Context, c Capsule, rec jobs.Record) error {
 
 // Parts are the names of the artifacts that it needs.
 func (c Capsule) Parts() []string {
-	parts := []string{c.Home.Name}
+	var names []string
+	for _, part := range c.parts() {
+		names = append(names, part.Name)
+	}
+	return names
+}
+
+func (c Capsule) parts() []jobs.Artifact {
+	parts := []jobs.Artifact{c.Home}
 	if c.Work == nil {
 		return parts
 	}
 	for _, a := range []*jobs.Artifact{c.Work.Patch, c.Work.Bundle} {
 		if a != nil {
-			parts = append(parts, a.Name)
+			parts = append(parts, *a)
 		}
 	}
 	return parts

@@ -78,17 +78,10 @@ func checkAsk(a Ask) error {
 
 var artifactName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`) })
 
-// ours are the beginnings of names that the worker gives itself.
-var ours = []string{"changes.", "commits.", "salvage.", "file-", "terminal-"}
-
+// checkName accepts any plain name: an agent's names have a space of their own.
 func checkName(name string) error {
 	if !artifactName().MatchString(name) {
 		return Refuse("invalid", "%q is no artifact's name: use up to 100 of A-Z, a-z, 0-9, '.', '_' and '-'", name)
-	}
-	for _, prefix := range ours {
-		if strings.HasPrefix(strings.ToLower(name), prefix) {
-			return Refuse("invalid", "names that begin with %q are the worker's own", prefix)
-		}
 	}
 	return nil
 }
