@@ -52,6 +52,8 @@ type attempt struct {
 	talk conversation
 	// floor is who hears what the session is told.
 	floor floor
+	// tokens let the attempt's programs in to the model API and to the network.
+	tokens tokens
 	// inside is the way from the agent's jail to its worker, and attached what
 	// came through it to be kept.
 	inside   *inside.Door
@@ -81,7 +83,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	rec := claim.Record()
 	a := &attempt{
 		Worker: w, claim: claim, rec: rec, job: claim.Job(), result: rec.Result(),
-		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewDoor(),
+		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewDoor(), tokens: newTokens(),
 	}
 	a.refused = policy.NewWatch(a.name(), a.refuse)
 	if rec.Started != nil {

@@ -47,7 +47,7 @@ var endsByItself = []ending{
 	{name: "leaves a connection to a host", script: `curl -sN http://hangs.test/ & curl -sNk https://hangs.test/ & sleep 0.5; exit 0`, job: func(j *jobs.Job) {
 		j.Sandbox.Network, j.Sandbox.AllowHosts = jobs.NetworkAllowlist, []string{"hangs.test"}
 	}},
-	{name: "leaves a call of the model", script: `curl -sN -d '{"model":"m"}' "$ANTHROPIC_BASE_URL/v1/messages" & sleep 0.5; exit 0`},
+	{name: "leaves a call of the model", script: `curl -sN -H "x-api-key: $ANTHROPIC_API_KEY" -d '{"model":"m"}' "$ANTHROPIC_BASE_URL/v1/messages" & sleep 0.5; exit 0`},
 	{name: "leaves a question", script: `curl -s -d '{"question":{"question":"Well?"}}' "$PENSTOCK_INSIDE/v1/asks" & sleep 0.5; exit 0`},
 	{name: "memory", script: "head -c 400m /dev/zero | tail", job: func(j *jobs.Job) { j.Sandbox.Limits.Memory = 64 << 20 }, reason: jobs.OutOfMemory},
 	{name: "disk", script: "head -c 64m /dev/zero > big; sleep 60", job: func(j *jobs.Job) { j.Sandbox.Limits.Disk = 8 << 20 }, reason: jobs.DiskLimit},

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"net"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,9 +22,9 @@ func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if r.talk.meter == nil { // the budget is for all runs of the agent together
-		r.talk.meter = gate.NewSession(r.rec.ID, gate.Limits{Tokens: r.job.Budget.Tokens, USD: r.job.Budget.USD})
+		r.talk.meter = gate.NewSession(r.rec.ID, gate.Key(r.tokens.model), gate.Limits{Tokens: r.job.Budget.Tokens, USD: r.job.Budget.USD})
 		r.talk.meter.Refused = func(v gate.Violation) {
-			r.refused.Note(policy.KindModel, r.redacted(v.Method+" "+v.Path), r.redacted(v.What))
+			r.refused.Note(policy.KindModel, r.redacted(strings.TrimSpace(v.Method+" "+v.Path)), r.redacted(v.What))
 		}
 	}
 	var budget errgroup.Group

@@ -29,7 +29,7 @@ func TestRefusalsOfTheModelAPIAreTold(t *testing.T) {
 	var mu sync.Mutex
 	var kept []policy.Violation
 	f.cfg.Refused = func(v policy.Violation) { mu.Lock(); defer mu.Unlock(); kept = append(kept, v) }
-	job := f.job(`ask() { curl -sS -m 20 "$@"; }
+	job := f.job(`ask() { curl -sS -m 20 -H "x-api-key: $ANTHROPIC_API_KEY" "$@"; }
 		ask "$ANTHROPIC_BASE_URL/v1/files?key=$TOKEN"; ask "$ANTHROPIC_BASE_URL/v1/files"
 		ask -X POST "$ANTHROPIC_BASE_URL/$TOKEN/$(printf '%0250d' 7)$TOKEN"
 		ask -d '{"model":"m","tools":[{"type":"web_search_1","name":"'$TOKEN'"}]}' "$ANTHROPIC_BASE_URL/v1/messages"; true`)

@@ -2,12 +2,14 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -50,6 +52,18 @@ type jail struct {
 	program, url string
 }
 
+// shared reports whether what the jail listens on can be reached by others than
+// the programs in it.
+func (in jail) shared() bool { return in.unjailed || in.backend.Name() == "seatbelt" }
+
+// tokens are what the programs of one attempt have to send to the worker's
+// listeners, instead of credentials. Each is good for one of them.
+type tokens struct{ model, network string }
+
+func newTokens() tokens {
+	return tokens{model: "penstock-" + strings.ToLower(rand.Text()), network: strings.ToLower(rand.Text())}
+}
+
 // backend returns the jail that the job asks for.
 func (a *attempt) backend() (sandbox.Backend, error) {
 	name := a.job.Sandbox.Backend
@@ -83,7 +97,7 @@ func (a *attempt) launch(in jail, adapter agent.Adapter) (agent.Launch, error) {
 		Round: a.talk.round, Resume: a.talk.resume, Variable: InsideVariable,
 	}
 	if len(a.cfg.Gates) > 0 {
-		l.Gate = "http://" + in.gate
+		l.Gate, l.Key = "http://"+in.gate, a.tokens.model
 	}
 	if a.talk.round == 0 {
 		if adapter.About().Protocol != "command" { // whose programs ask again
@@ -217,7 +231,8 @@ func (a *attempt) redactor() (*redact.Redactor, error) {
 		}
 		secrets[name] = value
 	}
-	secrets[InsideVariable] = a.inside.Token()
+	// They open a door of the worker while the attempt lasts.
+	secrets[InsideVariable], secrets["MODEL_TOKEN"], secrets["PROXY_TOKEN"] = a.inside.Token(), a.tokens.model, a.tokens.network
 	r, skipped := redact.New(secrets)
 	for _, s := range skipped {
 		a.log.Warn("a secret cannot be removed from output", "name", s.Name, "why", s.Reason)

@@ -33,6 +33,9 @@ func (a *attempt) reach(in jail) (err error) {
 	cfg.Refused, a.net.hosts = a.violation, cfg.Hosts
 	budget := a.cfg.Policy.Limits.FillBudget(Budget(a.job.Sandbox.Limits))
 	cfg.MaxBytes, cfg.MaxConnections = budget.Traffic, budget.Connections
+	if in.shared() {
+		cfg.Token = a.tokens.network
+	}
 	if a.net.Network, err = gate.NewNetwork(cfg); err != nil {
 		return failed(jobs.InvalidJob, "allow hosts", err)
 	}

@@ -228,7 +228,7 @@ func TestAJobWithTheHostsNetwork(t *testing.T) {
 	f.cfg.Agents = agent.New(agent.Config{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "a service of the host") }))
 	defer server.Close()
-	job := f.job("curl -sS -m 20 " + server.URL + ` && curl -sS -m 20 "$ANTHROPIC_BASE_URL/v1/models"`)
+	job := f.job("curl -sS -m 20 " + server.URL + ` && curl -sS -m 20 -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/models"`)
 	job.Check = []string{"curl -sS -m 20 " + server.URL}
 	job.Sandbox.Network = jobs.NetworkFull
 	rec, events := f.run(job)

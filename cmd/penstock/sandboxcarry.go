@@ -113,7 +113,7 @@ func (r *jailRun) input() io.Reader {
 func (r *jailRun) proxy() *proxy.Proxy {
 	budget := r.budget()
 	cfg := proxy.Config{
-		Rules: r.rules, MaxBytes: budget.Traffic, MaxConnections: budget.Connections, Hooks: proxy.Hooks{Decided: r.decided},
+		Rules: r.rules, Token: r.token, MaxBytes: budget.Traffic, MaxConnections: budget.Connections, Hooks: proxy.Hooks{Decided: r.decided},
 	}
 	if r.asker != nil {
 		cfg.Ask = func(ctx context.Context, host string, port uint16) bool {

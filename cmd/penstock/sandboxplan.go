@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -145,7 +146,10 @@ func (r *jailRun) openNetwork() error {
 		if r.jail.Name() == "none" {
 			r.spec.Listen = r.spec.Listen[:1] // the others are ports of the host
 		}
-		r.spec.Env = append(slices.Clone(r.spec.WithDefaults().Env), proxy.Env(proxy.Address)...)
+		if name := r.jail.Name(); !r.explain && (name == "none" || name == "seatbelt") {
+			r.token = strings.ToLower(rand.Text()) // it listens where every program of the host connects
+		}
+		r.spec.Env = append(slices.Clone(r.spec.WithDefaults().Env), proxy.Env(proxy.Address, r.token)...)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type jailRun struct {
 	dir       string   // the workspace
 	allowed   []string // hosts
 	rules     proxy.Rules
+	token     string // of the proxy; empty: nobody else reaches it
 	spec      sandbox.Spec
 	jail      sandbox.Backend
 	tried     bool // jail can make one

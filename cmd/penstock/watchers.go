@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/metrics"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/gate"
 )
 
 // pulse is how often a service measures its way to the broker.
@@ -131,16 +132,24 @@ func (w *watchers) serve(ctx context.Context, p *pool, listener net.Listener) er
 		if w.dispatcher == nil { // which takes jobs all the same
 			admin.Ready = append(admin.Ready, metrics.Check{Name: "disk", Test: w.roomy})
 		}
-		server := &http.Server{Handler: admin.Handler(), ReadHeaderTimeout: 5 * time.Second}
-		context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve returns; there is nothing to report
 		g.Go(func() error {
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			if err := adminServer(admin.Handler()).Serve(ctx, listener); err != nil {
 				return fmt.Errorf("admin address: %w", err)
 			}
 			return nil
 		})
 	}
 	return g.Wait()
+}
+
+// adminServer shows what anybody who reaches the address may see: numbers, and
+// whether the service is well. Nothing can be changed there.
+func adminServer(h http.Handler) gate.Server {
+	return gate.Server{Auth: gate.Public, Connections: 64, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Who does not read would hold a connection for ever.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(30 * time.Second)) // every connection of ours has one
+		h.ServeHTTP(w, r)
+	})}
 }
 
 func (w *watchers) measure(ctx context.Context, p *pool) {

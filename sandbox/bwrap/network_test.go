@@ -147,7 +147,7 @@ func TestToolsReachAllowedHosts(t *testing.T) {
 			t.Logf("%s is not where jails see it", path)
 			continue
 		}
-		for how, env := range map[string][]string{"CONNECT": proxy.Env(proxy.Address), "TLS": nil} {
+		for how, env := range map[string][]string{"CONNECT": proxy.Env(proxy.Address, ""), "TLS": nil} {
 			p := n.proxy(t, "example.com")
 			got, exit := n.run(t, p, c.script, env)
 			if got != c.want || !exit.Success() {
@@ -201,7 +201,7 @@ func TestRefusalsAreClearInside(t *testing.T) {
 		}
 		var env []string
 		if c.proxied {
-			env = proxy.Env(proxy.Address)
+			env = proxy.Env(proxy.Address, "")
 		}
 		began := time.Now()
 		got, exit := n.run(t, p, c.script, env)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -20,11 +21,15 @@ func Listen() []string {
 	return []string{Address, "udp/127.0.0.1:53", "127.0.0.1:53", "0.0.0.0:80", "0.0.0.0:443"}
 }
 
-// Env returns the variables by which programs learn of a proxy at an address:
-// of curl, git, pip, npm, go and most others. What is on the loopback of the
-// jail is reached without it.
-func Env(address string) []string {
-	url, direct := "http://"+address, "localhost,.localhost,127.0.0.1,::1"
+// Env returns the variables by which programs learn of a proxy at an address,
+// and of its token: of curl, git, pip, npm, go and most others. What is on the
+// loopback of the jail is reached without it.
+func Env(address, token string) []string {
+	at := url.URL{Scheme: "http", Host: address}
+	if token != "" {
+		at.User = url.UserPassword(user, token)
+	}
+	url, direct := at.String(), "localhost,.localhost,127.0.0.1,::1"
 	return []string{
 		"HTTP_PROXY=" + url, "HTTPS_PROXY=" + url, "ALL_PROXY=" + url, "NO_PROXY=" + direct,
 		"http_proxy=" + url, "https_proxy=" + url, "all_proxy=" + url, "no_proxy=" + direct,
@@ -57,18 +62,16 @@ func (p *Proxy) ServeAll(ctx context.Context, listeners []net.Listener, packets 
 }
 
 // caught serves a connection to an address that the name service gave out.
-func (p *Proxy) caught(ctx context.Context, c net.Conn) {
+func (p *Proxy) caught(ctx context.Context, c *conn) {
 	local := addrPort(c.LocalAddr())
 	d := Decision{Time: time.Now(), Method: "TCP", Port: local.Port()}
 	if d.Port == 443 {
 		d.Method = "TLS"
 	}
-	leave, ok := p.enter()
-	defer leave()
 	if d.Host, _ = p.table.name(local.Addr()); d.Host == "" {
 		d.Host, d.Reason = local.Addr().String(), ReasonNotListed
 	}
-	if !ok {
+	if c.counted == nil {
 		d.Reason = ReasonBudget
 	}
 	br := bufio.NewReaderSize(c, maxHead)

@@ -158,10 +158,8 @@ func (p *pace) wait(ctx context.Context) {
 }
 
 // namesTCP answers the questions of one connection.
-func (p *Proxy) namesTCP(ctx context.Context, c net.Conn) {
-	leave, ok := p.enter()
-	defer leave()
-	if !ok {
+func (p *Proxy) namesTCP(ctx context.Context, c *conn) {
+	if c.counted == nil {
 		return
 	}
 	pace := pace{began: time.Now()}

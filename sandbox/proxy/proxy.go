@@ -28,6 +28,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/connlimit"
 )
 
 // A Config says what a Proxy allows. The zero value allows nothing.
@@ -44,6 +46,10 @@ type Config struct {
 	MaxBytes       int64 // in both directions together; 0 is no limit
 	MaxConnections int   // at once; default 256
 	MaxNames       int   // that are ever looked up; default 1024
+
+	// Token, where others than the jail can reach the listener, is what a program has
+	// to send along to be served as by a proxy; see [Env]. Empty: it needs none.
+	Token string
 
 	// Hint ends the answer to who asks for what is not on the list: the way to
 	// have it there.
@@ -93,9 +99,9 @@ const (
 // A Proxy serves one jail, or several that share budgets.
 type Proxy struct {
 	cfg    Config
-	used   atomic.Int64  // bytes
-	active atomic.Int64  // connections
-	taken  chan struct{} // holds a value for each connection that was accepted
+	used   atomic.Int64 // bytes
+	room   *connlimit.Limit
+	beyond chan struct{} // holds a value for each connection beyond it
 
 	mu      sync.Mutex
 	answers map[string]*answer // of Ask; guarded by mu
@@ -127,7 +133,7 @@ func New(cfg Config) *Proxy {
 	}
 	return &Proxy{
 		cfg: cfg, answers: map[string]*answer{}, looked: map[string]bool{},
-		taken: make(chan struct{}, cfg.MaxConnections+16), // some more are told that they are too many
+		room: connlimit.New(cfg.MaxConnections), beyond: make(chan struct{}, 16), // some more are told that they are too many
 	}
 }
 
@@ -140,7 +146,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	return p.accept(ctx, l, p.serve)
 }
 
-func (p *Proxy) accept(ctx context.Context, l net.Listener, serve func(context.Context, net.Conn)) error {
+func (p *Proxy) accept(ctx context.Context, l net.Listener, serve func(context.Context, *conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -160,25 +166,66 @@ func (p *Proxy) accept(ctx context.Context, l net.Listener, serve func(context.C
 				continue
 			}
 		}
-		// Who is one too many waits inside, not with a descriptor of ours.
-		select {
-		case p.taken <- struct{}{}:
-		case <-ctx.Done():
+		taken, err := p.admit(ctx, c)
+		if err != nil {
 			c.Close()
-			return context.Cause(ctx)
+			return err
 		}
 		all.Go(func() {
-			defer func() { <-p.taken }()
-			defer c.Close()
-			defer context.AfterFunc(ctx, func() { c.Close() })()
-			serve(ctx, c)
+			defer taken.leave()
+			defer taken.Close()
+			defer context.AfterFunc(ctx, func() { taken.Close() })()
+			serve(ctx, taken)
 		})
 	}
 }
 
-// enter counts a connection and reports whether it is one too many.
-func (p *Proxy) enter() (leave func(), ok bool) {
-	return func() { p.active.Add(-1) }, p.active.Add(1) <= int64(p.cfg.MaxConnections)
+// A conn is a connection of a client.
+type conn struct {
+	net.Conn
+	counted *connlimit.Conn // nil: it is one too many
+	leave   func()
+	asked   bool
+}
+
+// admit counts a connection. One that has asked for nothing makes room for it;
+// where there is none, it is one too many. Who comes after these waits inside,
+// not with a descriptor of ours.
+func (p *Proxy) admit(ctx context.Context, c net.Conn) (*conn, error) {
+	for range 2 { // after the first time those are there that had no time to ask
+		if counted := p.room.Try(c); counted != nil {
+			return &conn{Conn: counted, counted: counted, leave: func() {}}, nil
+		}
+		select {
+		case <-time.After(2 * connlimit.Grace):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	select {
+	case p.beyond <- struct{}{}:
+		return &conn{Conn: c, leave: func() { <-p.beyond }}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ask keeps the connection: it has asked for something. It reports whether it is
+// still there.
+func (c *conn) ask() bool {
+	if !c.asked && c.counted != nil {
+		c.asked = c.counted.Begin()
+		return c.asked
+	}
+	return true
+}
+
+// CloseWrite ends what is sent to the client.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return net.ErrClosed
 }
 
 func (p *Proxy) decided(d Decision) {

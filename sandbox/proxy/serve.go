@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -19,15 +20,20 @@ const (
 )
 
 // serve answers what a connection asks of the proxy.
-func (p *Proxy) serve(ctx context.Context, c net.Conn) {
-	leave, ok := p.enter()
-	defer leave()
-	if !ok {
+func (p *Proxy) serve(ctx context.Context, c *conn) {
+	if c.counted == nil {
 		p.refuse(c, Decision{Reason: ReasonBudget})
 		return
 	}
 	br := bufio.NewReaderSize(c, maxHead)
 	p.requests(ctx, c, br, func(req *http.Request) bool {
+		if !p.known(req) {
+			deny(c)
+			return false
+		}
+		if !c.ask() {
+			return false
+		}
 		if req.Method == http.MethodConnect {
 			p.tunnel(ctx, c, br, req)
 			return false
@@ -41,6 +47,29 @@ func (p *Proxy) serve(ctx context.Context, c net.Conn) {
 		}
 		return p.forward(ctx, c, req, d)
 	})
+}
+
+// user is the name that programs send with the token.
+const user = "penstock"
+
+// known reports whether a request brings the token, if there is one.
+func (p *Proxy) known(req *http.Request) bool {
+	if p.cfg.Token == "" {
+		return true
+	}
+	auth := &http.Request{Header: http.Header{"Authorization": req.Header["Proxy-Authorization"]}}
+	_, token, _ := auth.BasicAuth()
+	return subtle.ConstantTimeCompare([]byte(token), []byte(p.cfg.Token)) == 1
+}
+
+// deny answers who has not the token. It is no decision about the jail, as it may
+// be anybody on this host who asks.
+func deny(c net.Conn) {
+	const text = "the proxy of a session wants the token that its programs have"
+	_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nProxy-Authenticate: Basic realm=\"penstock\"\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+		http.StatusProxyAuthRequired, text, len(text)+1, text)
+	linger(c)
 }
 
 // requests reads one request after the other, as long as answer agrees.
@@ -64,8 +93,11 @@ func (p *Proxy) requests(ctx context.Context, c net.Conn, br *bufio.Reader, answ
 
 // to answers the requests of a connection that leads to one host: what was
 // caught, or is in a tunnel to port 80.
-func (p *Proxy) to(ctx context.Context, c net.Conn, br *bufio.Reader, host string, port uint16) {
+func (p *Proxy) to(ctx context.Context, c *conn, br *bufio.Reader, host string, port uint16) {
 	p.requests(ctx, c, br, func(req *http.Request) bool {
+		if !c.ask() {
+			return false
+		}
 		d := Decision{Time: time.Now(), Method: req.Method, Host: host, Port: port}
 		asked, askedPort, ok := target(req.Host, "80")
 		switch {

@@ -16,7 +16,7 @@ import (
 const helloTimeout = 20 * time.Second
 
 // tunnel answers CONNECT.
-func (p *Proxy) tunnel(ctx context.Context, c net.Conn, br *bufio.Reader, req *http.Request) {
+func (p *Proxy) tunnel(ctx context.Context, c *conn, br *bufio.Reader, req *http.Request) {
 	d := Decision{Time: time.Now(), Method: http.MethodConnect}
 	var ok bool
 	if d.Host, d.Port, ok = target(req.RequestURI, ""); !ok {
@@ -51,14 +51,14 @@ func (p *Proxy) tunnel(ctx context.Context, c net.Conn, br *bufio.Reader, req *h
 }
 
 // join lets both sides talk, once the client has said something that d allows.
-func (p *Proxy) join(c net.Conn, br *bufio.Reader, up net.Conn, d Decision) {
+func (p *Proxy) join(c *conn, br *bufio.Reader, up net.Conn, d Decision) {
 	t := &traffic{proxy: p}
 	check := func() bool {
 		if d.Reason = p.inspect(c, br, d); d.Reason != "" {
 			d.Allowed = false
 			p.alert(c, d)
 		}
-		return d.Reason == ""
+		return d.Reason == "" && c.ask()
 	}
 	if d.Port == 443 && !check() {
 		return

@@ -234,7 +234,7 @@ func TestACPInteractive(t *testing.T) {
 func TestJailedACP(t *testing.T) {
 	requireJail(t)
 	agents, l := scriptedAgent(t, "EDIT", agent.Custom{})
-	r := jailed(t, agents, l, newGate(t, "anthropic", agenttest.New()), gate.NewSession("s", gate.Limits{}))
+	r := jailed(t, agents, l, newGate(t, "anthropic", agenttest.New()), gate.NewSession("s", jailKey, gate.Limits{}))
 	if got, err := os.ReadFile(filepath.Join(l.Cwd, "hello.txt")); err != nil || string(got) != "hello" || r.end.Outcome != jobs.Success {
 		t.Errorf("file %q, %v, ended %+v", got, err, r.end)
 		transcript(t, r)

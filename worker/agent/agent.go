@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"github.com/google/uuid"
-
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 )
@@ -81,6 +79,9 @@ type Launch struct {
 	// Gate is the base URL of the model API inside the jail, without a slash
 	// at its end. Empty: the agent finds its own way, with its own key.
 	Gate string
+	// Key is what the agent takes for its API key: the gate lets in who has it,
+	// and puts the real one in its place.
+	Key string
 	// Program is what [Agents.Find] found on the host. Empty: the agent's
 	// name is looked up in the jail's PATH, as an image may bring it along.
 	Program Program
@@ -114,11 +115,6 @@ type Launch struct {
 type Dependency struct {
 	Result jobs.Result
 	Patch  []byte // nil: it has none, or none that is small enough
-}
-
-// token is what the agent takes for its API key. The gate removes it.
-func (l Launch) token() string {
-	return "penstock-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(l.ID+"/"+itoa(l.Attempt))).String()
 }
 
 // A Plan is how to start an agent inside its jail.

@@ -18,7 +18,7 @@ func launch(name string) Launch {
 	return Launch{
 		Job: jobs.Job{Prompt: "Fix the typo", Agent: jobs.Agent{Name: name}},
 		ID:  "01890000-0000-7000-8000-000000000001", Session: "01890000-0000-7000-8000-000000000001",
-		Attempt: 1, Cwd: "/workspace", Files: "/run/penstock", Gate: "http://127.0.0.1:3128",
+		Attempt: 1, Cwd: "/workspace", Files: "/run/penstock", Gate: "http://127.0.0.1:3128", Key: "penstock-key-of-the-jail",
 	}
 }
 

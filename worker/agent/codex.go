@@ -36,7 +36,7 @@ func (codex) Launch(l Launch) (Plan, error) {
 	}
 	env := l.env()
 	if l.Gate != "" {
-		env = append(env, codexKey+"="+l.token(), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
+		env = append(env, codexKey+"="+l.Key, "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
 	}
 	p := Plan{Env: env, Files: l.files(), Mounts: l.Program.Mounts}
 	if l.Job.Agent.Interactive {

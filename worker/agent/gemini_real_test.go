@@ -44,7 +44,7 @@ func TestJailedGemini(t *testing.T) {
 		agenttest.Use("replace", map[string]any{"file_path": "hello.txt", "old_string": "hello", "new_string": "goodbye", "instruction": "change it"}),
 		agenttest.Say("done"),
 	}})
-	session := gate.NewSession("s", gate.Limits{})
+	session := gate.NewSession("s", jailKey, gate.Limits{})
 	l := prompted(t, "gemini", "please\nEDIT", program, "")
 	l.Job.Agent.Model = "gemini-2.5-flash" // without one it asks another model first which to use
 	trap(t, l.Cwd)
@@ -64,7 +64,7 @@ func TestJailedGemini(t *testing.T) {
 	if r.count(jobs.ToolStarted) != 3 || r.count(jobs.FileChanged) != 2 || r.total.Session != l.Session {
 		t.Errorf("%d tools, %d files, total %+v", r.count(jobs.ToolStarted), r.count(jobs.FileChanged), r.total)
 	}
-	if m := session.Meter(); m.Usage.Input != 4000 || m.Usage.Output != 200 || m.Violations != 0 || r.total.Usage != m.Usage {
+	if m := session.Meter(); m.Usage.Input != 4000 || m.Usage.Output != 200 || m.Violations+m.Strangers != 0 || r.total.Usage != m.Usage {
 		t.Errorf("meter %+v, the agent counts %+v", m, r.total)
 	}
 	for _, req := range model.Requests() {

@@ -19,7 +19,7 @@ func TestGeminiPlan(t *testing.T) {
 	if flagValue(p.Args, "--model") != "gemini-new" || flagValue(p.Args, "--approval-mode") != "yolo" || flagValue(p.Args, "--session-id") != l.Session || slices.Contains(p.Args, "--resume") {
 		t.Errorf("arguments %q", p.Args)
 	}
-	for _, want := range []string{"GOOGLE_GEMINI_BASE_URL=" + l.Gate, "GEMINI_API_KEY=" + l.token(), "GEMINI_CLI_TRUST_WORKSPACE=false"} {
+	for _, want := range []string{"GOOGLE_GEMINI_BASE_URL=" + l.Gate, "GEMINI_API_KEY=" + l.Key, "GEMINI_CLI_TRUST_WORKSPACE=false"} {
 		if !slices.Contains(p.Env, want) {
 			t.Errorf("%s is not in %q", want, p.Env)
 		}

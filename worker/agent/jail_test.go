@@ -20,7 +20,10 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
-const realKey = "sk-real-key-that-must-stay-outside"
+const (
+	realKey = "sk-real-key-that-must-stay-outside"
+	jailKey = "penstock-key-of-the-jail"
+)
 
 // jailed runs an agent as a worker does: in a strict jail, whose only way out
 // is a gate to the model.
@@ -31,7 +34,7 @@ func jailed(t *testing.T, agents *agent.Agents, l agent.Launch, g *gate.Gate, s 
 		t.Fatal(err)
 	}
 	workspace := l.Cwd
-	l.Cwd, l.Files, l.Gate = sandbox.WorkspacePath, "/run/penstock", "http://127.0.0.1:3128"
+	l.Cwd, l.Files, l.Gate, l.Key = sandbox.WorkspacePath, "/run/penstock", "http://127.0.0.1:3128", jailKey
 	p, err := adapter.Launch(l)
 	if err != nil {
 		t.Fatal(err)
@@ -107,8 +110,8 @@ env; tr '\0' '\n' < /proc/self/environ
 for p in /proc/[0-9]*; do tr '\0' '\n' < $p/environ; tr '\0' ' ' < $p/cmdline; done 2>/dev/null
 grep -rsl 'sk-real-key' /workspace "$HOME" /tmp /run /etc /var 2>/dev/null
 bash -c 'exec 3<>/dev/tcp/1.1.1.1/443' 2>&1
-curl -s -m 5 -o /dev/null -w 'files %{http_code}\n' http://127.0.0.1:3128/v1/files
-curl -s -m 5 -o /dev/null -w 'proxy %{http_code}\n' -x http://127.0.0.1:3128 http://example.com/
+curl -s -m 5 -o /dev/null -w 'files %{http_code}\n' -H "x-api-key: $ANTHROPIC_API_KEY" http://127.0.0.1:3128/v1/files
+curl -s -m 5 -o /dev/null -w 'proxy %{http_code}\n' -H "x-api-key: $ANTHROPIC_API_KEY" -x http://127.0.0.1:3128 http://example.com/
 echo SEARCH ENDS; id -u`
 
 func TestJailedClaude(t *testing.T) {
@@ -122,7 +125,7 @@ func TestJailedClaude(t *testing.T) {
 		agenttest.Say("done"),
 	}})
 	g := newGate(t, "anthropic", model)
-	session := gate.NewSession("s", gate.Limits{})
+	session := gate.NewSession("s", jailKey, gate.Limits{})
 	l := prompted(t, "claude", "EDIT", program, "")
 	r := jailed(t, agents, l, g, session)
 	if r.end.Outcome != jobs.Success {
@@ -143,7 +146,7 @@ func TestJailedClaude(t *testing.T) {
 			t.Errorf("the key is in the transcript: %.300s", line)
 		}
 	}
-	if m := session.Meter(); m.Usage.Input != 5000 || m.Usage.Output != 250 || m.Violations != 2 || m.Calls != 5 {
+	if m := session.Meter(); m.Usage.Input != 5000 || m.Usage.Output != 250 || m.Violations != 2 || m.Strangers != 0 || m.Calls != 5 {
 		t.Errorf("meter %+v", m)
 	}
 	if r.total.Usage != session.Meter().Usage {
@@ -164,7 +167,7 @@ func TestJailedClaudeBudget(t *testing.T) {
 	agents, program := requireProgram(t, "claude")
 	requireJail(t)
 	g := newGate(t, "anthropic", agenttest.New(agenttest.Script{On: "FOREVER", Steps: []agenttest.Step{bash("echo again")}}))
-	session := gate.NewSession("s", gate.Limits{Tokens: 3000})
+	session := gate.NewSession("s", jailKey, gate.Limits{Tokens: 3000})
 	r := jailed(t, agents, prompted(t, "claude", "FOREVER", program, ""), g, session)
 	if m := session.Meter(); m.Calls != 3 || m.Refused == 0 {
 		t.Errorf("meter %+v, want 3 calls, and others refused", m)
@@ -190,7 +193,7 @@ func jailedCodex(t *testing.T, agents *agent.Agents, program agent.Program, inte
 	model := agenttest.New(agenttest.Script{On: "EDIT", Steps: []agenttest.Step{
 		codexRun("printf 'hello\\n' > hello.txt; env"), agenttest.Say("done"),
 	}})
-	session := gate.NewSession("s", gate.Limits{})
+	session := gate.NewSession("s", jailKey, gate.Limits{})
 	l := prompted(t, "codex", "EDIT", program, "")
 	l.Job.Agent.Model, l.Job.Agent.Interactive = "gpt-5.5", interactive
 	r := jailed(t, agents, l, newGate(t, "openai", model), session)
@@ -203,7 +206,7 @@ func jailedCodex(t *testing.T, agents *agent.Agents, program agent.Program, inte
 	if out := r.data(jobs.ToolEnded); !strings.Contains(out, "PENSTOCK_JOB="+l.ID) || strings.Contains(out, realKey) {
 		t.Errorf("environment %s", out)
 	}
-	if m := session.Meter(); m.Usage.Input != 2000 || m.Usage.Output != 100 || m.Violations != 0 || r.total.Usage != m.Usage {
+	if m := session.Meter(); m.Usage.Input != 2000 || m.Usage.Output != 100 || m.Violations+m.Strangers != 0 || r.total.Usage != m.Usage {
 		t.Errorf("meter %+v, the agent counts %+v", m, r.total)
 	}
 	for _, req := range model.Requests() {
@@ -226,7 +229,7 @@ func TestJailedCommand(t *testing.T) {
 	l.Job.Agent.Command = []string{"sh", "-c", `head -1 "$PENSTOCK_PROMPT_FILE"; cat "$PENSTOCK_INPUT_DIR/in.txt"
 grep -o '"title": "T"' "$PENSTOCK_ISSUE_FILE"; [ "$(cat "$PENSTOCK_PROMPT_FILE")" = "$PENSTOCK_PROMPT" ] && echo same
 cd "$PENSTOCK_WORKSPACE" && pwd && touch made; read x || echo no stdin; echo last words >&2; exit 4`}
-	r := jailed(t, agents, l, newGate(t, "anthropic", agenttest.New()), gate.NewSession("s", gate.Limits{}))
+	r := jailed(t, agents, l, newGate(t, "anthropic", agenttest.New()), gate.NewSession("s", jailKey, gate.Limits{}))
 	var out []string
 	for _, e := range r.events {
 		if e.Raw != nil && e.Raw.Stream == agent.Stdout {

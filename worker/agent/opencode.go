@@ -81,7 +81,7 @@ func opencodeModel(l Launch) string {
 func opencodeConfig(l Launch) string {
 	provider := map[string]any{}
 	if l.Gate != "" {
-		provider["options"] = map[string]string{"baseURL": l.Gate + "/v1", "apiKey": l.token()}
+		provider["options"] = map[string]string{"baseURL": l.Gate + "/v1", "apiKey": l.Key}
 	}
 	if model := opencodeModel(l); strings.HasPrefix(model, "anthropic/") {
 		provider["models"] = map[string]any{path.Base(model): map[string]any{}}

@@ -31,7 +31,7 @@ func TestOpencodePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := cfg.Provider["anthropic"]
-	if to.Options.BaseURL != l.Gate+"/v1" || to.Options.APIKey != l.token() || to.Models["claude-new"] == nil || !slices.Equal(cfg.Only, []string{"anthropic"}) {
+	if to.Options.BaseURL != l.Gate+"/v1" || to.Options.APIKey != l.Key || to.Models["claude-new"] == nil || !slices.Equal(cfg.Only, []string{"anthropic"}) {
 		t.Errorf("settings %+v", cfg)
 	}
 	l.Resume, l.Job.Agent.Model = "ses_1", "anthropic/claude-old"

@@ -304,7 +304,7 @@ func (l Launch) gateEnv() []string {
 	}
 	return []string{
 		key[0] + "=" + url,
-		key[1] + "=" + l.token(),
+		key[1] + "=" + l.Key,
 		// A job with allowed hosts has a proxy as well; the gate is not
 		// behind it.
 		"NO_PROXY=127.0.0.1,localhost",

@@ -222,7 +222,7 @@ func prompted(t *testing.T, name, prompt string, p agent.Program, gate string) a
 	id := jobs.NewID()
 	return agent.Launch{
 		Job: jobs.Job{Prompt: prompt, Agent: jobs.Agent{Name: name}}.WithDefaults(),
-		ID:  id, Session: id, Attempt: 1, Cwd: t.TempDir(), Files: t.TempDir(), Gate: gate, Program: p,
+		ID:  id, Session: id, Attempt: 1, Cwd: t.TempDir(), Files: t.TempDir(), Gate: gate, Key: jailKey, Program: p,
 	}
 }
 

@@ -36,14 +36,14 @@ func TestForbidden(t *testing.T) {
 		"GET /v1/models/..", "GET /v1/models/../files", "GET /v1/models/a/b", "GET /v1/models/%2e%2e", "GET /", "DELETE /v1/models/a",
 		"POST /v1/messages?beta=true&x=1", "POST /v1/messages?key=a", "GET /v1/models?limit=1;key=2", "OPTIONS *",
 	} {
-		got := raw(line + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		got := raw(line + " HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		if !strings.HasPrefix(got, "HTTP/1.1 403") {
 			t.Errorf("%s: %q", line, got)
 		}
 		refused++
 	}
 	for _, host := range []string{"api.anthropic.com", "evil.example:3128", "10.0.0.1"} {
-		if got := raw("POST /v1/messages HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 0\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403") {
+		if got := raw("POST /v1/messages HTTP/1.1\r\nHost: " + host + "\r\nX-Api-Key: " + token + "\r\nContent-Length: 0\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403") {
 			t.Errorf("host %s: %q", host, got)
 		}
 		refused++
@@ -75,14 +75,14 @@ func TestAllowedBesidesMessages(t *testing.T) {
 
 func TestSmuggling(t *testing.T) {
 	r := newRig(t, Config{}, Limits{}, stream(start, delta, stop))
-	inner := "POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+	inner := "POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nContent-Length: 0\r\n\r\n"
 	for name, request := range map[string]string{
-		"length and chunks": "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
-		"two lengths":       "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\n" + inner,
-		"two encodings":     "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + inner,
-		"folded header":     "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b\r\n Authorization: c\r\nContent-Length: 0\r\n\r\n",
-		"two hosts":         "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n",
-		"upgrade":           "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n",
+		"length and chunks": "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
+		"two lengths":       "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\n" + inner,
+		"two encodings":     "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + inner,
+		"folded header":     "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nX-A: b\r\n Authorization: c\r\nContent-Length: 0\r\n\r\n",
+		"two hosts":         "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n",
+		"upgrade":           "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Api-Key: " + token + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n",
 	} {
 		c, err := net.Dial("tcp", r.addr)
 		if err != nil {

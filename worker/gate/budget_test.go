@@ -55,7 +55,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("meter %+v", m)
 	}
 	select {
-	case <-NewSession("s", Limits{Tokens: 5, Used: jobs.Usage{Output: 5}}).Spent():
+	case <-NewSession("s", token, Limits{Tokens: 5, Used: jobs.Usage{Output: 5}}).Spent():
 	default:
 		t.Error("a budget that was spent before is open")
 	}
@@ -127,7 +127,7 @@ func TestOpenAI(t *testing.T) {
 		{"stored prompt", with(`,"prompt":{"id":"p"}`), 400},
 		{"background", with(`,"background":true`), 400},
 	} {
-		if status, body, _ := r.do("POST", "/v1/responses", tt.body, "Authorization", "Bearer dummy"); status != tt.status {
+		if status, body, _ := r.do("POST", "/v1/responses", tt.body, "Authorization", "Bearer "+token); status != tt.status {
 			t.Errorf("%s: %d %s, want %d", tt.name, status, body, tt.status)
 		}
 	}

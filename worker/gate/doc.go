@@ -5,8 +5,9 @@
 //	                                 │ 403, counted         budget left? │
 //	agent ◀── answer, key scrubbed ◀─┴────────── meter ◀─────────────────┘
 //
-// The jail holds no key: whatever credentials a request brings are dropped,
-// and the real one is added outside. Method, path, query and headers of what
+// The jail holds no key, but a token of its session, which it sends as if it were
+// one: who has it is let in. Whatever credentials a request brings are dropped, and
+// the real one is added outside. Method, path, query and headers of what
 // goes out are taken from a list; there is one upstream, and the name of no
 // other host is ever looked up. What would make the provider itself reach
 // into the network for the agent is refused too, unless the session allows

@@ -142,13 +142,18 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Serve answers what comes in on l for one session, until ctx ends or l is
+// Serve answers what comes in on l with the token of one session, until ctx ends or l is
 // closed. Then it cuts what is under way, and returns when nothing of it is
 // left. It closes l.
 func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
 	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
-	answer := func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, d) }
-	if err := ServeHTTP(ctx, l, http.HandlerFunc(answer), 4*g.cfg.Parallel); err != nil {
+	server := Server{
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, d) }),
+		Auth:        func(r *http.Request) bool { return s.opens(g.provider.credentials(r)) },
+		Deny:        func(w http.ResponseWriter, r *http.Request) { g.stranger(w, s) },
+		Connections: 4 * g.cfg.Parallel,
+	}
+	if err := server.Serve(ctx, l); err != nil {
 		return fmt.Errorf("gate: serve session %s: %w", s.id, err)
 	}
 	return nil

@@ -42,8 +42,8 @@ func TestGoogle(t *testing.T) {
 		{"/v1beta/models/cut:streamGenerateContent?alt=sse", jobs.Usage{Input: 40, Output: 5, CacheRead: 60}},
 	} {
 		// The agent's own key stays here, wherever it stands.
-		path := tt.path + map[bool]string{true: "&key=dummy", false: "?key=dummy"}[strings.Contains(tt.path, "?")]
-		if status, got, _ := r.do("POST", path, body, "X-Goog-Api-Key", "dummy", "Authorization", "Bearer dummy"); status != 200 {
+		path := tt.path + map[bool]string{true: "&key=" + token, false: "?key=" + token}[strings.Contains(tt.path, "?")]
+		if status, got, _ := r.do("POST", path, body, "X-Goog-Api-Key", token, "Authorization", "Bearer dummy"); status != 200 {
 			t.Fatalf("%s: %d %s", path, status, got)
 		}
 		used = used.Add(tt.used)
@@ -118,7 +118,7 @@ func TestGoogleRefuses(t *testing.T) {
 				t.Errorf("%s: refused as %s", tt.name, body)
 			}
 		}
-		if status, _, _ := r.do("GET", "/v1beta/models?pageSize=5&key=dummy", ""); status != 200 {
+		if status, _, _ := r.do("GET", "/v1beta/models?pageSize=5&key="+token, ""); status != 200 {
 			t.Errorf("the list of models: %d", status)
 		}
 	}

@@ -122,10 +122,8 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, er
 		return nil, nil
 	}
 	rc := http.NewResponseController(w)
-	if err := rc.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.g.maxBody))
+	steady := &steadyReader{from: http.MaxBytesReader(w, r.Body, c.g.maxBody), rc: rc, until: time.Now().Add(bodyTime)}
+	body, err := io.ReadAll(steady)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +133,31 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, er
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return body, rc.SetReadDeadline(time.Time{})
+}
+
+// How long a body may take, and pause: it comes from this host, and who is slow
+// holds memory that others of the session wait for.
+const (
+	bodyTime  = time.Minute
+	bodyPause = 10 * time.Second
+)
+
+// A steadyReader fails where the bytes of a body do not come.
+type steadyReader struct {
+	from  io.Reader
+	rc    *http.ResponseController
+	until time.Time
+}
+
+func (s *steadyReader) Read(p []byte) (int, error) {
+	limit := time.Now().Add(bodyPause)
+	if limit.After(s.until) {
+		limit = s.until
+	}
+	if err := s.rc.SetReadDeadline(limit); err != nil {
+		return 0, err
+	}
+	return s.from.Read(p)
 }
 
 // forward calls the provider and passes its answer on.
@@ -323,6 +346,18 @@ func (c *call) finish(err error) {
 type wrong struct {
 	status     int
 	kind, what string
+}
+
+// stranger answers who has not the token of the session. It is told once, since
+// whoever asks is not the session's own: it may be any program of the host where
+// a jail shares the host's network.
+func (g *Gate) stranger(w http.ResponseWriter, s *Session) {
+	first := false
+	s.note(func(m *Meter) { m.Strangers++; first = m.Strangers == 1 })
+	if first && s.Refused != nil {
+		s.Refused(Violation{What: "a request without the key that the jail has"})
+	}
+	g.refuse(w, http.StatusUnauthorized, "authentication_error", "penstock: not the key of this session: take it from the environment of the agent")
 }
 
 func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v wrong) {

@@ -30,6 +30,10 @@ type NetworkConfig struct {
 	// Refused hears of each host, port and reason once. It must not block.
 	Refused func(v jobs.ViolationData)
 
+	// Token, where the jail has no loopback of its own, is what its programs send to
+	// the proxy; [Network.Env] tells them.
+	Token string
+
 	// Resolve and Dial replace the system's.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, address netip.AddrPort) (net.Conn, error)
@@ -40,6 +44,7 @@ type NetworkConfig struct {
 // goroutine.
 type Network struct {
 	proxy   *proxy.Proxy
+	token   string
 	refused func(jobs.ViolationData)
 
 	mu   sync.Mutex
@@ -60,9 +65,9 @@ func NewNetwork(cfg NetworkConfig) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{refused: cfg.Refused, told: map[jobs.ViolationData]bool{}, per: map[netKey]*jobs.HostData{}}
+	n := &Network{token: cfg.Token, refused: cfg.Refused, told: map[jobs.ViolationData]bool{}, per: map[netKey]*jobs.HostData{}}
 	n.proxy = proxy.New(proxy.Config{
-		Rules: rules, MaxBytes: cfg.MaxBytes, MaxConnections: cfg.MaxConnections, Ask: cfg.Ask, Resolve: cfg.Resolve, Dial: cfg.Dial,
+		Rules: rules, Token: cfg.Token, MaxBytes: cfg.MaxBytes, MaxConnections: cfg.MaxConnections, Ask: cfg.Ask, Resolve: cfg.Resolve, Dial: cfg.Dial,
 		Hint:  "The job can name it in sandbox.allow_hosts (--allow-host), or the worker in worker.allow_hosts.",
 		Hooks: proxy.Hooks{Decided: n.decided, Closed: n.closed},
 	})
@@ -74,7 +79,7 @@ func (n *Network) Listen() []string { return proxy.Listen() }
 
 // Env returns the variables that lead programs to the proxy at an address:
 // the first of Listen, or another where the jail has no loopback of its own.
-func (n *Network) Env(address string) []string { return proxy.Env(address) }
+func (n *Network) Env(address string) []string { return proxy.Env(address, n.token) }
 
 // Serve serves the sockets that one jail opened, until it ends or ctx does.
 func (n *Network) Serve(ctx context.Context, listeners []net.Listener, packets []net.PacketConn) error {

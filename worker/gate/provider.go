@@ -168,6 +168,24 @@ func (p provider) find(method, path string) (r route, model string, ok bool) {
 	return route{}, "", false
 }
 
+// credentials are what a request brings as the key of the API: the headers that
+// programs of any of them use, and the query where this API knows it.
+func (p provider) credentials(r *http.Request) []string {
+	found := slices.Concat(r.Header["X-Api-Key"], r.Header["X-Goog-Api-Key"])
+	for _, value := range r.Header["Authorization"] {
+		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			found = append(found, token)
+		}
+	}
+	if len(p.secrets) > 0 {
+		query := r.URL.Query()
+		for _, name := range p.secrets {
+			found = append(found, query[name]...)
+		}
+	}
+	return found
+}
+
 // asked is the query of a request as it goes out, or what is wrong with it.
 func (p provider) asked(r route, query string) (string, bool) {
 	values, err := url.ParseQuery(query)

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	key   = "sk-real-0123456789abcdef"
+	token = "penstock-token-of-the-jail"
 	hello = `{"model":"claude-x","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hello"}]}`
 	start = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x-1\",\"usage\":" +
 		"{\"input_tokens\":100,\"cache_read_input_tokens\":30,\"cache_creation_input_tokens\":20,\"output_tokens\":1}}}\n\n"
@@ -70,9 +71,9 @@ func newRig(t *testing.T, cfg Config, limits Limits, f http.HandlerFunc) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.session, r.addr, r.url = NewSession("s1", limits), l.Addr().String(), "http://"+l.Addr().String()
+	r.session, r.addr, r.url = NewSession("s1", token, limits), l.Addr().String(), "http://"+l.Addr().String()
 	r.session.Refused = func(v Violation) { r.mu.Lock(); r.violations = append(r.violations, v); r.mu.Unlock() }
-	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	r.client = &http.Client{Transport: known{&http.Transport{DisableCompression: true}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(ctx, r.session, l) }()
@@ -91,6 +92,17 @@ func newRig(t *testing.T, cfg Config, limits Limits, f http.HandlerFunc) *rig {
 		provider.Close()
 	})
 	return r
+}
+
+// known sends the token along where a test sends no other credentials.
+type known struct{ *http.Transport }
+
+func (k known) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header["X-Api-Key"] == nil && r.Header["Authorization"] == nil {
+		r = r.Clone(r.Context())
+		r.Header.Set("X-Api-Key", token)
+	}
+	return k.Transport.RoundTrip(r)
 }
 
 func (r *rig) do(method, path, body string, headers ...string) (int, string, http.Header) {

@@ -9,17 +9,41 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/connlimit"
 )
 
-// ServeHTTP has h answer what programs of a jail send to l, over at most that
-// many connections at once, until ctx ends or l is closed. Then it cuts what is
-// under way, and returns when nothing of it is left. It closes l.
-func ServeHTTP(ctx context.Context, l net.Listener, h http.Handler, connections int) error {
+// strangerTime is how long a request without credentials may hold on.
+const strangerTime = time.Second
+
+// A Server answers HTTP on one listener. Every listener of a worker is served by
+// one, so that none is without a decision on who may come in.
+type Server struct {
+	Handler http.Handler
+	// Auth reports whether a request has the right credentials. The zero value lets
+	// nobody in; see [Public].
+	Auth func(r *http.Request) bool
+	// Deny answers a request that has not; nil is a plain 401.
+	Deny http.HandlerFunc
+	// Connections bounds those that are open at once. One on which no request is
+	// answered makes room for another one.
+	Connections int
+}
+
+// Public is the Auth of what anybody may ask for: health and metrics.
+func Public(*http.Request) bool { return true }
+
+// connKey finds the connection of a request in its context.
+type connKey struct{}
+
+// Serve answers what comes in on l until ctx ends or l is closed. Then it cuts
+// what is under way, and returns when nothing of it is left. It closes l.
+func (s Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var conns sync.WaitGroup
 	srv := &http.Server{
-		Handler: h,
+		Handler: http.HandlerFunc(s.handle),
 		// Close does not wait for the goroutines of its connections; this does.
 		// The first state is set before the goroutine begins.
 		ConnState: func(_ net.Conn, state http.ConnState) {
@@ -31,6 +55,7 @@ func ServeHTTP(ctx context.Context, l net.Listener, h http.Handler, connections 
 			}
 		},
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ReadHeaderTimeout:            10 * time.Second,
 		IdleTimeout:                  5 * time.Minute,
 		MaxHeaderBytes:               64 << 10,
@@ -43,7 +68,7 @@ func ServeHTTP(ctx context.Context, l net.Listener, h http.Handler, connections 
 		<-ctx.Done()
 		_ = srv.Close() // the listener may be closed already
 	}()
-	err := srv.Serve(&limited{Listener: l, free: make(chan struct{}, connections), done: ctx.Done()})
+	err := srv.Serve(&limited{Listener: l, done: ctx.Done(), room: connlimit.New(s.Connections)})
 	cancel()
 	<-closed
 	conns.Wait()
@@ -51,4 +76,45 @@ func ServeHTTP(ctx context.Context, l net.Listener, h http.Handler, connections 
 		return nil
 	}
 	return err
+}
+
+// handle lets in who has the credentials. Who has not, and who sends nothing, is
+// the first to go when there are too many connections.
+func (s Server) handle(w http.ResponseWriter, r *http.Request) {
+	if s.Auth == nil || !s.Auth(r) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTime)) // every connection of ours has one
+		w.Header().Set("Connection", "close")
+		if s.Deny == nil {
+			http.Error(w, "no credentials, or wrong ones", http.StatusUnauthorized)
+			return
+		}
+		s.Deny(w, r)
+		return
+	}
+	conn := r.Context().Value(connKey{}).(*connlimit.Conn)
+	if !conn.Begin() {
+		panic(http.ErrAbortHandler) // closed a moment ago
+	}
+	defer conn.End()
+	s.Handler.ServeHTTP(w, r)
+}
+
+// limited accepts no more connections than it has room for: every one is a
+// descriptor of the worker, which others need too.
+type limited struct {
+	net.Listener
+	room *connlimit.Limit
+	done <-chan struct{} // closed when nothing more is accepted
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	admitted := l.room.Admit(c, l.done)
+	if admitted == nil {
+		return nil, net.ErrClosed
+	}
+	return admitted, nil
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/subtle"
 	"fmt"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type Meter struct {
 	Failed     int     // of these, answered with 5xx or not at all
 	Refused    int     // not forwarded: the budget is spent
 	Violations int     // not forwarded: not allowed
+	Strangers  int     // not forwarded: without the session's token
 }
 
 // A Call is one request that was forwarded.
@@ -65,6 +67,7 @@ type Session struct {
 	Refused func(v Violation)
 
 	id     string
+	token  Key
 	limits Limits
 	spent  chan struct{} // closed once the budget is spent
 
@@ -73,13 +76,25 @@ type Session struct {
 	calls map[*call]context.CancelCauseFunc // under way; guarded by mu
 }
 
-// NewSession returns a session that has used nothing but limits.Used.
-func NewSession(id string, limits Limits) *Session {
-	s := &Session{id: id, limits: limits, spent: make(chan struct{}), calls: map[*call]context.CancelCauseFunc{}}
+// NewSession returns a session that has used nothing but limits.Used. Only who
+// sends the token, as a program sends the key of the API, is let in by it; an
+// empty one lets nobody in.
+func NewSession(id string, token Key, limits Limits) *Session {
+	s := &Session{id: id, token: token, limits: limits, spent: make(chan struct{}), calls: map[*call]context.CancelCauseFunc{}}
 	if s.over() {
 		close(s.spent)
 	}
 	return s
+}
+
+// opens reports whether one of the credentials of a request is the token. It
+// takes the same time for all that are wrong.
+func (s *Session) opens(credentials []string) bool {
+	found := 0
+	for _, c := range credentials {
+		found |= subtle.ConstantTimeCompare([]byte(c), []byte(s.token))
+	}
+	return found == 1 && s.token != ""
 }
 
 // over reports whether the budget is used up. The caller holds mu, or is

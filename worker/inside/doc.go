@@ -16,7 +16,7 @@
 //	POST /v1/terminals         {"verb":…}, as [terminal.Request], and "wait":"5s"
 //
 // The address and a token are in one URL, which the jail has in its environment.
-// The token keeps away others where the jail has no network of its own.
+// Who has not the token is not answered, and counts for nothing.
 package inside
 
 import (

@@ -95,7 +95,7 @@ func (d *Door) Serve(ctx context.Context, l net.Listener, deeds Deeds) error {
 		case <-ctx.Done():
 		}
 	})
-	err := gate.ServeHTTP(ctx, l, d.handler(deeds), connections)
+	err := gate.Server{Handler: d.handler(deeds), Auth: d.opens, Deny: deny, Connections: connections}.Serve(ctx, l)
 	cancel()
 	closer.Wait()
 	return err
@@ -118,7 +118,7 @@ func (d *Door) handler(deeds Deeds) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Who sends a byte now and then would hold a connection for ever.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(shortBody)) // every connection of ours has one
-		if err := d.admit(r, deeds); err != nil {
+		if err := d.admit(deeds); err != nil {
 			reply(w, nil, err)
 			return
 		}
@@ -143,16 +143,25 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	_, _ = w.Write(encode(answer)) // who asked may have gone
 }
 
-// admit counts a request, and refuses one too many, or one of somebody else.
-func (d *Door) admit(r *http.Request, deeds Deeds) error {
+// opens reports whether a request has the token. One without it counts for
+// nothing: where a jail shares the host's network it may be anybody's, and must
+// not shut the door on the agent.
+func (d *Door) opens(r *http.Request) bool {
 	name, _, _ := r.BasicAuth()
-	known := subtle.ConstantTimeCompare([]byte(name), []byte(d.token)) == 1
+	return subtle.ConstantTimeCompare([]byte(name), []byte(d.token)) == 1
+}
+
+func deny(w http.ResponseWriter, _ *http.Request) {
+	reply(w, nil, Refuse("forbidden", "the token is wrong: take the whole URL of the environment"))
+}
+
+// admit counts a request, and refuses one too many.
+func (d *Door) admit(deeds Deeds) error {
 	d.mu.Lock()
 	now := time.Now()
 	d.tokens = min(burst, d.tokens+perSecond*now.Sub(d.filled).Seconds())
 	d.filled = now
-	due := d.tokens >= 1
-	if due && known {
+	if d.tokens >= 1 {
 		d.tokens--
 		d.mu.Unlock()
 		return nil
@@ -169,9 +178,6 @@ func (d *Door) admit(r *http.Request, deeds Deeds) error {
 		if deeds.Shut != nil {
 			deeds.Shut("the agent's programs sent too many requests to their worker: nothing more is taken from them")
 		}
-	}
-	if !known {
-		return Refuse("forbidden", "the token is wrong: take the whole URL of the environment")
 	}
 	return Refuse("too_many", "more than %d requests a second; wait a little", perSecond)
 }

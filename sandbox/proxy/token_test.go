@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Where others reach the listener, only who has the token is served; others
+// learn nothing, and are no news of the jail.
+func TestOnlyTheTokenIsServed(t *testing.T) {
+	const token = "a-token-of-the-jail"
+	w := newWorld(t, Config{Rules: rules(t, "allowed.test"), Token: token})
+	basic := func(user, password string) string {
+		r := &http.Request{Header: http.Header{}}
+		r.SetBasicAuth(user, password)
+		return "Proxy-Authorization: " + r.Header.Get("Authorization") + "\r\n"
+	}
+	for _, auth := range []string{
+		"", "Proxy-Authorization: Basic !\r\n", "Proxy-Authorization: Bearer " + token + "\r\n", basic("penstock", ""), basic(token, ""),
+		basic("penstock", token+"x"), "Authorization" + strings.TrimPrefix(basic("penstock", token), "Proxy-Authorization"),
+	} {
+		for _, line := range []string{"GET http://allowed.test/", "GET http://evil.test/", "CONNECT allowed.test:443"} {
+			if got := w.say(t, line+" HTTP/1.1\r\nHost: "+strings.Split(strings.TrimPrefix(line[strings.Index(line, " ")+1:], "http://"), "/")[0]+"\r\n"+auth+"\r\n"); !strings.Contains(got, " 407 ") {
+				t.Errorf("%s with %q: got %q, want 407", line, auth, got)
+			}
+		}
+	}
+	if d := w.last(); d.Method != "" || w.resolved.Load() != 0 {
+		t.Errorf("strangers are told of as %+v, and %d names were looked up", d, w.resolved.Load())
+	}
+	// As programs do that know of the proxy by its variables.
+	at, err := url.Parse(strings.TrimPrefix(Env(w.address, token)[0], "HTTP_PROXY="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{Proxy: http.ProxyURL(at)}
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: transport}).Get("http://allowed.test/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "GET allowed.test/x " {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+// Who holds connections and asks for nothing keeps nobody out, and is not a part
+// of the session's budget.
+func TestHeldConnectionsMakeRoom(t *testing.T) {
+	w := newWorld(t, Config{Rules: rules(t, "allowed.test"), MaxConnections: 4})
+	for i := range 60 {
+		c, err := net.Dial("tcp", w.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, []string{"", "GET http://allowed.test/ HT"}[i%2]) // it may be cut meanwhile
+	}
+	time.Sleep(20 * time.Millisecond) // who has just come is not closed for others
+	began := time.Now()
+	for range 3 {
+		if got := w.say(t, "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 200 ") {
+			t.Errorf("beside them: got %q", got)
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v beside them", took)
+	}
+}
