@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -43,7 +44,7 @@ func (s *attachment) attach(ctx context.Context) error {
 		return err
 	}
 	s.ask = terminal.Request{ID: s.ask.ID, Attempt: answer.Attempt, Terminal: answer.Terminals[0].Terminal}
-	fmt.Fprintf(s.err, "penstock: terminal %d of job %s; Ctrl-] detaches\n", s.ask.Terminal, s.rec.ID)
+	s.err.Printf("penstock: terminal %d of job %s; Ctrl-] detaches\n", s.ask.Terminal, s.rec.ID)
 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -64,7 +65,7 @@ func (s *attachment) attach(ctx context.Context) error {
 	restore()
 	switch {
 	case errors.Is(err, errDetached):
-		fmt.Fprintf(s.err, "penstock: detached; penstock attach %s --terminal %d comes back\n", s.rec.ID, s.ask.Terminal)
+		s.err.Printf("penstock: detached; penstock attach %s --terminal %d comes back\n", s.rec.ID, s.ask.Terminal)
 		return nil
 	case err != nil:
 		return err
@@ -90,9 +91,9 @@ func (s *attachment) show(ctx context.Context) (terminal.Exit, error) {
 			continue
 		}
 		if gap := answer.From - r.From; gap > 0 && r.From > 0 {
-			fmt.Fprintf(s.err, "\r\npenstock: %d bytes are missing here\r\n", gap)
+			fmt.Fprintf(s.err.Raw(), "\r\npenstock: %d bytes are missing here\r\n", gap)
 		}
-		if _, err := s.out.Write(answer.Data); err != nil {
+		if _, err := s.out.Raw().Write(answer.Data); err != nil {
 			return terminal.Exit{}, err
 		}
 		if r.From = answer.From + int64(len(answer.Data)); answer.Exit != nil {
@@ -223,7 +224,7 @@ func sizeOf(tty *os.File) (rows, columns uint16, ok bool) {
 const calm = "\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>"
 
 // raw hands every key to the program, and returns what ends that.
-func raw(tty *os.File, out io.Writer) (restore func(), err error) {
+func raw(tty *os.File, out *console.Writer) (restore func(), err error) {
 	if tty == nil {
 		return func() {}, nil
 	}
@@ -233,8 +234,8 @@ func raw(tty *os.File, out io.Writer) (restore func(), err error) {
 	}
 	return sync.OnceFunc(func() {
 		_ = term.Restore(int(tty.Fd()), old) // it is gone, then
-		if ttyOf(out) != nil {
-			fmt.Fprint(out, calm+"\r\n")
+		if out.Terminal() != nil {
+			_, _ = io.WriteString(out.Raw(), calm+"\r\n") // it is gone, then
 		}
 	}), nil
 }

@@ -127,7 +127,7 @@ func syncParent(path string) error {
 // tellStream says which stream was just read, or written.
 func (a *app) tellStream(s backup.Stream) {
 	if a.progress != cli.ProgressQuiet {
-		fmt.Fprintf(a.err, "penstock: %s: %d messages, %s\n", s.Name, s.Messages, rounded(int64(s.Bytes)))
+		a.err.Printf("penstock: %s: %d messages, %s\n", s.Name, s.Messages, rounded(int64(s.Bytes)))
 	}
 }
 

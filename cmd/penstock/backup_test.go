@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -101,7 +102,7 @@ func TestAKilledBackup(t *testing.T) {
 // How long things are kept is a setting, which streams that exist follow.
 func TestRetention(t *testing.T) {
 	t.Parallel()
-	a := &app{out: io.Discard, err: io.Discard, cfg: cli.Defaults()}
+	a := &app{out: console.New(io.Discard, os.Getenv), err: console.New(io.Discard, os.Getenv), cfg: cli.Defaults()}
 	a.cfg.Data = filepath.Join(t.TempDir(), "data")
 	for _, keep := range []cli.KeepConfig{
 		a.cfg.Keep,

@@ -160,7 +160,7 @@ func (a *app) dryBatch(items intake.Items) error {
 	if err := view.List(a.out, a.format, list); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, len(items.Items), items.Total, len(bad), items.Format)
+	a.err.Printf("penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, len(items.Items), items.Total, len(bad), items.Format)
 	return invalidItems(bad)
 }
 

@@ -23,7 +23,7 @@ func (b *batchRun) count(r jobs.Result) error {
 	if r.Reason != "" {
 		line += fmt.Sprintf("  %s: %s", r.Reason, firstLine(r.Message))
 	}
-	b.bar.Step(cli.Plain(line))
+	b.bar.Step(line)
 	b.bar.Status(b.words())
 	bad := 0
 	for outcome, n := range maps.All(b.outcomes) {
@@ -104,8 +104,8 @@ func (b *batchRun) finish(err error) error {
 		err = errors.Join(err, fmt.Errorf("write the report: %w", report))
 	}
 	m := b.dir.Manifest()
-	fmt.Fprintf(b.err, "penstock: batch %s: %d of %d done: %s\n", m.State, m.Totals.Done, m.Totals.Items, tally(m.Totals.Outcomes))
-	fmt.Fprintf(b.err, "penstock: results in %s (report.html, report.md, patches/, logs/)\n", b.where)
+	b.err.Printf("penstock: batch %s: %d of %d done: %s\n", m.State, m.Totals.Done, m.Totals.Items, tally(m.Totals.Outcomes))
+	b.err.Printf("penstock: results in %s (report.html, report.md, patches/, logs/)\n", b.where)
 	if b.format != cli.Table {
 		if listed := b.list(); listed != nil {
 			err = errors.Join(err, listed)

@@ -164,7 +164,7 @@ func (b *batchRun) unhold(ctx context.Context) error {
 		case h.Cancel:
 			err = b.pool.queue.Release(ctx, queue.HoldBatch, id)
 		default:
-			fmt.Fprintf(b.err, "penstock: batch %s is paused; penstock batch resume %s lets it go on\n", id, b.where)
+			b.err.Printf("penstock: batch %s is paused; penstock batch resume %s lets it go on\n", id, b.where)
 		}
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox/none"
@@ -22,7 +23,7 @@ import (
 // syncs every write to the disk, with a dispatcher and a worker.
 func benchPool(b *testing.B, slots int, h hooks) *pool {
 	b.Helper()
-	a := &app{out: io.Discard, err: os.Stderr, cfg: cli.Defaults()}
+	a := &app{out: console.New(io.Discard, os.Getenv), err: console.New(os.Stderr, os.Getenv), cfg: cli.Defaults()}
 	a.cfg.Data = b.TempDir()
 	a.cfg.Worker.Drain = 0
 	p, err := a.open(b.Context(), "run", h)

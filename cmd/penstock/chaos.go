@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/chaos"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/layout"
 )
@@ -114,10 +115,10 @@ func (a *app) chaos(ctx context.Context, o chaos.Options, dir string) (err error
 	}
 	if a.progress != cli.ProgressQuiet {
 		o.Progress = func(faults, finished int) {
-			fmt.Fprintf(a.err, "penstock: %d of %d faults, %d of %d jobs finished\n", faults, o.Faults, finished, o.Jobs)
+			a.err.Printf("penstock: %d of %d faults, %d of %d jobs finished\n", faults, o.Faults, finished, o.Jobs)
 		}
 	}
-	fmt.Fprintf(a.err, "penstock: breaking a pool in %s, seed %d\n", o.Dir, o.Seed)
+	a.err.Printf("penstock: breaking a pool in %s, seed %d\n", o.Dir, o.Seed)
 	report, err := chaos.Run(ctx, o)
 	if err != nil {
 		return fmt.Errorf("chaos in %s: %w", o.Dir, err)
@@ -192,7 +193,7 @@ func (a *app) tellChaos(r chaos.Report) error {
 		row("fault: "+kind, r.Faults[kind])
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Skipped)) {
-		fmt.Fprintf(&b, "left out: %s: %s\n", kind, cli.Plain(r.Skipped[kind]))
+		fmt.Fprintf(&b, "left out: %s: %s\n", kind, console.Line(r.Skipped[kind]))
 	}
 	row("attempts", r.Attempts)
 	row("retried by hand", r.Retried)
@@ -206,7 +207,7 @@ func (a *app) tellChaos(r chaos.Report) error {
 	row("events after a lost lease", r.Stale)
 	row("processes, mounts, workspaces left", r.Left)
 	for _, v := range r.Violations {
-		fmt.Fprintf(&b, "VIOLATED: %s\n", cli.Plain(v))
+		fmt.Fprintf(&b, "VIOLATED: %s\n", console.Line(v))
 	}
 	_, err := io.WriteString(a.out, b.String())
 	return err

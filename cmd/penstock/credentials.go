@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -65,7 +66,7 @@ func (a *app) printUser(held natsd.Credential) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "# users of account %s: %s\n%s\n", access.Account(held.Role), held.Name, entry)
+	a.err.Printf("# users of account %s: %s\n%s\n", access.Account(held.Role), held.Name, entry)
 	return nil
 }
 
@@ -144,7 +145,7 @@ the embedded broker itself runs with.`,
 			if err != nil {
 				return cli.Usage("", "%w", err)
 			}
-			_, err = fmt.Fprint(a.out, text)
+			_, err = io.WriteString(a.out, text)
 			return err
 		},
 	}

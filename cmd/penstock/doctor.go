@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/worker"
@@ -58,14 +58,14 @@ missing (fail); with --strict also 1 when something is not enforced (weak).`,
 }
 
 // tell writes findings for people: what costs something with its price and fix.
-func tell(w io.Writer, found []finding) {
+func tell(w *console.Writer, found []finding) {
 	for _, f := range found {
-		fmt.Fprintf(w, "%-5s %-13s %s\n", f.Status, f.Check, cli.Plain(f.Detail))
+		w.Printf("%-5s %-13s %s\n", f.Status, f.Check, f.Detail)
 		if f.Price != "" {
-			fmt.Fprintf(w, "%20scosts: %s\n", "", f.Price)
+			w.Printf("%20scosts: %s\n", "", f.Price)
 		}
 		if f.Fix != "" {
-			fmt.Fprintf(w, "%20sfix:   %s\n", "", f.Fix)
+			w.Printf("%20sfix:   %s\n", "", f.Fix)
 		}
 	}
 }

@@ -160,8 +160,8 @@ and with 8 where nobody answered within --timeout, or the job's idle_timeout.`,
 			case answer.How != "answered":
 				return cli.Fail(cli.ExitTimeout, "decide by yourself", "%s", answer.Text)
 			}
-			fmt.Fprintln(a.out, answer.Text)
-			return nil
+			_, err = io.WriteString(a.out, answer.Text+"\n")
+			return err
 		},
 	}
 	cmd.Flags().StringArrayVar(&options, "option", nil, "an answer to choose (repeatable)")

@@ -190,7 +190,7 @@ func (a *app) jobApply() *cobra.Command {
 					return err
 				}
 				if patch.Len() == 0 {
-					fmt.Fprintf(a.err, "penstock: job %s changed nothing\n", rec.ID)
+					a.err.Printf("penstock: job %s changed nothing\n", rec.ID)
 					return nil
 				}
 				return a.gitApply(ctx, dir, check, &patch)

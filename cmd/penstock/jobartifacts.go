@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -101,7 +100,7 @@ func (a *app) writeArtifacts(ctx context.Context, p *pool, rec jobs.Record, list
 		if err := errors.Join(p.artifact(ctx, rec.ID, rec.Epoch, file.Name, f), f.Close()); err != nil {
 			return errors.Join(err, root.Remove(to))
 		}
-		fmt.Fprintf(a.err, "penstock: wrote %s\n", filepath.Join(dir, to))
+		a.err.Printf("penstock: wrote %s\n", filepath.Join(dir, to))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +48,7 @@ conversation, and with what was changed. job retry begins anew instead.`,
 // waits says that nobody runs what was brought back, where that is so.
 func (a *app) waits(p *pool) {
 	if p.server != nil {
-		fmt.Fprintf(a.err, "penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
+		a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
 	}
 }
 

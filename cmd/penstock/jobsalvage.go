@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -86,7 +85,7 @@ func (a *app) salvage(ctx context.Context, p *pool, list []jobs.Salvage, wish sa
 		return err
 	}
 	if patch.Len() == 0 {
-		fmt.Fprintf(a.err, "penstock: the salvage of epoch %d has commits only; --restore writes them\n", s.Epoch)
+		a.err.Printf("penstock: the salvage of epoch %d has commits only; --restore writes them\n", s.Epoch)
 		return nil
 	}
 	return a.gitApply(ctx, wish.apply, false, &patch)
@@ -113,7 +112,7 @@ func (a *app) restore(ctx context.Context, p *pool, s jobs.Salvage, dir string) 
 		if err := errors.Join(p.artifact(ctx, s.Job, s.Epoch, artifact.Name, f), f.Close()); err != nil {
 			return errors.Join(err, os.Remove(path))
 		}
-		fmt.Fprintf(a.err, "penstock: wrote %s\n", path)
+		a.err.Printf("penstock: wrote %s\n", path)
 	}
 	return nil
 }

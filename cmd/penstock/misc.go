@@ -1,8 +1,7 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/schema"
 )
 
@@ -38,7 +38,7 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			v := about{release(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			if a.format == cli.Table {
-				_, err := fmt.Fprintf(a.out, "penstock %s (%s, %s)\n", v.Version, v.Go, v.System)
+				_, err := io.WriteString(a.out, console.Sprintf("penstock %s (%s, %s)\n", v.Version, v.Go, v.System))
 				return err
 			}
 			return cli.View[about]{ID: func(v about) string { return v.Version }}.One(a.out, a.format, v)
@@ -56,7 +56,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			if err != nil {
 				return cli.Usage("", "%w", err)
 			}
-			_, err = fmt.Fprintf(a.out, "%s\n", json.RawMessage(data))
+			_, err = a.out.Write(append(data, '\n'))
 			return err
 		},
 	}

@@ -185,7 +185,7 @@ func (a *app) awaitReplicas(ctx context.Context, p *pool, cfg layout.Config, lim
 
 func (a *app) progressf(format string, args ...any) {
 	if a.progress != cli.ProgressQuiet {
-		fmt.Fprintf(a.err, "penstock: "+format+"\n", args...)
+		a.err.Printf("penstock: "+format+"\n", args...)
 	}
 }
 
@@ -198,7 +198,7 @@ that has become too small. It is the same as running nats-server -c FILE, and
 takes the lock on its directory besides, so that no two servers use one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return natsd.RunFile(cmd.Context(), args[0], a.cfg.Logger(a.err), func(url string) {
-				fmt.Fprintf(a.err, "penstock: NATS server at %s\n", url)
+				a.err.Printf("penstock: NATS server at %s\n", url)
 			})
 		},
 	}

@@ -42,7 +42,7 @@ func (r *jailRun) closePorts() {
 // sayPorts tells where the ports are: who asked for port 0 does not know.
 func (r *jailRun) sayPorts() {
 	for _, p := range r.published {
-		fmt.Fprintf(r.err, "penstock: %s leads to port %d of the jail\n", p.listener.Addr(), p.port)
+		r.err.Printf("penstock: %s leads to port %d of the jail\n", p.listener.Addr(), p.port)
 	}
 }
 

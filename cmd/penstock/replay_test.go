@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -74,7 +75,7 @@ func TestAKilledWatcherMissesNothing(t *testing.T) {
 
 // narrate writes lines to a job's session, and then its end.
 func narrate(f *field, id string, lines int) error {
-	a := &app{out: io.Discard, err: io.Discard, cfg: cli.Defaults()}
+	a := &app{out: console.New(io.Discard, os.Getenv), err: console.New(io.Discard, os.Getenv), cfg: cli.Defaults()}
 	a.cfg.Data = f.data
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()

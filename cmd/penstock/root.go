@@ -2,20 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
 // An app is one call of the program: its streams, its settings, and the flags
 // that every subcommand has.
 type app struct {
 	in       io.Reader
-	out, err io.Writer
+	out, err *console.Writer
 	cfg      cli.Config
 	file     string
 	format   cli.Format
@@ -24,14 +27,15 @@ type app struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	a := &app{in: in, out: out, err: errw, cfg: cli.Defaults(), format: cli.Table, progress: cli.ProgressAuto}
+	a := &app{in: in, out: console.New(out, os.Getenv), err: console.New(errw, os.Getenv), cfg: cli.Defaults(), format: cli.Table, progress: cli.ProgressAuto}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errw)
-	err := root.ExecuteContext(ctx)
-	return cli.Report(errw, a.allowed(err))
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := a.allowed(root.ExecuteContext(ctx))
+	err = errors.Join(err, a.out.Close(), a.err.Close())
+	return cli.Report(a.err, err)
 }
 
 func (a *app) root() *cobra.Command {

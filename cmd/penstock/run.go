@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -110,7 +109,7 @@ func (r *oneRun) interrupted(ctx context.Context, id string, err error) error {
 func (r *oneRun) tell(event jobs.Event) error {
 	switch {
 	case r.format == cli.JSON || r.format == cli.JSONL:
-		return json.NewEncoder(r.out).Encode(event)
+		return cli.View[jobs.Event]{}.One(r.out, cli.JSONL, event)
 	case r.progress == cli.ProgressQuiet:
 		return nil
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/sandbox/policy"
 )
 
@@ -66,7 +66,7 @@ its jail does not have finds nothing there, and leaves no trace here.`,
 func (a *app) followViolations(ctx context.Context, q policy.Query) error {
 	for v, err := range a.violations().Follow(ctx, q) {
 		if err == nil && a.format == cli.Table {
-			_, err = fmt.Fprintln(a.out, cli.Plain(strings.Join(violationView.Row(v), "  ")))
+			err = a.out.Row(console.Span{Text: strings.Join(violationView.Row(v), "  ")})
 		} else if err == nil {
 			err = violationView.One(a.out, a.format, v)
 		}
@@ -131,7 +131,7 @@ func network(asked string, p policy.Policy) string {
 func (a *app) keep(store *policy.Store) func(policy.Violation) {
 	return func(v policy.Violation) {
 		if err := store.Add(v); err != nil {
-			fmt.Fprintf(a.err, "penstock: %v\n", err)
+			a.err.Printf("penstock: %v\n", err)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (r *jailRun) carry(ctx context.Context) error {
 // start starts the jail. Where a backend that was not tried makes none, what
 // can make one is found out: nothing of the command has run.
 func (r *jailRun) start(ctx context.Context) (*sandbox.Process, error) {
-	streams := sandbox.Streams{Stdin: r.input(), Stdout: r.out, Stderr: r.err}
+	streams := sandbox.Streams{Stdin: r.input(), Stdout: r.out.Raw(), Stderr: r.err.Raw()}
 	p, err := sandbox.Start(ctx, r.jail, r.spec, streams)
 	if err != nil && !r.tried && ctx.Err() == nil && unmade(err) {
 		if r.jail, err = r.choose(ctx); err != nil {
@@ -94,10 +94,10 @@ func (r *jailRun) sayWeaker(p *sandbox.Process) {
 		return
 	}
 	if weaker := p.Weaker(); len(weaker) > 0 {
-		fmt.Fprintf(r.err, "penstock: not enforced on this host: %s\n", join(weaker))
+		r.err.Printf("penstock: not enforced on this host: %s\n", join(weaker))
 	}
 	if watched := p.Watched(); len(watched) > 0 {
-		fmt.Fprintf(r.err, "penstock: watched, so that it may be exceeded for a moment: %s\n", join(watched))
+		r.err.Printf("penstock: watched, so that it may be exceeded for a moment: %s\n", join(watched))
 	}
 }
 
@@ -138,10 +138,10 @@ func (r *jailRun) verdict(ctx context.Context, exit sandbox.Exit, err error) err
 	for _, f := range exit.Reached {
 		limit, flag := r.limit(f)
 		r.seen.Note(policy.KindLimit, string(f), "the limit is "+limit)
-		fmt.Fprintf(r.err, "penstock: the command reached its limit of %s, %s; --%s raises it, as far as a policy permits\n", f, limit, flag)
+		r.err.Printf("penstock: the command reached its limit of %s, %s; --%s raises it, as far as a policy permits\n", f, limit, flag)
 	}
 	if n := r.seen.Count(); n > 0 {
-		fmt.Fprintf(r.err, "penstock: %d refused; penstock sandbox violations --label %s lists what\n", n, r.label)
+		r.err.Printf("penstock: %d refused; penstock sandbox violations --label %s lists what\n", n, r.label)
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeout):

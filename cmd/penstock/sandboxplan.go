@@ -30,7 +30,7 @@ func (r *jailRun) workspace() (string, error) {
 		return "", fmt.Errorf("current directory: %w", err)
 	}
 	if file := r.policy.File(); beneath(file, dir) && !r.readOnly {
-		fmt.Fprintf(r.err, "penstock: policy %s is inside of the workspace: what the command writes there holds for the next one\n", file)
+		r.err.Printf("penstock: policy %s is inside of the workspace: what the command writes there holds for the next one\n", file)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil || !beneath(home, dir) {

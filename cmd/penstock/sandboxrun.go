@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"strings"
 	"time"
 
@@ -121,7 +120,7 @@ func (r *jailRun) prepare(ctx context.Context, command []string) error {
 		if tty, err := openTTY(); err == nil {
 			tty.Close()
 		} else {
-			fmt.Fprintln(r.err, "penstock: --ask: there is no terminal to ask on; what is not listed is refused")
+			r.err.Printf("penstock: --ask: there is no terminal to ask on; what is not listed is refused\n")
 		}
 	}
 	if err := r.wants(command); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,7 +93,7 @@ func (a *app) withSchedules(ctx context.Context, fn func(p *pool) error) error {
 // sayUnserved tells people that nothing will happen by itself.
 func (a *app) sayUnserved(p *pool, what string) {
 	if p.server != nil {
-		fmt.Fprintf(a.err, "penstock: no pool runs on %s; %s while one does (penstock serve --slots 2)\n", a.cfg.Data, what)
+		a.err.Printf("penstock: no pool runs on %s; %s while one does (penstock serve --slots 2)\n", a.cfg.Data, what)
 	}
 }
 
@@ -182,7 +181,7 @@ func (a *app) scheduleRm() *cobra.Command {
 					if err := p.queue.RemoveSchedule(cmd.Context(), name); err != nil {
 						return err
 					}
-					fmt.Fprintf(a.err, "penstock: removed schedule %s\n", name)
+					a.err.Printf("penstock: removed schedule %s\n", name)
 				}
 				return nil
 			})

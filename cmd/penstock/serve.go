@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 
 	"github.com/spf13/cobra"
@@ -12,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -81,18 +80,18 @@ func (a *app) serve(ctx context.Context) error {
 
 // sayWhere tells people, and scripts that wait for it, that the pool is ready.
 func (a *app) sayWhere(p *pool, admin net.Listener) {
-	fmt.Fprintf(a.err, "penstock: serving %s", p.address(a.cfg))
+	a.err.Printf("penstock: serving %s", p.address(a.cfg))
 	if a.cfg.Serve.Slots > 0 {
-		fmt.Fprintf(a.err, ", %d slots", a.cfg.Serve.Slots)
+		a.err.Printf(", %d slots", a.cfg.Serve.Slots)
 	}
 	sayAdmin(a.err, admin)
 }
 
-func sayAdmin(w io.Writer, admin net.Listener) {
+func sayAdmin(w *console.Writer, admin net.Listener) {
 	if admin != nil {
-		fmt.Fprintf(w, ", metrics at http://%s/metrics", admin.Addr())
+		w.Printf(", metrics at http://%s/metrics", admin.Addr())
 	}
-	fmt.Fprintln(w)
+	w.Printf("\n")
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -143,7 +142,7 @@ func (a *app) work(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, p.close())
 	}
-	fmt.Fprintf(a.err, "penstock: worker %s with %d slots on %s", a.workerName(), n, p.address(a.cfg))
+	a.err.Printf("penstock: worker %s with %d slots on %s", a.workerName(), n, p.address(a.cfg))
 	sayAdmin(a.err, admin)
 	// Health and metrics stay until the last job has drained.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -41,7 +41,7 @@ func (a *app) submitCommand() *cobra.Command {
 				err = submittedView.One(a.out, a.format, answer)
 			}
 			if p.server != nil && err == nil {
-				fmt.Fprintf(a.err, "penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
+				a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
 			}
 			return errors.Join(err, p.close())
 		},
@@ -59,7 +59,7 @@ func (a *app) submit(ctx context.Context, p *pool, job jobs.Job, strictKey bool)
 		err = refuseDiffering(job, answer)
 	}
 	if err == nil && len(answer.Differs) > 0 {
-		fmt.Fprintf(a.err, "penstock: %s; that job stays as it is (--strict-key refuses this)\n", keyTaken(job, answer))
+		a.err.Printf("penstock: %s; that job stays as it is (--strict-key refuses this)\n", keyTaken(job, answer))
 	}
 	return answer, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -11,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/sandbox/policy"
 )
 
@@ -51,11 +50,12 @@ func question(ctx context.Context, tty *os.File, q policy.Question) bool {
 	withFD(tty, flushInput)
 	// A name of the command's choice must not look like something else.
 	verb := map[string]string{policy.KindHost: "reach", policy.KindRead: "read", policy.KindWrite: "write to"}[q.Kind]
-	fmt.Fprintf(tty, "penstock: may the command %s %s? [y/N] ", verb, cli.Plain(strings.ReplaceAll(q.What, "\n", "")))
+	screen := console.New(tty, os.Getenv)
+	screen.Printf("penstock: may the command %s %s? [y/N] ", verb, q.What)
 	defer context.AfterFunc(ctx, func() { _ = tty.SetReadDeadline(time.Unix(1, 0)) })()
 	line, err := bufio.NewReader(io.LimitReader(tty, 64)).ReadString('\n')
 	if err != nil {
-		fmt.Fprintln(tty, "no")
+		screen.Printf("no\n")
 		return false
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {

@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -177,7 +178,7 @@ func (a *app) tellSilentEnd(ctx context.Context, p *pool, id string) error {
 		return fmt.Errorf("job %s: %w", id, err)
 	}
 	if rec.State == jobs.Finished {
-		fmt.Fprintf(a.err, "penstock: job %s has finished: %s; its log does not tell the end, which may be older than the log keeps events\n", rec.ID, rec.Outcome)
+		a.err.Printf("penstock: job %s has finished: %s; its log does not tell the end, which may be older than the log keeps events\n", rec.ID, rec.Outcome)
 	}
 	return nil
 }
@@ -185,7 +186,7 @@ func (a *app) tellSilentEnd(ctx context.Context, p *pool, id string) error {
 // show prints one event: as JSON for programs, as a line for people.
 func (a *app) show(event jobs.Event) error {
 	if a.format != cli.Table {
-		return json.NewEncoder(a.out).Encode(event)
+		return cli.View[jobs.Event]{}.One(a.out, cli.JSONL, event)
 	}
 	return describe(a.out, event)
 }
@@ -206,18 +207,29 @@ func outcome(err error, results ...jobs.Result) error {
 	}
 	for _, r := range results {
 		if r.Outcome != jobs.Success && r.Outcome != jobs.Skip {
-			return cli.Fail(code, jobs.Reasons[r.Reason].Advice, "job %s: %s (%s): %s", r.Job, r.Outcome, r.Reason, cli.Plain(r.Message))
+			return cli.Fail(code, jobs.Reasons[r.Reason].Advice, "job %s: %s (%s): %s", r.Job, r.Outcome, r.Reason, r.Message)
 		}
 	}
 	return nil
 }
 
 // describe writes an event for a person: one line, or a few of a message.
-func describe(w io.Writer, e jobs.Event) error {
+func describe(w *console.Writer, e jobs.Event) error {
 	line := summary(e)
 	if line == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "%s %5d  %s\n", e.Time.Local().Format("15:04:05.000"), e.Seq, cli.Plain(line))
+	lines := console.Block(line)
+	if len(lines) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s %5d  %s\n", e.Time.Local().Format("15:04:05.000"), e.Seq, lines[0])
+	for _, line := range lines[1:] {
+		if !strings.HasPrefix(line, "  ") {
+			line = "  " + line // whatever it says, it is no line of ours
+		}
+		text += line + "\n"
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }

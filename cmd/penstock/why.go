@@ -2,13 +2,13 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -57,11 +57,12 @@ func (a *app) sayWhy(list []why.Standing) error {
 }
 
 // describeWhy writes a standing for a person.
-func describeWhy(w io.Writer, s why.Standing, now time.Time) error {
-	text := fmt.Sprintf("job %s is %s: %s (%s)\n", s.Job, s.State, s.Message, s.Constraint)
+func describeWhy(w *console.Writer, s why.Standing, now time.Time) error {
+	text := console.Sprintf("job %s is %s: %s (%s)\n", s.Job, s.State, s.Message, s.Constraint)
 	if s.Until != nil && s.Until.After(now) {
-		text += fmt.Sprintf("  for another:  %s\n", s.Until.Sub(now).Round(time.Second))
+		text += console.Sprintf("  for another:  %s\n", s.Until.Sub(now).Round(time.Second))
 	}
-	_, err := fmt.Fprintf(w, "%s  to change it: %s\n", cli.Plain(text), cli.Plain(s.Change))
+	text += console.Sprintf("  to change it: %s\n", s.Change)
+	_, err := io.WriteString(w, text)
 	return err
 }

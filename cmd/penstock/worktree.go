@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,10 +103,10 @@ func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r works
 		return err
 	}
 	if len(look) > 0 {
-		fmt.Fprintln(a.err, "penstock: look at these before you work there:")
+		a.err.Printf("penstock: look at these before you work there:\n")
 	}
 	for _, line := range look {
-		fmt.Fprintln(a.err, "  "+cli.Plain(line))
+		a.err.Printf("  %s\n", line)
 	}
 	return worktreeView.One(a.out, a.format, wt)
 }
@@ -232,7 +231,7 @@ func (a *app) removeWorktrees(ctx context.Context, list []workspace.Worktree, fo
 		}
 		gone = append(gone, wt)
 		if left != "" {
-			fmt.Fprintf(a.err, "penstock: branch %s stays: its commits are nowhere else\n", left)
+			a.err.Printf("penstock: branch %s stays: its commits are nowhere else\n", left)
 		}
 	}
 	err = errors.Join(errs...)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 )
@@ -68,16 +68,16 @@ func Code(err error) int {
 }
 
 // Report writes err for a person to w, with its hint, and returns its code.
-func Report(w io.Writer, err error) int {
+func Report(w *console.Writer, err error) int {
 	code := Code(err)
 	if err == nil {
 		return code
 	}
 	if text := err.Error(); text != "" {
-		fmt.Fprintf(w, "penstock: %s\n", text)
+		w.Report("penstock: ", text)
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", e.Hint)
+		w.Printf("hint: %s\n", e.Hint)
 	}
 	return code
 }

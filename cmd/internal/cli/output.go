@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
 // Format is how data is written to standard output. Tables are for people
@@ -63,7 +62,9 @@ func (v View[T]) List(w io.Writer, f Format, values []T) error {
 		return nil
 	case IDs:
 		for _, value := range values {
-			fmt.Fprintln(w, v.ID(value))
+			if _, err := io.WriteString(w, console.Line(v.ID(value))+"\n"); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -79,32 +80,26 @@ func (v View[T]) One(w io.Writer, f Format, value T) error {
 }
 
 func (v View[T]) table(w io.Writer, values []T) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(v.Header, "\t"))
-	for _, value := range values {
-		fmt.Fprintln(tw, Plain(strings.Join(v.Row(value), "\t")))
+	rows := make([][]string, len(values))
+	for i, value := range values {
+		rows[i] = v.Row(value)
 	}
-	return tw.Flush()
+	return console.Table(w, v.Header, rows)
 }
 
 func encode(w io.Writer, f Format, value any) error {
 	data, err := json.Marshal(value)
+	data = console.JSON(data)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", f, err)
 	}
 	switch f {
 	case YAML:
 		// Through JSON, so that the keys are the API's.
-		var plain any
-		if err := yaml.Unmarshal(data, &plain); err != nil {
+		if err := console.YAML(w, value); err != nil {
 			return fmt.Errorf("write yaml: %w", err)
 		}
-		enc := yaml.NewEncoder(w)
-		enc.SetIndent(2)
-		if err := enc.Encode(plain); err != nil {
-			return fmt.Errorf("write yaml: %w", err)
-		}
-		return enc.Close()
+		return nil
 	case JSON:
 		var indented strings.Builder
 		enc := json.NewEncoder(&indented)
@@ -116,20 +111,6 @@ func encode(w io.Writer, f Format, value any) error {
 		_, err = io.WriteString(w, indented.String())
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s\n", data)
+	_, err = w.Write(append(data, '\n'))
 	return err
-}
-
-// Plain removes what could move the cursor, ring, or change a title when text
-// of an agent or an issue is shown on a terminal. Tabs and line ends stay.
-func Plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' {
-			return r
-		}
-		if r < 0x20 || 0x7f <= r && r < 0xa0 || 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 {
-			return -1
-		}
-		return r
-	}, s)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
+
+	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
 // ProgressMode says how progress is shown on standard error.
@@ -47,7 +49,7 @@ const heartbeat = 30 * time.Second
 // Progress shows how far long work has come. Its methods may be called by
 // several goroutines.
 type Progress struct {
-	w      io.Writer
+	w      *console.Writer
 	quiet  bool
 	status atomic.Value // string
 	bars   *mpb.Progress
@@ -58,16 +60,16 @@ type Progress struct {
 }
 
 // NewProgress begins to show progress towards total on w.
-func NewProgress(w io.Writer, mode ProgressMode, total int) *Progress {
+func NewProgress(w *console.Writer, mode ProgressMode, total int) *Progress {
 	p := &Progress{w: w, quiet: mode == ProgressQuiet, last: time.Now()}
 	p.status.Store("")
-	if mode == ProgressTTY || mode == ProgressAuto && IsTerminal(w) {
-		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(32), mpb.WithRefreshRate(200*time.Millisecond), mpb.WithAutoRefresh())
+	if mode == ProgressTTY || mode == ProgressAuto && IsTerminal(w.Terminal()) {
+		p.bars = mpb.New(mpb.WithOutput(w.Raw()), mpb.WithWidth(32), mpb.WithRefreshRate(200*time.Millisecond), mpb.WithAutoRefresh())
 		p.bar = p.bars.AddBar(int64(total),
 			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d ", decor.WCSyncWidth)),
 			mpb.AppendDecorators(
 				decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 8}),
-				decor.Any(func(decor.Statistics) string { s, _ := p.status.Load().(string); return "  " + s }),
+				decor.Any(func(decor.Statistics) string { s, _ := p.status.Load().(string); return "  " + console.Line(s) }),
 			))
 	}
 	return p
@@ -77,7 +79,7 @@ func NewProgress(w io.Writer, mode ProgressMode, total int) *Progress {
 // lines.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+	return ok && f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
 // Status replaces the words beside the bar.
@@ -90,7 +92,7 @@ func (p *Progress) Status(words string) {
 	defer p.mu.Unlock()
 	if time.Since(p.last) > heartbeat {
 		p.last = time.Now()
-		fmt.Fprintln(p.w, words)
+		p.w.Printf("%s\n", words)
 	}
 }
 
@@ -111,10 +113,10 @@ func (p *Progress) Say(line string) {
 	defer p.mu.Unlock()
 	p.last = time.Now()
 	if p.bars != nil {
-		fmt.Fprintln(p.bars, line)
+		_, _ = io.WriteString(p.bars, console.Line(line)+"\n")
 		return
 	}
-	fmt.Fprintln(p.w, line)
+	p.w.Printf("%s\n", line)
 }
 
 // Close takes the bar away, or leaves it full, and waits until it is drawn.

@@ -18,6 +18,7 @@ var Rules = []Rule{
 	{"parameters", parameters},
 	{"only programs", onlyPrograms},
 	{"silent libraries", silentLibraries},
+	{"one way out", oneWayOut},
 	{"contexts in structs", contextsInStructs},
 	{"goroutine leaks", goroutineLeaks},
 	{"open ends", openEnds},

@@ -1,0 +1,86 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Mode says when our own words are coloured.
+type Mode string
+
+// The modes of --color.
+const (
+	Auto   Mode = "auto"
+	Always Mode = "always"
+	Never  Mode = "never"
+)
+
+// String, Set and Type make Mode a flag.
+func (m *Mode) String() string { return string(*m) }
+
+// Type names the flag's value in help texts.
+func (m *Mode) Type() string { return "when" }
+
+// Set accepts one of the three modes.
+func (m *Mode) Set(s string) error {
+	switch v := Mode(s); v {
+	case Auto, Always, Never:
+		*m = v
+		return nil
+	}
+	return fmt.Errorf("%q is not one of auto, always and never", s)
+}
+
+// colored decides: the flag, then the variables that many programs know, then
+// what the terminal can do. A variable that forbids beats one that forces.
+func colored(mode Mode, w *Writer, getenv func(string) string) bool {
+	set := func(name string) bool { v := getenv(name); return v != "" && v != "0" && v != "false" }
+	switch {
+	case mode != Auto:
+		return mode == Always
+	case getenv("NO_COLOR") != "":
+		return false
+	case set("CLICOLOR_FORCE"), set("FORCE_COLOR"):
+		return true
+	case getenv("CLICOLOR") == "0", getenv("FORCE_COLOR") != "":
+		return false
+	}
+	return w.tty != nil && !w.dumb
+}
+
+// A Style is how a span of ours is shown where there are colours.
+type Style string
+
+// The styles, as the parameters of the sequence that begins them. They are taken
+// from the sixteen colours that a user's theme defines.
+const (
+	Plain  Style = ""
+	Bold   Style = "1"
+	Dim    Style = "2"
+	Red    Style = "31"
+	Green  Style = "32"
+	Yellow Style = "33"
+	Cyan   Style = "36"
+	Alert  Style = "1;33"
+)
+
+// A Span is text in one style.
+type Span struct {
+	Style Style
+	Text  string
+}
+
+// Row writes one line. The text of each span becomes visible first, and gets its
+// colour then.
+func (w *Writer) Row(spans ...Span) error {
+	var b strings.Builder
+	for _, s := range spans {
+		text := Line(s.Text)
+		if w.color && s.Style != Plain && text != "" {
+			text = "\x1b[" + string(s.Style) + "m" + text + "\x1b[0m"
+		}
+		b.WriteString(text)
+	}
+	b.WriteByte('\n')
+	return w.print(b.String())
+}

@@ -1,0 +1,18 @@
+// Package console is what commands print through: it shows on a terminal only
+// what was meant to be shown there.
+//
+// Most of what a command prints was written by others: agents, issues, file
+// names, remote errors. A terminal acts on some of it. Escape sequences move the
+// cursor, set titles and fill the clipboard; a carriage return or a line break
+// forges a line of ours; bidirectional and invisible characters make one text look
+// like another. So there is one way out, a [Writer]:
+//
+//	Printf   each argument becomes one line of visible text ([Line])
+//	Row      the same for spans of text, with our own colours between them
+//	Write    whole documents, such as a patch: exact bytes to a pipe or a file,
+//	         visible ones to a terminal ([Visible])
+//	Raw      the stream itself, for commands whose purpose is another's terminal
+//
+// What would be acted on is written as JSON writes it, as in \u001b, so that it
+// can be seen, and so that a JSON document stays the same document ([JSON]).
+package console
