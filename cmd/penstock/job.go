@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strconv"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 func (a *app) jobCommand() *cobra.Command {
@@ -180,9 +179,14 @@ func (a *app) jobDiff() *cobra.Command {
 
 func (a *app) jobApply() *cobra.Command {
 	var dir string
-	var check bool
+	var how checkout.How
 	cmd := &cobra.Command{
 		Use: "apply ID", Short: "Apply the patch of a finished job to a working tree", Args: cobra.ExactArgs(1),
+		Long: `Applies the patch to the files of the work tree around --dir, at its top, and
+commits nothing. No program runs that the repository's configuration or its
+attributes name: files with a filter are written as they are in the repository,
+and are listed. A job that changed nothing, and a patch that does not apply, are
+errors. With --3way what does not apply is merged, in the index, too.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
 				var patch bytes.Buffer
@@ -190,32 +194,21 @@ func (a *app) jobApply() *cobra.Command {
 					return err
 				}
 				if patch.Len() == 0 {
-					a.err.Printf("penstock: job %s changed nothing\n", rec.ID)
-					return nil
+					return changedNothing(rec)
 				}
-				return a.gitApply(ctx, dir, check, &patch)
+				return a.applyPatch(ctx, dir, how, patch.Bytes())
 			})
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "working tree to apply it to")
-	cmd.Flags().BoolVar(&check, "check", false, "only see whether it applies")
+	cmd.Flags().StringVar(&dir, "dir", ".", "directory in the work tree to apply it to")
+	cmd.Flags().BoolVar(&how.Check, "check", false, "only see whether it applies")
+	cmd.Flags().BoolVar(&how.ThreeWay, "3way", false, "merge where it does not apply, and leave conflicts to decide")
 	return cmd
 }
 
-// gitApply runs the user's own git in the user's own working tree, as the
-// user would: nothing there was written by an agent yet.
-func (a *app) gitApply(ctx context.Context, dir string, check bool, patch io.Reader) error {
-	args := []string{"-C", dir, "apply", "--binary"}
-	if check {
-		args = append(args, "--check")
-	}
-	git := exec.CommandContext(ctx, "git", args...)
-	git.Env = os.Environ()
-	git.Stdin, git.Stdout, git.Stderr = patch, a.out, a.err
-	if err := git.Run(); err != nil {
-		return cli.Fail(cli.ExitFailure, "check out the result's base_commit first, or use git apply --3way", "the patch does not apply to %s: %w", dir, err)
-	}
-	return nil
+// changedNothing is for those who want the result of a job that has none.
+func changedNothing(rec jobs.Record) error {
+	return cli.Fail(cli.ExitNotFound, "", "job %s changed nothing", rec.ID)
 }
 
 // patch writes the patch of a finished job.

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 var salvageView = cli.View[jobs.Salvage]{
@@ -54,7 +55,7 @@ directory: the newest, unless --epoch names another.`,
 	}
 	cmd.Flags().Uint64Var(&wish.epoch, "epoch", 0, "only of the attempt with this epoch")
 	cmd.Flags().BoolVar(&wish.show, "show", false, "print the patch")
-	cmd.Flags().StringVar(&wish.apply, "apply", "", "working tree to apply the patch to")
+	cmd.Flags().StringVar(&wish.apply, "apply", "", "directory in the work tree to apply the patch to, as job apply does")
 	cmd.Flags().StringVar(&wish.out, "restore", "", "directory to write patch and commits to; it must not exist, or be empty")
 	cmd.MarkFlagsMutuallyExclusive("show", "apply", "restore")
 	return cmd
@@ -85,10 +86,9 @@ func (a *app) salvage(ctx context.Context, p *pool, list []jobs.Salvage, wish sa
 		return err
 	}
 	if patch.Len() == 0 {
-		a.err.Printf("penstock: the salvage of epoch %d has commits only; --restore writes them\n", s.Epoch)
-		return nil
+		return cli.Fail(cli.ExitNotFound, "--restore writes them", "the salvage of epoch %d has commits only: nothing was applied", s.Epoch)
 	}
-	return a.gitApply(ctx, wish.apply, false, &patch)
+	return a.applyPatch(ctx, wish.apply, checkout.How{}, patch.Bytes())
 }
 
 // restore writes a salvage into a directory of its own.

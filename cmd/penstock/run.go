@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -42,7 +43,7 @@ of JSON on standard output.`,
 	cmd.Flags().AddFlagSet(a.policyFlag())
 	cmd.Flags().StringVar(&r.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	cmd.Flags().StringVar(&r.patch, "patch", "", "write the patch to this file")
-	cmd.Flags().BoolVar(&r.apply, "apply", false, "apply the patch to the current directory")
+	cmd.Flags().BoolVar(&r.apply, "apply", false, "apply the patch to the work tree around the current directory, as job apply does")
 	return cmd
 }
 
@@ -95,7 +96,7 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 	if err != nil {
 		return none, err
 	}
-	return result, errors.Join(r.deliver(ctx, p, rec), r.print(result))
+	return result, errors.Join(r.print(result), r.deliver(ctx, p, rec))
 }
 
 func (r *oneRun) interrupted(ctx context.Context, id string, err error) error {
@@ -137,10 +138,15 @@ func (r *oneRun) deliver(ctx context.Context, p *pool, rec jobs.Record) error {
 			return fmt.Errorf("write the patch: %w", err)
 		}
 	}
-	if r.apply && patch.Len() > 0 {
-		return r.gitApply(ctx, ".", false, &patch)
+	switch {
+	case !r.apply:
+		return nil
+	case patch.Len() > 0:
+		return r.applyPatch(ctx, ".", checkout.How{}, patch.Bytes())
+	case rec.Outcome == jobs.Success:
+		return changedNothing(rec)
 	}
-	return nil
+	return nil // the outcome says it
 }
 
 // serveOwn runs a dispatcher and a worker beside the command when the pool is

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -171,22 +170,7 @@ const (
 `
 )
 
-// initGit makes an empty git directory without templates and hooks. It is
-// what git init does, less a process.
+// initGit makes an empty git directory of ours.
 func initGit(dir string, idLen int, core string, more ...string) error {
-	for _, sub := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return err
-		}
-	}
-	version, extension := "0", ""
-	if idLen == 64 {
-		version, extension = "1", "[extensions]\n\tobjectFormat = sha256\n"
-	}
-	config := "[core]\n\trepositoryformatversion = " + version + "\n\tfilemode = true\n\t" + core + "\n" +
-		extension + strings.Join(more, "")
-	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644)
+	return git.Init(dir, idLen, core, more...)
 }

@@ -67,7 +67,7 @@ func (w *Workspace) Deliver(ctx context.Context, c Change, d Delivery) (Delivere
 	if err != nil || commit == "" {
 		return out, err
 	}
-	to, err := w.outlet(src, d.Branch)
+	to, err := w.outlet(ctx, src, d.Branch)
 	if err != nil {
 		return out, err
 	}

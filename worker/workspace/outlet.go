@@ -19,7 +19,7 @@ type outlet struct {
 	here git.Repo // a local repository itself
 }
 
-func (w *Workspace) outlet(src source, branch string) (outlet, error) {
+func (w *Workspace) outlet(ctx context.Context, src source, branch string) (outlet, error) {
 	to := outlet{w: w, src: src, ref: "refs/heads/" + branch}
 	if !src.remote.Local {
 		return to, nil
@@ -35,7 +35,8 @@ func (w *Workspace) outlet(src source, branch string) (outlet, error) {
 	if owner := info.Sys().(*syscall.Stat_t); os.Geteuid() == 0 && owner.Uid != 0 {
 		to.here.As = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
 	}
-	return to, nil
+	to.here, err = to.here.Quiet(ctx)
+	return to, to.failed(err)
 }
 
 func (o outlet) refuse(why string) error {

@@ -29,9 +29,10 @@ import (
 // between two states is settled by the next call for that repository.
 //
 // Git reads the configuration of the repository, which is the user's, and no
-// other. It runs no hook and no file-system monitor. Filters that the
-// repository's configuration defines run where the attributes of the result
-// name them.
+// other, for what it does to branches and objects. It runs no hook and no
+// file-system monitor. Files are made by way of a git directory of ours, so
+// that no filter runs, whatever configuration and attributes say: its program
+// may be a file of the result.
 type Worktrees struct{ dir string }
 
 // A Worktree is the record of one.
@@ -133,7 +134,7 @@ func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []str
 		return wt, wt.Look, nil
 	}
 	changes, err := rawDiff(ctx, shelf.git(), wt.Base, wt.Head)
-	return wt, notables(changes), err
+	return wt, slices.Concat(notables(changes), wt.Look), err
 }
 
 // A shelf is one repository and its worktrees. Whoever has it holds the lock
@@ -142,6 +143,7 @@ type shelf struct {
 	dir  string // of the records
 	repo string // the main repository's git directory
 	lock *lock
+	env  []string // that turns the hooks of its configuration off
 }
 
 // shelf waits for the repository's lock, and settles what is in half state.
@@ -154,7 +156,11 @@ func (t *Worktrees) shelf(ctx context.Context, repo string) (*shelf, error) {
 	if s.lock, err = waitLock(ctx, filepath.Join(s.dir, "lock"), syscall.LOCK_EX); err != nil {
 		return nil, err
 	}
-	if err := s.settle(ctx); err != nil {
+	err = s.silence(ctx)
+	if err == nil {
+		err = s.settle(ctx)
+	}
+	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("repair the worktrees of %s: %w", repo, err)
 	}
@@ -167,11 +173,23 @@ func (s *shelf) close() { _ = s.lock.release() }
 
 // git runs in the user's repository. It inherits our lock: a git that we are
 // survived by keeps others out until it has ended.
-func (s *shelf) git() git.Repo { return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.file}} }
+func (s *shelf) git() git.Repo {
+	return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.file}, Env: s.env}
+}
+
+// silence turns off the hooks that the repository's configuration defines.
+func (s *shelf) silence(ctx context.Context) error {
+	if !exists(s.repo) {
+		return nil // it was removed; what is left of its worktrees can be, too
+	}
+	quiet, err := s.git().Quiet(ctx)
+	s.env = quiet.Env
+	return err
+}
 
 // settle undoes what was being added and ends what was being removed.
 func (s *shelf) settle(ctx context.Context) error {
-	err := removeTree(filepath.Join(s.repo, removed))
+	err := errors.Join(removeTree(filepath.Join(s.repo, removed)), removeTree(filepath.Join(s.dir, "fill")), removeTree(filepath.Join(s.dir, "examine")))
 	records, failed := readRecords(s.dir)
 	err = errors.Join(err, failed)
 	for _, wt := range records {
@@ -216,6 +234,45 @@ func (s *shelf) add(ctx context.Context, r WorktreeRequest) (Worktree, error) {
 		return Worktree{}, err
 	}
 	return s.make(ctx, wt, nil)
+}
+
+// fill makes the files of a result, and gives git's record of the worktree the
+// index. It says for which files a filter was not run.
+func (s *shelf) fill(ctx context.Context, wt Worktree, admin string) (look []string, err error) {
+	own, err := s.aside("fill", wt, len(wt.Head))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, removeTree(own.Dir)) }()
+	if err := own.Run(ctx, "read-tree", "-u", "--reset", wt.Head); err != nil {
+		return nil, fmt.Errorf("check out %s: %w", wt.Head, err)
+	}
+	filtered, err := own.AllFiltered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range filtered {
+		if i == maxFiltered {
+			look = append(look, fmt.Sprintf("and %d more files without their filter", len(filtered)-i))
+			break
+		}
+		look = append(look, display(short(name))+": git's filter was not run")
+	}
+	return look, copyFile(filepath.Join(admin, "index"), filepath.Join(own.Dir, "index"))
+}
+
+// maxFiltered bounds what is said of files without their filter.
+const maxFiltered = 20
+
+// aside makes a git directory of ours that has the repository's objects, for
+// one command on the files of a worktree. It defines no program.
+func (s *shelf) aside(name string, wt Worktree, idLen int) (git.Repo, error) {
+	dir := filepath.Join(s.dir, name)
+	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.file}}
+	if err := errors.Join(removeTree(dir), initGit(dir, idLen, "bare = false")); err != nil {
+		return repo, err
+	}
+	return repo, os.WriteFile(filepath.Join(dir, "objects/info/alternates"), []byte(quote(filepath.Join(s.repo, "objects"))+"\n"), 0o600)
 }
 
 func newestFirst(records []Worktree) []Worktree {
@@ -316,7 +373,7 @@ func (s *shelf) tip(ctx context.Context, branch string) (string, error) {
 
 // make lets git make the worktree, and takes it back if that fails. Its lock
 // goes last: a registration with our lock is one that nobody has worked with.
-// fill, if there is one, makes the files instead of git.
+// fill, if there is one, makes the files.
 func (s *shelf) make(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
 	made, err := s.try(ctx, wt, fill)
 	if err != nil {
@@ -336,11 +393,7 @@ func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) er
 			return wt, err
 		}
 	}
-	add := []string{"worktree", "add", "--quiet", "--lock", "--reason", wt.reason()}
-	if fill != nil {
-		add = append(add, "--no-checkout")
-	}
-	if err := s.git().Run(ctx, append(add, "--", wt.Path, wt.Branch)...); err != nil {
+	if err := s.git().Run(ctx, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", wt.reason(), "--", wt.Path, wt.Branch); err != nil {
 		return wt, err
 	}
 	admin, err := s.registered(wt)
@@ -349,6 +402,8 @@ func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) er
 	}
 	if err == nil && fill != nil {
 		err = fill(admin)
+	} else if err == nil {
+		wt.Look, err = s.fill(ctx, wt, admin)
 	}
 	if err != nil {
 		return wt, err

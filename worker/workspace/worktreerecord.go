@@ -104,7 +104,7 @@ func (s *shelf) commit(ctx context.Context, r WorktreeRequest) (_ string, err er
 	repo.Index = filepath.Join(s.dir, "index")
 	at := r.Finished.UTC().Format(time.RFC3339)
 	repo.Set = []string{"user.name=Penstock agent", "user.email=agent@penstock.invalid"}
-	repo.Env = []string{"GIT_AUTHOR_DATE=" + at, "GIT_COMMITTER_DATE=" + at}
+	repo.Env = append(repo.Env, "GIT_AUTHOR_DATE="+at, "GIT_COMMITTER_DATE="+at)
 	defer func() {
 		if gone := os.Remove(repo.Index); !errors.Is(gone, os.ErrNotExist) {
 			err = errors.Join(err, gone)

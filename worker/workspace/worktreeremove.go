@@ -163,21 +163,15 @@ func (s *shelf) dirty(ctx context.Context, wt Worktree, admin, head string) (_ s
 			return "", nil
 		}
 	}
-	dir := filepath.Join(s.dir, "examine")
-	if err := removeTree(dir); err != nil {
+	repo, err := s.aside("examine", wt, len(head))
+	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, removeTree(dir)) }()
-	if err := initGit(dir, len(head), "bare = false"); err != nil {
+	defer func() { err = errors.Join(err, removeTree(repo.Dir)) }()
+	if err := os.WriteFile(filepath.Join(repo.Dir, "HEAD"), []byte(head+"\n"), 0o600); err != nil {
 		return "", err
 	}
-	for name, content := range map[string]string{"HEAD": head + "\n", "objects/info/alternates": quote(filepath.Join(s.repo, "objects")) + "\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			return "", err
-		}
-	}
-	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.file}}
-	if err := copyIndex(filepath.Join(dir, "index"), admin); err != nil {
+	if err := copyIndex(filepath.Join(repo.Dir, "index"), admin); err != nil {
 		return "", err
 	}
 	return uncommittedIn(ctx, repo)

@@ -12,6 +12,9 @@ import (
 // ErrNoObject: the remote does not have, or does not give, what was asked for.
 var ErrNoObject = errors.New("remote does not have the object")
 
+// ErrNoRepository: there is no repository around a directory.
+var ErrNoRepository = errors.New("not a git repository")
+
 // An Error is a git command that failed. Its text holds no credentials.
 type Error struct {
 	Command string // "fetch"
@@ -28,7 +31,7 @@ func (e *Error) Error() string {
 }
 
 // Unwrap gives the condition that git reported, if it is a known one:
-// [ErrNoObject], ENOSPC or EDQUOT.
+// [ErrNoObject], [ErrNoRepository], ENOSPC or EDQUOT.
 func (e *Error) Unwrap() error { return e.cause }
 
 // conditions are the parts of git's messages that mean something to callers.
@@ -38,6 +41,7 @@ var conditions = []struct {
 }{
 	{"No space left on device", syscall.ENOSPC},
 	{"Disk quota exceeded", syscall.EDQUOT},
+	{"not a git repository (or any", ErrNoRepository},
 	{"not our ref", ErrNoObject},
 	{"unadvertised object", ErrNoObject},
 	{"find remote ref", ErrNoObject},

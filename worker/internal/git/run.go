@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -73,6 +74,7 @@ type call struct {
 	args, env, settings []string
 	in                  io.Reader
 	out                 io.Writer
+	dir                 string // to run in, for a Repo without Dir: git looks for the repository
 }
 
 func (r Repo) exec(ctx context.Context, c call) error {
@@ -86,7 +88,7 @@ func (r Repo) exec(ctx context.Context, c call) error {
 	}
 	cmd := exec.CommandContext(ctx, program, append(full, c.args...)...)
 	cmd.Env = r.environ(c.env, filepath.Dir(program))
-	cmd.Dir = r.Dir
+	cmd.Dir = cmp.Or(r.Dir, c.dir)
 	if r.WorkTree != "" {
 		cmd.Dir = r.WorkTree
 	}
@@ -115,7 +117,10 @@ func (r Repo) exec(ctx context.Context, c call) error {
 }
 
 func (r Repo) environ(env []string, bin string) []string {
-	env = append(slices.Concat(env, r.Env), "GIT_DIR="+r.Dir)
+	env = slices.Concat(env, r.Env)
+	if r.Dir != "" {
+		env = append(env, "GIT_DIR="+r.Dir)
+	}
 	if !slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "PATH=") }) {
 		env = append(env, "PATH="+bin+":/usr/local/bin:/usr/bin:/bin")
 	}

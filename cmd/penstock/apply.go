@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/worker/checkout"
+)
+
+// applyPatch applies what an agent wrote to the work tree around dir, at its
+// top. An empty patch is an error: whoever wants something applied must see
+// that nothing was.
+func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patch []byte) error {
+	tree, err := checkout.Open(ctx, dir, os.Environ())
+	if err != nil {
+		return cli.Fail(cli.ExitNotFound, "name a work tree with --dir", "%w", err)
+	}
+	done, err := tree.Apply(ctx, patch, how)
+	if len(done.Filtered) > 0 {
+		a.err.Printf("penstock: no filter of git's is run for what an agent wrote; %d files are as they are in the repository:\n", len(done.Filtered))
+		tellSome(a.err, done.Filtered)
+	}
+	conflict, conflicts := errors.AsType[*checkout.ConflictError](err)
+	switch {
+	case errors.Is(err, checkout.ErrEmpty):
+		return cli.Fail(cli.ExitNotFound, "", "nothing was applied to %s: %w", tree.Top(), err)
+	case conflicts:
+		a.err.Printf("penstock: these files of %s have conflicts:\n", tree.Top())
+		tellSome(a.err, conflict.Files)
+		return cli.Fail(cli.ExitFailure, "decide at the marks in them, then git add them", "the patch was applied with conflicts in %d of %d files", len(conflict.Files), len(done.Files))
+	case err != nil && how.ThreeWay:
+		return cli.Fail(cli.ExitFailure, "commit or stash what you changed there; penstock job worktree checks the result out beside it", "the patch does not apply to %s: %w", tree.Top(), err)
+	case err != nil:
+		return cli.Fail(cli.ExitFailure, "merge it with penstock job apply --3way, or check out the result's base_commit first", "the patch does not apply to %s: %w", tree.Top(), err)
+	}
+	verb := "applied to"
+	if how.Check {
+		verb = "applies to"
+	}
+	a.err.Printf("penstock: %d files; the patch %s %s\n", len(done.Files), verb, tree.Top())
+	return nil
+}
+
+// tellSome lists names that strangers chose, and not more than a screen takes.
+func tellSome(w *console.Writer, names []string) {
+	const most = 20
+	for i, name := range names {
+		if i == most {
+			w.Printf("  and %d more\n", len(names)-most)
+			return
+		}
+		w.Printf("  %s\n", name)
+	}
+}

@@ -1,0 +1,161 @@
+package checkout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// ErrEmpty: a patch names no file, so there is nothing to apply.
+var ErrEmpty = errors.New("the patch changes no file")
+
+// A ConflictError names files that could be merged only in part. They have
+// marks where the user has to decide, and git's index says so.
+type ConflictError struct{ Files []string }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%d files have conflicts: %s", len(e.Files), strings.Join(e.Files, ", "))
+}
+
+// A Tree is a work tree of the user's, or a directory in no repository.
+type Tree struct {
+	place git.Place
+	env   []string
+}
+
+// Open finds the work tree around a directory, with the user's environment.
+func Open(ctx context.Context, dir string, env []string) (*Tree, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
+	}
+	place, err := git.Locate(ctx, dir, env)
+	if errors.Is(err, git.ErrNoRepository) {
+		return &Tree{place: git.Place{Top: dir, IDLen: 40}, env: env}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("work tree around %s: %w", dir, err)
+	}
+	return &Tree{place: place, env: env}, nil
+}
+
+// Top is the top of the work tree.
+func (t *Tree) Top() string { return t.place.Top }
+
+// How says in which way a patch is applied.
+type How struct {
+	Check    bool // only see whether it applies
+	ThreeWay bool // merge where it does not, in the index, too
+}
+
+// Applied says what a patch did. Filtered are files that the repository's
+// attributes name a filter for, "path (filter)": it was not run.
+type Applied struct {
+	Files    []string
+	Filtered []string
+}
+
+// Apply applies a patch at the top of the work tree. All of it is applied or
+// nothing, unless the user asked for a merge that ends in a [*ConflictError].
+func (t *Tree) Apply(ctx context.Context, patch []byte, how How) (done Applied, err error) {
+	shadow, drop, err := t.shadow()
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	if done.Files, err = touched(ctx, shadow.Repo, patch); err != nil {
+		return done, err
+	}
+	if len(done.Files) == 0 {
+		return done, ErrEmpty
+	}
+	before, err := shadow.Filtered(ctx, done.Files)
+	if err != nil {
+		return done, err
+	}
+	done.Filtered = before
+	if err := t.apply(ctx, shadow, patch, how); err != nil {
+		return done, err
+	}
+	after, err := shadow.Filtered(ctx, done.Files)
+	done.Filtered = slices.Compact(slices.Sorted(slices.Values(append(before, after...))))
+	return done, err
+}
+
+func (t *Tree) apply(ctx context.Context, shadow *git.Shadow, patch []byte, how How) error {
+	args := []string{"apply", "--binary", "--whitespace=nowarn"}
+	repo := shadow.Repo
+	if how.ThreeWay {
+		if t.place.Dir == "" {
+			return fmt.Errorf("merge into %s: %w", t.place.Top, git.ErrNoRepository)
+		}
+		args = append(args, "--3way")
+		var err error
+		if repo, err = shadow.OnIndex(ctx, !how.Check); err != nil {
+			return err
+		}
+	}
+	if how.Check {
+		args = append(args, "--check")
+	}
+	failed := repo.Pipe(ctx, bytes.NewReader(patch), nil, append(args, "-")...)
+	if failed == nil || !how.ThreeWay || how.Check {
+		return failed
+	}
+	conflicts, err := unmerged(ctx, repo)
+	if err == nil && len(conflicts) > 0 {
+		return &ConflictError{conflicts}
+	}
+	return errors.Join(failed, err)
+}
+
+// shadow makes a git directory of ours for one operation.
+func (t *Tree) shadow() (*git.Shadow, func() error, error) {
+	dir, err := os.MkdirTemp("", "penstock-checkout-")
+	if err != nil {
+		return nil, nil, err
+	}
+	drop := func() error { return os.RemoveAll(dir) }
+	shadow, err := git.NewShadow(filepath.Join(dir, "git"), t.place)
+	if err != nil {
+		return nil, nil, errors.Join(err, drop())
+	}
+	return shadow, drop, nil
+}
+
+// touched lists the paths of a patch.
+func touched(ctx context.Context, repo git.Repo, patch []byte) (paths []string, err error) {
+	var out bytes.Buffer
+	if err := repo.Pipe(ctx, bytes.NewReader(patch), &out, "apply", "--numstat", "-z", "--allow-empty", "-"); err != nil {
+		return nil, err
+	}
+	for entry := range strings.SplitSeq(out.String(), "\x00") {
+		if fields := strings.SplitN(entry, "\t", 3); len(fields) == 3 {
+			paths = append(paths, fields[2])
+		}
+	}
+	return paths, nil
+}
+
+func unmerged(ctx context.Context, repo git.Repo) (paths []string, err error) {
+	var out bytes.Buffer
+	if err := repo.Pipe(ctx, nil, &out, "ls-files", "-z", "--unmerged"); err != nil {
+		return nil, err
+	}
+	for entry := range strings.SplitSeq(out.String(), "\x00") {
+		if _, p, ok := strings.Cut(entry, "\t"); ok && !slices.Contains(paths, p) {
+			paths = append(paths, p)
+		}
+	}
+	return paths, nil
+}

@@ -1,0 +1,240 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// A Place is a work tree of the user's, as the user's own git finds it.
+type Place struct {
+	Top     string // of the work tree
+	Dir     string // its git directory; of a linked worktree its own one
+	Common  string // the repository's; the same where there is no other worktree
+	Objects string
+	Index   string
+	IDLen   int // of object names
+
+	// Plain are the user's settings, "name=value", that say how files are
+	// written. Attributes is the user's file of attributes for all repositories,
+	// "" if there is none. Nothing in either can start a program where no
+	// driver is defined.
+	Plain      []string
+	Attributes string
+}
+
+// plain are the settings of a user that we follow when we write files for
+// them. Each has a closed set of values, none of which names a program or a file.
+var plain = []string{
+	"core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode",
+	"core.protecthfs", "core.protectntfs", "core.sharedrepository", "merge.conflictstyle",
+}
+
+// Locate finds the work tree around a directory. It reads the user's
+// configuration and runs no program that it names: those are for other
+// commands than these. Without a work tree it returns [ErrNoRepository], or
+// git's own reason.
+func Locate(ctx context.Context, dir string, env []string) (Place, error) {
+	ask := asker{dir: dir, env: env}
+	out, err := ask.output(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir",
+		"--git-path", "objects", "--git-path", "index", "--show-object-format")
+	if err != nil {
+		return Place{}, err
+	}
+	lines := strings.Split(out, "\n")
+	if len(lines) != 6 {
+		return Place{}, errors.New("the repository's path has a line break in it")
+	}
+	p := Place{Top: lines[0], Dir: lines[1], Common: lines[2], Objects: lines[3], Index: lines[4], IDLen: 40}
+	if lines[5] == "sha256" {
+		p.IDLen = 64
+	}
+	if p.Plain, err = ask.settings(ctx); err != nil {
+		return p, err
+	}
+	p.Attributes = ask.attributesFile(ctx)
+	return p, nil
+}
+
+// Resolve returns the commit that a name means in the user's repository.
+func (p Place) Resolve(ctx context.Context, name string, env []string) (string, error) {
+	return asker{p.Top, env}.output(ctx, "rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
+}
+
+// An asker runs the user's git for answers that need the user's configuration.
+type asker struct {
+	dir string
+	env []string
+}
+
+func (a asker) output(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := Repo{}.exec(ctx, call{
+		args: args, env: append(operator(a.env), "GIT_OPTIONAL_LOCKS=0"), out: &out, dir: a.dir,
+		settings: []string{"core.fsmonitor=false", "core.hooksPath=/dev/null"},
+	})
+	return strings.TrimSuffix(out.String(), "\n"), err
+}
+
+// none is git config's exit status where there is no such setting.
+func none(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == 1
+}
+
+func (a asker) settings(ctx context.Context) (list []string, err error) {
+	out, err := a.output(ctx, "config", "-z", "--get-regexp", "^("+strings.ReplaceAll(strings.Join(plain, "|"), ".", `\.`)+")$")
+	if err != nil && !none(err) {
+		return nil, err
+	}
+	for entry := range strings.SplitSeq(out, "\x00") {
+		name, value, given := strings.Cut(entry, "\n")
+		if !given {
+			value = "true" // as git reads a name alone
+		}
+		if slices.Contains(plain, name) {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list, nil
+}
+
+// attributesFile is the one that the user has for all repositories; git's own
+// word on it is newer than the gits that we support.
+func (a asker) attributesFile(ctx context.Context) string {
+	if file, err := a.output(ctx, "config", "--type=path", "--get", "core.attributesFile"); err == nil {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(a.dir, file)
+		}
+		return file
+	}
+	value := func(name string) string {
+		for _, kv := range slices.Backward(a.env) {
+			if v, ok := strings.CutPrefix(kv, name+"="); ok {
+				return v
+			}
+		}
+		return ""
+	}
+	if config := value("XDG_CONFIG_HOME"); config != "" {
+		return filepath.Join(config, "git", "attributes")
+	}
+	if home := value("HOME"); home != "" {
+		return filepath.Join(home, ".config", "git", "attributes")
+	}
+	return ""
+}
+
+// A Shadow is a git directory of ours beside a work tree of the user's. Git
+// that works through it sees the user's files, and of the user's configuration
+// what [Place.Plain] and [Place.Attributes] say: no filter, driver, hook or
+// monitor is defined there, whatever attributes name.
+type Shadow struct {
+	Repo
+	place Place
+	dir   string
+}
+
+// NewShadow makes one in dir, which must not exist. With objects, what the
+// user's repository has can be read, and what is written stays here.
+func NewShadow(dir string, p Place) (*Shadow, error) {
+	if err := Init(dir, p.IDLen, "bare = false"); err != nil {
+		return nil, err
+	}
+	s := &Shadow{place: p, dir: dir, Repo: Repo{Dir: dir, WorkTree: p.Top, Set: p.Plain}}
+	if p.Objects != "" {
+		if err := os.WriteFile(filepath.Join(dir, "objects/info/alternates"), []byte(Quote(p.Objects)+"\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	s.Set = append(slices.Clone(s.Set), "core.attributesFile="+filepath.Join(dir, "attributes"))
+	for copied, name := range map[string]string{"attributes": p.Attributes, "info/attributes": filepath.Join(p.Common, "info/attributes")} {
+		if name == "" || p.Common == "" {
+			continue
+		}
+		data, err := readRegular(name, maxAttributes)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, copied), data, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// maxAttributes is what git reads of a file of attributes.
+const maxAttributes = 100 << 20
+
+// OnIndex is the shadow with the user's own index and object store, for a
+// command that shall change them; where it shall not, with copies.
+func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
+	r := s.Repo
+	r.Set = append(slices.Clone(r.Set), "core.untrackedCache=keep", "core.splitIndex=false")
+	if err := s.shareIndex(); err != nil {
+		return r, err
+	}
+	if change {
+		r.Index = s.place.Index
+		r.Env = append(slices.Clone(r.Env), "GIT_OBJECT_DIRECTORY="+s.place.Objects)
+	} else if err := s.copyIndex(); err != nil {
+		return r, err
+	}
+	// What git knows of the files may be out of date, as after a copy.
+	err := r.Run(ctx, "update-index", "-q", "--refresh")
+	if none(err) {
+		return r, nil // some were changed
+	}
+	return r, err
+}
+
+// maxIndex bounds what is read of an index.
+const maxIndex = 1 << 30
+
+// copyIndex gives the shadow the user's index. There may be none yet.
+func (s *Shadow) copyIndex() error {
+	data, err := readRegular(s.place.Index, maxIndex)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, os.WriteFile(filepath.Join(s.dir, "index"), data, 0o600))
+}
+
+// shareIndex lets git find the part of a split index that lies beside it.
+func (s *Shadow) shareIndex() error {
+	entries, err := os.ReadDir(filepath.Dir(s.place.Index))
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "sharedindex.") {
+			err = errors.Join(err, os.Symlink(filepath.Join(filepath.Dir(s.place.Index), e.Name()), filepath.Join(s.dir, e.Name())))
+		}
+	}
+	return err
+}
+
+// readRegular reads a regular file of at most so many bytes, and waits for
+// nobody where something else lies in its place.
+func readRegular(name string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+		err = fmt.Errorf("%s is not a file that git would read", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
