@@ -50,6 +50,11 @@ type Record struct {
 	Beat   uint64   `json:"beat,omitempty"`
 	Lease  Duration `json:"lease,omitempty"`
 	Epoch  uint64   `json:"epoch,omitempty"`
+	// LastAttempt is what the last attempt has used, as of its last heartbeat or
+	// its end, and SpentBefore what those before it have. A job that is brought
+	// back goes on counting: its attempts have been paid for.
+	LastAttempt Spent `json:"last_attempt,omitzero"`
+	SpentBefore Spent `json:"spent_before,omitzero"`
 	// FromSalvage: attempts begin from what was last saved of an earlier one.
 	FromSalvage bool `json:"from_salvage,omitempty"`
 	// Since is the epoch of the last attempt before the job was begun anew:
@@ -291,6 +296,7 @@ func (r Record) Result() Result {
 		Isolation: r.Isolation, Worker: r.Worker,
 		Checks: []Check{}, Weaker: []string{}, Artifacts: []Artifact{},
 	}
+	res.Spend(r.SpentBefore, r.LastAttempt)
 	if res.ID == "" {
 		res.ID = r.ID
 	}

@@ -23,9 +23,12 @@ type Result struct {
 	Checks       []Check `json:"checks"`
 
 	Durations Durations `json:"durations"`
-	Usage     Usage     `json:"usage"`
-	CostUSD   float64   `json:"cost_usd"`
-	Model     string    `json:"model"`
+	// Usage and CostUSD are of all attempts, as far as they could tell before
+	// they ended; LastAttempt is of the last one alone.
+	Usage       Usage   `json:"usage"`
+	CostUSD     float64 `json:"cost_usd"`
+	LastAttempt Spent   `json:"last_attempt"`
+	Model       string  `json:"model"`
 
 	Isolation Isolation `json:"isolation"`
 	Backend   string    `json:"backend"`
@@ -76,6 +79,21 @@ type Usage struct {
 // Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
+}
+
+// Spent is what agents have used.
+type Spent struct {
+	Usage   Usage   `json:"usage"`
+	CostUSD float64 `json:"cost_usd"`
+}
+
+// Add returns the sum of both.
+func (s Spent) Add(t Spent) Spent { return Spent{s.Usage.Add(t.Usage), s.CostUSD + t.CostUSD} }
+
+// Spend puts into the result what the last attempt has used, and those before it.
+func (r *Result) Spend(before, last Spent) {
+	all := before.Add(last)
+	r.Usage, r.CostUSD, r.LastAttempt = all.Usage, all.CostUSD, last
 }
 
 // An Artifact is one stored file of an attempt. Path is where it was in the

@@ -132,6 +132,9 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 		r.in.close()
 	}
 
+	if r.way != nil {
+		r.measure() // before any line of the agent's, which asks for it
+	}
 	r.terminals = terminals.New(r.terminalConfig())
 	var readers, others errgroup.Group
 	readers.Go(func() error { return r.read(stdout, agent.Stdout) })
@@ -295,9 +298,16 @@ func (r *agentRun) rest(state agent.State) {
 	}
 }
 
+// turns notes how far the agent has come, and what that took: whoever comes
+// after a worker that died adds it up. The end of a turn is written at once.
 func (r *agentRun) turns(events []jobs.Event) {
+	spent, _ := r.talk.spent(r.decoder.Total())
+	r.claim.Spend(spent)
 	for _, e := range events {
 		r.turn = e.Turn
+		if e.Kind == jobs.TurnEnded {
+			r.claim.Renew()
+		}
 		if e.Kind == jobs.TurnEnded && r.cfg.Hooks.Turn != nil {
 			r.cfg.Hooks.Turn(r.rec)
 		}

@@ -21,12 +21,6 @@ func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if r.talk.meter == nil { // the budget is for all runs of the agent together
-		r.talk.meter = gate.NewSession(r.rec.ID, gate.Key(r.tokens.model), gate.Limits{Tokens: r.job.Budget.Tokens, USD: r.job.Budget.USD})
-		r.talk.meter.Refused = func(v gate.Violation) {
-			r.refused.Note(policy.KindModel, r.redacted(strings.TrimSpace(v.Method+" "+v.Path)), r.redacted(v.What))
-		}
-	}
 	var budget errgroup.Group
 	budget.Go(func() error {
 		select {
@@ -40,6 +34,18 @@ func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
 	stop()
 	_ = budget.Wait() // it returns nothing but nil
 	return err
+}
+
+// measure makes the meter of what goes through the gate, where there is none
+// yet: the budget is for all runs of the agent together.
+func (a *attempt) measure() {
+	if a.talk.meter != nil {
+		return
+	}
+	a.talk.meter = gate.NewSession(a.rec.ID, gate.Key(a.tokens.model), gate.Limits{Tokens: a.job.Budget.Tokens, USD: a.job.Budget.USD})
+	a.talk.meter.Refused = func(v gate.Violation) {
+		a.refused.Note(policy.KindModel, a.redacted(strings.TrimSpace(v.Method+" "+v.Path)), a.redacted(v.What))
+	}
 }
 
 // redacted is what a program inside has chosen, without secrets.

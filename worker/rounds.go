@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -91,15 +92,25 @@ func (a *attempt) sum() {
 	a.result.Artifacts = append(a.result.Artifacts, a.attached...)
 }
 
-// count tells what the agent used by now: as the gate counted it, or as the
-// agent reports it where nothing went through the gate.
+// count tells what the agent used by now.
 func (a *attempt) count() {
-	total := a.talk.total
-	usage, model := total.Usage, total.Model
-	if a.talk.meter != nil {
-		if m := a.talk.meter.Meter(); m.Calls > 0 {
-			usage, model = m.Usage, m.Model
+	spent, model := a.talk.spent(agent.Total{})
+	a.claim.Spend(spent)
+	a.result.Spend(a.rec.SpentBefore, spent)
+	a.result.Model = model
+}
+
+// spent is what the attempt has used, with a run that is not over: as the gate
+// counted it, or as the agent reports it where nothing went through the gate.
+// What that cost only the agent knows, unless the gate has prices.
+func (c *conversation) spent(run agent.Total) (jobs.Spent, string) {
+	s := jobs.Spent{Usage: c.total.Usage.Add(run.Usage), CostUSD: c.total.CostUSD + run.CostUSD}
+	model := cmp.Or(run.Model, c.total.Model)
+	if c.meter != nil {
+		if m := c.meter.Meter(); m.Calls > 0 {
+			s.Usage, model = m.Usage, m.Model
+			s.CostUSD = cmp.Or(s.CostUSD, m.CostUSD)
 		}
 	}
-	a.result.Usage, a.result.CostUSD, a.result.Model = usage, total.CostUSD, model
+	return s, model
 }

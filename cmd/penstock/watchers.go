@@ -73,7 +73,7 @@ func (w *watchers) worked(h *hooks) {
 	h.worker.Claimed = func(jobs.Record) { m.Busy(1) }
 	h.worker.Released = func(jobs.Record) { m.Busy(-1) }
 	h.worker.Settled = func(rec jobs.Record, result jobs.Result) {
-		m.Spent(rec.Agent, result.Usage, result.CostUSD)
+		m.Spent(rec.Agent, result.LastAttempt.Usage, result.LastAttempt.CostUSD) // the others were counted as they ended
 		if rec.State == jobs.Finished {
 			m.Ended(jobs.Ended{Outcome: rec.Outcome, Reason: rec.Reason})
 			m.Finished(rec.Queue, result)

@@ -300,7 +300,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 	}
 	c := &Claim{
 		q: q, d: d, job: job, rec: e.Record, held: e, good: sent, lease: lease, previous: previous, permits: permits, claimed: over,
-		busy: make(chan struct{}, 1), ended: make(chan struct{}),
+		busy: make(chan struct{}, 1), ended: make(chan struct{}), renew: make(chan struct{}, 1),
 	}
 	if specErr != nil {
 		// Nobody can run it, so nobody shall try again.
@@ -318,6 +318,7 @@ func (e entry) begun(worker string, lease time.Duration) entry {
 	now := time.Now().UTC()
 	e.State, e.Worker, e.Beat, e.Lease, e.Epoch = jobs.Executing, worker, 1, jobs.Duration(lease), 0
 	e.Attempt++
+	e.SpentBefore, e.LastAttempt = e.SpentBefore.Add(e.LastAttempt), jobs.Spent{}
 	e.Outcome, e.Reason, e.Message, e.NotBefore = "", "", "", nil
 	e.Claimed = &now
 	if e.Started == nil {

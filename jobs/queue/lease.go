@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -29,6 +30,9 @@ type Claim struct {
 	told  bool          // ErrCancelled has been returned
 	done  bool          // the record says how the attempt ended
 	ended chan struct{} // closed with done
+
+	spent atomic.Pointer[jobs.Spent] // what the attempt has used; nil: nobody has told
+	renew chan struct{}              // has a value when that is to be written at once
 }
 
 // Record returns the record as the claim wrote it.
@@ -43,6 +47,29 @@ func (c *Claim) Epoch() uint64 { return c.rec.Epoch }
 // Previous says how the attempt before this one ended, if this claim found
 // out: its worker was lost.
 func (c *Claim) Previous() *jobs.Ended { return c.previous }
+
+// Spend says what the attempt has used by now. It is written with each
+// heartbeat and with the attempt's end; what was not written when a worker dies
+// is lost.
+func (c *Claim) Spend(s jobs.Spent) { c.spent.Store(&s) }
+
+// Renew has Keep write the next heartbeat at once.
+func (c *Claim) Renew() {
+	select {
+	case c.renew <- struct{}{}:
+	default: // it will
+	}
+}
+
+// next is the record to write next, before what else changes in it. The
+// caller holds busy.
+func (c *Claim) next() entry {
+	e := c.held
+	if s := c.spent.Load(); s != nil {
+		e.LastAttempt = *s
+	}
+	return e
+}
 
 // Keep renews the lease until ctx ends or the attempt is settled, and then
 // returns nil. It returns [jobs.ErrFenced] when the lease is lost, or could
@@ -73,6 +100,7 @@ func (c *Claim) Keep(ctx context.Context) error {
 			return nil
 		case <-beat.C:
 		case <-rung:
+		case <-c.renew:
 		}
 	}
 }
@@ -101,7 +129,7 @@ func (c *Claim) beat(ctx context.Context) error {
 	try, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	for {
-		next := c.held
+		next := c.next()
 		next.Beat++
 		sent := time.Now()
 		next, err := c.q.put(try, next)
@@ -243,8 +271,8 @@ func (c *Claim) commit(ctx context.Context, end jobs.Ended) error {
 				return err
 			}
 		}
-		next := c.held
-		next.Record, _ = c.held.After(end, now)
+		next := c.next()
+		next.Record, _ = next.After(end, now)
 		next, err := c.q.put(ctx, next)
 		if isConflict(err) {
 			if err = c.reread(ctx); err == nil {

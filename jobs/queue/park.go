@@ -37,8 +37,8 @@ func (c *Claim) commitParked(ctx context.Context, question string, until time.Ti
 		if c.held.Cancel != nil {
 			return fmt.Errorf("job %s: %w", c.rec.ID, jobs.ErrCancelled)
 		}
-		next := c.held
-		next.Record = c.held.Parked(question, until)
+		next := c.next()
+		next.Record = next.Parked(question, until)
 		next, err := c.q.put(ctx, next)
 		if isConflict(err) {
 			if err = c.reread(ctx); err == nil {

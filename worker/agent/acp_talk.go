@@ -28,11 +28,12 @@ type acpTalk struct {
 	session sdk.SessionId
 	about   string // what the agent calls itself
 	can     acpAbility
-	replays bool   // it tells of an earlier process
-	setting bool   // the model is being set
-	sent    string // the prompt that has no answer yet
-	begun   bool   // its turn was told
-	dead    bool   // it could not begin
+	replays bool    // it tells of an earlier process
+	earlier float64 // US dollars that the session has cost there
+	setting bool    // the model is being set
+	sent    string  // the prompt that has no answer yet
+	begun   bool    // its turn was told
+	dead    bool    // it could not begin
 	queue   []acpPrompt
 	asks    asks
 	dropped []string // asks that an interrupt has answered

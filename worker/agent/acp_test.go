@@ -289,3 +289,26 @@ func TestRealOpencodeInteractive(t *testing.T) {
 		transcript(t, again)
 	}
 }
+
+// An agent that resumes tells what the whole session has cost. What the
+// processes before it have counted is not counted again.
+func TestASessionThatIsResumedCostsItsOwnPart(t *testing.T) {
+	agents := agent.New(agent.Config{Custom: map[string]agent.Custom{"x": {Protocol: "acp", Command: []string{"/bin/x"}}}})
+	adapter, err := agents.Get("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := adapter.Decoder(agent.Launch{Job: jobs.Job{Prompt: "go on"}, ID: "j", Session: "j", Resume: "s", Cwd: "/workspace"})
+	cost := func(usd string) string {
+		return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":` + usd + `,"currency":"USD"}}}}`
+	}
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}`,
+		cost("0.5"), `{"jsonrpc":"2.0","id":2,"result":{}}`, cost("0.75"),
+	} {
+		d.Line(agent.Line{Stream: agent.Stdout, Bytes: []byte(line)})
+	}
+	if got := d.Total().CostUSD; got != 0.25 {
+		t.Errorf("it has cost %v USD, want 0.25", got)
+	}
+}

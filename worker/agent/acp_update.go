@@ -52,6 +52,9 @@ type acpTool struct{ name, kind, path string }
 // readUpdate tells what the agent does. What it tells of an earlier process
 // was told by that one.
 func (d *acpTalk) readUpdate(u *acpUpdate, r *Read) {
+	if u.Type == "usage_update" && u.Cost.Currency == "USD" {
+		d.spend(u.Cost.Amount)
+	}
 	if d.replays {
 		return
 	}
@@ -66,13 +69,19 @@ func (d *acpTalk) readUpdate(u *acpUpdate, r *Read) {
 	case "plan":
 		r.add(jobs.PlanUpdated, planData{Items: u.Entries})
 	case "usage_update":
-		if u.Cost.Currency == "USD" {
-			d.total.CostUSD = u.Cost.Amount
-		}
 		r.add(jobs.UsageReported, usageData{Scope: "session", Tokens: map[string]int64{"context": u.Used}})
 	case "current_mode_update":
 		r.add(jobs.Notice, noticeData{Type: "mode", Text: u.Mode})
 	}
+}
+
+// spend notes what the whole session has cost by now. What it had cost in
+// earlier processes, which it says while it tells of them, those have counted.
+func (d *acpTalk) spend(usd float64) {
+	if d.replays {
+		d.earlier = usd
+	}
+	d.total.CostUSD = max(0, usd-d.earlier)
 }
 
 // readChunk tells of a piece of a message. The whole follows when something
