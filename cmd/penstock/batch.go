@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
@@ -50,6 +51,9 @@ func (f *batchFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.read.Seed, "seed", 42, "how --shuffle mixes")
 	flags.StringVar(&f.out, "out", "penstock-results", "results directory; the same command again does only what is missing there")
 	flags.StringVar(&f.redo, "redo", "", "run these again: failed, error, all, or a list of ids")
+	flags.Var((*input.Size)(&f.read.Limits.Line), "max-line", "largest line, row or element of a list in FILE (default 1MiB)")
+	flags.IntVar(&f.read.Limits.Items, "max-items", 0, "most items in FILE (default 100000)")
+	flags.Var((*input.Size)(&f.read.Limits.Bytes), "max-input", "largest FILE (default 1GiB)")
 	flags.IntVar(&f.maxParallel, "max-parallel", 0, "jobs at once (default: one per processor)")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "stop after this many jobs that did not succeed")
 }
@@ -95,7 +99,7 @@ func (a *app) readBatch(file string, flags batchFlags, command []string) (intake
 	}
 	opts.Locate = locator()
 	if flags.template != "" {
-		text, err := os.ReadFile(flags.template)
+		text, err := input.ReadFile(flags.template, input.MaxFile)
 		if err != nil {
 			return none, cli.Usage("", "--prompt-template: %w", err)
 		}

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -16,6 +19,7 @@ type caller struct {
 	testing.TB
 	dir, data string
 	in        string
+	stdin     io.Reader // instead of in
 	env       []string
 }
 
@@ -28,6 +32,7 @@ func newCaller(t testing.TB) *caller {
 type reply struct {
 	code     int
 	out, err string
+	memory   int64 // the most that it had, in KiB; 0 where that is not known
 }
 
 // call runs the program with these arguments.
@@ -37,13 +42,20 @@ func (c *caller) call(args ...string) reply {
 	cmd.Dir, cmd.Stdin = c.dir, strings.NewReader(c.in)
 	cmd.Env = append(os.Environ(), "PENSTOCK_DATA="+c.data, "HOME="+filepath.Dir(c.data), "XDG_CONFIG_HOME=", "XDG_STATE_HOME=")
 	cmd.Env = append(cmd.Env, c.env...)
+	if c.stdin != nil {
+		cmd.Stdin = c.stdin
+	}
 	var out, told bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &told
 	err := cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		c.Fatal(err)
 	}
-	return reply{cmd.ProcessState.ExitCode(), out.String(), told.String()}
+	got := reply{code: cmd.ProcessState.ExitCode(), out: out.String(), err: told.String()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
+		got.memory = usage.Maxrss
+	}
+	return got
 }
 
 // wants fails unless the reply has that code and says each word, on either stream.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker"
@@ -110,8 +110,8 @@ job whose agent has set none has failed. Set again, the last one counts.`,
 			}
 			value := []byte(args[0])
 			if args[0] == "-" {
-				if value, err = io.ReadAll(io.LimitReader(a.in, inside.MaxResult+1)); err != nil {
-					return fmt.Errorf("read the result: %w", err)
+				if value, err = input.ReadAll(a.in, "the result", inside.MaxResult); err != nil {
+					return cli.Usage("", "%w", err)
 				}
 			}
 			return insideError(client.Result(cmd.Context(), value))

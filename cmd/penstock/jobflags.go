@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -107,7 +107,7 @@ func (f *jobFlags) values(command []string) (jobs.Job, error) {
 		return j, err
 	}
 	if f.resultSchema != "" {
-		if j.ResultSchema, err = os.ReadFile(f.resultSchema); err != nil {
+		if j.ResultSchema, err = input.ReadFile(f.resultSchema, jobs.MaxJobBytes); err != nil {
 			return j, cli.Usage("", "--result-schema: %w", err)
 		}
 	}
@@ -151,7 +151,7 @@ func moment(text string, now time.Time) (*time.Time, error) {
 func attachments(names []string) ([]jobs.File, error) {
 	var files []jobs.File
 	for _, name := range names {
-		content, err := os.ReadFile(name)
+		content, err := input.ReadFile(name, jobs.MaxJobBytes)
 		if err != nil {
 			return nil, cli.Usage("", "--file: %w", err)
 		}
@@ -200,9 +200,9 @@ func (a *app) prompt(args []string) (string, error) {
 	case args[0] != "-":
 		return args[0], nil
 	}
-	text, err := io.ReadAll(io.LimitReader(a.in, jobs.MaxJobBytes+1))
+	text, err := input.ReadAll(a.in, "the prompt", jobs.MaxJobBytes)
 	if err != nil {
-		return "", fmt.Errorf("read the prompt: %w", err)
+		return "", cli.Usage("", "%w", err)
 	}
 	return string(text), nil
 }

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 )
@@ -159,9 +159,9 @@ func (a *app) jobRaw() *cobra.Command {
 	}, func(args []string) (control.Message, error) {
 		line := args[1]
 		if line == "-" {
-			all, err := io.ReadAll(io.LimitReader(a.in, control.MaxBytes+1))
+			all, err := input.ReadAll(a.in, "the line", control.MaxBytes)
 			if err != nil {
-				return control.Message{}, fmt.Errorf("read the line: %w", err)
+				return control.Message{}, cli.Usage("", "%w", err)
 			}
 			line = string(all)
 		}

@@ -6,9 +6,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/seal"
 )
@@ -67,7 +67,7 @@ func (a *app) signers() ([]ed25519.PublicKey, error) {
 
 // pemKeys reads all ed25519 keys of a file, and wants at least one.
 func pemKeys[K any](file, kind string, parse func([]byte) (K, error)) ([]K, error) {
-	data, err := os.ReadFile(file)
+	data, err := input.ReadFile(file, input.MaxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -124,9 +124,9 @@ func (a *app) readJob(file string) (jobs.Job, error) {
 		defer f.Close()
 		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, jobs.MaxJobBytes+1))
+	data, err := input.ReadAll(in, file, jobs.MaxJobBytes)
 	if err != nil {
-		return jobs.Job{}, fmt.Errorf("read %s: %w", file, err)
+		return jobs.Job{}, cli.Usage("", "--job: %w", err)
 	}
 	job, err := jobs.Decode(data)
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 )
 
 // serverTLS is how the embedded broker listens; nil without TLS.
@@ -23,7 +23,7 @@ func (a *app) serverTLS() (*tls.Config, error) {
 		}
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	pair, err := keyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
 		return nil, cli.Usage("give both, as PEM", "--tls-cert, --tls-key: %w", err)
 	}
@@ -40,8 +40,21 @@ func (a *app) serverTLS() (*tls.Config, error) {
 	return cfg, nil
 }
 
+// keyPair reads a certificate and its key.
+func keyPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := input.ReadFile(certFile, input.MaxFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := input.ReadFile(keyFile, input.MaxFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
+}
+
 func authorities(file string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(file)
+	data, err := input.ReadFile(file, 16*input.MaxFile)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +75,7 @@ func (a *app) clientTLS(known []byte) ([]nats.Option, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if a.cfg.TLSClientCert != "" || a.cfg.TLSClientKey != "" {
-		pair, err := tls.LoadX509KeyPair(a.cfg.TLSClientCert, a.cfg.TLSClientKey)
+		pair, err := keyPair(a.cfg.TLSClientCert, a.cfg.TLSClientKey)
 		if err != nil {
 			return nil, cli.Usage("give both, as PEM", "--tls-client-cert, --tls-client-key: %w", err)
 		}

@@ -40,6 +40,10 @@ type table struct {
 }
 
 func readCSV(data []byte, opts Options) ([]*entry, error) {
+	// Whoever had to read the file to know that it is CSV knows its rows only now.
+	if err := newMeter(rows, opts.Limits).feed(data); err != nil {
+		return nil, err
+	}
 	r := csv.NewReader(bytes.NewReader(data))
 	r.Comma = delimiter(data)
 	r.FieldsPerRecord = -1 // counted below, so that one short row is one error

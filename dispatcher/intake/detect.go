@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // formats are the words for Options.Format.
@@ -32,24 +34,27 @@ func decode(data []byte, name string, opts Options) (string, []*entry, error) {
 		entries, err := readCSV(data, opts)
 		return format, entries, err
 	case "yaml":
+		if len(data) > maxYAML {
+			return "", nil, inputError(0, "is YAML of more than %s: write it as JSON Lines", jobs.Bytes(maxYAML))
+		}
 		entries, err := readYAML(data)
 		return format, entries, err
 	case "":
 		return "", nil, inputError(0, "is in no format that is known: %s", lookedFor)
 	}
-	return decodeJSON(data, format)
+	return decodeJSON(data, format, opts.Limits)
 }
 
 // decodeJSON reads a list or lines of objects. What the objects are is told
 // by the first one that can be read, unless the format names it.
-func decodeJSON(data []byte, format string) (string, []*entry, error) {
+func decodeJSON(data []byte, format string, limits Limits) (string, []*entry, error) {
 	var objects []object
 	var err error
 	switch {
 	case format == "jsonl", data[firstByte(data)] != '[' && format != "json" && !oneValue(data):
-		objects = readLines(data)
+		objects = readLines(data, limits.Items)
 	default:
-		objects, err = readList(data)
+		objects, err = readList(data, limits)
 	}
 	if err != nil {
 		return "", nil, err
@@ -140,9 +145,9 @@ func (o object) entry(kind string) *entry {
 	return jobEntry(o)
 }
 
-// readLines reads one object a line. A line that cannot be read is its own
-// item's error.
-func readLines(data []byte) []object {
+// readLines reads one object a line, and one more than are allowed. A line that
+// cannot be read is its own item's error.
+func readLines(data []byte, most int) []object {
 	var objects []object
 	line := 0
 	for text := range bytes.Lines(data) {
@@ -150,16 +155,22 @@ func readLines(data []byte) []object {
 		if text = bytes.TrimSpace(text); len(text) > 0 {
 			objects = append(objects, newObject(line, text))
 		}
+		if len(objects) > most {
+			break
+		}
 	}
 	return objects
 }
 
 // readList reads a JSON list of objects, or one object alone.
-func readList(data []byte) ([]object, error) {
+func readList(data []byte, limits Limits) ([]object, error) {
 	if err := syntax(data); err != nil {
 		return nil, err
 	}
 	if data[firstByte(data)] == '{' {
+		if jobs.Bytes(len(data)) > limits.Line {
+			return nil, inputError(0, "is one object of more than %s; --max-line raises the limit", limits.Line)
+		}
 		return []object{newObject(lineAt(data, firstByte(data)), data)}, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -168,7 +179,7 @@ func readList(data []byte) ([]object, error) {
 	}
 	var objects []object
 	line, seen := 1, 0
-	for dec.More() {
+	for dec.More() && len(objects) <= limits.Items {
 		// The decoder stands behind the last value: the comma and the white
 		// space before the next one still belong to the lines above.
 		at := int(dec.InputOffset())

@@ -12,13 +12,6 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// Limits of one batch. A batch beyond them is better submitted in parts: its
-// results directory would hold more files than most tools can list.
-const (
-	MaxItems = 100_000
-	MaxBytes = 256 << 20
-)
-
 // Options say how a file is read. The zero value detects the format by the
 // content and takes every item as it is.
 type Options struct {
@@ -44,6 +37,8 @@ type Options struct {
 	Filter  string
 	Slice   string
 	Limit   int
+
+	Limits Limits
 }
 
 // Items are what a file holds, as far as it was selected.
@@ -111,7 +106,11 @@ func Read(r io.Reader, name string, opts Options) (Items, error) {
 	if err != nil {
 		return Items{}, err
 	}
-	data, err := readAll(r, name, MaxBytes)
+	opts.Limits = opts.Limits.withDefaults()
+	data, err := opts.Limits.read(r, name, opts)
+	if err == nil {
+		err = checkText(data, name)
+	}
 	if err != nil {
 		return Items{}, err
 	}
@@ -123,8 +122,8 @@ func Read(r io.Reader, name string, opts Options) (Items, error) {
 	if len(entries) == 0 {
 		return Items{}, &InputError{Name: name, Reason: "has no items"}
 	}
-	if len(entries) > MaxItems {
-		return Items{}, &InputError{Name: name, Reason: fmt.Sprintf("has %d items, at most %d are allowed in one batch: split the file", len(entries), MaxItems)}
+	if most := opts.Limits.Items; len(entries) > most {
+		return Items{}, named(name, tooMany(entries[most].line, opts.Limits))
 	}
 	if err := assignIDs(name, entries); err != nil {
 		return Items{}, err
@@ -173,21 +172,17 @@ func (it Items) Errors() []Item {
 	return bad
 }
 
-func readAll(r io.Reader, name string, most int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, most+1))
+// checkText refuses what is no text in UTF-8, or none at all.
+func checkText(data []byte, name string) error {
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	case int64(len(data)) > most:
-		return nil, &InputError{Name: name, Reason: fmt.Sprintf("is larger than %s: split the file", jobs.Bytes(most))}
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
-		return nil, &InputError{Name: name, Reason: "is UTF-16: save it as UTF-8"}
+		return &InputError{Name: name, Reason: "is UTF-16: save it as UTF-8"}
 	case len(bytes.TrimSpace(trimBOM(data))) == 0:
-		return nil, &InputError{Name: name, Reason: "is empty"}
+		return &InputError{Name: name, Reason: "is empty"}
 	case !utf8.Valid(data):
-		return nil, &InputError{Name: name, Line: invalidLine(data), Reason: "is not UTF-8: save the file as UTF-8"}
+		return &InputError{Name: name, Line: invalidLine(data), Reason: "is not UTF-8: save the file as UTF-8"}
 	}
-	return data, nil
+	return nil
 }
 
 func invalidLine(data []byte) int {

@@ -26,6 +26,9 @@ func prepare(name string, opts Options) (*prepared, error) {
 		return nil, &InputError{Name: name, Reason: fmt.Sprintf("format %q is not known; use %s", opts.Format, strings.Join(formats, ", "))}
 	}
 	p := &prepared{opts: opts, defaults: encode(opts.Defaults)}
+	if err := opts.Limits.validate(); err != nil {
+		return nil, named(name, err)
+	}
 	var err error
 	if p.selection, err = newSelection(opts); err != nil {
 		return nil, named(name, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -162,11 +163,27 @@ func cutSuffix(file string) (key string, ok bool) {
 	return key, ok && nkeys.IsValidPublicUserKey(key)
 }
 
+// maxCredentials bounds what is read of a file that a user names.
+const maxCredentials = 64 << 10
+
+func readSmall(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxCredentials+1))
+	if err == nil && len(data) > maxCredentials {
+		err = fmt.Errorf("%s is larger than %d bytes, and at most that is read", file, maxCredentials)
+	}
+	return data, err
+}
+
 // Present returns the options of a connection with a credentials file, and the
 // role that it says it has. A file in the format of NATS, with a token that
 // names the user, says none.
 func Present(file string) (access.Role, []nats.Option, error) {
-	data, err := os.ReadFile(file)
+	data, err := readSmall(file)
 	if err != nil {
 		return "", nil, fmt.Errorf("credentials: %w", err)
 	}

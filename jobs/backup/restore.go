@@ -56,13 +56,17 @@ func Open(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.zip.Close() }
 
+// maxBackupManifest bounds what is read of the list of streams, which has some
+// hundred bytes for each: the file may not be a backup at all.
+const maxBackupManifest = 1 << 20
+
 func (f *File) check() error {
 	m, err := f.zip.Open(manifestName)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := json.NewDecoder(m).Decode(&f.Manifest); err != nil {
+	if err := json.NewDecoder(io.LimitReader(m, maxBackupManifest)).Decode(&f.Manifest); err != nil {
 		return fmt.Errorf("%s: %w", manifestName, err)
 	}
 	if f.Format < 1 || f.Format > Format {

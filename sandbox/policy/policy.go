@@ -114,15 +114,27 @@ func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+// maxFile bounds what is read of a policy file: one that is larger was named
+// by mistake.
+const maxFile = 1 << 20
+
 // Load reads the file at path.
 func Load(path string) (Policy, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return Policy{}, err
 	}
-	b, err := os.ReadFile(abs)
+	f, err := os.Open(abs)
 	if err != nil {
 		return Policy{}, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return Policy{}, err
+	}
+	if len(b) > maxFile {
+		return Policy{}, fmt.Errorf("%s is larger than %d bytes, and at most that is read", abs, maxFile)
 	}
 	return Parse(abs, b)
 }

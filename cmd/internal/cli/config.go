@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/worker"
@@ -237,7 +238,7 @@ func (c *Config) readFile(file string) error {
 		}
 	}
 	for _, name := range candidates {
-		data, err := os.ReadFile(name)
+		data, err := input.ReadFile(name, input.MaxFile)
 		if errors.Is(err, fs.ErrNotExist) && file == "" {
 			continue
 		}

@@ -1,0 +1,59 @@
+// Package input takes what a user hands in at the command line: files and
+// standard input, of a bounded size, and flags that take only certain values.
+// What it refuses it names, with what is allowed.
+package input
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// MaxFile bounds what is read of a file of settings, keys or words: none that
+// anybody has written is larger, and one that is has been named by mistake.
+const MaxFile jobs.Bytes = 1 << 20
+
+// ReadFile reads a file that a user names, if it is no larger than it may be.
+func ReadFile(name string, most jobs.Bytes) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadAll(f, name, most)
+}
+
+// ReadAll reads what a user hands in, if it is no larger than it may be.
+func ReadAll(r io.Reader, name string, most jobs.Bytes) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if jobs.Bytes(len(data)) > most {
+		return nil, fmt.Errorf("%s is larger than %s, and at most that is read", name, most)
+	}
+	return data, nil
+}
+
+// A Size is a flag that takes a number of bytes, with or without a unit.
+type Size jobs.Bytes
+
+// String, Set and Type make Size a flag.
+func (s *Size) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return jobs.Bytes(*s).String()
+}
+
+// Type names the flag's value in help texts.
+func (s *Size) Type() string { return "size" }
+
+// Set reads a size such as 512MiB.
+func (s *Size) Set(text string) error {
+	n, err := jobs.ParseBytes(text)
+	*s = Size(n)
+	return err
+}
