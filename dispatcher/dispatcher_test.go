@@ -36,12 +36,12 @@ type pool struct {
 	leads *atomic.Bool // nil: not watched
 }
 
-func open(t *testing.T, hooks dispatcher.Hooks) pool {
+func open(t testing.TB, hooks dispatcher.Hooks) pool {
 	t.Helper()
 	return openOn(t, jobstest.Start(t).Connect(), hooks)
 }
 
-func openOn(t *testing.T, nc *nats.Conn, hooks dispatcher.Hooks) pool {
+func openOn(t testing.TB, nc *nats.Conn, hooks dispatcher.Hooks) pool {
 	t.Helper()
 	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), nc: nc}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
@@ -64,7 +64,7 @@ func job() jobs.Job {
 }
 
 // serve runs the dispatcher until the test ends.
-func (p pool) serve(t *testing.T) {
+func (p pool) serve(t testing.TB) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -89,7 +89,7 @@ func (p pool) kinds(t *testing.T, id string) []jobs.Kind {
 	return kinds
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(jobstest.Patience); time.Now().Before(end); {
 		if ok() {

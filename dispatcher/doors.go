@@ -77,12 +77,12 @@ func (d *Dispatcher) rejected(source string, err error) {
 func (d *Dispatcher) verbs() map[string]queue.Verb {
 	verbs := d.scheduleVerbs()
 	maps.Copy(verbs, map[string]queue.Verb{
-		"submit": d.submitVerb,
+		"submit": {Do: d.submitVerb},
 		"get":    byID(d.cfg.Queue.Get),
 		"cancel": byID(func(ctx context.Context, id string) (jobs.Record, error) { return d.cfg.Queue.Cancel(ctx, id, "api") }),
 		"result": byID(d.resultOf),
 		"why":    byID(d.cfg.Queue.Why),
-		"send":   d.sendVerb,
+		"send":   {Do: d.sendVerb, About: jobOf},
 	})
 	return verbs
 }
@@ -106,7 +106,7 @@ func (d *Dispatcher) resultOf(ctx context.Context, id string) (jobs.Result, erro
 
 // byID makes a verb of a function of a job's id. The request is {"id": "…"}.
 func byID[T any](fn func(context.Context, string) (T, error)) queue.Verb {
-	return func(ctx context.Context, data []byte) (any, error) {
+	return queue.Verb{Do: func(ctx context.Context, data []byte) (any, error) {
 		var request struct {
 			ID string `json:"id"`
 		}
@@ -118,5 +118,5 @@ func byID[T any](fn func(context.Context, string) (T, error)) queue.Verb {
 			return nil, fmt.Errorf("job %s: %w", request.ID, err)
 		}
 		return answer, nil
-	}
+	}}
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -106,6 +107,16 @@ func (d *Dispatcher) hear(ctx context.Context, rec jobs.Record) error {
 		return err
 	}
 	return d.wake(ctx, rec, past)
+}
+
+// jobOf is the job that a message is for. What is sent to one agent arrives in the
+// order in which it was sent; another's does not wait for it.
+func jobOf(data []byte) string {
+	var request struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(data, &request) // whoever answers it, refuses it
+	return request.ID
 }
 
 // sendVerb answers {"id": "<job>", "control": {…}}.

@@ -17,52 +17,14 @@ import (
 // verbLimit bounds one request of the bus.
 const verbLimit = 15 * time.Second
 
-// A Verb answers one kind of request. What it returns is sent as JSON.
-type Verb func(ctx context.Context, request []byte) (any, error)
-
 // A Refusal is the answer to a request that was not fulfilled. Fields is
 // there when the request itself was at fault.
 type Refusal struct {
 	Error struct {
-		Code    string            `json:"code"` // invalid, not_found, finished, not_finished, full, internal, or a control.Refusal
+		Code    string            `json:"code"` // invalid, not_found, finished, not_finished, full, too_large, internal, or a control.Refusal
 		Message string            `json:"message"`
 		Fields  []jobs.FieldError `json:"fields,omitempty"`
 	} `json:"error"`
-}
-
-// Answer serves requests to <prefix>.api.<verb> as a micro service until ctx
-// ends. Several may serve beside each other: a request goes to one of them.
-func (q *Queue) Answer(ctx context.Context, verbs map[string]Verb) error {
-	service, err := micro.AddService(q.conn.NC, micro.Config{
-		Name: "penstock", Version: "1.0.0", Description: "jobs of a pool of coding agents",
-	})
-	if err != nil {
-		return fmt.Errorf("serve the requests of the bus: %w", err)
-	}
-	for name, verb := range verbs {
-		answer := micro.HandlerFunc(func(r micro.Request) { reply(ctx, r, verb) })
-		if err = service.AddEndpoint(name, answer, micro.WithEndpointSubject(q.names.API(name))); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		<-ctx.Done()
-	}
-	return errors.Join(err, service.Stop())
-}
-
-func reply(ctx context.Context, r micro.Request, verb Verb) {
-	ctx, cancel := context.WithTimeout(ctx, verbLimit)
-	defer cancel()
-	answer, err := verb(ctx, r.Data())
-	if err != nil {
-		refusal := refuse(err)
-		body, _ := json.Marshal(refusal) // strings only
-		// A requester that has gone is told nothing; there is nobody to tell.
-		_ = r.Error(refusal.Error.Code, refusal.Error.Message, body)
-		return
-	}
-	_ = r.RespondJSON(answer)
 }
 
 func refuse(err error) Refusal {

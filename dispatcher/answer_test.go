@@ -1,0 +1,155 @@
+package dispatcher_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/calendar"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+)
+
+// claimed submits a job, whose session then is somebody's.
+func (p pool) claimed(t *testing.T) dispatcher.Submitted {
+	t.Helper()
+	answer, err := p.Submit(t.Context(), job(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobstest.Claim(t, p.queue, "w-"+answer.ID)
+	return answer
+}
+
+// post sends a prompt by the bus and does not wait for the answer, which comes
+// to the subscription.
+func (p pool) post(t *testing.T, id, text string) *nats.Subscription {
+	t.Helper()
+	inbox := nats.NewInbox()
+	sub, err := p.nc.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"id":%q,"control":{"id":%q,"verb":"prompt","text":%q}}`, id, jobs.NewID(), text)
+	if err := p.nc.PublishRequest("penstock.v1.api.send", inbox, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	return sub
+}
+
+// A worker that is stopped holds up the messages for its own agents only.
+func TestOneStoppedWorkerHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	p := open(t, dispatcher.Hooks{})
+	p.serve(t)
+	eventually(t, "an answer", func() bool {
+		_, err := p.nc.Request("penstock.v1.api.send", []byte("{}"), time.Second)
+		return err == nil
+	})
+	for range 3 { // stopped: its subscription is there, and nothing is answered
+		answer := p.claimed(t)
+		stopped, err := p.nc.SubscribeSync("penstock.v1.sessions.default." + answer.Session + ".control")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			p.post(t, answer.ID, "to nobody")
+		}
+		if _, err := stopped.NextMsg(jobstest.Patience); err != nil {
+			t.Fatal(err) // it is on its way
+		}
+	}
+	well := p.claimed(t)
+	const many = 40
+	var heard []string
+	stop, err := p.log.Listen(well.Session, nil, func(c control.Message) (control.Receipt, error) {
+		heard = append(heard, c.Text)
+		return control.Receipt{ID: c.ID, Verb: c.Verb, Job: well.ID, State: "accepted"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	var answers []*nats.Subscription
+	for i := range many {
+		text := fmt.Sprintf("message %d", i)
+		sent = append(sent, text)
+		answers = append(answers, p.post(t, well.ID, text))
+	}
+	for i, sub := range answers {
+		// Long before the ones for the stopped worker are given up.
+		msg, err := sub.NextMsg(5 * time.Second)
+		if err != nil || !strings.Contains(string(msg.Data), "accepted") {
+			t.Fatalf("%s: %v", sent[i], err)
+		}
+	}
+	stop()
+	if !slices.Equal(heard, sent) {
+		t.Errorf("one agent heard %q, want it in the order in which it was sent", heard)
+	}
+}
+
+// An answer that a message cannot hold is refused in words, and can be had in parts.
+func TestAnswersLargerThanAMessage(t *testing.T) {
+	t.Parallel()
+	p := open(t, dispatcher.Hooks{})
+	p.serve(t)
+	const many = 20
+	for i := range many {
+		template := job()
+		template.Prompt = strings.Repeat("x", 60_000)
+		if _, err := p.AddSchedule(t.Context(), calendar.Schedule{Name: fmt.Sprintf("s%02d", i), Cron: "0 3 * * *", Job: template}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(request string) (names []string, refused *nats.Msg) {
+		t.Helper()
+		var msg *nats.Msg
+		eventually(t, "an answer", func() (ok bool) {
+			var err error
+			msg, err = p.nc.Request("penstock.v1.api.schedule-list", []byte(request), jobstest.Patience)
+			return err == nil
+		})
+		if msg.Header.Get(micro.ErrorHeader) != "" {
+			return nil, msg
+		}
+		var all []calendar.Record
+		if err := json.Unmarshal(msg.Data, &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range all {
+			names = append(names, rec.Name)
+		}
+		return names, nil
+	}
+	if _, refused := list(""); refused == nil || refused.Header.Get(micro.ErrorCodeHeader) != "too_large" || !strings.Contains(string(refused.Data), "ask for less") {
+		t.Errorf("all at once: %v", refused)
+	}
+	var all []string
+	for after := ""; ; {
+		names, refused := list(fmt.Sprintf(`{"after":%q,"limit":7}`, after))
+		if refused != nil {
+			t.Fatalf("a page: %s", refused.Data)
+		}
+		if all = append(all, names...); len(names) == 0 {
+			break
+		}
+		after = names[len(names)-1]
+	}
+	if len(all) != many || !slices.IsSorted(all) {
+		t.Errorf("the pages have %v", all)
+	}
+	for _, bad := range []string{`{"limit":-1}`, `{"from":"x"}`, `[`} {
+		if _, refused := list(bad); refused == nil || refused.Header.Get(micro.ErrorCodeHeader) != "invalid" {
+			t.Errorf("%s: %v", bad, refused)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+)
+
+const (
+	// verbsAtOnce is how many requests of one verb are answered at a time.
+	verbsAtOnce = 64
+	// orderedAtOnce is the same for those that wait for a worker, which may be
+	// stopped: they cost little, and one worker has a few.
+	orderedAtOnce = 1024
+	// orderedWaiting is how many requests about one thing may wait.
+	orderedWaiting = 256
+	// headRoom is left for the headers of an answer.
+	headRoom = 8 << 10
+)
+
+// A Verb answers one kind of request. What Do returns is sent as JSON.
+type Verb struct {
+	Do func(ctx context.Context, request []byte) (any, error)
+	// About, if not nil, names what a request is about: those about one thing
+	// are answered one after the other, in the order in which they came. All
+	// others are answered beside each other.
+	About func(request []byte) string
+}
+
+// Answer serves requests to <prefix>.api.<verb> as a micro service until ctx
+// ends. Several may serve beside each other: a request goes to one of them.
+func (q *Queue) Answer(ctx context.Context, verbs map[string]Verb) error {
+	service, err := micro.AddService(q.conn.NC, micro.Config{
+		Name: "penstock", Version: "1.0.0", Description: "jobs of a pool of coding agents",
+	})
+	if err != nil {
+		return fmt.Errorf("serve the requests of the bus: %w", err)
+	}
+	var under sync.WaitGroup
+	defer under.Wait()
+	for name, verb := range verbs {
+		a := &answerer{verb: verb, nc: q.conn.NC, under: &under, slots: make(chan struct{}, verbsAtOnce), waiting: map[string][]micro.Request{}}
+		if verb.About != nil {
+			a.slots = make(chan struct{}, orderedAtOnce)
+		}
+		take := micro.HandlerFunc(func(r micro.Request) { a.take(ctx, r) })
+		if err = service.AddEndpoint(name, take, micro.WithEndpointSubject(q.names.API(name))); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		<-ctx.Done()
+	}
+	return errors.Join(err, service.Stop())
+}
+
+// An answerer answers the requests of one verb.
+type answerer struct {
+	verb  Verb
+	nc    *nats.Conn
+	under *sync.WaitGroup
+	slots chan struct{}
+
+	mu      sync.Mutex
+	waiting map[string][]micro.Request // by what they are about, while one is answered
+}
+
+// take is called for one request after the other. While as many are answered as
+// may be, the next ones wait in the connection.
+func (a *answerer) take(ctx context.Context, r micro.Request) {
+	about := ""
+	if a.verb.About != nil {
+		about = a.verb.About(r.Data())
+	}
+	if about != "" && a.behind(about, r) {
+		return
+	}
+	select {
+	case a.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	a.under.Go(func() {
+		defer func() { <-a.slots }()
+		for more := true; more; r, more = a.next(about) {
+			a.reply(ctx, r)
+		}
+	})
+}
+
+// behind reports whether a request is left to who answers another one about the
+// same thing.
+func (a *answerer) behind(about string, r micro.Request) bool {
+	a.mu.Lock()
+	list, busy := a.waiting[about]
+	full := len(list) >= orderedWaiting
+	switch {
+	case !busy:
+		a.waiting[about] = nil
+	case !full:
+		a.waiting[about] = append(list, r)
+	}
+	a.mu.Unlock()
+	if busy && full {
+		a.refuse(r, refusal("busy", fmt.Sprintf("%d requests about %s wait already: ask again later", orderedWaiting, about)))
+	}
+	return busy
+}
+
+// next returns the next request about the same thing, if one waits.
+func (a *answerer) next(about string) (micro.Request, bool) {
+	if about == "" {
+		return nil, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := a.waiting[about]
+	if len(list) == 0 {
+		delete(a.waiting, about)
+		return nil, false
+	}
+	a.waiting[about] = list[1:]
+	return list[0], true
+}
+
+func (a *answerer) reply(ctx context.Context, r micro.Request) {
+	ctx, cancel := context.WithTimeout(ctx, verbLimit)
+	defer cancel()
+	answer, err := a.verb.Do(ctx, r.Data())
+	if err != nil {
+		a.refuse(r, refuse(err))
+		return
+	}
+	body, err := json.Marshal(answer)
+	switch {
+	case err != nil:
+		a.refuse(r, refuse(fmt.Errorf("write the answer: %w", err)))
+	case len(body) > a.room():
+		a.refuse(r, refusal("too_large", fmt.Sprintf(
+			"the answer has %d bytes, and a message of this broker at most %d: ask for less, or raise its max_payload", len(body), a.nc.MaxPayload())))
+	default:
+		a.send(r, nil, body)
+	}
+}
+
+func (a *answerer) room() int { return int(a.nc.MaxPayload()) - headRoom }
+
+// refuse sends a refusal, in the form of every micro service. One that names
+// more fields than a message holds is sent without.
+func (a *answerer) refuse(r micro.Request, refused Refusal) {
+	const most = 4 << 10 // it is in the headers, too
+	if len(refused.Error.Message) > most {
+		refused.Error.Message = refused.Error.Message[:most] + "…"
+	}
+	body, _ := json.Marshal(refused) // strings only
+	if len(body) > a.room() {
+		refused.Error.Fields = nil
+		body, _ = json.Marshal(refused)
+	}
+	a.send(r, nats.Header{micro.ErrorHeader: {refused.Error.Message}, micro.ErrorCodeHeader: {refused.Error.Code}}, body)
+}
+
+// send answers. A requester that has gone is told nothing; there is nobody to
+// tell. Not by the service's own means, which nobody may use after its handler.
+func (a *answerer) send(r micro.Request, header nats.Header, body []byte) {
+	if r.Reply() != "" {
+		_ = a.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: body})
+	}
+}
+
+func refusal(code, text string) (r Refusal) {
+	r.Error.Code, r.Error.Message = code, text
+	return r
+}
