@@ -16,6 +16,8 @@ const (
 	AgentMissing     Reason = "agent_missing"
 	RepoUnreachable  Reason = "repo_unreachable"
 	NotARepository   Reason = "not_a_repository"
+	RepoUnsupported  Reason = "repository_unsupported"
+	NoCredentials    Reason = "credentials_missing"
 	RefNotFound      Reason = "ref_not_found"
 	WorkspaceFailed  Reason = "workspace_failed"
 	NotResumed       Reason = "not_resumed"
@@ -174,6 +176,8 @@ var Reasons = map[Reason]Cause{
 	AgentMissing:     {Error, Never, ChargeLoss, ScopeAgent, FaultPool, "install the agent's program on the worker, or name its path"},
 	RepoUnreachable:  {Error, Later, ChargeAttempt, ScopeJob, FaultJob, "check the repository's URL or path, and that the worker may read it"},
 	NotARepository:   {Error, Never, ChargeLoss, ScopeJob, FaultJob, "name a git repository, or use isolation none for a plain directory"},
+	RepoUnsupported:  {Error, Never, ChargeLoss, ScopeJob, FaultJob, "the repository is there, but no job can begin from it as it is; do what the message says, or name another"},
+	NoCredentials:    {Error, Never, ChargeLoss, ScopeJob, FaultPool, "give the worker's git credentials for the repository, as docs/private-repositories.md says, then penstock job retry"},
 	RefNotFound:      {Error, Never, ChargeLoss, ScopeJob, FaultJob, "check the ref or commit: the repository does not have it"},
 	WorkspaceFailed:  {Error, Later, ChargeHost, ScopeJob, FaultPool, "see the worker's log; penstock doctor checks the host"},
 	NotResumed:       {Error, Never, ChargeLoss, ScopeJob, FaultPool, "the message says why the conversation cannot go on; penstock job retry begins the job anew, and what earlier attempts stored is kept"},

@@ -61,6 +61,7 @@ var endsByItself = []ending{
 var endsElsewhere = []ending{
 	{name: "no such ref", job: func(j *jobs.Job) { j.Repo.Ref = "nowhere" }, reason: jobs.RefNotFound},
 	{name: "no repository", job: func(j *jobs.Job) { j.Repo.URL = "/etc" }, reason: jobs.NotARepository},
+	{name: "no repository that can be used", job: func(j *jobs.Job) { j.Repo.URL = "/etc/passwd" }, reason: jobs.RepoUnsupported},
 	{name: "no such agent", job: func(j *jobs.Job) { j.Agent = jobs.Agent{Name: "nobody"} }, reason: jobs.UnknownAgent},
 	{name: "no such secret", script: "true", job: func(j *jobs.Job) { j.Secrets = []string{"NOWHERE"} }, reason: jobs.SecretMissing},
 	{name: "no such jail", script: "true", job: func(j *jobs.Job) { j.Sandbox.Backend = "seatbelt" }, reason: jobs.SandboxMissing},

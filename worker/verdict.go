@@ -72,8 +72,8 @@ func reason(err error) jobs.Reason {
 	if _, ok := errors.AsType[*workspace.UnreachableError](err); ok {
 		return jobs.RepoUnreachable
 	}
-	if _, ok := errors.AsType[*workspace.NotGitError](err); ok {
-		return jobs.NotARepository
+	if refused, ok := errors.AsType[*workspace.RefusedError](err); ok {
+		return refused.Reason
 	}
 	if step, ok := errors.AsType[*stepError](err); ok {
 		return step.reason

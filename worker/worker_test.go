@@ -43,6 +43,7 @@ func TestVerdict(t *testing.T) {
 		{"an unknown agent", nil, &agent.UnknownAgentError{Name: "x"}, jobs.Error, jobs.UnknownAgent},
 		{"a missing program", nil, fmt.Errorf("launch: %w", &agent.MissingError{Agent: "claude"}), jobs.Error, jobs.AgentMissing},
 		{"a wrong ref", nil, failed(jobs.WorkspaceFailed, "prepare", &workspace.RefError{}), jobs.Error, jobs.RefNotFound},
+		{"an unsupported repository", nil, failed(jobs.WorkspaceFailed, "prepare", &workspace.RefusedError{Reason: jobs.RepoUnsupported}), jobs.Error, jobs.RepoUnsupported},
 		{"an unreachable repository", nil, failed(jobs.WorkspaceFailed, "prepare", &workspace.UnreachableError{}), jobs.Error, jobs.RepoUnreachable},
 		{"a full disk, wherever it was met", nil, failed(jobs.WorkspaceFailed, "prepare", &fs.PathError{Err: syscall.ENOSPC}), jobs.Error, jobs.DiskFull},
 		{"a step that failed", nil, failed(jobs.StoreFailed, "store", errors.New("no")), jobs.Error, jobs.StoreFailed},

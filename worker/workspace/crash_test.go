@@ -108,7 +108,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		}
 	}
 	t.Logf("%d layers", len(layers))
-	src, err := other.locate(repo)
+	src, err := other.locate(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
 	}

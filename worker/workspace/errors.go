@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -23,6 +24,20 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
+// A RefusedError is a repository that no job can begin from as it is: another
+// attempt would end no better. Err says what stands in the way, and the way out.
+type RefusedError struct {
+	Repo   string // without credentials
+	Reason jobs.Reason
+	Err    error
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("repository %s cannot be used: %v", e.Repo, e.Err)
+}
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // A RefError is a branch, tag or commit that the repository does not have.
 type RefError struct {
 	Repo string
@@ -34,13 +49,6 @@ func (e *RefError) Error() string {
 		return fmt.Sprintf("repository %s has no commit on its default branch; make one, or name a branch", e.Repo)
 	}
 	return fmt.Sprintf("repository %s has no branch, tag or commit %q; push it, or name another", e.Repo, e.Ref)
-}
-
-// A NotGitError is a directory that no git repository contains.
-type NotGitError struct{ Path string }
-
-func (e *NotGitError) Error() string {
-	return fmt.Sprintf("%s is not a git repository; run git init there, or use isolation none", e.Path)
 }
 
 // A LimitError refuses to collect more than [Limits] allow.
@@ -58,9 +66,28 @@ func (e *LimitError) Error() string {
 	return text + "; let the agent remove or ignore what is not part of its work"
 }
 
-// unreachable wraps what a remote did, without its credentials.
+// unreachable wraps what a remote did, without its credentials. What has been
+// said of the repository already stays.
 func unreachable(repo string, err error) error {
+	if already, ok := errors.AsType[*RefusedError](err); ok {
+		return already
+	}
 	return &UnreachableError{Repo: git.Redact(repo), Err: err}
+}
+
+func unsupported(repo, format string, args ...any) error {
+	return &RefusedError{Repo: git.Redact(repo), Reason: jobs.RepoUnsupported, Err: fmt.Errorf(format, args...)}
+}
+
+func notGit(path string) error {
+	return &RefusedError{Repo: path, Reason: jobs.NotARepository, Err: errors.New("it is not a git repository; run git init there, or use isolation none")}
+}
+
+// privateDocs is where users read how the worker's git gets credentials.
+const privateDocs = "https://github.com/penstock-run/penstock/blob/main/docs/private-repositories.md"
+
+func noCredentials(repo string, err error) error {
+	return &RefusedError{Repo: git.Redact(repo), Reason: jobs.NoCredentials, Err: fmt.Errorf("the worker's git has no credentials that are accepted there: %w; see %s", err, privateDocs)}
 }
 
 func isDiskFull(err error) bool {

@@ -70,8 +70,8 @@ func TestFetchFromURL(t *testing.T) {
 			}
 			w, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: c.url, Ref: "main"}, Isolation: jobs.IsolationWorktree})
 			if !c.ok {
-				if !isA[*UnreachableError](err) || strings.Contains(err.Error(), "wr0ng") {
-					t.Errorf("got %v, want an UnreachableError without the password", err)
+				if !refusedAs(jobs.NoCredentials)(err) || strings.Contains(err.Error(), "wr0ng") || !strings.Contains(err.Error(), "private-repositories") {
+					t.Errorf("got %v, want a refusal that names the page, without the password", err)
 				}
 				nothingLeft(t, s)
 				return
@@ -148,7 +148,7 @@ func TestPacksAreJoined(t *testing.T) {
 		t.Skip("makes more than fifty commits and bases")
 	}
 	repo, s := newRepo(t), open(t, Limits{})
-	src, err := s.locate(repo)
+	src, err := s.locate(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
 	}

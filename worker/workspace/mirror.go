@@ -92,7 +92,11 @@ func (m *mirror) resolve(ctx context.Context, ref, commit string) (target, error
 		}
 	}
 	if abbreviated().MatchString(ref) {
-		return m.expand(ctx, ref)
+		idLen := 40
+		if len(refs) > 0 {
+			idLen = len(refs[0].Commit)
+		}
+		return m.expand(ctx, ref, idLen)
 	}
 	return target{}, &RefError{Repo: m.source.name, Ref: ref}
 }
@@ -201,13 +205,13 @@ func (m *mirror) ask(ctx context.Context, names ...string) ([]git.Ref, string, e
 
 // expand finds the commit that a short id means, for which all branches must
 // be here.
-func (m *mirror) expand(ctx context.Context, short string) (_ target, err error) {
+func (m *mirror) expand(ctx context.Context, short string, idLen int) (_ target, err error) {
 	l, err := m.lock(ctx)
 	if err != nil {
 		return target{}, err
 	}
 	defer func() { err = errors.Join(err, l.release()) }()
-	if err := m.begin(ctx, l, 40); err != nil {
+	if err := m.begin(ctx, l, idLen); err != nil {
 		return target{}, err
 	}
 	ask := func() (string, error) {
@@ -216,7 +220,7 @@ func (m *mirror) expand(ctx context.Context, short string) (_ target, err error)
 	if id, err := ask(); err == nil {
 		return target{commit: id}, nil
 	}
-	if err := m.fetch(ctx, l, everything...); err != nil {
+	if err := m.fetch(ctx, l, 0, everything...); err != nil {
 		return target{}, m.unreachable(ctx, err)
 	}
 	id, err := ask()
@@ -238,8 +242,14 @@ func (m *mirror) begin(ctx context.Context, l *lock, idLen int) error {
 		}
 	}
 	if _, err := os.Stat(repo.Dir); err == nil {
-		m.used = true
-		return nil
+		if m.used = m.holds(idLen); m.used {
+			return nil
+		}
+		// The repository was made anew in another format, or an id of the
+		// wrong length was asked for. A mirror is of one format.
+		if err := m.discard(ctx); err != nil {
+			return err
+		}
 	}
 	m.used = false
 	fresh := m.path("new-mirror")
@@ -250,6 +260,13 @@ func (m *mirror) begin(ctx context.Context, l *lock, idLen int) error {
 		return fmt.Errorf("make mirror: %w", err)
 	}
 	return os.Rename(fresh, repo.Dir)
+}
+
+// holds reports whether the mirror can have objects with ids of that length.
+// One that cannot be read is damaged, and whoever reads it finds that out.
+func (m *mirror) holds(idLen int) bool {
+	config, err := os.ReadFile(m.path("mirror.git/config"))
+	return err != nil || strings.Contains(string(config), "objectFormat = sha256") == (idLen == 64)
 }
 
 // repair makes a mirror usable in which git was killed. Git's own locks have
@@ -276,8 +293,9 @@ func (m *mirror) discard(ctx context.Context) error {
 	return m.spaces.trash.remove(ctx, m.path("mirror.git"))
 }
 
-// fetch brings refspecs into the mirror. The caller holds the lock.
-func (m *mirror) fetch(ctx context.Context, l *lock, refspecs ...string) error {
+// fetch brings refspecs into the mirror, with so many commits of history, or
+// all of it if depth is 0. The caller holds the lock.
+func (m *mirror) fetch(ctx context.Context, l *lock, depth int, refspecs ...string) error {
 	if err := m.source.passable(); err != nil {
 		return err
 	}
@@ -285,7 +303,7 @@ func (m *mirror) fetch(ctx context.Context, l *lock, refspecs ...string) error {
 		return err
 	}
 	began := time.Now()
-	if err := m.repo(l.file).Fetch(ctx, m.source.remote, 0, refspecs...); err != nil {
+	if err := m.repo(l.file).Fetch(ctx, m.source.remote, depth, refspecs...); err != nil {
 		// git leaves half a pack behind when the disk is full, and each try
 		// would add another.
 		return errors.Join(err, m.repair(m.repo()))
@@ -322,19 +340,29 @@ func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
 	if m.has(ctx, t.commit) {
 		return nil
 	}
-	err := m.fetch(ctx, l, "+"+t.commit+":refs/commits/"+t.commit)
+	itself := "+" + t.commit + ":refs/commits/" + t.commit
+	err := m.fetch(ctx, l, 0, itself)
+	if errors.Is(err, git.ErrIncomplete) {
+		// A partial clone has the files of what was checked out there, and
+		// often not those of its history.
+		err = m.fetch(ctx, l, 1, itself)
+	}
 	if err == nil && m.has(ctx, t.commit) {
 		return nil
 	}
 	if err == nil || errors.Is(err, git.ErrNoObject) {
 		// Some servers give out what a branch or tag leads to, and nothing
 		// by its id alone.
-		if err = m.fetch(ctx, l, everything...); err == nil && !m.has(ctx, t.commit) {
+		err = m.fetch(ctx, l, 0, everything...)
+		if errors.Is(err, git.ErrNoObject) || err == nil && !m.has(ctx, t.commit) {
 			return &RefError{Repo: m.source.name, Ref: t.commit}
 		}
 	}
 	if err == nil {
 		return nil
+	}
+	if refused := m.refused(err); refused != nil {
+		return refused
 	}
 	// A fetch has two ends. If the remote answers, the mirror is to blame.
 	if _, _, listing := m.ask(ctx); listing == nil && m.used && !isDiskFull(err) {
@@ -352,7 +380,27 @@ func (m *mirror) unreachable(ctx context.Context, err error) error {
 	if isDiskFull(err) {
 		return err
 	}
+	if refused := m.refused(err); refused != nil {
+		return refused
+	}
 	return unreachable(m.source.name, err)
+}
+
+// refused says what is wrong with a repository that no other attempt would
+// read, either; nil if that is not what err means.
+func (m *mirror) refused(err error) error {
+	if already, ok := errors.AsType[*RefusedError](err); ok {
+		return already
+	}
+	switch {
+	case errors.Is(err, git.ErrIncomplete):
+		return unsupported(m.source.name, "it is a partial clone that lacks files of the commit; name the repository that it was cloned from, or bring them there with git fetch --refetch --no-filter")
+	case errors.Is(err, git.ErrCredentials):
+		return noCredentials(m.source.name, err)
+	case errors.Is(err, git.ErrFormat):
+		return unsupported(m.source.name, "%w; a newer git on the worker's host may read it", err)
+	}
+	return nil
 }
 
 func (m *mirror) has(ctx context.Context, commit string) bool {

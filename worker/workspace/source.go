@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -26,7 +27,7 @@ type source struct {
 // locate finds the repository that an address means. A path may lead to a
 // directory inside a repository or to a linked worktree of it: all of them
 // are one source, the main repository.
-func (s *Spaces) locate(address string) (source, error) {
+func (s *Spaces) locate(ctx context.Context, address string) (source, error) {
 	path, local := localPath(address)
 	if !local {
 		return source{
@@ -34,7 +35,7 @@ func (s *Spaces) locate(address string) (source, error) {
 			remote: git.Remote{URL: address, Env: s.cfg.FetchEnv},
 		}, nil
 	}
-	at, err := locateLocal(path)
+	at, err := locateLocal(ctx, path)
 	if err != nil {
 		return source{}, err
 	}
@@ -62,18 +63,30 @@ type local struct {
 }
 
 // locateLocal finds the main repository that a path leads to.
-func locateLocal(path string) (local, error) {
+func locateLocal(ctx context.Context, path string) (local, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return local{}, unreachable(path, err)
 	}
-	root, dir, err := discover(real)
+	if info, err := os.Stat(real); err != nil || !info.IsDir() {
+		if err == nil {
+			err = unsupported(path, "it is a file; if that is a bundle, make a repository of it with git clone and name that")
+		}
+		return local{}, err
+	}
+	root, dir, err := discover(ctx, real)
 	if err != nil {
 		return local{}, err
 	}
 	common, head, err := common(dir)
 	if err != nil {
 		return local{}, unreachable(path, err)
+	}
+	if head == reftableHead {
+		// Where that format keeps the name only git knows.
+		if head = ""; dir != common {
+			return local{}, unsupported(path, "it is a worktree of a repository that keeps its refs in the format reftable; name the repository itself, %s", common)
+		}
 	}
 	return local{git: common, root: root, head: head}, nil
 }
@@ -104,7 +117,7 @@ func key(address string) string {
 // discover walks up from a directory to the repository that contains it. It
 // returns the top of the work tree ("" for a bare repository) and the git
 // directory.
-func discover(start string) (root, dir string, err error) {
+func discover(ctx context.Context, start string) (root, dir string, err error) {
 	for at := start; ; at = filepath.Dir(at) {
 		dotGit := filepath.Join(at, ".git")
 		info, err := os.Lstat(dotGit)
@@ -112,14 +125,23 @@ func discover(start string) (root, dir string, err error) {
 		case err == nil && info.IsDir() && isGitDir(dotGit):
 			return at, dotGit, nil
 		case err == nil && info.Mode().IsRegular():
-			dir, err := follow(dotGit)
+			dir, err := follow(ctx, dotGit)
+			if err == nil && filepath.Dir(dir) == at && isBare(ctx, dir) {
+				at = "" // the files are in its worktrees
+			}
+			return at, dir, err
+		case err == nil && info.Mode().Type() == os.ModeSymlink:
+			dir, err := filepath.EvalSymlinks(dotGit)
+			if err == nil && !isLinked(dir) && !knows(ctx, dir, at) {
+				err = unknown(dotGit, dir)
+			}
 			return at, dir, err
 		case err == nil && !info.IsDir():
-			return "", "", unreachable(start, fmt.Errorf("%s is neither a directory nor a file; name the repository that it leads to", dotGit))
+			return "", "", unsupported(start, "%s is neither a directory nor a file; remove it", dotGit)
 		case isGitDir(at):
 			return "", at, nil
 		case at == filepath.Dir(at):
-			return "", "", &NotGitError{Path: start}
+			return "", "", notGit(start)
 		}
 	}
 }
@@ -141,77 +163,6 @@ func isLinked(dir string) bool {
 	return err == nil
 }
 
-// follow reads a .git file: that of a linked worktree or of a submodule. The
-// file may have been written by an earlier agent, to have another repository
-// of this host fetched. So the repository must know of the directory, too.
-func follow(dotGit string) (string, error) {
-	refuse := fmt.Errorf("%s points to a repository that does not know it", dotGit)
-	line, err := readLine(dotGit)
-	if err != nil {
-		return "", unreachable(dotGit, err)
-	}
-	to, ok := strings.CutPrefix(line, "gitdir: ")
-	if !ok {
-		return "", &NotGitError{Path: filepath.Dir(dotGit)}
-	}
-	if !filepath.IsAbs(to) {
-		to = filepath.Join(filepath.Dir(dotGit), to)
-	}
-	dir, err := filepath.EvalSymlinks(to)
-	if err != nil {
-		return "", unreachable(dotGit, err)
-	}
-	if !isLinked(dir) {
-		// A submodule's git directory is below the .git of a repository that
-		// contains the submodule.
-		above, inside, found := strings.Cut(dir, "/.git/modules/")
-		if rel, err := filepath.Rel(above, filepath.Dir(dotGit)); !found || inside == "" || err != nil || !filepath.IsLocal(rel) || !isGitDir(dir) {
-			return "", unreachable(dotGit, refuse)
-		}
-		return dir, nil
-	}
-	back, err := readLine(filepath.Join(dir, "gitdir"))
-	if err != nil {
-		return "", unreachable(dotGit, errors.Join(refuse, err))
-	}
-	if !filepath.IsAbs(back) {
-		back = filepath.Join(dir, back)
-	}
-	if back, err = filepath.EvalSymlinks(back); err != nil || back != dotGit {
-		return "", unreachable(dotGit, refuse)
-	}
-	return dir, nil
-}
-
-// common finds the repository that a git directory is part of, and what its
-// own HEAD says.
-func common(dir string) (repo, head string, err error) {
-	head, err = readLine(filepath.Join(dir, "HEAD"))
-	if err != nil {
-		return "", "", err
-	}
-	if target, ok := strings.CutPrefix(head, "ref: "); ok {
-		head = target
-	}
-	if !isLinked(dir) {
-		return dir, head, nil
-	}
-	up, err := readLine(filepath.Join(dir, "commondir"))
-	if err != nil {
-		return "", "", err
-	}
-	if !filepath.IsAbs(up) {
-		up = filepath.Join(dir, up)
-	}
-	repo, err = filepath.EvalSymlinks(up)
-	// Whoever writes both ends of a link can point it anywhere, so only the
-	// place where git itself keeps worktrees counts.
-	if err == nil && (!isGitDir(repo) || filepath.Dir(dir) != filepath.Join(repo, "worktrees")) {
-		err = fmt.Errorf("%s is not a worktree of %s", dir, repo)
-	}
-	return repo, head, err
-}
-
 // passable refuses a repository in which reading would wait for ever or lead
 // elsewhere: an earlier agent may have left a FIFO where git expects a file,
 // or a link to another repository's refs. A git process that waits would keep
@@ -229,7 +180,7 @@ func passable(dir string) error {
 					return nil // leads nowhere, so nothing waits there
 				}
 				if rel, err := filepath.Rel(dir, to); err != nil || !filepath.IsLocal(rel) {
-					return fmt.Errorf("%s is a link that leads out of the repository; name the repository that has the files", path)
+					return unsupported(dir, "%s is a link that leads out of the repository; name the repository that has the files", path)
 				}
 				info, err := os.Stat(path)
 				if err != nil {
@@ -238,7 +189,7 @@ func passable(dir string) error {
 				kind = info.Mode().Type()
 			}
 			if kind != 0 && kind != os.ModeDir {
-				return fmt.Errorf("%s is neither a file nor a directory; remove it", path)
+				return unsupported(dir, "%s is neither a file nor a directory; remove it", path)
 			}
 			return nil
 		})

@@ -92,12 +92,12 @@ func TestAllPathsOfARepositoryAreOneSource(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	symlink(t, repo, link)
 	s := open(t, Limits{})
-	want, err := s.locate(repo)
+	want, err := s.locate(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{repo + "/", filepath.Join(repo, "src"), filepath.Join(repo, ".git"), linked, link, "file://" + repo} {
-		got, err := s.locate(path)
+		got, err := s.locate(t.Context(), path)
 		if err != nil || got.key != want.key {
 			t.Errorf("%s: got source %s, %v; want %s", path, got.remote.URL, err, want.remote.URL)
 		}
@@ -136,8 +136,8 @@ func TestForgedLinkIsNotFollowed(t *testing.T) {
 		}
 		sh(t, at, "PRIVATE='"+private+"'\n"+script)
 		_, err := open(t, Limits{}).Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: at}, Isolation: jobs.IsolationWorktree})
-		if _, ok := errors.AsType[*UnreachableError](err); !ok {
-			t.Errorf("%s: got %v, want an UnreachableError", script, err)
+		if !refusedAs(jobs.RepoUnsupported)(err) {
+			t.Errorf("%s: got %v, want a refusal", script, err)
 		}
 	}
 }
@@ -156,9 +156,9 @@ func TestErrorsNameTheRepository(t *testing.T) {
 		is        func(error) bool
 	}{
 		{filepath.Join(empty, "missing"), "missing", isA[*UnreachableError]},
-		{empty, "git init", isA[*NotGitError]},
+		{empty, "git init", refusedAs(jobs.NotARepository)},
 		{unborn, "no commit", isA[*RefError]},
-		{fifo, "stuck", isA[*UnreachableError]},
+		{fifo, "stuck", refusedAs(jobs.RepoUnsupported)},
 		{secret, "/acme/web.git", isA[*UnreachableError]},
 		{"https://nowhere.invalid/x", "nowhere.invalid", isA[*UnreachableError]},
 		{"git@nowhere.invalid:x", "nowhere.invalid", isA[*UnreachableError]},
@@ -172,6 +172,13 @@ func TestErrorsNameTheRepository(t *testing.T) {
 			t.Errorf("%s: the error tells the password: %v", c.url, err)
 		}
 		nothingLeft(t, s)
+	}
+}
+
+func refusedAs(reason jobs.Reason) func(error) bool {
+	return func(err error) bool {
+		refused, ok := errors.AsType[*RefusedError](err)
+		return ok && refused.Reason == reason
 	}
 }
 
@@ -244,7 +251,7 @@ func TestDamagedMirrorIsMadeAnew(t *testing.T) {
 		`mkdir -p new-mirror/x new-base/y`,
 	} {
 		repo, s := newRepo(t), open(t, Limits{})
-		src, err := s.locate(repo)
+		src, err := s.locate(t.Context(), repo)
 		if err != nil {
 			t.Fatal(err)
 		}

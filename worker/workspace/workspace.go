@@ -210,8 +210,8 @@ func (w *Workspace) inPlace(ctx context.Context, repo jobs.Repo) error {
 		return unreachable(path, err)
 	}
 	w.dir = path
-	src, err := w.spaces.locate(path)
-	if _, none := errors.AsType[*NotGitError](err); none {
+	src, err := w.spaces.locate(ctx, path)
+	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Reason == jobs.NotARepository {
 		w.note = "no patch: " + path + " is not a git repository"
 		return nil
 	}

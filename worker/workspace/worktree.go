@@ -112,7 +112,7 @@ func OpenWorktrees(dir string) (*Worktrees, error) {
 // of refreshment. The second result lists changed files that deserve a look
 // before anybody works there.
 func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []string, error) {
-	at, err := locateLocal(r.Repo)
+	at, err := locateLocal(ctx, r.Repo)
 	if err == nil {
 		if bad := passable(at.git); bad != nil {
 			err = unreachable(r.Repo, bad)

@@ -9,8 +9,18 @@ import (
 	"syscall"
 )
 
-// ErrNoObject: the remote does not have, or does not give, what was asked for.
-var ErrNoObject = errors.New("remote does not have the object")
+// What git says of a repository, beside what a system call says.
+var (
+	// ErrNoObject: the remote does not have, or does not give, what was asked for.
+	ErrNoObject = errors.New("remote does not have the object")
+	// ErrIncomplete: the remote is a partial clone, and what was asked for needs
+	// objects that it has never fetched itself.
+	ErrIncomplete = errors.New("remote is a partial clone without these objects")
+	// ErrCredentials: the remote wants others than it was given, or any at all.
+	ErrCredentials = errors.New("remote does not accept the credentials")
+	// ErrFormat: this host's git cannot read a repository of that format.
+	ErrFormat = errors.New("git here cannot read the repository's format")
+)
 
 // ErrNoRepository: there is no repository around a directory.
 var ErrNoRepository = errors.New("not a git repository")
@@ -31,7 +41,8 @@ func (e *Error) Error() string {
 }
 
 // Unwrap gives the condition that git reported, if it is a known one:
-// [ErrNoObject], [ErrNoRepository], ENOSPC or EDQUOT.
+// [ErrNoObject], [ErrIncomplete], [ErrCredentials], [ErrFormat],
+// [ErrNoRepository], ENOSPC or EDQUOT.
 func (e *Error) Unwrap() error { return e.cause }
 
 // conditions are the parts of git's messages that mean something to callers.
@@ -42,6 +53,18 @@ var conditions = []struct {
 	{"No space left on device", syscall.ENOSPC},
 	{"Disk quota exceeded", syscall.EDQUOT},
 	{"not a git repository (or any", ErrNoRepository},
+	{"from promisor remote", ErrIncomplete},
+	{"lazy fetching disabled", ErrIncomplete},
+	{"unknown repository extension", ErrFormat},
+	{"unknown ref storage format", ErrFormat},
+	{"Expected git repo version", ErrFormat},
+	{"mismatched algorithms", ErrNoObject}, // an id of SHA-1 in a repository of SHA-256
+	{"terminal prompts disabled", ErrCredentials},
+	{"could not read Username", ErrCredentials},
+	{"could not read Password", ErrCredentials},
+	{"Authentication failed for", ErrCredentials},
+	{"Permission denied (", ErrCredentials}, // of ssh: "(publickey,password)."
+	{"Host key verification failed", ErrCredentials},
 	{"not our ref", ErrNoObject},
 	{"unadvertised object", ErrNoObject},
 	{"find remote ref", ErrNoObject},
@@ -66,10 +89,14 @@ func newError(args []string, err error, stderr string) *Error {
 	return e
 }
 
+// continued joins the lines of one message, such as the list of extensions
+// that git does not know.
+var continued = strings.NewReplacer(":\n\t", ": ", "\n\t", ", ")
+
 // lastWords takes the lines in which git says what is wrong, at most three.
 func lastWords(stderr string) string {
 	var said []string
-	for line := range strings.Lines(stderr) {
+	for line := range strings.Lines(continued.Replace(stderr)) {
 		line = strings.TrimSpace(line)
 		for _, mark := range []string{"fatal: ", "error: ", "remote: ", "ssh: ", "warning: "} {
 			if rest, ok := strings.CutPrefix(line, mark); ok && (mark != "warning: ") {

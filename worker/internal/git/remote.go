@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,12 +50,19 @@ func (r Remote) List(ctx context.Context, dir string, names ...string) (refs []R
 	return refs, branch, nil
 }
 
-// Fetch brings refspecs from the remote into r. Depth 0 means all of history.
+// Fetch brings refspecs from the remote into r. Depth 0 means all of history
+// that the remote has, also where an earlier fetch brought less.
 func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...string) error {
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-auto-maintenance",
-		"--no-recurse-submodules", "--no-write-fetch-head"}
-	if depth > 0 {
+		"--no-recurse-submodules", "--no-write-fetch-head",
+		// A remote whose own history is cut gives it as it is. Without this git
+		// refuses the ref, and calls that a success.
+		"--update-shallow"}
+	switch cut, err := os.Stat(filepath.Join(r.Dir, "shallow")); {
+	case depth > 0:
 		args = append(args, "--depth="+strconv.Itoa(depth))
+	case err == nil && cut.Size() > 0:
+		args = append(args, "--unshallow")
 	}
 	return from.run(ctx, r, nil, slices.Concat(args, []string{"--", from.URL}, refspecs))
 }
@@ -76,6 +85,10 @@ func (r Remote) run(ctx context.Context, in Repo, out io.Writer, args []string) 
 		allow = scheme(r.URL)
 		if len(r.Env) > 0 {
 			env = operator(r.Env)
+			if allow == "ssh" && !in.choosesSSH(ctx, env) {
+				// A dead host must be noticed.
+				env = append(env, "GIT_SSH_COMMAND=ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15")
+			}
 		}
 	}
 	set := append(slices.Clone(settings), "protocol."+allow+".allow=always",
@@ -99,20 +112,27 @@ func scheme(url string) string {
 func operator(env []string) []string {
 	keep := []string{"GIT_SSH", "GIT_ASKPASS", "GIT_SSL_", "GIT_CONFIG_", "GIT_PROXY_", "GIT_HTTP_"}
 	var kept []string
-	ssh := false
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
 		ours := !strings.HasPrefix(name, "GIT_") || slices.ContainsFunc(keep, func(p string) bool { return strings.HasPrefix(name, p) })
 		if ours && name != "LC_ALL" {
 			kept = append(kept, kv)
 		}
-		ssh = ssh || name == "GIT_SSH" || name == "GIT_SSH_COMMAND"
 	}
-	if !ssh {
-		// Nobody is there to answer a question, and a dead host must be noticed.
-		kept = append(kept, "GIT_SSH_COMMAND=ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15")
+	// Nobody is there to answer a question, neither in a terminal nor in a window.
+	return append(kept, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never",
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1")
+}
+
+// choosesSSH reports whether the operator says which ssh to use, and how: in
+// variables, or in a configuration file, which a variable of ours would beat.
+func (r Repo) choosesSSH(ctx context.Context, env []string) bool {
+	for _, kv := range env {
+		if strings.HasPrefix(kv, "GIT_SSH=") || strings.HasPrefix(kv, "GIT_SSH_COMMAND=") {
+			return true
+		}
 	}
-	return append(kept, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1")
+	return r.exec(ctx, call{args: []string{"config", "--get", "core.sshCommand"}, env: env, settings: settings}) == nil
 }
 
 // IsCommit reports whether s is a full object name.

@@ -101,7 +101,9 @@ func (r Repo) exec(ctx context.Context, c call) error {
 	cmd.Stderr = stderr
 	cmd.ExtraFiles = r.Hold
 	// git starts helpers (ssh, remote-https, index-pack): they end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: r.As}
+	// Without a terminal none of them can ask anything, whatever they are told:
+	// ssh would, and be stopped by the kernel for it, as it is in the background.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.As}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
