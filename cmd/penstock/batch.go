@@ -34,6 +34,7 @@ type batchFlags struct {
 	columns     []string
 	out         string
 	redo        string
+	follow      bool
 	maxParallel int
 	maxFailures int
 }
@@ -54,6 +55,7 @@ func (f *batchFlags) add(flags *pflag.FlagSet) {
 	flags.Var((*input.Size)(&f.read.Limits.Line), "max-line", "largest line, row or element of a list in FILE (default 1MiB)")
 	flags.IntVar(&f.read.Limits.Items, "max-items", 0, "most items in FILE (default 100000)")
 	flags.Var((*input.Size)(&f.read.Limits.Bytes), "max-input", "largest FILE (default 1GiB)")
+	flags.BoolVar(&f.follow, "follow", false, "let each job begin from what its branch leads to by then, and not from where it led when the batch began")
 	flags.IntVar(&f.maxParallel, "max-parallel", 0, "jobs at once (default: one per processor)")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "stop after this many jobs that did not succeed")
 }

@@ -24,6 +24,9 @@ func manifest(items intake.Items, flags batchFlags) results.Manifest {
 			"shuffle": strconv.FormatBool(flags.read.Shuffle), "prompt-template": flags.template, "jobs": digest(items),
 		},
 	}
+	if flags.follow { // absent otherwise: batches of earlier versions go on
+		m.Options["follow"] = "true"
+	}
 	for _, item := range items.Items {
 		m.Items = append(m.Items, results.Item{ID: item.ID, Title: item.Job.Title()})
 	}

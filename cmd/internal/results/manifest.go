@@ -37,6 +37,9 @@ type Manifest struct {
 	// Options are those that decide what the jobs are, and no secrets: a
 	// batch goes on only with the same ones.
 	Options map[string]string `json:"options,omitempty"`
+	// Bases are the commits that the items without one of their own begin from,
+	// as they were when the batch began. None is pinned with --follow.
+	Bases []Base `json:"bases,omitempty"`
 
 	State    State      `json:"state"`
 	Why      string     `json:"why,omitempty"`
@@ -56,6 +59,16 @@ type Input struct {
 	SHA256 string `json:"sha256"`
 	Format string `json:"format"`
 	Items  int    `json:"items"`
+}
+
+// A Base is the commit that a name of a repository led to.
+type Base struct {
+	Repo   string `json:"repo"`
+	Ref    string `json:"ref,omitempty"` // "" for the repository's HEAD
+	Commit string `json:"commit"`
+	// Uncommitted is how many files of the work tree the commit has besides
+	// what was committed there.
+	Uncommitted int `json:"uncommitted,omitempty"`
 }
 
 // An Item of a batch. The title is shown in reports.

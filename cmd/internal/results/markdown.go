@@ -19,6 +19,9 @@ func (s *summary) markdown(w io.Writer) error {
 	p(" · %d of %d items have a result · %s succeeded\n\n", s.Totals.Done, s.Totals.Items, s.rate())
 	p("| | |\n|---|---|\n")
 	p("| input | %s, %s, sha256 `%.12s` |\n", md(s.Input.Name, 200), md(s.Input.Format, 20), s.Input.SHA256)
+	for _, base := range s.BaseLines {
+		p("| base | %s |\n", md(base, 300))
+	}
 	p("| started | %s |\n", s.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
 	p("| wall time | %s |\n", seconds(s.Totals.WallSeconds))
 	p("| cost | %s |\n", dollars(s.Totals.CostUSD))

@@ -15,13 +15,14 @@ import (
 // summary is what all reports are written from. The patches stay on disk.
 type summary struct {
 	Manifest
-	Rows     []row
-	Outcomes []tally
-	Reasons  []tally
-	Stages   []stage
-	Added    int
-	Removed  int
-	Empty    int // results without a change
+	BaseLines []string
+	Rows      []row
+	Outcomes  []tally
+	Reasons   []tally
+	Stages    []stage
+	Added     int
+	Removed   int
+	Empty     int // results without a change
 
 	Files     []shared
 	MoreFiles int
@@ -89,6 +90,7 @@ func (d *Dir) summarise() (*summary, error) {
 	}
 	s.Files, s.MoreFiles = over.files()
 	s.Pairs, s.MorePairs = over.pairs()
+	s.BaseLines = s.baseLines(results)
 	s.tallies()
 	s.Stages = stages(results)
 	return s, nil

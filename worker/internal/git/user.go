@@ -23,11 +23,12 @@ type Place struct {
 	IDLen   int // of object names
 
 	// Plain are the user's settings, "name=value", that say how files are
-	// written. Attributes is the user's file of attributes for all repositories,
-	// "" if there is none. Nothing in either can start a program where no
-	// driver is defined.
+	// written. Attributes and Ignored are the user's files of attributes and of
+	// ignore patterns for all repositories, "" if there is none. Nothing in
+	// them can start a program where no driver is defined.
 	Plain      []string
 	Attributes string
+	Ignored    string
 }
 
 // plain are the settings of a user that we follow when we write files for
@@ -59,13 +60,27 @@ func Locate(ctx context.Context, dir string, env []string) (Place, error) {
 	if p.Plain, err = ask.settings(ctx); err != nil {
 		return p, err
 	}
-	p.Attributes = ask.attributesFile(ctx)
+	p.Attributes, p.Ignored = ask.ownFile(ctx, "core.attributesFile", "attributes"), ask.ownFile(ctx, "core.excludesFile", "ignore")
 	return p, nil
 }
 
-// Resolve returns the commit that a name means in the user's repository.
-func (p Place) Resolve(ctx context.Context, name string, env []string) (string, error) {
-	return asker{p.Top, env}.output(ctx, "rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
+// UserCommit returns the commit that the first of names means that means one,
+// in the user's repository around a directory; "" if none does.
+func UserCommit(ctx context.Context, dir string, names []string, env []string) (string, error) {
+	ask := asker{dir: dir, env: env}
+	if _, err := ask.output(ctx, "rev-parse", "--git-dir"); err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		commit, err := ask.output(ctx, "rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
+		if err == nil && IsCommit(commit) {
+			return commit, nil
+		}
+		if _, said := errors.AsType[*Error](err); err != nil && !said {
+			return "", err
+		}
+	}
+	return "", nil
 }
 
 // An asker runs the user's git for answers that need the user's configuration.
@@ -78,7 +93,8 @@ func (a asker) output(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := Repo{}.exec(ctx, call{
 		args: args, env: append(operator(a.env), "GIT_OPTIONAL_LOCKS=0"), out: &out, dir: a.dir,
-		settings: []string{"core.fsmonitor=false", "core.hooksPath=/dev/null"},
+		// Whose repository it is does not matter, since nothing that it says runs.
+		settings: []string{"core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.directory=*"},
 	})
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
@@ -106,10 +122,10 @@ func (a asker) settings(ctx context.Context) (list []string, err error) {
 	return list, nil
 }
 
-// attributesFile is the one that the user has for all repositories; git's own
-// word on it is newer than the gits that we support.
-func (a asker) attributesFile(ctx context.Context) string {
-	if file, err := a.output(ctx, "config", "--type=path", "--get", "core.attributesFile"); err == nil {
+// ownFile is one that the user has for all repositories, named by a setting or
+// at its usual place.
+func (a asker) ownFile(ctx context.Context, setting, usual string) string {
+	if file, err := a.output(ctx, "config", "--type=path", "--get", setting); err == nil {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(a.dir, file)
 		}
@@ -124,10 +140,10 @@ func (a asker) attributesFile(ctx context.Context) string {
 		return ""
 	}
 	if config := value("XDG_CONFIG_HOME"); config != "" {
-		return filepath.Join(config, "git", "attributes")
+		return filepath.Join(config, "git", usual)
 	}
 	if home := value("HOME"); home != "" {
-		return filepath.Join(home, ".config", "git", "attributes")
+		return filepath.Join(home, ".config", "git", usual)
 	}
 	return ""
 }
@@ -154,8 +170,11 @@ func NewShadow(dir string, p Place) (*Shadow, error) {
 			return nil, err
 		}
 	}
-	s.Set = append(slices.Clone(s.Set), "core.attributesFile="+filepath.Join(dir, "attributes"))
-	for copied, name := range map[string]string{"attributes": p.Attributes, "info/attributes": filepath.Join(p.Common, "info/attributes")} {
+	s.Set = append(slices.Clone(s.Set), "core.attributesFile="+filepath.Join(dir, "attributes"), "core.excludesFile="+filepath.Join(dir, "ignore"))
+	for copied, name := range map[string]string{
+		"attributes": p.Attributes, "info/attributes": filepath.Join(p.Common, "info/attributes"),
+		"ignore": p.Ignored, "info/exclude": filepath.Join(p.Common, "info/exclude"),
+	} {
 		if name == "" || p.Common == "" {
 			continue
 		}
@@ -180,12 +199,13 @@ const maxAttributes = 100 << 20
 // command that shall change them; where it shall not, with copies.
 func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
 	r := s.Repo
-	r.Set = append(slices.Clone(r.Set), "core.untrackedCache=keep", "core.splitIndex=false")
+	r.Set = append(slices.Clone(r.Set), "core.splitIndex=false")
 	if err := s.shareIndex(); err != nil {
 		return r, err
 	}
 	if change {
 		r.Index = s.place.Index
+		r.Set = append(r.Set, "core.untrackedCache=keep")
 		r.Env = append(slices.Clone(r.Env), "GIT_OBJECT_DIRECTORY="+s.place.Objects)
 	} else if err := s.copyIndex(); err != nil {
 		return r, err
@@ -201,13 +221,27 @@ func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
 // maxIndex bounds what is read of an index.
 const maxIndex = 1 << 30
 
-// copyIndex gives the shadow the user's index. There may be none yet.
+// copyIndex gives the shadow the user's index. There may be none yet. The time
+// of the index tells git which files may have changed since without a sign.
 func (s *Shadow) copyIndex() error {
-	data, err := readRegular(s.place.Index, maxIndex)
+	info, err := os.Stat(s.place.Index)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, os.WriteFile(filepath.Join(s.dir, "index"), data, 0o600))
+	if err != nil {
+		return err
+	}
+	data, err := readRegular(s.place.Index, maxIndex)
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(s.dir, "index")
+	return errors.Join(os.WriteFile(to, data, 0o600), os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// At puts the shadow's HEAD on a commit of the user's repository.
+func (s *Shadow) At(commit string) error {
+	return os.WriteFile(filepath.Join(s.dir, "HEAD"), []byte(commit+"\n"), 0o600)
 }
 
 // shareIndex lets git find the part of a split index that lies beside it.

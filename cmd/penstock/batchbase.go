@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/checkout"
+)
+
+// pin gives all items of a repository and branch the same commit to begin
+// from: the one that was found when the batch began, also where it goes on. A
+// branch that moves meanwhile would make results that cannot be compared.
+func (b *batchRun) pin(ctx context.Context) error {
+	bases := slices.Clone(b.dir.Manifest().Bases)
+	var lacking []results.Base
+	for _, item := range b.dir.Missing() {
+		job := b.items[item]
+		if pinned(job) && !slices.ContainsFunc(append(bases, lacking...), isBase(job)) {
+			lacking = append(lacking, results.Base{Repo: job.Repo.URL, Ref: job.Repo.Ref})
+		}
+	}
+	if len(lacking) > 0 {
+		if err := resolveBases(ctx, lacking); err != nil {
+			return err
+		}
+		bases = append(bases, lacking...)
+		if err := b.dir.Pin(bases); err != nil {
+			return err
+		}
+	}
+	for id, job := range b.items {
+		if i := slices.IndexFunc(bases, isBase(job)); pinned(job) && i >= 0 {
+			job.Repo.Commit = bases[i].Commit
+			b.items[id] = job
+		}
+	}
+	return nil
+}
+
+// pinned reports whether a job begins from what a name leads to. One that goes
+// on from another job has that one's base, and with isolation none there is
+// nothing to check out.
+func pinned(j jobs.Job) bool {
+	return j.Repo.URL != "" && j.Repo.Commit == "" && j.Isolation != jobs.IsolationNone && j.Session == "" && j.Fork == "" && j.FromSalvage == ""
+}
+
+func isBase(j jobs.Job) func(results.Base) bool {
+	return func(base results.Base) bool { return base.Repo == j.Repo.URL && base.Ref == j.Repo.Ref }
+}
+
+// resolveBases asks several repositories at once, and each of them once.
+func resolveBases(ctx context.Context, bases []results.Base) error {
+	var g errgroup.Group
+	g.SetLimit(8)
+	var mu sync.Mutex
+	var errs []error
+	for i := range bases {
+		g.Go(func() error {
+			commit, err := checkout.Resolve(ctx, bases[i].Repo, bases[i].Ref, os.Environ())
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+			}
+			bases[i].Commit = commit
+			return nil
+		})
+	}
+	err := errors.Join(append(errs, g.Wait())...)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return cli.Usage("name full commits with --ref, or let each job find its own with --follow", "no commit to begin the batch from: %w", err)
+	}
+	return nil
+}
