@@ -153,6 +153,7 @@ func TestAgentsProgramsDoNotRun(t *testing.T) {
 	if _, code, said := f.try("job", "worktree", "rm", id); code != 0 || ran() != "" {
 		t.Errorf("job worktree rm ended with %d: %s", code, said)
 	}
+	f.begins(twin, id, ran)
 	// The traps work: git alone, called as a user would, walks into them.
 	dir := twin()
 	f.run("job", "apply", id, "--dir", dir)
@@ -160,6 +161,27 @@ func TestAgentsProgramsDoNotRun(t *testing.T) {
 	alone.Env = append(os.Environ(), f.env...)
 	if said, err := alone.CombinedOutput(); !strings.Contains(ran(), "agent: ./tools/fmt.sh") {
 		t.Errorf("git status ran no trap: %v\n%s", err, said)
+	}
+}
+
+// begins lets jobs begin from a work tree that has what an agent wrote, without
+// and with what is not committed.
+func (f *field) begins(twin func() string, id string, ran func() string) {
+	f.Helper()
+	dir := twin()
+	f.run("job", "apply", id, "--dir", dir)
+	_, code, said := f.try("run", "--repo", dir, "--", "true")
+	if by := ran(); code != 0 || by != "" || !strings.Contains(said, "are not committed") {
+		f.Errorf("run ended with %d and ran\n%s\n%s", code, by, said)
+	}
+	_, code, said = f.try("run", "--repo", dir, "--include-uncommitted", "--", "sh", "-c", "cat data.lfs x.info dir0/file0.txt")
+	if by := ran(); code != 0 || by != "" {
+		f.Errorf("run --include-uncommitted ended with %d and ran\n%s\n%s", code, by, said)
+	}
+	for _, want := range []string{"data.lfs (lfs)", "file0.txt (fmt)", "| large", "| x", "| changed"} {
+		if !strings.Contains(said, want) {
+			f.Errorf("run --include-uncommitted lacks %q:\n%s", want, said)
+		}
 	}
 }
 

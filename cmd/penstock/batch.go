@@ -41,6 +41,7 @@ type batchFlags struct {
 
 func (f *batchFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
+	f.addUncommitted(flags)
 	flags.StringVar(&f.read.Format, "format", "auto", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
 	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
 	flags.StringArrayVar(&f.vars, "var", nil, "variable k=v for the template (repeatable)")

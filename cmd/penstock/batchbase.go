@@ -18,20 +18,33 @@ import (
 // pin gives all items of a repository and branch the same commit to begin
 // from: the one that was found when the batch began, also where it goes on. A
 // branch that moves meanwhile would make results that cannot be compared.
-func (b *batchRun) pin(ctx context.Context) error {
+func (b *batchRun) pin(ctx context.Context, flags batchFlags) error {
+	if flags.follow && flags.uncommitted {
+		return cli.Usage("leave one of them out", "--include-uncommitted takes the work tree as it is now, and --follow what there will be")
+	}
 	bases := slices.Clone(b.dir.Manifest().Bases)
-	var lacking []results.Base
+	var lacking []jobs.Job // one for each base
 	for _, item := range b.dir.Missing() {
 		job := b.items[item]
-		if pinned(job) && !slices.ContainsFunc(append(bases, lacking...), isBase(job)) {
-			lacking = append(lacking, results.Base{Repo: job.Repo.URL, Ref: job.Repo.Ref})
+		known := slices.ContainsFunc(bases, isBase(job)) || slices.ContainsFunc(lacking, func(j jobs.Job) bool { return isBase(job)(baseOf(j)) })
+		if pinned(job) && !known {
+			lacking = append(lacking, job)
 		}
 	}
+	if !flags.uncommitted {
+		for _, job := range lacking {
+			b.tellLeftOut(ctx, job)
+		}
+	}
+	if flags.follow {
+		return nil
+	}
 	if len(lacking) > 0 {
-		if err := resolveBases(ctx, lacking); err != nil {
+		found, err := b.findBases(ctx, lacking, flags.uncommitted)
+		if err != nil {
 			return err
 		}
-		bases = append(bases, lacking...)
+		bases = append(bases, found...)
 		if err := b.dir.Pin(bases); err != nil {
 			return err
 		}
@@ -50,6 +63,27 @@ func (b *batchRun) pin(ctx context.Context) error {
 // nothing to check out.
 func pinned(j jobs.Job) bool {
 	return j.Repo.URL != "" && j.Repo.Commit == "" && j.Isolation != jobs.IsolationNone && j.Session == "" && j.Fork == "" && j.FromSalvage == ""
+}
+
+func baseOf(j jobs.Job) results.Base { return results.Base{Repo: j.Repo.URL, Ref: j.Repo.Ref} }
+
+// findBases makes the bases of jobs: what their names lead to, or snapshots.
+func (b *batchRun) findBases(ctx context.Context, list []jobs.Job, uncommitted bool) ([]results.Base, error) {
+	var bases []results.Base
+	for _, job := range list {
+		base, err := baseOf(job), error(nil)
+		if uncommitted {
+			base, err = b.snapshot(ctx, job)
+		}
+		if err != nil {
+			return nil, err
+		}
+		bases = append(bases, base)
+	}
+	if uncommitted {
+		return bases, nil
+	}
+	return bases, resolveBases(ctx, bases)
 }
 
 func isBase(j jobs.Job) func(results.Base) bool {

@@ -27,6 +27,9 @@ func manifest(items intake.Items, flags batchFlags) results.Manifest {
 	if flags.follow { // absent otherwise: batches of earlier versions go on
 		m.Options["follow"] = "true"
 	}
+	if flags.uncommitted {
+		m.Options["include-uncommitted"] = "true"
+	}
 	for _, item := range items.Items {
 		m.Items = append(m.Items, results.Item{ID: item.ID, Title: item.Job.Title()})
 	}

@@ -64,10 +64,7 @@ func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags
 	for _, item := range items.InBatch(dir.Manifest().ID, dir.Key).Items {
 		b.items[item.ID] = item.Job
 	}
-	if !flags.follow {
-		err = b.pin(ctx)
-	}
-	if err == nil {
+	if err = b.pin(ctx, flags); err == nil {
 		err = b.run(ctx, flags.maxParallel)
 	}
 	return errors.Join(err, dir.Close())

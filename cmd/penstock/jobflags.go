@@ -27,6 +27,7 @@ type jobFlags struct {
 	resultSchema         string // a file's name
 	labels, files        []string
 	dryRun               bool
+	uncommitted          bool // see addUncommitted
 	strictKey            bool
 }
 

@@ -35,11 +35,15 @@ of JSON on standard output.`,
 			if flags.dryRun {
 				return a.dryRun(job)
 			}
+			if err := a.baseJob(cmd.Context(), &job, flags); err != nil {
+				return err
+			}
 			r.app, r.strictKey = a, flags.strictKey
 			return r.run(cmd.Context(), job)
 		},
 	}
 	flags.add(cmd.Flags())
+	flags.addUncommitted(cmd.Flags())
 	cmd.Flags().AddFlagSet(a.policyFlag())
 	cmd.Flags().StringVar(&r.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	cmd.Flags().StringVar(&r.patch, "patch", "", "write the patch to this file")

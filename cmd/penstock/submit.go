@@ -32,6 +32,9 @@ func (a *app) submitCommand() *cobra.Command {
 			if flags.dryRun {
 				return a.dryRun(job)
 			}
+			if err := a.baseJob(cmd.Context(), &job, flags); err != nil {
+				return err
+			}
 			p, err := a.open(cmd.Context(), "submit", hooks{})
 			if err != nil {
 				return err
@@ -47,6 +50,7 @@ func (a *app) submitCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd.Flags())
+	flags.addUncommitted(cmd.Flags())
 	cmd.Flags().StringVar(&file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	return cmd
 }

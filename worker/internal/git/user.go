@@ -174,6 +174,7 @@ func NewShadow(dir string, p Place) (*Shadow, error) {
 	for copied, name := range map[string]string{
 		"attributes": p.Attributes, "info/attributes": filepath.Join(p.Common, "info/attributes"),
 		"ignore": p.Ignored, "info/exclude": filepath.Join(p.Common, "info/exclude"),
+		"shallow": filepath.Join(p.Common, "shallow"), // where history ends
 	} {
 		if name == "" || p.Common == "" {
 			continue

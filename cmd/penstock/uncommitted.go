@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/checkout"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// addUncommitted is for commands whose jobs are submitted now.
+func (f *jobFlags) addUncommitted(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.uncommitted, "include-uncommitted", false, "begin from the work tree as it is, with what is not committed there and no ignore file names")
+}
+
+// baseJob says what of the user's work tree a job does not get, or lets it
+// begin from all of it.
+func (a *app) baseJob(ctx context.Context, job *jobs.Job, flags jobFlags) error {
+	if !flags.uncommitted {
+		a.tellLeftOut(ctx, *job)
+		return nil
+	}
+	base, err := a.snapshot(ctx, *job)
+	job.Repo.Commit = base.Commit
+	return err
+}
+
+// lookTime bounds how long a submission waits for what is only a hint.
+const lookTime = 5 * time.Second
+
+// tellLeftOut says how many files of a work tree are not committed, where a
+// job begins from its HEAD. What cannot be read here is the worker's to refuse.
+func (a *app) tellLeftOut(ctx context.Context, job jobs.Job) {
+	path, local := checkout.Local(job.Repo.URL)
+	if !local || job.Repo.Ref != "" || !pinned(job) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	tree, err := checkout.Open(ctx, path, os.Environ())
+	if err != nil {
+		return
+	}
+	found, err := tree.Uncommitted(ctx)
+	changed, untracked := len(found.Changed), len(found.Untracked)+len(found.Nested)
+	if err != nil || changed+untracked == 0 {
+		return
+	}
+	a.err.Printf("penstock: %d changed and %d untracked files of %s are not committed, so they are left out; --include-uncommitted takes them along\n",
+		changed, untracked, tree.Top())
+}
+
+// snapshot makes a commit of a work tree as it is, for jobs to begin from. It
+// is kept where workers of this data directory keep what they fetched.
+func (a *app) snapshot(ctx context.Context, job jobs.Job) (results.Base, error) {
+	base := results.Base{Repo: job.Repo.URL}
+	path, err := a.snapshotable(job)
+	if err != nil {
+		return base, err
+	}
+	tree, err := checkout.Open(ctx, path, os.Environ())
+	if err != nil {
+		return base, cli.Usage("", "--include-uncommitted: %w", err)
+	}
+	spaces, err := workspace.Open(ctx, a.spaces(nil))
+	if err != nil {
+		return base, err
+	}
+	snap, err := tree.Snapshot(ctx, func(head, commit string, pack io.Reader) error {
+		return spaces.Bring(ctx, job.Repo.URL, head, commit, pack)
+	})
+	if err != nil {
+		return base, cli.Usage("commit or remove what is in the way, or leave --include-uncommitted out", "--include-uncommitted: %w", err)
+	}
+	base.Commit, base.Uncommitted = snap.Commit, snap.Files
+	if snap.Files == 0 {
+		a.err.Printf("penstock: all of %s is committed\n", tree.Top())
+		return base, nil
+	}
+	a.err.Printf("penstock: the job begins from %s with %d uncommitted files, as commit %s, which is in no repository of yours\n", short(snap.Head), snap.Files, short(snap.Commit))
+	if len(snap.Filtered) > 0 {
+		a.err.Printf("penstock: no filter of git's was run; these files are taken as they are on disk:\n")
+		tellSome(a.err, snap.Filtered)
+	}
+	if len(snap.Nested) > 0 {
+		a.err.Printf("penstock: these are repositories of their own, and left out:\n")
+		tellSome(a.err, snap.Nested)
+	}
+	return base, nil
+}
+
+// snapshotable returns the path that a snapshot is made of, or why none can be.
+func (a *app) snapshotable(job jobs.Job) (string, error) {
+	path, local := checkout.Local(job.Repo.URL)
+	refuse := func(hint, why string) (string, error) {
+		return "", cli.Usage(hint, "--include-uncommitted: %s", why)
+	}
+	switch {
+	case !local:
+		return refuse("commit there, or name a path with --repo", "a repository on another host shows no work tree")
+	case job.Repo.Ref != "" || job.Repo.Commit != "":
+		return refuse("leave --ref out", "what is not committed belongs to the work tree's HEAD, not to a ref that is named")
+	case job.Isolation == jobs.IsolationNone:
+		return refuse("leave it out", "with --isolation none the agent works in the directory as it is")
+	case !pinned(job):
+		return refuse("", "a job that goes on from another one begins where that did")
+	case job.Deliver.Mode == jobs.DeliverBranch || job.Deliver.Mode == jobs.DeliverPR:
+		return refuse("commit first, or use penstock job apply", "a branch would publish what is not committed")
+	case a.cfg.Server != "":
+		return refuse("commit first, and let the workers fetch that", "the workers of --server do not see this data directory, where the files are kept")
+	}
+	return path, nil
+}
