@@ -129,7 +129,9 @@ func (f *field) git(args ...string) string {
 // command is one call of the program, not started yet.
 func (f *field) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("penstock", args...)
-	cmd.Env = append(os.Environ(), "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE=4s",
+	// git prefers these to its configuration, and some hosts set them.
+	usual := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_SSL_") })
+	cmd.Env = append(usual, "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE=4s",
 		"ANTHROPIC_API_KEY=", "HOME="+filepath.Dir(f.data), "TMPDIR="+f.tmp)
 	cmd.Env = append(cmd.Env, f.env...)
 	return cmd

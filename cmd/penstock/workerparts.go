@@ -89,12 +89,12 @@ func (a *app) reserve(dir string) worker.Reserve {
 // becomes of what is in them.
 func (a *app) spaces(jail sandbox.Backend) workspace.Config {
 	cfg := workspace.Config{
-		Dir: filepath.Join(a.cfg.Data, "work"), Worktrees: a.worktreeRecords(), Jail: jail, FetchEnv: fetchEnv(),
+		Dir: filepath.Join(a.cfg.Data, "work"), Worktrees: a.worktreeRecords(), Jail: jail, FetchEnv: fetchEnv(os.Environ()),
 		Strategy: workspace.Strategy(a.cfg.Worker.Workspace),
 	}
 	own := &cfg.Programs
 	own.Create, own.Remove, own.Time = a.cfg.Worker.WorkspaceCreate, a.cfg.Worker.WorkspaceRemove, a.cfg.Worker.WorkspaceTime
-	own.Env, own.Keep = fetchEnv(), []string{a.cfg.Data}
+	own.Env, own.Keep = cfg.FetchEnv, []string{a.cfg.Data}
 	cfg.Limits.WorktreeAge = a.cfg.Worker.WorktreeAge
 	if cfg.Limits.WorktreeAge == 0 {
 		cfg.Limits.WorktreeAge = -1
@@ -138,18 +138,6 @@ func orNil(choose func(string) (sandbox.Backend, error)) sandbox.Backend {
 		return nil
 	}
 	return backend
-}
-
-// fetchEnv is what git may know of the worker when it fetches a repository:
-// where the user's keys and credential helpers are.
-func fetchEnv() []string {
-	var env []string
-	for _, name := range []string{"HOME", "PATH", "SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "XDG_CONFIG_HOME", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE"} {
-		if value, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+value)
-		}
-	}
-	return env
 }
 
 // agents looks for the agents' programs where the worker's own would be.

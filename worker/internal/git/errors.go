@@ -83,10 +83,23 @@ func newError(args []string, err error, stderr string) *Error {
 	for _, c := range conditions {
 		if strings.Contains(stderr, c.text) {
 			e.cause = c.cause
+			if !strings.Contains(e.Message, c.text) {
+				// Of a helper, such as ssh, whose lines git does not mark.
+				e.Message = Redact(lineWith(stderr, c.text)) + "; " + e.Message
+			}
 			break
 		}
 	}
 	return e
+}
+
+func lineWith(text, part string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return part
 }
 
 // continued joins the lines of one message, such as the list of extensions
