@@ -134,6 +134,7 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 
 	if r.way != nil {
 		r.measure() // before any line of the agent's, which asks for it
+		r.talk.meter.Forgive()
 	}
 	r.terminals = terminals.New(r.terminalConfig())
 	var readers, others errgroup.Group
@@ -193,8 +194,8 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	if r.parked != nil {
 		return errParked
 	}
-	if hung != nil {
-		return hung
+	if hung.Outcome != "" {
+		return r.explained(hung)
 	}
 	if r.leaving != "" && end.Outcome != jobs.Success {
 		return ended(jobs.Cancelled, "%s stopped the agent within its turn", r.leaving)
@@ -205,7 +206,7 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	if blamed {
 		return limit
 	}
-	return &endedError{end}
+	return r.explained(end)
 }
 
 // read carries every line of one stream to the events.

@@ -295,10 +295,10 @@ func (r *agentRun) gone(limit time.Duration) bool {
 }
 
 // hung tells how an agent that hung has ended, and returns what the attempt
-// ends for. Nothing of it is alive any more: that is what Wait waits for.
-func (r *agentRun) hung(killed bool) error {
+// ends for, if that is the reason. Nothing of it is alive any more: that is what Wait waits for.
+func (r *agentRun) hung(killed bool) jobs.Ended {
 	if r.found == nil {
-		return nil
+		return jobs.Ended{}
 	}
 	end := *r.found
 	end.Step, end.Seconds = r.step, time.Since(r.foundAt).Seconds()
@@ -310,7 +310,7 @@ func (r *agentRun) hung(killed bool) error {
 		r.cfg.Hooks.Hung(r.rec, end.What, end.Step)
 	}
 	if end.Reason == "" {
-		return nil
+		return jobs.Ended{}
 	}
-	return ended(end.Reason, "the agent hung: %s", end.Message)
+	return end.Reason.Ended("the agent hung: " + end.Message)
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -100,29 +101,10 @@ type claudeFailure struct {
 
 // reason sorts a failure into the pool's reasons.
 func (f claudeFailure) reason() jobs.Reason {
-	switch f.class {
-	case "authentication_failed", "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
-		return jobs.Unauthorized
-	case "billing_error":
-		return jobs.Billing
-	case "model_not_found":
-		return jobs.ModelNotFound
-	case "rate_limit":
-		return jobs.RateLimited
-	case "overloaded", "server_error":
+	if f.http == 0 && f.class == "unknown" {
 		return jobs.ModelUnavailable
 	}
-	switch {
-	case f.http == 401 || f.http == 403:
-		return jobs.Unauthorized
-	case f.http == 402:
-		return jobs.Billing
-	case f.http == 429:
-		return jobs.RateLimited
-	case f.http == 0 && f.class == "unknown", f.http >= 500:
-		return jobs.ModelUnavailable
-	}
-	return jobs.AgentFailed
+	return cmp.Or(jobs.APIFailure{Status: f.http, Kind: f.class}.Reason(), jobs.AgentFailed)
 }
 
 // Exit implements [Decoder].

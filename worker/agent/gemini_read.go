@@ -194,6 +194,7 @@ func geminiError(text string) geminiFailure {
 	for _, detail := range body.Error.Details {
 		f.badKey = f.badKey || detail.Reason == "API_KEY_INVALID"
 	}
+	f.badKey = f.badKey || strings.HasPrefix(f.message, "API key not valid") // its details are not always there
 	return f
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -99,15 +100,5 @@ func (d *turns) verdict(code int, signal string) (string, jobs.Ended) {
 
 // httpReason sorts a failure of the model API by the status that it had.
 func httpReason(status int) jobs.Reason {
-	switch {
-	case status == 401 || status == 403:
-		return jobs.Unauthorized
-	case status == 402:
-		return jobs.Billing
-	case status == 429:
-		return jobs.RateLimited
-	case status >= 500:
-		return jobs.ModelUnavailable
-	}
-	return jobs.AgentFailed
+	return cmp.Or(jobs.APIFailure{Status: status}.Reason(), jobs.AgentFailed)
 }

@@ -25,6 +25,7 @@ type counter struct {
 	final   bool   // the closing usage was seen
 	usage   jobs.Usage
 	model   string
+	kind    string // of the error that it is, or ends with
 }
 
 // told is what a piece of an answer says of its usage. Counts are totals of
@@ -58,6 +59,7 @@ func (c *counter) readLine() {
 	data, isData := bytes.CutPrefix(c.line, []byte("data:"))
 	switch {
 	case !isData:
+	case c.dropped == 0 && len(data) < 8<<10 && bytes.Contains(data, []byte(`"error"`)) && c.failed(data):
 	case bytes.Contains(data, c.mark) && c.dropped == 0:
 		c.take(data)
 	default:
@@ -65,6 +67,18 @@ func (c *counter) readLine() {
 		c.text += max(1, (int64(len(data))+c.dropped-85)/4)
 	}
 	c.line, c.dropped = c.line[:0], 0
+}
+
+// failed notes that a piece of a stream is the error that ends it.
+func (c *counter) failed(data []byte) bool {
+	var e struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(data, &e) != nil || e.Type != "error" && e.Type != "response.failed" {
+		return false
+	}
+	c.kind = readFailure(data)
+	return true
 }
 
 func (c *counter) take(data []byte) {
@@ -95,6 +109,7 @@ func (c *counter) finish() {
 	switch {
 	case !c.stream && c.dropped == 0:
 		c.take(c.line)
+		c.kind = readFailure(c.line)
 	case !c.stream:
 		c.usage.Output = (int64(len(c.line)) + c.dropped) / 4
 	case !c.final && c.text > 0:

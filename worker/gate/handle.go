@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -181,7 +180,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		c.unreachable(ctx, w, err)
 		return
 	}
-	c.told.Status, c.told.RetryAfter = res.StatusCode, retryAfter(res.Header)
+	c.told.Status, c.told.RetryAfter = res.StatusCode, retryAfter(res.Header, time.Now())
 	c.count = &counter{
 		read: c.g.provider.usage, mark: []byte(c.g.provider.mark), sent: int64(len(body)),
 		stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
@@ -198,7 +197,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	c.count.finish()
 	c.tally()
-	c.finish(err)
+	c.finish(r.Context(), err)
 	if err != nil {
 		// The answer is not whole. Ending it as if it were would hide that.
 		panic(http.ErrAbortHandler)
@@ -241,14 +240,6 @@ func acceptable(res *http.Response) error {
 	return nil
 }
 
-func retryAfter(h http.Header) time.Duration {
-	seconds, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
-	if err != nil || !(seconds > 0 && seconds < 1e6) {
-		return 0 // nothing, or a date, which providers do not send
-	}
-	return time.Duration(seconds * float64(time.Second))
-}
-
 // copy passes the answer on, piece by piece as it comes, and counts it.
 func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.ResponseWriter, from io.Reader) error {
 	silence := time.AfterFunc(c.g.cfg.Silence, func() { cut(errSilence) })
@@ -285,7 +276,7 @@ func send(w http.ResponseWriter, p []byte, patience time.Duration) error {
 		err = rc.Flush()
 	}
 	if err != nil {
-		return fmt.Errorf("the agent hung up: %w", err)
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return nil
 }
@@ -314,7 +305,7 @@ func (c *call) tally() {
 func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error) {
 	err = errors.Join(context.Cause(ctx), err)
 	c.told.Status = http.StatusBadGateway
-	defer c.finish(err)
+	defer c.finish(ctx, err)
 	switch {
 	case errors.Is(err, errSpent):
 		c.told.Status = http.StatusBadRequest
@@ -327,8 +318,9 @@ func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error
 }
 
 // finish enters how the call ended.
-func (c *call) finish(err error) {
+func (c *call) finish(ctx context.Context, err error) {
 	c.told.Err, c.told.Usage, c.told.Took = err, c.used, time.Since(c.began)
+	c.judge(err != nil && errors.Is(context.Cause(ctx), context.Canceled))
 	c.s.note(func(m *Meter) {
 		switch {
 		case c.told.Status == http.StatusTooManyRequests:

@@ -34,6 +34,7 @@ type route struct {
 	must         string // that the query is, but for credentials; empty: of names in query
 	local        bool   // answered here, with nothing
 	body         bool   // has one that is inspected
+	asks         bool   // for an answer of the model
 }
 
 var providers = map[string]provider{
@@ -41,7 +42,7 @@ var providers = map[string]provider{
 		upstream: "https://api.anthropic.com",
 		header:   "X-Api-Key",
 		routes: []route{
-			{method: http.MethodPost, path: "/v1/messages", query: []string{"beta"}, body: true},
+			{method: http.MethodPost, path: "/v1/messages", query: []string{"beta"}, body: true, asks: true},
 			{method: http.MethodPost, path: "/v1/messages/count_tokens", query: []string{"beta"}, body: true},
 			{method: http.MethodGet, path: "/v1/models", query: []string{"limit", "after_id", "before_id", "beta"}},
 			{method: http.MethodGet, path: "/v1/models/*", query: []string{"beta"}},
@@ -61,7 +62,7 @@ var providers = map[string]provider{
 	"openai": {
 		upstream: "https://api.openai.com",
 		routes: []route{
-			{method: http.MethodPost, path: "/v1/responses", body: true},
+			{method: http.MethodPost, path: "/v1/responses", body: true, asks: true},
 			{method: http.MethodGet, path: "/v1/models"},
 			{method: http.MethodGet, path: "/v1/models/*"},
 		},
@@ -76,10 +77,10 @@ var providers = map[string]provider{
 		upstream: "https://generativelanguage.googleapis.com",
 		header:   "X-Goog-Api-Key",
 		routes: []route{
-			{method: http.MethodPost, path: "/v1beta/models/*:generateContent", body: true},
+			{method: http.MethodPost, path: "/v1beta/models/*:generateContent", body: true, asks: true},
 			// Without this it would come as one list, which cannot be counted
 			// while it comes.
-			{method: http.MethodPost, path: "/v1beta/models/*:streamGenerateContent", must: "alt=sse", body: true},
+			{method: http.MethodPost, path: "/v1beta/models/*:streamGenerateContent", must: "alt=sse", body: true, asks: true},
 			{method: http.MethodPost, path: "/v1beta/models/*:countTokens", body: true},
 			{method: http.MethodGet, path: "/v1beta/models", query: []string{"pageSize", "pageToken"}},
 			{method: http.MethodGet, path: "/v1beta/models/*"},

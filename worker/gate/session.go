@@ -71,9 +71,10 @@ type Session struct {
 	limits Limits
 	spent  chan struct{} // closed once the budget is spent
 
-	mu    sync.Mutex
-	meter Meter                             // guarded by mu
-	calls map[*call]context.CancelCauseFunc // under way; guarded by mu
+	mu      sync.Mutex
+	meter   Meter                             // guarded by mu
+	failing Failure                           // guarded by mu
+	calls   map[*call]context.CancelCauseFunc // under way; guarded by mu
 }
 
 // NewSession returns a session that has used nothing but limits.Used. Only who

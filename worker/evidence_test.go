@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/gate"
+)
+
+// What the gate saw decides about an end that the agent, or its silence, cannot
+// explain; nothing else does.
+func TestBlame(t *testing.T) {
+	failing := func(status int, kind string) gate.Failure {
+		return gate.Failure{APIFailure: jobs.APIFailure{Status: status, Kind: kind}, Row: 2}
+	}
+	saw := []struct {
+		gate.Failure
+		means jobs.Reason
+	}{
+		{gate.Failure{}, ""}, {failing(400, "invalid_request_error"), ""}, {failing(404, ""), ""},
+		{failing(400, "API_KEY_INVALID"), jobs.Unauthorized}, {failing(401, ""), jobs.Unauthorized},
+		{failing(403, "permission_error"), jobs.Unauthorized}, {failing(402, ""), jobs.Billing},
+		{failing(429, "insufficient_quota"), jobs.Billing}, {failing(404, "not_found_error"), jobs.ModelNotFound},
+		{failing(404, "model_not_found"), jobs.ModelNotFound}, {failing(429, "rate_limit_error"), jobs.RateLimited},
+		{failing(500, "api_error"), jobs.ModelUnavailable}, {failing(502, "api_error"), jobs.ModelUnavailable},
+		{failing(529, "overloaded_error"), jobs.ModelUnavailable}, {failing(200, "overloaded_error"), jobs.ModelUnavailable},
+	}
+	own := append([]jobs.Reason{
+		jobs.Billing, jobs.ModelNotFound, jobs.TurnLimit, jobs.RetryLimit, jobs.OutputLimit, jobs.Unanswered, jobs.AgentHalted, jobs.AgentMissing,
+	}, vague...)
+	for i, reason := range own {
+		for _, s := range saw {
+			want := reason
+			if open := i >= len(own)-len(vague); open && s.means != "" {
+				want = s.means
+			}
+			if got := blame(reason.Ended("its own words"), s.Failure); got.Reason != want || got.Outcome != jobs.Reasons[want].Outcome || !strings.HasSuffix(got.Message, "its own words") {
+				t.Errorf("%s where the gate saw %+v: got %+v, want %s", reason, s.Failure, got, want)
+			}
+		}
+	}
+	if got := blame(jobs.Ended{Outcome: jobs.Success}, failing(500, "")); got.Outcome != jobs.Success {
+		t.Errorf("a success became %+v", got)
+	}
+}
+
+// Agents that behave as the real ones do when their model API fails: opencode
+// tries again without a word, from before its first line; gemini tells the answer
+// and says nothing of its key; one of protocol acp answers with an error of its
+// own; a program of the user's ends with a status. Each calls the API twice.
+var failingAgents = map[string]struct{ api, script string }{
+	"opencode": {"anthropic", `call; call; exec sleep 60`},
+	"gemini": {"google", `call; call; echo '{"type":"init","session_id":"s","model":"m"}'
+		echo '{"type":"result","status":"error","error":{"type":"unknown","message":"something went wrong"},"stats":{}}'; exit 1`},
+	"acp": {"openai", `say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+		while read -r line; do id=${line#*\"id\":}; id=${id%%[,\}]*}; case $line in
+		*'"initialize"'*) say '"result":{"protocolVersion":1,"agentCapabilities":{}}' ;;
+		*'"session/new"'*) say '"result":{"sessionId":"s"}' ;;
+		*'"session/prompt"'*) call; call; say '"error":{"code":-32603,"message":"Internal error"}' ;; esac; done`},
+	"command": {"anthropic", `call; call; exit 1`},
+}
+
+// caller calls the API as the agent's own client would.
+const caller = `#!/bin/sh
+call() {
+	if [ -n "$GOOGLE_GEMINI_BASE_URL" ]; then
+		curl -sS -m 20 -o /dev/null -H "x-goog-api-key: $GEMINI_API_KEY" -d '{"contents":[{"parts":[{"text":"x"}]}]}' "$GOOGLE_GEMINI_BASE_URL/v1beta/models/m:generateContent"
+	elif [ -n "$OPENAI_BASE_URL" ]; then
+		curl -sS -m 20 -o /dev/null -H "authorization: Bearer $OPENAI_API_KEY" -d '{"model":"m","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}]}' "$OPENAI_BASE_URL/responses"
+	else
+		curl -sS -m 20 -o /dev/null -H "x-api-key: $ANTHROPIC_API_KEY" -d '{"model":"m","messages":[{"role":"user","content":"x"}]}' "$ANTHROPIC_BASE_URL/v1/messages"
+	fi
+}
+`
+
+// Whatever an agent makes of a failing API, its attempt ends for what the gate
+// saw.
+func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
+	for name, is := range failingAgents {
+		for _, fails := range []struct {
+			reply  agenttest.Reply
+			reason jobs.Reason
+		}{
+			{agenttest.Reply{Status: 500, Error: "api_error"}, jobs.ModelUnavailable},
+			{agenttest.Reply{Status: 400, Error: "API_KEY_INVALID"}, jobs.Unauthorized},
+		} {
+			t.Run(name+" "+fails.reply.Error, func(t *testing.T) {
+				t.Parallel()
+				f := newField(t)
+				api := httptest.NewServer(agenttest.New(agenttest.Script{Steps: []agenttest.Step{func(agenttest.Request) agenttest.Reply { return fails.reply }}}))
+				f.Cleanup(api.Close)
+				g, err := gate.New(gate.Config{API: is.api, Key: "key", Upstream: api.URL})
+				f.must(err)
+				f.Cleanup(func() { f.must(g.Close()) })
+				path := filepath.Join(f.TempDir(), "stub")
+				f.must(os.WriteFile(path, []byte(caller+is.script+"\n"), 0o755))
+				protocol := agent.Custom{Protocol: name, Command: []string{path}}
+				if name == "acp" || name == "command" {
+					protocol.API = is.api
+				}
+				f.cfg.Gates = map[string]*gate.Gate{is.api: g}
+				f.cfg.Agents = agent.New(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": protocol}})
+				f.cfg.Hangs = Hangs{Start: 2 * time.Second, Step: 300 * time.Millisecond}
+				var first jobs.Record
+				ended := make(chan struct{})
+				f.cfg.Hooks.Settled = func(rec jobs.Record, _ jobs.Result) {
+					if rec.Attempt == 1 {
+						first = rec
+						close(ended)
+					}
+				}
+				job := f.job("")
+				job.Agent, job.Retry.MaxAttempts = jobs.Agent{Name: "stub"}, 1
+				id := f.submit(job).ID
+				defer f.work()()
+				<-ended
+				if first.Reason != fails.reason || !strings.Contains(first.Message, "the model API failed 2 calls in a row") {
+					t.Errorf("the first attempt ended with %s (%s), want %s: %s", first.Reason, first.Message, fails.reason, kinds(f.events(id)))
+				}
+			})
+		}
+	}
+}

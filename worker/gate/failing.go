@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Failure is how the model API answers a session by now: the last of the
+// calls that failed in a row. Calls that ask for no answer of a model, such as
+// those that count tokens, are none of them.
+type Failure struct {
+	jobs.APIFailure
+	Row int // how many failed; 0: the last one did not
+	// Again is when the API said to come again; zero: it did not say.
+	Again time.Time
+}
+
+// Failing returns how the model API answers by now.
+func (s *Session) Failing() Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failing
+}
+
+// Forgive forgets what has failed so far: another run of the agent begins.
+func (s *Session) Forgive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing = Failure{}
+}
+
+// errGone is an agent that takes no more of its answer, which is no failure of
+// the API's.
+var errGone = errors.New("the agent hung up")
+
+// judge notes whether the model API failed the call.
+func (c *call) judge(gone bool) {
+	if !c.route.asks || gone || errors.Is(c.told.Err, errGone) || errors.Is(c.told.Err, errSpent) {
+		return
+	}
+	f := jobs.APIFailure{Status: c.told.Status}
+	if c.count != nil {
+		f.Kind = c.count.kind
+	}
+	broken := c.told.Err != nil && f.Status < 400 // within its answer
+	if broken {
+		f.Kind = cmp.Or(f.Kind, "api_error")
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !broken && f.Kind == "" && f.Status < 400 {
+		c.s.failing = Failure{}
+		return
+	}
+	next := Failure{APIFailure: f, Row: c.s.failing.Row + 1}
+	if c.told.RetryAfter > 0 {
+		next.Again = time.Now().Add(c.told.RetryAfter)
+	}
+	c.s.failing = next
+}
+
+// retryAfter is how long the provider asks to wait: seconds, or until a date.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if ms := h.Get("Retry-After-Ms"); ms != "" {
+		if wait, err := time.ParseDuration(ms + "ms"); err == nil {
+			return bounded(wait)
+		}
+	}
+	if wait, err := time.ParseDuration(value + "s"); err == nil {
+		return bounded(wait)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		if here, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = here // its clock, and not ours
+		}
+		return bounded(at.Sub(now))
+	}
+	return 0
+}
+
+func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), 1e6*time.Second) }
+
+// readFailure is what an answer calls its error, whoever the provider is; empty
+// where it is none.
+func readFailure(data []byte) string {
+	var e struct {
+		Type  string `json:"type"`
+		Error struct {
+			Type    string          `json:"type"`
+			Code    json.RawMessage `json:"code"`
+			Status  string          `json:"status"`
+			Message string          `json:"message"`
+			Details []struct {
+				Reason string `json:"reason"`
+			} `json:"details"`
+		} `json:"error"`
+		Response struct {
+			Error struct {
+				Code string `json:"code"`
+			} `json:"error"`
+		} `json:"response"`
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return ""
+	}
+	for _, d := range e.Error.Details {
+		if d.Reason == badGoogleKey {
+			return d.Reason
+		}
+	}
+	if strings.HasPrefix(e.Error.Message, "API key not valid") {
+		return badGoogleKey // which has no word of its own where the details are left out
+	}
+	var code string
+	_ = json.Unmarshal(e.Error.Code, &code) // Google's is a number, and its status is the word
+	return cmp.Or(code, e.Response.Error.Code, e.Error.Status, e.Error.Type)
+}
+
+const badGoogleKey = "API_KEY_INVALID"
