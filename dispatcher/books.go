@@ -59,6 +59,7 @@ func (d *Dispatcher) lead(ctx context.Context) {
 		d.cfg.Hooks.Leading(true)
 		defer d.cfg.Hooks.Leading(false)
 	}
+	d.relearn(ctx)
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { d.upkeep(ctx) })
 	defer upkeep.Wait()
@@ -76,6 +77,9 @@ func (d *Dispatcher) upkeep(ctx context.Context) {
 	defer repair.Stop()
 	defer sweep.Stop()
 	defer tidy.Stop()
+	// What may have been under way when it was looked for first is lost by then.
+	again := time.NewTimer(auditAgain)
+	defer again.Stop()
 	for {
 		var err error
 		select {
@@ -83,7 +87,10 @@ func (d *Dispatcher) upkeep(ctx context.Context) {
 			return
 		case <-repair.C:
 			err = d.repairSchedules(ctx)
+		case <-again.C:
+			d.relearn(ctx)
 		case <-sweep.C:
+			d.relearn(ctx) // first, because it needs what is swept
 			if _, err = d.cfg.Queue.Sweep(ctx); err != nil {
 				err = fmt.Errorf("sweep what is not kept any more: %w", err)
 			}

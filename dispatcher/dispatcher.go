@@ -37,6 +37,7 @@ const (
 	hearEvery   = time.Minute
 	sweepEvery  = time.Hour
 	tidyEvery   = 10 * time.Minute
+	auditAgain  = 2 * time.Minute
 	admitAtOnce = 16 // messages under way
 )
 

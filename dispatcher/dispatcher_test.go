@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -32,6 +33,7 @@ type pool struct {
 	*dispatcher.Dispatcher
 	queue *queue.Queue
 	log   *session.Log
+	store *artifact.Store
 	nc    *nats.Conn
 	leads *atomic.Bool // nil: not watched
 }
@@ -43,9 +45,9 @@ func open(t testing.TB, hooks dispatcher.Hooks) pool {
 
 func openOn(t testing.TB, nc *nats.Conn, hooks dispatcher.Hooks) pool {
 	t.Helper()
-	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), nc: nc}
+	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), store: jobstest.Store(t, nc), nc: nc}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.queue, Log: p.log, Store: jobstest.Store(t, nc), Hooks: hooks,
+		Queue: p.queue, Log: p.log, Store: p.store, Hooks: hooks,
 		Able: func(j jobs.Job) error {
 			if j.Agent.Model == "" {
 				return nil

@@ -321,3 +321,14 @@ func (r Record) Judged(res Result) Result {
 	}
 	return res
 }
+
+// Again returns the record of a job that had finished with a result, and whose
+// own record does not know it any more.
+func (r Record) Again(res Result, at time.Time) Record {
+	at = at.UTC()
+	r.State, r.Hold, r.Finished = Finished, "", &at
+	r.Outcome, r.Reason, r.Message = res.Outcome, res.Reason, oneLine(res.Message, 2000)
+	r.Attempt, r.Worker = max(r.Attempt, res.Attempts), ""
+	r.Beat, r.Lease, r.NotBefore, r.Cancel = 0, 0, nil, nil
+	return r
+}

@@ -217,7 +217,14 @@ func (a *app) fill(ctx context.Context, p *pool, f *backup.File) error {
 	if err := p.bind(ctx, a, hooks{}); err != nil {
 		return err
 	}
-	return p.queue.Conclude(ctx, f.Taken.Add(-time.Hour))
+	if err := p.queue.Conclude(ctx, f.Taken.Add(-time.Hour)); err != nil {
+		return err
+	}
+	lost, err := p.dispatcher.Audit(ctx, true)
+	for _, loss := range lost {
+		a.err.Printf("penstock: repaired: %s\n", loss)
+	}
+	return err
 }
 
 // atBroker opens a directory's broker for one thing that nobody else sees.

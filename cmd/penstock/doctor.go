@@ -93,7 +93,8 @@ func (a *app) examine(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	found := slices.Concat([]finding{checkSystem(), checkGit(ctx)}, a.checkJails(ctx), a.checkInside(ctx))
-	return append(found, a.checkData(), checkClock(), a.checkWorkspace(), a.checkKey(), a.checkPolicy())
+	found = append(found, a.checkData(), checkClock(), a.checkWorkspace(), a.checkKey(), a.checkPolicy())
+	return append(found, a.checkRecords(ctx)...)
 }
 
 func checkSystem() finding {

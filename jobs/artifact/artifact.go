@@ -251,6 +251,31 @@ func (s *Store) Result(ctx context.Context, rec jobs.Record) (jobs.Result, error
 	return rec.Judged(res), nil
 }
 
+// LastResult returns the last result that an attempt of a job has stored, and that
+// attempt's epoch.
+func (s *Store) LastResult(ctx context.Context, job string) (jobs.Result, uint64, error) {
+	epochs, err := s.Epochs(ctx, job)
+	if err != nil {
+		return jobs.Result{}, 0, err
+	}
+	for _, epoch := range slices.Backward(epochs) {
+		key := subject.Key(subject.Results, job+"."+strconv.FormatUint(epoch, 10)+".result")
+		m, err := s.conn.Last(ctx, subject.KVStream(subject.Results), key)
+		var res jobs.Result
+		switch {
+		case errors.Is(err, jobs.ErrNotFound) || err == nil && m.Gone():
+			continue
+		case err == nil:
+			err = json.Unmarshal(m.Data, &res)
+		}
+		if err != nil {
+			return res, 0, fmt.Errorf("result of job %s: %w", job, err)
+		}
+		return res, epoch, nil
+	}
+	return jobs.Result{}, 0, fmt.Errorf("result of job %s: %w", job, jobs.ErrNotFound)
+}
+
 // set writes a value whatever is there: only one attempt has the key.
 func (s *Store) set(ctx context.Context, key string, value any) error {
 	data, err := json.Marshal(value)

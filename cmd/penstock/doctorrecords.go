@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs/access"
+)
+
+// checkRecords compares the records of a pool that runs with what else is known
+// of its jobs. Where none runs, serve looks when it starts.
+func (a *app) checkRecords(ctx context.Context) []finding {
+	if a.cfg.Server == "" {
+		if _, err := natsd.Find(a.store()); err != nil {
+			return nil
+		}
+	}
+	f := finding{Check: "records", Status: "ok", Detail: "they know all that the sessions and results tell"}
+	p, err := a.open(ctx, "doctor", hooks{})
+	if err == nil {
+		lost, auditErr := p.dispatcher.Audit(ctx, false)
+		if len(lost) > 0 {
+			f.Status, f.Detail = "weak", fmt.Sprintf("%d lost what was written last: %s", len(lost), lost[0])
+			f.Price = "the broker's store has lost what it had acknowledged"
+			f.Fix = "a dispatcher repairs them when it begins to lead, and every hour: penstock serve; then look after the broker's disk"
+		}
+		err = errors.Join(auditErr, p.close())
+	}
+	switch {
+	case errors.Is(err, access.ErrForbidden):
+		return nil // a worker's credential does not list records
+	case err != nil:
+		f.Status, f.Detail, f.Fix = "note", "they cannot be read: "+err.Error(), "see that the broker runs, and the credential"
+	}
+	return []finding{f}
+}

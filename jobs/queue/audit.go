@@ -1,0 +1,238 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// A Loss is a record that knows less of its job than others do: the broker's
+// store has lost what was written last.
+type Loss struct {
+	Job    string       `json:"job"`
+	Was    jobs.State   `json:"was"` // what the record says; empty: there is none
+	Is     jobs.State   `json:"is"`  // what the job is
+	From   string       `json:"from"`
+	Result jobs.Outcome `json:"outcome,omitempty"`
+	Fixed  bool         `json:"fixed"`
+}
+
+func (l Loss) String() string {
+	was := "its record is gone"
+	if l.Was != "" {
+		was = "its record says " + string(l.Was)
+	}
+	is := string(l.Is)
+	if l.Result != "" {
+		is += " (" + string(l.Result) + ")"
+	}
+	return fmt.Sprintf("job %s: %s, but %s says %s", l.Job, was, l.From, is)
+}
+
+// known is what others than the record know of a job; see [Queue.Audit].
+type known struct {
+	last   func(ctx context.Context, rec jobs.Record) (*jobs.Event, error)
+	result func(ctx context.Context, id string) (jobs.Result, uint64, error)
+}
+
+const (
+	auditAtOnce = 16
+	// submitWithin is how long a submission may be under way. One that takes longer
+	// finds its record made.
+	submitWithin = 2 * time.Second
+)
+
+// Audit compares the records with what else is known of their jobs, and returns
+// what they do not know. With fix they are made to know it: a job that has
+// finished is finished again, with the result that it had, and does not run once
+// more; one whose record is gone goes on. What is written meanwhile stays.
+//
+// Last returns the last event of a job in its session, but for those that may come
+// behind its end, nil where there is none; result the last one that an attempt of
+// a job has stored, and that attempt's epoch, or [jobs.ErrNotFound].
+func (q *Queue) Audit(
+	ctx context.Context, fix bool, last func(context.Context, jobs.Record) (*jobs.Event, error),
+	result func(ctx context.Context, id string) (jobs.Result, uint64, error),
+) ([]Loss, error) {
+	others := known{last, result}
+	entries, err := q.suspects(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("compare the records: %w", err)
+	}
+	now, err := q.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var found []Loss
+	var wrong []error // one that cannot be compared does not keep the others
+	var g errgroup.Group
+	g.SetLimit(auditAtOnce)
+	for _, e := range entries {
+		g.Go(func() error {
+			loss, err := q.audit(ctx, others, e, now, fix)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				wrong = append(wrong, fmt.Errorf("compare job %s: %w", e.ID, err))
+			}
+			if loss != nil {
+				found = append(found, *loss)
+			}
+			return ctx.Err()
+		})
+	}
+	err = g.Wait()
+	slices.SortFunc(found, func(a, b Loss) int { return cmp.Compare(a.Job, b.Job) })
+	return found, errors.Join(append(wrong, err)...)
+}
+
+// suspects are the jobs that have not finished as far as the records know, and
+// those that have a specification and no record.
+func (q *Queue) suspects(ctx context.Context) ([]entry, error) {
+	// In this order: a record is made after its specification.
+	specs, err := q.conn.Subjects(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, "*"))
+	if err != nil {
+		return nil, err
+	}
+	kept, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
+	if err != nil {
+		return nil, err
+	}
+	for key := range kept {
+		delete(specs, subject.Key(subject.Specs, key[strings.LastIndexByte(key, '.')+1:]))
+	}
+	entries, err := q.entries(ctx, Filter{})
+	if err != nil {
+		return nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.State == jobs.Finished })
+	for key := range specs {
+		m, err := q.conn.Last(ctx, subject.KVStream(subject.Specs), key)
+		if errors.Is(err, jobs.ErrNotFound) || err == nil && m.Gone() {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := q.reborn(m); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// reborn is the entry of a job of which only the specification is there.
+func (q *Queue) reborn(spec wire.Message) (entry, bool) {
+	id := spec.Subject[strings.LastIndexByte(spec.Subject, '.')+1:]
+	var job jobs.Job
+	if json.Unmarshal(spec.Data, &job) != nil {
+		return entry{}, false // of a release that this one does not know
+	}
+	return entry{Record: jobs.NewRecord(id, q.cfg.Tenant, job, spec.Time), at: spec.Time}, true
+}
+
+func (q *Queue) audit(ctx context.Context, others known, e entry, now time.Time, fix bool) (*Loss, error) {
+	last, err := others.last(ctx, e.Record)
+	if err != nil || last == nil || !q.lost(e, *last, now) {
+		return nil, err
+	}
+	// It may have moved on since it was listed. A record is written before its
+	// events, so that what is read now knows of this one.
+	fresh, err := q.read(ctx, e.ID)
+	switch {
+	case errors.Is(err, jobs.ErrNotFound):
+	case err != nil:
+		return nil, err
+	case fresh.rev != e.rev && (fresh.State == jobs.Finished || !q.lost(fresh, *last, now)):
+		return nil, nil
+	default:
+		e = fresh
+	}
+	loss := &Loss{Job: e.ID}
+	if e.rev > 0 {
+		loss.Was = e.State
+	}
+	if e.Record, loss.From, err = q.recall(ctx, others, e.Record, *last); err != nil {
+		return nil, err
+	}
+	if e.State == jobs.Executing { // an attempt that its worker cannot go on with
+		e.State, e.Worker, e.Beat, e.Lease = jobs.Pending, "", 0, 0
+	}
+	loss.Is, loss.Result = e.State, e.Outcome
+	if fix {
+		loss.Fixed, err = q.relearn(ctx, e)
+	}
+	return loss, err
+}
+
+// recall is the record of a job that knows what others do, and who does.
+func (q *Queue) recall(ctx context.Context, others known, rec jobs.Record, last jobs.Event) (jobs.Record, string, error) {
+	const session, result = "its session", "its stored result"
+	rec.Attempt = max(rec.Attempt, last.Attempt)
+	stored, epoch, err := others.result(ctx, rec.ID)
+	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
+		return rec, "", err
+	}
+	if err == nil && stored.Attempts == rec.Attempt { // where what was stored of the last attempt lies
+		rec.Epoch = max(rec.Epoch, epoch)
+	}
+	if last.Kind == jobs.JobFinished {
+		var told jobs.Result
+		if err := json.Unmarshal(last.Data, &told); err != nil || told.Outcome == "" {
+			return rec, "", fmt.Errorf("the event job.finished has no result: %w", err)
+		}
+		return rec.Again(told, last.Time), session, nil
+	}
+	final := stored.Outcome == jobs.Success || stored.Outcome != "" && jobs.Reasons[stored.Reason].Retry == jobs.Never
+	if err == nil && final && stored.Attempts == rec.Attempt {
+		return rec.Again(stored, last.Time), result, nil
+	}
+	return rec, session, nil
+}
+
+// lost reports whether a job's last event tells what its record should know.
+func (q *Queue) lost(e entry, last jobs.Event, now time.Time) bool {
+	over := last.Kind == jobs.JobFinished
+	switch {
+	case e.rev == 0 && over:
+		return now.Sub(last.Time) < q.cfg.Retention // else it was kept long enough
+	case e.rev == 0:
+		return last.Kind != jobs.JobSubmitted || now.Sub(e.at) > submitWithin
+	case last.Attempt > e.Attempt:
+		return true // the record of an attempt comes before its events
+	}
+	// So does that of an end. One that was written later is of a job that somebody
+	// brought back, and is just going to say so.
+	return over && (e.State == jobs.Executing && last.Attempt == e.Attempt || e.at.Before(last.Time))
+}
+
+// relearn writes a record, unless somebody has written another one meanwhile, and
+// does what follows.
+func (q *Queue) relearn(ctx context.Context, e entry) (bool, error) {
+	e, err := q.put(ctx, e)
+	if isConflict(err) {
+		return false, nil
+	}
+	if err == nil && e.State == jobs.Finished {
+		if err = q.withdraw(ctx, e.Record); wire.NoStream(err) {
+			err = nil
+		}
+		if err == nil {
+			err = q.conclude(ctx, e.Record)
+		}
+	}
+	return err == nil, err
+}
