@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 
 	"github.com/penstock-run/penstock/sandbox/internal/overlay"
@@ -23,7 +25,7 @@ func (p *Process) begin(cmd *exec.Cmd) (clean bool, err error) {
 		if err := asUser(cmd, view, p.spec.Workspace); err != nil {
 			return true, err
 		}
-		return p.jail.group.Start(cmd)
+		return mapped(func() (bool, error) { return p.jail.group.Start(cmd) })
 	}
 	if err := view.MountAlone(p.spec.Workspace); err != nil {
 		return false, err
@@ -67,4 +69,24 @@ func asUser(cmd *exec.Cmd, view overlay.View, target string) error {
 	// one's rights over the user's own files.
 	a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN, unix.CAP_FSETID}
 	return nil
+}
+
+// mapping is held while this process can be looked into.
+var mapping sync.Mutex
+
+// mapped starts a child in a user namespace of its own. The child shares this
+// process's memory until it executes, and where other processes of the same user
+// may not look into that (PR_SET_DUMPABLE), this one may not write the child's
+// table of users either. So they may, for the few milliseconds that takes.
+func mapped(start func() (bool, error)) (clean bool, err error) {
+	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
+		return start()
+	}
+	mapping.Lock()
+	defer mapping.Unlock()
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		return true, err
+	}
+	clean, err = start()
+	return clean, errors.Join(err, unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strings"
@@ -44,7 +45,7 @@ func (a *attempt) measure() {
 	}
 	a.talk.meter = gate.NewSession(a.rec.ID, gate.Key(a.tokens.model), gate.Limits{Tokens: a.job.Budget.Tokens, USD: a.job.Budget.USD})
 	a.talk.meter.Refused = func(v gate.Violation) {
-		a.refused.Note(policy.KindModel, a.redacted(strings.TrimSpace(v.Method+" "+v.Path)), a.redacted(v.What))
+		a.refused.Note(policy.KindModel, a.redacted(cmp.Or(strings.TrimSpace(v.Method+" "+v.Path), "model API")), a.redacted(v.What))
 	}
 }
 

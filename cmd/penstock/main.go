@@ -4,13 +4,20 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
 func main() {
+	secrets, err := takeSecrets()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "penstock:", err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, &app{in: os.Stdin, out: console.New(os.Stdout, os.Getenv), err: console.New(os.Stderr, os.Getenv), secrets: secrets}, os.Args[1:]))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,14 +22,16 @@ type app struct {
 	file     string
 	format   cli.Format
 	progress cli.ProgressMode
+	// secrets are variables that nobody else may read; no process inherits them.
+	secrets map[string]string
 }
 
 // run executes one command line and returns its exit code.
-func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	a := &app{in: in, out: console.New(out, os.Getenv), err: console.New(errw, os.Getenv), cfg: cli.Defaults(), format: cli.Table, progress: cli.ProgressAuto}
+func run(ctx context.Context, a *app, args []string) int {
+	a.cfg, a.format, a.progress = cli.Defaults(), cli.Table, cli.ProgressAuto
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(in)
+	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := a.allowed(root.ExecuteContext(ctx))
@@ -56,7 +57,7 @@ directory, or starts one of its own and ends it when it is done.`,
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.cfg.Load(cmd.Flags(), a.file) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.cfg.Load(cmd.Flags(), a.file, a.secrets) },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usage("run \""+cmd.CommandPath()+" --help\"", "%w", err)

@@ -55,7 +55,7 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 	cfg := worker.Config{
 		Name: a.workerName(), Slots: slots, Queues: a.cfg.Worker.Queues, Labels: a.cfg.Worker.Labels, Drain: a.cfg.Worker.Drain,
 		Queue: p.queue, Log: p.log, Store: p.store, Spaces: spaces, Workspace: a.cfg.Worker.Workspace, Agents: a.agents(),
-		Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
+		Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: a.secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
 		Signers: signers, Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
 		Reserve:      a.reserve(filepath.Join(a.cfg.Data, "work")),
 		CommitAuthor: a.cfg.Worker.CommitAuthor, CommitPlain: !a.cfg.Worker.CommitTrailers,
@@ -178,9 +178,6 @@ func slots(asked int) int {
 	}
 	return runtime.NumCPU()
 }
-
-// secret reads a secret that a job names from the worker's environment.
-func secret(name string) (string, bool) { return os.LookupEnv(cli.EnvPrefix + "SECRET_" + name) }
 
 // containers is the one backend for isolation container: it remembers what it
 // has tried.

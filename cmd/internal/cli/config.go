@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -50,11 +51,11 @@ type Config struct {
 	// Agents are in files only: what they need does not fit a variable.
 	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api"`
 
-	// The providers' keys are taken out of the environment as they are read,
-	// so that no child process can inherit them.
-	AnthropicKey string `yaml:"-" env:"ANTHROPIC_API_KEY,unset" doc:"key of the Anthropic API; it stays in the worker"`
-	OpenAIKey    string `yaml:"-" env:"OPENAI_API_KEY,unset" doc:"key of the OpenAI API; it stays in the worker"`
-	GoogleKey    string `yaml:"-" env:"GOOGLE_API_KEY,unset" doc:"key of Google's Gemini API; it stays in the worker"`
+	// The providers' keys are not in the environment any more when they are read;
+	// see Load.
+	AnthropicKey string `yaml:"-" env:"ANTHROPIC_API_KEY" doc:"key of the Anthropic API; it stays in the worker"`
+	OpenAIKey    string `yaml:"-" env:"OPENAI_API_KEY" doc:"key of the OpenAI API; it stays in the worker"`
+	GoogleKey    string `yaml:"-" env:"GOOGLE_API_KEY" doc:"key of Google's Gemini API; it stays in the worker"`
 }
 
 // LogConfig says what is logged, and how.
@@ -180,8 +181,9 @@ func Settings(flags *pflag.FlagSet) *pflag.FlagSet {
 
 // Load fills c by the order of precedence. flags are those bound to c's
 // fields; the ones that were given win. file is --config; empty means
-// ./penstock.yaml, else the user's file, where they exist.
-func (c *Config) Load(flags *pflag.FlagSet, file string) error {
+// ./penstock.yaml, else the user's file, where they exist. secrets are variables
+// that were taken out of the environment.
+func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]string) error {
 	given := map[string][]string{}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Changed || f.Annotations[setting] == nil {
@@ -197,29 +199,21 @@ func (c *Config) Load(flags *pflag.FlagSet, file string) error {
 	if err := c.readFile(file); err != nil {
 		return err
 	}
-	err := env.ParseWithOptions(c, env.Options{Prefix: EnvPrefix})
-	if err == nil {
-		err = errors.Join(takeKey(&c.AnthropicKey, "ANTHROPIC_API_KEY"), takeKey(&c.OpenAIKey, "OPENAI_API_KEY"),
-			takeKey(&c.GoogleKey, "GEMINI_API_KEY"), takeKey(&c.GoogleKey, "GOOGLE_API_KEY"))
-	}
-	if err != nil {
+	environ := env.ToMap(os.Environ())
+	maps.Copy(environ, secrets)
+	if err := env.ParseWithOptions(c, env.Options{Prefix: EnvPrefix, Environment: environ}); err != nil {
 		return Usage("see penstock config view", "environment: %w", err)
 	}
+	// The names that everybody uses for the keys, where they have not ours.
+	c.AnthropicKey = cmp.Or(c.AnthropicKey, secrets["ANTHROPIC_API_KEY"])
+	c.OpenAIKey = cmp.Or(c.OpenAIKey, secrets["OPENAI_API_KEY"])
+	c.GoogleKey = cmp.Or(c.GoogleKey, secrets["GEMINI_API_KEY"], secrets["GOOGLE_API_KEY"])
 	for name, values := range given {
 		if err := set(flags.Lookup(name), values); err != nil {
 			return Usage("", "--%s: %w", name, err)
 		}
 	}
 	return c.validate()
-}
-
-// takeKey reads a key by the name that everybody uses for it, without our
-// prefix, where it was not given with it.
-func takeKey(key *string, name string) error {
-	if *key == "" {
-		*key = os.Getenv(name)
-	}
-	return os.Unsetenv(name)
 }
 
 func set(f *pflag.Flag, values []string) error {

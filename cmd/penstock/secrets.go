@@ -1,0 +1,90 @@
+package main
+
+import (
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/worker"
+)
+
+// secretVariables are those that hold a key, whatever their value is.
+var secretVariables = []string{
+	"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY",
+	cli.EnvPrefix + "ANTHROPIC_API_KEY", cli.EnvPrefix + "OPENAI_API_KEY", cli.EnvPrefix + "GOOGLE_API_KEY",
+}
+
+// isSecret reports whether a variable is one of those that only this process
+// may know: keys, the secrets of jobs, and an address with a password.
+func isSecret(name, value string) bool {
+	switch {
+	case value == "":
+		return false
+	case name == cli.EnvPrefix+"SERVER":
+		return slices.ContainsFunc(strings.Split(value, ","), func(server string) bool {
+			u, err := url.Parse(strings.TrimSpace(server))
+			return err != nil || u.User != nil
+		})
+	}
+	return slices.Contains(secretVariables, name) || strings.HasPrefix(name, secretPrefix)
+}
+
+// secretPrefix begins the names of the variables with the secrets of jobs.
+const secretPrefix = cli.EnvPrefix + "SECRET_"
+
+// takeSecrets takes the secrets out of the environment: other processes of the
+// same user can read the one that a process was started with, for as long as it
+// lives. So this process starts over without them, where the system has a way to
+// hand them on that nobody else sees.
+func takeSecrets() (map[string]string, error) {
+	secrets, err := inherited()
+	if secrets != nil || err != nil {
+		return secrets, err
+	}
+	secrets = map[string]string{}
+	var rest []string
+	for _, kv := range os.Environ() {
+		name, value, _ := strings.Cut(kv, "=")
+		if isSecret(name, value) {
+			secrets[name] = value
+		} else {
+			rest = append(rest, kv)
+		}
+	}
+	// What looks like a key in a jail is a token of the jail.
+	if len(secrets) > 0 && os.Getenv(worker.InsideVariable) == "" {
+		err = startOver(secrets, rest)
+	}
+	for name := range secrets {
+		_ = os.Unsetenv(name) // of programs that this one starts; it fails for no name that exists
+	}
+	return secrets, err
+}
+
+// joinSecrets and splitSecrets write them as an environment is written.
+func joinSecrets(secrets map[string]string) []byte {
+	var out []byte
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		out = append(out, name+"="+secrets[name]+"\x00"...)
+	}
+	return out
+}
+
+func splitSecrets(data []byte) map[string]string {
+	secrets := map[string]string{}
+	for kv := range strings.SplitSeq(string(data), "\x00") {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			secrets[name] = value
+		}
+	}
+	return secrets
+}
+
+// secret reads a secret that a job names.
+func (a *app) secret(name string) (string, bool) {
+	value, ok := a.secrets[secretPrefix+name]
+	return value, ok
+}
