@@ -64,7 +64,7 @@ func (s *screen) run(ctx context.Context, args ...string) string {
 		all, _ := io.ReadAll(s.master) // ends with an error when the last holder of the other side has gone
 		shown <- string(all)
 	}()
-	run(ctx, args, s.slave, s.slave, s.slave)
+	run(ctx, &app{in: s.slave, out: console.New(s.slave, os.Getenv), err: console.New(s.slave, os.Getenv)}, args)
 	if err := s.slave.Close(); err != nil {
 		s.Error(err)
 	}
