@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,10 +13,11 @@ import (
 
 func main() {
 	secrets, err := takeSecrets()
+	a := &app{in: os.Stdin, out: console.New(os.Stdout, os.Getenv), err: console.New(os.Stderr, os.Getenv), secrets: secrets}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "penstock:", err)
+		a.err.Printf("penstock: %v\n", err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
-	os.Exit(run(ctx, &app{in: os.Stdin, out: console.New(os.Stdout, os.Getenv), err: console.New(os.Stderr, os.Getenv), secrets: secrets}, os.Args[1:]))
+	os.Exit(run(ctx, a, os.Args[1:]))
 }
