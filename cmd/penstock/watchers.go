@@ -129,8 +129,10 @@ func (w *watchers) serve(ctx context.Context, p *pool, listener net.Listener) er
 		admin := metrics.Admin{Registry: w.registry, Info: w.info, Ready: []metrics.Check{
 			{Name: "broker", Test: p.reachable}, {Name: "draining", Test: w.accepting},
 		}}
-		if w.dispatcher == nil { // which takes jobs all the same
+		if w.dispatcher == nil {
 			admin.Ready = append(admin.Ready, metrics.Check{Name: "disk", Test: w.roomy})
+		} else { // which takes jobs as long as its broker does, whatever its own disk
+			admin.Ready = append(admin.Ready, metrics.Check{Name: "store", Test: p.queue.Room})
 		}
 		g.Go(func() error {
 			if err := adminServer(admin.Handler()).Serve(ctx, listener); err != nil {

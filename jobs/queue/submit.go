@@ -44,7 +44,7 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, announce 
 	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
-	if err := q.room(ctx); err != nil {
+	if err := q.Room(ctx); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
 	// In this order a crash leaves either nothing that anybody sees, or all
@@ -70,9 +70,9 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, announce 
 // events and results. A new job is refused before that is used up.
 const headroom = 64 << 20
 
-// room reports whether the store has room for another job. The answer is good
-// for a moment.
-func (q *Queue) room(ctx context.Context) error {
+// Room returns [jobs.ErrFull] while the store has no room for another job. That
+// there is room is asked once a second at most.
+func (q *Queue) Room(ctx context.Context) error {
 	q.mu.Lock()
 	fresh := time.Since(q.looked) < time.Second
 	q.mu.Unlock()
