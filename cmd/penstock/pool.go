@@ -94,7 +94,7 @@ func (a *app) connect(p *pool, owner string) error {
 	case !errors.Is(err, natsd.ErrNotRunning):
 		return fmt.Errorf("find the pool of %s: %w", a.cfg.Data, err)
 	case owner == "worker":
-		return cli.Fail(cli.ExitUnreachable, "start one with penstock serve, or name one with --server", "no pool runs on data directory %s", a.cfg.Data)
+		return cli.Fail(cli.ExitUnreachable, "start one with penstock serve, or name one with --server", "%w", &noPoolError{a.cfg.Data})
 	}
 	listen := "127.0.0.1:0"
 	if owner == "serve" && (a.cfg.Serve.Listen != cli.Defaults().Serve.Listen || free(a.cfg.Serve.Listen)) {
@@ -124,6 +124,44 @@ func (a *app) connect(p *pool, owner string) error {
 	}
 	p.undo = append(p.undo, p.hangUp)
 	return nil
+}
+
+// A noPoolError says that nothing serves a data directory.
+type noPoolError struct{ data string }
+
+func (e *noPoolError) Error() string { return "no pool runs on data directory " + e.data }
+
+// How long a service waits before it looks for its broker again: at first, and
+// at most.
+const (
+	lookAgain    = 500 * time.Millisecond
+	lookAgainMax = 15 * time.Second
+)
+
+// openPatiently is open for a service, which may be started before its broker:
+// it waits for one until ctx ends, and says so once.
+func (a *app) openPatiently(ctx context.Context, owner string, hooks hooks) (*pool, error) {
+	for wait := lookAgain; ; wait = min(2*wait, lookAgainMax) {
+		p, err := a.open(ctx, owner, hooks)
+		if err == nil || !absent(err) {
+			return p, err
+		}
+		if wait == lookAgain {
+			a.err.Printf("penstock: %v; waiting for it\n", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// absent reports whether there is no broker, which may be there later.
+func absent(err error) bool {
+	_, none := errors.AsType[*noPoolError](err)
+	_, network := errors.AsType[net.Error](err)
+	return none || network || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jobs.ErrUnavailable)
 }
 
 // free reports whether nobody listens at an address. A default that another
@@ -198,19 +236,23 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 		Finished: p.finished, Hooks: hooks.queue, Upgrade: ours,
 	})
 	if err != nil {
-		return unreachable(fmt.Errorf("open the queue: %w", err))
+		return opening("queue", err)
 	}
-	p.log, err = session.Open(ctx, p.conn, session.Config{
-		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Retention: cfg.Keep.Events, MaxBytes: events, Upgrade: ours,
+	var g errgroup.Group // each is a few round trips
+	g.Go(func() (err error) {
+		p.log, err = session.Open(ctx, p.conn, session.Config{
+			Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Retention: cfg.Keep.Events, MaxBytes: events, Upgrade: ours,
+		})
+		return opening("sessions", err)
 	})
-	if err != nil {
-		return unreachable(fmt.Errorf("open the sessions: %w", err))
-	}
-	p.store, err = artifact.Open(ctx, p.conn, artifact.Config{
-		Role: p.role, Replicas: cfg.Replicas, Retention: cfg.Keep.Artifacts, Results: cfg.Keep.Results, StoreBytes: artifacts, Upgrade: ours,
+	g.Go(func() (err error) {
+		p.store, err = artifact.Open(ctx, p.conn, artifact.Config{
+			Role: p.role, Replicas: cfg.Replicas, Retention: cfg.Keep.Artifacts, Results: cfg.Keep.Results, StoreBytes: artifacts, Upgrade: ours,
+		})
+		return opening("artifacts", err)
 	})
-	if err != nil {
-		return unreachable(fmt.Errorf("open the artifacts: %w", err))
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	caps, err := cfg.Serve.Limits()
 	if err != nil {
@@ -245,9 +287,19 @@ func (p *pool) artifact(ctx context.Context, job string, epoch uint64, name stri
 	return nil
 }
 
+func opening(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return unreachable(fmt.Errorf("open the %s: %w", what, err))
+}
+
 func unreachable(err error) error {
-	if errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
 		return cli.Fail(cli.ExitUnreachable, "does the server have JetStream enabled?", "%w", err)
+	case errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded):
+		return cli.Fail(cli.ExitUnreachable, "the server accepted the connection and did not answer in time: look at its load, and at the way to it", "%w", err)
 	}
 	return err
 }

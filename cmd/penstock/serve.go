@@ -56,7 +56,7 @@ func (a *app) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.open(ctx, "serve", watch.hooks())
+	p, err := a.openPatiently(ctx, "serve", watch.hooks())
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (a *app) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.open(ctx, "worker", watch.hooks())
+	p, err := a.openPatiently(ctx, "worker", watch.hooks())
 	if err != nil {
 		return err
 	}

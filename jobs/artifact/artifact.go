@@ -85,10 +85,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	if !cfg.Upgrade {
 		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas)
 	}
-	for _, a := range Assets(cfg, has) {
-		if err := conn.Ensure(ctx, a, cfg.Upgrade); err != nil {
-			return nil, err
-		}
+	if err := conn.EnsureAll(ctx, Assets(cfg, has), cfg.Upgrade); err != nil {
+		return nil, err
 	}
 	return &Store{cfg: cfg, conn: conn}, nil
 }

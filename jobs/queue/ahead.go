@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -27,22 +29,18 @@ type field struct {
 // ahead finds the jobs that are or may be claimed before one that is pending,
 // and whether that one is not in its queue at all.
 func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
-	caps, err := q.Caps(ctx)
-	if err != nil {
+	in := field{me: me, ready: map[string]entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
+	var holds []Hold
+	var led bool
+	g, asking := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { in.caps, err = q.Caps(asking); return err })
+	g.Go(func() (err error) { in.all, err = q.entries(asking, Filter{}); return err })
+	g.Go(func() (err error) { holds, err = q.Holds(asking); return err })
+	g.Go(func() (err error) { led, err = q.led(asking); return err })
+	if err := g.Wait(); err != nil {
 		return err
 	}
-	in := field{me: me, caps: caps, ready: map[string]entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
-	if in.all, err = q.entries(ctx, Filter{}); err != nil {
-		return err
-	}
-	holds, err := q.Holds(ctx)
-	if err != nil {
-		return err
-	}
-	if f.Stranded, err = q.led(ctx); err != nil {
-		return err
-	}
-	f.Stranded = !f.Stranded
+	f.Stranded = !led
 	for _, e := range in.all {
 		in.runs[e.ID] = e.State == jobs.Executing
 	}
@@ -52,7 +50,7 @@ func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
 	}
 	for _, e := range in.all {
 		lost := e.State == jobs.Executing && f.Now.Sub(e.at) >= f.Lease
-		blocked := slices.ContainsFunc(caps.Of(e.Record), func(c schedule.Cap) bool { return full[c.Key] })
+		blocked := slices.ContainsFunc(in.caps.Of(e.Record), func(c schedule.Cap) bool { return full[c.Key] })
 		if e.State == jobs.Pending && !blocked || lost {
 			if !pausedBy(holds, e.Record) {
 				in.enter(e)

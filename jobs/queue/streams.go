@@ -24,12 +24,7 @@ func (q *Queue) create(ctx context.Context) error {
 		return err
 	}
 	q.cfg.settle(has)
-	for _, a := range q.assets() {
-		if err := q.conn.Ensure(ctx, a, q.cfg.Upgrade); err != nil {
-			return err
-		}
-	}
-	return nil
+	return q.conn.EnsureAll(ctx, q.assets(), q.cfg.Upgrade)
 }
 
 // settle completes the settings with those of the installation. Only who

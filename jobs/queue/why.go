@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -86,31 +88,27 @@ func (q *Queue) facts(ctx context.Context, e entry) (why.Facts, error) {
 	if e.State == jobs.Finished {
 		return f, nil
 	}
-	var err error
-	if f.Now, err = q.now(ctx); err != nil {
-		return f, err
-	}
-	if f.Lease, err = q.lane(ctx, e.Class, e.Lane); err != nil {
-		return f, err
-	}
-	if f.Queue, err = q.paused(ctx, HoldQueue, e.Queue); err != nil {
-		return f, err
-	}
+	// All at once, since each is a round trip or more.
+	g, asking := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { f.Now, err = q.now(asking); return err })
+	g.Go(func() (err error) { f.Lease, err = q.lane(asking, e.Class, e.Lane); return err })
+	g.Go(func() (err error) { f.Queue, err = q.paused(asking, HoldQueue, e.Queue); return err })
 	if e.Batch != "" {
-		if f.Batch, err = q.paused(ctx, HoldBatch, e.Batch); err != nil {
-			return f, err
-		}
+		g.Go(func() (err error) { f.Batch, err = q.paused(asking, HoldBatch, e.Batch); return err })
 	}
-	if e.Dependent() {
-		return f, q.open(ctx, e, &f)
+	if e.State == jobs.Pending {
+		g.Go(func() (err error) { f.Workers, err = q.Workers(asking); return err })
 	}
-	if e.State != jobs.Pending {
-		return f, nil
-	}
-	if f.Workers, err = q.Workers(ctx); err != nil {
+	err := g.Wait()
+	switch {
+	case err != nil:
 		return f, err
+	case e.Dependent():
+		return f, q.open(ctx, e, &f)
+	case e.State == jobs.Pending:
+		return f, q.ahead(ctx, e, &f)
 	}
-	return f, q.ahead(ctx, e, &f)
+	return f, nil
 }
 
 func (q *Queue) paused(ctx context.Context, kind HoldKind, name string) (*why.Pause, error) {

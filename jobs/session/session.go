@@ -72,10 +72,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	}
 	l := &Log{cfg: cfg, conn: conn}
 	l.cfg.Tenant = cmp.Or(cfg.Tenant, "default")
-	for _, a := range assets {
-		if err := conn.Ensure(ctx, a, cfg.Upgrade); err != nil {
-			return nil, err
-		}
+	if err := conn.EnsureAll(ctx, assets, cfg.Upgrade); err != nil {
+		return nil, err
 	}
 	l.names, err = subject.New(cfg.Prefix)
 	return l, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -31,6 +32,48 @@ func (c *Conn) Ensure(ctx context.Context, a Asset, upgrade bool) error {
 		return err
 	}
 	return c.Change(ctx, a, fields)
+}
+
+// EnsureAll is Ensure for all that a part of an installation has. What exists is
+// asked for once and the rest is done at once, so that it takes a few round trips
+// and not one for each: streams first, since consumers are made on them.
+func (c *Conn) EnsureAll(ctx context.Context, all []Asset, upgrade bool) error {
+	if c.Bound {
+		return nil
+	}
+	names, err := c.Streams(ctx)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+	}
+	var streams, consumers []Asset
+	for _, a := range all {
+		switch {
+		case a.Consumer != nil:
+			consumers = append(consumers, a)
+		case upgrade || !there[a.Stream.Name]:
+			streams = append(streams, a)
+		}
+	}
+	for _, some := range [][]Asset{streams, consumers} {
+		if err := c.ensureAtOnce(ctx, some, upgrade); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) ensureAtOnce(ctx context.Context, all []Asset, upgrade bool) error {
+	errs := make([]error, len(all))
+	var asking sync.WaitGroup
+	for i, a := range all {
+		asking.Go(func() { errs[i] = c.Ensure(ctx, a, upgrade) })
+	}
+	asking.Wait()
+	return errors.Join(errs...)
 }
 
 // consumes reports whether an asset is a consumer that exists. To create one

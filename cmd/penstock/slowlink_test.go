@@ -1,0 +1,149 @@
+package main
+
+import (
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+)
+
+// A slowLink is a way to a server whose answers take a moment, so that what is
+// asked at once is answered at once. It counts the round trips.
+type slowLink struct {
+	net.Listener
+	target string
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	asking  bool // the last piece went to the server
+	turns   int
+	closing []net.Conn
+}
+
+func newSlowLink(t *testing.T, target string) *slowLink {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &slowLink{Listener: l, target: target}
+	s.done.Go(s.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		s.mu.Lock()
+		for _, c := range s.closing {
+			_ = c.Close()
+		}
+		s.mu.Unlock()
+		s.done.Wait()
+	})
+	return s
+}
+
+func (s *slowLink) accept() {
+	for {
+		client, err := s.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", s.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		s.mu.Lock()
+		s.closing = append(s.closing, client, server)
+		s.mu.Unlock()
+		s.done.Go(func() { s.pass(server, client, true) })
+		s.done.Go(func() { s.pass(client, server, false) })
+	}
+}
+
+func (s *slowLink) pass(to, from net.Conn, asks bool) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if !asks {
+			time.Sleep(20 * time.Millisecond) // the link is slow
+		}
+		s.mu.Lock()
+		if asks && !s.asking {
+			s.turns++
+		}
+		s.asking = asks
+		s.mu.Unlock()
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// trips returns how often somebody waited for an answer since it was last called.
+func (s *slowLink) trips() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.turns
+	s.turns = 0
+	return n
+}
+
+// A command needs a few round trips, however many streams an installation has.
+func TestCommandsNeedFewRoundTrips(t *testing.T) {
+	f := newField(t)
+	f.serve()
+	id := f.submit("true")
+	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
+	f.must(err)
+	at, err := url.Parse(endpoint.URL)
+	f.must(err)
+	link := newSlowLink(t, at.Host)
+	way := url.URL{Scheme: "nats", User: url.UserPassword(endpoint.User, endpoint.Password), Host: link.Addr().String()}
+	for _, tt := range []struct {
+		most    int
+		command []string
+	}{
+		{14, []string{"job", "ls"}}, {14, []string{"job", "get", id}}, {16, []string{"queue", "ls"}}, {16, []string{"dead", "ls"}},
+		{24, []string{"why", id}}, {14, []string{"logs", id}}, {20, []string{"submit", "--isolation", "none", "--", "true"}},
+	} {
+		f.run(tt.command...) // the first one of all may have to make a lane
+		link.trips()
+		f.run(append([]string{"--server", way.String()}, tt.command...)...)
+		got := link.trips()
+		t.Logf("%v: %d round trips", tt.command, got)
+		if got > tt.most {
+			t.Errorf("%v takes %d round trips, want %d at most", tt.command, got, tt.most)
+		}
+	}
+}
+
+// A worker that is started before its pool waits for it, and says so.
+func TestAWorkerWaitsForItsPool(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	pool, again := f.serve()
+	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
+	f.must(err)
+	pool.end()
+	at, err := url.Parse(endpoint.URL)
+	f.must(err)
+	at.User = url.UserPassword(endpoint.User, endpoint.Password)
+	worker := []string{"worker", "--admin", "", "--drain", "1s", "--slots", "1"}
+	waiting := []*program{
+		f.start("waiting for it", worker...),
+		f.start("waiting for it", append(worker, "--server", at.String(), "--data", t.TempDir())...),
+	}
+	f.start("serving", again...)
+	for _, w := range waiting {
+		f.eventually(60*time.Second, "the worker has begun", func() bool { return strings.Contains(w.log.String(), "slots on") })
+	}
+	f.run("wait", "--timeout", "60s", f.submit("true"))
+}
