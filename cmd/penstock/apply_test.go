@@ -121,6 +121,10 @@ func TestAgentsProgramsDoNotRun(t *testing.T) {
 		return id
 	}
 	id, failed := job(":", "--deliver", "branch"), job("false")
+	job(":", "--repo", twin(), "--isolation", "none")
+	f.env = append(f.env, "PENSTOCK_WORKER_WORKSPACE=linked")
+	job(":", "--repo", twin())
+	f.env = f.env[:len(f.env)-1]
 	for _, door := range [][]string{
 		{"job", "apply", id, "--check", "--dir"}, {"job", "apply", id, "--dir"},
 		{"job", "apply", id, "--check", "--3way", "--dir"}, {"job", "apply", id, "--3way", "--dir"},

@@ -79,6 +79,9 @@ func (t *Tree) Apply(ctx context.Context, patch []byte, how How) (done Applied, 
 	if len(done.Files) == 0 {
 		return done, ErrEmpty
 	}
+	if err := t.outsideGit(done.Files); err != nil {
+		return done, err
+	}
 	before, err := shadow.Filtered(ctx, done.Files)
 	if err != nil {
 		return done, err
@@ -117,6 +120,24 @@ func (t *Tree) apply(ctx context.Context, shadow *git.Shadow, patch []byte, how 
 		return &ConflictError{conflicts}
 	}
 	return errors.Join(failed, err)
+}
+
+// outsideGit refuses a patch that would write to the repository itself: its git
+// directory may be in the work tree under another name than .git, which git
+// takes for a directory as any other.
+func (t *Tree) outsideGit(paths []string) error {
+	for _, dir := range []string{t.place.Dir, t.place.Common, t.place.Objects} {
+		inside, err := filepath.Rel(t.place.Top, dir)
+		if dir == "" || err != nil || !filepath.IsLocal(inside) {
+			continue
+		}
+		for _, p := range paths {
+			if rel, err := filepath.Rel(strings.ToLower(inside), strings.ToLower(p)); err == nil && filepath.IsLocal(rel) {
+				return fmt.Errorf("%s is in the repository's git directory", p)
+			}
+		}
+	}
+	return nil
 }
 
 // shadow makes a git directory of ours for one operation.

@@ -80,9 +80,10 @@ func (r Remote) run(ctx context.Context, in Repo, out io.Writer, args []string) 
 	env, allow := slices.Clone(environment), "file"
 	switch {
 	case r.Local:
-		env = append(env, "GIT_CONFIG_GLOBAL="+r.Trust)
+		env = append(env, "GIT_CONFIG_GLOBAL="+r.Trust, "GIT_ALLOW_PROTOCOL="+allow)
 	default:
 		allow = scheme(r.URL)
+		env = append(env, "GIT_ALLOW_PROTOCOL="+allow)
 		if len(r.Env) > 0 {
 			env = operator(r.Env)
 			if allow == "ssh" && !in.choosesSSH(ctx, env) {

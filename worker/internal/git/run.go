@@ -32,13 +32,16 @@ type Repo struct {
 }
 
 // environment of every git process: nothing of the user's or the system's.
-// The last three keep git from reading through replacement objects, from
+// The three before the last keep git from reading through replacement objects, from
 // running filters of large files, and from fetching what a partial clone lacks.
 var environment = []string{
 	"HOME=/nonexistent", "LC_ALL=C",
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 	"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
 	"GIT_NO_REPLACE_OBJECTS=1", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1",
+	// Older gits do not know that they shall not fetch, and a repository may
+	// allow itself any protocol: this beats it.
+	"GIT_ALLOW_PROTOCOL=none",
 }
 
 // settings beat every configuration file, the repository's own included.

@@ -69,3 +69,18 @@ func TestLocate(t *testing.T) {
 		t.Errorf("in a git directory: %v", err)
 	}
 }
+
+// A partial clone fetches what it lacks, by the program that its configuration
+// names: not for us, whatever protocols it allows.
+func TestNothingIsFetched(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "mark")
+	dir := userRepo(t, "remote.origin.url|ext::touch "+mark, "remote.origin.promisor|true", "core.repositoryFormatVersion|1",
+		"extensions.partialClone|origin", "protocol.ext.allow|always", "protocol.allow|always")
+	repo := Repo{Dir: filepath.Join(dir, ".git"), Env: []string{"GIT_NO_LAZY_FETCH=0"}} // as gits that do not know it
+	if err := repo.Run(t.Context(), "cat-file", "-e", strings.Repeat("1", 40)); err == nil {
+		t.Error("an object is there that nobody made")
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the remote's program ran")
+	}
+}
