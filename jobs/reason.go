@@ -3,6 +3,7 @@ package jobs
 import (
 	"reflect"
 	"slices"
+	"time"
 )
 
 // Reason says why a job is not a success. The list is closed; [Reasons] says
@@ -108,6 +109,14 @@ const (
 	MaxHostFailures = 8
 	MaxLost         = 100
 )
+
+// DefaultRefusals is how often a job is lost to one reason of its model's
+// provider before it is given up: with the back-off that is over an hour.
+const DefaultRefusals = 20
+
+// MaxRetryAfter is the longest that a job waits because the provider asked for
+// it. One that asks for more is tried again by then.
+const MaxRetryAfter = 24 * time.Hour
 
 // Scope says which other jobs would meet the same end.
 type Scope string

@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"time"
 )
 
@@ -42,6 +44,9 @@ type Record struct {
 	Deaths       int `json:"deaths,omitempty"`
 	HostFailures int `json:"host_failures,omitempty"`
 	MaxAttempts  int `json:"max_attempts"`
+	// Refusals is how many of those that were lost the model's provider refused
+	// for one reason; see [Bounds].
+	Refusals map[Reason]int `json:"refusals,omitempty"`
 
 	// Worker, Beat and Lease are the lease: Beat grows with each heartbeat, and
 	// the worker holds the job for Lease after each. Epoch is the revision that
@@ -138,7 +143,7 @@ func (r Record) Resumed(epoch uint64) Record {
 
 func (r Record) again() Record {
 	r.State, r.Hold = Pending, ""
-	r.Counted, r.Lost, r.Deaths, r.HostFailures = 0, 0, 0, 0
+	r.Counted, r.Lost, r.Deaths, r.HostFailures, r.Refusals = 0, 0, 0, 0, nil
 	r.Outcome, r.Reason, r.Message = "", "", ""
 	r.Cancel, r.Finished, r.NotBefore = nil, nil, nil
 	return r
@@ -199,21 +204,39 @@ type Ended struct {
 	Outcome Outcome
 	Reason  Reason
 	Message string
+	// Wait is how long the model's provider asked to wait before another
+	// attempt; zero: it did not.
+	Wait time.Duration
 }
+
+// Bounds are those of attempts that an operator sets. The zero value has the
+// defaults.
+type Bounds struct {
+	// Refusals is how often a job may be lost to one reason that is the model's
+	// provider's: a limit of its rate, an API that is down. Default:
+	// [DefaultRefusals].
+	Refusals int
+}
+
+// After is [Bounds.After] with the defaults.
+func (r Record) After(end Ended, now time.Time) (Record, bool) { return Bounds{}.After(r, end, now) }
 
 // After returns the record as it stands once its attempt has ended so, and
 // whether the job has finished. It is the one place where a retry is decided:
 // a reason that allows it, and an attempt left. A job that somebody wants to
 // end is cancelled, however the attempt ended, unless it had succeeded.
-func (r Record) After(end Ended, now time.Time) (Record, bool) {
+func (b Bounds) After(r Record, end Ended, now time.Time) (Record, bool) {
 	if r.Cancel != nil && end.Outcome != Success {
 		end.Outcome, end.Reason = Cancellation, Cancelled
 	}
 	cause := Reasons[end.Reason]
 	if end.Outcome != Success && r.State == Executing { // what never began used nothing up
-		r = r.charged(cause.Charge)
+		r = r.charged(end.Reason)
 	}
 	bound := r.usedUp()
+	if most := cmp.Or(b.Refusals, DefaultRefusals); bound == "" && r.Refusals[end.Reason] >= most {
+		bound = fmt.Sprintf("given up after %d attempts that ended so (max_refusals)", most)
+	}
 	if cause.Retry != Never && bound != "" {
 		end.Message += "; " + bound
 	}
@@ -221,7 +244,7 @@ func (r Record) After(end Ended, now time.Time) (Record, bool) {
 	r.Outcome, r.Reason, r.Message = end.Outcome, end.Reason, oneLine(end.Message, 2000)
 	if end.Outcome != Success && cause.Retry != Never && bound == "" {
 		r.State, r.Outcome = Pending, ""
-		if wait := r.Backoff(); wait > 0 {
+		if wait := r.waits(end); wait > 0 {
 			at := now.Add(wait).UTC()
 			r.State, r.NotBefore = Delayed, &at
 		}
@@ -232,8 +255,25 @@ func (r Record) After(end Ended, now time.Time) (Record, bool) {
 	return r, true
 }
 
-func (r Record) charged(to Charge) Record {
-	switch to {
+// waits is how long the job waits: as the provider asked, to the second, but no
+// longer than [MaxRetryAfter], else for a back-off.
+func (r Record) waits(end Ended) time.Duration {
+	if end.Wait > 0 {
+		return min(end.Wait, MaxRetryAfter)
+	}
+	return r.Backoff()
+}
+
+func (r Record) charged(reason Reason) Record {
+	cause := Reasons[reason]
+	if cause.Charge == ChargeLoss && cause.Fault == FaultProvider {
+		r.Refusals = maps.Clone(r.Refusals)
+		if r.Refusals == nil {
+			r.Refusals = map[Reason]int{}
+		}
+		r.Refusals[reason]++
+	}
+	switch cause.Charge {
 	case ChargeAttempt:
 		r.Counted++
 	case ChargeDeath:

@@ -196,3 +196,34 @@ func TestACancelledJobKeepsASuccess(t *testing.T) {
 		t.Errorf("in time: got %s %s, want cancellation", got.Outcome, got.Reason)
 	}
 }
+
+// What a provider refuses is bounded for each reason alone, and a shutdown is not
+// the provider's.
+func TestRefusalsAreBoundedForEachReason(t *testing.T) {
+	within := jobs.Bounds{Refusals: 3}
+	r, now := jobs.Record{ID: jobs.NewID(), MaxAttempts: 1}, time.Now()
+	for i, reason := range []jobs.Reason{
+		jobs.RateLimited, jobs.WorkerDrained, jobs.ModelUnavailable, jobs.RateLimited, jobs.ModelUnavailable, jobs.WorkerDrained, jobs.WorkerDrained,
+	} {
+		var finished bool
+		r.State = jobs.Executing
+		if r, finished = within.After(r, ended(reason), now); finished {
+			t.Fatalf("given up at %d, %s: %s", i, reason, r.Message)
+		}
+	}
+	r.State = jobs.Executing
+	last, finished := within.After(r, ended(jobs.RateLimited), now)
+	if !finished || last.Reason != jobs.RateLimited || r.Refusals[jobs.RateLimited] != 2 {
+		t.Errorf("after the third: %+v", last)
+	}
+	if again := last.Afresh(); len(again.Refusals) > 0 {
+		t.Errorf("a retry begins with %v", again.Refusals)
+	}
+	for asked, want := range map[time.Duration]time.Duration{90 * time.Second: 90 * time.Second, 100 * time.Hour: jobs.MaxRetryAfter} {
+		end := ended(jobs.RateLimited)
+		end.Wait = asked
+		if got, _ := (jobs.Bounds{}).After(r, end, now); got.NotBefore == nil || !got.NotBefore.Equal(now.Add(want)) {
+			t.Errorf("asked for %v, waits until %v, want %v", asked, got.NotBefore, want)
+		}
+	}
+}

@@ -46,7 +46,10 @@ reason under ` + "`cause`" + `.
 *Retry* says when another attempt begins: never, at once elsewhere, or later, after a back-off of 2 s that doubles up to
 5 min, with up to a quarter more so that jobs which failed together do not come back together. *Charged to* says what
 the attempt uses up: an ` + "`attempt`" + ` of ` + "`retry.max_attempts`" + ` (the job's doing), a ` + "`death`" + ` (a worker died under it: %d and
-it is given up), a failure of a ` + "`host`" + ` (%d), a ` + "`loss`" + ` (nobody failed: a shutdown, a quota; %d), or ` + "`nothing`" + `. *Fault* says who can mend it. *Shared by*
+it is given up), a failure of a ` + "`host`" + ` (%d), a ` + "`loss`" + ` (nobody failed: a shutdown, a quota; %d,
+and of those that are the provider's %d for one reason, the setting ` + "`max_refusals`" + `), or ` + "`nothing`" + `. Where the model's API
+said when to come again (` + "`retry-after`" + `, in seconds or a date), the next attempt begins then, and not by the back-off, but
+within %.0f hours. *Fault* says who can mend it. *Shared by*
 says which other jobs would end the same: a batch of which all that is left shares it is stopped.
 
 | reason | outcome | retry | charged to | fault | shared by the same | what to do |
@@ -56,7 +59,7 @@ says which other jobs would end the same: a batch of which all that is left shar
 // TestReference holds docs/reference/reasons.md against the table.
 func TestReference(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprintf(&b, reasonsHead, jobs.MaxDeaths, jobs.MaxHostFailures, jobs.MaxLost)
+	fmt.Fprintf(&b, reasonsHead, jobs.MaxDeaths, jobs.MaxHostFailures, jobs.MaxLost, jobs.DefaultRefusals, jobs.MaxRetryAfter.Hours())
 	for _, reason := range slices.Sorted(maps.Keys(jobs.Reasons)) {
 		c := jobs.Reasons[reason]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", reason, c.Outcome, c.Retry, c.Charge, c.Fault, c.Scope, c.Advice)

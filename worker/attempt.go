@@ -74,6 +74,9 @@ type attempt struct {
 	replies []control.Reply
 	// parked is how the attempt ends with its questions open; nil: it does not.
 	parked *parking
+	// again is when the model API said to come again, if that is what the attempt
+	// ended for; zero: it did not say.
+	again time.Time
 	// stored is the change that is kept as the result; nil: none is, or it is empty.
 	stored *stored
 }

@@ -1,10 +1,13 @@
 package worker
 
 import (
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,5 +129,54 @@ func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A provider that says when to come again is obeyed to the second, in both forms
+// of its header, and no more often than the operator allows.
+func TestAProviderThatSaysWhen(t *testing.T) {
+	for _, form := range []string{"seconds", "date"} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			f := newField(t)
+			f.bounds = jobs.Bounds{Refusals: 2}
+			f.use(f.connect(f.server.URL()))
+			const wait = 5 * time.Second
+			var told atomic.Int64 // when, in nanoseconds
+			api := httptest.NewServer(agenttest.New(agenttest.Script{Steps: []agenttest.Step{func(r agenttest.Request) agenttest.Reply {
+				now := time.Now()
+				told.Store(now.UnixNano())
+				reply := agenttest.Reply{Status: 429, Error: "rate_limit_error", After: "1"}
+				if r.Try == 0 && form == "seconds" {
+					reply.After = fmt.Sprint(wait.Seconds())
+				} else if r.Try == 0 {
+					reply.After = now.Add(wait).UTC().Format(http.TimeFormat)
+				}
+				return reply
+			}}}))
+			f.Cleanup(api.Close)
+			g, err := gate.New(gate.Config{Key: "key", Upstream: api.URL})
+			f.must(err)
+			f.Cleanup(func() { f.must(g.Close()) })
+			path := filepath.Join(f.TempDir(), "stub")
+			f.must(os.WriteFile(path, []byte(caller+"call; exit 1\n"), 0o755))
+			f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}
+			f.cfg.Agents = agent.New(agent.Config{Custom: map[string]agent.Custom{"stub": {Protocol: "command", Command: []string{path}, API: "anthropic"}}})
+			f.cfg.Hooks.Settled = func(rec jobs.Record, _ jobs.Result) {
+				if rec.Attempt != 1 {
+					return
+				}
+				asked := time.Unix(0, told.Load()).Add(wait)
+				if rec.NotBefore == nil || rec.NotBefore.Sub(asked).Abs() > time.Second {
+					t.Errorf("the next attempt begins at %v, the provider asked for %v", rec.NotBefore, asked.UTC())
+				}
+			}
+			job := f.job("")
+			job.Agent = jobs.Agent{Name: "stub"}
+			rec, _ := f.run(job)
+			if rec.Reason != jobs.RateLimited || rec.Attempt != 2 || rec.Counted != 0 || !strings.Contains(rec.Message, "given up after 2 attempts that ended so") {
+				t.Errorf("ended with %s (%s) after %d attempts, %d counted", rec.Reason, rec.Message, rec.Attempt, rec.Counted)
+			}
+		})
 	}
 }

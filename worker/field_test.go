@@ -41,6 +41,7 @@ type field struct {
 	spaces *workspace.Spaces
 	cfg    Config
 	logged *lockedBuffer
+	bounds jobs.Bounds // of attempts, of who connects next
 	mu     sync.Mutex
 	ids    []string
 }
@@ -55,7 +56,7 @@ type parts struct {
 func (f *field) connect(url string) parts {
 	nc := jobstest.Connect(f, url)
 	p := parts{log: jobstest.Log(f, nc), store: jobstest.Store(f, nc)}
-	p.queue = jobstest.Queue(f, nc, queue.Config{Lease: testLease, Finished: func(ctx context.Context, rec jobs.Record) error {
+	p.queue = jobstest.Queue(f, nc, queue.Config{Lease: testLease, Bounds: f.bounds, Finished: func(ctx context.Context, rec jobs.Record) error {
 		result, err := p.store.Result(ctx, rec)
 		if err != nil {
 			return err

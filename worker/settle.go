@@ -111,6 +111,9 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	a.result.Worker, a.result.Attempts = a.cfg.Name, a.rec.Attempt
 	a.result.Durations.Total = time.Since(a.rec.Submitted).Seconds()
 	v = unlessLost(v, a.cfg.Store.PutResult(ctx, a.claim.Epoch(), a.result))
+	if provider := jobs.Reasons[v.Reason].Fault == jobs.FaultProvider; provider && !a.again.IsZero() {
+		v.Wait = time.Until(a.again)
+	}
 	var err error
 	a.rec, err = a.claim.Settle(ctx, v, a.announce)
 	return err

@@ -231,7 +231,7 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	ours := p.server != nil // our own broker follows our settings
 	events, artifacts, _, _ := cfg.Keep.Sizes()
 	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
-		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease,
+		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease, Bounds: jobs.Bounds{Refusals: cfg.MaxRefusals},
 		Retention: cfg.Keep.Jobs, DeadRetention: cfg.Keep.Dead,
 		Finished: p.finished, Hooks: hooks.queue, Upgrade: ours,
 	})

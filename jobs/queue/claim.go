@@ -232,7 +232,7 @@ func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry
 	if e.Cancel != nil {
 		return nil, q.finish(ctx, d, e, cancelled(e.Record))
 	}
-	next, finished := e.After(lost, now)
+	next, finished := q.cfg.Bounds.After(e.Record, lost, now)
 	if finished {
 		return nil, q.finish(ctx, d, e, lost)
 	}

@@ -272,7 +272,7 @@ func (c *Claim) commit(ctx context.Context, end jobs.Ended) error {
 			}
 		}
 		next := c.next()
-		next.Record, _ = next.After(end, now)
+		next.Record, _ = c.q.cfg.Bounds.After(next.Record, end, now)
 		next, err := c.q.put(ctx, next)
 		if isConflict(err) {
 			if err = c.reread(ctx); err == nil {

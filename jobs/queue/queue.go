@@ -59,6 +59,8 @@ type Config struct {
 	// Upgrade changes streams that exist to this configuration. It is for
 	// the dispatcher; everybody else takes them as they are.
 	Upgrade bool
+	// Bounds are those of attempts.
+	Bounds jobs.Bounds
 	// Finished is called for a job whose record is terminal, before its
 	// message is removed, also in repairs. It must append the terminal event
 	// and be idempotent.

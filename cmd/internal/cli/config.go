@@ -43,6 +43,7 @@ type Config struct {
 	Replicas      int           `yaml:"replicas" env:"REPLICAS" doc:"servers of a cluster that keep each stream; 0 is as the pool has it, and 1 for a new one"`
 	Policy        string        `yaml:"policy" env:"POLICY" doc:"file with what jails may touch and jobs may ask for; empty is no policy"`
 	Lease         time.Duration `yaml:"lease" env:"LEASE" doc:"how long a worker may be silent before its jobs go to another"`
+	MaxRefusals   int           `yaml:"max_refusals" env:"MAX_REFUSALS" doc:"how often a job may be lost to one reason of its model's provider, a limit of its rate or an API that is down, before it is given up"`
 	Log           LogConfig     `yaml:"log" envPrefix:"LOG_"`
 	Worker        WorkerConfig  `yaml:"worker" envPrefix:"WORKER_"`
 	Serve         ServeConfig   `yaml:"serve" envPrefix:"SERVE_"`
@@ -148,7 +149,7 @@ const day = 24 * time.Hour
 func Defaults() Config {
 	hangs := worker.DefaultHangs()
 	return Config{
-		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Lease: 10 * time.Second,
+		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Lease: 10 * time.Second, MaxRefusals: jobs.DefaultRefusals,
 		Log: LogConfig{Level: "warn", Format: "text"},
 		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * day, CommitTrailers: true, Drain: 10 * time.Minute,
 			StartTimeout: hangs.Start, HaltTimeout: hangs.Halt, ExitTimeout: hangs.Exit, StepTimeout: hangs.Step, OutputLimit: jobs.Bytes(hangs.Output).String(), RetryLimit: hangs.Retries,
@@ -263,6 +264,8 @@ func (c *Config) validate() error {
 	c.Data = abs
 	var level levelText
 	switch {
+	case c.MaxRefusals < 1 || c.MaxRefusals > jobs.MaxLost:
+		return Usage("", "max_refusals: %d is not between 1 and %d", c.MaxRefusals, jobs.MaxLost)
 	case c.Lease < 2*time.Second || c.Lease > 10*time.Minute:
 		return Usage("", "lease: %v is not between 2s and 10m", c.Lease)
 	case c.Worker.Slots < 0 || c.Worker.Slots > 4096:
