@@ -1,11 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -49,6 +51,21 @@ func can(a agent.Abilities) []string {
 		}
 	}
 	return words
+}
+
+// checkAgent refuses a name that nobody has given to an agent, but that is
+// nearly one. Workers may have agents that this host knows nothing of, so it
+// refuses no other name.
+func (a *app) checkAgent(name string) error {
+	known := a.agents().Names()
+	if name == "" || slices.Contains(known, name) {
+		return nil
+	}
+	like := input.Like(name, known)
+	if like == "" || strings.HasPrefix(name, like) {
+		return nil
+	}
+	return cli.Usage("one that only your workers have stands under agents: in the settings here, too", "there is no agent %q; did you mean %s? Known are %s", name, like, input.List(known))
 }
 
 func (a *app) agentCommand() *cobra.Command {

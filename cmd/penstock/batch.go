@@ -42,7 +42,8 @@ type batchFlags struct {
 func (f *batchFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
 	f.addUncommitted(flags)
-	flags.StringVar(&f.read.Format, "format", "auto", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
+	f.read.Format = "auto"
+	flags.Var(choice(&f.read.Format, intake.Formats()), "format", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
 	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
 	flags.StringArrayVar(&f.vars, "var", nil, "variable k=v for the template (repeatable)")
 	flags.StringArrayVar(&f.columns, "map", nil, "CSV: field=Column (repeatable)")
@@ -126,6 +127,14 @@ func (a *app) readBatch(file string, flags batchFlags, command []string) (intake
 	items, err := intake.Read(in, file, opts)
 	if err != nil {
 		return none, cli.Usage("penstock batch run --help shows the formats; penstock schema batch the fields", "%w", err)
+	}
+	if len(items.Items) == 0 {
+		return none, cli.Usage("--filter matches from the beginning of an id; --dry-run -o id lists what is selected", "%s: none of its %d items is selected", file, items.Total)
+	}
+	for i, item := range items.Items {
+		if err := a.checkAgent(item.Job.Agent.Name); err != nil && item.Err == nil {
+			items.Items[i].Err = fmt.Errorf("%s:%d: %w", file, item.Line, err)
+		}
 	}
 	return items, nil
 }

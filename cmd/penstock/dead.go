@@ -30,10 +30,10 @@ type letterFilter struct {
 
 func (f *letterFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.kind, "kind", "", "only of this kind: job, submission or message")
+	flags.Var(choice(&f.kind, letterKinds()), "kind", "only of this kind: job, submission or message")
 	flags.StringVar(&f.queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.batch, "batch", "", "only jobs of this batch")
-	flags.StringVar(&f.reason, "reason", "", "only jobs that ended for this reason")
+	flags.Var(choice(&f.reason, reasons()), "reason", "only jobs that ended for this reason")
 	flags.DurationVar(&f.olderThan, "older-than", 0, "only what is dead for so long")
 }
 

@@ -20,10 +20,10 @@ type jailFlags struct {
 func (f *jailFlags) add(flags *pflag.FlagSet) {
 	s := &f.sandbox
 	flags.StringVar(&f.image, "image", "", "image whose root file system the jail has")
-	flags.StringVar(&s.Backend, "backend", "", "jail: auto (default), bwrap, systemd, oci, seatbelt or none")
-	flags.StringVar(&s.Preset, "preset", "", "strictness of the jail: strict (default), browser, debug or offline")
+	flags.Var(choice(&s.Backend, backendNames()), "backend", "jail: auto (default), bwrap, systemd, oci, seatbelt or none")
+	flags.Var(choice(&s.Preset, []string{"strict", "browser", "debug", "offline"}), "preset", "strictness of the jail: strict (default), browser, debug or offline")
 	flags.StringSliceVar(&s.AllowWeaker, "allow-weaker", nil, "features of the jail that may be missing on the host")
-	flags.StringVar(&f.network, "network", "", "none (default: a job reaches the model API only), allowlist or full")
+	flags.Var(choice(&f.network, words(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull)), "network", "none (default: a job reaches the model API only), allowlist or full")
 	flags.StringSliceVar(&s.AllowHosts, "allow-host", nil, "host[:port] that network allowlist lets through")
 	flags.StringVar(&f.memory, "memory", "", "memory limit, as in 2GiB")
 	flags.Float64Var(&s.Limits.CPUs, "cpus", 0, "processors that the jail may use")

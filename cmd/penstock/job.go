@@ -61,12 +61,12 @@ func (a *app) jobLs() *cobra.Command {
 		Use: "ls", Short: "List jobs, the newest last", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter.State = jobs.State(state)
-			return list(cmd.Context(), a, recordView, func(p *pool, ctx context.Context) ([]jobs.Record, error) { return p.queue.List(ctx, filter) })
+			return list(cmd.Context(), a, recordView, func(p *pool, ctx context.Context) ([]jobs.Record, error) { return p.jobs(ctx, filter) })
 		},
 	}
 	cmd.Flags().StringVar(&filter.Batch, "batch", "", "only jobs of this batch")
 	cmd.Flags().StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
-	cmd.Flags().StringVar(&state, "state", "", "only jobs in this state: pending, delayed, executing, waiting or finished")
+	cmd.Flags().Var(choice(&state, states()), "state", "only jobs in this state: pending, delayed, executing, waiting or finished")
 	return cmd
 }
 

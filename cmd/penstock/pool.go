@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,6 +98,9 @@ func (a *app) connect(p *pool, owner string) error {
 	case owner == "worker":
 		return cli.Fail(cli.ExitUnreachable, "start one with penstock serve, or name one with --server", "%w", &noPoolError{a.cfg.Data})
 	}
+	if err := a.wasServed(owner); err != nil {
+		return err
+	}
 	listen := "127.0.0.1:0"
 	if owner == "serve" && (a.cfg.Serve.Listen != cli.Defaults().Serve.Listen || free(a.cfg.Serve.Listen)) {
 		listen = a.cfg.Serve.Listen
@@ -162,6 +167,19 @@ func absent(err error) bool {
 	_, none := errors.AsType[*noPoolError](err)
 	_, network := errors.AsType[net.Error](err)
 	return none || network || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jobs.ErrUnavailable)
+}
+
+// wasServed refuses to look for jobs in a directory that no pool has been in: that
+// was mistyped, or is not this user's.
+func (a *app) wasServed(owner string) error {
+	if owner != "read" && owner != "wait" {
+		return nil
+	}
+	_, err := os.Stat(a.store())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return cli.Fail(cli.ExitNotFound, "is --data right? penstock serve begins a pool, --server names one of another host", "data directory %s not found: no pool has run there", a.cfg.Data)
 }
 
 // free reports whether nobody listens at an address. A default that another

@@ -145,6 +145,7 @@ func capOf(caps schedule.Caps, name string) int {
 // holdCommand pauses something that has the argument's name.
 func (a *app) holdCommand(kind queue.HoldKind, arg string, name func(string) string) *cobra.Command {
 	var limit time.Duration
+	var force bool
 	cmd := &cobra.Command{
 		Use: "pause " + arg, Args: cobra.ExactArgs(1),
 		Short: fmt.Sprintf("Begin no more jobs of a %s; what runs goes on", kind),
@@ -154,10 +155,16 @@ func (a *app) holdCommand(kind queue.HoldKind, arg string, name func(string) str
 				until := time.Now().Add(limit).UTC()
 				h.Until = &until
 			}
-			return a.changeHold(cmd.Context(), h, func(p *pool) error { return p.queue.Hold(cmd.Context(), h) })
+			return a.changeHold(cmd.Context(), h, func(p *pool) error {
+				if err := p.exists(cmd.Context(), kind, h.Name); err != nil && !force {
+					return err
+				}
+				return p.queue.Hold(cmd.Context(), h)
+			})
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "for", 0, "resume by itself after this long (default: when resume says so)")
+	cmd.Flags().BoolVar(&force, "force", false, fmt.Sprintf("also a %s that the pool has nothing of yet", kind))
 	return cmd
 }
 
@@ -166,7 +173,12 @@ func (a *app) resumeCommand(kind queue.HoldKind, arg string, name func(string) s
 		Use: "resume " + arg, Short: fmt.Sprintf("Let jobs of a paused %s begin again", kind), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h := queue.Hold{Kind: kind, Name: name(args[0])}
-			return a.changeHold(cmd.Context(), h, func(p *pool) error { return p.queue.Release(cmd.Context(), h.Kind, h.Name) })
+			return a.changeHold(cmd.Context(), h, func(p *pool) error {
+				if err := p.exists(cmd.Context(), kind, h.Name); err != nil {
+					return err
+				}
+				return p.queue.Release(cmd.Context(), h.Kind, h.Name)
+			})
 		},
 	}
 }

@@ -53,11 +53,16 @@ directory, or starts one of its own and ends it when it is done.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usage(`run "penstock help"`, "unknown command %q", args[0])
+				return unknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.cfg.Load(cmd.Flags(), a.file, a.secrets) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFlags(cmd); err != nil {
+				return err
+			}
+			return a.cfg.Load(cmd.Flags(), a.file, a.secrets)
+		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usage("run \""+cmd.CommandPath()+" --help\"", "%w", err)
@@ -73,6 +78,10 @@ directory, or starts one of its own and ends it when it is done.`,
 		a.doctorCommand(), a.cleanCommand(), a.backupCommand(), a.restoreCommand(), a.chaosCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.insideCommands()...)
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	strict(root)
 	return root
 }
 
@@ -86,8 +95,8 @@ func (a *app) settings() *pflag.FlagSet {
 	flags.StringVar(&a.cfg.TLSClientCert, "tls-client-cert", "", "certificate of this client, where the server wants one (PEM)")
 	flags.StringVar(&a.cfg.TLSClientKey, "tls-client-key", "", "its key (PEM)")
 	flags.StringVar(&a.cfg.SignKey, "sign-key", "", "ed25519 key that signs each job that this command submits (PEM)")
-	flags.StringVar(&a.cfg.Log.Level, "log-level", a.cfg.Log.Level, "debug, info, warn or error")
-	flags.StringVar(&a.cfg.Log.Format, "log-format", a.cfg.Log.Format, "text or json")
+	flags.Var(choice(&a.cfg.Log.Level, []string{"debug", "info", "warn", "error"}), "log-level", "debug, info, warn or error")
+	flags.Var(choice(&a.cfg.Log.Format, []string{"text", "json"}), "log-format", "text or json")
 	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")
 	return cli.Settings(flags)
 }

@@ -56,7 +56,7 @@ its jail does not have finds nothing there, and leaves no trace here.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&since, "since", "", "only after this time (RFC 3339), or not longer ago than this (as in 2h)")
-	flags.StringVar(&q.Kind, "kind", "", "only host, model, read, write, limit or policy")
+	flags.Var(choice(&q.Kind, violationKinds()), "kind", "only host, model, read, write, limit or policy")
 	flags.StringVar(&q.Label, "label", "", "only of the jail with this label, or of the job with this id")
 	flags.BoolVarP(&follow, "follow", "f", false, "go on with those that come, until interrupted")
 	return cmd

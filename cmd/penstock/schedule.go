@@ -79,7 +79,12 @@ func nextWords(s scheduleState) string {
 
 // withSchedules opens the pool for a command about schedules.
 func (a *app) withSchedules(ctx context.Context, fn func(p *pool) error) error {
-	p, err := a.open(ctx, "schedule", hooks{})
+	return a.withCalendar(ctx, "read", fn)
+}
+
+// withCalendar is withSchedules for a command that may begin a pool.
+func (a *app) withCalendar(ctx context.Context, owner string, fn func(p *pool) error) error {
+	p, err := a.open(ctx, owner, hooks{})
 	if err != nil {
 		return err
 	}

@@ -34,9 +34,9 @@ func (a *app) scheduleAdd() *cobra.Command {
 	flags.StringVar(&f.cron, "cron", "", `when: minute, hour, day of month, month and weekday, as in "0 3 * * 1-5", or @hourly, @daily, @weekly, @monthly, @yearly`)
 	flags.DurationVar(&f.every, "every", 0, "or at this distance, as in 1h, counted from now")
 	flags.StringVar(&f.timezone, "timezone", "", "time zone of --cron, as in Europe/Berlin (default UTC)")
-	flags.StringVar(&f.missed, "missed", "", "firings while nothing ran: once (default: one job, late) or skip")
+	flags.Var(choice(&f.missed, missedWords()), "missed", "firings while nothing ran: once (default: one job, late) or skip")
 	flags.DurationVar(&f.grace, "grace", 0, "with --missed skip: how late a firing may be (default 1m)")
-	flags.StringVar(&f.overlap, "overlap", "", "a firing while the last job goes on: skip (default) or allow")
+	flags.Var(choice(&f.overlap, overlapWords()), "overlap", "a firing while the last job goes on: skip (default) or allow")
 	flags.BoolVar(&f.replace, "replace", false, "replace the schedule that has this name")
 	f.job.add(flags)
 	flags.StringVar(&f.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
@@ -65,7 +65,7 @@ func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) er
 		}
 		return scheduleView.One(a.out, a.format, stateOf(calendar.New(s, time.Now())))
 	}
-	return a.withSchedules(cmd.Context(), func(p *pool) error {
+	return a.withCalendar(cmd.Context(), "schedule", func(p *pool) error {
 		rec, err := p.dispatcher.AddSchedule(cmd.Context(), s, f.replace)
 		if err != nil {
 			return err

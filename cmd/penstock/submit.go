@@ -115,7 +115,7 @@ func (a *app) describedJob(before, command []string, flags jobFlags, file string
 		return jobs.Job{}, err
 	}
 	job = job.WithDefaults()
-	return job, job.Validate()
+	return job, errors.Join(job.Validate(), a.checkAgent(job.Agent.Name))
 }
 
 func (a *app) readJob(file string) (jobs.Job, error) {
@@ -136,7 +136,7 @@ func (a *app) readJob(file string) (jobs.Job, error) {
 	if err != nil {
 		return jobs.Job{}, cli.Usage("penstock schema job prints what is allowed", "%s: %w", file, err)
 	}
-	return job, nil
+	return job, a.checkAgent(job.Agent.Name)
 }
 
 func (a *app) dryRun(job jobs.Job) error {

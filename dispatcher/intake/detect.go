@@ -13,7 +13,9 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// formats are the words for Options.Format.
+// Formats are the words for [Options].Format.
+func Formats() []string { return slices.Clone(formats) }
+
 var formats = []string{"auto", "jsonl", "json", "yaml", "csv", "gh-issues", "swebench"}
 
 const lookedFor = "looked for JSON Lines or a JSON list (of jobs, of SWE-bench instances, of what gh issue list --json prints), YAML with jobs:, and CSV with a header; name the format with --format"

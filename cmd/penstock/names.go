@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// names lists the queues or the batches that the pool has something of.
+func (p *pool) names(ctx context.Context, kind queue.HoldKind) ([]string, error) {
+	list, err := p.queue.List(ctx, queue.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	holds, err := p.queue.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for _, h := range holds {
+		found[h.Name] = found[h.Name] || h.Kind == kind
+	}
+	for _, rec := range list {
+		if kind == queue.HoldBatch {
+			found[rec.Batch] = true
+		} else {
+			found[rec.Queue] = true
+		}
+	}
+	if kind == queue.HoldQueue {
+		found[jobs.Job{}.WithDefaults().Queue] = true
+		workers, err := p.queue.Workers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range workers {
+			for _, name := range w.Queues {
+				found[name] = true
+			}
+		}
+	}
+	maps.DeleteFunc(found, func(name string, there bool) bool { return name == "" || !there })
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// exists refuses the name of a queue or batch that the pool has nothing of.
+func (p *pool) exists(ctx context.Context, kind queue.HoldKind, name string) error {
+	known, err := p.names(ctx, kind)
+	if err != nil || slices.Contains(known, name) {
+		return err
+	}
+	hint := fmt.Sprintf("penstock %s ls lists them", kind)
+	if like := input.Like(name, known); like != "" {
+		hint = fmt.Sprintf("did you mean %s? %s", like, hint)
+	} else if kind == queue.HoldQueue && len(known) < 10 {
+		hint = "there are " + input.List(known)
+	}
+	return cli.Fail(cli.ExitNotFound, hint, "there is no %s %q", kind, name)
+}
+
+// jobs lists what a filter selects. That there is nothing of a queue or batch
+// is no answer where that was mistyped.
+func (p *pool) jobs(ctx context.Context, f queue.Filter) ([]jobs.Record, error) {
+	list, err := p.queue.List(ctx, f)
+	if err != nil || len(list) > 0 {
+		return list, err
+	}
+	if f.Queue != "" {
+		err = p.exists(ctx, queue.HoldQueue, f.Queue)
+	}
+	if err == nil && f.Batch != "" {
+		err = p.exists(ctx, queue.HoldBatch, f.Batch)
+	}
+	return list, err
+}
