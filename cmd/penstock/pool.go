@@ -56,7 +56,10 @@ type pool struct {
 // owner is how this process is called when another one finds it there.
 func (a *app) open(ctx context.Context, owner string, hooks hooks) (*pool, error) {
 	p := &pool{logger: a.cfg.Logger(a.err)}
-	err := a.connect(p, owner)
+	err := a.wasServed(owner)
+	if err == nil {
+		err = a.connect(p, owner)
+	}
 	if err == nil {
 		err = p.bind(ctx, a, hooks)
 	}
@@ -97,9 +100,6 @@ func (a *app) connect(p *pool, owner string) error {
 		return fmt.Errorf("find the pool of %s: %w", a.cfg.Data, err)
 	case owner == "worker":
 		return cli.Fail(cli.ExitUnreachable, "start one with penstock serve, or name one with --server", "%w", &noPoolError{a.cfg.Data})
-	}
-	if err := a.wasServed(owner); err != nil {
-		return err
 	}
 	listen := "127.0.0.1:0"
 	if owner == "serve" && (a.cfg.Serve.Listen != cli.Defaults().Serve.Listen || free(a.cfg.Serve.Listen)) {
@@ -172,7 +172,7 @@ func absent(err error) bool {
 // wasServed refuses to look for jobs in a directory that no pool has been in: that
 // was mistyped, or is not this user's.
 func (a *app) wasServed(owner string) error {
-	if owner != "read" && owner != "wait" {
+	if a.cfg.Server != "" || owner != "read" && owner != "wait" {
 		return nil
 	}
 	_, err := os.Stat(a.store())
