@@ -37,6 +37,8 @@ type batchFlags struct {
 	follow      bool
 	maxParallel int
 	maxFailures int
+
+	cancelOnInterrupt bool
 }
 
 func (f *batchFlags) add(flags *pflag.FlagSet) {
@@ -60,6 +62,7 @@ func (f *batchFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.follow, "follow", false, "let each job begin from what its branch leads to by then, and not from where it led when the batch began")
 	flags.IntVar(&f.maxParallel, "max-parallel", 0, "jobs at once (default: one per processor)")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "stop after this many jobs that did not succeed")
+	flags.BoolVar(&f.cancelOnInterrupt, "cancel-on-interrupt", false, "cancel the jobs that are left when the command is interrupted; without it they go on in a pool that runs")
 }
 
 func (a *app) batchRunCommand() *cobra.Command {
@@ -69,7 +72,8 @@ func (a *app) batchRunCommand() *cobra.Command {
 		Short: "Run every item of a file as a job, wait, and write a results directory",
 		Long: `Run reads a file of issues, benchmark instances or jobs, runs each as a job, and
 writes patches, logs, predictions and a report. Running the same command again
-does only what is missing. Interrupted, it keeps what is done.`,
+does only what is missing. Interrupted, it keeps what is done; in a pool that runs
+its jobs go on, unless --cancel-on-interrupt ends them.`,
 		Example: `  gh issue list --json number,title,body,url,labels | penstock batch run - --repo . --agent claude
   penstock batch run instances.jsonl --format swebench --max-parallel 16 --out results
   penstock batch run issues.csv --map prompt=Description --repo /src/app -- ./agent.sh`,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -94,9 +93,8 @@ func (b *batchRun) finish(err error) error {
 	case err == nil:
 	case code == cli.ExitStopped:
 		state, why = results.Stopped, err.Error()
-	case errors.Is(err, context.Canceled):
+	case code == cli.ExitInterrupted:
 		state = results.Interrupted
-		err = cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept")
 	default:
 		state, why = results.Interrupted, err.Error()
 	}

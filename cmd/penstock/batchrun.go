@@ -34,6 +34,8 @@ type batchRun struct {
 	// strictKey refuses an item whose key belongs to a job that differs from it.
 	strictKey bool
 	bar       *cli.Progress
+	// cancel the jobs that are left when the user interrupts the batch.
+	cancel bool
 
 	waits map[string]chan jobs.Record // by item; filled before anything is submitted
 	stop  context.CancelCauseFunc
@@ -54,7 +56,7 @@ func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags
 	if err != nil {
 		return cli.Usage("", "%w", err)
 	}
-	b := &batchRun{app: a, dir: dir, where: flags.out, max: flags.maxFailures, strictKey: flags.strictKey, outcomes: map[jobs.Outcome]int{}, running: map[string]bool{}}
+	b := &batchRun{app: a, dir: dir, where: flags.out, max: flags.maxFailures, cancel: flags.cancelOnInterrupt, strictKey: flags.strictKey, outcomes: map[jobs.Outcome]int{}, running: map[string]bool{}}
 	if flags.redo != "" {
 		if _, err := dir.Redo(flags.redo); err != nil {
 			return errors.Join(cli.Usage("use failed, error, all or item ids", "--redo: %w", err), dir.Close())
@@ -79,6 +81,9 @@ func (b *batchRun) run(ctx context.Context, parallel int) error {
 			return err
 		}
 		err = b.work(working, missing, b.window(parallel))
+		if errors.Is(err, context.Canceled) {
+			err = b.interrupted(ctx)
+		}
 		err = errors.Join(err, b.pool.close())
 		return b.finish(err)
 	}

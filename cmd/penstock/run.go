@@ -83,14 +83,14 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 	}
 	for event, err := range p.events(ctx, submitted.ID, submitted.Session, 1) {
 		if err != nil {
-			return none, r.interrupted(ctx, submitted.ID, err)
+			return none, r.interrupted(ctx, p, submitted.ID, err)
 		}
 		if err := r.tell(event); err != nil {
 			return none, err
 		}
 	}
 	if ctx.Err() != nil { // a follower that is told to stop just ends
-		return none, r.interrupted(ctx, submitted.ID, context.Cause(ctx))
+		return none, r.interrupted(ctx, p, submitted.ID, context.Cause(ctx))
 	}
 	rec, err := p.queue.Get(ctx, submitted.ID)
 	if err != nil {
@@ -103,8 +103,11 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 	return result, errors.Join(r.print(result), r.deliver(ctx, p, rec))
 }
 
-func (r *oneRun) interrupted(ctx context.Context, id string, err error) error {
+func (r *oneRun) interrupted(ctx context.Context, p *pool, id string, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
+		if p.server == nil {
+			return cli.Fail(cli.ExitInterrupted, "penstock watch "+id+" shows it, penstock job cancel "+id+" ends it", "interrupted; job %s goes on in the pool", id)
+		}
 		return cli.Fail(cli.ExitInterrupted, "penstock job cancel "+id+" ends it for good", "interrupted; job %s is kept and goes on with the next pool on this data directory", id)
 	}
 	return cause(ctx, fmt.Errorf("follow job %s: %w", id, err))

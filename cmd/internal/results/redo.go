@@ -69,6 +69,35 @@ func (d *Dir) Redo(selector string) ([]string, error) {
 	return items, nil
 }
 
+// Renew gives items that are missing another key, so that the jobs that had the
+// old one do not count any more. Items that have a result stay as they are.
+func (d *Dir) Renew(items []string) error {
+	if d.held == nil {
+		return fmt.Errorf("renew in %s: it was opened for reading", d.dir)
+	}
+	m := d.Manifest()
+	m.Rounds++
+	if m.Redone == nil {
+		m.Redone = map[string]int{}
+	}
+	changed := false
+	for _, item := range items {
+		if !d.Done(item) {
+			m.Redone[item], changed = m.Rounds, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if err := d.writeManifest(m); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.manifest = m
+	return nil
+}
+
 func (d *Dir) selected(selector string) ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// stopWithin is how long an interrupted batch asks the pool what goes on.
+const stopWithin = 30 * time.Second
+
+// interrupted says of a batch that its user has stopped what becomes of its jobs,
+// and with --cancel-on-interrupt ends them.
+func (b *batchRun) interrupted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	id := b.dir.Manifest().ID
+	if b.cancel {
+		b.err.Printf("penstock: interrupted; cancelling the jobs of batch %s (again: leave them, and end at once)\n", id)
+		n, err := b.cancelRest(ctx, id)
+		if err != nil {
+			return cli.Fail(cli.ExitInterrupted, "penstock batch cancel "+b.where+" tries again", "interrupted; what is done is kept, but not all jobs were cancelled: %w", err)
+		}
+		return cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept, and %d jobs were cancelled", n)
+	}
+	if b.pool.server != nil { // which ends with this command
+		return cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept")
+	}
+	b.err.Printf("penstock: interrupted; asking the pool what goes on (again: end at once)\n")
+	list, err := b.pool.queue.List(ctx, queue.Filter{Batch: id})
+	if err != nil {
+		return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; what is done is kept, and the pool does not say which jobs go on: %w", err)
+	}
+	running, waiting := 0, 0
+	for _, rec := range list {
+		switch {
+		case rec.State == jobs.Executing:
+			running++
+		case rec.State != jobs.Finished:
+			waiting++
+		}
+	}
+	if running+waiting == 0 {
+		return cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept, and no job of it is left in the pool")
+	}
+	return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; what is done is kept, and %d jobs go on in the pool: %d run, %d wait", running+waiting, running, waiting)
+}
+
+func (b *batchRun) onward() string {
+	return "penstock batch ls watches them, penstock batch cancel " + b.where + " ends them, the same command again waits for them and goes on"
+}
+
+// cancelRest cancels what is left of the batch, so that the same command makes it
+// again.
+func (b *batchRun) cancelRest(ctx context.Context, id string) (int, error) {
+	changed, err := b.pool.cancelBatch(ctx, id, "batch")
+	var items []string
+	for _, rec := range changed {
+		items = append(items, rec.Item)
+	}
+	return len(items), errors.Join(err, b.dir.Renew(items))
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// firstOnly is an agent that does the first issue at once, and no other one.
+const firstOnly = `grep -q '"number": 1\b' $PENSTOCK_ISSUE_FILE || exec sleep 600`
+
+// A batch in a pool that runs says how many jobs go on when it is interrupted, and
+// how to watch and cancel them; with --cancel-on-interrupt none does.
+func TestAnInterruptedBatchInAPool(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	pool, _ := f.serve("--slots", "2")
+	file := f.issues(5, func(int) string { return "" })
+	out := filepath.Join(t.TempDir(), "out")
+	begin := func(out string, args ...string) *program {
+		p := f.begin(append(append([]string{"batch", "run", file, "--repo", f.repo, "--out", out}, args...), "--", "sh", "-c", firstOnly)...)
+		f.eventually(30*time.Second, "the first item is done and others run", func() bool {
+			return strings.Count(f.text(filepath.Join(out, "results.jsonl")), "\n") == 1 && f.states()[jobs.Executing] == 2 && f.states()[jobs.Pending] == 2
+		})
+		return p
+	}
+	interrupt := func(p *program) { f.must(p.Process.Signal(os.Interrupt)) }
+
+	p := begin(out)
+	interrupt(p)
+	if code := f.ended(p, 20*time.Second); code != 130 {
+		t.Errorf("it ended with %d, want 130", code)
+	}
+	for _, words := range []string{"4 jobs go on in the pool: 2 run, 2 wait", "penstock batch ls", "penstock batch cancel " + out, "the same command again"} {
+		if !strings.Contains(p.log.String(), words) {
+			t.Errorf("it does not say %q:\n%s", words, p.log)
+		}
+	}
+	if n := f.states()[jobs.Executing]; n != 2 {
+		t.Errorf("%d jobs run, want those 2 that did", n)
+	}
+	f.run("batch", "cancel", out)
+
+	// Somebody who does not want to wait for a pool that does not answer, does not.
+	silent := filepath.Join(t.TempDir(), "silent")
+	p = begin(silent, "--cancel-on-interrupt")
+	f.must(pool.Process.Signal(syscall.SIGSTOP))
+	interrupt(p)
+	f.eventually(10*time.Second, "it says what it does", func() bool { return strings.Contains(p.log.String(), "(again: leave them, and end at once)") })
+	interrupt(p)
+	if code := f.ended(p, 5*time.Second); code != -1 {
+		t.Errorf("interrupted twice, it ended with %d, want the signal's", code)
+	}
+	f.must(pool.Process.Signal(syscall.SIGCONT))
+
+	// The same command again waits for the same jobs, and cancels them in the end.
+	p = begin(silent, "--cancel-on-interrupt")
+	interrupt(p)
+	if code := f.ended(p, 20*time.Second); code != 130 || !strings.Contains(p.log.String(), "4 jobs were cancelled") {
+		t.Errorf("it ended with %d, want 130, and 4 cancelled:\n%s", code, p.log)
+	}
+	f.eventually(20*time.Second, "no job is left", func() bool { return f.states()[jobs.Finished] == 10 })
+
+	// Then it makes anew those that were cancelled, and not the first one.
+	p = begin(silent)
+	if n := len(f.list()); n != 14 {
+		t.Errorf("%d jobs were made, want 5, 5, and 4 again", n)
+	}
+	f.run("batch", "cancel", silent)
+	f.ended(p, 20*time.Second)
+}
+
+// states counts the jobs of the pool.
+func (f *field) states() map[jobs.State]int {
+	f.Helper()
+	counts := map[jobs.State]int{}
+	for _, rec := range f.list() {
+		counts[rec.State]++
+	}
+	return counts
+}
+
+// text is what a file holds; nothing where it is not there yet.
+func (f *field) text(name string) string {
+	data, err := os.ReadFile(name)
+	if err != nil && !os.IsNotExist(err) {
+		f.Fatal(err)
+	}
+	return string(data)
+}
