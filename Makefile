@@ -86,7 +86,7 @@ cross: ## compile for every supported system; tests too, where agents run
 
 check: tidy lint cross race ## all that a change must pass
 
-dev: build ## run a pool with its data under bin/dev: broker, API and a worker with two slots
+dev: build ## run a pool with its data under bin/dev: broker, dispatcher and a worker with two slots
 	bin/penstock serve --data bin/dev --slots 2
 
 demo: ## work through 100 issues of a demo repository in parallel, in jails

@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"encoding"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,9 +107,24 @@ func leaf(found *InvalidError, path string, data []byte, t reflect.Type) {
 	v := reflect.New(t)
 	err := json.Unmarshal(data, v.Interface())
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = fmt.Errorf("is a %s, wants %s", kind.Value, plainKind(t))
+		err = fmt.Errorf("is %s, wants %s", article(kind.Value), plainKind(t))
+	}
+	_, notBase64 := errors.AsType[base64.CorruptInputError](err)
+	switch {
+	case notBase64:
+		err = errors.New("is not base64 text")
+	case err != nil && t == reflect.TypeFor[time.Time]():
+		err = errors.New(`is not a time: write it as "2027-01-02T15:04:05Z"`)
 	}
 	found.add(orRoot(path), err)
+}
+
+// article puts the right one before a kind of JSON value.
+func article(kind string) string {
+	if kind == "array" || kind == "object" {
+		return "an " + kind
+	}
+	return "a " + kind
 }
 
 func readsItself(t reflect.Type) bool {

@@ -18,7 +18,7 @@ import (
 
 func (a *app) natsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "nats", Short: "Look after the broker: its streams, who may use it, and servers of a cluster"}
-	cmd.AddCommand(a.natsDiff(), a.natsApply(), a.natsServer(), a.natsCredentials())
+	cmd.AddCommand(a.natsDiff(), a.natsApply(), a.natsServer(), a.natsCredentials(), a.natsEnv())
 	return cmd
 }
 

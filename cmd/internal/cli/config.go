@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caarlos0/env/v11"
@@ -203,7 +205,7 @@ func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]stri
 	environ := env.ToMap(os.Environ())
 	maps.Copy(environ, secrets)
 	if err := env.ParseWithOptions(c, env.Options{Prefix: EnvPrefix, Environment: environ}); err != nil {
-		return Usage("see penstock config view", "environment: %w", err)
+		return Usage("penstock help environment lists the variables", "environment: %s%w", culprits(err), err)
 	}
 	// The names that everybody uses for the keys, where they have not ours.
 	c.AnthropicKey = cmp.Or(c.AnthropicKey, secrets["ANTHROPIC_API_KEY"])
@@ -215,6 +217,21 @@ func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]stri
 		}
 	}
 	return c.validate()
+}
+
+// culprits names the variables that an error is about: it names fields only.
+func culprits(err error) string {
+	var names []string
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, EnvPrefix) && value != "" && strings.Contains(err.Error(), strconv.Quote(value)) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Join(names, ", ") + ": "
 }
 
 func set(f *pflag.Flag, values []string) error {

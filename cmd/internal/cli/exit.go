@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 )
@@ -74,7 +75,7 @@ func Report(w *console.Writer, err error) int {
 		return code
 	}
 	if text := err.Error(); text != "" {
-		w.Report("penstock: ", text)
+		w.Report("penstock: ", input.Words(text))
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
 		w.Printf("hint: %s\n", e.Hint)

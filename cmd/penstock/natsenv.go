@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+)
+
+// A variable is one of a program's environment.
+type variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+func (a *app) natsEnv() *cobra.Command {
+	return &cobra.Command{
+		Use: "env", Short: "Print the variables with which the NATS command line finds the pool of this data directory", Args: cobra.NoArgs,
+		Long: `Env prints, for a shell, where the broker of the pool on this data directory is, and
+the name and password with which its owner may do everything there. The command
+line of NATS reads these variables. For others, and for other hosts, make a
+credential of a smaller role: penstock nats credentials.`,
+		Example: `  eval "$(penstock nats env)"
+  nats request penstock.v1.api.submit '{"prompt":"Fix the typo in README","repo":{"url":"/src/app"},"agent":{"name":"claude"}}'`,
+		RunE: func(*cobra.Command, []string) error {
+			if a.cfg.Server != "" {
+				return cli.Usage("penstock nats credentials makes a credential for it", "the password of %s is not known here", redacted(a.cfg.Server))
+			}
+			endpoint, err := natsd.Find(a.store())
+			if errors.Is(err, natsd.ErrNotRunning) {
+				return cli.Fail(cli.ExitUnreachable, "penstock serve runs one", "no pool runs on data directory %s", a.cfg.Data)
+			}
+			if err != nil {
+				return fmt.Errorf("find the pool of %s: %w", a.cfg.Data, err)
+			}
+			list := []variable{{"NATS_URL", endpoint.URL}, {"NATS_USER", endpoint.User}, {"NATS_PASSWORD", endpoint.Password}}
+			if a.format != cli.Table {
+				return cli.View[variable]{ID: func(v variable) string { return v.Name }}.List(a.out, a.format, list)
+			}
+			for _, v := range list {
+				a.out.Printf("export %s='%s'\n", v.Name, strings.ReplaceAll(v.Value, "'", `'\''`))
+			}
+			return nil
+		},
+	}
+}
