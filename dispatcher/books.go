@@ -55,6 +55,7 @@ type moving struct {
 
 // lead keeps the books while this dispatcher is the one that does.
 func (d *Dispatcher) lead(ctx context.Context) {
+	arrived := newArrivals(time.Now())
 	if d.cfg.Hooks.Leading != nil {
 		d.cfg.Hooks.Leading(true)
 		defer d.cfg.Hooks.Leading(false)
@@ -64,7 +65,7 @@ func (d *Dispatcher) lead(ctx context.Context) {
 	upkeep.Go(func() { d.upkeep(ctx) })
 	defer upkeep.Wait()
 	for ctx.Err() == nil {
-		if err := d.keep(ctx); err != nil && ctx.Err() == nil {
+		if err := d.keep(ctx, arrived); err != nil && ctx.Err() == nil {
 			d.log.Warn("keep the books", "err", err)
 			pause(ctx, time.Second)
 		}
@@ -114,7 +115,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // keep opens the books and keeps them until they have to be opened anew: after
 // an error, or when the caps have changed.
-func (d *Dispatcher) keep(ctx context.Context) error {
+func (d *Dispatcher) keep(ctx context.Context, arrived *arrivals) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	caps, err := d.cfg.Queue.Caps(ctx)
@@ -135,6 +136,9 @@ func (d *Dispatcher) keep(ctx context.Context) error {
 	}
 	read := 0
 	for rec, err := range d.cfg.Queue.Watch(ctx, queue.Filter{Caught: step}) {
+		if hook := d.cfg.Hooks.Submitted; err == nil && hook != nil && arrived.first(rec, time.Now()) {
+			hook(rec)
+		}
 		if err == nil {
 			err = b.enter(ctx, rec)
 		}

@@ -57,7 +57,9 @@ type Config struct {
 
 // Hooks let a program watch a [Dispatcher]. Every field may be nil.
 type Hooks struct {
-	Submitted    func(rec jobs.Record, source string)
+	// Submitted: a job was accepted, by this process or by any other. It is
+	// called where this dispatcher leads, for a job whose record is new to it.
+	Submitted    func(rec jobs.Record)
 	Deduplicated func(rec jobs.Record, source string)
 	Rejected     func(source string, err error)
 	Repaired     func(rec jobs.Record)
@@ -118,7 +120,7 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 		d.rejected(source, err)
 		return Submitted{}, err
 	}
-	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job, func(ctx context.Context, rec jobs.Record) error {
+	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job, source, func(ctx context.Context, rec jobs.Record) error {
 		if origin != nil { // before it may be claimed
 			if err := d.cfg.Store.CopyCapsule(ctx, *origin, rec.ID); err != nil {
 				return err
@@ -143,9 +145,6 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 		}
 	}
 	if hook := d.cfg.Hooks.Deduplicated; duplicate && hook != nil {
-		hook(rec, source)
-	}
-	if hook := d.cfg.Hooks.Submitted; !duplicate && hook != nil {
 		hook(rec, source)
 	}
 	return Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, nil

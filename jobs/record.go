@@ -33,6 +33,7 @@ type Record struct {
 	Agent     string            `json:"agent"`
 	Isolation Isolation         `json:"isolation"`
 	Repo      string            `json:"repo,omitempty"`
+	Source    string            `json:"source,omitempty"` // the door that it came through: cli, nats, schedule or batch
 
 	State State `json:"state"`
 	// Attempt is how many attempts have begun; Counted how many of those

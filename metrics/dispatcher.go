@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -10,81 +9,49 @@ import (
 )
 
 var (
-	sources  = setOf("cli", "http", "nats", "webhook", "schedule", "mcp", "batch")
-	refusals = setOf("invalid", "unauthorized", "too_large", "quota", "paused", "full")
-	viewers  = whole("sse", "nats")
-	methods  = setOf(http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
-	classes  = set{"1xx", "2xx", "3xx", "4xx", "5xx"}
+	sources  = setOf("cli", "nats", "schedule", "batch")
+	refusals = setOf("invalid")
 )
 
 // Dispatcher counts what one dispatcher does. Its methods may be called at
 // any time by any goroutine, and never block.
 type Dispatcher struct {
-	queues, routes set
+	queues *names
 
 	submitted, deduplicated, rejected *prometheus.CounterVec
-	requests                          *prometheus.CounterVec
-	answer                            *prometheus.HistogramVec
-	subscribers                       *prometheus.GaugeVec
 	leader                            prometheus.Gauge
 }
 
 // NewDispatcher registers a dispatcher's series.
 func NewDispatcher(reg prometheus.Registerer, opts Options) *Dispatcher {
-	d := &Dispatcher{queues: setOf(opts.Queues...), routes: setOf(opts.Routes...)}
-	d.submitted = counter(reg, "jobs_submitted_total", "Jobs that were accepted.", "queue", "source")
-	zero(d.submitted.WithLabelValues, d.queues, sources)
+	d := &Dispatcher{queues: newNames(opts.Queues...)}
+	d.submitted = counter(reg, "jobs_submitted_total", "Jobs that were accepted, through whatever door, as the dispatcher that leads has seen their records.", "queue", "source")
+	zero(d.submitted.WithLabelValues, d.queues.all(), sources)
 	d.deduplicated = counter(reg, "jobs_deduplicated_total", "Jobs that had been accepted before under the same key.", "source")
 	zero(d.deduplicated.WithLabelValues, sources)
 	d.rejected = counter(reg, "jobs_rejected_total", "Jobs that were refused.", "source", "reason")
 	zero(d.rejected.WithLabelValues, sources, refusals)
-	d.requests = counter(reg, "http_requests_total", "Requests to the HTTP API.", "route", "code")
-	zero(d.requests.WithLabelValues, d.routes, classes)
-	s := scale{reg, opts.Histograms}
-	d.answer = s.histogram("http_request_seconds", "Time until a request was answered; event streams are left out.", answerBuckets, "method")
-	zero(d.answer.WithLabelValues, methods)
-	d.subscribers = vector(reg, prometheus.NewGaugeVec, prometheus.GaugeOpts{Namespace: namespace, Name: "event_subscribers", Help: "Clients that follow events now."}, "kind")
-	zero(d.subscribers.WithLabelValues, viewers)
 	d.leader = gauge(reg, "leader", "1 on the dispatcher that schedules.")
 	return d
 }
 
-// Submitted counts an accepted job. The source is cli, http, nats, webhook,
-// schedule, mcp or batch.
-func (d *Dispatcher) Submitted(queue, source string, duplicate bool) {
-	if duplicate {
-		d.deduplicated.WithLabelValues(sources.of(source)).Inc()
-		return
-	}
+// Submitted counts an accepted job. The source is cli, nats, schedule or batch.
+func (d *Dispatcher) Submitted(queue, source string) {
 	d.submitted.WithLabelValues(d.queues.of(queue), sources.of(source)).Inc()
 }
 
-// Rejected counts a refused job. The reason is invalid, unauthorized,
-// too_large, quota, paused or full.
+// Deduplicated counts a job that had been accepted before.
+func (d *Dispatcher) Deduplicated(source string) {
+	d.deduplicated.WithLabelValues(sources.of(source)).Inc()
+}
+
+// Rejected counts a refused job. The reason is invalid.
 func (d *Dispatcher) Rejected(source, reason string) {
 	d.rejected.WithLabelValues(sources.of(source), refusals.of(reason)).Inc()
 }
 
 // Leader says whether this dispatcher schedules.
 func (d *Dispatcher) Leader(on bool) { d.leader.Set(truth(on)) }
-
-// Subscribers adds to the clients that follow events by sse or nats.
-func (d *Dispatcher) Subscribers(kind string, delta int) {
-	if viewers.has(kind) {
-		d.subscribers.WithLabelValues(kind).Add(float64(delta))
-	}
-}
-
-// Request counts an answered request. The route is the pattern that matched,
-// never the path.
-func (d *Dispatcher) Request(route, method string, code int, took time.Duration) {
-	class := "5xx"
-	if code >= 100 && code < 500 {
-		class = classes[code/100-1]
-	}
-	d.requests.WithLabelValues(d.routes.of(route), class).Inc()
-	d.answer.WithLabelValues(methods.of(method)).Observe(took.Seconds())
-}
 
 // Stat is what a queue holds now.
 type Stat struct {
@@ -119,7 +86,7 @@ func (d *Dispatcher) Queues(reg prometheus.Registerer, read QueueStats, timeout 
 type queueCollector struct {
 	read    QueueStats
 	timeout time.Duration
-	queues  set
+	queues  *names
 
 	jobs, oldest, paused, took, failed *prometheus.Desc
 
@@ -167,11 +134,11 @@ func (c *queueCollector) count(err error) float64 {
 	return c.errors
 }
 
-// merged gives every queue its numbers, and adds up those of queues that are
-// not configured.
+// merged gives every queue its numbers, and adds up those of queues for which
+// there is no label any more.
 func (c *queueCollector) merged(stats []Stat) map[string]Stat {
-	all := make(map[string]Stat, len(c.queues))
-	for _, queue := range c.queues {
+	all := map[string]Stat{}
+	for _, queue := range c.queues.all() {
 		all[queue] = Stat{}
 	}
 	for _, s := range stats {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,6 +82,37 @@ func (s set) of(value string) string {
 		return value
 	}
 	return Other
+}
+
+// moreNames is how many values a label may get that nobody has named before.
+const moreNames = 100
+
+// names are the values of a label that are met as time goes by. There are so many
+// at most; what comes after them is Other.
+type names struct {
+	mu    sync.Mutex
+	known set
+	most  int
+}
+
+func newNames(known ...string) *names {
+	s := setOf(known...)
+	return &names{known: s, most: len(s) + moreNames}
+}
+
+func (n *names) of(value string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.known.has(value) && len(n.known) < n.most && jobs.CheckToken("queue", value) == nil {
+		n.known = append(n.known, value)
+	}
+	return n.known.of(value)
+}
+
+func (n *names) all() set {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.known)
 }
 
 var (

@@ -11,9 +11,10 @@ import (
 
 // Options name the values that labels may have, and the form of histograms.
 type Options struct {
+	// Queues are those that a worker serves. A dispatcher adds those that it
+	// meets, up to a hundred.
 	Queues     []string
 	Agents     []string
-	Routes     []string // patterns of the HTTP API, for a dispatcher
 	Histograms Histograms
 }
 

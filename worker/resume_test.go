@@ -174,7 +174,7 @@ func TestAForkBeginsWhereAnotherJobIs(t *testing.T) {
 	f.must(f.eye.store.PutCapsule(t.Context(), broken, artifact.Capsule{}))
 
 	job.Prompt, job.Fork = "another way", id
-	forked, _, err := f.eye.queue.AcceptAs(t.Context(), fork, job.WithDefaults(), nil)
+	forked, _, err := f.eye.queue.AcceptAs(t.Context(), fork, job.WithDefaults(), "", nil)
 	f.must(err)
 	f.must(f.eye.queue.Enqueue(t.Context(), forked))
 	rec, events := f.ended(fork)

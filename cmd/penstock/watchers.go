@@ -56,8 +56,8 @@ func (a *app) newWatchers(component string, slots int) *watchers {
 func (w *watchers) hooks() hooks {
 	var h hooks
 	if d := w.dispatcher; d != nil {
-		h.dispatcher.Submitted = func(rec jobs.Record, source string) { d.Submitted(rec.Queue, source, false) }
-		h.dispatcher.Deduplicated = func(rec jobs.Record, source string) { d.Submitted(rec.Queue, source, true) }
+		h.dispatcher.Submitted = func(rec jobs.Record) { d.Submitted(rec.Queue, rec.Source) }
+		h.dispatcher.Deduplicated = func(_ jobs.Record, source string) { d.Deduplicated(source) }
 		h.dispatcher.Rejected = func(source string, _ error) { d.Rejected(source, "invalid") }
 		h.dispatcher.Leading = d.Leader
 	}

@@ -179,7 +179,7 @@ func TestAcceptAsIsIdempotent(t *testing.T) {
 	q := open(t, s, queue.Config{})
 	id := jobs.NewID()
 	for i, want := range []bool{false, true} {
-		rec, duplicate, err := q.AcceptAs(jobstest.Context(t), id, jobstest.Job(), nil)
+		rec, duplicate, err := q.AcceptAs(jobstest.Context(t), id, jobstest.Job(), "", nil)
 		if err != nil || rec.ID != id || duplicate != want {
 			t.Errorf("try %d: %s, %v, %v; want %s, %v", i+1, rec.ID, duplicate, err, id, want)
 		}

@@ -130,7 +130,7 @@ func (w *modelWorld) start(t *testing.T) {
 	w.b.breaks = w.breaks
 	w.b.wrote, w.b.acked = w.wrote, w.acked
 	w.proc(t, "submitter", false, func(p *modelProc) {
-		rec, _, err := p.q.AcceptAs(p.ctx, modelJob, jobstest.Job(), nil)
+		rec, _, err := p.q.AcceptAs(p.ctx, modelJob, jobstest.Job(), "", nil)
 		if err == nil {
 			_ = p.q.Enqueue(p.ctx, rec) // a failure is repaired
 		}

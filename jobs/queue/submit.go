@@ -22,15 +22,17 @@ const adoptFor = time.Hour
 // job will not be lost; it can be claimed once Enqueue has been called, for a
 // duplicate too. A duplicate is a job that the same key was given to before.
 func (q *Queue) Accept(ctx context.Context, job jobs.Job) (rec jobs.Record, duplicate bool, err error) {
-	return q.AcceptAs(ctx, jobs.NewID(), job, nil)
+	return q.AcceptAs(ctx, jobs.NewID(), job, "", nil)
 }
 
 // AcceptAs is Accept for who chooses the job's id, so that it can be repeated
-// after a crash: the same id is the same job. Announce, if not nil, is called
+// after a crash: the same id is the same job. Source is the door that it came
+// through, for the record. Announce, if not nil, is called
 // before the record is made, because from then on the job may be claimed. It
 // must be idempotent.
-func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, announce func(context.Context, jobs.Record) error) (rec jobs.Record, duplicate bool, err error) {
+func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source string, announce func(context.Context, jobs.Record) error) (rec jobs.Record, duplicate bool, err error) {
 	rec = jobs.NewRecord(id, q.cfg.Tenant, job, time.Now())
+	rec.Source = source
 	if err := q.checkNames(rec); err != nil {
 		return jobs.Record{}, false, err
 	}

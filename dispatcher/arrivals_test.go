@@ -1,0 +1,76 @@
+package dispatcher_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// The dispatcher that leads tells of every job that is accepted, once and by
+// whomever: itself, another process, a foreign client that knows the queue alone.
+// Changes of a job, and jobs from before, are not new.
+func TestEveryAcceptedJobIsToldOnce(t *testing.T) {
+	var mu sync.Mutex
+	told := map[string]int{}
+	sources := map[string]bool{}
+	var leads atomic.Bool
+	p := open(t, dispatcher.Hooks{Leading: leads.Store, Submitted: func(rec jobs.Record) {
+		mu.Lock()
+		defer mu.Unlock()
+		told[rec.ID]++
+		sources[rec.Source] = true
+	}})
+	before, err := p.Submit(t.Context(), job(), "cli")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(jobstest.Context(t))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	eventually(t, "it leads", leads.Load)
+
+	var want []string
+	for _, source := range []string{"cli", "nats", "batch"} {
+		answer, err := p.Submit(t.Context(), job(), source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, answer.ID)
+	}
+	foreign := jobstest.Submit(t, jobstest.Queue(t, p.nc, queue.Config{}), jobstest.Job())
+	want = append(want, foreign.ID)
+	for _, id := range want { // ends, and comes back
+		if _, err := p.queue.Cancel(t.Context(), id, "test"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.queue.Retry(t.Context(), id, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := p.Submit(t.Context(), job(), "cli")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the leader has seen the last job", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return told[last.ID] > 0
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for _, id := range append(want, last.ID) {
+		if told[id] != 1 {
+			t.Errorf("job %s was told %d times", id, told[id])
+		}
+	}
+	if told[before.ID] > 0 || !sources["nats"] || !sources[""] {
+		t.Errorf("told of a job from before: %d times; of sources %v", told[before.ID], sources)
+	}
+}
