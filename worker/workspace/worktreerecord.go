@@ -80,7 +80,7 @@ const maxBundle = 1 << 30
 // Nothing refers to them yet, so a git that tidies may take them away again.
 func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", r.Base+"^{commit}"); err != nil || !git.IsCommit(r.Base) {
-		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first", display(s.repo), r.Base)
+		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first, or apply the patch alone with penstock job apply", display(s.repo), r.Base)
 	}
 	if r.Bundle == "" {
 		return s.commit(ctx, r)
