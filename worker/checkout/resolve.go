@@ -14,6 +14,9 @@ import (
 // now, or its HEAD if ref is "": of a path the HEAD of the work tree there. The
 // repository is read with the user's environment, and so with their keys.
 func Resolve(ctx context.Context, repo, ref string, env []string) (commit string, err error) {
+	if git.IsCommit(ref) {
+		return ref, nil // whether the repository has it shows when it is fetched
+	}
 	if path, local := Local(repo); local {
 		commit, err = git.UserCommit(ctx, path, names(ref), env)
 	} else {
@@ -48,6 +51,8 @@ func names(ref string) []string {
 	switch {
 	case ref == "":
 		return []string{"HEAD"}
+	case strings.ContainsAny(ref, "~^:?*[\\ ") || strings.Contains(ref, "..") || strings.Contains(ref, "@{"):
+		return nil // no name, but a question that only some repositories answer
 	case strings.HasPrefix(ref, "refs/"):
 		return []string{ref}
 	}
