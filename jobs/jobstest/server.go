@@ -38,6 +38,7 @@ func ServersOwn() []goleak.Option {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	return []goleak.Option{
 		goleak.IgnoreTopFunction(server + ".(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreTopFunction(server + ".(*msgBlock).flushLoop"), // begun while its stream is closed
 		goleak.IgnoreTopFunction(server + "/ats.Register.func1"),
 	}
 }
