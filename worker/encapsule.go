@@ -197,6 +197,9 @@ func (a *attempt) changed(space *workspace.Workspace) func(context.Context) (*jo
 		if err != nil {
 			return nil, err
 		}
+		if change.Over != nil {
+			return nil, change.Over // half of it is nothing to go on from
+		}
 		k := stored{base: space.Base(), change: change}
 		if !change.Empty() {
 			for file, artifact := range map[string]**jobs.Artifact{change.Patch: &k.patch, change.Bundle: &k.bundle} {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -179,6 +180,9 @@ func (a *attempt) around(in jail) (sandbox.Spec, error) {
 	s, err := p.Apply(s, a.cfg.Where)
 	if err != nil {
 		return s, failed(jobs.SandboxMissing, "apply the worker's policy", err)
+	}
+	if watchesDisk {
+		s.Limits.Disk = cmp.Or(s.Limits.Disk, a.cfg.DiskLimit)
 	}
 	if a.container() {
 		return s, nil // the worker's toolchains are for the host's own system

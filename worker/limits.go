@@ -3,12 +3,17 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 )
+
+// watchesDisk: jails of this system keep a limit of disk. Where none does, the
+// worker's own is not asked for: it would refuse every job.
+const watchesDisk = runtime.GOOS == "linux"
 
 // Limits are those of a jail that a job asks for.
 func Limits(asked jobs.Limits) sandbox.Limits {
@@ -28,6 +33,7 @@ func Budget(asked jobs.Limits) policy.Budget {
 // else.
 func (a *attempt) reached(what string, exit sandbox.Exit) error {
 	l := a.cfg.Policy.Limits.Fill(a.limits()).WithDefaults()
+	l.Disk = cmp.Or(l.Disk, a.cfg.DiskLimit)
 	for _, r := range []struct {
 		limit  sandbox.Feature
 		reason jobs.Reason

@@ -149,8 +149,17 @@ func Stored(store *artifact.Store) func(context.Context, string, workspace.Recei
 // patch says that nothing was changed.
 func rescue(ctx context.Context, store *artifact.Store, space *workspace.Workspace, s jobs.Salvage) (jobs.Salvage, error) {
 	change, err := space.Collect(ctx)
-	if err != nil || change.Empty() {
+	if err != nil {
 		return s, err
+	}
+	keep := func() error { return nil }
+	if change.Over != nil {
+		whole := space.Whole(ctx, change.Over)
+		change.Notes = append(change.Notes, tooLarge(s.Worker, whole))
+		keep = func() error { return space.KeepWhole(whole) }
+	}
+	if change.Empty() {
+		return s, keep()
 	}
 	at := place{store: store, job: s.Job, epoch: s.Epoch}
 	k := stored{base: space.Base(), change: change}
@@ -162,7 +171,10 @@ func rescue(ctx context.Context, store *artifact.Store, space *workspace.Workspa
 	if err := store.PutSalvage(ctx, s); err != nil {
 		return s, err
 	}
-	return s, space.Saved(k.receipt())
+	if err := space.Saved(k.receipt()); err != nil {
+		return s, err
+	}
+	return s, keep()
 }
 
 // stored is a change, and those of its files that are stored and were read back.

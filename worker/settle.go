@@ -36,7 +36,21 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 	if err := a.store(ctx, space, change); err != nil {
 		return change, err
 	}
-	return change, a.pick(ctx, space)
+	if err := a.pick(ctx, space); err != nil || change.Over == nil {
+		return change, err
+	}
+	whole := space.Whole(ctx, change.Over)
+	if err := space.KeepWhole(whole); err != nil {
+		return change, failed(jobs.WorkspaceFailed, "keep the workspace", err)
+	}
+	// An agent that failed besides has another reason: this is told in any case.
+	a.events.put(jobs.NewEvent(jobs.Notice, notice{Text: tooLarge(a.cfg.Name, whole)}))
+	return change, ended(jobs.TooLarge, "%s", tooLarge(a.cfg.Name, whole))
+}
+
+// tooLarge says what became of a workspace of which only a part is stored.
+func tooLarge(worker string, whole *workspace.LimitError) string {
+	return "on worker " + worker + " " + whole.Error()
 }
 
 // review lists what a person should look at before using a patch.

@@ -111,6 +111,10 @@ type Config struct {
 	// claimed. Those that run go on without.
 	Reserve Reserve
 
+	// DiskLimit is what a workspace may grow by whose job names no limit, where
+	// the jail can tell; 0 is no limit.
+	DiskLimit int64
+
 	// Hangs are the limits beyond which an agent hangs.
 	Hangs Hangs
 

@@ -63,6 +63,7 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		SetupCache: a.cfg.Worker.SetupCache, Hangs: a.cfg.Worker.Hangs(),
 		Network: gate.NetworkConfig{Hosts: a.cfg.Worker.AllowHosts},
 	}
+	cfg.DiskLimit, _ = a.cfg.Worker.DiskSizes()
 	if _, err := gate.NewNetwork(cfg.Network); err != nil {
 		return nil, cli.Usage("", "worker.allow_hosts: %w", err)
 	}
@@ -98,6 +99,13 @@ func (a *app) spaces(jail sandbox.Backend) workspace.Config {
 	cfg.Limits.WorktreeAge = a.cfg.Worker.WorktreeAge
 	if cfg.Limits.WorktreeAge == 0 {
 		cfg.Limits.WorktreeAge = -1
+	}
+	cfg.Limits.WholeAge = a.cfg.Worker.WholeAge
+	if cfg.Limits.WholeAge == 0 {
+		cfg.Limits.WholeAge = -1
+	}
+	if _, cfg.Limits.WholeBytes = a.cfg.Worker.DiskSizes(); cfg.Limits.WholeBytes == 0 {
+		cfg.Limits.WholeBytes = -1
 	}
 	return cfg
 }

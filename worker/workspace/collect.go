@@ -30,6 +30,10 @@ type Change struct {
 	Commits int
 	Head    string
 
+	// Over is the limit that kept some of the files out of the change, which then
+	// is not all that the agent did; nil: it is. Skipped names what was left out.
+	Over *LimitError
+
 	tree string // of the files after the agent; "" if they were not collected
 
 	// Notable are changed files that deserve a look before anybody works in
@@ -83,15 +87,33 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 	if made != nil && w.linked != nil {
 		w.linked.tip = made.tip
 	}
-	after, left, err := w.snapshot(ctx, before, w.path("index.after"))
-	if err != nil {
-		return err
+	after, err := w.compare(ctx, before, c)
+	if limit, ok := errors.AsType[*LimitError](err); ok {
+		// A patch of so many bytes fits whatever is in them: it has the old
+		// content, too, and in text that is a quarter longer.
+		w.fewer = w.spaces.cfg.Limits.Patch / 4
+		after, err = w.compare(ctx, before, c)
+		w.fewer = 0
+		c.Over = limit
+		if _, still := errors.AsType[*LimitError](err); still { // what was deleted is too much
+			c.Patch, c.PatchSize, c.SHA256, c.Files = "", 0, "", 0
+			return nil
+		}
 	}
-	c.Skipped, c.tree = left, after.tree
-	if err := w.diff(ctx, after, c); err != nil || made == nil {
+	if err != nil || made == nil {
 		return err
 	}
 	return w.publish(ctx, made, after, c)
+}
+
+// compare finds what differs from the state before, and writes the patch.
+func (w *Workspace) compare(ctx context.Context, before state, c *Change) (state, error) {
+	after, left, err := w.snapshot(ctx, before, w.path("index.after"))
+	if err != nil {
+		return after, err
+	}
+	c.Skipped, c.Over, c.tree = left, after.over, after.tree
+	return after, w.diff(ctx, after, c)
 }
 
 // repo is the host's own git directory for this workspace. What a power cut
@@ -132,7 +154,7 @@ func (w *Workspace) snapshot(ctx context.Context, before state, index string) (a
 	if err := copyFile(index, before.index); err != nil {
 		return state{}, nil, err
 	}
-	after = state{tree: before.tree, index: index}
+	after = state{tree: before.tree, index: index, over: walk.over}
 	if st.changed() {
 		after.tree, err = w.commitStage(ctx, st, index, &walk.skipped)
 	}
@@ -147,6 +169,7 @@ func (w *Workspace) overlaid(ctx context.Context, walk *walk) (after state, left
 		return state{}, nil, err
 	}
 	after = w.before
+	after.over = walk.over
 	if walk.stage.changed() {
 		after.tree, err = w.graft(ctx, walk.known, walk.stage, &walk.skipped)
 	}

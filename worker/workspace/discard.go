@@ -43,7 +43,13 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 	if err != nil {
 		return nil, nil, errors.Join(err, l.release())
 	}
-	if w != nil {
+	whole, err := wholeOf(s.jobDir(id))
+	switch {
+	case err != nil:
+		return nil, nil, errors.Join(err, l.release())
+	case whole != nil:
+		why = whole // what can be stored of it is
+	case w != nil:
 		why = s.salvage(ctx, w)
 	}
 	if why != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -51,11 +52,18 @@ func (e *RefError) Error() string {
 	return fmt.Sprintf("repository %s has no branch, tag or commit %q; push it, or name another", e.Repo, e.Ref)
 }
 
-// A LimitError refuses to collect more than [Limits] allow.
+// A LimitError says that there is more than [Limits] allow to be collected.
 type LimitError struct {
 	What  string // "files", "bytes", "patch bytes", "depth", "path length", "entries"
 	Limit int64
 	Path  string // where it was passed, if it was at one place
+
+	// Where the whole lies on this host, and what it takes there, once
+	// [Workspace.Whole] has said so.
+	Dir   string    `json:",omitempty"`
+	Bytes int64     `json:",omitempty"`
+	Since time.Time `json:",omitzero"`
+	Until time.Time `json:",omitzero"` // or until others need the room
 }
 
 func (e *LimitError) Error() string {
@@ -63,7 +71,11 @@ func (e *LimitError) Error() string {
 	if e.Path != "" {
 		text += " at " + display(e.Path)
 	}
-	return text + "; let the agent remove or ignore what is not part of its work"
+	text += "; let the agent remove or ignore what is not part of its work"
+	if e.Dir != "" {
+		text += fmt.Sprintf("; what could be is stored, and the whole, %d MiB, is in %s until %s", e.Bytes>>20, e.Dir, e.Until.Format(time.DateOnly))
+	}
+	return text
 }
 
 // unreachable wraps what a remote did, without its credentials. What has been

@@ -175,8 +175,8 @@ func (w *Workspace) recordAll(ctx context.Context) error {
 	w.whole = true
 	before, _, err := w.snapshot(ctx, w.before, w.path("index"))
 	w.whole = false
-	if limit, ok := errors.AsType[*LimitError](err); ok {
-		w.note = "no patch: the files cannot be recorded: " + limit.Error()
+	if err == nil && before.over != nil {
+		w.note = "no patch: the files cannot be recorded: " + before.over.Error()
 		return nil
 	}
 	w.before = before
@@ -188,6 +188,9 @@ func (w *Workspace) limits() Limits {
 	l := w.spaces.cfg.Limits
 	if w.whole {
 		l.Files, l.Bytes = l.Entries, 32*l.Bytes
+	}
+	if w.fewer > 0 {
+		l.Bytes = min(l.Bytes, w.fewer)
 	}
 	return l
 }

@@ -33,10 +33,9 @@ func TestLimitsRefuse(t *testing.T) {
 			w := prepare(t, open(t, c.limits), "job.1", newRepo(t))
 			sh(t, w.Dir(), c.script)
 			began := time.Now()
-			_, err := w.Collect(t.Context())
-			limit, ok := errors.AsType[*LimitError](err)
-			if !ok || limit.What != c.want {
-				t.Errorf("got %v, want a LimitError about %q", err, c.want)
+			change := collect(t, w)
+			if change.Over == nil || change.Over.What != c.want || len(change.Skipped) == 0 {
+				t.Errorf("got %+v, want a LimitError about %q", change, c.want)
 			}
 			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("took %v to refuse", took)
@@ -122,9 +121,8 @@ func TestDeepTree(t *testing.T) {
 	s := open(t, Limits{})
 	w := prepare(t, s, "job.1", newRepo(t))
 	nest(t, w.Dir(), 5000)
-	_, err := w.Collect(t.Context())
-	if limit, ok := errors.AsType[*LimitError](err); !ok || len(limit.Error()) > 400 {
-		t.Errorf("collect: got %v, want a short LimitError", err)
+	if over := collect(t, w).Over; over == nil || len(over.Error()) > 400 {
+		t.Errorf("collect: got %v, want a short LimitError", over)
 	}
 	if err := w.Close(); err != nil {
 		t.Errorf("close: %v", err)
@@ -192,5 +190,84 @@ func TestTrashTakesNothingThatIsNotThere(t *testing.T) {
 	}
 	if _, err := os.Stat(s.trash.dir); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is over a limit is left out by name, and everything else is collected; a
+// file of the base that is left out is not taken for deleted.
+func TestWhatIsWithinTheLimitsIsCollected(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		limits       Limits
+		files        int
+		left         string
+	}{
+		{"bytes", "head -c 5000 /dev/zero > big; echo x > a; echo x > z; head -c 5000 /dev/zero > README", Limits{Bytes: 4000}, 2, "README"},
+		{"files", "for i in 1 2 3 4 5; do echo x > n$i; done", Limits{Files: 4}, 4, "n5"},
+		{"depth", "mkdir -p $(seq -s/ 1 11); echo x > $(seq -s/ 1 10)/in; echo x > $(seq -s/ 1 11)/out; echo x > a; rm README", Limits{Depth: 10}, 3, "1/2/3/4/5/6/7/8/9/10/11"},
+		{"depth of an ignored directory", "mkdir -p out/$(seq -s/ 1 130); head -c 30000000 /dev/zero > out/big; echo x > a", Limits{}, 1, ""},
+		{"patch", "head -c 50000 /dev/urandom | base64 > big; echo x > a", Limits{Patch: 10000}, 1, "big"},
+		{"entries", "mkdir e; cd e; for i in 1 2 3 4 5 6 7 8 9 10; do : > $i; done", Limits{Entries: 30}, 10, "tools"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := prepare(t, open(t, c.limits), "job.1", newRepo(t))
+			sh(t, w.Dir(), c.script)
+			change := collect(t, w)
+			if change.Files != c.files || (c.left == "") != (change.Over == nil) || !strings.Contains(strings.Join(change.Skipped, "\n"), c.left) {
+				t.Errorf("collected %d files, left out %q (%v); want %d files without %s", change.Files, change.Skipped, change.Over, c.files, c.left)
+			}
+		})
+	}
+}
+
+// Of what is kept whole the oldest goes first, for its age or for the room.
+func TestWhatIsKeptWholeGoes(t *testing.T) {
+	now := time.Now()
+	old := func(days int, bytes int64) Whole {
+		return Whole{Since: now.Add(-time.Duration(days) * 24 * time.Hour), Bytes: bytes}
+	}
+	kept := map[string]LimitError{"older": old(3, 40), "old": old(2, 40), "new": old(1, 40), "ancient": old(8, 1)}
+	got := overdue(kept, Limits{WholeAge: 7 * 24 * time.Hour, WholeBytes: 100}, now)
+	if len(got) != 2 || !got["ancient"] || !got["older"] {
+		t.Errorf("gone are %v, want the ancient and the older one", got)
+	}
+	if got := overdue(kept, Limits{WholeAge: -1, WholeBytes: -1}, now); len(got) != 4 {
+		t.Errorf("where none is kept %v go, want all", got)
+	}
+}
+
+// A workspace that was kept whole is shown by a sweep and left there, until it is
+// spent; discard gives it up before.
+func TestASweepLeavesWhatIsKeptWhole(t *testing.T) {
+	for _, spent := range []bool{false, true} {
+		s := open(t, Limits{Bytes: 4000})
+		w := prepare(t, s, "job.1", newRepo(t))
+		sh(t, w.Dir(), "head -c 5000 /dev/zero > big; echo x > a")
+		change := collect(t, w)
+		whole := w.Whole(t.Context(), change.Over)
+		if err := errors.Join(w.KeepWhole(whole), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if spent {
+			s.cfg.Limits.WholeAge = -1
+		}
+		swept, err := s.Sweep(t.Context())
+		kept, _ := errors.AsType[*LimitError](swept.Kept["job.1"])
+		if err != nil || (kept == nil) != spent || (len(swept.Workspaces) == 1) != spent {
+			t.Errorf("swept %+v, %v; spent: %v", swept, err, spent)
+		}
+		if spent {
+			nothingLeft(t, s)
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(kept.Dir, "big")); err != nil || kept.Bytes < 5000 {
+			t.Errorf("kept %+v: %v", kept, err)
+		}
+		lost, why, err := s.Discard(t.Context(), "job.1", false)
+		if err != nil || why == nil || !strings.Contains(strings.Join(lost, "\n"), "big") {
+			t.Errorf("discarded: lost %v, because %v, %v", lost, why, err)
+		}
+		nothingLeft(t, s)
 	}
 }

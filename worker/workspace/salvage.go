@@ -114,6 +114,7 @@ const savedFile = "saved"
 
 // touched says that anything may be in the workspace from now on.
 func (w *Workspace) touched() {
+	w.stays = false
 	if w.saved {
 		// Of a file that was just made, in a directory of our own.
 		_ = os.Remove(w.path(savedFile))
@@ -199,6 +200,9 @@ func (s *Spaces) abandoned(id string, l *lock) (*Workspace, error) {
 func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 	if _, err := os.Lstat(w.path(savedFile)); err == nil || !w.Unsaved() {
 		return nil
+	}
+	if whole, err := wholeOf(w.home); err != nil || whole != nil {
+		return err // what can be stored of it is
 	}
 	if given, err := w.given(); err != nil || given {
 		return err

@@ -83,6 +83,11 @@ type Limits struct {
 	// WorktreeAge is how long nobody has touched a worktree of a repository
 	// when Sweep removes it; default 30 days, negative is never.
 	WorktreeAge time.Duration
+	// WholeAge and WholeBytes decide how long Sweep leaves workspaces that were
+	// too large to be stored whole: for so long, default a week, and the newest of
+	// them up to so much in all, default 20 GiB; negative keeps none.
+	WholeAge   time.Duration
+	WholeBytes int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -98,6 +103,8 @@ func (l Limits) withDefaults() Limits {
 	setDefault(&l.BaseAge, 7*24*time.Hour)
 	setDefault(&l.BaseBytes, 20<<30)
 	setDefault(&l.WorktreeAge, 30*24*time.Hour)
+	setDefault(&l.WholeAge, 7*24*time.Hour)
+	setDefault(&l.WholeBytes, 20<<30)
 	return l
 }
 

@@ -44,7 +44,8 @@ func (s *Spaces) Preview(ctx context.Context) (Swept, error) { return s.sweep(ct
 func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 	swept := Swept{Kept: map[string]error{}}
 	ids := map[string]bool{}
-	var errs []error
+	spent, err := s.spent()
+	errs := []error{err}
 	for _, sub := range []string{"jobs", "locks"} {
 		names, err := readNames(filepath.Join(s.cfg.Dir, sub))
 		errs = append(errs, err)
@@ -53,7 +54,7 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 		}
 	}
 	for id := range ids {
-		removed, kept, err := s.sweepJob(ctx, id, dry)
+		removed, kept, err := s.sweepJob(ctx, id, spent[id], dry)
 		if removed {
 			swept.Workspaces = append(swept.Workspaces, id)
 		}
@@ -63,7 +64,6 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 		errs = append(errs, err)
 	}
 	slices.Sort(swept.Workspaces)
-	var err error
 	swept.Worktrees, err = s.sweepWorktrees(ctx, dry)
 	errs = append(errs, err)
 	swept.Bases, swept.Layers, err = s.evict(dry)
@@ -72,13 +72,18 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 	return swept, errors.Join(errors.Join(errs...), err, listing)
 }
 
-func (s *Spaces) sweepJob(ctx context.Context, id string, dry bool) (removed bool, kept, err error) {
+// sweepJob salvages and removes one workspace. One that was kept whole has
+// nothing more to be salvaged, and goes when it is spent.
+func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (removed bool, kept, err error) {
 	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)
 	if errors.Is(err, errLocked) {
 		return false, nil, nil
 	}
 	if err != nil {
 		return false, nil, err
+	}
+	if whole, _ := wholeOf(s.jobDir(id)); whole != nil && !spent {
+		return false, whole, l.release()
 	}
 	if dry {
 		_, err := os.Lstat(s.jobDir(id))

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -54,8 +55,14 @@ func (w *walk) upper(ctx context.Context, root, layer string) error {
 func (w *walk) layer(ctx context.Context, at layered) error {
 	names, done, err := w.union(at.dirs(), at.place)
 	defer done()
+	if at.ignored && err != nil && !w.knownBelow(at.path) {
+		_, limit := errors.AsType[*LimitError](err)
+		if limit {
+			return nil // an ignored directory is no part of the result, however deep
+		}
+	}
 	if err != nil {
-		return err
+		return w.leaveOut(at.path, err)
 	}
 	if !at.ignored {
 		at.patterns = at.patterns.Enter(at.path, w.ignoreOf(at, names))
@@ -63,7 +70,7 @@ func (w *walk) layer(ctx context.Context, at layered) error {
 	if at.moved && !at.alone {
 		w.carry(at, names)
 	}
-	return w.each(ctx, at.path, names, func(name string) error { return w.over(ctx, at, name) })
+	return w.each(ctx, at.path, names, func(name string) error { return w.layered(ctx, at, name) })
 }
 
 // union lists the names in open directories that lie above each other, sorted,
@@ -106,8 +113,8 @@ func (w *walk) carry(at layered, names []string) {
 	}
 }
 
-// over decides on one name of the upper directory or the layer.
-func (w *walk) over(ctx context.Context, at layered, name string) error {
+// layered decides on one name of the upper directory or the layer.
+func (w *walk) layered(ctx context.Context, at layered, name string) error {
 	p := path.Join(at.path, name)
 	from, st, err := find(at.dirs(), name)
 	if err != nil {

@@ -47,6 +47,32 @@ type walk struct {
 	files   int
 	bytes   int64
 	skipped skipped
+	over    *LimitError // the first limit that was passed
+}
+
+// leaveOut leaves what is at p out of the result, if it is a limit that err
+// reports: what is known there stays as it was.
+func (w *walk) leaveOut(p string, err error) error {
+	limit, ok := errors.AsType[*LimitError](err)
+	if !ok {
+		return err
+	}
+	if w.over == nil {
+		w.over = limit
+	}
+	w.skipped.add(p, fmt.Sprintf("is over the limit of %d %s", limit.Limit, limit.What))
+	first, known := w.known.find(p)
+	if known {
+		w.seen[first] = true
+	}
+	below := w.known.below(p)
+	if len(below) > 0 {
+		from, _ := w.known.find(below[0].Path)
+		for i := range below {
+			w.seen[from+i] = true
+		}
+	}
+	return nil
 }
 
 func newWalk(limits Limits, before state, known catalog, st *stage) *walk {
@@ -105,7 +131,7 @@ func (w *walk) directory(ctx context.Context, at place) error {
 	defer f.Close()
 	names, err := w.names(f, at)
 	if err != nil {
-		return err
+		return w.leaveOut(at.path, err)
 	}
 	if !at.ignored {
 		at.patterns = at.patterns.Enter(at.path, w.ignoreFile(at))
@@ -143,6 +169,9 @@ var controls = map[string]bool{
 func (w *walk) names(f *os.File, at place) ([]string, error) {
 	if at.depth > w.limits.Depth {
 		return nil, &LimitError{What: "directories above a file", Limit: int64(w.limits.Depth), Path: short(at.path)}
+	}
+	if w.entries > w.limits.Entries {
+		return nil, &LimitError{What: "files and directories", Limit: int64(w.limits.Entries), Path: at.path}
 	}
 	names, err := f.Readdirnames(w.limits.Entries - w.entries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -195,7 +224,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 // leaf takes over what is no directory, if it can be part of a commit.
 func (w *walk) leaf(parent int, p, name string, st *unix.Stat_t) error {
 	if len(p) > w.limits.Path {
-		return &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: short(p)}
+		return w.leaveOut(p, &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: short(p)})
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -303,7 +332,7 @@ func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
 		return err
 	}
 	if err := w.count(p, size); err != nil {
-		return err
+		return w.leaveOut(p, err)
 	}
 	return w.stage.file(p, content, size, executable)
 }
@@ -364,18 +393,19 @@ func (w *walk) link(parent int, p, name string) error {
 		}
 	}
 	if err := w.count(p, int64(n)); err != nil {
-		return err
+		return w.leaveOut(p, err)
 	}
 	return w.stage.link(p, target)
 }
 
 func (w *walk) count(p string, size int64) error {
-	if w.files++; w.files > w.limits.Files {
+	switch {
+	case w.files == w.limits.Files:
 		return &LimitError{What: "changed files", Limit: int64(w.limits.Files), Path: p}
-	}
-	if w.bytes += size; w.bytes > w.limits.Bytes {
+	case size > w.limits.Bytes-w.bytes:
 		return &LimitError{What: "bytes in changed files", Limit: w.limits.Bytes, Path: p}
 	}
+	w.files, w.bytes = w.files+1, w.bytes+size
 	return nil
 }
 

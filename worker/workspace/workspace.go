@@ -35,11 +35,13 @@ type Workspace struct {
 	hooked    *hooked // a directory that a program made, or nil
 	whole     bool    // what is being recorded is the state before
 	inUse     bool    // its agent runs while it is collected
+	fewer     int64   // bytes of changed files, where all that may be make too large a patch
 
 	shown     bool    // somebody may have written in it since it was made, or collected
 	collected *Change // what the last Collect found; nil after another Show
 	saved     bool    // that is safe elsewhere
 	receipt   *Receipt
+	stays     bool // Close leaves it, though all that can be is safe elsewhere
 }
 
 // A state is a tree of files, as an object and as an index, in the workspace's
@@ -47,8 +49,9 @@ type Workspace struct {
 type state struct {
 	tree    string
 	index   string
-	written time.Time // zero if the index knows nothing of the workspace's files
-	forced  []string  // more files that count whatever ignore files say; sorted
+	written time.Time   // zero if the index knows nothing of the workspace's files
+	forced  []string    // more files that count whatever ignore files say; sorted
+	over    *LimitError // why files are left out of it; nil: none are
 }
 
 // ID is the id of the request that the workspace was made for.
@@ -261,8 +264,8 @@ func (w *Workspace) record(ctx context.Context) error {
 	}
 	start := state{tree: w.commit + "^{tree}", index: w.base.index()}
 	before, _, err := w.snapshot(ctx, start, w.path("index"))
-	if limit, ok := errors.AsType[*LimitError](err); ok {
-		w.note = "no patch: " + limit.Error()
+	if err == nil && before.over != nil {
+		w.note = "no patch: " + before.over.Error()
 		return nil
 	}
 	w.before = before
@@ -271,13 +274,16 @@ func (w *Workspace) record(ctx context.Context) error {
 
 // Close removes the workspace and all that the host kept beside it. It refuses,
 // with an [UnsavedError], while the workspace may hold changes that were not
-// [Workspace.Saved]: then everything stays as it is, for the next sweep. With
-// isolation none the directory itself stays in any case.
+// [Workspace.Saved]: then everything stays as it is, for the next sweep. So it
+// does after [Workspace.KeepWhole], without an error. With isolation none the directory itself stays in any case.
 func (w *Workspace) Close() error {
 	if w.lock != nil && w.Unsaved() {
 		err := errors.Join(&UnsavedError{ID: w.id}, w.leave())
 		w.leftover(err)
 		return err
+	}
+	if w.lock != nil && w.stays {
+		return w.leave()
 	}
 	return w.remove()
 }

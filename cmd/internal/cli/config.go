@@ -86,6 +86,9 @@ type WorkerConfig struct {
 	WorkspaceRemove  string        `yaml:"workspace_remove" env:"WORKSPACE_REMOVE" doc:"program that removes it"`
 	WorkspaceTime    time.Duration `yaml:"workspace_time" env:"WORKSPACE_TIME" doc:"how long each of the two may take"`
 	WorktreeAge      time.Duration `yaml:"worktree_age" env:"WORKTREE_AGE" doc:"remove worktrees of users' repositories that nobody touched for so long; 0 is never"`
+	DiskLimit        string        `yaml:"disk_limit" env:"DISK_LIMIT" doc:"what the workspace of a job may grow by that names no disk limit, where the jail can tell; 0 is no limit"`
+	WholeAge         time.Duration `yaml:"whole_age" env:"WHOLE_AGE" doc:"how long workspaces stay that were too large to be stored whole; 0 keeps none"`
+	WholeBytes       string        `yaml:"whole_bytes" env:"WHOLE_BYTES" doc:"what all of those may take on the disk; the oldest go first"`
 	Reserve          string        `yaml:"reserve" env:"RESERVE" doc:"what must be free on the disk of data for jobs to be claimed: a size, a percentage, or 0; empty is 5%, and 1GiB at most"`
 	StartTimeout     time.Duration `yaml:"start_timeout" env:"START_TIMEOUT" doc:"how long an agent may write nothing after its start; not of a program after --"`
 	HaltTimeout      time.Duration `yaml:"halt_timeout" env:"HALT_TIMEOUT" doc:"how long a process of an agent may be stopped by a signal while the agent is silent"`
@@ -153,7 +156,7 @@ func Defaults() Config {
 	return Config{
 		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Lease: 10 * time.Second, MaxRefusals: jobs.DefaultRefusals,
 		Log: LogConfig{Level: "warn", Format: "text"},
-		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * day, CommitTrailers: true, Drain: 10 * time.Minute,
+		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * day, WholeAge: 7 * day, WholeBytes: "20GiB", DiskLimit: "10GiB", CommitTrailers: true, Drain: 10 * time.Minute,
 			StartTimeout: hangs.Start, HaltTimeout: hangs.Halt, ExitTimeout: hangs.Exit, StepTimeout: hangs.Step, OutputLimit: jobs.Bytes(hangs.Output).String(), RetryLimit: hangs.Retries,
 			Admin: "127.0.0.1:9091"},
 		Serve: ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
@@ -334,6 +337,18 @@ func (w WorkerConfig) Hangs() worker.Hangs {
 	}
 }
 
+func isSize(text string) bool {
+	n, err := jobs.ParseBytes(text)
+	return err == nil && n >= 0
+}
+
+// DiskSizes are worker.disk_limit and worker.whole_bytes, which Load has judged.
+func (w WorkerConfig) DiskSizes() (limit, whole int64) {
+	most, _ := jobs.ParseBytes(w.DiskLimit)
+	kept, _ := jobs.ParseBytes(w.WholeBytes)
+	return int64(most), int64(kept)
+}
+
 func (w WorkerConfig) validateHangs() error {
 	for _, s := range []struct {
 		setting string
@@ -358,6 +373,12 @@ func (w WorkerConfig) validateWorkspace() error {
 		return Usage("", "worker.workspace: %q is not auto, overlay, clone, linked or hook", w.Workspace)
 	case w.WorktreeAge < 0:
 		return Usage("", "worker.worktree_age: %v is negative", w.WorktreeAge)
+	case w.WholeAge < 0:
+		return Usage("", "worker.whole_age: %v is negative", w.WholeAge)
+	case !isSize(w.DiskLimit):
+		return Usage("", "worker.disk_limit: %q is not a size, such as 10GiB", w.DiskLimit)
+	case !isSize(w.WholeBytes):
+		return Usage("", "worker.whole_bytes: %q is not a size, such as 20GiB", w.WholeBytes)
 	case w.WorkspaceTime < time.Second:
 		return Usage("", "worker.workspace_time: %v is less than a second", w.WorkspaceTime)
 	}

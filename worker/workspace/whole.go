@@ -1,0 +1,110 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// wholeFile lies beside a workspace of which only a part could be stored.
+const wholeFile = "whole.json"
+
+// Whole says of a limit that kept a part of the workspace from being collected
+// what becomes of the whole.
+func (w *Workspace) Whole(ctx context.Context, limit *LimitError) *LimitError {
+	whole, now := *limit, time.Now().UTC()
+	whole.Dir, whole.Bytes = w.dir, w.wholeSize(ctx)
+	whole.Since, whole.Until = now, now.Add(max(0, w.spaces.cfg.Limits.WholeAge))
+	return &whole
+}
+
+// KeepWhole says that what could be collected is stored elsewhere, and that the
+// workspace stays for those who need the rest: Close leaves it, and a sweep
+// removes it by Limits.WholeAge and Limits.WholeBytes. A user's own directory, and
+// a worktree, stay as they do anyway.
+func (w *Workspace) KeepWhole(whole *LimitError) error {
+	w.saved = true
+	if w.linked != nil {
+		w.Keep()
+		return nil
+	}
+	if w.hooked == nil && filepath.Dir(w.dir) != w.home {
+		return nil // it is the user's own
+	}
+	data, err := json.Marshal(whole)
+	if err == nil {
+		err = os.WriteFile(w.path(wholeFile), data, 0o600)
+	}
+	w.stays = err == nil
+	return err
+}
+
+// wholeOf reads what KeepWhole has left in a workspace's home; nil if it did not.
+func wholeOf(home string) (*LimitError, error) {
+	data, err := os.ReadFile(filepath.Join(home, wholeFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var whole LimitError
+	if err == nil {
+		err = json.Unmarshal(data, &whole)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &whole, nil
+}
+
+// spent lists the workspaces that were kept for longer than they may, and the
+// oldest of the rest that take more than all of them may. Others are left to
+// whoever asks after them.
+func (s *Spaces) spent() (map[string]bool, error) {
+	ids, err := readNames(filepath.Join(s.cfg.Dir, "jobs"))
+	kept := map[string]LimitError{}
+	for _, id := range ids {
+		whole, unreadable := wholeOf(s.jobDir(id))
+		if whole != nil && unreadable == nil {
+			kept[id] = *whole
+		}
+	}
+	return overdue(kept, s.cfg.Limits, time.Now()), err
+}
+
+// overdue chooses among kept workspaces, by their ids.
+func overdue(kept map[string]LimitError, limits Limits, now time.Time) map[string]bool {
+	gone := map[string]bool{}
+	var total int64
+	for id, whole := range kept {
+		if now.Sub(whole.Since) > limits.WholeAge {
+			gone[id] = true
+			continue
+		}
+		total += whole.Bytes
+	}
+	for total > max(0, limits.WholeBytes) {
+		oldest := ""
+		for id, whole := range kept {
+			if !gone[id] && (oldest == "" || whole.Since.Before(kept[oldest].Since)) {
+				oldest = id
+			}
+		}
+		gone[oldest] = true
+		total -= kept[oldest].Bytes
+	}
+	return gone
+}
+
+// wholeDepth is how deep a workspace is measured that may be kept.
+const wholeDepth = 1024
+
+// wholeSize is [Workspace.Size] of one that is larger than may be collected.
+func (w *Workspace) wholeSize(ctx context.Context) int64 {
+	m := &footprint{limits: Limits{Depth: wholeDepth, Entries: 8 * w.spaces.cfg.Limits.Entries}, seen: map[uint64]bool{}}
+	m.directory(ctx, place{fd: unix.AT_FDCWD, path: w.home})
+	return m.bytes
+}
