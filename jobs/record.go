@@ -174,7 +174,7 @@ func NewRecord(id, tenant string, job Job, now time.Time) Record {
 		Schema: RecordSchema, ID: id, Session: job.Session, Tenant: tenant,
 		Class: job.class(), Lane: job.Priority.Lane(),
 		Key: job.Key, Batch: job.Batch, Item: job.ItemID(id), Queue: job.Queue, Priority: job.Priority,
-		Labels: job.Labels, Needs: job.Needs, Title: job.Title(), Agent: job.Agent.Name, Isolation: job.Isolation, Repo: job.Repo.URL,
+		Labels: job.Labels, Needs: job.Needs, Title: job.Title(), Agent: job.Agent.Name, Isolation: job.Isolation, Repo: WithoutCredentials(job.Repo.URL),
 		State: Pending, MaxAttempts: job.Retry.MaxAttempts, Submitted: now.UTC(),
 	}
 	if r.Session == "" {

@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -142,6 +143,9 @@ func (j Job) validateWork(found *InvalidError) {
 	}
 }
 
+var errCredentials = errors.New("has a password or a token in it, and addresses are stored and shown: leave it out, and give it to the worker's git, " +
+	"by a credential helper or an ssh key (docs/private-repositories.md); a value that was submitted somewhere should be replaced")
+
 func (j Job) validateRepo(found *InvalidError) {
 	r := j.Repo
 	found.add("isolation", oneOf(j.Isolation, IsolationNone, IsolationWorktree, IsolationContainer))
@@ -149,6 +153,8 @@ func (j Job) validateRepo(found *InvalidError) {
 	case r.URL == "" && j.Isolation != IsolationNone:
 		found.add("repo.url", fmt.Errorf("is missing: give a URL or an absolute path, or isolation %q for an empty directory", IsolationNone))
 	case r.URL == "":
+	case HasCredentials(r.URL):
+		found.add("repo.url", errCredentials)
 	case len(r.URL) > maxURL:
 		found.add("repo.url", text(r.URL, maxURL))
 	case strings.ContainsAny(r.URL, "\x00\n\r") || strings.HasPrefix(r.URL, "-") || !utf8.ValidString(r.URL):

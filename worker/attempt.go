@@ -176,7 +176,7 @@ type claimed struct {
 
 // run is the way of a job through a worker. A nil error is a success.
 func (a *attempt) run(ctx context.Context) (err error) {
-	if err := a.signed(); err != nil {
+	if err := a.acceptable(); err != nil {
 		return err
 	}
 	adapter, err := a.cfg.Agents.Get(a.job.Agent.Name)
@@ -234,8 +234,12 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	return a.conclude(ctx, in, adapter, err)
 }
 
-// signed refuses a job that nobody has signed whom the worker trusts.
-func (a *attempt) signed() error {
+// acceptable refuses a job that has a password in its address, or that nobody has
+// signed whom the worker trusts.
+func (a *attempt) acceptable() error {
+	if jobs.HasCredentials(a.job.Repo.URL) { // of an earlier version, or a client that asked no dispatcher
+		return ended(jobs.InvalidJob, "the repository's address has a password or a token in it: submit the job without, and give it to this worker's git (docs/private-repositories.md)")
+	}
 	if len(a.cfg.Signers) == 0 {
 		return nil
 	}

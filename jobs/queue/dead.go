@@ -54,7 +54,7 @@ func (q *Queue) Reject(ctx context.Context, s Submission, why error) error {
 	kept := s.Data[:min(len(s.Data), maxLetter)]
 	return q.bury(ctx, DeadLetter{
 		ID: s.ID, Kind: DeadSubmission, At: s.At, Reason: why.Error(), Subject: q.names.Submit(s.Tenant),
-		Data: strings.ToValidUTF8(string(kept), "\uFFFD"), Cut: len(kept) < len(s.Data) || !utf8.Valid(s.Data),
+		Data: jobs.CensorAddresses(strings.ToValidUTF8(string(kept), "\uFFFD")), Cut: len(kept) < len(s.Data) || !utf8.Valid(s.Data),
 		place: q.names.DeadLetter("rejected", s.Tenant, s.ID),
 	})
 }
@@ -125,6 +125,7 @@ func readLetter(m wire.Message) DeadLetter {
 		letter = DeadLetter{Kind: DeadMessage, Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
 	}
 	letter.place = m.Subject
+	letter.Record.Repo, letter.Data = jobs.WithoutCredentials(letter.Record.Repo), jobs.CensorAddresses(letter.Data)
 	if letter.ID == "" { // of a version that kept it in the subject only
 		parts := strings.Split(m.Subject, ".")
 		letter.ID, letter.Kind = parts[len(parts)-1], DeadMessage

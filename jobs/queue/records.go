@@ -49,13 +49,16 @@ func (q *Queue) Get(ctx context.Context, id string) (jobs.Record, error) {
 	return e.Record, err
 }
 
-// Job returns the job as its submitter wrote it.
+// Job returns the job as its submitter wrote it, but no password that is in the
+// repository's address: an earlier version took those.
 func (q *Queue) Job(ctx context.Context, id string) (jobs.Job, error) {
 	id, err := q.resolve(ctx, id)
 	if err != nil {
 		return jobs.Job{}, err
 	}
-	return q.spec(ctx, id)
+	job, err := q.spec(ctx, id)
+	job.Repo.URL = jobs.WithoutCredentials(job.Repo.URL)
+	return job, err
 }
 
 func (q *Queue) spec(ctx context.Context, id string) (jobs.Job, error) {
@@ -100,6 +103,7 @@ func decode(m wire.Message) (entry, error) {
 		}
 		return entry{}, fmt.Errorf("record %s: %w", m.Subject, err)
 	}
+	e.Repo = jobs.WithoutCredentials(e.Repo)
 	if e.State == jobs.Executing && e.Epoch == 0 {
 		// The claim could not know the revision that it was going to get.
 		e.Epoch = m.Seq

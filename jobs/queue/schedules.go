@@ -122,6 +122,7 @@ func (q *Queue) readSchedule(ctx context.Context, name string) (rec calendar.Rec
 	if err != nil {
 		return rec, 0, fmt.Errorf("schedule %s: %w", name, err)
 	}
+	rec.Job.Repo.URL = jobs.WithoutCredentials(rec.Job.Repo.URL)
 	return rec, m.Seq, nil
 }
 
@@ -148,6 +149,7 @@ func (q *Queue) Schedules(ctx context.Context) ([]calendar.Record, error) {
 		}
 		var rec calendar.Record
 		if json.Unmarshal(m.Data, &rec) == nil && !m.Gone() {
+			rec.Job.Repo.URL = jobs.WithoutCredentials(rec.Job.Repo.URL)
 			found[rec.Name] = rec
 		}
 	}

@@ -224,8 +224,8 @@ func TestWhatIsWithinTheLimitsIsCollected(t *testing.T) {
 // Of what is kept whole the oldest goes first, for its age or for the room.
 func TestWhatIsKeptWholeGoes(t *testing.T) {
 	now := time.Now()
-	old := func(days int, bytes int64) Whole {
-		return Whole{Since: now.Add(-time.Duration(days) * 24 * time.Hour), Bytes: bytes}
+	old := func(days int, bytes int64) LimitError {
+		return LimitError{Since: now.Add(-time.Duration(days) * 24 * time.Hour), Bytes: bytes}
 	}
 	kept := map[string]LimitError{"older": old(3, 40), "old": old(2, 40), "new": old(1, 40), "ancient": old(8, 1)}
 	got := overdue(kept, Limits{WholeAge: 7 * 24 * time.Hour, WholeBytes: 100}, now)
