@@ -14,14 +14,13 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
-	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 func (a *app) jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "Look at jobs and do something with them"}
-	job.AddCommand(a.jobLs(), a.jobGet(), a.jobCancel(), a.jobRetry(), a.jobResume(), a.jobFork(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), a.jobWorktree())
+	job.AddCommand(a.jobLs(), a.jobGet(), a.jobEvents(), a.jobCancel(), a.jobRetry(), a.jobResume(), a.jobFork(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), a.jobWorktree())
 	return job
 }
 
@@ -54,19 +53,9 @@ func short(id string) string {
 	return id
 }
 
-func (a *app) jobLs() *cobra.Command {
-	var filter queue.Filter
-	var state string
-	cmd := &cobra.Command{
-		Use: "ls", Short: "List jobs, the newest last", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter.State = jobs.State(state)
-			return list(cmd.Context(), a, recordView, func(p *pool, ctx context.Context) ([]jobs.Record, error) { return p.jobs(ctx, filter) })
-		},
-	}
-	cmd.Flags().StringVar(&filter.Batch, "batch", "", "only jobs of this batch")
-	cmd.Flags().StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
-	cmd.Flags().Var(choice(&state, states()), "state", "only jobs in this state: pending, delayed, executing, waiting or finished")
+func (a *app) jobEvents() *cobra.Command {
+	cmd := a.logsCommand()
+	cmd.Use, cmd.Short = "events ID", "Print the events of a job's session; the same as penstock logs"
 	return cmd
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // goWords are what only programmers of Go, or of its libraries, understand.
-var goWords = regexp.MustCompile(`Go (struct|value)|unmarshal|strconv\.|!!\w|\b(cli|jobs|policy|agent|time|input|json|env)\.[A-Z]\w+|parsing time|\bjson: (cannot|unknown|invalid)|env: |\[\]string|float64|int64|map\[`)
+var goWords = regexp.MustCompile(`Go (struct|value)|unmarshal|strconv\.|!!\w|\b(cli|jobs|policy|agent|time|input|json|env)\.[A-Z]\w+|parsing time|\bjson: (cannot|unknown)|env: |\[\]string|float64|int64|map\[`)
 
 // What is malformed is refused in the words of a user, at each door: no type or
 // function of Go is in them, and what was written is.

@@ -19,7 +19,7 @@ import (
 
 func (a *app) queueCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "queue", Short: "Look at queues, pause and resume them"}
-	cmd.AddCommand(a.queueLs(), a.queueCaps(),
+	cmd.AddCommand(a.queueLs(), a.queueCaps(), a.queueDrain(),
 		a.holdCommand(queue.HoldQueue, "QUEUE", func(name string) string { return name }),
 		a.resumeCommand(queue.HoldQueue, "QUEUE", func(name string) string { return name }))
 	return cmd

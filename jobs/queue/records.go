@@ -32,14 +32,19 @@ type entry struct {
 // errForeign says that a record is of a newer release, and unreadable here.
 var errForeign = errors.New("it was written by a newer release: update this one")
 
-// An AmbiguousError reports an abbreviated id that several jobs begin with.
+// An AmbiguousError reports an abbreviated id that several jobs begin or end with.
 type AmbiguousError struct {
 	Prefix string
 	IDs    []string
 }
 
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("%d jobs begin with %q: give more of the id (%s)", len(e.IDs), e.Prefix, strings.Join(e.IDs[:2], ", "))
+	const most = 8
+	candidates, more := e.IDs, ""
+	if len(candidates) > most {
+		candidates, more = candidates[:most], fmt.Sprintf(" and %d more", len(e.IDs)-most)
+	}
+	return fmt.Sprintf("%d jobs begin or end with %q: give more of the id: %s%s", len(e.IDs), e.Prefix, strings.Join(candidates, ", "), more)
 }
 
 // Get returns a job's record. The id may be abbreviated to the 8 characters
@@ -175,8 +180,8 @@ func (q *Queue) resolve(ctx context.Context, id string) (string, error) {
 	if len(id) == 36 {
 		return id, nil
 	}
-	if len(id) < 8 {
-		return "", fmt.Errorf("job %q: %w: give at least 8 characters of its id", id, jobs.ErrNotFound)
+	if len(id) < 4 {
+		return "", fmt.Errorf("job %q: %w: give at least 4 characters of the beginning or the end of its id", id, jobs.ErrNotFound)
 	}
 	subjects, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
 	if err != nil {
@@ -184,7 +189,7 @@ func (q *Queue) resolve(ctx context.Context, id string) (string, error) {
 	}
 	var found []string
 	for s := range subjects {
-		if whole := s[strings.LastIndexByte(s, '.')+1:]; strings.HasPrefix(whole, id) {
+		if whole := s[strings.LastIndexByte(s, '.')+1:]; strings.HasPrefix(whole, id) || strings.HasSuffix(whole, id) {
 			found = append(found, whole)
 		}
 	}

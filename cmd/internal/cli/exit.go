@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // The exit codes of penstock. They are a contract: scripts depend on them.
@@ -51,6 +52,9 @@ func Code(err error) int {
 		return e.Code
 	}
 	if _, ok := errors.AsType[*jobs.InvalidError](err); ok {
+		return ExitUsage
+	}
+	if _, ok := errors.AsType[*queue.AmbiguousError](err); ok {
 		return ExitUsage
 	}
 	switch {

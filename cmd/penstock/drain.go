@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func (a *app) queueDrain() *cobra.Command {
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use: "drain QUEUE", Short: "Pause a queue, and wait until none of its jobs runs", Args: cobra.ExactArgs(1),
+		Long: `Drain begins no more jobs of a queue, and ends when those that run have ended.
+What waits goes on waiting; penstock queue resume lets it begin.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := within(cmd.Context(), limit)
+			defer cancel()
+			h := queue.Hold{Kind: queue.HoldQueue, Name: args[0], By: "cli"}
+			return a.changeHold(ctx, h, func(p *pool) error {
+				if err := p.exists(ctx, h.Kind, h.Name); err != nil {
+					return err
+				}
+				if err := p.queue.Hold(ctx, h); err != nil {
+					return err
+				}
+				return cause(ctx, p.drained(ctx, h.Name))
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this long; the queue stays paused")
+	return cmd
+}
+
+// drained waits until no job of a queue runs.
+func (p *pool) drained(ctx context.Context, name string) error {
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	running, known := map[string]bool{}, false
+	settled := func() bool { return known && len(running) == 0 }
+	f := queue.Filter{Queue: name}
+	f.Caught = func() {
+		if known = true; settled() {
+			done()
+		}
+	}
+	for rec, err := range p.queue.Watch(ctx, f) {
+		if settled() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if delete(running, rec.ID); rec.State == jobs.Executing {
+			running[rec.ID] = true
+		}
+		if settled() {
+			return nil
+		}
+	}
+	if settled() {
+		return nil
+	}
+	return errors.Join(ctx.Err(), cli.Fail(cli.ExitInterrupted, "penstock queue resume "+name+" lets it begin jobs again", "interrupted; the queue stays paused"))
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// jobFilter is what job ls selects, and how it lists that.
+type jobFilter struct {
+	queue.Filter
+	state, outcome, since, sort string
+	labels                      []string
+	limit                       int
+	watch                       bool
+}
+
+// orders are the words of --sort, each with what decides.
+var orders = map[string]func(a, b jobs.Record) int{
+	"submitted": func(a, b jobs.Record) int { return a.Submitted.Compare(b.Submitted) },
+	"finished":  func(a, b jobs.Record) int { return ended(a).Compare(ended(b)) },
+	"state":     func(a, b jobs.Record) int { return cmp.Compare(a.State, b.State) },
+	"outcome":   func(a, b jobs.Record) int { return cmp.Compare(a.Outcome, b.Outcome) },
+	"queue":     func(a, b jobs.Record) int { return cmp.Compare(a.Queue, b.Queue) },
+	"item":      func(a, b jobs.Record) int { return cmp.Compare(a.Item, b.Item) },
+	"title":     func(a, b jobs.Record) int { return cmp.Compare(a.Title, b.Title) },
+}
+
+// ended is when a job finished; one that has not stands behind all that have.
+func ended(r jobs.Record) time.Time {
+	if r.Finished == nil {
+		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return *r.Finished
+}
+
+func (a *app) jobLs() *cobra.Command {
+	var f jobFilter
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List jobs, the newest last", Args: cobra.NoArgs,
+		Example: `  penstock job ls --state executing -w
+  penstock job ls --outcome failure --since 24h --label team=web --limit 20`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.prepare(time.Now()); err != nil {
+				return err
+			}
+			if f.watch {
+				return a.watchJobs(cmd.Context(), f)
+			}
+			return list(cmd.Context(), a, recordView, func(p *pool, ctx context.Context) ([]jobs.Record, error) {
+				found, err := p.jobs(ctx, f.Filter)
+				return f.choose(found), err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Batch, "batch", "", "only jobs of this batch")
+	flags.StringVar(&f.Queue, "queue", "", "only jobs of this queue")
+	flags.Var(choice(&f.state, states()), "state", "only jobs in this state: pending, delayed, executing, waiting or finished")
+	flags.Var(choice(&f.outcome, outcomes()), "outcome", "only jobs with this outcome: success, failure, error, timeout, cancellation or skip")
+	flags.StringArrayVar(&f.labels, "label", nil, "only jobs with this label, k=v, or k with any value (repeatable)")
+	flags.StringVar(&f.since, "since", "", "only jobs submitted after this time (RFC 3339), or not longer ago than this (as in 2h)")
+	flags.IntVar(&f.limit, "limit", 0, "only the last so many")
+	flags.Var(choice(&f.sort, sortWords()), "sort", "by submitted (default), finished, state, outcome, queue, item or title")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with each change, until interrupted")
+	return cmd
+}
+
+func sortWords() []string {
+	return []string{"submitted", "finished", "state", "outcome", "queue", "item", "title"}
+}
+
+// prepare reads what the flags say.
+func (f *jobFilter) prepare(now time.Time) error {
+	f.State = jobs.State(f.state)
+	if f.watch && (f.limit > 0 || f.sort != "") {
+		return cli.Usage("", "--watch goes on with each change as it comes: --limit and --sort have no meaning with it")
+	}
+	var err error
+	f.Since, err = past(f.since, now)
+	return err
+}
+
+func (f *jobFilter) match(r jobs.Record) bool {
+	if f.outcome != "" && string(r.Outcome) != f.outcome {
+		return false
+	}
+	for _, label := range f.labels {
+		name, value, given := strings.Cut(label, "=")
+		if got, has := r.Labels[name]; !has || given && got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// choose selects and orders what was found; --limit keeps the last.
+func (f *jobFilter) choose(found []jobs.Record) []jobs.Record {
+	found = slices.DeleteFunc(found, func(r jobs.Record) bool { return !f.match(r) })
+	if order := orders[f.sort]; order != nil {
+		slices.SortStableFunc(found, order)
+	}
+	if f.limit > 0 && len(found) > f.limit {
+		found = found[len(found)-f.limit:]
+	}
+	return found
+}
+
+// watchJobs lists each job as it is now, and again when it changes.
+func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
+	p, err := a.open(ctx, "read", hooks{})
+	if err != nil {
+		return err
+	}
+	// One that leaves the state that was asked for is a change, too.
+	all := f.Filter
+	all.State = ""
+	seen := map[string]bool{}
+	for rec, told := range p.queue.Watch(ctx, all) {
+		if err = told; err != nil || ctx.Err() != nil {
+			break
+		}
+		fits := f.match(rec) && (f.State == "" || rec.State == f.State)
+		if !fits && !seen[rec.ID] {
+			continue
+		}
+		if seen[rec.ID] = fits; a.format == cli.Table {
+			err = a.out.Row(console.Span{Text: strings.Join(recordView.Row(rec), "  ")})
+		} else {
+			err = recordView.List(a.out, cli.JSONL, []jobs.Record{rec})
+		}
+		if err != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		err = cli.Fail(cli.ExitInterrupted, "", "interrupted; the jobs go on")
+	}
+	return errors.Join(err, p.close())
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+)
+
+// topics are pages of help that are no commands.
+func topics() []*cobra.Command {
+	return []*cobra.Command{
+		{Use: "exit-codes", Short: "How a command ended, for scripts", Long: exitCodes},
+		{Use: "environment", Short: "The variables that commands read", Long: environment()},
+		{Use: "formats", Short: "What -o prints, and what batch run reads", Long: formatsHelp},
+	}
+}
+
+const exitCodes = `The exit codes of penstock:
+
+  0    done; every job ended in success or skip
+  1    unexpected: something that this list does not name
+  2    a flag, an argument, a setting or a job file is invalid; nothing was begun
+  3    some job ended in failure, or was cancelled
+  4    some job ended in error or timeout, or is dead
+  5    not found: no such job, batch, queue or file
+  6    not allowed
+  7    the server does not answer, or no pool runs
+  8    the --timeout of a wait was reached; the jobs go on
+  9    stopped early: a budget, a cap of failures, or a reason that all would meet
+  130  interrupted
+
+Where several jobs ended, the worst of them decides.`
+
+// environment lists the settings that are variables, too.
+func environment() string {
+	var b strings.Builder
+	b.WriteString(`Every setting is a flag, a variable or a line of a settings file. A flag beats the
+variable, which beats the file (--config, else ./penstock.yaml, else the user's), which
+beats the default. penstock config view prints what applies.
+
+`)
+	variables(reflect.TypeFor[cli.Config](), cli.EnvPrefix, func(name, doc string) { b.WriteString("  " + name + "\n      " + doc + "\n") })
+	b.WriteString(`
+The three keys are read by the names of their providers, too: ANTHROPIC_API_KEY,
+OPENAI_API_KEY, and GOOGLE_API_KEY or GEMINI_API_KEY.`)
+	return b.String()
+}
+
+// variables calls fn for each variable of a struct of settings.
+func variables(settings reflect.Type, prefix string, fn func(name, doc string)) {
+	for f := range settings.Fields() {
+		if more := f.Tag.Get("envPrefix"); more != "" {
+			variables(f.Type, prefix+more, fn)
+		} else if name, _, _ := strings.Cut(f.Tag.Get("env"), ","); name != "" {
+			fn(prefix+name, f.Tag.Get("doc"))
+		}
+	}
+}
+
+const formatsHelp = `-o says how data is printed on standard output; all else goes to standard error.
+
+  table   for people; it may change
+  json    one document, with the keys of the API
+  jsonl   one object a line
+  yaml    the same keys, as YAML
+  id      the ids alone, one a line, for other commands
+
+batch run reads what --format names, or detects it by the content:
+
+  jsonl      one job a line; penstock schema job describes it
+  json       a list of jobs, or one
+  yaml       defaults:, matrix: and jobs:; penstock schema batch describes it
+  csv        a header and rows; --map field=Column names columns
+  gh-issues  what gh issue list --json number,title,body,url,labels prints
+  swebench   SWE-bench instances, JSON or JSON Lines`
