@@ -36,7 +36,7 @@ func TestEndlessInputsAreRefused(t *testing.T) {
 		"settings":          {[]string{"--config", zero, "version"}, "is larger than"},
 		"policy":            {[]string{"run", "--policy", zero, "--isolation", "none", "--", "true"}, "is larger than"},
 		"policy of sandbox": {[]string{"sandbox", "run", "--policy", zero, "--", "true"}, "is larger than"},
-		"credentials":       {[]string{"job", "ls", "--creds", zero}, "is larger than"},
+		"credentials":       {[]string{"job", "ls", "--server", "nats://127.0.0.1:1", "--creds", zero}, "is larger than"},
 		"signing key":       {[]string{"submit", "--isolation", "none", "--sign-key", zero, "--", "true"}, "is larger than"},
 		"public keys":       {[]string{"serve", "--slots", "1", "--listen", "127.0.0.1:0", "--admin", "", "--require-signature", zero}, "is larger than"},
 		"authorities":       {[]string{"job", "ls", "--server", "nats://127.0.0.1:1", "--tls-ca", zero}, "is larger than"},
