@@ -56,6 +56,8 @@ type Record struct {
 	Beat   uint64   `json:"beat,omitempty"`
 	Lease  Duration `json:"lease,omitempty"`
 	Epoch  uint64   `json:"epoch,omitempty"`
+	// Asks is the question that the agent of a job that runs waits with; nil: none.
+	Asks *OpenAsk `json:"asks,omitempty"`
 	// LastAttempt is what the last attempt has used, as of its last heartbeat or
 	// its end, and SpentBefore what those before it have. A job that is brought
 	// back goes on counting: its attempts have been paid for.
@@ -90,6 +92,15 @@ type Record struct {
 	Finished  *time.Time `json:"finished,omitempty"`
 }
 
+// An OpenAsk is the oldest question of an agent that waits for an answer.
+type OpenAsk struct {
+	Ask      string    `json:"ask"`
+	Type     string    `json:"type"` // question permission
+	Question string    `json:"question"`
+	Since    time.Time `json:"since"`
+	Open     int       `json:"open"` // questions, with this one
+}
+
 // What holds a job that waits for others, and one that waits for an answer.
 const (
 	holdDepends  = "depends_on"
@@ -107,7 +118,7 @@ func (r Record) Asking() bool { return r.State == Waiting && r.Hold == holdQuest
 func (r Record) Parked(question string, until time.Time) Record {
 	until = until.UTC()
 	r.State, r.Hold, r.NotBefore, r.Message = Waiting, holdQuestion, &until, oneLine(question, 2000)
-	r.Worker, r.Beat, r.Lease = "", 0, 0
+	r.Worker, r.Beat, r.Lease, r.Asks = "", 0, 0, nil
 	return r
 }
 
@@ -241,7 +252,7 @@ func (b Bounds) After(r Record, end Ended, now time.Time) (Record, bool) {
 	if cause.Retry != Never && bound != "" {
 		end.Message += "; " + bound
 	}
-	r.Worker, r.Beat, r.Lease, r.NotBefore = "", 0, 0, nil
+	r.Worker, r.Beat, r.Lease, r.NotBefore, r.Asks = "", 0, 0, nil, nil
 	r.Outcome, r.Reason, r.Message = end.Outcome, end.Reason, oneLine(end.Message, 2000)
 	if end.Outcome != Success && cause.Retry != Never && bound == "" {
 		r.State, r.Outcome = Pending, ""

@@ -131,6 +131,10 @@ func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 // continued since.
 func (p *Process) Halted() int { return p.jail.halted() }
 
+// CPU is the processor time that the jail's processes have had so far; 0 where
+// that is not known.
+func (p *Process) CPU() time.Duration { return p.jail.cpu() }
+
 // Done returns a channel that is closed when the jail has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

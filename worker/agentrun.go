@@ -99,10 +99,11 @@ type agentRun struct {
 	pulse   pulse
 	found   *hangData // the agent hung
 	foundAt time.Time
-	step    string    // the last that was taken to end it
-	asks    []openAsk // questions that are open
-	turn    int       // the agent's, as its last line told
-	leaving string    // who has told the agent to stop; empty: nobody
+	step    string        // the last that was taken to end it
+	asks    []openAsk     // questions that are open
+	asking  *jobs.OpenAsk // that the record tells
+	turn    int           // the agent's, as its last line told
+	leaving string        // who has told the agent to stop; empty: nobody
 	work    undertaking
 	// offered is the last sign of life at which the session was to be parked.
 	offered time.Time
@@ -125,7 +126,7 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	defer r.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
 	r.process, r.in = p, newInput(p.Stdin())
 	r.pulse.began = time.Now()
-	r.pulse.last = r.pulse.began
+	r.pulse.last, r.pulse.measured = r.pulse.began, r.pulse.began
 	r.in.put(plan.Stdin...)
 	r.replay()
 	if !plan.KeepStdin {
@@ -154,6 +155,7 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	r.floor.set(r)
 	exit, err := p.Wait()
 	r.floor.set(nil)
+	r.claim.Ask(nil) // it waits for nothing any more
 	r.terminals.Close()
 	r.attempt.terminals += r.terminals.Opened()
 	_, _ = stdoutIn.Close(), stderrIn.Close() // the readers see the end; closing a pipe cannot fail

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -47,6 +48,22 @@ func (r *agentRun) asked(events []jobs.Event) {
 		}
 		r.wake() // there is another time to look
 	}
+	r.tellAsks()
+}
+
+// tellAsks puts the oldest question that is open into the job's record, for
+// people who ask why the job does not end.
+func (r *agentRun) tellAsks() {
+	var open *jobs.OpenAsk
+	if len(r.asks) > 0 {
+		a := r.asks[0]
+		open = &jobs.OpenAsk{Ask: a.Ask.Ask, Type: a.Type, Question: r.clean(a.words()), Since: a.since.UTC(), Open: len(r.asks)}
+	}
+	if was := r.asking; (was == nil) != (open == nil) || open != nil && *was != *open {
+		r.asking = open
+		r.claim.Ask(open)
+		r.claim.Renew()
+	}
 }
 
 // lapse closes the questions that have been open for so long: nobody came in
@@ -79,6 +96,7 @@ func (r *agentRun) lapse(now time.Time, limit time.Duration) {
 		r.events.put(r.reply(c, how)...)
 	}
 	r.asks = left
+	r.tellAsks()
 }
 
 // spare declines the questions that are too many. Each is kept until it is
@@ -116,5 +134,7 @@ func (r *agentRun) reply(c control.Message, how string) []jobs.Event {
 	return events
 }
 
-// words is what is asked, in one line for people.
-func (a openAsk) words() string { return a.List()[0].Question }
+// words is what is asked, for people.
+func (a openAsk) words() string {
+	return cmp.Or(a.List()[0].Question, "may it use "+cmp.Or(a.Tool, "a tool")+"?")
+}

@@ -60,9 +60,11 @@ type pulse struct {
 	retries     int       // in a row
 	retried     jobs.RetryData
 	because     jobs.Reason // why it tries again; empty: it does not
-	looked      time.Time   // when its processes were last looked at
-	halted      time.Time   // since when one is stopped; zero: none is
-	closed      time.Time   // when its input was closed; zero: it is open
+	measured    time.Time   // when cpu was, while it starts
+	cpu         time.Duration
+	looked      time.Time // when its processes were last looked at
+	halted      time.Time // since when one is stopped; zero: none is
+	closed      time.Time // when its input was closed; zero: it is open
 }
 
 // progress are the events after which it is no longer the same call that the
@@ -169,15 +171,40 @@ func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
 		return r.idled(quiet), 0
 	}
 	if r.greets && !p.spoke {
-		silent := now.Sub(p.began)
-		if silent >= h.Start {
-			return hang("start", jobs.StartLimit, silent, fmt.Sprintf("it wrote nothing in the %v after its start", h.Start)), 0
+		found, again := r.starting(now)
+		if found != nil {
+			return found, 0
 		}
-		next = min(next, h.Start-silent)
+		next = min(next, again)
 	}
 	next = min(next, r.lookAtAsks(now, quiet))
 	found, again := r.halted(now, quiet)
 	return found, min(next, again)
+}
+
+// starting looks at an agent that has written nothing yet. Where many start at
+// once they get little of the processors, so one that still works is given as much
+// processor time as it may take by the clock; idle_timeout bounds that.
+func (r *agentRun) starting(now time.Time) (*hangData, time.Duration) {
+	p, limit := &r.pulse, r.cfg.Hangs.Start
+	every := max(limit/4, time.Millisecond)
+	if due := every - now.Sub(p.measured); due > 0 {
+		return nil, due
+	}
+	cpu := r.process.CPU()
+	grew, span, silent := cpu-p.cpu, now.Sub(p.measured), now.Sub(p.began)
+	p.measured, p.cpu = now, cpu
+	// Less than a hundredth is what a program takes that only waits. The sum falls
+	// where a process ends that nobody waits for, which is a change, too.
+	works := grew < 0 || grew >= max(span/100, 10*time.Millisecond)
+	switch {
+	case silent < limit:
+		return nil, min(every, limit-silent)
+	case works && cpu < limit:
+		return nil, every
+	}
+	return hang("start", jobs.StartLimit, silent, fmt.Sprintf("it wrote nothing in the %v after its start, with %v of processor time",
+		silent.Round(time.Millisecond), cpu)), 0
 }
 
 // idled is what silence means. An agent that the model API told to come again

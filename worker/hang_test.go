@@ -55,6 +55,7 @@ func TestAgentsThatHang(t *testing.T) {
 	}{
 		{"it never says a word", "exec sleep 60", "start", jobs.StartLimit, "term"},
 		{"nor does it listen", deaf + forever, "start", jobs.StartLimit, "kill"},
+		{"it works, and never says a word", "while :; do :; done", "start", jobs.StartLimit, "term"},
 		{"it is silent, and lets itself be interrupted", `say init; while read -r l; do case $l in *interrupt*) say aborted;; esac; done`, "idle", jobs.IdleLimit, "interrupt"},
 		{"it is silent until its input ends", "say init; cat >/dev/null", "idle", jobs.IdleLimit, "input"},
 		{"it is stopped", "say init; sh -c 'kill -STOP $$'", "stopped", jobs.AgentHalted, "term"},
@@ -108,16 +109,20 @@ func TestAgentsThatHang(t *testing.T) {
 // What looks like a hang and is none.
 func TestAgentsThatTakeTheirTime(t *testing.T) {
 	for name, script := range map[string]string{
-		"a program is stopped for a moment":      "say init; sleep 30 & kill -STOP $!; sleep 0.3; kill -CONT $!; kill $!; say result",
-		"a program is stopped, the agent talks":  "say init; sleep 30 & kill -STOP $!; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; say text; done; kill -9 $!; say result",
-		"retries that lead somewhere":            "say init; for i in 1 2 3 4; do say retry; say retry; say retry; say text; done; say result",
-		"a turn follows on the end of the input": "say init; say result; cat >/dev/null; say init; sleep 2.5; say result",
+		"a program is stopped for a moment":               "say init; sleep 30 & kill -STOP $!; sleep 0.3; kill -CONT $!; kill $!; say result",
+		"a program is stopped, the agent talks":           "say init; sleep 30 & kill -STOP $!; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; say text; done; kill -9 $!; say result",
+		"retries that lead somewhere":                     "say init; for i in 1 2 3 4; do say retry; say retry; say retry; say text; done; say result",
+		"it starts slowly, with little of the processors": "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do timeout 0.06 sh -c 'while :; do :; done'; sleep 0.1; done; say init; say result",
+		"a turn follows on the end of the input":          "say init; say result; cat >/dev/null; say init; sleep 2.5; say result",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
 			job := f.speaks(script)
 			f.cfg.Hangs = Hangs{Halt: 2 * time.Second, Exit: 2 * time.Second, Retries: 10, Step: 300 * time.Millisecond}
+			if strings.Contains(name, "slowly") {
+				f.cfg.Hangs.Start = 1500 * time.Millisecond
+			}
 			rec, events := f.run(job)
 			if rec.Outcome != jobs.Success || count(events, jobs.HangDetected) > 0 {
 				t.Errorf("ended with %s %s (%s): %s", rec.Outcome, rec.Reason, rec.Message, kinds(events))

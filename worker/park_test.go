@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/why"
 )
 
 // A stub that asks in its first turn, and has a memory. What it hears instead of
@@ -49,7 +50,16 @@ func TestAQuestionGivesItsSlotUp(t *testing.T) {
 	job := f.asking(jobs.Ask{ParkAfter: jobs.Duration(time.Second)})
 	defer f.work()()
 	id := f.submit(job).ID
+	f.until("why says who asks what", func() bool {
+		s, err := f.eye.queue.Why(f.Context(), id)
+		f.must(err)
+		return s.Constraint == why.KeptAsking && strings.Contains(s.Message, "agent stub asks since ") &&
+			strings.HasSuffix(s.Message, ": Which?") && strings.HasPrefix(s.Change, "penstock answer "+id)
+	})
 	rec := f.parked(id)
+	if rec.Asks != nil {
+		t.Errorf("a parked record still tells of %+v", rec.Asks)
+	}
 	if rec.Message != "Which?" || rec.NotBefore == nil || rec.Worker != "" || rec.Attempt != 1 || rec.Counted+rec.Lost > 0 {
 		t.Errorf("the record is %+v", rec)
 	}

@@ -31,8 +31,9 @@ type Claim struct {
 	done  bool          // the record says how the attempt ended
 	ended chan struct{} // closed with done
 
-	spent atomic.Pointer[jobs.Spent] // what the attempt has used; nil: nobody has told
-	renew chan struct{}              // has a value when that is to be written at once
+	spent atomic.Pointer[jobs.Spent]   // what the attempt has used; nil: nobody has told
+	asks  atomic.Pointer[jobs.OpenAsk] // what its agent waits with; nil: nothing
+	renew chan struct{}                // has a value when that is to be written at once
 }
 
 // Record returns the record as the claim wrote it.
@@ -53,6 +54,10 @@ func (c *Claim) Previous() *jobs.Ended { return c.previous }
 // is lost.
 func (c *Claim) Spend(s jobs.Spent) { c.spent.Store(&s) }
 
+// Ask says what the agent waits with for an answer; nil is nothing. It is written
+// as what it has used is.
+func (c *Claim) Ask(open *jobs.OpenAsk) { c.asks.Store(open) }
+
 // Renew has Keep write the next heartbeat at once.
 func (c *Claim) Renew() {
 	select {
@@ -65,6 +70,7 @@ func (c *Claim) Renew() {
 // caller holds busy.
 func (c *Claim) next() entry {
 	e := c.held
+	e.Asks = c.asks.Load()
 	if s := c.spent.Load(); s != nil {
 		e.LastAttempt = *s
 	}

@@ -49,6 +49,7 @@ const (
 	KeptFinished    Constraint = "finished"       // it has an outcome
 	KeptCancelling  Constraint = "cancelling"     // its worker was told to end it
 	KeptExecuting   Constraint = "executing"      // a worker holds it
+	KeptAsking      Constraint = "asking"         // a worker holds it, and its agent waits for an answer
 	KeptLost        Constraint = "worker_silent"  // its worker's lease has run out
 	KeptBatchPaused Constraint = "batch_paused"   // somebody paused its batch
 	KeptParked      Constraint = "parked"         // its agent waits for an answer
@@ -163,10 +164,27 @@ func (f Facts) executing(s Standing) Standing {
 	case r.Cancel != nil:
 		s.Constraint, s.Message = KeptCancelling, fmt.Sprintf("worker %s is ending it, as somebody asked at %s", r.Worker, clock(r.Cancel.At))
 		s.Change = "it ends when the agent has"
+	case r.Asks != nil:
+		return asking(s, r)
 	default:
 		s.Constraint, s.Message = KeptExecuting, fmt.Sprintf("worker %s runs attempt %d, and has its lease until %s", r.Worker, r.Attempt, clock(until))
 		s.Change = "it ends by itself; penstock job cancel " + r.ID + " ends it now"
 	}
+	return s
+}
+
+// asking says what the agent of a job that runs wants to know.
+func asking(s Standing, r jobs.Record) Standing {
+	s.Constraint = KeptAsking
+	s.Message = fmt.Sprintf("its agent %s asks since %s: %s", r.Agent, clock(r.Asks.Since), r.Asks.Question)
+	if more := r.Asks.Open - 1; more > 0 {
+		s.Message += fmt.Sprintf(" (and %d more)", more)
+	}
+	s.Change = "penstock answer " + r.ID + " TEXT"
+	if r.Asks.Type != "question" {
+		s.Change = "penstock answer " + r.ID + " --allow, or --deny"
+	}
+	s.Change += "; it goes on without one when the job's ask.timeout is over"
 	return s
 }
 

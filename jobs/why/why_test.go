@@ -198,7 +198,7 @@ func (s *sim) remedy(i int, c why.Constraint) {
 		s.workers = append(s.workers, why.Worker{Name: "new", Queues: queues, Slots: len(s.jobs), Labels: []string{"docker", "gpu"}})
 	}
 	switch c {
-	case why.KeptCancelling, why.KeptExecuting:
+	case why.KeptCancelling, why.KeptExecuting, why.KeptAsking:
 		r.State, r.Worker, r.Cancel = jobs.Pending, "", nil
 	case why.KeptLost:
 		r.State = jobs.Pending
@@ -284,6 +284,9 @@ func randomSim(r *rand.Rand) *sim {
 		case jobs.Delayed:
 			rec.NotBefore = &at
 		case jobs.Executing:
+			if r.IntN(3) == 0 {
+				rec.Asks = &jobs.OpenAsk{Type: "question", Question: "which?"}
+			}
 			rec.Worker, rec.Attempt = "w0", 1
 			if r.IntN(3) == 0 {
 				rec.Cancel = &jobs.Cancel{At: now}
@@ -353,7 +356,7 @@ func unsure(answer why.Standing) bool {
 }
 
 var constraints = []why.Constraint{
-	why.KeptFinished, why.KeptCancelling, why.KeptExecuting, why.KeptLost, why.KeptBatchPaused, why.KeptParked, why.KeptRunAt, why.KeptBackOff,
+	why.KeptFinished, why.KeptCancelling, why.KeptExecuting, why.KeptAsking, why.KeptLost, why.KeptBatchPaused, why.KeptParked, why.KeptRunAt, why.KeptBackOff,
 	why.KeptDue, why.KeptDepends, why.KeptQueuePaused, why.KeptCap, why.KeptNoWorker, why.KeptNoQueue, why.KeptNeeds, why.KeptClosed, why.KeptSlots, why.KeptByNothing,
 }
 
@@ -374,7 +377,7 @@ func (s *sim) checkNamed(t *testing.T, n, i int, answer why.Standing) {
 	// Those that look at the same thing, from coarse to fine, are one.
 	alike := map[why.Constraint]int{why.KeptNoWorker: 1, why.KeptNoQueue: 1, why.KeptNeeds: 1, why.KeptClosed: 1, why.KeptSlots: 1}
 	states := map[why.Constraint]bool{
-		why.KeptFinished: true, why.KeptCancelling: true, why.KeptExecuting: true, why.KeptParked: true,
+		why.KeptFinished: true, why.KeptCancelling: true, why.KeptExecuting: true, why.KeptAsking: true, why.KeptParked: true,
 		why.KeptRunAt: true, why.KeptBackOff: true, why.KeptDepends: true,
 	}
 	switch {
