@@ -162,7 +162,7 @@ func (a *attempt) base(in jail) (sandbox.Spec, error) {
 // around is the jail without the workspace.
 func (a *attempt) around(in jail) (sandbox.Spec, error) {
 	s := sandbox.Spec{
-		Env: a.environment(in), Limits: a.limits(), Label: a.name(), Image: a.job.Image,
+		Env: a.environment(in), Limits: a.limits(), Label: JailLabel(a.name(), a.cfg.Pool), Image: a.job.Image,
 	}
 	if a.job.Sandbox.Preset != "strict" {
 		s.Preset = sandbox.Preset(a.job.Sandbox.Preset)

@@ -3,12 +3,25 @@ package worker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
 )
 
-// sweep ends the jails that a kill left, then salvages and removes workspaces.
+// JailLabel is what a jail of a workspace is called: its name, and the mark of the
+// pool that it belongs to, where there is one.
+func JailLabel(workspace, pool string) string {
+	if pool == "" {
+		return workspace
+	}
+	return workspace + "." + pool
+}
+
+// OfPool reports whether a jail with that label belongs to a pool.
+func OfPool(label, pool string) bool { return pool != "" && strings.HasSuffix(label, "."+pool) }
+
+// sweep ends the jails that a kill left of this pool, then salvages and removes workspaces.
 func (w *Worker) sweep(ctx context.Context) error {
 	jails, err := sandbox.Leftovers(ctx, "", w.cfg.Keepers...)
 	if err != nil {
@@ -16,6 +29,9 @@ func (w *Worker) sweep(ctx context.Context) error {
 	}
 	var removed []string
 	for _, jail := range jails {
+		if !OfPool(jail.Label, w.cfg.Pool) {
+			continue // others on this host have it to sweep, or to look at
+		}
 		if err := jail.Kill(ctx); err != nil {
 			return fmt.Errorf("jail %s: %w", jail.Label, err)
 		}

@@ -70,6 +70,9 @@ type Config struct {
 
 	// Backend returns the jail by its name in a job; "auto" is the host's best.
 	Backend func(name string) (sandbox.Backend, error)
+	// Pool is the mark of whose jails this worker's are: it sweeps those with the same
+	// one. See [JailLabel]. Without one it sweeps none.
+	Pool string
 	// Keepers are the backends whose jails a service of the host may still hold
 	// after a worker was killed; Run asks them when it begins.
 	Keepers []sandbox.Backend

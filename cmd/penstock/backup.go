@@ -229,7 +229,7 @@ func (a *app) fill(ctx context.Context, p *pool, f *backup.File) error {
 
 // atBroker opens a directory's broker for one thing that nobody else sees.
 func (a *app) atBroker(dir string, do func(*pool) error) error {
-	p := &pool{logger: a.cfg.Logger(a.err)}
+	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
 	server, err := natsd.Open(natsd.Config{StoreDir: dir, Owner: "restore", Fast: true, Logger: p.logger})
 	if err != nil {
 		return err
@@ -259,7 +259,7 @@ const copyWithin = 10 * time.Minute
 
 // restoreThere restores to a server of somebody else's.
 func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool, wanted layout.Config) (err error) {
-	p := &pool{logger: a.cfg.Logger(a.err)}
+	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
 	if err := a.connect(p, "restore"); err != nil {
 		return err
 	}

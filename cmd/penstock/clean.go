@@ -78,6 +78,9 @@ func (a *app) clean(ctx context.Context, dry bool) ([]cleaned, error) {
 	}
 	list := []cleaned{}
 	for _, jail := range jails {
+		if a.elsewhere(jail.Label) {
+			continue
+		}
 		c := cleaned{What: "jail " + jail.Label, Action: done}
 		if !dry {
 			if err := jail.Kill(ctx); err != nil {
@@ -128,7 +131,7 @@ func (a *app) cleanSpaces(ctx context.Context, dry bool) (swept workspace.Swept,
 func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cleaned, err error) {
 	jails, err := sandbox.Leftovers(ctx, "", a.containers())
 	for _, jail := range jails {
-		if !dry && slices.Contains(names, jail.Label) {
+		if !dry && slices.ContainsFunc(names, func(name string) bool { return jail.Label == worker.JailLabel(name, a.poolMark()) }) {
 			err = errors.Join(err, jail.Kill(ctx))
 		}
 	}

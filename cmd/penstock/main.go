@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 )
@@ -17,7 +16,7 @@ func main() {
 	if err != nil {
 		a.err.Printf("penstock: %v\n", err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), a.endings()...)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
 	os.Exit(run(ctx, a, os.Args[1:]))
 }

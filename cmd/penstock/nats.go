@@ -62,7 +62,7 @@ func (a *app) layout(cmd *cobra.Command) layout.Config {
 
 // broker connects to the broker without making anything on it.
 func (a *app) broker(owner string, do func(p *pool) error) error {
-	p := &pool{logger: a.cfg.Logger(a.err)}
+	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
 	err := a.connect(p, owner)
 	if err == nil {
 		err = unreachable(do(p))
@@ -197,7 +197,7 @@ server's own words: as one of a cluster, or on the directory of an embedded brok
 that has become too small. It is the same as running nats-server -c FILE, and
 takes the lock on its directory besides, so that no two servers use one.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return natsd.RunFile(cmd.Context(), args[0], a.cfg.Logger(a.err), func(url string) {
+			return natsd.RunFile(cmd.Context(), args[0], a.cfg.Logger(a.err, a.cfg.Level()), func(url string) {
 				a.err.Printf("penstock: NATS server at %s\n", url)
 			})
 		},

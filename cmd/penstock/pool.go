@@ -48,6 +48,7 @@ type pool struct {
 
 	conn   *nats.Conn
 	logger *slog.Logger
+	level  *slog.LevelVar // of the logger
 	undo   []func() error
 }
 
@@ -55,7 +56,9 @@ type pool struct {
 // directory; where none runs, it opens the directory's broker in this process.
 // owner is how this process is called when another one finds it there.
 func (a *app) open(ctx context.Context, owner string, hooks hooks) (*pool, error) {
-	p := &pool{logger: a.cfg.Logger(a.err)}
+	p := &pool{level: new(slog.LevelVar)}
+	p.level.Set(a.cfg.Level())
+	p.logger = a.cfg.Logger(a.err, p.level)
 	err := a.wasServed(owner)
 	if err == nil {
 		err = a.connect(p, owner)

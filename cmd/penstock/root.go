@@ -24,11 +24,14 @@ type app struct {
 	progress cli.ProgressMode
 	// secrets are variables that nobody else may read; no process inherits them.
 	secrets map[string]string
+	// args are the command line, and terminal whether it has one that may go.
+	args     []string
+	terminal bool
 }
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, a *app, args []string) int {
-	a.cfg, a.format, a.progress = cli.Defaults(), cli.Table, cli.ProgressAuto
+	a.cfg, a.format, a.progress, a.args = cli.Defaults(), cli.Table, cli.ProgressAuto, args
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
@@ -51,6 +50,7 @@ slots runs inside.`,
 }
 
 func (a *app) serve(ctx context.Context) error {
+	hups := a.hangups()
 	watch := a.newWatchers("dispatcher", a.cfg.Serve.Slots)
 	admin, err := listenAdmin(a.cfg.Serve.Admin, cli.Defaults().Serve.Admin)
 	if err != nil {
@@ -64,18 +64,17 @@ func (a *app) serve(ctx context.Context) error {
 		return errors.Join(p.close(), cli.Fail(cli.ExitUnexpected, "use it, or another --data",
 			"data directory %s is in use by penstock %s", a.cfg.Data, p.owner))
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.dispatcher.Run(ctx) })
-	g.Go(func() error { return watch.serve(ctx, p, admin) })
+	services := []func(context.Context) error{p.dispatcher.Run}
 	if a.cfg.Serve.Slots > 0 {
 		w, err := a.worker(ctx, p, a.cfg.Serve.Slots, watch.hooks())
 		if err != nil {
 			return errors.Join(err, p.close())
 		}
-		g.Go(func() error { return w.Run(ctx) })
+		services = append(services, w.Run)
 	}
+	services = append(services, a.reloads(p, hups))
 	a.sayWhere(p, admin)
-	return errors.Join(g.Wait(), p.close())
+	return watch.around(ctx, p, admin, services...)
 }
 
 // sayWhere tells people, and scripts that wait for it, that the pool is ready.
@@ -100,7 +99,8 @@ func (a *app) workerCommand() *cobra.Command {
 		Short: "Run a worker: claim jobs, run their agents in jails, store their results",
 		Long: `Worker claims jobs from the pool of --server, or of the data directory, until it
 is told to end. On SIGTERM it claims nothing more, lets running jobs finish for
-up to --drain, and hands the rest back; a second signal ends it at once.`,
+up to --drain, and hands the rest back; a second signal ends it at once. SIGHUP
+does the same where it runs in a terminal; without one it reads the settings again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.work(cmd.Context()) },
 	}
@@ -127,6 +127,7 @@ up to --drain, and hands the rest back; a second signal ends it at once.`,
 
 func (a *app) work(ctx context.Context) error {
 	n := slots(a.cfg.Worker.Slots)
+	hups := a.hangups()
 	watch := a.newWatchers("worker", n)
 	admin, err := listenAdmin(a.cfg.Worker.Admin, cli.Defaults().Worker.Admin)
 	if err != nil {
@@ -137,18 +138,11 @@ func (a *app) work(ctx context.Context) error {
 		return err
 	}
 	ctx = p.whileAccepted(ctx)
-	context.AfterFunc(ctx, watch.drain)
 	w, err := a.worker(ctx, p, n, watch.hooks())
 	if err != nil {
 		return errors.Join(err, p.close())
 	}
 	a.err.Printf("penstock: worker %s with %d slots on %s", a.workerName(), n, p.address(a.cfg))
 	sayAdmin(a.err, admin)
-	// Health and metrics stay until the last job has drained.
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	var g errgroup.Group
-	g.Go(func() error { return watch.serve(watching, p, admin) })
-	g.Go(func() error { defer stop(); return w.Run(ctx) })
-	return errors.Join(g.Wait(), refused(ctx), p.close())
+	return errors.Join(watch.around(ctx, p, admin, w.Run, a.reloads(p, hups)), refused(ctx))
 }

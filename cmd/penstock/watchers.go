@@ -117,6 +117,33 @@ func (w *watchers) worked(h *hooks) {
 	h.worker.Limited = func(rec jobs.Record) { m.RateLimited(rec.Agent) }
 }
 
+// around runs services until one of them fails, or ctx ends and all have ended,
+// and closes the pool. Health and metrics are shown all the time, and last of all:
+// while the services drain, whoever asks learns that they are not ready.
+func (w *watchers) around(ctx context.Context, p *pool, admin net.Listener, services ...func(context.Context) error) error {
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, ctx := errgroup.WithContext(ctx)
+	context.AfterFunc(ctx, w.drain)
+	shown := make(chan error, 1)
+	g.Go(func() error { // until the services are to end: one that cannot be watched ends them
+		go func() { shown <- w.serve(watching, p, admin) }()
+		select {
+		case err := <-shown:
+			shown <- err
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	for _, service := range services {
+		g.Go(func() error { return service(ctx) })
+	}
+	err := errors.Join(g.Wait(), p.close())
+	stop()
+	return errors.Join(err, <-shown)
+}
+
 // serve shows the metrics and the health at an address until ctx ends, and
 // measures the connection. An empty address shows nothing.
 func (w *watchers) serve(ctx context.Context, p *pool, listener net.Listener) error {
@@ -185,7 +212,7 @@ func (w *watchers) drain() {
 
 func (w *watchers) accepting(context.Context) error {
 	if w.draining.Load() {
-		return errors.New("the worker shuts down and takes no new jobs")
+		return errors.New("it shuts down and takes no new jobs")
 	}
 	return nil
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -55,7 +58,7 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 	cfg := worker.Config{
 		Name: a.workerName(), Slots: slots, Queues: a.cfg.Worker.Queues, Labels: a.cfg.Worker.Labels, Drain: a.cfg.Worker.Drain,
 		Queue: p.queue, Log: p.log, Store: p.store, Spaces: spaces, Workspace: a.cfg.Worker.Workspace, Agents: a.agents(),
-		Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: a.secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
+		Pool: a.poolMark(), Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: a.secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
 		Signers: signers, Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
 		Reserve:      a.reserve(filepath.Join(a.cfg.Data, "work")),
 		CommitAuthor: a.cfg.Worker.CommitAuthor, CommitPlain: !a.cfg.Worker.CommitTrailers,
@@ -71,6 +74,27 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		return nil, err
 	}
 	return worker.New(cfg), nil
+}
+
+// markPool begins the mark of a pool's jails.
+const markPool = "pool-"
+
+// poolMark tells the jails of this data directory from those of all others that
+// are on the same host, or at the same engine.
+func (a *app) poolMark() string {
+	dir := a.cfg.Data
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return markPool + hex.EncodeToString(sum[:6])
+}
+
+// elsewhere reports whether a jail belongs to another data directory. One without
+// a mark, as sandbox run makes them, belongs to none.
+func (a *app) elsewhere(label string) bool {
+	_, last := path.Split(strings.ReplaceAll(label, ".", "/"))
+	return strings.HasPrefix(last, markPool) && !worker.OfPool(label, a.poolMark())
 }
 
 // salvager stores the work of workers that died in the pool.
