@@ -60,6 +60,16 @@ func (r room) sits(name string, width, height int) {
 	r.sees(name, `host\$`)
 }
 
+// program returns a path of the program that people can type.
+func (r room) program() string {
+	r.Helper()
+	self, err := os.Executable()
+	r.must(err)
+	path := filepath.Join(r.TempDir(), "penstock")
+	r.must(os.Symlink(self, path))
+	return path
+}
+
 func (r room) types(name, text string) { r.Helper(); r.do("send-keys", "-t", name, text, "Enter") }
 
 // sees waits until a person's screen has what the expression says.
@@ -85,10 +95,7 @@ func TestAttach(t *testing.T) {
 	f.serve("--slots", "1")
 	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
 	f.runs(id)
-	self, err := os.Executable()
-	f.must(err)
-	penstock := filepath.Join(t.TempDir(), "penstock")
-	f.must(os.Symlink(self, penstock))
+	penstock := r.program()
 
 	r.sits("ann", 90, 20)
 	r.types("ann", penstock+" attach "+id+" -- bash --norc")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -55,7 +56,7 @@ func summary(e jobs.Event) string {
 		d := data[terminal.Data](e)
 		return fmt.Sprintf("terminal %d: %s", d.Terminal, firstLine(strings.Join(d.Args, " ")))
 	case jobs.ResultSet:
-		return "result: " + firstLine(string(data[jobs.ResultData](e).Value))
+		return "result: " + transcript.Fields(data[jobs.ResultData](e).Value)
 	case jobs.RunExited:
 		d := data[jobs.ExitData](e)
 		return fmt.Sprintf("agent exited with %d (%s)", d.Code, d.Class)
@@ -115,11 +116,29 @@ func poolSummary(e jobs.Event) string {
 		d := data[jobs.Check](e)
 		return fmt.Sprintf("%q ended with %d", d.Command, d.Exit)
 	}
-	text := string(e.Data)
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "…"
+	return unusual(e)
+}
+
+// unusual is the same for what has no words of its own: the values of its data,
+// with their names.
+func unusual(e jobs.Event) string {
+	switch e.Kind {
+	case jobs.JobRequeued:
+		d := data[struct{ Reason, Message string }](e)
+		return fmt.Sprintf("queued again (%s): %s", d.Reason, d.Message)
+	case jobs.RunError:
+		d := data[struct{ Stage, Message string }](e)
+		return strings.TrimPrefix(d.Stage+": "+d.Message, ": ")
+	case jobs.Notice, jobs.TaskUpdated:
+		d := data[struct{ Text, Status string }](e)
+		if text := cmp.Or(d.Text, d.Status); text != "" {
+			return text
+		}
+	case jobs.SalvageStored:
+		d := data[jobs.Salvage](e)
+		return fmt.Sprintf("kept what the attempt had changed: %d files, %d commits; penstock job salvage shows it", d.Files, d.Commits)
 	}
-	return fmt.Sprintf("%s %s", e.Kind, text)
+	return strings.TrimSpace(fmt.Sprintf("%s: %s", e.Kind, transcript.Fields(e.Data)))
 }
 
 func finished(d jobs.Result) string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
@@ -28,7 +29,7 @@ func inquiry(job string, d control.Ask) string {
 	var questions []control.Question
 	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
 	if len(questions) == 0 {
-		return fmt.Sprintf("? the agent wants %s: %s\n  penstock answer %s [--deny]", cmp.Or(d.Tool, d.Type), firstLine(string(d.Input)), job)
+		return fmt.Sprintf("? the agent wants %s: %s\n  penstock answer %s [--deny]", cmp.Or(d.Tool, d.Type), transcript.Fields(d.Input), job)
 	}
 	var b strings.Builder
 	for i, q := range questions {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 )
 
 // An app is one call of the program: its streams, its settings, and the flags
@@ -22,6 +23,7 @@ type app struct {
 	file     string
 	format   cli.Format
 	progress cli.ProgressMode
+	screen   *transcript.Screen // of the session that is shown; nil until one is
 	// secrets are variables that nobody else may read; no process inherits them.
 	secrets map[string]string
 	// args are the command line, and terminal whether it has one that may go.
@@ -74,6 +76,7 @@ directory, or starts one of its own and ends it when it is done.`,
 	flags.StringVarP(&a.file, "config", "c", "", "settings file (default ./penstock.yaml, then the user's)")
 	flags.VarP(&a.format, "output", "o", "table, json, jsonl, yaml or id")
 	flags.Var(&a.progress, "progress", "progress on standard error: auto, tty, plain or quiet")
+	flags.Var(colorFlag{a}, "color", "colours and the look of a terminal: auto, always or never (NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR are heard)")
 	flags.AddFlagSet(a.settings())
 	root.AddCommand(
 		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(), a.attachCommand(),

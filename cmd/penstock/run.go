@@ -72,8 +72,15 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 	if err = errors.Join(err, p.close()); err != nil {
 		return err
 	}
-	return outcome(nil, result)
+	err = outcome(nil, result)
+	if err != nil && r.shown() {
+		return &cli.Error{Code: cli.Code(err), Err: errors.New("")} // the session's end has told it
+	}
+	return err
 }
+
+// shown reports whether the end of the job was shown to a person.
+func (r *oneRun) shown() bool { return r.screen != nil && r.screen.Over() }
 
 func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, error) {
 	var none jobs.Result
@@ -121,10 +128,14 @@ func (r *oneRun) tell(event jobs.Event) error {
 	case r.progress == cli.ProgressQuiet:
 		return nil
 	}
-	return describe(r.err, event)
+	return r.tellPerson(r.err, event)
 }
 
+// print writes the result, unless whoever reads it has just seen all of it.
 func (r *oneRun) print(result jobs.Result) error {
+	if r.format == cli.Table && r.shown() && r.out.Terminal() != nil {
+		return nil
+	}
 	if r.format == cli.JSON {
 		return resultView.One(r.out, cli.JSONL, result)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -188,7 +189,18 @@ func (a *app) show(event jobs.Event) error {
 	if a.format != cli.Table {
 		return cli.View[jobs.Event]{}.One(a.out, cli.JSONL, event)
 	}
-	return describe(a.out, event)
+	return a.tellPerson(a.out, event)
+}
+
+// tellPerson shows an event as a terminal can show it, or as lines.
+func (a *app) tellPerson(w *console.Writer, event jobs.Event) error {
+	if !w.Rich() {
+		return describe(w, event)
+	}
+	if a.screen == nil {
+		a.screen = transcript.New(w, summary)
+	}
+	return a.screen.Show(event)
 }
 
 // outcome turns results into the error that has their exit code. A command

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -19,6 +21,7 @@ type Writer struct {
 	tty   *os.File // nil: it is none
 	dumb  bool     // the terminal knows lines only
 	color bool
+	wide  int // columns, where it is no terminal; 0 is as many as a line needs
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character whose end was not written yet
@@ -28,6 +31,7 @@ type Writer struct {
 // can do.
 func New(out io.Writer, getenv func(string) string) *Writer {
 	w := &Writer{out: out}
+	w.wide, _ = strconv.Atoi(getenv("COLUMNS"))
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		w.tty, w.dumb = f, getenv("TERM") == "dumb"
 	}
@@ -49,7 +53,7 @@ func (w *Writer) Rich() bool { return w.tty != nil && !w.dumb || w.color }
 func (w *Writer) Width() int {
 	if w.tty == nil {
 		if w.color {
-			return 100 // for a pager, whose width nobody tells
+			return max(cmp.Or(w.wide, 100), 20) // a pager does not tell
 		}
 		return 0
 	}

@@ -1,0 +1,91 @@
+package transcript
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+func (s *Screen) talk(e jobs.Event) error {
+	switch e.Kind {
+	case jobs.InputState:
+		d := data[control.Input](e)
+		if d.State != control.Accepted {
+			return nil // its way through the agent is a detail
+		}
+		who := cmp.Or(d.By, "somebody")
+		if d.Verb == control.Prompt {
+			return s.marked(console.Cyan, "›", who+": "+d.Text)
+		}
+		said := slices.Clone(d.Options)
+		if d.Text != "" {
+			said = append(said, d.Text)
+		}
+		for number, answer := range d.Answers {
+			said = append(said, number+"="+answer)
+		}
+		slices.Sort(said)
+		return s.marked(console.Cyan, "›", strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, strings.Join(said, " "))))
+	case jobs.AskClosed:
+		return s.block(look{indent: 2, style: console.Dim}, "the question is over: "+data[control.Ask](e).How)
+	}
+	return s.question(data[control.Ask](e))
+}
+
+// question writes what the agent asks, and what to type.
+func (s *Screen) question(d control.Ask) error {
+	var questions []control.Question
+	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
+	if len(questions) == 0 {
+		tool := jobs.ToolData{Name: cmp.Or(d.Tool, d.Type, "something"), Input: d.Input}
+		err := s.marked(console.Alert, "?", fmt.Sprintf("May the agent use %s: %s", tool.Name, about(tool, changesOf(tool))))
+		return cmp.Or(err, s.command("answer", "", "allows it"), s.command("answer", "--deny", "refuses it"))
+	}
+	for i, q := range questions {
+		text := q.Question
+		if len(questions) > 1 {
+			text = fmt.Sprintf("%d. %s", i+1, text)
+		}
+		if q.Multi {
+			text += " (several may be chosen)"
+		}
+		if err := s.marked(console.Alert, "?", text); err != nil {
+			return err
+		}
+		for n, o := range q.Options {
+			text := fmt.Sprintf("%d) %s", n+1, console.Line(o.Label))
+			if o.Description != "" {
+				text += ": " + o.Description
+			}
+			if err := s.block(look{indent: 4}, text); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case len(questions) > 1:
+		return s.command("answer", `--answer 1="…" --answer 2="…"`, "")
+	case len(questions[0].Options) > 0:
+		return cmp.Or(s.command("answer", "--option 1", ""), s.command("answer", `--text "…"`, ""))
+	}
+	return s.command("answer", `--text "…"`, "")
+}
+
+// command writes a command to type next, and what it does.
+func (s *Screen) command(verb, flags, what string) error {
+	line := "penstock " + verb + " " + s.id
+	if flags != "" {
+		line += " " + flags
+	}
+	spans := []console.Span{{Style: console.Bold, Text: "  " + line}}
+	if what != "" && (s.w.Width() == 0 || console.Columns(line+what)+4 <= s.w.Width()) {
+		spans = append(spans, console.Span{Style: console.Dim, Text: "  " + what})
+	}
+	return s.w.Row(spans...)
+}

@@ -1,0 +1,172 @@
+package transcript
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// asks is the kind of the tools by which agents ask people.
+const asks = "ask"
+
+func (s *Screen) tool(e jobs.Event) error {
+	switch e.Kind {
+	case jobs.ToolStarted:
+		d := data[jobs.ToolData](e)
+		if len(d.Input) == 0 && e.Raw != nil {
+			d.Input = patches(e.Raw.JSON)
+		}
+		s.calls[d.Call] = call{d, e.Time}
+		if d.Kind == asks {
+			return nil // ask.opened and ask.closed tell it
+		}
+		return s.used(d)
+	case jobs.ToolEnded:
+		return s.came(e)
+	case jobs.FileChanged:
+		d := data[struct{ Path, Change, Call string }](e)
+		if _, told := s.calls[d.Call]; told {
+			return nil
+		}
+		return s.block(look{indent: 2, style: console.Dim}, fmt.Sprintf("%s: %s", inWorkspace(d.Path), d.Change))
+	}
+	return s.plan(e)
+}
+
+// used writes what a tool is used for.
+func (s *Screen) used(d jobs.ToolData) error {
+	s.last = d.Call
+	changes := changesOf(d)
+	what := console.Block(about(d, changes))
+	if len(what) == 0 {
+		what = []string{""}
+	}
+	counts := ""
+	for _, c := range changes {
+		counts += c.counts()
+	}
+	lead := "▸ "
+	if d.Parent != "" {
+		lead = "  ▸ " // a subagent's
+	}
+	lead += d.Name + "  "
+	first := console.Cut(what[0], max(s.room(console.Columns(console.Line(lead))+console.Columns(counts)+2), 0))
+	if s.w.Width() == 0 {
+		first = what[0]
+	}
+	err := s.w.Row(console.Span{Style: console.Bold, Text: lead}, console.Span{Text: first}, console.Span{Style: console.Dim, Text: counts})
+	if err == nil && len(what) > 1 {
+		err = s.block(look{indent: 6, most: inputLines}, strings.Join(what[1:], "\n"))
+	}
+	for _, c := range changes {
+		if err == nil {
+			err = s.diff(c)
+		}
+	}
+	return err
+}
+
+// came writes what came out.
+func (s *Screen) came(e jobs.Event) error {
+	d := data[jobs.ToolData](e)
+	began, known := s.calls[d.Call]
+	if known && began.Kind == asks {
+		return nil
+	}
+	if !known || s.last != d.Call { // others were shown since
+		name := d.Name
+		if known {
+			name = began.Name
+			d.Input, d.Kind, d.Title = began.Input, began.Kind, began.Title
+		}
+		line, _, _ := strings.Cut(strings.TrimSpace(about(d, nil)), "\n")
+		text := console.Cut(console.Line(name+"  "+line), s.room(2))
+		if err := s.w.Row(console.Span{Style: console.Dim, Text: "◂ " + text}); err != nil {
+			return err
+		}
+	}
+	s.last = d.Call
+	seconds := 0.0
+	if known && !began.began.IsZero() {
+		seconds = e.Time.Sub(began.began).Seconds()
+	}
+	how := look{indent: 6, style: console.Dim, most: outputLines}
+	if seconds >= 1 {
+		how.after = took(seconds)
+	}
+	output := d.Output
+	switch {
+	case d.OK != nil && !*d.OK:
+		how.style, how.after = console.Red, join("failed", exitCode(d), how.after)
+	case known && len(changesOf(began.ToolData)) > 0, d.Kind == "edit":
+		output = "" // that it was done; what was done was shown
+	}
+	return s.block(how, output)
+}
+
+func exitCode(d jobs.ToolData) string {
+	if d.ExitCode == nil {
+		return ""
+	}
+	return fmt.Sprintf("exit code %d", *d.ExitCode)
+}
+
+// about is what a person wants to know of a tool's input: the command, the file,
+// the words that are looked for.
+func about(d jobs.ToolData, changes []change) string {
+	if len(changes) > 0 {
+		var paths []string
+		for _, c := range changes {
+			paths = append(paths, inWorkspace(c.path))
+		}
+		return strings.Join(paths, ", ")
+	}
+	var input map[string]any
+	if json.Unmarshal(d.Input, &input) == nil {
+		for _, key := range []string{"command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "skill", "prompt", "description"} {
+			if text, ok := input[key].(string); ok && text != "" {
+				if key == "pattern" && input["path"] != nil {
+					text += " in " + inWorkspace(fmt.Sprint(input["path"]))
+				}
+				return inWorkspace(text)
+			}
+		}
+	}
+	if d.Title != "" && d.Title != d.Name {
+		return d.Title
+	}
+	return Fields(d.Input)
+}
+
+// inWorkspace shortens a path of the workspace, which is where the agent is.
+func inWorkspace(p string) string { return strings.TrimPrefix(p, "/workspace/") }
+
+func (s *Screen) plan(e jobs.Event) error {
+	d := data[struct {
+		Items []struct{ Content, Text, Step, Title, Subject, Description, Status string }
+	}](e)
+	marks := map[string]string{"completed": "☑", "in_progress": "◐", "inProgress": "◐"}
+	for _, item := range d.Items {
+		mark := marks[item.Status]
+		if mark == "" {
+			mark = "☐"
+		}
+		text := firstOf(item.Content, item.Text, item.Step, item.Title, item.Subject, item.Description)
+		if err := s.block(look{indent: 2, style: console.Dim, mark: mark + " "}, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// kinds reads the vocabulary of events from its source, so that a new one is
+// not forgotten.
+func kinds(t *testing.T) []jobs.Kind {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../jobs/event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []jobs.Kind
+	for n := range ast.Preorder(file) {
+		spec, ok := n.(*ast.ValueSpec)
+		if kind, is := specType(spec, ok); !is || kind != "Kind" {
+			continue
+		}
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, jobs.Kind(text))
+	}
+	if len(all) < 50 {
+		t.Fatalf("%d kinds were found", len(all))
+	}
+	return append(all, "of.tomorrow")
+}
+
+func specType(spec *ast.ValueSpec, ok bool) (string, bool) {
+	if !ok {
+		return "", false
+	}
+	id, ok := spec.Type.(*ast.Ident)
+	if !ok {
+		return "", false
+	}
+	return id.Name, true
+}
+
+// No kind of event shows JSON to a person, whatever is in it, nor what a terminal
+// acts on, nor a line that could be one of ours.
+func TestEveryKindIsWords(t *testing.T) {
+	nested := map[string]any{"inner": map[string]any{"list": []any{1, true, nil, "x"}}}
+	full := map[string]any{"extra": nested, "strange\x1b\n": evil}
+	for _, name := range []string{
+		"text", "role", "name", "title", "message", "reason", "status", "state", "stage", "command", "question", "what", "by", "tool", "type",
+		"how", "path", "change", "backend", "worker", "model", "version", "key", "item", "branch", "repo", "commit", "host", "setting", "output",
+	} {
+		full[name] = strings.ToValidUTF8(evil, "") + ` {"a":1}`[:1]
+	}
+	full["input"], full["value"], full["result"] = nested, nested, nested
+	full["questions"] = []any{map[string]any{"question": evil, "options": []any{map[string]any{"label": evil, "description": evil}}}}
+	for _, e := range kinds(t) {
+		for _, data := range []any{full, nested, []any{nested}, "text", nil} {
+			raw, err := json.Marshal(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			event := jobs.Event{Kind: e, Job: "01a205f6-dbaa-771f-ac99-41d2010d55db", Data: raw}
+			for _, color := range []string{"", "1"} {
+				var b bytes.Buffer
+				a := &app{out: console.New(&b, func(name string) string { return map[string]string{"FORCE_COLOR": color}[name] })}
+				if err := a.tellPerson(a.out, event); err != nil {
+					t.Fatal(err)
+				}
+				shown := ours.ReplaceAllString(b.String(), "")
+				if regexp.MustCompile(`\{"|":|map\[|<nil>|%!`).MatchString(shown) {
+					t.Errorf("%s of %s shows raw data: %q", e, raw, shown)
+				}
+				(&screen{TB: t}).holds([]string{string(e)}, shown)
+			}
+		}
+	}
+}
+
+func TestFieldsAreBounded(t *testing.T) {
+	if got := transcript.Fields(json.RawMessage(`{"b":[1,{"c":null,"d":true}],"a":"` + strings.Repeat("x", 1000) + `"}`)); len(got) > 400 || !strings.HasPrefix(got, "a xxx") {
+		t.Errorf("got %q", got)
+	}
+}
