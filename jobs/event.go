@@ -40,14 +40,19 @@ type Kind string
 
 // The events of the pool around an agent.
 const (
-	JobSubmitted     Kind = "job.submitted"
-	JobClaimed       Kind = "job.claimed"
-	JobRequeued      Kind = "job.requeued"
-	JobWaiting       Kind = "job.waiting"
-	JobFinished      Kind = "job.finished"
-	JobReopened      Kind = "job.reopened"
-	JobRejected      Kind = "job.rejected"
-	WorkspaceDone    Kind = "workspace.ready"
+	JobSubmitted  Kind = "job.submitted"
+	JobClaimed    Kind = "job.claimed"
+	JobRequeued   Kind = "job.requeued"
+	JobWaiting    Kind = "job.waiting"
+	JobFinished   Kind = "job.finished"
+	JobReopened   Kind = "job.reopened"
+	JobRejected   Kind = "job.rejected"
+	WorkspaceDone Kind = "workspace.ready"
+
+	// WorkspaceProgress says how far a fetch or a checkout has come that takes
+	// more than two seconds, at most once in two seconds.
+	WorkspaceProgress Kind = "workspace.progress"
+
 	WorkspaceGrew    Kind = "workspace.grown"
 	JailStarted      Kind = "jail.started"
 	JailViolation    Kind = "jail.violation"

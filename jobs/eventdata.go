@@ -31,6 +31,18 @@ type ToolData struct {
 	Result   json.RawMessage `json:"result,omitempty"`
 }
 
+// ProgressData is the data of [WorkspaceProgress]. Phase is git's own word for
+// what it does, as "Receiving objects"; Done and Total are counted in what the
+// phase is about.
+type ProgressData struct {
+	Step    string  `json:"step"` // fetch history checkout
+	Phase   string  `json:"phase"`
+	Percent int     `json:"percent"`
+	Done    int64   `json:"done"`
+	Total   int64   `json:"total"`
+	Seconds float64 `json:"seconds"` // since the step began
+}
+
 // TurnData is the data of [TurnEnded]. Usage and cost are those of the scope
 // that is named beside them: an agent may report them per turn or per process.
 type TurnData struct {

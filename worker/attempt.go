@@ -291,6 +291,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	r := workspace.Request{
 		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
 		Unjailed: backend.Name() == "none", Title: a.job.Title(), Session: a.rec.Session, Batch: a.job.Batch,
+		Progress: func(p jobs.ProgressData) { a.events.put(jobs.NewEvent(jobs.WorkspaceProgress, p)) },
 	}
 	if salvage != nil && salvage.Job == a.rec.ID {
 		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)

@@ -100,6 +100,9 @@ func poolSummary(e jobs.Event) string {
 		return parked(data[waitingData](e))
 	case jobs.SessionContinued:
 		return continued(data[continuedData](e))
+	case jobs.WorkspaceProgress:
+		d := data[jobs.ProgressData](e)
+		return fmt.Sprintf("%s: %s %d%% (%d/%d), %.0fs", d.Step, d.Phase, d.Percent, d.Done, d.Total, d.Seconds)
 	case jobs.SetupEnded:
 		return setupEnded(data[setupData](e))
 	case jobs.Notice:

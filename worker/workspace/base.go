@@ -115,6 +115,7 @@ func (m *mirror) fill(ctx context.Context, l *lock, dir string, t target) error 
 		return err
 	}
 	own := git.Remote{URL: m.path("mirror.git"), Local: true, Trust: m.spaces.trust()}
+	repo.Progress = m.progress.of("history")
 	if err := repo.Fetch(ctx, own, depth, t.commit); err != nil {
 		return err
 	}

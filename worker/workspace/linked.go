@@ -179,9 +179,9 @@ func (s *shelf) taken(ctx context.Context, records []Worktree, name string) (boo
 func (w *Workspace) fill(ctx context.Context, s *shelf, wt Worktree, admin string) error {
 	own := git.Repo{
 		Dir: w.base.git(), WorkTree: wt.Path, Index: w.path("index"),
-		Hold: []*os.File{w.lock.file, s.lock.file},
+		Hold: []*os.File{w.lock.file, s.lock.file}, Progress: w.progress.of("checkout"),
 	}
-	if err := own.Run(ctx, "read-tree", "-u", "--reset", w.commit); err != nil {
+	if err := own.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)
 	}
 	info, err := os.Stat(own.Index)

@@ -22,6 +22,8 @@ type mirror struct {
 	source source
 	spaces *Spaces
 	used   bool // it was there before
+
+	progress progress
 }
 
 // A target is the commit that a job begins from, and the branch it was found
@@ -303,7 +305,9 @@ func (m *mirror) fetch(ctx context.Context, l *lock, depth int, refspecs ...stri
 		return err
 	}
 	began := time.Now()
-	if err := m.repo(l.file).Fetch(ctx, m.source.remote, depth, refspecs...); err != nil {
+	repo := m.repo(l.file)
+	repo.Progress = m.progress.of("fetch")
+	if err := repo.Fetch(ctx, m.source.remote, depth, refspecs...); err != nil {
 		// git leaves half a pack behind when the disk is full, and each try
 		// would add another.
 		return errors.Join(err, m.repair(m.repo()))

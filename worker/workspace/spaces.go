@@ -182,6 +182,10 @@ type Request struct {
 
 	Unjailed bool // the agent sees the host's own paths
 
+	// Progress is told, now and then, how far a fetch or a checkout has come. It
+	// must not block.
+	Progress func(jobs.ProgressData)
+
 	// For a worktree of the user's repository: what it is called after, and the
 	// attempt whose worktree shall be taken up if it is there, "<job>.<epoch>".
 	Title, Session, Batch string
@@ -196,7 +200,7 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.isolation = r.Isolation
+	w.isolation, w.progress = r.Isolation, throttled(r.Progress)
 	switch {
 	case r.Isolation == jobs.IsolationNone && r.Repo.URL == "":
 		err = w.scratch()

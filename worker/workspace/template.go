@@ -85,8 +85,8 @@ func (m *mirror) fillOver(ctx context.Context, l *lock, b, below *base, fresh st
 		err = m.delta(ctx, b, below, fresh)
 	} else {
 		// Nobody but us has been in this directory.
-		repo := git.Repo{Dir: b.git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.file}}
-		err = repo.Run(ctx, "read-tree", "-u", "--reset", "HEAD")
+		repo := git.Repo{Dir: b.git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.file}, Progress: m.progress.of("checkout")}
+		err = repo.CheckOut(ctx, "HEAD")
 	}
 	if err != nil {
 		return err

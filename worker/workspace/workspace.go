@@ -24,6 +24,7 @@ type Workspace struct {
 	lock   *lock
 
 	isolation jobs.Isolation
+	progress  progress
 	over      bool   // an overlay: dir has what differs from the base's template
 	base      *base  // nil where there is no commit to begin from
 	layer     *layer // of an overlay: what setup wrote over the base's template; nil: nothing of others
@@ -119,8 +120,8 @@ func (w *Workspace) clone(ctx context.Context) error {
 	}
 	// The last moment at which the host's git may look into this directory:
 	// nobody but us has been there.
-	agent := git.Repo{Dir: dotGit, WorkTree: w.dir, Hold: []*os.File{w.lock.file}}
-	if err := agent.Run(ctx, "read-tree", "-u", "--reset", w.commit); err != nil {
+	agent := git.Repo{Dir: dotGit, WorkTree: w.dir, Hold: []*os.File{w.lock.file}, Progress: w.progress.of("checkout")}
+	if err := agent.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)
 	}
 	w.before = state{tree: w.commit + "^{tree}", index: w.path("index")}
@@ -142,6 +143,7 @@ func (w *Workspace) begin(ctx context.Context, src source, ref, commit string) (
 	if err != nil {
 		return nil, err
 	}
+	m.progress = w.progress
 	t, err := m.resolve(ctx, ref, commit)
 	if err != nil {
 		return nil, err

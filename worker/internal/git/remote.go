@@ -53,7 +53,11 @@ func (r Remote) List(ctx context.Context, dir string, names ...string) (refs []R
 // Fetch brings refspecs from the remote into r. Depth 0 means all of history
 // that the remote has, also where an earlier fetch brought less.
 func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...string) error {
-	args := []string{"fetch", "--quiet", "--no-tags", "--no-auto-maintenance",
+	volume := "--quiet"
+	if r.Progress != nil {
+		volume = "--progress"
+	}
+	args := []string{"fetch", volume, "--no-tags", "--no-auto-maintenance",
 		"--no-recurse-submodules", "--no-write-fetch-head",
 		// A remote whose own history is cut gives it as it is. Without this git
 		// refuses the ref, and calls that a success.
@@ -65,6 +69,16 @@ func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...str
 		args = append(args, "--unshallow")
 	}
 	return from.run(ctx, r, nil, slices.Concat(args, []string{"--", from.URL}, refspecs))
+}
+
+// CheckOut writes the files of a commit, and their index, over what is there.
+// Nobody but the host has been in the work tree.
+func (r Repo) CheckOut(ctx context.Context, commit string) error {
+	args := []string{"read-tree", "-u", "--reset", commit}
+	if r.Progress != nil {
+		args = append(args, "-v")
+	}
+	return r.Run(ctx, args...)
 }
 
 // Push makes a full name of the remote lead to a commit of r if it leads to

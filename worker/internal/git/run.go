@@ -23,6 +23,9 @@ type Repo struct {
 	Index    string   // instead of Dir/index
 	Set      []string // settings for these commands, "name=value"
 	Env      []string // variables for these commands, "NAME=value"
+	// Progress is told how far a command has come that can say so. It must not
+	// block.
+	Progress func(Progress)
 	// Hold is inherited by git. A lock on such a file lives until the last
 	// process that writes under it has gone, even if ours is killed first.
 	Hold []*os.File
@@ -101,7 +104,8 @@ func (r Repo) exec(ctx context.Context, c call) error {
 		cmd.Stdout = failing
 	}
 	stderr := &tail{limit: 8 << 10}
-	cmd.Stderr = stderr
+	said := &progressFilter{tell: r.Progress, rest: stderr}
+	cmd.Stderr = said
 	cmd.ExtraFiles = r.Hold
 	// git starts helpers (ssh, remote-https, index-pack): they end with it.
 	// Without a terminal none of them can ask anything, whatever they are told:
@@ -110,6 +114,7 @@ func (r Repo) exec(ctx context.Context, c call) error {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
+	said.flush()
 	switch {
 	case err == nil && failing.err == nil:
 		return nil

@@ -1,0 +1,74 @@
+package git
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A Progress is how far one phase of a git command has come.
+type Progress struct {
+	Phase       string // git's own word: "Receiving objects"
+	Percent     int
+	Done, Total int64
+}
+
+// progressLine is one line of git's progress, or of its remote's.
+var progressLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:remote: )?([A-Z][A-Za-z ]{2,40}): +([0-9]{1,3})% \(([0-9]{1,18})/([0-9]{1,18})\)`)
+})
+
+func parseProgress(line string) (Progress, bool) {
+	found := progressLine().FindStringSubmatch(line)
+	if found == nil {
+		return Progress{}, false
+	}
+	p := Progress{Phase: found[1]}
+	p.Percent, _ = strconv.Atoi(found[2])
+	p.Done, _ = strconv.ParseInt(found[3], 10, 64)
+	p.Total, _ = strconv.ParseInt(found[4], 10, 64)
+	return p, p.Percent <= 100
+}
+
+// progressFilter tells progress, which git ends by a carriage return, and
+// passes on what else git says.
+type progressFilter struct {
+	tell func(Progress)
+	rest io.Writer
+	line []byte
+}
+
+// maxProgressLine is far beyond what git writes; a remote may write anything.
+const maxProgressLine = 4 << 10
+
+func (f *progressFilter) Write(p []byte) (int, error) {
+	for left := p; len(left) > 0; {
+		end := bytes.IndexAny(left, "\r\n")
+		if end < 0 && len(f.line)+len(left) < maxProgressLine {
+			f.line = append(f.line, left...)
+			break
+		}
+		cut := end + 1
+		if end < 0 {
+			cut = len(left)
+		}
+		f.line = append(f.line, left[:cut]...)
+		left = left[cut:]
+		f.flush()
+	}
+	return len(p), nil
+}
+
+// flush ends a line, and at the end of git what is left of the last.
+func (f *progressFilter) flush() {
+	line := f.line
+	f.line = f.line[:0]
+	if p, ok := parseProgress(strings.TrimSpace(string(line))); ok && f.tell != nil {
+		f.tell(p)
+	} else if len(line) > 0 {
+		_, _ = f.rest.Write(line) // the tail takes everything
+	}
+}
