@@ -52,7 +52,10 @@ is not safe elsewhere. It touches nothing that is in use, so workers may run. Wh
 
 With --discard it does nothing but give up workspaces that it has kept, by the
 name that it lists them with, and says what is lost with them. What can be
-salvaged after all is. See with --dry-run what it would be.`,
+salvaged after all is. See with --dry-run what it would be.
+
+A dry run collects what is in workspaces, as clean does, to see whether it can be
+stored, and so takes as long; it stores and removes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			clean := a.clean
 			if len(discard) > 0 {
@@ -165,19 +168,21 @@ func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cle
 // Without a pool they are only kept.
 func (a *app) withSpaces(ctx context.Context, dry bool, fn func(*workspace.Spaces) error) (err error) {
 	cfg := a.spaces(orNil(backendChooser(ctx, backends.Auto, nil)))
-	if !dry {
-		p, none := a.open(ctx, "clean", hooks{})
-		if none == nil {
-			defer func() { err = errors.Join(err, p.close()) }()
-			cfg.Salvage, cfg.Stored = a.salvager(p), worker.Stored(p.store)
-		} else {
-			cfg.Salvage = func(context.Context, *workspace.Workspace) error {
-				return fmt.Errorf("no pool to store it in: %w", none)
-			}
+	p, none := a.open(ctx, "clean", hooks{})
+	if none == nil {
+		defer func() { err = errors.Join(err, p.close()) }()
+		cfg.Salvage, cfg.Stored = a.salvager(p), worker.Stored(p.store)
+	} else {
+		cfg.Salvage = func(context.Context, *workspace.Workspace) error {
+			return fmt.Errorf("no pool to store it in: %w", none)
 		}
 	}
-	if dry { // as with what is to be salvaged: whether it can be shows when it is tried
-		cfg.Stored = func(context.Context, string, workspace.Receipt) (bool, error) { return true, nil }
+	if dry && none == nil {
+		// What is in a workspace is collected as it would be, and not stored.
+		cfg.Salvage = func(ctx context.Context, w *workspace.Workspace) error {
+			_, err := w.Collect(ctx)
+			return err
+		}
 	}
 	spaces, err := workspace.Open(ctx, cfg)
 	if err != nil {

@@ -170,6 +170,9 @@ func TestClean(t *testing.T) {
 	if out := f.run("clean", "--dry-run"); !strings.Contains(out, "would remove  workspace "+dead) || !strings.Contains(out, "1 entries of the trash") {
 		t.Errorf("a dry run says\n%s", out)
 	}
+	if out := f.run("clean", "--dry-run", "--server", "nats://127.0.0.1:1"); strings.Contains(out, "would remove  workspace") || !strings.Contains(out, "no pool") {
+		t.Errorf("a dry run without a pool says\n%s", out)
+	}
 	if out := f.run("clean", "--server", "nats://127.0.0.1:1"); !strings.Contains(out, "kept") || !strings.Contains(out, "no pool") || len(f.workspaces()) != 1 {
 		t.Errorf("without a pool: %v stay, and it says\n%s", f.workspaces(), out)
 	}
@@ -229,6 +232,9 @@ func TestDiscard(t *testing.T) {
 			t.Fatalf("clean %v: %+v, want one line", args, list)
 		}
 		return list[0]
+	}
+	if dry, got := clean("--dry-run"), clean(); dry.Action != got.Action || dry.What != got.What || dry.Why != got.Why {
+		t.Errorf("a dry run says %+v, and then it is %+v", dry, got)
 	}
 	if got := clean(); got.Action != "kept" || !strings.Contains(got.Why, "over the limit") {
 		t.Errorf("a plain clean says %+v", got)

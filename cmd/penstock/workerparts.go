@@ -120,6 +120,8 @@ func (a *app) spaces(jail sandbox.Backend) workspace.Config {
 	own := &cfg.Programs
 	own.Create, own.Remove, own.Time = a.cfg.Worker.WorkspaceCreate, a.cfg.Worker.WorkspaceRemove, a.cfg.Worker.WorkspaceTime
 	own.Env, own.Keep = cfg.FetchEnv, []string{a.cfg.Data}
+	cache, _ := jobs.ParseBytes(a.cfg.Worker.Cache) // was validated
+	cfg.Limits.BaseBytes = int64(cache)
 	cfg.Limits.WorktreeAge = a.cfg.Worker.WorktreeAge
 	if cfg.Limits.WorktreeAge == 0 {
 		cfg.Limits.WorktreeAge = -1

@@ -19,7 +19,7 @@ import (
 // were. What is removed is fetched and made again when a job needs it.
 func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
 	errs := []error{s.trash.empty(ctx)}
-	all, free, err := s.cache()
+	all, free, err := s.cache(nil)
 	errs = append(errs, err)
 	removed := 0
 	for _, c := range slices.Backward(all) {
@@ -56,8 +56,9 @@ type cached struct {
 }
 
 // evict removes bases and layers that were not used for long, and the oldest of
-// the rest as long as they take more than they may.
-func (s *Spaces) evict(dry bool) (removed, layers int, err error) {
+// the rest as long as they take more than they may. Workspaces that are leaving
+// count as gone.
+func (s *Spaces) evict(dry bool, leaving []string) (removed, layers int, err error) {
 	mirrors, err := s.mirrors()
 	errs := []error{err}
 	for _, dir := range mirrors {
@@ -65,7 +66,7 @@ func (s *Spaces) evict(dry bool) (removed, layers int, err error) {
 			errs = append(errs, s.sweepMirror(dir, s.cfg.Limits.BaseAge))
 		}
 	}
-	all, free, err := s.cache()
+	all, free, err := s.cache(leaving)
 	errs = append(errs, err)
 	var total int64
 	gone := map[string]bool{}
@@ -103,8 +104,8 @@ func (s *Spaces) mirrors() ([]string, error) {
 
 // cache lists all bases and layers, the newest first and each base before its
 // layers and before the bases whose templates lie on its own, and says which of them no workspace was made from. An error of one mirror does not keep the rest.
-func (s *Spaces) cache() (all []cached, free map[string]bool, err error) {
-	needed, err := s.needed()
+func (s *Spaces) cache(leaving []string) (all []cached, free map[string]bool, err error) {
+	needed, err := s.needed(leaving)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,16 +1,19 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
 // programs are the operator's, for the strategy [Hook].
@@ -62,7 +65,7 @@ func (w *Workspace) hook(ctx context.Context, r Request) error {
 	}
 	said, err := w.runHook(ctx, w.spaces.cfg.Programs.Create)
 	if err != nil {
-		return fmt.Errorf("create program: %w", err)
+		return w.hookRefused(fmt.Errorf("create program: %w", err))
 	}
 	info, err := w.spaces.hookPath(said)
 	if err != nil {
@@ -73,6 +76,24 @@ func (w *Workspace) hook(ctx context.Context, r Request) error {
 	}
 	w.dir = said
 	return w.recordAll(ctx)
+}
+
+// hookNoRef is the exit code by which a create program says that there is no such
+// commit: EX_NOINPUT of sysexits.h.
+const hookNoRef = 66
+
+// hookRefused says what a create program meant that ended with an exit code: a
+// job for which there is no workspace must not be tried for ever.
+func (w *Workspace) hookRefused(err error) error {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	repo := w.hooked.Repo
+	switch {
+	case !ok || exit.ExitCode() < 1:
+		return err
+	case exit.ExitCode() == hookNoRef:
+		return errors.Join(&RefError{Repo: git.Redact(repo.URL), Ref: cmp.Or(repo.Commit, repo.Ref)}, err)
+	}
+	return unreachable(repo.URL, err)
 }
 
 // hookIs writes down what is done next.

@@ -94,6 +94,30 @@ func TestHook(t *testing.T) {
 	}
 }
 
+// A create program that says there is no such commit, or fails, ends the job: that
+// is not the host's fault, which would be tried again for long.
+func TestHookThatRefusesItsJob(t *testing.T) {
+	for script, is := range map[string]func(error) bool{
+		"echo 'unknown revision nowhere' >&2; exit 66":  isA[*RefError],
+		"echo 'unknown revision nowhere' >&2; exit 255": isA[*UnreachableError],
+		"echo 'unknown revision nowhere' >&2; kill -9 $$": func(err error) bool {
+			return !isA[*RefError](err) && !isA[*UnreachableError](err)
+		},
+	} {
+		h := newHook(t, script)
+		r := hookRequest("job.1")
+		r.Repo.Ref = "nowhere"
+		_, err := h.s.Prepare(t.Context(), r)
+		if err == nil || !is(err) || !strings.Contains(err.Error(), "unknown revision nowhere") {
+			t.Errorf("%s: got %v", script, err)
+		}
+		if isA[*RefError](err) && !strings.Contains(err.Error(), `has no branch, tag or commit "nowhere"`) {
+			t.Errorf("got %v", err)
+		}
+		nothingLeft(t, h.s)
+	}
+}
+
 // All that cannot be a workspace is refused with its reason, and the remove
 // program is told once, without a path that is not the workspace's.
 func TestHookPathsThatAreRefused(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -248,10 +249,13 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 
 // needed lists the bases and layers that workspaces were made from, be their owners
 // alive or not: without its base a workspace cannot be collected.
-func (s *Spaces) needed() (map[string]bool, error) {
+func (s *Spaces) needed(leaving []string) (map[string]bool, error) {
 	ids, err := readNames(filepath.Join(s.cfg.Dir, "jobs"))
 	found := map[string]bool{}
 	for _, id := range ids {
+		if slices.Contains(leaving, id) {
+			continue
+		}
 		r, unreadable := readRecord(s.jobDir(id))
 		if unreadable == nil {
 			found[r.Base], found[r.Layer] = true, true

@@ -14,7 +14,7 @@ type Swept struct {
 	Workspaces []string // ids
 	Bases      int
 	Layers     int // of setup; those that went with their bases count, too
-	Trash      int // entries that were taken away, and had to be deleted
+	Trash      int // entries of the trash that earlier processes left
 	// Kept says of each workspace that nobody owns and that stays, why. Its
 	// work could not be salvaged; the next sweep tries again.
 	Kept map[string]error
@@ -37,12 +37,15 @@ func (s *Spaces) Sweep(ctx context.Context) (Swept, error) {
 	return swept, err
 }
 
-// Preview says what Sweep would remove, and removes nothing. What cannot be
-// salvaged shows only when it is tried.
+// Preview says what Sweep would remove, and removes nothing. Config.Salvage is
+// called as by Sweep, to see whether it can take what is in a workspace; it
+// need not store it.
 func (s *Spaces) Preview(ctx context.Context) (Swept, error) { return s.sweep(ctx, true) }
 
 func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 	swept := Swept{Kept: map[string]error{}}
+	trash, listing := readNames(s.trash.dir)
+	swept.Trash = len(trash)
 	ids := map[string]bool{}
 	spent, err := s.spent()
 	errs := []error{err}
@@ -66,9 +69,11 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 	slices.Sort(swept.Workspaces)
 	swept.Worktrees, err = s.sweepWorktrees(ctx, dry)
 	errs = append(errs, err)
-	swept.Bases, swept.Layers, err = s.evict(dry)
-	trash, listing := readNames(s.trash.dir)
-	swept.Trash = len(trash)
+	var leaving []string
+	if dry {
+		leaving = swept.Workspaces
+	}
+	swept.Bases, swept.Layers, err = s.evict(dry, leaving)
 	return swept, errors.Join(errors.Join(errs...), err, listing)
 }
 
@@ -86,10 +91,20 @@ func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (remo
 		return false, whole, l.release()
 	}
 	if dry {
-		_, err := os.Lstat(s.jobDir(id))
-		return err == nil, nil, l.release()
+		defer func() { err = errors.Join(err, l.release()) }()
+		if _, err := os.Lstat(s.jobDir(id)); err != nil {
+			return false, nil, nil
+		}
 	}
 	w, err := s.abandoned(id, l)
+	if dry {
+		if err == nil && w != nil {
+			if err = s.salvage(ctx, w); w.collected != nil && isUnsaved(err) {
+				err = nil // it could be collected, and was not stored for now
+			}
+		}
+		return err == nil, err, nil
+	}
 	if err == nil && w != nil {
 		if err = s.salvage(ctx, w); err == nil {
 			err = w.withdraw(ctx)
@@ -100,4 +115,9 @@ func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (remo
 	}
 	taken, err := s.trash.take(s.jobDir(id))
 	return taken != "", nil, errors.Join(err, l.remove())
+}
+
+func isUnsaved(err error) bool {
+	_, ok := errors.AsType[*UnsavedError](err)
+	return ok
 }

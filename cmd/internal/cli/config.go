@@ -96,6 +96,7 @@ type WorkerConfig struct {
 	StepTimeout      time.Duration `yaml:"step_timeout" env:"STEP_TIMEOUT" doc:"how long an agent that hangs has for each step to its end"`
 	OutputLimit      string        `yaml:"output_limit" env:"OUTPUT_LIMIT" doc:"what one run of an agent may write; a line counts as 1KiB at least"`
 	RetryLimit       int           `yaml:"retry_limit" env:"RETRY_LIMIT" doc:"how often in a row an agent may try the model API again"`
+	Cache            string        `yaml:"cache" env:"CACHE" doc:"how much of fetched commits, their checkouts and what setups wrote is kept for later jobs; beyond it the oldest go that no job uses"`
 	SetupCache       time.Duration `yaml:"setup_cache" env:"SETUP_CACHE" doc:"how long jobs share what the same setup wrote for one of them; 0 lets each run it"`
 	CommitAuthor     string        `yaml:"commit_author" env:"COMMIT_AUTHOR" doc:"Name <address> of delivered commits; empty keeps the agent's"`
 	CommitTrailers   bool          `yaml:"commit_trailers" env:"COMMIT_TRAILERS" doc:"end delivered commits' messages with Penstock-Job and Penstock-Session"`
@@ -156,7 +157,7 @@ func Defaults() Config {
 	return Config{
 		Data: defaultData(), Prefix: "penstock.v1", Tenant: "default", Lease: 10 * time.Second, MaxRefusals: jobs.DefaultRefusals,
 		Log: LogConfig{Level: "warn", Format: "text"},
-		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * day, WholeAge: 7 * day, WholeBytes: "20GiB", DiskLimit: "10GiB", CommitTrailers: true, Drain: 10 * time.Minute,
+		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", Cache: "20GiB", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * day, WholeAge: 7 * day, WholeBytes: "20GiB", DiskLimit: "10GiB", CommitTrailers: true, Drain: 10 * time.Minute,
 			StartTimeout: hangs.Start, HaltTimeout: hangs.Halt, ExitTimeout: hangs.Exit, StepTimeout: hangs.Step, OutputLimit: jobs.Bytes(hangs.Output).String(), RetryLimit: hangs.Retries,
 			Admin: "127.0.0.1:9091"},
 		Serve: ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
@@ -357,6 +358,9 @@ func (w WorkerConfig) validateHangs() error {
 		if s.value < 100*time.Millisecond || s.value > 24*time.Hour {
 			return Usage("", "worker.%s: %v is not between 100ms and 24h", s.setting, s.value)
 		}
+	}
+	if n, err := jobs.ParseBytes(w.Cache); err != nil || n < 1<<20 {
+		return Usage("", "worker.cache: %q is not a size of 1MiB or more", w.Cache)
 	}
 	if n, err := jobs.ParseBytes(w.OutputLimit); err != nil || n < 1<<20 {
 		return Usage("", "worker.output_limit: %q is not a size of 1MiB or more", w.OutputLimit)
