@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
 // A progress tells whoever asked for a workspace how far its steps have come.
@@ -33,12 +32,12 @@ func throttled(tell progress) progress {
 }
 
 // of is what git tells its progress in one step, which begins now.
-func (p progress) of(step string) func(git.Progress) {
+func (p progress) of(step string) func(phase string, percent int, done, total int64) {
 	if p == nil {
 		return nil
 	}
 	began := time.Now()
-	return func(at git.Progress) {
-		p(jobs.ProgressData{Step: step, Phase: at.Phase, Percent: at.Percent, Done: at.Done, Total: at.Total, Seconds: time.Since(began).Seconds()})
+	return func(phase string, percent int, done, total int64) {
+		p(jobs.ProgressData{Step: step, Phase: phase, Percent: percent, Done: done, Total: total, Seconds: time.Since(began).Seconds()})
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// A Progress is how far one phase of a git command has come.
-type Progress struct {
-	Phase       string // git's own word: "Receiving objects"
-	Percent     int
-	Done, Total int64
+// A progress is how far one phase of a git command has come.
+type progress struct {
+	phase       string // git's own word: "Receiving objects"
+	percent     int
+	done, total int64
 }
 
 // progressLine is one line of git's progress, or of its remote's.
@@ -21,22 +21,22 @@ var progressLine = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:remote: )?([A-Z][A-Za-z ]{2,40}): +([0-9]{1,3})% \(([0-9]{1,18})/([0-9]{1,18})\)`)
 })
 
-func parseProgress(line string) (Progress, bool) {
+func parseProgress(line string) (progress, bool) {
 	found := progressLine().FindStringSubmatch(line)
 	if found == nil {
-		return Progress{}, false
+		return progress{}, false
 	}
-	p := Progress{Phase: found[1]}
-	p.Percent, _ = strconv.Atoi(found[2])
-	p.Done, _ = strconv.ParseInt(found[3], 10, 64)
-	p.Total, _ = strconv.ParseInt(found[4], 10, 64)
-	return p, p.Percent <= 100
+	p := progress{phase: found[1]}
+	p.percent, _ = strconv.Atoi(found[2])
+	p.done, _ = strconv.ParseInt(found[3], 10, 64)
+	p.total, _ = strconv.ParseInt(found[4], 10, 64)
+	return p, p.percent <= 100
 }
 
 // progressFilter tells progress, which git ends by a carriage return, and
 // passes on what else git says.
 type progressFilter struct {
-	tell func(Progress)
+	tell func(phase string, percent int, done, total int64)
 	rest io.Writer
 	line []byte
 }
@@ -67,7 +67,7 @@ func (f *progressFilter) flush() {
 	line := f.line
 	f.line = f.line[:0]
 	if p, ok := parseProgress(strings.TrimSpace(string(line))); ok && f.tell != nil {
-		f.tell(p)
+		f.tell(p.phase, p.percent, p.done, p.total)
 	} else if len(line) > 0 {
 		_, _ = f.rest.Write(line) // the tail takes everything
 	}

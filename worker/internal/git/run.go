@@ -23,9 +23,9 @@ type Repo struct {
 	Index    string   // instead of Dir/index
 	Set      []string // settings for these commands, "name=value"
 	Env      []string // variables for these commands, "NAME=value"
-	// Progress is told how far a command has come that can say so. It must not
-	// block.
-	Progress func(Progress)
+	// Progress is told how far a command has come that can say so, phase by phase,
+	// in git's own words. It must not block.
+	Progress func(phase string, percent int, done, total int64)
 	// Hold is inherited by git. A lock on such a file lives until the last
 	// process that writes under it has gone, even if ours is killed first.
 	Hold []*os.File
