@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
@@ -55,12 +57,23 @@ func (b *batchRun) onward() string {
 }
 
 // cancelRest cancels what is left of the batch, so that the same command makes it
-// again.
+// again. The pool cancels some by itself as soon as it knows, so those count that
+// were cancelled here, and those whose records say so.
 func (b *batchRun) cancelRest(ctx context.Context, id string) (int, error) {
 	changed, err := b.pool.cancelBatch(ctx, id, "batch")
-	var items []string
-	for _, rec := range changed {
-		items = append(items, rec.Item)
+	list, unread := b.pool.queue.List(ctx, queue.Filter{Batch: id})
+	for _, rec := range list {
+		if rec.Outcome == jobs.Cancellation {
+			changed = append(changed, rec)
+		}
 	}
-	return len(items), errors.Join(err, b.dir.Renew(items))
+	found := map[string]bool{}
+	for _, rec := range changed {
+		// A job of an earlier round of the item has another key.
+		if rec.Key == b.items[rec.Item].Key && !b.dir.Done(rec.Item) {
+			found[rec.Item] = true
+		}
+	}
+	items := slices.Sorted(maps.Keys(found))
+	return len(items), errors.Join(err, unread, b.dir.Renew(items))
 }

@@ -19,13 +19,13 @@ const firstOnly = `grep -q '"number": 1\b' $PENSTOCK_ISSUE_FILE || exec sleep 60
 func TestAnInterruptedBatchInAPool(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	pool, _ := f.serve("--slots", "2")
+	pool, _ := f.serve("--slots", "5")
 	file := f.issues(5, func(int) string { return "" })
 	out := filepath.Join(t.TempDir(), "out")
 	begin := func(out string, args ...string) *program {
 		p := f.begin(append(append([]string{"batch", "run", file, "--repo", f.repo, "--out", out}, args...), "--", "sh", "-c", firstOnly)...)
 		f.eventually(30*time.Second, "the first item is done and others run", func() bool {
-			return strings.Count(f.text(filepath.Join(out, "results.jsonl")), "\n") == 1 && f.states()[jobs.Executing] == 2 && f.states()[jobs.Pending] == 2
+			return strings.Count(f.text(filepath.Join(out, "results.jsonl")), "\n") == 1 && f.states()[jobs.Executing] == 4
 		})
 		return p
 	}
@@ -36,15 +36,28 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 	if code := f.ended(p, 20*time.Second); code != 130 {
 		t.Errorf("it ended with %d, want 130", code)
 	}
-	for _, words := range []string{"4 jobs go on in the pool: 2 run, 2 wait", "penstock batch ls", "penstock batch cancel " + out, "the same command again"} {
+	for _, words := range []string{"4 jobs go on in the pool: 4 run, 0 wait", "penstock batch ls", "penstock batch cancel " + out, "the same command again"} {
 		if !strings.Contains(p.log.String(), words) {
 			t.Errorf("it does not say %q:\n%s", words, p.log)
 		}
 	}
-	if n := f.states()[jobs.Executing]; n != 2 {
-		t.Errorf("%d jobs run, want those 2 that did", n)
+	if n := f.states()[jobs.Executing]; n != 4 {
+		t.Errorf("%d jobs run, want those 4 that did", n)
 	}
 	f.run("batch", "cancel", out)
+
+	// With the flag they are cancelled, and the same command makes them anew.
+	again := filepath.Join(t.TempDir(), "again")
+	p = begin(again, "--cancel-on-interrupt")
+	interrupt(p)
+	if code := f.ended(p, 20*time.Second); code != 130 || !strings.Contains(p.log.String(), "4 jobs were cancelled") {
+		t.Errorf("it ended with %d, want 130, and 4 cancelled:\n%s", code, p.log)
+	}
+	f.eventually(20*time.Second, "no job is left", func() bool { return f.states()[jobs.Finished] == 10 })
+	p = f.begin("batch", "run", file, "--repo", f.repo, "--out", again, "--", "sh", "-c", firstOnly)
+	f.eventually(20*time.Second, "those 4 run again, and the first does not", func() bool { return f.states()[jobs.Executing] == 4 && len(f.list()) == 14 })
+	f.run("batch", "cancel", again)
+	f.ended(p, 20*time.Second)
 
 	// Somebody who does not want to wait for a pool that does not answer, does not.
 	silent := filepath.Join(t.TempDir(), "silent")
@@ -57,22 +70,7 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 		t.Errorf("interrupted twice, it ended with %d, want the signal's", code)
 	}
 	f.must(pool.Process.Signal(syscall.SIGCONT))
-
-	// The same command again waits for the same jobs, and cancels them in the end.
-	p = begin(silent, "--cancel-on-interrupt")
-	interrupt(p)
-	if code := f.ended(p, 20*time.Second); code != 130 || !strings.Contains(p.log.String(), "4 jobs were cancelled") {
-		t.Errorf("it ended with %d, want 130, and 4 cancelled:\n%s", code, p.log)
-	}
-	f.eventually(20*time.Second, "no job is left", func() bool { return f.states()[jobs.Finished] == 10 })
-
-	// Then it makes anew those that were cancelled, and not the first one.
-	p = begin(silent)
-	if n := len(f.list()); n != 14 {
-		t.Errorf("%d jobs were made, want 5, 5, and 4 again", n)
-	}
 	f.run("batch", "cancel", silent)
-	f.ended(p, 20*time.Second)
 }
 
 // states counts the jobs of the pool.
