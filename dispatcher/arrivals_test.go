@@ -33,7 +33,12 @@ func TestEveryAcceptedJobIsToldOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(jobstest.Context(t))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
 	eventually(t, "it leads", leads.Load)
 
 	var want []string

@@ -61,7 +61,12 @@ func TestAPlainPublishChoosesItsID(t *testing.T) {
 	ctx, cancel := context.WithCancel(jobstest.Context(t))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
 
 	mine := job()
 	mine.Key = "mine"
@@ -106,7 +111,12 @@ func TestTheResultOfAJobThatRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(jobstest.Context(t))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
 	answer, err := p.Submit(t.Context(), job(), "test")
 	if err != nil {
 		t.Fatal(err)

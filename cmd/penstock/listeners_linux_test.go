@@ -145,6 +145,7 @@ func (f *field) stranger(address string, open map[string]int) {
 			if named != (res.StatusCode == want) || !named && (res.StatusCode < 400 || res.StatusCode >= 500) {
 				f.Errorf("%s, asked for %s with %q: got %d", address, line, credentials, res.StatusCode)
 			}
+			_ = res.Body.Close() // what is left of it goes with the connection
 			c.Close()
 		}
 	}

@@ -24,7 +24,7 @@ func TestTheRequestOfTheReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?m)^eval .*\\n(?:nats request .*\\n)+").FindString(string(text))
+	block := regexp.MustCompile(`(?m)^eval .*\n(?:nats request .*\n)+`).FindString(string(text))
 	if block == "" {
 		t.Fatal("the README has no such lines")
 	}
@@ -72,7 +72,7 @@ func TestTheReadmeNamesOnlyWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := regexp.MustCompile("(?m)^(?:\\$ )?penstock ([a-z][^\\n]*)$")
+	command := regexp.MustCompile(`(?m)^(?:\$ )?penstock ([a-z][^\n]*)$`)
 	root := (&app{cfg: cli.Defaults(), format: cli.Table}).root()
 	for _, page := range append(pages, "../../README.md") {
 		text, err := os.ReadFile(page)

@@ -87,7 +87,9 @@ func TestWaitsEndWithAForeignFinish(t *testing.T) {
 		case <-time.After(jobstest.Patience):
 			t.Errorf("%v waits for ever", followers[i])
 			_ = p.Process.Kill()
-			<-ended
+			if <-ended == nil {
+				t.Errorf("%v ended well although it was killed", followers[i])
+			}
 		}
 	}
 }

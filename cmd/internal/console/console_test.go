@@ -30,7 +30,7 @@ var hostile = []struct{ name, text, line string }{
 	{"tags", "a\U000e0041", `a\udb40\udc41`},
 	{"variation selectors", "a\ufe0fb\U000e0100", `a\ufe0fb\udb40\udd00`},
 	{"an emoji", "👨‍👩‍👧 ❤️ 1️⃣", "👨‍👩‍👧 ❤️ 1️⃣"},
-	{"Persian", "می‌خواهم", "می‌خواهم"},
+	{"Persian", "می\u200cخواهم", "می\u200cخواهم"},
 	{"a joiner alone", "ab\u200dcd", `ab\u200dcd`},
 	{"no text", "\xff\xfe\xc3", `\xff\xfe\xc3`},
 	{"marks", "a" + strings.Repeat("\u0301", 10), "a" + strings.Repeat("\u0301", 8) + `\u0301\u0301`},
