@@ -98,7 +98,7 @@ func TestFlagsOfCertainWords(t *testing.T) {
 		"log-level": {"inof", "info"}, "log-format": {"jsn", "json"}, "isolation": {"worktre", "worktree"}, "backend": {"bwarp", "bwrap"},
 		"preset": {"stirct", "strict"}, "network": {"allow", "allowlist"}, "priority": {"hihg", "high"}, "deliver": {"brnach", "branch"},
 		"format": {"swe-bench", "swebench"}, "state": {"running", ""}, "reason": {"model_biling", "model_billing"}, "kind": {"", ""},
-		"missed": {"onec", "once"}, "overlap": {"alow", "allow"}, "workspace": {"overly", "overlay"}, "outcome": {"successs", "success"}, "sort": {"submited", "submitted"},
+		"missed": {"onec", "once"}, "overlap": {"alow", "allow"}, "workspace": {"overly", "overlay"}, "outcome": {"succss", "success"}, "sort": {"submited", "submitted"},
 	}
 	seen, tried := map[string]bool{}, map[string]bool{}
 	list := regexp.MustCompile(`^[^/]*\b[a-z-]+, (?:[a-z-]+, )*[a-z-]+ or [a-z-]+\b`)
