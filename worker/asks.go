@@ -88,9 +88,9 @@ func (r *agentRun) lapse(now time.Time, limit time.Duration) {
 		}
 		c := control.Message{Verb: control.Answer, Ask: a.Ask.Ask, Text: answer}
 		if n := len(a.List()); n > 1 {
-			c.Text, c.Answers = "", map[string]string{}
+			c.Text, c.Answers = "", map[string]control.Words{}
 			for i := range n {
-				c.Answers[strconv.Itoa(i+1)] = answer
+				c.Answers[strconv.Itoa(i+1)] = control.Words{answer}
 			}
 		}
 		r.events.put(r.reply(c, how)...)

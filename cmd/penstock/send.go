@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,15 +119,24 @@ func (a *app) answerCommand() *cobra.Command {
 		Long: `Answer gives the agent an answer to its question: labels of its options, or words
 of your own. Without either it permits what the agent asks a permission for.
 penstock watch shows the questions.`,
-	}, func([]string) (_ control.Message, err error) {
-		c.Answers, err = pairs("answer", answers)
-		return c, err
+	}, func([]string) (control.Message, error) {
+		for _, entry := range answers {
+			name, words, ok := strings.Cut(entry, "=")
+			if !ok {
+				return c, cli.Usage("", "--answer: %q is not N=WORDS", entry)
+			}
+			if c.Answers == nil {
+				c.Answers = map[string]control.Words{}
+			}
+			c.Answers[name] = append(c.Answers[name], words)
+		}
+		return c, nil
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&c.Ask, "ask", "", "the question's id, where several are open")
 	flags.StringArrayVar(&c.Options, "option", nil, "label of the option to choose, or its number (repeatable)")
 	flags.StringVar(&c.Text, "text", "", "words of your own; with --deny: why")
-	flags.StringArrayVar(&answers, "answer", nil, "N=WORDS, where it asks several questions at once: N is the question's number or header (repeatable)")
+	flags.StringArrayVar(&answers, "answer", nil, "N=WORDS, where it asks several questions at once: N is the question's number or header, WORDS an option or words of your own (repeatable; the same N again chooses another option)")
 	flags.BoolVar(&c.Deny, "deny", false, "refuse what is asked for, or leave the question to the agent")
 	return cmd
 }

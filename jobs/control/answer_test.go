@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 )
@@ -19,12 +20,20 @@ func TestFit(t *testing.T) {
 		{"by number", []Question{paint}, Message{Options: []string{"1"}}, "Red"},
 		{"in words of one's own", []Question{paint}, Message{Text: "green"}, "green"},
 		{"several", []Question{sides}, Message{Options: []string{"1", "2"}}, "Red, Blue"},
-		{"each by header and number", []Question{paint, sides}, Message{Answers: map[string]string{"paint": "x", "2": "y"}}, "y"},
+		{"each by header and number", []Question{paint, sides}, Message{Answers: map[string]Words{"paint": {"x"}, "2": {"y"}}}, "y"},
+		{"several of one among others", []Question{paint, sides}, Message{Answers: map[string]Words{"1": {"x"}, "2": {"red", "2"}}}, "Red, Blue"},
+		{"one of several", []Question{paint, sides}, Message{Answers: map[string]Words{"1": {"x"}, "2": {"2"}}}, "Blue"},
+		{"one option twice", []Question{sides}, Message{Options: []string{"Red", "1"}}, ""},
+		{"one option twice among others", []Question{paint, sides}, Message{Answers: map[string]Words{"1": {"x"}, "2": {"red", "Red"}}}, ""},
+		{"an option and words", []Question{paint, sides}, Message{Answers: map[string]Words{"1": {"x"}, "2": {"red", "green"}}}, ""},
+		{"several of one that takes one", []Question{sides, paint}, Message{Answers: map[string]Words{"1": {"x"}, "2": {"red", "blue"}}}, ""},
+		{"one question by two names", []Question{sides, paint}, Message{Answers: map[string]Words{"1": {"x"}, "2": {"red"}, "paint": {"blue"}}}, ""},
+		{"no words", []Question{sides}, Message{Answers: map[string]Words{"1": {}}}, ""},
 		{"several of one", []Question{paint}, Message{Options: []string{"1", "2"}}, ""},
 		{"none of its options", []Question{paint}, Message{Options: []string{"3"}}, ""},
 		{"nothing", []Question{paint}, Message{}, ""},
-		{"one of two", []Question{paint, sides}, Message{Answers: map[string]string{"1": "x"}}, ""},
-		{"another question", []Question{paint}, Message{Answers: map[string]string{"3": "x"}}, ""},
+		{"one of two", []Question{paint, sides}, Message{Answers: map[string]Words{"1": {"x"}}}, ""},
+		{"another question", []Question{paint}, Message{Answers: map[string]Words{"3": {"x"}}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.answer.Fit(tt.questions)
@@ -39,5 +48,27 @@ func TestFit(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", got[last], err, tt.want)
 			}
 		})
+	}
+}
+
+// An answer is a text or a list of options, by the bus as by the command line.
+func TestWords(t *testing.T) {
+	const id = `{"id":"01a20469-c2c3-40ac-8d40-5c69956aa7d6","verb":"answer","answers":`
+	for in, want := range map[string]string{
+		`{"1":"red","2":["red","blue"]}`: `{"1":"red","2":["red","blue"]}`,
+		`{"1":["red"]}`:                  `{"1":"red"}`,
+		`{"1":2}`:                        "",
+		`{"1":null}`:                     "",
+		`{"1":["red",2]}`:                "",
+		`{"1":["red","a\u0000"]}`:        "",
+	} {
+		c, err := Decode([]byte(id + in + "}"))
+		if (err != nil) != (want == "") {
+			t.Errorf("%s: %v", in, err)
+			continue
+		}
+		if got, _ := json.Marshal(c.Input().Answers); want != "" && string(got) != want {
+			t.Errorf("%s is read as %s", in, got)
+		}
 	}
 }

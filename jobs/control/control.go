@@ -52,10 +52,10 @@ type Message struct {
 	// open. Options are labels of its choices. Answers are for an ask of
 	// several questions, by their numbers from 1, their headers or their texts.
 	// Deny refuses what is asked for, and lets a question go unanswered.
-	Ask     string            `json:"ask,omitempty"`
-	Options []string          `json:"options,omitempty"`
-	Answers map[string]string `json:"answers,omitempty"`
-	Deny    bool              `json:"deny,omitempty"`
+	Ask     string           `json:"ask,omitempty"`
+	Options []string         `json:"options,omitempty"`
+	Answers map[string]Words `json:"answers,omitempty"`
+	Deny    bool             `json:"deny,omitempty"`
 
 	Line json.RawMessage `json:"line,omitempty"` // of raw
 
@@ -161,7 +161,12 @@ func (c Message) validateAnswer(found *findings) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Answers)) {
 		found.add("answers", text(name, 4096))
-		found.add("answers", text(c.Answers[name], MaxText))
+		if n := len(c.Answers[name]); n == 0 || n > 64 {
+			found.add("answers", fmt.Errorf("has %d answers to question %.100q; from 1 to 64 are allowed", n, name))
+		}
+		for _, words := range c.Answers[name] {
+			found.add("answers", text(words, MaxText))
+		}
 	}
 }
 
@@ -237,10 +242,10 @@ type Input struct {
 	By    string `json:"by,omitempty"`
 	Text  string `json:"text,omitempty"`
 	// Of an answer: what it is to, and what it says besides Text.
-	Ask     string            `json:"ask,omitempty"`
-	Options []string          `json:"options,omitempty"`
-	Answers map[string]string `json:"answers,omitempty"`
-	Deny    bool              `json:"deny,omitempty"`
+	Ask     string           `json:"ask,omitempty"`
+	Options []string         `json:"options,omitempty"`
+	Answers map[string]Words `json:"answers,omitempty"`
+	Deny    bool             `json:"deny,omitempty"`
 }
 
 // Input says that the message was accepted.

@@ -181,10 +181,10 @@ func TestClaudeAnswers(t *testing.T) {
 	refused(control.Message{Options: []string{"Z"}}, control.Unfit)
 	refused(control.Message{Options: []string{"A", "B"}}, control.Unfit)
 	refused(control.Message{}, control.Unfit)
-	refused(control.Message{Answers: map[string]string{"2": "B"}}, control.Unfit)
+	refused(control.Message{Answers: map[string]control.Words{"2": {"B"}}}, control.Unfit)
 	for _, a := range []control.Message{
 		{Ask: "r1", Options: []string{"B"}}, {Options: []string{"b"}}, {Options: []string{"2"}}, {Text: "B"},
-		{Answers: map[string]string{"Which?": "B"}}, {Answers: map[string]string{"1": "B"}},
+		{Answers: map[string]control.Words{"Which?": {"B"}}}, {Answers: map[string]control.Words{"1": {"B"}}},
 	} {
 		events, lines, err := s.Answer(a)
 		if err != nil || len(lines) != 1 || !strings.Contains(string(lines[0]), `"behavior":"allow","updatedInput":{"answers":{"Which?":"B"},"questions":[`) {

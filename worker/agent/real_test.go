@@ -94,8 +94,8 @@ type conversation struct {
 	stdin io.WriteCloser
 	abort func() // ends a run that cannot end well
 
-	answers map[string]string // to the questions of an interactive job
-	say     []string          // what is said when the agent is idle
+	answers map[string]control.Words // to the questions of an interactive job
+	say     []string                 // what is said when the agent is idle
 	// hear is told each event, and what it returns the agent hears.
 	hear func(e jobs.Event) [][]byte
 }
@@ -399,7 +399,7 @@ func TestRealClaudeInteractive(t *testing.T) {
 	defer srv.Close()
 	l := prompted(t, "claude", "FIRST", program, srv.URL)
 	l.Job.Agent.Interactive = true
-	r := talk(t, agents, l, t.TempDir(), &conversation{answers: map[string]string{"Which?": "B"}, say: []string{"/and more"}})
+	r := talk(t, agents, l, t.TempDir(), &conversation{answers: map[string]control.Words{"Which?": {"B"}}, say: []string{"/and more"}})
 	turns := r.data(jobs.TurnEnded)
 	if r.count(jobs.TurnEnded) != 2 || !strings.Contains(turns, `=\"B\"`) || !strings.Contains(turns, "/and more") || r.end.Outcome != jobs.Success {
 		t.Errorf("ended %+v, turns %s", r.end, turns)

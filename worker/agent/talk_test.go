@@ -44,7 +44,7 @@ func TestRealCodexInteractive(t *testing.T) {
 		agenttest.Use("request_user_input", map[string]any{"questions": questions}), told,
 	}})
 	home := t.TempDir()
-	r := talk(t, agents, l, home, &conversation{answers: map[string]string{"Which?": "B", "Why?": "words of its own"}, say: []string{"/and more"}})
+	r := talk(t, agents, l, home, &conversation{answers: map[string]control.Words{"Which?": {"B"}, "Why?": {"words of its own"}}, say: []string{"/and more"}})
 	turns := r.data(jobs.TurnEnded)
 	if r.count(jobs.TurnEnded) != 2 || !strings.Contains(turns, `[\"B\"]`) || !strings.Contains(turns, "words of its own") || !strings.Contains(turns, "/and more") || r.end.Outcome != jobs.Success {
 		t.Errorf("ended %+v, turns %s", r.end, turns)

@@ -28,7 +28,7 @@ func (s *Screen) talk(e jobs.Event) error {
 			said = append(said, d.Text)
 		}
 		for number, answer := range d.Answers {
-			said = append(said, number+"="+answer)
+			said = append(said, number+"="+strings.Join(answer, ", "))
 		}
 		slices.Sort(said)
 		return s.marked(console.Cyan, "›", strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, strings.Join(said, " "))))
