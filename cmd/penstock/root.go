@@ -63,6 +63,9 @@ directory, or starts one of its own and ends it when it is done.`,
 			return cmd.Help()
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
+				return nil // which reads the settings when it needs them, and says nothing of them
+			}
 			if err := checkFlags(cmd); err != nil {
 				return err
 			}
@@ -89,6 +92,7 @@ directory, or starts one of its own and ends it when it is done.`,
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	strict(root)
+	a.complete(root)
 	return root
 }
 

@@ -59,6 +59,8 @@ type Config struct {
 	// Upgrade changes streams that exist to this configuration. It is for
 	// the dispatcher; everybody else takes them as they are.
 	Upgrade bool
+	// Bind takes what is on the broker as it is, and makes nothing there.
+	Bind bool
 	// Bounds are those of attempts.
 	Bounds jobs.Bounds
 	// Finished is called for a job whose record is terminal, before its
@@ -121,6 +123,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	conn.Bound = conn.Bound || cfg.Bind
 	return &Queue{
 		cfg: cfg, names: names, conn: conn,
 		lanes: map[string]time.Duration{}, turns: map[string]*turn{}, classes: map[string]bool{},

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-run/penstock/cmd/internal/chaos"
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/schema"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
+)
+
+// complete has shells complete each argument and flag of a tree that names
+// something. What it names is told by the operand in the usage line, or by the
+// flag's name, so that a command that is written as the others are has it, too.
+func (a *app) complete(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		a.complete(sub)
+	}
+	if c := a.argumentOf(cmd); c != nil && cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = c
+	}
+	register := func(f *pflag.Flag) {
+		if _, done := cmd.GetFlagCompletionFunc(f.Name); done {
+			return
+		}
+		if c := a.valueOf(f); c != nil {
+			// It fails only for a flag that is not there, or done.
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, c)
+		}
+	}
+	cmd.Flags().VisitAll(register)
+	cmd.PersistentFlags().VisitAll(register)
+}
+
+// argumentOf completes what a command's first operand names; nil for what shells
+// complete well enough, or cannot know.
+func (a *app) argumentOf(cmd *cobra.Command) cobra.CompletionFunc {
+	operands := strings.Fields(cmd.Use)[1:]
+	if len(operands) == 0 {
+		return nil
+	}
+	group := ""
+	if cmd.HasParent() {
+		group = cmd.Parent().Name()
+	}
+	many := strings.HasSuffix(strings.Trim(operands[0], "[]"), "…")
+	var c cobra.CompletionFunc
+	switch word := strings.TrimSuffix(strings.Trim(operands[0], "[]"), "…"); {
+	case word == "ID" && group == "dead":
+		c = a.fromPool(letterIDs, byTime)
+	case word == "ID" || strings.HasPrefix(word, "ID|"):
+		c = a.fromPool(jobIDs(fitting[cmd.Name()]), byTime)
+	case word == "QUEUE":
+		c = a.fromPool(queueNames, sorted)
+	case word == "DIR|ID":
+		c = a.fromPool(batchIDs, cobra.ShellCompDirectiveDefault)
+	case word == "DIR":
+		c = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case word == "NAME" && group == "schedule" && cmd.Name() != "add":
+		c = a.fromPool(scheduleNames, sorted)
+	case word == "NAME" && group == "credentials":
+		c = a.credentialNames
+	case word == "ROLE":
+		c = oneOf(words(access.Roles...))
+	case cmd.Name() == "schema":
+		c = oneOf(schema.Names())
+	default:
+		return nil
+	}
+	return operand(c, many, len(operands) > 1)
+}
+
+// operand completes the first argument, or each one where there may be many,
+// but none twice. What follows is a file's name, or nothing.
+func operand(c cobra.CompletionFunc, many, more bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 && !many {
+			if more {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return nil, sorted
+		}
+		found, directive := c(cmd, args, begun)
+		return slices.DeleteFunc(found, func(word string) bool {
+			name, _, _ := strings.Cut(word, "\t")
+			return slices.Contains(args, name)
+		}), directive
+	}
+}
+
+// valueOf completes what a flag's value names.
+func (a *app) valueOf(f *pflag.Flag) cobra.CompletionFunc {
+	if of, ok := f.Value.(*input.Choice); ok {
+		return oneOf(of.Words)
+	}
+	if f.Value.Type() == "bool" {
+		return nil
+	}
+	fixed := map[string][]string{
+		"output":   words(cli.Table, cli.JSON, cli.JSONL, cli.YAML, cli.IDs),
+		"progress": words(cli.ProgressAuto, cli.ProgressTTY, cli.ProgressPlain, cli.ProgressQuiet),
+		"color":    {"auto", "always", "never"}, "redo": {"failed", "error", "all"}, "kinds": chaos.Kinds(),
+	}
+	if list := fixed[f.Name]; list != nil {
+		return listed(f, oneOf(list))
+	}
+	switch f.Name {
+	case "agent":
+		return a.agentNames
+	case "queue", "queues":
+		return listed(f, a.fromPool(queueNames, sorted))
+	case "batch":
+		return a.fromPool(batchIDs, sorted)
+	case "after":
+		return listed(f, a.fromPool(jobIDs(nil), byTime))
+	case "from-salvage":
+		return a.fromPool(jobIDs(hasFinished), byTime)
+	case "need", "labels":
+		return listed(f, a.fromPool(workerLabels, sorted))
+	case "label":
+		if f.Value.Type() == "stringArray" { // else it is a jail's name
+			return a.fromPool(jobLabels, sorted)
+		}
+	}
+	return nil
+}
+
+// oneOf completes one of a few words.
+func oneOf(list []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return beginning(slices.Clone(list), begun), sorted
+	}
+}
+
+// listed completes the last of the words that a flag takes with commas between.
+func listed(f *pflag.Flag, c cobra.CompletionFunc) cobra.CompletionFunc {
+	if f.Value.Type() != "stringSlice" {
+		return c
+	}
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		at := strings.LastIndex(begun, ",") + 1
+		found, directive := c(cmd, args, begun[at:])
+		var whole []cobra.Completion
+		for _, word := range found {
+			whole = append(whole, begun[:at]+word)
+		}
+		return whole, directive
+	}
+}
+
+// fitting says, by the name of a command, which jobs it is for; the others are for any.
+var fitting = map[string]func(jobs.Record) bool{
+	"wait": goesOn, "cancel": goesOn, "send": goesOn, "answer": goesOn, "attach": goesOn,
+	"interrupt": goesOn, "stop": goesOn, "set": goesOn, "raw": goesOn,
+	"retry": hasFinished, "diff": hasFinished, "apply": hasFinished, "worktree": hasFinished,
+}
+
+func hasFinished(rec jobs.Record) bool { return rec.State == jobs.Finished }
+func goesOn(rec jobs.Record) bool      { return rec.State != jobs.Finished }
