@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -212,7 +213,7 @@ func (a *app) batchStatus() *cobra.Command {
 						t := m.Totals
 						return []string{
 							m.ID, string(m.State), strconv.Itoa(t.Items), strconv.Itoa(t.Done), strconv.Itoa(t.Missing),
-							tally(t.Outcomes), fmt.Sprintf("%.2f", t.CostUSD), m.Why,
+							transcript.Tally(t.Outcomes), fmt.Sprintf("%.2f", t.CostUSD), m.Why,
 						}
 					},
 					ID: func(m results.Manifest) string { return m.ID },
@@ -264,18 +265,4 @@ func withDir(path string, fn func(*results.Dir) error) error {
 		return cli.Fail(cli.ExitNotFound, "name the directory that batch run had as --out", "%w", err)
 	}
 	return fn(dir)
-}
-
-// tally writes counts in the order of how good they are.
-func tally(outcomes map[jobs.Outcome]int) string {
-	text := ""
-	for _, o := range []jobs.Outcome{jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip} {
-		if n := outcomes[o]; n > 0 {
-			if text != "" {
-				text += ", "
-			}
-			text += fmt.Sprintf("%d %s", n, o)
-		}
-	}
-	return text
 }

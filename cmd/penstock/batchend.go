@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -18,12 +20,7 @@ func (b *batchRun) count(r jobs.Result) error {
 	b.outcomes[r.Outcome]++
 	b.cost += r.CostUSD
 	delete(b.running, r.Job)
-	line := fmt.Sprintf("%-12s %-8s %6.1fs  %d files", r.ID, r.Outcome, r.Durations.Total, r.FilesChanged)
-	if r.Reason != "" {
-		line += fmt.Sprintf("  %s: %s", r.Reason, firstLine(r.Message))
-	}
-	b.bar.Step(line)
-	b.bar.Status(b.words())
+	b.tell(r)
 	bad := 0
 	for outcome, n := range maps.All(b.outcomes) {
 		if outcome != jobs.Success && outcome != jobs.Skip {
@@ -37,6 +34,20 @@ func (b *batchRun) count(r jobs.Result) error {
 		return cli.Fail(cli.ExitStopped, "run the same command again to go on", "stopped: %d jobs did not succeed (--max-failures %d)", bad, b.max)
 	}
 	return nil
+}
+
+// tell writes how an item ended. Its caller holds the lock.
+func (b *batchRun) tell(r jobs.Result) {
+	if b.board != nil {
+		_ = b.board.Ended(r) // as in draw
+		return
+	}
+	line := fmt.Sprintf("%-12s %-8s %6.1fs  %d files", r.ID, r.Outcome, r.Durations.Total, r.FilesChanged)
+	if r.Reason != "" {
+		line += fmt.Sprintf("  %s: %s", r.Reason, firstLine(r.Message))
+	}
+	b.lines.Say(line)
+	b.lines.Status(b.words())
 }
 
 // luckless is how many items in a row may end for a reason that one worker may
@@ -64,20 +75,24 @@ func (b *batchRun) hopeless(r jobs.Result) bool {
 	return len(left) > 0
 }
 
-// note keeps the words beside the bar true.
+// note keeps true what is shown of the jobs that run.
 func (b *batchRun) note(rec jobs.Record) {
+	if b.board != nil {
+		b.board.Note(rec, time.Now())
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.running, rec.ID)
 	if rec.State == jobs.Executing {
 		b.running[rec.ID] = true
 	}
-	b.bar.Status(b.words())
+	b.lines.Status(b.words())
 }
 
 func (b *batchRun) words() string {
 	words := fmt.Sprintf("%d running", len(b.running))
-	if t := tally(b.outcomes); t != "" {
+	if t := transcript.Tally(b.outcomes); t != "" {
 		words += ", " + t
 	}
 	if b.cost > 0 {
@@ -102,8 +117,7 @@ func (b *batchRun) finish(err error) error {
 		err = errors.Join(err, fmt.Errorf("write the report: %w", report))
 	}
 	m := b.dir.Manifest()
-	b.err.Printf("penstock: batch %s: %d of %d done: %s\n", m.State, m.Totals.Done, m.Totals.Items, tally(m.Totals.Outcomes))
-	b.err.Printf("penstock: results in %s (report.html, report.md, patches/, logs/)\n", b.where)
+	b.tellEnd(m, err == nil)
 	if b.format != cli.Table {
 		if listed := b.list(); listed != nil {
 			err = errors.Join(err, listed)
@@ -113,9 +127,25 @@ func (b *batchRun) finish(err error) error {
 		return err
 	}
 	if code := cli.OutcomeCode(m.Totals.Outcomes); code != cli.ExitOK {
-		return cli.Fail(code, "penstock batch report "+b.where, "some jobs did not succeed: %s", tally(m.Totals.Outcomes))
+		if b.board != nil {
+			return &cli.Error{Code: code, Err: errors.New("")} // the screen has just told it
+		}
+		return cli.Fail(code, "penstock batch report "+b.where, "some jobs did not succeed: %s", transcript.Tally(m.Totals.Outcomes))
 	}
 	return nil
+}
+
+// tellEnd says how the batch ended, and where its results are.
+func (b *batchRun) tellEnd(m results.Manifest, complete bool) {
+	if b.board == nil {
+		b.err.Printf("penstock: batch %s: %d of %d done: %s\n", m.State, m.Totals.Done, m.Totals.Items, transcript.Tally(m.Totals.Outcomes))
+		b.err.Printf("penstock: results in %s (report.html, report.md, patches/, logs/)\n", b.where)
+		return
+	}
+	_ = b.board.Finished(transcript.BatchEnd{
+		State: string(m.State), Dir: b.where, Complete: complete, Good: cli.OutcomeCode(m.Totals.Outcomes) == cli.ExitOK,
+		Done: m.Totals.Done, Items: m.Totals.Items, Outcomes: m.Totals.Outcomes, CostUSD: m.Totals.CostUSD,
+	}, time.Now())
 }
 
 func (b *batchRun) list() error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
@@ -40,7 +41,7 @@ var batchStateView = cli.View[batchState]{
 	Row: func(s batchState) []string {
 		n := func(state jobs.State) string { return strconv.Itoa(s.States[state]) }
 		return []string{
-			s.Batch, strconv.Itoa(s.Jobs), n(jobs.Pending), n(jobs.Delayed), n(jobs.Executing), n(jobs.Waiting), tally(s.Outcomes),
+			s.Batch, strconv.Itoa(s.Jobs), n(jobs.Pending), n(jobs.Delayed), n(jobs.Executing), n(jobs.Waiting), transcript.Tally(s.Outcomes),
 			time.Since(s.Submitted).Truncate(time.Second).String(), pausedWords(s.Paused),
 		}
 	},

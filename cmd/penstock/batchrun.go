@@ -8,11 +8,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -33,7 +35,8 @@ type batchRun struct {
 	max   int    // failures that are too many; 0 for no bound
 	// strictKey refuses an item whose key belongs to a job that differs from it.
 	strictKey bool
-	bar       *cli.Progress
+	lines     *cli.Progress     // where progress is told in lines
+	board     *transcript.Batch // where it is drawn; else nil
 	// cancel the jobs that are left when the user interrupts the batch.
 	cancel bool
 
@@ -75,6 +78,10 @@ func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags
 // run does what is missing and writes the reports, also when it is stopped.
 func (b *batchRun) run(ctx context.Context, parallel int) error {
 	missing := b.dir.Missing()
+	b.lines = cli.NewProgress(b.err, b.progress)
+	if b.progress.Moving(b.err) {
+		b.board = transcript.NewBatch(b.err, missing, time.Now())
+	}
 	if len(missing) > 0 {
 		working, err := b.begin(ctx, parallel)
 		if err != nil {
@@ -115,8 +122,6 @@ func (b *batchRun) window(parallel int) int {
 func (b *batchRun) work(ctx context.Context, missing []string, window int) error {
 	ctx, b.stop = context.WithCancelCause(ctx)
 	defer b.stop(nil)
-	b.bar = cli.NewProgress(b.err, b.progress, len(missing))
-	defer b.bar.Close()
 	b.waits = map[string]chan jobs.Record{}
 	for _, item := range missing {
 		b.waits[item] = make(chan jobs.Record, 1)
@@ -124,6 +129,10 @@ func (b *batchRun) work(ctx context.Context, missing []string, window int) error
 	watching, done := context.WithCancel(ctx)
 	var watch errgroup.Group
 	watch.Go(func() error { return b.watch(watching) })
+	if b.board != nil {
+		watch.Go(func() error { return b.draw(watching) })
+		watch.Go(func() error { return b.askDoing(watching) })
+	}
 
 	var g errgroup.Group
 	g.SetLimit(window)

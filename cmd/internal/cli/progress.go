@@ -2,14 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
@@ -42,37 +38,28 @@ func (m *ProgressMode) Set(s string) error {
 	return fmt.Errorf("%q is not a mode: use auto, tty, plain or quiet", s)
 }
 
+// Moving reports whether progress on w is drawn, and not written in lines.
+func (m *ProgressMode) Moving(w *console.Writer) bool {
+	return *m == ProgressTTY || *m == ProgressAuto && IsTerminal(w.Terminal())
+}
+
 // heartbeat is how often plain progress says something although nothing has
 // finished, so that a log shows that work goes on.
 const heartbeat = 30 * time.Second
 
-// Progress shows how far long work has come. Its methods may be called by
+// Progress says in lines how far long work has come. Its methods may be called by
 // several goroutines.
 type Progress struct {
-	w      *console.Writer
-	quiet  bool
-	status atomic.Value // string
-	bars   *mpb.Progress
-	bar    *mpb.Bar
+	w     *console.Writer
+	quiet bool
 
 	mu   sync.Mutex
 	last time.Time
 }
 
-// NewProgress begins to show progress towards total on w.
-func NewProgress(w *console.Writer, mode ProgressMode, total int) *Progress {
-	p := &Progress{w: w, quiet: mode == ProgressQuiet, last: time.Now()}
-	p.status.Store("")
-	if mode == ProgressTTY || mode == ProgressAuto && IsTerminal(w.Terminal()) {
-		p.bars = mpb.New(mpb.WithOutput(w.Raw()), mpb.WithWidth(32), mpb.WithRefreshRate(200*time.Millisecond), mpb.WithAutoRefresh())
-		p.bar = p.bars.AddBar(int64(total),
-			mpb.PrependDecorators(decor.CountersNoUnit("%d/%d ", decor.WCSyncWidth)),
-			mpb.AppendDecorators(
-				decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 8}),
-				decor.Any(func(decor.Statistics) string { s, _ := p.status.Load().(string); return "  " + console.Line(s) }),
-			))
-	}
-	return p
+// NewProgress begins to show progress on w.
+func NewProgress(w *console.Writer, mode ProgressMode) *Progress {
+	return &Progress{w: w, quiet: mode == ProgressQuiet, last: time.Now()}
 }
 
 // IsTerminal reports whether a stream is a terminal that understands more than
@@ -82,50 +69,22 @@ func IsTerminal(stream any) bool {
 	return ok && f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// Status replaces the words beside the bar.
+// Status says where the work stands, if nothing was said for long.
 func (p *Progress) Status(words string) {
-	p.status.Store(words)
-	if p.bar != nil || p.quiet {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.last) > heartbeat {
+	if !p.quiet && time.Since(p.last) > heartbeat {
 		p.last = time.Now()
 		p.w.Printf("%s\n", words)
 	}
 }
 
-// Step counts one thing done and says which, in one line.
-func (p *Progress) Step(line string) {
-	p.Say(line)
-	if p.bar != nil {
-		p.bar.Increment()
-	}
-}
-
-// Say writes a line that stays.
+// Say writes a line.
 func (p *Progress) Say(line string) {
-	if p.quiet {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = time.Now()
-	if p.bars != nil {
-		_, _ = io.WriteString(p.bars, console.Line(line)+"\n")
-		return
+	if !p.quiet {
+		p.last = time.Now()
+		p.w.Printf("%s\n", line)
 	}
-	p.w.Printf("%s\n", line)
-}
-
-// Close takes the bar away, or leaves it full, and waits until it is drawn.
-func (p *Progress) Close() {
-	if p.bar == nil {
-		return
-	}
-	if !p.bar.Completed() {
-		p.bar.Abort(false)
-	}
-	p.bars.Wait()
 }

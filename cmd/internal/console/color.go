@@ -72,7 +72,9 @@ type Span struct {
 
 // Row writes one line. The text of each span becomes visible first, and gets its
 // colour then.
-func (w *Writer) Row(spans ...Span) error {
+func (w *Writer) Row(spans ...Span) error { return w.print(w.spans(spans) + "\n") }
+
+func (w *Writer) spans(spans []Span) string {
 	var b strings.Builder
 	for _, s := range spans {
 		text := Line(s.Text)
@@ -81,6 +83,5 @@ func (w *Writer) Row(spans ...Span) error {
 		}
 		b.WriteString(text)
 	}
-	b.WriteByte('\n')
-	return w.print(b.String())
+	return b.String()
 }

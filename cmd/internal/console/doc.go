@@ -9,6 +9,7 @@
 //
 //	Printf   each argument becomes one line of visible text ([Line])
 //	Row      the same for spans of text, with our own colours between them
+//	Live     rows of such spans that stay below all that is written, and change
 //	Write    whole documents, such as a patch: exact bytes to a pipe or a file,
 //	         visible ones to a terminal ([Visible])
 //	Raw      the stream itself, for commands whose purpose is another's terminal

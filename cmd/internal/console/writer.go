@@ -25,6 +25,7 @@ type Writer struct {
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character whose end was not written yet
+	live live
 }
 
 // New returns the writer of a stream. The environment says what its terminal
@@ -64,9 +65,8 @@ func (w *Writer) Width() int {
 	return max(columns, 20)
 }
 
-// Raw is the stream itself, for what is a terminal by purpose, and for bars that
-// move the cursor. What is written there was made visible before, or is shown
-// because the user asked for just that.
+// Raw is the stream itself, for what is a terminal by purpose. What is written
+// there is shown because the user asked for just that.
 func (w *Writer) Raw() io.Writer { return w.out }
 
 // Write writes a document: to a pipe or a file the very bytes, to a terminal
@@ -88,7 +88,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 		}
 	}
 	w.rest = append([]byte(nil), text[whole:]...)
-	if _, err := io.WriteString(w.out, Visible(string(text[:whole]))); err != nil {
+	if err := w.put(Visible(string(text[:whole]))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -101,8 +101,7 @@ func (w *Writer) Close() error {
 	defer w.mu.Unlock()
 	rest := string(w.rest)
 	w.rest = nil
-	_, err := io.WriteString(w.out, Visible(rest))
-	return err
+	return w.put(Visible(rest))
 }
 
 // Printf writes words of ours around words of others: what each verb makes of
@@ -122,8 +121,7 @@ func Sprintf(format string, args ...any) string {
 func (w *Writer) print(text string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err := io.WriteString(w.out, text)
-	return err
+	return w.put(text)
 }
 
 // visibly is an argument of Printf.

@@ -9,10 +9,9 @@ import (
 // rawScreens are the functions that may write to a terminal what was not made
 // visible, and why.
 var rawScreens = map[string]string{
-	"show":        "attach: the program in the jail's terminal draws the user's",
-	"raw":         "attach: takes back what that program asked of it",
-	"start":       "sandbox run: the command has the user's terminal, as under any shell",
-	"NewProgress": "the bar moves the cursor; what stands in it is visible text",
+	"show":  "attach: the program in the jail's terminal draws the user's",
+	"raw":   "attach: takes back what that program asked of it",
+	"start": "sandbox run: the command has the user's terminal, as under any shell",
 }
 
 // oneWayOut: what a command prints goes through the writers of cmd/internal/console,
