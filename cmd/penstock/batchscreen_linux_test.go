@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
@@ -75,7 +76,7 @@ func TestBatchOnAScreen(t *testing.T) {
 	for id := range strings.Lines(f.run("job", "ls", "-o", "id")) {
 		f.run("answer", strings.TrimSpace(id), "--text", "yes")
 	}
-	if got := <-code; got != 2 {
+	if got := <-code; got != cli.ExitFailure {
 		t.Errorf("exit code %d", got)
 	}
 	f.must(s.slave.Close())

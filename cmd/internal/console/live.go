@@ -11,7 +11,8 @@ import (
 
 // live is the part of a screen below everything that is written, which changes.
 //
-// The cursor rests at its beginning and not at its end. A terminal that becomes
+// The cursor rests at its beginning and not at its end, on an empty line, which no
+// terminal breaks. A terminal that becomes
 // narrower or wider breaks lines anew and takes the cursor along with its line, so
 // the next drawing begins at the right place whatever became of the rows below.
 type live struct {
@@ -67,12 +68,13 @@ func (w *Writer) put(text string) error {
 func (w *Writer) draw() string {
 	columns, lines := w.Size()
 	rows := w.live.rows
-	if len(rows) > lines-1 {
-		rows = rows[len(rows)-lines+1:] // the last ones sum up the others
-	}
 	if len(rows) == 0 {
 		return ""
 	}
+	if len(rows) > lines-2 {
+		rows = rows[len(rows)-lines+2:] // the last ones sum up the others
+	}
+	rows = append([][]Span{nil}, rows...)
 	var b strings.Builder
 	b.WriteByte('\r')
 	for i, row := range rows {
@@ -93,7 +95,7 @@ func (w *Writer) draw() string {
 func (w *Writer) Size() (columns, lines int) {
 	if w.tty != nil {
 		if c, l, err := term.GetSize(int(w.tty.Fd())); err == nil && c > 0 && l > 0 {
-			return max(c, 2), max(l, 2)
+			return max(c, 2), max(l, 3)
 		}
 	}
 	return max(cmp.Or(w.wide, 80), 2), 24
