@@ -95,7 +95,7 @@ its jobs go on, unless --cancel-on-interrupt ends them.`,
 	}
 	flags.add(cmd.Flags())
 	cmd.Flags().AddFlagSet(a.policyFlag())
-	return cmd
+	return grouped(cmd)
 }
 
 // readBatch reads the items and lays the flags under each of them.

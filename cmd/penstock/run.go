@@ -48,7 +48,7 @@ of JSON on standard output.`,
 	cmd.Flags().StringVar(&r.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	cmd.Flags().StringVar(&r.patch, "patch", "", "write the patch to this file")
 	cmd.Flags().BoolVar(&r.apply, "apply", false, "apply the patch to the work tree around the current directory, as job apply does")
-	return cmd
+	return grouped(cmd)
 }
 
 // A oneRun is one call of run.

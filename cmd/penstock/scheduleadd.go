@@ -40,7 +40,7 @@ func (a *app) scheduleAdd() *cobra.Command {
 	flags.BoolVar(&f.replace, "replace", false, "replace the schedule that has this name")
 	f.job.add(flags)
 	flags.StringVar(&f.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
-	return cmd
+	return grouped(cmd)
 }
 
 func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) error {

@@ -52,7 +52,7 @@ func (a *app) submitCommand() *cobra.Command {
 	flags.add(cmd.Flags())
 	flags.addUncommitted(cmd.Flags())
 	cmd.Flags().StringVar(&file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
-	return cmd
+	return grouped(cmd)
 }
 
 // submit hands a job in, and says so if its key belongs to a job that differs

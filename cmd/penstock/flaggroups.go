@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A flagGroup is a part of the flags that describe a job, as help shows them.
+type flagGroup struct {
+	title string
+	flags string // their names
+}
+
+// flagGroups hold each flag of the commands that take a job's.
+var flagGroups = []flagGroup{
+	{"Items", "format map max-input max-items max-line filter slice limit shuffle seed prompt-template var"},
+	{"Batch", "out redo max-parallel max-failures follow cancel-on-interrupt"},
+	{"Calendar", "cron every timezone missed grace overlap replace"},
+	{"Repository", "repo ref include-uncommitted from-salvage isolation"},
+	{"Agent", "agent model max-turns interactive terminals file secret"},
+	{"Jail", "backend image preset network allow-host env allow-weaker policy"},
+	{"Setup and checks", "setup fresh-setup check check-rounds expect-changes result-schema"},
+	{"Limits", "timeout idle-timeout max-cost max-tokens max-attempts memory cpus cpu-weight pids disk inodes output-rate traffic connections"},
+	{"Questions", "park-after ask-timeout ask-default ask-fail"},
+	{"Scheduling", "queue priority need label run-at after"},
+	{"Delivery", "deliver draft-text artifact patch apply"},
+	{"Submission", "job key strict-key dry-run help"},
+}
+
+// of returns the flags of a set that belong to the group, in the group's order.
+func (g flagGroup) of(all *pflag.FlagSet) *pflag.FlagSet {
+	own := pflag.NewFlagSet(g.title, pflag.ContinueOnError)
+	own.SortFlags = false
+	for name := range strings.FieldsSeq(g.flags) {
+		if f := all.Lookup(name); f != nil {
+			own.AddFlag(f)
+		}
+	}
+	return own
+}
+
+// grouped has a command's help show its flags by what they are about.
+func grouped(cmd *cobra.Command) *cobra.Command {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		var b strings.Builder
+		fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
+		if cmd.HasExample() {
+			fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+		}
+		for _, g := range flagGroups {
+			if own := g.of(cmd.LocalFlags()); own.HasAvailableFlags() {
+				fmt.Fprintf(&b, "\n%s:\n%s", g.title, own.FlagUsages())
+			}
+		}
+		fmt.Fprintf(&b, "\nGlobal Flags:\n%s", cmd.InheritedFlags().FlagUsages())
+		_, err := io.WriteString(cmd.OutOrStderr(), b.String())
+		return err
+	})
+	return cmd
+}
