@@ -72,7 +72,7 @@ batch run reads what --format names, or detects it by the content:
 
   jsonl      one job a line; penstock schema job describes it
   json       a list of jobs, or one
-  yaml       defaults: and jobs:; penstock schema batch describes it
+  yaml       defaults: and jobs:, and matrix: for each job with each of some values
   csv        a header and rows; --map field=Column names columns
   gh-issues  what gh issue list --json number,title,body,url,labels prints
   swebench   SWE-bench instances, JSON or JSON Lines`

@@ -39,7 +39,7 @@ func decode(data []byte, name string, opts Options) (string, []*entry, error) {
 		if len(data) > maxYAML {
 			return "", nil, inputError(0, "is YAML of more than %s: write it as JSON Lines", jobs.Bytes(maxYAML))
 		}
-		entries, err := readYAML(data)
+		entries, err := readYAML(data, opts.Limits)
 		return format, entries, err
 	case "":
 		return "", nil, inputError(0, "is in no format that is known: %s", lookedFor)

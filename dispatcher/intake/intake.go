@@ -86,6 +86,8 @@ type entry struct {
 	job  json.RawMessage // the item's own fields, as a job's JSON
 	item map[string]any  // what a template sees as .item
 	row  map[string]any  // what a template sees as .row
+	// matrix is the item's combination of a matrix's values.
+	matrix map[string]any
 	// issue holds what the source knows of the issue beyond a job's fields.
 	issue map[string]any
 	// implied is what the source tells of the repository and the image without

@@ -135,7 +135,7 @@ func (p *prepared) render(job *jobs.Job, e *entry) error {
 		return nil
 	}
 	known := map[string]any{
-		"issue": orEmpty(e.issue), "item": orEmpty(e.item), "row": orEmpty(e.row),
+		"issue": orEmpty(e.issue), "item": orEmpty(e.item), "row": orEmpty(e.row), "matrix": orEmpty(e.matrix),
 		"vars": vars(p.opts.Vars), "repo": job.Repo.URL,
 	}
 	var text capped

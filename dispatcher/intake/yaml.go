@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// readYAML reads a mapping with jobs: and, under them, defaults:, or a plain
-// list of what the JSON formats hold.
-func readYAML(data []byte) ([]*entry, error) {
+// readYAML reads a mapping with jobs: and, beside them, defaults: and matrix:, or a
+// plain list of what the JSON formats hold.
+func readYAML(data []byte, limits Limits) ([]*entry, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
@@ -34,16 +34,9 @@ func readYAML(data []byte) ([]*entry, error) {
 	if top.Kind != yaml.MappingNode {
 		return nil, inputError(top.Line, "wants a mapping with jobs:, or a list")
 	}
-	parts := map[string]*yaml.Node{}
-	for i := 0; i+1 < len(top.Content); i += 2 {
-		key, value := top.Content[i], top.Content[i+1]
-		if key.Value != "jobs" && key.Value != "defaults" {
-			return nil, inputError(key.Line, "%q is not a field; known are defaults, jobs", key.Value)
-		}
-		if parts[key.Value] != nil {
-			return nil, inputError(key.Line, "%q is there twice", key.Value)
-		}
-		parts[key.Value] = value
+	parts, err := topFields(top)
+	if err != nil {
+		return nil, err
 	}
 	if parts["jobs"] == nil || parts["jobs"].Kind != yaml.SequenceNode {
 		return nil, inputError(top.Line, "wants a list of jobs under jobs:")
@@ -59,10 +52,33 @@ func readYAML(data []byte) ([]*entry, error) {
 		}
 		defaults = raw
 	}
+	if node := parts["matrix"]; node != nil {
+		m, err := readMatrix(node, limits)
+		if err != nil {
+			return nil, err
+		}
+		return m.entries(yamlObjects(parts["jobs"]), defaults, limits)
+	}
 	return yamlEntries(parts["jobs"], defaults)
 }
 
-func yamlEntries(list *yaml.Node, defaults json.RawMessage) ([]*entry, error) {
+// topFields are the fields of the document.
+func topFields(top *yaml.Node) (map[string]*yaml.Node, error) {
+	parts := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		if key.Value != "jobs" && key.Value != "defaults" && key.Value != "matrix" {
+			return nil, inputError(key.Line, "%q is not a field; known are defaults, jobs, matrix", key.Value)
+		}
+		if parts[key.Value] != nil {
+			return nil, inputError(key.Line, "%q is there twice", key.Value)
+		}
+		parts[key.Value] = value
+	}
+	return parts, nil
+}
+
+func yamlObjects(list *yaml.Node) []object {
 	objects := make([]object, len(list.Content))
 	for i, node := range list.Content {
 		raw, err := nodeJSON(node)
@@ -72,6 +88,11 @@ func yamlEntries(list *yaml.Node, defaults json.RawMessage) ([]*entry, error) {
 		}
 		objects[i] = newObject(node.Line, raw)
 	}
+	return objects
+}
+
+func yamlEntries(list *yaml.Node, defaults json.RawMessage) ([]*entry, error) {
+	objects := yamlObjects(list)
 	kind := kindOf(objects)
 	entries := make([]*entry, len(objects))
 	for i, o := range objects {
