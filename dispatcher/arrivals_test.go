@@ -1,7 +1,6 @@
 package dispatcher_test
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,15 +29,7 @@ func TestEveryAcceptedJobIsToldOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(jobstest.Context(t))
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	p.serve(t)
 	eventually(t, "it leads", leads.Load)
 
 	var want []string

@@ -1,7 +1,6 @@
 package dispatcher_test
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -58,15 +57,7 @@ func (p pool) publishAs(t *testing.T, id string, j jobs.Job) {
 // has it hears nothing.
 func TestAPlainPublishChoosesItsID(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
-	ctx, cancel := context.WithCancel(jobstest.Context(t))
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	p.serve(t)
 
 	mine := job()
 	mine.Key = "mine"
@@ -108,15 +99,7 @@ func TestAPlainPublishChoosesItsID(t *testing.T) {
 // The result of a job that has not finished is a refusal with a code of its own.
 func TestTheResultOfAJobThatRuns(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
-	ctx, cancel := context.WithCancel(jobstest.Context(t))
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	p.serve(t)
 	answer, err := p.Submit(t.Context(), job(), "test")
 	if err != nil {
 		t.Fatal(err)

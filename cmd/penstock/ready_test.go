@@ -32,7 +32,7 @@ func TestAFullStoreIsNotReady(t *testing.T) {
 		}
 	}
 	ready(http.StatusOK, "[+] store")
-	js, err := f.connect().JetStream()
+	js, err := f.bus().JetStream()
 	f.must(err)
 	_, err = js.AddStream(&nats.StreamConfig{Name: "BALLAST", Subjects: []string{"ballast"}})
 	f.must(err)

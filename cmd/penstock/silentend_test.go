@@ -1,30 +1,16 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
-
-// connect opens a connection to the broker of the test's pool, as another
-// program of the same user would.
-func (f *field) connect() *nats.Conn {
-	f.Helper()
-	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
-	f.must(err)
-	nc, err := nats.Connect(endpoint.URL, endpoint.Options()...)
-	f.must(err)
-	f.Cleanup(nc.Close)
-	return nc
-}
 
 // followers are the commands that wait for the end of a job.
 var followers = [][]string{{"wait"}, {"watch"}, {"logs", "-f"}}
@@ -35,7 +21,7 @@ func TestWaitsEndWithoutTheEventsOfAJob(t *testing.T) {
 	f.serve("--slots", "1")
 	id := f.submit("echo hi")
 	f.run("wait", id)
-	js, err := f.connect().JetStream()
+	js, err := f.bus().JetStream()
 	f.must(err)
 	f.must(js.PurgeStream("PS_EVENTS", &nats.StreamPurgeRequest{Subject: "penstock.v1.sessions.*." + id + ".events"}))
 	for _, command := range followers {
@@ -70,7 +56,7 @@ func TestWaitsEndWithAForeignFinish(t *testing.T) {
 	for _, p := range waits[1:] {
 		f.eventually(jobstest.Patience, "the watchers have begun", func() bool { return strings.Contains(p.log.String(), "submitted") })
 	}
-	q, err := queue.Open(t.Context(), f.connect(), queue.Config{})
+	q, err := queue.Open(t.Context(), f.bus(), queue.Config{})
 	f.must(err)
 	claim, err := q.Claim(jobstest.Context(t), "foreign", []string{"default"})
 	f.must(err)
