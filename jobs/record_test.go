@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -224,6 +225,16 @@ func TestRefusalsAreBoundedForEachReason(t *testing.T) {
 		end.Wait = asked
 		if got, _ := (jobs.Bounds{}).After(r, end, now); got.NotBefore == nil || !got.NotBefore.Equal(now.Add(want)) {
 			t.Errorf("asked for %v, waits until %v, want %v", asked, got.NotBefore, want)
+		}
+	}
+}
+
+func TestAmountsStayFinite(t *testing.T) {
+	for _, tt := range []struct{ a, b, want float64 }{
+		{0.25, 0.5, 0.75}, {1.7e308, 1.7e308, jobs.MostUSD}, {-1.7e308, -1.7e308, 0}, {math.Inf(1), 1, jobs.MostUSD}, {math.Inf(-1), 1, 1},
+	} {
+		if got := jobs.AddUSD(tt.a, tt.b); got != tt.want {
+			t.Errorf("%v + %v = %v, want %v", tt.a, tt.b, got, tt.want)
 		}
 	}
 }

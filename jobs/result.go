@@ -88,7 +88,20 @@ type Spent struct {
 }
 
 // Add returns the sum of both.
-func (s Spent) Add(t Spent) Spent { return Spent{s.Usage.Add(t.Usage), s.CostUSD + t.CostUSD} }
+func (s Spent) Add(t Spent) Spent {
+	return Spent{s.Usage.Add(t.Usage), AddUSD(s.CostUSD, t.CostUSD)}
+}
+
+// MostUSD bounds an amount that is summed up.
+const MostUSD = 1e12
+
+// AddUSD adds amounts that agents report, each as 0 to [MostUSD]. They may report
+// any number, and the sum of two large ones would be infinite, which JSON cannot
+// hold: then no event, heartbeat or result could be written.
+func AddUSD(a, b float64) float64 {
+	within := func(usd float64) float64 { return min(max(usd, 0), MostUSD) }
+	return within(within(a) + within(b))
+}
 
 // Spend puts into the result what the last attempt has used, and those before it.
 func (r *Result) Spend(before, last Spent) {

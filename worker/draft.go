@@ -117,7 +117,7 @@ func (a *attempt) describe(ctx context.Context, in jail, adapter agent.Adapter, 
 	}
 	err = run.wait(ctx, in, spec, plan)
 	used := ear.Total()
-	a.talk.total.Usage, a.talk.total.CostUSD = a.talk.total.Usage.Add(used.Usage), a.talk.total.CostUSD+used.CostUSD
+	a.talk.total.Usage, a.talk.total.CostUSD = a.talk.total.Usage.Add(used.Usage), jobs.AddUSD(a.talk.total.CostUSD, used.CostUSD)
 	return ear.said(), err
 }
 

@@ -77,7 +77,7 @@ type checkReturned struct {
 func (c *conversation) heard(run agent.Total) {
 	c.resume = run.Session
 	c.total.Usage = c.total.Usage.Add(run.Usage)
-	c.total.CostUSD += run.CostUSD
+	c.total.CostUSD = jobs.AddUSD(c.total.CostUSD, run.CostUSD)
 	c.total.Model = run.Model
 }
 
@@ -104,7 +104,7 @@ func (a *attempt) count() {
 // counted it, or as the agent reports it where nothing went through the gate.
 // What that cost only the agent knows, unless the gate has prices.
 func (c *conversation) spent(run agent.Total) (jobs.Spent, string) {
-	s := jobs.Spent{Usage: c.total.Usage.Add(run.Usage), CostUSD: c.total.CostUSD + run.CostUSD}
+	s := jobs.Spent{Usage: c.total.Usage.Add(run.Usage), CostUSD: jobs.AddUSD(c.total.CostUSD, run.CostUSD)}
 	model := cmp.Or(run.Model, c.total.Model)
 	if c.meter != nil {
 		if m := c.meter.Meter(); m.Calls > 0 {

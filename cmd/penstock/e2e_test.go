@@ -15,13 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/worker"
 )
 
 // The programs of these tests are the test binary under the name penstock, so
@@ -85,16 +86,12 @@ type field struct {
 	data, repo string
 	tmp        string   // where the programs put temporary files
 	env        []string // variables for the programs, besides the usual
-	foreign    []sandbox.Leftover
 }
 
 func newField(t *testing.T) *field {
 	t.Helper()
 	requireJail(t)
 	f := &field{T: t, data: filepath.Join(t.TempDir(), "data"), repo: filepath.Join(t.TempDir(), "repo"), tmp: t.TempDir()}
-	var err error
-	f.foreign, err = sandbox.Leftovers(context.Background(), "")
-	f.must(err)
 	f.git("init", "-q", "-b", "main", f.repo)
 	for i := range 20 {
 		name := filepath.Join(f.repo, fmt.Sprintf("dir%d", i%4), fmt.Sprintf("file%d.txt", i))
@@ -291,16 +288,13 @@ func count(events []jobs.Event, kind jobs.Kind) int {
 // jails, mounts, workspaces.
 func (f *field) nothingLeft() {
 	f.eventually(60*time.Second, "no process of a jail is left", func() bool { return len(jailed(f.data)) == 0 })
-	// What others on this host have left is theirs to remove.
+	// What others on this host have left, as tests do that run beside this one, is
+	// theirs to remove.
+	own := (&app{cfg: cli.Config{Data: f.data}}).poolMark()
 	f.eventually(60*time.Second, "no jail of a dead program is left", func() bool {
 		left, err := sandbox.Leftovers(context.Background(), "")
 		f.must(err)
-		return !slices.ContainsFunc(left, func(l sandbox.Leftover) bool {
-			// Tests of other packages, which run beside this one, kill what
-			// they started, too. Only a job's jail is named after a job.
-			job, _, _ := strings.Cut(l.Label, ".")
-			return uuid.Validate(job) == nil && !slices.Contains(f.foreign, l)
-		})
+		return !slices.ContainsFunc(left, func(l sandbox.Leftover) bool { return worker.OfPool(l.Label, own) })
 	})
 	if entries, err := os.ReadDir(f.tmp); err != nil || len(entries) > 0 {
 		f.Errorf("temporary files are left: %v, %v", entries, err)

@@ -45,7 +45,7 @@ func TestAPoolMovesToACluster(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	f.env = []string{"PENSTOCK_LEASE=10s"} // servers choose a leader meanwhile
-	serve, _ := f.serve("--slots", "1")
+	serve, _ := f.serve("--slots", "1", "--queues", "default,slow")
 	done := f.submit("echo done >new.txt", "--key", "done")
 	f.run("wait", "--timeout", "60s", done)
 	var waiting []string

@@ -209,7 +209,7 @@ func TestAskOnTheTerminal(t *testing.T) {
 	}
 	// A no to a path is the end of it, and what was typed before is no answer.
 	said, cmd = f.dialogue(ws, []string{"n\n"}, append(run, "true")...)
-	if cmd.ProcessState.ExitCode() != 6 || !strings.Contains(said, "read: "+extra+" is not permitted") {
+	if cmd.ProcessState.ExitCode() != 6 || !strings.Contains(strings.Join(strings.Fields(said), " "), "read: "+extra+" is not permitted") {
 		t.Errorf("%v\n%s", cmd.ProcessState, said)
 	}
 	kept := f.run("sandbox", "violations", "--label", "asked", "-o", "jsonl")

@@ -110,6 +110,16 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	if rec, err = p.queue.Wait(ctx, rec.ID); err != nil {
 		return jobs.Result{}, err
 	}
+	// The log's last event is written after the record. Whoever has waited for a job
+	// should find it there.
+	for _, err := range p.events(ctx, rec.ID, rec.Session, 1) {
+		if err != nil {
+			return jobs.Result{}, fmt.Errorf("follow job %s: %w", rec.ID, err)
+		}
+	}
+	if ctx.Err() != nil {
+		return jobs.Result{}, context.Cause(ctx)
+	}
 	return p.dispatcher.Result(ctx, rec)
 }
 

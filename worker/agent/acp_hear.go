@@ -239,7 +239,7 @@ func (d *acpTalk) readEnd(m rpcMessage, got acpResult, r *Read) {
 	}
 	d.total.Usage = d.total.Usage.Add(used)
 	turn := jobs.TurnData{
-		Status: "ok", Reason: got.Stop, Result: d.result, Usage: used, UsageScope: "turn", CostUSD: d.earlier + d.total.CostUSD, CostScope: "session",
+		Status: "ok", Reason: got.Stop, Result: d.result, Usage: used, UsageScope: "turn", CostUSD: jobs.AddUSD(d.earlier, d.total.CostUSD), CostScope: "session",
 	}
 	var why jobs.Reason
 	switch {

@@ -69,7 +69,7 @@ func (d *claudeDecoder) count(out *claudeOut) {
 		d.exact = true
 		for _, m := range out.Since {
 			d.total.Usage = d.total.Usage.Add(m.jobs())
-			d.total.CostUSD += m.CostUSD
+			d.total.CostUSD = jobs.AddUSD(d.total.CostUSD, m.CostUSD)
 		}
 	case d.exact:
 	case len(out.ModelUsage) > 0:

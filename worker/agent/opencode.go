@@ -249,7 +249,7 @@ func (d *opencodeDecoder) finish(part opencodePart, r *Read) {
 	t := part.Tokens
 	used := jobs.Usage{Input: t.Input, Output: t.Output + t.Reasoning, CacheRead: t.Cache.Read, CacheWrite: t.Cache.Write}
 	d.usage, d.total.Usage = d.usage.Add(used), d.total.Usage.Add(used)
-	d.cost, d.total.CostUSD = d.cost+part.Cost, d.total.CostUSD+part.Cost
+	d.cost, d.total.CostUSD = jobs.AddUSD(d.cost, part.Cost), jobs.AddUSD(d.total.CostUSD, part.Cost)
 	turn := jobs.TurnData{
 		Status: "ok", Reason: part.Reason, Result: d.answer, Usage: d.usage, UsageScope: "turn", CostUSD: d.cost, CostScope: "turn",
 	}
