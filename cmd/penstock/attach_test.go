@@ -185,6 +185,7 @@ func (f *field) attachedByPrograms(id string) {
 	if out, code := piped("touch go-on; sleep 1000\n", "--", "sh"); code != 9 {
 		f.Errorf("the agent's end: %d, %s", code, out)
 	}
+	f.run("wait", "--timeout", "60s", id) // until then it may have a terminal yet
 	if _, code := piped(""); code != 6 {
 		f.Errorf("after the agent's end: %d", code)
 	}

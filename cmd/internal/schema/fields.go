@@ -201,6 +201,7 @@ var batchFields = map[string]string{
 	"options":                  "The options that decide what the jobs are.",
 	"options{}":                "An option's value.",
 	"bases":                    "The commits that items without one of their own begin from, as they were when the batch began; none with --follow.",
+	"bases[]":                  "One of these commits.",
 	"bases[].repo":             "The repository.",
 	"bases[].ref":              "The branch or tag that led to the commit; empty for the repository's HEAD.",
 	"bases[].commit":           "The commit.",
