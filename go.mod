@@ -22,7 +22,7 @@ require (
 	golang.org/x/term v0.47.0
 )
 
-require github.com/coder/acp-go-sdk v0.13.0 // indirect
+require github.com/coder/acp-go-sdk v0.13.0
 
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
