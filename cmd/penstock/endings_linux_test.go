@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -145,6 +146,11 @@ func TestHangup(t *testing.T) {
 	f := newField(t)
 	settings := filepath.Join(t.TempDir(), "penstock.yaml")
 	f.must(os.WriteFile(settings, []byte("log: {level: warn}\n"), 0o644))
+	// Whoever runs the tests may have them ignore it, as nohup does, and what they start
+	// would do the same.
+	hups := make(chan os.Signal, 1)
+	signal.Notify(hups, syscall.SIGHUP)
+	defer signal.Stop(hups)
 	cmd := f.command("serve", "--config", settings, "--listen", "127.0.0.1:0", "--admin", "", "--drain", "1s")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pool := f.launch(cmd, "serving")

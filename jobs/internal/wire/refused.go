@@ -24,8 +24,15 @@ type refusals struct {
 	waiting map[string]map[int]context.CancelCauseFunc // by subject
 }
 
+// listening guards the handlers of all connections while one is replaced: the
+// parts of an installation are opened at once, over one connection, and one that
+// took the handler from another would keep it from hearing any refusal.
+var listening sync.Mutex
+
 // listen hears the connection's errors, and hands them on.
 func (r *refusals) listen(nc *nats.Conn) {
+	listening.Lock()
+	defer listening.Unlock()
 	before := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		r.hear(err)
