@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,9 +46,6 @@ func (j *jail) halted() (n int) {
 	}
 	return n
 }
-
-// cpu is not known here.
-func (j *jail) cpu() time.Duration { return 0 }
 
 // end kills what the agent left.
 func (j *jail) end() { j.kill() }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 )
 
 // A Leftover is a jail whose starter is dead.
@@ -29,6 +30,8 @@ type watch struct{}
 func (*watch) features(Limits) []Feature { return nil }
 
 func (*jail) over() bool { return false }
+
+func (*jail) cpu() time.Duration { return 0 }
 
 func (*jail) terminal(context.Context, []string, []string, [2]uint16) (*Terminal, error) {
 	return nil, errors.New("no terminal can be opened in a jail of this system")
