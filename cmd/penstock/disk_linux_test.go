@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -259,15 +258,4 @@ func TestALowDisk(t *testing.T) {
 			t.Errorf("it says %d times %q", got, line)
 		}
 	}
-}
-
-// page is what an address answers.
-func (f *field) page(url string) string {
-	f.Helper()
-	resp, err := http.Get(url) //nolint:gosec,noctx // our own program, on loopback
-	f.must(err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	f.must(err)
-	return string(text)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,4 +50,15 @@ func TestAFullStoreIsNotReady(t *testing.T) {
 	ready(http.StatusServiceUnavailable, "store is full")
 	f.must(js.DeleteStream("BALLAST"))
 	ready(http.StatusOK, "[+] store")
+}
+
+// page is what an address answers.
+func (f *field) page(url string) string {
+	f.Helper()
+	resp, err := http.Get(url) //nolint:gosec,noctx // our own program, on loopback
+	f.must(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	f.must(err)
+	return string(text)
 }
