@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -17,13 +18,13 @@ import (
 // while somebody holds it.
 type base struct {
 	dir   string
-	lock  *lock    // shared
-	trees []string // of the template, once there is one: its directories, the uppermost first
+	lock  *disk.Lock // shared
+	trees []string   // of the template, once there is one: its directories, the uppermost first
 }
 
 func (b *base) git() string    { return filepath.Join(b.dir, "git") }
 func (b *base) index() string  { return filepath.Join(b.dir, "index") }
-func (b *base) release() error { return b.lock.release() }
+func (b *base) release() error { return b.lock.Release() }
 
 // base returns the base of a commit, which it builds if it must.
 func (m *mirror) base(ctx context.Context, t target) (_ *base, err error) {
@@ -34,7 +35,7 @@ func (m *mirror) base(ctx context.Context, t target) (_ *base, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, l.release()) }()
+	defer func() { err = errors.Join(err, l.Release()) }()
 	// While we waited for the lock somebody else may have built it.
 	if b, err := m.open(ctx, t.commit); b != nil || err != nil {
 		return b, err
@@ -61,16 +62,16 @@ func (m *mirror) open(ctx context.Context, commit string) (*base, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, nil
 	}
-	l, err := waitLock(ctx, dir+".lock", syscall.LOCK_SH)
+	l, err := disk.WaitLock(ctx, dir+".lock", syscall.LOCK_SH)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return nil, l.release() // evicted meanwhile; only Sweep removes lock files
+		return nil, l.Release() // evicted meanwhile; only Sweep removes lock files
 	}
 	now := time.Now()
 	if err := os.Chtimes(dir, now, now); err != nil { // for those who evict
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(err, l.Release())
 	}
 	return &base{dir: dir, lock: l}, nil
 }
@@ -81,7 +82,7 @@ type damagedError struct{ err error }
 func (e *damagedError) Error() string { return "mirror is damaged: " + e.err.Error() }
 func (e *damagedError) Unwrap() error { return e.err }
 
-func (m *mirror) build(ctx context.Context, l *lock, t target) error {
+func (m *mirror) build(ctx context.Context, l *disk.Lock, t target) error {
 	if err := m.begin(ctx, l, len(t.commit)); err != nil {
 		return err
 	}
@@ -89,21 +90,21 @@ func (m *mirror) build(ctx context.Context, l *lock, t target) error {
 		return err
 	}
 	fresh := m.path("new-base")
-	if err := m.spaces.trash.remove(ctx, fresh); err != nil {
+	if err := m.spaces.trash.Remove(ctx, fresh); err != nil {
 		return err
 	}
 	if err := m.fill(ctx, l, fresh, t); err != nil {
 		err = fmt.Errorf("prepare commit %s of %s: %w", t.commit, m.source.name, err)
-		if _, failed := errors.AsType[*git.Error](err); failed && !isDiskFull(err) {
+		if _, failed := errors.AsType[*git.Error](err); failed && !disk.IsFull(err) {
 			err = &damagedError{err}
 		}
-		return errors.Join(err, m.spaces.trash.remove(context.WithoutCancel(ctx), fresh))
+		return errors.Join(err, m.spaces.trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
 	return os.Rename(fresh, m.path("bases/"+t.commit))
 }
 
-func (m *mirror) fill(ctx context.Context, l *lock, dir string, t target) error {
-	repo := git.Repo{Dir: filepath.Join(dir, "git"), Index: filepath.Join(dir, "index"), Hold: []*os.File{l.file}}
+func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) error {
+	repo := git.Repo{Dir: filepath.Join(dir, "git"), Index: filepath.Join(dir, "index"), Hold: []*os.File{l.File}}
 	if err := initGit(repo.Dir, len(t.commit), "bare = false\n\tlogallrefupdates = true", identity); err != nil {
 		return err
 	}

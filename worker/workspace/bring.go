@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // Bring puts a commit that is in no repository into what this host has fetched
@@ -25,7 +27,7 @@ func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.release()) }()
+	defer func() { err = errors.Join(err, l.Release()) }()
 	if err := m.begin(ctx, l, len(parent)); err != nil {
 		return err
 	}
@@ -42,8 +44,8 @@ func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io
 }
 
 // take stores a pack, and gives its commit a name once all of it is there.
-func (m *mirror) take(ctx context.Context, l *lock, parent, commit string, pack io.Reader) error {
-	repo := m.repo(l.file)
+func (m *mirror) take(ctx context.Context, l *disk.Lock, parent, commit string, pack io.Reader) error {
+	repo := m.repo(l.File)
 	if err := repo.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict"); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -60,7 +61,7 @@ func (w *Workspace) Collect(ctx context.Context) (Change, error) {
 	}
 	var change Change
 	if err := w.collect(ctx, &change); err != nil {
-		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, blameDisk(w.home, err))
+		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, disk.BlameFull(w.home, err))
 	}
 	w.collected = &change
 	return change, nil
@@ -121,7 +122,7 @@ func (w *Workspace) compare(ctx context.Context, before state, c *Change) (state
 // stays a pack, which is one file for any number of objects.
 func (w *Workspace) repo() git.Repo {
 	return git.Repo{
-		Dir: w.path("git"), Hold: []*os.File{w.lock.file},
+		Dir: w.path("git"), Hold: []*os.File{w.lock.File},
 		Set: []string{"core.fsync=none", "fastimport.unpackLimit=1"},
 	}
 }
@@ -130,7 +131,7 @@ func (w *Workspace) repo() git.Repo {
 // new index is kept in a file of its own.
 func (w *Workspace) snapshot(ctx context.Context, before state, index string) (after state, left []string, err error) {
 	stageDir := w.path("stage")
-	if err := w.spaces.trash.remove(ctx, stageDir); err != nil {
+	if err := w.spaces.trash.Remove(ctx, stageDir); err != nil {
 		return state{}, nil, err
 	}
 	st, err := newStage(stageDir)
@@ -151,7 +152,7 @@ func (w *Workspace) snapshot(ctx context.Context, before state, index string) (a
 	if err := walk.run(ctx, w.dir); err != nil {
 		return state{}, nil, err
 	}
-	if err := copyFile(index, before.index); err != nil {
+	if err := disk.CopyFile(index, before.index); err != nil {
 		return state{}, nil, err
 	}
 	after = state{tree: before.tree, index: index, over: walk.over}
@@ -242,7 +243,7 @@ func (w *Workspace) addFiles(ctx context.Context, st *stage, index string, left 
 	}
 	err := add()
 	failed, ok := errors.AsType[*git.Error](err)
-	if !ok || isDiskFull(err) || ctx.Err() != nil {
+	if !ok || disk.IsFull(err) || ctx.Err() != nil {
 		return err
 	}
 	// A file that cannot be converted as the base's attributes demand must
@@ -311,7 +312,7 @@ func (w *Workspace) verify(ctx context.Context, patch string, changes []fileChan
 	}
 	for _, c := range changes {
 		if e := got[c.path]; e.Mode != c.now.Mode || (e.Mode != 0 && e.Object != c.now.Object) {
-			return fmt.Errorf("the patch does not lead to what %s is", display(c.path))
+			return fmt.Errorf("the patch does not lead to what %s is", disk.Printable(c.path))
 		}
 	}
 	return nil
@@ -337,7 +338,7 @@ type skipped struct {
 
 const maxSkipped = 100
 
-func (s *skipped) add(p, why string) { s.note(display(short(p)) + ": " + why) }
+func (s *skipped) add(p, why string) { s.note(disk.Printable(disk.Shorten(p)) + ": " + why) }
 
 func (s *skipped) note(line string) {
 	if len(s.lines) == maxSkipped {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // crashEnv tells the test binary to be a worker: "<directory>\n<repository>".
@@ -103,7 +104,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, layer := range layers {
-		if names, err := readNames(layerFiles(layer)); err != nil || len(names) != 2 {
+		if names, err := disk.Names(layerFiles(layer)); err != nil || len(names) != 2 {
 			t.Errorf("seed %d: layer %s has %q, err %v", seed, layer, names, err)
 		}
 	}
@@ -176,7 +177,7 @@ func orphan(t *testing.T, dir, repo string, isolation jobs.Isolation) {
 	}
 	sh(t, w.Dir(), "echo one > one; git add -A; git commit -qm one; echo two > two")
 	// What the kernel does to a process that is killed.
-	if err := errors.Join(w.lock.release(), w.base.release()); err != nil {
+	if err := errors.Join(w.lock.Release(), w.base.release()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -205,7 +206,7 @@ func TestWorkOfTheDeadIsSalvaged(t *testing.T) {
 					return err
 				}
 				saved := filepath.Join(t.TempDir(), "patch")
-				err = errors.Join(copyFile(saved, change.Patch), w.Saved(receipt(change)))
+				err = errors.Join(disk.CopyFile(saved, change.Patch), w.Saved(receipt(change)))
 				change.Patch = saved
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -65,7 +66,7 @@ func (b *base) stack() ([]string, error) {
 // as long as the mirror's lock.
 func (b *base) carries() (bool, error) {
 	all := filepath.Dir(b.dir)
-	names, err := readNames(all)
+	names, err := disk.Names(all)
 	return slices.ContainsFunc(names, func(name string) bool {
 		below, err := (&base{dir: filepath.Join(all, name)}).below()
 		return err == nil && below != nil && below.dir == b.dir

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // Discard removes a workspace that nobody owns, though its work cannot be
@@ -28,8 +29,8 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 	if _, err := os.Lstat(s.jobDir(id)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("workspace %s: %w", id, jobs.ErrNotFound)
 	}
-	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)
-	if errors.Is(err, errLocked) {
+	l, err := disk.TryLock(s.lockFile(id), syscall.LOCK_EX)
+	if errors.Is(err, disk.ErrLocked) {
 		return nil, nil, fmt.Errorf("workspace %s is in use by a worker", id)
 	}
 	if err != nil {
@@ -37,16 +38,16 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 	}
 	if dry {
 		lost, err = s.written(id)
-		return lost, nil, errors.Join(err, l.release())
+		return lost, nil, errors.Join(err, l.Release())
 	}
 	w, err := s.abandoned(id, l)
 	if err != nil {
-		return nil, nil, errors.Join(err, l.release())
+		return nil, nil, errors.Join(err, l.Release())
 	}
 	whole, err := wholeOf(s.jobDir(id))
 	switch {
 	case err != nil:
-		return nil, nil, errors.Join(err, l.release())
+		return nil, nil, errors.Join(err, l.Release())
 	case whole != nil:
 		why = whole // what can be stored of it is
 	case w != nil:
@@ -55,15 +56,15 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 	if why != nil {
 		// Whoever cannot be told what is lost has not agreed to it.
 		if lost, err = s.written(id); err != nil {
-			return nil, why, errors.Join(err, l.release())
+			return nil, why, errors.Join(err, l.Release())
 		}
 	}
 	if w != nil {
 		if err := w.withdraw(ctx); err != nil {
-			return lost, why, errors.Join(err, l.release())
+			return lost, why, errors.Join(err, l.Release())
 		}
 	}
-	return lost, why, errors.Join(s.trash.remove(ctx, s.jobDir(id)), l.remove())
+	return lost, why, errors.Join(s.trash.Remove(ctx, s.jobDir(id)), l.Remove())
 }
 
 // written says what was written in a workspace since it was made: a line for
@@ -88,7 +89,7 @@ func (s *Spaces) written(id string) ([]string, error) {
 		return nil, nil // the same
 	}
 	if hooked == nil && r.Linked == nil && r.Dir != filepath.Join(home, "workspace") {
-		return []string{"the patch of what was changed in " + display(r.Dir) + ", which stays"}, nil
+		return []string{"the patch of what was changed in " + disk.Printable(r.Dir) + ", which stays"}, nil
 	}
 	info, err := os.Stat(filepath.Join(home, recordFile))
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *Spaces) written(id string) ([]string, error) {
 	var lines []string
 	for name, t := range tally {
 		if line := t.String(); line != "" && name != "." {
-			lines = append(lines, display(short(name))+": "+line)
+			lines = append(lines, disk.Printable(disk.Shorten(name))+": "+line)
 		}
 	}
 	slices.Sort(lines)

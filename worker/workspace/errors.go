@@ -3,12 +3,10 @@ package workspace
 import (
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -69,7 +67,7 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	text := fmt.Sprintf("the result is over the limit of %d %s", e.Limit, e.What)
 	if e.Path != "" {
-		text += " at " + display(e.Path)
+		text += " at " + disk.Printable(e.Path)
 	}
 	text += "; let the agent remove or ignore what is not part of its work"
 	if e.Dir != "" {
@@ -100,24 +98,4 @@ const privateDocs = "https://github.com/penstock-run/penstock/blob/main/docs/pri
 
 func noCredentials(repo string, err error) error {
 	return &RefusedError{Repo: git.Redact(repo), Reason: jobs.NoCredentials, Err: fmt.Errorf("the worker's git has no credentials that are accepted there: %w; see %s", err, privateDocs)}
-}
-
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
-// blameDisk adds to an error that the disk is full, if it is. Not every git
-// command says why it could not write a file.
-func blameDisk(dir string, err error) error {
-	if err == nil || isDiskFull(err) {
-		return err
-	}
-	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil {
-		return err
-	}
-	if uint64(st.Bavail)*uint64(st.Bsize) < 64<<10 || st.Files > 0 && st.Ffree == 0 {
-		return fmt.Errorf("%w: %w", err, syscall.ENOSPC)
-	}
-	return err
 }

@@ -12,13 +12,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // Evict removes bases and layers that nobody uses, the oldest first, until there
 // is enough room, and then mirrors that have no bases. It returns how many that
 // were. What is removed is fetched and made again when a job needs it.
 func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
-	errs := []error{s.trash.empty(ctx)}
+	errs := []error{s.trash.Empty(ctx)}
 	all, free, err := s.cache(nil)
 	errs = append(errs, err)
 	removed := 0
@@ -33,7 +35,7 @@ func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
 		if gone {
 			removed++
 		}
-		errs = append(errs, err, s.trash.empty(ctx))
+		errs = append(errs, err, s.trash.Empty(ctx))
 	}
 	mirrors, err := s.mirrors()
 	errs = append(errs, err)
@@ -41,7 +43,7 @@ func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
 		if enough() || ctx.Err() != nil {
 			break
 		}
-		errs = append(errs, s.sweepMirror(dir, 0), s.trash.empty(ctx))
+		errs = append(errs, s.sweepMirror(dir, 0), s.trash.Empty(ctx))
 	}
 	return removed, errors.Join(errs...)
 }
@@ -95,7 +97,7 @@ func (s *Spaces) evict(dry bool, leaving []string) (removed, layers int, err err
 
 // mirrors lists the directories of all mirrors.
 func (s *Spaces) mirrors() ([]string, error) {
-	keys, err := readNames(filepath.Join(s.cfg.Dir, "mirrors"))
+	keys, err := disk.Names(filepath.Join(s.cfg.Dir, "mirrors"))
 	for i, key := range keys {
 		keys[i] = filepath.Join(s.cfg.Dir, "mirrors", key)
 	}
@@ -127,45 +129,45 @@ func (s *Spaces) cache(leaving []string) (all []cached, free map[string]bool, er
 // who has just built one there has not got hold of it yet.
 func (s *Spaces) evictOne(c cached, dry bool) (_ bool, err error) {
 	if c.base == "" {
-		mirror, err := tryLock(filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "lock"), syscall.LOCK_EX)
-		if errors.Is(err, errLocked) {
+		mirror, err := disk.TryLock(filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "lock"), syscall.LOCK_EX)
+		if errors.Is(err, disk.ErrLocked) {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		defer func() { err = errors.Join(err, mirror.release()) }()
+		defer func() { err = errors.Join(err, mirror.Release()) }()
 	}
-	l, err := tryLock(c.dir+".lock", syscall.LOCK_EX)
-	if errors.Is(err, errLocked) {
+	l, err := disk.TryLock(c.dir+".lock", syscall.LOCK_EX)
+	if errors.Is(err, disk.ErrLocked) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	if carries, err := (&base{dir: c.dir}).carries(); c.base == "" && (carries || err != nil) {
-		return false, errors.Join(err, l.release())
+		return false, errors.Join(err, l.Release())
 	}
 	if dry {
-		return true, l.release()
+		return true, l.Release()
 	}
-	_, err = s.trash.take(c.dir)
-	return err == nil, errors.Join(err, l.remove())
+	_, err = s.trash.Take(c.dir)
+	return err == nil, errors.Join(err, l.Remove())
 }
 
 // sweepMirror removes what was half built, and a mirror that has no bases and
 // was not used for age. Only who has the mirror's lock builds.
 func (s *Spaces) sweepMirror(dir string, age time.Duration) (err error) {
-	l, err := tryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
-	if errors.Is(err, errLocked) {
+	l, err := disk.TryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
+	if errors.Is(err, disk.ErrLocked) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.release()) }()
+	defer func() { err = errors.Join(err, l.Release()) }()
 	remove := []string{"new-mirror", "new-base"}
-	info, err := l.file.Stat()
+	info, err := l.File.Stat()
 	left, listing := entriesOf(filepath.Join(dir, "bases"))
 	if err := errors.Join(err, listing); err != nil {
 		return err
@@ -180,7 +182,7 @@ func (s *Spaces) sweepMirror(dir string, age time.Duration) (err error) {
 		errs = append(errs, s.sweepLayers(filepath.Join(dir, "bases", b.Name(), "layers")))
 	}
 	for _, name := range remove {
-		_, err := s.trash.take(filepath.Join(dir, name))
+		_, err := s.trash.Take(filepath.Join(dir, name))
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -189,7 +191,7 @@ func (s *Spaces) sweepMirror(dir string, age time.Duration) (err error) {
 // sweepLayers removes the layers that were half made when their maker died, and
 // the locks of those that are not there.
 func (s *Spaces) sweepLayers(dir string) error {
-	names, err := readNames(dir)
+	names, err := disk.Names(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -202,13 +204,13 @@ func (s *Spaces) sweepLayers(dir string) error {
 		if _, missing := readLayer(filepath.Join(dir, key)); missing == nil {
 			continue
 		}
-		l, err := tryLock(filepath.Join(dir, name), syscall.LOCK_EX)
-		if errors.Is(err, errLocked) {
+		l, err := disk.TryLock(filepath.Join(dir, name), syscall.LOCK_EX)
+		if errors.Is(err, disk.ErrLocked) {
 			continue
 		}
 		if err == nil {
-			_, err = s.trash.take(filepath.Join(dir, key+".new"))
-			err = errors.Join(err, l.remove())
+			_, err = s.trash.Take(filepath.Join(dir, key+".new"))
+			err = errors.Join(err, l.Remove())
 		}
 		errs = append(errs, err)
 	}

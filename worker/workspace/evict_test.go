@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 func TestEvictionKeepsTheNewest(t *testing.T) {
@@ -76,12 +78,12 @@ func TestEvictUntilEnough(t *testing.T) {
 	if err != nil || len(locks) != 1 {
 		t.Fatal(locks, err)
 	}
-	building, err := tryLock(locks[0], syscall.LOCK_EX)
+	building, err := disk.TryLock(locks[0], syscall.LOCK_EX)
 	if err != nil {
 		t.Fatal(err)
 	}
 	evict(enough(0), 0, commits[0], commits[1], commits[2], "mirror.git")
-	if err := building.release(); err != nil {
+	if err := building.Release(); err != nil {
 		t.Error(err)
 	}
 	evict(enough(3), 1, commits[1], commits[2], "mirror.git")

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 func TestMain(m *testing.M) {
@@ -207,7 +208,7 @@ func apply(tb testing.TB, repo string, c Change) (dir, tree string) {
 func nothingLeft(tb testing.TB, s *Spaces) {
 	tb.Helper()
 	for _, sub := range []string{"jobs", "locks", "trash"} {
-		names, err := readNames(filepath.Join(s.cfg.Dir, sub))
+		names, err := disk.Names(filepath.Join(s.cfg.Dir, sub))
 		if err != nil || len(names) > 0 {
 			tb.Errorf("%s: %q left behind, err %v", sub, names, err)
 		}

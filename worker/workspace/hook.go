@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -69,10 +70,10 @@ func (w *Workspace) hook(ctx context.Context, r Request) error {
 	}
 	info, err := w.spaces.hookPath(said)
 	if err != nil {
-		return fmt.Errorf("create program named %s: %w", display(short(said)), err)
+		return fmt.Errorf("create program named %s: %w", disk.Printable(disk.Shorten(said)), err)
 	}
-	if err := w.claim(ctx, said, inode(info)); err != nil {
-		return fmt.Errorf("create program named %s: %w", display(short(said)), err)
+	if err := w.claim(ctx, said, disk.Inode(info)); err != nil {
+		return fmt.Errorf("create program named %s: %w", disk.Printable(disk.Shorten(said)), err)
 	}
 	w.dir = said
 	return w.recordAll(ctx)
@@ -99,7 +100,7 @@ func (w *Workspace) hookRefused(err error) error {
 // hookIs writes down what is done next.
 func (w *Workspace) hookIs(state string) error {
 	w.hooked.State, w.hooked.Began = state, time.Now()
-	return replaceFile(w.path(hookFile), w.path("hook.new"), w.hooked)
+	return disk.ReplaceFile(w.path(hookFile), w.path("hook.new"), w.hooked)
 }
 
 func readHook(home string) (*hooked, error) {
@@ -117,13 +118,13 @@ func readHook(home string) (*hooked, error) {
 // claim makes the directory the workspace's, unless another workspace has it, or
 // a part of it, be its owner alive or not.
 func (w *Workspace) claim(ctx context.Context, dir, inode string) error {
-	l, err := waitLock(ctx, filepath.Join(w.spaces.cfg.Dir, "claims"), syscall.LOCK_EX)
+	l, err := disk.WaitLock(ctx, filepath.Join(w.spaces.cfg.Dir, "claims"), syscall.LOCK_EX)
 	if err != nil {
 		return err
 	}
 	// Nothing was written through it.
-	defer func() { _ = l.release() }()
-	ids, err := readNames(filepath.Join(w.spaces.cfg.Dir, "jobs"))
+	defer func() { _ = l.Release() }()
+	ids, err := disk.Names(filepath.Join(w.spaces.cfg.Dir, "jobs"))
 	if err != nil {
 		return err
 	}
@@ -131,8 +132,8 @@ func (w *Workspace) claim(ctx context.Context, dir, inode string) error {
 		if id == w.id {
 			continue
 		}
-		if at := w.spaces.usedBy(id); at != "" && (within(dir, at) || within(at, dir)) {
-			return fmt.Errorf("it is in use by workspace %s, at %s", id, display(at))
+		if at := w.spaces.usedBy(id); at != "" && (disk.Within(dir, at) || disk.Within(at, dir)) {
+			return fmt.Errorf("it is in use by workspace %s, at %s", id, disk.Printable(at))
 		}
 	}
 	w.hooked.Dir, w.hooked.Inode = dir, inode
@@ -167,7 +168,7 @@ func (w *Workspace) unhook(ctx context.Context) error {
 		return err
 	}
 	if _, err := w.runHook(ctx, w.spaces.cfg.Programs.Remove); err != nil {
-		return fmt.Errorf("remove program for %s: %w", display(w.hooked.Dir), err)
+		return fmt.Errorf("remove program for %s: %w", disk.Printable(w.hooked.Dir), err)
 	}
 	return w.hookIs(gone)
 }
@@ -176,11 +177,11 @@ func (w *Workspace) unhook(ctx context.Context) error {
 // still run. It holds a lock; so may a service that it began, for ever, so after
 // the time that it has the lock does not count.
 func (w *Workspace) hookEnded() error {
-	l, err := tryLock(w.path("hook.lock"), syscall.LOCK_EX)
+	l, err := disk.TryLock(w.path("hook.lock"), syscall.LOCK_EX)
 	if err == nil {
-		return l.release()
+		return l.Release()
 	}
-	if errors.Is(err, errLocked) && time.Since(w.hooked.Began) > w.spaces.cfg.Programs.Time+hookGrace {
+	if errors.Is(err, disk.ErrLocked) && time.Since(w.hooked.Began) > w.spaces.cfg.Programs.Time+hookGrace {
 		return nil
 	}
 	return fmt.Errorf("a program of an earlier worker may still be at it: %w", err)
@@ -201,7 +202,7 @@ func (w *Workspace) recordAll(ctx context.Context) error {
 		return nil
 	}
 	w.before = before
-	return errors.Join(err, w.spaces.trash.remove(ctx, w.path("stage")))
+	return errors.Join(err, w.spaces.trash.Remove(ctx, w.path("stage")))
 }
 
 // limits bound a collection; what is there before is bounded by more.

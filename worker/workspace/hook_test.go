@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // A hookTest has programs that make workspaces from a directory, as another
@@ -89,7 +90,7 @@ func TestHook(t *testing.T) {
 	if got := h.calls(); got != "create\nremove /many/a b job.1" {
 		t.Errorf("called were\n%s", got)
 	}
-	if names, err := readNames(filepath.Join(h.dir, "many")); err != nil || len(names) > 0 {
+	if names, err := disk.Names(filepath.Join(h.dir, "many")); err != nil || len(names) > 0 {
 		t.Errorf("left behind: %q, %v", names, err)
 	}
 }
@@ -165,7 +166,7 @@ func TestHookPathsThatAreRefused(t *testing.T) {
 				t.Errorf("called were\n%s", got)
 			}
 			nothingLeft(t, h.s)
-			if names, err := readNames(filepath.Join(h.dir, "many")); err != nil || len(names) > 0 {
+			if names, err := disk.Names(filepath.Join(h.dir, "many")); err != nil || len(names) > 0 {
 				t.Errorf("left behind: %q, %v", names, err)
 			}
 		})
@@ -201,7 +202,7 @@ func TestHookDirectoryInUse(t *testing.T) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}
-	if !exists(filepath.Join(w.Dir(), "in/side")) {
+	if !disk.Exists(filepath.Join(w.Dir(), "in/side")) {
 		t.Error("the workspace in use is gone")
 	}
 	closeUnused(t, w)
@@ -316,7 +317,7 @@ func TestHookKilled(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(20 * time.Second); !exists(filepath.Join(h.dir, c.wait)); time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(20 * time.Second); !disk.Exists(filepath.Join(h.dir, c.wait)); time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("it did not come so far")
 				}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // The programs that the documentation shows, with a real Mercurial.
@@ -40,7 +42,7 @@ printf '[hooks]\nupdate = touch %s\npre-status = touch %s\n' '`+ran+`' '`+ran+`'
 	}
 	sh(t, filepath.Join(h.dir, "app"), "hg update -q --clean 0; patch -s -p1 < '"+c.Patch+"'; grep mine a; test ! -e b; grep new 'with space'")
 	closeSpace(t, w)
-	if exists(ran) || exists(w.Dir()) {
-		t.Errorf("something ran on the host (%v), or is left (%v)", exists(ran), exists(w.Dir()))
+	if disk.Exists(ran) || disk.Exists(w.Dir()) {
+		t.Errorf("something ran on the host (%v), or is left (%v)", disk.Exists(ran), disk.Exists(w.Dir()))
 	}
 }

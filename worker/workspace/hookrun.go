@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // maxHookOutput is what a program may print: a path.
@@ -30,14 +32,14 @@ func (w *Workspace) runHook(ctx context.Context, program string) (string, error)
 	limited, cancel := context.WithTimeout(ctx, w.spaces.cfg.Programs.Time)
 	defer cancel()
 	// Inherited by the program: whoever comes after us sees by it that it runs.
-	l, err := tryLock(w.path("hook.lock"), syscall.LOCK_EX)
+	l, err := disk.TryLock(w.path("hook.lock"), syscall.LOCK_EX)
 	switch {
-	case errors.Is(err, errLocked): // by a service that an earlier program began
+	case errors.Is(err, disk.ErrLocked): // by a service that an earlier program began
 	case err != nil:
 		return "", err
 	default:
 		// Nothing was written through it.
-		defer func() { _ = l.release() }()
+		defer func() { _ = l.Release() }()
 	}
 	var out boundedOutput
 	said := &tailWriter{limit: maxHookOutput}
@@ -45,7 +47,7 @@ func (w *Workspace) runHook(ctx context.Context, program string) (string, error)
 	cmd.Dir, cmd.Env = "/", w.hookEnv()
 	cmd.Stdout, cmd.Stderr = &out, said
 	if l != nil {
-		cmd.ExtraFiles = []*os.File{l.file}
+		cmd.ExtraFiles = []*os.File{l.File}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -66,7 +68,7 @@ func (w *Workspace) runHook(ctx context.Context, program string) (string, error)
 		return "", fmt.Errorf("%s did not end within %v", program, w.spaces.cfg.Programs.Time)
 	}
 	if last := strings.TrimSpace(said.String()); last != "" {
-		err = fmt.Errorf("%w: %s", err, display(short(last[max(0, len(last)-100):])))
+		err = fmt.Errorf("%w: %s", err, disk.Printable(disk.Shorten(last[max(0, len(last)-100):])))
 	}
 	return "", fmt.Errorf("%s: %w", program, err)
 }
@@ -116,7 +118,7 @@ func (s *Spaces) tryHook() error {
 			return fmt.Errorf("workspace strategy hook: the worker has no %s program", setting)
 		}
 		if !filepath.IsAbs(program) {
-			return fmt.Errorf("workspace strategy hook: the %s program %s is not an absolute path", setting, display(program))
+			return fmt.Errorf("workspace strategy hook: the %s program %s is not an absolute path", setting, disk.Printable(program))
 		}
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("workspace strategy hook: the %s program: %w", setting, err)
@@ -177,12 +179,12 @@ func (s *Spaces) forbidden(path string) error {
 		}
 	}
 	for _, dir := range below {
-		if within(path, dir) {
+		if disk.Within(path, dir) {
 			return fmt.Errorf("no workspace may be in %s", dir)
 		}
 	}
 	for _, dir := range around {
-		if within(dir, path) {
+		if disk.Within(dir, path) {
 			return fmt.Errorf("no workspace may contain %s", dir)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // A layer is what a job's setup wrote over a template, in a jail in which
@@ -21,7 +23,7 @@ import (
 //	bases/<commit>/layers/<key>.lock   not empty: whoever tried last could not
 type layer struct {
 	dir  string
-	lock *lock // shared
+	lock *disk.Lock // shared
 }
 
 // files is the directory of what setup wrote; "" for no layer.
@@ -36,7 +38,7 @@ func (l *layer) release() error {
 	if l == nil {
 		return nil
 	}
-	return l.lock.release()
+	return l.lock.Release()
 }
 
 func layerFiles(dir string) string { return filepath.Join(dir, "files") }
@@ -101,23 +103,23 @@ func (w *Workspace) put(l *layer) error {
 // or the right to make it; or neither, where somebody is trying again what
 // could not be done before. To wait for that would cost each job the time of
 // another one's failure.
-func (s *Spaces) awaitLayer(ctx context.Context, dir string) (*lock, *layerInfo, error) {
+func (s *Spaces) awaitLayer(ctx context.Context, dir string) (*disk.Lock, *layerInfo, error) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		l, info, err := openLayer(dir)
 		if l != nil || err != nil {
 			return l, info, err
 		}
-		l, err = tryLock(dir+".lock", syscall.LOCK_EX)
+		l, err = disk.TryLock(dir+".lock", syscall.LOCK_EX)
 		switch {
 		case err == nil:
 			if _, missing := readLayer(dir); missing == nil {
-				if err := l.release(); err != nil { // made between our two looks
+				if err := l.Release(); err != nil { // made between our two looks
 					return nil, nil, err
 				}
 				continue
 			}
 			return l, nil, nil
-		case !errors.Is(err, errLocked):
+		case !errors.Is(err, disk.ErrLocked):
 			return nil, nil, err
 		}
 		if st, err := os.Stat(dir + ".lock"); err == nil && st.Size() > 0 {
@@ -132,12 +134,12 @@ func (s *Spaces) awaitLayer(ctx context.Context, dir string) (*lock, *layerInfo,
 }
 
 // openLayer returns a layer that is there, locked against removal, or nil.
-func openLayer(dir string) (*lock, *layerInfo, error) {
+func openLayer(dir string) (*disk.Lock, *layerInfo, error) {
 	if _, err := os.Lstat(dir); err != nil {
 		return nil, nil, nil
 	}
-	l, err := tryLock(dir+".lock", syscall.LOCK_SH)
-	if errors.Is(err, errLocked) {
+	l, err := disk.TryLock(dir+".lock", syscall.LOCK_SH)
+	if errors.Is(err, disk.ErrLocked) {
 		return nil, nil, nil
 	}
 	if err != nil {
@@ -145,41 +147,41 @@ func openLayer(dir string) (*lock, *layerInfo, error) {
 	}
 	info, missing := readLayer(dir)
 	if missing != nil {
-		return nil, nil, l.release() // evicted meanwhile, or damaged
+		return nil, nil, l.Release() // evicted meanwhile, or damaged
 	}
 	now := time.Now()
 	if err := os.Chtimes(dir, now, now); err != nil { // for those who evict
-		return nil, nil, errors.Join(err, l.release())
+		return nil, nil, errors.Join(err, l.Release())
 	}
 	return l, &info, nil
 }
 
 // makeLayer runs setup in a directory of its own. If it succeeds that becomes
 // a layer, else the workspace's own.
-func (w *Workspace) makeLayer(ctx context.Context, dir string, l *lock, run func(context.Context, *Workspace) error) error {
+func (w *Workspace) makeLayer(ctx context.Context, dir string, l *disk.Lock, run func(context.Context, *Workspace) error) error {
 	fresh := dir + ".new"
-	err := errors.Join(w.spaces.trash.remove(ctx, fresh), w.spaces.trash.remove(ctx, dir)) // the latter is damaged
+	err := errors.Join(w.spaces.trash.Remove(ctx, fresh), w.spaces.trash.Remove(ctx, dir)) // the latter is damaged
 	if err == nil {
 		err = os.MkdirAll(layerFiles(fresh), 0o755)
 	}
 	if err != nil {
-		return errors.Join(err, l.release())
+		return errors.Join(err, l.Release())
 	}
 	inside := &Workspace{spaces: w.spaces, id: w.id, dir: layerFiles(fresh), over: true, base: w.base}
 	began := time.Now()
 	failed := run(ctx, inside)
 	if failed == nil {
 		if err = publishLayer(fresh, dir, time.Since(began)); err == nil {
-			return errors.Join(l.share(), w.put(&layer{dir, l}))
+			return errors.Join(l.Share(), w.put(&layer{dir, l}))
 		}
 		w.leftover(err) // this job can use it all the same
 	}
 	err = nil
 	if ctx.Err() == nil {
 		// Nobody shall wait for the next who tries.
-		_, err = l.file.WriteAt([]byte("could not be made\n"), 0)
+		_, err = l.File.WriteAt([]byte("could not be made\n"), 0)
 	}
-	return errors.Join(failed, err, w.adopt(ctx, fresh), l.release())
+	return errors.Join(failed, err, w.adopt(ctx, fresh), l.Release())
 }
 
 // publishLayer gives a layer its name, when all of it is on the disk: a kill
@@ -196,7 +198,7 @@ func publishLayer(fresh, dir string, took time.Duration) error {
 	if err := os.WriteFile(filepath.Join(fresh, layerInfoFile), data, 0o600); err != nil {
 		return err
 	}
-	if err := syncDisk(fresh); err != nil {
+	if err := disk.Sync(fresh); err != nil {
 		return err
 	}
 	return os.Rename(fresh, dir)
@@ -209,7 +211,7 @@ func (w *Workspace) adopt(ctx context.Context, fresh string) error {
 		return err
 	}
 	err := os.Rename(layerFiles(fresh), w.dir)
-	return errors.Join(err, w.spaces.trash.remove(context.WithoutCancel(ctx), fresh))
+	return errors.Join(err, w.spaces.trash.Remove(context.WithoutCancel(ctx), fresh))
 }
 
 // seal measures what setup wrote. It refuses what cannot be read as it is: to

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // setUp runs a script as setup, and says whether another's was taken over.
@@ -329,11 +330,11 @@ func TestLayersAreSwept(t *testing.T) {
 	s.cfg.Salvage = down
 	sweep(0) // a dead workspace needs the one, a living one the other
 	s.cfg.Salvage = up
-	if names, err := readNames(layers); err != nil || len(names) != 4 {
+	if names, err := disk.Names(layers); err != nil || len(names) != 4 {
 		t.Errorf("there are %q, err %v", names, err)
 	}
 	sweep(1)
-	if names, err := readNames(layers); err != nil || len(names) != 2 {
+	if names, err := disk.Names(layers); err != nil || len(names) != 2 {
 		t.Errorf("there are %q, err %v", names, err)
 	}
 	if got := act(t, held, "cat x"); got != "x\n" {

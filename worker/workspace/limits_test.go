@@ -173,26 +173,6 @@ touch .envrc .zshenv .bash_login .vscode/tasks.json .claude/settings.local.json 
 	}
 }
 
-func TestDisplay(t *testing.T) {
-	for in, want := range map[string]string{
-		"a/b c": "a/b c", "ünï": "ünï", "a\nb": `"a\nb"`, "\xff": `"\xff"`, "\x1b[2J": `"\x1b[2J"`, "\u202egpj": `"\u202egpj"`,
-	} {
-		if got := display(in); got != want {
-			t.Errorf("%q: got %s, want %s", in, got, want)
-		}
-	}
-}
-
-func TestTrashTakesNothingThatIsNotThere(t *testing.T) {
-	s := open(t, Limits{})
-	if err := s.trash.remove(t.Context(), filepath.Join(s.cfg.Dir, "none")); err != nil {
-		t.Errorf("got %v, want no error", err)
-	}
-	if _, err := os.Stat(s.trash.dir); err != nil {
-		t.Error(err)
-	}
-}
-
 // What is over a limit is left out by name, and everything else is collected; a
 // file of the base that is left out is not taken for deleted.
 func TestWhatIsWithinTheLimitsIsCollected(t *testing.T) {

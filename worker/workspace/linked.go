@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -68,7 +69,7 @@ func (w *Workspace) link(ctx context.Context, r Request, src source) error {
 // linkable refuses a repository that can have no worktree for a job.
 func (s *Spaces) linkable(src source) (*Worktrees, error) {
 	refuse := func(why string) error {
-		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "repo.url", Reason: display(src.name) + " " + why + ", so there can be no linked worktree of it"}}}
+		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "repo.url", Reason: disk.Printable(src.name) + " " + why + ", so there can be no linked worktree of it"}}}
 	}
 	if s.cfg.Worktrees == "" {
 		return nil, errors.New("workspace strategy linked: this worker keeps no records of worktrees")
@@ -130,7 +131,7 @@ func (s *shelf) takeUp(attempt string, wt Worktree) (*linked, error) {
 // absence of the workspace's own that nobody was given it.
 func (w *Workspace) newLinked(ctx context.Context, s *shelf, r Request, src source) (*linked, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", w.commit+"^{commit}"); err != nil {
-		return nil, fmt.Errorf("%s does not have commit %s", display(s.repo), w.commit)
+		return nil, fmt.Errorf("%s does not have commit %s", disk.Printable(s.repo), w.commit)
 	}
 	wt, err := w.planLinked(ctx, s, r, src)
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *shelf) taken(ctx context.Context, records []Worktree, name string) (boo
 		return true, nil
 	}
 	tip, err := s.tip(ctx, ownBranches+name)
-	return tip != "" || exists(filepath.Join(filepath.Dir(s.repo), ownDir, "worktrees", flat(name))), err
+	return tip != "" || disk.Exists(filepath.Join(filepath.Dir(s.repo), ownDir, "worktrees", flat(name))), err
 }
 
 // fill checks the base out, with its own git directory, and gives git's record
@@ -179,7 +180,7 @@ func (s *shelf) taken(ctx context.Context, records []Worktree, name string) (boo
 func (w *Workspace) fill(ctx context.Context, s *shelf, wt Worktree, admin string) error {
 	own := git.Repo{
 		Dir: w.base.git(), WorkTree: wt.Path, Index: w.path("index"),
-		Hold: []*os.File{w.lock.file, s.lock.file}, Progress: w.progress.of("checkout"),
+		Hold: []*os.File{w.lock.File, s.lock.File}, Progress: w.progress.of("checkout"),
 	}
 	if err := own.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)
@@ -189,7 +190,7 @@ func (w *Workspace) fill(ctx context.Context, s *shelf, wt Worktree, admin strin
 		return err
 	}
 	w.before.index, w.before.written = own.Index, info.ModTime()
-	return copyFile(filepath.Join(admin, "index"), own.Index)
+	return disk.CopyFile(filepath.Join(admin, "index"), own.Index)
 }
 
 // unlink ends the workspace's hold on its worktree, which stays for people if
@@ -215,7 +216,7 @@ func (w *Workspace) unlinkFrom(ctx context.Context, s *shelf) error {
 		return err
 	}
 	wt := records[i]
-	if !w.linked.keep || !exists(s.repo) {
+	if !w.linked.keep || !disk.Exists(s.repo) {
 		wt.State = removing
 		if err := s.keep(wt); err != nil {
 			return err
@@ -234,7 +235,7 @@ func (w *Workspace) unlinkFrom(ctx context.Context, s *shelf) error {
 func (w *Workspace) handOver(ctx context.Context, s *shelf, wt *Worktree) error {
 	admin, err := s.registered(*wt)
 	if err == nil && admin == "" {
-		err = fmt.Errorf("%s has no worktree at %s any more", display(s.repo), display(wt.Path))
+		err = fmt.Errorf("%s has no worktree at %s any more", disk.Printable(s.repo), disk.Printable(wt.Path))
 	}
 	if err != nil {
 		return err
@@ -280,7 +281,7 @@ func (w *Workspace) advance(ctx context.Context, s *shelf, wt Worktree, admin st
 	if err := s.git().Run(ctx, "update-ref", "-m", "penstock: job "+wt.Job, "refs/heads/"+branch, tip, w.commit); err != nil {
 		return err
 	}
-	return copyFile(filepath.Join(admin, "index"), own.Index)
+	return disk.CopyFile(filepath.Join(admin, "index"), own.Index)
 }
 
 // Keep lets a worktree of the user's repository stay when the workspace is

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // openLinked opens spaces whose jobs work in worktrees of the user's repository.
@@ -77,7 +78,7 @@ func onlyWorktrees(tb testing.TB, s *Spaces, repo string, n int) []Worktree {
 	if got := strings.Count(run(tb, repo, "git", "worktree", "list", "--porcelain"), "worktree ") - 1; got != n {
 		tb.Errorf("git knows of %d linked worktrees, want %d", got, n)
 	}
-	names, err := readNames(filepath.Join(repo, ownDir, "worktrees"))
+	names, err := disk.Names(filepath.Join(repo, ownDir, "worktrees"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || len(names) != n {
 		tb.Errorf("got directories %q, %v, want %d", names, err, n)
 	}
@@ -164,8 +165,8 @@ func TestLinkedThatNobodyWasGiven(t *testing.T) {
 	if err := os.Remove(w.path(recordFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Sweep(t.Context()); err != nil || !exists(w.Dir()) {
-		t.Errorf("while it is being made: %v, is there: %v", err, exists(w.Dir()))
+	if _, err := s.Sweep(t.Context()); err != nil || !disk.Exists(w.Dir()) {
+		t.Errorf("while it is being made: %v, is there: %v", err, disk.Exists(w.Dir()))
 	}
 	if err := w.leave(); err != nil {
 		t.Fatal(err)

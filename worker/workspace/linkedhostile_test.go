@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // planted makes what git would run, wherever it were to read it: in the
@@ -93,10 +94,10 @@ func TestLinkedAfterAHostileAgent(t *testing.T) {
 					sh(t, repo, `test -x "`+wt.Path+`/run"; rm -rf "`+wt.Path+`"`)
 				}
 			}
-			if !exists(filepath.Join(evil, "run")) {
+			if !disk.Exists(filepath.Join(evil, "run")) {
 				t.Error("what a link led to was removed")
 			}
-			if exists(ran) {
+			if disk.Exists(ran) {
 				t.Error("something that the agent planted ran on the host")
 			}
 			onlyWorktrees(t, s, repo, 0)
@@ -150,12 +151,12 @@ cp "$evil/config" "$own/config.worktree"; cp "$evil/config" "$common/config.work
 			t.Error(err)
 		}
 	}
-	if exists(ran) {
+	if disk.Exists(ran) {
 		t.Error("something that the agent planted ran on the host")
 	}
 	// The planting was real.
 	sh(t, repo, "git status >/dev/null 2>&1 || true")
-	if !exists(ran) {
+	if !disk.Exists(ran) {
 		t.Error("what was planted does not run for anybody")
 	}
 }
@@ -258,7 +259,7 @@ func sweepLinked(t *testing.T, s *Spaces, seed uint64) {
 				left = append(left, wt.State+" "+wt.Path)
 			}
 		}
-		jobDirs, err := readNames(filepath.Join(s.cfg.Dir, "jobs"))
+		jobDirs, err := disk.Names(filepath.Join(s.cfg.Dir, "jobs"))
 		if err != nil {
 			t.Fatal(err)
 		}

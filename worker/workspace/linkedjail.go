@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // repoPath is where a jail sees the git directory of a linked workspace. It is
@@ -30,7 +31,7 @@ func (w *Workspace) enclose() error {
 	if err := os.WriteFile(filepath.Join(w.ownRepo(), "objects/info/alternates"), []byte(objectsPath+"\n"), 0o644); err != nil {
 		return err
 	}
-	if err := copyFile(filepath.Join(w.ownRepo(), "index"), w.before.index); err != nil {
+	if err := disk.CopyFile(filepath.Join(w.ownRepo(), "index"), w.before.index); err != nil {
 		return err
 	}
 	return w.linked.wt.lead(repoPath)
@@ -81,7 +82,7 @@ func (wt Worktree) lead(to string) error {
 func (wt Worktree) there() error {
 	info, err := os.Lstat(wt.Path)
 	if err == nil && (!info.IsDir() || !wt.owns(info)) {
-		err = fmt.Errorf("%s is not the directory that was made", display(wt.Path))
+		err = fmt.Errorf("%s is not the directory that was made", disk.Printable(wt.Path))
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -43,14 +44,14 @@ func (m *mirror) repo(hold ...*os.File) git.Repo {
 
 // lock waits until nobody else, here or in another process, changes m. Its
 // time tells Sweep when the mirror was last of use.
-func (m *mirror) lock(ctx context.Context) (*lock, error) {
-	l, err := waitLock(ctx, m.path("lock"), syscall.LOCK_EX)
+func (m *mirror) lock(ctx context.Context) (*disk.Lock, error) {
+	l, err := disk.WaitLock(ctx, m.path("lock"), syscall.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	if err := os.Chtimes(m.path("lock"), now, now); err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(err, l.Release())
 	}
 	return l, nil
 }
@@ -212,7 +213,7 @@ func (m *mirror) expand(ctx context.Context, short string, idLen int) (_ target,
 	if err != nil {
 		return target{}, err
 	}
-	defer func() { err = errors.Join(err, l.release()) }()
+	defer func() { err = errors.Join(err, l.Release()) }()
 	if err := m.begin(ctx, l, idLen); err != nil {
 		return target{}, err
 	}
@@ -236,8 +237,8 @@ var everything = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/
 
 // begin makes sure that there is a mirror that can be used. The caller holds
 // the lock. A mark tells whether the last one who fetched came to its end.
-func (m *mirror) begin(ctx context.Context, l *lock, idLen int) error {
-	repo := m.repo(l.file)
+func (m *mirror) begin(ctx context.Context, l *disk.Lock, idLen int) error {
+	repo := m.repo(l.File)
 	if _, err := os.Stat(m.path("unfinished")); err == nil {
 		if err := m.repair(repo); err != nil {
 			return err
@@ -255,7 +256,7 @@ func (m *mirror) begin(ctx context.Context, l *lock, idLen int) error {
 	}
 	m.used = false
 	fresh := m.path("new-mirror")
-	if err := m.spaces.trash.remove(ctx, fresh); err != nil {
+	if err := m.spaces.trash.Remove(ctx, fresh); err != nil {
 		return err
 	}
 	if err := initGit(fresh, idLen, "bare = true"); err != nil {
@@ -292,12 +293,12 @@ func (m *mirror) repair(repo git.Repo) error {
 
 // discard throws the mirror away; it will be fetched anew.
 func (m *mirror) discard(ctx context.Context) error {
-	return m.spaces.trash.remove(ctx, m.path("mirror.git"))
+	return m.spaces.trash.Remove(ctx, m.path("mirror.git"))
 }
 
 // fetch brings refspecs into the mirror, with so many commits of history, or
 // all of it if depth is 0. The caller holds the lock.
-func (m *mirror) fetch(ctx context.Context, l *lock, depth int, refspecs ...string) error {
+func (m *mirror) fetch(ctx context.Context, l *disk.Lock, depth int, refspecs ...string) error {
 	if err := m.source.passable(); err != nil {
 		return err
 	}
@@ -305,7 +306,7 @@ func (m *mirror) fetch(ctx context.Context, l *lock, depth int, refspecs ...stri
 		return err
 	}
 	began := time.Now()
-	repo := m.repo(l.file)
+	repo := m.repo(l.File)
 	repo.Progress = m.progress.of("fetch")
 	if err := repo.Fetch(ctx, m.source.remote, depth, refspecs...); err != nil {
 		// git leaves half a pack behind when the disk is full, and each try
@@ -327,12 +328,12 @@ const maxPacks = 50
 
 // tidy joins packs and refs once there are many. Only small packs are written
 // anew, and nothing is thrown away.
-func (m *mirror) tidy(ctx context.Context, l *lock) error {
+func (m *mirror) tidy(ctx context.Context, l *disk.Lock) error {
 	packs, err := filepath.Glob(m.path("mirror.git/objects/pack/*.pack"))
 	if err != nil || len(packs) <= maxPacks {
 		return err
 	}
-	repo := m.repo(l.file)
+	repo := m.repo(l.File)
 	if err := repo.Run(ctx, "pack-refs", "--all"); err != nil {
 		return err
 	}
@@ -340,7 +341,7 @@ func (m *mirror) tidy(ctx context.Context, l *lock) error {
 }
 
 // obtain makes sure that the mirror has a commit. The caller holds the lock.
-func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
+func (m *mirror) obtain(ctx context.Context, l *disk.Lock, t target) error {
 	if m.has(ctx, t.commit) {
 		return nil
 	}
@@ -369,7 +370,7 @@ func (m *mirror) obtain(ctx context.Context, l *lock, t target) error {
 		return refused
 	}
 	// A fetch has two ends. If the remote answers, the mirror is to blame.
-	if _, _, listing := m.ask(ctx); listing == nil && m.used && !isDiskFull(err) {
+	if _, _, listing := m.ask(ctx); listing == nil && m.used && !disk.IsFull(err) {
 		return &damagedError{err}
 	}
 	return m.unreachable(ctx, err)
@@ -381,7 +382,7 @@ func (m *mirror) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("read %s: %w", m.source.name, context.Cause(ctx))
 	}
-	if isDiskFull(err) {
+	if disk.IsFull(err) {
 		return err
 	}
 	if refused := m.refused(err); refused != nil {

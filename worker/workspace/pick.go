@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -41,7 +42,7 @@ func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path 
 	}
 	for i, found := range p.matched {
 		if !found {
-			p.skipped.note(display(short(patterns[i])) + ": there is no such file; links are not followed")
+			p.skipped.note(disk.Printable(disk.Shorten(patterns[i])) + ": there is no such file; links are not followed")
 		}
 	}
 	return p.skipped.list(), nil
@@ -139,7 +140,7 @@ func (p *picker) entry(ctx context.Context, at view, name string) error {
 		return nil // with isolation none others may be at work
 	}
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", display(full), err)
+		return fmt.Errorf("look at %s: %w", disk.Printable(full), err)
 	}
 	kind := st.Mode & unix.S_IFMT
 	if kind == unix.S_IFDIR {
@@ -190,7 +191,7 @@ func (p *picker) match(wants []want, name string) (below []want, wanted []int) {
 // file hands out one regular file. What it is decides the descriptor, not the
 // name that somebody may have swapped.
 func (p *picker) file(from int, name, full string) error {
-	shown := display(full)
+	shown := disk.Printable(full)
 	fd, err := p.open(from, name, 0)
 	switch {
 	case swapped(err):

@@ -5,6 +5,8 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // A view is a directory as the agent saw it. In an overlay that is what was
@@ -60,7 +62,7 @@ func (p *picker) enter(at view, name string) (*view, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open directory %s: %w", display(next.path), err)
+		return nil, fmt.Errorf("open directory %s: %w", disk.Printable(next.path), err)
 	}
 	var st unix.Stat_t
 	if len(p.trees) > 0 {
@@ -82,7 +84,7 @@ func (p *picker) through(at *view) (err error) {
 		return nil
 	}
 	if at.template, err = openTrees(p.trees, at.lower); err != nil {
-		return fmt.Errorf("open directory %s of the template: %w", display(at.lower), err)
+		return fmt.Errorf("open directory %s of the template: %w", disk.Printable(at.lower), err)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // What is marked immutable or append-only goes, too, where we may take the
@@ -37,7 +39,7 @@ func TestImmutableIsRemoved(t *testing.T) {
 
 func TestWhatCannotBeDeletedIsInNobodysWay(t *testing.T) {
 	s := open(t, Limits{})
-	busy := filepath.Join(s.trash.dir, "a-busy", "d")
+	busy := filepath.Join(s.trash.Dir, "a-busy", "d")
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount here")
 	}
@@ -48,13 +50,13 @@ func TestWhatCannotBeDeletedIsInNobodysWay(t *testing.T) {
 		t.Skipf("nothing can be mounted here: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(busy, 0) }) // unless it is done already
-	write(t, s.trash.dir, "b/f", "x")
+	write(t, s.trash.Dir, "b/f", "x")
 	write(t, s.jobDir("gone.1"), "workspace/f", "x")
 	swept, err := s.Sweep(t.Context())
 	if err != nil || swept.Undeleted == nil || len(swept.Workspaces) != 1 {
 		t.Errorf("swept %+v, %v; want one workspace and an entry that stays", swept, err)
 	}
-	if left, err := readNames(s.trash.dir); err != nil || len(left) != 1 {
+	if left, err := disk.Names(s.trash.Dir); err != nil || len(left) != 1 {
 		t.Errorf("the trash has %v, %v", left, err)
 	}
 	if err := unix.Unmount(busy, 0); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // What puts a change into a workspace runs in a jail. What was not committed is
@@ -47,7 +48,7 @@ func (w *Workspace) Restore(ctx context.Context, patch, bundle string) error {
 	w.Show(&spec)
 	exit, err := sandbox.Run(ctx, w.spaces.cfg.Jail, spec, sandbox.Streams{Stderr: &limitedWriter{to: &said, left: 4 << 10}})
 	if err == nil && !exit.Success() {
-		err = fmt.Errorf("git ended with %v: %s", exit, display(short(strings.TrimSpace(said.String()))))
+		err = fmt.Errorf("git ended with %v: %s", exit, disk.Printable(disk.Shorten(strings.TrimSpace(said.String()))))
 	}
 	return err
 }

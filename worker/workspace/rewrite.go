@@ -63,7 +63,7 @@ func (w *Workspace) readCommits(ctx context.Context, tip string) ([]commitText, 
 // the last one's id. However many they are, it is one process.
 func (w *Workspace) writeCommits(ctx context.Context, texts []commitText, d Delivery) (string, error) {
 	dir := w.path("commits")
-	if err := w.spaces.trash.remove(ctx, dir); err != nil {
+	if err := w.spaces.trash.Remove(ctx, dir); err != nil {
 		return "", err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // A record is what the next process must know of a workspace to collect it.
@@ -144,7 +145,7 @@ func (w *Workspace) empty() bool {
 	if w.layer != nil {
 		return false
 	}
-	names, err := readNames(w.dir)
+	names, err := disk.Names(w.dir)
 	return err == nil && len(names) == 0
 }
 
@@ -163,7 +164,7 @@ func sumFile(path string) (string, error) {
 
 // abandoned is the workspace of an owner that is gone; nil if nobody was given
 // one.
-func (s *Spaces) abandoned(id string, l *lock) (*Workspace, error) {
+func (s *Spaces) abandoned(id string, l *disk.Lock) (*Workspace, error) {
 	hooked, err := readHook(s.jobDir(id))
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", id, err)
@@ -212,7 +213,7 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 		return &UnsavedError{ID: w.id}
 	}
 	if w.base != nil {
-		if w.base.lock, err = waitLock(ctx, w.base.dir+".lock", syscall.LOCK_SH); err != nil {
+		if w.base.lock, err = disk.WaitLock(ctx, w.base.dir+".lock", syscall.LOCK_SH); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
 		defer func() { err = errors.Join(err, w.base.release()) }()
@@ -225,12 +226,12 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 	if w.base != nil && w.isolation != jobs.IsolationNone {
 		// Whoever began to collect may have left half a repository. The files
 		// of the state before are in the base; with isolation none in there.
-		if err := s.trash.remove(ctx, w.path("git")); err != nil {
+		if err := s.trash.Remove(ctx, w.path("git")); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
 	}
 	if w.layer != nil {
-		if w.layer.lock, err = waitLock(ctx, w.layer.dir+".lock", syscall.LOCK_SH); err != nil {
+		if w.layer.lock, err = disk.WaitLock(ctx, w.layer.dir+".lock", syscall.LOCK_SH); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
 		defer func() { err = errors.Join(err, w.layer.release()) }()
@@ -250,7 +251,7 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 // needed lists the bases and layers that workspaces were made from, be their owners
 // alive or not: without its base a workspace cannot be collected.
 func (s *Spaces) needed(leaving []string) (map[string]bool, error) {
-	ids, err := readNames(filepath.Join(s.cfg.Dir, "jobs"))
+	ids, err := disk.Names(filepath.Join(s.cfg.Dir, "jobs"))
 	found := map[string]bool{}
 	for _, id := range ids {
 		if slices.Contains(leaving, id) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -93,7 +94,7 @@ func (w *Workspace) bundleInJail(ctx context.Context, to *os.File) (found bool, 
 	case exit.Code == nothingNew:
 		return false, nil
 	case !exit.Success():
-		return false, fmt.Errorf("git ended with %v: %s", exit, display(short(strings.TrimSpace(said.String()))))
+		return false, fmt.Errorf("git ended with %v: %s", exit, disk.Printable(disk.Shorten(strings.TrimSpace(said.String()))))
 	}
 	return true, nil
 }
@@ -125,7 +126,7 @@ func (w *Workspace) commits(ctx context.Context, c *Change) (*series, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if isDiskFull(err) {
+	if disk.IsFull(err) {
 		return nil, err
 	}
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // A shown is what shows through a directory of the upper layer, or in its place.
@@ -30,7 +32,7 @@ func (w *walk) topLayer() (shown, error) {
 	if w.layerTop == "" {
 		return shown{layer: -1}, nil
 	}
-	fd, err := openDir(unix.AT_FDCWD, w.layerTop)
+	fd, err := disk.OpenDir(unix.AT_FDCWD, w.layerTop)
 	if err != nil {
 		return shown{layer: -1}, fmt.Errorf("open layer %s: %w", w.layerTop, err)
 	}
@@ -151,12 +153,12 @@ func (w *Workspace) mayCommit() bool {
 }
 
 func gitWritten(dir string) bool {
-	top, err := openDir(unix.AT_FDCWD, dir)
+	top, err := disk.OpenDir(unix.AT_FDCWD, dir)
 	if err != nil {
 		return true
 	}
 	defer unix.Close(top)
-	fd, err := openDir(top, ".git")
+	fd, err := disk.OpenDir(top, ".git")
 	if err != nil {
 		return err != unix.ENOENT
 	}

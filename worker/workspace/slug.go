@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -20,7 +21,7 @@ const maxSlug = 64
 // checkSlug accepts a name that is harmless as a path, as part of a branch's
 // name, and as an argument, on every system.
 func checkSlug(slug string) error {
-	refuse := func(why string) error { return fmt.Errorf("name %s %s", display(short(slug)), why) }
+	refuse := func(why string) error { return fmt.Errorf("name %s %s", disk.Printable(disk.Shorten(slug)), why) }
 	if slug == "" || len(slug) > maxSlug {
 		return refuse(fmt.Sprintf("has not 1 to %d characters", maxSlug))
 	}

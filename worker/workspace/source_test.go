@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 func TestRefs(t *testing.T) {
@@ -226,8 +227,8 @@ func TestSameWorkspaceTwice(t *testing.T) {
 	repo, s := newRepo(t), open(t, Limits{})
 	w := prepare(t, s, "job.1", repo)
 	_, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: repo}, Isolation: jobs.IsolationWorktree})
-	if !errors.Is(err, errLocked) {
-		t.Errorf("got %v, want %v", err, errLocked)
+	if !errors.Is(err, disk.ErrLocked) {
+		t.Errorf("got %v, want %v", err, disk.ErrLocked)
 	}
 	if _, err := os.Stat(w.Dir()); err != nil {
 		t.Errorf("the first was harmed: %v", err)

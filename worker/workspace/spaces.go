@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -119,7 +120,7 @@ func setDefault[T comparable](field *T, value T) {
 // processes on one directory.
 type Spaces struct {
 	cfg      Config
-	trash    *trash
+	trash    *disk.Trash
 	answers  answers
 	trials   trials
 	catalogs catalogs
@@ -135,7 +136,7 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 	setDefault(&cfg.Strategy, Auto)
 	setDefault(&cfg.Programs.Time, 10*time.Minute)
 	cfg.Limits = cfg.Limits.withDefaults()
-	s := &Spaces{cfg: cfg, trash: &trash{dir: filepath.Join(cfg.Dir, "trash")}, seriesTime: seriesTime}
+	s := &Spaces{cfg: cfg, trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, seriesTime: seriesTime}
 	for _, sub := range []string{"mirrors", "jobs", "locks", "trash"} {
 		if err := os.MkdirAll(filepath.Join(cfg.Dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("open workspaces: %w", err)
@@ -213,7 +214,7 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 		err = w.keep()
 	}
 	if err != nil {
-		return nil, errors.Join(blameDisk(s.cfg.Dir, err), w.remove())
+		return nil, errors.Join(disk.BlameFull(s.cfg.Dir, err), w.remove())
 	}
 	return w, nil
 }
@@ -223,17 +224,17 @@ func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
 	if !idPattern().MatchString(id) {
 		return nil, fmt.Errorf("workspace id %q is not made of a-z, 0-9, '.' and '-'", id)
 	}
-	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)
+	l, err := disk.TryLock(s.lockFile(id), syscall.LOCK_EX)
 	if err != nil {
 		return nil, fmt.Errorf("workspace %s: %w", id, err)
 	}
 	w := &Workspace{spaces: s, id: id, home: s.jobDir(id), lock: l}
 	// What is there now has no owner: we hold its lock.
-	if err := s.trash.remove(ctx, w.home); err != nil {
-		return nil, errors.Join(err, l.remove())
+	if err := s.trash.Remove(ctx, w.home); err != nil {
+		return nil, errors.Join(err, l.Remove())
 	}
 	if err := os.Mkdir(w.home, 0o700); err != nil {
-		return nil, errors.Join(err, l.remove())
+		return nil, errors.Join(err, l.Remove())
 	}
 	return w, nil
 }

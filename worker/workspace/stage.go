@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -61,19 +62,19 @@ func (s *stage) file(p string, from io.Reader, size int64, executable bool) erro
 	} else {
 		s.paths = append(s.paths, p)
 		if err := s.root.MkdirAll(path.Dir(to), 0o700); err != nil {
-			return fmt.Errorf("stage %s: %w", display(p), err)
+			return fmt.Errorf("stage %s: %w", disk.Printable(p), err)
 		}
 	}
 	f, err := s.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return fmt.Errorf("stage %s: %w", display(p), err)
+		return fmt.Errorf("stage %s: %w", disk.Printable(p), err)
 	}
 	_, err = io.Copy(f, io.LimitReader(from, size))
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return fmt.Errorf("stage %s: %w", display(p), err)
+		return fmt.Errorf("stage %s: %w", disk.Printable(p), err)
 	}
 	return nil
 }
@@ -85,10 +86,10 @@ func (s *stage) link(p, target string) error {
 	}
 	to := path.Join("files", p)
 	if err := s.root.MkdirAll(path.Dir(to), 0o700); err != nil {
-		return fmt.Errorf("stage %s: %w", display(p), err)
+		return fmt.Errorf("stage %s: %w", disk.Printable(p), err)
 	}
 	if err := s.root.Symlink(target, to); err != nil {
-		return fmt.Errorf("stage %s: %w", display(p), err)
+		return fmt.Errorf("stage %s: %w", disk.Printable(p), err)
 	}
 	s.paths = append(s.paths, p)
 	return nil

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // sweepWorktrees ends what killed processes have left half done in users'
@@ -34,7 +36,7 @@ func (s *Spaces) sweepWorktrees(ctx context.Context, dry bool) (map[string]error
 			return stale, context.Cause(ctx)
 		case wt.State == "" && s.cfg.Limits.WorktreeAge > 0 && time.Since(wt.Touched()) > s.cfg.Limits.WorktreeAge:
 			stale[wt.Path] = s.sweepStale(ctx, trees, wt, dry)
-		case !dry && (wt.State == adding || wt.State == removing || wt.State == working && !exists(filepath.Join(s.jobDir(wt.Attempt), recordFile))):
+		case !dry && (wt.State == adding || wt.State == removing || wt.State == working && !disk.Exists(filepath.Join(s.jobDir(wt.Attempt), recordFile))):
 			errs = append(errs, s.settleWorktree(ctx, trees, wt))
 		}
 	}
@@ -52,16 +54,16 @@ func (s *Spaces) settleWorktree(ctx context.Context, trees *Worktrees, wt Worktr
 		return err
 	}
 	defer shelf.close()
-	l, err := tryLock(s.lockFile(wt.Attempt), syscall.LOCK_EX)
-	if errors.Is(err, errLocked) {
+	l, err := disk.TryLock(s.lockFile(wt.Attempt), syscall.LOCK_EX)
+	if errors.Is(err, disk.ErrLocked) {
 		return nil // it is being made
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.remove()) }()
+	defer func() { err = errors.Join(err, l.Remove()) }()
 	// The attempt may have written its record, or ended, since we looked.
-	if exists(filepath.Join(s.jobDir(wt.Attempt), recordFile)) {
+	if disk.Exists(filepath.Join(s.jobDir(wt.Attempt), recordFile)) {
 		return nil
 	}
 	records, err := readRecords(shelf.dir)
@@ -99,7 +101,7 @@ func (s *Spaces) sweepStale(ctx context.Context, trees *Worktrees, wt Worktree, 
 
 // examine returns why Remove would keep a worktree.
 func (t *Worktrees) examine(ctx context.Context, wt Worktree) error {
-	if !exists(wt.Repo) {
+	if !disk.Exists(wt.Repo) {
 		return &KeptError{wt.Path, "has lost its repository"}
 	}
 	s, err := t.shelf(ctx, wt.Repo)
@@ -120,7 +122,7 @@ func printOf(wt Worktree, limits Limits) (string, error) {
 	if err := wt.there(); err != nil {
 		return "", err
 	}
-	fd, err := openDir(unix.AT_FDCWD, wt.Path)
+	fd, err := disk.OpenDir(unix.AT_FDCWD, wt.Path)
 	if err != nil {
 		return "", err
 	}
@@ -149,7 +151,7 @@ func (p *printer) directory(fd int, path string, depth int) error {
 		return err
 	}
 	if depth > p.limits.Depth || len(p.lines)+len(names) > p.limits.Entries {
-		return &LimitError{What: "files and directories", Limit: int64(p.limits.Entries), Path: short(path)}
+		return &LimitError{What: "files and directories", Limit: int64(p.limits.Entries), Path: disk.Shorten(path)}
 	}
 	for _, name := range names {
 		var st unix.Stat_t
@@ -160,7 +162,7 @@ func (p *printer) directory(fd int, path string, depth int) error {
 			p.lines = append(p.lines, fmt.Sprintf("%s %d %d %d %d %d %d", filepath.Join(path, name), st.Mode, st.Size, st.Ino, st.Nlink, st.Mtim.Nano(), st.Ctim.Nano()))
 			continue
 		}
-		below, err := openDir(fd, name)
+		below, err := disk.OpenDir(fd, name)
 		if err != nil {
 			return err
 		}

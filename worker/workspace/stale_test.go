@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // aged makes a worktree that a job has left, and that nobody has touched since.
@@ -90,8 +92,8 @@ func TestStaleWorktrees(t *testing.T) {
 					t.Errorf("got %+v, %v", swept, err)
 				}
 			}
-			if exists(wt.Path) != (c.why != "") {
-				t.Errorf("%s: is there: %v", wt.Path, exists(wt.Path))
+			if disk.Exists(wt.Path) != (c.why != "") {
+				t.Errorf("%s: is there: %v", wt.Path, disk.Exists(wt.Path))
 			}
 			run(t, repo, "git", "rev-parse", "-q", "--verify", wt.Head) // never lost
 		})
@@ -108,7 +110,7 @@ func TestStaleWorktreeInUseStays(t *testing.T) {
 	now, _ := w.Worktree()
 	makeOld(t, now)
 	age(t, s, now)
-	if swept, err := s.Sweep(t.Context()); err != nil || len(swept.Worktrees) > 0 || !exists(wt.Path) {
+	if swept, err := s.Sweep(t.Context()); err != nil || len(swept.Worktrees) > 0 || !disk.Exists(wt.Path) {
 		t.Errorf("got %+v, %v", swept, err)
 	}
 	closeUnused(t, w)

@@ -72,7 +72,7 @@ func (s *Spaces) tryOverlay(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.trash.remove(context.WithoutCancel(ctx), dir)) }()
+	defer func() { err = errors.Join(err, s.trash.Remove(context.WithoutCancel(ctx), dir)) }()
 	for _, sub := range []string{"lower", "upper"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 			return err

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // Swept is what a sweep removed.
@@ -33,7 +35,7 @@ type Swept struct {
 // time. What cannot be removed does not keep the rest.
 func (s *Spaces) Sweep(ctx context.Context) (Swept, error) {
 	swept, err := s.sweep(ctx, false)
-	swept.Undeleted = s.trash.empty(ctx)
+	swept.Undeleted = s.trash.Empty(ctx)
 	return swept, err
 }
 
@@ -44,13 +46,13 @@ func (s *Spaces) Preview(ctx context.Context) (Swept, error) { return s.sweep(ct
 
 func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 	swept := Swept{Kept: map[string]error{}}
-	trash, listing := readNames(s.trash.dir)
+	trash, listing := disk.Names(s.trash.Dir)
 	swept.Trash = len(trash)
 	ids := map[string]bool{}
 	spent, err := s.spent()
 	errs := []error{err}
 	for _, sub := range []string{"jobs", "locks"} {
-		names, err := readNames(filepath.Join(s.cfg.Dir, sub))
+		names, err := disk.Names(filepath.Join(s.cfg.Dir, sub))
 		errs = append(errs, err)
 		for _, name := range names {
 			ids[name] = true
@@ -80,18 +82,18 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 // sweepJob salvages and removes one workspace. One that was kept whole has
 // nothing more to be salvaged, and goes when it is spent.
 func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (removed bool, kept, err error) {
-	l, err := tryLock(s.lockFile(id), syscall.LOCK_EX)
-	if errors.Is(err, errLocked) {
+	l, err := disk.TryLock(s.lockFile(id), syscall.LOCK_EX)
+	if errors.Is(err, disk.ErrLocked) {
 		return false, nil, nil
 	}
 	if err != nil {
 		return false, nil, err
 	}
 	if whole, _ := wholeOf(s.jobDir(id)); whole != nil && !spent {
-		return false, whole, l.release()
+		return false, whole, l.Release()
 	}
 	if dry {
-		defer func() { err = errors.Join(err, l.release()) }()
+		defer func() { err = errors.Join(err, l.Release()) }()
 		if _, err := os.Lstat(s.jobDir(id)); err != nil {
 			return false, nil, nil
 		}
@@ -111,10 +113,10 @@ func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (remo
 		}
 	}
 	if err != nil {
-		return false, err, l.release()
+		return false, err, l.Release()
 	}
-	taken, err := s.trash.take(s.jobDir(id))
-	return taken != "", nil, errors.Join(err, l.remove())
+	taken, err := s.trash.Take(s.jobDir(id))
+	return taken != "", nil, errors.Join(err, l.Remove())
 }
 
 func isUnsaved(err error) bool {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -36,18 +37,18 @@ func (m *mirror) template(ctx context.Context, b *base) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.release()) }()
+	defer func() { err = errors.Join(err, l.Release()) }()
 	// While we waited for the lock somebody else may have made it.
 	if b.trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	fresh := b.template() + ".new"
-	if err := m.spaces.trash.remove(ctx, fresh); err != nil {
+	if err := m.spaces.trash.Remove(ctx, fresh); err != nil {
 		return err
 	}
 	if err := m.fillTemplate(ctx, l, b, fresh); err != nil {
 		err = fmt.Errorf("check out the template of %s: %w", m.source.name, err)
-		return errors.Join(err, m.spaces.trash.remove(context.WithoutCancel(ctx), fresh))
+		return errors.Join(err, m.spaces.trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
 	if err := os.Rename(fresh, b.template()); err != nil {
 		return err
@@ -58,13 +59,13 @@ func (m *mirror) template(ctx context.Context, b *base) (err error) {
 
 // fillTemplate makes a template of what differs from another one, or a whole,
 // also where that one turns out to be damaged.
-func (m *mirror) fillTemplate(ctx context.Context, l *lock, b *base, fresh string) error {
+func (m *mirror) fillTemplate(ctx context.Context, l *disk.Lock, b *base, fresh string) error {
 	below, err := m.nearest(b)
 	if err == nil && below != nil {
 		if err = m.fillOver(ctx, l, b, below, fresh); err == nil || ctx.Err() != nil {
 			return err
 		}
-		err = m.spaces.trash.remove(ctx, fresh)
+		err = m.spaces.trash.Remove(ctx, fresh)
 	}
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func (m *mirror) fillTemplate(ctx context.Context, l *lock, b *base, fresh strin
 }
 
 // fillOver makes a template over the one below, or a whole where that is nil.
-func (m *mirror) fillOver(ctx context.Context, l *lock, b, below *base, fresh string) error {
+func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *base, fresh string) error {
 	dir := filepath.Join(fresh, "tree")
 	if err := dotGit(dir, b); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (m *mirror) fillOver(ctx context.Context, l *lock, b, below *base, fresh st
 		err = m.delta(ctx, b, below, fresh)
 	} else {
 		// Nobody but us has been in this directory.
-		repo := git.Repo{Dir: b.git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.file}, Progress: m.progress.of("checkout")}
+		repo := git.Repo{Dir: b.git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.File}, Progress: m.progress.of("checkout")}
 		err = repo.CheckOut(ctx, "HEAD")
 	}
 	if err != nil {
@@ -135,7 +136,7 @@ func backdate(dir string, to time.Time) error {
 		case d.IsDir():
 			return nil
 		}
-		return os.NewSyscallError("set the time of "+display(name), unix.UtimesNanoAt(unix.AT_FDCWD, name, times, unix.AT_SYMLINK_NOFOLLOW))
+		return os.NewSyscallError("set the time of "+disk.Printable(name), unix.UtimesNanoAt(unix.AT_FDCWD, name, times, unix.AT_SYMLINK_NOFOLLOW))
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // readBelow reads a file that the template has.
@@ -28,7 +30,7 @@ func openTrees(trees []string, dir string) (fds []int, err error) {
 		}
 	}
 	for _, tree := range trees {
-		fd, err := openDir(unix.AT_FDCWD, tree)
+		fd, err := disk.OpenDir(unix.AT_FDCWD, tree)
 		if err != nil {
 			shut(fds)
 			return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -38,7 +39,7 @@ func (at layered) dirs() []int {
 
 // upper walks the upper directory of an overlay, over a layer if there is one.
 func (w *walk) upper(ctx context.Context, root, layer string) error {
-	fd, err := openDir(unix.AT_FDCWD, root)
+	fd, err := disk.OpenDir(unix.AT_FDCWD, root)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", root, err)
 	}
@@ -118,7 +119,7 @@ func (w *walk) layered(ctx context.Context, at layered, name string) error {
 	p := path.Join(at.path, name)
 	from, st, err := find(at.dirs(), name)
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", display(p), err)
+		return fmt.Errorf("look at %s: %w", disk.Printable(p), err)
 	}
 	w.device = uint64(st.Dev) // the two may lie on different ones; nothing is mounted in either
 	kind := st.Mode & unix.S_IFMT
@@ -189,7 +190,7 @@ func (w *walk) descendLayer(ctx context.Context, at layered, name string) error 
 	p := path.Join(at.path, name)
 	fd, below, err := w.enter(at, name)
 	if err != nil {
-		return fmt.Errorf("open directory %s: %w", display(p), err)
+		return fmt.Errorf("open directory %s: %w", disk.Printable(p), err)
 	}
 	at.fd, at.path, at.depth, at.shown = fd, p, at.depth+1, below
 	at.moved = at.alone || at.lower != p

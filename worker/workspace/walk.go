@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -111,7 +112,7 @@ func (w *walk) run(ctx context.Context, root string) error {
 // top opens the directory itself. A user's may be a link, ours is none.
 func (w *walk) top(root string) (int, error) {
 	if w.chmod {
-		return openDir(unix.AT_FDCWD, root)
+		return disk.OpenDir(unix.AT_FDCWD, root)
 	}
 	return unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
@@ -168,14 +169,14 @@ var controls = map[string]bool{
 // names lists an open directory, sorted, within the limits.
 func (w *walk) names(f *os.File, at place) ([]string, error) {
 	if at.depth > w.limits.Depth {
-		return nil, &LimitError{What: "directories above a file", Limit: int64(w.limits.Depth), Path: short(at.path)}
+		return nil, &LimitError{What: "directories above a file", Limit: int64(w.limits.Depth), Path: disk.Shorten(at.path)}
 	}
 	if w.entries > w.limits.Entries {
 		return nil, &LimitError{What: "files and directories", Limit: int64(w.limits.Entries), Path: at.path}
 	}
 	names, err := f.Readdirnames(w.limits.Entries - w.entries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read directory %s: %w", display(at.path), err)
+		return nil, fmt.Errorf("read directory %s: %w", disk.Printable(at.path), err)
 	}
 	if w.entries += len(names); w.entries > w.limits.Entries {
 		return nil, &LimitError{What: "files and directories", Limit: int64(w.limits.Entries), Path: at.path}
@@ -202,7 +203,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 		return nil // with isolation none others may be at work
 	}
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", display(p), err)
+		return fmt.Errorf("look at %s: %w", disk.Printable(p), err)
 	}
 	index, known := w.known.find(p)
 	kind := st.Mode & unix.S_IFMT
@@ -224,7 +225,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 // leaf takes over what is no directory, if it can be part of a commit.
 func (w *walk) leaf(parent int, p, name string, st *unix.Stat_t) error {
 	if len(p) > w.limits.Path {
-		return w.leaveOut(p, &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: short(p)})
+		return w.leaveOut(p, &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: disk.Shorten(p)})
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -245,7 +246,7 @@ func (w *walk) descend(ctx context.Context, at place, name string) error {
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
 		return nil
 	default:
-		return fmt.Errorf("open directory %s: %w", display(p), err)
+		return fmt.Errorf("open directory %s: %w", disk.Printable(p), err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -267,7 +268,7 @@ func (w *walk) open(parent int, name string, more int) (int, error) {
 	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | more
 	fd, err := unix.Openat(parent, name, flags, 0)
 	if err == unix.EACCES && w.chmod {
-		if err := chmodAt(parent, name, 0o700); err != nil {
+		if err := disk.ChmodAt(parent, name, 0o700); err != nil {
 			return -1, err
 		}
 		return unix.Openat(parent, name, flags, 0)
@@ -282,7 +283,7 @@ func (w *walk) module(at place, name string, index int) error {
 	p := path.Join(at.path, name)
 	fd, err := w.open(at.fd, name, unix.O_DIRECTORY)
 	if err != nil {
-		return fmt.Errorf("open directory %s: %w", display(p), err)
+		return fmt.Errorf("open directory %s: %w", disk.Printable(p), err)
 	}
 	f := os.NewFile(uintptr(fd), p)
 	defer f.Close()
@@ -305,7 +306,7 @@ func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
 	case unix.ENOENT, unix.ELOOP:
 		return nil
 	default:
-		return fmt.Errorf("open %s: %w", display(p), err)
+		return fmt.Errorf("open %s: %w", disk.Printable(p), err)
 	}
 	f := os.NewFile(uintptr(fd), p)
 	defer f.Close()
@@ -355,7 +356,7 @@ func (w *walk) same(p string, content io.ReadSeeker, size int64, executable bool
 	sum := hasher(len(w.known[index].Object))
 	fmt.Fprintf(sum, "blob %d\x00", size)
 	if _, err := io.Copy(sum, io.LimitReader(content, size)); err != nil {
-		return false, fmt.Errorf("read %s: %w", display(p), err)
+		return false, fmt.Errorf("read %s: %w", disk.Printable(p), err)
 	}
 	if hex.EncodeToString(sum.Sum(nil)) == w.known[index].Object {
 		return true, nil
@@ -380,7 +381,7 @@ func (w *walk) link(parent int, p, name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read link %s: %w", display(p), err)
+		return fmt.Errorf("read link %s: %w", disk.Printable(p), err)
 	}
 	target := string(buf[:n])
 	if index, known := w.known.find(p); known {
@@ -460,12 +461,4 @@ func hasher(hexLen int) hash.Hash {
 		return sha256.New()
 	}
 	return sha1.New()
-}
-
-// short cuts a path that is too long to be shown.
-func short(p string) string {
-	if len(p) > 100 {
-		return p[:100] + "…"
-	}
-	return p
 }

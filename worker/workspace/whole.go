@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // wholeFile lies beside a workspace of which only a part could be stored.
@@ -64,7 +66,7 @@ func wholeOf(home string) (*LimitError, error) {
 // oldest of the rest that take more than all of them may. Others are left to
 // whoever asks after them.
 func (s *Spaces) spent() (map[string]bool, error) {
-	ids, err := readNames(filepath.Join(s.cfg.Dir, "jobs"))
+	ids, err := disk.Names(filepath.Join(s.cfg.Dir, "jobs"))
 	kept := map[string]LimitError{}
 	for _, id := range ids {
 		whole, unreadable := wholeOf(s.jobDir(id))

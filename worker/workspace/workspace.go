@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -21,7 +22,7 @@ type Workspace struct {
 	id     string
 	home   string // jobs/<id>: the host's, around the workspace
 	dir    string // what the agent gets
-	lock   *lock
+	lock   *disk.Lock
 
 	isolation jobs.Isolation
 	progress  progress
@@ -120,12 +121,12 @@ func (w *Workspace) clone(ctx context.Context) error {
 	}
 	// The last moment at which the host's git may look into this directory:
 	// nobody but us has been there.
-	agent := git.Repo{Dir: dotGit, WorkTree: w.dir, Hold: []*os.File{w.lock.file}, Progress: w.progress.of("checkout")}
+	agent := git.Repo{Dir: dotGit, WorkTree: w.dir, Hold: []*os.File{w.lock.File}, Progress: w.progress.of("checkout")}
 	if err := agent.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)
 	}
 	w.before = state{tree: w.commit + "^{tree}", index: w.path("index")}
-	if err := copyFile(w.before.index, filepath.Join(dotGit, "index")); err != nil {
+	if err := disk.CopyFile(w.before.index, filepath.Join(dotGit, "index")); err != nil {
 		return err
 	}
 	info, err := os.Stat(w.before.index)
@@ -296,7 +297,7 @@ func (w *Workspace) leave() error {
 	if w.base != nil {
 		err = errors.Join(err, w.base.release())
 	}
-	err = errors.Join(err, w.lock.release())
+	err = errors.Join(err, w.lock.Release())
 	w.lock = nil
 	return err
 }
@@ -312,14 +313,14 @@ func (w *Workspace) remove() error {
 		w.leftover(err)
 		return err
 	}
-	err := errors.Join(w.spaces.trash.remove(context.Background(), w.home), w.layer.release())
+	err := errors.Join(w.spaces.trash.Remove(context.Background(), w.home), w.layer.release())
 	if w.base != nil {
 		err = errors.Join(err, w.base.release())
 	}
 	if err != nil {
 		w.leftover(err)
 	}
-	err = errors.Join(err, w.lock.remove())
+	err = errors.Join(err, w.lock.Remove())
 	w.lock = nil
 	return err
 }
@@ -353,12 +354,4 @@ func (w *Workspace) leftover(err error) {
 	if w.spaces.cfg.Hooks.Leftover != nil {
 		w.spaces.cfg.Hooks.Leftover("workspace "+w.id, err)
 	}
-}
-
-func copyFile(to, from string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, data, 0o600)
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -142,7 +143,7 @@ func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []str
 type shelf struct {
 	dir  string // of the records
 	repo string // the main repository's git directory
-	lock *lock
+	lock *disk.Lock
 	env  []string // that turns the hooks of its configuration off
 }
 
@@ -153,7 +154,7 @@ func (t *Worktrees) shelf(ctx context.Context, repo string) (*shelf, error) {
 		return nil, err
 	}
 	var err error
-	if s.lock, err = waitLock(ctx, filepath.Join(s.dir, "lock"), syscall.LOCK_EX); err != nil {
+	if s.lock, err = disk.WaitLock(ctx, filepath.Join(s.dir, "lock"), syscall.LOCK_EX); err != nil {
 		return nil, err
 	}
 	err = s.silence(ctx)
@@ -169,17 +170,17 @@ func (t *Worktrees) shelf(ctx context.Context, repo string) (*shelf, error) {
 
 // close gives the lock up, which cannot fail in a way that matters: nothing
 // was written through it.
-func (s *shelf) close() { _ = s.lock.release() }
+func (s *shelf) close() { _ = s.lock.Release() }
 
 // git runs in the user's repository. It inherits our lock: a git that we are
 // survived by keeps others out until it has ended.
 func (s *shelf) git() git.Repo {
-	return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.file}, Env: s.env}
+	return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.File}, Env: s.env}
 }
 
 // silence turns off the hooks that the repository's configuration defines.
 func (s *shelf) silence(ctx context.Context) error {
-	if !exists(s.repo) {
+	if !disk.Exists(s.repo) {
 		return nil // it was removed; what is left of its worktrees can be, too
 	}
 	quiet, err := s.git().Quiet(ctx)
@@ -189,7 +190,7 @@ func (s *shelf) silence(ctx context.Context) error {
 
 // settle undoes what was being added and ends what was being removed.
 func (s *shelf) settle(ctx context.Context) error {
-	err := errors.Join(removeTree(filepath.Join(s.repo, removed)), removeTree(filepath.Join(s.dir, "fill")), removeTree(filepath.Join(s.dir, "examine")))
+	err := errors.Join(disk.RemoveAll(filepath.Join(s.repo, removed)), disk.RemoveAll(filepath.Join(s.dir, "fill")), disk.RemoveAll(filepath.Join(s.dir, "examine")))
 	records, failed := readRecords(s.dir)
 	err = errors.Join(err, failed)
 	for _, wt := range records {
@@ -243,7 +244,7 @@ func (s *shelf) fill(ctx context.Context, wt Worktree, admin string) (look []str
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, removeTree(own.Dir)) }()
+	defer func() { err = errors.Join(err, disk.RemoveAll(own.Dir)) }()
 	if err := own.Run(ctx, "read-tree", "-u", "--reset", wt.Head); err != nil {
 		return nil, fmt.Errorf("check out %s: %w", wt.Head, err)
 	}
@@ -256,9 +257,9 @@ func (s *shelf) fill(ctx context.Context, wt Worktree, admin string) (look []str
 			look = append(look, fmt.Sprintf("and %d more files without their filter", len(filtered)-i))
 			break
 		}
-		look = append(look, display(short(name))+": git's filter was not run")
+		look = append(look, disk.Printable(disk.Shorten(name))+": git's filter was not run")
 	}
-	return look, copyFile(filepath.Join(admin, "index"), filepath.Join(own.Dir, "index"))
+	return look, disk.CopyFile(filepath.Join(admin, "index"), filepath.Join(own.Dir, "index"))
 }
 
 // maxFiltered bounds what is said of files without their filter.
@@ -268,8 +269,8 @@ const maxFiltered = 20
 // one command on the files of a worktree. It defines no program.
 func (s *shelf) aside(name string, wt Worktree, idLen int) (git.Repo, error) {
 	dir := filepath.Join(s.dir, name)
-	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.file}}
-	if err := errors.Join(removeTree(dir), initGit(dir, idLen, "bare = false")); err != nil {
+	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.File}}
+	if err := errors.Join(disk.RemoveAll(dir), initGit(dir, idLen, "bare = false")); err != nil {
 		return repo, err
 	}
 	return repo, os.WriteFile(filepath.Join(dir, "objects/info/alternates"), []byte(quote(filepath.Join(s.repo, "objects"))+"\n"), 0o600)
@@ -295,13 +296,13 @@ func (s *shelf) reuse(wt *Worktree, r WorktreeRequest) (bool, error) {
 	case err != nil:
 		return false, err
 	case !info.IsDir() || !wt.owns(info):
-		return false, fmt.Errorf("%s is not the directory that was made; remove it, or name another with --name", display(wt.Path))
+		return false, fmt.Errorf("%s is not the directory that was made; remove it, or name another with --name", disk.Printable(wt.Path))
 	case r.Branch != "" && r.Branch != wt.Branch:
-		return false, fmt.Errorf("it is there already, at %s on branch %s; remove it first, or give another name", display(wt.Path), wt.Branch)
+		return false, fmt.Errorf("it is there already, at %s on branch %s; remove it first, or give another name", disk.Printable(wt.Path), wt.Branch)
 	}
 	if r.Dir != "" {
 		if dir, err := canonical(r.Dir); err != nil || dir != wt.Path {
-			return false, errors.Join(err, fmt.Errorf("it is there already, at %s; remove it first, or give another name", display(wt.Path)))
+			return false, errors.Join(err, fmt.Errorf("it is there already, at %s; remove it first, or give another name", disk.Printable(wt.Path)))
 		}
 	}
 	wt.Refreshed = time.Now()
@@ -346,7 +347,7 @@ func (s *shelf) plan(records []Worktree, r WorktreeRequest) (Worktree, error) {
 		wt.Branch = ownBranches + wt.Name
 	}
 	if branchName(wt.Branch) != wt.Branch {
-		return wt, fmt.Errorf("branch %s is not a plain name", display(short(wt.Branch)))
+		return wt, fmt.Errorf("branch %s is not a plain name", disk.Printable(disk.Shorten(wt.Branch)))
 	}
 	var err error
 	wt.Path, err = s.place(wt.Name, r.Dir)
@@ -412,7 +413,7 @@ func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) er
 	if err != nil {
 		return wt, err
 	}
-	wt.State, wt.Inode = "", inode(info)
+	wt.State, wt.Inode = "", disk.Inode(info)
 	if wt.Attempt != "" {
 		wt.State = working
 	}
@@ -422,15 +423,9 @@ func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) er
 	return wt, s.unlock(wt, admin)
 }
 
-// inode names a file of this host, for as long as it exists.
-func inode(info os.FileInfo) string {
-	st := info.Sys().(*syscall.Stat_t)
-	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
-}
-
 // owns reports whether info is of the directory that was made. Older records
 // do not know.
-func (wt Worktree) owns(info os.FileInfo) bool { return wt.Inode == "" || wt.Inode == inode(info) }
+func (wt Worktree) owns(info os.FileInfo) bool { return wt.Inode == "" || wt.Inode == disk.Inode(info) }
 
 // unlock removes our own lock, if it is there.
 func (s *shelf) unlock(wt Worktree, admin string) error {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 const jobA, jobB = "01992d3c-5a4b-7000-8000-00000000000a", "01992d3c-5a4b-7000-8000-00000000000b"
@@ -34,12 +36,12 @@ func newResult(tb testing.TB, script string) result {
 	r := result{repo: repo, WorktreeRequest: WorktreeRequest{
 		Repo: repo, Job: jobA, Title: "Mend the frobnicator!", Base: w.Base(), Finished: time.Unix(1.7e9, 0), Patch: filepath.Join(dir, "patch"),
 	}}
-	if err := copyFile(r.Patch, c.Patch); err != nil {
+	if err := disk.CopyFile(r.Patch, c.Patch); err != nil {
 		tb.Fatal(err)
 	}
 	if c.Bundle != "" {
 		r.Bundle = filepath.Join(dir, "bundle")
-		if err := copyFile(r.Bundle, c.Bundle); err != nil {
+		if err := disk.CopyFile(r.Bundle, c.Bundle); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -65,10 +67,10 @@ func (r result) clean(tb testing.TB) {
 	if got := run(tb, r.repo, "git", "worktree", "list", "--porcelain"); strings.Count(got, "worktree ") != 1 {
 		tb.Errorf("registrations are left:\n%s", got)
 	}
-	if names, err := readNames(filepath.Join(r.repo, ".git/worktrees")); err == nil && len(names) > 0 {
+	if names, err := disk.Names(filepath.Join(r.repo, ".git/worktrees")); err == nil && len(names) > 0 {
 		tb.Errorf("registrations are left: %q", names)
 	}
-	if names, err := readNames(filepath.Join(r.repo, ownDir, "worktrees")); err == nil && len(names) > 0 {
+	if names, err := disk.Names(filepath.Join(r.repo, ownDir, "worktrees")); err == nil && len(names) > 0 {
 		tb.Errorf("directories are left: %q", names)
 	}
 	if list, err := r.trees.List(); err != nil || len(list) > 0 {
@@ -252,7 +254,7 @@ func TestWorktreeStaysWhileWorkWouldBeLost(t *testing.T) {
 			if _, kept := errors.AsType[*KeptError](err); !kept || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
-			if !exists(filepath.Join(wt.Path, "README")) {
+			if !disk.Exists(filepath.Join(wt.Path, "README")) {
 				t.Error("it was removed")
 			}
 			if _, err := r.trees.Remove(t.Context(), wt, true); err != nil {
@@ -267,13 +269,13 @@ func TestWorktreeStaysWhileWorkWouldBeLost(t *testing.T) {
 	if _, err := r.trees.Remove(t.Context(), wt, false); err != nil {
 		t.Errorf("what was pushed keeps it: %v", err)
 	}
-	if exists(wt.Path) {
+	if disk.Exists(wt.Path) {
 		t.Error("it is still there")
 	}
 }
 
 func TestWorktreeInUseStays(t *testing.T) {
-	if !exists("/proc/self/cwd") {
+	if !disk.Exists("/proc/self/cwd") {
 		t.Skip("this system does not tell where its processes are")
 	}
 	r := newResult(t, noCommits)
@@ -290,7 +292,7 @@ func TestWorktreeInUseStays(t *testing.T) {
 	if _, err := r.trees.Remove(t.Context(), wt, false); err == nil || !strings.Contains(err.Error(), "lost its repository") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := r.trees.Remove(t.Context(), wt, true); err != nil || exists(wt.Path) {
+	if _, err := r.trees.Remove(t.Context(), wt, true); err != nil || disk.Exists(wt.Path) {
 		t.Errorf("it is still there: %v", err)
 	}
 }
@@ -332,10 +334,10 @@ printf '#!/bin/sh\ntouch %s\n' "$PWN" > hooks/post-checkout; chmod +x hooks/post
 					t.Error(err)
 				}
 			}
-			if exists(pwn) {
+			if disk.Exists(pwn) {
 				t.Error("something of the agent's ran")
 			}
-			if !exists(filepath.Join(r.repo, "README")) {
+			if !disk.Exists(filepath.Join(r.repo, "README")) {
 				t.Error("the user's repository was harmed")
 			}
 			// One that was not dirty went at once, and left its branch.
@@ -433,7 +435,7 @@ func TestWorktreeKilledAtAnyPoint(t *testing.T) {
 			t.Fatalf("seed %d: registrations are left:\n%s", seed, got)
 		}
 	}
-	if !exists(filepath.Join(mine.Path, "mine")) {
+	if !disk.Exists(filepath.Join(mine.Path, "mine")) {
 		t.Error("work in another worktree is gone")
 	}
 	if _, err := r.trees.Remove(t.Context(), mine, true); err != nil {
@@ -463,7 +465,7 @@ func TestWorktreeOfWhichOnlyHalfIsThere(t *testing.T) {
 		t.Fatalf("nobody was killed: %s, %v", out, err)
 	}
 	list, err := r.trees.List()
-	if err != nil || len(list) != 1 || list[0].State != adding || !exists(filepath.Join(list[0].Path, "half")) {
+	if err != nil || len(list) != 1 || list[0].State != adding || !disk.Exists(filepath.Join(list[0].Path, "half")) {
 		t.Fatalf("there is no half worktree: %+v, %v", list, err)
 	}
 	if got := run(t, r.repo, "git", "worktree", "list", "--porcelain"); !strings.Contains(got, "locked penstock is making") {
@@ -471,7 +473,7 @@ func TestWorktreeOfWhichOnlyHalfIsThere(t *testing.T) {
 	}
 	// Any call for the repository settles it.
 	other := r.add(t)
-	if exists(list[0].Path) {
+	if disk.Exists(list[0].Path) {
 		t.Error("the half is still there")
 	}
 	if _, err := r.trees.Remove(t.Context(), other, true); err != nil {

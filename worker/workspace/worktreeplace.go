@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // ownDir is where the worktrees of a repository are: below its own work tree,
@@ -22,7 +24,7 @@ func (s *shelf) place(name, asked string) (string, error) {
 	path := asked
 	if asked == "" {
 		if filepath.Base(s.repo) != ".git" {
-			return "", fmt.Errorf("%s has no work tree to put worktrees below; name a directory with --dir", display(s.repo))
+			return "", fmt.Errorf("%s has no work tree to put worktrees below; name a directory with --dir", disk.Printable(s.repo))
 		}
 		root, err := makeRoot(filepath.Dir(s.repo))
 		if err != nil {
@@ -35,7 +37,7 @@ func (s *shelf) place(name, asked string) (string, error) {
 		return "", err
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return "", errors.Join(err, fmt.Errorf("%s exists; remove it, or name another with --dir", display(path)))
+		return "", errors.Join(err, fmt.Errorf("%s exists; remove it, or name another with --dir", disk.Printable(path)))
 	}
 	return path, s.outside(path)
 }
@@ -43,28 +45,23 @@ func (s *shelf) place(name, asked string) (string, error) {
 // outside refuses a directory in the git directory, or in another worktree,
 // whose removal would take this one with it.
 func (s *shelf) outside(path string) error {
-	if within(path, s.repo) {
-		return fmt.Errorf("%s is inside the repository's git directory", display(path))
+	if disk.Within(path, s.repo) {
+		return fmt.Errorf("%s is inside the repository's git directory", disk.Printable(path))
 	}
 	admins, err := s.admins()
 	for _, admin := range admins {
-		if other := strings.TrimSuffix(gitdirOf(admin), "/.git"); other != "" && within(path, other) {
-			return fmt.Errorf("%s is inside another worktree, %s", display(path), display(other))
+		if other := strings.TrimSuffix(gitdirOf(admin), "/.git"); other != "" && disk.Within(path, other) {
+			return fmt.Errorf("%s is inside another worktree, %s", disk.Printable(path), disk.Printable(other))
 		}
 	}
 	return err
-}
-
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // canonical resolves the directory that path is in. The last element need not
 // exist, and is not followed if it does.
 func canonical(path string) (string, error) {
 	if strings.ContainsFunc(filepath.Base(path), unicode.IsControl) {
-		return "", fmt.Errorf("directory %s has a control character in its name", display(path))
+		return "", fmt.Errorf("directory %s has a control character in its name", disk.Printable(path))
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -89,7 +86,7 @@ func makeRoot(top string) (string, error) {
 			return "", fmt.Errorf("look at %s: %w", at, err)
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
-			return "", fmt.Errorf("%s is not a directory of yours; remove it, or name a directory with --dir", display(at))
+			return "", fmt.Errorf("%s is not a directory of yours; remove it, or name a directory with --dir", disk.Printable(at))
 		}
 	}
 	// What lies in a work tree is untracked to git, unless it is ignored. A
@@ -109,7 +106,7 @@ func makeRoot(top string) (string, error) {
 // admins lists what the repository keeps of each of its worktrees.
 func (s *shelf) admins() ([]string, error) {
 	dir := filepath.Join(s.repo, "worktrees")
-	names, err := readNames(dir)
+	names, err := disk.Names(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

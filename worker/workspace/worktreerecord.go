@@ -12,12 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
 // List returns all records, the oldest first.
 func (t *Worktrees) List() ([]Worktree, error) {
-	shelves, err := readNames(t.dir)
+	shelves, err := disk.Names(t.dir)
 	var all []Worktree
 	for _, name := range shelves {
 		records, failed := readRecords(filepath.Join(t.dir, name))
@@ -32,24 +33,7 @@ func (s *shelf) file(name string) string { return filepath.Join(s.dir, flat(name
 // keep writes a record so that a reader sees the old one or the new one, and
 // so that it is on the disk before git begins.
 func (s *shelf) keep(wt Worktree) error {
-	return replaceFile(s.file(wt.Name), filepath.Join(s.dir, "new"), wt)
-}
-
-// replaceFile writes a value by way of another file of the same directory.
-func replaceFile(name, fresh string, value any) error {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(fresh)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(fresh, name)
+	return disk.ReplaceFile(s.file(wt.Name), filepath.Join(s.dir, "new"), wt)
 }
 
 func readRecords(dir string) ([]Worktree, error) {
@@ -80,7 +64,7 @@ const maxBundle = 1 << 30
 // Nothing refers to them yet, so a git that tidies may take them away again.
 func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", r.Base+"^{commit}"); err != nil || !git.IsCommit(r.Base) {
-		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first, or apply the patch alone with penstock job apply", display(s.repo), r.Base)
+		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first, or apply the patch alone with penstock job apply", disk.Printable(s.repo), r.Base)
 	}
 	if r.Bundle == "" {
 		return s.commit(ctx, r)

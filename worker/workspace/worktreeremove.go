@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -21,7 +22,9 @@ type KeptError struct {
 	Why  string
 }
 
-func (e *KeptError) Error() string { return fmt.Sprintf("worktree %s %s", display(e.Path), e.Why) }
+func (e *KeptError) Error() string {
+	return fmt.Sprintf("worktree %s %s", disk.Printable(e.Path), e.Why)
+}
 
 // Remove removes a worktree and what the repository knows of it. Without
 // force it returns a [KeptError] where work would be lost with it, where git's
@@ -53,7 +56,7 @@ func (s *shelf) remove(ctx context.Context, wt Worktree, force bool) (left strin
 	if _, err := os.Stat(s.repo); errors.Is(err, os.ErrNotExist) {
 		// The repository was removed, and its history with it: what lies in
 		// the worktree may be all that is left.
-		if !force && exists(wt.Path) {
+		if !force && disk.Exists(wt.Path) {
 			return "", &KeptError{wt.Path, "has lost its repository; use --force to remove it"}
 		}
 		return "", s.erase(ctx, wt)
@@ -87,7 +90,7 @@ func (s *shelf) remove(ctx context.Context, wt Worktree, force bool) (left strin
 func (s *shelf) mayGo(ctx context.Context, wt Worktree, admin string) error {
 	keep := func(why string) error { return &KeptError{wt.Path, why + "; use --force to remove it all the same"} }
 	switch {
-	case !exists(wt.Path):
+	case !disk.Exists(wt.Path):
 		return nil
 	case admin == "":
 		return keep("is not known to its repository any more")
@@ -140,7 +143,7 @@ func (s *shelf) head(ctx context.Context, admin string) (string, error) {
 	}
 	tip, err := s.tip(ctx, branch)
 	if err == nil && tip == "" {
-		err = fmt.Errorf("its branch %s does not exist", display(short(branch)))
+		err = fmt.Errorf("its branch %s does not exist", disk.Printable(disk.Shorten(branch)))
 	}
 	return tip, err
 }
@@ -167,7 +170,7 @@ func (s *shelf) dirty(ctx context.Context, wt Worktree, admin, head string) (_ s
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, removeTree(repo.Dir)) }()
+	defer func() { err = errors.Join(err, disk.RemoveAll(repo.Dir)) }()
 	if err := os.WriteFile(filepath.Join(repo.Dir, "HEAD"), []byte(head+"\n"), 0o600); err != nil {
 		return "", err
 	}
@@ -205,7 +208,7 @@ func uncommittedIn(ctx context.Context, repo git.Repo) (string, error) {
 		return "", err
 	}
 	if first, _, found := strings.Cut(out.String(), "\x00"); found && len(first) > 3 {
-		return display(short(first[3:])), nil
+		return disk.Printable(disk.Shorten(first[3:])), nil
 	}
 	out.Reset()
 	if err := repo.Pipe(ctx, nil, &out, "ls-files", "-z", "-s"); err != nil {
@@ -217,8 +220,8 @@ func uncommittedIn(ctx context.Context, repo git.Repo) (string, error) {
 			continue
 		}
 		_, name, _ = strings.Cut(name, "\t")
-		if inside, err := readNames(filepath.Join(repo.WorkTree, name)); err == nil && len(inside) > 0 {
-			return display(short(name)), nil
+		if inside, err := disk.Names(filepath.Join(repo.WorkTree, name)); err == nil && len(inside) > 0 {
+			return disk.Printable(disk.Shorten(name)), nil
 		}
 	}
 	return "", nil
@@ -262,7 +265,7 @@ func (wt Worktree) removeFiles() error {
 	if err != nil {
 		return err
 	}
-	return removeTree(wt.Path)
+	return disk.RemoveAll(wt.Path)
 }
 
 // erase removes all of a worktree; what is gone already is no error. The
@@ -280,7 +283,7 @@ func (s *shelf) erase(ctx context.Context, wt Worktree) error {
 			return err
 		}
 	}
-	if wt.OwnBranch && exists(s.repo) {
+	if wt.OwnBranch && disk.Exists(s.repo) {
 		if err := s.dropBranch(ctx, wt); err != nil {
 			return err
 		}
@@ -320,22 +323,7 @@ func (s *shelf) unregister(admin string) error {
 	if err := os.Rename(admin, filepath.Join(s.repo, removed)); err != nil {
 		return err
 	}
-	return removeTree(filepath.Join(s.repo, removed))
-}
-
-// removeTree removes a directory where it is, also what others made
-// unreadable.
-func removeTree(path string) error {
-	if !exists(path) {
-		return nil
-	}
-	t := &trash{dir: filepath.Dir(path)}
-	return t.delete(context.Background(), filepath.Base(path))
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, os.ErrNotExist)
+	return disk.RemoveAll(filepath.Join(s.repo, removed))
 }
 
 // occupied reports whether a process that we may look at works in dir.
@@ -345,7 +333,7 @@ func occupied(dir string) bool {
 		return false
 	}
 	for _, link := range links {
-		if at, err := os.Readlink(link); err == nil && within(at, dir) {
+		if at, err := os.Readlink(link); err == nil && disk.Within(at, dir) {
 			return true
 		}
 	}

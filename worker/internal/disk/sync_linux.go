@@ -1,4 +1,4 @@
-package workspace
+package disk
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncDisk writes what the file system of a directory still holds in memory.
-func syncDisk(dir string) error {
+// Sync writes what the file system of a directory still holds in memory.
+func Sync(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package workspace
+package disk
 
 import "golang.org/x/sys/unix"
 
@@ -8,7 +8,7 @@ import "golang.org/x/sys/unix"
 // is known how.
 func unlockAt(int, string) error { return unix.EPERM }
 
-// chmodAt changes the mode of an entry, and never through a link.
-func chmodAt(parent int, name string, mode uint32) error {
+// ChmodAt changes the mode of an entry, and never through a link.
+func ChmodAt(parent int, name string, mode uint32) error {
 	return unix.Fchmodat(parent, name, mode, unix.AT_SYMLINK_NOFOLLOW)
 }

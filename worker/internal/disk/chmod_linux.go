@@ -1,4 +1,4 @@
-package workspace
+package disk
 
 import (
 	"fmt"
@@ -27,9 +27,9 @@ func unlockAt(parent int, name string) error {
 	return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(flags&^locked))
 }
 
-// chmodAt changes the mode of an entry, and never through a link: the path of
+// ChmodAt changes the mode of an entry, and never through a link: the path of
 // a descriptor that was opened without following one leads to that entry.
-func chmodAt(parent int, name string, mode uint32) error {
+func ChmodAt(parent int, name string, mode uint32) error {
 	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package workspace
+package disk
 
 import (
 	"context"
@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A trash takes directories away in an instant and deletes them afterwards.
+// A Trash takes directories away in an instant and deletes them afterwards.
 // It deletes what others left unreadable or, if it may, marked immutable, and
 // trees deeper than any path.
-type trash struct {
-	dir   string
+type Trash struct {
+	Dir   string
 	count atomic.Int64
 }
 
-// take renames path into the trash. A path that is not there is no error.
-func (t *trash) take(path string) (string, error) {
+// Take renames path into the trash. A path that is not there is no error.
+func (t *Trash) Take(path string) (string, error) {
 	name := fmt.Sprintf("%s-%d-%d", filepath.Base(path), time.Now().UnixNano(), t.count.Add(1))
-	to := filepath.Join(t.dir, name)
+	to := filepath.Join(t.Dir, name)
 	err := os.Rename(path, to)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
@@ -32,19 +32,19 @@ func (t *trash) take(path string) (string, error) {
 	return to, err
 }
 
-// remove takes path away and deletes it.
-func (t *trash) remove(ctx context.Context, path string) error {
-	taken, err := t.take(path)
+// Remove takes path away and deletes it.
+func (t *Trash) Remove(ctx context.Context, path string) error {
+	taken, err := t.Take(path)
 	if err != nil || taken == "" {
 		return err
 	}
 	return t.delete(ctx, filepath.Base(taken))
 }
 
-// empty deletes all that is in the trash; what cannot be deleted does not
+// Empty deletes all that is in the trash; what cannot be deleted does not
 // keep the rest.
-func (t *trash) empty(ctx context.Context) error {
-	names, err := readNames(t.dir)
+func (t *Trash) Empty(ctx context.Context) error {
+	names, err := Names(t.Dir)
 	for _, name := range names {
 		err = errors.Join(err, t.delete(ctx, name))
 	}
@@ -52,8 +52,8 @@ func (t *trash) empty(ctx context.Context) error {
 }
 
 // delete removes one entry of the trash, with what it moved out of the way.
-func (t *trash) delete(ctx context.Context, name string) error {
-	dir, err := os.Open(t.dir)
+func (t *Trash) delete(ctx context.Context, name string) error {
+	dir, err := os.Open(t.Dir)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (t *trash) delete(ctx context.Context, name string) error {
 		err = d.entry(ctx, d.top, next, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("remove %s: %w", filepath.Join(t.dir, name), err)
+		return fmt.Errorf("remove %s: %w", filepath.Join(t.Dir, name), err)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (d *deletion) entry(ctx context.Context, parent int, name string, depth int
 	case refused != unix.EISDIR && refused != unix.EPERM:
 		return refused
 	}
-	fd, err := openDir(parent, name)
+	fd, err := OpenDir(parent, name)
 	switch err {
 	case nil:
 	case unix.ENOENT:
@@ -152,7 +152,7 @@ func (d *deletion) move(parent int, name string) error {
 	d.moved++
 	up := d.prefix + "." + strconv.Itoa(d.moved)
 	// A directory can only be moved by who may write in it.
-	err := chmodAt(parent, name, 0o700)
+	err := ChmodAt(parent, name, 0o700)
 	if err == nil {
 		err = unix.Renameat(parent, name, d.top, up)
 	}
@@ -166,25 +166,12 @@ func (d *deletion) move(parent int, name string) error {
 	return nil
 }
 
-// openDir opens a directory that is not a link, also one that its owner has
-// made unreadable.
-func openDir(parent int, name string) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat(parent, name, flags, 0)
-	if err != unix.EACCES {
-		return fd, err
+// RemoveAll removes a directory where it is, also what others made
+// unreadable.
+func RemoveAll(path string) error {
+	if !Exists(path) {
+		return nil
 	}
-	if err := chmodAt(parent, name, 0o700); err != nil {
-		return -1, err
-	}
-	return unix.Openat(parent, name, flags, 0)
-}
-
-func readNames(dir string) ([]string, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.Readdirnames(-1)
+	t := &Trash{Dir: filepath.Dir(path)}
+	return t.delete(context.Background(), filepath.Base(path))
 }
