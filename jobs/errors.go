@@ -43,6 +43,9 @@ type InvalidError struct {
 	What   string       `json:"-"` // is invalid; empty: a job
 }
 
+// ErrorCode makes every InvalidError a [CodeInvalid].
+func (e *InvalidError) ErrorCode() ErrorCode { return CodeInvalid }
+
 func (e *InvalidError) Error() string {
 	parts := make([]string, len(e.Fields))
 	for i := range e.Fields {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
@@ -197,15 +196,15 @@ func TestRolesOfAttach(t *testing.T) {
 	f := newField(t)
 	f.serve()
 	as := f.credentials()
-	f.worker(flagged(as[access.Worker], []string{"--slots", "1"})...)
+	f.worker(flagged(as[jobs.RoleWorker], []string{"--slots", "1"})...)
 	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
 	f.runs(id)
-	for _, role := range []access.Role{access.Viewer, access.Submitter, access.Worker} {
+	for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleWorker} {
 		attach := []string{"attach", id, "--timeout", "20s", "--", "true"}
 		if out, code, told := f.try(flagged(as[role], attach)...); code != 6 || !strings.Contains(told, "operator") {
 			t.Errorf("role %s: %d, %s%s", role, code, out, told)
 		}
 	}
-	f.run(flagged(as[access.Operator], []string{"attach", id, "--", "touch", "go-on"})...)
+	f.run(flagged(as[jobs.RoleOperator], []string{"attach", id, "--", "touch", "go-on"})...)
 	f.run("wait", "--timeout", "60s", id)
 }

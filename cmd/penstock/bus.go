@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -55,7 +54,7 @@ type ref struct {
 
 // record reads a job's record.
 func (p *pool) record(ctx context.Context, id string) (jobs.Record, error) {
-	if p.role != access.Submitter {
+	if p.role != jobs.RoleSubmitter {
 		return p.queue.Get(ctx, id)
 	}
 	var rec jobs.Record
@@ -65,7 +64,7 @@ func (p *pool) record(ctx context.Context, id string) (jobs.Record, error) {
 
 // result reads the result of a finished job.
 func (p *pool) result(ctx context.Context, rec jobs.Record) (jobs.Result, error) {
-	if p.role != access.Submitter {
+	if p.role != jobs.RoleSubmitter {
 		return p.dispatcher.Result(ctx, rec)
 	}
 	var result jobs.Result
@@ -109,11 +108,11 @@ func (p *pool) why(ctx context.Context, id string) (why.Standing, error) {
 
 // need names the roles for what a command does all the time, and where a single
 // refusal of the broker would show late or never.
-func need(role access.Role, owner string) error {
-	wanted := map[string][]access.Role{
-		"worker": {access.Worker, access.Operator}, "serve": {access.Operator}, "chaos": {access.Operator},
-		"nats diff": {access.Operator}, "nats apply": {access.Operator},
-		"run": {access.Operator}, "batch run": {access.Operator},
+func need(role jobs.Role, owner string) error {
+	wanted := map[string][]jobs.Role{
+		"worker": {jobs.RoleWorker, jobs.RoleOperator}, "serve": {jobs.RoleOperator}, "chaos": {jobs.RoleOperator},
+		"nats diff": {jobs.RoleOperator}, "nats apply": {jobs.RoleOperator},
+		"run": {jobs.RoleOperator}, "batch run": {jobs.RoleOperator},
 	}[owner]
 	if role.All() || len(wanted) == 0 || slices.Contains(wanted, role) {
 		return nil
@@ -121,7 +120,7 @@ func need(role access.Role, owner string) error {
 	return cli.Fail(cli.ExitDenied, useRole(wanted), "not allowed: penstock %s is not for role %s", owner, role)
 }
 
-func useRole(roles []access.Role) string {
+func useRole(roles []jobs.Role) string {
 	hint := "use a credential of role "
 	for i, role := range roles {
 		if i > 0 {
@@ -134,7 +133,7 @@ func useRole(roles []access.Role) string {
 
 // allowed says of what the broker refused which roles may do it.
 func (a *app) allowed(err error) error {
-	refused, ok := errors.AsType[*access.ForbiddenError](err)
+	refused, ok := errors.AsType[*jobs.ForbiddenError](err)
 	if !ok {
 		return err
 	}
@@ -149,7 +148,7 @@ func (a *app) allowed(err error) error {
 }
 
 // credential returns the options of a connection with --creds, and its role.
-func (a *app) credential() (access.Role, []nats.Option, error) {
+func (a *app) credential() (jobs.Role, []nats.Option, error) {
 	if a.cfg.Creds == "" {
 		return "", nil, nil
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	agents "github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
@@ -33,7 +32,7 @@ func (f *field) open() {
 // its own, and as another user where this one is root.
 func (f *field) abroad(agent string) {
 	f.Helper()
-	as := f.credentials()[access.Worker]
+	as := f.credentials()[jobs.RoleWorker]
 	base := f.TempDir()
 	if os.Geteuid() == 0 {
 		base = "/opt" // open to other users, and not hidden in a jail

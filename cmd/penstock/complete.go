@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/schema"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // complete has shells complete each argument and flag of a tree that names
@@ -67,7 +66,7 @@ func (a *app) argumentOf(cmd *cobra.Command) cobra.CompletionFunc {
 	case word == "NAME" && group == "credentials":
 		c = a.credentialNames
 	case word == "ROLE":
-		c = oneOf(words(access.Roles...))
+		c = oneOf(words(jobs.Roles...))
 	case cmd.Name() == "schema":
 		c = oneOf(schema.Names())
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 )
 
@@ -30,7 +31,7 @@ server goes to standard error.`,
   penstock nats credentials revoke build-3
   penstock nats credentials config > penstock-accounts.conf`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			role, err := access.ParseRole(args[0])
+			role, err := jobs.ParseRole(args[0])
 			if err != nil {
 				return cli.Usage("penstock nats credentials --help", "%w", err)
 			}

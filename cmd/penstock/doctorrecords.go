@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/penstock-run/penstock/dispatcher/natsd"
-	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // checkRecords compares the records of a pool that runs with what else is known
@@ -29,7 +29,7 @@ func (a *app) checkRecords(ctx context.Context) []finding {
 		err = errors.Join(auditErr, p.close())
 	}
 	switch {
-	case errors.Is(err, access.ErrForbidden):
+	case errors.Is(err, jobs.ErrForbidden):
 		return nil // a worker's credential does not list records
 	case err != nil:
 		f.Status, f.Detail, f.Fix = "note", "they cannot be read: "+err.Error(), "see that the broker runs, and the credential"

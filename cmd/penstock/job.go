@@ -13,7 +13,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -80,7 +79,7 @@ func (a *app) jobGet() *cobra.Command {
 				if cause, ok := jobs.Reasons[rec.Reason]; ok {
 					view.Cause = &cause
 				}
-				if p.role != access.Submitter { // which is told the record and the result
+				if p.role != jobs.RoleSubmitter { // which is told the record and the result
 					if err := view.read(ctx, p); err != nil {
 						return err
 					}

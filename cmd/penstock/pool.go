@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -42,7 +41,7 @@ type pool struct {
 	// owner is who runs the pool of the data directory, if not we.
 	owner string
 	// role is the one of --creds; empty where a command has its user's rights.
-	role access.Role
+	role jobs.Role
 	// signKey returns the key that signs what is submitted; nil where none does.
 	signKey func() (ed25519.PrivateKey, error)
 

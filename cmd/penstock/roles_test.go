@@ -10,18 +10,17 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // credentials makes one of each role, and returns the flags with which a
 // command somewhere else uses it.
-func (f *field) credentials() map[access.Role][]string {
+func (f *field) credentials() map[jobs.Role][]string {
 	f.Helper()
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
 	f.must(err)
 	elsewhere := f.TempDir()
-	flags := map[access.Role][]string{}
-	for _, role := range access.Roles {
+	flags := map[jobs.Role][]string{}
+	for _, role := range jobs.Roles {
 		file := filepath.Join(elsewhere, string(role)+".creds")
 		f.run("nats", "credentials", string(role), "--name", string(role), "--file", file)
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -48,37 +47,37 @@ func TestRolesOfTheCommands(t *testing.T) {
 	f.serve()
 	as := f.credentials()
 
-	w := f.worker(flagged(as[access.Worker], []string{"--slots", "1"})...)
+	w := f.worker(flagged(as[jobs.RoleWorker], []string{"--slots", "1"})...)
 	job := []string{"submit", "-o", "id", "--repo", f.repo, "--", "sh", "-c", "echo hi > new.txt"}
-	id := strings.TrimSpace(f.run(flagged(as[access.Submitter], job)...))
-	f.run(flagged([]string{"wait", "--timeout", "60s", id}, as[access.Submitter])...)
-	if got := f.run(flagged([]string{"job", "get", id, "-o", "json"}, as[access.Submitter])...); !strings.Contains(got, `"outcome": "success"`) {
+	id := strings.TrimSpace(f.run(flagged(as[jobs.RoleSubmitter], job)...))
+	f.run(flagged([]string{"wait", "--timeout", "60s", id}, as[jobs.RoleSubmitter])...)
+	if got := f.run(flagged([]string{"job", "get", id, "-o", "json"}, as[jobs.RoleSubmitter])...); !strings.Contains(got, `"outcome": "success"`) {
 		t.Errorf("the submitter sees of its job: %s", got)
 	}
 	for _, look := range [][]string{{"job", "ls"}, {"job", "get", id}, {"watch", id}, {"logs", id}, {"wait", id}, {"why", id}, {"job", "diff", id}, {"queue", "ls"}, {"batch", "ls"}, {"dead", "ls"}} {
-		if out := f.run(flagged(look, as[access.Viewer])...); out == "" && look[0] != "dead" && look[0] != "batch" {
+		if out := f.run(flagged(look, as[jobs.RoleViewer])...); out == "" && look[0] != "dead" && look[0] != "batch" {
 			t.Errorf("the viewer sees nothing of %v", look)
 		}
 	}
-	if diff := f.run(flagged([]string{"job", "diff", id}, as[access.Viewer])...); !strings.Contains(diff, "new.txt") {
+	if diff := f.run(flagged([]string{"job", "diff", id}, as[jobs.RoleViewer])...); !strings.Contains(diff, "new.txt") {
 		t.Errorf("the viewer's patch is %s", diff)
 	}
 
 	for _, c := range []struct {
-		role access.Role
+		role jobs.Role
 		args []string
 		hint string
 	}{
-		{access.Viewer, job, "role submitter or operator"},
-		{access.Worker, job, "role submitter or operator"},
-		{access.Viewer, []string{"job", "cancel", id}, "role submitter or operator"},
-		{access.Submitter, []string{"job", "ls"}, "role viewer or operator"},
-		{access.Submitter, []string{"logs", id}, "role viewer"},
-		{access.Viewer, []string{"queue", "pause", "default"}, "role operator"},
-		{access.Worker, []string{"queue", "pause", "default"}, "role operator"},
-		{access.Submitter, []string{"worker", "--admin", ""}, "role worker or operator"},
-		{access.Viewer, []string{"serve", "--admin", ""}, "role operator"},
-		{access.Submitter, []string{"run", "--isolation", "none", "--", "true"}, "role operator"},
+		{jobs.RoleViewer, job, "role submitter or operator"},
+		{jobs.RoleWorker, job, "role submitter or operator"},
+		{jobs.RoleViewer, []string{"job", "cancel", id}, "role submitter or operator"},
+		{jobs.RoleSubmitter, []string{"job", "ls"}, "role viewer or operator"},
+		{jobs.RoleSubmitter, []string{"logs", id}, "role viewer"},
+		{jobs.RoleViewer, []string{"queue", "pause", "default"}, "role operator"},
+		{jobs.RoleWorker, []string{"queue", "pause", "default"}, "role operator"},
+		{jobs.RoleSubmitter, []string{"worker", "--admin", ""}, "role worker or operator"},
+		{jobs.RoleViewer, []string{"serve", "--admin", ""}, "role operator"},
+		{jobs.RoleSubmitter, []string{"run", "--isolation", "none", "--", "true"}, "role operator"},
 	} {
 		began := time.Now()
 		out, code, said := f.try(flagged(as[c.role], c.args)...)
@@ -89,11 +88,11 @@ func TestRolesOfTheCommands(t *testing.T) {
 
 	var held []natsd.Credential
 	f.must(json.Unmarshal([]byte(f.run("nats", "credentials", "ls", "-o", "json")), &held))
-	if len(held) != len(access.Roles) {
+	if len(held) != len(jobs.Roles) {
 		t.Errorf("credentials %+v, want one of each role", held)
 	}
 	f.run("nats", "credentials", "revoke", "worker", "viewer")
-	if _, code, said := f.try(flagged([]string{"job", "ls"}, as[access.Viewer])...); code != 6 || !strings.Contains(said, "does not accept this credential") {
+	if _, code, said := f.try(flagged([]string{"job", "ls"}, as[jobs.RoleViewer])...); code != 6 || !strings.Contains(said, "does not accept this credential") {
 		t.Errorf("with what was revoked: %d, %s", code, said)
 	}
 	if code := f.ended(w, time.Minute); code != 6 {

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -101,7 +100,7 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
 	}
-	if p.role == access.Submitter {
+	if p.role == jobs.RoleSubmitter {
 		return p.asked(ctx, rec)
 	}
 	if err := p.alive(rec); err != nil {

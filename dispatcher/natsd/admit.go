@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 )
 
@@ -29,7 +30,7 @@ func (g *gatekeeper) Check(c server.ClientAuthentication) bool {
 	opts := c.GetOpts()
 	if opts.Nkey == "" {
 		same := subtle.ConstantTimeCompare([]byte(opts.Username), []byte(g.cfg.User)) & subtle.ConstantTimeCompare([]byte(opts.Password), []byte(g.cfg.Password))
-		return same == 1 && g.register(c, Credential{Role: access.Operator, Key: g.cfg.User})
+		return same == 1 && g.register(c, Credential{Role: jobs.RoleOperator, Key: g.cfg.User})
 	}
 	held, err := credential(g.cfg.StoreDir, opts.Nkey)
 	if err != nil || !signed(c, opts) {

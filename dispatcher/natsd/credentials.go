@@ -26,10 +26,10 @@ import (
 // for each, named by the key, so that making and revoking one never meets
 // another process that does the same.
 type Credential struct {
-	Name    string      `json:"name"`
-	Role    access.Role `json:"role"`
-	Key     string      `json:"key"`
-	Created time.Time   `json:"created"`
+	Name    string    `json:"name"`
+	Role    jobs.Role `json:"role"`
+	Key     string    `json:"key"`
+	Created time.Time `json:"created"`
 }
 
 // A Secret is a credentials file: what a client needs, and nobody else may see.
@@ -44,7 +44,7 @@ var (
 
 // NewCredential makes a credential that no server knows yet. An empty name
 // stands for one that is made up.
-func NewCredential(role access.Role, name string) (Credential, Secret, error) {
+func NewCredential(role jobs.Role, name string) (Credential, Secret, error) {
 	if name == "" {
 		name = string(role) + "-" + string([]byte(jobs.HashKey("", rand.Text()))[:6])
 	}
@@ -148,7 +148,7 @@ func credential(dir, key string) (Credential, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return Credential{}, fmt.Errorf("credential %s: %w", key, err)
 	}
-	if _, err := access.ParseRole(string(c.Role)); err != nil || c.Key != key {
+	if _, err := jobs.ParseRole(string(c.Role)); err != nil || c.Key != key {
 		return Credential{}, fmt.Errorf("credential %s is damaged", key)
 	}
 	return c, nil
@@ -182,7 +182,7 @@ func readSmall(file string) ([]byte, error) {
 // Present returns the options of a connection with a credentials file, and the
 // role that it says it has. A file in the format of NATS, with a token that
 // names the user, says none.
-func Present(file string) (access.Role, []nats.Option, error) {
+func Present(file string) (jobs.Role, []nats.Option, error) {
 	data, err := readSmall(file)
 	if err != nil {
 		return "", nil, fmt.Errorf("credentials: %w", err)
@@ -191,7 +191,7 @@ func Present(file string) (access.Role, []nats.Option, error) {
 	if found == nil {
 		return "", []nats.Option{nats.UserCredentials(file)}, nil
 	}
-	role, err := access.ParseRole(string(found[1]))
+	role, err := jobs.ParseRole(string(found[1]))
 	if err != nil {
 		return "", nil, fmt.Errorf("credentials %s: %w", file, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -78,7 +77,7 @@ func TestAViewerFollowsWithTheClientLibrary(t *testing.T) {
 		soon, cancel := context.WithTimeout(ctx, time.Second) // the library waits for an answer
 		defer cancel()
 		if _, err := stream.OrderedConsumer(soon, jetstream.OrderedConsumerConfig{}); err == nil {
-			t.Errorf("a viewer has made a consumer, as role %s must not", access.Viewer)
+			t.Errorf("a viewer has made a consumer, as role %s must not", jobs.RoleViewer)
 		}
 	})
 }

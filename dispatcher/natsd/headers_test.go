@@ -145,7 +145,7 @@ func (b *bus) others() {
 // targets are the subjects that a role may publish to and that a stream keeps:
 // one that nobody has for each right, and those of others in streams that
 // keep more than the last message of a subject.
-func (b *bus) targets(role access.Role, before kept) map[string]jetstream.StreamConfig {
+func (b *bus) targets(role jobs.Role, before kept) map[string]jetstream.StreamConfig {
 	b.t.Helper()
 	rights, err := access.Layout{}.Rights(role, "")
 	if err != nil {
@@ -193,10 +193,10 @@ func matches(pattern, to string) bool {
 // what it must not do is refused.
 func TestHeadersThatTheBrokerObeys(t *testing.T) {
 	t.Parallel()
-	atLeast := map[access.Role]int{access.Viewer: 0, access.Submitter: 1, access.Worker: 10}
+	atLeast := map[jobs.Role]int{jobs.RoleViewer: 0, jobs.RoleSubmitter: 1, jobs.RoleWorker: 10}
 	eachBus(t, func(t *testing.T, b *bus) {
 		b.others()
-		for _, role := range []access.Role{access.Viewer, access.Submitter, access.Worker} {
+		for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleWorker} {
 			nc := b.connect(string(role)+"-one", nil)
 			heard := b.inbox(string(role) + "-other")
 			all := b.targets(role, b.kept())
@@ -245,7 +245,7 @@ func other(in map[uint64]string, than string) string {
 
 // publishAll sends one message for each row, and at last one without headers. It
 // returns the broker's answers.
-func (b *bus) publishAll(nc *nats.Conn, role access.Role, to, other string) (said string) {
+func (b *bus) publishAll(nc *nats.Conn, role jobs.Role, to, other string) (said string) {
 	b.t.Helper()
 	inbox := access.Inbox(b.held[string(role)+"-one"].Key)
 	for _, row := range obeyed {
@@ -310,7 +310,7 @@ func (b *bus) nothingLost(before kept, but, what string) {
 func TestMessageIDsTakeNothingFromOthers(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, b *bus) {
-		for _, role := range []access.Role{access.Submitter, access.Worker} {
+		for _, role := range []jobs.Role{jobs.RoleSubmitter, jobs.RoleWorker} {
 			nc := b.connect(string(role)+"-one", nil)
 			for to, cfg := range b.targets(role, b.kept()) {
 				publish := func(nc *nats.Conn, to string) (duplicate bool) {
@@ -349,7 +349,7 @@ func TestLeaderSchedulesWhatAWorkerPutsOff(t *testing.T) {
 	eachBus(t, func(t *testing.T, b *bus) {
 		stop := b.dispatch()
 		defer stop()
-		worker := open3(t, b.connect("worker-one", nil), access.Worker)
+		worker := open3(t, b.connect("worker-one", nil), jobs.RoleWorker)
 		ctx := jobstest.Context(t)
 		claim, err := worker.queue.Claim(ctx, "w1", []string{"default"})
 		if err != nil {
@@ -376,7 +376,7 @@ func TestLeaderSchedulesWhatAWorkerPutsOff(t *testing.T) {
 func TestWhatWorkersReplaceIsSwept(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, b *bus) {
-		worker := open3(t, b.connect("worker-one", nil), access.Worker)
+		worker := open3(t, b.connect("worker-one", nil), jobs.RoleWorker)
 		ctx, rec := jobstest.Context(t), b.runs.Record()
 		content := func() (n int) {
 			for _, to := range b.kept()["OBJ_ps_artifacts"] {

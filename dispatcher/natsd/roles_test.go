@@ -52,7 +52,7 @@ type parts struct {
 	store *artifact.Store
 }
 
-func open3(t *testing.T, nc *nats.Conn, role access.Role) parts {
+func open3(t *testing.T, nc *nats.Conn, role jobs.Role) parts {
 	t.Helper()
 	q, err := queue.Open(jobstest.Context(t), nc, queue.Config{Role: role})
 	if err != nil {
@@ -114,7 +114,7 @@ func eachBus(t *testing.T, do func(t *testing.T, b *bus)) {
 		t.Run(name, func(t *testing.T) {
 			b := &bus{t: t, dir: t.TempDir(), held: map[string]natsd.Credential{}}
 			var all []natsd.Credential
-			for _, role := range access.Roles {
+			for _, role := range jobs.Roles {
 				for _, who := range []string{"one", "other"} {
 					c, secret, err := natsd.NewCredential(role, string(role)+"-"+who)
 					if err != nil {
@@ -129,7 +129,7 @@ func eachBus(t *testing.T, do func(t *testing.T, b *bus)) {
 			}
 			buses[name](t, b, all)
 			b.ops = b.connect("operator-one", nil)
-			b.pool = open3(t, b.ops, access.Operator)
+			b.pool = open3(t, b.ops, jobs.RoleOperator)
 			b.job = jobstest.Submit(t, b.pool.queue, jobstest.Job())
 			b.runs = jobstest.Claim(t, b.pool.queue, "w0")
 			b.job = jobstest.Submit(t, b.pool.queue, jobstest.Job())
@@ -203,7 +203,7 @@ const (
 	forAll = forViewer | forSubmitter | forWorker
 )
 
-var bits = map[access.Role]int{access.Viewer: forViewer, access.Submitter: forSubmitter, access.Worker: forWorker}
+var bits = map[jobs.Role]int{jobs.RoleViewer: forViewer, jobs.RoleSubmitter: forSubmitter, jobs.RoleWorker: forWorker}
 
 // hostile is what a client publishes that it must not. JOB is a job that is
 // pending, RUN one that somebody runs, OTHER the key of another user of the role.
@@ -268,7 +268,7 @@ var listened = []string{
 
 func TestHostileClients(t *testing.T) {
 	eachBus(t, func(t *testing.T, b *bus) {
-		for _, role := range []access.Role{access.Viewer, access.Submitter, access.Worker} {
+		for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleWorker} {
 			heard := make(chan error, 1000)
 			nc := b.connect(string(role)+"-one", heard)
 			words := strings.NewReplacer("JOB2", jobs.NewID(), "JOB", b.job.ID, "RUN", b.runs.Record().ID, "OTHER", b.held[string(role)+"-other"].Key)
@@ -326,10 +326,10 @@ func refusedNow(t *testing.T, nc *nats.Conn, heard chan error, what string) bool
 // A request that is allowed, whose answer the client wants to have written
 // where it may not write.
 func TestReplySubjectsReachNothing(t *testing.T) {
-	allowed := map[access.Role][]string{
-		access.Viewer:    {"PSJS.STREAM.INFO.KV_ps_jobs", "PSJS.STREAM.MSG.GET.KV_ps_jobs", "penstock.v1.api.get"},
-		access.Submitter: {"penstock.v1.api.get", "penstock.v1.api.why"},
-		access.Worker:    {"PSJS.CONSUMER.INFO.PS_Q_DEFAULT_P1.w", "PSJS.STREAM.MSG.GET.KV_ps_specs", "PSJS.STREAM.INFO.KV_ps_config"},
+	allowed := map[jobs.Role][]string{
+		jobs.RoleViewer:    {"PSJS.STREAM.INFO.KV_ps_jobs", "PSJS.STREAM.MSG.GET.KV_ps_jobs", "penstock.v1.api.get"},
+		jobs.RoleSubmitter: {"penstock.v1.api.get", "penstock.v1.api.why"},
+		jobs.RoleWorker:    {"PSJS.CONSUMER.INFO.PS_Q_DEFAULT_P1.w", "PSJS.STREAM.MSG.GET.KV_ps_specs", "PSJS.STREAM.INFO.KV_ps_config"},
 	}
 	targets := []string{
 		"penstock.v1.q.default.p1.default.x", "$KV.ps_specs.x", "$KV.ps_config.hold.queue.default", "penstock.v1.submit.other",
@@ -385,9 +385,9 @@ func TestRolesDoTheirWork(t *testing.T) {
 	eachBus(t, func(t *testing.T, b *bus) {
 		stop := b.dispatch()
 		defer stop()
-		submitter := open3(t, b.connect("submitter-one", nil), access.Submitter)
-		worker := open3(t, b.connect("worker-one", nil), access.Worker)
-		viewer := open3(t, b.connect("viewer-one", nil), access.Viewer)
+		submitter := open3(t, b.connect("submitter-one", nil), jobs.RoleSubmitter)
+		worker := open3(t, b.connect("worker-one", nil), jobs.RoleWorker)
+		viewer := open3(t, b.connect("viewer-one", nil), jobs.RoleViewer)
 
 		if err := b.pool.queue.SetCaps(jobstest.Context(t), schedule.Caps{{Key: "queue:*", Most: 2}}); err != nil {
 			t.Fatal(err) // the worker needs a permit
@@ -618,7 +618,7 @@ func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 		},
 	} {
 		err := do()
-		if refused, ok := errors.AsType[*access.ForbiddenError](err); !ok || refused.Role == "" || !errors.Is(err, access.ErrForbidden) {
+		if refused, ok := errors.AsType[*jobs.ForbiddenError](err); !ok || refused.Role == "" || !errors.Is(err, jobs.ErrForbidden) {
 			b.t.Errorf("%s: %v, want that it is not allowed", what, err)
 		}
 	}
@@ -629,7 +629,7 @@ func TestRevoke(t *testing.T) {
 	dir, files := t.TempDir(), t.TempDir()
 	s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0", Owner: "serve", Fast: true})
 	defer s.Close()
-	held, secret, err := natsd.NewCredential(access.Viewer, "eve")
+	held, secret, err := natsd.NewCredential(jobs.RoleViewer, "eve")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -638,7 +638,7 @@ func TestRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	role, options, err := natsd.Present(file)
-	if err != nil || role != access.Viewer {
+	if err != nil || role != jobs.RoleViewer {
 		t.Fatal(role, err)
 	}
 	dial := func() (*nats.Conn, error) { return nats.Connect(s.Endpoint().URL, options...) }
@@ -684,7 +684,7 @@ func TestForgedCredentials(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0", Owner: "serve", Fast: true})
 	defer s.Close()
-	held, _, err := natsd.NewCredential(access.Operator, "ops")
+	held, _, err := natsd.NewCredential(jobs.RoleOperator, "ops")
 	if err != nil {
 		t.Fatal(err)
 	}

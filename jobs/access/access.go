@@ -50,13 +50,13 @@ func (s Share) local() string {
 }
 
 // Account is the name of a role's account.
-func Account(role Role) string {
+func Account(role jobs.Role) string {
 	switch role {
-	case Viewer:
+	case jobs.RoleViewer:
 		return Pool + "_VIEWER"
-	case Submitter:
+	case jobs.RoleSubmitter:
 		return Pool + "_SUBMITTER"
-	case Worker:
+	case jobs.RoleWorker:
 		return Pool + "_WORKER"
 	}
 	return Pool
@@ -67,9 +67,9 @@ func Account(role Role) string {
 func Inbox(user string) string { return "_INBOX_" + user }
 
 // May returns the roles that may publish to a subject of the bus, or ask it.
-func (l Layout) May(to string) ([]Role, error) {
-	var may []Role
-	for _, role := range Roles {
+func (l Layout) May(to string) ([]jobs.Role, error) {
+	var may []jobs.Role
+	for _, role := range jobs.Roles {
 		rights, err := l.Rights(role, "")
 		if err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ type Rights struct {
 }
 
 // Rights returns those of the user of a role with a public key.
-func (l Layout) Rights(role Role, user string) (Rights, error) {
+func (l Layout) Rights(role jobs.Role, user string) (Rights, error) {
 	shares, err := l.Shares(role)
 	if err != nil || role.All() {
 		return Rights{}, err
@@ -106,7 +106,7 @@ func (l Layout) Rights(role Role, user string) (Rights, error) {
 		}
 		r.Answers = r.Answers || s.Served
 	}
-	if role == Worker {
+	if role == jobs.RoleWorker {
 		names, err := subject.New(l.Prefix)
 		if err != nil {
 			return Rights{}, err
@@ -119,7 +119,7 @@ func (l Layout) Rights(role Role, user string) (Rights, error) {
 
 // Shares returns what the account of a role sees of the pool's. The operator is
 // in there.
-func (l Layout) Shares(role Role) ([]Share, error) {
+func (l Layout) Shares(role jobs.Role) ([]Share, error) {
 	names, err := subject.New(l.Prefix)
 	if err != nil {
 		return nil, err
@@ -132,11 +132,11 @@ func (l Layout) Shares(role Role) ([]Share, error) {
 		return nil, err
 	}
 	switch role {
-	case Viewer:
+	case jobs.RoleViewer:
 		return viewer(names), nil
-	case Submitter:
+	case jobs.RoleSubmitter:
 		return append(verbs(names, "submit", "get", "cancel", "result", "why", "send"), Share{Subject: names.Submit(tenant)}), nil
-	case Worker:
+	case jobs.RoleWorker:
 		return worker(names), nil
 	}
 	return nil, nil

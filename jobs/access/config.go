@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // What who is asked may say. A worker hears a control message by two
@@ -19,7 +21,7 @@ const (
 // A User is somebody with a credential: the public half of it.
 type User struct {
 	Name string
-	Role Role
+	Role jobs.Role
 	Key  string // the public nkey
 }
 
@@ -28,7 +30,7 @@ type User struct {
 func (l Layout) Config(users []User) (string, error) {
 	var b strings.Builder
 	b.WriteString("accounts {\n")
-	for _, role := range []Role{Operator, Viewer, Submitter, Worker} {
+	for _, role := range []jobs.Role{jobs.RoleOperator, jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleWorker} {
 		fmt.Fprintf(&b, "  %s {\n", Account(role))
 		var err error
 		if role.All() {
@@ -56,7 +58,7 @@ func (l Layout) writeExports(b *strings.Builder) error {
 		to    []string
 	}
 	offered := map[string]*export{}
-	for _, role := range Roles {
+	for _, role := range jobs.Roles {
 		shares, err := l.Shares(role)
 		if err != nil {
 			return err
@@ -94,7 +96,7 @@ func (l Layout) writeExports(b *strings.Builder) error {
 // writeServed has the pool's account ask what roles answer.
 func (l Layout) writeServed(b *strings.Builder) error {
 	b.WriteString("    imports: [\n")
-	for _, role := range Roles {
+	for _, role := range jobs.Roles {
 		shares, err := l.Shares(role)
 		if err != nil {
 			return err
@@ -109,7 +111,7 @@ func (l Layout) writeServed(b *strings.Builder) error {
 	return nil
 }
 
-func (l Layout) writeImports(b *strings.Builder, role Role) error {
+func (l Layout) writeImports(b *strings.Builder, role jobs.Role) error {
 	shares, err := l.Shares(role)
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func (l Layout) writeImports(b *strings.Builder, role Role) error {
 	return nil
 }
 
-func (l Layout) writeUsers(b *strings.Builder, role Role, users []User) error {
+func (l Layout) writeUsers(b *strings.Builder, role jobs.Role, users []User) error {
 	b.WriteString("    users: [\n")
 	for _, u := range users {
 		if u.Role != role {

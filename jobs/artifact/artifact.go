@@ -34,7 +34,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -42,7 +41,7 @@ import (
 // Config says how the store is laid out. The zero value is an installation on
 // one broker.
 type Config struct {
-	Role      access.Role   // of the connection's credential
+	Role      jobs.Role     // of the connection's credential
 	Replicas  int           // of each stream; default is the installation's, or 1
 	Retention time.Duration // of an artifact; default 30 days
 	Results   time.Duration // how long results, and lists of artifacts, are kept; default 30 days

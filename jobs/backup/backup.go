@@ -33,7 +33,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/why"
@@ -133,7 +132,7 @@ func streams(ctx context.Context, conn *wire.Conn) (map[string]state, error) {
 // Occupied returns the pool's streams that hold something of a job, or of
 // somebody's settings.
 func Occupied(ctx context.Context, nc *nats.Conn) ([]string, error) {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func Occupied(ctx context.Context, nc *nats.Conn) ([]string, error) {
 
 // Clear removes all streams of a pool.
 func Clear(ctx context.Context, nc *nats.Conn) error {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return err
 	}
@@ -169,7 +168,7 @@ func Clear(ctx context.Context, nc *nats.Conn) error {
 // Running returns who is at work in a pool: its dispatchers answer requests,
 // its workers say every few seconds that they live.
 func Running(ctx context.Context, nc *nats.Conn) ([]string, error) {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server/archive"
 	"github.com/nats-io/nats.go"
 
-	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -116,7 +116,7 @@ func (s Stream) last() uint64 {
 // records come last: what was interrupted before is no pool that anybody could
 // take for the one that was.
 func (f *File) Restore(ctx context.Context, nc *nats.Conn, replicas int, progress func(Stream)) error {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
@@ -40,7 +39,7 @@ type writer struct {
 // Write writes a backup of a pool. What it has written is one only when it
 // returns without an error.
 func Write(ctx context.Context, nc *nats.Conn, to io.Writer, cfg Config) (Manifest, error) {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return Manifest{}, err
 	}

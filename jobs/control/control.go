@@ -225,6 +225,9 @@ func Refuse(code Refusal, format string, args ...any) *RefusedError {
 
 func (e *RefusedError) Error() string { return e.Message }
 
+// ErrorCode implements what [jobs.Code] asks for.
+func (e *RefusedError) ErrorCode() jobs.ErrorCode { return jobs.ErrorCode(e.Code) }
+
 // Is reports that the message came too late as [jobs.ErrFinished].
 func (e *RefusedError) Is(target error) bool {
 	return target == jobs.ErrFinished && e.Code == Finished

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -37,7 +36,7 @@ func (e *BusyError) Error() string {
 // step. It returns what it left as it is because it cannot be changed in
 // place. It may be repeated, and two never do it at once.
 func Apply(ctx context.Context, nc *nats.Conn, cfg Config, done func(Difference)) (left []Difference, err error) {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -72,7 +71,7 @@ type part struct {
 
 // Diff returns how the broker differs, without changing anything.
 func Diff(ctx context.Context, nc *nats.Conn, cfg Config) ([]Difference, error) {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
@@ -34,7 +34,7 @@ func (g Group) whole() bool {
 
 // Groups returns the groups of all streams of the installation.
 func Groups(ctx context.Context, nc *nats.Conn, cfg Config) ([]Group, error) {
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		return nil, err
 	}

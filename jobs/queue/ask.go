@@ -121,6 +121,9 @@ type NotRetryableError struct {
 	Outcome jobs.Outcome
 }
 
+// ErrorCode implements what [jobs.Code] asks for.
+func (e *NotRetryableError) ErrorCode() jobs.ErrorCode { return jobs.CodeNotRetryable }
+
 func (e *NotRetryableError) Error() string {
 	if e.State != jobs.Finished {
 		return fmt.Sprintf("job %s is %s: only a finished job can be retried", e.ID, e.State)

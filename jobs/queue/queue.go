@@ -32,7 +32,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -44,7 +43,7 @@ type Config struct {
 	Tenant string // default "default"
 	// Role is the one of the connection's credential. All but the operator's
 	// take the streams and consumers as they are.
-	Role access.Role
+	Role jobs.Role
 	// Lease is how long a worker may be silent before its job is given to
 	// another; Replicas is how many servers of a cluster keep each stream. An
 	// installation has one of each, which a new one is given, 10 s and 1 by

@@ -38,6 +38,9 @@ type AmbiguousError struct {
 	IDs    []string
 }
 
+// ErrorCode implements what [jobs.Code] asks for.
+func (e *AmbiguousError) ErrorCode() jobs.ErrorCode { return jobs.CodeAmbiguous }
+
 func (e *AmbiguousError) Error() string {
 	const most = 8
 	candidates, more := e.IDs, ""

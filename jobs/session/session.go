@@ -25,7 +25,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -35,7 +34,7 @@ import (
 type Config struct {
 	Prefix    string        // of every subject; default "penstock.v1"
 	Tenant    string        // default "default"
-	Role      access.Role   // of the connection's credential
+	Role      jobs.Role     // of the connection's credential
 	Replicas  int           // of the stream; default is the installation's, or 1
 	Retention time.Duration // of an event; default 30 days
 	// MaxBytes bounds the stream, by dropping the oldest events; default is

@@ -8,8 +8,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // The exit codes of penstock. They are a contract: scripts depend on them.
@@ -51,22 +49,19 @@ func Code(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
-	if _, ok := errors.AsType[*jobs.InvalidError](err); ok {
-		return ExitUsage
-	}
-	if _, ok := errors.AsType[*queue.AmbiguousError](err); ok {
-		return ExitUsage
-	}
-	switch {
-	case err == nil:
+	switch jobs.Code(err) {
+	case "":
 		return ExitOK
-	case errors.Is(err, jobs.ErrNotFound):
+	case jobs.CodeInvalid, jobs.CodeAmbiguous:
+		return ExitUsage
+	case jobs.CodeNotFound:
 		return ExitNotFound
-	case errors.Is(err, access.ErrForbidden):
+	case jobs.CodeForbidden:
 		return ExitDenied
-	case errors.Is(err, jobs.ErrUnavailable):
+	case jobs.CodeUnavailable:
 		return ExitUnreachable
-	case errors.Is(err, context.Canceled):
+	}
+	if errors.Is(err, context.Canceled) {
 		return ExitInterrupted
 	}
 	return ExitUnexpected

@@ -7,7 +7,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // An APIError is what the broker answers instead of doing something.
@@ -95,7 +94,7 @@ func (e *replyError) Unwrap() error { return e.err }
 // unanswered reports whether nobody knows what became of a request: there was
 // no answer, or one that says "not now". Everything else is an answer.
 func unanswered(err error) bool {
-	for _, answer := range []error{ErrConflict, ErrNoBatch, jobs.ErrNotFound, jobs.ErrFull, access.ErrForbidden, nats.ErrMaxPayload, nats.ErrBadSubject} {
+	for _, answer := range []error{ErrConflict, ErrNoBatch, jobs.ErrNotFound, jobs.ErrFull, jobs.ErrForbidden, nats.ErrMaxPayload, nats.ErrBadSubject} {
 		if errors.Is(err, answer) {
 			return false
 		}

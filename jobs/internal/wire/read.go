@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // A Range is the messages of a stream that match Subject, from the sequence
@@ -179,7 +178,7 @@ func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct
 func (c *Conn) patientBatch(ctx context.Context, r Range, n int) ([]Message, error) {
 	for began := time.Now(); ; {
 		batch, err := c.batch(ctx, r, n)
-		if err == nil || errors.Is(err, access.ErrForbidden) {
+		if err == nil || errors.Is(err, jobs.ErrForbidden) {
 			return batch, err
 		}
 		if errors.Is(err, nats.ErrNoResponders) && time.Since(began) > Patience {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"github.com/penstock-run/penstock/jobs/access"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
@@ -72,7 +72,7 @@ func (l *laggard) answer(t *testing.T, nc *nats.Conn, stream string) {
 func lagging(t *testing.T) (*wire.Conn, *laggard, func(key, value string) wire.Message) {
 	t.Helper()
 	nc := jobstest.Start(t).Connect()
-	conn, err := wire.New(nc, access.Operator)
+	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestAScanIsCompleteAlthoughAServerLagsBehind(t *testing.T) {
 // broker is away. The one has an end, and the other one may come back.
 func TestAScanOfAStreamThatIsNotThere(t *testing.T) {
 	server := jobstest.Start(t)
-	conn, err := wire.New(server.Connect(), access.Operator)
+	conn, err := wire.New(server.Connect(), jobs.RoleOperator)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,11 @@ package wire
 import (
 	"context"
 	"errors"
+	"github.com/penstock-run/penstock/jobs"
 	"regexp"
 	"sync"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // refusedPublish finds the subject in the broker's refusal.
@@ -17,7 +16,7 @@ var refusedPublish = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCo
 // refusals tells who made a request that the broker refuses. It does not
 // answer such a request; it says so beside it, as an error of the connection.
 type refusals struct {
-	role access.Role
+	role jobs.Role
 
 	mu      sync.Mutex
 	next    int
@@ -53,7 +52,7 @@ func (r *refusals) hear(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, end := range r.waiting[found[1]] {
-		end(&access.ForbiddenError{Role: r.role, Subject: found[1]})
+		end(&jobs.ForbiddenError{Role: r.role, Subject: found[1]})
 	}
 }
 
@@ -80,7 +79,7 @@ func (r *refusals) watch(ctx context.Context, subject string) (watched context.C
 
 // refusal returns why ctx ended, where that is a refusal, else err.
 func refusal(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, access.ErrForbidden) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, jobs.ErrForbidden) {
 		return cause
 	}
 	return err

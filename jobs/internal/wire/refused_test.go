@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/penstock-run/penstock/jobs"
 	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/penstock-run/penstock/jobs/access"
 )
 
 // However many parts share a connection, and however they begin to listen, each
@@ -32,7 +31,7 @@ func TestAllPartsOfAConnectionHearRefusals(t *testing.T) {
 		}
 		nc.ErrorHandler()(nc, nil, fmt.Errorf(`%w: Permissions Violation for Publish to "x"`, nats.ErrPermissionViolation))
 		for i, ctx := range asked {
-			if !errors.Is(context.Cause(ctx), access.ErrForbidden) {
+			if !errors.Is(context.Cause(ctx), jobs.ErrForbidden) {
 				t.Fatalf("part %d of %d has not heard of the refusal", i, len(parts))
 			}
 		}

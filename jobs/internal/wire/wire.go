@@ -21,7 +21,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
@@ -51,7 +50,7 @@ type Conn struct {
 
 // New returns a Conn over a connection that its owner opens and closes. The
 // role is the one of the connection's credential; empty where it has none.
-func New(nc *nats.Conn, role access.Role) (*Conn, error) {
+func New(nc *nats.Conn, role jobs.Role) (*Conn, error) {
 	c := &Conn{
 		NC: nc, Bound: !role.All(), api: "$JS.API.",
 		refused: &refusals{role: role, waiting: map[string]map[int]context.CancelCauseFunc{}},
@@ -304,7 +303,7 @@ func (c *Conn) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 }
 
 // Request is one round trip. What the broker does not let this client ask is
-// [access.ErrForbidden].
+// [jobs.ErrForbidden].
 func (c *Conn) Request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, done := c.refused.watch(ctx, msg.Subject)
 	defer done()
@@ -331,7 +330,7 @@ func (c *Conn) wait(ctx context.Context, why error) error {
 // Closed says why the connection is closed.
 func (c *Conn) Closed() error {
 	if err := c.NC.LastError(); errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
-		return fmt.Errorf("%w: the server accepts this credential no more", access.ErrForbidden)
+		return fmt.Errorf("%w: the server accepts this credential no more", jobs.ErrForbidden)
 	}
 	return fmt.Errorf("%w: the connection is closed", jobs.ErrUnavailable)
 }

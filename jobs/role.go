@@ -1,4 +1,4 @@
-package access
+package jobs
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ type Role string
 // The roles. An operator may do everything; so may who connects without a role
 // to a broker that knows none.
 const (
-	Submitter Role = "submitter" // hands jobs in, asks after them, cancels them
-	Worker    Role = "worker"    // claims jobs and writes what becomes of them
-	Viewer    Role = "viewer"    // reads jobs, sessions and results
-	Operator  Role = "operator"
+	RoleSubmitter Role = "submitter" // hands jobs in, asks after them, cancels them
+	RoleWorker    Role = "worker"    // claims jobs and writes what becomes of them
+	RoleViewer    Role = "viewer"    // reads jobs, sessions and results
+	RoleOperator  Role = "operator"
 )
 
 // Roles lists the roles, the least first.
-var Roles = []Role{Viewer, Submitter, Worker, Operator}
+var Roles = []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator}
 
 // ParseRole reads a role's name.
 func ParseRole(s string) (Role, error) {
@@ -30,7 +30,7 @@ func ParseRole(s string) (Role, error) {
 }
 
 // All reports whether the role may do everything.
-func (r Role) All() bool { return r == "" || r == Operator }
+func (r Role) All() bool { return r == "" || r == RoleOperator }
 
 // ErrForbidden: the broker does not let this client do that.
 var ErrForbidden = errors.New("not allowed")
