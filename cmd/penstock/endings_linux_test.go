@@ -32,34 +32,76 @@ func running(word string) (found []string) {
 	return found
 }
 
+// deaf is an agent that does not end when it is asked to, and that has a child of the
+// same kind.
+const deaf = `trap '' TERM INT HUP; (while :; do sleep 0.1; done) & while :; do sleep 0.1; done`
+
+// submitDeaf returns when the job's agent and its child run.
+func (f *field) submitDeaf(mark string, flags ...string) (id string) {
+	f.Helper()
+	id = f.submit(": "+mark+"; "+deaf, flags...)
+	f.eventually(60*time.Second, "the agent runs, or the job has ended", func() bool {
+		return len(running(mark)) > 1 || f.record(id).State == jobs.Finished
+	})
+	return id
+}
+
+// jailsHere lists the flags of submit for each jail that this host has, by the jail's
+// name. Containers are missing, since they need a program that is linked statically.
+func jailsHere() map[string][]string {
+	jails := map[string][]string{"bwrap": {"--backend", "bwrap"}, "none": {"--backend", "none"}}
+	if systemdRuns() {
+		jails["systemd"] = []string{"--backend", "systemd"}
+	}
+	return jails
+}
+
+func systemdRuns() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil
+}
+
+var inContainer = map[string][]string{"oci": {"--isolation", "container", "--image", containerImage}}
+
 // A record says that a job has finished when nothing of its agent is alive any
 // more, however the agent takes it to be asked to end.
 func TestFinishedMeansThatNothingLives(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
-	f.env = []string{"PENSTOCK_WORKER_STEP_TIMEOUT=1s"}
-	f.serve("--slots", "6")
-	const deaf = `trap '' TERM INT HUP; (trap '' TERM INT HUP; while :; do sleep 0.1; done) & echo up; while :; do sleep 0.1; done`
-	for _, backend := range []string{"bwrap", "none"} {
+	finishedMeansThatNothingLives(newField(t), jailsHere())
+}
+
+func TestFinishedMeansThatNoContainerLives(t *testing.T) {
+	f := containerField(t)
+	finishedMeansThatNothingLives(f, inContainer)
+}
+
+func finishedMeansThatNothingLives(f *field, jails map[string][]string) {
+	f.env = append(f.env, "PENSTOCK_WORKER_STEP_TIMEOUT=1s")
+	f.serve("--slots", fmt.Sprint(3*len(jails)))
+	for jail, flags := range jails {
 		for name, end := range map[string]func(id string){
 			"cancel":  func(id string) { f.run("job", "cancel", id) },
 			"stop":    func(id string) { f.run("job", "stop", id) },
-			"timeout": func(string) {},
+			"timeout": nil,
 		} {
-			t.Run(backend+" "+name, func(t *testing.T) {
+			f.Run(jail+" "+name, func(t *testing.T) {
 				t.Parallel()
-				mark := "mark-" + backend + "-" + name
-				flags := []string{"--backend", backend}
-				if name == "timeout" {
-					flags = append(flags, "--timeout", "2s", "--max-attempts", "1")
+				mark := fmt.Sprint("mark-", os.Getpid(), "-", jail, "-", name)
+				var id string
+				if end != nil {
+					id = f.submitDeaf(mark, flags...)
 				}
-				id := f.submit(": "+mark+"; "+deaf, flags...)
-				f.eventually(60*time.Second, "the agent is up", func() bool { return strings.Contains(f.run("logs", id), "up") })
+				// On a slow machine a jail takes seconds to start, which count.
+				for limit := 2 * time.Second; end == nil && len(running(mark)) == 0; limit *= 2 {
+					id = f.submitDeaf(mark, append([]string{"--timeout", limit.String(), "--max-attempts", "1"}, flags...)...)
+				}
 				waiting := f.begin("wait", id)
 				if len(running(mark)) == 0 {
 					t.Error("the agent was not found while it ran")
 				}
-				end(id)
+				if end != nil {
+					end(id)
+				}
 				_ = waiting.Wait() // it ends with what the job ended with
 				if left := running(mark); len(left) > 0 {
 					t.Errorf("the job has finished, and %v are alive", left)
@@ -76,37 +118,87 @@ func TestFinishedMeansThatNothingLives(t *testing.T) {
 // directory on the same host stay, for that one's worker.
 func TestAWorkerSweepsItsOwnPool(t *testing.T) {
 	f, other := newField(t), newField(t)
-	left := func(f *field) (found []string) {
-		all, err := sandbox.Leftovers(context.Background(), f.record(f.list()[0].ID).ID)
+	left := func(id string) (found []string) {
+		all, err := sandbox.Leftovers(context.Background(), id)
 		f.must(err)
 		for _, l := range all {
 			found = append(found, l.Label)
 		}
 		return found
 	}
-	const script = `trap '' TERM; echo up; while :; do sleep 0.1; done`
+	sweepsItsOwnPool(f, other, left, func(string) {}, "--backend", "none")
+}
+
+// A container ends itself when its worker is killed. One that cannot, since it is
+// paused, is left.
+func TestAWorkerSweepsItsOwnContainers(t *testing.T) {
+	f := containerField(t)
+	other := newField(t)
+	other.env = f.env
+	pause := func(id string) {
+		for _, token := range f.containers(id) {
+			out, err := exec.Command("docker", "pause", "penstock-"+token).CombinedOutput()
+			if err != nil {
+				f.Fatalf("pause: %v: %s", err, out)
+			}
+		}
+	}
+	sweepsItsOwnPool(f, other, f.containers, pause, inContainer["oci"]...)
+}
+
+// A unit ends itself when its worker is killed. One that cannot, since its processes
+// were stopped, is left.
+func TestAWorkerSweepsItsOwnUnits(t *testing.T) {
+	if !systemdRuns() {
+		t.Skip("this machine was not booted with systemd: TestEndingsUnderSystemd boots a container")
+	}
+	f, other := newField(t), newField(t)
+	units := func(id string) []string {
+		out, err := exec.Command("systemctl", "list-units", "--plain", "--no-legend", "penstock-"+id+"*").Output()
+		f.must(err)
+		var found []string
+		for line := range strings.Lines(string(out)) {
+			found = append(found, strings.Fields(line)[0])
+		}
+		return found
+	}
+	stop := func(id string) {
+		for _, unit := range units(id) {
+			if out, err := exec.Command("systemctl", "kill", "--signal=STOP", unit).CombinedOutput(); err != nil {
+				f.Fatalf("stop: %v: %s", err, out)
+			}
+		}
+	}
+	sweepsItsOwnPool(f, other, units, stop, "--backend", "systemd")
+}
+
+// sweepsItsOwnPool kills the workers of two pools and starts others. What is left of a
+// job is found by left; holds has its jail survive the worker.
+func sweepsItsOwnPool(f, other *field, left func(id string) []string, hold func(id string), jail ...string) {
+	ids := map[*field]string{}
 	for _, f := range []*field{f, other} {
 		pool, args := f.serve("--slots", "1")
-		id := f.submit(script, "--backend", "none")
-		f.eventually(60*time.Second, "the agent is up", func() bool { return strings.Contains(f.run("logs", id), "up") })
+		mark := fmt.Sprintf("mark-%d-%p", os.Getpid(), f)
+		ids[f] = f.submitDeaf(mark, jail...)
+		hold(ids[f])
 		pool.kill()
 		f.start("serving", append(args, "--slots", "0")...) // no worker
 	}
 	for _, f := range []*field{f, other} {
-		if len(left(f)) != 1 {
-			t.Fatalf("left are %v, want one jail", left(f))
+		if found := left(ids[f]); len(found) != 1 {
+			f.Fatalf("left are %v, want one jail", found)
 		}
 	}
 	f.worker("--slots", "1")
-	f.eventually(60*time.Second, "its own is ended", func() bool { return len(left(f)) == 0 })
-	if len(left(other)) != 1 {
-		t.Error("that of another pool was ended, too")
+	f.eventually(60*time.Second, "its own is ended", func() bool { return len(left(ids[f])) == 0 })
+	if len(left(ids[other])) != 1 {
+		f.Error("that of another pool was ended, too")
 	}
-	if said := f.run("clean", "--dry-run"); strings.Contains(said, other.list()[0].ID) {
-		t.Errorf("clean would end that of another pool:\n%s", said)
+	if said := f.run("clean", "--dry-run"); strings.Contains(said, ids[other]) {
+		f.Errorf("clean would end that of another pool:\n%s", said)
 	}
 	other.worker("--slots", "1")
-	f.eventually(60*time.Second, "the other pool's worker ends it", func() bool { return len(left(other)) == 0 })
+	f.eventually(60*time.Second, "the other pool's worker ends it", func() bool { return len(left(ids[other])) == 0 })
 }
 
 // Health and metrics are there until the last: while it drains, serve says that it

@@ -1,20 +1,18 @@
 package systemd_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
+	_ "embed"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
+
+//go:embed testdata/run.sh
+var containerRun []byte
 
 // TestUnderItsOwnSystemd boots a container with systemd as its first process
 // and makes the other tests there: as root, and as a user with a manager of his
@@ -23,9 +21,8 @@ func TestUnderItsOwnSystemd(t *testing.T) {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		t.Skip("this machine was booted with systemd: the tests run on it")
 	}
-	root := requireNspawn(t)
 	out := t.TempDir()
-	boot(t, root, out)
+	sandboxtest.Boot(t, out, containerRun)
 	for _, who := range []string{"root", "tester"} {
 		said, err := os.ReadFile(filepath.Join(out, who+".txt"))
 		if err != nil {
@@ -36,66 +33,6 @@ func TestUnderItsOwnSystemd(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(out, "complete")); err != nil {
 		log, _ := os.ReadFile(filepath.Join(out, "log"))
 		t.Errorf("the tests in the container did not end: %v\n%s", err, log)
-	}
-}
-
-// requireNspawn returns the container's root, which testdata/root.sh makes.
-func requireNspawn(t *testing.T) string {
-	t.Helper()
-	report := t.Skipf
-	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "nspawn") {
-		report = t.Fatalf
-	}
-	if _, err := exec.LookPath("systemd-nspawn"); err != nil || os.Geteuid() != 0 {
-		report("nspawn: needs root and the package systemd-container: %v", err)
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		report("nspawn: %v", err)
-	}
-	root := filepath.Join(cache, "penstock-ci", "bookworm")
-	if _, err := os.Stat(filepath.Join(root, "complete")); err != nil {
-		report("nspawn: there is no system to boot; make it with sandbox/systemd/testdata/root.sh %s", root)
-	}
-	return root
-}
-
-// boot returns when the container has ended, and has left nothing.
-func boot(t *testing.T, root, out string) {
-	t.Helper()
-	for _, name := range []string{"init.sh", "run.sh"} {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(out, name), b, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--console=pipe",
-		fmt.Sprintf("--machine=penstock-%d", os.Getpid()), "--directory="+root, "--volatile=overlay", "--private-network",
-		"--capability=all", "--bind="+out+":/out", "--bind-ro="+self+":/penstock.test",
-		"/out/init.sh", "systemd.run=/out/run.sh", "systemd.show_status=no")
-	// Attempts have to be answered by the kernel, not by nspawn's own filter.
-	cmd.Env = append(os.Environ(), "SYSTEMD_SECCOMP=0")
-	var console bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &console, &console
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	cmd.Cancel = func() error {
-		// The second ends it at once; killed, it would leave what it started.
-		err := cmd.Process.Signal(syscall.SIGTERM)
-		time.Sleep(time.Second)
-		return errors.Join(err, cmd.Process.Signal(syscall.SIGTERM))
-	}
-	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Run(); err != nil {
-		t.Errorf("systemd-nspawn: %v\n%s", err, console.String())
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
 // TestVersion2InAnotherKernel boots an emulated machine whose control groups are
@@ -20,7 +22,7 @@ func TestVersion2InAnotherKernel(t *testing.T) {
 	if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "qemu") {
 		report, args = t.Fatalf, []string{"-d"}
 	}
-	args = append(args, "-s", requireNspawn(t), "testdata/vm.sh", "../internal/cgroup", ".", "../../cmd/penstock")
+	args = append(args, "-s", sandboxtest.ContainerRoot(t), "testdata/vm.sh", "../internal/cgroup", ".", "../../cmd/penstock")
 	out, err := exec.CommandContext(t.Context(), "../../deploy/tools/vm.sh", args...).CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 75 {
 		report("%s", out)
