@@ -221,9 +221,9 @@ func (s *Server) server() *server.Server {
 }
 
 // inside is the way to whichever server runs now.
-type inside struct{ *Server }
+type inside struct{ server *Server }
 
-func (i inside) InProcessConn() (net.Conn, error) { return i.server().InProcessConn() }
+func (i inside) InProcessConn() (net.Conn, error) { return i.server.server().InProcessConn() }
 
 // Connect opens a connection inside the process, which needs no listener. Its
 // owner closes it before the server.

@@ -187,7 +187,7 @@ func (b *Backend) Trusting() sandbox.Backend { return trial{b, features()} }
 
 // A trial is a backend that believes in itself.
 type trial struct {
-	*Backend
+	sandbox.Backend
 	features []sandbox.Feature
 }
 

@@ -109,7 +109,7 @@ func resolve(spec sandbox.Spec) (sandbox.Spec, error) {
 
 // A trial is a backend that believes in itself.
 type trial struct {
-	*Backend
+	sandbox.Backend
 	features []sandbox.Feature
 }
 

@@ -71,7 +71,7 @@ func wayOut(said string, user int) string {
 }
 
 // A trial is a backend that believes in itself.
-type trial struct{ *Backend }
+type trial struct{ sandbox.Backend }
 
 func (trial) Check(context.Context) ([]sandbox.Feature, error) {
 	return append(walls(), sandbox.FeatureMemory, sandbox.FeatureCPU, sandbox.FeaturePIDs, sandbox.FeatureCPUWeight,

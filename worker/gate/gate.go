@@ -113,9 +113,9 @@ func (g *Gate) Close() error {
 
 // A door is what Serve keeps for a session: what bounds the worker's own costs.
 type door struct {
-	*Session
-	slots chan struct{}   // holds a value for each call under way
-	over  <-chan struct{} // closed when no call begins any more
+	session *Session
+	slots   chan struct{}   // holds a value for each call under way
+	over    <-chan struct{} // closed when no call begins any more
 	// room bounds the bodies that are in memory. The worker is outside of the
 	// jail, so the jail's limit does not hold for what it keeps for an agent.
 	room      *semaphore.Weighted
@@ -146,7 +146,7 @@ func loopback(host string) bool {
 // closed. Then it cuts what is under way, and returns when nothing of it is
 // left. It closes l.
 func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
-	d := &door{Session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
+	d := &door{session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
 	server := Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, d) }),
 		Auth:        func(r *http.Request) bool { return s.opens(g.provider.credentials(r)) },

@@ -42,9 +42,9 @@ type call struct {
 
 // handle takes one request from the jail to its end.
 func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
-	c := &call{g: g, s: d.Session}
+	c := &call{g: g, s: d.session}
 	if what := c.allowed(r); what != "" {
-		g.violation(w, r, d.Session, wrong{http.StatusForbidden, "permission_error", what})
+		g.violation(w, r, d.session, wrong{http.StatusForbidden, "permission_error", what})
 		return
 	}
 	if c.route.local {
@@ -79,7 +79,7 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 	case isLarge:
 		g.refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", fmt.Sprintf("penstock: a request has at most %d bytes", large.Limit))
 	case errors.Is(err, errBody):
-		g.violation(w, r, d.Session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
+		g.violation(w, r, d.session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
 	default:
 		panic(http.ErrAbortHandler) // it hung up
 	}

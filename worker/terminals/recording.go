@@ -21,7 +21,7 @@ const keepLimit = time.Minute
 // format asciicast, version 2. It goes at its own pace: where the events are
 // slow it finds a gap, and the terminal is not held up.
 type recording struct {
-	*screen
+	screen  *screen
 	cfg     Config
 	clean   io.WriteCloser // in front of Write
 	cast    bytes.Buffer
@@ -107,22 +107,22 @@ func (r *recording) flush(all bool) {
 	text := strings.ToValidUTF8(string(r.text[:n]), "\uFFFD")
 	r.text, r.since0 = append([]byte(nil), r.text[n:]...), time.Now()
 	r.line("o", text)
-	r.cfg.Output(jobs.NewEvent(jobs.TerminalOutput, terminal.Data{Terminal: r.about.Terminal, Text: text}))
+	r.cfg.Output(jobs.NewEvent(jobs.TerminalOutput, terminal.Data{Terminal: r.screen.about.Terminal, Text: text}))
 }
 
 // sizes writes down that the terminal was resized.
 func (r *recording) sizes() {
-	r.mu.Lock()
-	resized := r.resized
-	r.resized = nil
-	r.mu.Unlock()
+	r.screen.mu.Lock()
+	resized := r.screen.resized
+	r.screen.resized = nil
+	r.screen.mu.Unlock()
 	for _, s := range resized {
 		r.line("r", fmt.Sprintf("%dx%d", s.columns, s.rows))
 	}
 }
 
 func (r *recording) line(code, text string) {
-	line, _ := json.Marshal([]any{time.Since(r.about.Opened).Round(time.Microsecond).Seconds(), code, text}) // a number and strings
+	line, _ := json.Marshal([]any{time.Since(r.screen.about.Opened).Round(time.Microsecond).Seconds(), code, text}) // a number and strings
 	r.cast.Write(append(line, '\n'))
 }
 
@@ -130,13 +130,13 @@ func (r *recording) line(code, text string) {
 func (r *recording) finish(exit *terminal.Exit) {
 	_ = r.clean.Close() // into memory
 	r.flush(true)
-	end := terminal.Data{Terminal: r.about.Terminal, Signal: exit.Signal, Why: exit.Why, Dropped: r.dropped}
+	end := terminal.Data{Terminal: r.screen.about.Terminal, Signal: exit.Signal, Why: exit.Why, Dropped: r.dropped}
 	if exit.Why == "" {
 		end.Code = &exit.Code
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepLimit)
 	defer cancel()
-	if err := r.cfg.Keep(ctx, fmt.Sprintf("terminal-%d.cast", r.about.Terminal), &r.cast); err != nil && end.Why == "" {
+	if err := r.cfg.Keep(ctx, fmt.Sprintf("terminal-%d.cast", r.screen.about.Terminal), &r.cast); err != nil && end.Why == "" {
 		end.Why = "its recording could not be stored: " + err.Error()
 	}
 	r.cfg.Output(jobs.NewEvent(jobs.TerminalExited, end))

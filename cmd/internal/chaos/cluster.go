@@ -16,7 +16,7 @@ import (
 
 // A node is one server of a cluster.
 type node struct {
-	*program
+	program *program
 	name    string
 	address string
 }
@@ -55,7 +55,7 @@ func (f *field) beginCluster(ctx context.Context, o Options, settings []string, 
 		}
 		n := &node{&program{path: o.Program, said: said, env: settings, args: []string{"nats", "server", file}}, name, address}
 		f.nodes, f.addresses = append(f.nodes, n), append(f.addresses, address)
-		n.up()
+		n.program.up()
 	}
 	for _, n := range f.nodes {
 		if err := patiently(ctx, n.listens); err != nil {
@@ -97,7 +97,7 @@ func (f *field) killLeader(ctx context.Context) {
 		at = mathrand.IntN(len(f.nodes))
 	}
 	both := mathrand.IntN(2) == 0
-	f.nodes[at].kill()
+	f.nodes[at].program.kill()
 	if both {
 		f.broker.kill()
 	}
@@ -105,7 +105,7 @@ func (f *field) killLeader(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(time.Duration(mathrand.Float64() * float64(min(f.lease/2, 2*time.Second)))):
 	}
-	f.nodes[at].up()
+	f.nodes[at].program.up()
 	if both {
 		f.broker.up()
 	}

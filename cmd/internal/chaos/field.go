@@ -214,7 +214,7 @@ func (f *field) kill() {
 		}
 	}
 	for _, n := range f.nodes {
-		n.kill()
+		n.program.kill()
 	}
 	for _, p := range f.proxies {
 		p.all((*flaky.Proxy).Close)

@@ -87,19 +87,19 @@ func silentLibraries(t *Tree) []Finding {
 }
 
 func contextsInStructs(t *Tree) []Finding {
-	return t.inspect(func(n ast.Node) []Finding {
+	var found []Finding
+	for _, n := range t.nodes {
 		s, ok := n.(*ast.StructType)
 		if !ok {
-			return nil
+			continue
 		}
-		var found []Finding
 		for _, field := range s.Fields.List {
 			if isContext(field.Type) {
 				found = append(found, t.at(field, "a context in a struct: pass it to the call that it ends"))
 			}
 		}
-		return found
-	})
+	}
+	return found
 }
 
 // goroutineLeaks wants a package that starts goroutines to look, in its tests,
