@@ -20,6 +20,7 @@ var Rules = append([]Rule{
 	{"open ends", openEnds},
 	{"module files", moduleFiles},
 	{"links", links},
+	{"steps", steps},
 	{"exceptions", neededExceptions},
 }, limitRules()...)
 
