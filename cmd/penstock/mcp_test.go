@@ -5,14 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/mcpstdio"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/terminal"
+	"github.com/penstock-run/penstock/worker"
 )
 
 // A policy that keeps people out leaves the agent its own terminals.
@@ -83,53 +89,87 @@ grep -o '"message":"[^"]*' answers | sort | uniq -c
 	}
 }
 
-// What comes in is answered as the protocol has it, whatever it is.
-func TestMCPMessages(t *testing.T) {
+// mcpAnswers are what the server of terminals answers to lines, by their ids.
+func mcpAnswers(t *testing.T, lines ...string) map[string]string {
+	t.Helper()
 	var out bytes.Buffer
-	s := mcpServer{out: &out, tools: newTerminalTools(nil)}
-	in := strings.Join([]string{
-		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{}}}`,
-		`{"jsonrpc":"2.0","id":"two","method":"initialize","params":{"protocolVersion":"1999-01-01"}}`,
-		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-		`{"jsonrpc":"2.0","id":3,"method":"ping"}`,
-		`{"jsonrpc":"2.0","id":4,"method":"resources/list"}`,
-		`{"jsonrpc":"2.0","id":5,"method":"initialize","params":[]}`,
-		`{"jsonrpc":"2.0","id":`, `[]`, `7`, `{"id":{},"method":"ping"}`, `{"id":8}`, `{"id":null,"method":"ping"}`,
-		`{"jsonrpc":"2.0","id":9,"method":"tools/list"}`,
-	}, "\n")
-	if err := s.run(t.Context(), strings.NewReader(in)); err != nil {
+	err := mcpstdio.Serve(t.Context(), terminalServer(newTerminalTools(nil)), strings.NewReader(strings.Join(lines, "\n")), &out)
+	if err != nil {
 		t.Fatal(err)
 	}
-	answers := strings.Split(strings.TrimSpace(out.String()), "\n")
-	wants := []string{
-		`"id":1,"result":{"capabilities":{"tools":{}},`, `"id":"two",`, `"id":3,"result":{}`, `"id":4,"error":{"code":-32601,`, `"id":5,"error":{"code":-32602,`,
-		`"id":null,"error":{"code":-32700,`, `"id":null,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`,
-		`"id":8,"error":{"code":-32600,`, `"id":null,"error":{"code":-32600,`, `"id":9,`,
+	answers := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		var a struct{ ID json.RawMessage }
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		answers[string(a.ID)] = line
 	}
-	for i, want := range wants {
-		if i >= len(answers) || !strings.HasPrefix(answers[i], `{"jsonrpc":"2.0",`+want) {
-			t.Fatalf("%d: want %s; answered:\n%s", i, want, out.String())
+	return answers
+}
+
+func mcpHello(version string) string {
+	return `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"` + version + `","capabilities":{}}}`
+}
+
+// A client gets the version that it asks for, or the newest one.
+func TestMCPVersions(t *testing.T) {
+	for asked, want := range map[string]string{
+		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25", "1999-01-01": "2025-11-25",
+	} {
+		got := mcpAnswers(t, mcpHello(asked))[`"hello"`]
+		for _, part := range []string{`"protocolVersion":"` + want + `"`, `"capabilities":{"tools":{}}`, `"name":"penstock-terminals"`} {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s: %s is not in %s", asked, part, got)
+			}
 		}
 	}
-	if !strings.Contains(answers[0], `"protocolVersion":"2025-03-26"`) || !strings.Contains(answers[1], `"protocolVersion":"`+mcpVersions[0]+`"`) {
-		t.Errorf("versions: %s\n%s", answers[0], answers[1])
+}
+
+// The tools and what they take are a contract with agents that were told of them.
+func TestMCPTools(t *testing.T) {
+	got := mcpAnswers(t, mcpHello("2025-06-18"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)["1"]
+	var list struct {
+		Result struct {
+			Tools []struct {
+				Name, Description string
+				InputSchema       struct {
+					Type       string
+					Properties map[string]struct{ Description string }
+					Required   []string
+					Additional *bool `json:"additionalProperties"`
+				}
+			}
+		}
 	}
-	var list struct{ Result struct{ Tools []mcpTool } }
-	if err := json.Unmarshal([]byte(answers[len(wants)-1]), &list); err != nil || len(list.Result.Tools) != 5 {
-		t.Errorf("%v: %s", err, answers[len(wants)-1])
+	if err := json.Unmarshal([]byte(got), &list); err != nil {
+		t.Fatal(err)
 	}
+	var tools []string
 	for _, tool := range list.Result.Tools {
-		if tool.Schema == nil || tool.Schema.Type != "object" || !strings.HasPrefix(tool.Name, "terminal_") || tool.About == "" {
+		schema := tool.InputSchema
+		if tool.Description == "" || schema.Type != "object" || schema.Additional == nil || *schema.Additional {
 			t.Errorf("tool %+v", tool)
 		}
+		for name, property := range schema.Properties {
+			if property.Description == "" {
+				t.Errorf("%s: %s is not described", tool.Name, name)
+			}
+		}
+		tools = append(tools, fmt.Sprintf("%s %v of %v", tool.Name, schema.Required, slices.Sorted(maps.Keys(schema.Properties))))
+	}
+	want := []string{
+		"terminal_close [terminal] of [terminal]", "terminal_create [] of [columns command rows]", "terminal_list [] of []",
+		"terminal_read [terminal] of [from max_bytes terminal wait_seconds]", "terminal_write [terminal text] of [terminal text]",
+	}
+	if !slices.Equal(tools, want) {
+		t.Errorf("got %q\nwant %q", tools, want)
 	}
 }
 
 // A call that cannot be understood is the client's mistake; what a tool cannot
 // do is told to the model.
 func TestMCPCallsThatAreWrong(t *testing.T) {
-	var out bytes.Buffer
-	s := mcpServer{out: &out, tools: newTerminalTools(nil)}
 	for _, c := range []struct{ params, want string }{
 		{`"x"`, "-32602"}, {`{"name":"rm"}`, "-32602"},
 		{`{"name":"terminal_read","arguments":{"terminal":"one"}}`, `"isError":true`},
@@ -137,14 +177,22 @@ func TestMCPCallsThatAreWrong(t *testing.T) {
 		{`{"name":"terminal_create","arguments":{"rows":70000}}`, `"isError":true`},
 		{`{"name":"terminal_write","arguments":{"terminal":1,"text":"` + strings.Repeat("x", terminal.MaxInput+1) + `"}}`, `"isError":true`},
 	} {
-		out.Reset()
-		err := s.run(t.Context(), strings.NewReader(`{"id":1,"method":"tools/call","params":`+c.params+"}\n"))
-		if err != nil || !strings.Contains(out.String(), c.want) {
-			t.Errorf("%.80s: %v, %s", c.params, err, out.String())
+		got := mcpAnswers(t, mcpHello("2025-06-18"), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+c.params+"}")["1"]
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%.80s: %s", c.params, got)
 		}
 	}
-	if err := s.run(t.Context(), strings.NewReader(strings.Repeat("x", maxMCPLine+1))); err == nil {
-		t.Error("a line without an end was taken")
+}
+
+// A message of any length would be kept in memory.
+func TestTerminalsCommandIsBounded(t *testing.T) {
+	t.Setenv(worker.InsideVariable, "http://token@127.0.0.1:1")
+	a := &app{in: strings.NewReader(strings.Repeat("x", mcpstdio.MaxLine+1)), out: console.New(io.Discard, os.Getenv)}
+	cmd := a.terminalsCommand()
+	cmd.SetArgs(nil)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if err := cmd.ExecuteContext(t.Context()); cli.Code(err) != cli.ExitUsage || !strings.Contains(err.Error(), "1048576 bytes") {
+		t.Errorf("a line without an end: %v", err)
 	}
 }
 

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/terminal"
@@ -43,30 +39,6 @@ func newTerminalTools(client *inside.Client) *terminalTools {
 	return t
 }
 
-// A terminalTool is one tool. The schema is that of what do takes.
-type terminalTool struct {
-	name, about string
-	schema      func() (*jsonschema.Schema, error)
-	do          func(ctx context.Context, args json.RawMessage) (any, error)
-}
-
-// tool makes one of a function, whose argument says what it takes.
-func tool[T any](name, about string, do func(context.Context, T) (any, error)) terminalTool {
-	return terminalTool{
-		name: name, about: about,
-		schema: func() (*jsonschema.Schema, error) { return jsonschema.For[T](nil) },
-		do: func(ctx context.Context, args json.RawMessage) (any, error) {
-			var in T
-			decoder := json.NewDecoder(bytes.NewReader(args))
-			decoder.DisallowUnknownFields()
-			if err := decoder.Decode(&in); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			return do(ctx, in)
-		},
-	}
-}
-
 type createArgs struct {
 	Command []string `json:"command,omitempty" jsonschema:"the program and its arguments, not by a shell; left out: a shell"`
 	Rows    uint16   `json:"rows,omitempty" jsonschema:"lines of the screen; 24"`
@@ -87,44 +59,6 @@ type readArgs struct {
 
 type closeArgs struct {
 	Terminal int `json:"terminal" jsonschema:"the terminal's number"`
-}
-
-func (t *terminalTools) all() []terminalTool {
-	return []terminalTool{
-		tool("terminal_create", "Open a terminal with a program that goes on running beside you. People may look at it, and type in it.", t.create),
-		tool("terminal_write", "Type in a terminal.", t.write),
-		tool("terminal_read", "Read what a terminal has shown, control characters and all.", t.show),
-		tool("terminal_list", "List the terminals, those of people included.", t.listed),
-		tool("terminal_close", "Close a terminal, which ends its program. What it has shown can still be read.", t.end),
-	}
-}
-
-func (t *terminalTools) named(name string) (terminalTool, bool) {
-	for _, tool := range t.all() {
-		if tool.name == name {
-			return tool, true
-		}
-	}
-	return terminalTool{}, false
-}
-
-// An mcpTool is how the protocol describes a tool.
-type mcpTool struct {
-	Name   string             `json:"name"`
-	About  string             `json:"description"`
-	Schema *jsonschema.Schema `json:"inputSchema"`
-}
-
-func (t *terminalTools) list() ([]mcpTool, error) {
-	var list []mcpTool
-	for _, tool := range t.all() {
-		schema, err := tool.schema()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, mcpTool{tool.name, tool.about, schema})
-	}
-	return list, nil
 }
 
 func (t *terminalTools) create(ctx context.Context, in createArgs) (any, error) {
