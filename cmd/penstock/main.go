@@ -3,9 +3,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 )
@@ -16,7 +14,5 @@ func main() {
 	if err != nil {
 		a.err.Printf("penstock: %v\n", err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), a.endings()...)
-	context.AfterFunc(ctx, stop) // a second signal kills at once
-	os.Exit(run(ctx, a, os.Args[1:]))
+	os.Exit(run(untilSignal(a.endings()...), a, os.Args[1:]))
 }
