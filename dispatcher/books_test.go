@@ -22,7 +22,7 @@ import (
 func join(t *testing.T, url string, caps ...schedule.Cap) pool {
 	t.Helper()
 	nc := jobstest.Connect(t, url)
-	p := pool{queue: jobstest.Queue(t, nc, queue.Config{Lease: jobstest.Patience}), log: jobstest.Log(t, nc), nc: nc, leads: &atomic.Bool{}}
+	p := pool{queue: jobstest.Queue(t, nc, queue.Config{Lease: 30 * time.Second}), log: jobstest.Log(t, nc), nc: nc, leads: &atomic.Bool{}}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
 		Queue: p.queue, Log: p.log, Store: jobstest.Store(t, nc), Caps: caps, Hooks: dispatcher.Hooks{Leading: p.leads.Store},
 	})

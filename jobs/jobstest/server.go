@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -28,8 +29,8 @@ import (
 )
 
 // Patience bounds what a test waits for. It is long because the machine may
-// be busy; nothing that works waits for it.
-const Patience = 30 * time.Second
+// be busy, and longer where it is; nothing that works waits for it.
+var Patience = slowtest.Limit(30 * time.Second)
 
 // ServersOwn are the goroutines that a server may leave behind, for goleak: a
 // stream that somebody who was muted has asked for is made while its server shuts
@@ -202,7 +203,8 @@ func Store(tb testing.TB, nc *nats.Conn) *artifact.Store {
 
 // Context ends after Patience, or with the test.
 func Context(tb testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	// The machine may have become busy since the process began.
+	ctx, cancel := context.WithTimeout(context.Background(), max(Patience, slowtest.Limit(30*time.Second)))
 	tb.Cleanup(cancel)
 	return ctx
 }

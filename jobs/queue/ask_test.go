@@ -13,6 +13,7 @@ import (
 )
 
 func TestCancelInQueue(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
@@ -39,6 +40,7 @@ func TestCancelInQueue(t *testing.T) {
 }
 
 func TestCancelExecuting(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{Lease: 10 * time.Second})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -70,6 +72,7 @@ func TestCancelExecuting(t *testing.T) {
 
 // Nobody keeps the claim, so it learns of the cancel only when it settles.
 func TestCancelMeetsSettle(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -83,6 +86,7 @@ func TestCancelMeetsSettle(t *testing.T) {
 }
 
 func TestCancelAfterWorkerDied(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
@@ -99,6 +103,7 @@ func TestCancelAfterWorkerDied(t *testing.T) {
 
 // Cancel and Claim meet: whoever comes first, the job ends as cancelled, once.
 func TestCancelMeetsClaim(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
@@ -131,6 +136,7 @@ func TestCancelMeetsClaim(t *testing.T) {
 }
 
 func TestPark(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
@@ -179,6 +185,7 @@ func TestPark(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, jobstest.Job())
@@ -210,6 +217,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestWhatIsNoJobIsFiled(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	var refused []string
 	q := open(t, s, queue.Config{Hooks: queue.Hooks{Refused: func(subject, reason string) { refused = append(refused, subject) }}})
@@ -239,6 +247,7 @@ func TestWhatIsNoJobIsFiled(t *testing.T) {
 }
 
 func TestSubmissions(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	if _, err := s.Connect().Request("penstock.v1.submit.default", []byte(`{"prompt":"x"}`), jobstest.Patience); err != nil {
@@ -271,6 +280,7 @@ func TestSubmissions(t *testing.T) {
 // The canceller dies after it has written that a parked job is cancelled. The
 // job has no message of its own, and its end is told all the same.
 func TestCrashWhileCancellingParked(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	died := errors.New("died")
 	dying := open(t, s, queue.Config{Finished: func(context.Context, jobs.Record) error { return died }})
@@ -292,6 +302,7 @@ func TestCrashWhileCancellingParked(t *testing.T) {
 // A job goes on from a capsule once, with its bounds begun anew; what was
 // decided on a record that is not the job's any more changes nothing.
 func TestResumeIsForTheEndThatWasSeen(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, jobstest.Job())

@@ -52,8 +52,9 @@ func claimed(tb testing.TB, q *queue.Queue, within time.Duration) *queue.Claim {
 // A job under a full cap is not claimed, others are; and a permit that is given
 // back, or that a worker took with it, is there for the next.
 func TestACapBoundsWhatRuns(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
-	q := open(t, s, queue.Config{Lease: jobstest.Patience})
+	q := open(t, s, queue.Config{Lease: 30 * time.Second})
 	setCaps(t, q, "repo:*=1", "agent:command=5")
 	a := jobstest.Submit(t, q, ofRepo("/a"))
 	second := jobstest.Submit(t, q, ofRepo("/a"))
@@ -98,6 +99,7 @@ func TestACapBoundsWhatRuns(t *testing.T) {
 // A worker that is lost still counts until its job is taken over, which needs
 // no second permit.
 func TestAPermitIsTakenOverWithTheJob(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	setCaps(t, q, "repo:*=1")
@@ -121,8 +123,9 @@ func TestAPermitIsTakenOverWithTheJob(t *testing.T) {
 // A claimer that died with a permit leaves it void, but one that is only slow
 // is waited for.
 func TestAPermitOfADeadClaimerIsVoid(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
-	q := open(t, s, queue.Config{Lease: jobstest.Patience})
+	q := open(t, s, queue.Config{Lease: 30 * time.Second})
 	setCaps(t, q, "repo:*=1")
 	job := ofRepo("/a")
 	job.Queue = "elsewhere" // nobody comes to claim it
@@ -154,6 +157,7 @@ func TestAPermitOfADeadClaimerIsVoid(t *testing.T) {
 // No cap is exceeded at any moment by 64 slots of 8 processes, while workers
 // lose jobs, give them back and fail.
 func TestNoCapIsExceeded(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg := queue.Config{Lease: 3 * time.Second}
 	const n, repos = 160, 3

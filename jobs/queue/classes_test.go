@@ -34,6 +34,7 @@ func claimer(tb testing.TB, q *queue.Queue, labels ...string) *queue.Claim {
 // A job is offered to workers that have all it needs and to no other: the
 // broker delivers it once.
 func TestAJobIsOfferedToWhoHasWhatItNeeds(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	both := jobstest.Submit(t, q, needing("gpu", "docker", "gpu"))
@@ -79,6 +80,7 @@ func TestAJobIsOfferedToWhoHasWhatItNeeds(t *testing.T) {
 // A worker that already waits is told of a job of a class that did not exist
 // when it began to wait, and of one that comes back.
 func TestTheBellRingsForANewClass(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
 	fastest := time.Hour
@@ -111,6 +113,7 @@ func TestTheBellRingsForANewClass(t *testing.T) {
 
 // A pause of a queue holds its classes too, those that come later included.
 func TestAPauseHoldsEveryClass(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, needing("gpu"))

@@ -13,6 +13,7 @@ import (
 // A broker's clock that was set makes nobody old who is alive, and nobody
 // young for ever.
 func TestAClockThatWasSet(t *testing.T) {
+	t.Parallel()
 	const promised = 300 * time.Millisecond
 	for name, by := range map[string]time.Duration{"forwards": time.Hour, "backwards": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -43,6 +44,7 @@ func TestAClockThatWasSet(t *testing.T) {
 // A job whose worker is gone goes on although the broker does not offer it to
 // anybody; one that is kept is left alone.
 func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
+	t.Parallel()
 	const lease = time.Second
 	s := jobstest.Start(t)
 	q := jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease})
@@ -83,6 +85,7 @@ func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 // A back-off that began while the broker's clock was ahead is over when it
 // would be, though the record names a time that is far off.
 func TestABackOffIsNoLongerThanItWasMeant(t *testing.T) {
+	t.Parallel()
 	const lease = time.Second / 5
 	nc := jobstest.Start(t).Connect()
 	q := jobstest.Queue(t, nc, queue.Config{Lease: lease})
@@ -113,6 +116,7 @@ func TestABackOffIsNoLongerThanItWasMeant(t *testing.T) {
 // Who watches the records need not look for stranded jobs to know since when
 // one has not moved.
 func TestAWatchKnowsSinceWhen(t *testing.T) {
+	t.Parallel()
 	const lease = time.Second / 5
 	s := jobstest.Start(t)
 	q, other := jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease}), jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease})

@@ -47,6 +47,7 @@ func finishedOnce() (queue.Config, *atomic.Int32) {
 }
 
 func TestCrashBetweenRecordAndMessage(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec, _, err := q.Accept(jobstest.Context(t), jobstest.Job())
@@ -66,6 +67,7 @@ func TestCrashBetweenRecordAndMessage(t *testing.T) {
 // A consumer that is ahead of its stream, as after a full disk, offers nothing
 // of what lies before it.
 func TestAForgottenMessageIsSentAgain(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	forgotten := jobstest.Submit(t, q, jobstest.Job())
@@ -90,6 +92,7 @@ func TestAForgottenMessageIsSentAgain(t *testing.T) {
 }
 
 func TestEnqueueTwiceIsOnce(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -106,6 +109,7 @@ func TestEnqueueTwiceIsOnce(t *testing.T) {
 }
 
 func TestKey(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	job := jobstest.Job()
@@ -123,6 +127,7 @@ func TestKey(t *testing.T) {
 }
 
 func TestKeySubmittedByManyAtOnce(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	job := jobstest.Job()
@@ -152,6 +157,7 @@ func TestKeySubmittedByManyAtOnce(t *testing.T) {
 // The submitter dies after it has taken the key and before it has made the
 // record. Whoever submits the same key next brings that job on.
 func TestCrashBetweenKeyAndRecord(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	job := jobstest.Job()
@@ -175,6 +181,7 @@ func TestCrashBetweenKeyAndRecord(t *testing.T) {
 }
 
 func TestAcceptAsIsIdempotent(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	id := jobs.NewID()
@@ -188,6 +195,7 @@ func TestAcceptAsIsIdempotent(t *testing.T) {
 
 // The record is terminal, but its worker died before it told so.
 func TestCrashBetweenCommitAndAcknowledgement(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	a, b := open(t, s, queue.Config{}), open(t, s, cfg)
@@ -212,6 +220,7 @@ func TestCrashBetweenCommitAndAcknowledgement(t *testing.T) {
 // The submitter dies before the job has its message or its schedule, somebody
 // cancels the job, and dies before that is told: whoever comes by tells it.
 func TestCrashInTheCancelOfAJobWithoutMessage(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	died := errors.New("died")
 	a := open(t, s, queue.Config{Finished: func(context.Context, jobs.Record) error { return died }})
@@ -251,6 +260,7 @@ func repairsLeft(tb testing.TB, q *queue.Queue) []jobs.Record {
 }
 
 func TestSettleMayBeRepeated(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
@@ -273,6 +283,7 @@ func TestSettleMayBeRepeated(t *testing.T) {
 // A worker that has lost its lease acknowledges all the same, and the message
 // of the attempt that runs now is gone.
 func TestStaleAcknowledgementLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
 	runDue(t, b) // a second death waits a while
@@ -298,6 +309,7 @@ func TestStaleAcknowledgementLosesNothing(t *testing.T) {
 
 // The same, but the worker lives: its attempt ends well without a message.
 func TestSettleWithoutMessage(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -315,6 +327,7 @@ func TestSettleWithoutMessage(t *testing.T) {
 }
 
 func TestJobThatKillsItsWorkersEnds(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for leases and back-offs")
 	}
@@ -354,6 +367,7 @@ func TestJobThatKillsItsWorkersEnds(t *testing.T) {
 // crash of its own, or because of a stale word. The job is left alone, and
 // taken over all the same when its worker dies later.
 func TestFreshHeartbeatIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	var again atomic.Int32
 	cfg := queue.Config{Hooks: queue.Hooks{Redelivered: func(jobs.Record) { again.Add(1) }}}

@@ -39,6 +39,7 @@ func runAdvisories(t *testing.T, q *queue.Queue) {
 // Somebody has bounded the deliveries of a queue. The job whose worker died is
 // not left in the stream for ever: it ends, is found, and can be tried again.
 func TestAJobThatTheBrokerGaveUp(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
@@ -85,6 +86,7 @@ func TestAJobThatTheBrokerGaveUp(t *testing.T) {
 
 // The advisory may be old: a worker that lives keeps its job.
 func TestAnAdvisoryDoesNotEndAJobThatIsRun(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, jobstest.Job())
@@ -128,6 +130,7 @@ func TestAnAdvisoryDoesNotEndAJobThatIsRun(t *testing.T) {
 // Who brings a job back may die after the record, before the letter. A list
 // shows what is dead now.
 func TestAJobThatIsBackIsNotListedAsDead(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())

@@ -29,6 +29,7 @@ func depend(tb testing.TB, q *queue.Queue, rec jobs.Record) []string {
 }
 
 func TestADependentWaitsForAll(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	a, b := jobstest.Submit(t, q, jobstest.Job()), jobstest.Submit(t, q, jobstest.Job())
@@ -62,6 +63,7 @@ func TestADependentWaitsForAll(t *testing.T) {
 
 // What the end of one means for those behind it, also through others.
 func TestADependentIsSkipped(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *queue.Queue, jobs.Record){
 		"failure": func(t *testing.T, q *queue.Queue, _ jobs.Record) {
 			settle(t, jobstest.Claim(t, q, "w"), jobs.AgentFailed.Ended("it gave up"))
@@ -100,6 +102,7 @@ func TestADependentIsSkipped(t *testing.T) {
 // A dependent that is cancelled ends at once; one that is retried looks at its
 // dependencies as they are now.
 func TestADependentIsCancelledAndRetried(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	ctx := jobstest.Context(t)
@@ -131,6 +134,7 @@ func TestADependentIsCancelledAndRetried(t *testing.T) {
 
 // A time and other jobs may both be waited for.
 func TestADependentHasItsTime(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	a := jobstest.Submit(t, q, jobstest.Job())

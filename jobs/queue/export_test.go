@@ -84,6 +84,9 @@ func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
 	return q.age(entry{at: at}, now, promised)
 }
 
+// LeadFor is how long the word of the leader holds.
+const LeadFor = leadFor
+
 // Silence is how many leases a worker may be silent.
 const Silence = silence
 

@@ -24,6 +24,7 @@ func keep(c *queue.Claim) (stop func() error) {
 }
 
 func TestRestartWhileRunning(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{Lease: 6 * time.Second})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -41,6 +42,7 @@ func TestRestartWhileRunning(t *testing.T) {
 }
 
 func TestServerKilledWhileRunning(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Child(t)
 	q := jobstest.Queue(t, jobstest.Connect(t, s.URL()), queue.Config{Lease: 6 * time.Second})
 	waiting, running := jobstest.Submit(t, q, jobstest.Job()), jobstest.Submit(t, q, jobstest.Job())
@@ -71,6 +73,7 @@ func TestServerKilledWhileRunning(t *testing.T) {
 
 // Every step is done and not answered: it must be found done, once.
 func TestUnansweredSteps(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	p := s.Proxy()
 	direct := open(t, s, queue.Config{Lease: 20 * time.Second})
@@ -114,6 +117,7 @@ func TestUnansweredSteps(t *testing.T) {
 // A worker that is cut off stops by its own clock before another may begin,
 // and can do nothing when it is back.
 func TestCutOffWorkerFencesItself(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	p := s.Proxy()
 	cut := jobstest.Queue(t, jobstest.Connect(t, p.URL()), queue.Config{Lease: 2 * time.Second})
@@ -145,6 +149,7 @@ func TestCutOffWorkerFencesItself(t *testing.T) {
 }
 
 func TestUnreachableServerIsSaid(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	s.Down()
@@ -158,6 +163,7 @@ func TestUnreachableServerIsSaid(t *testing.T) {
 
 // A full store refuses new jobs while those it has can still end.
 func TestFullStore(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{Lease: 10 * time.Second})
 	s.Limit(1 << 20)
@@ -184,6 +190,7 @@ func TestFullStore(t *testing.T) {
 // What cannot be taken back is done under a lease that was just renewed, or
 // not at all.
 func TestAssert(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	const lease = 3 * time.Second
 	q := open(t, s, queue.Config{Lease: lease})
@@ -218,6 +225,7 @@ func TestAssert(t *testing.T) {
 
 // A claim that was not kept, as that of a worker that slept, asserts nothing.
 func TestAssertAfterTheLease(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{Lease: 2 * time.Second})
 	jobstest.Submit(t, q, jobstest.Job())

@@ -46,14 +46,26 @@ func within(t *testing.T, what string, told chan time.Time) {
 // One leads. When it ends, or dies, another does; and one that is silent is
 // replaced, and knows by its own clock that it leads no more.
 func TestOneLeads(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	first, firstEnded, stop := leads(t, open(t, s, queue.Config{}))
 	within(t, "the first leads", first)
 	proxy := s.Proxy()
+	asked, err := s.Connect().SubscribeSync("penstock.v1.leader.*")
+	if err != nil {
+		t.Fatal(err)
+	}
 	second, secondEnded, _ := leads(t, jobstest.Queue(t, jobstest.Connect(t, proxy.URL()), queue.Config{Lease: lease}))
-	time.Sleep(1500 * time.Millisecond) // it has tried by now
+	for range 2 { // it tries for the second time, so the first try is over
+		if _, err := asked.NextMsg(jobstest.Patience); err != nil {
+			t.Fatalf("the second does not ask whether the first is there: %v", err)
+		}
+	}
 	if len(second) > 0 {
 		t.Fatal("two lead")
+	}
+	if err := asked.Unsubscribe(); err != nil { // else it would seem to be there for ever
+		t.Fatal(err)
 	}
 	stop()
 	within(t, "the first ends", firstEnded)
@@ -66,6 +78,7 @@ func TestOneLeads(t *testing.T) {
 
 // Who dies is known to be gone as soon as its connection is.
 func TestADeadLeaderIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	nc := s.Connect()
 	first, _, _ := leads(t, jobstest.Queue(t, nc, queue.Config{Lease: lease}))
@@ -74,13 +87,16 @@ func TestADeadLeaderIsReplacedAtOnce(t *testing.T) {
 	begun := time.Now()
 	second, _, _ := leads(t, open(t, s, queue.Config{}))
 	within(t, "the second leads", second)
-	t.Logf("after %s", time.Since(begun))
+	if took := time.Since(begun); took >= queue.LeadFor {
+		t.Errorf("replaced after %s; want it sooner than the %s for which its word holds", took, queue.LeadFor)
+	}
 }
 
 // A word that the broker keeps for longer than it holds, as one does whose clock
 // was set back, keeps nobody from leading: its own leader at once, and others
 // when by their clocks it is over.
 func TestAWordThatTheBrokerKeepsTooLong(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	nc := s.Connect()
 	began, ended, _ := leads(t, jobstest.Queue(t, nc, queue.Config{Lease: lease}))
@@ -122,6 +138,7 @@ func cut(t *testing.T, nc *nats.Conn) {
 // While somebody leads a job waits until it is admitted, whoever submits it;
 // and when nobody does, it is in its queue at once.
 func TestWhoLeadsAdmits(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q, other := open(t, s, queue.Config{}), open(t, s, queue.Config{})
 	began, _, stop := leads(t, q)

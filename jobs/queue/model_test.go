@@ -41,6 +41,7 @@ func modelScenarios() []scenario {
 // anywhere. PENSTOCK_TEST_DEPTH says in how many places, and takes a hundred
 // times as many at random.
 func TestEverySchedule(t *testing.T) {
+	t.Parallel()
 	depth, seed, random := 1, rand.Uint64(), 20
 	if asked, err := strconv.Atoi(os.Getenv("PENSTOCK_TEST_DEPTH")); err == nil {
 		depth, random = asked, 5000
@@ -67,6 +68,7 @@ func TestEverySchedule(t *testing.T) {
 // The exploration finds what it is there for: each rule that is taken out is
 // missed.
 func TestEveryRuleIsNeeded(t *testing.T) {
+	t.Parallel()
 	any := scenario{kinds: []string{}}
 	late, lost := scenario{kinds: []string{"wait"}}, scenario{kinds: []string{"lose"}}
 	slow := scenario{kinds: []string{"wait"}, work: 3 * modelLease}
@@ -107,6 +109,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 // Whatever is asked of both, the model's broker and the real one answer the
 // same.
 func TestModelBrokerAnswersAsTheBroker(t *testing.T) {
+	t.Parallel()
 	server := jobstest.Start(t)
 	q := open(t, server, queue.Config{Lease: time.Hour})
 	jobstest.Submit(t, q, jobstest.Job()) // makes the lane

@@ -16,6 +16,7 @@ import (
 )
 
 func TestPriority(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	for _, p := range []jobs.Priority{jobs.Low, jobs.Normal, jobs.High, jobs.Normal, jobs.High} {
@@ -49,6 +50,7 @@ func TestPriority(t *testing.T) {
 }
 
 func TestQueuesAreApart(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	job := jobstest.Job()
@@ -67,6 +69,7 @@ func TestQueuesAreApart(t *testing.T) {
 // A claimer that already waits is told of a new job at once, and of a job in
 // a queue that did not exist when it began to wait.
 func TestDoorbell(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	for range 3 {
@@ -100,6 +103,7 @@ func runDue(t *testing.T, q *queue.Queue) {
 }
 
 func TestDelayedSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	job := jobstest.Job()
@@ -119,6 +123,7 @@ func TestDelayedSurvivesRestart(t *testing.T) {
 }
 
 func TestOverdueScheduleIsRepaired(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	job := jobstest.Job()
@@ -141,6 +146,7 @@ func TestOverdueScheduleIsRepaired(t *testing.T) {
 }
 
 func TestBackOff(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -162,6 +168,7 @@ func TestBackOff(t *testing.T) {
 
 // A drained worker gives its job back, and another has it at once.
 func TestRequeue(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{Lease: 10 * time.Second}), open(t, s, queue.Config{Lease: 10 * time.Second})
 	jobstest.Submit(t, a, jobstest.Job())
@@ -181,6 +188,7 @@ func TestRequeue(t *testing.T) {
 }
 
 func TestRetry(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -210,6 +218,7 @@ func TestRetry(t *testing.T) {
 }
 
 func TestManySubmitAndClaim(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	cfg.Lease = 10 * time.Second
@@ -250,6 +259,7 @@ func TestManySubmitAndClaim(t *testing.T) {
 }
 
 func TestListWatchStats(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	batch := jobs.NewID()

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 var success = jobs.Ended{Outcome: jobs.Success}
 
 // lease is short, so that a test can wait for it to run out.
-const lease = 900 * time.Millisecond
+var lease = slowtest.Pace(900 * time.Millisecond)
 
 func open(tb testing.TB, s *jobstest.Server, cfg queue.Config) *queue.Queue {
 	tb.Helper()
@@ -66,6 +67,7 @@ func idle(tb testing.TB, q *queue.Queue, d time.Duration) {
 }
 
 func TestSubmitClaimSettle(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	var told []jobs.Record
 	q := open(t, s, queue.Config{Finished: func(_ context.Context, rec jobs.Record) error {
@@ -102,6 +104,7 @@ func TestSubmitClaimSettle(t *testing.T) {
 }
 
 func TestTakeOver(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
 	rec := jobstest.Submit(t, a, jobstest.Job())
@@ -133,6 +136,7 @@ func TestTakeOver(t *testing.T) {
 // A broker that is started again with a shorter lease does not take the jobs
 // of workers that know the longer one.
 func TestAShorterLeaseIsForNewClaims(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	a := open(t, s, queue.Config{Lease: 6 * lease})
 	jobstest.Submit(t, a, jobstest.Job())
@@ -155,6 +159,7 @@ func TestAShorterLeaseIsForNewClaims(t *testing.T) {
 }
 
 func TestKeep(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
 	jobstest.Submit(t, a, jobstest.Job())

@@ -33,6 +33,7 @@ func fires(t *testing.T, q *queue.Queue, fire queue.Fire) {
 
 // Who adds a schedule dies before the broker was asked to wake somebody.
 func TestAScheduleThatNobodyArmedIsRepaired(t *testing.T) {
+	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
 	rec := calendar.New(hourly("lost"), time.Now().Add(-time.Hour-500*time.Millisecond))
 	if err := queue.StoreSchedule(jobstest.Context(t), q, rec); err != nil {
@@ -64,6 +65,7 @@ func TestAScheduleThatNobodyArmedIsRepaired(t *testing.T) {
 
 // A firing on which nobody could work comes again.
 func TestAFiringThatFailsComesAgain(t *testing.T) {
+	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
 	rec := calendar.New(hourly("again"), time.Now().Add(-time.Hour))
 	if err := queue.StoreSchedule(jobstest.Context(t), q, rec); err != nil {
@@ -91,6 +93,7 @@ func TestAFiringThatFailsComesAgain(t *testing.T) {
 // Whoever is woken too early, by the timer of a schedule that was replaced, or
 // for one that is there no more, does nothing but see that the timer is right.
 func TestAWakeUpForNothing(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q, nc := open(t, s, queue.Config{}), s.Connect()
 	for _, name := range []string{"later", "paused"} {
@@ -130,6 +133,7 @@ func TestAWakeUpForNothing(t *testing.T) {
 
 // Changes by many at once are all made, one after the other.
 func TestSchedulesChangeOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
 	if _, err := q.AddSchedule(jobstest.Context(t), hourly("busy"), false); err != nil {
 		t.Fatal(err)
@@ -153,6 +157,7 @@ func TestSchedulesChangeOneAfterTheOther(t *testing.T) {
 }
 
 func TestSchedulesAreBounded(t *testing.T) {
+	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
 	for i := range calendar.Most {
 		if err := queue.StoreSchedule(jobstest.Context(t), q, calendar.New(hourly(fmt.Sprintf("s%d", i)), time.Now())); err != nil {

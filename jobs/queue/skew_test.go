@@ -54,6 +54,7 @@ func stored(t *testing.T, nc *nats.Conn, rec jobs.Record) map[string]any {
 }
 
 func TestWhatANewerReleaseWroteIsKept(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	q := jobstest.Queue(t, nc, queue.Config{Lease: time.Minute})
 	rec := jobstest.Submit(t, q, jobstest.Job())
@@ -98,6 +99,7 @@ func TestWhatANewerReleaseWroteIsKept(t *testing.T) {
 // A record that this release cannot read is for one that can: it is neither
 // filed as a dead letter nor taken out of its queue, nor swept.
 func TestWhatOnlyANewerReleaseReadsIsLeft(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	q := jobstest.Queue(t, nc, queue.Config{Lease: time.Minute})
 	foreign := jobstest.Submit(t, q, jobstest.Job())

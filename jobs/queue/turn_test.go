@@ -12,6 +12,7 @@ import (
 // However many jobs of a higher priority there always are, those of lower ones
 // have their share of the claims of each worker.
 func TestNoLaneStarves(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	submit := func(p jobs.Priority, needs ...string) {

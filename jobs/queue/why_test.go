@@ -41,6 +41,7 @@ func present(tb testing.TB, q *queue.Queue, w why.Worker) {
 // One job, from its submission to its end: at each step the answer is what
 // really keeps it, read from the broker.
 func TestWhyOnTheWayOfAJob(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	ctx := jobstest.Context(t)
@@ -95,6 +96,7 @@ func TestWhyOnTheWayOfAJob(t *testing.T) {
 }
 
 func TestWhyOfWhatWaits(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	later := time.Now().Add(time.Hour)
@@ -118,6 +120,7 @@ func TestWhyOfWhatWaits(t *testing.T) {
 // The position is the order in which jobs are claimed: lanes first, then the
 // queue's own order, in which what was lost is before what is new.
 func TestWhyTellsThePosition(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	present(t, q, why.Worker{Name: "w", Queues: []string{"default"}, Slots: 1, Busy: 1})
@@ -160,6 +163,7 @@ func TestWhyTellsThePosition(t *testing.T) {
 
 // A worker that says nothing more is forgotten, and one that leaves at once.
 func TestAWorkerIsForgotten(t *testing.T) {
+	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	names := func() (list []string) {
