@@ -27,7 +27,7 @@ func (e *DuplicateError) Error() string {
 // which is an empty patch, and so may the log.
 func (d *Dir) Add(ctx context.Context, r jobs.Result, patch io.Reader, log iter.Seq2[jobs.Event, error]) error {
 	if d.held == nil {
-		return fmt.Errorf("add to %s: it was opened for reading", d.dir)
+		return fmt.Errorf("add to %s: it was opened for reading", d.files.dir)
 	}
 	if err := checkItem(r.ID); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (d *Dir) Add(ctx context.Context, r jobs.Result, patch io.Reader, log iter.
 	if err := d.addPatch(ctx, r, patch); err != nil {
 		return err
 	}
-	if err := d.write(logName(r.ID), func(w io.Writer) error { return writeLog(ctx, w, log) }); err != nil {
+	if err := d.files.write(logName(r.ID), func(w io.Writer) error { return writeLog(ctx, w, log) }); err != nil {
 		return err
 	}
 	return d.append(r)
@@ -73,7 +73,7 @@ func (d *Dir) release(item string) {
 }
 
 func (d *Dir) addPatch(ctx context.Context, r jobs.Result, patch io.Reader) error {
-	return d.write(patchName(r.ID), func(w io.Writer) error {
+	return d.files.write(patchName(r.ID), func(w io.Writer) error {
 		if patch == nil {
 			return nil
 		}
@@ -124,7 +124,7 @@ func (d *Dir) append(r jobs.Result) error {
 	at := d.size
 	if d.torn {
 		if err := d.file.Truncate(at); err != nil {
-			return fmt.Errorf("mend %s: %w", d.path(resultsName), err)
+			return fmt.Errorf("mend %s: %w", d.files.path(resultsName), err)
 		}
 	}
 	// Until it is known to be whole, the line is taken for half of one, as on
@@ -134,7 +134,7 @@ func (d *Dir) append(r jobs.Result) error {
 		err = d.file.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", d.path(resultsName), err)
+		return fmt.Errorf("write %s: %w", d.files.path(resultsName), err)
 	}
 	d.torn, d.size = false, at+int64(len(text))+1
 	d.mu.Lock()

@@ -13,7 +13,7 @@ func (d *Dir) Pin(bases []Base) error {
 	m := d.Manifest()
 	m.Bases = bases
 	if err := d.writeManifest(m); err != nil {
-		return fmt.Errorf("write %s: %w", d.path(manifestName), err)
+		return fmt.Errorf("write %s: %w", d.files.path(manifestName), err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

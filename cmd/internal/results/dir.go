@@ -27,9 +27,8 @@ const (
 // A Dir is a batch's results directory. Its methods may be called by several
 // goroutines, except Redo and Close, which are for the beginning and the end.
 type Dir struct {
-	dir  string
-	root *os.Root
-	held *os.File // the lock; nil after Load
+	files files
+	held  *os.File // the lock; nil after Load
 
 	// writer is the right to append to results.jsonl. Its whole lines are size
 	// bytes long; torn says that there may be more after them.
@@ -77,14 +76,14 @@ func open(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open results directory: %w", err)
 	}
-	d := &Dir{dir: dir, root: root, writer: make(chan struct{}, 1), adding: map[string]bool{}, opened: time.Now()}
+	d := &Dir{files: files{dir, root}, writer: make(chan struct{}, 1), adding: map[string]bool{}, opened: time.Now()}
 	d.writer <- struct{}{}
 	return d, nil
 }
 
 func (d *Dir) begin(m Manifest) error {
 	var err error
-	if d.held, err = d.lock(); err != nil {
+	if d.held, err = d.files.lock(); err != nil {
 		return err
 	}
 	old, err := d.readManifest()
@@ -97,13 +96,13 @@ func (d *Dir) begin(m Manifest) error {
 		return err
 	default:
 		if diff := differences(old, m); len(diff) > 0 {
-			return &DifferentError{Dir: d.dir, What: diff}
+			return &DifferentError{Dir: d.files.dir, What: diff}
 		}
 	}
-	if err := d.makeDirs("patches", "logs"); err != nil {
+	if err := d.files.makeDirs("patches", "logs"); err != nil {
 		return err
 	}
-	if err := d.sweep(".", "patches", "logs"); err != nil {
+	if err := d.files.sweep(".", "patches", "logs"); err != nil {
 		return err
 	}
 	if err := d.openResults(old); err != nil {
@@ -117,13 +116,13 @@ func (d *Dir) begin(m Manifest) error {
 // create refuses a directory that holds something else: nobody wants reports
 // between the files of a home directory.
 func (d *Dir) create(m Manifest) (Manifest, error) {
-	entries, err := fs.ReadDir(d.root.FS(), ".")
+	entries, err := fs.ReadDir(d.files.root.FS(), ".")
 	if err != nil {
-		return m, fmt.Errorf("list %s: %w", d.dir, err)
+		return m, fmt.Errorf("list %s: %w", d.files.dir, err)
 	}
 	for _, e := range entries {
 		if e.Name() != lockName && !strings.HasPrefix(e.Name(), tmpPrefix) {
-			return m, fmt.Errorf("%s is not empty (%s) and has no %s: choose another directory with --out", d.dir, e.Name(), manifestName)
+			return m, fmt.Errorf("%s is not empty (%s) and has no %s: choose another directory with --out", d.files.dir, e.Name(), manifestName)
 		}
 	}
 	m.Schema, m.Started, m.Totals, m.Redone, m.Rounds = manifestSchema, time.Now().UTC(), Totals{}, nil, 0
@@ -139,21 +138,21 @@ func (d *Dir) create(m Manifest) (Manifest, error) {
 
 // openResults reads what is there and cuts off a line without its end.
 func (d *Dir) openResults(m Manifest) error {
-	if info, err := d.root.Lstat(resultsName); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", d.path(resultsName))
+	if info, err := d.files.root.Lstat(resultsName); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", d.files.path(resultsName))
 	}
-	f, err := d.root.OpenFile(resultsName, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := d.files.root.OpenFile(resultsName, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", d.path(resultsName), err)
+		return fmt.Errorf("open %s: %w", d.files.path(resultsName), err)
 	}
 	d.file, d.items = f, itemSet(m)
 	if d.done, d.size, err = d.scan(f); err != nil {
 		return err
 	}
 	if err := f.Truncate(d.size); err != nil {
-		return fmt.Errorf("mend %s: %w", d.path(resultsName), err)
+		return fmt.Errorf("mend %s: %w", d.files.path(resultsName), err)
 	}
-	return d.syncDir(".")
+	return d.files.syncDir(".")
 }
 
 func itemSet(m Manifest) map[string]bool {
@@ -169,17 +168,17 @@ func (d *Dir) scan(r io.Reader) (map[string]done, int64, error) {
 	found, size := map[string]done{}, int64(0)
 	for line, err := range wholeLines(r) {
 		if err != nil {
-			return nil, 0, fmt.Errorf("read %s: %w", d.path(resultsName), err)
+			return nil, 0, fmt.Errorf("read %s: %w", d.files.path(resultsName), err)
 		}
 		var got jobs.Result
 		if err := json.Unmarshal(line.text, &got); err != nil {
-			return nil, 0, fmt.Errorf("%s:%d: is not a result: %w", d.path(resultsName), line.number, err)
+			return nil, 0, fmt.Errorf("%s:%d: is not a result: %w", d.files.path(resultsName), line.number, err)
 		}
 		if !d.items[got.ID] {
-			return nil, 0, fmt.Errorf("%s:%d: item %q is not in %s", d.path(resultsName), line.number, got.ID, manifestName)
+			return nil, 0, fmt.Errorf("%s:%d: item %q is not in %s", d.files.path(resultsName), line.number, got.ID, manifestName)
 		}
 		if _, ok := found[got.ID]; ok {
-			return nil, 0, fmt.Errorf("%s:%d: item %q has a result already: remove one of the two lines", d.path(resultsName), line.number, got.ID)
+			return nil, 0, fmt.Errorf("%s:%d: item %q has a result already: remove one of the two lines", d.files.path(resultsName), line.number, got.ID)
 		}
 		found[got.ID] = done{at: line.at, job: got.Job, outcome: got.Outcome}
 		size = line.at + int64(len(line.text))
@@ -247,7 +246,7 @@ func Load(dir string) (*Dir, error) {
 }
 
 func (d *Dir) load() error {
-	f, err := d.openRegular(resultsName)
+	f, err := d.files.openRegular(resultsName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // begun a moment ago
 	}
@@ -268,7 +267,7 @@ func (d *Dir) Close() error {
 			errs = append(errs, f.Close())
 		}
 	}
-	return errors.Join(append(errs, d.root.Close())...)
+	return errors.Join(append(errs, d.files.root.Close())...)
 }
 
 // Manifest returns the batch's description and its state on disk.
@@ -325,7 +324,7 @@ func (d *Dir) Results() iter.Seq2[jobs.Result, error] {
 			}
 			r, err := d.result(where.at)
 			if err != nil {
-				err = fmt.Errorf("read %s: item %s: %w", d.path(resultsName), item.ID, err)
+				err = fmt.Errorf("read %s: item %s: %w", d.files.path(resultsName), item.ID, err)
 			}
 			if !yield(r, err) || err != nil {
 				return

@@ -17,11 +17,18 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
+// files reads and writes the files of a directory that others may write, too: no
+// name leads out of it, and no file is there in part.
+type files struct {
+	dir  string
+	root *os.Root
+}
+
 const tmpPrefix = ".tmp-"
 
 // write puts a file in place whole or not at all, and on disk before it
 // returns: the file, then its name.
-func (d *Dir) write(name string, fill func(io.Writer) error) error {
+func (d files) write(name string, fill func(io.Writer) error) error {
 	// The name is new each time: two writers of one file must not share it.
 	tmp := path.Join(path.Dir(name), tmpPrefix+jobs.NewID())
 	err := d.fill(tmp, fill)
@@ -37,7 +44,7 @@ func (d *Dir) write(name string, fill func(io.Writer) error) error {
 	return d.syncDir(path.Dir(name))
 }
 
-func (d *Dir) fill(name string, fill func(io.Writer) error) (err error) {
+func (d files) fill(name string, fill func(io.Writer) error) (err error) {
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
@@ -53,7 +60,7 @@ func (d *Dir) fill(name string, fill func(io.Writer) error) (err error) {
 	return f.Sync()
 }
 
-func (d *Dir) syncDir(name string) error {
+func (d files) syncDir(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", d.path(name), err)
@@ -67,7 +74,7 @@ func (d *Dir) syncDir(name string) error {
 
 // openRegular opens a file for reading and refuses what is none. Opening does
 // not wait, so a pipe that somebody put there cannot hang us.
-func (d *Dir) openRegular(name string) (*os.File, error) {
+func (d files) openRegular(name string) (*os.File, error) {
 	info, err := d.root.Lstat(name)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", d.path(name), err)
@@ -84,7 +91,7 @@ func (d *Dir) openRegular(name string) (*os.File, error) {
 
 // makeDirs creates the directories of the files, or checks that they are
 // directories and not links to somewhere else.
-func (d *Dir) makeDirs(names ...string) error {
+func (d files) makeDirs(names ...string) error {
 	for _, name := range names {
 		if err := d.root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("create %s: %w", d.path(name), err)
@@ -101,7 +108,7 @@ func (d *Dir) makeDirs(names ...string) error {
 }
 
 // sweep removes the temporary files that a program which died left behind.
-func (d *Dir) sweep(names ...string) error {
+func (d files) sweep(names ...string) error {
 	for _, name := range names {
 		entries, err := fs.ReadDir(d.root.FS(), name)
 		if err != nil {
@@ -119,7 +126,7 @@ func (d *Dir) sweep(names ...string) error {
 	return nil
 }
 
-func (d *Dir) path(name string) string { return filepath.Join(d.dir, name) }
+func (d files) path(name string) string { return filepath.Join(d.dir, name) }
 
 func patchName(item string) string { return "patches/" + item + ".patch" }
 func logName(item string) string   { return "logs/" + item + ".jsonl" }
@@ -142,7 +149,7 @@ func (e *LockedError) Error() string {
 
 // lock keeps other programs out. The kernel drops the lock with the process,
 // so nothing is left behind by a kill -9.
-func (d *Dir) lock() (*os.File, error) {
+func (d files) lock() (*os.File, error) {
 	f, err := d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", d.dir, err)

@@ -38,13 +38,13 @@ type view struct {
 }
 
 // html writes report.html: one page that needs nothing else, row by row.
-func (d *Dir) html(w io.Writer, s *summary) error {
+func (r reporter) html(w io.Writer, s *summary) error {
 	limit := int64(maxPatchShown)
 	if n := int64(len(s.Rows)); n > 0 {
 		limit = min(limit, maxPageShown/n)
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	if err := page().Execute(out, view{s, d, limit}); err != nil {
+	if err := page().Execute(out, view{s, r.dir, limit}); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -127,7 +127,7 @@ func (s *shown) excerpt(d *Dir, limit int64) {
 		s.Cut = s.Note == "" && len(s.Stat.Files) > 0
 		return
 	}
-	f, err := d.openRegular(patchName(s.ID))
+	f, err := d.files.openRegular(patchName(s.ID))
 	if err != nil {
 		s.Note = err.Error()
 		return

@@ -168,33 +168,33 @@ func differences(old, now Manifest) []string {
 }
 
 func (d *Dir) readManifest() (Manifest, error) {
-	f, err := d.openRegular(manifestName)
+	f, err := d.files.openRegular(manifestName)
 	if err != nil {
 		return Manifest{}, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
-		return Manifest{}, fmt.Errorf("read %s: %w", d.path(manifestName), err)
+		return Manifest{}, fmt.Errorf("read %s: %w", d.files.path(manifestName), err)
 	}
 	if len(data) > maxManifest {
-		return Manifest{}, fmt.Errorf("%s is larger than %s", d.path(manifestName), jobs.Bytes(maxManifest))
+		return Manifest{}, fmt.Errorf("%s is larger than %s", d.files.path(manifestName), jobs.Bytes(maxManifest))
 	}
 	var m Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return Manifest{}, fmt.Errorf("%s is not a batch's manifest: %w", d.path(manifestName), err)
+		return Manifest{}, fmt.Errorf("%s is not a batch's manifest: %w", d.files.path(manifestName), err)
 	}
 	if m.Schema > manifestSchema {
-		return Manifest{}, fmt.Errorf("%s has schema %d, this program knows %d: use a newer penstock", d.path(manifestName), m.Schema, manifestSchema)
+		return Manifest{}, fmt.Errorf("%s has schema %d, this program knows %d: use a newer penstock", d.files.path(manifestName), m.Schema, manifestSchema)
 	}
 	if err := m.check(); err != nil {
-		return Manifest{}, fmt.Errorf("%s: %w", d.path(manifestName), err)
+		return Manifest{}, fmt.Errorf("%s: %w", d.files.path(manifestName), err)
 	}
 	return m, nil
 }
 
 func (d *Dir) writeManifest(m Manifest) error {
-	return d.write(manifestName, func(w io.Writer) error {
+	return d.files.write(manifestName, func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(m)

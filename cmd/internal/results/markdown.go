@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// maxRunsListed bounds how many files that run code are named.
+const maxRunsListed = 100
+
 // markdown writes report.md. Errors of the buffer stick until its end.
 func (s *summary) markdown(w io.Writer) error {
 	out := bufio.NewWriter(w)
@@ -90,7 +93,7 @@ func (s *summary) markdownOverlaps(p printer) {
 	if len(s.Runs) > 0 {
 		p("\n## Files that run code\n\nRead these before you apply a patch:\n\n| item | file | why |\n|---|---|---|\n")
 		for i, f := range s.Runs {
-			if i == maxShown {
+			if i == maxRunsListed {
 				p("\n%d more are not listed.\n", len(s.Runs)-i)
 				break
 			}

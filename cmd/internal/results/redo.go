@@ -29,7 +29,7 @@ var selectors = map[string]func(jobs.Outcome) bool{
 // either the old result counts, or the item is missing.
 func (d *Dir) Redo(selector string) ([]string, error) {
 	if d.held == nil {
-		return nil, fmt.Errorf("redo in %s: it was opened for reading", d.dir)
+		return nil, fmt.Errorf("redo in %s: it was opened for reading", d.files.dir)
 	}
 	items, err := d.selected(selector)
 	if err != nil || len(items) == 0 {
@@ -52,7 +52,7 @@ func (d *Dir) Redo(selector string) ([]string, error) {
 	d.manifest = m
 	d.mu.Unlock()
 	aside := fmt.Sprintf("redone/%d", m.Rounds)
-	if err := d.makeDirs("redone", aside); err != nil {
+	if err := d.files.makeDirs("redone", aside); err != nil {
 		return nil, err
 	}
 	if err := d.moveLines(items, path.Join(aside, resultsName)); err != nil {
@@ -60,9 +60,9 @@ func (d *Dir) Redo(selector string) ([]string, error) {
 	}
 	for _, item := range items {
 		for _, name := range []string{patchName(item), logName(item)} {
-			err := d.root.Rename(name, path.Join(aside, path.Base(name)))
+			err := d.files.root.Rename(name, path.Join(aside, path.Base(name)))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("set %s aside: %w", d.path(name), err)
+				return nil, fmt.Errorf("set %s aside: %w", d.files.path(name), err)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (d *Dir) Redo(selector string) ([]string, error) {
 // old one do not count any more. Items that have a result stay as they are.
 func (d *Dir) Renew(items []string) error {
 	if d.held == nil {
-		return fmt.Errorf("renew in %s: it was opened for reading", d.dir)
+		return fmt.Errorf("renew in %s: it was opened for reading", d.files.dir)
 	}
 	m := d.Manifest()
 	m.Rounds++
@@ -153,10 +153,10 @@ func (d *Dir) moveLines(items []string, aside string) error {
 			return nil
 		}
 	}
-	if err := d.write(aside, some(true)); err != nil {
+	if err := d.files.write(aside, some(true)); err != nil {
 		return err
 	}
-	if err := d.write(resultsName, some(false)); err != nil {
+	if err := d.files.write(resultsName, some(false)); err != nil {
 		return err
 	}
 	return d.reopen()
@@ -164,9 +164,9 @@ func (d *Dir) moveLines(items []string, aside string) error {
 
 // reopen takes up the file that has replaced the results.
 func (d *Dir) reopen() error {
-	f, err := d.root.OpenFile(resultsName, os.O_RDWR, 0)
+	f, err := d.files.root.OpenFile(resultsName, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", d.path(resultsName), err)
+		return fmt.Errorf("open %s: %w", d.files.path(resultsName), err)
 	}
 	found, size, err := d.scan(f)
 	err = errors.Join(err, d.file.Close())

@@ -89,40 +89,6 @@ func TestReportsAreSafe(t *testing.T) {
 	}
 }
 
-func TestOverlaps(t *testing.T) {
-	span := func(item string, base string, spans ...Span) touch {
-		return touch{item, base, FileStat{Path: "f", Spans: spans}}
-	}
-	cases := []struct {
-		name string
-		a, b touch
-		want bool
-	}{
-		{"same line", span("a", "x", Span{5, 6}), span("b", "x", Span{5, 6}), true},
-		{"next line", span("a", "x", Span{5, 6}), span("b", "x", Span{6, 7}), true},
-		{"insert at one place", span("a", "x", Span{5, 5}), span("b", "x", Span{5, 5}), true},
-		{"apart", span("a", "x", Span{5, 6}, Span{20, 22}), span("b", "x", Span{8, 9}, Span{40, 41}), false},
-		{"later ones", span("a", "x", Span{5, 6}, Span{40, 45}), span("b", "x", Span{8, 9}, Span{44, 50}), true},
-		{"another base", span("a", "x", Span{5, 6}), span("b", "y", Span{50, 60}), true},
-		{"deleted", touch{"a", "x", FileStat{Deleted: true}}, span("b", "x", Span{1, 2}), true},
-	}
-	for _, c := range cases {
-		if got := collide(c.a, c.b); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
-		if got := collide(c.b, c.a); got != c.want {
-			t.Errorf("%s, turned around: %v, want %v", c.name, got, c.want)
-		}
-	}
-	var o overlaps
-	for i := range 500 {
-		o.add(string(rune('a'+i%26)), "x", Stat{Files: []FileStat{{Path: "same"}}})
-	}
-	if pairs, more := o.pairs(); len(pairs) > maxShown || more != -1 {
-		t.Errorf("%d pairs, more %d: want that it gives up", len(pairs), more)
-	}
-}
-
 var plusses = strings.Repeat("+", 64<<10)
 
 // endless is a large patch that is never in memory as a whole.
@@ -155,8 +121,23 @@ func TestLargePatches(t *testing.T) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > n*each/3 {
 		t.Errorf("Finish allocated %d MiB for %d MiB of patches", got>>20, n*each>>20)
 	}
-	info, err := os.Stat(filepath.Join(d.dir, "report.html"))
+	info, err := os.Stat(filepath.Join(d.files.dir, "report.html"))
 	if err != nil || info.Size() > 6*n*maxPatchShown+64<<10 { // a plus sign is five bytes there
 		t.Errorf("the page has %d bytes, err %v", info.Size(), err)
 	}
+}
+
+// The page shows any text as a patch, and all of its lines.
+func FuzzBlocks(f *testing.F) {
+	f.Add(sharedPatch + workflowPatch)
+	f.Add("diff --git \"a/\\303\" \"b\n@@ -1 +1 @@\n-a\n+b\nrename from x\nGIT binary patch\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		shown := 0
+		for _, b := range blocks(text) {
+			shown += strings.Count(b.Text, "\n")
+		}
+		if want := strings.Count(strings.ToValidUTF8(text, "\ufffd"), "\n"); shown != want {
+			t.Fatalf("%d lines of %d are shown: %q", shown, want, text)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-run/penstock/cmd/internal/patchstat"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -24,9 +25,9 @@ type summary struct {
 	Removed   int
 	Empty     int // results without a change
 
-	Files     []shared
+	Files     []patchstat.Shared
 	MoreFiles int
-	Pairs     []pair
+	Pairs     []patchstat.Pair
 	MorePairs int
 	Runs      []flagged
 }
@@ -35,7 +36,7 @@ type summary struct {
 type row struct {
 	Item
 	Result *jobs.Result
-	Stat   Stat
+	Stat   patchstat.Stat
 	Note   string // why the patch could not be read
 }
 
@@ -59,37 +60,41 @@ type flagged struct {
 
 var outcomeOrder = []jobs.Outcome{jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip}
 
-func (d *Dir) summarise() (*summary, error) {
-	s := &summary{Manifest: d.Manifest()}
+// A reporter writes what is made from the results of a directory: reports for
+// people, and predictions for evaluation tools.
+type reporter struct{ dir *Dir }
+
+func (r reporter) summarise() (*summary, error) {
+	s := &summary{Manifest: r.dir.Manifest()}
 	var err error
-	if s.Totals, err = d.Totals(); err != nil {
+	if s.Totals, err = r.dir.Totals(); err != nil {
 		return nil, err
 	}
-	if d.held == nil {
+	if r.dir.held == nil {
 		s.Totals.WallSeconds = s.Manifest.Totals.WallSeconds
 	}
 	results := make(map[string]jobs.Result, s.Totals.Done)
-	for r, err := range d.Results() {
+	for result, err := range r.dir.Results() {
 		if err != nil {
 			return nil, err
 		}
-		results[r.ID] = r
+		results[result.ID] = result
 	}
-	var over overlaps
+	var over patchstat.Overlaps
 	for _, item := range s.Items {
-		r := row{Item: item}
+		one := row{Item: item}
 		if result, ok := results[item.ID]; ok {
-			r.Result = &result
-			if r.Stat, err = d.stat(item.ID); err != nil {
-				r.Note = err.Error()
+			one.Result = &result
+			if one.Stat, err = r.stat(item.ID); err != nil {
+				one.Note = err.Error()
 			}
-			over.add(item.ID, result.BaseCommit, r.Stat)
-			s.addRow(r)
+			over.Add(item.ID, result.BaseCommit, one.Stat)
+			s.addRow(one)
 		}
-		s.Rows = append(s.Rows, r)
+		s.Rows = append(s.Rows, one)
 	}
-	s.Files, s.MoreFiles = over.files()
-	s.Pairs, s.MorePairs = over.pairs()
+	s.Files, s.MoreFiles = over.Files()
+	s.Pairs, s.MorePairs = over.Pairs()
 	s.BaseLines = s.baseLines(results)
 	s.tallies()
 	s.Stages = stages(results)
@@ -103,22 +108,22 @@ func (s *summary) addRow(r row) {
 		s.Empty++
 	}
 	for _, f := range r.Stat.Files {
-		if why := runsCode(f); why != "" {
+		if why := patchstat.RunsCode(f); why != "" {
 			s.Runs = append(s.Runs, flagged{r.ID, f.Path, why})
 		}
 	}
 }
 
-func (d *Dir) stat(item string) (Stat, error) {
-	f, err := d.openRegular(patchName(item))
+func (r reporter) stat(item string) (patchstat.Stat, error) {
+	f, err := r.dir.files.openRegular(patchName(item))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Stat{}, errors.New("the patch's file is gone")
+		return patchstat.Stat{}, errors.New("the patch's file is gone")
 	}
 	if err != nil {
-		return Stat{}, err
+		return patchstat.Stat{}, err
 	}
 	defer f.Close()
-	return Diffstat(f)
+	return patchstat.Read(f)
 }
 
 func (s *summary) tallies() {
@@ -190,8 +195,8 @@ func (s *summary) rate() string {
 }
 
 // reports writes every report.
-func (d *Dir) reports() error {
-	s, err := d.summarise()
+func (r reporter) reports() error {
+	s, err := r.summarise()
 	if err != nil {
 		return err
 	}
@@ -200,7 +205,7 @@ func (d *Dir) reports() error {
 		if format == "junit" {
 			name = "report.junit.xml"
 		}
-		if err := d.write(name, func(w io.Writer) error { return d.render(w, s, format) }); err != nil {
+		if err := r.dir.files.write(name, func(w io.Writer) error { return r.render(w, s, format) }); err != nil {
 			return err
 		}
 	}
@@ -209,19 +214,20 @@ func (d *Dir) reports() error {
 
 // Report writes one report: md, html, junit or csv.
 func (d *Dir) Report(w io.Writer, format string) error {
-	s, err := d.summarise()
+	r := reporter{d}
+	s, err := r.summarise()
 	if err != nil {
 		return err
 	}
-	return d.render(w, s, format)
+	return r.render(w, s, format)
 }
 
-func (d *Dir) render(w io.Writer, s *summary, format string) error {
+func (r reporter) render(w io.Writer, s *summary, format string) error {
 	switch format {
 	case "md":
 		return s.markdown(w)
 	case "html":
-		return d.html(w, s)
+		return r.html(w, s)
 	case "junit":
 		return s.junit(w)
 	case "csv":

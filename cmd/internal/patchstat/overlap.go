@@ -1,4 +1,4 @@
-package results
+package patchstat
 
 import (
 	"cmp"
@@ -9,65 +9,68 @@ import (
 // Limits of the comparison: in a large batch everything may touch one file,
 // and the number of pairs grows with the square.
 const (
-	maxPairs = 50_000
-	maxShown = 100
+	maxPairs  = 50_000
+	maxListed = 100
 )
 
-// pair is two items whose patches touch the same files. Conflicts are those
+// A Pair is two items whose patches touch the same files. Conflicts are those
 // files in which they change the same lines.
-type pair struct {
+type Pair struct {
 	A, B             string
 	Files, Conflicts []string
 }
 
-// shared is a file that several patches touch.
-type shared struct {
+// A Shared is a file that several patches touch.
+type Shared struct {
 	Path  string
 	Items []string
 }
 
 type touch struct {
 	item, base string
-	file       FileStat
+	file       File
 }
 
-// overlaps compares the patches of a batch with each other.
-type overlaps struct {
+// Overlaps compares the patches of a batch with each other. The zero value has
+// seen none.
+type Overlaps struct {
 	byPath map[string][]touch
 }
 
-func (o *overlaps) add(item, base string, stat Stat) {
+// Add takes the patch of an item, made from a commit.
+func (o *Overlaps) Add(item, base string, stat Stat) {
 	if o.byPath == nil {
 		o.byPath = map[string][]touch{}
 	}
 	for _, f := range stat.Files {
 		o.byPath[f.Path] = append(o.byPath[f.Path], touch{item, base, f})
 		if f.From != "" && f.From != f.Path {
-			o.byPath[f.From] = append(o.byPath[f.From], touch{item, base, FileStat{Path: f.From, Whole: true}})
+			o.byPath[f.From] = append(o.byPath[f.From], touch{item, base, File{Path: f.From, Whole: true}})
 		}
 	}
 }
 
-// files lists what more than one patch touches, the most wanted first.
-func (o *overlaps) files() (files []shared, more int) {
+// Files lists what more than one patch touches, the most wanted first. More counts
+// those that are not listed.
+func (o *Overlaps) Files() (files []Shared, more int) {
 	for _, path := range slices.Sorted(maps.Keys(o.byPath)) {
 		if touches := o.byPath[path]; len(touches) > 1 {
-			s := shared{Path: path}
+			s := Shared{Path: path}
 			for _, t := range touches {
 				s.Items = append(s.Items, t.item)
 			}
 			files = append(files, s)
 		}
 	}
-	slices.SortStableFunc(files, func(a, b shared) int { return cmp.Compare(len(b.Items), len(a.Items)) })
-	more = max(len(files)-maxShown, 0)
+	slices.SortStableFunc(files, func(a, b Shared) int { return cmp.Compare(len(b.Items), len(a.Items)) })
+	more = max(len(files)-maxListed, 0)
 	return files[:len(files)-more], more
 }
 
-// pairs lists which patches meet, those that conflict first. More counts the
+// Pairs lists which patches meet, those that conflict first. More counts the
 // pairs that are not listed, and is -1 where there were too many to compare.
-func (o *overlaps) pairs() (pairs []pair, more int) {
-	found := map[[2]string]*pair{}
+func (o *Overlaps) Pairs() (pairs []Pair, more int) {
+	found := map[[2]string]*Pair{}
 	compared := 0
 	for _, path := range slices.Sorted(maps.Keys(o.byPath)) {
 		touches := o.byPath[path]
@@ -83,7 +86,7 @@ func (o *overlaps) pairs() (pairs []pair, more int) {
 				key := [2]string{a.item, b.item}
 				p := found[key]
 				if p == nil {
-					p = &pair{A: a.item, B: b.item}
+					p = &Pair{A: a.item, B: b.item}
 					found[key] = p
 				}
 				p.Files = append(p.Files, path)
@@ -96,12 +99,12 @@ func (o *overlaps) pairs() (pairs []pair, more int) {
 	for _, key := range slices.SortedFunc(maps.Keys(found), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		pairs = append(pairs, *found[key])
 	}
-	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(len(b.Conflicts), len(a.Conflicts)) })
-	if len(pairs) > maxShown {
+	slices.SortStableFunc(pairs, func(a, b Pair) int { return cmp.Compare(len(b.Conflicts), len(a.Conflicts)) })
+	if len(pairs) > maxListed {
 		if more == 0 {
-			more = len(pairs) - maxShown
+			more = len(pairs) - maxListed
 		}
-		pairs = pairs[:maxShown]
+		pairs = pairs[:maxListed]
 	}
 	return pairs, more
 }
@@ -110,7 +113,7 @@ func (o *overlaps) pairs() (pairs []pair, more int) {
 // change the same lines or lines next to each other, or one of the changes
 // is of the file as a whole. On different bases lines cannot be compared.
 func collide(a, b touch) bool {
-	whole := func(f FileStat) bool { return f.Whole || f.Binary || f.New || f.Deleted }
+	whole := func(f File) bool { return f.Whole || f.Binary || f.New || f.Deleted }
 	if whole(a.file) || whole(b.file) || a.base != b.base {
 		return true
 	}

@@ -1,14 +1,14 @@
-package results
+package patchstat
 
 import (
 	"path"
 	"strings"
 )
 
-// runsCode says why a change to a file may run code on the machine of whoever
+// RunsCode says why a change to a file may run code on the machine of whoever
 // applies the patch, before anybody has called the program: such files are
 // worth reading first. Empty means that nothing is known against it.
-func runsCode(f FileStat) string {
+func RunsCode(f File) string {
 	switch f.Mode {
 	case "120000":
 		return "symbolic link"

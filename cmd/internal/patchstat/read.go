@@ -1,4 +1,4 @@
-package results
+package patchstat
 
 import (
 	"bufio"
@@ -19,14 +19,14 @@ const (
 
 // A Stat counts what a patch changes.
 type Stat struct {
-	Files          []FileStat
+	Files          []File
 	Added, Removed int
 	// More counts the files beyond those that are listed.
 	More int
 }
 
-// A FileStat counts what a patch changes in one file.
-type FileStat struct {
+// A File counts what a patch changes in one file.
+type File struct {
 	Path           string
 	From           string // the old path, where the file was renamed or copied
 	Added, Removed int
@@ -43,9 +43,9 @@ type FileStat struct {
 // is inserted before Begin.
 type Span struct{ Begin, End int }
 
-// Diffstat reads a patch as git writes it. A patch that is damaged is counted
+// Read reads a patch as git writes it. A patch that is damaged is counted
 // as far as it can be read: only reading itself is an error.
-func Diffstat(r io.Reader) (Stat, error) {
+func Read(r io.Reader) (Stat, error) {
 	p := patchReader{in: bufio.NewReaderSize(r, 64<<10)}
 	for {
 		text, err := p.line()
@@ -69,7 +69,7 @@ func Diffstat(r io.Reader) (Stat, error) {
 type patchReader struct {
 	in       *bufio.Reader
 	stat     Stat
-	file     *FileStat
+	file     *File
 	old, new int
 	at       int
 	binary   bool // in the encoded part of a binary patch
@@ -110,7 +110,7 @@ func (p *patchReader) header(text []byte) {
 	line := string(text)
 	if rest, ok := strings.CutPrefix(line, "diff --git "); ok {
 		p.flush()
-		p.file = &FileStat{Path: bothNames(strings.TrimSuffix(rest, "\r"))}
+		p.file = &File{Path: bothNames(strings.TrimSuffix(rest, "\r"))}
 		return
 	}
 	if p.file == nil || p.binary {
