@@ -63,6 +63,7 @@ var fewRetries = []string{"-c", "model_providers.penstock.request_max_retries=1"
 // The real agents, in the jail, meet each error of a model API: the attempt
 // ends for the right reason, and nobody waits for an agent that waits.
 func TestErrorsOfAModelAPI(t *testing.T) {
+	t.Parallel()
 	for _, meets := range []struct {
 		name, api string
 		agent     jobs.Agent

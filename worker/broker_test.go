@@ -15,6 +15,7 @@ import (
 // the agent before another worker could begin, however little the agent cares
 // for signals; the job is run again, once.
 func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	proxy := f.server.Proxy()
 	f.use(f.connect(proxy.URL()))
@@ -57,6 +58,7 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 // What the worker asks for when it settles happens, and no answer comes: at
 // each of the steps, for a while.
 func TestAMuteBrokerWhileSettling(t *testing.T) {
+	t.Parallel()
 	for _, stage := range []string{"agent", "collect", "cleanup"} {
 		t.Run("after "+stage, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +87,7 @@ func TestAMuteBrokerWhileSettling(t *testing.T) {
 // A job that somebody cancels while it comes to its end is either done or
 // cancelled, in the record, the result and the events alike.
 func TestACancelRacesWithTheEnd(t *testing.T) {
+	t.Parallel()
 	stages := []string{"provision", "jail", "agent", "collect", "cleanup"}
 	for _, stage := range stages {
 		t.Run("after "+stage, func(t *testing.T) {
@@ -121,6 +124,7 @@ func TestACancelRacesWithTheEnd(t *testing.T) {
 
 // Ten jobs of four slots, with a broker that comes and goes.
 func TestAFlappingBroker(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	proxy := f.server.Proxy()
 	f.use(f.connect(proxy.URL()))

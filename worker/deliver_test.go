@@ -70,6 +70,7 @@ func (f *field) wellDelivered(rec jobs.Record, events []jobs.Event, content stri
 }
 
 func TestABranchIsDelivered(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.CommitAuthor = "Bot <bot@example.org>"
 	rec, events := f.run(f.branchJob("echo mine > new.txt"))
@@ -82,6 +83,7 @@ func TestABranchIsDelivered(t *testing.T) {
 
 // What is not a success is no branch, nor is a success without a change.
 func TestNoBranchIsDelivered(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	stop := f.work()
 	defer stop()
@@ -97,6 +99,7 @@ func TestNoBranchIsDelivered(t *testing.T) {
 // A worker whose policy forbids delivery does not even begin, and says so; what
 // only stays in the store is no delivery.
 func TestAPolicyThatForbidsDelivery(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.Policy = policy.Policy{Deliver: []string{"none"}}
 	stop := f.work()
@@ -113,6 +116,7 @@ func TestAPolicyThatForbidsDelivery(t *testing.T) {
 
 // A delivery that cannot be made says why, once, and the result is there.
 func TestADeliveryThatCannotBeMade(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script string
 		reason       jobs.Reason
@@ -147,6 +151,7 @@ func TestADeliveryThatCannotBeMade(t *testing.T) {
 // A job that somebody cancels before its branch is made has none, and one
 // whose lease is lost there is delivered by its next attempt.
 func TestNoBranchWithoutTheLease(t *testing.T) {
+	t.Parallel()
 	t.Run("cancelled", func(t *testing.T) {
 		t.Parallel()
 		f := newField(t)
@@ -193,6 +198,7 @@ func TestNoBranchWithoutTheLease(t *testing.T) {
 // An attempt that made the branch and could not settle is followed by one
 // that knows it: there is one branch, and it is the result's.
 func TestADeliveryThatWasNotSettled(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	b := &breaker{field: f}
 	js, err := jetstream.New(f.server.Connect())
@@ -239,6 +245,7 @@ func TestADeliveryThatWasNotSettled(t *testing.T) {
 // Right before the branch is made the broker is asked, whatever this process
 // believes: one that slept has not been told yet.
 func TestTheLeaseIsProvenBeforeTheBranch(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.submit(f.branchJob("true"))
 	slept := jobstest.Claim(t, f.eye.queue, "sleeper")

@@ -39,6 +39,7 @@ func (f *field) artifact(rec jobs.Record, name string) string {
 // The agent is shown its change, and nothing else, and what it writes is the
 // commit's message and an artifact.
 func TestATextIsDrafted(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.Secret = func(string) (string, bool) { return "hush-hush-hush", true }
 	job := f.draftJob(`
@@ -66,6 +67,7 @@ printf '## Add  new.txt\033[2J\n\nIt was missing.\nSigned-off-by: You <you@examp
 
 // A text that cannot be had costs nothing but itself.
 func TestNoTextIsDrafted(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	stop := f.work()
 	defer stop()
@@ -99,6 +101,7 @@ func TestNoTextIsDrafted(t *testing.T) {
 
 // A job that is cancelled while its text is drafted has no branch.
 func TestACancelledDraft(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	stop := f.work()
 	defer stop()
@@ -113,6 +116,7 @@ func TestACancelledDraft(t *testing.T) {
 }
 
 func TestReadDraft(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 3*draftTitle)
 	lines := strings.Repeat(strings.Repeat("y", 99)+"\n", 1000)
 	for _, tt := range []struct {

@@ -20,6 +20,7 @@ import (
 // What the gate saw decides about an end that the agent, or its silence, cannot
 // explain; nothing else does.
 func TestBlame(t *testing.T) {
+	t.Parallel()
 	failing := func(status int, kind string) gate.Failure {
 		return gate.Failure{APIFailure: jobs.APIFailure{Status: status, Kind: kind}, Row: 2}
 	}
@@ -86,6 +87,7 @@ call() {
 // Whatever an agent makes of a failing API, its attempt ends for what the gate
 // saw.
 func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
+	t.Parallel()
 	for name, is := range failingAgents {
 		for _, fails := range []struct {
 			reply  agenttest.Reply
@@ -135,6 +137,7 @@ func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
 // A provider that says when to come again is obeyed to the second, in both forms
 // of its header, and no more often than the operator allows.
 func TestAProviderThatSaysWhen(t *testing.T) {
+	t.Parallel()
 	for _, form := range []string{"seconds", "date"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()

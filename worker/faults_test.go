@@ -163,6 +163,7 @@ func (b *breaker) config() Config {
 // Every step of an attempt is made to fail, one after the other. The job ends
 // as the table says, once; and nothing is left behind.
 func TestEveryStepFails(t *testing.T) {
+	t.Parallel()
 	// Of the first attempt: the reason, or none where it succeeds all the same.
 	want := map[string]jobs.Reason{
 		"open the log":                jobs.StoreFailed,

@@ -16,6 +16,7 @@ import (
 // What the gate to a model API does not pass on is told once for each thing,
 // and kept, without the secrets that an agent may put into it.
 func TestRefusalsOfTheModelAPIAreTold(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2hunter2"
 	f := newField(t)
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the API was asked for %s", r.URL) }))

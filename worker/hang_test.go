@@ -46,6 +46,7 @@ func (f *field) speaks(script string) jobs.Job {
 // Each way to hang is found by its own limit, and is ended by the first step
 // that the agent obeys. That nothing is left is looked for when the worker ends.
 func TestAgentsThatHang(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		script string
@@ -108,6 +109,7 @@ func TestAgentsThatHang(t *testing.T) {
 
 // What looks like a hang and is none.
 func TestAgentsThatTakeTheirTime(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"a program is stopped for a moment":               "say init; sleep 30 & kill -STOP $!; sleep 0.3; kill -CONT $!; kill $!; say result",
 		"a program is stopped, the agent talks":           "say init; sleep 30 & kill -STOP $!; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; say text; done; kill -9 $!; say result",
@@ -134,6 +136,7 @@ func TestAgentsThatTakeTheirTime(t *testing.T) {
 // A program of the user's own may be silent from its start; a signal that stops
 // it is found all the same.
 func TestAProgramThatIsStopped(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.Hangs = Hangs{Start: time.Millisecond, Halt: 500 * time.Millisecond, Step: 300 * time.Millisecond}
 	job := f.job("sleep 0.5; kill -STOP $$")

@@ -16,6 +16,7 @@ import (
 
 // What agents do that nobody asked them to, and how the job ends then.
 func TestAgentsThatMisbehave(t *testing.T) {
+	t.Parallel()
 	second := jobs.Duration(time.Second)
 	tests := []struct {
 		name   string
@@ -79,6 +80,7 @@ func TestAgentsThatMisbehave(t *testing.T) {
 // Without a jail, where somebody asked for that, an agent finds what it would
 // find in one, and leaves as little.
 func TestAnAgentWithoutAJail(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.Backend = func(name string) (sandbox.Backend, error) { return backends.New(t.Context(), name) }
 	f.cfg.Mounts = []sandbox.Mount{{Source: "/usr", Target: "/usr"}}
@@ -99,6 +101,7 @@ func TestAnAgentWithoutAJail(t *testing.T) {
 
 // What an agent had done when it was stopped is kept.
 func TestTheWorkOfAStoppedAgentIsCollected(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	job := f.job("echo mine > new.txt; exec sleep 60")
 	job.Timeout, job.Retry.MaxAttempts = jobs.Duration(time.Second), 1
@@ -111,6 +114,7 @@ func TestTheWorkOfAStoppedAgentIsCollected(t *testing.T) {
 
 // Six hundred megabytes without an end of line are one line, cut.
 func TestAFloodWithoutAnEndOfLine(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	before := resident(t)
 	job := f.job("head -c 600000000 /dev/zero | tr '\\0' x; echo; echo after")
@@ -151,6 +155,7 @@ func resident(tb testing.TB) int {
 
 // What a program ran into and survived is in the log, and not the outcome.
 func TestALimitThatEndedNothingIsNoted(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	job := f.job("head -c 400m /dev/zero | tail >/dev/null; head -c 400k /dev/zero | tr '\\0' x; exit 0")
 	job.Sandbox.Limits = jobs.Limits{Memory: 64 << 20, OutputRate: 128 << 10, Disk: 1 << 30}

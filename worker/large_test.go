@@ -14,6 +14,7 @@ import (
 // failure, once: no other attempt is made of it. What can be stored is, and the
 // whole stays where the message says, until it is given up.
 func TestATooLargeWorkspaceIsTheAgentsFailure(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"deep":  `d=$(seq -s/ 1 130); mkdir -p $d; echo deep > $d/f; mkdir ignored; echo ignored > .gitignore; head -c 3000000 /dev/zero > ignored/big; echo one > new.txt`,
 		"large": `echo one > new.txt; echo two > old.txt; truncate -s 2G sparse`,
@@ -62,6 +63,7 @@ func (f *field) spent() {
 
 // A job that names no limit of its own is ended by the worker's.
 func TestAJobHasADiskLimit(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.DiskLimit = 8 << 20
 	rec, _ := f.run(f.job("echo .gitignore > .gitignore; head -c 64000000 /dev/zero > big; sleep 5"))

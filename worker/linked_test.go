@@ -41,6 +41,7 @@ func one[T any](tb testing.TB, events []jobs.Event, kind jobs.Kind) (data T) {
 // What a person adds to the worktree of an attempt that failed is there when the
 // job goes on in it, and the agent is told where it is and what it finds.
 func TestAJobGoesOnInItsWorktree(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.linked()
 	job := f.job(`echo one >> new.txt; case "$PENSTOCK_PROMPT" in *"About your workspace"*) cat by-hand > told;; esac`)
@@ -86,6 +87,7 @@ func TestAJobGoesOnInItsWorktree(t *testing.T) {
 }
 
 func TestAPolicyThatPermitsNoLinkedWorktree(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.linked()
 	f.cfg.Policy = policy.Policy{Workspaces: []string{"overlay", "clone"}}
@@ -100,6 +102,7 @@ func TestAPolicyThatPermitsNoLinkedWorktree(t *testing.T) {
 
 // What "auto" came to is permitted, or nothing runs there.
 func TestAPolicyThatPermitsNotWhatTheHostCanDo(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.Workspace = string(workspace.Auto)
 	f.cfg.Policy = policy.Policy{Workspaces: []string{"hook"}}

@@ -67,6 +67,7 @@ func dataOf[T any](t *testing.T, events []jobs.Event, kind jobs.Kind) (all []T) 
 // Setup, agent and checks reach the same hosts, with the proxy and without;
 // what is refused is told once, and kept.
 func TestAJobReachesTheHostsOfItsList(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	ca := f.reachable()
 	f.cfg.Network.Hosts = []string{"worker.test"}
@@ -126,6 +127,7 @@ func TestAJobReachesTheHostsOfItsList(t *testing.T) {
 // All programs of an attempt share what may go out and come in: the less of
 // what the job asks for and of what the policy gives one that asks for nothing.
 func TestTrafficOfAJobIsBounded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		asked  jobs.Bytes
 		policy string
@@ -162,6 +164,7 @@ func TestTrafficOfAJobIsBounded(t *testing.T) {
 }
 
 func TestConnectionsOfAJobAreBounded(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.reachable()
 	p, err := policy.Parse("/p.yaml", []byte("limits: {connections: 1}"))
@@ -179,6 +182,7 @@ func TestConnectionsOfAJobAreBounded(t *testing.T) {
 
 // Nothing that a job did not ask for, or its worker does not permit.
 func TestNetworksThatAreNotGiven(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		policy string
@@ -216,6 +220,7 @@ func TestNetworksThatAreNotGiven(t *testing.T) {
 // With the host's network an agent reaches what the host reaches, and the
 // model API without its key all the same.
 func TestAJobWithTheHostsNetwork(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.reachable()
 	asked := make(chan string, 10)
@@ -247,6 +252,7 @@ func TestAJobWithTheHostsNetwork(t *testing.T) {
 
 // Without a jail there is the proxy alone, and the result says so.
 func TestAnAllowListWithoutAJail(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.reachable()
 	f.cfg.Backend = func(name string) (sandbox.Backend, error) { return backends.New(t.Context(), name) }

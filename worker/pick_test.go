@@ -50,6 +50,7 @@ func said(events []jobs.Event) string {
 
 // Files are kept whatever became of the agent, and whether git ignores them.
 func TestFilesOfTheJobAreKept(t *testing.T) {
+	t.Parallel()
 	const script = `mkdir -p out/deep; echo '/out/' > .gitignore; echo report > out/deep/r.xml; ln -s /etc/passwd out/l.xml; mkfifo out/f.xml; echo other > out/o.txt; `
 	for _, c := range []struct {
 		name, end string
@@ -89,6 +90,7 @@ func TestFilesOfTheJobAreKept(t *testing.T) {
 
 // An agent that writes its secrets into a file does not get them out by that.
 func TestFilesAreKeptWithoutSecrets(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2hunter2"
 	f := newField(t)
 	f.cfg.Secret = func(string) (string, bool) { return secret, true }
@@ -115,6 +117,7 @@ func TestFilesAreKeptWithoutSecrets(t *testing.T) {
 // A file that the store does not take costs itself; a store that takes nothing
 // costs the attempt, which is not the agent's fault.
 func TestFilesThatTheStoreRefuses(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	small, err := artifact.Open(t.Context(), f.server.Connect(), artifact.Config{MaxBytes: 1 << 20})
 	f.must(err)

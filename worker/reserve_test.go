@@ -5,6 +5,7 @@ import (
 )
 
 func TestParseReserve(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Reserve{
 		"": {}, "0": {Bytes: -1}, "0%": {Bytes: -1}, "2GiB": {Bytes: 2 << 30}, "7.5%": {Percent: 7.5},
 	} {
@@ -20,6 +21,7 @@ func TestParseReserve(t *testing.T) {
 }
 
 func TestReserveOfARealDisk(t *testing.T) {
+	t.Parallel()
 	look := func(r Reserve) Disk {
 		r.Dir = t.TempDir()
 		d, err := r.Look()
@@ -46,6 +48,7 @@ func TestReserveOfARealDisk(t *testing.T) {
 
 // A disk that was low has to have more than one that was not.
 func TestLowDisk(t *testing.T) {
+	t.Parallel()
 	reserve := Room{Bytes: 1000, Inodes: 100}
 	for _, c := range []struct {
 		free       Room

@@ -11,6 +11,7 @@ import (
 
 // Whoever accepted a job may not have known what the worker's agent can do.
 func TestWhatTheAgentCannotDoIsNotTried(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	job := f.job("touch made")
 	job.Agent.MaxTurns = 3
@@ -22,6 +23,7 @@ func TestWhatTheAgentCannotDoIsNotTried(t *testing.T) {
 
 // What the agent said decides nothing where a job wants to see a change.
 func TestAJobExpectsChanges(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	stop := f.work()
 	defer stop()
@@ -59,6 +61,7 @@ esac`
 const wantsGood = `grep -q good out || { echo "wanted: good"; exit 3; }`
 
 func TestAFailingCheckGoesBackToTheAgent(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	stop := f.work()
 	defer stop()

@@ -54,6 +54,7 @@ func told(tb testing.TB, events []jobs.Event) jobs.Salvage {
 // What a drained attempt did is stored and told before its workspace goes, and
 // is not taken for a result.
 func TestADrainedAttemptIsSalvaged(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.cfg.Drain = 100 * time.Millisecond
 	stop := f.work()
@@ -74,6 +75,7 @@ func TestADrainedAttemptIsSalvaged(t *testing.T) {
 
 // A cancelled attempt has a result, of which the salvage is a note only.
 func TestACancelledAttemptsResultIsItsSalvage(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	stop := f.work()
 	defer stop()
@@ -94,6 +96,7 @@ func TestACancelledAttemptsResultIsItsSalvage(t *testing.T) {
 
 // Success and an attempt that changed nothing leave no salvage.
 func TestNothingToSalvage(t *testing.T) {
+	t.Parallel()
 	for _, script := range []string{"echo one > new.txt", "exit 3"} {
 		f := newField(t)
 		rec, events := f.run(f.job(script))
@@ -107,6 +110,7 @@ func TestNothingToSalvage(t *testing.T) {
 // Who is killed after the result's files are stored, and before the verdict,
 // leaves something that tells of them.
 func TestStoredFilesAreNotedBeforeTheVerdict(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	var seen []jobs.Salvage
 	var id string
@@ -137,6 +141,7 @@ func TestStoredFilesAreNotedBeforeTheVerdict(t *testing.T) {
 // An attempt that lost its lease saves its work under its own epoch. What the
 // next one stores, and its result, are untouched.
 func TestAFencedAttemptIsSalvaged(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	proxy := f.server.Proxy()
 	f.use(f.connect(proxy.URL()))

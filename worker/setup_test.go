@@ -58,6 +58,7 @@ func (f *field) layers() []string {
 // Jobs at once, on two workers, run the same setup once. Each has what it wrote,
 // ignored or not, and a result as if it had run it itself.
 func TestManyJobsRunTheSameSetupOnce(t *testing.T) {
+	t.Parallel()
 	f := sharing(t)
 	f.cfg.Slots = 2
 	defer f.work()()
@@ -97,6 +98,7 @@ func TestManyJobsRunTheSameSetupOnce(t *testing.T) {
 // What decides about setup's jail, and what may not be kept, keeps a job from
 // taking over what another's setup wrote.
 func TestSetupThatIsAnother(t *testing.T) {
+	t.Parallel()
 	outside := t.TempDir()
 	writable, err := policy.Parse("/p.yaml", []byte("write: ["+outside+"]"))
 	if err != nil {
@@ -157,6 +159,7 @@ func TestSetupThatIsAnother(t *testing.T) {
 // A setup that fails ends the job as it does without the cache, with what it
 // had written in the result, and nothing is kept of it.
 func TestAFailingSetupIsNotShared(t *testing.T) {
+	t.Parallel()
 	f := sharing(t)
 	job := f.job("true")
 	job.Setup = []string{"echo half > half", "echo why; exit 7"}
@@ -181,6 +184,7 @@ func TestAFailingSetupIsNotShared(t *testing.T) {
 
 // What a setup wrote that is ended half way is salvaged, and not shared.
 func TestADrainedSetupIsSalvaged(t *testing.T) {
+	t.Parallel()
 	f := sharing(t)
 	f.cfg.Drain = 0
 	job := f.setUp("true")

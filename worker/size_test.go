@@ -10,6 +10,7 @@ import (
 // What a workspace takes is in the result; the session is told when it has
 // grown by much, and the worker knows the sum of those that run.
 func TestWorkspacesAreMeasured(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	sums := make(chan diskUse, 1000)
 	f.cfg.Hooks.Workspaces = func(bytes, inodes int64) { sums <- diskUse{bytes, inodes} }
@@ -43,6 +44,7 @@ func TestWorkspacesAreMeasured(t *testing.T) {
 }
 
 func TestTally(t *testing.T) {
+	t.Parallel()
 	all := tally{of: map[string]diskUse{}}
 	all.set("a", &diskUse{Bytes: 5, Inodes: 1})
 	all.set("b", &diskUse{Bytes: 7, Inodes: 2})

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestVerdict(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		cause   error
@@ -71,6 +72,7 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestDrainOutlivesItsContextByTheLimit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		work, cancel := drain(ctx, time.Minute)
@@ -121,6 +123,7 @@ func line(text string) jobs.Event {
 }
 
 func TestTheRecorderKeepsOrder(t *testing.T) {
+	t.Parallel()
 	to := &kept{}
 	r := newRecorder(to, same, Hooks{}, func(error) {})
 	r.start(t.Context())
@@ -143,6 +146,7 @@ func TestTheRecorderKeepsOrder(t *testing.T) {
 // An agent that writes faster than the broker takes waits; it does not fill
 // the worker's memory.
 func TestTheRecorderPushesBack(t *testing.T) {
+	t.Parallel()
 	to := &kept{wait: make(chan struct{})}
 	r := newRecorder(to, same, Hooks{}, func(error) {})
 	r.start(t.Context())
@@ -166,6 +170,7 @@ func TestTheRecorderPushesBack(t *testing.T) {
 }
 
 func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
+	t.Parallel()
 	to := &kept{}
 	var dropped string
 	r := newRecorder(to, same, Hooks{Dropped: func(reason string) { dropped = reason }}, func(error) {})
@@ -189,6 +194,7 @@ func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
 }
 
 func TestTheRecorderEndsTheAttemptOnceWhenItCannotAppend(t *testing.T) {
+	t.Parallel()
 	to := &kept{fail: jobs.ErrFenced}
 	told := make(chan error, 10)
 	r := newRecorder(to, same, Hooks{}, func(err error) { told <- err })
@@ -206,6 +212,7 @@ func TestTheRecorderEndsTheAttemptOnceWhenItCannotAppend(t *testing.T) {
 
 // A broker that is away must not hold a worker that has lost its lease.
 func TestALostLeaseAbortsTheRecorder(t *testing.T) {
+	t.Parallel()
 	to := &kept{wait: make(chan struct{})}
 	ctx, end := context.WithCancelCause(t.Context())
 	r := newRecorder(to, same, Hooks{}, func(error) {})
@@ -225,6 +232,7 @@ func TestALostLeaseAbortsTheRecorder(t *testing.T) {
 }
 
 func TestTailKeepsTheEnd(t *testing.T) {
+	t.Parallel()
 	var out tail
 	for i := range 20_000 {
 		fmt.Fprintf(&out, "line %d\n", i)

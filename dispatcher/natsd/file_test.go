@@ -25,6 +25,7 @@ accounts { PENSTOCK { jetstream: enabled, users: [ { user: penstock, password: c
 // A pool that has outgrown the broker inside goes on under a server of its own,
 // and back.
 func TestAServerTakesADirectoryOver(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, natsd.Config{StoreDir: dir, Owner: "serve"})
 	nc, err := s.Connect()

@@ -58,6 +58,7 @@ func fill(t *testing.T, dir string) (free func()) {
 // words, and takes it again when there is room: without being told, for who is
 // connected from inside and from outside, and with all that it had acknowledged.
 func TestAFullDiskHeals(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, 32)
 	s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0"})
 	defer s.Close()

@@ -42,6 +42,7 @@ func open(t *testing.T, cfg natsd.Config) *natsd.Server {
 }
 
 func TestOpenFindClose(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "nats")
 	if _, err := natsd.Find(dir); !errors.Is(err, natsd.ErrNotRunning) {
 		t.Errorf("find before open: %v, want not running", err)
@@ -84,6 +85,7 @@ func TestOpenFindClose(t *testing.T) {
 }
 
 func TestInProcessOnly(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, natsd.Config{StoreDir: dir, Owner: "run", Fast: true})
 	nc, err := s.Connect()
@@ -104,6 +106,7 @@ func TestInProcessOnly(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, listen := range []string{"0.0.0.0:0", ":0", "192.0.2.1:4222", "example.com:0"} {
 		_, err := natsd.Open(natsd.Config{StoreDir: t.TempDir(), Listen: listen})
 		if _, ok := errors.AsType[*natsd.ExposedError](err); !ok {
@@ -120,6 +123,7 @@ func TestStrangersAreRefused(t *testing.T) {
 }
 
 func TestPortInUse(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +142,7 @@ func TestPortInUse(t *testing.T) {
 // A process that is killed leaves a lock file and a descriptor, and neither
 // stands in anybody's way.
 func TestKilledServer(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)

@@ -378,6 +378,7 @@ func (m *machine) lose() (acknowledged int, lost []string) {
 // What was acknowledged survives a power cut where every write is synced. Where
 // it is not, something is lost: the cut is one.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	requireDisk(t)
 	const always = "sync_interval: always"
 	for name, test := range map[string]struct {
@@ -415,6 +416,7 @@ func TestPowerCut(t *testing.T) {
 
 // A store that was filled fast, and then adopted, is on the disk.
 func TestPowerCutAfterAdopt(t *testing.T) {
+	t.Parallel()
 	requireDisk(t)
 	m := &machine{fast: true}
 	if err := m.build(t); err != nil {

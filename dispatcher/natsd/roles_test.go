@@ -267,6 +267,7 @@ var listened = []string{
 }
 
 func TestHostileClients(t *testing.T) {
+	t.Parallel()
 	eachBus(t, func(t *testing.T, b *bus) {
 		for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleWorker} {
 			heard := make(chan error, 1000)
@@ -326,6 +327,7 @@ func refusedNow(t *testing.T, nc *nats.Conn, heard chan error, what string) bool
 // A request that is allowed, whose answer the client wants to have written
 // where it may not write.
 func TestReplySubjectsReachNothing(t *testing.T) {
+	t.Parallel()
 	allowed := map[jobs.Role][]string{
 		jobs.RoleViewer:    {"PSJS.STREAM.INFO.KV_ps_jobs", "PSJS.STREAM.MSG.GET.KV_ps_jobs", "penstock.v1.api.get"},
 		jobs.RoleSubmitter: {"penstock.v1.api.get", "penstock.v1.api.why"},
@@ -382,6 +384,7 @@ func (b *bus) dispatch() (stop func()) {
 
 // What each role is for, it can do, with its credential alone.
 func TestRolesDoTheirWork(t *testing.T) {
+	t.Parallel()
 	eachBus(t, func(t *testing.T, b *bus) {
 		stop := b.dispatch()
 		defer stop()
@@ -626,6 +629,7 @@ func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 
 // A credential that is revoked opens nothing, and what it had opened is closed.
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	dir, files := t.TempDir(), t.TempDir()
 	s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0", Owner: "serve", Fast: true})
 	defer s.Close()
@@ -681,6 +685,7 @@ func TestRevoke(t *testing.T) {
 
 // Whoever has only the public half, or none, stays outside.
 func TestForgedCredentials(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, natsd.Config{StoreDir: dir, Listen: "127.0.0.1:0", Owner: "serve", Fast: true})
 	defer s.Close()
@@ -719,6 +724,7 @@ func TestForgedCredentials(t *testing.T) {
 
 // A store of the time before there were accounts is found again.
 func TestStoreWithoutAccounts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	opts := &server.Options{DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true}
 	srv, err := server.NewServer(opts)

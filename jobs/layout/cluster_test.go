@@ -26,6 +26,7 @@ const patience = 90 * time.Second
 
 // One cluster serves all of this: it takes seconds to begin.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	cluster := jobstest.StartCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()

@@ -72,6 +72,7 @@ func edit(t *testing.T, nc *nats.Conn, name string, change func(*jetstream.Strea
 }
 
 func TestWhatAPoolMakesIsWhatIsWanted(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	install(t, nc, queue.Config{Lease: 3 * time.Second})
 	if differ := diff(t, nc, layout.Config{}); len(differ) != 0 {
@@ -85,6 +86,7 @@ func TestWhatAPoolMakesIsWhatIsWanted(t *testing.T) {
 }
 
 func TestApplyToAnEmptyBroker(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	before := diff(t, nc, layout.Config{})
 	done, left := apply(t, nc, layout.Config{})
@@ -105,6 +107,7 @@ func TestApplyToAnEmptyBroker(t *testing.T) {
 }
 
 func TestWhatDiffersIsFoundAndMended(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	install(t, nc, queue.Config{})
 	edit(t, nc, "KV_ps_jobs", func(cfg *jetstream.StreamConfig) {
@@ -132,6 +135,7 @@ func TestWhatDiffersIsFoundAndMended(t *testing.T) {
 }
 
 func TestWhatANewerReleaseMadeStays(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	install(t, nc, queue.Config{})
 	edit(t, nc, "PS_DEAD", func(cfg *jetstream.StreamConfig) {
@@ -154,6 +158,7 @@ func TestWhatANewerReleaseMadeStays(t *testing.T) {
 
 // What a release before this one has made says nothing of its layout.
 func TestWhatAnOlderReleaseMadeIsBrought(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	install(t, nc, queue.Config{})
 	edit(t, nc, "PS_DEAD", func(cfg *jetstream.StreamConfig) {
@@ -171,6 +176,7 @@ func TestWhatAnOlderReleaseMadeIsBrought(t *testing.T) {
 }
 
 func TestTwoDoNotApplyAtOnce(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	install(t, nc, queue.Config{})
 	edit(t, nc, "PS_DEAD", func(cfg *jetstream.StreamConfig) { cfg.MaxMsgsPerSubject = 5 })
@@ -187,6 +193,7 @@ func TestTwoDoNotApplyAtOnce(t *testing.T) {
 }
 
 func TestReplicasNeedACluster(t *testing.T) {
+	t.Parallel()
 	nc := jobstest.Start(t).Connect()
 	install(t, nc, queue.Config{})
 	_, err := layout.Apply(jobstest.Context(t), nc, layout.Config{Replicas: 3}, func(layout.Difference) {})
@@ -209,6 +216,7 @@ func asBefore(cfg *jetstream.StreamConfig) {
 }
 
 func TestRollupsAreTakenBack(t *testing.T) {
+	t.Parallel()
 	names := []string{"KV_ps_jobs", "KV_ps_results", "KV_ps_permits", "KV_ps_workers", "OBJ_ps_artifacts", "PS_EVENTS", "PS_DEAD", "PS_INTAKE"}
 	ways := map[string]func(nc *nats.Conn){
 		"apply": func(nc *nats.Conn) { apply(t, nc, layout.Config{}) },

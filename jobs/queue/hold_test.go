@@ -142,7 +142,7 @@ func TestACancelledBatch(t *testing.T) {
 	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b", By: "somebody", Cancel: true})
 	rec := jobstest.Submit(t, q, batchJob("b"))
 	var got jobs.Record
-	slowtest.Eventually(jobstest.Patience, 0, func() bool {
+	slowtest.Eventually(30*time.Second, 0, func() bool {
 		idle(t, q, 200*time.Millisecond) // whoever comes to claim it ends it
 		got = get(t, q, rec.ID)
 		return got.State == jobs.Finished && finished.Load() > 0
