@@ -2,7 +2,7 @@ package jobs
 
 // An APIFailure is how a model API failed a call.
 type APIFailure struct {
-	Status int    // of its answer; 0: there was none, or nobody knows
+	Status int    // of its answer; 0: there was none, or it is not known
 	Kind   string // what the API, or an agent, calls the error; empty: nothing
 }
 

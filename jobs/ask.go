@@ -13,18 +13,18 @@ const (
 	defaultAskTimeout = Duration(24 * time.Hour)
 )
 
-// Ask says what becomes of the questions of a job's agent that nobody answers
-// at once. What is zero has its default, which is not written into the job.
+// Ask says what happens to questions of a job's agent that are not answered at
+// once. A zero field has its default, which is not written into the job.
 type Ask struct {
 	// ParkAfter is how long a question keeps its slot: if nothing has happened
-	// for so long, the session is parked until somebody answers. Left out, only
-	// agents are parked that go on with their conversation afterwards; set, a
-	// program of one's own is, too, which then begins anew, and gets the answers
-	// to its questions when it asks them again.
+	// for so long, the session is parked until the question is answered. If it is
+	// left out, only agents are parked that can continue their conversation
+	// afterwards. If it is set, a program of the user's own is parked, too. That
+	// one starts over, and gets the earlier answers when it asks again.
 	ParkAfter Duration `json:"park_after,omitempty"`
 	// Timeout is how long a question may stay open in all. Then it gets Default
-	// as its answer, or with Fail the attempt ends, or else the agent is told
-	// that nobody answers.
+	// as its answer, or with Fail the attempt ends, or else the agent learns
+	// that there is no answer.
 	Timeout Duration `json:"timeout,omitempty"`
 	Default string   `json:"default,omitempty"`
 	Fail    bool     `json:"fail,omitempty"`

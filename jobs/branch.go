@@ -31,7 +31,7 @@ func (j Job) DeliveryBranch(id string) string {
 }
 
 // checkBranch accepts names that are a branch's for every git and on every
-// file system, and that nobody takes for a commit or for another kind of ref.
+// file system, and that cannot be taken for a commit or for another kind of ref.
 func checkBranch(s string) error {
 	bad := fmt.Errorf("%q is not a branch's name: use A-Z, a-z, 0-9, '.', '_', '-' and '/' between them", s)
 	if checkRef(s) != nil || commitID().MatchString(s) || s == "HEAD" || s == "refs" || strings.HasPrefix(s, "refs/") {

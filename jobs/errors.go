@@ -10,10 +10,10 @@ import (
 var (
 	// ErrNotFound: no job, session, batch or artifact has that name.
 	ErrNotFound = errors.New("not found")
-	// ErrFenced: the lease has gone to somebody else, or has run out. Whoever
-	// gets it must end the agent and publish nothing more.
+	// ErrFenced: another attempt has the lease, or the lease has run out. The
+	// caller must end the agent and publish nothing more.
 	ErrFenced = errors.New("lease lost")
-	// ErrCancelled: somebody asked for the job to end.
+	// ErrCancelled: a user or a client asked for the job to end.
 	ErrCancelled = errors.New("cancelled")
 	// ErrDraining: the worker shuts down; the attempt does not count.
 	ErrDraining = errors.New("worker is draining")
@@ -37,7 +37,7 @@ type FieldError struct {
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
 // An InvalidError lists everything that is wrong with a job, so that its
-// writer mends it in one go.
+// author can fix it all at once.
 type InvalidError struct {
 	Fields []FieldError `json:"fields"`
 	What   string       `json:"-"` // is invalid; empty: a job

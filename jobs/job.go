@@ -142,7 +142,7 @@ type Limits struct {
 	PIDs       int     `json:"pids,omitempty"`
 	Disk       Bytes   `json:"disk,omitempty"`        // that each program's workspace may grow by
 	Inodes     int64   `json:"inodes,omitempty"`      // the same, in files and directories
-	OutputRate Bytes   `json:"output_rate,omitempty"` // per second; who writes faster is slowed
+	OutputRate Bytes   `json:"output_rate,omitempty"` // per second; a program that writes faster is slowed
 
 	// For network allowlist, of all programs of the attempt together.
 	Traffic     Bytes `json:"traffic,omitempty"`     // to and from the allowed hosts

@@ -71,7 +71,7 @@ const (
 // Fault says whom a reason blames.
 type Fault string
 
-// Who is to blame, and so who can mend it.
+// Who is to blame, and so who can fix it.
 const (
 	FaultJob      Fault = "job"      // the submitter: change the job
 	FaultAgent    Fault = "agent"    // the agent's work
@@ -98,7 +98,7 @@ const (
 	ChargeAttempt Charge = "attempt" // the job's doing: one of retry.max_attempts
 	ChargeDeath   Charge = "death"   // a worker died under it: one of MaxDeaths
 	ChargeHost    Charge = "host"    // a host or the store failed: one of MaxHostFailures
-	ChargeLoss    Charge = "loss"    // nobody failed: a shutdown, a quota; one of MaxLost
+	ChargeLoss    Charge = "loss"    // the job did not fail: a shutdown, a quota; one of MaxLost
 	ChargeNothing Charge = "nothing" // the attempt ended on purpose
 )
 

@@ -65,21 +65,21 @@ type Record struct {
 	SpentBefore Spent `json:"spent_before,omitzero"`
 	// FromSalvage: attempts begin from what was last saved of an earlier one.
 	FromSalvage bool `json:"from_salvage,omitempty"`
-	// Since is the epoch of the last attempt before the job was begun anew:
-	// nobody goes on with what that one and those before it have left.
+	// Since is the epoch of the last attempt before the job was started over:
+	// no later attempt continues from that one or an earlier one.
 	Since uint64 `json:"since,omitempty"`
 	// Resume is the epoch whose capsule the job was brought back to go on with,
 	// however that attempt had ended. No attempt begins from less.
 	Resume uint64 `json:"resume,omitempty"`
 	// Hold says what keeps a waiting job: "batch" while its batch is paused,
 	// "depends_on" until the jobs in DependsOn have succeeded, "question" until
-	// somebody has answered its agent.
+	// its agent's question is answered.
 	Hold      string   `json:"hold,omitempty"`
 	DependsOn []string `json:"depends_on,omitempty"`
-	// Cancel is set while somebody wants the job to end.
+	// Cancel is set once a cancellation was requested.
 	Cancel *Cancel `json:"cancel,omitempty"`
-	// NotBefore is when a delayed job becomes pending, and one that nobody has
-	// answered by then.
+	// NotBefore is when a delayed job becomes pending, and a parked one that
+	// has no answer by then.
 	NotBefore *time.Time `json:"not_before,omitempty"`
 
 	Outcome Outcome `json:"outcome,omitempty"`
@@ -110,11 +110,11 @@ const (
 // Dependent reports whether the job waits for others.
 func (r Record) Dependent() bool { return r.State == Waiting && r.Hold == holdDepends }
 
-// Asking reports whether the job is parked until somebody answers its agent.
+// Asking reports whether the job is parked until its agent's question is answered.
 func (r Record) Asking() bool { return r.State == Waiting && r.Hold == holdQuestion }
 
 // Parked returns the record of a job whose attempt has ended with a question
-// that is open until a time. That is charged to nothing: nobody has failed.
+// that is open until a time. It charges nothing, because the job has not failed.
 func (r Record) Parked(question string, until time.Time) Record {
 	until = until.UTC()
 	r.State, r.Hold, r.NotBefore, r.Message = Waiting, holdQuestion, &until, oneLine(question, 2000)
@@ -233,10 +233,10 @@ type Bounds struct {
 // After is [Bounds.After] with the defaults.
 func (r Record) After(end Ended, now time.Time) (Record, bool) { return Bounds{}.After(r, end, now) }
 
-// After returns the record as it stands once its attempt has ended so, and
-// whether the job has finished. It is the one place where a retry is decided:
-// a reason that allows it, and an attempt left. A job that somebody wants to
-// end is cancelled, however the attempt ended, unless it had succeeded.
+// After returns the record as it stands once its attempt has ended with end, and
+// whether the job has finished. It is the one place that decides on a retry: the
+// reason must allow it, and an attempt must be left. A job with a requested
+// cancellation is cancelled, however the attempt ended, unless it had succeeded.
 func (b Bounds) After(r Record, end Ended, now time.Time) (Record, bool) {
 	if r.Cancel != nil && end.Outcome != Success {
 		end.Outcome, end.Reason = Cancellation, Cancelled
@@ -317,8 +317,8 @@ func (r Record) usedUp() string {
 
 // Backoff is how long a job waits before its next attempt, once the last one
 // has ended for r.Reason: 2 s, doubled each time up to 5 min, and up to a
-// quarter more. What somebody else can take on waits for nothing, unless workers
-// keep dying under it.
+// quarter more. A job that another worker can take over waits for nothing, unless
+// workers keep dying under it.
 func (r Record) Backoff() time.Duration {
 	cause, before := Reasons[r.Reason], r.Counted
 	switch {
@@ -363,9 +363,9 @@ func (r Record) Result() Result {
 	return res
 }
 
-// Judged returns the result as the record judges it. The record is what was
-// agreed on; a result is written before that, and somebody may have cancelled
-// the job in between.
+// Judged returns the result with the outcome of the record. The record is
+// authoritative: a result is written before it, and the job may have been
+// cancelled in between.
 func (r Record) Judged(res Result) Result {
 	res.Outcome, res.Reason, res.Message, res.Attempts = r.Outcome, r.Reason, r.Message, r.Attempt
 	if r.Finished != nil {

@@ -18,7 +18,7 @@ type Salvage struct {
 	Files      int    `json:"files_changed"`
 	Bytes      int64  `json:"bytes"` // of patch and bundle together
 	// Patch leads from the base commit to the files as they were. Bundle has
-	// the agent's commits, and what was not committed as the last of them; nil
+	// the agent's commits, and its uncommitted changes as the last of them; nil
 	// if there are none. Both are artifacts of the epoch.
 	Patch  *Artifact `json:"patch,omitempty"`
 	Bundle *Artifact `json:"bundle,omitempty"`

@@ -7,10 +7,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Signature says who wrote a job, so that whoever runs it need not trust
-// those who carried it.
+// A Signature says who wrote a job, so that its worker need not trust the
+// processes that carried it.
 type Signature struct {
-	ID    string `json:"id"`    // of the job, chosen by who signs
+	ID    string `json:"id"`    // of the job, chosen by the signer
 	Key   []byte `json:"key"`   // the public half, ed25519
 	Value []byte `json:"value"` // over the job without this, and the id
 }

@@ -21,6 +21,6 @@ const (
 	Failure      Outcome = "failure"      // the agent ended, its result is not good
 	Error        Outcome = "error"        // ours, or the infrastructure's
 	TimedOut     Outcome = "timeout"      // a limit of time was reached
-	Cancellation Outcome = "cancellation" // somebody asked for it
+	Cancellation Outcome = "cancellation" // a user or a client asked for it
 	Skip         Outcome = "skip"         // was not run, and need not be
 )

@@ -290,8 +290,8 @@ func (j Job) validateArtifacts(found *InvalidError) {
 	}
 }
 
-// validateResultSchema looks at the form only: whether it is a schema is for
-// whoever has a library for that.
+// validateResultSchema checks the form only: a caller that has a library for
+// schemas checks whether it is one.
 func (j Job) validateResultSchema(found *InvalidError) {
 	schema := bytes.TrimSpace(j.ResultSchema)
 	switch {

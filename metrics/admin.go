@@ -51,7 +51,7 @@ func (a Admin) Handler() http.Handler {
 	mux.Handle("GET /readyz", a.checks(a.Ready))
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		// The client is gone if this fails, and nobody else to tell.
+		// If this fails the client is gone, and there is no other place to report it.
 		_ = json.NewEncoder(w).Encode(a.Info)
 	})
 	return mux
@@ -66,8 +66,8 @@ func (a Admin) checks(list []Check) http.Handler {
 		for _, c := range list {
 			if err := c.Test(ctx); err != nil {
 				failed++
-				// Errors may name hosts and paths. Whoever may see them asks
-				// at an address that only operators reach.
+				// Errors may name hosts and paths. Only operators reach this
+				// address, so they may see them.
 				fmt.Fprintf(&text, "[-] %s: %v\n", c.Name, err)
 				continue
 			}

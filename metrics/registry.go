@@ -68,8 +68,8 @@ func setOf[T ~string](values ...T) set {
 	return append(s, Other)
 }
 
-// whole is a set that has every value there is: what is not in it is not
-// counted. Histograms are dear, and "other" would be one that stays empty.
+// whole is a set that has every possible value: any other is not
+// counted. Histograms are expensive, and "other" would be one that stays empty.
 func whole[T ~string](values ...T) set {
 	s := setOf(values...)
 	return s[:len(s)-1]
@@ -84,7 +84,7 @@ func (s set) of(value string) string {
 	return Other
 }
 
-// moreNames is how many values a label may get that nobody has named before.
+// moreNames is how many values a label may get that were never named before.
 const moreNames = 100
 
 // names are the values of a label that are met as time goes by. There are so many

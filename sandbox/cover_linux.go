@@ -72,7 +72,7 @@ func (j *jail) mounts() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// While it is alive, its number is nobody else's.
+	// While it is alive, no other process has its number.
 	if err := unix.PidfdSendSignal(j.first, 0, nil, 0); err != nil {
 		f.Close()
 		return nil, os.NewSyscallError("the jail's first process", err)

@@ -14,13 +14,13 @@ import (
 
 // Dial connects to a server inside the jail. network is "tcp", "tcp4", "tcp6"
 // or "unix". The host of a TCP address is a loopback address, "localhost",
-// which tries both of them, or one that is unspecified, which means the
+// which tries both of them, or an unspecified address, which means the
 // loopback; a unix address is an absolute path in the jail's view. With
 // NetworkFull, and without a jail, the loopback is the host's.
 //
 // The connection is made inside and its descriptor handed out: no process in
-// between sees or moves a byte. What comes out is only accepted if it is a
-// connected socket of the kind and to the address that was asked for.
+// between sees or moves a byte. The descriptor is only accepted if it is a
+// connected socket of the requested kind and to the requested address.
 //
 // Spec.Dial has to be set. It leaves a process of jailinit inside, which has
 // 1.5 MiB of memory of its own, up to 3 MiB of pages that it shares with this
@@ -28,8 +28,8 @@ import (
 // can kill or stop it: then Dial fails, or waits for ctx, and nothing else
 // happens.
 //
-// Errors are of type [*net.OpError]. They wrap syscall.ECONNREFUSED where
-// nobody listens, [os.ErrProcessDone] when the jail has ended, [net.ErrClosed]
+// Errors are of type [*net.OpError]. They wrap syscall.ECONNREFUSED if
+// there is no listener, [os.ErrProcessDone] when the jail has ended, [net.ErrClosed]
 // when only the process that connects has, the cause of ctx, or a
 // [*FieldError] without Spec.Dial.
 func (p *Process) Dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -23,12 +23,12 @@ import (
 // else ends the conversation, and only Dial depends on it.
 type attendant struct {
 	conn  *net.UnixConn
-	write chan struct{} // holds one token; who takes it may write
+	write chan struct{} // holds one token; the goroutine that takes it may write
 	ended chan struct{} // closed when there will be no further answer
 
 	mu      sync.Mutex
 	last    uint64                 // guarded by mu; the id of the latest request
-	waiting map[uint64]chan answer // guarded by mu; nil where nobody wants the answer any more
+	waiting map[uint64]chan answer // guarded by mu; nil if the caller has given up
 }
 
 type answer struct {
@@ -61,7 +61,7 @@ func (a *attendant) close() {
 	<-a.ended
 }
 
-// read hands answers to who waits for them, until the socket ends or says
+// read hands answers to their callers, until the socket ends or says
 // something that it must not.
 func (a *attendant) read() {
 	defer close(a.ended)
@@ -128,8 +128,8 @@ func (a *attendant) ask(ctx context.Context, r jailinit.Request, files ...*os.Fi
 		}
 	case <-ctx.Done():
 		if a.abandon(id) {
-			// Nobody waits for the answer, but the socket inside should not
-			// wait either. Should this fail, it does until the kernel gives up.
+			// No caller waits for the answer, but the socket inside should not
+			// wait either. If this fails, it does until the kernel gives up.
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			_ = a.send(late, jailinit.Request{ID: id, Verb: jailinit.VerbCancel})
@@ -165,7 +165,7 @@ func (a *attendant) forget(id uint64) {
 	delete(a.waiting, id)
 }
 
-// abandon reports whether the answer is still to come; nobody gets it then.
+// abandon reports whether the answer is still to come; it is then dropped.
 func (a *attendant) abandon(id uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

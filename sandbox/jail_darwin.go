@@ -50,8 +50,8 @@ func (j *jail) halted() (n int) {
 // end kills what the agent left.
 func (j *jail) end() { j.kill() }
 
-// members lists the leader's session, and what descends from it. A number
-// that was given to somebody else is not in that session.
+// members lists the leader's session and its descendants. A number
+// that now belongs to another process is not in that session.
 func (j *jail) members() []int {
 	all, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A jail is what the kernel knows of a Process. Processes are held by
-// descriptor where possible: a number may belong to somebody else by the time
+// A jail is the kernel's side of a Process. Processes are held by
+// descriptor where possible: a number may belong to another process by the time
 // it is used.
 type jail struct {
 	command *Command

@@ -191,7 +191,7 @@ func tokenOf(pid int) string {
 	for file, mark := range map[string]string{"cmdline": Mark, "environ": envMark} {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 		if err != nil {
-			continue // it ended, or it belongs to somebody else
+			continue // it ended, or it belongs to another program
 		}
 		for field := range strings.SplitSeq(string(b), "\x00") {
 			token, ok := strings.CutPrefix(field, mark)

@@ -15,7 +15,7 @@ import (
 
 // bind gives a socket of the jail's network an address that takes a privilege
 // there: a port below 1024. The kernel grants it to this process because the
-// jail's user namespace is its child, and nobody inside has to have it.
+// jail's user namespace is its child, and no process inside needs the privilege.
 func (p *Process) bind(address string, socket *os.File) error {
 	if !slices.Contains(p.spec.Listen, address) {
 		return syscall.EACCES

@@ -43,7 +43,7 @@ func newMeeting(c *Command) (*meeting, error) {
 }
 
 // meetingParents lists where it could be, the best first. All but the last
-// are in memory, and nobody empties them of what is old.
+// are in memory, and nothing cleans them up.
 func meetingParents() []string {
 	return []string{fmt.Sprintf("/run/user/%d", os.Geteuid()), "/run", "/dev/shm", os.TempDir()}
 }
@@ -99,13 +99,13 @@ func removeOldMeetings(parent string) {
 	for _, dir := range found {
 		parts := strings.Split(strings.TrimPrefix(filepath.Base(dir), meetingPrefix), "-")
 		if len(parts) == 4 && identity(atoi(parts[1])) != strings.Join(parts[:3], "-") {
-			_ = os.RemoveAll(dir) // it may be somebody else's
+			_ = os.RemoveAll(dir) // another process may own it
 		}
 	}
 }
 
-// hand waits for jailinit, gives it files, and ends the meeting. Where the
-// client has ended and nobody waits to be let in, nobody will come.
+// hand waits for jailinit, gives it files, and ends the meeting. If the
+// client has ended and no connection waits to be accepted, none will come.
 func (m *meeting) hand(deadline time.Time, files []*os.File, clientGone <-chan struct{}) error {
 	defer m.close()
 	done := make(chan struct{})

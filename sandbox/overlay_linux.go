@@ -65,8 +65,8 @@ func asUser(cmd *exec.Cmd, view overlay.View, target string) error {
 	a.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
 	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
-	// The kernel works in the upper layer as whoever mounted it, and with that
-	// one's rights over the user's own files.
+	// The kernel works in the upper layer with the rights of the process that mounted
+	// it, over the user's own files.
 	a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN, unix.CAP_FSETID}
 	return nil
 }

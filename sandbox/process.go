@@ -102,8 +102,8 @@ func Output(ctx context.Context, b Backend, spec Spec) ([]byte, Exit, error) {
 // Label returns the label of the jail's Spec.
 func (p *Process) Label() string { return p.spec.Label }
 
-// Weaker lists what is not enforced for this jail: what the Spec allowed to
-// be absent, and defaults that the host cannot enforce.
+// Weaker lists the features that are not enforced for this jail: those that the Spec
+// allowed to be absent, and defaults that the host cannot enforce.
 func (p *Process) Weaker() []Feature { return append([]Feature(nil), p.weaker...) }
 
 // Watched lists limits that are kept by looking at the jail and killing it,
@@ -118,9 +118,9 @@ func (p *Process) Listeners() []net.Listener { return append([]net.Listener(nil)
 
 // PacketConns returns a connection of type [*net.UDPConn] for each UDP address
 // of Spec.Listen, in order. They are closed when the jail ends. Behind an
-// unspecified address, who answers has to take the address that was asked from
-// the message's control data (IP_PKTINFO): a client that asked 127.0.0.2 does
-// not take an answer from 127.0.0.1.
+// unspecified address, a server must answer from the address that the client asked,
+// which is in the message's control data (IP_PKTINFO): a client that asked 127.0.0.2
+// does not accept an answer from 127.0.0.1.
 func (p *Process) PacketConns() []net.PacketConn { return append([]net.PacketConn(nil), p.packets...) }
 
 // Stdin returns the standard input of the jail, where Streams.StdinPipe was

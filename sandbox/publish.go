@@ -16,16 +16,16 @@ const maxPublished = 512
 
 // Publish makes a port inside the jail reachable through l, a listener of the
 // host. Each connection is joined with one from [Process.Dial] to the port of
-// the jail's loopback, 127.0.0.1 or else ::1. Where nobody listens inside yet,
+// the jail's loopback, 127.0.0.1 or else ::1. If there is no listener inside yet,
 // the connection is reset. A side that has nothing more to send ends its half
 // only; at most 512 connections are open at once, and further ones wait.
 //
-// Who may reach the port is decided by the address of l alone. What answers is
-// a program that nobody trusts: a browser should not find it under the same
+// The address of l alone decides which clients may reach the port. An untrusted
+// program answers there: a browser should not find it under the same
 // name as anything that it keeps cookies for.
 //
-// Publish returns when the jail ends, with nil, when ctx ends, with its cause,
-// or when l is closed by somebody else, with nil. Then l is closed, and so are
+// Publish returns nil when the jail ends, the cause of ctx when ctx ends,
+// and nil when another goroutine closes l. Then l is closed, and so are
 // all connections. Spec.Dial has to be set.
 func (p *Process) Publish(ctx context.Context, l net.Listener, port int) error {
 	defer l.Close()
@@ -35,7 +35,7 @@ func (p *Process) Publish(ctx context.Context, l net.Listener, port int) error {
 	if port < 1 || port > 65535 {
 		return &net.AddrError{Err: "is not a port", Addr: strconv.Itoa(port)}
 	}
-	// Connections end after the listener: who sees the one finds no other.
+	// Connections end after the listener: a client that sees their end finds no listener.
 	all, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	pub := &publication{p: p, listener: l, address: net.JoinHostPort("localhost", strconv.Itoa(port))}
@@ -109,7 +109,7 @@ func (pub *publication) join(ctx context.Context, outer net.Conn) {
 	inner, err := pub.p.Dial(ctx, "tcp", pub.address)
 	if err != nil {
 		if t, ok := outer.(*net.TCPConn); ok {
-			_ = t.SetLinger(0) // a reset: the client learns that nobody answers
+			_ = t.SetLinger(0) // a reset: the client learns that there is no listener
 		}
 		outer.Close()
 		return
@@ -138,9 +138,9 @@ func forward(to, from net.Conn, broken func()) {
 	}
 }
 
-// sever ends a connection. Whoever connected inside still has its socket, and
-// could make a Read or Write of ours block in the kernel; what is shut down
-// first does not.
+// sever ends a connection. The process that connected inside still has its socket,
+// and could make a Read or Write of ours block in the kernel; after a shutdown it
+// cannot.
 func sever(c net.Conn) {
 	if s, ok := c.(interface {
 		CloseRead() error

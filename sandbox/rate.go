@@ -19,7 +19,7 @@ type throttle struct {
 
 	mu     sync.Mutex
 	once   sync.Once
-	tokens float64   // guarded by mu; less than zero: somebody waits for them
+	tokens float64   // guarded by mu; less than zero: a writer waits for them
 	filled time.Time // guarded by mu
 	waited time.Duration
 }

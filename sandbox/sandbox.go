@@ -1,4 +1,4 @@
-// Package sandbox runs a program that nobody trusts, and keeps it away from
+// Package sandbox runs an untrusted program, and keeps it away from
 // everything its [Spec] does not name.
 //
 //	Spec ──Backend.Command──▶ Command ──Start──▶ Process ──Wait──▶ Exit
@@ -7,16 +7,16 @@
 // A Spec says what may be touched; its zero value allows next to nothing. A
 // [Backend] compiles it for one mechanism and does nothing else. One place,
 // [Start], owns pipes, signals, limits and clean-up for all of them. [Run] is
-// for those who only want to wait, with streams of their own, and [Output] for
-// those who only want what the program writes.
+// for callers that only want to wait, with streams of their own, and [Output] for
+// callers that only want the program's output.
 //
-// What is executed can be injected: Start does what the [Command] of a Backend
-// says, so a Backend that wraps another one and changes its Command decides how
+// Tests can inject what is executed: Start does what the [Command] of a Backend
+// says. A Backend that wraps another one and changes its Command decides how
 // commands run, and one whose Command has only Path, Args and Env runs a
-// program without a jail, for instance in tests of who uses this package.
+// program without a jail, for instance in the tests of an importing package.
 //
-// What a backend cannot enforce on this host is refused with an
-// [UnsupportedError]; accepting less is said in the call, with [Spec.Allow].
+// A feature that a backend cannot enforce on this host is refused with an
+// [UnsupportedError]; the caller accepts less with [Spec.Allow].
 //
 // After [Process.Wait] or [Process.Close] has returned, no process of the
 // jail is alive. The package logs nothing, reads no environment and imports
@@ -55,7 +55,7 @@ const (
 	FeatureLandlock Feature = "landlock"
 	// FeatureTemporary: temporary directories are private and limited in size.
 	FeatureTemporary Feature = "temporary"
-	// FeatureKill: the end of the jail, and of who started it, ends every process in it.
+	// FeatureKill: the end of the jail, and of its starter, ends every process in it.
 	FeatureKill Feature = "kill"
 	// FeatureMemory: Limits.Memory holds for the jail as a whole.
 	FeatureMemory Feature = "memory"
@@ -120,7 +120,7 @@ type Command struct {
 	Hidden, ReadOnly []string
 	// Directory replaces that of the jail at its Path, unless it is "", from
 	// outside, at the same moment and on the same terms. It holds files, all with
-	// a mode, and read-only mounts; nobody inside can change it.
+	// a mode, and read-only mounts; no process inside can change it.
 	Directory struct {
 		Path   string
 		Files  []File
@@ -181,8 +181,8 @@ type Command struct {
 // A Keeper is a [Backend] whose jails belong to a service of the host, which
 // may still hold them after their starter was killed. [Leftovers] asks it.
 type Keeper interface {
-	// Kept lists the tokens of the jails that the service holds, running or
-	// not, whoever started them.
+	// Kept lists the tokens of all jails that the service holds, running or
+	// not.
 	Kept(ctx context.Context) (tokens []string, err error)
 	// End returns what Command.End and Command.Env are for such a jail, without
 	// [Meet]: the directory is gone.

@@ -121,7 +121,7 @@ func (j *jail) setSupervisor(pid, own int) {
 		return
 	}
 	if hungUp(j.control) {
-		unix.Close(fd) // it has ended, so the number may be somebody else's
+		unix.Close(fd) // it has ended, so another process may have the number
 		return
 	}
 	j.first, j.firstPID, j.firstIsInit = fd, pid, own == 1
@@ -154,7 +154,7 @@ func (j *jail) oversee(ctx context.Context, pipes *plumbing) {
 	case <-s.killing:
 		inside := j.isSupervised()
 		if !inside {
-			_ = j.main.Kill() // nobody will tell it to end
+			_ = j.main.Kill() // there is no connection left to end it through
 		}
 		if !inside || !within(ownEnd, j.silent, s.clientGone) {
 			// Whether it worked is seen when all is over.
@@ -162,7 +162,7 @@ func (j *jail) oversee(ctx context.Context, pipes *plumbing) {
 		}
 	}
 	for !within(clientEnd, s.clientGone, nil) {
-		// It may be busy with what nobody has read yet.
+		// It may be busy with output that has not been read yet.
 		if !pipes.unread() {
 			_ = j.main.Kill()
 			return
@@ -250,7 +250,7 @@ func (j *jail) setDeadline(t time.Time, ends *ends) {
 	}
 }
 
-// meets takes note of who is inside.
+// meets records the jailinit that has connected.
 func (j *jail) meets(h hello) {
 	if !h.supervised {
 		j.setAgent(h.agent)
@@ -302,7 +302,7 @@ func (j *jail) reached() []Feature {
 	return j.account.reached
 }
 
-// unread reports whether output waits for whoever takes it.
+// unread reports whether output waits for a reader.
 func (p *plumbing) unread() bool {
 	return slices.ContainsFunc(p.outputs, func(o *output) bool { return pending(o.from) > 0 })
 }

@@ -76,7 +76,7 @@ func (p *Process) launch(ctx context.Context, backend string, c *Command, stream
 		go p.jail.attend() // ends with the control socket
 	}
 	if err != nil {
-		// Nobody copies yet: the pipe still holds what the mechanism said.
+		// The output is not copied yet: the pipe still holds what the mechanism said.
 		p.killOnce.Do(p.jail.kill)
 		explained := pipes.explanation(p.jail.service != nil)
 		pipes.closeOutside()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// keptOpen is how long a pipe may be kept open by somebody who has no business
-// with it any more.
+// keptOpen is how long a process that should have closed a pipe may keep it
+// open.
 const keptOpen = 5 * time.Second
 
 // plumbing owns the pipes of a jail: the ends that go in, and the goroutines
@@ -79,8 +79,8 @@ func plumb(s Streams) (_ *plumbing, err error) {
 	return p, err
 }
 
-// addOutput makes a pipe even where nobody wants the output: standard error
-// is also where the mechanism explains why there is no jail.
+// addOutput makes a pipe even if the caller does not want the output: the
+// mechanism also explains on standard error why there is no jail.
 func (p *plumbing) addOutput(to io.Writer) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -187,7 +187,7 @@ func (p *plumbing) finish(bounded bool) error {
 // its last line, or all where it is the client of a service.
 func (p *plumbing) explanation(all bool) string {
 	from := p.outputs[len(p.outputs)-1].from
-	from.SetReadDeadline(time.Now().Add(keptOpen)) // somebody else may keep it open
+	from.SetReadDeadline(time.Now().Add(keptOpen)) // another process may keep it open
 	b, _ := io.ReadAll(io.LimitReader(from, 1<<16))
 	if !all {
 		return tail(string(b))

@@ -10,11 +10,11 @@ import (
 // A Terminal is one inside the jail, with a program that leads its session. Its
 // methods may be called from any goroutine.
 //
-// What is read is what the program writes, which is hostile: sequences of
-// control characters among it. Whoever does not read stops the program, as a
-// terminal that was halted would, and nothing else. Read ends with [io.EOF] when
-// the program has ended and all that it wrote is read. What is written is typed;
-// a Write that the program does not read waits until it does, or for the end.
+// Read returns the program's output, which is hostile and may contain sequences of
+// control characters. If it is not read, the program stops, as in a halted
+// terminal, and nothing else does. Read ends with [io.EOF] when
+// the program has ended and all of its output is read. Write types; if the program
+// does not read, it waits until the program does, or for the end.
 type Terminal struct {
 	master *os.File
 	status *os.File // says how the program ended; closing it ends the program
@@ -76,8 +76,8 @@ func (t *Terminal) Wait() (Exit, error) {
 }
 
 // Close hangs up: it kills the program and the process group that it leads, the
-// kernel signals what else is in the terminal, and nobody can read or write any
-// more.
+// kernel signals all other programs in the terminal, and no process can read or write
+// any more.
 func (t *Terminal) Close() error {
 	t.hangUp.Do(func() { t.status.Close() })
 	<-t.done

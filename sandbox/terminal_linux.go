@@ -81,8 +81,8 @@ func (t *Terminal) Resize(rows, columns uint16) error {
 	})
 }
 
-// endOfTerminal says io.EOF where the kernel says that nobody is at the other
-// side.
+// endOfTerminal returns io.EOF if the kernel says that the other side is
+// closed.
 func endOfTerminal(err error) error {
 	if errors.Is(err, syscall.EIO) {
 		return io.EOF

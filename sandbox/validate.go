@@ -165,7 +165,7 @@ func (s Spec) validateLimits() error {
 		"OpenFiles": float64(l.OpenFiles), "TmpSize": float64(l.TmpSize), "ShmSize": float64(l.ShmSize),
 		"CPUWeight": float64(l.CPUWeight), "Disk": float64(l.Disk), "Inodes": float64(l.Inodes), "OutputRate": float64(l.OutputRate),
 	} {
-		if !(v >= 0) { // also refuses what is not a number
+		if !(v >= 0) { // also refuses NaN
 			return &FieldError{"Limits." + field, fmt.Sprint(v), "is negative"}
 		}
 	}

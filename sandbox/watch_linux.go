@@ -37,8 +37,8 @@ type watch struct {
 const (
 	watchEvery = 250 * time.Millisecond
 	watchShare = 50
-	// watchPatience is how long looking may fail before the jail is ended: a
-	// limit that nobody can keep is none.
+	// watchPatience is how long measuring may fail before the jail is ended: a
+	// limit that cannot be measured is none.
 	watchPatience = 5 * time.Second
 )
 
@@ -105,8 +105,8 @@ func (w *watch) end(mechanism *os.ProcessState) ([]Feature, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// The kernel remembers the largest of all processes: who took much, and
-	// ended for want of more, may have done so between two looks.
+	// The kernel remembers the largest of all processes: one that took much, and
+	// ended for lack of more, may have done so between two looks.
 	if most, ok := mechanism.SysUsage().(*syscall.Rusage); ok && w.memory != nil && !mechanism.Success() && most.Maxrss<<10 > w.memory.most &&
 		!slices.Contains(w.reached, FeatureMemory) {
 		w.reached = append(w.reached, FeatureMemory)
@@ -163,7 +163,7 @@ func (w *watch) look() (reached []Feature, next time.Duration, err error) {
 		}
 		if w.pids > 0 && threads >= w.pids {
 			w.note([]Feature{FeaturePIDs}, nil)
-			w.pids = 0 // once is enough, and nobody is killed for it
+			w.pids = 0 // once is enough, and no process is killed for it
 		}
 		next = max(next, watchShare*time.Since(began))
 	}
@@ -175,8 +175,8 @@ func (w *watch) look() (reached []Feature, next time.Duration, err error) {
 	return reached, next, nil
 }
 
-// last looks at what a program that has ended by itself has left. What is
-// free says nothing here: somebody else may have given way meanwhile.
+// last measures what a program that has ended by itself has left. The
+// free space says nothing here: another program may have given way meanwhile.
 func (w *watch) last() {
 	if w.disk != nil {
 		w.note(w.disk.over(nil, 0))

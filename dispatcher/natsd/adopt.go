@@ -12,8 +12,8 @@ import (
 const stored = "jetstream"
 
 // Beside makes a directory for a server that keeps the same credentials as
-// that of dir, and nothing else of it. What an interrupted call has left there
-// is removed; that somebody works there is an [InUseError].
+// that of dir, and nothing else of it. It removes what an interrupted call has left
+// there. If another process works there it returns an [InUseError].
 func Beside(dir, fresh string) error {
 	if err := os.MkdirAll(fresh, 0o700); err != nil {
 		return err

@@ -32,7 +32,7 @@ type Credential struct {
 	Created time.Time `json:"created"`
 }
 
-// A Secret is a credentials file: what a client needs, and nobody else may see.
+// A Secret is a credentials file: a client needs it, and no one else may see it.
 type Secret []byte
 
 var (

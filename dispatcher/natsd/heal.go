@@ -2,12 +2,12 @@ package natsd
 
 import "github.com/nats-io/nats-server/v2/server"
 
-// heal starts a server anew that cannot write any more. A stream that has met
-// the end of the disk takes no message after that, and answers none, also when
-// there is room again: only a new server opens it. What was acknowledged is on
-// the disk, so the new one has it; who is connected comes back. On a disk that
-// is still full the new one is limited to what it has, and refuses what is
-// written with words.
+// heal replaces a server that cannot write any more. A stream that has met
+// the end of the disk accepts and answers no message after that, even when
+// there is room again: only a new server opens it. Everything acknowledged is on
+// the disk, so the new server has it, and connected clients reconnect. On a disk
+// that is still full the new server is limited to what it has, and refuses
+// writes with an explanation.
 func (s *Server) heal(host string) {
 	srv := s.server()
 	why := broken(srv)

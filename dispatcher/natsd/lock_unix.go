@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockTries is how often a lock is asked for: whoever looks who holds it
-// holds it for a moment.
+// lockTries is how often a lock is tried: a process that only looks for the
+// holder holds it for a moment.
 const lockTries = 20
 
 // A lock is held by the kernel for the life of the process, so that a killed

@@ -1,12 +1,12 @@
 // Package natsd runs a NATS server in the process, for small installs and for
 // single commands.
 //
-// What the server has acknowledged is on the disk: it syncs every write
+// Everything that the server has acknowledged is on the disk: it syncs every write
 // unless it is told to be fast. It owns its directory by a lock, since two
-// servers on one directory lose each other's writes without a word. Other
+// servers on one directory silently lose each other's writes. Other
 // commands of the same user find it by a file in there, which holds the
-// address and the generated password of an operator. Everybody else needs a
-// [Credential], which names the role that he has. The server ends with
+// address and the generated password of an operator. Every other client needs a
+// [Credential], which names its role. The server ends with
 // [Server.Close], handles no signals, and refuses new work before the disk is
 // full.
 package natsd
@@ -39,8 +39,8 @@ type Config struct {
 	// StoreDir is the server's directory; it is created.
 	StoreDir string
 	// Listen is "host:port", where the port may be 0. Empty means that only
-	// this process can connect. What is not loopback needs TLS, or a User
-	// and a Password that somebody chose.
+	// this process can connect. An address beyond loopback needs TLS, or a User
+	// and a Password that the operator chose.
 	Listen string
 	// Owner tells people what runs here: "serve", "batch run".
 	Owner string
@@ -50,7 +50,7 @@ type Config struct {
 	// Layout says where the subjects are that a role may use.
 	Layout access.Layout
 	// User and Password of an operator. Empty generates them, once for a
-	// directory: who is connected comes back after a restart.
+	// directory, so that clients can reconnect after a restart.
 	User, Password string
 	TLS            *tls.Config
 	// MaxStore bounds the store; default is three quarters of the free disk.
@@ -236,7 +236,7 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// Endpoint says how others connect. Its URL is empty when nobody can.
+// Endpoint says how other processes connect. Its URL is empty when they cannot.
 func (s *Server) Endpoint() Endpoint {
 	e := Endpoint{User: s.cfg.User, Password: s.cfg.Password, PID: os.Getpid(), Owner: s.cfg.Owner, Since: s.lock.since}
 	if s.cfg.Listen != "" {
@@ -273,7 +273,7 @@ func Options() []nats.Option {
 	return []nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 500*time.Millisecond),
 		nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1),
-		// Errors reach whoever made the request; the default prints them.
+		// The caller of each request gets its errors; the default prints them.
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}
 }

@@ -2,16 +2,16 @@
 // the results of attempts beside them.
 //
 // Everything is named by job and epoch, so an attempt that has lost its lease
-// writes to a place that nobody reads. An artifact is complete or it is not
-// there; its size and hash are counted here and not taken from anybody.
+// writes to a place that no reader uses. An artifact is either complete or
+// absent; the package itself computes its size and hash.
 //
 //	JOB/EPOCH/NAME           what the worker stores: patches, bundles, recordings, parts
 //	JOB/EPOCH/agent/NAME     what the agent's programs send; see [Store.PutSent]
 //
 // No name of the worker's has a slash and every name of the agent's begins with
-// one of ours, so an agent reaches nothing that the worker keeps for itself.
-// What decides something (results, salvages, capsules, deliveries) is no artifact
-// at all: it has keys of its own, which no name leads to.
+// the same prefix, so an agent cannot replace anything that the worker stores.
+// Results, salvages, capsules and deliveries, on which decisions depend, are not
+// artifacts: they have keys of their own, which no name leads to.
 package artifact
 
 import (
@@ -90,8 +90,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	return &Store{cfg: cfg, conn: conn}, nil
 }
 
-// Assets returns what the store wants on the broker, for who compares. Where
-// cfg names no replicas, the installation's are taken.
+// Assets returns the buckets that the store needs on the broker, for callers that
+// compare them. If cfg names no replicas, it takes those of the installation.
 func Assets(cfg Config, has wire.Installed) []wire.Asset {
 	const month = 30 * 24 * time.Hour
 	replicas := cmp.Or(cfg.Replicas, has.Replicas)

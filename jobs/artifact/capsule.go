@@ -55,7 +55,7 @@ type Capsule struct {
 	Work *jobs.Salvage `json:"work,omitempty"`
 }
 
-// A CapsuleError says why nobody can go on with the conversation of a job.
+// A CapsuleError says why the conversation of a job cannot be continued.
 type CapsuleError struct{ Why string }
 
 func (e *CapsuleError) Error() string { return e.Why }

@@ -111,9 +111,9 @@ func (s *Store) writeMeta(ctx context.Context, m meta) error {
 	return s.conn.Publish(ctx, msg)
 }
 
-// removeChunks removes what nobody can find. A worker may write to the store,
-// not purge it: what it leaves, and what stays because the broker is away,
-// [Store.Sweep] finds.
+// removeChunks removes content that no description names. A worker may write to
+// the store but not purge it: [Store.Sweep] finds what it leaves, and what stays
+// because the broker is away.
 func (s *Store) removeChunks(ctx context.Context, nuid string) {
 	if s.conn.Bound {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// orphanAfter is how long an object that nothing describes is taken for one
-// that somebody still writes.
+// orphanAfter is for how long an object without a description may still be
+// in the middle of a write.
 const orphanAfter = time.Hour
 
 // descriptions are what the store says of its objects.
@@ -82,7 +82,7 @@ func (s *Store) descriptions(ctx context.Context) (descriptions, error) {
 	return d, nil
 }
 
-// orphan reports whether content that nothing describes is nobody's any more.
+// orphan reports whether content without a description is left over.
 func (s *Store) orphan(ctx context.Context, at string, now time.Time) (bool, error) {
 	m, err := s.conn.Last(ctx, stream, at)
 	if errors.Is(err, jobs.ErrNotFound) {

@@ -129,8 +129,7 @@ func streams(ctx context.Context, conn *wire.Conn) (map[string]state, error) {
 	}
 }
 
-// Occupied returns the pool's streams that hold something of a job, or of
-// somebody's settings.
+// Occupied returns the pool's streams that hold data of a job or settings.
 func Occupied(ctx context.Context, nc *nats.Conn) ([]string, error) {
 	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {

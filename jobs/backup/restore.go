@@ -111,10 +111,10 @@ func (s Stream) last() uint64 {
 	return s.Last
 }
 
-// Restore brings all streams back on a broker that has none of them. The
+// Restore creates all streams again on a broker that has none of them. The
 // replicas are those of the backup unless a number is given. The
-// records come last: what was interrupted before is no pool that anybody could
-// take for the one that was.
+// records come last, so an interrupted restore cannot be taken for the pool
+// that was backed up.
 func (f *File) Restore(ctx context.Context, nc *nats.Conn, replicas int, progress func(Stream)) error {
 	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {

@@ -12,7 +12,7 @@ type Record struct {
 	// Since is when its calendar began: the first firing is after that.
 	Since  time.Time `json:"since"`
 	Paused *Pause    `json:"paused,omitempty"`
-	// Next is the firing that the broker has been asked to wake somebody for.
+	// Next is the firing for which the broker wakes a dispatcher.
 	// There is none while the schedule is paused, or when its calendar has ended.
 	Next *time.Time `json:"next,omitempty"`
 	Last *Firing    `json:"last,omitempty"`
@@ -31,7 +31,7 @@ type Pause struct {
 type Firing struct {
 	Run    string    `json:"run"`   // the key of its job
 	At     time.Time `json:"at"`    // when it was due
-	Fired  time.Time `json:"fired"` // when somebody worked on it
+	Fired  time.Time `json:"fired"` // when a dispatcher handled it
 	Manual bool      `json:"manual,omitempty"`
 	// Job is its job, or Skipped and Message say why it has none.
 	Job     string `json:"job,omitempty"`
@@ -44,7 +44,7 @@ type Skip string
 
 // Why a firing has made no job.
 const (
-	SkippedMissed  Skip = "missed"  // nobody was there in time
+	SkippedMissed  Skip = "missed"  // no dispatcher ran in time
 	SkippedOverlap Skip = "overlap" // the last job had not finished
 	SkippedInvalid Skip = "invalid" // the pool refused the job
 )
@@ -86,8 +86,8 @@ func (r Record) Resume(now time.Time) Record {
 	return r
 }
 
-// Due reports whether the next firing has come. Soon is: the broker's clock
-// may have been another one's when it woke somebody.
+// Due reports whether the next firing has come, or comes within a second: the
+// clock that woke the dispatcher may differ from its own.
 func (r Record) Due(now time.Time) bool { return r.Next != nil && !r.Next.After(now.Add(time.Second)) }
 
 // Firing is the next one, as it begins.
@@ -96,7 +96,7 @@ func (r Record) Firing(now time.Time) Firing {
 	return Firing{Run: "schedule/" + r.Name + "/" + at.Format(time.RFC3339), At: at, Fired: now.UTC()}
 }
 
-// Manual is a firing that somebody has asked for.
+// Manual is a firing that a user has requested.
 func (r Record) Manual(now time.Time) Firing {
 	now = now.UTC()
 	return Firing{Run: "schedule/" + r.Name + "/" + jobs.NewID(), At: now, Fired: now, Manual: true}

@@ -1,4 +1,4 @@
-// Package calendar says what is submitted by the calendar, and when.
+// Package calendar says which jobs a cron schedule submits, and when.
 //
 //	add ─▶ armed ──its time──▶ fired ─▶ armed for the next time
 //	         ▲  │                          ▲ a firing is one job, or is
@@ -6,10 +6,10 @@
 //	        paused
 //
 // A schedule is a job's template and a calendar. Its record names the one
-// firing that is next; that time and the schedule's name are the firing's run,
-// which is the key of its job. However often a firing is worked on, and by
-// however many, it makes one job. The package holds values only: who keeps
-// them, and who is woken by the broker when a firing comes due, is elsewhere.
+// next firing. That time and the schedule's name are the firing's run,
+// which is the key of its job. However many dispatchers handle a firing, and
+// however often, it makes one job. The package holds values only: other packages
+// store them and wake a dispatcher when a firing comes due.
 package calendar
 
 import (
@@ -45,8 +45,8 @@ type Schedule struct {
 	Cron     string        `json:"cron,omitempty"`
 	Every    jobs.Duration `json:"every,omitempty"`
 	Timezone string        `json:"timezone,omitempty"`
-	// Missed says what becomes of a firing for which nobody was there, and
-	// Grace how late it may be before it is one, where that is skip.
+	// Missed says what becomes of a firing that no dispatcher handled in time, and
+	// Grace how late a firing may be before it counts as missed, where Missed is skip.
 	Missed Missed        `json:"missed,omitempty"`
 	Grace  jobs.Duration `json:"grace,omitempty"`
 	// Overlap says what becomes of a firing while the last one's job goes on.

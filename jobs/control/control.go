@@ -236,8 +236,8 @@ func (e *RefusedError) Is(target error) bool {
 // Accepted is the state of an input whose event says what was sent.
 const Accepted = "accepted"
 
-// Input is the data of [jobs.InputState]. Verb and what follows stand with the
-// state "accepted": what somebody sent to the session.
+// Input is the data of [jobs.InputState]. Verb and the fields after it are set with the
+// state "accepted": the message that was sent to the session.
 type Input struct {
 	Input string `json:"input"`
 	State string `json:"state"` // accepted queued started taken completed

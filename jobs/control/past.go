@@ -79,8 +79,8 @@ func (p *Past) opened(e jobs.Event) {
 	p.Asks = append(p.Asks, asked)
 }
 
-// closed keeps of the questions that are over those that have got an answer, if
-// only that nobody came: an agent may ask for ever.
+// closed keeps, of the questions that are over, those that have an answer, even if
+// only that none came: an agent may ask for ever.
 func (p *Past) closed(a Ask) {
 	i := p.find(a.Ask)
 	switch {
@@ -118,7 +118,7 @@ func (p *Past) accepted(e jobs.Event, in Input) {
 	}
 }
 
-// Open are the ids of the questions that nobody has answered.
+// Open are the ids of the questions without an answer.
 func (p *Past) Open() (ids []string) {
 	for _, a := range p.Asks {
 		if a.How == "" && a.Answer == nil {

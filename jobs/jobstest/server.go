@@ -32,9 +32,9 @@ import (
 // be busy, and longer where it is; nothing that works waits for it.
 var Patience = slowtest.Limit(30 * time.Second)
 
-// ServersOwn are the goroutines that a server may leave behind, for goleak: a
-// stream that somebody who was muted has asked for is made while its server shuts
-// down, and outlives it (2.15.2).
+// ServersOwn are the goroutines that a server may leave behind, for goleak: it
+// makes a stream that a muted client has asked for while it shuts down, and the
+// stream's goroutines outlive it (2.15.2).
 func ServersOwn() []goleak.Option {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	return []goleak.Option{
@@ -88,7 +88,7 @@ var ports = func() *atomic.Uint32 {
 	return &n
 }()
 
-// FreePort returns a port of the loopback that nobody listens on. It is none of
+// FreePort returns a free port of the loopback. It is none of
 // those that Linux gives to connections, 32768 and up, so a server that is stopped
 // finds it free when it is started again. A process gets each once.
 func FreePort(tb testing.TB) int {

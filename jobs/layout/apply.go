@@ -156,7 +156,7 @@ func (t *turn) renew(ctx context.Context) error {
 	return fmt.Errorf("keep others from changing the installation: %w", err)
 }
 
-// end gives the turn back. One that has run out is somebody else's business.
+// end releases the lock. One that has expired is another process's business.
 func (t *turn) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

@@ -1,12 +1,11 @@
-// Package layout compares what is on a broker with what this release wants
-// there, and changes it.
+// Package layout compares the streams, buckets and consumers on a broker with
+// those that this release needs, and changes them.
 //
-// The list of streams, buckets and consumers is the one that the queue, the
-// session log and the artifact store create themselves from; here it is only
-// walked through. A field that nobody has an opinion about, such as the
-// placement of a stream or a bound of its bytes, is whoever runs the broker
-// free to set. What a newer release has made is left alone unless one asks
-// for it.
+// The queue, the session log and the artifact store create themselves from the
+// same list; this package only walks through it. The operator of the broker is
+// free to set every field that the list leaves open, such as the placement of a
+// stream or a bound on its bytes. Assets of a newer release are left alone unless
+// the caller asks for the change.
 package layout
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// MaxCap is the highest number that a [Cap] may have: who holds one is listed
-// in a single value of the broker. MaxCaps bounds how many there may be.
+// MaxCap is the highest number that a [Cap] may have: its holders are listed
+// in a single value of the broker. MaxCaps bounds how many caps there may be.
 const (
 	MaxCap  = 1000
 	MaxCaps = 100

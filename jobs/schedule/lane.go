@@ -105,9 +105,9 @@ func (p *Plan) take(b *batch) *entry {
 	return e
 }
 
-// full reports whether a cap lets no other job of a group be ready. Those that
-// are ready in other lanes do not count: nobody may ever claim them. Who comes
-// too late then is sent back by the claim, which has the last word.
+// full reports whether a cap lets no other job of a group be ready. Jobs that
+// are ready in other lanes do not count, because they may never be claimed. If too
+// many are ready, the claim decides and sends the rest back.
 func (p *Plan) full(g *group) bool {
 	return slices.ContainsFunc(g.caps, func(c Cap) bool { return p.running[c.Key]+g.lane.ready[c.Key] >= c.Most })
 }
@@ -142,14 +142,14 @@ type ring[T any] struct {
 	next  int
 }
 
-// add lets somebody in, whose turn comes after everybody else's.
+// add inserts an item, whose turn comes after those of all others.
 func (r *ring[T]) add(item T) {
 	r.items = slices.Insert(r.items, r.next, item)
 	r.next++
 }
 
-// serve offers a turn to one after the other, until somebody takes it or all
-// had the choice. Who is empty leaves.
+// serve offers a turn to one item after the other, until one takes it or all
+// have declined. An empty item leaves the ring.
 func (r *ring[T]) serve(offer func(T) (took, empty bool)) {
 	for range len(r.items) {
 		if r.next >= len(r.items) {

@@ -105,7 +105,7 @@ func (p *Plan) Remove(id string) {
 	}
 	p.count(e, -1)
 	delete(p.entries, id)
-	// Who still has it in a line sees by this that it has left.
+	// A line that still holds it sees by this that it has left.
 	e.state = Running
 	if e.group.jobs--; e.group.jobs == 0 {
 		delete(p.groups, e.group.key)

@@ -1,8 +1,8 @@
-// Package seal signs jobs, and finds those that nobody who is trusted has signed.
+// Package seal signs jobs and verifies their signatures.
 //
-// A signature covers every field of a job and the id under which it is kept:
-// who copies it to another id has a job that nobody signed. It does not cover
-// what happens to the job afterwards, which its record says.
+// A signature covers every field of a job and the id under which it is stored:
+// a copy under another id is an unsigned job. It does not cover what happens to
+// the job afterwards, which its record says.
 package seal
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// An UnsignedError says why nobody who is trusted has signed a job.
+// An UnsignedError says why a job has no valid signature of a trusted key.
 type UnsignedError struct{ Why string }
 
 func (e *UnsignedError) Error() string { return "the job " + e.Why }
@@ -67,9 +67,9 @@ func Verify(j jobs.Job, rec jobs.Record, trusted []ed25519.PublicKey) error {
 	return nil
 }
 
-// canonical is what is signed: the id, and the job as it is stored but for the
-// signature. It is made of the values, not of somebody's bytes: what was
-// verified is what the worker acts on.
+// canonical returns the signed bytes: the id, and the job as it is stored but for the
+// signature. They are derived from the values and not from the submitter's bytes,
+// so the worker acts on exactly what it verified.
 func canonical(j jobs.Job, id string) ([]byte, error) {
 	j.Signature = nil
 	stored, err := json.Marshal(j)

@@ -79,7 +79,7 @@ func (l *Log) Listen(session string, known []control.Receipt, take func(control.
 	if err != nil {
 		return nil, fmt.Errorf("listen to session %s: %w", session, err)
 	}
-	// Who sends from now on is heard. A broker that is away is told when it is back.
+	// Messages that are sent from now on arrive. A broker that is away learns of the subscription when it is back.
 	_ = l.conn.NC.FlushTimeout(wire.Patience)
 	listener := listener{take: take}
 	for _, r := range known {

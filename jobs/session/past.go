@@ -69,8 +69,8 @@ func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (c
 	}
 }
 
-// Unheard reports whether something may have been accepted for a parked job that
-// nobody has woken it for: its session does not end with the word that it waits.
+// Unheard reports whether a message may have been accepted for a parked job that
+// has not been woken: its session does not end with the event that says it waits.
 func (l *Log) Unheard(ctx context.Context, rec jobs.Record) (bool, error) {
 	at, err := l.end(ctx, rec.Session)
 	return err == nil && (at.event.Kind != jobs.JobWaiting || at.event.Job != rec.ID), err

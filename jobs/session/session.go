@@ -1,15 +1,15 @@
 // Package session is a session's event log: append, replay, follow.
 //
 // All events of a session are one subject of one stream. Their numbers have
-// neither gap nor double, and the broker itself sees to that: every append
+// neither gaps nor duplicates, and the broker itself ensures that: every append
 // names the place of the session's last event as its writer knows it, and is
-// refused when somebody else has appended since. An attempt begins by
+// refused if another writer has appended since. An attempt begins by
 // appending its job.claimed; the next append of any earlier attempt's writer
-// is refused, so a worker that has lost its lease cannot write, and readers
+// is refused. So a worker that has lost its lease cannot write, and readers
 // have nothing to filter.
 //
-// A watcher reads what is stored and sleeps until the broker says that there
-// is more. What it hears only wakes it; what it tells always comes from the
+// A watcher reads the stored events and sleeps until the broker announces
+// more. The announcement only wakes it; the events always come from the
 // stream. So there is no seam between replay and live.
 package session
 
@@ -78,8 +78,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	return l, err
 }
 
-// Assets returns what the log wants on the broker, for who compares. Where
-// cfg names no replicas, the installation's are taken.
+// Assets returns the streams that the log needs on the broker, for callers that
+// compare them. If cfg names no replicas, it takes those of the installation.
 func Assets(cfg Config, has wire.Installed) ([]wire.Asset, error) {
 	names, err := subject.New(cfg.Prefix)
 	if err != nil {
@@ -130,9 +130,9 @@ func (l *Log) write(src Source, at end) wire.Write {
 	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.place}
 }
 
-// Append adds one event by a process that runs no attempt: a dispatcher, or
-// who cleans up after a worker. It goes behind whatever is there and fences
-// nobody; but nothing follows the end of its job.
+// Append adds one event by a process that runs no attempt: a dispatcher, or a
+// process that cleans up after a worker. The event goes to the end and fences no
+// writer; but no event may follow the end of its job.
 func (l *Log) Append(ctx context.Context, src Source, event jobs.Event) (jobs.Event, error) {
 	stored, _, err := l.appendAfter(ctx, src, event, func(at end) (bool, error) {
 		return at.event.Kind != jobs.JobFinished || at.event.Job != src.Job, nil

@@ -57,8 +57,8 @@ func (l *Log) Terminal(ctx context.Context, session string, r terminal.Request) 
 
 // ServeTerminals has take answer requests about the session's terminals, many
 // at once, until the function that it returns is called, which ends the context
-// of those under way. Where take reports false nobody answers: another attempt
-// has to.
+// of those under way. If take reports false there is no answer: another attempt
+// must give it.
 func (l *Log) ServeTerminals(session string, take func(context.Context, terminal.Request) (terminal.Answer, bool)) (stop func(), err error) {
 	if err := jobs.CheckToken("session", session); err != nil {
 		return nil, err

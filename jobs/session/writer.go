@@ -43,8 +43,8 @@ func (l *Log) Writer(ctx context.Context, src Source, first jobs.Event) (*Writer
 // attempt of the job has begun or the job has finished: nothing may follow.
 // An event that is larger than [jobs.MaxEventBytes] is cut and says so.
 //
-// A long backlog in one call is stored as a batch, with one sync of the
-// broker's disk, so whoever has one should append all of it at once.
+// Many events in one call are stored as a batch, with one sync of the
+// broker's disk, so append a backlog in one call.
 func (w *Writer) Append(ctx context.Context, events ...jobs.Event) error {
 	select {
 	case w.busy <- struct{}{}:

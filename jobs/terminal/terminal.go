@@ -1,14 +1,14 @@
 // Package terminal is the vocabulary of the terminals in the jail of a session
-// whose agent runs: what is asked of the worker that has them, and what it
-// answers; values only.
+// whose agent runs: the requests to the worker that has them, and its answers;
+// values only.
 //
 //	open ──▶ a new one, or one that is there ──▶ read, write, resize ──▶ close
 //
-// Everything is a request with one answer. Who looks asks for what comes behind
-// an offset, and the answer waits until there is something: so any number of
-// people look at one terminal, each at its own pace, none holds up another or
-// the program, and who has gone leaves nothing behind. What was missed shows as
-// an answer that begins later than what was asked for.
+// Everything is a request with one answer. A viewer asks for the output after
+// an offset, and the answer waits until there is some. So any number of
+// people can watch one terminal, each at its own pace: none holds up another or
+// the program, and a viewer that has gone leaves nothing behind. Missed output
+// shows as an answer that begins later than the offset in its request.
 package terminal
 
 import (

@@ -1,11 +1,11 @@
-// Package why says what keeps a job where it is.
+// Package why says what keeps a job in its state.
 //
 //	facts ─▶ the constraint that comes first ─▶ what would change it
 //
-// It promises that the answer is the truth: while the constraint that it names
-// remains, nothing else would move the job; and when that is mended, the next
-// answer is another, until a worker claims the job. It holds values only; who
-// asks brings the facts.
+// It promises that the answer is true: while the named constraint remains,
+// nothing else would move the job. When that constraint is gone, the next
+// answer is another, until a worker claims the job. The package holds values
+// only; the caller brings the facts.
 package why
 
 import (
@@ -51,13 +51,13 @@ const (
 	KeptExecuting   Constraint = "executing"      // a worker holds it
 	KeptAsking      Constraint = "asking"         // a worker holds it, and its agent waits for an answer
 	KeptLost        Constraint = "worker_silent"  // its worker's lease has run out
-	KeptBatchPaused Constraint = "batch_paused"   // somebody paused its batch
+	KeptBatchPaused Constraint = "batch_paused"   // its batch is paused
 	KeptParked      Constraint = "parked"         // its agent waits for an answer
 	KeptRunAt       Constraint = "run_at"         // it was submitted for later
 	KeptBackOff     Constraint = "back_off"       // the last attempt failed a moment ago
 	KeptDue         Constraint = "due"            // its time has come, and the dispatcher has not moved it yet
 	KeptDepends     Constraint = "depends_on"     // it waits for other jobs to succeed
-	KeptQueuePaused Constraint = "queue_paused"   // somebody paused its queue
+	KeptQueuePaused Constraint = "queue_paused"   // its queue is paused
 	KeptCap         Constraint = "cap"            // as many as a cap allows run, or come before it
 	KeptNoWorker    Constraint = "no_worker"      // none is alive
 	KeptNoQueue     Constraint = "queue_unserved" // none that is alive serves its queue

@@ -4,5 +4,5 @@ package backends
 
 import "context"
 
-// Delegate has nobody to ask on this system.
+// Delegate does nothing: this system has no service manager to ask.
 func Delegate(context.Context) (moved bool, err error) { return false, nil }

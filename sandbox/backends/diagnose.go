@@ -72,7 +72,7 @@ func Diagnose(err error) (Finding, bool) {
 	return f, f.Check != unknown
 }
 
-// unknown is the check that a failure belongs to which nobody knows.
+// unknown is the check for failures that belong to no other check.
 const unknown = "jail"
 
 // diagnose turns the error of an attempt into a finding.

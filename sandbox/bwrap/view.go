@@ -22,7 +22,7 @@ type view struct {
 
 func (v *view) add(args ...string) { v.args = append(v.args, args...) }
 
-// file shows contents as a file that nobody inside can change: in the root
+// file shows contents as a file that no process inside can change: in the root
 // it is read-only with it; elsewhere it needs a mount of its own.
 func (v *view) file(path string, mode fs.FileMode, data []byte) {
 	if v.leaves(path) {
@@ -38,7 +38,7 @@ func (v *view) file(path string, mode fs.FileMode, data []byte) {
 	v.add("--perms", fmt.Sprintf("%04o", mode), option, strconv.Itoa(sandbox.DataFD+len(v.data)-1), path)
 }
 
-// leaves reports whether somebody else shows path.
+// leaves reports whether another part of the view shows path.
 func (v *view) leaves(path string) bool {
 	return v.without != "" && strings.HasPrefix(path, v.without+"/")
 }

@@ -1,11 +1,11 @@
 // Package connlimit bounds how many connections are open at once, so that
-// clients which hold connections and ask for nothing keep nobody out.
+// clients which hold idle connections do not lock others out.
 //
 //	Admit ──▶ open, has asked for nothing ──Begin──▶ served ──End──▶ idle
 //	               ▲ closed first, to make room                        ▲ closed then
 //
 // A connection that is served is never closed for another one. Of the others
-// the oldest goes, and those that never were served go before those that were.
+// the oldest is closed, and those that never were served before those that were.
 package connlimit
 
 import (
@@ -15,8 +15,8 @@ import (
 )
 
 // Grace is how long a new connection has to ask for something before it may be
-// closed for another one. Its request is on its way: who floods a listener must
-// not push it out in between.
+// closed for another one. Its request is on its way: a client that floods a listener
+// must not push it out in between.
 const Grace = 10 * time.Millisecond
 
 // A Limit bounds the connections of one listener, or of several together. Its
@@ -50,7 +50,7 @@ func (l *Limit) Admit(c net.Conn, done <-chan struct{}) *Conn {
 		case <-retry.C:
 		case <-done:
 			retry.Stop()
-			_ = c.Close() // nobody was told of it
+			_ = c.Close() // its accept was not reported
 			return nil
 		}
 		retry.Stop()

@@ -28,12 +28,12 @@ func requestPair() (outer, inner int, err error) {
 }
 
 // startAttendant leaves a process that answers the requests of the socket, and
-// returns when nobody inside can look into it any more.
+// returns when no process inside can look into it any more.
 //
 // It is the agent's sibling, not its parent: the agent finds no child that it
-// did not start, its own end is reported by nobody in between, and killing the
-// attendant ends no more than the answers. Only where this process supervises
-// is it a child of that.
+// did not start, no process stands between the agent's end and its report, and
+// killing the attendant ends no more than the answers. Only where this process
+// supervises is the attendant its child.
 func startAttendant(requests int, c Config) error {
 	self := []string{Path, Mark, attendWord}
 	if c.needsSecond() {
@@ -78,8 +78,8 @@ func attend() {
 	if err := prctl(syscall.PR_SET_DUMPABLE, 0, 0); err != nil {
 		return
 	}
-	// They are meant for what the agent started. What is ignored would be
-	// ignored by a terminal's programs too, so they go to where nobody listens.
+	// They are meant for what the agent started. Ignored signals would be
+	// ignored by a terminal's programs too, so they go to a channel that is not read.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	if err := closeAtExec(); err != nil {
 		return
@@ -134,8 +134,8 @@ func filePages() (found []pages) {
 	return found
 }
 
-// An attendant is one loop over one poll: a connect that takes its time holds
-// up nobody else, and no goroutine or poller costs memory.
+// An attendant is one loop over one poll: a slow connect holds up no other
+// request, and no goroutine or poller costs memory.
 type attendant struct {
 	socket  int
 	agent   *Config // whose environment and directory a terminal has; nil: there can be none

@@ -38,8 +38,8 @@ func build(c Config) error {
 		return &stepError{"set up", "user", err}
 	}
 	syscall.Close(mine)
-	// Where files hold all memory, the kernel would kill any process of the jail, and
-	// without this process nobody could tell why.
+	// If files hold all memory, the kernel would kill any process of the jail, and
+	// without this process the reason would be unknown.
 	_ = os.WriteFile("/proc/"+strconv.Itoa(agent)+"/oom_score_adj", []byte("500"), 0)
 	polite := make(chan os.Signal, 1)
 	signal.Notify(polite, syscall.SIGTERM)
@@ -121,7 +121,7 @@ func (p Place) make(n int) error {
 	case KindBind:
 		return show(p.Source, target, p.Writable)
 	case KindFile:
-		// Bound from outside the view, so that nobody inside can change or
+		// Bound from outside the view, so that no process inside can change or
 		// replace it, although its directory may be the agent's.
 		source := "/files-" + strconv.Itoa(n)
 		if err := os.WriteFile(source, p.Data, os.FileMode(p.Mode)); err != nil {

@@ -13,7 +13,7 @@
 // second binary has to be found or kept in step. Importing this package, as
 // every backend does, is all it needs: an init function takes over where the
 // process is the first program of a jail, and nowhere else costs more than a
-// comparison. Go initialises packages after what they import, and otherwise in
+// comparison. Go initializes packages after what they import, and otherwise in
 // the order of their paths: those that need package reflect, most of a large
 // program, come after this one, which does without, and which is why it takes
 // half a millisecond to be here. They and main do not run.
@@ -30,15 +30,14 @@
 //	"exited", code, signal   ──▶    the agent's end; everything it left is killed
 //	                         ◀──    end of the socket: the runner has seen what it wanted
 //
-// An address to listen on that takes a privilege in the jail's network is
-// bound by the runner, which has that privilege without anybody inside having
-// it:
+// The runner binds an address to listen on that takes a privilege in the jail's
+// network. It has that privilege, and no process inside has it:
 //
 //	"bind", address, socket  ──▶
 //	                         ◀──    number of an error, or 0
 //
-// What the mechanism left open and the agent must not see is covered by the
-// runner, see [Config.Covered]:
+// The runner covers files that the mechanism left open and the agent must not
+// see, see [Config.Covered]:
 //
 //	"ready", sockets         ──▶
 //	                         ◀──    "covered": the agent may be executed

@@ -1,10 +1,10 @@
-// Package none runs a program without a jail, where somebody asked for that.
+// Package none runs a program without a jail, for users and jobs that ask for none.
 //
 // It enforces nothing about files, network or system calls. It does keep the
 // promise about the end: the program has a session of its own and a parent
 // that inherits what it leaves behind and kills it, when the program ends and
-// when the starter does. What escapes even that, by killing the parent, is
-// found by its environment.
+// when the starter does. Processes that escape even that, by killing the parent, are
+// found by their environment.
 //
 // Paths inside are paths of the host: the program starts in Spec.Workspace,
 // and Mounts and Files have no meaning and are refused.

@@ -159,7 +159,7 @@ func (v *view) walls(spec sandbox.Spec) {
 	v.add("--pull", "never", "--log-driver", "none", "--stop-timeout", "1", "--workdir", "/")
 	v.add("--read-only", "--cap-drop", "ALL")
 	if v.mapped() {
-		v.add("--cap-add", "SETFCAP") // without it nobody may map root; it ends with jailinit
+		v.add("--cap-add", "SETFCAP") // without it no process may map root; it ends with jailinit
 	}
 	v.add("--security-opt", "no-new-privileges", "--security-opt", "seccomp=unconfined")
 	if v.name != "nerdctl" {
@@ -230,7 +230,7 @@ func (v *view) places(spec sandbox.Spec) {
 	v.bind(sandbox.Meet, jailinit.MeetPath, false)
 }
 
-// names: who the agent is, and how its machine is called.
+// names: the agent's user, and the name of its machine.
 func (v *view) names(spec sandbox.Spec) {
 	uid, gid := v.ids()
 	v.file("/etc/passwd", fmt.Appendf(nil, "root:x:0:0:root:/root:/bin/sh\n"+
@@ -280,7 +280,7 @@ func (v *view) empty() string {
 	return ""
 }
 
-// file shows contents as a file that nobody inside can change.
+// file shows contents as a file that no process inside can change.
 func (v *view) file(path string, data []byte) {
 	v.shown = append(v.shown, data)
 	v.bind(fmt.Sprintf("%s/%d", sandbox.Meet, len(v.shown)-1), path, false)

@@ -12,7 +12,7 @@ type Question struct {
 }
 
 // maxQuestions bounds what one jail may ask: a program that goes through names
-// must not keep somebody at the keyboard.
+// must not keep a person at the keyboard.
 const maxQuestions = 50
 
 // An Asker passes questions on, one at a time, and remembers the answers. No
@@ -21,7 +21,7 @@ type Asker struct {
 	ask   func(ctx context.Context, q Question) bool
 	limit time.Duration
 
-	turn    chan struct{} // held by who asks; guards what follows
+	turn    chan struct{} // held by the asking goroutine; guards what follows
 	answers map[Question]bool
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // followEvery is how often a follower looks for more: programs of other
-// processes write, also on file systems that tell nobody.
+// processes write, also on file systems that send no notifications.
 const followEvery = 250 * time.Millisecond
 
 // Follow returns the violations that q selects, the oldest first, and goes on
@@ -49,8 +49,8 @@ func (s *Store) Follow(ctx context.Context, q Query) iter.Seq2[Violation, error]
 	}
 }
 
-// startTail finds what is there, and returns what comes behind it. Nobody adds
-// anything in between.
+// startTail finds what is there, and returns a tail of what is added later. The
+// lock keeps others from adding in between.
 func (s *Store) startTail(q Query) ([]Violation, *tail, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 // without them has to exist. In a policy that was read from no file, such as
 // one made of a command's flags, the second form is absolute, too.
 //
-// What a pattern finds may be a symbolic link, but not one that leads out of
-// the place that the pattern names: whoever can write there, such as an agent
-// in its workspace, would decide what the next jail sees. Only an absolute
+// A match may be a symbolic link, but not one that leads out of
+// the place that the pattern names: a program that can write there, such as an
+// agent in its workspace, would decide what the next jail sees. Only an absolute
 // path without wildcards may lead anywhere.
 type Pattern string
 

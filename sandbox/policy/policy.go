@@ -1,17 +1,17 @@
-// Package policy reads the files in which people write down what jails may
-// touch, and keeps what was refused since. They are written once,
-// by those who own a host or a repository.
+// Package policy reads the files in which people state what jails may
+// touch, and records refusals. The owner of a host or of a repository writes such
+// a file once.
 //
 //	file ──Parse──▶ Policy ──Apply──▶ Spec          what is added to a job
 //	                  └──────Permits──▶ error        what a job may not ask for
 //
-// A policy adds to the strictest jail; there is nothing to subtract from. A
-// field that is not known is an error with its line, because a misspelt
-// restriction is none.
+// A policy adds to the strictest jail; there is nothing to subtract from. An
+// unknown field is an error with its line, because a misspelt
+// restriction restricts nothing.
 //
-// What is not listed can be asked for: an [Asker] passes the question on to
-// somebody, and the answer is no unless that one says yes in time. What was
-// refused is kept in a [Store].
+// A jail can ask for what is not listed: an [Asker] passes the question on to a
+// person, and the answer is no unless that person says yes in time. A [Store]
+// keeps the refusals.
 package policy
 
 import (
@@ -148,7 +148,7 @@ func Parse(file string, b []byte) (Policy, error) {
 		return Policy{}, fmt.Errorf("%s%w", p.prefix(), err)
 	}
 	if err := d.Decode(new(Policy)); !errors.Is(err, io.EOF) {
-		// What stands in it would not hold, and nobody would notice.
+		// A second document would have no effect, and the author would not notice.
 		return Policy{}, fmt.Errorf("%shas more than one document", p.prefix())
 	}
 	return p, p.validate()

@@ -19,7 +19,7 @@ type Watch struct {
 }
 
 // NewWatch returns the watch of the jail with that label. keep gets each
-// violation that is new, from whoever notes it.
+// new violation, from any reporter.
 func NewWatch(label string, keep func(Violation)) *Watch {
 	return &Watch{label: label, keep: keep, seen: map[Violation]bool{}, kinds: map[string]int{}}
 }

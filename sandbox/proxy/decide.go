@@ -68,7 +68,7 @@ func (p *Proxy) decide(ctx context.Context, d *Decision) []netip.AddrPort {
 }
 
 // look reports whether a name may be resolved: the first names may, and those
-// again and again. A resolution tells the name to whoever serves its zone, and
+// again and again. A resolution reveals the name to the servers of its zone, and
 // below a wildcard a program chooses what it says.
 func (p *Proxy) look(host string) bool {
 	p.mu.Lock()
@@ -86,7 +86,7 @@ type answer struct {
 	yes   bool
 }
 
-// permits reports whether a rule, or whoever is asked, names host and port.
+// permits reports whether a rule, or the answer to a question, permits host and port.
 func (p *Proxy) permits(ctx context.Context, host string, port uint16) bool {
 	if p.cfg.Rules.Allows(host, port) {
 		return true
@@ -123,7 +123,7 @@ func (p *Proxy) question(key string) (a *answer, first, ok bool) {
 	return a, true, true
 }
 
-// ask waits for the answer on behalf of everybody. ctx ends with the jail:
+// ask waits for the answer on behalf of all connections. ctx ends with the jail:
 // then there is none, and the next jail may ask again.
 func (p *Proxy) ask(ctx context.Context, a *answer, host string, port uint16) {
 	defer close(a.given)

@@ -28,7 +28,7 @@ const (
 	dnsTTL = 30 // seconds; a name may be allowed, or the table be another, soon
 )
 
-// A question is what somebody inside wants to know.
+// A question is one from a program inside.
 type question struct {
 	id, flags   uint16
 	raw         []byte // the question as it was asked; an answer repeats it
@@ -68,7 +68,7 @@ func parseQuestion(b []byte) (q question, code int, ok bool) {
 		}
 		for _, c := range label {
 			if c == '.' {
-				c = ' ' // no name that anybody may have
+				c = ' ' // no valid name has one
 			}
 			name = append(name, c)
 		}

@@ -15,7 +15,7 @@ import (
 const (
 	maxTable       = 4096 // names that have an address inside
 	maxPerSecond   = 2000 // questions by UDP; a program that asks more often waits
-	maxWaiting     = 64   // questions that wait for somebody's answer
+	maxWaiting     = 64   // questions that wait for a person's answer
 	maxQuestionLen = 4096
 	tcpIdle        = 30 * time.Second
 )
@@ -59,7 +59,7 @@ func (t *table) name(a netip.Addr) (string, bool) {
 	return t.names[n-1], true
 }
 
-// reply answers a message. Nothing is ever asked of anybody else.
+// reply answers a message. It never asks another server.
 func (p *Proxy) reply(ctx context.Context, message []byte) []byte {
 	q, code, ok := parseQuestion(message)
 	if !ok {
@@ -116,7 +116,7 @@ func (p *Proxy) ServeNames(ctx context.Context, c net.PacketConn) error {
 		}
 		pace.wait(ctx)
 		if err != nil {
-			continue // such as "nobody is there" for an earlier answer
+			continue // such as "port unreachable" for an earlier answer
 		}
 		message := append([]byte(nil), buf[:n]...)
 		if p.cfg.Ask == nil {
@@ -134,7 +134,7 @@ func (p *Proxy) ServeNames(ctx context.Context, c net.PacketConn) error {
 	}
 }
 
-// A pace bounds how often something happens, so that nobody inside keeps a
+// A pace bounds how often something happens, so that no program inside keeps a
 // processor outside busy.
 type pace struct {
 	began time.Time
@@ -174,7 +174,7 @@ func (p *Proxy) namesTCP(ctx context.Context, c *conn) {
 			return
 		}
 		pace.wait(ctx)
-		_ = c.SetDeadline(time.Time{}) // somebody may have to be asked
+		_ = c.SetDeadline(time.Time{}) // a person may have to answer
 		out := p.reply(ctx, message)
 		if out == nil {
 			return

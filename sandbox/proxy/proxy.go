@@ -5,17 +5,17 @@
 //	told of the proxy ──▶ 127.0.0.1:3129 ──▶ CONNECT, GET http:// ──┐
 //	everything else ──▶ 127.0.0.1:53 ──▶ name on the list?          ├─▶ name on the list?
 //	                         │ 127.1.x.y, its own for each name     │     one resolution, every address checked
-//	                         ▼                                      │     the checked address is dialled
+//	                         ▼                                      │     the checked address is dialed
 //	                    0.0.0.0:80, :443 ──▶ Host, TLS for the name ┘
 //
-// What is asked for has to be what is reached. A name is resolved once, here;
-// addresses of this host, of private networks and of machine metadata are
-// refused unless they are on the list themselves. What goes to port 443 has to
-// be TLS for the same name, in the open; what goes to port 80 has to be HTTP,
+// A connection reaches exactly the host that the program asked for. A name is
+// resolved once, here; addresses of this host, of private networks and of machine
+// metadata are refused unless they are on the list themselves. Traffic to port 443
+// must be TLS for the same name, in the open. Traffic to port 80 must be HTTP,
 // and each request of a kept connection is decided anew. Budgets bound bytes,
 // connections, and how many names are ever looked up.
 //
-// The name service asks nobody: what it is asked does not leave. It cannot
+// The name service asks no other server: a question never leaves. The proxy cannot
 // stop a program from sending data to a host that is allowed, nor in the names
 // that a wildcard allows.
 package proxy
@@ -36,8 +36,8 @@ import (
 type Config struct {
 	Rules Rules
 
-	// Ask decides on what no rule names. No answer within AskTimeout, 30 s if
-	// zero, is a no. Who asks for the same host and port meanwhile waits for
+	// Ask decides on hosts that no rule names. No answer within AskTimeout, 30 s if
+	// zero, is a no. Other connections to the same host and port wait for
 	// the same answer, which holds for the life of the Proxy. There are 256
 	// questions at the most.
 	Ask        func(ctx context.Context, host string, port uint16) bool
@@ -51,7 +51,7 @@ type Config struct {
 	// to send along to be served as by a proxy; see [Env]. Empty: it needs none.
 	Token string
 
-	// Hint ends the answer to who asks for what is not on the list: the way to
+	// Hint ends the refusal of a host that is not on the list: the way to
 	// have it there.
 	Hint string
 
@@ -90,7 +90,7 @@ const (
 	ReasonNotListed Reason = "not-listed"  // no rule names the host and port
 	ReasonAddress   Reason = "address"     // the name leads to an address that is not for jails
 	ReasonResolve   Reason = "resolve"     // the name does not exist
-	ReasonConnect   Reason = "unreachable" // nobody answers there
+	ReasonConnect   Reason = "unreachable" // the host does not answer
 	ReasonNotTLS    Reason = "not-tls"     // what goes to port 443 is something else
 	ReasonName      Reason = "other-name"  // TLS or a request asks for another name, or hides it
 	ReasonBudget    Reason = "budget"      // bytes, connections or names are used up
@@ -188,9 +188,9 @@ type conn struct {
 	asked   bool
 }
 
-// admit counts a connection. One that has asked for nothing makes room for it;
-// where there is none, it is one too many. Who comes after these waits inside,
-// not with a descriptor of ours.
+// admit counts a connection. An idle one makes room for it; if there is none, the
+// connection is one too many. Further clients wait inside, without a descriptor
+// of ours.
 func (p *Proxy) admit(ctx context.Context, c net.Conn) (*conn, error) {
 	for range 2 { // after the first time those are there that had no time to ask
 		if counted := p.room.Try(c); counted != nil {

@@ -62,8 +62,8 @@ func (p *Proxy) known(req *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(p.cfg.Token)) == 1
 }
 
-// deny answers who has not the token. It is no decision about the jail, as it may
-// be anybody on this host who asks.
+// deny answers a client without the token. It is no decision about the jail, as the
+// client may be any program on this host.
 func deny(c net.Conn) {
 	const text = "the proxy of a session wants the token that its programs have"
 	_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
@@ -183,7 +183,7 @@ func (p *Proxy) forward(ctx context.Context, c net.Conn, req *http.Request, d De
 	}
 	defer up.Close()
 	if strings.EqualFold(req.Header.Get("Expect"), "100-continue") {
-		// Nobody behind us will be asked: it is we who want the body.
+		// No server behind us will be asked: it is we who want the body.
 		_, _ = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
 	}
 	traffic := &traffic{proxy: p}

@@ -103,10 +103,10 @@ func linger(c net.Conn) {
 	}
 }
 
-// inspect looks at what the client says first, before anybody else hears it.
+// inspect reads what the client says first, before it is passed on.
 // To port 443 that is TLS. To other ports, which a rule has to name, it may be
-// anything, after anything the other side says; but if it is TLS, it too has
-// to be for the name that was asked for.
+// anything, after anything the other side says; but if it is TLS, it too must
+// be for the name that the client asked for.
 func (p *Proxy) inspect(c net.Conn, br *bufio.Reader, d Decision) Reason {
 	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
 	if d.Port == 443 {

@@ -44,7 +44,7 @@ func Features() []sandbox.Feature {
 	}
 }
 
-// Enforced lists what holds for the jails of b here, whoever sees to it.
+// Enforced lists the features that hold for the jails of b here, by whatever means.
 func Enforced(ctx context.Context, b sandbox.Backend) ([]sandbox.Feature, error) {
 	enforced, err := b.Check(ctx)
 	if err != nil {
@@ -64,8 +64,8 @@ func without(enforced []sandbox.Feature) []sandbox.Feature {
 }
 
 // Require skips the test, saying why, unless b enforces all features here.
-// Where PENSTOCK_TEST_REQUIRE names the backend it fails instead, so that
-// nobody misses that a test has quietly stopped running.
+// If PENSTOCK_TEST_REQUIRE names the backend it fails instead, so that a test
+// does not silently stop running.
 func Require(tb testing.TB, b sandbox.Backend, features ...sandbox.Feature) {
 	tb.Helper()
 	report := tb.Skipf

@@ -68,7 +68,7 @@ func profile(spec sandbox.Spec, named []place) string {
 		b.WriteString("(allow file-read* process-exec file-map-executable " + at + ")\n")
 		if writable {
 			b.WriteString("(allow file-write* file-link " + at + ")\n")
-			// Sockets have paths, and belong to whoever may write there.
+			// Sockets have paths, and belong to the programs that may write there.
 			b.WriteString("(allow network-bind network-inbound (local unix-socket " + at + "))\n")
 			b.WriteString("(allow network-outbound (remote unix-socket " + at + "))\n")
 			return
@@ -96,7 +96,7 @@ func profile(spec sandbox.Spec, named []place) string {
 	case sandbox.NetworkFull:
 		b.WriteString(trust)
 	}
-	// Whatever was allowed above: whoever sends events to other programs of
+	// Whatever was allowed above: a program that sends events to other programs of
 	// the desktop has left the jail.
 	b.WriteString("(deny appleevent-send)\n(deny mach-register)\n(deny lsopen)\n")
 	return b.String()

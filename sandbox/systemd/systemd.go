@@ -154,7 +154,7 @@ func compile(spec sandbox.Spec, h host) (*sandbox.Command, error) {
 	return &sandbox.Command{
 		Path: h.tools.run,
 		// systemd-run looks for the program on the host, which has no jailinit
-		// there; and the manager's environment is nobody's business inside.
+		// there; and the manager's environment must not be visible inside.
 		// More processors would mean more threads, which are counted.
 		Args: append(args, "--", "/usr/bin/env", "-i", "GOMAXPROCS=1", jailinit.Path, sandbox.Mark),
 		Env:  h.tools.env(),

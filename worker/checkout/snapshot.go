@@ -79,8 +79,8 @@ func uncommitted(ctx context.Context, r git.Repo) (found Uncommitted, err error)
 	return found, nil
 }
 
-// A Snapshot is a commit of what is not committed, on top of HEAD; HEAD itself
-// where there is nothing. It is in no repository of the user's.
+// A Snapshot is a commit of the uncommitted changes, on top of HEAD; HEAD itself
+// if there are none. It is in no repository of the user's.
 type Snapshot struct {
 	Head, Commit string
 	Files        int
@@ -130,7 +130,7 @@ func (t *Tree) Snapshot(ctx context.Context, take func(head, commit string, pack
 	return snap, err
 }
 
-// bounded refuses what nobody means to hand to an agent.
+// bounded refuses more files than a user could mean to hand to an agent.
 func (t *Tree) bounded(paths []string) error {
 	if len(paths) > maxSnapshotFiles {
 		return fmt.Errorf("%d files are not committed, and at most %d are taken: name what does not belong there in .gitignore", len(paths), maxSnapshotFiles)

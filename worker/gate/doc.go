@@ -5,19 +5,19 @@
 //	                                 │ 403, counted         budget left? │
 //	agent ◀── answer, key scrubbed ◀─┴────────── meter ◀─────────────────┘
 //
-// The jail holds no key, but a token of its session, which it sends as if it were
-// one: who has it is let in. Whatever credentials a request brings are dropped, and
-// the real one is added outside. Method, path, query and headers of what
-// goes out are taken from a list; there is one upstream, and the name of no
-// other host is ever looked up. What would make the provider itself reach
-// into the network for the agent is refused too, unless the session allows
-// it: tools that run there, and contents given by URL.
+// The jail holds no key. It holds a token of its session and sends it as if it were
+// a key; only requests with the token are let in. The gate drops the credentials of
+// a request and adds the real ones outside. It takes method, path, query and headers
+// of the outgoing request from a list; there is one upstream, and the name of no
+// other host is ever looked up. Requests that would make the provider itself reach
+// into the network for the agent are refused too, unless the session allows
+// them: tools that run there, and contents given by URL.
 //
-// The gate counts tokens as the provider reports them, while they come. Once
-// a session's budget is spent, calls are refused in the provider's own words,
-// and calls that are under way are cut, except for the one that spent it.
+// The gate counts tokens while the provider reports them. Once
+// a session's budget is spent, it refuses calls in the provider's own words,
+// and cuts calls that are under way, except for the one that spent the budget.
 //
-// The key stands in no error and no hook, and is blanked in whatever the
-// provider answers. That holds for the key as it is: a provider that sent it
-// back encoded, or in pieces, would be passed on.
+// The key is in no error and no hook, and the gate blanks it in the provider's
+// answers. That holds for the key as it is: if a provider sent it back encoded, or
+// in pieces, the gate would pass it on.
 package gate

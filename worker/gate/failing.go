@@ -87,8 +87,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), 1e6*time.Second) }
 
-// readFailure is what an answer calls its error, whoever the provider is; empty
-// where it is none.
+// readFailure returns what an answer of any provider calls its error; empty
+// if it is none.
 func readFailure(data []byte) string {
 	var e struct {
 		Type  string `json:"type"`

@@ -340,9 +340,9 @@ type wrong struct {
 	kind, what string
 }
 
-// stranger answers who has not the token of the session. It is told once, since
-// whoever asks is not the session's own: it may be any program of the host where
-// a jail shares the host's network.
+// stranger answers a client without the session's token. It is reported once,
+// since the client is not the session's own: it may be any program of the host if
+// the jail shares the host's network.
 func (g *Gate) stranger(w http.ResponseWriter, s *Session) {
 	first := false
 	s.note(func(m *Meter) { m.Strangers++; first = m.Strangers == 1 })
@@ -365,5 +365,5 @@ func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v w
 func (g *Gate) refuse(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(g.provider.refusal(status, kind, message)) // nobody is there to tell
+	_, _ = w.Write(g.provider.refusal(status, kind, message)) // the client has gone if this fails
 }

@@ -19,7 +19,7 @@ var (
 // rules are what may stand in a body. Names are compared wherever they stand,
 // except in opaque values.
 type rules struct {
-	opaque  []string         // whose values are the agent's own data, which nobody interprets
+	opaque  []string         // whose values are the agent's own data, which the provider does not interpret
 	refused map[string]error // at the top
 	tools   []string         // kinds of tools that run where the agent does, or without a network
 	fields  []string         // the same, of a provider whose tools are told by the fields that they have

@@ -101,8 +101,8 @@ func (n *Network) Used() jobs.NetworkData {
 	return sum
 }
 
-// decided tells of a refusal, once. That a host which is allowed does not
-// exist, or does not answer, is nobody's wrong.
+// decided reports a refusal, once. It does not report an allowed host that does
+// not exist or does not answer.
 func (n *Network) decided(d proxy.Decision) {
 	if d.Allowed || d.Reason == proxy.ReasonResolve || d.Reason == proxy.ReasonConnect {
 		return

@@ -20,8 +20,8 @@ const strangerTime = time.Second
 // one, so that none is without a decision on who may come in.
 type Server struct {
 	Handler http.Handler
-	// Auth reports whether a request has the right credentials. The zero value lets
-	// nobody in; see [Public].
+	// Auth reports whether a request has the right credentials. The zero value
+	// admits no request; see [Public].
 	Auth func(r *http.Request) bool
 	// Deny answers a request that has not; nil is a plain 401.
 	Deny http.HandlerFunc
@@ -30,7 +30,7 @@ type Server struct {
 	Connections int
 }
 
-// Public is the Auth of what anybody may ask for: health and metrics.
+// Public is the Auth of health and metrics, which every client may ask for.
 func Public(*http.Request) bool { return true }
 
 // connKey finds the connection of a request in its context.
@@ -78,8 +78,8 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handle lets in who has the credentials. Who has not, and who sends nothing, is
-// the first to go when there are too many connections.
+// handle admits requests with the right credentials. When there are too many
+// connections, those without them, and idle ones, are closed first.
 func (s Server) handle(w http.ResponseWriter, r *http.Request) {
 	if s.Auth == nil || !s.Auth(r) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTime)) // every connection of ours has one

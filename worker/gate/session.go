@@ -56,7 +56,7 @@ type Call struct {
 type Violation struct {
 	What   string // "path", "host", "body: …"
 	Method string
-	Path   string // without the query, of printable characters; longer than anybody keeps, so that a secret in it is seen whole
+	Path   string // without the query, of printable characters; longer than any reader keeps, so that a secret in it is seen whole
 }
 
 // A Session is one user of a gate. Its methods may be called from any
@@ -77,9 +77,9 @@ type Session struct {
 	calls   map[*call]context.CancelCauseFunc // under way; guarded by mu
 }
 
-// NewSession returns a session that has used nothing but limits.Used. Only who
-// sends the token, as a program sends the key of the API, is let in by it; an
-// empty one lets nobody in.
+// NewSession returns a session that has used nothing but limits.Used. It admits
+// only requests with the token, which a program sends as the key of the API. An
+// empty token admits no request.
 func NewSession(id string, token Key, limits Limits) *Session {
 	s := &Session{id: id, token: token, limits: limits, spent: make(chan struct{}), calls: map[*call]context.CancelCauseFunc{}}
 	if s.over() {

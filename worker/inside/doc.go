@@ -1,22 +1,22 @@
-// Package inside is what the programs of a jail can tell their worker, and ask
-// it: files to keep, the job's result, milestones, questions, terminals.
+// Package inside is the API of a worker for the programs in a jail: they store
+// files, set the job's result, and report milestones, ask questions and use terminals.
 //
 //	command penstock in the jail ──HTTP──▶ Door ──▶ Deeds of the attempt
 //	(Client)                        (checks, counts)
 //
-// Whoever speaks is the agent, which is hostile. The door believes nothing: each
+// Every client is the agent, which is hostile. The door trusts nothing: each
 // request is bounded in size, number and rate, and names are from a list of
-// characters. Nobody opens a file by a name that came through it: contents come
-// as bytes. Who goes on beyond the rate finds the door shut, for good.
+// characters. The worker never opens a file by a name that came through it: contents
+// come as bytes. The door closes for good to a client that keeps exceeding the rate.
 //
 //	POST /v1/milestones        {"text":…}
 //	PUT  /v1/artifacts/NAME    the file's bytes
 //	PUT  /v1/result            JSON
-//	POST /v1/asks              {"question":…,"options":[…],"timeout":"5m"}; answered when somebody has
+//	POST /v1/asks              {"question":…,"options":[…],"timeout":"5m"}; the response waits for the answer
 //	POST /v1/terminals         {"verb":…}, as [terminal.Request], and "wait":"5s"
 //
 // The address and a token are in one URL, which the jail has in its environment.
-// Who has not the token is not answered, and counts for nothing.
+// A request without the token is refused, and does not count.
 package inside
 
 import (

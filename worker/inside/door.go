@@ -116,7 +116,7 @@ func (d *Door) handler(deeds Deeds) http.Handler {
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Who sends a byte now and then would hold a connection for ever.
+		// A client that sends a byte now and then would hold a connection for ever.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(shortBody)) // every connection of ours has one
 		if err := d.admit(deeds); err != nil {
 			reply(w, nil, err)
@@ -143,9 +143,9 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	_, _ = w.Write(encode(answer)) // who asked may have gone
 }
 
-// opens reports whether a request has the token. One without it counts for
-// nothing: where a jail shares the host's network it may be anybody's, and must
-// not shut the door on the agent.
+// opens reports whether a request has the token. One without it does not
+// count: if a jail shares the host's network it may come from any program, and must
+// not close the door to the agent.
 func (d *Door) opens(r *http.Request) bool {
 	name, _, _ := r.BasicAuth()
 	return subtle.ConstantTimeCompare([]byte(name), []byte(d.token)) == 1

@@ -1,14 +1,14 @@
-// Package terminals has the terminals of an agent's jail: it opens them, shows
-// them to whoever asks, takes what is typed, and records what they show.
+// Package terminals runs the terminals of an agent's jail: it opens them, serves
+// their output to viewers, takes what is typed, and records what they show.
 //
-//	jail ──▶ Set ──▶ kept bytes of each ──▶ answers to who looks
+//	jail ──▶ Set ──▶ kept bytes of each ──▶ answers to viewers
 //	                      └──▶ events, and a recording as an artifact
 //
-// What a terminal shows is written by programs that nobody trusts. The last 256
-// KiB are kept of each; who is slower than that finds a gap, with its size. More
-// than 8 MiB a second are not read: the kernel stops the program that writes
-// them. What is typed and not read waits, up to 64 KiB; then nothing more is
-// taken until the program reads. Events and recording have the first MiB.
+// Untrusted programs write what a terminal shows. The last 256 KiB of each are
+// kept; a viewer that is slower than that finds a gap, with its size. The set reads
+// at most 8 MiB a second: beyond that the kernel stops the program that writes
+// them. Typed input that the program does not read waits, up to 64 KiB; then no more
+// is accepted until the program reads. Events and recording have the first MiB.
 package terminals
 
 import (

@@ -64,11 +64,11 @@ func (t *screen) info() terminal.Info {
 	return about
 }
 
-// exitPatience is how long a program may take to be known to have ended, once
-// nobody is at its side of the terminal.
+// exitPatience is how long the end of a program may take to be reported, once
+// no process has its side of the terminal open.
 const exitPatience = 2 * time.Second
 
-// show keeps what the program writes, until nobody can write any more.
+// show keeps what the program writes, until no process can write any more.
 func (t *screen) show() {
 	b := make([]byte, 32<<10)
 	began, read := time.Now(), 0
@@ -105,7 +105,7 @@ func (t *screen) show() {
 	t.tell()
 }
 
-// tell wakes whoever waits. The lock is held.
+// tell wakes the waiting viewers. The lock is held.
 func (t *screen) tell() {
 	close(t.changed)
 	t.changed = make(chan struct{})

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 )
 
-// shell is what runs in a terminal for which nobody has named a program.
+// shell is what runs in a terminal for which the request names no program.
 var shell = []string{"sh", "-c", "if command -v bash >/dev/null; then exec bash; fi; exec sh"}
 
 // A Set is the terminals of one run of an agent.

@@ -83,7 +83,7 @@ func (n Names) Wake(class, lane string) string { return n.join("wake", class, la
 // WakeClass matches the doorbells of all lanes of a class.
 func (n Names) WakeClass(class string) string { return n.join("wake", class, ">") }
 
-// Ring is the doorbell of one lane, for who puts a job back without a publish.
+// Ring is the notification subject of one lane, for a process that puts a job back without a publish.
 func (n Names) Ring(class, lane string) string { return n.join("wake", class, lane, "again") }
 
 // Changed is where the broker repeats the headers of every record's change:

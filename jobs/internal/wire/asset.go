@@ -40,17 +40,17 @@ const leastWindow = 100 * time.Millisecond
 // StreamAsset is a stream on the disk.
 func StreamAsset(cfg jetstream.StreamConfig) Asset {
 	cfg.Storage, cfg.AllowDirect, cfg.Replicas = jetstream.FileStorage, true, max(1, cfg.Replicas)
-	// Nothing here relies on message ids, and with a longer window whoever uses
-	// one first would swallow what comes from others with the same.
+	// Nothing here relies on message ids. With a longer window a client that uses
+	// an id first would make the broker drop messages of others with the same id.
 	cfg.Duplicates = leastWindow
 	cfg.Metadata = map[string]string{metaLayout: strconv.Itoa(Layout)}
 	return Asset{Kind: "stream", Name: cfg.Name, Stream: cfg}
 }
 
 // BucketAsset is a key-value bucket, in the form that every NATS client knows,
-// but for one thing: nobody may roll up. One header of one message would remove
-// every key, and who may write one key could write it. The broker's marks that a
-// key has aged need rollups, so there are none of those either.
+// with one exception: rollups are disabled. A header of one message would remove
+// every key, and every client that may write one key could send it. The broker's
+// markers of aged keys need rollups, so there are none of those either.
 func BucketAsset(cfg jetstream.KeyValueConfig) Asset {
 	a := StreamAsset(jetstream.StreamConfig{
 		Name: "KV_" + cfg.Bucket, Subjects: []string{"$KV." + cfg.Bucket + ".>"},
@@ -134,8 +134,8 @@ func (a Asset) wanted() (want plain, known []string, err error) {
 	return want, known, err
 }
 
-// free are fields that whoever runs the broker may choose, unless this
-// program has something to say about them.
+// free are fields that the operator of the broker may choose, unless this
+// program sets them itself.
 var free = []string{
 	"name", "description", "placement", "compression", "max_bytes", "duplicate_window", "first_seq", "max_consumers",
 	"consumer_limits", "max_waiting", "ack_wait", "pause_until", "metadata",
@@ -164,7 +164,7 @@ func (a Asset) compare(is plain) ([]Field, error) {
 	return fields, nil
 }
 
-// unset reports whether a value is what a field has that nobody has set.
+// unset reports whether a value is that of a field that was never set.
 func unset(v any) bool {
 	switch v := v.(type) {
 	case nil:

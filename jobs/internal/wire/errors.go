@@ -82,7 +82,7 @@ func NoConsumer(err error) bool {
 	return ok && e.ErrCode == codeNoConsumer
 }
 
-// A replyError is an answer that nobody understands: to ask again would not help.
+// A replyError is an answer that cannot be decoded: asking again would not help.
 type replyError struct {
 	verb string
 	err  error
@@ -91,7 +91,7 @@ type replyError struct {
 func (e *replyError) Error() string { return "reply to " + e.verb + ": " + e.err.Error() }
 func (e *replyError) Unwrap() error { return e.err }
 
-// unanswered reports whether nobody knows what became of a request: there was
+// unanswered reports whether it is unknown what became of a request: there was
 // no answer, or one that says "not now". Everything else is an answer.
 func unanswered(err error) bool {
 	for _, answer := range []error{ErrConflict, ErrNoBatch, jobs.ErrNotFound, jobs.ErrFull, jobs.ErrForbidden, nats.ErrMaxPayload, nats.ErrBadSubject} {

@@ -18,12 +18,12 @@ type Installed struct {
 	Lease    time.Duration
 }
 
-// awaitJetStream is how long a server may have nobody who answers for
-// JetStream: it has just been started, or it never will.
+// awaitJetStream is for how long the JetStream of a server may not answer:
+// the server has just been started, or it never will.
 const awaitJetStream = 5 * time.Second
 
-// Installed reads what is written on an asset of the installation. Who makes
-// nothing there need not know.
+// Installed reads what is written on an asset of the installation. A process that
+// creates nothing there does not need it.
 func (c *Conn) Installed(ctx context.Context, stream string) (Installed, error) {
 	if c.Bound {
 		return Installed{}, nil
@@ -67,8 +67,8 @@ type Peers struct {
 	Current, Behind []string
 }
 
-// Peers asks for the servers that keep a stream. While it has no leader,
-// nobody answers: that is [ErrNoLeader].
+// Peers asks for the servers that keep a stream. While the stream has no leader
+// there is no answer: that is [ErrNoLeader].
 func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
 	var info struct {
 		Config struct {

@@ -42,7 +42,7 @@ func (c *Conn) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
 	return c.scan(ctx, r, math.MaxUint64)
 }
 
-// scan is Scan for who knows that nothing is stored after a sequence.
+// scan is Scan for a caller that knows that nothing is stored after a sequence.
 func (c *Conn) scan(ctx context.Context, r Range, upTo uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for {
@@ -81,7 +81,7 @@ func (c *Conn) rest(ctx context.Context, r Range) ([]Message, error) {
 }
 
 // First returns the first message of a range, as far as any server of a
-// cluster knows: for who wants to begin somewhere near.
+// cluster knows: for a caller that wants to begin somewhere near.
 func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
 	batch, err := c.patientBatch(ctx, r, 1)
 	if err != nil {
@@ -172,9 +172,9 @@ func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct
 	return bell, stop, nil
 }
 
-// patientBatch is batch for as long as nobody answers. That is also how a
-// stream behaves that does not exist, which only the leader can tell; a pool
-// that has just begun may be making it.
+// patientBatch is batch, repeated while there is no answer. A stream that does not
+// exist does not answer either, which only the leader can tell; a pool
+// that has just begun may be creating it.
 func (c *Conn) patientBatch(ctx context.Context, r Range, n int) ([]Message, error) {
 	for began := time.Now(); ; {
 		batch, err := c.batch(ctx, r, n)

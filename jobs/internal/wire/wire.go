@@ -203,10 +203,10 @@ func (c *Conn) get(ctx context.Context, stream string, which map[string]any) (Me
 }
 
 // Ask sends a request to the broker's own API and decodes the reply. It tries
-// until ctx ends while nobody answers, or the answer is "not now", as it is
+// until ctx ends while there is no answer, or the answer is "not now", as it is
 // while the brokers of a cluster choose a leader; so it is for requests that
-// may be repeated. What the broker refuses is an [APIError], or what
-// that stands for.
+// may be repeated. A refusal of the broker is an [APIError], or the error
+// that it stands for.
 func (c *Conn) Ask(ctx context.Context, verb string, body []byte, reply any) error {
 	return c.askWithin(ctx, Patience, verb, body, reply)
 }

@@ -31,7 +31,7 @@ type Entry struct {
 	Stat   Stat
 }
 
-// A Stat tells whether a file has been touched since. Nobody but the kernel
+// A Stat tells whether a file has been touched since. Only the kernel
 // sets CTime, so a file with the same Stat has the same content.
 type Stat struct {
 	CTime, MTime time.Time

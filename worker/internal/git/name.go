@@ -8,7 +8,7 @@ import (
 // IsGitDir reports whether name is ".git" on some file system: in another
 // case, with characters that are ignored there, with trailing dots and
 // spaces, with a stream, as a short name. git refuses such names in a tree,
-// because whoever checks them out there gets a repository of the agent's.
+// because a user who checks them out there gets a repository of the agent's.
 func IsGitDir(name string) bool {
 	plain := strings.ToLower(dropIgnored(name))
 	if plain == ".git" {

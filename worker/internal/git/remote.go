@@ -19,7 +19,7 @@ type Remote struct {
 	// program.
 	Local bool
 	// Trust is a configuration file that marks local repositories as safe to
-	// read whoever owns them. git takes that word from a file only.
+	// read, whatever their owner. git accepts that from a file only.
 	Trust string
 	// Env is the operator's own environment, for URLs: credential helpers and
 	// ssh keys work through it. Empty means that there are none.
@@ -72,7 +72,7 @@ func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...str
 }
 
 // CheckOut writes the files of a commit, and their index, over what is there.
-// Nobody but the host has been in the work tree.
+// Only the host has been in the work tree.
 func (r Repo) CheckOut(ctx context.Context, commit string) error {
 	args := []string{"read-tree", "-u", "--reset", commit}
 	if r.Progress != nil {
@@ -134,7 +134,7 @@ func operator(env []string) []string {
 			kept = append(kept, kv)
 		}
 	}
-	// Nobody is there to answer a question, neither in a terminal nor in a window.
+	// No person is there to answer a question, neither in a terminal nor in a window.
 	return append(kept, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never",
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1")
 }

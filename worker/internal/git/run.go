@@ -42,8 +42,8 @@ var environment = []string{
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 	"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
 	"GIT_NO_REPLACE_OBJECTS=1", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1",
-	// Older gits do not know that they shall not fetch, and a repository may
-	// allow itself any protocol: this beats it.
+	// Older gits do not know that they must not fetch, and a repository may
+	// allow itself any protocol: this overrides it.
 	"GIT_ALLOW_PROTOCOL=none",
 }
 

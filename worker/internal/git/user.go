@@ -197,7 +197,7 @@ func NewShadow(dir string, p Place) (*Shadow, error) {
 const maxAttributes = 100 << 20
 
 // OnIndex is the shadow with the user's own index and object store, for a
-// command that shall change them; where it shall not, with copies.
+// command that changes them; with change false it works on copies.
 func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
 	r := s.Repo
 	r.Set = append(slices.Clone(r.Set), "core.splitIndex=false")
@@ -256,8 +256,8 @@ func (s *Shadow) shareIndex() error {
 	return err
 }
 
-// readRegular reads a regular file of at most so many bytes, and waits for
-// nobody where something else lies in its place.
+// readRegular reads a regular file of at most so many bytes. It does not block
+// if something else lies in its place.
 func readRegular(name string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
