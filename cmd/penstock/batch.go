@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/dispatcher/intake"
@@ -94,7 +95,7 @@ its jobs go on, unless --cancel-on-interrupt ends them.`,
 		},
 	}
 	flags.add(cmd.Flags())
-	cmd.Flags().AddFlagSet(a.policyFlag())
+	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
 	return grouped(cmd)
 }
 

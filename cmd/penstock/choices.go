@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/queue"
-	"github.com/penstock-run/penstock/sandbox/policy"
 )
 
 // The words that flags take of which only these exist.
@@ -29,16 +28,10 @@ func outcomes() []string {
 	return words(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip)
 }
 
-func backendNames() []string { return []string{"auto", "bwrap", "systemd", "oci", "seatbelt", "none"} }
-
 func reasons() []string { return words(slices.Sorted(maps.Keys(jobs.Reasons))...) }
 
 func letterKinds() []string {
 	return words(queue.DeadJob, queue.DeadSubmission, queue.DeadMessage)
-}
-
-func violationKinds() []string {
-	return []string{policy.KindHost, policy.KindModel, policy.KindRead, policy.KindWrite, policy.KindLimit, policy.KindPolicy}
 }
 
 // choice is a flag that takes one of these words.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
@@ -167,7 +168,7 @@ func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cle
 // withSpaces opens the workspaces, with the pool's store for what is in them.
 // Without a pool they are only kept.
 func (a *app) withSpaces(ctx context.Context, dry bool, fn func(*workspace.Spaces) error) (err error) {
-	cfg := a.spaces(orNil(backendChooser(ctx, backends.Auto, nil)))
+	cfg := a.spaces(orNil(jail.Choose(ctx, backends.Auto, nil)))
 	p, none := a.open(ctx, "clean", hooks{})
 	if none == nil {
 		defer func() { err = errors.Join(err, p.close()) }()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/worker"
@@ -53,7 +54,7 @@ missing (fail); with --strict also 1 when something is not enforced (weak).`,
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with 1 also when something is not enforced")
-	cmd.Flags().AddFlagSet(a.policyFlag())
+	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
 	return cmd
 }
 
@@ -231,10 +232,10 @@ func (a *app) checkKey() finding {
 // checkPolicy reads the policy of the settings, and looks for what it names.
 func (a *app) checkPolicy() finding {
 	f := finding{Check: "policy", Status: "ok", Detail: "none; jobs may ask for everything"}
-	p, err := a.loadPolicy()
+	p, err := jail.LoadPolicy(&a.cfg)
 	if err == nil && p.File() != "" {
 		f.Detail = p.File()
-		_, err = p.Apply(sandbox.Spec{Args: []string{"true"}}, here())
+		_, err = p.Apply(sandbox.Spec{Args: []string{"true"}}, jail.Here())
 	}
 	if err != nil {
 		f.Status, f.Detail, f.Price, f.Fix = "fail", err.Error(), "no job runs", "mend the file; penstock schema policy describes it"

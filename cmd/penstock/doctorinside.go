@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -18,10 +19,10 @@ import (
 // them: are the host's tools there, and do the agents start?
 func (a *app) checkInside(ctx context.Context) []finding {
 	var spec sandbox.Spec
-	rules, err := a.loadPolicy()
+	rules, err := jail.LoadPolicy(&a.cfg)
 	if err == nil {
 		spec.Args = []string{"true"}
-		spec, err = rules.Apply(spec, here())
+		spec, err = rules.Apply(spec, jail.Here())
 	}
 	if err != nil {
 		rules.Backends = nil // the check of the policy says it
@@ -30,7 +31,7 @@ func (a *app) checkInside(ctx context.Context) []finding {
 	for _, path := range a.cfg.Worker.ROPaths {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
 	}
-	backend, err := backendChooser(ctx, a.cfg.Worker.Backend, rules.Backends)("auto")
+	backend, err := jail.Choose(ctx, a.cfg.Worker.Backend, rules.Backends)("auto")
 	if err != nil || backend.Name() == "none" {
 		return a.checkAgents(ctx, func(ctx context.Context, name string, _ agent.Program) (string, error) {
 			checked, err := a.agents().Check(ctx, name)

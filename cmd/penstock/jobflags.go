@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -19,7 +20,7 @@ import (
 // share them.
 type jobFlags struct {
 	job                  jobs.Job
-	jail                 jailFlags
+	jail                 jail.Flags
 	priority, isolation  string
 	timeout, idleTimeout time.Duration
 	parkAfter, answerBy  time.Duration
@@ -42,7 +43,7 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&j.Agent.Interactive, "interactive", false, "keep the agent for prompts and answers until nobody has come for --idle-timeout")
 	flags.BoolVar(&j.Agent.Terminals, "terminals", false, "give the agent terminals in its jail, which penstock attach shows to people, too")
 	flags.Var(choice(&f.isolation, words(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer)), "isolation", "none, worktree (default) or container")
-	f.jail.add(flags)
+	f.jail.Add(flags)
 	flags.StringArrayVar(&j.Setup, "setup", nil, "command to run in the jail before the agent (repeatable)")
 	flags.BoolVar(&j.FreshSetup, "fresh-setup", false, "run the setup commands, also if what they wrote for another job is there")
 	flags.StringArrayVar(&j.Check, "check", nil, "command that must pass in the jail after the agent (repeatable)")
@@ -87,7 +88,7 @@ func (f *jobFlags) build(command []string) (jobs.Job, error) {
 // values is build without a repository that was not named.
 func (f *jobFlags) values(command []string) (jobs.Job, error) {
 	j := f.job
-	j.Priority, j.Isolation, j.Image = jobs.Priority(f.priority), jobs.Isolation(f.isolation), f.jail.image
+	j.Priority, j.Isolation, j.Image = jobs.Priority(f.priority), jobs.Isolation(f.isolation), f.jail.Image
 	j.Timeout, j.IdleTimeout = jobs.Duration(f.timeout), jobs.Duration(f.idleTimeout)
 	j.Ask.ParkAfter, j.Ask.Timeout = jobs.Duration(f.parkAfter), jobs.Duration(f.answerBy)
 	j.Agent.Command = command
@@ -95,13 +96,13 @@ func (f *jobFlags) values(command []string) (jobs.Job, error) {
 	if len(command) > 0 && j.Agent.Name == "" {
 		j.Agent.Name = "command"
 	}
-	if j.Sandbox, err = f.jail.build(); err != nil {
+	if j.Sandbox, err = f.jail.Sandbox(); err != nil {
 		return j, err
 	}
 	if j.Labels, err = pairs("label", f.labels); err != nil {
 		return j, err
 	}
-	if j.Env, err = pairs("env", f.jail.env); err != nil {
+	if j.Env, err = f.jail.ParseEnv(); err != nil {
 		return j, err
 	}
 	if j.RunAt, err = moment(f.runAt, time.Now()); err != nil {
@@ -120,18 +121,11 @@ func (f *jobFlags) values(command []string) (jobs.Job, error) {
 }
 
 func pairs(flag string, list []string) (map[string]string, error) {
-	if len(list) == 0 {
-		return nil, nil
+	all, err := input.Pairs(list)
+	if err != nil {
+		return nil, cli.Usage("", "--%s: %w", flag, err)
 	}
-	m := map[string]string{}
-	for _, entry := range list {
-		name, value, ok := strings.Cut(entry, "=")
-		if !ok {
-			return nil, cli.Usage("", "--%s: %q is not NAME=VALUE", flag, entry)
-		}
-		m[name] = value
-	}
-	return m, nil
+	return all, nil
 }
 
 func moment(text string, now time.Time) (*time.Time, error) {
@@ -210,8 +204,5 @@ func (a *app) prompt(args []string) (string, error) {
 
 // split separates the arguments before -- from the agent's command after it.
 func split(cmd *cobra.Command, args []string) (before, command []string) {
-	if at := cmd.ArgsLenAtDash(); at >= 0 {
-		return args[:at], args[at:]
-	}
-	return args, nil
+	return input.SplitDash(cmd.Flags(), args)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
@@ -87,8 +88,10 @@ func (f *jobFilter) prepare(now time.Time) error {
 		return cli.Usage("", "--watch goes on with each change as it comes: --limit and --sort have no meaning with it")
 	}
 	var err error
-	f.Since, err = past(f.since, now)
-	return err
+	if f.Since, err = input.Past(f.since, now); err != nil {
+		return cli.Usage("", "--since: %w", err)
+	}
+	return nil
 }
 
 func (f *jobFilter) match(r jobs.Record) bool {

@@ -8,26 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"testing"
 	"time"
 )
-
-func TestPublication(t *testing.T) {
-	for text, want := range map[string]string{
-		"8080": "127.0.0.1:8080 8080", "8080:3000": "127.0.0.1:8080 3000", "0:3000": "127.0.0.1:0 3000", "0.0.0.0:80:3000": "0.0.0.0:80 3000",
-		"localhost:8080": "localhost:8080 8080", "[::1]:8080:3000": "[::1]:8080 3000", "[::1]:8080": "[::1]:8080 8080",
-		"": "", "0": "", "x": "", "8080:": "", "8080:0": "", "8080:x": "", "1:2:3": "", "70000": "", "a:b": "", "[::1]": "", ":8080": "",
-	} {
-		got := ""
-		if address, port, err := publication(text); err == nil {
-			got = address + " " + strconv.Itoa(port)
-		}
-		if got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}
 
 // A server in a jail without a network is reached from outside, through the
 // port that was asked for and no other, until the jail ends.

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
+	"github.com/penstock-run/penstock/cmd/penstock/sandboxcmd"
 )
 
 // An app is one call of the program: its streams, its settings, and the flags
@@ -83,7 +84,7 @@ directory, or starts one of its own and ends it when it is done.`,
 	flags.AddFlagSet(a.settings())
 	root.AddCommand(
 		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(), a.attachCommand(),
-		a.whyCommand(), a.jobCommand(), a.queueCommand(), a.scheduleCommand(), a.deadCommand(), a.agentCommand(), a.serveCommand(), a.workerCommand(), a.natsCommand(), a.sandboxCommand(),
+		a.whyCommand(), a.jobCommand(), a.queueCommand(), a.scheduleCommand(), a.deadCommand(), a.agentCommand(), a.serveCommand(), a.workerCommand(), a.natsCommand(), sandboxcmd.New(a.shell()),
 		a.doctorCommand(), a.cleanCommand(), a.backupCommand(), a.restoreCommand(), a.chaosCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.insideCommands()...)
@@ -94,6 +95,11 @@ directory, or starts one of its own and ends it when it is done.`,
 	strict(root)
 	a.complete(root)
 	return root
+}
+
+// shell is what commands in packages of their own get.
+func (a *app) shell() cli.Shell {
+	return cli.Shell{In: a.in, Out: a.out, Err: a.err, Config: &a.cfg, Format: &a.format, Progress: &a.progress}
 }
 
 // settings are the flags of every command that are settings, too.
@@ -109,13 +115,6 @@ func (a *app) settings() *pflag.FlagSet {
 	flags.Var(choice(&a.cfg.Log.Level, []string{"debug", "info", "warn", "error"}), "log-level", "debug, info, warn or error")
 	flags.Var(choice(&a.cfg.Log.Format, []string{"text", "json"}), "log-format", "text or json")
 	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")
-	return cli.Settings(flags)
-}
-
-// policyFlag is for the commands that start jails.
-func (a *app) policyFlag() *pflag.FlagSet {
-	flags := pflag.NewFlagSet("policy", pflag.ContinueOnError)
-	flags.StringVar(&a.cfg.Policy, "policy", "", "file with what jails may touch and what may be asked for")
 	return cli.Settings(flags)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -44,7 +45,7 @@ of JSON on standard output.`,
 	}
 	flags.add(cmd.Flags())
 	flags.addUncommitted(cmd.Flags())
-	cmd.Flags().AddFlagSet(a.policyFlag())
+	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
 	cmd.Flags().StringVar(&r.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	cmd.Flags().StringVar(&r.patch, "patch", "", "write the patch to this file")
 	cmd.Flags().BoolVar(&r.apply, "apply", false, "apply the patch to the work tree around the current directory, as job apply does")

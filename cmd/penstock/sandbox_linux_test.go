@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -135,13 +136,17 @@ func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	}
 	t.Cleanup(func() { keyboard.Close() })
 	n := 0
-	withFD(keyboard, func(fd int) {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	conn, err := keyboard.SyscallConn() // Fd would make it one that no deadline interrupts
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := conn.Control(func(fd uintptr) {
+		err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
 		if err == nil {
-			n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+			n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 		}
 	})
-	if err != nil {
+	if err = errors.Join(used, err); err != nil {
 		t.Fatal(err)
 	}
 	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)

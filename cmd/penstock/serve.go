@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -45,7 +46,7 @@ slots runs inside.`,
 	flags.DurationVar(&keep.Dead, "keep-dead-letters", keep.Dead, "how long dead letters are kept")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
 	cmd.Flags().AddFlagSet(a.layoutFlags())
-	cmd.Flags().AddFlagSet(a.policyFlag())
+	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
 	return cmd
 }
 
@@ -110,7 +111,7 @@ does the same where it runs in a terminal; without one it reads the settings aga
 	flags.IntVar(&c.Slots, "slots", 0, "jobs at once (default: one per processor)")
 	flags.StringSliceVar(&c.Queues, "queues", c.Queues, "queues to serve")
 	flags.StringSliceVar(&c.Labels, "labels", nil, "what it has that jobs may need: docker, gpu, …")
-	flags.Var(choice(&c.Backend, backendNames()), "backend", "jail for jobs that leave the choice to the worker")
+	flags.Var(choice(&c.Backend, jail.BackendNames()), "backend", "jail for jobs that leave the choice to the worker")
 	flags.Var(choice(&c.Workspace, []string{"auto", "overlay", "clone", "linked", "hook"}), "workspace", "how jobs get files of their own: auto, overlay, clone, linked (a worktree of your repository) or hook (programs of yours)")
 	flags.DurationVar(&c.SetupCache, "setup-cache", c.SetupCache, "how long jobs share what the same setup wrote for one of them; 0 lets each run it")
 	flags.StringVar(&c.CommitAuthor, "commit-author", "", `"Name <address>" of delivered commits (default: who the agent says it is)`)
@@ -121,7 +122,7 @@ does the same where it runs in a terminal; without one it reads the settings aga
 	flags.StringSliceVar(&c.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job (repeatable)")
 	flags.StringSliceVar(&c.ROPaths, "ro-path", nil, "host directory that every jail sees read-only (repeatable)")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
-	cmd.Flags().AddFlagSet(a.policyFlag())
+	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
 	return cmd
 }
 

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/schema"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
@@ -28,7 +28,7 @@ import (
 
 // worker puts a worker together from the settings.
 func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*worker.Worker, error) {
-	rules, err := a.loadPolicy()
+	rules, err := jail.LoadPolicy(&a.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		p.logger.Debug("asked the user's service manager for control groups", "moved", moved, "err", err)
 	}
 	containers := a.containers()
-	choose := withContainers(backendChooser(ctx, a.cfg.Worker.Backend, rules.Backends), containers)
+	choose := withContainers(jail.Choose(ctx, a.cfg.Worker.Backend, rules.Backends), containers)
 	where := a.spaces(orNil(choose))
 	where.Salvage, where.Stored = a.salvager(p), worker.Stored(p.store)
 	spaces, err := workspace.Open(ctx, where)
@@ -59,7 +59,7 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 		Name: a.workerName(), Slots: slots, Queues: a.cfg.Worker.Queues, Labels: a.cfg.Worker.Labels, Drain: a.cfg.Worker.Drain,
 		Queue: p.queue, Log: p.log, Store: p.store, Spaces: spaces, Workspace: a.cfg.Worker.Workspace, Agents: a.agents(),
 		Pool: a.poolMark(), Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: a.secret, Mounts: mounts, Logger: p.logger, Hooks: hooks.worker,
-		Signers: signers, Policy: rules, Where: here(), Refused: a.keep(a.violations()), Diagnose: doctorSays,
+		Signers: signers, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(&a.cfg), a.err), Diagnose: jail.Advice,
 		Reserve:      a.reserve(filepath.Join(a.cfg.Data, "work")),
 		CommitAuthor: a.cfg.Worker.CommitAuthor, CommitPlain: !a.cfg.Worker.CommitTrailers,
 		Program: program, Typed: schema.Typed,
@@ -136,15 +136,6 @@ func (a *app) spaces(jail sandbox.Backend) workspace.Config {
 	return cfg
 }
 
-// doctorSays names the check of doctor that an error of a jail belongs to.
-func doctorSays(err error) string {
-	f, known := backends.Diagnose(err)
-	if !known {
-		return ""
-	}
-	return "doctor check " + f.Check + ": " + f.Fix
-}
-
 // addGates opens a way to each model API that the worker has a key for.
 func (a *app) addGates(cfg *worker.Config) error {
 	cfg.Gates, cfg.Keys = map[string]*gate.Gate{}, map[string]string{}
@@ -166,7 +157,7 @@ func (a *app) addGates(cfg *worker.Config) error {
 }
 
 // orNil is the host's best jail, or none: then jobs say what is missing.
-func orNil(choose func(string) (sandbox.Backend, error)) sandbox.Backend {
+func orNil(choose jail.Chooser) sandbox.Backend {
 	backend, err := choose(backends.Auto)
 	if err != nil {
 		return nil
@@ -220,28 +211,11 @@ func (a *app) containers() sandbox.Backend {
 }
 
 // withContainers chooses containers by their name, and leaves the rest to choose.
-func withContainers(choose func(string) (sandbox.Backend, error), containers sandbox.Backend) func(string) (sandbox.Backend, error) {
+func withContainers(choose jail.Chooser, containers sandbox.Backend) jail.Chooser {
 	return func(name string) (sandbox.Backend, error) {
 		if name == containers.Name() {
 			return containers, nil
 		}
 		return choose(name)
-	}
-}
-
-// backendChooser returns the jail by its name. What "auto" means is found out
-// once, by trying those that are permitted; no names permit all.
-func backendChooser(ctx context.Context, preferred string, permitted []string) func(string) (sandbox.Backend, error) {
-	auto := sync.OnceValues(func() (sandbox.Backend, error) {
-		if preferred != backends.Auto || len(permitted) == 0 {
-			return backends.New(ctx, preferred)
-		}
-		return backends.First(ctx, permitted...)
-	})
-	return func(name string) (sandbox.Backend, error) {
-		if name == "" || name == "auto" {
-			return auto()
-		}
-		return backends.New(ctx, strings.ToLower(name))
 	}
 }

@@ -19,7 +19,7 @@ var rawScreens = map[string]string{
 func oneWayOut(t *Tree) []Finding {
 	var found []Finding
 	for _, p := range t.Packages {
-		if p.Dir != "cmd/penstock" && p.Dir != "cmd/internal/cli" {
+		if p.Dir != "cmd/penstock" && !strings.HasPrefix(p.Dir, "cmd/penstock/") && p.Dir != "cmd/internal/cli" {
 			continue
 		}
 		for f := range p.product {

@@ -1,4 +1,4 @@
-package main
+package sandboxcmd
 
 import (
 	"cmp"
@@ -58,13 +58,13 @@ func (r *jailRun) print(ctx context.Context) error {
 		name, _, _ := strings.Cut(kv, "=")
 		e.Env = append(e.Env, name)
 	}
-	if r.format != cli.Table {
-		return cli.View[explanation]{ID: func(explanation) string { return r.label }}.One(r.out, r.format, e)
+	if *r.shell.Format != cli.Table {
+		return cli.View[explanation]{ID: func(explanation) string { return r.label }}.One(r.shell.Out, *r.shell.Format, e)
 	}
 	return cli.View[[2]string]{
 		Header: []string{"PART", "WHAT"},
 		Row:    func(line [2]string) []string { return line[:] },
-	}.List(r.out, cli.Table, e.lines())
+	}.List(r.shell.Out, cli.Table, e.lines())
 }
 
 // view lists the places of a jail. Without a jail everything is as it is.

@@ -1,4 +1,4 @@
-package main
+package sandboxcmd
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
@@ -18,8 +20,8 @@ import (
 
 // A jailRun is one call of sandbox run.
 type jailRun struct {
-	*app
-	flags jailFlags
+	shell cli.Shell
+	flags jail.Flags
 
 	fileSize, tmp          string
 	openFiles              int
@@ -28,22 +30,21 @@ type jailRun struct {
 	home, label            string
 	timeout                time.Duration
 
-	policy    policy.Policy
-	asked     jobs.Sandbox
-	dir       string   // the workspace
-	allowed   []string // hosts
-	rules     proxy.Rules
-	token     string // of the proxy; empty: nobody else reaches it
-	spec      sandbox.Spec
-	jail      sandbox.Backend
-	tried     bool // jail can make one
-	asker     *policy.Asker
-	published []published
-	seen      *policy.Watch
+	policy  policy.Policy
+	asked   jobs.Sandbox
+	dir     string   // the workspace
+	allowed []string // hosts
+	rules   proxy.Rules
+	token   string // of the proxy; empty: nobody else reaches it
+	spec    sandbox.Spec
+	jail    sandbox.Backend
+	tried   bool // jail can make one
+	asker   *policy.Asker
+	seen    *policy.Watch
 }
 
-func (a *app) sandboxRunCommand() *cobra.Command {
-	r := &jailRun{app: a}
+func runCommand(shell cli.Shell) *cobra.Command {
+	r := &jailRun{shell: shell}
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG…]",
 		Short: "Run a command in a jail, with the current directory as its workspace",
@@ -59,16 +60,16 @@ executed, or is not there. 2: a flag is wrong. 6: the policy does not permit it.
   penstock sandbox run --network allowlist --allow-host registry.npmjs.org -- npm ci
   penstock sandbox run --policy policy.yaml --memory 2GiB --explain -- make`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			before, command := split(cmd, args)
+			before, command := input.SplitDash(cmd.Flags(), args)
 			if len(before) > 0 || len(command) == 0 {
 				return cli.Usage("write the command after --, as in: penstock sandbox run -- make test", "there is no command to run")
 			}
 			return r.run(cmd.Context(), command)
 		},
 	}
-	r.flags.add(cmd.Flags())
+	r.flags.Add(cmd.Flags())
 	r.add(cmd.Flags())
-	cmd.Flags().AddFlagSet(a.policyFlag())
+	cmd.Flags().AddFlagSet(jail.PolicyFlag(shell.Config))
 	return cmd
 }
 
@@ -99,13 +100,13 @@ func (r *jailRun) run(ctx context.Context, command []string) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, r.timeout, errTimeout)
 		defer cancel()
 	}
-	return r.carry(ctx)
+	return r.execute(ctx)
 }
 
 // prepare turns flags and policy into a jail that is permitted.
 func (r *jailRun) prepare(ctx context.Context, command []string) error {
 	var err error
-	if r.policy, err = r.loadPolicy(); err != nil {
+	if r.policy, err = jail.LoadPolicy(r.shell.Config); err != nil {
 		return err
 	}
 	if r.dir, err = r.workspace(); err != nil {
@@ -114,16 +115,18 @@ func (r *jailRun) prepare(ctx context.Context, command []string) error {
 	if r.label == "" {
 		r.label = "run-" + strings.ToLower(rand.Text()[:8])
 	}
-	r.seen = policy.NewWatch(r.label, r.keep(r.violations()))
+	r.seen = policy.NewWatch(r.label, jail.Keep(jail.Violations(r.shell.Config), r.shell.Err))
 	if r.ask {
-		r.asker = policy.NewAsker(r.terminal, 0)
-		if tty, err := openTTY(); err == nil {
-			tty.Close()
-		} else {
-			r.err.Printf("penstock: --ask: there is no terminal to ask on; what is not listed is refused\n")
+		r.asker = policy.NewAsker(askOnTerminal, 0)
+		tty, err := openTTY()
+		if err == nil {
+			err = tty.Close()
+		}
+		if err != nil {
+			r.shell.Err.Printf("penstock: --ask: there is no terminal to ask on; what is not listed is refused\n")
 		}
 	}
-	if err := r.wants(command); err != nil {
+	if err := r.describe(command); err != nil {
 		return err
 	}
 	if r.jail = r.untried(); r.jail == nil {

@@ -1,4 +1,4 @@
-package main
+package sandboxcmd
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
@@ -21,7 +22,7 @@ import (
 func (r *jailRun) untried() sandbox.Backend {
 	name := cmp.Or(strings.ToLower(r.asked.Backend), backends.Auto)
 	if name == backends.Auto {
-		name = r.cfg.Worker.Backend
+		name = r.shell.Config.Worker.Backend
 	}
 	switch {
 	case r.explain: // tells what is true here
@@ -36,7 +37,7 @@ func (r *jailRun) untried() sandbox.Backend {
 
 // choose finds the backend, among those that the policy permits.
 func (r *jailRun) choose(ctx context.Context) (sandbox.Backend, error) {
-	b, err := backendChooser(ctx, r.cfg.Worker.Backend, r.policy.Backends)(r.asked.Backend)
+	b, err := jail.Choose(ctx, r.shell.Config.Worker.Backend, r.policy.Backends)(r.asked.Backend)
 	if err != nil {
 		return nil, jailError(err)
 	}
@@ -90,6 +91,11 @@ func (r *jailRun) permitted(ctx context.Context) error {
 	return nil
 }
 
+// denied says that a policy does not permit what was asked for.
+func denied(err error) error {
+	return cli.Fail(cli.ExitDenied, "ask for less, or have the policy changed", "%w", err)
+}
+
 // mounts are what --read and --write name.
 func (r *jailRun) mounts() ([]sandbox.Mount, error) {
 	var flags policy.Policy
@@ -99,7 +105,7 @@ func (r *jailRun) mounts() ([]sandbox.Mount, error) {
 	for _, p := range r.write {
 		flags.Write = append(flags.Write, policy.Pattern(p))
 	}
-	spec, err := flags.Apply(sandbox.Spec{Args: r.spec.Args}, here())
+	spec, err := flags.Apply(sandbox.Spec{Args: r.spec.Args}, jail.Here())
 	if err != nil {
 		return nil, cli.Usage("", "--read and --write: %w", err)
 	}
@@ -112,7 +118,7 @@ func (r *jailRun) listed(ctx context.Context, m sandbox.Mount) (bool, error) {
 	if r.policy.File() == "" {
 		return true, nil
 	}
-	listed, err := r.policy.Lists(m, here())
+	listed, err := r.policy.Lists(m, jail.Here())
 	if err != nil {
 		return false, cli.Usage("", "%w", err)
 	}

@@ -1,8 +1,10 @@
 //go:build !linux
 
-package main
+package sandboxcmd
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+)
 
 // flushInput forgets what was typed and not read.
 func flushInput(tty int) {

@@ -1,6 +1,7 @@
-package main
+package sandboxcmd
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
@@ -30,7 +32,7 @@ func (r *jailRun) workspace() (string, error) {
 		return "", fmt.Errorf("current directory: %w", err)
 	}
 	if file := r.policy.File(); beneath(file, dir) && !r.readOnly {
-		r.err.Printf("penstock: policy %s is inside of the workspace: what the command writes there holds for the next one\n", file)
+		r.shell.Err.Printf("penstock: policy %s is inside of the workspace: what the command writes there holds for the next one\n", file)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil || !beneath(home, dir) {
@@ -53,10 +55,10 @@ func beneath(path, dir string) bool {
 	return path != "" && err == nil && filepath.IsLocal(rel)
 }
 
-// wants is the jail that the flags ask for.
-func (r *jailRun) wants(command []string) error {
+// describe fills in the jail that the flags ask for.
+func (r *jailRun) describe(command []string) error {
 	var err error
-	if r.asked, err = r.flags.build(); err != nil {
+	if r.asked, err = r.flags.Sandbox(); err != nil {
 		return err
 	}
 	r.asked.Network = jobs.Network(network(string(r.asked.Network), r.policy))
@@ -66,7 +68,7 @@ func (r *jailRun) wants(command []string) error {
 		flag, text string
 		to         *int64
 	}{{"file-size", r.fileSize, &l.FileSize}, {"tmp", r.tmp, &l.TmpSize}} {
-		v, err := size(s.flag, s.text)
+		v, err := jail.ParseSize(s.flag, s.text)
 		if err != nil {
 			return err
 		}
@@ -78,7 +80,7 @@ func (r *jailRun) wants(command []string) error {
 		}
 	}
 	r.spec = sandbox.Spec{
-		Args: command, Workspace: r.dir, WorkspaceReadOnly: r.readOnly, Home: r.home, Image: r.flags.image, Label: r.label, Limits: l,
+		Args: command, Workspace: r.dir, WorkspaceReadOnly: r.readOnly, Home: r.home, Image: r.flags.Image, Label: r.label, Limits: l,
 		Dial: len(r.publish) > 0,
 	}
 	if r.asked.Preset != "strict" {
@@ -88,6 +90,15 @@ func (r *jailRun) wants(command []string) error {
 		r.spec = r.spec.Allow(sandbox.Feature(f))
 	}
 	return r.check()
+}
+
+// network is the one that was asked for, or else the policy's. A policy that
+// only names hosts means these.
+func network(asked string, p policy.Policy) string {
+	if asked == "" && p.Network == "" && len(p.Hosts) > 0 {
+		return "allowlist"
+	}
+	return cmp.Or(asked, p.Network, "none")
 }
 
 // check finds what is wrong with the flags before anything is tried.
@@ -118,7 +129,7 @@ func (r *jailRun) budget() policy.Budget {
 func (r *jailRun) complete() error {
 	flags := r.spec.Mounts
 	r.spec.Mounts = nil
-	spec, err := r.policy.Apply(r.spec, here())
+	spec, err := r.policy.Apply(r.spec, jail.Here())
 	if err != nil {
 		return cli.Usage("", "%w", err)
 	}
@@ -156,7 +167,7 @@ func (r *jailRun) openNetwork() error {
 
 // setEnvironment adds what --env says, which beats policy and defaults.
 func (r *jailRun) setEnvironment() error {
-	set, err := pairs("env", r.flags.env)
+	set, err := r.flags.ParseEnv()
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package sandboxcmd
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
@@ -32,16 +33,17 @@ const (
 
 var errTimeout = errors.New("time limit reached")
 
-// carry starts the jail and follows it to its end. Nothing of it is alive
-// when carry returns.
-func (r *jailRun) carry(ctx context.Context) error {
+// execute starts the jail and follows it to its end. Nothing of it is alive when
+// execute returns.
+func (r *jailRun) execute(ctx context.Context) error {
 	// In the background of a shell, reading from the terminal would stop this
-	// program, and nobody would hold the jail's other ends.
+	// program, and with it all that serves the jail.
 	signal.Ignore(syscall.SIGTTIN)
-	if err := r.openPorts(); err != nil {
+	opened, err := openPorts(r.publish)
+	if err != nil {
 		return err
 	}
-	defer r.closePorts()
+	defer opened.close()
 	p, err := r.start(ctx)
 	if err != nil {
 		return err
@@ -49,10 +51,10 @@ func (r *jailRun) carry(ctx context.Context) error {
 	r.sayWeaker(p)
 	var serving errgroup.Group
 	serving.Go(func() error { return r.proxy().ServeAll(ctx, p.Listeners(), p.PacketConns()) })
-	for _, port := range r.published {
-		serving.Go(func() error { return p.Publish(ctx, port.listener, port.port) })
+	for _, port := range opened {
+		serving.Go(func() error { return p.Publish(ctx, port.listener, port.inside) })
 	}
-	r.sayPorts()
+	opened.report(r.shell.Err)
 	exit, err := p.Wait()
 	if served := serving.Wait(); err == nil && !exit.Stopped {
 		err = served
@@ -63,7 +65,7 @@ func (r *jailRun) carry(ctx context.Context) error {
 // start starts the jail. Where a backend that was not tried makes none, what
 // can make one is found out: nothing of the command has run.
 func (r *jailRun) start(ctx context.Context) (*sandbox.Process, error) {
-	streams := sandbox.Streams{Stdin: r.input(), Stdout: r.out.Raw(), Stderr: r.err.Raw()}
+	streams := sandbox.Streams{Stdin: r.input(), Stdout: r.shell.Out.Raw(), Stderr: r.shell.Err.Raw()}
 	p, err := sandbox.Start(ctx, r.jail, r.spec, streams)
 	if err != nil && !r.tried && ctx.Err() == nil && unmade(err) {
 		if r.jail, err = r.choose(ctx); err != nil {
@@ -90,24 +92,24 @@ func unmade(err error) bool {
 
 // sayWeaker tells what the jail does not hold, or holds late.
 func (r *jailRun) sayWeaker(p *sandbox.Process) {
-	if r.progress == cli.ProgressQuiet {
+	if *r.shell.Progress == cli.ProgressQuiet {
 		return
 	}
 	if weaker := p.Weaker(); len(weaker) > 0 {
-		r.err.Printf("penstock: not enforced on this host: %s\n", join(weaker))
+		r.shell.Err.Printf("penstock: not enforced on this host: %s\n", join(weaker))
 	}
 	if watched := p.Watched(); len(watched) > 0 {
-		r.err.Printf("penstock: watched, so that it may be exceeded for a moment: %s\n", join(watched))
+		r.shell.Err.Printf("penstock: watched, so that it may be exceeded for a moment: %s\n", join(watched))
 	}
 }
 
 // input is what the command reads. A terminal that questions are asked on
 // cannot be the command's, too.
 func (r *jailRun) input() io.Reader {
-	if r.ask && cli.IsTerminal(r.in) {
+	if r.ask && cli.IsTerminal(r.shell.In) {
 		return nil
 	}
-	return r.in
+	return r.shell.In
 }
 
 func (r *jailRun) proxy() *proxy.Proxy {
@@ -138,10 +140,10 @@ func (r *jailRun) verdict(ctx context.Context, exit sandbox.Exit, err error) err
 	for _, f := range exit.Reached {
 		limit, flag := r.limit(f)
 		r.seen.Note(policy.KindLimit, string(f), "the limit is "+limit)
-		r.err.Printf("penstock: the command reached its limit of %s, %s; --%s raises it, as far as a policy permits\n", f, limit, flag)
+		r.shell.Err.Printf("penstock: the command reached its limit of %s, %s; --%s raises it, as far as a policy permits\n", f, limit, flag)
 	}
 	if n := r.seen.Count(); n > 0 {
-		r.err.Printf("penstock: %d refused; penstock sandbox violations --label %s lists what\n", n, r.label)
+		r.shell.Err.Printf("penstock: %d refused; penstock sandbox violations --label %s lists what\n", n, r.label)
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeout):
@@ -186,7 +188,7 @@ func jailError(err error) error {
 		return err
 	}
 	hint := "penstock doctor says what is missing"
-	if says := doctorSays(err); says != "" {
+	if says := jail.Advice(err); says != "" {
 		hint = says
 	}
 	return cli.Fail(exitNoJail, hint, "%w", err)

@@ -1,6 +1,8 @@
-package main
+package sandboxcmd
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+)
 
 // flushInput forgets what was typed and not read. Where it is no terminal
 // there is nothing to forget.

@@ -1,4 +1,4 @@
-package main
+package sandboxcmd
 
 import (
 	"fmt"
@@ -7,42 +7,47 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
-// A published port of the host leads to one of the jail.
-type published struct {
+// A port of the host that leads to one of the jail.
+type port struct {
 	listener net.Listener
-	port     int // inside
+	inside   int
 }
 
-// openPorts opens the ports of --publish. When one cannot be had, none is.
-func (r *jailRun) openPorts() error {
-	for _, text := range r.publish {
-		address, port, err := publication(text)
+// Ports are those of --publish.
+type ports []port
+
+// openPorts opens the ports that the flags name. It opens all or none.
+func openPorts(flags []string) (ports, error) {
+	var opened ports
+	for _, text := range flags {
+		address, inside, err := publication(text)
 		if err == nil {
 			var l net.Listener
 			if l, err = net.Listen("tcp", address); err == nil {
-				r.published = append(r.published, published{l, port})
+				opened = append(opened, port{l, inside})
 			}
 		}
 		if err != nil {
-			r.closePorts()
-			return cli.Usage("write PORT, PORT:JAILPORT or HOST:PORT:JAILPORT", "--publish %s: %w", text, err)
+			opened.close()
+			return nil, cli.Usage("write PORT, PORT:JAILPORT or HOST:PORT:JAILPORT", "--publish %s: %w", text, err)
 		}
 	}
-	return nil
+	return opened, nil
 }
 
-func (r *jailRun) closePorts() {
-	for _, p := range r.published {
-		p.listener.Close()
+func (p ports) close() {
+	for _, one := range p {
+		_ = one.listener.Close() // Publish closes it, too, when the jail has ended
 	}
 }
 
-// sayPorts tells where the ports are: who asked for port 0 does not know.
-func (r *jailRun) sayPorts() {
-	for _, p := range r.published {
-		r.err.Printf("penstock: %s leads to port %d of the jail\n", p.listener.Addr(), p.port)
+// report says where the ports are, because port 0 is any free one.
+func (p ports) report(w *console.Writer) {
+	for _, one := range p {
+		w.Printf("penstock: %s leads to port %d of the jail\n", one.listener.Addr(), one.inside)
 	}
 }
 

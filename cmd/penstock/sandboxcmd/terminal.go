@@ -1,4 +1,4 @@
-package main
+package sandboxcmd
 
 import (
 	"bufio"
@@ -17,9 +17,9 @@ import (
 // askLimit bounds how long a request waits while other questions are asked.
 const askLimit = 10 * time.Minute
 
-// terminal puts a question to whoever sits at the terminal. Where nobody does
+// askOnTerminal puts a question to the user at the terminal. Without a terminal
 // the answer is no.
-func (r *jailRun) terminal(ctx context.Context, q policy.Question) bool {
+func askOnTerminal(ctx context.Context, q policy.Question) bool {
 	tty, err := openTTY()
 	if err != nil {
 		return false

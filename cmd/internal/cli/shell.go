@@ -1,0 +1,18 @@
+package cli
+
+import (
+	"io"
+
+	"github.com/penstock-run/penstock/cmd/internal/console"
+)
+
+// A Shell is what a command gets from its program: the streams, and the
+// settings and flags of every command. Those behind pointers are known once the
+// command line has been parsed.
+type Shell struct {
+	In       io.Reader
+	Out, Err *console.Writer
+	Config   *Config
+	Format   *Format
+	Progress *ProgressMode
+}

@@ -1,0 +1,51 @@
+package jail
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/sandbox/policy"
+)
+
+// LoadPolicy reads the policy of the settings. Without one it is empty.
+func LoadPolicy(cfg *cli.Config) (policy.Policy, error) {
+	if cfg.Policy == "" {
+		return policy.Policy{}, nil
+	}
+	p, err := policy.Load(cfg.Policy)
+	if err != nil {
+		return p, cli.Usage("penstock schema policy describes the file; see docs/isolation.md", "--policy: %w", err)
+	}
+	return p, nil
+}
+
+// Here is what the patterns of a policy are relative to: this user's home and
+// this program's directory. A pattern that needs one that is not known is
+// refused.
+func Here() policy.Where {
+	var w policy.Where
+	if home, err := os.UserHomeDir(); err == nil {
+		w.Home = home
+	}
+	if dir, err := os.Getwd(); err == nil {
+		w.Dir = dir
+	}
+	return w
+}
+
+// Violations keeps what jails of a data directory wanted and did not get.
+func Violations(cfg *cli.Config) *policy.Store {
+	return policy.NewStore(filepath.Join(cfg.Data, "violations.jsonl"))
+}
+
+// Keep returns a function that adds violations to a store. A violation that
+// cannot be stored is reported, and does not end the jail.
+func Keep(store *policy.Store, report *console.Writer) func(policy.Violation) {
+	return func(v policy.Violation) {
+		if err := store.Add(v); err != nil {
+			report.Printf("penstock: %v\n", err)
+		}
+	}
+}
