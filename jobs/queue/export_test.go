@@ -87,6 +87,9 @@ func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
 // LeadFor is how long the word of the leader holds.
 const LeadFor = leadFor
 
+// Poll is how often a claimer looks that nothing wakes.
+const Poll = poll
+
 // Silence is how many leases a worker may be silent.
 const Silence = silence
 
