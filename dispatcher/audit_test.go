@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -152,7 +153,7 @@ func (p pool) work(t *testing.T, end jobs.Ended, tells bool) jobs.Record {
 	claim := jobstest.Claim(t, p.queue, "w1")
 	rec := claim.Record()
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: rec.Attempt, Epoch: claim.Epoch()}
-	if _, err := p.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, nil)); err != nil {
+	if _, err := p.log.Writer(ctx, src, event.New(event.JobClaimed{})); err != nil {
 		t.Fatal(err)
 	}
 	res := rec.Result()

@@ -24,6 +24,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -112,7 +113,7 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if err == nil {
 		err = d.checkDepends(ctx, job)
 	}
-	var origin *artifact.Capsule
+	var origin *jobs.Capsule
 	if err == nil {
 		origin, err = d.origin(ctx, job)
 	}
@@ -180,20 +181,10 @@ func (d *Dispatcher) announce(ctx context.Context, rec jobs.Record) error {
 		}
 	}
 	_, err := d.cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent},
-		jobs.NewEvent(jobs.JobSubmitted, submitted{
+		event.New(event.JobSubmitted{
 			Key: rec.Key, Batch: rec.Batch, Item: rec.Item, Queue: rec.Queue, Priority: rec.Priority, Title: rec.Title, NotBefore: rec.NotBefore,
 		}))
 	return err
-}
-
-type submitted struct {
-	Key       string        `json:"key,omitempty"`
-	Batch     string        `json:"batch,omitempty"`
-	Item      string        `json:"item,omitempty"`
-	Queue     string        `json:"queue"`
-	Priority  jobs.Priority `json:"priority"`
-	Title     string        `json:"title,omitempty"`
-	NotBefore *time.Time    `json:"not_before,omitempty"`
 }
 
 // Result returns the result of a finished job.

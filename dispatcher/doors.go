@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -32,7 +33,7 @@ func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
 	}
 	// The rejection has the id that the publish itself has: the one that was
 	// chosen may be another job's, whose session is not to be told of this.
-	_, err = d.cfg.Log.Append(ctx, session.Source{Job: s.ID, Session: s.ID}, jobs.NewEvent(jobs.JobRejected, invalid))
+	_, err = d.cfg.Log.Append(ctx, session.Source{Job: s.ID, Session: s.ID}, event.New(event.JobRejected{Fields: invalid.Fields}))
 	if err != nil {
 		return fmt.Errorf("tell of the rejected job: %w", err)
 	}

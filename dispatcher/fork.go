@@ -11,7 +11,7 @@ import (
 
 // origin returns the capsule that a fork begins from, or nil: it is no fork. What
 // could not begin from it is refused.
-func (d *Dispatcher) origin(ctx context.Context, job jobs.Job) (*artifact.Capsule, error) {
+func (d *Dispatcher) origin(ctx context.Context, job jobs.Job) (*jobs.Capsule, error) {
 	if job.Fork == "" {
 		return nil, nil
 	}

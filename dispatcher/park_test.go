@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -26,16 +27,16 @@ func (p *pool) parked(t *testing.T, interactive bool, ids ...string) (jobs.Recor
 	}
 	claim := jobstest.Claim(t, p.queue, "w1")
 	src := session.Source{Job: sent.ID, Session: sent.Session, Attempt: claim.Record().Attempt, Epoch: claim.Epoch()}
-	log, err := p.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, struct{}{}))
+	log, err := p.log.Writer(ctx, src, event.New(event.JobClaimed{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
 		questions := []byte(`[{"question":"Paint it?","options":[{"label":"Red"},{"label":"Blue"}]}]`)
-		err = errors.Join(err, log.Append(ctx, jobs.NewEvent(jobs.AskOpened, control.Ask{Ask: id, Type: "question", Questions: questions})))
+		err = errors.Join(err, log.Append(ctx, event.New(event.AskOpened{Ask: id, Type: "question", Questions: questions})))
 	}
 	rec, parked := claim.Park(ctx, "Paint it?", time.Now().Add(time.Hour))
-	if err := errors.Join(err, log.Append(ctx, jobs.NewEvent(jobs.JobWaiting, struct{}{})), parked); err != nil {
+	if err := errors.Join(err, log.Append(ctx, event.New(event.JobWaiting{})), parked); err != nil {
 		t.Fatal(err)
 	}
 	return rec, claim

@@ -87,7 +87,7 @@ func (d *Dispatcher) finish(ctx context.Context, rec jobs.Record) error {
 }
 
 // reopen makes a finished job pending, to go on from a capsule.
-func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c artifact.Capsule, by string) (jobs.Record, error) {
+func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c jobs.Capsule, by string) (jobs.Record, error) {
 	now, err := d.cfg.Queue.Resume(ctx, rec, c.Epoch)
 	if err == nil {
 		err = d.cfg.Log.Reopen(ctx, rec, by)
@@ -99,7 +99,7 @@ func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c artifact.Cap
 }
 
 // lastCapsule is what a job that has finished can go on with.
-func (d *Dispatcher) lastCapsule(ctx context.Context, rec jobs.Record) (artifact.Capsule, error) {
+func (d *Dispatcher) lastCapsule(ctx context.Context, rec jobs.Record) (jobs.Capsule, error) {
 	c, err := d.cfg.Store.LastCapsule(ctx, rec)
 	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
 		return c, control.Refuse(control.Finished, "job %s has finished (%s), and cannot go on: %v; submit a new job", rec.ID, rec.Outcome, unfit)

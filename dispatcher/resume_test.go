@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -25,15 +26,15 @@ func (p pool) attempted(t *testing.T, capsule bool, end jobs.Ended) (jobs.Record
 	claim := jobstest.Claim(t, p.queue, "w1")
 	rec := claim.Record()
 	src := session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt, Epoch: claim.Epoch()}
-	if _, err := p.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, nil)); err != nil {
+	if _, err := p.log.Writer(ctx, src, event.New(event.JobClaimed{})); err != nil {
 		t.Fatal(err)
 	}
 	if capsule {
 		store := jobstest.Store(t, p.nc)
-		c := artifact.Capsule{Format: artifact.CapsuleFormat, Job: rec.ID, Epoch: claim.Epoch(), Agent: rec.Agent, Conversation: "x", Turn: 1, Work: &jobs.Salvage{Job: rec.ID, Epoch: claim.Epoch()}}
+		c := jobs.Capsule{Format: artifact.CapsuleFormat, Job: rec.ID, Epoch: claim.Epoch(), Agent: rec.Agent, Conversation: "x", Turn: 1, Work: &jobs.Salvage{Job: rec.ID, Epoch: claim.Epoch()}}
 		var err error
 		c.Home, err = store.PutPart(ctx, rec.ID, claim.Epoch(), bytes.NewReader([]byte("talk")))
-		if err = errors.Join(err, store.PutCapsule(ctx, c, artifact.Capsule{})); err != nil {
+		if err = errors.Join(err, store.PutCapsule(ctx, c, jobs.Capsule{})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +197,7 @@ func TestAJobThatCannotGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	list[0].Home.Name = "part." + strings.Repeat("0", 64)
-	if err := store.PutCapsule(ctx, list[0], artifact.Capsule{}); err != nil {
+	if err := store.PutCapsule(ctx, list[0], jobs.Capsule{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = p.Send(ctx, gone, more("two"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/dialog"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -87,7 +88,7 @@ func (d *Dispatcher) sendParked(ctx context.Context, rec jobs.Record, c control.
 }
 
 // wake lets a parked job go on if all that it asks is answered.
-func (d *Dispatcher) wake(ctx context.Context, rec jobs.Record, past *control.Past) error {
+func (d *Dispatcher) wake(ctx context.Context, rec jobs.Record, past *dialog.Past) error {
 	if past.Attempt != rec.Attempt || len(past.Open()) > 0 {
 		return nil
 	}

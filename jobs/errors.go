@@ -30,8 +30,8 @@ var (
 // A FieldError is one thing wrong with one field of a job. Field is the path
 // in the job's JSON: "agent.max_turns", "setup[2]".
 type FieldError struct {
-	Field  string `json:"field"`
-	Reason string `json:"reason"`
+	Field  string `json:"field" jsonschema:"The field."`
+	Reason string `json:"reason" jsonschema:"What is wrong with it, and what is allowed."`
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -35,7 +34,7 @@ type Raw struct {
 	Text   string          `json:"text,omitempty"`
 }
 
-// Kind is what an event tells.
+// Kind is what an event tells. Package event has the payload of each.
 type Kind string
 
 // The events of the pool around an agent.
@@ -49,26 +48,23 @@ const (
 	JobRejected   Kind = "job.rejected"
 	WorkspaceDone Kind = "workspace.ready"
 
-	// WorkspaceProgress says how far a fetch or a checkout has come that takes
-	// more than two seconds, at most once in two seconds.
 	WorkspaceProgress Kind = "workspace.progress"
-
-	WorkspaceGrew    Kind = "workspace.grown"
-	JailStarted      Kind = "jail.started"
-	JailViolation    Kind = "jail.violation"
-	NetworkUsed      Kind = "jail.network"
-	SetupEnded       Kind = "setup.ended"
-	CheckStarted     Kind = "check.started"
-	CheckEnded       Kind = "check.ended"
-	CheckReturned    Kind = "check.returned"
-	BranchDone       Kind = "branch.delivered"
-	HangDetected     Kind = "hang.detected"
-	HangEnded        Kind = "hang.ended"
-	SalvageStored    Kind = "salvage.stored"
-	CapsuleStored    Kind = "capsule.stored"
-	SessionContinued Kind = "session.continued"
-	BudgetWarned     Kind = "budget.warned"
-	BudgetSpent      Kind = "budget.exceeded"
+	WorkspaceGrew     Kind = "workspace.grown"
+	JailStarted       Kind = "jail.started"
+	JailViolation     Kind = "jail.violation"
+	NetworkUsed       Kind = "jail.network"
+	SetupEnded        Kind = "setup.ended"
+	CheckStarted      Kind = "check.started"
+	CheckEnded        Kind = "check.ended"
+	CheckReturned     Kind = "check.returned"
+	BranchDone        Kind = "branch.delivered"
+	HangDetected      Kind = "hang.detected"
+	HangEnded         Kind = "hang.ended"
+	SalvageStored     Kind = "salvage.stored"
+	CapsuleStored     Kind = "capsule.stored"
+	SessionContinued  Kind = "session.continued"
+	BudgetWarned      Kind = "budget.warned"
+	BudgetSpent       Kind = "budget.exceeded"
 )
 
 // What the programs of a jail tell their worker, and what happens in the
@@ -86,9 +82,7 @@ const (
 
 // The events of an agent's run, one vocabulary for all agents.
 const (
-	RunStarted     Kind = "run.started"
 	RunExited      Kind = "run.exited"
-	RunError       Kind = "run.error"
 	SessionStarted Kind = "session.started"
 	TurnStarted    Kind = "turn.started"
 	TurnEnded      Kind = "turn.ended"
@@ -116,14 +110,3 @@ const (
 	OutputLine     Kind = "output.line"
 	AgentRaw       Kind = "agent.raw"
 )
-
-// NewEvent returns an event with its data in place. Seq, time and the names
-// of job and session are filled in by the log that it is appended to.
-func NewEvent(kind Kind, data any) Event {
-	raw, err := json.Marshal(data)
-	if err != nil {
-		// Data is always one of our own structs, or JSON that was valid.
-		panic(fmt.Sprintf("data of event %s: %v", kind, err))
-	}
-	return Event{Kind: kind, Data: raw}
-}

@@ -213,12 +213,12 @@ func (p Priority) Lane() string {
 
 // Ended says how an attempt ended: what is decided, and why.
 type Ended struct {
-	Outcome Outcome
-	Reason  Reason
-	Message string
+	Outcome Outcome `jsonschema:"How it ended."`
+	Reason  Reason  `jsonschema:"Why."`
+	Message string  `jsonschema:"What happened, for people."`
 	// Wait is how long the model's provider asked to wait before another
 	// attempt; zero: it did not.
-	Wait time.Duration
+	Wait time.Duration `jsonschema:"How long the provider of the model asked to wait, in nanoseconds."`
 }
 
 // Bounds are those of attempts that an operator sets. The zero value has the

@@ -39,22 +39,24 @@ type Result struct {
 	// ResultSchema, where there is one.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Disk is what the last attempt's workspace took on its worker's disk when
-	// the agent had ended, beside what it shared with others. It is also the data
-	// of the event [WorkspaceGrew].
-	Disk struct {
-		Bytes  int64 `json:"bytes"`
-		Inodes int64 `json:"inodes"`
-	} `json:"disk"`
+	// the agent had ended, beside what it shared with others.
+	Disk      DiskUse    `json:"disk"`
 	Artifacts []Artifact `json:"artifacts"`
+}
+
+// DiskUse is what a workspace takes on the host's disk.
+type DiskUse struct {
+	Bytes  int64 `json:"bytes" jsonschema:"The size of its files."`
+	Inodes int64 `json:"inodes" jsonschema:"The number of its files and directories."`
 }
 
 // A Check is one setup or check command that the pool ran itself.
 type Check struct {
-	Command string  `json:"command"`
-	Exit    int     `json:"exit"`
-	Seconds float64 `json:"seconds"`
+	Command string  `json:"command" jsonschema:"The command."`
+	Exit    int     `json:"exit" jsonschema:"Its exit code."`
+	Seconds float64 `json:"seconds" jsonschema:"How long it took."`
 	// Cached: it is a setup command that ran for another job, and succeeded.
-	Cached bool `json:"cached,omitempty"`
+	Cached bool `json:"cached,omitempty" jsonschema:"It did not run: what it had written for another job was taken over."`
 }
 
 // Durations of the stages of a job, in seconds.
@@ -70,10 +72,10 @@ type Durations struct {
 
 // Usage counts tokens as the agent or the gate reported them.
 type Usage struct {
-	Input      int64 `json:"input"`
-	Output     int64 `json:"output"`
-	CacheRead  int64 `json:"cache_read"`
-	CacheWrite int64 `json:"cache_write"`
+	Input      int64 `json:"input" jsonschema:"Tokens read."`
+	Output     int64 `json:"output" jsonschema:"Tokens written."`
+	CacheRead  int64 `json:"cache_read" jsonschema:"Tokens read from the model's cache."`
+	CacheWrite int64 `json:"cache_write" jsonschema:"Tokens written to the model's cache."`
 }
 
 // Add returns the sum of both.
@@ -113,8 +115,8 @@ func (r *Result) Spend(before, last Spent) {
 // workspace, quoted as in Go where it is not plain text; empty for what the
 // worker made itself.
 type Artifact struct {
-	Name   string `json:"name"`
-	Path   string `json:"path,omitempty"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
+	Name   string `json:"name" jsonschema:"The name in the store."`
+	Path   string `json:"path,omitempty" jsonschema:"The file's path in the workspace, if it comes from there."`
+	Bytes  int64  `json:"bytes" jsonschema:"Its size."`
+	SHA256 string `json:"sha256" jsonschema:"Its checksum."`
 }

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/metrics.md")
@@ -77,8 +78,8 @@ func useWorker(w *Worker) {
 			w.SandboxStarted(jobs.Isolation(value), time.Millisecond, nil)
 			w.SandboxStarted(jobs.Isolation(value), time.Millisecond, errors.New("no"))
 			w.OOMKilled(jobs.Isolation(value))
-			w.Refused(jobs.ViolationData{Kind: "network", Host: value, Reason: value})
-			w.Reached(jobs.NetworkData{Hosts: []jobs.HostData{{Host: value, Connections: n - 3}}, Sent: int64(n - 3), Received: 5})
+			w.Refused(event.JailViolation{Kind: "network", Host: value, Reason: value})
+			w.Reached(event.JailNetwork{Hosts: []event.Host{{Host: value, Connections: n - 3}}, Sent: int64(n - 3), Received: 5})
 			w.Removed(value, n-3)
 			w.AgentExited(value, value)
 			w.Hung(value, value)

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // Options name the values that labels may have, and the form of histograms.
@@ -28,16 +29,13 @@ var (
 	ways           = whole("sent", "received")
 	leftovers      = setOf("workspace", "process", "mount", "cgroup", "container")
 	losses         = setOf("too_large", "publish_error")
-	groups         = setOf(groupsOf(jobs.JobSubmitted, jobs.WorkspaceDone, jobs.JailStarted, jobs.CheckStarted, jobs.BranchDone, jobs.HangDetected, jobs.BudgetWarned,
-		jobs.RunStarted, jobs.SessionStarted, jobs.TurnStarted, jobs.StateChanged, jobs.InputState, jobs.Message, jobs.Thought, jobs.ToolStarted,
-		jobs.FileChanged, jobs.PlanUpdated, jobs.TaskUpdated, jobs.AskOpened, jobs.UsageReported, jobs.RetryReported, jobs.LimitReported,
-		jobs.Notice, jobs.HookReported, jobs.ControlReply, jobs.OutputLine, jobs.AgentRaw)...)
+	groups         = setOf(groupsOf(event.Kinds())...)
 )
 
-func groupsOf(kinds ...jobs.Kind) []string {
+func groupsOf(kinds []event.Row) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
-		names[i] = group(k)
+		names[i] = group(k.Kind)
 	}
 	return names
 }
@@ -227,14 +225,14 @@ func (w *Worker) SandboxStarted(isolation jobs.Isolation, took time.Duration, er
 }
 
 // Refused counts something that a jail wanted and did not get.
-func (w *Worker) Refused(v jobs.ViolationData) {
+func (w *Worker) Refused(v event.JailViolation) {
 	if v.Kind == "network" {
 		w.refused.WithLabelValues(networkReasons.of(v.Reason)).Inc()
 	}
 }
 
 // Reached counts what an attempt used of the network.
-func (w *Worker) Reached(used jobs.NetworkData) {
+func (w *Worker) Reached(used event.JailNetwork) {
 	for _, h := range used.Hosts {
 		w.connections.Add(float64(max(h.Connections, 0)))
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -97,7 +98,7 @@ type agentRun struct {
 	decoder agent.Decoder
 	state   agent.State
 	pulse   pulse
-	found   *hangData // the agent hung
+	found   *event.Hang // the agent hung
 	foundAt time.Time
 	step    string        // the last that was taken to end it
 	asks    []openAsk     // questions that are open
@@ -175,11 +176,11 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	if exit.Signal != 0 {
 		signal = exit.Signal.String()
 	}
-	event, end := r.decoder.Exit(exit.Code, signal)
-	r.events.put(event)
+	exited, end := r.decoder.Exit(exit.Code, signal)
+	r.events.put(exited)
 	hung := r.hung(exit.Signal == syscall.SIGKILL)
 	if r.cfg.Hooks.Exited != nil {
-		class := dataOfEvent[jobs.ExitData](event).Class
+		class := dataOfEvent[event.RunExited](exited).Class
 		r.cfg.Hooks.Exited(r.rec, class, slices.Contains(exit.Reached, sandbox.FeatureMemory))
 	}
 	limit := r.reached("the agent", exit)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -126,9 +127,9 @@ func (r *agentRun) reply(c control.Message, how string) []jobs.Event {
 		return nil // it is not open any more
 	}
 	for i, e := range events {
-		closed := dataOfEvent[control.Ask](e)
+		closed := event.As[event.AskClosed](e)
 		closed.How = how
-		events[i].Data = jobs.NewEvent(e.Kind, closed).Data
+		events[i].Data = event.New(closed).Data
 	}
 	r.in.put(lines...)
 	return events

@@ -11,6 +11,8 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/dialog"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/seal"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -68,7 +70,7 @@ type attempt struct {
 	saved *jobs.Salvage
 	// past is what was said in earlier attempts, and recalls what the programs
 	// of this one's jail get that ask the same again.
-	past    control.Past
+	past    dialog.Past
 	recalls map[string][]inside.Answer
 	// replies are for an agent that goes on with its conversation.
 	replies []control.Reply
@@ -155,7 +157,7 @@ func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error 
 	src := session.Source{
 		Job: a.rec.ID, Session: a.rec.Session, Agent: a.rec.Agent, Attempt: a.rec.Attempt, Epoch: a.claim.Epoch(),
 	}
-	first := jobs.NewEvent(jobs.JobClaimed, claimed{Worker: a.cfg.Name, Epoch: src.Epoch, Lost: a.claim.Previous()})
+	first := event.New(event.JobClaimed{Worker: a.cfg.Name, Epoch: src.Epoch, Lost: a.claim.Previous()})
 	writer, err := a.cfg.Log.Writer(ctx, src, first)
 	if err != nil {
 		return failed(jobs.StoreFailed, "open the session's log", err)
@@ -166,12 +168,6 @@ func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error 
 	})
 	a.events.start(ctx)
 	return missing
-}
-
-type claimed struct {
-	Worker string      `json:"worker"`
-	Epoch  uint64      `json:"epoch"`
-	Lost   *jobs.Ended `json:"previous,omitempty"` // how the attempt before was lost
 }
 
 // run is the way of a job through a worker. A nil error is a success.
@@ -291,7 +287,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	r := workspace.Request{
 		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
 		Unjailed: backend.Name() == "none", Title: a.job.Title(), Session: a.rec.Session, Batch: a.job.Batch,
-		Progress: func(p jobs.ProgressData) { a.events.put(jobs.NewEvent(jobs.WorkspaceProgress, p)) },
+		Progress: func(p event.WorkspaceProgress) { a.events.put(event.New(event.WorkspaceProgress(p))) },
 	}
 	if salvage != nil && salvage.Job == a.rec.ID {
 		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)
@@ -306,7 +302,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	if err := a.deny(a.cfg.Policy.Permits(policy.Request{Backend: "auto", Workspace: string(space.Strategy())})); err != nil {
 		return nil, errors.Join(err, space.Close())
 	}
-	a.events.put(jobs.NewEvent(jobs.WorkspaceDone, a.ready(space)))
+	a.events.put(event.New(a.ready(space)))
 	return space, nil
 }
 

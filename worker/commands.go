@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 )
 
@@ -31,29 +32,29 @@ func (a *attempt) commands(ctx context.Context, in jail, reason jobs.Reason, com
 // A commandError says that a command of the job ran, and failed by itself.
 type commandError struct {
 	error
-	check checkEnded
+	check event.CheckEnded
 }
 
 func (e *commandError) Unwrap() error { return e.error }
 
 // command runs one command in a jail of its own. Its output becomes events.
-func (a *attempt) command(ctx context.Context, in jail, command string) (checkEnded, error) {
+func (a *attempt) command(ctx context.Context, in jail, command string) (event.CheckEnded, error) {
 	began := time.Now()
-	a.events.put(jobs.NewEvent(jobs.CheckStarted, jobs.Check{Command: command}))
+	a.events.put(event.New(event.CheckStarted{Command: command}))
 	s, err := a.base(in)
 	if err != nil {
-		return checkEnded{}, err
+		return event.CheckEnded{}, err
 	}
 	s.Args = []string{"/bin/sh", "-c", command}
 	out := &tail{}
 	p, err := a.start(ctx, in, s, sandbox.Streams{Stdout: out, Stderr: out})
 	if err != nil {
-		return checkEnded{}, err
+		return event.CheckEnded{}, err
 	}
 	exit, err := p.Wait()
-	check := checkEnded{jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}, out.String()}
+	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}, Output: out.String()}
 	a.result.Durations.Check += check.Seconds
-	a.events.put(jobs.NewEvent(jobs.CheckEnded, check))
+	a.events.put(event.New(check))
 	limit := a.reached(strconv.Quote(command), exit)
 	a.noteLimits(strconv.Quote(command), exit)
 	if cause := context.Cause(ctx); cause != nil {
@@ -63,11 +64,6 @@ func (a *attempt) command(ctx context.Context, in jail, command string) (checkEn
 		return check, limit
 	}
 	return check, failed(jobs.SandboxFailed, "run "+strconv.Quote(command), err)
-}
-
-type checkEnded struct {
-	jobs.Check
-	Output string `json:"output"`
 }
 
 // A tail keeps the end of what is written to it: the part of a failing

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -122,7 +123,7 @@ func (r *agentRun) control(ctx context.Context, c control.Message) error {
 func (r *agentRun) accept(ctx context.Context, c control.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
 	defer cancel()
-	e := jobs.NewEvent(jobs.InputState, c.Input())
+	e := event.New(event.InputState(c.Input()))
 	e.Turn = r.turn
 	err := r.writer.Append(ctx, r.secrets.Event(e))
 	switch {

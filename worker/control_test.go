@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -58,7 +59,7 @@ func (f *field) refused(id string, c control.Message, code control.Refusal) stri
 // heard lists what the stub said.
 func heard(events []jobs.Event) (words []string) {
 	for _, e := range events {
-		var d jobs.MessageData
+		var d event.Message
 		if e.Kind == jobs.Message && json.Unmarshal(e.Data, &d) == nil {
 			words = append(words, strings.TrimPrefix(d.Text, "heard "))
 		}
@@ -316,7 +317,7 @@ func TestOnlyTheHolderActs(t *testing.T) {
 	rec := f.submit(job)
 	f.hears(rec.ID, "test")
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: 2, Epoch: 1 << 40}
-	_, err := f.eye.log.Writer(t.Context(), src, jobs.NewEvent(jobs.JobClaimed, nil))
+	_, err := f.eye.log.Writer(t.Context(), src, event.New(event.JobClaimed{}))
 	f.must(err)
 	f.refused(rec.ID, prompt("too late"), control.Lost)
 	f.until("it is attempted again", func() bool { return len(heard(f.events(rec.ID))) == 2 })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -33,11 +34,11 @@ func (a *attempt) deliver(ctx context.Context, space *workspace.Workspace, chang
 		return undelivered(err)
 	}
 	if got.Commit == "" {
-		a.events.put(jobs.NewEvent(jobs.Notice, review{Text: "no branch was made: the agent changed nothing"}))
+		a.events.put(event.New(event.Notice{Text: "no branch was made: the agent changed nothing"}))
 		return nil
 	}
 	a.result.Branch = d.Branch
-	a.events.put(jobs.NewEvent(jobs.BranchDone, jobs.BranchData{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
+	a.events.put(event.New(event.BranchDelivered{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
 	return nil
 }
 
@@ -65,7 +66,7 @@ func (a *attempt) delivery() workspace.Delivery {
 // permit stores what is about to be done, and then proves that the lease is
 // still ours. In this order: whoever claims the job after us finds it.
 func (a *attempt) permit(ctx context.Context, branch, commit string) (time.Time, error) {
-	err := a.cfg.Store.PutDelivery(ctx, a.rec.ID, a.claim.Epoch(), jobs.BranchData{Branch: branch, Commit: commit})
+	err := a.cfg.Store.PutDelivery(ctx, a.rec.ID, a.claim.Epoch(), event.BranchDelivered{Branch: branch, Commit: commit})
 	if err != nil {
 		return time.Time{}, failed(jobs.StoreFailed, "note the delivery", err)
 	}

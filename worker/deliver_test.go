@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/sandbox/policy"
@@ -43,7 +44,7 @@ func (f *field) branches() string {
 }
 
 // wellDelivered wants one branch of the job, with that in new.txt.
-func (f *field) wellDelivered(rec jobs.Record, events []jobs.Event, content string) jobs.BranchData {
+func (f *field) wellDelivered(rec jobs.Record, events []jobs.Event, content string) event.BranchDelivered {
 	f.Helper()
 	branch := "penstock/" + rec.ID
 	result, err := f.eye.store.Result(f.Context(), rec)
@@ -51,7 +52,7 @@ func (f *field) wellDelivered(rec jobs.Record, events []jobs.Event, content stri
 	if rec.Outcome != jobs.Success || result.Branch != branch || f.branches() != branch || count(events, jobs.BranchDone) != 1 {
 		f.Fatalf("%s %s (%s), branch %q of %q: %s", rec.Outcome, rec.Reason, rec.Message, result.Branch, f.branches(), kinds(events))
 	}
-	var data jobs.BranchData
+	var data event.BranchDelivered
 	for _, e := range events {
 		if e.Kind == jobs.BranchDone {
 			f.must(json.Unmarshal(e.Data, &data))
@@ -225,7 +226,7 @@ func TestADeliveryThatWasNotSettled(t *testing.T) {
 	if rec.Attempt != 2 {
 		t.Fatalf("%d attempts: %s", rec.Attempt, kinds(events))
 	}
-	var data jobs.BranchData
+	var data event.BranchDelivered
 	for _, e := range events {
 		if e.Kind == jobs.BranchDone && e.Attempt == 2 {
 			f.must(json.Unmarshal(e.Data, &data))
@@ -256,7 +257,7 @@ func TestTheLeaseIsProvenBeforeTheBranch(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", claim.Record().Worker, err, want)
 		}
-		if noted, err := f.eye.store.Deliveries(t.Context(), a.rec.ID); err != nil || noted[claim.Epoch()] != (jobs.BranchData{Branch: "penstock/x", Commit: "0123"}) {
+		if noted, err := f.eye.store.Deliveries(t.Context(), a.rec.ID); err != nil || noted[claim.Epoch()] != (event.BranchDelivered{Branch: "penstock/x", Commit: "0123"}) {
 			t.Errorf("%s: noted %v, %v; want what it meant to do", claim.Record().Worker, noted, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -57,7 +58,7 @@ func (a *attempt) draft(ctx context.Context, in jail, adapter agent.Adapter, cha
 		return over
 	}
 	if err != nil {
-		a.events.put(jobs.NewEvent(jobs.Notice, notice{Text: a.clean("no text was drafted, so the job's title stands for it: " + err.Error())}))
+		a.events.put(event.New(event.Notice{Text: a.clean("no text was drafted, so the job's title stands for it: " + err.Error())}))
 		return nil
 	}
 	a.drafted = found
@@ -71,7 +72,7 @@ func (a *attempt) keepDraft(ctx context.Context, d draft) error {
 		return err
 	}
 	a.result.Artifacts = append(a.result.Artifacts, *file)
-	a.events.put(jobs.NewEvent(jobs.ArtifactStored, *file))
+	a.events.put(event.New(event.ArtifactStored(*file)))
 	return nil
 }
 
@@ -173,7 +174,7 @@ func (l *listener) Line(line agent.Line) agent.Read {
 	for _, e := range read.Events {
 		switch {
 		case e.Kind == jobs.TurnEnded:
-			l.result = dataOfEvent[jobs.TurnData](e).Result
+			l.result = dataOfEvent[event.TurnEnded](e).Result
 		case e.Kind == jobs.OutputLine && line.Stream == agent.Stdout:
 			room := max(0, 2*draftText-len(l.lines))
 			l.lines = append(append(l.lines, line.Bytes[:min(len(line.Bytes), room)]...), '\n')

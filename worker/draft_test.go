@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // draftJob changes new.txt, and then does what write says with the text.
@@ -84,7 +85,7 @@ func TestNoTextIsDrafted(t *testing.T) {
 		rec, events := f.ended(f.submit(job).ID)
 		why := ""
 		for _, e := range events {
-			var told notice
+			var told event.Notice
 			if e.Kind == jobs.Notice && json.Unmarshal(e.Data, &told) == nil && strings.Contains(told.Text, "no text was drafted") {
 				why = told.Text
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/capsule"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -20,15 +21,15 @@ import (
 
 // A memory is what outlives an agent's process of its conversation.
 type memory struct {
-	home     string            // that is kept; empty: there is none
-	files    capsule.Pattern   // of the conversation; empty: nobody knows them
-	begun    *artifact.Capsule // that the attempt goes on with; nil: it began anew
-	last     artifact.Capsule  // that the attempt has stored
-	told     map[string]bool   // what the agent was told, besides the job's prompt
-	heard    []string          // of that, what the conversation has; the oldest first
-	within   []string          // of that, what its first prompt has
-	turns    int               // of agents that have ended
-	complain bool              // it was told that there is no capsule
+	home     string          // that is kept; empty: there is none
+	files    capsule.Pattern // of the conversation; empty: nobody knows them
+	begun    *jobs.Capsule   // that the attempt goes on with; nil: it began anew
+	last     jobs.Capsule    // that the attempt has stored
+	told     map[string]bool // what the agent was told, besides the job's prompt
+	heard    []string        // of that, what the conversation has; the oldest first
+	within   []string        // of that, what its first prompt has
+	turns    int             // of agents that have ended
+	complain bool            // it was told that there is no capsule
 }
 
 // maxHeard bounds what is remembered of the prompts that an agent has heard.
@@ -75,7 +76,7 @@ func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, w
 	}
 	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
 	defer cancel()
-	c := artifact.Capsule{
+	c := jobs.Capsule{
 		Format: artifact.CapsuleFormat, Job: a.rec.ID, Epoch: a.claim.Epoch(), Agent: a.rec.Agent, Worker: a.cfg.Name,
 		Conversation: at.conversation, Turn: at.turn, Open: at.open, Heard: at.heard, Asks: at.asks, Why: why,
 	}
@@ -87,12 +88,12 @@ func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, w
 		a.log.Warn("no capsule was stored", "err", err)
 		if !m.complain {
 			m.complain = true
-			a.events.put(jobs.NewEvent(jobs.Notice, review{Text: "the conversation cannot be continued from here, if the worker dies: " + err.Error()}))
+			a.events.put(event.New(event.Notice{Text: "the conversation cannot be continued from here, if the worker dies: " + err.Error()}))
 		}
 		return false
 	}
 	m.last = c
-	a.events.put(jobs.NewEvent(jobs.CapsuleStored, c))
+	a.events.put(event.New(event.CapsuleStored(c)))
 	return true
 }
 
@@ -156,7 +157,7 @@ func (r *agentRun) keepCapsules(ctx context.Context, in jail) {
 
 // fill stores the parts of a capsule and then, if the lease is still ours, what
 // makes a capsule of them.
-func (a *attempt) fill(ctx context.Context, c *artifact.Capsule, work func(context.Context) (*jobs.Salvage, error)) (err error) {
+func (a *attempt) fill(ctx context.Context, c *jobs.Capsule, work func(context.Context) (*jobs.Salvage, error)) (err error) {
 	var packed bytes.Buffer
 	if err := a.memory.talk(c.Conversation).Pack(&packed, a.cleanLine); err != nil {
 		return fmt.Errorf("pack the conversation: %w", err)
@@ -252,7 +253,7 @@ func (a *attempt) seal(ctx context.Context, space *workspace.Workspace, v jobs.E
 
 // before finds what the attempt begins from: a capsule, with what was changed in
 // the workspace by then, or a salvage, if somebody has asked for that.
-func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Salvage, c *artifact.Capsule, why string, err error) {
+func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Salvage, c *jobs.Capsule, why string, err error) {
 	a.memory.files = capsule.Pattern(adapter.About().Conversation)
 	c, why, err = a.capsule(ctx, adapter)
 	if err == nil && c == nil {
@@ -267,7 +268,7 @@ func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Sa
 // stored, if that one was cut short, or what the job was brought back or forked
 // to go on with. It returns nil where it begins anew, and why if that might
 // surprise.
-func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *artifact.Capsule, why string, err error) {
+func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *jobs.Capsule, why string, err error) {
 	if a.rec.Attempt < 2 && !a.bound() {
 		return nil, "", nil
 	}
@@ -297,8 +298,8 @@ func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *artifa
 
 // begins chooses among the capsules of the job's attempts: the last one's, if
 // that goes on, else the one that the job is bound to.
-func (a *attempt) begins(list []artifact.Capsule) *artifact.Capsule {
-	var last, base *artifact.Capsule
+func (a *attempt) begins(list []jobs.Capsule) *jobs.Capsule {
+	var last, base *jobs.Capsule
 	for i, c := range list {
 		switch {
 		case c.Epoch >= a.claim.Epoch():
@@ -332,7 +333,7 @@ func (a *attempt) unbound(why string) error {
 
 // resume puts the conversation into the agent's home, and tells the session
 // how the attempt goes on.
-func (a *attempt) resume(ctx context.Context, in jail, c *artifact.Capsule, why string) error {
+func (a *attempt) resume(ctx context.Context, in jail, c *jobs.Capsule, why string) error {
 	a.memory.home = in.kept
 	if c != nil && in.kept == "" {
 		c, why = nil, "without a jail an agent finds its conversation elsewhere"
@@ -357,11 +358,11 @@ func (a *attempt) resume(ctx context.Context, in jail, c *artifact.Capsule, why 
 	a.memory.begun, a.memory.heard, a.memory.turns = c, c.Heard, c.Turn
 	a.talk.resume, a.talk.at = c.Conversation, position{turn: c.Turn, open: c.Open, heard: c.Heard}
 	a.log.Info("resumed", "epoch", c.Epoch, "turn", c.Turn)
-	d := continuedData{How: "resumed", Epoch: c.Epoch, Conversation: c.Conversation, Turn: c.Turn}
+	d := event.SessionContinued{How: "resumed", Epoch: c.Epoch, Conversation: c.Conversation, Turn: c.Turn}
 	if a.forks() {
 		d.How, d.From = "forked", a.job.Fork
 	}
-	a.events.put(jobs.NewEvent(jobs.SessionContinued, d))
+	a.events.put(event.New(d))
 	return nil
 }
 
@@ -378,12 +379,12 @@ func (a *attempt) anew(ctx context.Context, why string) error {
 	if err != nil {
 		return err
 	}
-	d := continuedData{How: "anew", Why: a.clean(why)}
+	d := event.SessionContinued{How: "anew", Why: a.clean(why)}
 	if s != nil {
 		d.Epoch = s.Epoch
 	}
 	a.log.Info("begins anew", "why", why)
-	a.events.put(jobs.NewEvent(jobs.SessionContinued, d))
+	a.events.put(event.New(d))
 	return nil
 }
 
@@ -392,16 +393,4 @@ func (a *attempt) anew(ctx context.Context, why string) error {
 func (a *attempt) deaf(err error) bool {
 	end, ok := errors.AsType[*endedError](err)
 	return ok && end.Reason == jobs.AgentProtocol && a.memory.begun != nil && a.talk.round == 0 && a.talk.at.turn == a.memory.begun.Turn
-}
-
-// continuedData is the data of session.continued: how an attempt goes on with
-// what an earlier one had begun.
-type continuedData struct {
-	How  string `json:"how"`            // resumed forked anew
-	From string `json:"from,omitempty"` // the job that it was forked from
-	// Epoch is the one of the capsule or, anew, of the salvage that there is.
-	Epoch        uint64 `json:"epoch,omitempty"`
-	Conversation string `json:"conversation,omitempty"`
-	Turn         int    `json:"turn,omitempty"`
-	Why          string `json:"why,omitempty"` // it began anew
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/capsule"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -26,7 +26,7 @@ while read -r l; do case $l in
 *interrupt*) say aborted;;
 esac; done`
 
-func (f *field) capsules(id string) []artifact.Capsule {
+func (f *field) capsules(id string) []jobs.Capsule {
 	f.Helper()
 	list, err := f.eye.store.Capsules(f.Context(), id)
 	f.must(err)
@@ -43,9 +43,9 @@ func (f *field) restores() {
 }
 
 // sealed waits until a capsule is stored of so many turns.
-func (f *field) sealed(id string, turn int) artifact.Capsule {
+func (f *field) sealed(id string, turn int) jobs.Capsule {
 	f.Helper()
-	var c artifact.Capsule
+	var c jobs.Capsule
 	f.until("a capsule", func() bool {
 		for _, c = range f.capsules(id) {
 			if c.Turn == turn {
@@ -58,7 +58,7 @@ func (f *field) sealed(id string, turn int) artifact.Capsule {
 }
 
 // unpacked is the conversation in a capsule.
-func (f *field) unpacked(c artifact.Capsule) string {
+func (f *field) unpacked(c jobs.Capsule) string {
 	f.Helper()
 	content, err := f.eye.store.Get(f.Context(), c.Job, c.Epoch, c.Home.Name)
 	f.must(err)
@@ -105,7 +105,7 @@ func TestAConversationGoesOnInTheNextAttempt(t *testing.T) {
 	if len(said) != 4 || said[0] != "test" || !strings.HasPrefix(said[2], "This conversation goes on") || said[3] != "four" {
 		t.Errorf("the agents heard %q", said)
 	}
-	how := dataOf[continuedData](t, events, jobs.SessionContinued)
+	how := dataOf[event.SessionContinued](t, events, jobs.SessionContinued)
 	if len(how) != 1 || how[0].How != "resumed" || how[0].Epoch != c.Epoch || how[0].Turn != 2 || how[0].Conversation != c.Conversation {
 		t.Errorf("told of %+v, the capsule was %+v", how, c)
 	}
@@ -126,12 +126,12 @@ func TestAConversationGoesOnInTheNextAttempt(t *testing.T) {
 // conversation and not the job: the attempt begins anew, and says why.
 func TestAnAttemptThatCannotResumeBeginsAnew(t *testing.T) {
 	t.Parallel()
-	for says, harm := range map[string]func(f *field, c artifact.Capsule) artifact.Capsule{
-		"broken": func(_ *field, c artifact.Capsule) artifact.Capsule {
+	for says, harm := range map[string]func(f *field, c jobs.Capsule) jobs.Capsule{
+		"broken": func(_ *field, c jobs.Capsule) jobs.Capsule {
 			c.Home.Name = "part." + strings.Repeat("0", 64)
 			return c
 		},
-		"did not resume": func(f *field, c artifact.Capsule) (empty artifact.Capsule) {
+		"did not resume": func(f *field, c jobs.Capsule) (empty jobs.Capsule) {
 			home, packed := f.TempDir(), &bytes.Buffer{}
 			file := filepath.Join(home, ".claude/projects/-workspace/s.jsonl")
 			f.must(os.MkdirAll(filepath.Dir(file), 0o755))
@@ -163,7 +163,7 @@ func TestAnAttemptThatCannotResumeBeginsAnew(t *testing.T) {
 		f.told(id, control.Message{Verb: control.Stop})
 		rec, events := f.ended(id)
 		stop()
-		how := dataOf[continuedData](t, events, jobs.SessionContinued)
+		how := dataOf[event.SessionContinued](t, events, jobs.SessionContinued)
 		if end := how[len(how)-1]; rec.Outcome != jobs.Success || rec.Attempt != 2 || end.How != "anew" || !strings.Contains(end.Why, says) || end.Epoch != last.Epoch {
 			t.Errorf("%s: %s %s (%s) in attempt %d, told %+v", says, rec.Outcome, rec.Reason, rec.Message, rec.Attempt, how)
 		}

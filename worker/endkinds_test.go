@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/terminal"
 )
@@ -134,6 +135,6 @@ func types(script string, then func(*ends, jobs.Record) error) func(*ends, jobs.
 // usurp writes to the session as one who has claimed the job since.
 func (e *ends) usurp(rec jobs.Record) error {
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: 2, Epoch: 1 << 40}
-	_, err := e.eye.log.Writer(e.Context(), src, jobs.NewEvent(jobs.JobClaimed, nil))
+	_, err := e.eye.log.Writer(e.Context(), src, event.New(event.JobClaimed{}))
 	return err
 }

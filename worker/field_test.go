@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event/eventtest"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -233,6 +234,7 @@ func (f *field) runs(id string) {
 func (f *field) checkEvents(events []jobs.Event) {
 	f.Helper()
 	for i, e := range events {
+		eventtest.Strict(f, e)
 		if e.Seq != uint64(i+1) {
 			f.Fatalf("event %d has number %d: %s", i+1, e.Seq, kinds(events))
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -39,7 +40,7 @@ func TestRefusalsOfTheModelAPIAreTold(t *testing.T) {
 	if rec.Outcome != jobs.Success {
 		t.Fatalf("%s %s (%s)", rec.Outcome, rec.Reason, rec.Message)
 	}
-	told := dataOf[jobs.ViolationData](t, events, jobs.JailViolation)
+	told := dataOf[event.JailViolation](t, events, jobs.JailViolation)
 	if len(told) != 3 || len(kept) != 3 {
 		t.Fatalf("told %+v, kept %+v", told, kept)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -58,7 +59,7 @@ type pulse struct {
 	spoke       bool      // it has written a line
 	written     int64     // bytes
 	retries     int       // in a row
-	retried     jobs.RetryData
+	retried     event.Retry
 	because     jobs.Reason // why it tries again; empty: it does not
 	measured    time.Time   // when cpu was, while it starts
 	cpu         time.Duration
@@ -82,28 +83,16 @@ func (p *pulse) beat(now time.Time, length int, events []jobs.Event) {
 		switch {
 		case e.Kind == jobs.RetryReported:
 			p.retries++
-			p.retried = dataOfEvent[jobs.RetryData](e)
+			p.retried = dataOfEvent[event.Retry](e)
 		case slices.Contains(progress, e.Kind):
 			p.retries = 0
 		}
 	}
 }
 
-// hangData is the data of hang.detected. It is that of hang.ended, too, which
-// is told once nothing of the agent is alive: Step is what ended it then, and
-// Seconds how long that took.
-type hangData struct {
-	What    string  `json:"what"` // start idle stopped output retry exit: series are made of these
-	Message string  `json:"message,omitempty"`
-	Seconds float64 `json:"seconds"`
-	Step    string  `json:"step,omitempty"` // interrupt input term kill
-	// Reason is what the attempt ends for; empty: what the agent did counts.
-	Reason jobs.Reason `json:"reason,omitempty"`
-}
-
 // hang makes the finding of a limit.
-func hang(what string, reason jobs.Reason, after time.Duration, message string) *hangData {
-	return &hangData{What: what, Reason: reason, Seconds: after.Seconds(), Message: message}
+func hang(what string, reason jobs.Reason, after time.Duration, message string) *event.Hang {
+	return &event.Hang{What: what, Reason: reason, Seconds: after.Seconds(), Message: message}
 }
 
 // watch looks after the agent until it has ended, and ends it when it hangs.
@@ -135,7 +124,7 @@ func (r *agentRun) watch() {
 
 // look says whether the agent hangs, or when to look again. An agent that only
 // waits to be told that there is no more is told so.
-func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
+func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 	attended := r.terminals.InUse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +174,7 @@ func (r *agentRun) look(now time.Time) (*hangData, time.Duration) {
 // starting looks at an agent that has written nothing yet. Where many start at
 // once they get little of the processors, so one that still works is given as much
 // processor time as it may take by the clock; idle_timeout bounds that.
-func (r *agentRun) starting(now time.Time) (*hangData, time.Duration) {
+func (r *agentRun) starting(now time.Time) (*event.Hang, time.Duration) {
 	p, limit := &r.pulse, r.cfg.Hangs.Start
 	every := max(limit/4, time.Millisecond)
 	if due := every - now.Sub(p.measured); due > 0 {
@@ -209,7 +198,7 @@ func (r *agentRun) starting(now time.Time) (*hangData, time.Duration) {
 
 // idled is what silence means. An agent that the model API told to come again
 // in hours waits for that without a word, and the API is the cause.
-func (r *agentRun) idled(quiet time.Duration) *hangData {
+func (r *agentRun) idled(quiet time.Duration) *event.Hang {
 	reason, message := jobs.IdleLimit, fmt.Sprintf("it was silent for %v", time.Duration(r.job.IdleTimeout))
 	if why := r.pulse.because; jobs.Reasons[why].Fault == jobs.FaultProvider {
 		reason, message = why, message+" while it waited to try the model API again"
@@ -218,7 +207,7 @@ func (r *agentRun) idled(quiet time.Duration) *hangData {
 }
 
 // beyond finds what needs no clock: too much output, too many retries.
-func (r *agentRun) beyond(now time.Time) *hangData {
+func (r *agentRun) beyond(now time.Time) *event.Hang {
 	p, h := &r.pulse, r.cfg.Hangs
 	switch {
 	case p.written > h.Output:
@@ -238,7 +227,7 @@ func (r *agentRun) told() bool {
 }
 
 // halted looks at the agent's processes now and then while it is silent.
-func (r *agentRun) halted(now time.Time, quiet time.Duration) (*hangData, time.Duration) {
+func (r *agentRun) halted(now time.Time, quiet time.Duration) (*event.Hang, time.Duration) {
 	p, limit := &r.pulse, r.cfg.Hangs.Halt
 	every := max(limit/4, 50*time.Millisecond)
 	if due := max(every-quiet, every-now.Sub(p.looked)); due > 0 {
@@ -260,8 +249,8 @@ func (r *agentRun) halted(now time.Time, quiet time.Duration) (*hangData, time.D
 // descend ends an agent that hangs: it is asked to end its turn, told that no
 // more will come, asked to end, and killed with all that is in its jail. Each
 // step has its time. What comes next does not depend on the agent.
-func (r *agentRun) descend(found *hangData) {
-	r.events.put(jobs.NewEvent(jobs.HangDetected, found))
+func (r *agentRun) descend(found *event.Hang) {
+	r.events.put(event.New(event.HangDetected(*found)))
 	r.log.Warn("the agent hangs", "what", found.What, "message", found.Message)
 	r.steps(func(step string) { r.note(found, step) })
 }
@@ -282,7 +271,7 @@ func (r *agentRun) steps(tell func(step string)) {
 }
 
 // note says which step may have ended the agent.
-func (r *agentRun) note(found *hangData, step string) {
+func (r *agentRun) note(found *event.Hang, step string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.found, r.step = found, step
@@ -332,7 +321,7 @@ func (r *agentRun) hung(killed bool) jobs.Ended {
 	if end.Step == "term" && killed {
 		end.Step = "kill"
 	}
-	r.events.put(jobs.NewEvent(jobs.HangEnded, end))
+	r.events.put(event.New(event.HangEnded(end)))
 	if r.cfg.Hooks.Hung != nil {
 		r.cfg.Hooks.Hung(r.rec, end.What, end.Step)
 	}

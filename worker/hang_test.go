@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -93,7 +94,7 @@ func TestAgentsThatHang(t *testing.T) {
 			if rec.Outcome != want || rec.Reason != tt.reason {
 				t.Errorf("ended with %s %s (%s), want %s %s: %s", rec.Outcome, rec.Reason, rec.Message, want, tt.reason, kinds(events))
 			}
-			found, gone := dataOf[hangData](t, events, jobs.HangDetected), dataOf[hangData](t, events, jobs.HangEnded)
+			found, gone := dataOf[event.HangDetected](t, events, jobs.HangDetected), dataOf[event.HangEnded](t, events, jobs.HangEnded)
 			if len(found) != 1 || len(gone) != 1 || found[0].What != tt.what || gone[0].What != tt.what || gone[0].Step != tt.step {
 				t.Errorf("told %+v and %+v, want %s ended by %s", found, gone, tt.what, tt.step)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/none"
@@ -123,7 +124,7 @@ func TestAFloodWithoutAnEndOfLine(t *testing.T) {
 		t.Fatalf("got %s %s; %s", rec.Outcome, rec.Message, kinds(events))
 	}
 	for _, e := range events {
-		var line jobs.LineData
+		var line event.OutputLine
 		if e.Kind != jobs.OutputLine {
 			continue
 		}
@@ -164,7 +165,7 @@ func TestALimitThatEndedNothingIsNoted(t *testing.T) {
 		t.Errorf("got %s %s (%s)", rec.Outcome, rec.Reason, rec.Message)
 	}
 	var noted []string
-	var started jailStarted
+	var started event.JailStarted
 	for _, e := range events {
 		switch e.Kind {
 		case jobs.JailViolation:

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/inside"
 )
@@ -82,13 +83,13 @@ func (r *agentRun) heed(ctx context.Context, in jail, spec sandbox.Spec) error {
 func (r *agentRun) deeds() inside.Deeds {
 	return inside.Deeds{
 		Milestone: func(ctx context.Context, text string) error {
-			return r.tell(ctx, jobs.NewEvent(jobs.Milestone, jobs.MilestoneData{Text: text}))
+			return r.tell(ctx, event.New(event.Milestone{Text: text}))
 		},
 		Artifact: r.sent,
 		Result:   r.setResult,
 		Ask:      r.inquire,
 		Terminal: r.ownTerminal,
-		Shut:     func(why string) { r.events.put(jobs.NewEvent(jobs.Notice, notice{Text: why})) },
+		Shut:     func(why string) { r.events.put(event.New(event.Notice{Text: why})) },
 	}
 }
 
@@ -123,7 +124,7 @@ func (r *agentRun) attach(ctx context.Context, at place, name string, content io
 	if err != nil {
 		return jobs.Artifact{}, err
 	}
-	if err := r.tell(ctx, jobs.NewEvent(jobs.ArtifactStored, file)); err != nil {
+	if err := r.tell(ctx, event.New(event.ArtifactStored(*file))); err != nil {
 		return jobs.Artifact{}, err
 	}
 	r.mu.Lock()
@@ -140,13 +141,13 @@ func (r *agentRun) setResult(ctx context.Context, value json.RawMessage) error {
 			return inside.Refuse("invalid", "it does not fit the job's result_schema: %v", err)
 		}
 	}
-	e := r.secrets.Event(jobs.NewEvent(jobs.ResultSet, jobs.ResultData{Value: value}))
+	e := r.secrets.Event(event.New(event.ResultSet{Value: value}))
 	if err := r.tell(ctx, e); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.result.Value = dataOfEvent[jobs.ResultData](e).Value
+	r.result.Value = dataOfEvent[event.ResultSet](e).Value
 	return nil
 }
 
@@ -193,7 +194,7 @@ func (r *agentRun) open(id string, p pending) error {
 	if r.leaving != "" || r.found != nil || r.parked != nil {
 		return inside.Refuse("over", "the agent is being ended")
 	}
-	e := jobs.NewEvent(jobs.AskOpened, control.Ask{Ask: id, Type: "question", Questions: questions})
+	e := event.New(event.AskOpened{Ask: id, Type: "question", Questions: questions})
 	e.Turn = r.turn
 	r.events.put(e)
 	r.asked([]jobs.Event{e})
@@ -247,7 +248,7 @@ func (r *agentRun) expire(id string) bool {
 }
 
 func (r *agentRun) closed(id, how string) jobs.Event {
-	e := jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	e := event.New(event.AskClosed{Ask: id, How: how})
 	e.Turn = r.turn
 	return e
 }

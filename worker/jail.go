@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -276,7 +277,7 @@ func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams
 			a.result.Weaker = append(a.result.Weaker, w)
 		}
 	}
-	a.events.put(jobs.NewEvent(jobs.JailStarted, jailStarted{Backend: in.backend.Name(), Command: spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
+	a.events.put(event.New(event.JailStarted{Backend: in.backend.Name(), Command: spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
 	return p, nil
 }
 
@@ -313,13 +314,6 @@ func startReason(err error) jobs.Reason {
 type imageError interface {
 	error
 	ImageMissing() bool
-}
-
-type jailStarted struct {
-	Backend string   `json:"backend"`
-	Command []string `json:"command"`
-	Weaker  []string `json:"weaker,omitempty"`
-	Watched []string `json:"watched,omitempty"` // limits that can be exceeded for a moment
 }
 
 func words(features []sandbox.Feature) []string {

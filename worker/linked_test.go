@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -53,8 +54,8 @@ func TestAJobGoesOnInItsWorktree(t *testing.T) {
 		t.Fatalf("got %s, %s", failed.Outcome, failed.Message)
 	}
 	stop()
-	at := one[workspaceReady](t, events, jobs.WorkspaceDone)
-	if at.Strategy != workspace.Linked || at.Reused || at.OriginalDir != f.repo || at.OriginalBranch != "main" || at.Branch != "penstock/job/"+at.Name {
+	at := one[event.WorkspaceReady](t, events, jobs.WorkspaceDone)
+	if at.Strategy != string(workspace.Linked) || at.Reused || at.OriginalDir != f.repo || at.OriginalBranch != "main" || at.Branch != "penstock/job/"+at.Name {
 		t.Errorf("got %+v", at)
 	}
 	f.must(os.WriteFile(filepath.Join(at.Path, "by-hand"), []byte("a person's\n"), 0o644))
@@ -68,14 +69,14 @@ func TestAJobGoesOnInItsWorktree(t *testing.T) {
 	})
 	again()
 	events = f.events(rec.ID)
-	if now := one[workspaceReady](t, events, jobs.WorkspaceDone); !now.Reused || now.Path != at.Path {
+	if now := one[event.WorkspaceReady](t, events, jobs.WorkspaceDone); !now.Reused || now.Path != at.Path {
 		t.Errorf("got %+v, was %+v", now, at)
 	}
 	// The last notice but the one that commits cannot be read here.
 	notices := slices.DeleteFunc(slices.Clone(events), func(e jobs.Event) bool {
 		return e.Kind != jobs.Notice || strings.Contains(string(e.Data), "look at these")
 	})
-	if got := one[inherited](t, notices, jobs.Notice); !strings.Contains(got.Text, "earlier attempt") || !strings.Contains(got.Text, "/workspace") || got.Epoch == 0 {
+	if got := one[event.Notice](t, notices, jobs.Notice); !strings.Contains(got.Text, "earlier attempt") || !strings.Contains(got.Text, "/workspace") || got.SalvageEpoch == 0 {
 		t.Errorf("told %+v", got)
 	}
 	if told, err := os.ReadFile(filepath.Join(at.Path, "told")); err != nil || string(told) != "a person's\n" {

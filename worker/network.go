@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -104,14 +105,14 @@ func (a *attempt) leave() {
 	if a.cfg.Hooks.Network != nil {
 		a.cfg.Hooks.Network(a.rec, used)
 	}
-	a.events.put(jobs.NewEvent(jobs.NetworkUsed, used))
+	a.events.put(event.New(event.JailNetwork(used)))
 }
 
 // violation tells what a jail wanted and did not get.
-func (a *attempt) violation(v jobs.ViolationData) {
+func (a *attempt) violation(v event.JailViolation) {
 	if a.cfg.Hooks.Violation != nil {
 		a.cfg.Hooks.Violation(a.rec, v)
 	}
-	a.events.put(jobs.NewEvent(jobs.JailViolation, v))
+	a.events.put(event.New(event.JailViolation(v)))
 	a.refused.Note(policy.KindHost, v.What(), v.Reason)
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/policy"
@@ -77,8 +78,8 @@ func TestAJobReachesTheHostsOfItsList(t *testing.T) {
 	var mu sync.Mutex
 	var kept []policy.Violation
 	f.cfg.Refused = func(v policy.Violation) { mu.Lock(); defer mu.Unlock(); kept = append(kept, v) }
-	var used []jobs.NetworkData
-	f.cfg.Hooks.Network = func(_ jobs.Record, u jobs.NetworkData) { used = append(used, u) }
+	var used []event.JailNetwork
+	f.cfg.Hooks.Network = func(_ jobs.Record, u event.JailNetwork) { used = append(used, u) }
 	const get = "curl -sS -m 20 --fail "
 	job := f.job(get + "http://worker.test/ && " + get + "http://policy.test/ && " + get + "https://example.com/ && " +
 		get + "--noproxy '*' https://example.com/ && " +
@@ -90,7 +91,7 @@ func TestAJobReachesTheHostsOfItsList(t *testing.T) {
 	job.Sandbox.Network, job.Sandbox.AllowHosts = jobs.NetworkAllowlist, []string{"job.test", "example.com"}
 	rec, events := f.run(job)
 	lines := ""
-	for _, l := range dataOf[jobs.LineData](t, events, jobs.OutputLine) {
+	for _, l := range dataOf[event.OutputLine](t, events, jobs.OutputLine) {
 		lines += l.Text + "\n"
 	}
 	if rec.Outcome != jobs.Success {
@@ -103,7 +104,7 @@ func TestAJobReachesTheHostsOfItsList(t *testing.T) {
 		}
 	}
 	want := map[string]bool{"evil.test:80 not-listed": true, "inside.test:80 not-listed": true}
-	for _, v := range dataOf[jobs.ViolationData](t, events, jobs.JailViolation) {
+	for _, v := range dataOf[event.JailViolation](t, events, jobs.JailViolation) {
 		what := fmt.Sprintf("%s:%d %s", v.Host, v.Port, v.Reason)
 		if !want[what] || v.Kind != "network" {
 			t.Errorf("told %+v, which was not to be told, or twice", v)
@@ -113,7 +114,7 @@ func TestAJobReachesTheHostsOfItsList(t *testing.T) {
 	if len(want) > 0 || len(kept) != 2 || kept[0].Kind != policy.KindHost || kept[0].What != "evil.test:80" {
 		t.Errorf("not told: %v; kept %+v", want, kept)
 	}
-	sum := dataOf[jobs.NetworkData](t, events, jobs.NetworkUsed)
+	sum := dataOf[event.JailNetwork](t, events, jobs.NetworkUsed)
 	if len(sum) != 1 || len(used) != 1 || sum[0].Refused != 3 || len(sum[0].Hosts) != 4 || sum[0].Received == 0 {
 		t.Errorf("summed up as %+v, the hook heard %+v", sum, used)
 	}
@@ -152,11 +153,11 @@ func TestTrafficOfAJobIsBounded(t *testing.T) {
 			job.Retry.MaxAttempts = 1
 			job.Sandbox.Network, job.Sandbox.AllowHosts, job.Sandbox.Limits.Traffic = jobs.NetworkAllowlist, []string{"job.test"}, c.asked
 			rec, events := f.run(job)
-			told := dataOf[jobs.ViolationData](t, events, jobs.JailViolation)
+			told := dataOf[event.JailViolation](t, events, jobs.JailViolation)
 			if (rec.Outcome == jobs.Success) != c.ok || (len(told) == 0) != c.ok {
 				t.Fatalf("%s %s (%s), told %+v", rec.Outcome, rec.Reason, rec.Message, told)
 			}
-			if sum := dataOf[jobs.NetworkData](t, events, jobs.NetworkUsed)[0]; !c.ok && (told[0].Reason != "budget" || sum.Sent+sum.Received > 4000) {
+			if sum := dataOf[event.JailNetwork](t, events, jobs.NetworkUsed)[0]; !c.ok && (told[0].Reason != "budget" || sum.Sent+sum.Received > 4000) {
 				t.Errorf("told %+v, used %+v", told, sum)
 			}
 		})
@@ -174,7 +175,7 @@ func TestConnectionsOfAJobAreBounded(t *testing.T) {
 		read -r answer <&3 && [[ $answer == *200* ]] && ! curl -sS --fail -m 20 http://job.test/ && exec 3>&-'`)
 	job.Sandbox.Network, job.Sandbox.AllowHosts = jobs.NetworkAllowlist, []string{"job.test"}
 	rec, events := f.run(job)
-	told := dataOf[jobs.ViolationData](t, events, jobs.JailViolation)
+	told := dataOf[event.JailViolation](t, events, jobs.JailViolation)
 	if rec.Outcome != jobs.Success || len(told) != 1 || told[0].Reason != "budget" {
 		t.Errorf("%s %s (%s), told %+v", rec.Outcome, rec.Reason, rec.Message, told)
 	}
@@ -237,7 +238,7 @@ func TestAJobWithTheHostsNetwork(t *testing.T) {
 	job.Check = []string{"curl -sS -m 20 " + server.URL}
 	job.Sandbox.Network = jobs.NetworkFull
 	rec, events := f.run(job)
-	if rec.Outcome != jobs.Success || !strings.Contains(fmt.Sprint(dataOf[jobs.LineData](t, events, jobs.OutputLine)), "a service of the host") {
+	if rec.Outcome != jobs.Success || !strings.Contains(fmt.Sprint(dataOf[event.OutputLine](t, events, jobs.OutputLine)), "a service of the host") {
 		t.Fatalf("%s %s (%s)", rec.Outcome, rec.Reason, rec.Message)
 	}
 	select {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -24,14 +25,6 @@ type parking struct {
 	asks     []string
 	question string // the first of them, for people
 	until    time.Time
-}
-
-// waiting is the data of job.waiting.
-type waiting struct {
-	Reason   string    `json:"reason"` // question
-	Asks     []string  `json:"asks"`
-	Question string    `json:"question"`
-	Until    time.Time `json:"until"`
 }
 
 // An undertaking is what an agent is about besides its questions.
@@ -53,10 +46,10 @@ func (u *undertaking) note(events []jobs.Event) {
 				u.tools = map[string]bool{}
 			}
 			if len(u.tools) < maxTools {
-				u.tools[dataOfEvent[jobs.ToolData](e).Call] = true
+				u.tools[dataOfEvent[event.Tool](e).Call] = true
 			}
 		case jobs.ToolEnded:
-			delete(u.tools, dataOfEvent[jobs.ToolData](e).Call)
+			delete(u.tools, dataOfEvent[event.Tool](e).Call)
 		case jobs.TurnEnded:
 			clear(u.tools)
 		case jobs.TaskUpdated:
@@ -159,7 +152,7 @@ func (r *agentRun) parks() bool {
 func (a *attempt) park(ctx context.Context) (jobs.Ended, error) {
 	p := a.parked
 	p.question = a.clean(p.question)
-	e := jobs.NewEvent(jobs.JobWaiting, waiting{"question", p.asks, p.question, p.until})
+	e := event.New(event.JobWaiting{Reason: "question", Asks: p.asks, Question: p.question, Until: p.until})
 	// First, so that no record is parked whose session does not say so.
 	if err := a.writer.Append(ctx, a.secrets.Event(e)); err != nil {
 		return unlessLost(jobs.Ended{}, err), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -88,11 +89,11 @@ func TestAQuestionGivesItsSlotUp(t *testing.T) {
 	if len(said) != 2 || !strings.Contains(said[0], "The question was: Which?\nThe answer is: B\n\n") {
 		t.Errorf("heard %q", said)
 	}
-	closed, how := dataOf[control.Ask](t, events, jobs.AskClosed), dataOf[continuedData](t, events, jobs.SessionContinued)
+	closed, how := dataOf[control.Ask](t, events, jobs.AskClosed), dataOf[event.SessionContinued](t, events, jobs.SessionContinued)
 	if len(closed) != 1 || closed[0].Ask != "q1" || closed[0].How != "answered" || len(how) != 1 || how[0].How != "resumed" {
 		t.Errorf("closed %+v, continued %+v", closed, how)
 	}
-	if w := dataOf[waiting](t, events, jobs.JobWaiting); len(w) != 1 || w[0].Question != "Which?" || !slices.Equal(w[0].Asks, []string{"q1"}) {
+	if w := dataOf[event.JobWaiting](t, events, jobs.JobWaiting); len(w) != 1 || w[0].Question != "Which?" || !slices.Equal(w[0].Asks, []string{"q1"}) {
 		t.Errorf("told that it waits: %+v", w)
 	}
 	patch, err := f.eye.store.Get(t.Context(), id, rec.Epoch, PatchName)

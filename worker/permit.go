@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -58,9 +59,9 @@ func (a *attempt) refuse(v policy.Violation) {
 	if v.Kind == policy.KindHost {
 		return // the network has told more of it
 	}
-	data := jobs.ViolationData{Kind: v.Kind, Setting: v.What, Reason: v.Reason}
+	data := event.JailViolation{Kind: v.Kind, Setting: v.What, Reason: v.Reason}
 	if a.cfg.Hooks.Violation != nil {
 		a.cfg.Hooks.Violation(a.rec, data)
 	}
-	a.events.put(jobs.NewEvent(jobs.JailViolation, data))
+	a.events.put(event.New(event.JailViolation(data)))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -42,7 +43,7 @@ func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
 		return nil
 	})
 	if said = append(said, left...); len(said) > 0 {
-		a.events.put(jobs.NewEvent(jobs.Notice, review{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
+		a.events.put(event.New(event.Notice{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
 	}
 	if _, ours := errors.AsType[*stepError](err); ours {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // kept returns what is stored of the files that a job asked for, by path.
@@ -40,7 +41,7 @@ func (f *field) kept(rec jobs.Record) map[string]string {
 func said(events []jobs.Event) string {
 	var lines []string
 	for _, e := range events {
-		var r review
+		var r event.Notice
 		if e.Kind == jobs.Notice && json.Unmarshal(e.Data, &r) == nil {
 			lines = append(lines, r.Skipped...)
 		}

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/dialog"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/inside"
 )
 
@@ -31,7 +32,7 @@ func (a *attempt) remember(ctx context.Context) error {
 			continue
 		}
 		asked.How = a.fate(*asked, now)
-		a.events.put(jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: asked.Ask.Ask, How: asked.How}))
+		a.events.put(event.New(event.AskClosed{Ask: asked.Ask.Ask, How: asked.How}))
 		if asked.How == "expired" && a.job.Ask.Fail {
 			return ended(jobs.Unanswered, "nobody has answered its question: %s", asked.List()[0].Question)
 		}
@@ -41,7 +42,7 @@ func (a *attempt) remember(ctx context.Context) error {
 
 // fate says what has become of a question that an earlier attempt left open. A
 // parked job was woken by its answers or else by its time.
-func (a *attempt) fate(asked control.Asked, now time.Time) string {
+func (a *attempt) fate(asked dialog.Asked, now time.Time) string {
 	woken := a.past.Parked && a.claim.Previous() == nil && asked.Attempt == a.past.Attempt
 	switch {
 	case asked.Answer != nil && asked.Answer.Deny:
@@ -59,7 +60,7 @@ func (a *attempt) fate(asked control.Asked, now time.Time) string {
 // bring finds out what this attempt's agent and its programs are to be told of
 // the questions that were asked before: c is what the agent goes on with, nil if
 // it begins anew. What had its answer by then the conversation knows.
-func (a *attempt) bring(c *artifact.Capsule) {
+func (a *attempt) bring(c *jobs.Capsule) {
 	a.replies, a.recalls = nil, map[string][]inside.Answer{}
 	for _, asked := range a.past.Asks {
 		answer, ok := a.answerTo(asked)
@@ -75,7 +76,7 @@ func (a *attempt) bring(c *artifact.Capsule) {
 }
 
 // answerTo is what a program gets that asks again.
-func (a *attempt) answerTo(asked control.Asked) (inside.Answer, bool) {
+func (a *attempt) answerTo(asked dialog.Asked) (inside.Answer, bool) {
 	switch asked.How {
 	case "answered":
 		return inside.Answer{How: asked.How, Text: asked.Said()[asked.List()[0].Question]}, true
@@ -90,7 +91,7 @@ func (a *attempt) answerTo(asked control.Asked) (inside.Answer, bool) {
 }
 
 // replyTo is what an agent is told.
-func (a *attempt) replyTo(asked control.Asked) control.Reply {
+func (a *attempt) replyTo(asked dialog.Asked) control.Reply {
 	reply := control.Reply{Declined: asked.How == "declined" || asked.How == "expired"}
 	if asked.How == "declined" {
 		reply.Why = asked.Answer.Text

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // Events is where a session's events go. It is an interface because a test
@@ -148,7 +149,7 @@ func (r *recorder) takes(n int) bool {
 // the session's log has not all of it, so the attempt must not be settled.
 func (r *recorder) close(ctx context.Context) error {
 	if n := r.lost(); n > 0 {
-		r.put(jobs.NewEvent(jobs.Notice, notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
+		r.put(event.New(event.Notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
 		if r.hooks.Dropped != nil {
 			r.hooks.Dropped("too_large")
 		}
@@ -165,12 +166,6 @@ func (r *recorder) lost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.dropped
-}
-
-type notice struct {
-	Text    string `json:"text"`
-	Dropped int    `json:"dropped_events,omitempty"`
-	Limit   int    `json:"limit_bytes,omitempty"`
 }
 
 func size(e jobs.Event) int {

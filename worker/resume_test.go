@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -79,7 +79,7 @@ read -r l; do case $l in`, 1))
 	if said = heard(events); rec.Attempt != 3 || len(said) != 4 || !strings.HasSuffix(said[3], "four") {
 		t.Errorf("attempt %d, and the agents heard %q", rec.Attempt, said)
 	}
-	how := dataOf[continuedData](t, events, jobs.SessionContinued)
+	how := dataOf[event.SessionContinued](t, events, jobs.SessionContinued)
 	if len(how) != 2 || how[1].How != "resumed" || how[1].Turn != 3 {
 		t.Errorf("went on with %+v", how)
 	}
@@ -87,7 +87,7 @@ read -r l; do case $l in`, 1))
 	if said = heard(events); rec.Attempt != 5 || rec.Outcome != jobs.Success || len(said) != 5 || !strings.HasSuffix(said[4], "five") {
 		t.Errorf("%s %s (%s) in attempt %d, and the agents heard %q", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, said)
 	}
-	for _, d := range dataOf[continuedData](t, events, jobs.SessionContinued) {
+	for _, d := range dataOf[event.SessionContinued](t, events, jobs.SessionContinued) {
 		if d.How != "resumed" {
 			t.Errorf("it went on with %+v", d)
 		}
@@ -171,7 +171,7 @@ func TestAForkBeginsWhereAnotherJobIs(t *testing.T) {
 	f.must(f.eye.store.CopyCapsule(t.Context(), c, fork))
 	broken := c
 	broken.Home.Name = "part." + strings.Repeat("0", 64)
-	f.must(f.eye.store.PutCapsule(t.Context(), broken, artifact.Capsule{}))
+	f.must(f.eye.store.PutCapsule(t.Context(), broken, jobs.Capsule{}))
 
 	job.Prompt, job.Fork = "another way", id
 	forked, _, err := f.eye.queue.AcceptAs(t.Context(), fork, job.WithDefaults(), "", nil)
@@ -182,7 +182,7 @@ func TestAForkBeginsWhereAnotherJobIs(t *testing.T) {
 	if rec.Outcome != jobs.Success || len(said) != 1 || !strings.HasPrefix(said[0], "This conversation was copied") || !strings.Contains(said[0], "\n\nanother way\n\n") || !strings.Contains(said[0], "an earlier job, "+id+", had changed") {
 		t.Errorf("%s %s (%s), heard %q", rec.Outcome, rec.Reason, rec.Message, said)
 	}
-	if how := dataOf[continuedData](t, events, jobs.SessionContinued); len(how) != 1 || how[0].How != "forked" || how[0].From != id || how[0].Turn != 1 {
+	if how := dataOf[event.SessionContinued](t, events, jobs.SessionContinued); len(how) != 1 || how[0].How != "forked" || how[0].From != id || how[0].Turn != 1 {
 		t.Errorf("it went on with %+v", how)
 	}
 	if list := f.capsules(fork); len(list) != 2 || !strings.Contains(f.unpacked(list[1]), "another way") {

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -44,7 +45,7 @@ func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) erro
 			return err
 		}
 		a.talk.round, a.talk.failed = a.talk.round+1, failed
-		a.events.put(jobs.NewEvent(jobs.CheckReturned, checkReturned{failed.check.Check, a.talk.round, a.job.CheckRounds}))
+		a.events.put(event.New(event.CheckReturned{Check: failed.check.Check, Round: a.talk.round, Of: a.job.CheckRounds}))
 	}
 }
 
@@ -65,12 +66,6 @@ func (a *attempt) converse(ctx context.Context, in jail, adapter agent.Adapter) 
 		a.encapsule(ctx, at, "", a.changed(in.space))
 	}
 	return err
-}
-
-type checkReturned struct {
-	jobs.Check
-	Round int `json:"round"`
-	Of    int `json:"of"`
 }
 
 // heard notes what one run of the agent told.

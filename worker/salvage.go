@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -68,7 +69,7 @@ func (a *attempt) salvage(ctx context.Context, space *workspace.Workspace, why j
 		return nil // there was nothing in it
 	}
 	a.log.Info("salvaged", "why", why, "bytes", s.Bytes)
-	a.events.put(jobs.NewEvent(jobs.SalvageStored, s))
+	a.events.put(event.New(event.SalvageStored(s)))
 	return nil
 }
 
@@ -115,7 +116,7 @@ func tell(ctx context.Context, cfg Config, s jobs.Salvage) error {
 	if err != nil {
 		return err
 	}
-	_, err = cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent}, jobs.NewEvent(jobs.SalvageStored, s))
+	_, err = cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent}, event.New(event.SalvageStored(s)))
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -29,8 +30,8 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 	defer func() { a.result.Durations.Collect = a.stage("collect", began) }()
 	a.result.FilesChanged, a.result.PatchSHA256, a.result.Commits = change.Files, change.SHA256, change.Commits
 	if len(change.Skipped)+len(change.Notable)+len(change.Notes) > 0 {
-		a.events.put(jobs.NewEvent(jobs.Notice, review{
-			Text: "look at these before you use the patch", Skipped: change.Skipped, RunCode: change.Notable, Notes: change.Notes,
+		a.events.put(event.New(event.Notice{
+			Text: "look at these before you use the patch", Skipped: change.Skipped, RunsCode: change.Notable, Notes: change.Notes,
 		}))
 	}
 	if err := a.store(ctx, space, change); err != nil {
@@ -44,21 +45,13 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 		return change, failed(jobs.WorkspaceFailed, "keep the workspace", err)
 	}
 	// An agent that failed besides has another reason: this is told in any case.
-	a.events.put(jobs.NewEvent(jobs.Notice, notice{Text: tooLarge(a.cfg.Name, whole)}))
+	a.events.put(event.New(event.Notice{Text: tooLarge(a.cfg.Name, whole)}))
 	return change, ended(jobs.TooLarge, "%s", tooLarge(a.cfg.Name, whole))
 }
 
 // tooLarge says what became of a workspace of which only a part is stored.
 func tooLarge(worker string, whole *workspace.LimitError) string {
 	return "on worker " + worker + " " + whole.Error()
-}
-
-// review lists what a person should look at before using a patch.
-type review struct {
-	Text    string   `json:"text"`
-	Skipped []string `json:"skipped,omitempty"`
-	RunCode []string `json:"runs_code,omitempty"`
-	Notes   []string `json:"notes,omitempty"`
 }
 
 // store keeps the files of a change as the attempt's result. Read back, they
@@ -174,14 +167,7 @@ func (a *attempt) announce(ctx context.Context, rec jobs.Record) error {
 	if a.writer == nil {
 		return nil
 	}
-	return a.writer.Append(ctx, jobs.NewEvent(jobs.JobRequeued, requeued{
+	return a.writer.Append(ctx, event.New(event.JobRequeued{
 		Reason: rec.Reason, Message: rec.Message, State: rec.State, NotBefore: rec.NotBefore,
 	}))
-}
-
-type requeued struct {
-	Reason    jobs.Reason `json:"reason"`
-	Message   string      `json:"message,omitempty"`
-	State     jobs.State  `json:"state"`
-	NotBefore *time.Time  `json:"not_before,omitempty"`
 }

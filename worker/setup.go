@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -38,7 +39,7 @@ func (a *attempt) setup(ctx context.Context, in jail) error {
 		return failed(jobs.WorkspaceFailed, "share what setup wrote", err)
 	}
 	spent := time.Since(began)
-	data := setupEnded{Cached: reused, Seconds: spent.Seconds(), Reason: why}
+	data := event.SetupEnded{Cached: reused, Seconds: spent.Seconds(), Reason: why}
 	if reused {
 		data.Saved = max(0, took-spent).Seconds()
 		a.result.Durations.Check += data.Seconds
@@ -46,17 +47,8 @@ func (a *attempt) setup(ctx context.Context, in jail) error {
 			a.result.Checks = append(a.result.Checks, jobs.Check{Command: command, Cached: true})
 		}
 	}
-	a.events.put(jobs.NewEvent(jobs.SetupEnded, data))
+	a.events.put(event.New(data))
 	return nil
-}
-
-// setupEnded says that setup succeeded, or that what another job's wrote was
-// taken over.
-type setupEnded struct {
-	Cached  bool    `json:"cached"`
-	Seconds float64 `json:"seconds"`                 // with the time that was waited for another job
-	Saved   float64 `json:"saved_seconds,omitempty"` // of those that it took the other job
-	Reason  string  `json:"reason,omitempty"`        // why the job had to do it for itself
 }
 
 // setupKey names all that setup depends on besides the commit, as this host

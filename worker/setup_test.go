@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/policy"
@@ -75,7 +76,7 @@ func TestManyJobsRunTheSameSetupOnce(t *testing.T) {
 		if err != nil || rec.Outcome != jobs.Success || len(result.Checks) != 2 || result.FilesChanged != 3 {
 			t.Fatalf("%s %s, err %v, result %+v", rec.Outcome, rec.Message, err, result)
 		}
-		told := dataOf[setupEnded](t, events, jobs.SetupEnded)
+		told := dataOf[event.SetupEnded](t, events, jobs.SetupEnded)
 		if len(told) != 1 || told[0].Reason != "" || told[0].Cached != result.Checks[0].Cached || told[0].Cached == (count(events, jobs.CheckStarted) > 0) {
 			t.Errorf("told %+v, the result has %+v: %s", told, result.Checks, kinds(events))
 		}
@@ -142,7 +143,7 @@ func TestSetupThatIsAnother(t *testing.T) {
 				c.worker(&f.cfg)
 			}
 			rec, events := f.run(job)
-			told := dataOf[setupEnded](t, events, jobs.SetupEnded)
+			told := dataOf[event.SetupEnded](t, events, jobs.SetupEnded)
 			if rec.Outcome != jobs.Success || len(told) != 1 || told[0].Cached != (c.why == "cached") {
 				t.Fatalf("%s %s, told %+v", rec.Outcome, rec.Message, told)
 			}
@@ -167,7 +168,7 @@ func TestAFailingSetupIsNotShared(t *testing.T) {
 	for _, cache := range []time.Duration{0, time.Hour, time.Hour} {
 		f.cfg.SetupCache = cache
 		rec, events := f.run(job)
-		ends := dataOf[checkEnded](t, events, jobs.CheckEnded)
+		ends := dataOf[event.CheckEnded](t, events, jobs.CheckEnded)
 		if rec.Reason != jobs.SetupFailed || len(ends) != 2 || ends[1].Output != "why\n" || count(events, jobs.SetupEnded) > 0 {
 			t.Errorf("cache %v: %s %s: %+v", cache, rec.Reason, rec.Message, ends)
 		}

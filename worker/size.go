@@ -6,23 +6,18 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
-
-// A diskUse is what a workspace takes on the host's disk, in results and events.
-type diskUse struct {
-	Bytes  int64 `json:"bytes"`
-	Inodes int64 `json:"inodes"`
-}
 
 // A tally is what the workspaces of running jobs take, by the attempts' names.
 type tally struct {
 	mu sync.Mutex
-	of map[string]diskUse
+	of map[string]jobs.DiskUse
 }
 
 // set notes what one takes, nil for nothing more, and returns the sum of all.
-func (t *tally) set(name string, use *diskUse) (sum diskUse) {
+func (t *tally) set(name string, use *jobs.DiskUse) (sum jobs.DiskUse) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.of, name)
@@ -47,7 +42,7 @@ const (
 type sizeWatch struct {
 	*attempt
 	space *workspace.Workspace
-	told  diskUse // to the session
+	told  jobs.DiskUse // to the session
 }
 
 // watchSize measures the workspace again and again until the function that it
@@ -77,18 +72,18 @@ func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (st
 
 // look measures once. The session is told when the workspace has become twice
 // as large, and that is much.
-func (m *sizeWatch) look(ctx context.Context) diskUse {
-	var use diskUse
+func (m *sizeWatch) look(ctx context.Context) jobs.DiskUse {
+	var use jobs.DiskUse
 	use.Bytes, use.Inodes = m.space.Size(ctx)
 	m.report(&use)
 	if use.Bytes >= 2*m.told.Bytes+16<<20 || use.Inodes >= 2*m.told.Inodes+1000 {
 		m.told = use
-		m.events.put(jobs.NewEvent(jobs.WorkspaceGrew, use))
+		m.events.put(event.New(event.WorkspaceGrown(use)))
 	}
 	return use
 }
 
-func (m *sizeWatch) report(use *diskUse) {
+func (m *sizeWatch) report(use *jobs.DiskUse) {
 	sum := m.tally.set(m.name(), use)
 	if m.cfg.Hooks.Workspaces != nil {
 		m.cfg.Hooks.Workspaces(sum.Bytes, sum.Inodes)

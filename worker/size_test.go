@@ -12,8 +12,8 @@ import (
 func TestWorkspacesAreMeasured(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
-	sums := make(chan diskUse, 1000)
-	f.cfg.Hooks.Workspaces = func(bytes, inodes int64) { sums <- diskUse{bytes, inodes} }
+	sums := make(chan jobs.DiskUse, 1000)
+	f.cfg.Hooks.Workspaces = func(bytes, inodes int64) { sums <- jobs.DiskUse{Bytes: bytes, Inodes: inodes} }
 	rec, events := f.run(f.job("head -c 20000000 /dev/urandom > .git/large; mkdir d; touch d/f"))
 	close(sums)
 	result, err := f.eye.store.Result(t.Context(), rec)
@@ -21,10 +21,10 @@ func TestWorkspacesAreMeasured(t *testing.T) {
 	if rec.Outcome != jobs.Success || result.Disk.Bytes < 20_000_000 || result.Disk.Bytes > 40_000_000 || result.Disk.Inodes < 5 {
 		t.Errorf("%s %s; the result says %+v", rec.Outcome, rec.Message, result.Disk)
 	}
-	var told []diskUse
+	var told []jobs.DiskUse
 	for _, e := range events {
 		if e.Kind == jobs.WorkspaceGrew {
-			var use diskUse
+			var use jobs.DiskUse
 			f.must(json.Unmarshal(e.Data, &use))
 			told = append(told, use)
 		}
@@ -32,26 +32,26 @@ func TestWorkspacesAreMeasured(t *testing.T) {
 	if len(told) == 0 || len(told) > 2 || told[len(told)-1].Bytes < 16<<20 {
 		t.Errorf("the session was told %+v", told)
 	}
-	var last, most diskUse
+	var last, most jobs.DiskUse
 	for last = range sums {
 		if last.Bytes > most.Bytes {
 			most = last
 		}
 	}
-	if most != diskUse(result.Disk) || last != (diskUse{}) {
+	if most != result.Disk || last != (jobs.DiskUse{}) {
 		t.Errorf("the sum was %+v at most and %+v in the end; want %+v and nothing", most, last, result.Disk)
 	}
 }
 
 func TestTally(t *testing.T) {
 	t.Parallel()
-	all := tally{of: map[string]diskUse{}}
-	all.set("a", &diskUse{Bytes: 5, Inodes: 1})
-	all.set("b", &diskUse{Bytes: 7, Inodes: 2})
-	if got := all.set("a", &diskUse{Bytes: 1, Inodes: 1}); got != (diskUse{Bytes: 8, Inodes: 3}) {
+	all := tally{of: map[string]jobs.DiskUse{}}
+	all.set("a", &jobs.DiskUse{Bytes: 5, Inodes: 1})
+	all.set("b", &jobs.DiskUse{Bytes: 7, Inodes: 2})
+	if got := all.set("a", &jobs.DiskUse{Bytes: 1, Inodes: 1}); got != (jobs.DiskUse{Bytes: 8, Inodes: 3}) {
 		t.Errorf("together %+v", got)
 	}
-	if got := all.set("b", nil); got != (diskUse{Bytes: 1, Inodes: 1}) {
+	if got := all.set("b", nil); got != (jobs.DiskUse{Bytes: 1, Inodes: 1}) {
 		t.Errorf("without the second %+v", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/terminal"
@@ -142,7 +143,7 @@ func (f *field) checkRecording(rec jobs.Record, events []jobs.Event, secret stri
 	told := ""
 	for _, e := range events {
 		if e.Kind == jobs.TerminalOutput {
-			told += dataOfEvent[terminal.Data](e).Text
+			told += dataOfEvent[event.Terminal](e).Text
 		}
 	}
 	if !strings.Contains(told, "one\r\n24 80\r\n[redacted TOKEN]\r\n") || strings.Contains(told, secret) {
@@ -212,7 +213,7 @@ func TestTerminalsOfAFlood(t *testing.T) {
 	rec, events := f.ended(rec.ID)
 	told, dropped := 0, int64(0)
 	for _, e := range events {
-		switch d := dataOfEvent[terminal.Data](e); e.Kind {
+		switch d := dataOfEvent[event.Terminal](e); e.Kind {
 		case jobs.TerminalOutput:
 			told += len(d.Text)
 		case jobs.TerminalExited:
@@ -257,7 +258,7 @@ func TestTerminalsOfAnAttemptThatWasFollowed(t *testing.T) {
 	old := f.looks(rec.Session, 0, "sh", "-c", "echo r''eady; exec sleep 100")
 	old.sees("ready")
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: 2, Epoch: 1 << 40}
-	_, err := f.eye.log.Writer(t.Context(), src, jobs.NewEvent(jobs.JobClaimed, nil))
+	_, err := f.eye.log.Writer(t.Context(), src, event.New(event.JobClaimed{}))
 	f.must(err)
 	f.until("a later attempt opens one", func() bool {
 		answer, err := f.terminal(rec.Session, terminal.Request{Verb: terminal.Open, ID: jobs.NewID(), Args: []string{"touch", "go-on"}})

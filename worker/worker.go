@@ -26,6 +26,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
@@ -149,9 +150,9 @@ type Hooks struct {
 	Limited func(rec jobs.Record) // the model API refused a call because of its rate
 	// Violation: a jail wanted something that it did not get. Each thing is
 	// told once for an attempt.
-	Violation func(rec jobs.Record, v jobs.ViolationData)
+	Violation func(rec jobs.Record, v event.JailViolation)
 	// Network: what an attempt with an allow-list used, when it has ended.
-	Network func(rec jobs.Record, used jobs.NetworkData)
+	Network func(rec jobs.Record, used event.JailNetwork)
 	// Events: one event was stored; took is shared by those stored with it.
 	Events  func(kind jobs.Kind, bytes int, took time.Duration)
 	Dropped func(reason string)
@@ -186,7 +187,7 @@ func New(cfg Config) *Worker {
 	}
 	cfg.Hangs = cfg.Hangs.withDefaults()
 	return &Worker{
-		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: &tally{of: map[string]diskUse{}},
+		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: &tally{of: map[string]jobs.DiskUse{}},
 		news: make(chan struct{}, 1), started: time.Now().UTC(),
 	}
 }

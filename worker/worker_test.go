@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -119,7 +120,7 @@ func (k *kept) Append(ctx context.Context, events ...jobs.Event) error {
 func same(e jobs.Event) jobs.Event { return e }
 
 func line(text string) jobs.Event {
-	return jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: text})
+	return event.New(event.OutputLine{Stream: "stdout", Text: text})
 }
 
 func TestTheRecorderKeepsOrder(t *testing.T) {
@@ -179,12 +180,12 @@ func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
 	for range maxOutput>>20 + 5 {
 		r.putOutput(big)
 	}
-	r.put(jobs.NewEvent(jobs.JobRequeued, nil))
+	r.put(event.New(event.JobRequeued{}))
 	if err := r.close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	last := to.events[len(to.events)-1]
-	var said notice
+	var said event.Notice
 	if err := json.Unmarshal(last.Data, &said); err != nil || last.Kind != jobs.Notice || said.Dropped < 5 || dropped != "too_large" {
 		t.Errorf("the last event is %s %s (%v), and the hook heard %q", last.Kind, last.Data, err, dropped)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox/none"
 )
@@ -204,12 +205,12 @@ func BenchmarkEvents(b *testing.B) {
 			const batch = 64
 			var lines []jobs.Event
 			for i := range batch {
-				lines = append(lines, jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: fmt.Sprintf("line %d of a build, which says little", i)}))
+				lines = append(lines, event.New(event.OutputLine{Stream: "stdout", Text: fmt.Sprintf("line %d of a build, which says little", i)}))
 			}
 			var writers []*session.Writer
 			for range sessions {
 				id := jobs.NewID()
-				w, err := p.log.Writer(b.Context(), session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, jobs.NewEvent(jobs.JobClaimed, nil))
+				w, err := p.log.Writer(b.Context(), session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, event.New(event.JobClaimed{}))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -68,11 +68,22 @@ func (a *app) argumentOf(cmd *cobra.Command) cobra.CompletionFunc {
 	case word == "ROLE":
 		c = oneOf(words(jobs.Roles...))
 	case cmd.Name() == "schema":
-		c = oneOf(schema.Names())
+		return schemaNames
 	default:
 		return nil
 	}
 	return operand(c, many, len(operands) > 1)
+}
+
+// schemaNames completes the name of a schema and, behind event, a kind of event.
+func schemaNames(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	switch {
+	case len(args) == 0:
+		return schema.Names(), cobra.ShellCompDirectiveNoFileComp
+	case len(args) == 1 && args[0] == "event":
+		return schema.Kinds(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 // operand completes the first argument, or each one where there may be many,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // branches lists the branches that a repository got, with their commits.
@@ -61,7 +62,7 @@ func (f *field) deliveredOnce(id, repo, content string) {
 	f.gapless(events)
 	rec := f.record(id)
 	last := events[len(events)-1]
-	if rec.Outcome != jobs.Success || count(events, jobs.JobFinished) != 1 || data[jobs.Result](last).Branch != branch {
+	if rec.Outcome != jobs.Success || count(events, jobs.JobFinished) != 1 || event.As[event.JobFinished](last).Branch != branch {
 		f.Errorf("%s %s (%s), and the last event is %s %s", rec.Outcome, rec.Reason, rec.Message, last.Kind, last.Data)
 	}
 	f.git("-C", repo, "fsck", "--strict")
@@ -120,7 +121,7 @@ func TestAKilledWorkersBranchIsTakenOver(t *testing.T) {
 	f.run("wait", "--timeout", "60s", id)
 	f.deliveredOnce(id, dir, "from 2")
 	for _, e := range f.events(id) {
-		if e.Kind == jobs.BranchDone && (e.Attempt != 2 || data[jobs.BranchData](e).Replaced != lost || lost == "") {
+		if e.Kind == jobs.BranchDone && (e.Attempt != 2 || event.As[event.BranchDelivered](e).Replaced != lost || lost == "") {
 			t.Errorf("attempt %d says %s; the killed one left %s", e.Attempt, e.Data, lost)
 		}
 	}

@@ -2,146 +2,118 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
-	"github.com/penstock-run/penstock/jobs/terminal"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // summary is what a person wants to know of an event. Empty: nothing.
 func summary(e jobs.Event) string {
-	switch e.Kind {
-	case jobs.MessageDelta, jobs.ThoughtDelta, jobs.ToolDelta, jobs.ToolOutput, jobs.StateChanged, jobs.UsageReported, jobs.TerminalOutput:
+	payload, _ := event.Decode(e) // of a newer version, what fits is shown
+	switch d := payload.(type) {
+	case event.MessageDelta, event.ThoughtDelta, event.ToolDelta, event.ToolOutput, event.StateChanged, event.Usage, event.TerminalOutput:
 		return "" // details of what another event tells as a whole
-	case jobs.InputState:
-		return told(data[control.Input](e))
-	case jobs.AskOpened:
-		return inquiry(e.Job, data[control.Ask](e))
-	case jobs.AskClosed:
-		return "? " + data[control.Ask](e).How
-	case jobs.Message:
-		d := data[jobs.MessageData](e)
+	case event.InputState:
+		return told(d)
+	case event.AskOpened:
+		return inquiry(e.Job, control.Ask(d))
+	case event.AskClosed:
+		return "? " + d.How
+	case event.Message:
 		return strings.TrimSpace(fmt.Sprintf("%s: %s", d.Role, d.Text))
-	case jobs.Thought:
-		return "thinks: " + firstLine(data[jobs.MessageData](e).Text)
-	case jobs.OutputLine:
-		d := data[jobs.LineData](e)
+	case event.Thought:
+		return "thinks: " + firstLine(d.Text)
+	case event.OutputLine:
 		if d.Stream == "stderr" {
 			return "! " + d.Text
 		}
 		return "| " + d.Text
-	case jobs.ToolStarted:
-		d := data[jobs.ToolData](e)
+	case event.ToolStarted:
 		return fmt.Sprintf("▸ %s %s", d.Name, firstLine(d.Title))
-	case jobs.ToolEnded:
-		return toolEnded(data[jobs.ToolData](e))
-	case jobs.TurnEnded:
-		d := data[jobs.TurnData](e)
+	case event.ToolEnded:
+		return toolEnded(d)
+	case event.TurnEnded:
 		return strings.TrimSpace(fmt.Sprintf("turn ended: %s %s", d.Status, d.Reason))
-	case jobs.RetryReported:
-		d := data[jobs.RetryData](e)
+	case event.Retry:
 		return fmt.Sprintf("model API: attempt %d, %s, status %d", d.Attempt, d.Class, d.HTTP)
-	case jobs.Milestone:
-		return "* " + data[jobs.MilestoneData](e).Text
-	case jobs.ArtifactStored:
-		d := data[jobs.Artifact](e)
-		return fmt.Sprintf("artifact %s: %d bytes", d.Name, d.Bytes)
-	case jobs.TerminalCreated:
-		d := data[terminal.Data](e)
-		return fmt.Sprintf("terminal %d: %s", d.Terminal, firstLine(strings.Join(d.Args, " ")))
-	case jobs.ResultSet:
-		return "result: " + transcript.Fields(data[jobs.ResultData](e).Value)
-	case jobs.RunExited:
-		d := data[jobs.ExitData](e)
-		return fmt.Sprintf("agent exited with %d (%s)", d.Code, d.Class)
-	}
-	return poolSummary(e)
-}
-
-// poolSummary is the same for the events of the pool itself.
-func poolSummary(e jobs.Event) string {
-	switch e.Kind {
-	case jobs.JobFinished:
-		return finished(data[jobs.Result](e))
-	case jobs.JailViolation:
-		d := data[jobs.ViolationData](e)
-		return fmt.Sprintf("refused: %s %s (%s)", cmp.Or(d.Method, d.Kind), d.What(), d.Reason)
-	case jobs.NetworkUsed:
-		d := data[jobs.NetworkData](e)
-		return fmt.Sprintf("network: %d hosts, %s sent, %s received, %d refused", len(d.Hosts), jobs.Bytes(d.Sent), jobs.Bytes(d.Received), d.Refused)
-	case jobs.HangDetected:
-		d := data[struct{ What, Message string }](e)
-		return fmt.Sprintf("the agent hangs (%s): %s", d.What, d.Message)
-	case jobs.HangEnded:
-		d := data[struct {
-			Step    string
-			Seconds float64
-		}](e)
-		return fmt.Sprintf("the agent that hung is gone, after %.1fs, by %s", d.Seconds, d.Step)
-	case jobs.BranchDone:
-		d := data[jobs.BranchData](e)
-		return fmt.Sprintf("delivered: branch %s of %s, at %.12s", d.Branch, d.Repo, d.Commit)
-	case jobs.CheckReturned:
-		d := data[struct{ Round, Of int }](e)
-		return fmt.Sprintf("the check goes back to the agent (%d of %d)", d.Round, d.Of)
-	case jobs.CapsuleStored:
-		d := data[artifact.Capsule](e)
-		return fmt.Sprintf("capsule: the conversation can go on from turn %d on any worker", d.Turn)
-	case jobs.JobReopened:
-		d := data[struct{ By string }](e)
-		return "job brought back by " + cmp.Or(d.By, "somebody")
-	case jobs.JobWaiting:
-		return parked(data[waitingData](e))
-	case jobs.SessionContinued:
-		return continued(data[continuedData](e))
-	case jobs.WorkspaceProgress:
-		d := data[jobs.ProgressData](e)
-		return fmt.Sprintf("%s: %s %d%% (%d/%d), %.0fs", d.Step, d.Phase, d.Percent, d.Done, d.Total, d.Seconds)
-	case jobs.SetupEnded:
-		return setupEnded(data[setupData](e))
-	case jobs.Notice:
-		d := data[struct {
-			Text     string   `json:"text"`
-			RunsCode []string `json:"runs_code"`
-			Skipped  []string `json:"skipped"`
-			Notes    []string `json:"notes"`
-		}](e)
-		if lines := slices.Concat(d.RunsCode, d.Skipped, d.Notes); d.Text != "" && len(lines) > 0 {
-			return d.Text + ":\n  " + strings.Join(lines, "\n  ")
-		}
-	case jobs.CheckEnded:
-		d := data[jobs.Check](e)
-		return fmt.Sprintf("%q ended with %d", d.Command, d.Exit)
-	}
-	return unusual(e)
-}
-
-// unusual is the same for what has no words of its own: the values of its data,
-// with their names.
-func unusual(e jobs.Event) string {
-	switch e.Kind {
-	case jobs.JobRequeued:
-		d := data[struct{ Reason, Message string }](e)
-		return fmt.Sprintf("queued again (%s): %s", d.Reason, d.Message)
-	case jobs.RunError:
-		d := data[struct{ Stage, Message string }](e)
-		return strings.TrimPrefix(d.Stage+": "+d.Message, ": ")
-	case jobs.Notice, jobs.TaskUpdated:
-		d := data[struct{ Text, Status string }](e)
+	case event.TaskUpdated:
 		if text := cmp.Or(d.Text, d.Status); text != "" {
 			return text
 		}
-	case jobs.SalvageStored:
-		d := data[jobs.Salvage](e)
-		return fmt.Sprintf("kept what the attempt had changed: %d files, %d commits; penstock job salvage shows it", d.Files, d.Commits)
+	case event.RunExited:
+		return fmt.Sprintf("agent exited with %d (%s)", d.Code, d.Class)
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s: %s", e.Kind, transcript.Fields(e.Data)))
+	return cmp.Or(poolSummary(payload), insideSummary(payload), strings.TrimSpace(fmt.Sprintf("%s: %s", e.Kind, transcript.Fields(e.Data))))
+}
+
+// poolSummary is the same for the events of the pool itself. Empty: the event is
+// none of them, or has no words of its own.
+func poolSummary(payload event.Payload) string {
+	switch d := payload.(type) {
+	case event.JobFinished:
+		return finished(jobs.Result(d))
+	case event.JobRequeued:
+		return fmt.Sprintf("queued again (%s): %s", d.Reason, d.Message)
+	case event.JobReopened:
+		return "job brought back by " + cmp.Or(d.By, "somebody")
+	case event.JobWaiting:
+		return parked(d)
+	case event.SessionContinued:
+		return continued(d)
+	case event.WorkspaceProgress:
+		return fmt.Sprintf("%s: %s %d%% (%d/%d), %.0fs", d.Step, d.Phase, d.Percent, d.Done, d.Total, d.Seconds)
+	case event.SetupEnded:
+		return setupEnded(d)
+	case event.CheckEnded:
+		return fmt.Sprintf("%q ended with %d", d.Command, d.Exit)
+	case event.CheckReturned:
+		return fmt.Sprintf("the check goes back to the agent (%d of %d)", d.Round, d.Of)
+	case event.HangDetected:
+		return fmt.Sprintf("the agent hangs (%s): %s", d.What, d.Message)
+	case event.HangEnded:
+		return fmt.Sprintf("the agent that hung is gone, after %.1fs, by %s", d.Seconds, d.Step)
+	case event.BranchDelivered:
+		return fmt.Sprintf("delivered: branch %s of %s, at %.12s", d.Branch, d.Repo, d.Commit)
+	case event.SalvageStored:
+		return fmt.Sprintf("kept what the attempt had changed: %d files, %d commits; penstock job salvage shows it", d.Files, d.Commits)
+	case event.CapsuleStored:
+		return fmt.Sprintf("capsule: the conversation can go on from turn %d on any worker", d.Turn)
+	case event.Notice:
+		return notice(d)
+	}
+	return ""
+}
+
+// insideSummary is the same for what happens in the jail.
+func insideSummary(payload event.Payload) string {
+	switch d := payload.(type) {
+	case event.JailViolation:
+		return fmt.Sprintf("refused: %s %s (%s)", cmp.Or(d.Method, d.Kind), d.What(), d.Reason)
+	case event.JailNetwork:
+		return fmt.Sprintf("network: %d hosts, %s sent, %s received, %d refused", len(d.Hosts), jobs.Bytes(d.Sent), jobs.Bytes(d.Received), d.Refused)
+	case event.Milestone:
+		return "* " + d.Text
+	case event.ArtifactStored:
+		return fmt.Sprintf("artifact %s: %d bytes", d.Name, d.Bytes)
+	case event.ResultSet:
+		return "result: " + transcript.Fields(d.Value)
+	case event.TerminalCreated:
+		return fmt.Sprintf("terminal %d: %s", d.Terminal, firstLine(strings.Join(d.Args, " ")))
+	}
+	return ""
+}
+
+func notice(d event.Notice) string {
+	lines := slices.Concat(d.RunsCode, d.Skipped, d.Notes)
+	if d.Text == "" || len(lines) == 0 {
+		return d.Text
+	}
+	return d.Text + ":\n  " + strings.Join(lines, "\n  ")
 }
 
 func finished(d jobs.Result) string {
@@ -152,14 +124,7 @@ func finished(d jobs.Result) string {
 	return text
 }
 
-// continuedData is as much of a session.continued as is shown.
-type continuedData struct {
-	How, Why, From string
-	Epoch          uint64
-	Turn           int
-}
-
-func continued(d continuedData) string {
+func continued(d event.SessionContinued) string {
 	switch d.How {
 	case "forked":
 		return fmt.Sprintf("forked: a copy of the conversation of job %s goes on after turn %d", d.From, d.Turn)
@@ -173,15 +138,7 @@ func continued(d continuedData) string {
 	return text
 }
 
-// setupData is as much of a setup.ended as is shown.
-type setupData struct {
-	Cached  bool
-	Seconds float64
-	Saved   float64 `json:"saved_seconds"`
-	Reason  string
-}
-
-func setupEnded(d setupData) string {
+func setupEnded(d event.SetupEnded) string {
 	switch {
 	case d.Cached:
 		return fmt.Sprintf("setup: taken from another job, %.1fs saved", d.Saved)
@@ -191,20 +148,12 @@ func setupEnded(d setupData) string {
 	return fmt.Sprintf("setup: run, %.1fs", d.Seconds)
 }
 
-func toolEnded(d jobs.ToolData) string {
+func toolEnded(d event.ToolEnded) string {
 	mark := "✓"
 	if d.OK != nil && !*d.OK {
 		mark = "✗"
 	}
 	return fmt.Sprintf("%s %s %s", mark, d.Name, firstLine(d.Output))
-}
-
-// data reads an event's data as far as it fits. Data of a newer version may
-// not; what can be shown is shown.
-func data[T any](e jobs.Event) T {
-	var d T
-	_ = json.Unmarshal(e.Data, &d)
-	return d
 }
 
 func firstLine(s string) string {

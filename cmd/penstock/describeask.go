@@ -9,11 +9,12 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // told is what somebody has sent to a session. Its way through the agent is a
 // detail.
-func told(d control.Input) string {
+func told(d event.InputState) string {
 	if d.State != control.Accepted {
 		return ""
 	}
@@ -58,12 +59,6 @@ func inquiry(job string, d control.Ask) string {
 	return b.String()
 }
 
-// waitingData is as much of a job.waiting as is shown.
-type waitingData struct {
-	Question string
-	Until    time.Time
-}
-
-func parked(d waitingData) string {
+func parked(d event.JobWaiting) string {
 	return fmt.Sprintf("parked: no slot is held until somebody answers, or until %s: %s", d.Until.Format(time.DateTime), firstLine(d.Question))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -35,7 +36,7 @@ func TestDoctorAndRestoreCompareTheRecords(t *testing.T) {
 		t.Errorf("before anything is lost: %s", line)
 	}
 	src := session.Source{Job: job.ID, Session: job.Session, Attempt: 1, Epoch: 7}
-	if _, err := log.Append(t.Context(), src, jobs.NewEvent(jobs.JobFinished, jobs.Result{Job: job.ID, Outcome: jobs.Success, Attempts: 1})); err != nil {
+	if _, err := log.Append(t.Context(), src, event.New(event.JobFinished{Job: job.ID, Outcome: jobs.Success, Attempts: 1})); err != nil {
 		t.Fatal(err)
 	}
 	if line := doctor(); !strings.Contains(line, `"status":"weak"`) || !strings.Contains(line, job.ID) {

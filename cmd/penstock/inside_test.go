@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
@@ -70,7 +71,7 @@ penstock ask "Last?"; echo "never"`, "--idle-timeout", "5m")
 	for _, e := range f.events(id) {
 		switch e.Kind {
 		case jobs.OutputLine:
-			var line jobs.LineData
+			var line event.OutputLine
 			f.must(json.Unmarshal(e.Data, &line))
 			lines = append(lines, line.Text)
 		case jobs.AskClosed:

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/mcpstdio"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/worker"
@@ -298,11 +299,11 @@ while test ! -e go-on; do sleep 0.1; done
 	for _, e := range f.events(id) {
 		switch e.Kind {
 		case jobs.OutputLine:
-			var line jobs.LineData
+			var line event.OutputLine
 			f.must(json.Unmarshal(e.Data, &line))
 			said += line.Text + "\n"
 		case jobs.TerminalCreated:
-			var d terminal.Data
+			var d event.Terminal
 			f.must(json.Unmarshal(e.Data, &d))
 			made += d.By + " "
 		}

@@ -48,13 +48,19 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema " + strings.Join(schema.Names(), "|"), Short: "Print the JSON Schema of a document",
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: schema.Names(),
+		Use: "schema " + strings.Join(schema.Names(), "|") + " [KIND]", Short: "Print the JSON Schema of a document",
+		Long: "Print the JSON Schema of a document. schema event KIND describes the data of one kind of event.",
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, err := schema.For(args[0])
+			switch {
+			case len(args) == 2 && args[0] != "event":
+				return cli.Usage("", "schema %s: only events are of kinds", args[0])
+			case len(args) == 2:
+				data, err = schema.ForKind(args[1])
+			}
 			if err != nil {
-				return cli.Usage("", "%w", err)
+				return cli.Usage("docs/reference/events.md has all kinds", "%w", err)
 			}
 			_, err = a.out.Write(append(data, '\n'))
 			return err

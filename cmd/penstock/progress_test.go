@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // A slowWriter sends a body as a slow line would.
@@ -61,7 +62,7 @@ func TestProgressOfASlowFetch(t *testing.T) {
 			continue
 		}
 		told++
-		var p jobs.ProgressData
+		var p event.WorkspaceProgress
 		f.must(json.Unmarshal(e.Data, &p))
 		if p.Step == "" || p.Phase == "" || p.Total < 1 || p.Done > p.Total || p.Percent > 100 || p.Seconds < 2 {
 			t.Errorf("got %s", e.Data)

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -84,7 +85,7 @@ func narrate(f *field, id string, lines int) error {
 		return err
 	}
 	defer func() { _ = p.close() }() // it only reads the pool's store
-	w, err := p.log.Writer(ctx, session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, jobs.NewEvent(jobs.JobClaimed, nil))
+	w, err := p.log.Writer(ctx, session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, event.New(event.JobClaimed{}))
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func narrate(f *field, id string, lines int) error {
 	for n := 0; n < lines; n += batch {
 		var events []jobs.Event
 		for i := n; i < min(n+batch, lines); i++ {
-			events = append(events, jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: "line " + strconv.Itoa(i+1)}))
+			events = append(events, event.New(event.OutputLine{Stream: "stdout", Text: "line " + strconv.Itoa(i+1)}))
 		}
 		if err := w.Append(ctx, events...); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/metrics"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -86,8 +87,8 @@ func (w *watchers) worked(h *hooks) {
 	h.worker.Present = m.Heartbeat
 	h.worker.Stage = m.Stage
 	h.worker.Jailed = m.SandboxStarted
-	h.worker.Violation = func(_ jobs.Record, v jobs.ViolationData) { m.Refused(v) }
-	h.worker.Network = func(_ jobs.Record, used jobs.NetworkData) { m.Reached(used) }
+	h.worker.Violation = func(_ jobs.Record, v event.JailViolation) { m.Refused(v) }
+	h.worker.Network = func(_ jobs.Record, used event.JailNetwork) { m.Reached(used) }
 	h.worker.Dropped = m.EventDropped
 	h.worker.Events = func(kind jobs.Kind, bytes int, took time.Duration) { m.EventStored(kind, bytes, took) }
 	h.worker.Leftover = func(what string) {

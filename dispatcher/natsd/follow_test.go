@@ -38,7 +38,7 @@ func TestAViewerFollowsWithTheClientLibrary(t *testing.T) {
 		}
 		src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: rec.Attempt, Epoch: b.runs.Epoch()}
 		tell := func(kind jobs.Kind) {
-			if _, err := b.pool.log.Append(ctx, src, jobs.NewEvent(kind, nil)); err != nil {
+			if _, err := b.pool.log.Append(ctx, src, jobs.Event{Kind: kind}); err != nil {
 				t.Fatal(err)
 			}
 		}

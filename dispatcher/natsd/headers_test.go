@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/why"
@@ -119,9 +120,9 @@ func (b *bus) others() {
 		}
 	}
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: rec.Attempt, Epoch: b.runs.Epoch()}
-	writer, err := b.pool.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, nil))
+	writer, err := b.pool.log.Writer(ctx, src, event.New(event.JobClaimed{}))
 	if err == nil {
-		err = writer.Append(ctx, jobs.NewEvent(jobs.WorkspaceDone, nil), jobs.NewEvent(jobs.WorkspaceDone, nil))
+		err = writer.Append(ctx, event.New(event.WorkspaceReady{}), event.New(event.WorkspaceReady{}))
 	}
 	if err == nil {
 		_, err = b.pool.store.Put(ctx, rec.ID, b.runs.Epoch(), "patch", strings.NewReader("the patch"))
@@ -386,13 +387,13 @@ func TestWhatWorkersReplaceIsSwept(t *testing.T) {
 			}
 			return n
 		}
-		var capsule artifact.Capsule
+		var capsule jobs.Capsule
 		for _, data := range []string{"first", "second", "third"} {
 			if _, err := worker.store.Put(ctx, rec.ID, 1, "patch", strings.NewReader(data)); err != nil {
 				t.Fatal(err)
 			}
 			home, err := worker.store.PutPart(ctx, rec.ID, 1, strings.NewReader("home "+data))
-			next := artifact.Capsule{Format: artifact.CapsuleFormat, Job: rec.ID, Epoch: 1, Agent: rec.Agent, Home: home}
+			next := jobs.Capsule{Format: artifact.CapsuleFormat, Job: rec.ID, Epoch: 1, Agent: rec.Agent, Home: home}
 			if err == nil {
 				err = worker.store.PutCapsule(ctx, next, capsule)
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
@@ -456,13 +457,13 @@ func (b *bus) work(w parts, told dispatcher.Submitted) {
 	b.steer(w, rec.Session)
 	stop()
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: rec.Attempt, Epoch: claim.Epoch()}
-	writer, err := w.log.Writer(ctx, src, jobs.NewEvent(jobs.JobClaimed, nil))
+	writer, err := w.log.Writer(ctx, src, event.New(event.JobClaimed{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := make([]jobs.Event, 100) // enough for a batch
 	for i := range events {
-		events[i] = jobs.NewEvent(jobs.WorkspaceDone, i)
+		events[i] = event.New(event.WorkspaceReady{Seconds: float64(i)})
 	}
 	if err := writer.Append(ctx, events...); err != nil {
 		t.Error(err)
@@ -613,7 +614,7 @@ func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 			return err
 		},
 		"viewer tells": func() error {
-			_, err := viewer.log.Append(ctx, session.Source{Job: id, Session: id}, jobs.NewEvent(jobs.JobFinished, nil))
+			_, err := viewer.log.Append(ctx, session.Source{Job: id, Session: id}, event.New(event.JobFinished{}))
 			return err
 		},
 		"viewer holds": func() error {

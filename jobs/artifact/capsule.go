@@ -20,40 +20,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// CapsuleFormat is the version of [Capsule] that this program writes. One of
+// CapsuleFormat is the version of [jobs.Capsule] that this program writes. One of
 // another version is not used.
 const CapsuleFormat = 1
-
-// A Capsule is what the next attempt of a job needs to go on with the agent's
-// conversation, on any worker. It is the data of the event [jobs.CapsuleStored]. An
-// attempt has one, of the end of its last turn.
-type Capsule struct {
-	Format int    `json:"format"`
-	Job    string `json:"job"`
-	Epoch  uint64 `json:"epoch"`
-	Agent  string `json:"agent"`
-	// Conversation is what the agent calls it.
-	Conversation string `json:"conversation"`
-	// Turn is how many turns have begun, over all attempts. Open: the last of
-	// them was not over.
-	Turn int  `json:"turn"`
-	Open bool `json:"open,omitempty"`
-	// Heard are the ids of the prompts that the conversation has, the oldest
-	// first, besides the job's own.
-	Heard []string `json:"heard,omitempty"`
-	// Asks are the ids of the questions that were open.
-	Asks []string `json:"asks,omitempty"`
-	// Why is how the attempt ended; empty: that is not known.
-	Why    jobs.Reason `json:"why,omitempty"`
-	Worker string      `json:"worker"`
-	Stored time.Time   `json:"stored"`
-
-	// Home has the agent's own files of the conversation. Work is what it had
-	// changed in the workspace, nil where that stays in its place; both are
-	// artifacts of the epoch.
-	Home jobs.Artifact `json:"home"`
-	Work *jobs.Salvage `json:"work,omitempty"`
-}
 
 // A CapsuleError says why the conversation of a job cannot be continued.
 type CapsuleError struct{ Why string }
@@ -62,28 +31,28 @@ func (e *CapsuleError) Error() string { return e.Why }
 
 // LastCapsule returns the newest capsule of a job since it was begun anew, with
 // all its parts there. That there is none is a [*CapsuleError].
-func (s *Store) LastCapsule(ctx context.Context, rec jobs.Record) (Capsule, error) {
+func (s *Store) LastCapsule(ctx context.Context, rec jobs.Record) (jobs.Capsule, error) {
 	list, err := s.Capsules(ctx, rec.ID)
 	if err != nil {
-		return Capsule{}, err
+		return jobs.Capsule{}, err
 	}
-	list = slices.DeleteFunc(list, func(c Capsule) bool { return c.Epoch != 0 && c.Epoch <= rec.Since })
+	list = slices.DeleteFunc(list, func(c jobs.Capsule) bool { return c.Epoch != 0 && c.Epoch <= rec.Since })
 	if len(list) == 0 {
-		return Capsule{}, &CapsuleError{"nothing is kept of a conversation of agent " + rec.Agent + " that another process could go on with"}
+		return jobs.Capsule{}, &CapsuleError{"nothing is kept of a conversation of agent " + rec.Agent + " that another process could go on with"}
 	}
 	c := list[len(list)-1]
 	return c, s.Usable(ctx, c, rec)
 }
 
 // Usable reports why a capsule cannot be used for a job, as a [*CapsuleError].
-func (s *Store) Usable(ctx context.Context, c Capsule, rec jobs.Record) error {
+func (s *Store) Usable(ctx context.Context, c jobs.Capsule, rec jobs.Record) error {
 	switch {
 	case c.Format != CapsuleFormat:
 		return &CapsuleError{fmt.Sprintf("the capsule has format %d, and this program knows %d", c.Format, CapsuleFormat)}
 	case c.Agent != rec.Agent:
 		return &CapsuleError{"the capsule is of agent " + c.Agent}
 	}
-	for _, part := range c.parts() {
+	for _, part := range c.Parts() {
 		got, err := s.Check(ctx, c.Job, c.Epoch, part.Name)
 		switch {
 		case errors.Is(err, jobs.ErrUnavailable):
@@ -95,28 +64,6 @@ func (s *Store) Usable(ctx context.Context, c Capsule, rec jobs.Record) error {
 		}
 	}
 	return nil
-}
-
-// Parts are the names of the artifacts that it needs.
-func (c Capsule) Parts() []string {
-	var names []string
-	for _, part := range c.parts() {
-		names = append(names, part.Name)
-	}
-	return names
-}
-
-func (c Capsule) parts() []jobs.Artifact {
-	parts := []jobs.Artifact{c.Home}
-	if c.Work == nil {
-		return parts
-	}
-	for _, a := range []*jobs.Artifact{c.Work.Patch, c.Work.Bundle} {
-		if a != nil {
-			parts = append(parts, *a)
-		}
-	}
-	return parts
 }
 
 // partPrefix begins the names of parts, which the sum of their content ends.
@@ -170,7 +117,7 @@ func (s *Store) dropPart(ctx context.Context, job string, epoch uint64, name str
 
 // PutCapsule stores an attempt's capsule, whose parts are stored before, in the
 // place of the one before it, and removes the parts that only that one names.
-func (s *Store) PutCapsule(ctx context.Context, c, before Capsule) error {
+func (s *Store) PutCapsule(ctx context.Context, c, before jobs.Capsule) error {
 	if err := jobs.CheckToken("job", c.Job); err != nil {
 		return err
 	}
@@ -178,32 +125,33 @@ func (s *Store) PutCapsule(ctx context.Context, c, before Capsule) error {
 		return fmt.Errorf("store capsule of job %s: %w", c.Job, err)
 	}
 	parts := c.Parts()
-	for _, name := range before.Parts() {
-		if strings.HasPrefix(name, partPrefix) && before.Epoch == c.Epoch && !slices.Contains(parts, name) {
-			s.dropPart(ctx, c.Job, c.Epoch, name)
+	for _, part := range before.Parts() {
+		kept := slices.ContainsFunc(parts, func(a jobs.Artifact) bool { return a.Name == part.Name })
+		if strings.HasPrefix(part.Name, partPrefix) && before.Epoch == c.Epoch && !kept {
+			s.dropPart(ctx, c.Job, c.Epoch, part.Name)
 		}
 	}
 	return nil
 }
 
 // Capsules returns the capsules of a job's attempts, oldest first.
-func (s *Store) Capsules(ctx context.Context, job string) ([]Capsule, error) {
+func (s *Store) Capsules(ctx context.Context, job string) ([]jobs.Capsule, error) {
 	if err := jobs.CheckToken("job", job); err != nil {
 		return nil, err
 	}
-	var list []Capsule
+	var list []jobs.Capsule
 	where := wire.Range{Stream: subject.KVStream(subject.Results), Subject: subject.Key(subject.Results, job+".*.capsule")}
 	for m, err := range s.conn.Scan(ctx, where) {
 		if err != nil {
 			return nil, fmt.Errorf("capsules of job %s: %w", job, err)
 		}
-		var c Capsule
+		var c jobs.Capsule
 		if m.Gone() || json.Unmarshal(m.Data, &c) != nil {
 			continue
 		}
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b Capsule) int { return cmp.Compare(a.Epoch, b.Epoch) })
+	slices.SortFunc(list, func(a, b jobs.Capsule) int { return cmp.Compare(a.Epoch, b.Epoch) })
 	return list, nil
 }
 
@@ -211,7 +159,7 @@ func (s *Store) Capsules(ctx context.Context, job string) ([]Capsule, error) {
 // from, with copies of all its parts: what becomes of that job does not matter to
 // it. It is the job's capsule of epoch 0, which no attempt has, and may be copied
 // again.
-func (s *Store) CopyCapsule(ctx context.Context, c Capsule, job string) error {
+func (s *Store) CopyCapsule(ctx context.Context, c jobs.Capsule, job string) error {
 	to := c
 	to.Job, to.Epoch, to.Stored = job, 0, time.Now().UTC()
 	var err error
@@ -233,12 +181,12 @@ func (s *Store) CopyCapsule(ctx context.Context, c Capsule, job string) error {
 		}
 		to.Work = &work
 	}
-	return s.PutCapsule(ctx, to, Capsule{})
+	return s.PutCapsule(ctx, to, jobs.Capsule{})
 }
 
 // copyPart copies one artifact that a capsule names, by a file: it is stored
 // under its sum, so it is read twice.
-func (s *Store) copyPart(ctx context.Context, from Capsule, name, job string) (_ jobs.Artifact, err error) {
+func (s *Store) copyPart(ctx context.Context, from jobs.Capsule, name, job string) (_ jobs.Artifact, err error) {
 	content, err := s.Get(ctx, from.Job, from.Epoch, name)
 	if err != nil {
 		return jobs.Artifact{}, err

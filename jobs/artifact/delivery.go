@@ -7,13 +7,14 @@ import (
 	"strconv"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
 // PutDelivery notes, before an attempt makes a branch, which commit it will put
 // there. It is no artifact: an agent can name those.
-func (s *Store) PutDelivery(ctx context.Context, job string, epoch uint64, d jobs.BranchData) error {
+func (s *Store) PutDelivery(ctx context.Context, job string, epoch uint64, d event.BranchDelivered) error {
 	if err := jobs.CheckToken("job", job); err != nil {
 		return err
 	}
@@ -25,11 +26,11 @@ func (s *Store) PutDelivery(ctx context.Context, job string, epoch uint64, d job
 
 // Deliveries returns what the attempts of a job have noted that they will put on
 // a branch, by their epochs.
-func (s *Store) Deliveries(ctx context.Context, job string) (map[uint64]jobs.BranchData, error) {
+func (s *Store) Deliveries(ctx context.Context, job string) (map[uint64]event.BranchDelivered, error) {
 	if err := jobs.CheckToken("job", job); err != nil {
 		return nil, err
 	}
-	found := map[uint64]jobs.BranchData{}
+	found := map[uint64]event.BranchDelivered{}
 	where := wire.Range{Stream: subject.KVStream(subject.Results), Subject: subject.Key(subject.Results, job+".*.delivery")}
 	for m, err := range s.conn.Scan(ctx, where) {
 		if err != nil {
@@ -39,7 +40,7 @@ func (s *Store) Deliveries(ctx context.Context, job string) (map[uint64]jobs.Bra
 		if _, err := fmt.Sscanf(m.Subject, subject.Key(subject.Results, job+".%d.delivery"), &epoch); err != nil || m.Gone() {
 			continue
 		}
-		var d jobs.BranchData
+		var d event.BranchDelivered
 		if err := json.Unmarshal(m.Data, &d); err != nil {
 			return nil, fmt.Errorf("delivery of job %s, epoch %d: %w", job, epoch, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/backup"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -66,11 +67,11 @@ func (p *pool) work(ctx context.Context, worker string) (jobs.Record, error) {
 	}
 	rec := c.Record()
 	w, err := p.log.Writer(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: "command", Attempt: rec.Attempt, Epoch: rec.Epoch},
-		jobs.NewEvent(jobs.JobClaimed, struct{}{}))
+		event.New(event.JobClaimed{}))
 	if err != nil {
 		return rec, err
 	}
-	if err := w.Append(ctx, jobs.NewEvent(jobs.OutputLine, jobs.LineData{Text: "of " + rec.ID})); err != nil {
+	if err := w.Append(ctx, event.New(event.OutputLine{Text: "of " + rec.ID})); err != nil {
 		return rec, err
 	}
 	if _, err := p.store.Put(ctx, rec.ID, rec.Epoch, "changes.patch", bytes.NewReader([]byte("patch of "+rec.ID))); err != nil {

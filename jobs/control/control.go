@@ -236,19 +236,19 @@ func (e *RefusedError) Is(target error) bool {
 // Accepted is the state of an input whose event says what was sent.
 const Accepted = "accepted"
 
-// Input is the data of [jobs.InputState]. Verb and the fields after it are set with the
-// state "accepted": the message that was sent to the session.
+// Input is what has become of a message to the agent: the payload of the event
+// [jobs.InputState]. Verb and the fields after it are set with the state "accepted".
 type Input struct {
-	Input string `json:"input"`
-	State string `json:"state"` // accepted queued started taken completed
-	Verb  Verb   `json:"verb,omitempty"`
-	By    string `json:"by,omitempty"`
-	Text  string `json:"text,omitempty"`
-	// Of an answer: what it is to, and what it says besides Text.
-	Ask     string           `json:"ask,omitempty"`
-	Options []string         `json:"options,omitempty"`
-	Answers map[string]Words `json:"answers,omitempty"`
-	Deny    bool             `json:"deny,omitempty"`
+	Input string `json:"input" jsonschema:"The message's id."`
+	State string `json:"state" jsonschema:"accepted, queued, started, taken or completed."`
+	Verb  Verb   `json:"verb,omitempty" jsonschema:"What the message asks for. This field and those after it are set with accepted."`
+	By    string `json:"by,omitempty" jsonschema:"Who sent it."`
+	Text  string `json:"text,omitempty" jsonschema:"Its text."`
+
+	Ask     string           `json:"ask,omitempty" jsonschema:"The question that it answers."`
+	Options []string         `json:"options,omitempty" jsonschema:"The options that it chooses."`
+	Answers map[string]Words `json:"answers,omitempty" jsonschema:"The answer to each of several questions, by its number."`
+	Deny    bool             `json:"deny,omitempty" jsonschema:"It declines to answer."`
 }
 
 // Input says that the message was accepted.
@@ -259,16 +259,26 @@ func (c Message) Input() Input {
 	}
 }
 
-// Ask is the data of [jobs.AskOpened] and [jobs.AskClosed]. Questions are a list of
-// [Question] as the agent wrote it.
+// Ask is what an agent asks, or what became of that: the payload of the events
+// [jobs.AskOpened] and [jobs.AskClosed]. Questions are a list of [Question] as
+// the agent wrote it.
 type Ask struct {
-	Ask       string          `json:"ask"`
-	Type      string          `json:"type,omitempty"` // question permission other
-	Tool      string          `json:"tool,omitempty"`
-	Call      string          `json:"call,omitempty"`
-	Questions json.RawMessage `json:"questions,omitempty"`
-	Input     json.RawMessage `json:"input,omitempty"`
-	How       string          `json:"how,omitempty"` // answered declined withdrawn expired allowed
+	Ask       string          `json:"ask" jsonschema:"The question's id."`
+	Type      string          `json:"type,omitempty" jsonschema:"question, permission or other."`
+	Tool      string          `json:"tool,omitempty" jsonschema:"The tool that the agent wants to use."`
+	Call      string          `json:"call,omitempty" jsonschema:"The tool call that waits for the answer."`
+	Questions json.RawMessage `json:"questions,omitempty" jsonschema:"What is asked: a list of question, header, options (label, description) and multiSelect."`
+	Input     json.RawMessage `json:"input,omitempty" jsonschema:"The input of the tool, as the agent has it."`
+	How       string          `json:"how,omitempty" jsonschema:"How it was closed: answered, allowed, declined, withdrawn, default or expired."`
+}
+
+// List is what is asked.
+func (a Ask) List() []Question {
+	var list []Question
+	if json.Unmarshal(a.Questions, &list) != nil || len(list) == 0 {
+		return []Question{{}}
+	}
+	return list
 }
 
 // A Question is one of those that an agent asks at once.
@@ -283,4 +293,13 @@ type Question struct {
 type Option struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`
+}
+
+// A Reply is what became of a question that an agent had asked, whose process has
+// ended since.
+type Reply struct {
+	Questions []string
+	Answers   []string // of each question
+	Declined  bool     // there are none
+	Why       string   // it was declined
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/layout"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -235,12 +236,12 @@ func (p *party) attempt(ctx context.Context, c *queue.Claim, log *session.Log) e
 	go func() { stop(c.Keep(kept)) }()
 	rec := c.Record()
 	src := session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt, Epoch: rec.Epoch}
-	w, err := log.Writer(kept, src, jobs.NewEvent(jobs.JobClaimed, nil))
+	w, err := log.Writer(kept, src, event.New(event.JobClaimed{}))
 	if err != nil {
 		return err
 	}
 	for n := range 5 {
-		if err := w.Append(kept, jobs.NewEvent(jobs.OutputLine, jobs.LineData{Text: fmt.Sprint(n)})); err != nil {
+		if err := w.Append(kept, event.New(event.OutputLine{Text: fmt.Sprint(n)})); err != nil {
 			return err
 		}
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)

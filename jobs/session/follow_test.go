@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -121,7 +122,7 @@ func TestFollowEndsWithTheJob(t *testing.T) {
 
 func appendOne(tb testing.TB, l *session.Log, src session.Source) {
 	tb.Helper()
-	if _, err := l.Append(jobstest.Context(tb), src, jobs.NewEvent(jobs.JobSubmitted, struct{}{})); err != nil {
+	if _, err := l.Append(jobstest.Context(tb), src, event.New(event.JobSubmitted{})); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -186,7 +187,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 	rec := finishedRecord(id)
 	tell := func() {
 		t.Helper()
-		if _, err := l.Append(jobstest.Context(t), session.Source{Job: id, Session: id}, jobs.NewEvent(jobs.SalvageStored, nil)); err != nil {
+		if _, err := l.Append(jobstest.Context(t), session.Source{Job: id, Session: id}, event.New(event.SalvageStored{})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -330,14 +331,11 @@ func TestLargeAndBrokenEvents(t *testing.T) {
 	id := jobs.NewID()
 	w := writer(t, l, source(id, 1))
 	long := strings.Repeat("ä<", 400<<10)
-	var many []string
-	for range 100_000 {
-		many = append(many, "short")
-	}
+	many := json.RawMessage(`["short"` + strings.Repeat(`,"short"`, 99_999) + `]`)
 	raw := line("with raw")
 	raw.Raw = &jobs.Raw{Stream: "stdout", N: 1, JSON: json.RawMessage(`"` + strings.Repeat("x", 600<<10) + `"`)}
 	broken := jobs.Event{Kind: jobs.AgentRaw, Data: json.RawMessage(`{"a":`), Raw: &jobs.Raw{JSON: json.RawMessage("}")}}
-	for _, e := range []jobs.Event{line(long), jobs.NewEvent(jobs.ToolOutput, many), raw, broken} {
+	for _, e := range []jobs.Event{line(long), {Kind: jobs.ToolOutput, Data: many}, raw, broken} {
 		if err := w.Append(jobstest.Context(t), e); err != nil {
 			t.Fatalf("append %s: %v", e.Kind, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -18,7 +19,7 @@ func TestFollowFromBehindTheEndEnds(t *testing.T) {
 	rec := jobs.Record{ID: jobs.NewID(), State: jobs.Finished, Outcome: jobs.Success, Finished: &at}
 	rec.Session = rec.ID
 	src := session.Source{Job: rec.ID, Session: rec.Session}
-	if _, err := log.Append(t.Context(), src, jobs.NewEvent(jobs.JobSubmitted, nil)); err != nil {
+	if _, err := log.Append(t.Context(), src, event.New(event.JobSubmitted{})); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.Finish(t.Context(), rec, rec.Result()); err != nil {

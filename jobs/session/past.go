@@ -7,12 +7,14 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/dialog"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
 // Past reads what the log tells of the talk with a job's agents.
-func (l *Log) Past(ctx context.Context, session, job string) (*control.Past, error) {
-	past := &control.Past{Job: job}
+func (l *Log) Past(ctx context.Context, session, job string) (*dialog.Past, error) {
+	past := &dialog.Past{Job: job}
 	for e, err := range l.Read(ctx, session, 1) {
 		if err != nil {
 			return nil, err
@@ -27,7 +29,7 @@ func (l *Log) Past(ctx context.Context, session, job string) (*control.Past, err
 // reads it there. Of several answers to a question the broker lets the first in.
 // It returns what the log tells then. An error is a [*control.RefusedError], or
 // the broker's.
-func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, *control.Past, error) {
+func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, *dialog.Past, error) {
 	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt}
 	for {
 		// Where it ends is asked first: what comes after that is a conflict.
@@ -52,7 +54,7 @@ func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (c
 				return control.Receipt{}, nil, err
 			}
 		}
-		e := fill(jobs.NewEvent(jobs.InputState, c.Input()), src, at.seq+1)
+		e := fill(event.New(event.InputState(c.Input())), src, at.seq+1)
 		data, err := encode(e)
 		if err != nil {
 			return control.Receipt{}, nil, err

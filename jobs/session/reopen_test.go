@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -40,7 +41,7 @@ func (p past) must(err error) {
 func (p past) claimed(attempt int) {
 	p.Helper()
 	src := session.Source{Job: p.rec.ID, Session: p.rec.Session, Attempt: attempt}
-	_, err := p.log.Writer(p.Context(), src, jobs.NewEvent(jobs.JobClaimed, nil))
+	_, err := p.log.Writer(p.Context(), src, event.New(event.JobClaimed{}))
 	p.must(err)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -176,7 +177,7 @@ func (l *Log) Finish(ctx context.Context, rec jobs.Record, result jobs.Result) e
 	if rec.Finished == nil {
 		return fmt.Errorf("job %s has not finished", rec.ID)
 	}
-	event := jobs.NewEvent(jobs.JobFinished, result)
+	event := event.New(event.JobFinished(result))
 	// The moment names the finish: after a retry the same job finishes again.
 	event.Time = rec.Finished.UTC()
 	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt, Epoch: rec.Epoch}

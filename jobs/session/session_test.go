@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -20,7 +21,7 @@ func source(id string, attempt int) session.Source {
 }
 
 func line(text string) jobs.Event {
-	return jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: text})
+	return event.New(event.OutputLine{Stream: "stdout", Text: text})
 }
 
 func lines(n int) []jobs.Event {
@@ -31,7 +32,7 @@ func lines(n int) []jobs.Event {
 	return out
 }
 
-func claimed() jobs.Event { return jobs.NewEvent(jobs.JobClaimed, map[string]string{"worker": "w"}) }
+func claimed() jobs.Event { return event.New(event.JobClaimed{Worker: "w"}) }
 
 func writer(tb testing.TB, l *session.Log, src session.Source) *session.Writer {
 	tb.Helper()

@@ -98,21 +98,6 @@ type Answer struct {
 	Exit      *Exit                 `json:"exit,omitempty"` // nothing comes behind Data
 }
 
-// Data is the data of the events about terminals. Text is what a terminal has
-// shown, as UTF-8 and without the values of secrets, control characters and all.
-type Data struct {
-	Terminal int      `json:"terminal"`
-	By       string   `json:"by,omitempty"`
-	Args     []string `json:"args,omitempty"`
-	Rows     uint16   `json:"rows,omitempty"`
-	Columns  uint16   `json:"columns,omitempty"`
-	Text     string   `json:"text,omitempty"`
-	Code     *int     `json:"exit_code,omitempty"`
-	Signal   string   `json:"signal,omitempty"`
-	Why      string   `json:"why,omitempty"`           // where the code is not known
-	Dropped  int64    `json:"dropped_bytes,omitempty"` // of what it has shown, that no event and no recording has
-}
-
 // Decode reads a request and validates it.
 func Decode(data []byte) (Request, error) {
 	var r Request

@@ -9,12 +9,12 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // Line implements [Decoder].
 func (d *acpTalk) Line(line Line) Read {
-	r := d.line(line, func(object json.RawMessage, r *Read) rawData {
+	r := d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var m rpcMessage
 		_ = json.Unmarshal(object, &m) // what has an unexpected type stays zero
 		var p acpParams
@@ -30,7 +30,7 @@ func (d *acpTalk) Line(line Line) Read {
 		case m.Method == "":
 			d.readAnswer(m, r)
 		}
-		return rawData{Type: m.Method, Subtype: p.Update.Type}
+		return event.AgentRaw{Type: m.Method, Subtype: p.Update.Type}
 	})
 	r.State = d.state()
 	return r
@@ -40,7 +40,7 @@ func (d *acpTalk) Line(line Line) Read {
 func (d *acpTalk) starts(r *Read) {
 	d.begun, d.result = true, ""
 	d.begin(r)
-	r.add(jobs.InputState, control.Input{Input: d.sent, State: "taken"})
+	r.add(event.InputState{Input: d.sent, State: "taken"})
 }
 
 func (d *acpTalk) state() State {
@@ -197,7 +197,7 @@ func (d *acpTalk) readSession(m rpcMessage, got acpResult, r *Read) {
 	if d.total.Model == "" {
 		d.total.Model = model
 	}
-	r.add(jobs.SessionStarted, sessionData{Session: string(d.session), Model: model, Cwd: d.launch.Cwd, Mode: mode, Version: d.about, CanAsk: true})
+	r.add(event.SessionStarted{Session: string(d.session), Model: model, Cwd: d.launch.Cwd, Mode: mode, Version: d.about, CanAsk: true})
 	if d.model != "" {
 		d.setting = true
 		r.Reply = append(r.Reply, d.set("model", d.model, ""))
@@ -214,7 +214,7 @@ func (d *acpTalk) fail(m rpcMessage, why jobs.Reason, what string, r *Read) {
 		message += ": " + m.Error.text()
 	}
 	d.dead = true
-	d.end(jobs.TurnData{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
+	d.end(event.TurnEnded{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
 }
 
 // text is what an error says, with the details that agents put beside it.
@@ -238,7 +238,7 @@ func (d *acpTalk) readEnd(m rpcMessage, got acpResult, r *Read) {
 		used.Input, used.Output = got.Meta.Quota.Tokens.Input, got.Meta.Quota.Tokens.Output
 	}
 	d.total.Usage = d.total.Usage.Add(used)
-	turn := jobs.TurnData{
+	turn := event.TurnEnded{
 		Status: "ok", Reason: got.Stop, Result: d.result, Usage: used, UsageScope: "turn", CostUSD: jobs.AddUSD(d.earlier, d.total.CostUSD), CostScope: "session",
 	}
 	var why jobs.Reason
@@ -259,7 +259,7 @@ func (d *acpTalk) readEnd(m rpcMessage, got acpResult, r *Read) {
 	d.sent = ""
 	d.end(turn, why, r)
 	for _, id := range slices.Concat(d.dropped, slices.Sorted(maps.Keys(d.asks))) {
-		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
+		r.add(event.AskClosed{Ask: id, How: "withdrawn"})
 	}
 	clear(d.asks)
 	clear(d.tools)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // acpTalk speaks with an agent of the Agent Client Protocol.
@@ -166,7 +167,7 @@ func (d *acpTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
 		return nil, nil, control.Refuse(control.Unfit, "it offers no option that allows it: choose one by its label, or deny it")
 	}
 	delete(d.asks, id)
-	e := jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	e := event.New(event.AskClosed{Ask: id, How: how})
 	e.Agent, e.Turn = d.name, d.turn
 	return []jobs.Event{e}, [][]byte{d.answer(open.id, acpOutcome(option))}, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -211,7 +212,7 @@ func TestACPInteractive(t *testing.T) {
 	var how []string
 	for _, e := range r.events {
 		if e.Kind == jobs.TurnEnded {
-			how = append(how, dataOf[jobs.TurnData](t, e).Status)
+			how = append(how, dataOf[event.TurnEnded](t, e).Status)
 		}
 	}
 	if !slices.Equal(how, []string{"ok", "interrupted", "ok"}) || r.end.Outcome != jobs.Success {
@@ -273,7 +274,7 @@ func TestRealOpencodeInteractive(t *testing.T) {
 	var how []string
 	for _, e := range r.events {
 		if e.Kind == jobs.TurnEnded {
-			how = append(how, dataOf[jobs.TurnData](t, e).Status)
+			how = append(how, dataOf[event.TurnEnded](t, e).Status)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(l.Cwd, "hello.txt")); err != nil || !slices.Equal(how, []string{"ok", "interrupted", "ok"}) || r.end.Outcome != jobs.Success {

@@ -6,8 +6,8 @@ import (
 
 	sdk "github.com/coder/acp-go-sdk"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // maxSpoken bounds a message that comes in pieces.
@@ -67,11 +67,11 @@ func (d *acpTalk) readUpdate(u *acpUpdate, r *Read) {
 	case "tool_call", "tool_call_update":
 		d.readTool(u, r)
 	case "plan":
-		r.add(jobs.PlanUpdated, planData{Items: u.Entries})
+		r.add(event.PlanUpdated{Items: u.Entries})
 	case "usage_update":
-		r.add(jobs.UsageReported, usageData{Scope: "session", Tokens: map[string]int64{"context": u.Used}})
+		r.add(event.Usage{Scope: "session", Tokens: event.Tokens{Context: &u.Used}})
 	case "current_mode_update":
-		r.add(jobs.Notice, noticeData{Type: "mode", Text: u.Mode})
+		r.add(event.Notice{Type: "mode", Text: u.Mode})
 	}
 }
 
@@ -91,14 +91,14 @@ func (d *acpTalk) readChunk(u *acpUpdate, r *Read) {
 		Text string `json:"text"`
 	}
 	_ = json.Unmarshal(u.Content, &block) // another kind of block has no text
-	data := jobs.MessageData{Role: "assistant", Text: block.Text, Message: u.MessageID}
+	data := event.Message{Role: "assistant", Text: block.Text, Message: u.MessageID}
 	if u.Type == "agent_thought_chunk" {
 		d.thought = appended(d.thought, block.Text)
-		r.add(jobs.ThoughtDelta, data)
+		r.add(event.ThoughtDelta(data))
 		return
 	}
 	d.text = appended(d.text, block.Text)
-	r.add(jobs.MessageDelta, data)
+	r.add(event.MessageDelta(data))
 }
 
 func appended(text, more string) string {
@@ -111,11 +111,11 @@ func appended(text, more string) string {
 // flush tells the messages that have come in pieces.
 func (d *acpTalk) flush(r *Read) {
 	if d.thought != "" {
-		r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: d.thought})
+		r.add(event.Thought{Role: "assistant", Text: d.thought})
 	}
 	if d.text != "" {
 		d.result = d.text
-		r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: d.text})
+		r.add(event.Message{Role: "assistant", Text: d.text})
 	}
 	d.text, d.thought = "", ""
 }
@@ -140,32 +140,32 @@ func (d *acpTalk) readTool(u *acpUpdate, r *Read) {
 	kind := firstText(t.kind, "other")
 	output, edited := acpContent(u.Content)
 	if !known {
-		r.add(jobs.ToolStarted, jobs.ToolData{Call: u.Call, Name: kind, Kind: kind, Title: t.name, Input: u.Input})
+		r.add(event.ToolStarted{Call: u.Call, Name: kind, Kind: kind, Title: t.name, Input: u.Input})
 	}
 	ended := u.Status == string(sdk.ToolCallStatusCompleted) || u.Status == string(sdk.ToolCallStatusFailed)
 	if !ended {
 		remember(d.tools, u.Call, t)
 		if known {
-			r.add(jobs.ToolOutput, jobs.ToolData{Call: u.Call, Name: kind, Kind: kind, Title: t.name, Input: u.Input, Output: output})
+			r.add(event.ToolOutput{Call: u.Call, Name: kind, Kind: kind, Title: t.name, Input: u.Input, Output: output})
 		}
 		return
 	}
 	delete(d.tools, u.Call)
 	ok := u.Status == string(sdk.ToolCallStatusCompleted)
-	r.add(jobs.ToolEnded, jobs.ToolData{Call: u.Call, Name: kind, Kind: kind, Title: t.name, OK: &ok, Output: output})
+	r.add(event.ToolEnded{Call: u.Call, Name: kind, Kind: kind, Title: t.name, OK: &ok, Output: output})
 	if len(edited) == 0 && kind == "edit" && t.path != "" {
-		edited = []fileData{{Path: t.path, Change: "update"}}
+		edited = []event.FileChanged{{Path: t.path, Change: "update"}}
 	}
 	for _, file := range edited {
 		if ok {
 			file.Call = u.Call
-			r.add(jobs.FileChanged, file)
+			r.add(file)
 		}
 	}
 }
 
 // acpContent is the text in what a call gave, and the files that it changed.
-func acpContent(content json.RawMessage) (string, []fileData) {
+func acpContent(content json.RawMessage) (string, []event.FileChanged) {
 	var parts []struct {
 		Type    string `json:"type"`
 		Content struct {
@@ -176,13 +176,13 @@ func acpContent(content json.RawMessage) (string, []fileData) {
 	}
 	_ = json.Unmarshal(content, &parts) // what cannot be read stays zero
 	var b strings.Builder
-	var files []fileData
+	var files []event.FileChanged
 	for _, p := range parts {
 		switch p.Type {
 		case "content":
 			b.WriteString(p.Content.Text)
 		case "diff":
-			file := fileData{Path: p.Path, Change: "update"}
+			file := event.FileChanged{Path: p.Path, Change: "update"}
 			if p.Old == nil || *p.Old == "" {
 				file.Change = "create"
 			}
@@ -201,8 +201,8 @@ func (d *acpTalk) readRequest(m rpcMessage, p *acpParams, r *Read) {
 	}
 	d.flush(r)
 	if m.Method != sdk.ClientMethodSessionRequestPermission {
-		r.add(jobs.AskOpened, control.Ask{Ask: id, Type: "other", Tool: m.Method})
-		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "declined"})
+		r.add(event.AskOpened{Ask: id, Type: "other", Tool: m.Method})
+		r.add(event.AskClosed{Ask: id, How: "declined"})
 		r.Reply = append(r.Reply, d.refuse(m.ID))
 		return
 	}
@@ -223,7 +223,7 @@ func (d *acpTalk) readRequest(m rpcMessage, p *acpParams, r *Read) {
 		}
 	}
 	open.questions = []control.Question{question}
-	r.add(jobs.AskOpened, control.Ask{
+	r.add(event.AskOpened{
 		Ask: id, Type: "permission", Tool: short(p.Tool.Title, 120), Call: p.Tool.Call, Questions: jsonLine(open.questions), Input: p.Tool.Input,
 	})
 	if d.launch.Job.Agent.Interactive {
@@ -234,6 +234,6 @@ func (d *acpTalk) readRequest(m rpcMessage, p *acpParams, r *Read) {
 	if open.allow == "" {
 		how = "declined"
 	}
-	r.add(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	r.add(event.AskClosed{Ask: id, How: how})
 	r.Reply = append(r.Reply, d.answer(m.ID, acpOutcome(open.allow)))
 }

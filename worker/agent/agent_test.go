@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 func launch(name string) Launch {
@@ -149,7 +150,7 @@ func TestCommandForgery(t *testing.T) {
 		if len(r.Events) != 1 || r.Events[0].Kind != jobs.OutputLine || r.Events[0].Raw == nil || len(r.Reply) != 0 {
 			t.Errorf("%q became %+v", line, r)
 		}
-		var data jobs.LineData
+		var data event.OutputLine
 		if err := json.Unmarshal(r.Events[0].Data, &data); err != nil || data.Text != strings.ToValidUTF8(line, "\uFFFD") {
 			t.Errorf("%q is told as %q, err %v", line, data.Text, err)
 		}

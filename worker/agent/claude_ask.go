@@ -5,14 +5,15 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // readRequest takes what the agent asks of its host. Every request gets an
 // answer at once, unless somebody is there to give it.
 func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 	if out.Request.Subtype != "can_use_tool" {
-		r.add(jobs.AskOpened, control.Ask{Ask: out.RequestID, Type: "other", Tool: out.Request.Subtype})
-		r.add(jobs.AskClosed, control.Ask{Ask: out.RequestID, How: "declined"})
+		r.add(event.AskOpened{Ask: out.RequestID, Type: "other", Tool: out.Request.Subtype})
+		r.add(event.AskClosed{Ask: out.RequestID, How: "declined"})
 		r.Reply = append(r.Reply, claudeRefusal(out.RequestID, "not supported by this host"))
 		return
 	}
@@ -26,14 +27,14 @@ func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 		_ = json.Unmarshal(out.Request.Input, &in) // the input is there as a whole, if not the questions
 		opened.Type, opened.Questions, opened.Input = "question", in.Questions, nil
 	}
-	r.add(jobs.AskOpened, opened)
+	r.add(event.AskOpened(opened))
 	if d.interactive {
 		open := ask{input: out.Request.Input}
 		_ = json.Unmarshal(opened.Questions, &open.questions) // without any it is a permission
 		remember(d.asks, out.RequestID, open)
 		return
 	}
-	r.add(jobs.AskClosed, control.Ask{Ask: out.RequestID, How: "declined"})
+	r.add(event.AskClosed{Ask: out.RequestID, How: "declined"})
 	r.Reply = append(r.Reply, claudeAnswer(out.RequestID, claudeDecision{Behavior: "deny", Message: nobody}))
 }
 
@@ -68,7 +69,7 @@ func (d *claudeDecoder) Answer(a control.Message) ([]jobs.Event, [][]byte, error
 		return nil, nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
 	}
 	delete(d.asks, id)
-	e := jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	e := event.New(event.AskClosed{Ask: id, How: how})
 	e.Agent, e.Turn = "claude", d.turn
 	return []jobs.Event{e}, [][]byte{claudeAnswer(id, decision)}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // readResult closes a turn. Subtype "success" says nothing: a turn that an
@@ -14,7 +15,7 @@ func (d *claudeDecoder) readResult(out *claudeOut, r *Read) {
 	if out.APIStatus != 0 {
 		d.failure.http = out.APIStatus
 	}
-	turn := jobs.TurnData{
+	turn := event.TurnEnded{
 		Status: claudeStatus(out), Result: out.Result, Errors: out.Errors, HTTP: out.APIStatus,
 		Usage: out.Usage.jobs(), UsageScope: "turn", CostUSD: out.CostUSD, CostScope: "process", Denials: out.Denials,
 	}
@@ -29,7 +30,7 @@ func (d *claudeDecoder) readResult(out *claudeOut, r *Read) {
 	d.open, d.last, d.retried = false, &turn, ""
 	d.total.Turns = d.turn
 	clear(d.tools)
-	r.add(jobs.TurnEnded, turn)
+	r.add(turn)
 }
 
 // turnReason is one word for how a turn ended. Older versions say "completed"
@@ -110,7 +111,7 @@ func (f claudeFailure) reason() jobs.Reason {
 // Exit implements [Decoder].
 func (d *claudeDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
 	class, end := d.verdict(code, signal)
-	return exited("claude", d.turn, jobs.ExitData{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
+	return exited("claude", d.turn, event.RunExited{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
 }
 
 func (d *claudeDecoder) verdict(code int, signal string) (string, jobs.Ended) {

@@ -6,8 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // maxResult is how much of a tool's structured result is repeated in an
@@ -24,19 +23,19 @@ func (d *claudeDecoder) readAssistant(out *claudeOut, r *Read) {
 	for _, b := range claudeBlocks(m.Content) {
 		switch b.Type {
 		case "text":
-			r.add(jobs.Message, jobs.MessageData{
+			r.add(event.Message{
 				Role: "assistant", Text: b.Text, Message: m.ID, Parent: out.Parent, Error: out.Error, Aborted: out.Aborted,
 			})
 		case "thinking":
-			r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: b.Thinking, Message: m.ID, Parent: out.Parent})
+			r.add(event.Thought{Role: "assistant", Text: b.Thinking, Message: m.ID, Parent: out.Parent})
 		case "tool_use", "server_tool_use", "mcp_tool_use":
 			t := tool{short(b.Name, 120), toolKind(b.Name)}
 			remember(d.tools, b.ID, t)
-			r.add(jobs.ToolStarted, jobs.ToolData{
+			r.add(event.ToolStarted{
 				Call: b.ID, Name: t.name, Kind: t.kind, Title: toolTitle(b.Input), Parent: out.Parent, Input: b.Input,
 			})
 			if plan, ok := planOf(b); ok {
-				r.add(jobs.PlanUpdated, plan)
+				r.add(plan)
 			}
 		}
 	}
@@ -45,7 +44,7 @@ func (d *claudeDecoder) readAssistant(out *claudeOut, r *Read) {
 func (d *claudeDecoder) readUser(out *claudeOut, r *Read) {
 	if out.IsReplay {
 		delete(d.said, out.UUID)
-		r.add(jobs.InputState, control.Input{Input: out.UUID, State: "taken"})
+		r.add(event.InputState{Input: out.UUID, State: "taken"})
 		return
 	}
 	var m claudeMessage
@@ -54,7 +53,7 @@ func (d *claudeDecoder) readUser(out *claudeOut, r *Read) {
 	for _, b := range claudeBlocks(m.Content) {
 		switch b.Type {
 		case "text":
-			r.add(jobs.Message, jobs.MessageData{Role: "user", Text: b.Text, Parent: out.Parent})
+			r.add(event.Message{Role: "user", Text: b.Text, Parent: out.Parent})
 		case "tool_result":
 			d.endTool(out, b, result, r)
 			result = nil // it belongs to one call
@@ -66,7 +65,7 @@ func (d *claudeDecoder) endTool(out *claudeOut, b claudeBlock, result json.RawMe
 	ok := !b.IsError
 	t := d.tools[b.ToolUseID]
 	delete(d.tools, b.ToolUseID)
-	data := jobs.ToolData{
+	data := event.Tool{
 		Call: b.ToolUseID, Name: t.name, Kind: t.kind, Parent: out.Parent, OK: &ok, Output: claudeText(b.Content),
 	}
 	if code, found := exitCode(data.Output); found && t.kind == "execute" {
@@ -75,10 +74,10 @@ func (d *claudeDecoder) endTool(out *claudeOut, b claudeBlock, result json.RawMe
 	if len(result) <= maxResult {
 		data.Result = result
 	}
-	r.add(jobs.ToolEnded, data)
+	r.add(event.ToolEnded(data))
 	if file, changed := fileOf(result); changed && ok {
 		file.Call = b.ToolUseID
-		r.add(jobs.FileChanged, file)
+		r.add(file)
 	}
 }
 
@@ -112,7 +111,7 @@ func claudeText(content json.RawMessage) string {
 
 // fileOf tells from a structured result which file was changed. Reading a
 // file gives no such path at the top, only below "file".
-func fileOf(result json.RawMessage) (fileData, bool) {
+func fileOf(result json.RawMessage) (event.FileChanged, bool) {
 	var res struct {
 		Type     string          `json:"type"`
 		Path     string          `json:"filePath"`
@@ -125,24 +124,24 @@ func fileOf(result json.RawMessage) (fileData, bool) {
 		change = "create"
 	}
 	if res.Notebook != "" {
-		return fileData{Path: res.Notebook, Change: change}, true
+		return event.FileChanged{Path: res.Notebook, Change: change}, true
 	}
-	return fileData{Path: res.Path, Change: change}, res.Path != "" && res.Patch != nil
+	return event.FileChanged{Path: res.Path, Change: change}, res.Path != "" && res.Patch != nil
 }
 
 // planOf is the plan that a call of a planning tool writes.
-func planOf(b claudeBlock) (planData, bool) {
+func planOf(b claudeBlock) (event.PlanUpdated, bool) {
 	var in struct {
 		Todos json.RawMessage `json:"todos"`
 	}
 	switch b.Name {
 	case "TodoWrite":
 		_ = json.Unmarshal(b.Input, &in) // without a list there is no plan
-		return planData{Call: b.ID, Items: in.Todos}, in.Todos != nil
+		return event.PlanUpdated{Call: b.ID, Items: in.Todos}, in.Todos != nil
 	case "TaskCreate", "TaskUpdate":
-		return planData{Call: b.ID, Items: b.Input}, b.Input != nil
+		return event.PlanUpdated{Call: b.ID, Items: b.Input}, b.Input != nil
 	}
-	return planData{}, false
+	return event.PlanUpdated{}, false
 }
 
 // toolKind sorts the tools into the few kinds that all agents share.

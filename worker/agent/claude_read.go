@@ -5,7 +5,7 @@ import (
 	"maps"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // maxOpen bounds what a decoder remembers about calls and questions that the
@@ -24,17 +24,17 @@ type claudeDecoder struct {
 	interactive bool
 
 	turn    int
-	open    bool            // a turn has begun and not ended
-	last    *jobs.TurnData  // how the last turn ended
-	failure claudeFailure   // the last error that the agent reported in a turn
-	retried jobs.Reason     // why the model API is being tried again
-	session string          // the session that was announced last
-	tools   map[string]tool // open calls
-	asks    asks            // open questions
-	live    int             // what runs in the background
-	states  bool            // the program tells its state
-	resting bool            // the last state told was idle
-	said    map[string]bool // what it was told and has not taken up; true: it has read it
+	open    bool             // a turn has begun and not ended
+	last    *event.TurnEnded // how the last turn ended
+	failure claudeFailure    // the last error that the agent reported in a turn
+	retried jobs.Reason      // why the model API is being tried again
+	session string           // the session that was announced last
+	tools   map[string]tool  // open calls
+	asks    asks             // open questions
+	live    int              // what runs in the background
+	states  bool             // the program tells its state
+	resting bool             // the last state told was idle
+	said    map[string]bool  // what it was told and has not taken up; true: it has read it
 	total   Total
 	exact   bool // results tell what was used since the one before
 	words   lastWords
@@ -64,7 +64,7 @@ func (d *claudeDecoder) Line(line Line) Read {
 		_ = json.Unmarshal(object, &out)
 		d.read(&out, &r)
 		if len(r.Events) == 0 {
-			r.add(jobs.AgentRaw, rawData{Type: out.Type, Subtype: out.Subtype})
+			r.add(event.AgentRaw{Type: out.Type, Subtype: out.Subtype})
 		}
 		r.Events[0].Raw = raw
 	}
@@ -75,7 +75,7 @@ func (d *claudeDecoder) Line(line Line) Read {
 	return r
 }
 
-func (r *Read) add(kind jobs.Kind, data any) { r.Events = append(r.Events, jobs.NewEvent(kind, data)) }
+func (r *Read) add(p event.Payload) { r.Events = append(r.Events, event.New(p)) }
 
 // state says what the run is doing. Where the program does not tell its
 // state, the end of the turn has to do.
@@ -113,19 +113,19 @@ func (d *claudeDecoder) read(out *claudeOut, r *Read) {
 	case "control_cancel_request":
 		if _, ok := d.asks[out.RequestID]; ok {
 			delete(d.asks, out.RequestID)
-			r.add(jobs.AskClosed, control.Ask{Ask: out.RequestID, How: "withdrawn"})
+			r.add(event.AskClosed{Ask: out.RequestID, How: "withdrawn"})
 		}
 	case "control_response":
-		r.add(jobs.ControlReply, controlReply(out))
+		r.add(controlReply(out))
 	case "command_lifecycle":
 		if _, ours := d.said[out.CommandID]; ours {
 			d.said[out.CommandID] = true
 		}
-		r.add(jobs.InputState, control.Input{Input: out.CommandID, State: out.State})
+		r.add(event.InputState{Input: out.CommandID, State: out.State})
 	case "rate_limit_event":
-		r.add(jobs.LimitReported, out.RateLimit)
+		r.add(event.Limit{RawMessage: out.RateLimit})
 	case "tool_progress":
-		r.add(jobs.ToolOutput, jobs.ToolData{Call: out.ToolUseID, Name: out.ToolName, Parent: out.Parent})
+		r.add(event.ToolOutput{Call: out.ToolUseID, Name: out.ToolName, Parent: out.Parent})
 	}
 }
 
@@ -144,34 +144,34 @@ func (d *claudeDecoder) readSystem(out *claudeOut, r *Read) {
 		if state == "requires_action" {
 			state = "waiting"
 		}
-		r.add(jobs.StateChanged, stateData{State: state})
+		r.add(event.StateChanged{State: state})
 	case "status":
 		if out.Status != "" {
-			r.add(jobs.StateChanged, stateData{State: out.Status})
+			r.add(event.StateChanged{State: out.Status})
 		}
 	case "api_retry":
 		d.retried = claudeFailure{class: out.Error, http: out.ErrorStatus}.reason()
-		r.add(jobs.RetryReported, jobs.RetryData{
+		r.add(event.Retry{
 			Attempt: out.Attempt, Max: out.MaxRetries, DelayMS: out.RetryDelay, HTTP: out.ErrorStatus,
 			Class: out.Error, Hopeless: d.hopeless() != "",
 		})
 	case "task_started", "task_updated", "task_progress", "task_notification":
-		r.add(jobs.TaskUpdated, taskOf(out))
+		r.add(taskOf(out))
 	case "background_tasks_changed":
 		live := make([]string, len(out.Tasks))
 		for i, t := range out.Tasks {
 			live[i] = t.ID
 		}
 		d.live = len(live)
-		r.add(jobs.TaskUpdated, taskData{Live: &live})
+		r.add(event.TaskUpdated{Live: &live})
 	case "thinking_tokens":
-		r.add(jobs.ThoughtDelta, jobs.MessageData{Role: "assistant", Parent: out.Parent})
+		r.add(event.ThoughtDelta{Role: "assistant", Parent: out.Parent})
 	case "hook_started", "hook_response", "hook_progress":
-		r.add(jobs.HookReported, noticeData{Type: out.HookName, Event: out.HookEvent, Outcome: out.Outcome, ExitCode: out.ExitCode})
+		r.add(event.Hook{Type: out.HookName, Event: out.HookEvent, Outcome: out.Outcome, ExitCode: out.ExitCode})
 	case "permission_denied", "informational", "notification", "compact_boundary":
 		var text string
 		_ = json.Unmarshal(out.Message, &text) // an object in some of them: then there is no text
-		r.add(jobs.Notice, noticeData{Type: out.Subtype, Text: text, Call: out.ToolUseID, Tool: out.ToolName})
+		r.add(event.Notice{Type: out.Subtype, Text: text, Call: out.ToolUseID, Tool: out.ToolName})
 	}
 }
 
@@ -183,7 +183,7 @@ func (d *claudeDecoder) readInit(out *claudeOut, r *Read) {
 		for _, name := range out.Tools {
 			canAsk = canAsk || name == "AskUserQuestion"
 		}
-		r.add(jobs.SessionStarted, sessionData{
+		r.add(event.SessionStarted{
 			Session: out.SessionID, Model: out.Model, Cwd: out.Cwd, Mode: out.PermissionMode,
 			Version: out.Version, Tools: out.Tools, MCP: out.MCP, CanAsk: canAsk,
 		})
@@ -193,11 +193,11 @@ func (d *claudeDecoder) readInit(out *claudeOut, r *Read) {
 	}
 	d.turn++
 	d.open, d.failure, d.resting = true, claudeFailure{}, false
-	r.add(jobs.TurnStarted, stateData{})
+	r.add(event.TurnStarted{})
 }
 
-func taskOf(out *claudeOut) taskData {
-	t := taskData{Task: out.TaskID, Call: out.ToolUseID, Text: out.Description, Status: "running"}
+func taskOf(out *claudeOut) event.TaskUpdated {
+	t := event.TaskUpdated{Task: out.TaskID, Call: out.ToolUseID, Text: out.Description, Status: "running"}
 	switch out.Subtype {
 	case "task_updated":
 		t.Status = out.Patch.Status
@@ -207,7 +207,7 @@ func taskOf(out *claudeOut) taskData {
 	return t
 }
 
-func controlReply(out *claudeOut) noticeData {
+func controlReply(out *claudeOut) event.ControlReply {
 	var reply struct {
 		Subtype   string `json:"subtype"`
 		RequestID string `json:"request_id"`
@@ -215,19 +215,19 @@ func controlReply(out *claudeOut) noticeData {
 	}
 	_ = json.Unmarshal(out.Response, &reply) // what is missing stays empty
 	ok := reply.Subtype == "success"
-	return noticeData{Type: reply.RequestID, Text: reply.Error, OK: &ok}
+	return event.ControlReply{Type: reply.RequestID, Text: reply.Error, OK: &ok}
 }
 
 func (d *claudeDecoder) readStream(out *claudeOut, r *Read) {
 	delta := out.Event.Delta
 	switch {
 	case delta.Type == "text_delta":
-		r.add(jobs.MessageDelta, jobs.MessageData{Role: "assistant", Text: delta.Text, Parent: out.Parent})
+		r.add(event.MessageDelta{Role: "assistant", Text: delta.Text, Parent: out.Parent})
 	case delta.Type == "thinking_delta":
-		r.add(jobs.ThoughtDelta, jobs.MessageData{Role: "assistant", Text: delta.Thinking, Parent: out.Parent})
+		r.add(event.ThoughtDelta{Role: "assistant", Text: delta.Thinking, Parent: out.Parent})
 	case delta.Type == "input_json_delta":
-		r.add(jobs.ToolDelta, jobs.MessageData{Text: delta.Partial, Parent: out.Parent})
+		r.add(event.ToolDelta{Text: delta.Partial, Parent: out.Parent})
 	case out.Event.Type == "message_delta" && out.Event.Usage != nil:
-		r.add(jobs.UsageReported, usageData{Scope: "call", Tokens: out.Event.Usage.jobs()})
+		r.add(event.Usage{Scope: "call", Tokens: event.Tokens{Usage: new(out.Event.Usage.jobs())}})
 	}
 }

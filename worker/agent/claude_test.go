@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 const (
@@ -60,7 +61,7 @@ func TestClaudeVerdicts(t *testing.T) {
 		d := claude{}.Decoder(launch("claude"))
 		feed(d, strings.Split(tt.lines, "\n")...)
 		e, end := d.Exit(tt.code, tt.signal)
-		var data jobs.ExitData
+		var data event.RunExited
 		if err := json.Unmarshal(e.Data, &data); err != nil || data.Class != tt.class || data.Code != tt.code {
 			t.Errorf("%s: %s, err %v, want class %s", tt.name, e.Data, err, tt.class)
 		}
@@ -81,7 +82,7 @@ func TestClaudeHopeless(t *testing.T) {
 	} {
 		d := claude{}.Decoder(launch("claude"))
 		r := feed(d, claudeInit, `{"type":"system","subtype":"api_retry","attempt":2,"max_retries":6,"retry_delay_ms":571.5,"error":"`+class+`"}`)
-		var data jobs.RetryData
+		var data event.Retry
 		if err := json.Unmarshal(r.Events[0].Data, &data); err != nil || data.Hopeless != (want != "") || data.Attempt != 2 || data.Max != 6 {
 			t.Errorf("%s: %s, err %v", class, r.Events[0].Data, err)
 		}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // codexParams are those of any message of the app server. Only what is used is
@@ -61,7 +61,7 @@ func (u codexUsage) jobs() jobs.Usage {
 
 // Line implements [Decoder].
 func (d *codexTalk) Line(line Line) Read {
-	r := d.line(line, func(object json.RawMessage, r *Read) rawData {
+	r := d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var m rpcMessage
 		_ = json.Unmarshal(object, &m) // what has an unexpected type stays zero
 		var p codexParams
@@ -74,7 +74,7 @@ func (d *codexTalk) Line(line Line) Read {
 		default:
 			d.readAnswer(m, r)
 		}
-		return rawData{Type: m.Method, Subtype: p.Item.Type}
+		return event.AgentRaw{Type: m.Method, Subtype: p.Item.Type}
 	})
 	r.State = d.state()
 	return r
@@ -129,7 +129,7 @@ func (d *codexTalk) readAnswer(m rpcMessage, r *Read) {
 		}
 		d.thread, d.total.Session, d.total.Model = got.Thread.ID, got.Thread.ID, got.Model
 		mode, _ := got.Asks.(string) // an object where it is not one word
-		r.add(jobs.SessionStarted, sessionData{Session: d.thread, Model: got.Model, Cwd: got.Cwd, Mode: mode, CanAsk: true})
+		r.add(event.SessionStarted{Session: d.thread, Model: got.Model, Cwd: got.Cwd, Mode: mode, CanAsk: true})
 		waiting := d.queue
 		d.queue = nil
 		for _, prompt := range waiting {
@@ -171,7 +171,7 @@ func (d *codexTalk) fail(m rpcMessage, r *Read) {
 	if why == jobs.AgentFailed {
 		why = jobs.AgentProtocol
 	}
-	d.end(jobs.TurnData{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
+	d.end(event.TurnEnded{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
 }
 
 func (d *codexTalk) read(method string, p *codexParams, r *Read) {
@@ -181,11 +181,11 @@ func (d *codexTalk) read(method string, p *codexParams, r *Read) {
 	case "item/started", "item/completed":
 		d.readThing(method, p, r)
 	case "item/agentMessage/delta":
-		r.add(jobs.MessageDelta, jobs.MessageData{Role: "assistant", Text: p.Delta, Message: p.ItemID, Parent: d.parent(p)})
+		r.add(event.MessageDelta{Role: "assistant", Text: p.Delta, Message: p.ItemID, Parent: d.parent(p)})
 	case "item/reasoning/textDelta", "item/reasoning/summaryTextDelta":
-		r.add(jobs.ThoughtDelta, jobs.MessageData{Role: "assistant", Text: p.Delta, Message: p.ItemID, Parent: d.parent(p)})
+		r.add(event.ThoughtDelta{Role: "assistant", Text: p.Delta, Message: p.ItemID, Parent: d.parent(p)})
 	case "item/commandExecution/outputDelta":
-		r.add(jobs.ToolOutput, jobs.ToolData{Call: p.ItemID, Name: "command_execution", Kind: "execute", Output: p.Delta, Parent: d.parent(p)})
+		r.add(event.ToolOutput{Call: p.ItemID, Name: "command_execution", Kind: "execute", Output: p.Delta, Parent: d.parent(p)})
 	case "thread/tokenUsage/updated":
 		d.readUsage(p, r)
 	case "thread/status/changed":
@@ -194,20 +194,20 @@ func (d *codexTalk) read(method string, p *codexParams, r *Read) {
 			state = "waiting"
 		}
 		if state != "" && d.parent(p) == "" {
-			r.add(jobs.StateChanged, stateData{State: state})
+			r.add(event.StateChanged{State: state})
 		}
 	case "turn/plan/updated":
-		r.add(jobs.PlanUpdated, planData{Items: p.Plan})
+		r.add(event.PlanUpdated{Items: p.Plan})
 	case "account/rateLimits/updated":
-		r.add(jobs.LimitReported, p.Limits)
+		r.add(event.Limit{RawMessage: p.Limits})
 	case "error":
 		d.readError(p, r)
 	case "warning", "configWarning", "deprecationNotice", "guardianWarning":
-		r.add(jobs.Notice, noticeData{Type: method, Text: firstText(p.Message, p.Summary)})
+		r.add(event.Notice{Type: method, Text: firstText(p.Message, p.Summary)})
 	case "serverRequest/resolved":
 		if id, ok := (rpcMessage{ID: p.Request}).answerable(); ok && d.asks[id].id != nil {
 			delete(d.asks, id)
-			r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
+			r.add(event.AskClosed{Ask: id, How: "withdrawn"})
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (d *codexTalk) readTurn(method string, p *codexParams, r *Read) {
 
 // readEnd closes the turn. What was asked in it is not asked any more.
 func (d *codexTalk) readEnd(t codexTurn, r *Read) {
-	turn := jobs.TurnData{Status: "ok", Reason: "completed", Result: d.result, Usage: less(d.all(), d.before), UsageScope: "turn"}
+	turn := event.TurnEnded{Status: "ok", Reason: "completed", Result: d.result, Usage: less(d.all(), d.before), UsageScope: "turn"}
 	var why jobs.Reason
 	switch t.Status {
 	case "interrupted":
@@ -256,7 +256,7 @@ func (d *codexTalk) readEnd(t codexTurn, r *Read) {
 	d.cut = false
 	d.end(turn, why, r)
 	for _, id := range slices.Sorted(maps.Keys(d.asks)) {
-		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "withdrawn"})
+		r.add(event.AskClosed{Ask: id, How: "withdrawn"})
 	}
 	clear(d.asks)
 }
@@ -267,7 +267,7 @@ func (d *codexTalk) readUsage(p *codexParams, r *Read) {
 		d.earlier = d.all() // what is told when it goes on with a thread
 	}
 	d.total.Usage = less(d.all(), d.earlier)
-	r.add(jobs.UsageReported, usageData{Scope: "session", Tokens: p.Usage.Total.jobs()})
+	r.add(event.Usage{Scope: "session", Tokens: event.Tokens{Usage: new(p.Usage.Total.jobs())}})
 }
 
 // all is what its threads have used.
@@ -289,7 +289,7 @@ func less(now, before jobs.Usage) jobs.Usage {
 func (d *codexTalk) readError(p *codexParams, r *Read) {
 	word, http := p.Error.info()
 	if !p.Retries {
-		r.add(jobs.Notice, noticeData{Type: "error", Text: p.Error.Message})
+		r.add(event.Notice{Type: "error", Text: p.Error.Message})
 		return
 	}
 	d.retried = p.Error.reason()
@@ -298,7 +298,7 @@ func (d *codexTalk) readError(p *codexParams, r *Read) {
 		attempt, _ = strconv.Atoi(again[1]) // zero where it has no number
 		limit, _ = strconv.Atoi(again[2])   // as above
 	}
-	r.add(jobs.RetryReported, jobs.RetryData{
+	r.add(event.Retry{
 		Attempt: attempt, Max: limit, HTTP: http, Class: firstText(word, string(d.retried)), Hopeless: jobs.Reasons[d.retried].Hopeless(),
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // codexDecoder reads one run of codex exec: one turn, at most.
@@ -26,11 +27,11 @@ func (codex) Decoder(l Launch) Decoder {
 
 // Line implements [Decoder].
 func (d *codexDecoder) Line(line Line) Read {
-	return d.line(line, func(object json.RawMessage, r *Read) rawData {
+	return d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var out codexOut
 		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
 		d.read(&out, r)
-		return rawData{Type: out.Type, Subtype: out.Item.Type}
+		return event.AgentRaw{Type: out.Type, Subtype: out.Item.Type}
 	})
 }
 
@@ -38,7 +39,7 @@ func (d *codexDecoder) read(out *codexOut, r *Read) {
 	switch out.Type {
 	case "thread.started":
 		d.total.Session = out.Thread
-		r.add(jobs.SessionStarted, sessionData{Session: out.Thread, Model: d.total.Model})
+		r.add(event.SessionStarted{Session: out.Thread, Model: d.total.Model})
 	case "turn.started":
 		d.begin(r)
 	case "item.started", "item.updated", "item.completed":
@@ -51,16 +52,16 @@ func (d *codexDecoder) read(out *codexOut, r *Read) {
 		u := out.Usage
 		// What was read from the cache is in the input here.
 		d.total.Usage = jobs.Usage{Input: u.Input - u.Cached, Output: u.Output, CacheRead: u.Cached, CacheWrite: u.CacheWrite}
-		d.ended(jobs.TurnData{Status: "ok", Reason: "completed", Result: d.answer}, "", r)
+		d.ended(event.TurnEnded{Status: "ok", Reason: "completed", Result: d.answer}, "", r)
 	case "turn.failed":
 		message := out.Error.Message
-		d.ended(jobs.TurnData{Status: "error", Reason: "error", Errors: []string{message}, HTTP: codexStatus(message)}, codexReason(message), r)
+		d.ended(event.TurnEnded{Status: "error", Reason: "error", Errors: []string{message}, HTTP: codexStatus(message)}, codexReason(message), r)
 	case "error":
 		d.readError(out.Message, r)
 	}
 }
 
-func (d *codexDecoder) ended(turn jobs.TurnData, why jobs.Reason, r *Read) {
+func (d *codexDecoder) ended(turn event.TurnEnded, why jobs.Reason, r *Read) {
 	// The counts are those of the thread, which is longer than this process
 	// where it was resumed.
 	turn.Usage, turn.UsageScope = d.total.Usage, "session"
@@ -74,13 +75,13 @@ var codexAgain = regexp.MustCompile(`^Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting 
 func (d *codexDecoder) readError(message string, r *Read) {
 	again := codexAgain.FindStringSubmatch(message)
 	if again == nil {
-		r.add(jobs.Notice, noticeData{Type: "error", Text: message})
+		r.add(event.Notice{Type: "error", Text: message})
 		return
 	}
 	d.retried = codexReason(again[3])
 	attempt, _ := strconv.Atoi(again[1]) // zero where it has no number
 	limit, _ := strconv.Atoi(again[2])   // as above
-	r.add(jobs.RetryReported, jobs.RetryData{
+	r.add(event.Retry{
 		Attempt: attempt, Max: limit, HTTP: codexStatus(again[3]), Class: string(d.retried), Hopeless: jobs.Reasons[d.retried].Hopeless(),
 	})
 }
@@ -88,19 +89,19 @@ func (d *codexDecoder) readError(message string, r *Read) {
 // readCodexItem tells of an item at a stage: started, updated or completed.
 func readCodexItem(stage string, item codexItem, r *Read) {
 	ok := item.Status != "failed" && item.Status != "declined"
-	tool := jobs.ToolData{Call: item.ID, Name: item.Type, Parent: item.Parent}
+	tool := event.Tool{Call: item.ID, Name: item.Type, Parent: item.Parent}
 	switch item.Type {
 	case "agent_message":
-		r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: item.Text, Message: item.ID, Parent: item.Parent})
+		r.add(event.Message{Role: "assistant", Text: item.Text, Message: item.ID, Parent: item.Parent})
 		return
 	case "reasoning":
-		r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: item.Text, Message: item.ID, Parent: item.Parent})
+		r.add(event.Thought{Role: "assistant", Text: item.Text, Message: item.ID, Parent: item.Parent})
 		return
 	case "todo_list":
-		r.add(jobs.PlanUpdated, planData{Call: item.ID, Items: item.Items})
+		r.add(event.PlanUpdated{Call: item.ID, Items: item.Items})
 		return
 	case "error":
-		r.add(jobs.Notice, noticeData{Type: "error", Text: item.Message})
+		r.add(event.Notice{Type: "error", Text: item.Message})
 		return
 	case "command_execution":
 		tool.Kind, tool.Title, tool.Output, tool.ExitCode = "execute", codexTitle(item.Command), item.Output, item.ExitCode
@@ -118,12 +119,12 @@ func readCodexItem(stage string, item codexItem, r *Read) {
 	}
 	switch stage {
 	case "started":
-		r.add(jobs.ToolStarted, tool)
+		r.add(event.ToolStarted(tool))
 	case "updated":
-		r.add(jobs.ToolOutput, tool)
+		r.add(event.ToolOutput(tool))
 	default:
 		tool.OK = &ok
-		r.add(jobs.ToolEnded, tool)
+		r.add(event.ToolEnded(tool))
 		if item.Type == "file_change" && ok {
 			codexFiles(item, r)
 		}
@@ -136,7 +137,7 @@ func codexFiles(item codexItem, r *Read) {
 		if change == "add" {
 			change = "create"
 		}
-		r.add(jobs.FileChanged, fileData{Path: c.Path, Change: change, Call: item.ID})
+		r.add(event.FileChanged{Path: c.Path, Change: change, Call: item.ID})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // codexTalk speaks with Codex's app server, 0.169 and later: JSON-RPC without
@@ -156,7 +157,7 @@ func (d *codexTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
 	if a.Deny {
 		how = "declined"
 	}
-	e := jobs.NewEvent(jobs.AskClosed, control.Ask{Ask: id, How: how})
+	e := event.New(event.AskClosed{Ask: id, How: how})
 	e.Agent, e.Turn = d.name, d.turn
 	return []jobs.Event{e}, [][]byte{d.answer(open.id, result)}, nil
 }

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // A codexThing is an item of the app server: what codex exec tells, too, in
@@ -60,7 +60,7 @@ func (d *codexTalk) readThing(method string, p *codexParams, r *Read) {
 	case "userMessage":
 		if stage == "started" && t.Client != "" {
 			delete(d.told, t.Client)
-			r.add(jobs.InputState, control.Input{Input: t.Client, State: "taken"})
+			r.add(event.InputState{Input: t.Client, State: "taken"})
 		}
 		return
 	case "agentMessage", "reasoning":
@@ -104,11 +104,11 @@ func (d *codexTalk) readRequest(m rpcMessage, p *codexParams, r *Read) {
 		}
 		fallthrough
 	default:
-		r.add(jobs.AskOpened, control.Ask{Ask: id, Type: "other", Tool: m.Method})
-		r.add(jobs.AskClosed, control.Ask{Ask: id, How: "declined"})
+		r.add(event.AskOpened{Ask: id, Type: "other", Tool: m.Method})
+		r.add(event.AskClosed{Ask: id, How: "declined"})
 		r.Reply = append(r.Reply, d.refuse(m.ID))
 		return
 	}
 	remember(d.asks, id, open)
-	r.add(jobs.AskOpened, opened)
+	r.add(event.AskOpened(opened))
 }

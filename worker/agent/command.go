@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // maxVariable is what Linux allows for one "NAME=value" and the NUL after it.
@@ -61,7 +62,7 @@ func (d *commandDecoder) Line(line Line) Read {
 func (d *commandDecoder) Total() Total { return Total{} }
 
 func (d *commandDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
-	data := jobs.ExitData{Code: code, Signal: signal, Class: "error"}
+	data := event.RunExited{Code: code, Signal: signal, Class: "error"}
 	var end jobs.Ended
 	switch {
 	case signal != "":
@@ -88,8 +89,8 @@ func missing(program string, code int, last *lastWords) jobs.Ended {
 		"%s %s; the jail sees the system's directories and the workspace only, so install it there, name its path in the workspace, or use an image", program, what)))
 }
 
-func exited(name string, turn int, data jobs.ExitData) jobs.Event {
-	e := jobs.NewEvent(jobs.RunExited, data)
+func exited(name string, turn int, data event.RunExited) jobs.Event {
+	e := event.New(data)
 	e.Agent, e.Turn = name, turn
 	return e
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // geminiOut is any line of gemini --output-format stream-json.
@@ -61,11 +61,11 @@ func (gemini) Decoder(l Launch) Decoder {
 
 // Line implements [Decoder].
 func (d *geminiDecoder) Line(line Line) Read {
-	r := d.line(line, func(object json.RawMessage, r *Read) rawData {
+	r := d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var out geminiOut
 		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
 		d.read(out, r)
-		return rawData{Type: out.Type, Subtype: out.Role}
+		return event.AgentRaw{Type: out.Type, Subtype: out.Role}
 	})
 	if line.Stream == Stderr {
 		d.readStderr(string(line.Bytes), &r)
@@ -77,20 +77,20 @@ func (d *geminiDecoder) read(out geminiOut, r *Read) {
 	switch {
 	case out.Type == "init":
 		d.total.Session, d.total.Model = out.Session, out.Model
-		r.add(jobs.SessionStarted, sessionData{Session: out.Session, Model: out.Model})
+		r.add(event.SessionStarted{Session: out.Session, Model: out.Model})
 		d.begin(r)
 	case out.Type == "message" && out.Role == "user":
-		r.add(jobs.InputState, control.Input{Input: d.prompt, State: "taken"})
+		r.add(event.InputState{Input: d.prompt, State: "taken"})
 	case out.Type == "message":
 		d.retried = ""
 		d.text.WriteString(out.Content)
-		r.add(jobs.MessageDelta, jobs.MessageData{Role: "assistant", Text: out.Content})
+		r.add(event.MessageDelta{Role: "assistant", Text: out.Content})
 	case out.Type == "tool_use":
 		d.begins(out, r)
 	case out.Type == "tool_result":
 		d.ends(out, r)
 	case out.Type == "error":
-		r.add(jobs.Notice, noticeData{Type: "error", Text: out.Message})
+		r.add(event.Notice{Type: "error", Text: out.Message})
 	case out.Type == "result":
 		d.finish(out, r)
 	}
@@ -107,16 +107,16 @@ func (d *geminiDecoder) begins(out geminiOut, r *Read) {
 	_ = json.Unmarshal(out.Input, &input) // what it says of itself, if anything
 	t.path = input.Path
 	remember(d.tools, out.ID, t)
-	r.add(jobs.ToolStarted, jobs.ToolData{Call: out.ID, Name: t.name, Kind: t.kind, Title: short(input.About, 120), Input: out.Input})
+	r.add(event.ToolStarted{Call: out.ID, Name: t.name, Kind: t.kind, Title: short(input.About, 120), Input: out.Input})
 }
 
 func (d *geminiDecoder) ends(out geminiOut, r *Read) {
 	t := d.tools[out.ID]
 	delete(d.tools, out.ID)
 	ok := out.Status == "success"
-	r.add(jobs.ToolEnded, jobs.ToolData{Call: out.ID, Name: t.name, Kind: t.kind, OK: &ok, Output: cmp.Or(out.Output, out.Error.Message)})
+	r.add(event.ToolEnded{Call: out.ID, Name: t.name, Kind: t.kind, OK: &ok, Output: cmp.Or(out.Output, out.Error.Message)})
 	if ok && t.kind == "edit" && t.path != "" {
-		r.add(jobs.FileChanged, fileData{Path: t.path, Change: "update", Call: out.ID})
+		r.add(event.FileChanged{Path: t.path, Change: "update", Call: out.ID})
 	}
 }
 
@@ -133,7 +133,7 @@ func (d *geminiDecoder) flush(r *Read) {
 	}
 	d.answer = d.text.String()
 	d.text.Reset()
-	r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: d.answer})
+	r.add(event.Message{Role: "assistant", Text: d.answer})
 }
 
 func (d *geminiDecoder) finish(out geminiOut, r *Read) {
@@ -141,7 +141,7 @@ func (d *geminiDecoder) finish(out geminiOut, r *Read) {
 	s := out.Stats
 	used := jobs.Usage{Input: s.Input, Output: max(0, s.Total-s.All), CacheRead: s.Cached}
 	d.total.Usage = d.total.Usage.Add(used)
-	turn := jobs.TurnData{Status: "ok", Reason: "completed", Result: d.answer, Usage: used, UsageScope: "turn"}
+	turn := event.TurnEnded{Status: "ok", Reason: "completed", Result: d.answer, Usage: used, UsageScope: "turn"}
 	var why jobs.Reason
 	if out.Status != "success" {
 		e := geminiError(out.Error.Message)
@@ -220,7 +220,7 @@ func (d *geminiDecoder) readStderr(line string, r *Read) {
 	if status != 0 {
 		d.retried = httpReason(status)
 	}
-	e := jobs.NewEvent(jobs.RetryReported, jobs.RetryData{Attempt: attempt, Max: geminiTries - 1, HTTP: status})
+	e := event.New(event.Retry{Attempt: attempt, Max: geminiTries - 1, HTTP: status})
 	e.Agent, e.Turn = d.name, d.turn
 	r.Events = append(r.Events, e)
 }

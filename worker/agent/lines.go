@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // MaxLine is how much of a line is kept. Agents put whole files and images in
@@ -108,7 +109,7 @@ func outputLine(line Line, raw *jobs.Raw) jobs.Event {
 	if raw.JSON != nil {
 		text = string(raw.JSON)
 	}
-	e := jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: line.Stream, Text: text, Cut: line.Cut})
+	e := event.New(event.OutputLine{Stream: line.Stream, Text: text, Cut: line.Cut})
 	e.Raw = raw
 	return e
 }

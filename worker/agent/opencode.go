@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // opencode runs opencode in one of two ways. Without somebody to talk to it is
@@ -163,11 +164,11 @@ func (opencode) Decoder(l Launch) Decoder {
 
 // Line implements [Decoder].
 func (d *opencodeDecoder) Line(line Line) Read {
-	return d.line(line, func(object json.RawMessage, r *Read) rawData {
+	return d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var out opencodeOut
 		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
 		d.read(out, r)
-		return rawData{Type: out.Type, Subtype: out.Part.Type}
+		return event.AgentRaw{Type: out.Type, Subtype: out.Part.Type}
 	})
 }
 
@@ -178,16 +179,16 @@ func (d *opencodeDecoder) read(out opencodeOut, r *Read) {
 		d.step(r)
 	case "text":
 		d.answer = out.Part.Text
-		r.add(jobs.Message, jobs.MessageData{Role: "assistant", Text: out.Part.Text, Message: out.Part.ID})
+		r.add(event.Message{Role: "assistant", Text: out.Part.Text, Message: out.Part.ID})
 	case "reasoning":
-		r.add(jobs.Thought, jobs.MessageData{Role: "assistant", Text: out.Part.Text, Message: out.Part.ID})
+		r.add(event.Thought{Role: "assistant", Text: out.Part.Text, Message: out.Part.ID})
 	case "tool_use":
 		opencodeTool(out.Part, r)
 	case "step_finish":
 		d.finish(out.Part, r)
 	case "error":
 		message := firstText(out.Error.Data.Message, out.Error.Name)
-		d.end(jobs.TurnData{
+		d.end(event.TurnEnded{
 			Status: "error", Reason: out.Error.Name, Errors: []string{message}, HTTP: out.Error.Data.Status,
 			Usage: d.usage, UsageScope: "turn", CostUSD: d.cost, CostScope: "turn",
 		}, opencodeReason(out.Error.Name, out.Error.Data.Status), r)
@@ -208,26 +209,26 @@ func opencodeReason(name string, status int) jobs.Reason {
 
 func (d *opencodeDecoder) step(r *Read) {
 	if d.turn == 0 {
-		r.add(jobs.SessionStarted, sessionData{Session: d.total.Session, Model: d.total.Model})
+		r.add(event.SessionStarted{Session: d.total.Session, Model: d.total.Model})
 	}
 	if !d.open {
 		d.usage, d.cost, d.answer = jobs.Usage{}, 0, ""
 		d.begin(r)
 		return
 	}
-	r.add(jobs.StateChanged, stateData{State: "running"})
+	r.add(event.StateChanged{State: "running"})
 }
 
 // opencodeTool tells of a call, which is over when its line comes.
 func opencodeTool(part opencodePart, r *Read) {
 	s := part.State
-	tool := jobs.ToolData{Call: part.Call, Name: part.Tool, Kind: opencodeKinds[part.Tool], Title: short(s.Title, 120), Input: s.Input}
+	tool := event.Tool{Call: part.Call, Name: part.Tool, Kind: opencodeKinds[part.Tool], Title: short(s.Title, 120), Input: s.Input}
 	if tool.Kind == "" {
 		tool.Kind = "other"
 	}
-	r.add(jobs.ToolStarted, tool)
+	r.add(event.ToolStarted(tool))
 	ok := s.Status == "completed"
-	r.add(jobs.ToolEnded, jobs.ToolData{
+	r.add(event.ToolEnded{
 		Call: part.Call, Name: part.Tool, Kind: tool.Kind, OK: &ok, Output: cmp.Or(s.Output, s.Error), ExitCode: s.Metadata.Exit,
 	})
 	if ok && tool.Kind == "edit" && s.Metadata.File != "" {
@@ -235,7 +236,7 @@ func opencodeTool(part opencodePart, r *Read) {
 		if s.Metadata.Exists != nil && !*s.Metadata.Exists {
 			change = "create"
 		}
-		r.add(jobs.FileChanged, fileData{Path: s.Metadata.File, Change: change, Call: part.Call})
+		r.add(event.FileChanged{Path: s.Metadata.File, Change: change, Call: part.Call})
 	}
 }
 
@@ -250,12 +251,12 @@ func (d *opencodeDecoder) finish(part opencodePart, r *Read) {
 	used := jobs.Usage{Input: t.Input, Output: t.Output + t.Reasoning, CacheRead: t.Cache.Read, CacheWrite: t.Cache.Write}
 	d.usage, d.total.Usage = d.usage.Add(used), d.total.Usage.Add(used)
 	d.cost, d.total.CostUSD = jobs.AddUSD(d.cost, part.Cost), jobs.AddUSD(d.total.CostUSD, part.Cost)
-	turn := jobs.TurnData{
+	turn := event.TurnEnded{
 		Status: "ok", Reason: part.Reason, Result: d.answer, Usage: d.usage, UsageScope: "turn", CostUSD: d.cost, CostScope: "turn",
 	}
 	switch part.Reason {
 	case "tool-calls":
-		r.add(jobs.UsageReported, usageData{Scope: "call", Tokens: used})
+		r.add(event.Usage{Scope: "call", Tokens: event.Tokens{Usage: new(used)}})
 	case "stop":
 		d.end(turn, "", r)
 	default: // the answer was cut off

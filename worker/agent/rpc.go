@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // An rpcMessage is a message of JSON-RPC: a request has a method and an id, a
@@ -99,14 +99,14 @@ func (c *rpc) answered(m rpcMessage) (rpcCall, bool) {
 // reply is the event of an answer that says only whether it was done.
 func (r *Read) reply(call rpcCall, m rpcMessage) {
 	ok := m.Error == nil
-	data := noticeData{Type: call.method, OK: &ok}
+	data := event.ControlReply{Type: call.method, OK: &ok}
 	if call.input != "" {
 		data.Type = call.input
 	}
 	if !ok {
 		data.Text = short(m.Error.Message, 1000)
 	}
-	r.add(jobs.ControlReply, data)
+	r.add(data)
 }
 
 // rawRequest checks a request that somebody outside has written: its method is

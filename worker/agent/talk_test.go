@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
@@ -104,10 +105,10 @@ func TestRealCodexWithinATurn(t *testing.T) {
 		return nil
 	}
 	r := talk(t, agents, l, t.TempDir(), c)
-	var turns []jobs.TurnData
+	var turns []event.TurnEnded
 	for _, e := range r.events {
 		if e.Kind == jobs.TurnEnded {
-			turns = append(turns, dataOf[jobs.TurnData](t, e))
+			turns = append(turns, dataOf[event.TurnEnded](t, e))
 		}
 	}
 	if len(turns) != 3 || !strings.Contains(turns[0].Result, "more, while it runs") || turns[1].Status != "interrupted" || !strings.Contains(turns[2].Result, "go on") || r.end.Outcome != jobs.Success {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // turns is what decoders have in common whose agents tell when a turn begins
@@ -16,9 +17,9 @@ type turns struct {
 	name    string
 	open    bool
 	turn    int
-	last    *jobs.TurnData // how the turn ended
-	why     jobs.Reason    // of a turn that did not end well
-	retried jobs.Reason    // why the model API is being tried again
+	last    *event.TurnEnded // how the turn ended
+	why     jobs.Reason      // of a turn that did not end well
+	retried jobs.Reason      // why the model API is being tried again
 	total   Total
 	words   lastWords
 	unread  int // prompts that it was told and has not taken up, at its end
@@ -26,7 +27,7 @@ type turns struct {
 
 // line carries a line. Read makes events of one that is a JSON object, and
 // says of which type it is, for one that makes none.
-func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) rawData) Read {
+func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) event.AgentRaw) Read {
 	raw, object := parse(line)
 	var r Read
 	if line.Stream == Stderr || object == nil {
@@ -34,7 +35,7 @@ func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) rawDa
 	} else {
 		kind := read(object, &r)
 		if len(r.Events) == 0 {
-			r.add(jobs.AgentRaw, kind)
+			r.add(kind)
 		}
 		r.Events[0].Raw = raw
 	}
@@ -53,14 +54,14 @@ func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) rawDa
 func (d *turns) begin(r *Read) {
 	d.turn++
 	d.open = true
-	r.add(jobs.TurnStarted, stateData{})
+	r.add(event.TurnStarted{})
 }
 
 // end closes the turn. Why is empty for one that ended well.
-func (d *turns) end(turn jobs.TurnData, why jobs.Reason, r *Read) {
+func (d *turns) end(turn event.TurnEnded, why jobs.Reason, r *Read) {
 	d.open, d.last, d.why, d.retried = false, &turn, why, ""
 	d.total.Turns = d.turn
-	r.add(jobs.TurnEnded, turn)
+	r.add(turn)
 }
 
 // Total implements [Decoder].
@@ -69,7 +70,7 @@ func (d *turns) Total() Total { return d.total }
 // Exit implements [Decoder].
 func (d *turns) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
 	class, end := d.verdict(code, signal)
-	return exited(d.name, d.turn, jobs.ExitData{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
+	return exited(d.name, d.turn, event.RunExited{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
 }
 
 func (d *turns) verdict(code int, signal string) (string, jobs.Ended) {

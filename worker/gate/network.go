@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/proxy"
 )
 
@@ -28,7 +28,7 @@ type NetworkConfig struct {
 	// Ask decides on hosts that are not listed; see [proxy.Config]. Nil is no.
 	Ask func(ctx context.Context, host string, port uint16) bool
 	// Refused hears of each host, port and reason once. It must not block.
-	Refused func(v jobs.ViolationData)
+	Refused func(v event.JailViolation)
 
 	// Token, where the jail has no loopback of its own, is what its programs send to
 	// the proxy; [Network.Env] tells them.
@@ -45,12 +45,12 @@ type NetworkConfig struct {
 type Network struct {
 	proxy   *proxy.Proxy
 	token   string
-	refused func(jobs.ViolationData)
+	refused func(event.JailViolation)
 
 	mu   sync.Mutex
-	told map[jobs.ViolationData]bool // guarded by mu
-	used jobs.NetworkData            // without the hosts; guarded by mu
-	per  map[netKey]*jobs.HostData   // guarded by mu
+	told map[event.JailViolation]bool // guarded by mu
+	used event.JailNetwork            // without the hosts; guarded by mu
+	per  map[netKey]*event.Host       // guarded by mu
 }
 
 type netKey struct {
@@ -65,7 +65,7 @@ func NewNetwork(cfg NetworkConfig) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{token: cfg.Token, refused: cfg.Refused, told: map[jobs.ViolationData]bool{}, per: map[netKey]*jobs.HostData{}}
+	n := &Network{token: cfg.Token, refused: cfg.Refused, told: map[event.JailViolation]bool{}, per: map[netKey]*event.Host{}}
 	n.proxy = proxy.New(proxy.Config{
 		Rules: rules, Token: cfg.Token, MaxBytes: cfg.MaxBytes, MaxConnections: cfg.MaxConnections, Ask: cfg.Ask, Resolve: cfg.Resolve, Dial: cfg.Dial,
 		Hint:  "The job can name it in sandbox.allow_hosts (--allow-host), or the worker in worker.allow_hosts.",
@@ -87,15 +87,15 @@ func (n *Network) Serve(ctx context.Context, listeners []net.Listener, packets [
 }
 
 // Used sums up what was reached so far.
-func (n *Network) Used() jobs.NetworkData {
+func (n *Network) Used() event.JailNetwork {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	sum := n.used
-	sum.Hosts = []jobs.HostData{}
+	sum.Hosts = []event.Host{}
 	for _, h := range n.per {
 		sum.Hosts = append(sum.Hosts, *h)
 	}
-	slices.SortFunc(sum.Hosts, func(a, b jobs.HostData) int {
+	slices.SortFunc(sum.Hosts, func(a, b event.Host) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port))
 	})
 	return sum
@@ -107,14 +107,14 @@ func (n *Network) decided(d proxy.Decision) {
 	if d.Allowed || d.Reason == proxy.ReasonResolve || d.Reason == proxy.ReasonConnect {
 		return
 	}
-	v := jobs.ViolationData{Kind: "network", Method: cut(d.Method), Host: d.Host, Port: int(d.Port), Reason: string(d.Reason)}
+	v := event.JailViolation{Kind: "network", Method: cut(d.Method), Host: d.Host, Port: int(d.Port), Reason: string(d.Reason)}
 	if n.news(v) && n.refused != nil {
 		n.refused(v)
 	}
 }
 
 // news counts a refusal and reports whether it is to be told.
-func (n *Network) news(v jobs.ViolationData) bool {
+func (n *Network) news(v event.JailViolation) bool {
 	v.Method = "" // the same host by other ways is the same news
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,7 +139,7 @@ func (n *Network) closed(d proxy.Decision, sent, received int64) {
 		h = n.per[key]
 	}
 	if h == nil {
-		h = &jobs.HostData{Host: key.host, Port: key.port}
+		h = &event.Host{Host: key.host, Port: key.port}
 		n.per[key] = h
 	}
 	h.Connections++

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/proxy"
 )
 
@@ -20,10 +21,10 @@ func TestNetworkTellsOnceAndCountsAll(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer server.Close()
 	var mu sync.Mutex
-	var told []jobs.ViolationData
+	var told []event.JailViolation
 	n, err := NewNetwork(NetworkConfig{
 		Hosts:   []string{"*.allowed.test", "gone.test"},
-		Refused: func(v jobs.ViolationData) { mu.Lock(); defer mu.Unlock(); told = append(told, v) },
+		Refused: func(v event.JailViolation) { mu.Lock(); defer mu.Unlock(); told = append(told, v) },
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host == "gone.test" {
 				return nil, errors.New("no such name")
@@ -69,7 +70,7 @@ func TestNetworkTellsOnceAndCountsAll(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if len(told) != maxRefusals || told[0] != (jobs.ViolationData{Kind: "network", Method: "GET", Host: "evil.test", Port: 80, Reason: "not-listed"}) {
+	if len(told) != maxRefusals || told[0] != (event.JailViolation{Kind: "network", Method: "GET", Host: "evil.test", Port: 80, Reason: "not-listed"}) {
 		t.Errorf("told %d, first %+v", len(told), told[0])
 	}
 	used := n.Used()

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/terminal"
 )
 
@@ -107,7 +107,7 @@ func (r *recording) flush(all bool) {
 	text := strings.ToValidUTF8(string(r.text[:n]), "\uFFFD")
 	r.text, r.since0 = append([]byte(nil), r.text[n:]...), time.Now()
 	r.line("o", text)
-	r.cfg.Output(jobs.NewEvent(jobs.TerminalOutput, terminal.Data{Terminal: r.screen.about.Terminal, Text: text}))
+	r.cfg.Output(event.New(event.TerminalOutput{Terminal: r.screen.about.Terminal, Text: text}))
 }
 
 // sizes writes down that the terminal was resized.
@@ -130,7 +130,7 @@ func (r *recording) line(code, text string) {
 func (r *recording) finish(exit *terminal.Exit) {
 	_ = r.clean.Close() // into memory
 	r.flush(true)
-	end := terminal.Data{Terminal: r.screen.about.Terminal, Signal: exit.Signal, Why: exit.Why, Dropped: r.dropped}
+	end := event.Terminal{Terminal: r.screen.about.Terminal, Signal: exit.Signal, Why: exit.Why, Dropped: r.dropped}
 	if exit.Why == "" {
 		end.Code = &exit.Code
 	}
@@ -139,5 +139,5 @@ func (r *recording) finish(exit *terminal.Exit) {
 	if err := r.cfg.Keep(ctx, fmt.Sprintf("terminal-%d.cast", r.screen.about.Terminal), &r.cast); err != nil && end.Why == "" {
 		end.Why = "its recording could not be stored: " + err.Error()
 	}
-	r.cfg.Output(jobs.NewEvent(jobs.TerminalExited, end))
+	r.cfg.Output(event.New(event.TerminalExited(end)))
 }

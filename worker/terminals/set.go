@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/sandbox"
 )
@@ -142,7 +143,7 @@ func (s *Set) open(ctx context.Context, r terminal.Request) (*screen, error) {
 		if err != nil {
 			return nil, err
 		}
-		return t, s.cfg.Prove(ctx, jobs.NewEvent(jobs.TerminalAttached, terminal.Data{Terminal: t.about.Terminal, By: r.By}))
+		return t, s.cfg.Prove(ctx, event.New(event.TerminalAttached{Terminal: t.about.Terminal, By: r.By}))
 	}
 	number, t, err := s.admit(r)
 	if t != nil || err != nil {
@@ -217,13 +218,13 @@ func (s *Set) create(ctx context.Context, number int, r terminal.Request) (*scre
 	t := newScreen(terminal.Info{
 		Terminal: number, Args: args, By: r.By, Rows: cmp.Or(r.Rows, 24), Columns: cmp.Or(r.Columns, 80), Opened: time.Now().UTC(),
 	})
-	data := terminal.Data{Terminal: number, Args: args, By: r.By, Rows: t.about.Rows, Columns: t.about.Columns}
-	if err := s.cfg.Prove(ctx, jobs.NewEvent(jobs.TerminalCreated, data)); err != nil {
+	data := event.Terminal{Terminal: number, Args: args, By: r.By, Rows: t.about.Rows, Columns: t.about.Columns}
+	if err := s.cfg.Prove(ctx, event.New(event.TerminalCreated(data))); err != nil {
 		return nil, err
 	}
 	inner, err := s.cfg.Start(ctx, args, []string{"TERM=xterm-256color", "COLORTERM=truecolor"}, t.about.Rows, t.about.Columns)
 	if err != nil {
-		s.cfg.Output(jobs.NewEvent(jobs.TerminalExited, terminal.Data{Terminal: number, Why: err.Error()}))
+		s.cfg.Output(event.New(event.TerminalExited{Terminal: number, Why: err.Error()}))
 		return nil, cannot(err)
 	}
 	t.inner = inner

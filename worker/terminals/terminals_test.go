@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/none"
@@ -34,7 +35,7 @@ func (l *log) add(events ...jobs.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
-		var d terminal.Data
+		var d event.Terminal
 		if json.Unmarshal(e.Data, &d) == nil {
 			l.text += d.Text
 		}

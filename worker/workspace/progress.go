@@ -3,12 +3,12 @@ package workspace
 import (
 	"time"
 
-	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // A progress tells whoever asked for a workspace how far its steps have come.
 // It may be nil.
-type progress func(jobs.ProgressData)
+type progress func(event.WorkspaceProgress)
 
 // How long a step takes before it is told of, and how often it is. What is
 // over in a moment is not worth an event, and an event is kept for long.
@@ -23,7 +23,7 @@ func throttled(tell progress) progress {
 		return nil
 	}
 	var last time.Time
-	return func(p jobs.ProgressData) {
+	return func(p event.WorkspaceProgress) {
 		if p.Seconds >= firstProgress.Seconds() && time.Since(last) >= nextProgress {
 			last = time.Now()
 			tell(p)
@@ -38,6 +38,6 @@ func (p progress) of(step string) func(phase string, percent int, done, total in
 	}
 	began := time.Now()
 	return func(phase string, percent int, done, total int64) {
-		p(jobs.ProgressData{Step: step, Phase: phase, Percent: percent, Done: done, Total: total, Seconds: time.Since(began).Seconds()})
+		p(event.WorkspaceProgress{Step: step, Phase: phase, Percent: percent, Done: done, Total: total, Seconds: time.Since(began).Seconds()})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
@@ -185,7 +186,7 @@ type Request struct {
 
 	// Progress is told, now and then, how far a fetch or a checkout has come. It
 	// must not block.
-	Progress func(jobs.ProgressData)
+	Progress func(event.WorkspaceProgress)
 
 	// For a worktree of the user's repository: what it is called after, and the
 	// attempt whose worktree shall be taken up if it is there, "<job>.<epoch>".

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	workers "github.com/penstock-run/penstock/worker"
 )
@@ -185,7 +186,7 @@ func (r *run) follow(j *job, s *story, e jobs.Event) error {
 			r.report.Stale++
 			r.wrong("session %s: event %d is of attempt %d, whose lease attempt %d had taken", j.session, e.Seq, e.Attempt, s.attempt)
 		}
-		var line jobs.LineData
+		var line event.OutputLine
 		if err := json.Unmarshal(e.Data, &line); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 func manifest(n int) Manifest {
@@ -109,7 +110,7 @@ new mode 100755
 func events(n int) iter.Seq2[jobs.Event, error] {
 	return func(yield func(jobs.Event, error) bool) {
 		for i := range n {
-			e := jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: fmt.Sprintf("line %d\n\u2028", i)})
+			e := event.New(event.OutputLine{Stream: "stdout", Text: fmt.Sprintf("line %d\n\u2028", i)})
 			e.Seq = uint64(i + 1)
 			if !yield(e, nil) {
 				return

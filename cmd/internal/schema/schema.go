@@ -1,5 +1,6 @@
-// Package schema describes the JSON that goes in and comes out: jobs, events,
-// results, a batch's manifest and policies, as JSON Schema 2020-12.
+// Package schema describes the JSON that goes in and comes out, as JSON Schema
+// 2020-12: jobs, messages to sessions, events and the data of each kind,
+// records, results, schedules, dead letters, a batch's manifest and policies.
 //
 // The schemas are made from the Go types, so they cannot miss a field; what a
 // type does not say (enumerations, bounds, descriptions) stands in tables that
@@ -19,6 +20,10 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/calendar"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/sandbox/policy"
 )
 
@@ -42,6 +47,14 @@ var documents = map[string]document{
 	"job":    {reflect.TypeFor[jobs.Job](), "Penstock job", "A request to run a coding agent once. What is left out has its default.", true, jobFields},
 	"event":  {reflect.TypeFor[jobs.Event](), "Penstock event", "One line of a session's log.", false, eventFields},
 	"result": {reflect.TypeFor[jobs.Result](), "Penstock result", "What is left of a finished job: one line of results.jsonl.", false, resultFields},
+	"control": {
+		reflect.TypeFor[control.Message](), "Penstock control message", "A message to a running session.", true, controlFields},
+	"record": {
+		reflect.TypeFor[jobs.Record](), "Penstock record", "Where a job stands.", false, recordFields},
+	"schedule": {
+		reflect.TypeFor[calendar.Schedule](), "Penstock schedule", "A job that is submitted by the calendar. What is left out has its default.", true, scheduleFields},
+	"dead": {
+		reflect.TypeFor[queue.DeadLetter](), "Penstock dead letter", "A job, a submission or a message that the pool has given up on.", false, deadFields},
 	"policy": {reflect.TypeFor[policy.Policy](), "Penstock policy", "What jails may touch, and the most that jobs may ask for. YAML or JSON.", true, policyFields},
 	"batch":  {reflect.TypeFor[results.Manifest](), "Penstock batch", "What a batch is and how far it has come: batch.json in its results directory.", false, batchFields},
 }
@@ -55,6 +68,10 @@ func For(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return indented(name, s)
+}
+
+func indented(name string, s *jsonschema.Schema) ([]byte, error) {
 	raw, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write schema %s: %w", name, err)
@@ -77,25 +94,39 @@ func build(name string) (*jsonschema.Schema, error) {
 	switch name {
 	case "job":
 		bound(s)
+	case "control":
+		s.Required = []string{"id", "verb"}
+	case "event":
+		err = addKinds(s)
+	case "record":
+		unknownIsolation(at(s, "isolation"))
+	case "schedule":
+		s.Required = []string{"name", "job"}
+		bound(at(s, "job"))
+	case "dead":
+		unknownIsolation(at(s, "record.isolation"))
 	case "policy":
 		boundPolicy(s)
 	case "result":
-		// A job that was refused before it had its defaults has none.
-		isolation := at(s, "isolation")
-		isolation.Enum = append(isolation.Enum, "")
+		unknownIsolation(at(s, "isolation"))
 	}
-	return s, nil
+	return s, err
 }
+
+// unknownIsolation is that of a job that was refused before it had its defaults.
+func unknownIsolation(s *jsonschema.Schema) { s.Enum = append(s.Enum, "") }
 
 // finish walks a schema and puts in what the type did not say.
 func (d document) finish(s *jsonschema.Schema, path string) {
-	s.Description = d.fields[path]
+	if text := d.fields[path]; text != "" {
+		s.Description = text // else the field's tag says it
+	}
 	if s.Properties != nil && s.AdditionalProperties != nil && !d.strict {
 		s.AdditionalProperties = nil
 	}
 	if d.strict {
 		// Every field of a job or policy may be left out, but a file is both.
-		if path != "files[]" {
+		if !strings.HasSuffix(path, "files[]") {
 			s.Required = nil
 		}
 		// A job's null is a field that was left out; nobody should write one.
@@ -127,20 +158,27 @@ func join(path, name string) string {
 func types() map[reflect.Type]*jsonschema.Schema {
 	anything := &jsonschema.Schema{}
 	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[jobs.Duration]():   {Type: "string", Pattern: `^[0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h)([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))*$`, Examples: []any{"90s", "30m", "1h30m"}},
-		reflect.TypeFor[jobs.Bytes]():      {Types: []string{"string", "integer"}, Pattern: `^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
-		reflect.TypeFor[policy.Size]():     {Types: []string{"string", "integer"}, Pattern: `^[0-9]+\s*(KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(1.0), Examples: []any{"512MiB", "2GiB", 1048576}},
-		reflect.TypeFor[policy.Pattern]():  {Type: "string", Pattern: `^(/|~/|\./)`, Examples: []any{"//opt/node", "/tools", "~/.cache/go-build", "./vendor"}},
-		reflect.TypeFor[jobs.Priority]():   enum(jobs.High, jobs.Normal, jobs.Low),
-		reflect.TypeFor[jobs.Isolation]():  enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
-		reflect.TypeFor[jobs.Network]():    enum(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull),
-		reflect.TypeFor[jobs.Outcome]():    enum(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip),
-		reflect.TypeFor[jobs.Reason]():     enum(append([]jobs.Reason{""}, slices.Sorted(maps.Keys(jobs.Reasons))...)...),
-		reflect.TypeFor[jobs.Kind]():       {Type: "string", Pattern: `^[a-z]+(\.[a-z]+)*$`, Examples: []any{jobs.ToolStarted, jobs.Message, jobs.JobFinished}},
-		reflect.TypeFor[results.State]():   enum(results.Running, results.Completed, results.Failed, results.Interrupted, results.Stopped),
-		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
-		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
-		reflect.TypeFor[json.RawMessage](): anything,
+		reflect.TypeFor[jobs.Duration]():    {Type: "string", Pattern: `^[0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h)([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))*$`, Examples: []any{"90s", "30m", "1h30m"}},
+		reflect.TypeFor[jobs.Bytes]():       {Types: []string{"string", "integer"}, Pattern: `^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
+		reflect.TypeFor[policy.Size]():      {Types: []string{"string", "integer"}, Pattern: `^[0-9]+\s*(KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(1.0), Examples: []any{"512MiB", "2GiB", 1048576}},
+		reflect.TypeFor[policy.Pattern]():   {Type: "string", Pattern: `^(/|~/|\./)`, Examples: []any{"//opt/node", "/tools", "~/.cache/go-build", "./vendor"}},
+		reflect.TypeFor[jobs.Priority]():    enum(jobs.High, jobs.Normal, jobs.Low),
+		reflect.TypeFor[jobs.Isolation]():   enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
+		reflect.TypeFor[jobs.Network]():     enum(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull),
+		reflect.TypeFor[jobs.Outcome]():     enum(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip),
+		reflect.TypeFor[jobs.Reason]():      enum(append([]jobs.Reason{""}, slices.Sorted(maps.Keys(jobs.Reasons))...)...),
+		reflect.TypeFor[jobs.Kind]():        {Type: "string", Pattern: `^[a-z]+(\.[a-z]+)*$`, Examples: []any{jobs.ToolStarted, jobs.Message, jobs.JobFinished}},
+		reflect.TypeFor[control.Verb]():     enum(control.Prompt, control.Answer, control.Interrupt, control.Stop, control.Raw, control.Set),
+		reflect.TypeFor[control.Words]():    {Types: []string{"string", "array"}, Items: &jsonschema.Schema{Type: "string"}},
+		reflect.TypeFor[calendar.Missed]():  enum(calendar.MissedOnce, calendar.MissedSkip),
+		reflect.TypeFor[calendar.Overlap](): enum(calendar.OverlapSkip, calendar.OverlapAllow),
+		reflect.TypeFor[queue.Letter]():     enum(queue.DeadJob, queue.DeadSubmission, queue.DeadMessage),
+		reflect.TypeFor[event.Tokens]():     tokens(),
+		reflect.TypeFor[event.Limit]():      anything,
+		reflect.TypeFor[results.State]():    enum(results.Running, results.Completed, results.Failed, results.Interrupted, results.Stopped),
+		reflect.TypeFor[time.Time]():        {Type: "string", Format: "date-time"},
+		reflect.TypeFor[[]byte]():           {Type: "string", ContentEncoding: "base64"},
+		reflect.TypeFor[json.RawMessage]():  anything,
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // resolved is a schema as its readers have it: from the JSON that we print.
@@ -230,9 +232,9 @@ func walk(t *testing.T, s *jsonschema.Schema, typ reflect.Type, path string, vis
 // TestWhatWeWrite validates what the other packages write, empty and full.
 func TestWhatWeWrite(t *testing.T) {
 	now := time.Now()
-	event := jobs.NewEvent(jobs.JobFinished, jobs.Result{})
-	event.Seq, event.Time, event.Raw = 1, now, &jobs.Raw{Stream: "stdout", N: 1, Text: "x"}
-	record := jobs.Record{ID: "j", Outcome: jobs.Error, Reason: jobs.WorkerLost, Submitted: now, Finished: &now, Isolation: jobs.IsolationWorktree}
+	e := event.New(event.JobFinished{Outcome: jobs.Success})
+	e.Seq, e.Time, e.Raw = 1, now, &jobs.Raw{Stream: "stdout", N: 1, Text: "x"}
+	record := jobs.Record{ID: "j", Priority: jobs.Normal, Outcome: jobs.Error, Reason: jobs.WorkerLost, Submitted: now, Finished: &now, Isolation: jobs.IsolationWorktree}
 	dir := t.TempDir()
 	d, err := results.Open(dir, results.Manifest{ID: "b1", Items: []results.Item{{ID: "1"}}})
 	if err != nil {
@@ -248,7 +250,9 @@ func TestWhatWeWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, values := range map[string][]any{
-		"event":  {event},
+		"event":  {e},
+		"record": {record},
+		"dead":   {queue.DeadLetter{ID: "j", Kind: queue.DeadJob, Record: record}, queue.DeadLetter{ID: "m", Kind: queue.DeadMessage, Data: "x", Cut: true}},
 		"result": {result, jobs.Result{Outcome: jobs.Error, Reason: jobs.InvalidJob}},
 		"batch":  {d.Manifest()},
 	} {
@@ -287,7 +291,7 @@ func TestFor(t *testing.T) {
 			t.Errorf("%s differs from call to call", name)
 		}
 	}
-	if _, err := For("jobs"); err == nil || !strings.Contains(err.Error(), "batch, event, job, policy, result") {
+	if _, err := For("jobs"); err == nil || !strings.Contains(err.Error(), "batch, control, dead, event, job, policy, record, result, schedule") {
 		t.Errorf("unknown name: %v", err)
 	}
 }

@@ -8,59 +8,34 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// A header is what is known of an attempt when its jail has started.
-type header struct {
-	Worker   string
-	Base     string `json:"base_commit"`
-	Dir      string `json:"original_dir"`
-	Strategy string
-	Seconds  float64
-	Backend  string
-	Weaker   []string
-	Previous *jobs.Ended
-}
-
-func (s *Screen) beginning(e jobs.Event) error {
-	switch e.Kind {
-	case jobs.JobClaimed:
-		s.header = data[header](e)
-		if was := s.header.Previous; was != nil && e.Attempt > 1 {
-			return s.marked(console.Yellow, "↻", fmt.Sprintf("attempt %d, because the last one ended: %s", e.Attempt, was.Reason))
-		}
-	case jobs.WorkspaceDone:
-		found := data[header](e)
-		s.header.Base, s.header.Dir, s.header.Strategy, s.header.Seconds = found.Base, found.Dir, found.Strategy, found.Seconds
-	case jobs.JailStarted:
-		found := data[header](e)
-		s.header.Backend, s.header.Weaker = found.Backend, found.Weaker
-		return s.begin(e)
-	case jobs.SessionStarted:
-		d := data[struct{ Model, Version string }](e)
-		if words := join(d.Model, d.Version); words != "" {
-			return s.block(look{indent: 2, style: console.Dim}, words)
-		}
+// claimed begins an attempt. One that follows another says why.
+func (s *Screen) claimed(e jobs.Event, d event.JobClaimed) error {
+	s.ready = event.WorkspaceReady{}
+	if d.Lost == nil || e.Attempt < 2 {
+		return nil
 	}
-	return nil
+	return s.marked(console.Yellow, "↻", fmt.Sprintf("attempt %d, because the last one ended: %s", e.Attempt, d.Lost.Reason))
 }
 
 // begin writes the line that an attempt begins with.
-func (s *Screen) begin(e jobs.Event) error {
-	h := s.header
+func (s *Screen) begin(e jobs.Event, d event.JailStarted) error {
+	h := s.ready
 	where := ""
 	if h.Base != "" {
-		where = fmt.Sprintf("%s@%.7s", path.Base(cmp.Or(h.Dir, "repository")), h.Base)
+		where = fmt.Sprintf("%s@%.7s", path.Base(cmp.Or(h.OriginalDir, "repository")), h.Base)
 	}
 	ready := ""
 	if h.Strategy != "" {
 		ready = fmt.Sprintf("%s %s", h.Strategy, took(h.Seconds))
 	}
-	text := join(cmp.Or(e.Agent, "agent"), where, ready, h.Backend)
-	if err := s.marked(console.Bold, "●", s.id+"  "+text); err != nil || len(h.Weaker) == 0 {
+	text := join(cmp.Or(e.Agent, "agent"), where, ready, d.Backend)
+	if err := s.marked(console.Bold, "●", s.id+"  "+text); err != nil || len(d.Weaker) == 0 {
 		return err
 	}
-	return s.block(look{indent: 2, style: console.Yellow}, "not enforced on this host: "+strings.Join(h.Weaker, ", "))
+	return s.block(look{indent: 2, style: console.Yellow}, "not enforced on this host: "+strings.Join(d.Weaker, ", "))
 }
 
 // join joins the words that are there.
@@ -85,28 +60,25 @@ func took(seconds float64) string {
 	return fmt.Sprintf("%.1f s", seconds)
 }
 
-func (s *Screen) speech(e jobs.Event) error {
-	switch e.Kind {
-	case jobs.Milestone:
-		return s.marked(console.Cyan, "◆", data[jobs.MilestoneData](e).Text)
-	case jobs.OutputLine:
-		d := data[jobs.LineData](e)
-		style := console.Plain
-		if d.Stream == "stderr" {
-			style = console.Dim
-		}
-		return s.block(look{indent: 2, style: style}, d.Text)
+func (s *Screen) line(d event.OutputLine) error {
+	style := console.Plain
+	if d.Stream == "stderr" {
+		style = console.Dim
 	}
-	d := data[jobs.MessageData](e)
-	indent := 2
-	if d.Parent != "" { // a subagent's
-		indent = 6
+	return s.block(look{indent: 2, style: style}, d.Text)
+}
+
+// below is the indent of what an agent says, or a subagent of a tool call.
+func below(call string) int {
+	if call != "" {
+		return 6
 	}
-	switch {
-	case e.Kind == jobs.Thought:
-		return s.block(look{indent: indent, style: console.Dim, most: thoughtLines}, d.Text)
-	case d.Role == "user" && d.Parent == "":
+	return 2
+}
+
+func (s *Screen) message(d event.Message) error {
+	if d.Role == "user" && d.Parent == "" {
 		return s.marked(console.Cyan, "›", d.Text)
 	}
-	return s.block(look{indent: indent}, d.Text)
+	return s.block(look{indent: below(d.Parent)}, d.Text)
 }

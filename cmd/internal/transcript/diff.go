@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
-	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // A change is what a tool does to one file, as far as its input says it.
@@ -19,7 +19,7 @@ type change struct {
 }
 
 // changesOf reads the inputs of the tools that edit. Each agent has its own.
-func changesOf(d jobs.ToolData) []change {
+func changesOf(d event.Tool) []change {
 	var in struct {
 		FilePath  string          `json:"file_path"`
 		Camel     string          `json:"filePath"`

@@ -12,32 +12,26 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
-func (s *Screen) end(e jobs.Event) error {
-	switch e.Kind {
-	case jobs.TurnEnded:
-		return s.turn(data[jobs.TurnData](e))
-	case jobs.RetryReported:
-		return s.retry(data[jobs.RetryData](e))
-	case jobs.CheckEnded:
-		d := data[jobs.Check](e)
-		if d.Exit != 0 {
-			return s.marked(console.Red, "✗", join("check "+console.Line(d.Command), fmt.Sprintf("exit code %d", d.Exit), took(d.Seconds)))
-		}
-		return s.marked(console.Green, "✓", join("check "+console.Line(d.Command), took(d.Seconds)))
-	case jobs.RunExited:
-		d := data[jobs.ExitData](e)
-		if d.Code == 0 && d.Signal == "" {
-			return nil
-		}
-		return s.block(look{indent: 2, style: console.Dim}, "the agent ended with "+cmp.Or(d.Signal, "exit code "+strconv.Itoa(d.Code)))
+func (s *Screen) check(d event.CheckEnded) error {
+	if d.Exit != 0 {
+		return s.marked(console.Red, "✗", join("check "+console.Line(d.Command), fmt.Sprintf("exit code %d", d.Exit), took(d.Seconds)))
 	}
-	return s.finished(data[jobs.Result](e))
+	return s.marked(console.Green, "✓", join("check "+console.Line(d.Command), took(d.Seconds)))
+}
+
+// exit is how an agent's process ended, unless it ended well.
+func exit(d event.RunExited) string {
+	if d.Code == 0 && d.Signal == "" {
+		return ""
+	}
+	return "the agent ended with " + cmp.Or(d.Signal, "exit code "+strconv.Itoa(d.Code))
 }
 
 // turn tells what a turn took. Why one failed is told at the end, once.
-func (s *Screen) turn(d jobs.TurnData) error {
+func (s *Screen) turn(d event.TurnEnded) error {
 	s.turns++
 	used, cost := d.Usage, d.CostUSD
 	if d.UsageScope != "turn" && d.UsageScope != "" {
@@ -68,7 +62,7 @@ func less(now, before jobs.Usage) jobs.Usage {
 	return now
 }
 
-func (s *Screen) retry(d jobs.RetryData) error {
+func (s *Screen) retry(d event.Retry) error {
 	words := fmt.Sprintf("the model API is asked again: attempt %d", d.Attempt)
 	if d.Max > 0 {
 		words += fmt.Sprintf(" of %d", d.Max)

@@ -1,13 +1,14 @@
 package transcript
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // How much of a thing is shown: the log has all of it.
@@ -24,7 +25,7 @@ type Screen struct {
 	words func(jobs.Event) string
 
 	id      string
-	header  header
+	ready   event.WorkspaceReady
 	calls   map[string]call // tools that run, or ran
 	last    string          // the call that was shown last
 	turns   int
@@ -36,7 +37,7 @@ type Screen struct {
 
 // A call is one use of a tool.
 type call struct {
-	jobs.ToolData
+	event.Tool
 	began time.Time
 }
 
@@ -54,35 +55,66 @@ func (s *Screen) Show(e jobs.Event) error {
 	if s.id == "" {
 		s.id = Short(e.Job)
 	}
-	switch e.Kind {
-	case jobs.MessageDelta, jobs.ThoughtDelta, jobs.ToolDelta, jobs.ToolOutput, jobs.StateChanged, jobs.UsageReported, jobs.TerminalOutput,
-		jobs.RunStarted, jobs.TurnStarted, jobs.CheckStarted, jobs.ControlReply, jobs.WorkspaceGrew, jobs.HookReported, jobs.LimitReported, jobs.AgentRaw:
+	payload, _ := event.Decode(e) // of a newer version, what fits is shown
+	switch d := payload.(type) {
+	case event.MessageDelta, event.ThoughtDelta, event.ToolDelta, event.ToolOutput, event.StateChanged, event.Usage, event.TerminalOutput,
+		event.JobSubmitted, event.TurnStarted, event.CheckStarted, event.ControlReply, event.WorkspaceGrown, event.Hook, event.Limit, event.AgentRaw:
 		return nil // details of what another event tells as a whole, or of the agent's own protocol
-	case jobs.TaskUpdated:
-		return s.block(look{indent: 6, style: console.Dim}, data[struct{ Text string }](e).Text)
-	case jobs.JobSubmitted, jobs.JobClaimed, jobs.WorkspaceDone, jobs.JailStarted, jobs.SessionStarted:
-		return s.beginning(e)
-	case jobs.Message, jobs.Thought, jobs.OutputLine, jobs.Milestone:
-		return s.speech(e)
-	case jobs.ToolStarted, jobs.ToolEnded, jobs.FileChanged, jobs.PlanUpdated:
-		return s.tool(e)
-	case jobs.InputState, jobs.AskOpened, jobs.AskClosed:
-		return s.talk(e)
-	case jobs.TurnEnded, jobs.RunExited, jobs.JobFinished, jobs.CheckEnded, jobs.RetryReported:
-		return s.end(e)
-	case jobs.CapsuleStored:
+	case event.Message:
+		return s.message(d)
+	case event.Thought:
+		return s.block(look{indent: below(d.Parent), style: console.Dim, most: thoughtLines}, d.Text)
+	case event.OutputLine:
+		return s.line(d)
+	case event.Milestone:
+		return s.marked(console.Cyan, "◆", d.Text)
+	case event.ToolStarted:
+		return s.toolStarted(e, event.Tool(d))
+	case event.ToolEnded:
+		return s.toolEnded(e, event.Tool(d))
+	case event.FileChanged:
+		return s.file(d)
+	case event.PlanUpdated:
+		return s.plan(d)
+	case event.TaskUpdated:
+		return s.block(look{indent: 6, style: console.Dim}, d.Text)
+	case event.InputState:
+		return s.input(d)
+	case event.AskOpened:
+		return s.question(control.Ask(d))
+	case event.AskClosed:
+		return s.block(look{indent: 2, style: console.Dim}, "the question is over: "+d.How)
+	case event.TurnEnded:
+		return s.turn(d)
+	case event.Retry:
+		return s.retry(d)
+	}
+	return s.showOfPool(e, payload)
+}
+
+// showOfPool writes the events of the pool around an agent.
+func (s *Screen) showOfPool(e jobs.Event, payload event.Payload) error {
+	switch d := payload.(type) {
+	case event.JobClaimed:
+		return s.claimed(e, d)
+	case event.WorkspaceReady:
+		s.ready = d
+		return nil
+	case event.JailStarted:
+		return s.begin(e, d)
+	case event.SessionStarted:
+		return s.block(look{indent: 2, style: console.Dim}, join(d.Model, d.Version))
+	case event.RunExited:
+		return s.block(look{indent: 2, style: console.Dim}, exit(d))
+	case event.CheckEnded:
+		return s.check(d)
+	case event.JobFinished:
+		return s.finished(jobs.Result(d))
+	case event.CapsuleStored:
 		s.capsule = true
 		return nil
 	}
 	return s.block(look{indent: 2, style: console.Dim}, s.words(e))
-}
-
-// data reads an event's data as far as it fits. Data of a newer version may not;
-// what can be shown is shown.
-func data[T any](e jobs.Event) T {
-	var d T
-	_ = json.Unmarshal(e.Data, &d)
-	return d
 }
 
 // A look is how lines of others are shown.

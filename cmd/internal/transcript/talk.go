@@ -8,34 +8,28 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
-func (s *Screen) talk(e jobs.Event) error {
-	switch e.Kind {
-	case jobs.InputState:
-		d := data[control.Input](e)
-		if d.State != control.Accepted {
-			return nil // its way through the agent is a detail
-		}
-		who := cmp.Or(d.By, "somebody")
-		if d.Verb == control.Prompt {
-			return s.marked(console.Cyan, "›", who+": "+d.Text)
-		}
-		said := slices.Clone(d.Options)
-		if d.Text != "" {
-			said = append(said, d.Text)
-		}
-		for number, answer := range d.Answers {
-			said = append(said, number+"="+strings.Join(answer, ", "))
-		}
-		slices.Sort(said)
-		return s.marked(console.Cyan, "›", strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, strings.Join(said, " "))))
-	case jobs.AskClosed:
-		return s.block(look{indent: 2, style: console.Dim}, "the question is over: "+data[control.Ask](e).How)
+// input writes what a person has sent. Its way through the agent is a detail.
+func (s *Screen) input(d event.InputState) error {
+	if d.State != control.Accepted {
+		return nil
 	}
-	return s.question(data[control.Ask](e))
+	who := cmp.Or(d.By, "somebody")
+	if d.Verb == control.Prompt {
+		return s.marked(console.Cyan, "›", who+": "+d.Text)
+	}
+	said := slices.Clone(d.Options)
+	if d.Text != "" {
+		said = append(said, d.Text)
+	}
+	for number, answer := range d.Answers {
+		said = append(said, number+"="+strings.Join(answer, ", "))
+	}
+	slices.Sort(said)
+	return s.marked(console.Cyan, "›", strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, strings.Join(said, " "))))
 }
 
 // question writes what the agent asks, and what to type.
@@ -43,7 +37,7 @@ func (s *Screen) question(d control.Ask) error {
 	var questions []control.Question
 	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
 	if len(questions) == 0 {
-		tool := jobs.ToolData{Name: cmp.Or(d.Tool, d.Type, "something"), Input: d.Input}
+		tool := event.Tool{Name: cmp.Or(d.Tool, d.Type, "something"), Input: d.Input}
 		err := s.marked(console.Alert, "?", fmt.Sprintf("May the agent use %s: %s", tool.Name, about(tool, changesOf(tool))))
 		return cmp.Or(err, s.command("answer", "", "allows it"), s.command("answer", "--deny", "refuses it"))
 	}

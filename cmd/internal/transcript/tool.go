@@ -7,37 +7,32 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // asks is the kind of the tools by which agents ask people.
 const asks = "ask"
 
-func (s *Screen) tool(e jobs.Event) error {
-	switch e.Kind {
-	case jobs.ToolStarted:
-		d := data[jobs.ToolData](e)
-		if len(d.Input) == 0 && e.Raw != nil {
-			d.Input = patches(e.Raw.JSON)
-		}
-		s.calls[d.Call] = call{d, e.Time}
-		if d.Kind == asks {
-			return nil // ask.opened and ask.closed tell it
-		}
-		return s.used(d)
-	case jobs.ToolEnded:
-		return s.came(e)
-	case jobs.FileChanged:
-		d := data[struct{ Path, Change, Call string }](e)
-		if _, told := s.calls[d.Call]; told {
-			return nil
-		}
-		return s.block(look{indent: 2, style: console.Dim}, fmt.Sprintf("%s: %s", inWorkspace(d.Path), d.Change))
+func (s *Screen) toolStarted(e jobs.Event, d event.Tool) error {
+	if len(d.Input) == 0 && e.Raw != nil {
+		d.Input = patches(e.Raw.JSON)
 	}
-	return s.plan(e)
+	s.calls[d.Call] = call{d, e.Time}
+	if d.Kind == asks {
+		return nil // ask.opened and ask.closed tell it
+	}
+	return s.used(d)
+}
+
+func (s *Screen) file(d event.FileChanged) error {
+	if _, told := s.calls[d.Call]; told {
+		return nil
+	}
+	return s.block(look{indent: 2, style: console.Dim}, fmt.Sprintf("%s: %s", inWorkspace(d.Path), d.Change))
 }
 
 // used writes what a tool is used for.
-func (s *Screen) used(d jobs.ToolData) error {
+func (s *Screen) used(d event.Tool) error {
 	s.last = d.Call
 	changes := changesOf(d)
 	what := console.Block(about(d, changes))
@@ -69,9 +64,8 @@ func (s *Screen) used(d jobs.ToolData) error {
 	return err
 }
 
-// came writes what came out.
-func (s *Screen) came(e jobs.Event) error {
-	d := data[jobs.ToolData](e)
+// toolEnded writes what came out.
+func (s *Screen) toolEnded(e jobs.Event, d event.Tool) error {
 	began, known := s.calls[d.Call]
 	if known && began.Kind == asks {
 		return nil
@@ -101,13 +95,13 @@ func (s *Screen) came(e jobs.Event) error {
 	switch {
 	case d.OK != nil && !*d.OK:
 		how.style, how.after = console.Red, join("failed", exitCode(d), how.after)
-	case known && len(changesOf(began.ToolData)) > 0, d.Kind == "edit":
+	case known && len(changesOf(began.Tool)) > 0, d.Kind == "edit":
 		output = "" // that it was done; what was done was shown
 	}
 	return s.block(how, output)
 }
 
-func exitCode(d jobs.ToolData) string {
+func exitCode(d event.Tool) string {
 	if d.ExitCode == nil {
 		return ""
 	}
@@ -116,7 +110,7 @@ func exitCode(d jobs.ToolData) string {
 
 // about is what a person wants to know of a tool's input: the command, the file,
 // the words that are looked for.
-func about(d jobs.ToolData, changes []change) string {
+func about(d event.Tool, changes []change) string {
 	if len(changes) > 0 {
 		var paths []string
 		for _, c := range changes {
@@ -144,12 +138,12 @@ func about(d jobs.ToolData, changes []change) string {
 // inWorkspace shortens a path of the workspace, which is where the agent is.
 func inWorkspace(p string) string { return strings.TrimPrefix(p, "/workspace/") }
 
-func (s *Screen) plan(e jobs.Event) error {
-	d := data[struct {
-		Items []struct{ Content, Text, Step, Title, Subject, Description, Status string }
-	}](e)
+func (s *Screen) plan(d event.PlanUpdated) error {
+	// Each agent has words of its own for the text of an item.
+	var items []struct{ Content, Text, Step, Title, Subject, Description, Status string }
+	_ = json.Unmarshal(d.Items, &items) // what fits is shown
 	marks := map[string]string{"completed": "☑", "in_progress": "◐", "inProgress": "◐"}
-	for _, item := range d.Items {
+	for _, item := range items {
 		mark := marks[item.Status]
 		if mark == "" {
 			mark = "☐"

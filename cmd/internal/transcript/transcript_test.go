@@ -11,8 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/schema"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/event/eventtest"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -44,8 +49,8 @@ func recorded(t *testing.T, path string) []jobs.Event {
 	decoder := adapter.Decoder(launch)
 	at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	events := []jobs.Event{
-		jobs.NewEvent(jobs.WorkspaceDone, map[string]any{"base_commit": "59cac621d2b0", "original_dir": "/src/app", "strategy": "overlay", "seconds": 0.21}),
-		jobs.NewEvent(jobs.JailStarted, map[string]any{"backend": "bwrap"}),
+		event.New(event.WorkspaceReady{Isolation: jobs.IsolationWorktree, Base: "59cac621d2b0", OriginalDir: "/src/app", Strategy: "overlay", Seconds: 0.21}),
+		event.New(event.JailStarted{Backend: "bwrap"}),
 	}
 	for line := range bytes.Lines(file) {
 		var rec struct {
@@ -106,6 +111,44 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// A described event has the schema that all events have.
+type described struct{ *jsonschema.Resolved }
+
+func describing(t *testing.T) described {
+	t.Helper()
+	text, err := schema.For("event")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return described{resolved}
+}
+
+// accept wants an event to be as its schema says, without a field of data that
+// its kind does not have.
+func (d described) accept(t *testing.T, e jobs.Event) {
+	t.Helper()
+	eventtest.Strict(t, e)
+	line, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(line, &v); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Validate(v); err != nil {
+		t.Errorf("%v\n%s", err, line)
+	}
+}
+
 // No recorded session of any agent shows JSON, is wider than its terminal, or
 // has others' words in the first column.
 func TestEveryRecordedSession(t *testing.T) {
@@ -113,6 +156,7 @@ func TestEveryRecordedSession(t *testing.T) {
 	if err != nil || len(paths) < 40 {
 		t.Fatalf("%d transcripts, %v", len(paths), err)
 	}
+	schemas := describing(t)
 	own := regexp.MustCompile(`^([●▸◂✓✗?›◆↻] |  )`)
 	for _, path := range paths {
 		if strings.Contains(path, "acp") {
@@ -121,6 +165,7 @@ func TestEveryRecordedSession(t *testing.T) {
 		for _, columns := range []string{"60", "160"} {
 			s, shown := wide(columns)
 			for _, e := range recorded(t, path) {
+				schemas.accept(t, e)
 				if e.Kind == jobs.OutputLine {
 					continue // a program's own line may be JSON
 				}
@@ -145,10 +190,10 @@ func TestEnd(t *testing.T) {
 	r := jobs.Result{Job: "01a205f6-dbaa-771f-ac99-41d2010d55db", Outcome: jobs.Failure, Reason: jobs.CheckFailed, Message: "make test: exit 2\n✓ success", FilesChanged: 2, CostUSD: 0.0213}
 	r.Durations.Total, r.Usage = 72.4, jobs.Usage{Input: 4000, Output: 200}
 	for _, e := range []jobs.Event{
-		jobs.NewEvent(jobs.CapsuleStored, struct{}{}),
-		jobs.NewEvent(jobs.TurnEnded, jobs.TurnData{Status: "error", Usage: jobs.Usage{Input: 1000, Output: 50}, UsageScope: "process", CostUSD: 0.01, CostScope: "process"}),
-		jobs.NewEvent(jobs.TurnEnded, jobs.TurnData{Status: "ok", Usage: jobs.Usage{Input: 4000, Output: 200}, UsageScope: "process", CostUSD: 0.0213, CostScope: "process"}),
-		jobs.NewEvent(jobs.JobFinished, r),
+		event.New(event.CapsuleStored{}),
+		event.New(event.TurnEnded{Status: "error", Usage: jobs.Usage{Input: 1000, Output: 50}, UsageScope: "process", CostUSD: 0.01, CostScope: "process"}),
+		event.New(event.TurnEnded{Status: "ok", Usage: jobs.Usage{Input: 4000, Output: 200}, UsageScope: "process", CostUSD: 0.0213, CostScope: "process"}),
+		event.New(event.JobFinished(r)),
 	} {
 		e.Job = r.Job
 		if err := s.Show(e); err != nil {

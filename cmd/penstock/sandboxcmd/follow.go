@@ -15,7 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
-	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/policy"
@@ -131,7 +131,7 @@ func (r *jailRun) decided(d proxy.Decision) {
 	if d.Allowed || d.Reason == proxy.ReasonResolve || d.Reason == proxy.ReasonConnect {
 		return // what the list permits, but is not there
 	}
-	what := jobs.ViolationData{Host: d.Host, Port: int(d.Port)}.What()
+	what := event.JailViolation{Host: d.Host, Port: int(d.Port)}.What()
 	r.seen.Note(policy.KindHost, what, string(d.Reason))
 }
 

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 const secret = `tok/en+"<é>&\123456`
@@ -136,7 +137,7 @@ func TestJSON(t *testing.T) {
 
 func TestEvent(t *testing.T) {
 	r := redactor(t, map[string]string{"WORD": "hunter2hunter2"})
-	e := jobs.NewEvent(jobs.OutputLine, jobs.LineData{Stream: "stdout", Text: "say hunter2hunter2"})
+	e := event.New(event.OutputLine{Stream: "stdout", Text: "say hunter2hunter2"})
 	e.Raw = &jobs.Raw{Stream: "stdout", N: 1, Text: "say hunter2hunter2"}
 	before, err := json.Marshal(e)
 	if err != nil {
@@ -222,7 +223,7 @@ func BenchmarkEvent(b *testing.B) {
 		secrets[name] = strings.Repeat("s3cr3t-"+name, 5)
 	}
 	r, _ := New(secrets)
-	e := jobs.NewEvent(jobs.OutputLine, jobs.LineData{Text: strings.Repeat("The quick brown fox, 17 of them;\n", 2000)})
+	e := event.New(event.OutputLine{Text: strings.Repeat("The quick brown fox, 17 of them;\n", 2000)})
 	b.SetBytes(int64(len(e.Data)))
 	for b.Loop() {
 		r.Event(e)

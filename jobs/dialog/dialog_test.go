@@ -1,23 +1,25 @@
-package control
+package dialog
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // What is remembered of a talk are the questions that led to the last attempt.
 func TestPast(t *testing.T) {
 	opened := func(id string) jobs.Event {
-		return jobs.NewEvent(jobs.AskOpened, Ask{Ask: id, Questions: []byte(`[{"question":"` + id + `?"}]`)})
+		return event.New(event.AskOpened{Ask: id, Questions: []byte(`[{"question":"` + id + `?"}]`)})
 	}
-	closed := func(id, how string) jobs.Event { return jobs.NewEvent(jobs.AskClosed, Ask{Ask: id, How: how}) }
+	closed := func(id, how string) jobs.Event { return event.New(event.AskClosed{Ask: id, How: how}) }
 	said := func(input, id, text string) jobs.Event {
-		return jobs.NewEvent(jobs.InputState, Message{ID: input, Verb: Answer, Ask: id, Text: text}.Input())
+		return event.New(event.InputState(control.Message{ID: input, Verb: control.Answer, Ask: id, Text: text}.Input()))
 	}
 	requeued := func(why jobs.Reason) jobs.Event {
-		return jobs.NewEvent(jobs.JobRequeued, map[string]any{"reason": why})
+		return event.New(event.JobRequeued{Reason: why})
 	}
 	for _, tt := range []struct {
 		name   string
@@ -34,7 +36,7 @@ func TestPast(t *testing.T) {
 		{"nobody came", []jobs.Event{opened("a"), closed("a", "expired")}, "[a expired]"},
 		{"handed on", []jobs.Event{opened("a"), said("1", "a", "x"), requeued(jobs.WorkerDrained)}, "[a  x]"},
 		{"failed", []jobs.Event{opened("a"), said("1", "a", "x"), requeued(jobs.CheckFailed)}, ""},
-		{"begun again", []jobs.Event{opened("a"), jobs.NewEvent(jobs.JobFinished, struct{}{}), opened("b")}, "[b ]"},
+		{"begun again", []jobs.Event{opened("a"), event.New(event.JobFinished{}), opened("b")}, "[b ]"},
 		{"of another job", []jobs.Event{{Kind: jobs.AskOpened, Job: "other", Data: opened("a").Data}}, ""},
 		{"nonsense", []jobs.Event{{Kind: jobs.AskOpened, Data: []byte(`"x"`)}, {Kind: jobs.InputState, Data: []byte(`[]`)}}, "[ ]"},
 	} {

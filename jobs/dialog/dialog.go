@@ -1,11 +1,14 @@
-package control
+// Package dialog reads from a session's log what was said between people and
+// the agents of one job: messages, questions, answers; values only.
+package dialog
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // A Past is what a session's log tells of the talk with one job's agents: what
@@ -15,8 +18,8 @@ type Past struct {
 	Job      string
 	Attempt  int  // the last that has begun
 	Parked   bool // which has ended with its questions open
-	Receipts []Receipt
-	Prompts  []Input // that were accepted
+	Receipts []control.Receipt
+	Prompts  []control.Input // that were accepted
 	// Last are the ids of what was accepted since the last attempt began or
 	// ended.
 	Last []string
@@ -24,17 +27,17 @@ type Past struct {
 	// goes on with.
 	Asks []Asked
 
-	answers map[string]Input // by the question's id: the first that was accepted
+	answers map[string]control.Input // by the question's id: the first that was accepted
 	seen    map[string]bool
 }
 
 // An Asked is a question that was asked. How says how it was closed; empty: it
 // was not.
 type Asked struct {
-	Ask
+	control.Ask
 	Opened  time.Time
 	Attempt int
-	Answer  *Input // the first that was accepted; nil: none was
+	Answer  *control.Input // the first that was accepted; nil: none was
 }
 
 // Read takes one event.
@@ -42,24 +45,25 @@ func (p *Past) Read(e jobs.Event) {
 	if e.Job != p.Job {
 		return
 	}
-	switch e.Kind {
-	case jobs.JobClaimed:
+	payload, _ := event.Decode(e) // what is not as it should be is empty
+	switch d := payload.(type) {
+	case event.JobClaimed:
 		p.Attempt, p.Parked, p.Last = e.Attempt, false, nil
-	case jobs.JobWaiting:
+	case event.JobWaiting:
 		p.Parked = true
-	case jobs.JobRequeued:
-		if !data[struct{ Reason jobs.Reason }](e).Reason.Continues() {
+	case event.JobRequeued:
+		if !d.Reason.Continues() {
 			p.Asks = nil
 		}
-	case jobs.JobFinished:
+	case event.JobFinished:
 		p.Asks, p.Last = nil, nil
-	case jobs.AskOpened:
-		p.opened(e)
-	case jobs.AskClosed:
-		p.closed(data[Ask](e))
-	case jobs.InputState:
-		if in := data[Input](e); in.State == Accepted {
-			p.accepted(e, in)
+	case event.AskOpened:
+		p.opened(e, control.Ask(d))
+	case event.AskClosed:
+		p.closed(control.Ask(d))
+	case event.InputState:
+		if d.State == control.Accepted {
+			p.accepted(e, control.Input(d))
 		}
 	}
 }
@@ -68,8 +72,8 @@ func (p *Past) find(id string) int {
 	return slices.IndexFunc(p.Asks, func(a Asked) bool { return a.Ask.Ask == id })
 }
 
-func (p *Past) opened(e jobs.Event) {
-	asked := Asked{Ask: data[Ask](e), Opened: e.Time, Attempt: e.Attempt}
+func (p *Past) opened(e jobs.Event, a control.Ask) {
+	asked := Asked{Ask: a, Opened: e.Time, Attempt: e.Attempt}
 	if p.find(asked.Ask.Ask) >= 0 {
 		return
 	}
@@ -81,7 +85,7 @@ func (p *Past) opened(e jobs.Event) {
 
 // closed keeps, of the questions that are over, those that have an answer, even if
 // only that none came: an agent may ask for ever.
-func (p *Past) closed(a Ask) {
+func (p *Past) closed(a control.Ask) {
 	i := p.find(a.Ask)
 	switch {
 	case i < 0:
@@ -92,22 +96,22 @@ func (p *Past) closed(a Ask) {
 	}
 }
 
-func (p *Past) accepted(e jobs.Event, in Input) {
+func (p *Past) accepted(e jobs.Event, in control.Input) {
 	if p.seen == nil {
-		p.seen, p.answers = map[string]bool{}, map[string]Input{}
+		p.seen, p.answers = map[string]bool{}, map[string]control.Input{}
 	}
 	if p.seen[in.Input] {
 		return
 	}
 	p.seen[in.Input] = true
 	p.Last = append(p.Last, in.Input)
-	p.Receipts = append(p.Receipts, Receipt{
+	p.Receipts = append(p.Receipts, control.Receipt{
 		ID: in.Input, Verb: in.Verb, Job: e.Job, Session: e.Session, Attempt: e.Attempt, State: in.State,
 	})
 	switch in.Verb {
-	case Prompt:
+	case control.Prompt:
 		p.Prompts = append(p.Prompts, in)
-	case Answer:
+	case control.Answer:
 		if _, answered := p.answers[in.Ask]; answered {
 			return
 		}
@@ -130,9 +134,9 @@ func (p *Past) Open() (ids []string) {
 
 // Answering finds the question that c answers, and refuses what does not
 // answer one that is open. It returns c with the question's name.
-func (p *Past) Answering(c Message) (Message, error) {
+func (p *Past) Answering(c control.Message) (control.Message, error) {
 	if i := p.find(c.Ask); i >= 0 && p.Asks[i].Answer != nil {
-		return c, Refuse(Nothing, "question %s is answered already", c.Ask)
+		return c, control.Refuse(control.Nothing, "question %s is answered already", c.Ask)
 	}
 	id, err := c.Meant(p.Open())
 	if err != nil {
@@ -152,34 +156,10 @@ func (a Asked) Said() map[string]string {
 	if a.Answer == nil || a.Answer.Deny {
 		return nil
 	}
-	c := Message{Text: a.Answer.Text, Options: a.Answer.Options, Answers: a.Answer.Answers}
+	c := control.Message{Text: a.Answer.Text, Options: a.Answer.Options, Answers: a.Answer.Answers}
 	answers, err := c.Fit(a.List())
 	if err != nil { // who accepted it saw other questions
 		return nil
 	}
 	return answers
-}
-
-// List is what is asked.
-func (a Ask) List() []Question {
-	var list []Question
-	if json.Unmarshal(a.Questions, &list) != nil || len(list) == 0 {
-		return []Question{{}}
-	}
-	return list
-}
-
-// data reads the data of an event. What is not as it should be is empty.
-func data[T any](e jobs.Event) (v T) {
-	_ = json.Unmarshal(e.Data, &v)
-	return v
-}
-
-// A Reply is what became of a question that an agent had asked, whose process has
-// ended since.
-type Reply struct {
-	Questions []string
-	Answers   []string // of each question
-	Declined  bool     // there are none
-	Why       string   // it was declined
 }
