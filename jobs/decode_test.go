@@ -176,7 +176,7 @@ func TestBytes(t *testing.T) {
 		out  string
 	}{
 		{"2GiB", 2 << 30, "2GiB"}, {"512 MiB", 512 << 20, "512MiB"}, {"1.5KiB", 1536, "1536B"},
-		{"10GB", 10e9, "9765625KiB"}, {"4096", 4096, "4KiB"}, {"7B", 7, "7B"}, {"0", 0, "0B"},
+		{"10GB", 10e9, "10GB"}, {"4096", 4096, "4KiB"}, {"7B", 7, "7B"}, {"0", 0, "0B"},
 	}
 	for _, tt := range tests {
 		got, err := jobs.ParseBytes(tt.text)

@@ -22,9 +22,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/penstock-run/penstock/bytesize"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/proxy"
 	"go.yaml.in/yaml/v3"
@@ -55,7 +55,7 @@ type Policy struct {
 	file string
 }
 
-// Limits bound what a job may use. Sizes are written 512MiB, 2GiB, or in bytes.
+// Limits bound what a job may use. Sizes are written 512MiB, 10GB, or in bytes.
 type Limits struct {
 	Memory    Size    `yaml:"memory,omitempty" json:"memory,omitempty"`
 	CPUs      float64 `yaml:"cpus,omitempty" json:"cpus,omitempty"`
@@ -85,32 +85,18 @@ type Budget struct {
 type Size int64
 
 // String returns the size in the largest unit that it is a multiple of.
-func (s Size) String() string {
-	for _, u := range []struct {
-		bytes Size
-		name  string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if s >= u.bytes && s%u.bytes == 0 {
-			return strconv.FormatInt(int64(s/u.bytes), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(s), 10)
-}
+func (s Size) String() string { return bytesize.Format(int64(s)) }
 
-// UnmarshalYAML reads 1048576, 1MiB, 1GiB and the like.
+// UnmarshalYAML reads 1048576, 1MiB, 10GB and the like.
 func (s *Size) UnmarshalYAML(n *yaml.Node) error {
-	number, unit := n.Value, int64(1)
-	for suffix, u := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40} {
-		if v, ok := strings.CutSuffix(number, suffix); ok {
-			number, unit = strings.TrimSpace(v), u
-			break
-		}
+	v, err := bytesize.Parse(n.Value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	case v == 0:
+		return fmt.Errorf("line %d: a limit of %s allows nothing; write a size such as 512MiB or 10GB", n.Line, n.Value)
 	}
-	v, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || v <= 0 || v > (1<<62)/unit {
-		return fmt.Errorf("line %d: %q is not a size; write 512MiB, 2GiB or a number of bytes", n.Line, n.Value)
-	}
-	*s = Size(v * unit)
+	*s = Size(v)
 	return nil
 }
 

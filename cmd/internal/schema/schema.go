@@ -153,14 +153,17 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
+// sizePattern is what bytesize.Parse reads.
+const sizePattern = `^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`
+
 // types are the schemas of the types that write themselves, and of those that
 // are enumerations.
 func types() map[reflect.Type]*jsonschema.Schema {
 	anything := &jsonschema.Schema{}
 	return map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[jobs.Duration]():    {Type: "string", Pattern: `^[0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h)([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))*$`, Examples: []any{"90s", "30m", "1h30m"}},
-		reflect.TypeFor[jobs.Bytes]():       {Types: []string{"string", "integer"}, Pattern: `^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
-		reflect.TypeFor[policy.Size]():      {Types: []string{"string", "integer"}, Pattern: `^[0-9]+\s*(KiB|MiB|GiB|TiB)?$`, Minimum: jsonschema.Ptr(1.0), Examples: []any{"512MiB", "2GiB", 1048576}},
+		reflect.TypeFor[jobs.Bytes]():       {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
+		reflect.TypeFor[policy.Size]():      {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(1.0), Examples: []any{"512MiB", "10GB", 1048576}},
 		reflect.TypeFor[policy.Pattern]():   {Type: "string", Pattern: `^(/|~/|\./)`, Examples: []any{"//opt/node", "/tools", "~/.cache/go-build", "./vendor"}},
 		reflect.TypeFor[jobs.Priority]():    enum(jobs.High, jobs.Normal, jobs.Low),
 		reflect.TypeFor[jobs.Isolation]():   enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
