@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // resize makes the terminal another size.
@@ -23,7 +25,7 @@ func (s *screen) resize(columns, rows uint16) {
 	}
 }
 
-var drawing = regexp.MustCompile("\x1b\\[[0-9]*[AJK]|\r")
+var drawing = regexp.MustCompile("\x1b\\[\\??[0-9]*[ABJKhl]|\r")
 
 // widest is how many columns the widest of the rows has that were drawn.
 func widest(told string) int {
@@ -57,7 +59,7 @@ func TestBatchOnAScreen(t *testing.T) {
 	go func() {
 		code <- run(t.Context(), a, []string{"--data", f.data, "batch", "run", items, "--out", out, "--repo", f.repo, "--max-attempts", "1", "--", "sh", "-c", agent})
 	}()
-	asks := regexp.MustCompile(`● (?:\x1b\[0m)?(good|bad)[^\n]*waits for an answer: Shall I go on`)
+	asks := regexp.MustCompile(`● (?:\x1b\[0m)?(good|bad)[^\r\n]*waits for an answer: Shall I go on`)
 	f.eventually(30*time.Second, "both items are shown to wait", func() bool {
 		seen := map[string]bool{}
 		for _, m := range asks.FindAllStringSubmatch(told.String(), -1) {
@@ -67,9 +69,9 @@ func TestBatchOnAScreen(t *testing.T) {
 	})
 	before := len(told.String())
 	s.resize(40, 10)
-	f.eventually(20*time.Second, "the screen is drawn anew", func() bool { return strings.Count(told.String()[before:], "\x1b[J") > 3 })
+	f.eventually(20*time.Second, "the screen is drawn anew", func() bool { return strings.Count(told.String()[before:], "\x1b[?7h") > 3 })
 	// What was under way when the size changed is as wide as that was before.
-	_, after, _ := strings.Cut(told.String()[before:], "\x1b[J")
+	_, after, _ := strings.Cut(told.String()[before:], "\x1b[?7h")
 	if n := widest(after); n >= 40 || n < 30 {
 		t.Errorf("on 40 columns the widest row has %d:\n%q", n, after)
 	}
@@ -98,6 +100,48 @@ func TestBatchOnAScreen(t *testing.T) {
 	for _, want := range []string{"✓ good  success in ", "✗ bad   failure (agent_failed) in "} {
 		if n := strings.Count(ours.ReplaceAllString(all, ""), want); n != 1 {
 			t.Errorf("%q is told %d times:\n%q", want, n, all)
+		}
+	}
+}
+
+// Whoever resizes the terminal while a batch runs finds nothing of its screen above
+// the next one, nor in the history.
+func TestABatchIsResized(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	r := newRoom(f)
+	f.serve("--slots", "4")
+	dir := t.TempDir()
+	items, question := "", strings.Repeat("Shall I go on? ", 15)
+	for i := range 4 {
+		items += fmt.Sprintf(`{"item":"item%d","prompt":"p"}`+"\n", i)
+	}
+	f.must(os.WriteFile(filepath.Join(dir, "items.jsonl"), []byte(items), 0o644))
+	script := fmt.Sprintf("%s batch run %s/items.jsonl --out %s/out --repo %s -- sh -c 'penstock ask \"%s\"'\n", r.program(), dir, dir, f.repo, question)
+	f.must(os.WriteFile(filepath.Join(dir, "batch"), []byte(script), 0o644))
+	r.sits("ann", 160, 40)
+	r.types("ann", "clear; sh "+dir+"/batch")
+	r.sees("ann", `(?s)(●\S* \S*item\d.*waits for an answer.*){4}0/4`)
+	for _, size := range []string{"80x40", "120x12", "80x30"} {
+		columns, rows, _ := strings.Cut(size, "x")
+		r.do("resize-window", "-t", "ann", "-x", columns, "-y", rows)
+		bar := regexp.MustCompile(`0/4 .*`)
+		before := bar.FindString(r.do("capture-pane", "-p", "-t", "ann"))
+		r.eventually(jobstest.Patience, "the time goes on", func() bool {
+			return bar.FindString(r.do("capture-pane", "-p", "-t", "ann")) != before
+		})
+	}
+	for id := range strings.Lines(f.run("job", "ls", "-o", "id")) {
+		f.run("answer", strings.TrimSpace(id), "--text", "yes")
+	}
+	r.sees("ann", `(?s)penstock batch report.*host\$`)
+	shown := r.do("capture-pane", "-p", "-S", "-", "-t", "ann")
+	if strings.Contains(shown, "●") || strings.Contains(shown, "Shall I") || strings.Contains(shown, "0/4") {
+		t.Errorf("rows of the screen stay:\n%s", shown)
+	}
+	for i := range 4 {
+		if n := strings.Count(shown, fmt.Sprintf("✓ item%d", i)); n != 1 {
+			t.Errorf("item%d is told %d times:\n%s", i, n, shown)
 		}
 	}
 }

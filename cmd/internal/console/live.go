@@ -25,9 +25,8 @@ type live struct {
 // terminals such as tmux keep a copy of a screen that is cleared as a whole.
 const clearLive = "\r\x1b[K\n\x1b[J\x1b[A"
 
-// Live shows rows below everything that is written from now on, cut to what the
-// terminal has room for, instead of those that it showed before. None: nothing is
-// shown there any more. What did not change is not drawn again.
+// Live shows rows below everything that is written from now on, cut to what
+// [Writer.LiveSize] says, instead of those that it showed before. None: nothing is shown there any more. What did not change is not drawn again.
 func (w *Writer) Live(rows [][]Span) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,33 +61,42 @@ func (w *Writer) put(text string) error {
 	return err
 }
 
-// draw returns what draws the live rows over those that stand there. Each is
-// shorter than the terminal is wide: one that fills it would leave the cursor
-// between two lines. It writes over them before it clears, so nothing flickers.
+// draw returns what draws the live rows. The terminal may have another size by then:
+// tmux tells its programs a quarter of a second later that it has changed. So no row
+// is wrapped, whatever its length, and the cursor moves down without scrolling, once
+// there is room below. Where the terminal has too few lines for the rows, the last of
+// them stays, and the cursor is in its first line again.
 func (w *Writer) draw() string {
-	columns, lines := w.Size()
+	columns, most := w.LiveSize()
 	rows := w.live.rows
 	if len(rows) == 0 {
 		return ""
 	}
-	if len(rows) > lines-2 {
-		rows = rows[len(rows)-lines+2:] // the last ones sum up the others
-	}
-	rows = append([][]Span{nil}, rows...)
+	rows = rows[max(len(rows)-most, 0):] // the last ones sum up the others
 	var b strings.Builder
-	b.WriteByte('\r')
-	for i, row := range rows {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(w.spans(cutSpans(row, columns-1)) + "\x1b[K")
+	back := fmt.Sprintf("\x1b[%dA\r", len(rows))
+	b.WriteString(clearLive + noWrap + strings.Repeat("\n", len(rows)) + back)
+	for _, row := range rows {
+		b.WriteString("\x1b[B\r" + w.spans(cutSpans(row, columns)) + "\x1b[K")
 	}
-	b.WriteString("\x1b[J")
-	if up := len(rows) - 1; up > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", up)
-	}
-	b.WriteByte('\r')
+	b.WriteString(back + wrap)
 	return b.String()
+}
+
+// What makes a terminal cut lines off that are too long for it, or break them.
+const (
+	noWrap = "\x1b[?7l"
+	wrap   = "\x1b[?7h"
+)
+
+// LiveSize is how many columns and rows [Writer.Live] shows. A terminal that becomes
+// narrower breaks rows that are too wide for it, and what it then has no room for goes
+// to its history, from where nothing takes it back. So one that is split in two breaks
+// no row if it had 160 columns, and has room for all of them in any case.
+func (w *Writer) LiveSize() (columns, rows int) {
+	const enough = 80
+	columns, lines := w.Size()
+	return min(columns-1, max(columns/2, enough)), max((lines-1)/2, 1)
 }
 
 // Size is how many columns and lines the terminal has, or would have.

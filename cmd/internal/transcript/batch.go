@@ -152,8 +152,8 @@ func (b *Batch) label(id string) string {
 func (b *Batch) Draw(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	columns, lines := b.screen.w.Size()
-	most := min(runningRows, max(lines-4, 0))
+	columns, room := b.screen.w.LiveSize()
+	most := min(runningRows, room-1)
 	all := b.longest()
 	if len(all) > most && most > 0 {
 		most-- // for the row that says how many more there are
@@ -166,7 +166,7 @@ func (b *Batch) Draw(now time.Time) error {
 	for _, i := range shown {
 		rows = append(rows, b.row(i, fmt.Sprintf("  %-*s  ", span, whole(now.Sub(i.began)))))
 	}
-	if more := len(all) - len(rows); more > 0 && lines > 2 {
+	if more := len(all) - len(rows); more > 0 && most > 0 {
 		rows = append(rows, []console.Span{{Style: console.Dim, Text: fmt.Sprintf("  … %d more running", more)}})
 	}
 	return b.screen.w.Live(append(rows, b.bar(now, columns)))
@@ -197,7 +197,7 @@ func (b *Batch) bar(now time.Time, columns int) []console.Span {
 	}
 	head := fmt.Sprintf("%d/%d", b.ended, b.total)
 	parts := []string{whole(now.Sub(b.began)), left, fmt.Sprintf("%d running", len(b.running)), Tally(b.outcomes), dollars(b.cost)}
-	room := columns - 1 - console.Columns(head)
+	room := columns - console.Columns(head)
 	for _, part := range []int{0, 2, 3, 4} {
 		if console.Columns(join(parts...))+3 > room {
 			parts[part] = ""

@@ -36,6 +36,10 @@ func lay(told string) []string {
 			n = 3
 		case strings.HasPrefix(told, "\x1b[A"):
 			row, n = row-1, 3
+		case strings.HasPrefix(told, "\x1b[B"):
+			row, n = row+1, 3
+		case strings.HasPrefix(told, "\x1b[?7"): // no row is too long
+			n = len("\x1b[?7l")
 		case r == '\x1b':
 			if c, err := fmt.Sscanf(told, "\x1b[%dA", &up); c == 1 && err == nil {
 				row, n = row-up, strings.IndexByte(told, 'A')+1
