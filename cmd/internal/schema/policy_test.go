@@ -19,7 +19,7 @@ func TestPolicies(t *testing.T) {
 		"preset: browser": true, "preset: lax": false, "network: full": true, "network: open": false,
 		"modes: [none, worktree, container]": true, "modes: [branch]": false, "backends: [bwrap, none]": true, "backends: [auto]": false, "deliver: [patch, branch]": true, "deliver: [push]": false,
 		"limits: {memory: 2GiB, disk: 1048576, output_rate: 1 MiB, cpu_weight: 10000}": true,
-		"limits: {memory: 10GB, disk: 1.5GiB}": true, "limits: {memory: lots}": false, "limits: {memory: 10 gb}": false, "limits: {memory: 0}": false, "limits: {cpu_weight: 10001}": false, "limits: {pids: 4}": false, "limits: {mem: 1GiB}": false,
+		"limits: {memory: 10GB, disk: 1.5GiB}":                                         true, "limits: {memory: lots}": false, "limits: {memory: 10 gb}": false, "limits: {memory: 0}": false, "limits: {cpu_weight: 10001}": false, "limits: {pids: 4}": false, "limits: {mem: 1GiB}": false,
 		"env: {CI: '1'}": true, "hosts: [registry.example]": true, "weaker: [cpu]": true,
 	} {
 		var v any
