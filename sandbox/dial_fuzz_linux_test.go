@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzAttendant lets anything be said instead of an answer, with and without
+// FuzzConnector lets anything be said instead of an answer, with and without
 // a descriptor: no request gets one that it must not, and none is left open.
-func FuzzAttendant(f *testing.F) {
+func FuzzConnector(f *testing.F) {
 	f.Add([]byte("1\x000"), true)
 	f.Add([]byte("1\x00111"), false)
 	f.Add([]byte("2\x000"), true)
@@ -22,7 +22,7 @@ func FuzzAttendant(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := newAttendant(os.NewFile(uintptr(pair[0]), "requests"))
+		a, err := newConnector(os.NewFile(uintptr(pair[0]), "requests"))
 		if err != nil {
 			t.Fatal(err)
 		}

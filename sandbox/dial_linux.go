@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attendant is the runner's end of the requests to the process inside that
+// connector is the runner's end of the requests to the process inside that
 // answers them. See [jailinit.Request] for what goes over the socket.
 //
 // What answers may be in the agent's hands. So its answers are data: an id
 // that waits, an error's number, or one descriptor that is checked. Anything
 // else ends the conversation, and only Dial depends on it.
-type attendant struct {
+type connector struct {
 	conn  *net.UnixConn
 	write chan struct{} // holds one token; the goroutine that takes it may write
 	ended chan struct{} // closed when there will be no further answer
@@ -36,8 +36,8 @@ type answer struct {
 	file  *os.File // nil if errno is not 0
 }
 
-// newAttendant takes over the socket and begins to read it. close ends that.
-func newAttendant(socket *os.File) (*attendant, error) {
+// newConnector takes over the socket and begins to read it. close ends that.
+func newConnector(socket *os.File) (*connector, error) {
 	defer socket.Close()
 	conn, err := net.FileConn(socket)
 	if err != nil {
@@ -48,7 +48,7 @@ func newAttendant(socket *os.File) (*attendant, error) {
 		conn.Close()
 		return nil, errors.New("the socket of requests is none")
 	}
-	a := &attendant{
+	a := &connector{
 		conn: c, write: make(chan struct{}, 1), ended: make(chan struct{}), waiting: map[uint64]chan answer{},
 	}
 	a.write <- struct{}{}
@@ -56,14 +56,14 @@ func newAttendant(socket *os.File) (*attendant, error) {
 	return a, nil
 }
 
-func (a *attendant) close() {
+func (a *connector) close() {
 	a.conn.Close()
 	<-a.ended
 }
 
 // read hands answers to their callers, until the socket ends or says
 // something that it must not.
-func (a *attendant) read() {
+func (a *connector) read() {
 	defer close(a.ended)
 	defer a.conn.Close()
 	// Room for more than one descriptor: that there were more is to be seen.
@@ -83,7 +83,7 @@ func (a *attendant) read() {
 
 // deliver reports whether the message was an answer to what was asked; then
 // the files are in other hands.
-func (a *attendant) deliver(message []byte, files []*os.File) bool {
+func (a *connector) deliver(message []byte, files []*os.File) bool {
 	m, err := jailinit.DecodeAnswer(message)
 	if err != nil || len(files) > 1 || (m.Errno == 0) != (len(files) == 1) {
 		return false
@@ -109,7 +109,7 @@ func (a *attendant) deliver(message []byte, files []*os.File) bool {
 }
 
 // ask sends a request, with files, and waits for its answer.
-func (a *attendant) ask(ctx context.Context, r jailinit.Request, files ...*os.File) (*os.File, error) {
+func (a *connector) ask(ctx context.Context, r jailinit.Request, files ...*os.File) (*os.File, error) {
 	id, got := a.expect()
 	r.ID = id
 	if err := a.send(ctx, r, files...); err != nil {
@@ -124,7 +124,7 @@ func (a *attendant) ask(ctx context.Context, r jailinit.Request, files ...*os.Fi
 		case r := <-got: // the last thing that was said
 			return r.result()
 		default:
-			return nil, errNoAttendant
+			return nil, errNoConnector
 		}
 	case <-ctx.Done():
 		if a.abandon(id) {
@@ -140,7 +140,7 @@ func (a *attendant) ask(ctx context.Context, r jailinit.Request, files ...*os.Fi
 	}
 }
 
-var errNoAttendant = fmt.Errorf("the process inside that connects is gone: %w", net.ErrClosed)
+var errNoConnector = fmt.Errorf("the process inside that connects is gone: %w", net.ErrClosed)
 
 func (r answer) result() (*os.File, error) {
 	if r.errno != 0 {
@@ -149,7 +149,7 @@ func (r answer) result() (*os.File, error) {
 	return r.file, nil
 }
 
-func (a *attendant) expect() (uint64, chan answer) {
+func (a *connector) expect() (uint64, chan answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last++
@@ -159,14 +159,14 @@ func (a *attendant) expect() (uint64, chan answer) {
 }
 
 // forget takes back an id that was never sent.
-func (a *attendant) forget(id uint64) {
+func (a *connector) forget(id uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.waiting, id)
 }
 
 // abandon reports whether the answer is still to come; it is then dropped.
-func (a *attendant) abandon(id uint64) bool {
+func (a *connector) abandon(id uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, waits := a.waiting[id]
@@ -178,17 +178,17 @@ func (a *attendant) abandon(id uint64) bool {
 
 // send writes one message. The queue holds ten, and who should read them may
 // have been stopped by the agent.
-func (a *attendant) send(ctx context.Context, r jailinit.Request, files ...*os.File) error {
+func (a *connector) send(ctx context.Context, r jailinit.Request, files ...*os.File) error {
 	select {
 	case <-a.write:
 	case <-a.ended:
-		return errNoAttendant
+		return errNoConnector
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer func() { a.write <- struct{}{} }()
 	if err := a.conn.SetWriteDeadline(time.Time{}); err != nil {
-		return errNoAttendant
+		return errNoConnector
 	}
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -213,13 +213,13 @@ func (a *attendant) send(ctx context.Context, r jailinit.Request, files ...*os.F
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:
-		return errNoAttendant
+		return errNoConnector
 	}
 }
 
 // dial has the connection made inside and checks what comes out.
 func (j *jail) dial(ctx context.Context, to target) (net.Conn, error) {
-	f, err := j.attendant.ask(ctx, jailinit.Request{Verb: jailinit.VerbDial, Args: []string{to.network, to.address}})
+	f, err := j.connector.ask(ctx, jailinit.Request{Verb: jailinit.VerbDial, Args: []string{to.network, to.address}})
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func TestDialAtOnce(t *testing.T) {
 
 // The program in the jail can end what connects, or stop it, and nothing else
 // comes of that. It cannot look into it.
-func TestAttendantIsOutOfReach(t *testing.T) {
+func TestConnectorIsOutOfReach(t *testing.T) {
 	b := &bwrap.Backend{}
 	sandboxtest.Require(t, b)
 	const find = `for d in /proc/[0-9]*; do tr '\0' ' ' < $d/cmdline | grep -q '^/jail/init penstock-jail= att[e]nd' && break; done; pid=${d#/proc/}

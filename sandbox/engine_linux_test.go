@@ -268,9 +268,9 @@ func newEngine(t *testing.T) *engined {
 			t.Errorf("the engine still holds %v, err %v", kept, err)
 		}
 		// Tests beside this one have theirs for a moment.
-		for began := time.Now(); len(meetings()) > 0; time.Sleep(5 * time.Millisecond) {
+		for began := time.Now(); len(rendezvousDirs()) > 0; time.Sleep(5 * time.Millisecond) {
 			if time.Since(began) > soon {
-				t.Errorf("directories are left: %v", meetings())
+				t.Errorf("directories are left: %v", rendezvousDirs())
 				break
 			}
 		}
@@ -286,8 +286,8 @@ func newEngine(t *testing.T) *engined {
 	return b
 }
 
-// meetings lists the directories of rendezvous of this process.
-func meetings() (found []string) {
+// rendezvousDirs lists the directories of rendezvous of this process.
+func rendezvousDirs() (found []string) {
 	for _, parent := range []string{fmt.Sprintf("/run/user/%d", os.Geteuid()), "/run", "/dev/shm", os.TempDir()} {
 		dirs, _ := filepath.Glob(filepath.Join(parent, fmt.Sprintf("penstock-*-%d-*-*", os.Getpid())))
 		found = append(found, dirs...)

@@ -144,7 +144,7 @@ func TestHostileFirstProgram(t *testing.T) {
 }
 
 // Whatever answers, Dial returns nothing that was not asked for.
-func TestHostileAttendant(t *testing.T) {
+func TestHostileConnector(t *testing.T) {
 	for _, mode := range []string{
 		"garbage", "long", "empty", "directory", "no descriptor", "two descriptors", "hundred descriptors", "descriptor and error",
 		"not asked", "not connected", "listener", "datagrams", "another family", "another server", "ends", "silent",

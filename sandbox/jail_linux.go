@@ -43,7 +43,7 @@ type jail struct {
 	account     account       // guarded by mu
 	groups      *cgroup.Watch // guarded by mu; the groups of a service's jail
 
-	attendant *attendant // answers requests from inside; nil without Spec.Dial
+	connector *connector // answers requests from inside; nil without Spec.Dial
 }
 
 func groupLimits(l Limits) cgroup.Limits {
@@ -54,7 +54,7 @@ func groupLimits(l Limits) cgroup.Limits {
 func (j *jail) prepare(pipes *plumbing, ends *ends) *exec.Cmd {
 	meet, files := "", ends.inside
 	if j.service != nil {
-		meet, files = j.service.meeting.dir, nil
+		meet, files = j.service.rendezvous.dir, nil
 	}
 	args := complete([][]string{j.command.Args}, j.token, meet)[0]
 	dir := j.command.Dir

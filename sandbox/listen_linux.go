@@ -101,7 +101,7 @@ func (p *Process) adopt(sockets []*os.File) (err error) {
 		}
 	}
 	if p.spec.Dial {
-		p.jail.attendant, err = newAttendant(sockets[want-1])
+		p.jail.connector, err = newConnector(sockets[want-1])
 	}
 	return err
 }
@@ -141,7 +141,7 @@ func (p *Process) closePorts() {
 	for _, c := range p.packets {
 		c.Close()
 	}
-	if p.jail.attendant != nil {
-		p.jail.attendant.close()
+	if p.jail.connector != nil {
+		p.jail.connector.close()
 	}
 }

@@ -26,7 +26,7 @@ const (
 // A service is a jail that a service of the host made: neither it nor what is
 // in it are our children, and only the client is.
 type service struct {
-	meeting    *meeting
+	rendezvous *rendezvous
 	end        [][]string // Command.End, completed
 	killing    chan struct{}
 	clientGone chan struct{}
@@ -37,12 +37,12 @@ func newService(c *Command, token string) (*service, error) {
 	if !c.Control || c.Status {
 		return nil, errors.New("a rendezvous goes with Control and without Status")
 	}
-	m, err := newMeeting(c)
+	m, err := newRendezvous(c)
 	if err != nil {
 		return nil, err
 	}
 	return &service{
-		meeting: m, end: complete(c.End, token, m.dir),
+		rendezvous: m, end: complete(c.End, token, m.dir),
 		killing: make(chan struct{}), clientGone: make(chan struct{}), overseen: make(chan struct{}),
 	}, nil
 }
@@ -227,7 +227,7 @@ func (j *jail) surround(l Limits) (step string, err error) {
 // remove undoes surround.
 func (j *jail) remove() error {
 	if j.service != nil {
-		return j.service.meeting.close()
+		return j.service.rendezvous.close()
 	}
 	return j.group.Remove()
 }
@@ -238,7 +238,7 @@ func (j *jail) hand(deadline time.Time, ends *ends) error {
 		return nil
 	}
 	defer ends.closeInside() // else its end of the control socket would never be
-	return j.service.meeting.hand(deadline, ends.inside[ControlFD-StatusFD:], j.service.clientGone)
+	return j.service.rendezvous.hand(deadline, ends.inside[ControlFD-StatusFD:], j.service.clientGone)
 }
 
 // setDeadline bounds the start. An interrupt comes after it.
@@ -246,7 +246,7 @@ func (j *jail) setDeadline(t time.Time, ends *ends) {
 	ends.status.SetReadDeadline(t)
 	ends.control.SetReadDeadline(t)
 	if j.service != nil {
-		_ = j.service.meeting.listener.SetDeadline(t) // it has deadlines
+		_ = j.service.rendezvous.listener.SetDeadline(t) // it has deadlines
 	}
 }
 

@@ -92,7 +92,7 @@ func TestTheRendezvousEndsWithTheFirstVisit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen := meetings(); len(seen) > 0 {
+	if seen := rendezvousDirs(); len(seen) > 0 {
 		t.Errorf("while the jail runs: %v", seen)
 	}
 	if err := p.Close(t.Context()); err != nil {

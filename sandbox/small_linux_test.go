@@ -12,7 +12,7 @@ import (
 
 // What stays in the jail for Dial costs less memory than anything that would
 // be asked for it.
-func TestAttendantIsSmall(t *testing.T) {
+func TestConnectorIsSmall(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may look into the process")
 	}
@@ -22,7 +22,7 @@ func TestAttendantIsSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sizes := attendants(t)
+	sizes := connectors(t)
 	if len(sizes) != 1 {
 		t.Fatalf("found %d processes instead of one", len(sizes))
 	}
@@ -32,8 +32,8 @@ func TestAttendantIsSmall(t *testing.T) {
 	}
 }
 
-// attendants returns the proportional sizes in KiB of this program's.
-func attendants(t *testing.T) (sizes []int) {
+// connectors returns the proportional sizes in KiB of this program's.
+func connectors(t *testing.T) (sizes []int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

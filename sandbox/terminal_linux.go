@@ -25,7 +25,7 @@ func (j *jail) terminal(ctx context.Context, args, env []string, size [2]uint16)
 		return nil, err
 	}
 	defer told.Close()
-	master, err := j.attendant.ask(ctx, jailinit.Request{Verb: jailinit.VerbTerminal, Args: []string{
+	master, err := j.connector.ask(ctx, jailinit.Request{Verb: jailinit.VerbTerminal, Args: []string{
 		strconv.Itoa(int(size[0])), strconv.Itoa(int(size[1])),
 	}}, config, told)
 	if err != nil {

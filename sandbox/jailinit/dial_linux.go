@@ -3,7 +3,7 @@ package jailinit
 import "syscall"
 
 // dial begins to connect. What connects at once is answered at once.
-func (a *attendant) dial(r Request) bool {
+func (a *connector) dial(r Request) bool {
 	fd, err := begin(r.Args)
 	if err == syscall.EINPROGRESS {
 		a.waiting = append(a.waiting, connecting{r.ID, fd})

@@ -42,7 +42,7 @@
 //	"ready", sockets         ──▶
 //	                         ◀──    "covered": the agent may be executed
 //
-// Where the runner wants to connect to servers inside, an attendant stays: a
+// Where the runner wants to connect to servers inside, a connector stays: a
 // further process, beside the agent, that answers each [Request] on a socket
 // pair of its own. Its outer end goes out last among the sockets.
 //

@@ -113,8 +113,8 @@ func start() error {
 		}
 	}
 	if c.Dial {
-		if err := startAttendant(attended, c); err != nil {
-			return &stepError{"set up", "attendant", err}
+		if err := startConnector(attended, c); err != nil {
+			return &stepError{"set up", "connector", err}
 		}
 	}
 	if c.needsSecond() {

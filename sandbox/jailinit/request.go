@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// A Request asks the attendant, the process that stays inside for that, to do
+// A Request asks the connector, the process that stays inside for that, to do
 // what can only be done from within the jail.
 //
-//	runner ──id NUL verb NUL argument NUL argument…──▶ attendant
-//	runner ◀──id NUL errno, and one descriptor if 0─── attendant
+//	runner ──id NUL verb NUL argument NUL argument…──▶ connector
+//	runner ◀──id NUL errno, and one descriptor if 0─── connector
 //
 // Each is one message of a SOCK_SEQPACKET pair of its own, so there is no
 // framing. Answers come in any order, and exactly one to each id; one that is

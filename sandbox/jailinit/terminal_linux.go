@@ -20,7 +20,7 @@ type shell struct {
 
 // terminal starts a program in a terminal of its own, behind the same walls as
 // the agent: this process stands behind them.
-func (a *attendant) terminal(r Request, files []int) bool {
+func (a *connector) terminal(r Request, files []int) bool {
 	defer func() { closeAll(files) }()
 	if len(files) != 2 || len(r.Args) != 2 {
 		return a.answer(r.ID, -1, syscall.EINVAL)
@@ -129,7 +129,7 @@ func startShell(c Config, terminal int) (shell, error) {
 
 // look tells of the programs that have ended, and ends those whose terminal
 // nobody holds any more. The kernel hangs up on what they leave in it.
-func (a *attendant) look(fds []pollFD) {
+func (a *connector) look(fds []pollFD) {
 	still := a.shells[:0]
 	for i, s := range a.shells {
 		process, status := fds[2*i].revents, fds[2*i+1].revents

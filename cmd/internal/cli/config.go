@@ -151,7 +151,7 @@ type ModelConfig struct {
 
 const day = 24 * time.Hour
 
-// Defaults returns the settings of somebody who set nothing.
+// Defaults returns the settings of a user who set nothing.
 func Defaults() Config {
 	hangs := worker.DefaultHangs()
 	return Config{
@@ -211,7 +211,7 @@ func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]stri
 	if err := env.ParseWithOptions(c, env.Options{Prefix: EnvPrefix, Environment: environ}); err != nil {
 		return Usage("penstock help environment lists the variables", "environment: %s%w", culprits(err), err)
 	}
-	// The names that everybody uses for the keys, where they have not ours.
+	// The names that providers document for the keys, if ours are not set.
 	c.AnthropicKey = cmp.Or(c.AnthropicKey, secrets["ANTHROPIC_API_KEY"])
 	c.OpenAIKey = cmp.Or(c.OpenAIKey, secrets["OPENAI_API_KEY"])
 	c.GoogleKey = cmp.Or(c.GoogleKey, secrets["GEMINI_API_KEY"], secrets["GOOGLE_API_KEY"])

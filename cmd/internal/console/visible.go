@@ -126,8 +126,8 @@ func bounded(line string) string {
 }
 
 // Block returns a text as lines of visible text, without colours, trailing space
-// and empty lines at its ends. Tabs become spaces. Whoever shows the lines
-// indents them: the first column is ours.
+// and empty lines at its ends. Tabs become spaces. The caller indents the lines,
+// because the first column is ours.
 func Block(s string) []string {
 	lines := breaks(uncolored(s))
 	for i, line := range lines {
@@ -162,7 +162,7 @@ func untabbed(line string) string {
 }
 
 // uncolored drops the escape sequences that programs write for colours. All
-// others become visible: nobody writes them by mistake.
+// others become visible: programs do not write them by mistake.
 func uncolored(s string) string {
 	at := strings.Index(s, "\x1b[")
 	if at < 0 {

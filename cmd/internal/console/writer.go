@@ -47,7 +47,7 @@ func (w *Writer) Recolor(mode Mode, getenv func(string) string) { w.color = colo
 func (w *Writer) Terminal() *os.File { return w.tty }
 
 // Rich reports whether the stream shows more than lines: it is a terminal that
-// understands colours and columns, or whoever reads it asked for colours.
+// understands colours and columns, or the user asked for colours.
 func (w *Writer) Rich() bool { return w.tty != nil && !w.dumb || w.color }
 
 // Width is how many columns a line may have; 0 is as many as it needs.

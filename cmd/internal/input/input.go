@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// MaxFile bounds what is read of a file of settings, keys or words: none that
-// anybody has written is larger, and one that is has been named by mistake.
+// MaxFile bounds a file of settings, keys or words: real ones are
+// smaller, and a larger one was named by mistake.
 const MaxFile jobs.Bytes = 1 << 20
 
 // ReadFile reads a file that a user names, if it is no larger than it may be.

@@ -54,9 +54,10 @@ type done struct {
 	outcome jobs.Outcome
 }
 
-// Open begins a batch in a directory, or goes on with the one that is there.
-// Another batch's directory is an [*DifferentError], one that somebody works
-// in a [*LockedError]. Of m only what describes the batch is used.
+// Open begins a batch in a directory, or continues the one that is there.
+// For another batch's directory it returns a [*DifferentError], and for one that
+// another process works in a [*LockedError]. It uses only those fields of m that
+// describe the batch.
 func Open(dir string, m Manifest) (*Dir, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create results directory: %w", err)
@@ -113,7 +114,7 @@ func (d *Dir) begin(m Manifest) error {
 	return d.writeManifest(old)
 }
 
-// create refuses a directory that holds something else: nobody wants reports
+// create refuses a directory that holds something else: reports should not lie
 // between the files of a home directory.
 func (d *Dir) create(m Manifest) (Manifest, error) {
 	entries, err := fs.ReadDir(d.files.root.FS(), ".")

@@ -1,8 +1,8 @@
-// Package results keeps a batch's results directory: what was asked for, what
-// came of each item, and reports for people and for other tools.
+// Package results keeps a batch's results directory: what the batch asked for, the
+// result of each item, and reports for people and for other tools.
 //
-//	Open ─▶ Add, Add, … ─▶ Finish          a run, or one that goes on
-//	Load ─▶ Results, Totals, Report        somebody looks at it
+//	Open ─▶ Add, Add, … ─▶ Finish          a run, or one that continues
+//	Load ─▶ Results, Totals, Report        a look at it
 //
 // The line in results.jsonl is the commit point of an item. Its patch and its
 // log are complete on disk before, so a program that dies at any moment leaves
@@ -10,7 +10,7 @@
 // that was not written to its end, and running the same batch again does only
 // what is missing.
 //
-// The directory may have been written by others, and what stands in its files
-// came from agents. Names that come in are checked, no symbolic link is
-// followed out of the directory, and reports show text as text.
+// Others may have written the directory, and the contents of its files
+// come from agents. The package checks names that come in, follows no symbolic link
+// out of the directory, and shows text in reports as text.
 package results

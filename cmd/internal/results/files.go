@@ -72,8 +72,8 @@ func (d files) syncDir(name string) error {
 	return nil
 }
 
-// openRegular opens a file for reading and refuses what is none. Opening does
-// not wait, so a pipe that somebody put there cannot hang us.
+// openRegular opens a regular file for reading and refuses any other. Opening does
+// not wait, so a pipe in its place cannot hang us.
 func (d files) openRegular(name string) (*os.File, error) {
 	info, err := d.root.Lstat(name)
 	if err != nil {

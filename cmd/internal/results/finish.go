@@ -11,7 +11,7 @@ import (
 // Finish writes batch.json with the batch's state, the predictions and the
 // reports, from what is there now. It may be called again and again: after
 // an interrupt, at the end, and on a directory that was loaded, unless
-// somebody works in it. Why says why a batch was stopped.
+// another process works in it. Why says why a batch was stopped.
 func (d *Dir) Finish(state State, why string) error {
 	if d.held == nil {
 		lock, err := d.files.lock()
@@ -34,7 +34,7 @@ func (d *Dir) Finish(state State, why string) error {
 	m := d.Manifest()
 	m.State, m.Why, m.Totals, m.Finished = state, why, totals, &now
 	if d.held == nil {
-		// Somebody looks at a batch that ended before: it has not gone on.
+		// The caller only looks at a batch that ended before: it has not continued.
 		m.Finished, m.Totals.WallSeconds = d.Manifest().Finished, d.wall
 	}
 	if state == Running {

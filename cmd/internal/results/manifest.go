@@ -22,7 +22,7 @@ const (
 	Running     State = "running"
 	Completed   State = "completed"   // every item ended in success or skip
 	Failed      State = "failed"      // every item has a result, and some did not succeed
-	Interrupted State = "interrupted" // somebody stopped the program
+	Interrupted State = "interrupted" // a user stopped the program
 	Stopped     State = "stopped"     // the program stopped early; Why says why
 )
 

@@ -121,7 +121,7 @@ func some(list []string, most int) string {
 }
 
 // mdSpecial is escaped so that a title is no link, no heading, no HTML, and
-// mentions nobody when the report is pasted into an issue.
+// mentions no user when the report is pasted into an issue.
 var mdSpecial = strings.NewReplacer(
 	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`, "!", `\!`,
 	"<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;", "#", "&#35;", "://", "&#58;//",

@@ -129,7 +129,7 @@ func (d document) finish(s *jsonschema.Schema, path string) {
 		if !strings.HasSuffix(path, "files[]") {
 			s.Required = nil
 		}
-		// A job's null is a field that was left out; nobody should write one.
+		// A job's null is a field that was left out; authors should not write one.
 		if at := slices.Index(s.Types, "null"); at >= 0 && len(s.Types) == 2 {
 			s.Type, s.Types = s.Types[1-at], nil
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // maxNodes bounds a job's schema once its references are replaced with what they
-// name. Who submits a job does not choose how long its worker computes.
+// name. A submitter must not choose how long a worker computes.
 const maxNodes = 10_000
 
 // Able reports a job whose result_schema is no schema that [Typed] can use, as

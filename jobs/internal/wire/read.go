@@ -33,7 +33,7 @@ const (
 	batchBytes    = 1 << 20
 )
 
-// poll is how often a tail looks for itself, should the doorbell be lost.
+// poll is how often a tail looks by itself, in case a notification is lost.
 const poll = 2 * time.Second
 
 // Scan returns what is stored now, in order: all that had been when it was
@@ -94,13 +94,13 @@ func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
 }
 
 // Tail returns what is stored, then what is stored later, until ctx ends. It
-// wakes by messages on the subject bell, which may be lost, and goes on
+// wakes by messages on the subject notify, which may be lost, and continues
 // through reconnects and restarts of the broker. Each time it has caught up
 // it calls caught, if that is not nil, and ends when that returns false.
-func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() bool) iter.Seq2[Message, error] {
+func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() bool) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		var told atomic.Uint64 // the last sequence that the bell has named
-		rung, stop, err := c.bell(&told, bell)
+		var announced atomic.Uint64 // the last sequence that a notification has named
+		notified, stop, err := c.notifications(&announced, notify)
 		if err != nil {
 			yield(Message{}, err)
 			return
@@ -108,7 +108,7 @@ func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() boo
 		defer stop()
 		tick := time.NewTicker(poll)
 		defer tick.Stop()
-		for upTo := uint64(math.MaxUint64); ; upTo = told.Load() {
+		for upTo := uint64(math.MaxUint64); ; upTo = announced.Load() {
 			for m, err := range c.scan(ctx, r, upTo) {
 				if err != nil {
 					if ctx.Err() == nil {
@@ -127,7 +127,7 @@ func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() boo
 			select {
 			case <-ctx.Done():
 				return
-			case <-rung:
+			case <-notified:
 			case <-tick.C:
 			}
 		}
@@ -136,14 +136,14 @@ func (c *Conn) Tail(ctx context.Context, r Range, bell string, caught func() boo
 
 // Bell returns a channel that has a value after something was published to
 // one of the subjects. However often it was, there is one value.
-func (c *Conn) Bell(subjects ...string) (rung <-chan struct{}, stop func(), err error) {
-	return c.bell(new(atomic.Uint64), subjects...)
+func (c *Conn) Bell(subjects ...string) (notified <-chan struct{}, stop func(), err error) {
+	return c.notifications(new(atomic.Uint64), subjects...)
 }
 
-// bell is Bell, and keeps the sequence of what was stored where the broker
-// names it.
-func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct{}, stop func(), err error) {
-	bell := make(chan struct{}, 1)
+// notifications is Bell, and keeps the highest sequence of a stored message that
+// the broker has announced.
+func (c *Conn) notifications(announced *atomic.Uint64, subjects ...string) (notified <-chan struct{}, stop func(), err error) {
+	wake := make(chan struct{}, 1)
 	var subs []*nats.Subscription
 	stop = func() {
 		for _, sub := range subs {
@@ -155,11 +155,11 @@ func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct
 		sub, err := c.NC.Subscribe(subject, func(msg *nats.Msg) {
 			// Not there, it is zero; one that was overtaken by another names less.
 			seq, _ := strconv.ParseUint(msg.Header.Get("Nats-Sequence"), 10, 64)
-			for at := told.Load(); seq > at && !told.CompareAndSwap(at, seq); {
-				at = told.Load()
+			for at := announced.Load(); seq > at && !announced.CompareAndSwap(at, seq); {
+				at = announced.Load()
 			}
 			select {
-			case bell <- struct{}{}:
+			case wake <- struct{}{}:
 			default:
 			}
 		})
@@ -169,7 +169,7 @@ func (c *Conn) bell(told *atomic.Uint64, subjects ...string) (rung <-chan struct
 		}
 		subs = append(subs, sub)
 	}
-	return bell, stop, nil
+	return wake, stop, nil
 }
 
 // patientBatch is batch, repeated while there is no answer. A stream that does not
@@ -280,15 +280,15 @@ func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]
 	}
 }
 
-// told are the headers that the broker adds to a message that it sends.
-var told = []string{"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"}
+// brokerHeaders are the headers that the broker adds to a message that it sends.
+var brokerHeaders = []string{"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"}
 
 // Stored returns the headers of a message that was scanned as the broker has
 // stored them, or nothing where it had none.
 func (m Message) Stored() []byte {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
-		if slices.Contains(told, name) {
+		if slices.Contains(brokerHeaders, name) {
 			continue
 		}
 		for _, value := range m.Header[name] {

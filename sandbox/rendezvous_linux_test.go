@@ -11,7 +11,7 @@ import (
 
 // What a killed starter has left is removed by the next start; what belongs
 // to a living one, or to something else, stays.
-func TestOldMeetingsAreRemoved(t *testing.T) {
+func TestOldRendezvousAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", "/dev/shm") // a socket's path must be short
 	parent := t.TempDir()
 	dead := fmt.Sprintf("penstock-%s-%d-1-5", namespace(), os.Getpid())
@@ -42,7 +42,7 @@ func TestOldMeetingsAreRemoved(t *testing.T) {
 }
 
 // A path that is too long for a socket is no reason not to start.
-func TestAMeetingElsewhere(t *testing.T) {
+func TestARendezvousElsewhere(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
 	if err := os.Mkdir(long, 0o755); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestAMeetingElsewhere(t *testing.T) {
 		t.Errorf("left behind: %v, err %v", left, err)
 	}
 	t.Setenv("TMPDIR", long)
-	m, err := newMeeting(&Command{Shown: [][]byte{[]byte("secret")}})
+	m, err := newRendezvous(&Command{Shown: [][]byte{[]byte("secret")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestAMeetingElsewhere(t *testing.T) {
 func TestNobodyIsWaitedForWithoutAClient(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)
-	m, err := newMeeting(&Command{})
+	m, err := newRendezvous(&Command{})
 	if err != nil {
 		t.Fatal(err)
 	}

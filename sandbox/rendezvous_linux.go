@@ -16,20 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A meeting is where jailinit is handed what the mechanism cannot hand on: a
+// A rendezvous is where jailinit is handed what the mechanism cannot hand on: a
 // directory with a listening socket, inside one that only we can enter. The
 // users inside a jail are not ours, so the inner one is open to all.
-type meeting struct {
+type rendezvous struct {
 	outer, dir string
 	listener   *net.UnixListener
 }
 
-const meetingPrefix = "penstock-"
+const rendezvousPrefix = "penstock-"
 
-// newMeeting makes the directory, with files of these contents.
-func newMeeting(c *Command) (*meeting, error) {
+// newRendezvous makes the directory, with files of these contents.
+func newRendezvous(c *Command) (*rendezvous, error) {
 	var errs []error
-	for _, parent := range meetingParents() {
+	for _, parent := range rendezvousParents() {
 		if len(c.Shown) > 0 && !inMemory(parent) {
 			continue
 		}
@@ -42,9 +42,9 @@ func newMeeting(c *Command) (*meeting, error) {
 	return nil, fmt.Errorf("no directory for the rendezvous: %w", errors.Join(errs...))
 }
 
-// meetingParents lists where it could be, the best first. All but the last
+// rendezvousParents lists where it could be, the best first. All but the last
 // are in memory, and nothing cleans them up.
-func meetingParents() []string {
+func rendezvousParents() []string {
 	return []string{fmt.Sprintf("/run/user/%d", os.Geteuid()), "/run", "/dev/shm", os.TempDir()}
 }
 
@@ -53,13 +53,13 @@ func inMemory(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
 }
 
-func meetIn(parent string, c *Command) (_ *meeting, err error) {
-	removeOldMeetings(parent)
-	outer, err := os.MkdirTemp(parent, meetingPrefix+ownIdentity()+"-") // of mode 0700
+func meetIn(parent string, c *Command) (_ *rendezvous, err error) {
+	removeOldRendezvous(parent)
+	outer, err := os.MkdirTemp(parent, rendezvousPrefix+ownIdentity()+"-") // of mode 0700
 	if err != nil {
 		return nil, err
 	}
-	m := &meeting{outer: outer, dir: filepath.Join(outer, "meet")}
+	m := &rendezvous{outer: outer, dir: filepath.Join(outer, "meet")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -89,24 +89,24 @@ func writeFor(path string, data []byte, mode fs.FileMode) error {
 	return errors.Join(os.WriteFile(path, data, mode), os.Chmod(path, mode))
 }
 
-// removeOldMeetings removes those of dead starters: they were killed in the
+// removeOldRendezvous removes those of dead starters: they were killed in the
 // few milliseconds before jailinit has connected.
-func removeOldMeetings(parent string) {
-	found, err := filepath.Glob(filepath.Join(parent, meetingPrefix+namespace()+"-*-*-*"))
+func removeOldRendezvous(parent string) {
+	found, err := filepath.Glob(filepath.Join(parent, rendezvousPrefix+namespace()+"-*-*-*"))
 	if err != nil {
 		return
 	}
 	for _, dir := range found {
-		parts := strings.Split(strings.TrimPrefix(filepath.Base(dir), meetingPrefix), "-")
+		parts := strings.Split(strings.TrimPrefix(filepath.Base(dir), rendezvousPrefix), "-")
 		if len(parts) == 4 && identity(atoi(parts[1])) != strings.Join(parts[:3], "-") {
 			_ = os.RemoveAll(dir) // another process may own it
 		}
 	}
 }
 
-// hand waits for jailinit, gives it files, and ends the meeting. If the
+// hand waits for jailinit, gives it files, and ends the rendezvous. If the
 // client has ended and no connection waits to be accepted, none will come.
-func (m *meeting) hand(deadline time.Time, files []*os.File, clientGone <-chan struct{}) error {
+func (m *rendezvous) hand(deadline time.Time, files []*os.File, clientGone <-chan struct{}) error {
 	defer m.close()
 	done := make(chan struct{})
 	defer close(done)
@@ -150,7 +150,7 @@ func (m *meeting) hand(deadline time.Time, files []*os.File, clientGone <-chan s
 }
 
 // waiting accepts who has already connected.
-func (m *meeting) waiting() (*net.UnixConn, error) {
+func (m *rendezvous) waiting() (*net.UnixConn, error) {
 	raw, err := m.listener.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (m *meeting) waiting() (*net.UnixConn, error) {
 	}); e != nil || err != nil {
 		return nil, errors.Join(e, err)
 	}
-	f := os.NewFile(uintptr(fd), "meeting")
+	f := os.NewFile(uintptr(fd), "rendezvous")
 	defer f.Close()
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -171,11 +171,11 @@ func (m *meeting) waiting() (*net.UnixConn, error) {
 }
 
 // interrupt lets hand return soon.
-func (m *meeting) interrupt() { _ = m.listener.SetDeadline(time.Unix(1, 0)) }
+func (m *rendezvous) interrupt() { _ = m.listener.SetDeadline(time.Unix(1, 0)) }
 
 // close ends the listening and removes the directory. What shows it inside
 // keeps what it shows.
-func (m *meeting) close() error {
+func (m *rendezvous) close() error {
 	if m.listener != nil {
 		m.listener.Close()
 	}

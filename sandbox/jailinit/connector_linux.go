@@ -15,7 +15,7 @@ const (
 	connectWord = "connect"
 )
 
-// Descriptors that the attendant finds open.
+// Descriptors that the connector finds open.
 const (
 	requestFD = 3
 	readyFD   = 4
@@ -27,14 +27,14 @@ func requestPair() (outer, inner int, err error) {
 	return pair[0], pair[1], err
 }
 
-// startAttendant leaves a process that answers the requests of the socket, and
+// startConnector leaves a process that answers the requests of the socket, and
 // returns when no process inside can look into it any more.
 //
 // It is the agent's sibling, not its parent: the agent finds no child that it
 // did not start, no process stands between the agent's end and its report, and
-// killing the attendant ends no more than the answers. Only where this process
-// supervises is the attendant its child.
-func startAttendant(requests int, c Config) error {
+// killing the connector ends no more than the answers. Only where this process
+// supervises is the connector its child.
+func startConnector(requests int, c Config) error {
 	self := []string{Path, Mark, attendWord}
 	if c.needsSecond() {
 		self[2] = connectWord
@@ -84,7 +84,7 @@ func attend() {
 	if err := closeAtExec(); err != nil {
 		return
 	}
-	a := &attendant{socket: requestFD, files: filePages()}
+	a := &connector{socket: requestFD, files: filePages()}
 	if os.Args[2] == attendWord {
 		c, err := readConfig()
 		if err != nil {
@@ -134,9 +134,9 @@ func filePages() (found []pages) {
 	return found
 }
 
-// An attendant is one loop over one poll: a slow connect holds up no other
+// A connector is one loop over one poll: a slow connect holds up no other
 // request, and no goroutine or poller costs memory.
-type attendant struct {
+type connector struct {
 	socket  int
 	agent   *Config // whose environment and directory a terminal has; nil: there can be none
 	waiting []connecting
@@ -150,7 +150,7 @@ type connecting struct {
 }
 
 // next handles what happens next, and reports whether there can be more.
-func (a *attendant) next() bool {
+func (a *connector) next() bool {
 	fds := []pollFD{{fd: int32(a.socket), events: pollIn}}
 	for _, c := range a.waiting {
 		fds = append(fds, pollFD{fd: int32(c.fd), events: pollOut})
@@ -172,7 +172,7 @@ func (a *attendant) next() bool {
 }
 
 // connected answers for the sockets with which something has happened.
-func (a *attendant) connected(fds []pollFD) bool {
+func (a *connector) connected(fds []pollFD) bool {
 	still := a.waiting[:0]
 	for i, c := range a.waiting {
 		if fds[i].revents == 0 {
@@ -191,7 +191,7 @@ func (a *attendant) connected(fds []pollFD) bool {
 	return true
 }
 
-func (a *attendant) request() bool {
+func (a *connector) request() bool {
 	b, oob := make([]byte, MaxMessage), make([]byte, syscall.CmsgSpace(2*4))
 	n, oobn, _, _, err := syscall.Recvmsg(a.socket, b, oob, syscall.MSG_CMSG_CLOEXEC)
 	if n <= 0 {
@@ -236,7 +236,7 @@ func closeAll(files []int) {
 	}
 }
 
-func (a *attendant) cancel(id uint64) bool {
+func (a *connector) cancel(id uint64) bool {
 	for i, c := range a.waiting {
 		if c.id == id {
 			a.waiting = append(a.waiting[:i], a.waiting[i+1:]...)
@@ -247,7 +247,7 @@ func (a *attendant) cancel(id uint64) bool {
 }
 
 // answer sends the descriptor, or why there is none, and closes it.
-func (a *attendant) answer(id uint64, fd int, err error) bool {
+func (a *connector) answer(id uint64, fd int, err error) bool {
 	message, rights := Answer{ID: id}, []byte(nil)
 	if err == nil {
 		rights = syscall.UnixRights(fd)
