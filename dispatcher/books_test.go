@@ -264,7 +264,7 @@ func TestAnAdmittedJobWithoutMessageIsRepaired(t *testing.T) {
 		ids, err := p.queue.Admitted(t.Context(), "default", "p1")
 		return err == nil && slices.Contains(ids, id)
 	})
-	if _, err := nc.Request("$JS.API.STREAM.PURGE.PS_Q_DEFAULT_P1", nil, 5*time.Second); err != nil {
+	if _, err := nc.Request("$JS.API.STREAM.PURGE.PS_Q_DEFAULT_P1", nil, jobstest.Patience); err != nil {
 		t.Fatal(err)
 	}
 	c := jobstestClaimWithin(t, p.queue, jobstest.Patience)

@@ -189,7 +189,7 @@ func TestASubmissionIsFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.serve(t)
-	claim := jobstestClaimWithin(t, p.queue, 30*time.Second)
+	claim := jobstestClaimWithin(t, p.queue, jobstest.Patience)
 	if claim.Record().ID != rec.ID {
 		t.Errorf("claimed %s, want %s", claim.Record().ID, rec.ID)
 	}
@@ -210,10 +210,10 @@ func TestAPlainPublishIsAJob(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	p.serve(t)
 	if _, err := p.nc.Request("penstock.v1.submit.default",
-		[]byte(`{"isolation":"none","agent":{"name":"command","command":["true"]}}`), 5*time.Second); err != nil {
+		[]byte(`{"isolation":"none","agent":{"name":"command","command":["true"]}}`), jobstest.Patience); err != nil {
 		t.Fatal(err)
 	}
-	claim := jobstestClaimWithin(t, p.queue, 10*time.Second)
+	claim := jobstestClaimWithin(t, p.queue, jobstest.Patience)
 	if got := p.kinds(t, claim.Record().Session); !slices.Equal(got, []jobs.Kind{jobs.JobSubmitted}) {
 		t.Errorf("events: got %v", got)
 	}
@@ -223,7 +223,7 @@ func TestABadPlainPublishIsFiled(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	p.serve(t)
 	const bad = `{"prompt":"x","agent":{"name":"claude","colour":"red"}}`
-	if _, err := p.nc.Request("penstock.v1.submit.default", []byte(bad), 5*time.Second); err != nil {
+	if _, err := p.nc.Request("penstock.v1.submit.default", []byte(bad), jobstest.Patience); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the reject is filed with its reason", func() bool {
@@ -239,7 +239,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 		t.Helper()
 		var answer map[string]any
 		eventually(t, "an answer to "+verb, func() bool {
-			msg, err := p.nc.Request("penstock.v1.api."+verb, []byte(body), 5*time.Second)
+			msg, err := p.nc.Request("penstock.v1.api."+verb, []byte(body), jobstest.Patience)
 			return err == nil && json.Unmarshal(msg.Data, &answer) == nil
 		})
 		return answer

@@ -246,7 +246,7 @@ func TestSchedulesOverTheBus(t *testing.T) {
 		t.Helper()
 		var answer string
 		eventually(t, "an answer to "+verb, func() bool {
-			msg, err := p.nc.Request("penstock.v1.api.schedule-"+verb, []byte(body), 5*time.Second)
+			msg, err := p.nc.Request("penstock.v1.api.schedule-"+verb, []byte(body), jobstest.Patience)
 			if err == nil {
 				answer = string(msg.Data)
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
@@ -45,7 +44,7 @@ func TestSend(t *testing.T) {
 	request := func(body string) (got map[string]any) {
 		t.Helper()
 		eventually(t, "an answer", func() bool {
-			msg, err := p.nc.Request("penstock.v1.api.send", []byte(body), 5*time.Second)
+			msg, err := p.nc.Request("penstock.v1.api.send", []byte(body), jobstest.Patience)
 			return err == nil && json.Unmarshal(msg.Data, &got) == nil
 		})
 		return got

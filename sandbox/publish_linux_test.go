@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
@@ -165,7 +166,7 @@ func open(t *testing.T, at string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(slowtest.Limit(10 * time.Second))); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = c.Write(bytes.Repeat([]byte("x"), 100))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"golang.org/x/sys/unix"
 )
@@ -57,7 +58,7 @@ func gone(t *testing.T, ended <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(slowtest.Limit(10 * time.Second)):
 		t.Fatalf("%s still runs", what)
 	}
 }
@@ -109,7 +110,7 @@ func TestAKilledReaperIsReplaced(t *testing.T) {
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); reaper.pid == first; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(slowtest.Limit(10 * time.Second)); reaper.pid == first; time.Sleep(time.Millisecond) {
 		if err := needReaper(); err != nil || time.Now().After(deadline) {
 			t.Fatalf("no other reaper: %v", err)
 		}

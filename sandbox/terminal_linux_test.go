@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
@@ -156,7 +157,7 @@ func TestTerminalSaysWhyNot(t *testing.T) {
 // one that looks.
 func awaitNoTerminals(t *testing.T, p *sandbox.Process) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(slowtest.Limit(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 		look := []string{"sh", "-c", `cd /dev/pts; me=$(tty); for f in [0-9]*; do test /dev/pts/$f = $me || echo -n "$f "; done; echo .`}
 		x, err := p.Terminal(t.Context(), look, nil, 24, 80)
 		got := "as many as there may be"
@@ -212,7 +213,7 @@ func TestTerminalHangsUp(t *testing.T) {
 		if exit, err := s.Wait(); err != nil || !exit.Stopped {
 			t.Errorf("got %v, err %v", exit, err)
 		}
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(slowtest.Limit(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 			look := terminal(t, p, "sh", "-c", "kill -0 "+pid+" 2>/dev/null && echo there. || echo gone.")
 			if look.await(".\r\n") == "gone.\r\n" {
 				break
@@ -288,7 +289,7 @@ echo ready; while test ! -e /tmp/go; do sleep 0.02; done; kill -KILL ${d#/proc/}
 	if _, err := s.Wait(); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("wait: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), slowtest.Limit(20*time.Second))
 	defer cancel()
 	if _, err := p.Terminal(ctx, []string{"true"}, nil, 24, 80); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("another: %v", err)

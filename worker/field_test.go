@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event/eventtest"
@@ -28,7 +29,7 @@ import (
 
 // testLease is short, so that losing it takes a test little time, and long
 // enough for a machine that is busy with other tests.
-const testLease = 6 * time.Second
+var testLease = slowtest.Pace(6 * time.Second)
 
 // A field is where a test of the whole worker plays: a real server, a real
 // repository, real workspaces and real jails. What it looks through is a

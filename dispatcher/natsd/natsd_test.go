@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/internal/slowtest"
 )
 
 // childDir makes this binary serve that directory until it is killed.
@@ -160,7 +161,7 @@ func TestKilledServer(t *testing.T) {
 	defer kill()
 	var e natsd.Endpoint
 	err := natsd.ErrNotRunning
-	for begun := time.Now(); errors.Is(err, natsd.ErrNotRunning) && time.Since(begun) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+	for begun := time.Now(); errors.Is(err, natsd.ErrNotRunning) && time.Since(begun) < slowtest.Limit(20*time.Second); time.Sleep(10 * time.Millisecond) {
 		e, err = natsd.Find(dir)
 	}
 	if err != nil || e.PID != cmd.Process.Pid || e.Owner != "serve" {

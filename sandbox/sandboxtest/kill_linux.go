@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
 )
@@ -184,7 +185,7 @@ func (k *killing) endOne(t *testing.T, tr tree, dir string) {
 		t.Errorf("%v: alive after the end: %q", tr, left)
 	}
 	// A second is plenty, unless the machine is so busy that all takes long.
-	if took, most := time.Since(ended), treeGrace+max(k.patience(), 10*ended.Sub(began)); took > most {
+	if took, most := time.Since(ended), treeGrace+max(slowtest.Limit(k.patience()), 10*ended.Sub(began)); took > most {
 		t.Errorf("%v: the end took %v, more than %v", tr, took, most)
 	}
 }

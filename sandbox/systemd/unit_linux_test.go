@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/sandbox/systemd"
@@ -113,7 +114,7 @@ func TestStopDuringTheStart(t *testing.T) {
 		}
 	}
 	// The manager forgets a unit a moment after its last process.
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(slowtest.Limit(10 * time.Second))
 	for {
 		kept, err := b.Kept(t.Context())
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/worker/internal/disk"
@@ -127,7 +128,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 func sweepClean(t *testing.T, s *Spaces) {
 	t.Helper()
 	var names []string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(slowtest.Limit(10 * time.Second)); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err := s.Sweep(t.Context()); err != nil {
 			t.Fatalf("sweep: %v", err)
 		}

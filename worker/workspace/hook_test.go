@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/worker/internal/disk"
@@ -317,7 +318,7 @@ func TestHookKilled(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(20 * time.Second); !disk.Exists(filepath.Join(h.dir, c.wait)); time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(slowtest.Limit(20 * time.Second)); !disk.Exists(filepath.Join(h.dir, c.wait)); time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("it did not come so far")
 				}
@@ -333,7 +334,7 @@ func TestHookKilled(t *testing.T) {
 			}
 			write(t, h.dir, "go", "")
 			var last Swept
-			for deadline := time.Now().Add(20 * time.Second); len(last.Workspaces) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(slowtest.Limit(20 * time.Second)); len(last.Workspaces) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 				var err error
 				if last, err = h.s.Sweep(t.Context()); err != nil {
 					t.Fatal(err)

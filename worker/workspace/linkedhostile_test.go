@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
@@ -245,7 +246,7 @@ func TestLinkedKilledAtAnyPoint(t *testing.T) {
 func sweepLinked(t *testing.T, s *Spaces, seed uint64) {
 	t.Helper()
 	var left []string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(slowtest.Limit(20 * time.Second)); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err := s.Sweep(t.Context()); err != nil {
 			t.Fatalf("seed %d: sweep: %v", seed, err)
 		}

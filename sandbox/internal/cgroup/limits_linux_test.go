@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/internal/slowtest"
 )
 
 // inGroup starts a script in a group of its own, and ends it with the test.
@@ -123,7 +125,7 @@ func shares(t *testing.T, limits ...Limits) (ticks []int, took time.Duration) {
 			got[i] = used(t, pid)
 			sum += got[i]
 		}
-		if took := time.Since(began); sum >= 150 || took > 20*time.Second {
+		if took := time.Since(began); sum >= 150 || took > slowtest.Limit(20*time.Second) {
 			return got, took
 		}
 	}
