@@ -106,6 +106,7 @@ func arm(t *testing.T) (marker, env string) {
 
 // A planting that would never run proves nothing.
 func TestPlantingsWouldRun(t *testing.T) {
+	t.Parallel()
 	for _, p := range someOf(plantings) {
 		if p.fires == "" {
 			continue // it misleads git without running anything, or needs a program that tests do not have
@@ -130,6 +131,7 @@ func TestPlantingsWouldRun(t *testing.T) {
 // The same in a repository inside the workspace, which the agent made a part
 // of its own: git on the host looks into such by itself.
 func TestNestedPlantingsNeverRun(t *testing.T) {
+	t.Parallel()
 	for _, p := range someOf(plantings) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -152,6 +154,7 @@ func TestNestedPlantingsNeverRun(t *testing.T) {
 }
 
 func TestPlantingsNeverRun(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []jobs.Isolation{jobs.IsolationWorktree, jobs.IsolationNone} {
 		for _, p := range someOf(plantings) {
 			t.Run(string(isolation)+"/"+p.name, func(t *testing.T) {
@@ -186,6 +189,7 @@ func TestPlantingsNeverRun(t *testing.T) {
 
 // A second job in a directory that an earlier agent has poisoned.
 func TestPoisonedSourceNeverRuns(t *testing.T) {
+	t.Parallel()
 	for _, p := range someOf(plantings) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -215,6 +219,7 @@ func TestPoisonedSourceNeverRuns(t *testing.T) {
 }
 
 func TestContentOfPlantings(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script, want, skipped string
 		gone                        string

@@ -161,6 +161,7 @@ func testDeliverTo(t *testing.T, url, dir string) {
 // A branch that is there is somebody's, unless a lost attempt of the same job
 // has said that it would put this commit there.
 func TestDeliverToABranchThatExists(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"local", "remote"} {
 		t.Run(kind, func(t *testing.T) {
 			dir := newRepo(t)
@@ -201,6 +202,7 @@ func TestDeliverToABranchThatExists(t *testing.T) {
 
 // What happens between the last look and the change is seen by the change.
 func TestDeliverRaces(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"local", "remote"} {
 		dir := newRepo(t)
 		url := dir
@@ -259,6 +261,7 @@ func TestDeliverRaces(t *testing.T) {
 
 // Places that cannot take a branch stay as they are, and say why.
 func TestDeliverIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, prepare, says string }{
 		{"checked out, without a commit", "git symbolic-ref HEAD refs/heads/penstock/x", "checked out"},
 		{"checked out in a linked worktree", `git worktree add -q -b penstock/x "$(dirname "$PWD")/linked"`, "checked out"},
@@ -298,6 +301,7 @@ func TestDeliverIsRefused(t *testing.T) {
 }
 
 func TestDeliverToAReadOnlyRemote(t *testing.T) {
+	t.Parallel()
 	dir := newRepo(t)
 	run(t, dir, "git", "config", "http.receivepack", "false")
 	url := strings.Replace(serve(t, filepath.Dir(dir)).URL, "http://", "http://u:s3cret@", 1) + "/user%20repo/.git"
@@ -310,6 +314,7 @@ func TestDeliverToAReadOnlyRemote(t *testing.T) {
 }
 
 func TestDeliverNothing(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	w := prepare(t, openJailed(t, Limits{}), "job.1", repo)
 	got := deliver(t, w, collect(t, w), delivery(repo, "penstock/x"))
@@ -321,6 +326,7 @@ func TestDeliverNothing(t *testing.T) {
 // The overlay, the shallow workspace and the worker without a jail deliver
 // what the clone does.
 func TestDeliverFromOtherWorkspaces(t *testing.T) {
+	t.Parallel()
 	t.Run("shallow", func(t *testing.T) {
 		repo := newRepo(t)
 		sh(t, repo, "for i in $(seq 60); do git commit -q --allow-empty -m $i; done")
@@ -350,6 +356,7 @@ func TestDeliverFromOtherWorkspaces(t *testing.T) {
 }
 
 func TestRewrite(t *testing.T) {
+	t.Parallel()
 	d := Delivery{Message: "Fix it", Author: "Bot <bot@example.org>", Trailers: []string{"Penstock-Job: j"}}
 	head := "tree t\nparent p\nauthor A <a@b> 1 +0100\ncommitter A <a@b> 2 -0000\n"
 	want := "tree t\nparent q\nauthor Bot <bot@example.org> 1 +0100\ncommitter Bot <bot@example.org> 2 -0000\n"
@@ -374,6 +381,7 @@ func TestRewrite(t *testing.T) {
 }
 
 func TestSilentRemoteEndsADelivery(t *testing.T) {
+	t.Parallel()
 	repo, release := newRepo(t), make(chan struct{})
 	w := prepare(t, openJailed(t, Limits{}), "job.1", repo)
 	write(t, w.Dir(), "new", "x\n")

@@ -53,6 +53,7 @@ git diff-files; git status --porcelain --ignored; git ls-files -s; git for-each-
 // TestDeltas goes from commit to commit, over deltas and with whole templates,
 // and finds the same.
 func TestDeltas(t *testing.T) {
+	t.Parallel()
 	scripts := []string{
 		"echo more >> README; git rm -q src/a.go; echo new > src/new.go",
 		"rm README; mkdir README; echo x > README/x; rm src/b.go; ln -s ../many src/b.go", // files to a directory, to a link
@@ -89,6 +90,7 @@ func TestDeltas(t *testing.T) {
 
 // TestDeltaCollects: what an agent does over a delta comes out as from a clone.
 func TestDeltaCollects(t *testing.T) {
+	t.Parallel()
 	repo, commits := past(t, "rm README many/f1; echo '*.tmp' > src/.gitignore", "rm -r many; mkdir many; echo x > many/x; echo y > README; rm src/.gitignore; echo '*.log' > many/.gitignore")
 	for name, script := range map[string]string{
 		"edit":      "echo more >> README; rm lots/of/7; echo z > many/z; echo z > many/z.log; echo z > src/z.tmp",
@@ -126,6 +128,7 @@ func TestDeltaCollects(t *testing.T) {
 // A template over which none can be made does not keep its neighbours from
 // having one.
 func TestADamagedTemplateIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	repo, commits := past(t, "echo more >> README")
 	s := openAs(t, Overlay, Limits{})
 	first := prepareAt(t, s, repo, commits[0])

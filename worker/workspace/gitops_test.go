@@ -114,6 +114,7 @@ func ends(t *testing.T, spaces map[Strategy]*Spaces, repo, script string) string
 // TestGitInAnOverlay: whatever is done with git in an overlay ends as it does
 // in a clone, and so does what is collected.
 func TestGitInAnOverlay(t *testing.T) {
+	t.Parallel()
 	repo := history(t)
 	spaces := map[Strategy]*Spaces{Clone: openAs(t, Clone, Limits{}), Overlay: openAs(t, Overlay, Limits{})}
 	for _, op := range someOf(operations) {
@@ -124,6 +125,7 @@ func TestGitInAnOverlay(t *testing.T) {
 // TestNpmInAnOverlay: packages that the commit brings are replaced, removed and
 // installed anew.
 func TestNpmInAnOverlay(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("npm"); err != nil {
 		if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "npm") {
 			t.Fatal(err)
@@ -161,6 +163,7 @@ npm ls`)
 // TestAnEarlyEditIsSeen: the first job of a commit may change a file in the
 // second in which the file was checked out, and leave its size as it was.
 func TestAnEarlyEditIsSeen(t *testing.T) {
+	t.Parallel()
 	for strategy, w := range both(t, newRepo(t)) {
 		if got := act(t, w, `printf 'HELLO\nworld\n' > README; git status --porcelain`); got != " M README\n" {
 			t.Errorf("%s: git says %q", strategy, got)
@@ -185,6 +188,7 @@ func TestAnEarlyEditIsSeen(t *testing.T) {
 // TestGitInAnOverlayAsAUser does the same, and collects, as a user who is not root,
 // whose overlays another kind of mount makes.
 func TestGitInAnOverlayAsAUser(t *testing.T) {
+	t.Parallel()
 	asUser(t, "^(TestGitInAnOverlay|TestNpmInAnOverlay|TestAnEarlyEditIsSeen|TestDirectoriesAreRenamed|TestRealShapes)$")
 }
 
@@ -228,6 +232,7 @@ func asUser(t *testing.T, tests string) {
 // overlay cannot rename a directory that the commit has in one step. Programs that move
 // files, as mv does, copy it then; git mv and rename(2) fail, and change nothing.
 func TestDirectoriesAreRenamed(t *testing.T) {
+	t.Parallel()
 	w := prepareAs(t, openAs(t, Overlay, Limits{}), "job.1", jobs.Repo{URL: newRepo(t)}, jobs.IsolationWorktree)
 	said := tells(t, w, `git mv many lots
 git status -s

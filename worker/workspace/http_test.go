@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -44,6 +45,7 @@ func serve(t *testing.T, root string) *httptest.Server {
 }
 
 func TestFetchFromURL(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	server := serve(t, filepath.Dir(repo))
 	plain := server.URL + "/user%20repo/.git"
@@ -98,6 +100,7 @@ func TestFetchFromURL(t *testing.T) {
 }
 
 func TestSilentRemoteEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer server.Close()
@@ -110,13 +113,14 @@ func TestSilentRemoteEndsWithTheContext(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || isA[*UnreachableError](err) {
 		t.Errorf("got %v, want a passed deadline and no word against the remote", err)
 	}
-	if took := time.Since(began); took > 4*time.Second {
+	if took := time.Since(began); took > slowtest.Limit(4*time.Second) {
 		t.Errorf("took %v", took)
 	}
 	nothingLeft(t, s)
 }
 
 func TestDeadRemoteIsAskedOnceForAll(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
@@ -144,6 +148,7 @@ func TestDeadRemoteIsAskedOnceForAll(t *testing.T) {
 }
 
 func TestPacksAreJoined(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("makes more than fifty commits and bases")
 	}

@@ -74,6 +74,7 @@ echo more >> README; git commit -q -a -m second; git switch -q -c side HEAD~1; e
 // history, and brings its result back; or it is refused, once and for all, with
 // what stands in the way.
 func TestEveryKindOfRepository(t *testing.T) {
+	t.Parallel()
 	origin := kindsOrigin(t)
 	for _, c := range kinds {
 		t.Run(c.name, func(t *testing.T) {
@@ -116,6 +117,7 @@ func TestEveryKindOfRepository(t *testing.T) {
 
 // TestKindsOverHTTP: a server's repository may be of these kinds, too.
 func TestKindsOverHTTP(t *testing.T) {
+	t.Parallel()
 	origin := kindsOrigin(t)
 	for _, c := range kinds {
 		switch c.name {
@@ -158,6 +160,7 @@ func TestKindsOverHTTP(t *testing.T) {
 // TestHistoryThatCameLater: a mirror of a repository that was shallow has all of
 // the history as soon as the repository has it.
 func TestHistoryThatCameLater(t *testing.T) {
+	t.Parallel()
 	origin, dir := kindsOrigin(t), t.TempDir()
 	sh(t, dir, "git clone -q --depth 1 'file://"+origin+"' repo")
 	repo, s := filepath.Join(dir, "repo"), open(t, Limits{})
@@ -178,6 +181,7 @@ func TestHistoryThatCameLater(t *testing.T) {
 // TestIdOfAnotherFormat: an id of SHA-1 in a repository of SHA-256 is a commit
 // that is not there, and spoils nothing for the next job.
 func TestIdOfAnotherFormat(t *testing.T) {
+	t.Parallel()
 	repo, s := newRepo(t), open(t, Limits{})
 	sh(t, repo, "rm -rf .git; git init -q -b main --object-format=sha256; git add -A; git commit -q -m x")
 	for range 2 {

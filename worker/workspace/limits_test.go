@@ -10,10 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 )
 
 func TestLimitsRefuse(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script string
 		limits       Limits
@@ -37,7 +39,7 @@ func TestLimitsRefuse(t *testing.T) {
 			if change.Over == nil || change.Over.What != c.want || len(change.Skipped) == 0 {
 				t.Errorf("got %+v, want a LimitError about %q", change, c.want)
 			}
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > slowtest.Limit(5*time.Second) {
 				t.Errorf("took %v to refuse", took)
 			}
 		})
@@ -46,6 +48,7 @@ func TestLimitsRefuse(t *testing.T) {
 
 // What is ignored costs nothing and breaks no limit.
 func TestLimitsLeaveIgnoredAlone(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, open(t, Limits{Depth: 10, Bytes: 1000}), "job.1", newRepo(t))
 	sh(t, w.Dir(), "mkdir -p out/$(seq -s/ 1 50); truncate -s 10G out/big; echo x > new")
 	if got := collect(t, w); got.Files != 1 {
@@ -54,6 +57,7 @@ func TestLimitsLeaveIgnoredAlone(t *testing.T) {
 }
 
 func TestLargeFileAndManyFiles(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("writes 20 MB and 3,000 files")
 	}
@@ -118,6 +122,7 @@ func nest(t *testing.T, dir string, depth int) {
 }
 
 func TestDeepTree(t *testing.T) {
+	t.Parallel()
 	s := open(t, Limits{})
 	w := prepare(t, s, "job.1", newRepo(t))
 	nest(t, w.Dir(), 5000)
@@ -131,6 +136,7 @@ func TestDeepTree(t *testing.T) {
 }
 
 func TestCloseKeepsTheUsersDirectory(t *testing.T) {
+	t.Parallel()
 	for _, repo := range []string{newRepo(t), t.TempDir()} {
 		write(t, repo, "mine", "x")
 		before := listing(t, repo)
@@ -149,6 +155,7 @@ func TestCloseKeepsTheUsersDirectory(t *testing.T) {
 }
 
 func TestSkippedIsBounded(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
 	sh(t, w.Dir(), "for i in $(seq 1 150); do mkfifo p$i; done")
 	if got := collect(t, w).Skipped; len(got) != maxSkipped+1 || got[maxSkipped] != "and 50 more" {
@@ -157,6 +164,7 @@ func TestSkippedIsBounded(t *testing.T) {
 }
 
 func TestNotable(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
 	sh(t, w.Dir(), `mkdir -p .github/workflows .husky web sub/.claude; echo x > .github/workflows/ci.yml; echo x > .husky/pre-commit
 echo x > web/package.json; echo x > sub/.claude/settings.json; ln -s /etc/passwd l; chmod +x README; echo x > .gitattributes; echo x > plain.txt; mkdir .vscode .claude
@@ -176,6 +184,7 @@ touch .envrc .zshenv .bash_login .vscode/tasks.json .claude/settings.local.json 
 // What is over a limit is left out by name, and everything else is collected; a
 // file of the base that is left out is not taken for deleted.
 func TestWhatIsWithinTheLimitsIsCollected(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script string
 		limits       Limits

@@ -16,6 +16,7 @@ func prepareNone(tb testing.TB, limits Limits, dir string) *Workspace {
 }
 
 func TestNoneCountsTheAgentsWorkOnly(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	// What the user has not committed, staged or not, new or not.
 	sh(t, repo, "echo mine >> README; echo mine > untracked; echo mine > staged; git add staged; rm src/b.go; chmod +x src/a.go; echo x > big.log")
@@ -54,6 +55,7 @@ func TestNoneCountsTheAgentsWorkOnly(t *testing.T) {
 }
 
 func TestNoneInALinkedWorktree(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	linked := filepath.Join(t.TempDir(), "linked")
 	run(t, repo, "git", "worktree", "add", "-q", "-b", "side", linked)
@@ -66,6 +68,7 @@ func TestNoneInALinkedWorktree(t *testing.T) {
 }
 
 func TestNoneSaysWhyThereIsNoPatch(t *testing.T) {
+	t.Parallel()
 	plain, unborn, large, repo := t.TempDir(), t.TempDir(), newRepo(t), newRepo(t)
 	run(t, unborn, "git", "init", "-q")
 	sh(t, large, "truncate -s 5G data")
@@ -85,6 +88,7 @@ func TestNoneSaysWhyThereIsNoPatch(t *testing.T) {
 }
 
 func TestNoneWithoutRepository(t *testing.T) {
+	t.Parallel()
 	w := prepareAs(t, open(t, Limits{}), "job.1", jobs.Repo{}, jobs.IsolationNone)
 	if got := collect(t, w); len(got.Notes) != 1 || got.Patch != "" || w.Base() != "" {
 		t.Errorf("nothing written: got %+v, base %q", got, w.Base())
@@ -96,6 +100,7 @@ func TestNoneWithoutRepository(t *testing.T) {
 }
 
 func TestNoneRefusesAnotherCommit(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	sh(t, repo, "git branch old; git commit -q --allow-empty -m second")
 	old := run(t, repo, "git", "rev-parse", "old")

@@ -10,6 +10,7 @@ import (
 // Each kind of file that runs code on a developer's machine, or on a forge,
 // where such files really lie, and neighbours that do not.
 func TestWhatRunsCodeIsNotable(t *testing.T) {
+	t.Parallel()
 	for why, paths := range map[string]string{
 		"runs as a hook of git":                   "scripts/pre-commit tools/hooks/post-checkout .husky/_/husky.sh .husky/pre-push .githooks/x lefthook.yml .pre-commit-config.yaml .lintstagedrc.json a/commit-msg",
 		"runs in continuous integration":          ".github/workflows/ci.yml .github/dependabot.yml .gitlab-ci.yml .gitlab/ci/build.yml .circleci/config.yml .travis.yml Jenkinsfile ci/Jenkinsfile.release azure-pipelines.yml .drone.yml action.yml .buildkite/pipeline.yml .forgejo/workflows/x.yml",
@@ -58,6 +59,7 @@ func TestWhatRunsCodeIsNotable(t *testing.T) {
 // Markers that nothing can match, because they are not in lower case or no
 // patterns, would be missed by nobody.
 func TestMarkersCanMatch(t *testing.T) {
+	t.Parallel()
 	for _, m := range markers {
 		for mark := range strings.FieldsSeq(m.names + " " + m.dirs) {
 			name := strings.NewReplacer("*", "x", "?", "x").Replace(mark)

@@ -44,6 +44,7 @@ func both(tb testing.TB, repo string) map[Strategy]*Workspace {
 }
 
 func TestOverlayCollectsWhatACloneDoes(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"nothing":                      "true",
 		"edit":                         "echo more >> README; echo new > src/new.go; rm many/f1",
@@ -107,6 +108,7 @@ func collected(t *testing.T, w *Workspace) string {
 }
 
 func TestStrategies(t *testing.T) {
+	t.Parallel()
 	s := openAs(t, Auto, Limits{})
 	if err := s.Try(t.Context(), "hardlinks"); err == nil || !strings.Contains(err.Error(), "overlay") {
 		t.Errorf("got %v, want the known strategies named", err)
@@ -168,6 +170,7 @@ func TestOverlayIsSalvaged(t *testing.T) {
 
 // TestRandomEdits compares the two ways after scripts that nobody thought of.
 func TestRandomEdits(t *testing.T) {
+	t.Parallel()
 	rounds := 20
 	if testing.Short() {
 		rounds = 5

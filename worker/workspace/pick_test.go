@@ -33,6 +33,7 @@ func picks(tb testing.TB, w *Workspace, patterns ...string) (got map[string]stri
 }
 
 func TestPick(t *testing.T) {
+	t.Parallel()
 	const none = ": there is no such file; links are not followed"
 	for _, c := range []struct {
 		name, script, patterns, want, left string
@@ -85,6 +86,7 @@ func agrees(t *testing.T, w *Workspace, got map[string]string) {
 }
 
 func TestPickIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script, want, left string
 		limits                   Limits
@@ -110,6 +112,7 @@ func TestPickIsBounded(t *testing.T) {
 
 // With isolation none the directory is the user's own, with what the user has.
 func TestPickFromTheUsersDirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "out/report", "x")
 	write(t, dir, "closed", "y")
@@ -136,6 +139,7 @@ func TestPickFromTheUsersDirectory(t *testing.T) {
 
 // Who takes a file decides whether it goes on.
 func TestPickEndsWithItsTaker(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
 	full := errors.New("full")
 	taken := 0
@@ -148,6 +152,7 @@ func TestPickEndsWithItsTaker(t *testing.T) {
 // A process that outlived the agent swaps what is asked for with what lies
 // outside, and with what would hang or flood a reader.
 func TestPickNeverLeavesTheWorkspace(t *testing.T) {
+	t.Parallel()
 	const secret = "S3CRET-outside"
 	outside := t.TempDir()
 	write(t, outside, "file", secret)

@@ -17,6 +17,7 @@ import (
 // flood a reader, while the host collects.
 // With isolation none an earlier agent's leftover process may do that.
 func TestNothingOutsideIsEverRead(t *testing.T) {
+	t.Parallel()
 	const secret = "S3CRET-outside"
 	outside := t.TempDir()
 	write(t, outside, "file", secret)

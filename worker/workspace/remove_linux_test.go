@@ -13,6 +13,7 @@ import (
 // What is marked immutable or append-only goes, too, where we may take the
 // marks away; and what cannot be deleted keeps neither the rest nor a sweep.
 func TestImmutableIsRemoved(t *testing.T) {
+	t.Parallel()
 	s := open(t, Limits{})
 	w := prepare(t, s, "job.1", newRepo(t))
 	sh(t, w.Dir(), "mkdir -p i/x a; touch i/f i/x/g a/f a/b")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestSeries(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script string
 		commits      int
@@ -77,6 +78,7 @@ func TestSeries(t *testing.T) {
 // The jail may run the agent's programs; the host must not, and the series
 // must not be lost where git can still read it.
 func TestSeriesOfPlantings(t *testing.T) {
+	t.Parallel()
 	for _, p := range someOf(plantings) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -104,6 +106,7 @@ func TestSeriesOfPlantings(t *testing.T) {
 }
 
 func TestReadBundleRefuses(t *testing.T) {
+	t.Parallel()
 	id := strings.Repeat("a", 40)
 	for _, c := range []struct{ text, want string }{
 		{"# v2 git bundle\n-" + id + " base\n" + id + " HEAD\n\nPACK", ""},
@@ -126,6 +129,7 @@ func TestReadBundleRefuses(t *testing.T) {
 }
 
 func TestNoJailIsSaid(t *testing.T) {
+	t.Parallel()
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
 	sh(t, w.Dir(), "echo x > a; git add -A; git commit -qm one")
 	change := collect(t, w)
@@ -136,6 +140,7 @@ func TestNoJailIsSaid(t *testing.T) {
 
 // TestAdmit: of the objects that a pack names each must be there.
 func TestAdmit(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	base := run(t, repo, "git", "rev-parse", "HEAD")
 	sh(t, repo, "mkdir -p new/dir; echo x > new/dir/f; git add -A; git commit -qm one; echo y >> new/dir/f; git commit -qam two")

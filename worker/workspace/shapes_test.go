@@ -48,6 +48,7 @@ func agentRuns(tb testing.TB, w *Workspace, script string) string {
 }
 
 func TestRealShapes(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range []Strategy{Overlay, Clone} {
 		t.Run(string(strategy), func(t *testing.T) {
 			s := openAs(t, strategy, Limits{})
@@ -106,6 +107,7 @@ git -c filter.lfs.required=false add -A; git commit -q -m large`)
 // TestRealSize: what an agent did all over a large repository is collected as
 // git itself sees it in a checkout where a person did the same.
 func TestRealSize(t *testing.T) {
+	t.Parallel()
 	repo := large(t, 6000)
 	const work = `for f in */mod7/*.go; do echo '// changed' >> "$f"; done
 rm -r 'pkg 3'; mv 'pkg 4' "$(printf 'pkg\n4\377')"; mkdir -p gen; for i in $(seq 300); do echo $i > gen/$i; done
@@ -136,6 +138,7 @@ lines'`
 }
 
 func TestRepositoriesWithoutTheCommit(t *testing.T) {
+	t.Parallel()
 	empty, full := filepath.Join(t.TempDir(), "empty"), shaped(t)
 	run(t, "/", "git", "init", "-q", "-b", "main", empty)
 	for _, strategy := range []Strategy{Overlay, Clone} {

@@ -8,6 +8,7 @@ import (
 // A workspace's size is what is written there: a hole is nothing, a file with
 // two names is one, and what a link leads to is not there.
 func TestSize(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range []Strategy{Overlay, Clone} {
 		s := openAs(t, strategy, Limits{})
 		w := prepare(t, s, "job.1", newRepo(t))

@@ -18,6 +18,7 @@ import (
 )
 
 func TestRefs(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	sh(t, repo, `git tag v1; git tag -am annotated v2; git switch -qc feature/x; echo x > x; git add x; git commit -qm x
 git switch -q main; git branch both; git tag both feature/x; git tag blob $(git rev-parse HEAD:README)`)
@@ -65,6 +66,7 @@ git switch -q main; git branch both; git tag both feature/x; git tag blob $(git 
 }
 
 func TestBranchMoves(t *testing.T) {
+	t.Parallel()
 	repo, s := newRepo(t), open(t, Limits{})
 	first := prepare(t, s, "job.1", repo)
 	sh(t, repo, "echo x > x; git add x; git commit -qm second")
@@ -86,6 +88,7 @@ func TestBranchMoves(t *testing.T) {
 }
 
 func TestAllPathsOfARepositoryAreOneSource(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	linked := filepath.Join(t.TempDir(), "linked")
 	run(t, repo, "git", "worktree", "add", "-q", "-b", "side", linked)
@@ -121,6 +124,7 @@ func TestAllPathsOfARepositoryAreOneSource(t *testing.T) {
 }
 
 func TestForgedLinkIsNotFollowed(t *testing.T) {
+	t.Parallel()
 	private, dir := newRepo(t), t.TempDir()
 	for i, script := range []string{
 		"echo \"gitdir: $PRIVATE/.git\" > .git",
@@ -144,6 +148,7 @@ func TestForgedLinkIsNotFollowed(t *testing.T) {
 }
 
 func TestErrorsNameTheRepository(t *testing.T) {
+	t.Parallel()
 	empty := t.TempDir()
 	unborn := t.TempDir()
 	run(t, unborn, "git", "init", "-q")
@@ -189,6 +194,7 @@ func isA[T error](err error) bool {
 }
 
 func TestOneFetchForAll(t *testing.T) {
+	t.Parallel()
 	repo, dir := newRepo(t), t.TempDir()
 	var fetches atomic.Int32
 	var all []*Spaces // two workers on one directory
@@ -224,6 +230,7 @@ func TestOneFetchForAll(t *testing.T) {
 }
 
 func TestSameWorkspaceTwice(t *testing.T) {
+	t.Parallel()
 	repo, s := newRepo(t), open(t, Limits{})
 	w := prepare(t, s, "job.1", repo)
 	_, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: repo}, Isolation: jobs.IsolationWorktree})
@@ -241,6 +248,7 @@ func TestSameWorkspaceTwice(t *testing.T) {
 }
 
 func TestDamagedMirrorIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	for _, damage := range []string{
 		`for p in mirror.git/objects/pack/*.pack; do chmod +w "$p"; printf garbage | dd of="$p" bs=1 seek=200 conv=notrunc 2>/dev/null; done`,
 		`rm -f mirror.git/objects/pack/*`,
@@ -276,6 +284,7 @@ func TestDamagedMirrorIsMadeAnew(t *testing.T) {
 }
 
 func TestLongHistoryIsCut(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	sh(t, repo, "for i in $(seq 70); do git commit -q --allow-empty -m $i; done")
 	w := prepare(t, openJailed(t, Limits{History: 1}), "job.1", repo)
@@ -292,6 +301,7 @@ func TestLongHistoryIsCut(t *testing.T) {
 }
 
 func TestUnusualRepositories(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, setup, work, want string }{
 		{"sha256", "rm -rf .git; git init -q -b main --object-format=sha256; git add -A -f; git commit -qm x", "echo new > new", "+new"},
 		{"crlf", "printf '* text=auto eol=crlf\\n' > .gitattributes; git add -A; git commit -qm x", "printf 'one\\r\\ntwo\\r\\n' > new; printf 'hello\\r\\nworld\\r\\nmore\\r\\n' > README", "+more\n"},

@@ -10,6 +10,7 @@ import (
 )
 
 func TestChangeIsWhatAddWouldAdd(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, script string }{
 		{"nothing", "true"},
 		{"edit", "echo more >> README"},
@@ -68,6 +69,7 @@ b"; echo x > 'q"uote'; echo x > "$(printf '\377\376')"; echo x > ./--help; echo 
 }
 
 func TestAgentSeesAnOrdinaryClone(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	head := run(t, repo, "git", "rev-parse", "HEAD")
 	w := prepare(t, open(t, Limits{}), "job.1", repo)
@@ -101,6 +103,7 @@ func TestAgentSeesAnOrdinaryClone(t *testing.T) {
 // Random edits, over and over in one workspace, give the tree that git add -A
 // gives.
 func TestRandomEditsAsAdd(t *testing.T) {
+	t.Parallel()
 	rounds := 25
 	if testing.Short() {
 		rounds = 4
