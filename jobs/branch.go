@@ -58,7 +58,7 @@ func (j Job) validateDeliver(found *InvalidError) {
 		found.add("deliver.draft_text", fmt.Errorf("has no meaning with deliver mode %q; use %q", d.Mode, DeliverBranch))
 	}
 	if d.DraftText && j.Agent.Interactive {
-		found.add("deliver.draft_text", errors.New("is for jobs that nobody talks to: ask the agent for it"))
+		found.add("deliver.draft_text", errors.New("is not for interactive jobs: ask the agent for it"))
 	}
 	if d.Base != "" {
 		found.add("deliver.base", checkBranch(d.Base))

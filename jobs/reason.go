@@ -181,7 +181,7 @@ func (r Reason) Ended(message string) Ended {
 
 // Reasons is the closed table of all reasons.
 var Reasons = map[Reason]Cause{
-	InvalidJob:       {Error, Never, ChargeLoss, ScopeJob, FaultJob, "mend the fields that the message names and submit the job again"},
+	InvalidJob:       {Error, Never, ChargeLoss, ScopeJob, FaultJob, "fix the fields that the message names and submit the job again"},
 	UnknownAgent:     {Error, Never, ChargeLoss, ScopeAgent, FaultJob, "name an agent that the workers know; see penstock worker --help"},
 	AgentMissing:     {Error, Never, ChargeLoss, ScopeAgent, FaultPool, "install the agent's program on the worker, or name its path"},
 	RepoUnreachable:  {Error, Later, ChargeAttempt, ScopeJob, FaultJob, "check the repository's URL or path, and that the worker may read it"},
@@ -197,7 +197,7 @@ var Reasons = map[Reason]Cause{
 	ImageMissing:     {Error, Never, ChargeLoss, ScopeImage, FaultPool, "pull or build the image on the worker's host, or name one that is there"},
 	SandboxMissing:   {Error, Never, ChargeLoss, ScopeSandbox, FaultPool, "run penstock doctor on the worker's host; it names the fix"},
 	SandboxFailed:    {Error, Later, ChargeHost, ScopeJob, FaultPool, "run penstock doctor on the worker's host"},
-	SetupFailed:      {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "mend the setup command; its output is in the session's events"},
+	SetupFailed:      {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "fix the setup command; its output is in the session's events"},
 	AgentFailed:      {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "read the session with penstock logs, then change the prompt"},
 	AgentCrashed:     {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "read the session's last events; the agent was killed by a signal"},
 	AgentProtocol:    {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent did not speak as expected; check its version"},
@@ -225,10 +225,10 @@ var Reasons = map[Reason]Cause{
 	IdleLimit:        {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent was silent for idle_timeout; read its last events"},
 	StartLimit:       {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent wrote nothing after its start; penstock doctor starts it in a jail, and worker.start_timeout is the limit"},
 	AgentHalted:      {TimedOut, Later, ChargeAttempt, ScopeJob, FaultAgent, "a signal stopped a process of the agent and nothing continued it; read its last events; worker.halt_timeout is the limit"},
-	Unanswered:       {TimedOut, Never, ChargeAttempt, ScopeJob, FaultJob, "nobody answered the agent's question in time; answer it with penstock answer, raise ask.timeout, or set ask.default"},
+	Unanswered:       {TimedOut, Never, ChargeAttempt, ScopeJob, FaultJob, "no answer to the agent's question came in time; answer it with penstock answer, raise ask.timeout, or set ask.default"},
 	OutputLimit:      {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent wrote without end; read its first events, or raise worker.output_limit"},
 	RetryLimit:       {Error, Later, ChargeAttempt, ScopeJob, FaultProvider, "the model API failed, and the agent only tried again; wait and retry; worker.retry_limit is the limit"},
-	Cancelled:        {Cancellation, Never, ChargeNothing, ScopeJob, FaultJob, "somebody cancelled the job; retry it if that was a mistake"},
+	Cancelled:        {Cancellation, Never, ChargeNothing, ScopeJob, FaultJob, "the job was cancelled; retry it if that was a mistake"},
 	WorkerLost:       {Error, AtOnce, ChargeDeath, ScopeJob, FaultPool, "workers died under this job; look at their hosts' memory and logs"},
 	WorkerDrained:    {Error, AtOnce, ChargeLoss, ScopeJob, FaultPool, "a worker shut down; the job goes on elsewhere"},
 	LeaseLost:        {Error, AtOnce, ChargeLoss, ScopeJob, FaultPool, "a worker could not renew its lease; check its connection to the broker"},
