@@ -1,8 +1,11 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +100,42 @@ func TestTheReaperEndsWhatADeadStarterLeft(t *testing.T) {
 	late := waiting(t, syscall.CLONE_NEWPID, token(dead))
 	startReaper(t, dead) // as when a starter is killed before its reaper looks for the first time
 	gone(t, endOf(late), "what was left before the reaper began")
+}
+
+// A frozen process keeps the signal and ends when it is thawed. The reaper does
+// not look at it again and again meanwhile.
+func TestTheReaperDoesNotWaitForFrozenJails(t *testing.T) {
+	group := filepath.Join("/sys/fs/cgroup/freezer", fmt.Sprintf("penstock-test-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skipf("no group of processes can be frozen here, as the first version of control groups can: %v", err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(group, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(slowtest.Limit(10 * time.Second)); unix.Rmdir(group) != nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("%s cannot be removed", group)
+				break
+			}
+		}
+	})
+	dying := waiting(t, 0)
+	dead := identity(dying.Process.Pid)
+	stranded := waiting(t, syscall.CLONE_NEWPID, Mark+"label_"+dead+"-7")
+	write("cgroup.procs", strconv.Itoa(stranded.Process.Pid))
+	write("freezer.state", "FROZEN")
+	t.Cleanup(func() { write("freezer.state", "THAWED") }) // before the process is waited for
+	reaped := startReaper(t, dead)
+	if err := dying.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, reaped, "the reaper of a jail that is frozen")
+	write("freezer.state", "THAWED")
+	gone(t, endOf(stranded), "the jail that was frozen")
 }
 
 func TestAKilledReaperIsReplaced(t *testing.T) {

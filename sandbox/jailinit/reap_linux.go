@@ -46,8 +46,9 @@ func reapJails(starter string) {
 	} else if err != syscall.ESRCH {
 		return // a kernel before 5.3
 	}
+	killed := map[string]bool{}
 	for calm := 0; calm < calmLooks; time.Sleep(lookPause) {
-		if killStranded(starter) {
+		if killStranded(starter, killed) {
 			calm = 0
 		} else {
 			calm++
@@ -73,8 +74,10 @@ func began(pid int) string {
 }
 
 // killStranded kills the first process of each jail of the starter, with which
-// the kernel ends the others in it, and reports whether there was one.
-func killStranded(starter string) (found bool) {
+// the kernel ends the others in it, and reports whether there was a new one. One
+// signal is enough: a process that cannot end yet, in a frozen container for
+// example, ends by it when it can.
+func killStranded(starter string, killed map[string]bool) (found bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return false
@@ -84,7 +87,11 @@ func killStranded(starter string) (found bool) {
 		if err != nil || !stranded(e.Name(), starter) {
 			continue
 		}
-		found = true
+		process := e.Name() + "-" + began(pid)
+		if killed[process] {
+			continue
+		}
+		killed[process], found = true, true
 		fd, err := openProcess(pid)
 		if err != nil {
 			continue
