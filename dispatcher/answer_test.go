@@ -16,10 +16,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // claimed submits a job, whose session then is somebody's.
-func (p pool) claimed(t *testing.T) dispatcher.Submitted {
+func (p pool) claimed(t *testing.T) operation.Submitted {
 	t.Helper()
 	answer, err := p.Submit(t.Context(), job(), "test")
 	if err != nil {

@@ -350,8 +350,8 @@ func (b *books) look(ctx context.Context) (again bool, err error) {
 	}
 	var late []string
 	for id, m := range b.moving {
-		paused := slices.ContainsFunc(holds, func(h queue.Hold) bool {
-			return h.Kind == queue.HoldBatch && h.Name == m.batch && !h.Cancel
+		paused := slices.ContainsFunc(holds, func(h jobs.Hold) bool {
+			return h.Kind == jobs.HoldBatch && h.Name == m.batch && !h.Cancel
 		})
 		if time.Since(m.since) > repairEvery && !paused {
 			late = append(late, id)

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -79,29 +80,29 @@ func New(cfg Config) *Dispatcher {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
 	return &Dispatcher{cfg: cfg, log: cfg.Logger}
-}
-
-// Submitted is the answer to a submitter.
-type Submitted struct {
-	ID      string `json:"id"`
-	Session string `json:"session"`
-	// Duplicate says that the key belongs to a job that is kept already, which
-	// stays as it is; Differs names the fields in which that one differs from
-	// what was submitted now.
-	Duplicate bool     `json:"duplicate"`
-	Differs   []string `json:"differs,omitempty"`
 }
 
 // Submit validates a job and stores it. When it returns without an error the
 // job will be run; submitting again with the same key returns the same job.
 // Source says which door the job came through, for those who watch.
-func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (Submitted, error) {
+func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (operation.Submitted, error) {
 	return d.submit(ctx, jobs.NewID(), job, source)
 }
 
+// SubmitJSON is Submit for a job as it was sent.
+func (d *Dispatcher) SubmitJSON(ctx context.Context, data []byte, source string) (operation.Submitted, error) {
+	job, err := jobs.Decode(data)
+	if err != nil {
+		d.rejected(source, err)
+		return operation.Submitted{}, err
+	}
+	return d.Submit(ctx, job, source)
+}
+
 // submit is Submit for a job whose id is decided already.
-func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (Submitted, error) {
+func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (operation.Submitted, error) {
 	job = job.WithDefaults()
 	if job.Signature != nil {
 		id = job.Signature.ID // which the signature covers
@@ -119,7 +120,7 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	}
 	if err != nil {
 		d.rejected(source, err)
-		return Submitted{}, err
+		return operation.Submitted{}, err
 	}
 	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job, source, func(ctx context.Context, rec jobs.Record) error {
 		if origin != nil { // before it may be claimed
@@ -130,25 +131,25 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 		return d.announce(ctx, rec)
 	})
 	if err != nil {
-		return Submitted{}, fmt.Errorf("accept job: %w", err)
+		return operation.Submitted{}, fmt.Errorf("accept job: %w", err)
 	}
 	var differs []string
 	if duplicate {
 		if differs, err = d.differs(ctx, id, rec, job); err != nil {
 			d.rejected(source, err)
-			return Submitted{}, err
+			return operation.Submitted{}, err
 		}
 	}
 	// A duplicate may be one whose first submitter died half way.
 	if !duplicate || rec.Attempt == 0 {
 		if err := d.cfg.Queue.Enqueue(ctx, rec); err != nil {
-			return Submitted{}, err
+			return operation.Submitted{}, err
 		}
 	}
 	if hook := d.cfg.Hooks.Deduplicated; duplicate && hook != nil {
 		hook(rec, source)
 	}
-	return Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, nil
+	return operation.Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, nil
 }
 
 // differs compares a submission with the job that its key or its id belongs to.
@@ -195,9 +196,9 @@ func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, 
 	return d.cfg.Store.Result(ctx, rec)
 }
 
-// Run serves the doors of the bus, moves due jobs to their queues, fires
-// schedules, admits jobs in their order and repairs what a crash left, until
-// ctx ends.
+// Run takes what was published without a request, moves due jobs to
+// their queues, fires schedules, admits jobs in their order and repairs what a
+// crash left, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.cfg.Caps != nil {
 		if err := d.cfg.Queue.SetCaps(ctx, d.cfg.Caps); err != nil {
@@ -208,7 +209,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	g.Go(func() error { return d.cfg.Queue.RunDue(ctx, d.fire) })
 	g.Go(func() error { return d.cfg.Queue.RunAdvisories(ctx) })
 	g.Go(func() error { return d.cfg.Queue.Submissions(ctx, d.plain) })
-	g.Go(func() error { return d.cfg.Queue.Answer(ctx, d.verbs()) })
 	g.Go(func() error { return d.cfg.Queue.Lead(ctx, d.lead) })
 	return g.Wait()
 }

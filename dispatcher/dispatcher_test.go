@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/jobstest"
@@ -69,11 +70,13 @@ func job() jobs.Job {
 func (p pool) serve(t testing.TB) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- p.Run(ctx) }()
+	server := api.New(api.Config{Dispatcher: p.Dispatcher, Queue: p.queue, Log: p.log, Store: p.store})
+	go func() { done <- server.Serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, <-done); err != nil {
 			t.Errorf("run: %v", err)
 		}
 	})

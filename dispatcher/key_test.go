@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
@@ -71,7 +72,7 @@ func TestAPlainPublishChoosesItsID(t *testing.T) {
 	for _, bad := range []string{"x", strings.ToUpper(id), "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "*"} {
 		p.publishAs(t, bad, other)
 	}
-	var letters []queue.DeadLetter
+	var letters []jobs.DeadLetter
 	eventually(t, "six publishes are refused", func() bool {
 		var err error
 		if letters, err = p.queue.Dead(t.Context()); err != nil {
@@ -104,7 +105,7 @@ func TestTheResultOfAJobThatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refusal queue.Refusal
+	var refusal operation.Refusal
 	eventually(t, "a dispatcher answers", func() bool {
 		msg, err := p.nc.RequestWithContext(t.Context(), "penstock.v1.api.result", []byte(`{"id":"`+answer.ID+`"}`))
 		return err == nil && json.Unmarshal(msg.Data, &refusal) == nil

@@ -3,9 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -108,33 +106,4 @@ func (d *Dispatcher) hear(ctx context.Context, rec jobs.Record) error {
 		return err
 	}
 	return d.wake(ctx, rec, past)
-}
-
-// jobOf is the job that a message is for. What is sent to one agent arrives in the
-// order in which it was sent; another's does not wait for it.
-func jobOf(data []byte) string {
-	var request struct {
-		ID string `json:"id"`
-	}
-	_ = json.Unmarshal(data, &request) // whoever answers it, refuses it
-	return request.ID
-}
-
-// sendVerb answers {"id": "<job>", "control": {…}}.
-func (d *Dispatcher) sendVerb(ctx context.Context, data []byte) (any, error) {
-	var request struct {
-		ID      string          `json:"id"`
-		Control control.Message `json:"control"`
-	}
-	if err := jobs.DecodeStrict(data, &request); err != nil {
-		return nil, err
-	}
-	if request.ID == "" {
-		return nil, &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "id", Reason: `is missing: the request is {"id": "…", "control": {…}}`}}}
-	}
-	receipt, err := d.Send(ctx, request.ID, request.Control)
-	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", request.ID, err)
-	}
-	return receipt, nil
 }

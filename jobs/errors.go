@@ -34,6 +34,9 @@ type FieldError struct {
 	Reason string `json:"reason" jsonschema:"What is wrong with it, and what is allowed."`
 }
 
+// ErrorCode makes every FieldError a [CodeInvalid].
+func (e *FieldError) ErrorCode() ErrorCode { return CodeInvalid }
+
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
 // An InvalidError lists everything that is wrong with a job, so that its

@@ -13,7 +13,7 @@ import (
 // The names of an attempt's artifacts: its patch, and its commits as a bundle
 // of git.
 const (
-	PatchName  = "changes.patch"
+	PatchName  = jobs.PatchName
 	BundleName = "commits.bundle"
 )
 

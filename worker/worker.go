@@ -186,6 +186,7 @@ func New(cfg Config) *Worker {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Hangs = cfg.Hangs.withDefaults()
+	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
 	return &Worker{
 		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: &tally{of: map[string]jobs.DiskUse{}},
 		news: make(chan struct{}, 1), started: time.Now().UTC(),

@@ -17,13 +17,12 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 func (a *app) batchCommand() *cobra.Command {
 	batch := &cobra.Command{Use: "batch", Short: "Run many jobs and keep their results in a directory"}
 	batch.AddCommand(a.batchRunCommand(), a.batchStatus(), a.batchResults(), a.batchReport(),
-		a.batchLs(), a.batchCancel(), a.holdCommand(queue.HoldBatch, "DIR|ID", batchID), a.resumeCommand(queue.HoldBatch, "DIR|ID", batchID))
+		a.batchLs(), a.batchCancel(), a.holdCommand(jobs.HoldBatch, "DIR|ID", batchID), a.resumeCommand(jobs.HoldBatch, "DIR|ID", batchID))
 	return batch
 }
 

@@ -33,7 +33,7 @@ type batchState struct {
 	States    map[jobs.State]int   `json:"states"`
 	Outcomes  map[jobs.Outcome]int `json:"outcomes"`
 	Submitted time.Time            `json:"submitted"` // the first of its jobs
-	Paused    *queue.Hold          `json:"paused,omitempty"`
+	Paused    *jobs.Hold           `json:"paused,omitempty"`
 }
 
 var batchStateView = cli.View[batchState]{
@@ -83,7 +83,7 @@ func (p *pool) batchStates(ctx context.Context) ([]batchState, error) {
 		}
 	}
 	for i, h := range holds {
-		if s := states[h.Name]; s != nil && h.Kind == queue.HoldBatch {
+		if s := states[h.Name]; s != nil && h.Kind == jobs.HoldBatch {
 			s.Paused = &holds[i]
 		}
 	}
@@ -131,7 +131,7 @@ func (p *pool) cancelBatch(ctx context.Context, id, by string) ([]jobs.Record, e
 	}
 	until := time.Now().Add(cancelledFor).UTC()
 	// First what is not there yet, then what is: so none slips through between.
-	if err := p.queue.Hold(ctx, queue.Hold{Kind: queue.HoldBatch, Name: id, By: by, Until: &until, Cancel: true}); err != nil {
+	if err := p.queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldBatch, Name: id, By: by, Until: &until, Cancel: true}); err != nil {
 		return nil, err
 	}
 	if list, err = p.queue.List(ctx, queue.Filter{Batch: id}); err != nil {
@@ -161,9 +161,9 @@ func (b *batchRun) unhold(ctx context.Context) error {
 	holds, err := b.pool.queue.Holds(ctx)
 	for _, h := range holds {
 		switch {
-		case h.Kind != queue.HoldBatch || h.Name != id:
+		case h.Kind != jobs.HoldBatch || h.Name != id:
 		case h.Cancel:
-			err = b.pool.queue.Release(ctx, queue.HoldBatch, id)
+			err = b.pool.queue.Release(ctx, jobs.HoldBatch, id)
 		default:
 			b.err.Printf("penstock: batch %s is paused; penstock batch resume %s lets it go on\n", id, b.where)
 		}

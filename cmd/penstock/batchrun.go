@@ -210,7 +210,7 @@ func (b *batchRun) collect(ctx context.Context, rec jobs.Record) error {
 	}
 	// A record is final before its session's last event is there. Whoever comes
 	// first writes that, so that no log in the directory ends before its job.
-	if err := b.pool.finished(ctx, rec); err != nil {
+	if err := b.pool.log.Finish(ctx, rec, result); err != nil {
 		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}
 	err = b.dir.Add(ctx, result, &patch, b.pool.log.Read(ctx, rec.Session, 1))

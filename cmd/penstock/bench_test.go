@@ -35,7 +35,7 @@ func benchPool(b *testing.B, slots int, h hooks) *pool {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx := p.start(context.Background(), p.dispatcher.Run, w.Run)
+	ctx := p.start(context.Background(), p.dispatcher.Run, p.api.Serve, w.Run)
 	b.Cleanup(func() {
 		if err := p.close(); err != nil || context.Cause(ctx) != nil && context.Cause(ctx) != context.Canceled {
 			b.Errorf("close: %v, %v", err, context.Cause(ctx))

@@ -10,10 +10,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -21,16 +21,16 @@ import (
 // none: its commands work beside each other.
 
 // submit hands a job in.
-func (p *pool) submit(ctx context.Context, job jobs.Job, source string) (dispatcher.Submitted, error) {
+func (p *pool) submit(ctx context.Context, job jobs.Job, source string) (operation.Submitted, error) {
 	job, err := p.sign(job)
 	if err != nil {
-		return dispatcher.Submitted{}, err
+		return operation.Submitted{}, err
 	}
 	if p.role.All() {
 		return p.dispatcher.Submit(ctx, job, source)
 	}
-	var answer dispatcher.Submitted
-	err = p.queue.Request(ctx, "submit", job, &answer)
+	var answer operation.Submitted
+	err = p.queue.Ask(ctx, operation.Submit.Row, source, job, &answer)
 	return answer, err
 }
 
@@ -40,17 +40,12 @@ func (p *pool) send(ctx context.Context, id string, c control.Message) (control.
 		return p.dispatcher.Send(ctx, id, c)
 	}
 	var receipt control.Receipt
-	err := p.queue.Request(ctx, "send", map[string]any{"id": id, "control": c}, &receipt)
+	err := p.queue.Ask(ctx, operation.Send.Row, "cli", operation.SendRequest{ID: id, Control: c}, &receipt)
 	return receipt, err
 }
 
 // askEvery is how often a dispatcher is asked whether a job has finished.
 const askEvery = time.Second
-
-// ref is the request about one job.
-type ref struct {
-	ID string `json:"id"`
-}
 
 // record reads a job's record.
 func (p *pool) record(ctx context.Context, id string) (jobs.Record, error) {
@@ -58,7 +53,7 @@ func (p *pool) record(ctx context.Context, id string) (jobs.Record, error) {
 		return p.queue.Get(ctx, id)
 	}
 	var rec jobs.Record
-	err := p.queue.Request(ctx, "get", ref{id}, &rec)
+	err := p.queue.Ask(ctx, operation.Get.Row, "cli", operation.Ref{ID: id}, &rec)
 	return rec, err
 }
 
@@ -68,7 +63,7 @@ func (p *pool) result(ctx context.Context, rec jobs.Record) (jobs.Result, error)
 		return p.dispatcher.Result(ctx, rec)
 	}
 	var result jobs.Result
-	err := p.queue.Request(ctx, "result", ref{rec.ID}, &result)
+	err := p.queue.Ask(ctx, operation.Result.Row, "cli", operation.Ref{ID: rec.ID}, &result)
 	return result, err
 }
 
@@ -93,7 +88,7 @@ func (p *pool) cancel(ctx context.Context, id string) (jobs.Record, error) {
 		return p.queue.Cancel(ctx, id, "cli")
 	}
 	var rec jobs.Record
-	err := p.queue.Request(ctx, "cancel", ref{id}, &rec)
+	err := p.queue.Ask(ctx, operation.Cancel.Row, "cli", operation.Ref{ID: id}, &rec)
 	return rec, err
 }
 
@@ -102,7 +97,7 @@ func (p *pool) why(ctx context.Context, id string) (why.Standing, error) {
 		return p.queue.Why(ctx, id)
 	}
 	var s why.Standing
-	err := p.queue.Request(ctx, "why", ref{id}, &s)
+	err := p.queue.Ask(ctx, operation.Why.Row, "cli", operation.Ref{ID: id}, &s)
 	return s, err
 }
 

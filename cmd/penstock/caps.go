@@ -7,13 +7,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
-var capView = cli.View[queue.CapUse]{
+var capView = cli.View[schedule.CapUse]{
 	Header: []string{"CAP", "RUNNING", "MOST"},
-	Row:    func(c queue.CapUse) []string { return []string{c.Key, strconv.Itoa(c.Running), strconv.Itoa(c.Most)} },
-	ID:     func(c queue.CapUse) string { return c.Key },
+	Row: func(c schedule.CapUse) []string {
+		return []string{c.Key, strconv.Itoa(c.Running), strconv.Itoa(c.Most)}
+	},
+	ID: func(c schedule.CapUse) string { return c.Key },
 }
 
 func (a *app) queueCaps() *cobra.Command {
@@ -23,7 +25,7 @@ func (a *app) queueCaps() *cobra.Command {
 cap for each of a kind, such as repo:*, has a row of its own, and one for each
 repository that has jobs running.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, capView, func(p *pool, ctx context.Context) ([]queue.CapUse, error) { return p.queue.CapsUsed(ctx) })
+			return list(cmd.Context(), a, capView, func(p *pool, ctx context.Context) ([]schedule.CapUse, error) { return p.queue.CapsUsed(ctx) })
 		},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // The words that flags take of which only these exist.
@@ -31,7 +30,7 @@ func outcomes() []string {
 func reasons() []string { return words(slices.Sorted(maps.Keys(jobs.Reasons))...) }
 
 func letterKinds() []string {
-	return words(queue.DeadJob, queue.DeadSubmission, queue.DeadMessage)
+	return words(jobs.DeadJob, jobs.DeadSubmission, jobs.DeadMessage)
 }
 
 // choice is a flag that takes one of these words.

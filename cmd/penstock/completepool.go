@@ -123,11 +123,11 @@ func letterIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 }
 
 func queueNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return p.names(ctx, queue.HoldQueue)
+	return p.names(ctx, jobs.HoldQueue)
 }
 
 func batchIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return p.names(ctx, queue.HoldBatch)
+	return p.names(ctx, jobs.HoldBatch)
 }
 
 func scheduleNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 func (a *app) deadCommand() *cobra.Command {
@@ -44,18 +43,18 @@ func (f *letterFilter) bulk(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only list what would be done")
 }
 
-func (f *letterFilter) match(l queue.DeadLetter) bool {
+func (f *letterFilter) match(l jobs.DeadLetter) bool {
 	return (f.kind == "" || string(l.Kind) == f.kind) && (f.queue == "" || l.Record.Queue == f.queue) &&
 		(f.batch == "" || l.Record.Batch == f.batch) && (f.reason == "" || string(l.Record.Reason) == f.reason) &&
 		time.Since(l.At) >= f.olderThan
 }
 
 // choose returns the letters that ids name, or with --all those that match.
-func (f *letterFilter) choose(letters []queue.DeadLetter, ids []string) ([]queue.DeadLetter, error) {
+func (f *letterFilter) choose(letters []jobs.DeadLetter, ids []string) ([]jobs.DeadLetter, error) {
 	if f.all == (len(ids) > 0) {
 		return nil, cli.Usage("penstock dead ls lists them", "name dead letters by their ids, or select with --all")
 	}
-	var chosen []queue.DeadLetter
+	var chosen []jobs.DeadLetter
 	for _, id := range ids {
 		l, err := letter(letters, id)
 		if err != nil {
@@ -72,8 +71,8 @@ func (f *letterFilter) choose(letters []queue.DeadLetter, ids []string) ([]queue
 }
 
 // letter finds a dead letter by its id, or by the beginning that only it has.
-func letter(letters []queue.DeadLetter, id string) (queue.DeadLetter, error) {
-	var found []queue.DeadLetter
+func letter(letters []jobs.DeadLetter, id string) (jobs.DeadLetter, error) {
+	var found []jobs.DeadLetter
 	for _, l := range letters {
 		if l.ID == id {
 			return l, nil
@@ -86,26 +85,26 @@ func letter(letters []queue.DeadLetter, id string) (queue.DeadLetter, error) {
 		return found[0], nil
 	}
 	if len(found) > 1 {
-		return queue.DeadLetter{}, cli.Fail(cli.ExitNotFound, "give more of the id", "%d dead letters begin with %q", len(found), id)
+		return jobs.DeadLetter{}, cli.Fail(cli.ExitNotFound, "give more of the id", "%d dead letters begin with %q", len(found), id)
 	}
-	return queue.DeadLetter{}, cli.Fail(cli.ExitNotFound, "penstock dead ls lists them", "there is no dead letter %q", id)
+	return jobs.DeadLetter{}, cli.Fail(cli.ExitNotFound, "penstock dead ls lists them", "there is no dead letter %q", id)
 }
 
-var deadView = cli.View[queue.DeadLetter]{
+var deadView = cli.View[jobs.DeadLetter]{
 	Header: []string{"AT", "KIND", "ID", "QUEUE", "BATCH", "ITEM", "REASON", "MESSAGE"},
-	Row: func(l queue.DeadLetter) []string {
+	Row: func(l jobs.DeadLetter) []string {
 		r := l.Record
 		reason, message := l.Reason, r.Message
-		if l.Kind != queue.DeadJob {
+		if l.Kind != jobs.DeadJob {
 			reason, message = "", cmp.Or(l.Reason, l.Subject)
 		}
 		return []string{l.At.Local().Format(time.RFC3339), string(l.Kind), l.ID, r.Queue, short(r.Batch), r.Item, reason, firstLine(message)}
 	},
-	ID: func(l queue.DeadLetter) string { return l.ID },
+	ID: func(l jobs.DeadLetter) string { return l.ID },
 }
 
 // withLetters opens the pool and reads its dead letters.
-func (a *app) withLetters(ctx context.Context, fn func(p *pool, letters []queue.DeadLetter) error) error {
+func (a *app) withLetters(ctx context.Context, fn func(p *pool, letters []jobs.DeadLetter) error) error {
 	p, err := a.open(ctx, "read", hooks{})
 	if err != nil {
 		return err
@@ -122,7 +121,7 @@ func (a *app) deadLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List jobs that ended in an error, refused submissions and strange messages", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withLetters(cmd.Context(), func(_ *pool, letters []queue.DeadLetter) error {
+			return a.withLetters(cmd.Context(), func(_ *pool, letters []jobs.DeadLetter) error {
 				chosen, err := filter.choose(letters, nil)
 				if err != nil {
 					return err
@@ -137,7 +136,7 @@ func (a *app) deadLs() *cobra.Command {
 
 // A deadJob is a dead letter as dead get shows it.
 type deadJob struct {
-	queue.DeadLetter
+	jobs.DeadLetter
 	Cause  *jobs.Cause  `json:"cause,omitempty"`
 	Job    *jobs.Job    `json:"job,omitempty"`
 	Events []jobs.Event `json:"events,omitempty"`
@@ -149,7 +148,7 @@ func (a *app) deadGet() *cobra.Command {
 		Use: "get ID", Args: cobra.ExactArgs(1),
 		Short: "Show a dead letter: the last error, what it means, the request and the last events",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withLetters(cmd.Context(), func(p *pool, letters []queue.DeadLetter) error {
+			return a.withLetters(cmd.Context(), func(p *pool, letters []jobs.DeadLetter) error {
 				l, err := letter(letters, args[0])
 				if err != nil {
 					return err
@@ -170,9 +169,9 @@ func (a *app) deadGet() *cobra.Command {
 }
 
 // deadJob reads what is still there of what a letter is about.
-func (p *pool) deadJob(ctx context.Context, l queue.DeadLetter, last int) (deadJob, error) {
+func (p *pool) deadJob(ctx context.Context, l jobs.DeadLetter, last int) (deadJob, error) {
 	view := deadJob{DeadLetter: l}
-	if l.Kind != queue.DeadJob {
+	if l.Kind != jobs.DeadJob {
 		return view, nil
 	}
 	if cause, ok := jobs.Reasons[l.Record.Reason]; ok {

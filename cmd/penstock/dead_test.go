@@ -26,9 +26,9 @@ func (f *field) bus() *nats.Conn {
 	return nc
 }
 
-func (f *field) letters(args ...string) []queue.DeadLetter {
+func (f *field) letters(args ...string) []jobs.DeadLetter {
 	f.Helper()
-	var list []queue.DeadLetter
+	var list []jobs.DeadLetter
 	f.must(json.Unmarshal([]byte(f.run(append([]string{"dead", "ls", "-o", "json"}, args...)...)), &list))
 	return list
 }
@@ -44,7 +44,7 @@ func TestRefusedSubmissions(t *testing.T) {
 	f.must(err)
 	f.eventually(20*time.Second, "the submission is refused", func() bool { return len(f.letters("--kind", "submission")) == 1 })
 	wrong := f.letters()[0]
-	if !strings.Contains(wrong.Reason, "agent.brand") || wrong.Kind != queue.DeadSubmission {
+	if !strings.Contains(wrong.Reason, "agent.brand") || wrong.Kind != jobs.DeadSubmission {
 		t.Errorf("letter %+v, want the field named", wrong)
 	}
 	f.refused(1, []string{"1 of 1", "agent.brand"}, "dead", "retry", wrong.ID[:13])

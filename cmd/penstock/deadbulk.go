@@ -8,16 +8,15 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // A deadDone is what became of a dead letter.
 type deadDone struct {
-	ID    string       `json:"id"`
-	Kind  queue.Letter `json:"kind"`
-	Did   string       `json:"did"` // retried, submitted, dropped, nothing
-	Job   string       `json:"job,omitempty"`
-	Error string       `json:"error,omitempty"`
+	ID    string      `json:"id"`
+	Kind  jobs.Letter `json:"kind"`
+	Did   string      `json:"did"` // retried, submitted, dropped, nothing
+	Job   string      `json:"job,omitempty"`
+	Error string      `json:"error,omitempty"`
 }
 
 var deadDoneView = cli.View[deadDone]{
@@ -37,12 +36,12 @@ by their ids, or select with --all and the other flags. What cannot be retried
 stays, and the rest goes on.`,
 		Example: `  penstock dead retry --all --reason model_billing
   penstock dead retry --all --batch 01a1fa91-97d5 --dry-run`,
-	}, &fromSalvage, func(ctx context.Context, p *pool, l queue.DeadLetter) (did, job string, err error) {
+	}, &fromSalvage, func(ctx context.Context, p *pool, l jobs.DeadLetter) (did, job string, err error) {
 		switch l.Kind {
-		case queue.DeadJob:
+		case jobs.DeadJob:
 			rec, err := p.dispatcher.Retry(ctx, l.ID, "cli", fromSalvage)
 			return "retried", rec.ID, err
-		case queue.DeadSubmission:
+		case jobs.DeadSubmission:
 			job, err := p.resubmit(ctx, l)
 			return "submitted", job, err
 		}
@@ -51,7 +50,7 @@ stays, and the rest goes on.`,
 }
 
 // resubmit submits what was refused, and lets go of it when that is accepted.
-func (p *pool) resubmit(ctx context.Context, l queue.DeadLetter) (string, error) {
+func (p *pool) resubmit(ctx context.Context, l jobs.DeadLetter) (string, error) {
 	if l.Cut {
 		return "", fmt.Errorf("only the beginning of it was kept")
 	}
@@ -73,17 +72,17 @@ func (p *pool) resubmit(ctx context.Context, l queue.DeadLetter) (string, error)
 func (a *app) deadDrop() *cobra.Command {
 	return a.deadBulk(&cobra.Command{
 		Use: "drop [ID…]", Short: "Remove dead letters; their jobs stay as they are",
-	}, nil, func(ctx context.Context, p *pool, l queue.DeadLetter) (did, job string, err error) {
+	}, nil, func(ctx context.Context, p *pool, l jobs.DeadLetter) (did, job string, err error) {
 		return "dropped", "", p.queue.Drop(ctx, l)
 	})
 }
 
 // deadBulk makes a command that does something to each of the letters that its
 // arguments choose.
-func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool, queue.DeadLetter) (did, job string, err error)) *cobra.Command {
+func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool, jobs.DeadLetter) (did, job string, err error)) *cobra.Command {
 	var filter letterFilter
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.withLetters(cmd.Context(), func(p *pool, letters []queue.DeadLetter) error {
+		return a.withLetters(cmd.Context(), func(p *pool, letters []jobs.DeadLetter) error {
 			chosen, err := filter.choose(letters, ids)
 			if err != nil {
 				return err
@@ -101,7 +100,7 @@ func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Co
 	return cmd
 }
 
-func (a *app) deadEach(ctx context.Context, p *pool, chosen []queue.DeadLetter, do func(context.Context, *pool, queue.DeadLetter) (did, job string, err error)) error {
+func (a *app) deadEach(ctx context.Context, p *pool, chosen []jobs.DeadLetter, do func(context.Context, *pool, jobs.DeadLetter) (did, job string, err error)) error {
 	var list []deadDone
 	failed := 0
 	for _, l := range chosen {

@@ -21,7 +21,7 @@ What waits goes on waiting; penstock queue resume lets it begin.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := within(cmd.Context(), limit)
 			defer cancel()
-			h := queue.Hold{Kind: queue.HoldQueue, Name: args[0], By: "cli"}
+			h := jobs.Hold{Kind: jobs.HoldQueue, Name: args[0], By: "cli"}
 			return a.changeHold(ctx, h, func(p *pool) error {
 				if err := p.exists(ctx, h.Kind, h.Name); err != nil {
 					return err

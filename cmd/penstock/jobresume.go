@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 func (a *app) jobResume() *cobra.Command {
@@ -91,8 +91,8 @@ func (a *app) jobFork() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				job = forkOf(job, rec.ID, prompt)
-				var forks []dispatcher.Submitted
+				job = job.Forked(rec.ID, prompt)
+				var forks []operation.Submitted
 				for range n {
 					answer, err := p.submit(ctx, job, "cli")
 					if err != nil {
@@ -108,15 +108,4 @@ func (a *app) jobFork() *cobra.Command {
 	cmd.Flags().StringVar(&text, "prompt", goOn, "what the new jobs are to do, or - for standard input")
 	cmd.Flags().IntVarP(&n, "count", "n", 1, "how many jobs")
 	return cmd
-}
-
-// forkOf is the job that begins with a copy of another one's conversation. What
-// places that one among others, names its result, or was said in its
-// conversation already, is not the fork's.
-func forkOf(job jobs.Job, id, prompt string) jobs.Job {
-	job.Fork, job.Prompt, job.Issue = id, prompt, nil
-	job.Key, job.Batch, job.Item, job.Session = "", "", "", ""
-	job.DependsOn, job.RunAt, job.FromSalvage, job.Signature = nil, nil, "", nil
-	job.Deliver.Branch, job.Repo.Commit = "", ""
-	return job
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // names lists the queues or the batches that the pool has something of.
-func (p *pool) names(ctx context.Context, kind queue.HoldKind) ([]string, error) {
+func (p *pool) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
 	list, err := p.queue.List(ctx, queue.Filter{})
 	if err != nil {
 		return nil, err
@@ -27,13 +27,13 @@ func (p *pool) names(ctx context.Context, kind queue.HoldKind) ([]string, error)
 		found[h.Name] = found[h.Name] || h.Kind == kind
 	}
 	for _, rec := range list {
-		if kind == queue.HoldBatch {
+		if kind == jobs.HoldBatch {
 			found[rec.Batch] = true
 		} else {
 			found[rec.Queue] = true
 		}
 	}
-	if kind == queue.HoldQueue {
+	if kind == jobs.HoldQueue {
 		found[jobs.Job{}.WithDefaults().Queue] = true
 		workers, err := p.queue.Workers(ctx)
 		if err != nil {
@@ -50,7 +50,7 @@ func (p *pool) names(ctx context.Context, kind queue.HoldKind) ([]string, error)
 }
 
 // exists refuses the name of a queue or batch that the pool has nothing of.
-func (p *pool) exists(ctx context.Context, kind queue.HoldKind, name string) error {
+func (p *pool) exists(ctx context.Context, kind jobs.HoldKind, name string) error {
 	if !p.role.All() { // which may not look everywhere, and is refused what it may not do
 		return nil
 	}
@@ -61,7 +61,7 @@ func (p *pool) exists(ctx context.Context, kind queue.HoldKind, name string) err
 	hint := fmt.Sprintf("penstock %s ls lists them", kind)
 	if like := input.Like(name, known); like != "" {
 		hint = fmt.Sprintf("did you mean %s? %s", like, hint)
-	} else if kind == queue.HoldQueue && len(known) < 10 {
+	} else if kind == jobs.HoldQueue && len(known) < 10 {
 		hint = "there are " + input.List(known)
 	}
 	return cli.Fail(cli.ExitNotFound, hint, "there is no %s %q", kind, name)
@@ -75,10 +75,10 @@ func (p *pool) jobs(ctx context.Context, f queue.Filter) ([]jobs.Record, error) 
 		return list, err
 	}
 	if f.Queue != "" {
-		err = p.exists(ctx, queue.HoldQueue, f.Queue)
+		err = p.exists(ctx, jobs.HoldQueue, f.Queue)
 	}
 	if err == nil && f.Batch != "" {
-		err = p.exists(ctx, queue.HoldBatch, f.Batch)
+		err = p.exists(ctx, jobs.HoldBatch, f.Batch)
 	}
 	return list, err
 }

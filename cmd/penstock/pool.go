@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
@@ -36,6 +37,7 @@ type pool struct {
 	log        *session.Log
 	store      *artifact.Store
 	dispatcher *dispatcher.Dispatcher
+	api        *api.Server // answers requests, where this process does
 	// server is the broker in this process; nil when it is somebody else's.
 	server *natsd.Server
 	// owner is who runs the pool of the data directory, if not we.
@@ -253,7 +255,7 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	p.queue, err = queue.Open(ctx, p.conn, queue.Config{
 		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease, Bounds: jobs.Bounds{Refusals: cfg.MaxRefusals},
 		Retention: cfg.Keep.Jobs, DeadRetention: cfg.Keep.Dead,
-		Finished: p.finished, Hooks: hooks.queue, Upgrade: ours,
+		Hooks: hooks.queue, Upgrade: ours,
 	})
 	if err != nil {
 		return opening("queue", err)
@@ -281,17 +283,8 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 	p.dispatcher = dispatcher.New(dispatcher.Config{
 		Queue: p.queue, Log: p.log, Store: p.store, Able: a.able(), Caps: caps, Logger: p.logger, Hooks: hooks.dispatcher,
 	})
+	p.api = api.New(api.Config{Dispatcher: p.dispatcher, Queue: p.queue, Log: p.log, Store: p.store})
 	return nil
-}
-
-// finished makes sure that a finished job has its last event, whoever found
-// the record so: a worker, a repairer, or a canceller.
-func (p *pool) finished(ctx context.Context, rec jobs.Record) error {
-	result, err := p.store.Result(ctx, rec)
-	if err != nil {
-		return fmt.Errorf("result of job %s: %w", rec.ID, err)
-	}
-	return p.log.Finish(ctx, rec, result)
 }
 
 // artifact writes what an attempt stored under a name.

@@ -20,22 +20,22 @@ import (
 func (a *app) queueCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "queue", Short: "Look at queues, pause and resume them"}
 	cmd.AddCommand(a.queueLs(), a.queueCaps(), a.queueDrain(),
-		a.holdCommand(queue.HoldQueue, "QUEUE", func(name string) string { return name }),
-		a.resumeCommand(queue.HoldQueue, "QUEUE", func(name string) string { return name }))
+		a.holdCommand(jobs.HoldQueue, "QUEUE", func(name string) string { return name }),
+		a.resumeCommand(jobs.HoldQueue, "QUEUE", func(name string) string { return name }))
 	return cmd
 }
 
 // A queueState is what a queue holds now.
 type queueState struct {
-	Queue     string      `json:"queue"`
-	Pending   int         `json:"pending"`
-	Delayed   int         `json:"delayed"`
-	Executing int         `json:"executing"`
-	Waiting   int         `json:"waiting"`
-	Finished  int         `json:"finished"`
-	Cap       int         `json:"cap,omitempty"` // how many may run at once; 0 is no limit of the queue's own
-	Oldest    *time.Time  `json:"oldest_pending,omitempty"`
-	Paused    *queue.Hold `json:"paused,omitempty"`
+	Queue     string     `json:"queue"`
+	Pending   int        `json:"pending"`
+	Delayed   int        `json:"delayed"`
+	Executing int        `json:"executing"`
+	Waiting   int        `json:"waiting"`
+	Finished  int        `json:"finished"`
+	Cap       int        `json:"cap,omitempty"` // how many may run at once; 0 is no limit of the queue's own
+	Oldest    *time.Time `json:"oldest_pending,omitempty"`
+	Paused    *jobs.Hold `json:"paused,omitempty"`
 }
 
 var queueView = cli.View[queueState]{
@@ -56,7 +56,7 @@ var queueView = cli.View[queueState]{
 	ID: func(s queueState) string { return s.Queue },
 }
 
-func pausedWords(h *queue.Hold) string {
+func pausedWords(h *jobs.Hold) string {
 	switch {
 	case h == nil:
 		return ""
@@ -111,7 +111,7 @@ func (p *pool) queueStates(ctx context.Context) ([]queueState, error) {
 		return states[name]
 	}
 	for i := range holds {
-		if holds[i].Kind == queue.HoldQueue {
+		if holds[i].Kind == jobs.HoldQueue {
 			at(holds[i].Name).Paused = &holds[i]
 		}
 	}
@@ -143,14 +143,14 @@ func capOf(caps schedule.Caps, name string) int {
 }
 
 // holdCommand pauses something that has the argument's name.
-func (a *app) holdCommand(kind queue.HoldKind, arg string, name func(string) string) *cobra.Command {
+func (a *app) holdCommand(kind jobs.HoldKind, arg string, name func(string) string) *cobra.Command {
 	var limit time.Duration
 	var force bool
 	cmd := &cobra.Command{
 		Use: "pause " + arg, Args: cobra.ExactArgs(1),
 		Short: fmt.Sprintf("Begin no more jobs of a %s; what runs goes on", kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h := queue.Hold{Kind: kind, Name: name(args[0]), By: "cli"}
+			h := jobs.Hold{Kind: kind, Name: name(args[0]), By: "cli"}
 			if limit > 0 {
 				until := time.Now().Add(limit).UTC()
 				h.Until = &until
@@ -168,11 +168,11 @@ func (a *app) holdCommand(kind queue.HoldKind, arg string, name func(string) str
 	return cmd
 }
 
-func (a *app) resumeCommand(kind queue.HoldKind, arg string, name func(string) string) *cobra.Command {
+func (a *app) resumeCommand(kind jobs.HoldKind, arg string, name func(string) string) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume " + arg, Short: fmt.Sprintf("Let jobs of a paused %s begin again", kind), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h := queue.Hold{Kind: kind, Name: name(args[0])}
+			h := jobs.Hold{Kind: kind, Name: name(args[0])}
 			return a.changeHold(cmd.Context(), h, func(p *pool) error {
 				if err := p.exists(cmd.Context(), kind, h.Name); err != nil {
 					return err
@@ -183,14 +183,14 @@ func (a *app) resumeCommand(kind queue.HoldKind, arg string, name func(string) s
 	}
 }
 
-var holdView = cli.View[queue.Hold]{
+var holdView = cli.View[jobs.Hold]{
 	Header: []string{"KIND", "NAME", "BY", "PAUSED"},
-	Row:    func(h queue.Hold) []string { return []string{string(h.Kind), h.Name, h.By, pausedWords(&h)} },
-	ID:     func(h queue.Hold) string { return h.Name },
+	Row:    func(h jobs.Hold) []string { return []string{string(h.Kind), h.Name, h.By, pausedWords(&h)} },
+	ID:     func(h jobs.Hold) string { return h.Name },
 }
 
 // changeHold does something to a hold, and lists those in force afterwards.
-func (a *app) changeHold(ctx context.Context, h queue.Hold, change func(*pool) error) error {
+func (a *app) changeHold(ctx context.Context, h jobs.Hold, change func(*pool) error) error {
 	if err := jobs.CheckToken(string(h.Kind), h.Name); err != nil {
 		return cli.Usage("", "%w", err)
 	}
@@ -198,7 +198,7 @@ func (a *app) changeHold(ctx context.Context, h queue.Hold, change func(*pool) e
 	if err != nil {
 		return err
 	}
-	var holds []queue.Hold
+	var holds []jobs.Hold
 	if err = change(p); err == nil {
 		holds, err = p.queue.Holds(ctx)
 	}

@@ -195,5 +195,5 @@ func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job
 	if err != nil {
 		return nil, err
 	}
-	return p.start(ctx, p.dispatcher.Run, w.Run), nil
+	return p.start(ctx, p.dispatcher.Run, p.api.Serve, w.Run), nil
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
-	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 func (a *app) submitCommand() *cobra.Command {
@@ -57,7 +57,7 @@ func (a *app) submitCommand() *cobra.Command {
 
 // submit hands a job in, and says so if its key belongs to a job that differs
 // from it, which stays as it is. Where the key is strict, that is an error.
-func (a *app) submit(ctx context.Context, p *pool, job jobs.Job, strictKey bool) (dispatcher.Submitted, error) {
+func (a *app) submit(ctx context.Context, p *pool, job jobs.Job, strictKey bool) (operation.Submitted, error) {
 	answer, err := p.submit(ctx, job, "cli")
 	if err == nil && strictKey {
 		err = refuseDiffering(job, answer)
@@ -68,23 +68,23 @@ func (a *app) submit(ctx context.Context, p *pool, job jobs.Job, strictKey bool)
 	return answer, err
 }
 
-func keyTaken(job jobs.Job, answer dispatcher.Submitted) string {
+func keyTaken(job jobs.Job, answer operation.Submitted) string {
 	return fmt.Sprintf("key %s belongs to job %s already, which differs in %s", job.Key, answer.ID, strings.Join(answer.Differs, ", "))
 }
 
 // refuseDiffering is the error of --strict-key, where the key belongs to a
 // job that differs.
-func refuseDiffering(job jobs.Job, answer dispatcher.Submitted) error {
+func refuseDiffering(job jobs.Job, answer operation.Submitted) error {
 	if len(answer.Differs) == 0 {
 		return nil
 	}
 	return cli.Usage("use another key, or leave --strict-key out to get that job", "%s", keyTaken(job, answer))
 }
 
-var submittedView = cli.View[dispatcher.Submitted]{
+var submittedView = cli.View[operation.Submitted]{
 	Header: []string{"JOB", "SESSION", "DUPLICATE"},
-	Row:    func(s dispatcher.Submitted) []string { return []string{s.ID, s.Session, fmt.Sprint(s.Duplicate)} },
-	ID:     func(s dispatcher.Submitted) string { return s.ID },
+	Row:    func(s operation.Submitted) []string { return []string{s.ID, s.Session, fmt.Sprint(s.Duplicate)} },
+	ID:     func(s operation.Submitted) string { return s.ID },
 }
 
 // jobOf reads the job from --job, or makes it of the flags and arguments.

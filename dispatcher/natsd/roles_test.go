@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
@@ -28,6 +29,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -367,8 +369,10 @@ func TestReplySubjectsReachNothing(t *testing.T) {
 func (b *bus) dispatch() (stop func()) {
 	d := dispatcher.New(dispatcher.Config{Queue: b.pool.queue, Log: b.pool.log, Store: b.pool.store})
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- d.Run(ctx) }()
+	server := api.New(api.Config{Dispatcher: d, Queue: b.pool.queue, Log: b.pool.log, Store: b.pool.store})
+	go func() { done <- server.Serve(ctx) }()
 	untilAnswered(b.t, func() error {
 		if b.leader() == "" {
 			return jobs.ErrUnavailable
@@ -377,7 +381,7 @@ func (b *bus) dispatch() (stop func()) {
 	})
 	return func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, <-done); err != nil {
 			b.t.Error(err)
 		}
 	}
@@ -396,10 +400,12 @@ func TestRolesDoTheirWork(t *testing.T) {
 		if err := b.pool.queue.SetCaps(jobstest.Context(t), schedule.Caps{{Key: "queue:*", Most: 2}}); err != nil {
 			t.Fatal(err) // the worker needs a permit
 		}
-		var told dispatcher.Submitted
+		var told operation.Submitted
 		job := jobstest.Job()
 		job.Priority, job.Isolation = jobs.High, jobs.IsolationNone
-		untilAnswered(t, func() error { return submitter.queue.Request(jobstest.Context(t), "submit", job, &told) })
+		untilAnswered(t, func() error {
+			return submitter.queue.Ask(jobstest.Context(t), operation.Submit.Row, "test", job, &told)
+		})
 		untilAnswered(t, func() error { // else the worker finds another one first
 			if ids, err := b.pool.queue.Admitted(jobstest.Context(t), "default", "p0"); err != nil || slices.Contains(ids, told.ID) {
 				return err
@@ -410,10 +416,10 @@ func TestRolesDoTheirWork(t *testing.T) {
 		b.look(viewer, told)
 
 		var rec jobs.Record
-		if err := submitter.queue.Request(jobstest.Context(t), "get", map[string]string{"id": told.ID}, &rec); err != nil || rec.Outcome != jobs.Success {
+		if err := submitter.queue.Ask(jobstest.Context(t), operation.Get.Row, "test", map[string]string{"id": told.ID}, &rec); err != nil || rec.Outcome != jobs.Success {
 			t.Errorf("the submitter asks after its job: %+v, %v", rec, err)
 		}
-		err := submitter.queue.Request(jobstest.Context(t), "cancel", map[string]string{"id": told.ID}, &rec)
+		err := submitter.queue.Ask(jobstest.Context(t), operation.Cancel.Row, "test", map[string]string{"id": told.ID}, &rec)
 		if !errors.Is(err, jobs.ErrFinished) {
 			t.Errorf("cancel a finished job: %v, want that it has finished", err)
 		}
@@ -436,7 +442,7 @@ func untilAnswered(t *testing.T, ask func() error) {
 }
 
 // work runs one job as a worker does.
-func (b *bus) work(w parts, told dispatcher.Submitted) {
+func (b *bus) work(w parts, told operation.Submitted) {
 	t, ctx := b.t, jobstest.Context(b.t)
 	t.Helper()
 	if err := w.queue.Present(ctx, why.Worker{Name: "w1"}); err != nil {
@@ -554,7 +560,7 @@ func untilHeard(t *testing.T, send func() error) {
 }
 
 // look reads what a job has left, as watchers do.
-func (b *bus) look(v parts, told dispatcher.Submitted) {
+func (b *bus) look(v parts, told operation.Submitted) {
 	t, ctx := b.t, jobstest.Context(b.t)
 	t.Helper()
 	n := 0
@@ -590,7 +596,9 @@ func (b *bus) look(v parts, told dispatcher.Submitted) {
 		func() error { _, err := v.queue.Workers(ctx); return err },
 		func() error { _, err := v.queue.Job(ctx, rec.ID); return err },
 		func() error { _, err := v.store.Salvages(ctx, rec); return err },
-		func() error { return v.queue.Request(ctx, "why", map[string]string{"id": rec.ID}, &struct{}{}) },
+		func() error {
+			return v.queue.Ask(ctx, operation.Why.Row, "test", map[string]string{"id": rec.ID}, &struct{}{})
+		},
 	} {
 		if err := look(); err != nil {
 			t.Error(err)
@@ -602,10 +610,12 @@ func (b *bus) look(v parts, told dispatcher.Submitted) {
 func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 	ctx, id := jobstest.Context(b.t), b.job.ID
 	for what, do := range map[string]func() error{
-		"submitter reads":      func() error { _, err := submitter.queue.List(ctx, queue.Filter{}); return err },
-		"submitter gets":       func() error { _, err := submitter.queue.Get(ctx, id); return err },
-		"viewer cancels":       func() error { _, err := viewer.queue.Cancel(ctx, id, "me"); return err },
-		"viewer asks to":       func() error { return viewer.queue.Request(ctx, "cancel", map[string]string{"id": id}, nil) },
+		"submitter reads": func() error { _, err := submitter.queue.List(ctx, queue.Filter{}); return err },
+		"submitter gets":  func() error { _, err := submitter.queue.Get(ctx, id); return err },
+		"viewer cancels":  func() error { _, err := viewer.queue.Cancel(ctx, id, "me"); return err },
+		"viewer asks to": func() error {
+			return viewer.queue.Ask(ctx, operation.Cancel.Row, "test", map[string]string{"id": id}, nil)
+		},
 		"viewer submits":       func() error { _, _, err := viewer.queue.Accept(ctx, jobstest.Job()); return err },
 		"worker submits":       func() error { _, _, err := worker.queue.Accept(ctx, jobstest.Job()); return err },
 		"worker reads letters": func() error { _, err := worker.queue.Dead(ctx); return err },
@@ -618,7 +628,7 @@ func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 			return err
 		},
 		"viewer holds": func() error {
-			return viewer.queue.Hold(ctx, queue.Hold{Kind: queue.HoldQueue, Name: "default"})
+			return viewer.queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldQueue, Name: "default"})
 		},
 	} {
 		err := do()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // Pool is the account that has the streams.
@@ -135,17 +136,20 @@ func (l Layout) Shares(role jobs.Role) ([]Share, error) {
 	case jobs.RoleViewer:
 		return viewer(names), nil
 	case jobs.RoleSubmitter:
-		return append(verbs(names, "submit", "get", "cancel", "result", "why", "send"), Share{Subject: names.Submit(tenant)}), nil
+		return append(requests(names, role), Share{Subject: names.Submit(tenant)}), nil
 	case jobs.RoleWorker:
 		return worker(names), nil
 	}
 	return nil, nil
 }
 
-func verbs(names subject.Names, all ...string) []Share {
+// requests are those that the table of operations gives to a role.
+func requests(names subject.Names, role jobs.Role) []Share {
 	var shares []Share
-	for _, verb := range all {
-		shares = append(shares, Share{Subject: names.API(verb)})
+	for _, row := range operation.All() {
+		if row.Allows(role) {
+			shares = append(shares, Share{Subject: names.API(row.Name)})
+		}
 	}
 	return shares
 }
@@ -153,7 +157,7 @@ func verbs(names subject.Names, all ...string) []Share {
 // viewer reads what a pool tells of its jobs. The streams are named one by one:
 // not the intake, where jobs lie that nobody has looked at yet, nor the queues.
 func viewer(names subject.Names) []Share {
-	shares := append(verbs(names, "get", "result", "why"),
+	shares := append(requests(names, jobs.RoleViewer),
 		Share{Subject: names.StoredAll(), Heard: true}, Share{Subject: names.ChangedAll(), Heard: true})
 	return append(shares, reads(
 		subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings),

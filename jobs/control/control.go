@@ -212,6 +212,9 @@ const (
 	Lost     Refusal = "lost"      // the worker cannot tell whether it still holds the job
 )
 
+// Refusals lists them.
+var Refusals = []Refusal{Invalid, Finished, NotReady, Over, Cannot, Nothing, Unfit, Busy, Lost}
+
 // A RefusedError is the answer to a control message that had no effect.
 type RefusedError struct {
 	Code    Refusal `json:"code"`

@@ -30,7 +30,7 @@ type field struct {
 // and whether that one is not in its queue at all.
 func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
 	in := field{me: me, ready: map[string]entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
-	var holds []Hold
+	var holds []jobs.Hold
 	var led bool
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { in.caps, err = q.Caps(asking); return err })

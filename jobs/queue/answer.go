@@ -9,32 +9,41 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 const (
 	// verbsAtOnce is how many requests of one verb are answered at a time.
 	verbsAtOnce = 64
-	// orderedAtOnce is the same for those that wait for a worker, which may be
-	// stopped: they cost little, and one worker has a few.
-	orderedAtOnce = 1024
+	// idleAtOnce is the same for those that wait, for something to happen or for a
+	// worker, which may be stopped: they cost little, and one worker has a few.
+	idleAtOnce = 1024
 	// orderedWaiting is how many requests about one thing may wait.
 	orderedWaiting = 256
 	// headRoom is left for the headers of an answer.
 	headRoom = 8 << 10
 )
 
-// A Verb answers one kind of request. What Do returns is sent as JSON.
-type Verb struct {
-	Do func(ctx context.Context, request []byte) (any, error)
-	// About, if not nil, names what a request is about: those about one thing
-	// are answered one after the other, in the order in which they came. All
-	// others are answered beside each other.
-	About func(request []byte) string
+// A Handler answers the requests of one operation, one after the other that are
+// about the same thing, all others beside each other. What Do returns is sent as
+// JSON.
+type Handler struct {
+	operation.Row
+	Do func(ctx context.Context, call Call) (any, error)
 }
 
-// Answer serves requests to <prefix>.api.<verb> as a micro service until ctx
+// A Call is one request.
+type Call struct {
+	Request []byte
+	By      string // in a word, who makes it; empty: unsaid
+	Room    int    // how many bytes of an answer a message holds
+}
+
+// Answer serves requests to <prefix>.api.<name> as a micro service until ctx
 // ends. Several may serve beside each other: a request goes to one of them.
-func (q *Queue) Answer(ctx context.Context, verbs map[string]Verb) error {
+func (q *Queue) Answer(ctx context.Context, handlers []Handler) error {
 	service, err := micro.AddService(q.conn.NC, micro.Config{
 		Name: "penstock", Version: "1.0.0", Description: "jobs of a pool of coding agents",
 	})
@@ -43,13 +52,13 @@ func (q *Queue) Answer(ctx context.Context, verbs map[string]Verb) error {
 	}
 	var under sync.WaitGroup
 	defer under.Wait()
-	for name, verb := range verbs {
-		a := &answerer{verb: verb, nc: q.conn.NC, under: &under, slots: make(chan struct{}, verbsAtOnce), waiting: map[string][]micro.Request{}}
-		if verb.About != nil {
-			a.slots = make(chan struct{}, orderedAtOnce)
+	for _, handler := range handlers {
+		a := &answerer{handler: handler, nc: q.conn.NC, under: &under, slots: make(chan struct{}, verbsAtOnce), waiting: map[string][]micro.Request{}}
+		if handler.About != nil || handler.Waits {
+			a.slots = make(chan struct{}, idleAtOnce)
 		}
 		take := micro.HandlerFunc(func(r micro.Request) { a.take(ctx, r) })
-		if err = service.AddEndpoint(name, take, micro.WithEndpointSubject(q.names.API(name))); err != nil {
+		if err = service.AddEndpoint(handler.Name, take, micro.WithEndpointSubject(q.names.API(handler.Name))); err != nil {
 			break
 		}
 	}
@@ -59,12 +68,12 @@ func (q *Queue) Answer(ctx context.Context, verbs map[string]Verb) error {
 	return errors.Join(err, service.Stop())
 }
 
-// An answerer answers the requests of one verb.
+// An answerer answers the requests of one operation.
 type answerer struct {
-	verb  Verb
-	nc    *nats.Conn
-	under *sync.WaitGroup
-	slots chan struct{}
+	handler Handler
+	nc      *nats.Conn
+	under   *sync.WaitGroup
+	slots   chan struct{}
 
 	mu      sync.Mutex
 	waiting map[string][]micro.Request // by what they are about, while one is answered
@@ -74,8 +83,8 @@ type answerer struct {
 // may be, the next ones wait in the connection.
 func (a *answerer) take(ctx context.Context, r micro.Request) {
 	about := ""
-	if a.verb.About != nil {
-		about = a.verb.About(r.Data())
+	if a.handler.About != nil {
+		about = a.handler.About(r.Data())
 	}
 	if about != "" && a.behind(about, r) {
 		return
@@ -107,7 +116,7 @@ func (a *answerer) behind(about string, r micro.Request) bool {
 	}
 	a.mu.Unlock()
 	if busy && full {
-		a.refuse(r, refusal("busy", fmt.Sprintf("%d requests about %s wait already: ask again later", orderedWaiting, about)))
+		a.refuse(r, refusal(jobs.CodeBusy, "%d requests about %s wait already: ask again later", orderedWaiting, about))
 	}
 	return busy
 }
@@ -131,18 +140,18 @@ func (a *answerer) next(about string) (micro.Request, bool) {
 func (a *answerer) reply(ctx context.Context, r micro.Request) {
 	ctx, cancel := context.WithTimeout(ctx, verbLimit)
 	defer cancel()
-	answer, err := a.verb.Do(ctx, r.Data())
+	answer, err := a.handler.Do(ctx, Call{Request: r.Data(), By: caller(r), Room: a.room()})
 	if err != nil {
-		a.refuse(r, refuse(err))
+		a.refuse(r, operation.Refuse(err))
 		return
 	}
 	body, err := json.Marshal(answer)
 	switch {
 	case err != nil:
-		a.refuse(r, refuse(fmt.Errorf("write the answer: %w", err)))
+		a.refuse(r, operation.Refuse(fmt.Errorf("write the answer: %w", err)))
 	case len(body) > a.room():
-		a.refuse(r, refusal("too_large", fmt.Sprintf(
-			"the answer has %d bytes, and a message of this broker at most %d: ask for less, or raise its max_payload", len(body), a.nc.MaxPayload())))
+		a.refuse(r, refusal(jobs.CodeTooLarge,
+			"the answer has %d bytes, and a message of this broker at most %d: ask for less, or raise its max_payload", len(body), a.nc.MaxPayload()))
 	default:
 		a.send(r, nil, body)
 	}
@@ -152,7 +161,7 @@ func (a *answerer) room() int { return int(a.nc.MaxPayload()) - headRoom }
 
 // refuse sends a refusal, in the form of every micro service. One that names
 // more fields than a message holds is sent without.
-func (a *answerer) refuse(r micro.Request, refused Refusal) {
+func (a *answerer) refuse(r micro.Request, refused operation.Refusal) {
 	const most = 4 << 10 // it is in the headers, too
 	if len(refused.Error.Message) > most {
 		refused.Error.Message = refused.Error.Message[:most] + "…"
@@ -162,7 +171,7 @@ func (a *answerer) refuse(r micro.Request, refused Refusal) {
 		refused.Error.Fields = nil
 		body, _ = json.Marshal(refused)
 	}
-	a.send(r, nats.Header{micro.ErrorHeader: {refused.Error.Message}, micro.ErrorCodeHeader: {refused.Error.Code}}, body)
+	a.send(r, nats.Header{micro.ErrorHeader: {refused.Error.Message}, micro.ErrorCodeHeader: {string(refused.Error.Code)}}, body)
 }
 
 // send answers. A requester that has gone is told nothing; there is nobody to
@@ -173,7 +182,15 @@ func (a *answerer) send(r micro.Request, header nats.Header, body []byte) {
 	}
 }
 
-func refusal(code, text string) (r Refusal) {
-	r.Error.Code, r.Error.Message = code, text
-	return r
+func refusal(code jobs.ErrorCode, format string, args ...any) operation.Refusal {
+	return operation.Refuse(&jobs.CodedError{Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// caller is who a request says makes it. It is a word that others will read.
+func caller(r micro.Request) string {
+	by := r.Headers().Get(callerHeader)
+	if jobs.CheckToken("by", by) != nil {
+		return ""
+	}
+	return by
 }

@@ -11,86 +11,62 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // verbLimit bounds one request of the bus.
 const verbLimit = 15 * time.Second
 
-// A Refusal is the answer to a request that was not fulfilled. Fields is
-// there when the request itself was at fault.
-type Refusal struct {
-	Error struct {
-		Code    string            `json:"code"` // invalid, not_found, finished, not_finished, full, too_large, internal, or a control.Refusal
-		Message string            `json:"message"`
-		Fields  []jobs.FieldError `json:"fields,omitempty"`
-	} `json:"error"`
-}
+// callerHeader is the header of a request that says, in a word, who makes it:
+// cli, batch. It is kept with what the request changes, for people who ask who did
+// that; nothing is allowed or refused by it.
+const callerHeader = "Penstock-By"
 
-func refuse(err error) Refusal {
-	var r Refusal
-	r.Error.Code, r.Error.Message = "internal", err.Error()
-	if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok {
-		r.Error.Code, r.Error.Fields = "invalid", invalid.Fields
-	}
-	if refused, ok := errors.AsType[*control.RefusedError](err); ok {
-		r.Error.Code = string(refused.Code)
-	}
-	switch {
-	case errors.Is(err, jobs.ErrNotFound):
-		r.Error.Code = "not_found"
-	case errors.Is(err, jobs.ErrFinished):
-		r.Error.Code = "finished"
-	case errors.Is(err, jobs.ErrNotFinished):
-		r.Error.Code = "not_finished"
-	case errors.Is(err, jobs.ErrFull):
-		r.Error.Code = "full"
-	}
-	return r
-}
+// noDispatcher is how long a request waits for a dispatcher to be there: one may
+// just be starting.
+const noDispatcher = 3 * time.Second
 
-// Request asks a dispatcher, through the bus, and decodes its answer. It is for
-// roles that may not look and write for themselves.
-func (q *Queue) Request(ctx context.Context, verb string, request, answer any) error {
+// Ask asks a dispatcher, through the bus, and decodes its answer. An error has the
+// code that the dispatcher has given it; see [jobs.Code].
+func (q *Queue) Ask(ctx context.Context, row operation.Row, by string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, verbLimit)
 	defer cancel()
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	msg, err := q.conn.Request(ctx, message(q.names.API(verb), body))
+	m := message(q.names.API(row.Name), body)
+	m.Header.Set(callerHeader, by)
+	msg, err := q.ask(ctx, m)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: no dispatcher answers %s", jobs.ErrUnavailable, verb)
+		return fmt.Errorf("%w: no dispatcher answers %s", jobs.ErrUnavailable, row.Name)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, verb, err)
+		return fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, row.Name, err)
 	case err != nil:
-		return fmt.Errorf("ask to %s: %w", verb, err)
+		return fmt.Errorf("ask to %s: %w", row.Name, err)
 	case msg.Header.Get(micro.ErrorHeader) == "":
 		return json.Unmarshal(msg.Data, answer)
 	}
-	var refused Refusal
+	var refused operation.Refusal
 	if err := json.Unmarshal(msg.Data, &refused); err != nil {
-		return fmt.Errorf("%s: %s", verb, msg.Header.Get(micro.ErrorHeader))
+		return fmt.Errorf("%s: %s", row.Name, msg.Header.Get(micro.ErrorHeader))
 	}
-	return refused.err()
+	return refused.Err()
 }
 
-// err is what a refusal was made of.
-func (r Refusal) err() error {
-	switch {
-	case len(r.Error.Fields) > 0:
-		return &jobs.InvalidError{Fields: r.Error.Fields}
-	case r.Error.Code == "not_found":
-		return &notFoundError{r.Error.Message}
-	case r.Error.Code == "internal":
-		return errors.New(r.Error.Message)
+// ask sends a request, again while no dispatcher is there to have heard it.
+func (q *Queue) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	wait := 10 * time.Millisecond
+	for began := time.Now(); ; wait = min(2*wait, 250*time.Millisecond) {
+		msg, err := q.conn.Request(ctx, m)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Since(began) > noDispatcher {
+			return msg, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(wait):
+		}
 	}
-	return control.Refuse(control.Refusal(r.Error.Code), "%s", r.Error.Message)
 }
-
-// notFoundError is what another process did not find, in its own words.
-type notFoundError struct{ message string }
-
-func (e *notFoundError) Error() string { return e.message }
-func (e *notFoundError) Unwrap() error { return jobs.ErrNotFound }

@@ -138,10 +138,11 @@ func (q *Queue) conclude(ctx context.Context, rec jobs.Record) error {
 			return err
 		}
 	}
-	if q.cfg.Finished == nil {
+	finish := q.finisher()
+	if finish == nil {
 		return nil
 	}
-	if err := q.cfg.Finished(ctx, rec); err != nil {
+	if err := finish(ctx, rec); err != nil {
 		return fmt.Errorf("announce the end of job %s: %w", rec.ID, err)
 	}
 	return nil

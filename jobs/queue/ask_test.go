@@ -189,7 +189,7 @@ func TestPause(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, jobstest.Job())
-	if err := q.Hold(jobstest.Context(t), queue.Hold{Kind: queue.HoldQueue, Name: "default"}); err != nil {
+	if err := q.Hold(jobstest.Context(t), jobs.Hold{Kind: jobs.HoldQueue, Name: "default"}); err != nil {
 		t.Fatal(err)
 	}
 	idle(t, q, 200*time.Millisecond)
@@ -201,7 +201,7 @@ func TestPause(t *testing.T) {
 	if holds, err := q.Holds(jobstest.Context(t)); err != nil || len(holds) != 1 || holds[0].Name != "default" {
 		t.Errorf("holds %+v, %v; want one", holds, err)
 	}
-	if err := q.Release(jobstest.Context(t), queue.HoldQueue, "default"); err != nil {
+	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

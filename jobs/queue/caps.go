@@ -80,16 +80,9 @@ func (q *Queue) SetCaps(ctx context.Context, caps schedule.Caps) error {
 	return nil
 }
 
-// A CapUse says how many jobs run under a cap. For a cap with a * that is how
-// many it counts in all.
-type CapUse struct {
-	schedule.Cap
-	Running int `json:"running"`
-}
-
 // CapsUsed returns the caps of the pool, and one more for each value of a *
 // that jobs run under.
-func (q *Queue) CapsUsed(ctx context.Context) ([]CapUse, error) {
+func (q *Queue) CapsUsed(ctx context.Context) ([]schedule.CapUse, error) {
 	caps, err := q.Caps(ctx)
 	if err != nil {
 		return nil, err
@@ -98,9 +91,9 @@ func (q *Queue) CapsUsed(ctx context.Context) ([]CapUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []CapUse
+	var list []schedule.CapUse
 	for _, c := range caps {
-		whole, values := CapUse{Cap: c}, map[string]int{}
+		whole, values := schedule.CapUse{Cap: c}, map[string]int{}
 		for _, e := range running {
 			for _, own := range caps.Of(e.Record) {
 				if only := (schedule.Caps{c}).Of(e.Record); len(only) == 1 && only[0] == own {
@@ -112,7 +105,7 @@ func (q *Queue) CapsUsed(ctx context.Context) ([]CapUse, error) {
 		list = append(list, whole)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if key != c.Key {
-				list = append(list, CapUse{schedule.Cap{Key: key, Most: c.Most}, values[key]})
+				list = append(list, schedule.CapUse{Cap: schedule.Cap{Key: key, Most: c.Most}, Running: values[key]})
 			}
 		}
 	}

@@ -117,7 +117,7 @@ func TestAPauseHoldsEveryClass(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, needing("gpu"))
-	hold(t, q, queue.Hold{Kind: queue.HoldQueue, Name: "default"})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldQueue, Name: "default"})
 	rec := jobstest.Submit(t, open(t, s, queue.Config{}), needing("docker"))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -128,7 +128,7 @@ func TestAPauseHoldsEveryClass(t *testing.T) {
 	if list, err := q.List(jobstest.Context(t), queue.Filter{Queue: "default"}); err != nil || len(list) != 2 {
 		t.Errorf("%d jobs of the queue, %v; want both classes'", len(list), err)
 	}
-	if err := q.Release(jobstest.Context(t), queue.HoldQueue, "default"); err != nil {
+	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default"); err != nil {
 		t.Fatal(err)
 	}
 	present(t, q, why.Worker{Name: "w", Queues: []string{"default"}, Labels: []string{"gpu"}, Slots: 1})

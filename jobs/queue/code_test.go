@@ -49,7 +49,7 @@ func TestErrorCodes(t *testing.T) {
 			}
 		}
 	}
-	for _, code := range []control.Refusal{control.Invalid, control.Finished, control.NotReady, control.Over, control.Cannot, control.Nothing, control.Unfit, control.Busy, control.Lost} {
+	for _, code := range control.Refusals {
 		if !seen[jobs.ErrorCode(code)] {
 			t.Errorf("refusal %s is not in the table", code)
 		}

@@ -17,45 +17,16 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// Letter says what a dead letter is about.
-type Letter string
-
-// The dead letters.
-const (
-	DeadJob        Letter = "job"        // ended in an error or a timeout
-	DeadSubmission Letter = "submission" // could not be accepted; it never was a job
-	DeadMessage    Letter = "message"    // was in a queue, and is not one of a job
-)
-
-// A DeadLetter is what the pool has given up on and somebody may want to look
-// at: a job, a submission or a message.
-type DeadLetter struct {
-	// ID is the job's, the one that the submission would have had, or a name
-	// for the message.
-	ID     string      `json:"id"`
-	Kind   Letter      `json:"kind"`
-	At     time.Time   `json:"at"`
-	Reason string      `json:"reason,omitempty"`
-	Record jobs.Record `json:"record,omitzero"` // of a job, as it was then
-	// Subject is where a submission or a message was published. Data is what
-	// was submitted, or its beginning if Cut.
-	Subject string `json:"subject,omitempty"`
-	Data    string `json:"data,omitempty"`
-	Cut     bool   `json:"cut,omitempty"`
-
-	place string // the subject that it is kept under
-}
-
 // maxLetter bounds what is kept of a submission.
 const maxLetter = 256 << 10
 
 // Reject files a submission that cannot be accepted, with the reason.
 func (q *Queue) Reject(ctx context.Context, s Submission, why error) error {
 	kept := s.Data[:min(len(s.Data), maxLetter)]
-	return q.bury(ctx, DeadLetter{
-		ID: s.ID, Kind: DeadSubmission, At: s.At, Reason: why.Error(), Subject: q.names.Submit(s.Tenant),
+	return q.bury(ctx, jobs.DeadLetter{
+		ID: s.ID, Kind: jobs.DeadSubmission, At: s.At, Reason: why.Error(), Subject: q.names.Submit(s.Tenant),
 		Data: jobs.CensorAddresses(strings.ToValidUTF8(string(kept), "\uFFFD")), Cut: len(kept) < len(s.Data) || !utf8.Valid(s.Data),
-		place: q.names.DeadLetter("rejected", s.Tenant, s.ID),
+		Place: q.names.DeadLetter("rejected", s.Tenant, s.ID),
 	})
 }
 
@@ -65,17 +36,17 @@ func (q *Queue) file(ctx context.Context, d delivery, why error) error {
 	if meta, err := (&nats.Msg{Reply: d.reply, Sub: &nats.Subscription{}}).Metadata(); err == nil {
 		name = "message-" + d.lane + "-" + strconv.FormatUint(meta.Sequence.Stream, 10)
 	}
-	return q.bury(ctx, DeadLetter{
-		ID: name, Kind: DeadMessage, At: time.Now().UTC(), Reason: why.Error(), Subject: d.subject,
-		place: q.names.DeadLetter(d.class, q.cfg.Tenant, name),
+	return q.bury(ctx, jobs.DeadLetter{
+		ID: name, Kind: jobs.DeadMessage, At: time.Now().UTC(), Reason: why.Error(), Subject: d.subject,
+		Place: q.names.DeadLetter(d.class, q.cfg.Tenant, name),
 	})
 }
 
 // letterOf is the dead letter of a job.
-func (q *Queue) letterOf(rec jobs.Record) DeadLetter {
-	return DeadLetter{
-		ID: rec.ID, Kind: DeadJob, At: time.Now().UTC(), Reason: string(rec.Reason), Record: rec,
-		place: q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID),
+func (q *Queue) letterOf(rec jobs.Record) jobs.DeadLetter {
+	return jobs.DeadLetter{
+		ID: rec.ID, Kind: jobs.DeadJob, At: time.Now().UTC(), Reason: string(rec.Reason), Record: rec,
+		Place: q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID),
 	}
 }
 
@@ -84,19 +55,19 @@ func dead(rec jobs.Record) bool {
 	return rec.State == jobs.Finished && (rec.Outcome == jobs.Error || rec.Outcome == jobs.TimedOut)
 }
 
-func (q *Queue) bury(ctx context.Context, letter DeadLetter) error {
+func (q *Queue) bury(ctx context.Context, letter jobs.DeadLetter) error {
 	body, err := json.Marshal(letter)
 	if err != nil {
 		return err
 	}
-	if err := q.conn.Publish(ctx, message(letter.place, body)); err != nil {
+	if err := q.conn.Publish(ctx, message(letter.Place, body)); err != nil {
 		return fmt.Errorf("file dead letter %s: %w", letter.ID, err)
 	}
 	return nil
 }
 
 // Dead returns the dead letters, oldest first.
-func (q *Queue) Dead(ctx context.Context) ([]DeadLetter, error) {
+func (q *Queue) Dead(ctx context.Context) ([]jobs.DeadLetter, error) {
 	entries, err := q.entries(ctx, Filter{})
 	if err != nil {
 		return nil, err
@@ -105,43 +76,43 @@ func (q *Queue) Dead(ctx context.Context) ([]DeadLetter, error) {
 	for _, e := range entries {
 		alive[e.ID] = !dead(e.Record)
 	}
-	var letters []DeadLetter
+	var letters []jobs.DeadLetter
 	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.Dead, Subject: q.names.DeadAll()}) {
 		if err != nil {
 			return nil, fmt.Errorf("list dead letters: %w", err)
 		}
 		letter := readLetter(m)
 		// Who brings a job back writes the record first, and may die then.
-		if letter.Kind != DeadJob || !alive[letter.ID] {
+		if letter.Kind != jobs.DeadJob || !alive[letter.ID] {
 			letters = append(letters, letter)
 		}
 	}
 	return letters, nil
 }
 
-func readLetter(m wire.Message) DeadLetter {
-	var letter DeadLetter
+func readLetter(m wire.Message) jobs.DeadLetter {
+	var letter jobs.DeadLetter
 	if err := json.Unmarshal(m.Data, &letter); err != nil {
-		letter = DeadLetter{Kind: DeadMessage, Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
+		letter = jobs.DeadLetter{Kind: jobs.DeadMessage, Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
 	}
-	letter.place = m.Subject
+	letter.Place = m.Subject
 	letter.Record.Repo, letter.Data = jobs.WithoutCredentials(letter.Record.Repo), jobs.CensorAddresses(letter.Data)
 	if letter.ID == "" { // of a version that kept it in the subject only
 		parts := strings.Split(m.Subject, ".")
-		letter.ID, letter.Kind = parts[len(parts)-1], DeadMessage
+		letter.ID, letter.Kind = parts[len(parts)-1], jobs.DeadMessage
 		switch {
 		case letter.Record.ID != "":
-			letter.Kind = DeadJob
+			letter.Kind = jobs.DeadJob
 		case len(parts) > 3 && parts[len(parts)-3] == "rejected":
-			letter.Kind = DeadSubmission
+			letter.Kind = jobs.DeadSubmission
 		}
 	}
 	return letter
 }
 
 // Drop removes a dead letter. A job stays as it is.
-func (q *Queue) Drop(ctx context.Context, letter DeadLetter) error {
-	if err := q.conn.Purge(ctx, subject.Dead, letter.place); err != nil {
+func (q *Queue) Drop(ctx context.Context, letter jobs.DeadLetter) error {
+	if err := q.conn.Purge(ctx, subject.Dead, letter.Place); err != nil {
 		return fmt.Errorf("drop dead letter %s: %w", letter.ID, err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-func letters(tb testing.TB, q *queue.Queue) []queue.DeadLetter {
+func letters(tb testing.TB, q *queue.Queue) []jobs.DeadLetter {
 	tb.Helper()
 	list, err := q.Dead(jobstest.Context(tb))
 	if err != nil {
@@ -60,7 +60,7 @@ func TestAJobThatTheBrokerGaveUp(t *testing.T) {
 	lost := jobstest.Claim(t, q, "w") // and never heard of again
 	s.Restart()                       // what the broker says is not lost with it
 	runAdvisories(t, q)
-	var list []queue.DeadLetter
+	var list []jobs.DeadLetter
 	for deadline := time.Now().Add(jobstest.Patience); len(list) == 0; time.Sleep(lease / 4) {
 		if list = letters(t, q); time.Now().After(deadline) {
 			t.Fatalf("no dead letter; the job is %+v", get(t, q, rec.ID))
@@ -69,7 +69,7 @@ func TestAJobThatTheBrokerGaveUp(t *testing.T) {
 	if got := get(t, q, rec.ID); got.Reason != jobs.Undeliverable || !strings.Contains(got.Message, "1 deliveries") || finished.Load() != 1 {
 		t.Errorf("%s %s %q, told %d times; want undeliverable, told once", got.State, got.Reason, got.Message, finished.Load())
 	}
-	if l := list[0]; l.ID != rec.ID || l.Kind != queue.DeadJob || l.Reason != string(jobs.Undeliverable) {
+	if l := list[0]; l.ID != rec.ID || l.Kind != jobs.DeadJob || l.Reason != string(jobs.Undeliverable) {
 		t.Errorf("letter %+v", l)
 	}
 	if _, err := lost.Settle(jobstest.Context(t), success, nil); !errors.Is(err, jobs.ErrFenced) {

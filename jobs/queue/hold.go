@@ -13,40 +13,14 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// A Hold keeps jobs from beginning: those of a queue or of a batch. What runs
-// goes on. A queue is held by the broker, which delivers nothing of it. The
-// jobs of a batch are among others, so each is parked when it is its turn, and
-// comes back when the hold is over.
-type Hold struct {
-	Kind  HoldKind   `json:"kind"`
-	Name  string     `json:"name"`
-	By    string     `json:"by,omitempty"`
-	At    time.Time  `json:"at"`
-	Until *time.Time `json:"until,omitempty"` // nil: until it is released
-	// Cancel: the jobs of the batch end instead, also those submitted later.
-	Cancel bool `json:"cancel,omitempty"`
-}
-
-// HoldKind says what is held.
-type HoldKind string
-
-// What can be held.
-const (
-	HoldQueue HoldKind = "queue"
-	HoldBatch HoldKind = "batch"
-)
-
-// over reports whether the hold's time has passed.
-func (h Hold) over(now time.Time) bool { return h.Until != nil && !now.Before(*h.Until) }
-
-// words says for people what is held.
-func (h Hold) words() string { return string(h.Kind) + " " + h.Name + " is paused" }
+// holdWords says for people what is held.
+func holdWords(h jobs.Hold) string { return string(h.Kind) + " " + h.Name + " is paused" }
 
 // forever is until when a queue is paused for which nobody said.
 var forever = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Hold begins a hold, or replaces the one that is there.
-func (q *Queue) Hold(ctx context.Context, h Hold) error {
+func (q *Queue) Hold(ctx context.Context, h jobs.Hold) error {
 	h.At = time.Now().UTC()
 	if err := errors.Join(jobs.CheckToken(string(h.Kind), h.Name), oneKind(h.Kind)); err != nil {
 		return err
@@ -55,21 +29,21 @@ func (q *Queue) Hold(ctx context.Context, h Hold) error {
 	if err := q.putHold(ctx, h, false); err != nil {
 		return fmt.Errorf("hold %s %s: %w", h.Kind, h.Name, err)
 	}
-	if h.Kind == HoldQueue {
-		return q.pause(ctx, h.Name, h.end())
+	if h.Kind == jobs.HoldQueue {
+		return q.pause(ctx, h.Name, holdEnd(h))
 	}
 	return nil
 }
 
 // Release ends a hold and brings back what it has parked. There need be none.
-func (q *Queue) Release(ctx context.Context, kind HoldKind, name string) error {
+func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string) error {
 	if err := errors.Join(jobs.CheckToken(string(kind), name), oneKind(kind)); err != nil {
 		return err
 	}
-	if err := q.putHold(ctx, Hold{Kind: kind, Name: name}, true); err != nil {
+	if err := q.putHold(ctx, jobs.Hold{Kind: kind, Name: name}, true); err != nil {
 		return fmt.Errorf("release %s %s: %w", kind, name, err)
 	}
-	if kind == HoldQueue {
+	if kind == jobs.HoldQueue {
 		return q.pause(ctx, name, time.Time{})
 	}
 	parked, err := q.entries(ctx, Filter{Batch: name, State: jobs.Waiting})
@@ -84,19 +58,19 @@ func (q *Queue) Release(ctx context.Context, kind HoldKind, name string) error {
 	return nil
 }
 
-func oneKind(kind HoldKind) error {
-	if kind == HoldQueue || kind == HoldBatch {
+func oneKind(kind jobs.HoldKind) error {
+	if kind == jobs.HoldQueue || kind == jobs.HoldBatch {
 		return nil
 	}
 	return fmt.Errorf("%q cannot be held; a queue or a batch can", kind)
 }
 
-func (h Hold) key() string {
+func holdKey(h jobs.Hold) string {
 	return subject.Key(subject.Settings, "hold."+string(h.Kind)+"."+h.Name)
 }
 
-// end is until when the broker pauses a held queue.
-func (h Hold) end() time.Time {
+// holdEnd is until when the broker pauses a held queue.
+func holdEnd(h jobs.Hold) time.Time {
 	if h.Until != nil {
 		return *h.Until
 	}
@@ -104,51 +78,51 @@ func (h Hold) end() time.Time {
 }
 
 // putHold writes or removes a hold, whatever is there.
-func (q *Queue) putHold(ctx context.Context, h Hold, gone bool) error {
+func (q *Queue) putHold(ctx context.Context, h jobs.Hold, gone bool) error {
 	if gone {
-		return q.conn.Purge(ctx, subject.KVStream(subject.Settings), h.key())
+		return q.conn.Purge(ctx, subject.KVStream(subject.Settings), holdKey(h))
 	}
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	return q.conn.Publish(ctx, message(h.key(), body))
+	return q.conn.Publish(ctx, message(holdKey(h), body))
 }
 
 // hold returns the hold on a queue or a batch; nil if none is in force.
-func (q *Queue) hold(ctx context.Context, kind HoldKind, name string) (*Hold, error) {
-	m, err := q.conn.Last(ctx, subject.KVStream(subject.Settings), Hold{Kind: kind, Name: name}.key())
+func (q *Queue) hold(ctx context.Context, kind jobs.HoldKind, name string) (*jobs.Hold, error) {
+	m, err := q.conn.Last(ctx, subject.KVStream(subject.Settings), holdKey(jobs.Hold{Kind: kind, Name: name}))
 	if errors.Is(err, jobs.ErrNotFound) || err == nil && m.Gone() {
 		return nil, nil
 	}
-	var h Hold
+	var h jobs.Hold
 	if err == nil {
 		err = json.Unmarshal(m.Data, &h)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hold on %s %s: %w", kind, name, err)
 	}
-	if h.over(time.Now()) {
+	if h.Over(time.Now()) {
 		return nil, nil
 	}
 	return &h, nil
 }
 
 // Holds returns the holds that are in force.
-func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
-	last := map[string]Hold{} // the bucket keeps a history
+func (q *Queue) Holds(ctx context.Context) ([]jobs.Hold, error) {
+	last := map[string]jobs.Hold{} // the bucket keeps a history
 	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Settings), Subject: subject.Key(subject.Settings, "hold.*.*")}) {
 		if err != nil {
 			return nil, fmt.Errorf("list holds: %w", err)
 		}
-		var h Hold
-		if json.Unmarshal(m.Data, &h) == nil && !m.Gone() && strings.HasSuffix(m.Subject, h.key()) {
+		var h jobs.Hold
+		if json.Unmarshal(m.Data, &h) == nil && !m.Gone() && strings.HasSuffix(m.Subject, holdKey(h)) {
 			last[m.Subject] = h
 		}
 	}
-	var list []Hold
+	var list []jobs.Hold
 	for _, h := range last {
-		if !h.over(time.Now()) {
+		if !h.Over(time.Now()) {
 			list = append(list, h)
 		}
 	}
@@ -186,7 +160,7 @@ func (q *Queue) held(ctx context.Context, d delivery, e entry) (bool, error) {
 	if e.Batch == "" {
 		return false, nil
 	}
-	h, err := q.hold(ctx, HoldBatch, e.Batch)
+	h, err := q.hold(ctx, jobs.HoldBatch, e.Batch)
 	switch {
 	case err != nil:
 		return true, err
@@ -201,10 +175,10 @@ func (q *Queue) held(ctx context.Context, d delivery, e entry) (bool, error) {
 
 // park takes a job out of its queue for as long as the hold lasts: one write
 // and one acknowledgement, however long that is.
-func (q *Queue) park(ctx context.Context, d delivery, e entry, h Hold) error {
+func (q *Queue) park(ctx context.Context, d delivery, e entry, h jobs.Hold) error {
 	e.State, e.Worker, e.Beat, e.Hold = jobs.Waiting, "", 0, string(h.Kind)
 	if e.Reason == "" { // else it says how the last attempt ended
-		e.Message = h.words()
+		e.Message = holdWords(h)
 	}
 	e, err := q.put(ctx, e)
 	if err != nil {
@@ -221,10 +195,10 @@ func (q *Queue) park(ctx context.Context, d delivery, e entry, h Hold) error {
 func (q *Queue) unpark(ctx context.Context, id string) error {
 	for {
 		e, err := q.read(ctx, id)
-		if err != nil || e.State != jobs.Waiting || e.Hold != string(HoldBatch) {
+		if err != nil || e.State != jobs.Waiting || e.Hold != string(jobs.HoldBatch) {
 			return err
 		}
-		h, err := q.hold(ctx, HoldKind(e.Hold), e.Batch)
+		h, err := q.hold(ctx, jobs.HoldKind(e.Hold), e.Batch)
 		if err != nil || h != nil && !h.Cancel {
 			return err
 		}

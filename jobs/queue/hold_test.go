@@ -18,7 +18,7 @@ func batchJob(batch string) jobs.Job {
 	return job
 }
 
-func hold(tb testing.TB, q *queue.Queue, h queue.Hold) {
+func hold(tb testing.TB, q *queue.Queue, h jobs.Hold) {
 	tb.Helper()
 	if err := q.Hold(jobstest.Context(tb), h); err != nil {
 		tb.Fatal(err)
@@ -27,7 +27,7 @@ func hold(tb testing.TB, q *queue.Queue, h queue.Hold) {
 
 func release(tb testing.TB, q *queue.Queue, batch string) {
 	tb.Helper()
-	if err := q.Release(jobstest.Context(tb), queue.HoldBatch, batch); err != nil {
+	if err := q.Release(jobstest.Context(tb), jobs.HoldBatch, batch); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -58,7 +58,7 @@ func TestAHeldBatchIsOutOfTheWay(t *testing.T) {
 	for range 3 {
 		jobstest.Submit(t, q, batchJob("b"))
 	}
-	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b", By: "test"})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b", By: "test"})
 	jobstest.Submit(t, q, batchJob("b"))
 	other := jobstest.Submit(t, q, batchJob("another"))
 	c := jobstest.Claim(t, q, "w")
@@ -99,7 +99,7 @@ func TestAHoldThatIsOverStrandsNobody(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	soon := time.Now().Add(2 * lease)
-	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b", Until: &soon})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b", Until: &soon})
 	rec := jobstest.Submit(t, q, batchJob("b"))
 	idle(t, q, lease/2)
 	waiting(t, q, "b", 1)
@@ -120,7 +120,7 @@ func TestALostJobOfAHeldBatchIsParked(t *testing.T) {
 	q := open(t, s, queue.Config{})
 	jobstest.Submit(t, q, batchJob("b"))
 	jobstest.Claim(t, q, "dies")
-	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b"})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b"})
 	idle(t, q, 2*lease+500*time.Millisecond)
 	if got := waiting(t, q, "b", 1)[0]; got.Reason != jobs.WorkerLost || got.Deaths != 1 || got.Worker != "" {
 		t.Errorf("parked %+v, want it to tell of the lost worker", got)
@@ -139,7 +139,7 @@ func TestACancelledBatch(t *testing.T) {
 	s := jobstest.Start(t)
 	cfg, finished := finishedOnce()
 	q := open(t, s, cfg)
-	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b", By: "somebody", Cancel: true})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b", By: "somebody", Cancel: true})
 	rec := jobstest.Submit(t, q, batchJob("b"))
 	var got jobs.Record
 	slowtest.Eventually(30*time.Second, 0, func() bool {
@@ -158,7 +158,7 @@ func TestACancelledBatch(t *testing.T) {
 func TestHoldRefusesWhatItCannotHold(t *testing.T) {
 	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
-	for _, h := range []queue.Hold{{Kind: "worker", Name: "w"}, {Kind: queue.HoldQueue, Name: "*"}, {Kind: queue.HoldBatch, Name: "a.b"}} {
+	for _, h := range []jobs.Hold{{Kind: "worker", Name: "w"}, {Kind: jobs.HoldQueue, Name: "*"}, {Kind: jobs.HoldBatch, Name: "a.b"}} {
 		if err := q.Hold(jobstest.Context(t), h); err == nil {
 			t.Errorf("%+v is held", h)
 		}

@@ -62,9 +62,7 @@ type Config struct {
 	Bind bool
 	// Bounds are those of attempts.
 	Bounds jobs.Bounds
-	// Finished is called for a job whose record is terminal, before its
-	// message is removed, also in repairs. It must append the terminal event
-	// and be idempotent.
+	// Finished, if not nil, is called in place of what [Queue.EndWith] is given.
 	Finished func(ctx context.Context, rec jobs.Record) error
 	Hooks    Hooks
 }
@@ -135,6 +133,25 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// EndWith gives the queue what appends a job's terminal event to its session. It is
+// called for a job whose record is terminal, before its message is removed, also in
+// repairs, and must be idempotent. Dispatchers and workers give it to their queue
+// when they are made, so that each process that can end a job tells that.
+func (q *Queue) EndWith(finish func(ctx context.Context, rec jobs.Record) error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.cfg.Finished == nil {
+		q.cfg.Finished = finish
+	}
+}
+
+// finisher returns what appends terminal events, or nil.
+func (q *Queue) finisher() func(ctx context.Context, rec jobs.Record) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.cfg.Finished
 }
 
 // hook calls f unless it is nil.

@@ -212,6 +212,7 @@ type Filter struct {
 	Queue   string
 	Session string
 	State   jobs.State
+	Outcome jobs.Outcome
 	Since   time.Time // submitted since
 	// Caught, if not nil, is called by Watch each time that it has told
 	// everything that is known now.
@@ -221,6 +222,7 @@ type Filter struct {
 func (f Filter) match(r jobs.Record) bool {
 	return (f.Batch == "" || r.Batch == f.Batch) && (f.Queue == "" || r.Queue == f.Queue) &&
 		(f.Session == "" || r.Session == f.Session) && (f.State == "" || r.State == f.State) &&
+		(f.Outcome == "" || r.Outcome == f.Outcome) &&
 		!r.Submitted.Before(f.Since)
 }
 

@@ -50,7 +50,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 		if moved[e.ID] {
 			continue
 		}
-		if e.State == jobs.Waiting && e.Hold == string(HoldBatch) && !holding(holds, e.Record) {
+		if e.State == jobs.Waiting && e.Hold == string(jobs.HoldBatch) && !holding(holds, e.Record) {
 			stranded = append(stranded, e.Record)
 			continue
 		}
@@ -157,8 +157,8 @@ func (q *Queue) Conclude(ctx context.Context, since time.Time) error {
 }
 
 // holding reports whether one of the holds parks a job.
-func holding(holds []Hold, rec jobs.Record) bool {
-	return slices.ContainsFunc(holds, func(h Hold) bool { return h.Kind == HoldBatch && h.Name == rec.Batch && !h.Cancel })
+func holding(holds []jobs.Hold, rec jobs.Record) bool {
+	return slices.ContainsFunc(holds, func(h jobs.Hold) bool { return h.Kind == jobs.HoldBatch && h.Name == rec.Batch && !h.Cancel })
 }
 
 // overdue reports whether a job should have moved on by itself.

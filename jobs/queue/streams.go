@@ -194,19 +194,19 @@ func (q *Queue) ensureLane(ctx context.Context, class, lane string) error {
 	}
 	// A lane that is made while its queue is held begins so; and the hold is
 	// looked at again, because somebody may begin one just now.
-	hold, err := q.hold(ctx, HoldQueue, queue)
+	hold, err := q.hold(ctx, jobs.HoldQueue, queue)
 	if err != nil {
 		return err
 	}
 	claimers := q.claimers(class, lane)
 	if hold != nil {
-		claimers.Consumer.PauseUntil = new(hold.end())
+		claimers.Consumer.PauseUntil = new(holdEnd(*hold))
 	}
 	if err := q.conn.Ensure(ctx, claimers, q.cfg.Upgrade); err != nil || hold != nil {
 		return err
 	}
-	if hold, err = q.hold(ctx, HoldQueue, queue); err == nil && hold != nil {
-		_, err = q.conn.JS.PauseConsumer(ctx, subject.QueueStream(class, lane), subject.Consumer, hold.end())
+	if hold, err = q.hold(ctx, jobs.HoldQueue, queue); err == nil && hold != nil {
+		_, err = q.conn.JS.PauseConsumer(ctx, subject.QueueStream(class, lane), subject.Consumer, holdEnd(*hold))
 	}
 	return err
 }

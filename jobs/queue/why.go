@@ -92,9 +92,9 @@ func (q *Queue) facts(ctx context.Context, e entry) (why.Facts, error) {
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { f.Now, err = q.now(asking); return err })
 	g.Go(func() (err error) { f.Lease, err = q.lane(asking, e.Class, e.Lane); return err })
-	g.Go(func() (err error) { f.Queue, err = q.paused(asking, HoldQueue, e.Queue); return err })
+	g.Go(func() (err error) { f.Queue, err = q.paused(asking, jobs.HoldQueue, e.Queue); return err })
 	if e.Batch != "" {
-		g.Go(func() (err error) { f.Batch, err = q.paused(asking, HoldBatch, e.Batch); return err })
+		g.Go(func() (err error) { f.Batch, err = q.paused(asking, jobs.HoldBatch, e.Batch); return err })
 	}
 	if e.State == jobs.Pending {
 		g.Go(func() (err error) { f.Workers, err = q.Workers(asking); return err })
@@ -111,7 +111,7 @@ func (q *Queue) facts(ctx context.Context, e entry) (why.Facts, error) {
 	return f, nil
 }
 
-func (q *Queue) paused(ctx context.Context, kind HoldKind, name string) (*why.Pause, error) {
+func (q *Queue) paused(ctx context.Context, kind jobs.HoldKind, name string) (*why.Pause, error) {
 	h, err := q.hold(ctx, kind, name)
 	if err != nil || h == nil || h.Cancel {
 		return nil, err
@@ -136,6 +136,6 @@ func (q *Queue) open(ctx context.Context, e entry, f *why.Facts) error {
 }
 
 // pausedBy reports whether somebody has paused the queue or the batch of a job.
-func pausedBy(holds []Hold, rec jobs.Record) bool {
-	return holding(holds, rec) || slices.ContainsFunc(holds, func(h Hold) bool { return h.Kind == HoldQueue && h.Name == rec.Queue })
+func pausedBy(holds []jobs.Hold, rec jobs.Record) bool {
+	return holding(holds, rec) || slices.ContainsFunc(holds, func(h jobs.Hold) bool { return h.Kind == jobs.HoldQueue && h.Name == rec.Queue })
 }

@@ -64,11 +64,11 @@ func TestWhyOnTheWayOfAJob(t *testing.T) {
 	wants(t, q, rec, why.KeptClosed)
 	present(t, q, why.Worker{Name: "w", Queues: []string{"default"}, Slots: 2})
 	wants(t, q, rec, why.KeptByNothing)
-	hold(t, q, queue.Hold{Kind: queue.HoldQueue, Name: "default", By: "test"})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldQueue, Name: "default", By: "test"})
 	wants(t, q, rec, why.KeptQueuePaused)
-	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "b"})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b"})
 	wants(t, q, rec, why.KeptBatchPaused)
-	if err := q.Release(ctx, queue.HoldQueue, "default"); err != nil {
+	if err := q.Release(ctx, jobs.HoldQueue, "default"); err != nil {
 		t.Fatal(err)
 	}
 	idle(t, q, 200*time.Millisecond) // it is parked
@@ -131,7 +131,7 @@ func TestWhyTellsThePosition(t *testing.T) {
 	}
 	lost := submit(jobs.Normal, "")
 	jobstest.Claim(t, q, "dies")
-	hold(t, q, queue.Hold{Kind: queue.HoldBatch, Name: "held"})
+	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "held"})
 	submit(jobs.High, "held") // out of the way
 	first, second := submit(jobs.Normal, ""), submit(jobs.Normal, "")
 	low, high := submit(jobs.Low, ""), submit(jobs.High, "")

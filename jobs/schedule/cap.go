@@ -114,3 +114,10 @@ func (c Caps) Of(r jobs.Record) []Cap {
 	slices.SortFunc(found, func(a, b Cap) int { return cmp.Compare(a.Key, b.Key) })
 	return found
 }
+
+// A CapUse says how many jobs run under a cap. For a cap with a * that is how
+// many it counts in all.
+type CapUse struct {
+	Cap
+	Running int `json:"running"`
+}

@@ -188,6 +188,18 @@ func (l *Log) Finish(ctx context.Context, rec jobs.Record, result jobs.Result) e
 	return err
 }
 
+// Finisher returns what appends a finished job's terminal event, with the result that
+// a store of results has for it; see [Log.Finish].
+func (l *Log) Finisher(result func(context.Context, jobs.Record) (jobs.Result, error)) func(context.Context, jobs.Record) error {
+	return func(ctx context.Context, rec jobs.Record) error {
+		res, err := result(ctx, rec)
+		if err != nil {
+			return fmt.Errorf("result of job %s: %w", rec.ID, err)
+		}
+		return l.Finish(ctx, rec, res)
+	}
+}
+
 // finished reports whether the session has the record's terminal event. That
 // is the last one of an attempt, so as a rule it need not be searched. Only what
 // is salvaged may come later, behind another job of the session, and what brings

@@ -23,7 +23,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/sandbox/policy"
 )
 
@@ -54,7 +53,7 @@ var documents = map[string]document{
 	"schedule": {
 		reflect.TypeFor[calendar.Schedule](), "Penstock schedule", "A job that is submitted by the calendar. What is left out has its default.", true, scheduleFields},
 	"dead": {
-		reflect.TypeFor[queue.DeadLetter](), "Penstock dead letter", "A job, a submission or a message that the pool has given up on.", false, deadFields},
+		reflect.TypeFor[jobs.DeadLetter](), "Penstock dead letter", "A job, a submission or a message that the pool has given up on.", false, deadFields},
 	"policy": {reflect.TypeFor[policy.Policy](), "Penstock policy", "What jails may touch, and the most that jobs may ask for. YAML or JSON.", true, policyFields},
 	"batch":  {reflect.TypeFor[results.Manifest](), "Penstock batch", "What a batch is and how far it has come: batch.json in its results directory.", false, batchFields},
 }
@@ -175,7 +174,7 @@ func types() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[control.Words]():    {Types: []string{"string", "array"}, Items: &jsonschema.Schema{Type: "string"}},
 		reflect.TypeFor[calendar.Missed]():  enum(calendar.MissedOnce, calendar.MissedSkip),
 		reflect.TypeFor[calendar.Overlap](): enum(calendar.OverlapSkip, calendar.OverlapAllow),
-		reflect.TypeFor[queue.Letter]():     enum(queue.DeadJob, queue.DeadSubmission, queue.DeadMessage),
+		reflect.TypeFor[jobs.Letter]():      enum(jobs.DeadJob, jobs.DeadSubmission, jobs.DeadMessage),
 		reflect.TypeFor[event.Tokens]():     tokens(),
 		reflect.TypeFor[event.Limit]():      anything,
 		reflect.TypeFor[results.State]():    enum(results.Running, results.Completed, results.Failed, results.Interrupted, results.Stopped),

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // resolved is a schema as its readers have it: from the JSON that we print.
@@ -252,7 +251,7 @@ func TestWhatWeWrite(t *testing.T) {
 	for name, values := range map[string][]any{
 		"event":  {e},
 		"record": {record},
-		"dead":   {queue.DeadLetter{ID: "j", Kind: queue.DeadJob, Record: record}, queue.DeadLetter{ID: "m", Kind: queue.DeadMessage, Data: "x", Cut: true}},
+		"dead":   {jobs.DeadLetter{ID: "j", Kind: jobs.DeadJob, Record: record}, jobs.DeadLetter{ID: "m", Kind: jobs.DeadMessage, Data: "x", Cut: true}},
 		"result": {result, jobs.Result{Outcome: jobs.Error, Reason: jobs.InvalidJob}},
 		"batch":  {d.Manifest()},
 	} {

@@ -2,10 +2,8 @@ package dispatcher
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -72,52 +70,4 @@ func (d *Dispatcher) rejected(source string, err error) {
 	if d.cfg.Hooks.Rejected != nil {
 		d.cfg.Hooks.Rejected(source, err)
 	}
-}
-
-// verbs are the requests of the bus: penstock.v1.api.<verb>.
-func (d *Dispatcher) verbs() map[string]queue.Verb {
-	verbs := d.scheduleVerbs()
-	maps.Copy(verbs, map[string]queue.Verb{
-		"submit": {Do: d.submitVerb},
-		"get":    byID(d.cfg.Queue.Get),
-		"cancel": byID(func(ctx context.Context, id string) (jobs.Record, error) { return d.cfg.Queue.Cancel(ctx, id, "api") }),
-		"result": byID(d.resultOf),
-		"why":    byID(d.cfg.Queue.Why),
-		"send":   {Do: d.sendVerb, About: jobOf},
-	})
-	return verbs
-}
-
-func (d *Dispatcher) submitVerb(ctx context.Context, data []byte) (any, error) {
-	job, err := jobs.Decode(data)
-	if err != nil {
-		d.rejected("nats", err)
-		return nil, err
-	}
-	return d.Submit(ctx, job, "nats")
-}
-
-func (d *Dispatcher) resultOf(ctx context.Context, id string) (jobs.Result, error) {
-	rec, err := d.cfg.Queue.Get(ctx, id)
-	if err != nil {
-		return jobs.Result{}, err
-	}
-	return d.Result(ctx, rec)
-}
-
-// byID makes a verb of a function of a job's id. The request is {"id": "…"}.
-func byID[T any](fn func(context.Context, string) (T, error)) queue.Verb {
-	return queue.Verb{Do: func(ctx context.Context, data []byte) (any, error) {
-		var request struct {
-			ID string `json:"id"`
-		}
-		if err := json.Unmarshal(data, &request); err != nil || request.ID == "" {
-			return nil, &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "id", Reason: `is missing: the request is {"id": "…"}`}}}
-		}
-		answer, err := fn(ctx, request.ID)
-		if err != nil {
-			return nil, fmt.Errorf("job %s: %w", request.ID, err)
-		}
-		return answer, nil
-	}}
 }

@@ -1,0 +1,203 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/api"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
+
+// A pool is a dispatcher and the answers to requests, on a real server.
+type pool struct {
+	*dispatcher.Dispatcher
+	queue *queue.Queue
+	nc    *nats.Conn
+}
+
+// open makes a pool that answers requests until the test ends. Nothing leads it.
+func open(t *testing.T) pool {
+	t.Helper()
+	nc := jobstest.Start(t).Connect()
+	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), nc: nc}
+	log, store := jobstest.Log(t, nc), jobstest.Store(t, nc)
+	p.Dispatcher = dispatcher.New(dispatcher.Config{Queue: p.queue, Log: log, Store: store})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	server := api.New(api.Config{Dispatcher: p.Dispatcher, Queue: p.queue, Log: log, Store: store})
+	go func() { done <- server.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return p
+}
+
+// submitted is the id of a new job.
+func (p pool) submitted(t *testing.T) string {
+	t.Helper()
+	job := jobstest.Job()
+	job.Isolation = jobs.IsolationNone
+	answer, err := p.Submit(t.Context(), job, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.ID
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(jobstest.Patience); time.Now().Before(end); time.Sleep(25 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not within %v: %s", jobstest.Patience, what)
+}
+
+// Each operation of the table is served, no other is, and each refuses a field that
+// it does not know, with the field named.
+func TestEveryOperationIsServed(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	var served []string
+	for _, row := range operation.All() {
+		served = append(served, row.Name)
+		var refused operation.Refusal
+		if err := json.Unmarshal(p.raw(t, row.Name, `{"colour":"red"}`), &refused); err != nil {
+			t.Fatal(err)
+		}
+		if refused.Error.Code != jobs.CodeInvalid || len(refused.Error.Fields) == 0 || refused.Error.Fields[0].Field != "colour" {
+			t.Errorf("%s refuses an unknown field with %+v", row.Name, refused.Error)
+		}
+	}
+	msg, err := p.nc.Request("$SRV.INFO.penstock", nil, jobstest.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info micro.Info
+	if err := json.Unmarshal(msg.Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	for _, endpoint := range info.Endpoints {
+		if !slices.Contains(served, strings.TrimPrefix(endpoint.Subject, "penstock.v1.api.")) {
+			t.Errorf("%s is served and not in the table", endpoint.Subject)
+		}
+	}
+}
+
+// raw asks for an operation as a client without a library of ours does.
+func (p pool) raw(t *testing.T, name, request string) []byte {
+	t.Helper()
+	var data []byte
+	eventually(t, "an answer to "+name, func() bool {
+		msg, err := p.nc.Request("penstock.v1.api."+name, []byte(request), jobstest.Patience)
+		if err == nil {
+			data = msg.Data
+		}
+		return err == nil
+	})
+	return data
+}
+
+// request asks for an operation and decodes the answer, or the refusal.
+func request[Q, A any](t *testing.T, p pool, op operation.Operation[Q, A], r Q) (A, error) {
+	t.Helper()
+	body, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := p.raw(t, op.Name, string(body))
+	var refused operation.Refusal
+	var answer A
+	if err := json.Unmarshal(data, &refused); err == nil && refused.Error.Code != "" {
+		return answer, refused.Err()
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		t.Fatalf("%s: %v: %s", op.Name, err, data)
+	}
+	return answer, nil
+}
+
+// A list comes in pages that have each job once, whatever the size of a page, and
+// whether or not the dispatcher still knows what it has read.
+func TestPagesOfJobs(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	var want []string
+	for range 7 {
+		want = append(want, p.submitted(t))
+	}
+	for _, limit := range []int{0, 1, 3, 7} {
+		var got []string
+		for after := ""; ; {
+			answer, err := request(t, p, operation.List, operation.ListRequest{After: after, Limit: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rec := range answer.Jobs {
+				got = append(got, rec.ID)
+			}
+			if after = answer.Next; after == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pages of %d have %v, want %v", limit, got, want)
+		}
+	}
+	answer, err := request(t, p, operation.List, operation.ListRequest{After: want[4], Limit: 1})
+	if err != nil || len(answer.Jobs) != 1 || answer.Jobs[0].ID != want[5] {
+		t.Errorf("from the middle: %+v, %v", answer, err)
+	}
+}
+
+// Events come as they are stored; a request behind the last one waits, and says
+// when nothing comes any more.
+func TestEventsByRequests(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	id := p.submitted(t)
+	answer, err := request(t, p, operation.Events, operation.EventsRequest{ID: id})
+	if err != nil || answer.Over || len(answer.Events) == 0 || answer.Events[0].Seq != 1 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	last := answer.Events[len(answer.Events)-1].Seq
+	if answer, err = request(t, p, operation.Events, operation.EventsRequest{ID: id, After: last}); err != nil || answer.Over || len(answer.Events) != 0 {
+		t.Errorf("behind the last one: %+v, %v", answer, err)
+	}
+	other := p.submitted(t)
+	if rec, err := request(t, p, operation.Cancel, operation.Ref{ID: other}); err != nil || rec.State != jobs.Finished {
+		t.Fatalf("%+v, %v", rec, err)
+	}
+	var kinds []jobs.Kind
+	for after, over := uint64(0), false; !over; {
+		answer, err := request(t, p, operation.Events, operation.EventsRequest{ID: other, After: after, Limit: 1, For: jobs.Duration(operation.MaxWait)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range answer.Events {
+			kinds, after = append(kinds, e.Kind), e.Seq
+		}
+		over = answer.Over
+	}
+	if !slices.Equal(kinds, []jobs.Kind{jobs.JobSubmitted, jobs.JobFinished}) {
+		t.Errorf("the session has %v", kinds)
+	}
+}

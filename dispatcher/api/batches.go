@@ -1,0 +1,143 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+const (
+	// cancelledFor is how long the jobs end at once that a cancelled batch submits:
+	// the program that submits them may not have noticed yet.
+	cancelledFor = 24 * time.Hour
+	// cancelAtOnce and cancelsMost bound what one request cancels of a batch.
+	cancelAtOnce = 16
+	cancelsMost  = 200
+)
+
+// batches returns what the pool knows of each batch, or of the one that is named,
+// the oldest first.
+func (s *Server) batches(ctx context.Context, name string) ([]operation.Batch, error) {
+	list, err := s.cfg.Queue.List(ctx, queue.Filter{Batch: name})
+	if err != nil {
+		return nil, err
+	}
+	holds, err := s.cfg.Queue.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*operation.Batch{}
+	for _, rec := range list {
+		if rec.Batch == "" {
+			continue
+		}
+		b := found[rec.Batch]
+		if b == nil {
+			b = &operation.Batch{Batch: rec.Batch, States: map[jobs.State]int{}, Outcomes: map[jobs.Outcome]int{}, Submitted: rec.Submitted}
+			found[rec.Batch] = b
+		}
+		b.Jobs++
+		b.States[rec.State]++
+		if rec.State == jobs.Finished {
+			b.Outcomes[rec.Outcome]++
+		}
+	}
+	for i, h := range holds {
+		if b := found[h.Name]; b != nil && h.Kind == jobs.HoldBatch {
+			b.Paused = &holds[i]
+		}
+	}
+	out := make([]operation.Batch, 0, len(found))
+	for _, b := range found {
+		out = append(out, *b)
+	}
+	slices.SortFunc(out, func(a, b operation.Batch) int {
+		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.Batch, b.Batch))
+	})
+	return out, nil
+}
+
+func (s *Server) batchList(ctx context.Context, c caller, r operation.PageRequest) (operation.BatchPage, error) {
+	list, err := s.batches(ctx, "")
+	if err != nil {
+		return operation.BatchPage{}, err
+	}
+	if at := slices.IndexFunc(list, func(b operation.Batch) bool { return b.Batch == r.After }); at >= 0 {
+		list = list[at+1:]
+	}
+	part, more, err := page(list, r.Limit, c.room)
+	answer := operation.BatchPage{Batches: part}
+	if more {
+		answer.Next = part[len(part)-1].Batch
+	}
+	return answer, err
+}
+
+func (s *Server) batchGet(ctx context.Context, _ caller, r operation.Named) (operation.Batch, error) {
+	list, err := s.batches(ctx, r.Name)
+	if err != nil {
+		return operation.Batch{}, err
+	}
+	if len(list) == 0 {
+		return operation.Batch{}, fmt.Errorf("batch %q: %w: the pool has no job of it", r.Name, jobs.ErrNotFound)
+	}
+	return list[0], nil
+}
+
+// batchCancel cancels jobs of a batch that have not finished, as many as one
+// request may.
+func (s *Server) batchCancel(ctx context.Context, c caller, r operation.Named) (operation.CancelledBatch, error) {
+	answer := operation.CancelledBatch{Jobs: []jobs.Record{}}
+	if err := jobs.CheckToken("name", r.Name); err != nil {
+		return answer, err
+	}
+	list, err := s.cfg.Queue.List(ctx, queue.Filter{Batch: r.Name})
+	if err != nil || len(list) == 0 {
+		return answer, err
+	}
+	until := time.Now().Add(cancelledFor).UTC()
+	// First the jobs that are not there yet, then those that are, so that none slips
+	// through between.
+	if err := s.cfg.Queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldBatch, Name: r.Name, By: c.name(), Until: &until, Cancel: true}); err != nil {
+		return answer, err
+	}
+	if list, err = s.cfg.Queue.List(ctx, queue.Filter{Batch: r.Name}); err != nil {
+		return answer, err
+	}
+	open := slices.DeleteFunc(list, func(rec jobs.Record) bool { return rec.State == jobs.Finished || rec.Cancel != nil })
+	if answer.More = len(open) > cancelsMost; answer.More {
+		open = open[:cancelsMost]
+	}
+	cancelled := make([]*jobs.Record, len(open))
+	var g errgroup.Group
+	g.SetLimit(cancelAtOnce)
+	for i, rec := range open {
+		g.Go(func() error {
+			now, err := s.cfg.Queue.Cancel(ctx, rec.ID, c.name())
+			if errors.Is(err, jobs.ErrFinished) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("cancel job %s: %w", rec.ID, err)
+			}
+			cancelled[i] = &now
+			return nil
+		})
+	}
+	err = g.Wait()
+	for _, rec := range cancelled {
+		if rec != nil {
+			answer.Jobs = append(answer.Jobs, *rec)
+		}
+	}
+	return answer, err
+}

@@ -1,0 +1,212 @@
+// Package api answers the requests of clients. Each operation of [operation.All] has a handler,
+// over a dispatcher, which decides, and the records, sessions and artifacts.
+//
+//	request ─▶ decoded strictly ─▶ handler ─▶ answer, or a refusal with a code
+//
+// A [Server] holds nothing that another one would miss, so any number of them serve
+// beside each other, in the dispatcher's process or in a command's own.
+package api
+
+import (
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/session"
+
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/calendar"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// Config is what a server works with.
+type Config struct {
+	Dispatcher *dispatcher.Dispatcher
+	Queue      *queue.Queue
+	Log        *session.Log
+	Store      *artifact.Store
+}
+
+// A Server answers requests. Make one with New.
+type Server struct {
+	cfg    Config
+	listed *listings
+}
+
+// New returns a server. It does no I/O.
+func New(cfg Config) *Server { return &Server{cfg: cfg, listed: newListings()} }
+
+// Serve answers the requests of the bus until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	return s.cfg.Queue.Answer(ctx, s.handlers())
+}
+
+// A caller is who makes a request, and what an answer has room for.
+type caller struct {
+	by   string // in a word; empty: unsaid
+	room int    // bytes
+}
+
+// name is who makes the request, for those who look at what it has changed.
+func (c caller) name() string { return cmp.Or(c.by, "api") }
+
+// handle makes a handler of a function that has the types of an operation.
+func handle[Q, A any](op operation.Operation[Q, A], do func(context.Context, caller, Q) (A, error)) queue.Handler {
+	return queue.Handler{Row: op.Row, Do: func(ctx context.Context, call queue.Call) (any, error) {
+		request, err := op.Decode(call.Request)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, caller{by: call.By, room: call.Room}, request)
+	}}
+}
+
+// handlers answer the operations: each row of the table has one.
+func (s *Server) handlers() []queue.Handler {
+	return append(s.scheduleHandlers(),
+		s.submitHandler(),
+		handle(operation.Get, aboutJob(s.cfg.Queue.Get)),
+		handle(operation.Show, s.show),
+		handle(operation.List, s.list),
+		handle(operation.Wait, s.wait),
+		handle(operation.Result, aboutJob(s.resultOf)),
+		handle(operation.Why, aboutJob(s.cfg.Queue.Why)),
+		handle(operation.Send, func(ctx context.Context, _ caller, r operation.SendRequest) (control.Receipt, error) {
+			return s.cfg.Dispatcher.Send(ctx, r.ID, r.Control)
+		}),
+		handle(operation.Cancel, func(ctx context.Context, c caller, r operation.Ref) (jobs.Record, error) {
+			return s.cfg.Queue.Cancel(ctx, r.ID, c.name())
+		}),
+		handle(operation.Retry, func(ctx context.Context, c caller, r operation.RetryRequest) (jobs.Record, error) {
+			return s.cfg.Dispatcher.Retry(ctx, r.ID, c.name(), r.FromSalvage)
+		}),
+		handle(operation.Resume, func(ctx context.Context, _ caller, r operation.ResumeRequest) (jobs.Record, error) {
+			return s.cfg.Dispatcher.Resume(ctx, r.ID, r.Prompt)
+		}),
+		handle(operation.Fork, s.fork),
+		handle(operation.Events, s.events),
+		handle(operation.Artifacts, s.artifacts),
+		handle(operation.Patch, s.patch),
+		handle(operation.BatchList, s.batchList),
+		handle(operation.BatchGet, s.batchGet),
+		handle(operation.BatchCancel, s.batchCancel),
+		handle(operation.BatchPause, s.pause(jobs.HoldBatch)),
+		handle(operation.BatchResume, s.unpause(jobs.HoldBatch)),
+		handle(operation.QueueList, s.queueList),
+		handle(operation.QueuePause, s.pause(jobs.HoldQueue)),
+		handle(operation.QueueResume, s.unpause(jobs.HoldQueue)),
+		handle(operation.Holds, func(ctx context.Context, _ caller, _ operation.Nothing) (operation.HoldList, error) {
+			return s.holds(ctx)
+		}),
+		handle(operation.Caps, s.caps),
+		handle(operation.Workers, s.workers),
+		handle(operation.DeadList, s.deadList),
+		handle(operation.DeadGet, s.deadGet),
+		handle(operation.DeadRetry, s.deadRetry),
+		handle(operation.DeadDrop, s.deadDrop),
+	)
+}
+
+// aboutJob makes a handler's function of one of a job's id.
+func aboutJob[A any](do func(context.Context, string) (A, error)) func(context.Context, caller, operation.Ref) (A, error) {
+	return func(ctx context.Context, _ caller, r operation.Ref) (A, error) { return do(ctx, r.ID) }
+}
+
+// submitHandler leaves the decoding to the dispatcher, whose hooks hear of what is
+// refused.
+func (s *Server) submitHandler() queue.Handler {
+	return queue.Handler{Row: operation.Submit.Row, Do: func(ctx context.Context, call queue.Call) (any, error) {
+		return s.cfg.Dispatcher.SubmitJSON(ctx, call.Request, cmp.Or(call.By, "nats"))
+	}}
+}
+
+func (s *Server) resultOf(ctx context.Context, id string) (jobs.Result, error) {
+	rec, err := s.cfg.Queue.Get(ctx, id)
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	return s.cfg.Dispatcher.Result(ctx, rec)
+}
+
+func (s *Server) scheduleHandlers() []queue.Handler {
+	return []queue.Handler{
+		handle(operation.ScheduleAdd, s.addSchedule(false)),
+		handle(operation.ScheduleReplace, s.addSchedule(true)),
+		handle(operation.ScheduleList, s.scheduleList),
+		handle(operation.ScheduleGet, aboutSchedule(s.cfg.Queue.Schedule)),
+		handle(operation.SchedulePause, func(ctx context.Context, c caller, r operation.Named) (calendar.Record, error) {
+			return s.cfg.Dispatcher.PauseSchedule(ctx, r.Name, c.name())
+		}),
+		handle(operation.ScheduleResume, aboutSchedule(s.cfg.Dispatcher.ResumeSchedule)),
+		handle(operation.ScheduleRun, aboutSchedule(s.cfg.Dispatcher.RunSchedule)),
+		handle(operation.ScheduleRemove, func(ctx context.Context, _ caller, r operation.Named) (operation.Named, error) {
+			return r, s.cfg.Queue.RemoveSchedule(ctx, r.Name)
+		}),
+	}
+}
+
+func aboutSchedule(do func(context.Context, string) (calendar.Record, error)) func(context.Context, caller, operation.Named) (calendar.Record, error) {
+	return func(ctx context.Context, _ caller, r operation.Named) (calendar.Record, error) {
+		return do(ctx, r.Name)
+	}
+}
+
+func (s *Server) addSchedule(replace bool) func(context.Context, caller, calendar.Schedule) (calendar.Record, error) {
+	return func(ctx context.Context, _ caller, wanted calendar.Schedule) (calendar.Record, error) {
+		return s.cfg.Dispatcher.AddSchedule(ctx, wanted, replace)
+	}
+}
+
+// scheduleList returns all schedules where no limit was asked for, as it always
+// has: a client that knows no pages is refused what does not fit, and told so.
+func (s *Server) scheduleList(ctx context.Context, _ caller, r operation.PageRequest) ([]calendar.Record, error) {
+	list, err := s.cfg.Queue.Schedules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list = after(list, r.After, func(rec calendar.Record) string { return rec.Name })
+	if r.Limit > 0 && len(list) > r.Limit {
+		list = list[:r.Limit]
+	}
+	return list, nil
+}
+
+func (s *Server) caps(ctx context.Context, _ caller, _ operation.Nothing) (operation.CapList, error) {
+	used, err := s.cfg.Queue.CapsUsed(ctx)
+	return operation.CapList{Caps: used}, err
+}
+
+func (s *Server) workers(ctx context.Context, _ caller, _ operation.Nothing) (operation.WorkerList, error) {
+	list, err := s.cfg.Queue.Workers(ctx)
+	if list == nil {
+		list = []why.Worker{}
+	}
+	return operation.WorkerList{Workers: list}, err
+}
+
+// fork submits jobs that begin with a copy of a job's conversation.
+func (s *Server) fork(ctx context.Context, c caller, r operation.ForkRequest) (operation.Forked, error) {
+	var made operation.Forked
+	rec, err := s.cfg.Queue.Get(ctx, r.ID)
+	if err != nil {
+		return made, err
+	}
+	job, err := s.cfg.Queue.Job(ctx, rec.ID)
+	if err != nil {
+		return made, err
+	}
+	job = job.Forked(rec.ID, r.Prompt)
+	for range max(1, r.Count) {
+		answer, err := s.cfg.Dispatcher.Submit(ctx, job, c.name())
+		if err != nil {
+			return made, fmt.Errorf("fork %d of %d: %w", len(made.Jobs)+1, max(1, r.Count), err)
+		}
+		made.Jobs = append(made.Jobs, answer)
+	}
+	return made, nil
+}

@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
+)
+
+func (s *Server) deadList(ctx context.Context, c caller, r operation.DeadRequest) (operation.DeadPage, error) {
+	letters, err := s.cfg.Queue.Dead(ctx)
+	if err != nil {
+		return operation.DeadPage{}, err
+	}
+	if at := slices.IndexFunc(letters, func(l jobs.DeadLetter) bool { return l.ID == r.After }); at >= 0 {
+		letters = letters[at+1:]
+	}
+	letters = slices.DeleteFunc(letters, func(l jobs.DeadLetter) bool { return !selects(r, l) })
+	part, more, err := page(letters, r.Limit, c.room)
+	answer := operation.DeadPage{Letters: part}
+	if more {
+		answer.Next = part[len(part)-1].ID
+	}
+	return answer, err
+}
+
+// selects reports whether a request for dead letters is for this one.
+func selects(r operation.DeadRequest, l jobs.DeadLetter) bool {
+	return (r.Kind == "" || l.Kind == r.Kind) && (r.Queue == "" || l.Record.Queue == r.Queue) &&
+		(r.Batch == "" || l.Record.Batch == r.Batch) && (r.Reason == "" || l.Record.Reason == r.Reason) &&
+		time.Since(l.At) >= time.Duration(r.Older)
+}
+
+// letter finds a dead letter by its id, or by the beginning that only it has.
+func (s *Server) letter(ctx context.Context, id string) (jobs.DeadLetter, error) {
+	letters, err := s.cfg.Queue.Dead(ctx)
+	if err != nil {
+		return jobs.DeadLetter{}, err
+	}
+	var found []jobs.DeadLetter
+	for _, l := range letters {
+		if l.ID == id {
+			return l, nil
+		}
+		if len(id) >= 8 && strings.HasPrefix(l.ID, id) {
+			found = append(found, l)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return jobs.DeadLetter{}, fmt.Errorf("%w: there is no dead letter %q", jobs.ErrNotFound, id)
+	case 1:
+		return found[0], nil
+	}
+	return jobs.DeadLetter{}, fmt.Errorf("%w: %d dead letters begin with %q: give more of the id", jobs.ErrNotFound, len(found), id)
+}
+
+// deadGet reads what is still there of what a letter is about.
+func (s *Server) deadGet(ctx context.Context, _ caller, r operation.DeadShowRequest) (operation.DeadShown, error) {
+	l, err := s.letter(ctx, r.ID)
+	shown := operation.DeadShown{DeadLetter: l}
+	if err != nil || l.Kind != jobs.DeadJob {
+		return shown, err
+	}
+	if cause, ok := jobs.Reasons[l.Record.Reason]; ok {
+		shown.Cause = &cause
+	}
+	job, err := s.cfg.Queue.Job(ctx, l.ID)
+	switch {
+	case err == nil:
+		shown.Job = &job
+	case !errors.Is(err, jobs.ErrNotFound): // a letter is kept longer than its job
+		return shown, err
+	}
+	for event, err := range s.cfg.Log.Read(ctx, l.Record.Session, 1) {
+		if err != nil {
+			return shown, fmt.Errorf("events of job %s: %w", l.ID, err)
+		}
+		if event.Job == l.ID {
+			shown.Events = append(shown.Events, event)
+		}
+		if over := len(shown.Events) - max(r.Events, 0); over > 0 {
+			shown.Events = shown.Events[over:]
+		}
+	}
+	return shown, nil
+}
+
+// deadRetry brings a dead job back, or submits a refused submission again.
+func (s *Server) deadRetry(ctx context.Context, c caller, r operation.DeadRetryRequest) (operation.DeadDone, error) {
+	l, err := s.letter(ctx, r.ID)
+	if err != nil {
+		return operation.DeadDone{}, err
+	}
+	done := operation.DeadDone{ID: l.ID, Kind: l.Kind}
+	switch l.Kind {
+	case jobs.DeadJob:
+		rec, err := s.cfg.Dispatcher.Retry(ctx, l.ID, c.name(), r.FromSalvage)
+		done.Did, done.Job = "retried", rec.ID
+		return done, err
+	case jobs.DeadSubmission:
+		done.Did = "submitted"
+		done.Job, err = s.resubmit(ctx, l, c.name())
+		return done, err
+	}
+	return done, &jobs.CodedError{Code: jobs.CodeNotRetryable, Message: fmt.Sprintf("dead letter %s is not of a job, and can only be dropped", l.ID)}
+}
+
+// resubmit submits what was refused, and drops its letter when that is accepted.
+func (s *Server) resubmit(ctx context.Context, l jobs.DeadLetter, by string) (string, error) {
+	if l.Cut {
+		return "", &jobs.CodedError{Code: jobs.CodeNotRetryable, Message: "only the beginning of it was kept"}
+	}
+	job, err := jobs.Decode([]byte(l.Data))
+	if err != nil {
+		return "", err
+	}
+	// This may be asked twice, or end half way; one job comes of it.
+	if job.Key == "" {
+		job.Key = "rejected-" + l.ID
+	}
+	submitted, err := s.cfg.Dispatcher.Submit(ctx, job, by)
+	if err != nil {
+		return "", err
+	}
+	return submitted.ID, s.cfg.Queue.Drop(ctx, l)
+}
+
+func (s *Server) deadDrop(ctx context.Context, _ caller, r operation.Ref) (operation.DeadDone, error) {
+	l, err := s.letter(ctx, r.ID)
+	if err != nil {
+		return operation.DeadDone{}, err
+	}
+	return operation.DeadDone{ID: l.ID, Kind: l.Kind, Did: "dropped"}, s.cfg.Queue.Drop(ctx, l)
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/schedule"
+)
+
+// queues returns what each queue holds that has jobs or is paused, by name.
+func (s *Server) queues(ctx context.Context) ([]operation.Queue, error) {
+	list, err := s.cfg.Queue.List(ctx, queue.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	holds, err := s.cfg.Queue.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	caps, err := s.cfg.Queue.Caps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*operation.Queue{}
+	at := func(name string) *operation.Queue {
+		if found[name] == nil {
+			found[name] = &operation.Queue{Queue: name, Cap: capOf(caps, name)}
+		}
+		return found[name]
+	}
+	for i := range holds {
+		if holds[i].Kind == jobs.HoldQueue {
+			at(holds[i].Name).Paused = &holds[i]
+		}
+	}
+	for _, rec := range list {
+		count(at(rec.Queue), rec)
+	}
+	out := make([]operation.Queue, 0, len(found))
+	for _, q := range found {
+		out = append(out, *q)
+	}
+	slices.SortFunc(out, func(a, b operation.Queue) int { return cmp.Compare(a.Queue, b.Queue) })
+	return out, nil
+}
+
+func count(q *operation.Queue, rec jobs.Record) {
+	switch rec.State {
+	case jobs.Pending:
+		q.Pending++
+		if q.Oldest == nil || rec.Submitted.Before(*q.Oldest) {
+			q.Oldest = &rec.Submitted
+		}
+	case jobs.Delayed:
+		q.Delayed++
+	case jobs.Executing:
+		q.Executing++
+	case jobs.Waiting:
+		q.Waiting++
+	case jobs.Finished:
+		q.Finished++
+	}
+}
+
+// capOf returns how many jobs of a queue may run at once, as its own cap says.
+func capOf(caps schedule.Caps, name string) int {
+	for _, c := range caps.Of(jobs.Record{Queue: name}) {
+		if c.Key == "queue:"+name {
+			return c.Most
+		}
+	}
+	return 0
+}
+
+func (s *Server) queueList(ctx context.Context, c caller, r operation.PageRequest) (operation.QueuePage, error) {
+	list, err := s.queues(ctx)
+	if err != nil {
+		return operation.QueuePage{}, err
+	}
+	list = after(list, r.After, func(q operation.Queue) string { return q.Queue })
+	part, more, err := page(list, r.Limit, c.room)
+	answer := operation.QueuePage{Queues: part}
+	if more {
+		answer.Next = part[len(part)-1].Queue
+	}
+	return answer, err
+}
+
+// names lists the queues or the batches that the pool has something of.
+func (s *Server) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
+	list, err := s.cfg.Queue.List(ctx, queue.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	holds, err := s.cfg.Queue.Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for _, h := range holds {
+		found[h.Name] = found[h.Name] || h.Kind == kind
+	}
+	for _, rec := range list {
+		if kind == jobs.HoldBatch {
+			found[rec.Batch] = true
+		} else {
+			found[rec.Queue] = true
+		}
+	}
+	if kind == jobs.HoldQueue {
+		found[jobs.Job{}.WithDefaults().Queue] = true
+		workers, err := s.cfg.Queue.Workers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range workers {
+			for _, name := range w.Queues {
+				found[name] = true
+			}
+		}
+	}
+	maps.DeleteFunc(found, func(name string, there bool) bool { return name == "" || !there })
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// exists refuses the name of a queue or a batch that the pool has nothing of, and
+// names some that it has.
+func (s *Server) exists(ctx context.Context, kind jobs.HoldKind, name string) error {
+	if err := jobs.CheckToken("name", name); err != nil {
+		return err
+	}
+	known, err := s.names(ctx, kind)
+	if err != nil || slices.Contains(known, name) {
+		return err
+	}
+	const most = 10
+	some := ""
+	if n := len(known); n > 0 && n <= most {
+		some = "; there are " + strings.Join(known, ", ")
+	}
+	return fmt.Errorf("%w: there is no %s %q%s", jobs.ErrNotFound, kind, name, some)
+}
+
+// pause begins a hold.
+func (s *Server) pause(kind jobs.HoldKind) func(context.Context, caller, operation.PauseRequest) (jobs.Hold, error) {
+	return func(ctx context.Context, c caller, r operation.PauseRequest) (jobs.Hold, error) {
+		h := jobs.Hold{Kind: kind, Name: r.Name, By: c.name(), Until: r.Until}
+		if !r.Force {
+			if err := s.exists(ctx, kind, r.Name); err != nil {
+				return h, err
+			}
+		}
+		if err := s.cfg.Queue.Hold(ctx, h); err != nil {
+			return h, err
+		}
+		list, err := s.cfg.Queue.Holds(ctx)
+		for _, now := range list {
+			if now.Kind == kind && now.Name == r.Name {
+				return now, nil
+			}
+		}
+		return h, err // it was for a moment only
+	}
+}
+
+// unpause ends a hold and returns those that are left.
+func (s *Server) unpause(kind jobs.HoldKind) func(context.Context, caller, operation.Named) (operation.HoldList, error) {
+	return func(ctx context.Context, _ caller, r operation.Named) (operation.HoldList, error) {
+		if err := s.exists(ctx, kind, r.Name); err != nil {
+			return operation.HoldList{}, err
+		}
+		if err := s.cfg.Queue.Release(ctx, kind, r.Name); err != nil {
+			return operation.HoldList{}, err
+		}
+		return s.holds(ctx)
+	}
+}
+
+func (s *Server) holds(ctx context.Context) (operation.HoldList, error) {
+	list, err := s.cfg.Queue.Holds(ctx)
+	if list == nil {
+		list = []jobs.Hold{}
+	}
+	return operation.HoldList{Holds: list}, err
+}

@@ -1,0 +1,247 @@
+package operation
+
+import (
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// Bounds of requests.
+const (
+	MaxWait  = 10 * time.Second // how long an operation may wait for something to happen
+	MaxPage  = 1000             // entries in a page of a list
+	MaxForks = 100
+)
+
+var (
+	readers    = []jobs.Role{jobs.RoleViewer}
+	submitters = []jobs.Role{jobs.RoleSubmitter}
+	both       = []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter}
+)
+
+// Operations on jobs and their sessions.
+var (
+	Submit = define[jobs.Job, Submitted](Row{
+		Name: "submit", Changes: true, Roles: submitters, what: "job",
+		Sentence: "Submit a job. When the answer is here the job is stored and will run; the same key again is the same job.",
+	})
+	Get = define[Ref, jobs.Record](Row{
+		Name: "get", Roles: both, Sentence: "Return a job's record: its state, its outcome, and what it waits for.",
+	})
+	Show = define[Ref, Shown](Row{
+		Name: "show", Roles: readers, Sentence: "Return all that the pool knows of a job: its record, the job as submitted, its result and its salvages.",
+	})
+	List = define[ListRequest, Listed](Row{
+		Name: "list", Roles: readers, Sentence: "List jobs, in the order of their submission.",
+	})
+	Wait = define[WaitRequest, jobs.Record](Row{
+		Name: "wait", Roles: both, Waits: true,
+		Sentence: "Wait until a job has finished, but not longer than the request says; the record that is returned says whether it has.",
+	})
+	Result = define[Ref, jobs.Result](Row{
+		Name: "result", Roles: both, Sentence: "Return the result of a finished job.",
+	})
+	Why = define[Ref, why.Standing](Row{
+		Name: "why", Roles: both, Sentence: "Say what keeps a job where it is, and what would change that.",
+	})
+	Send = define[SendRequest, control.Receipt](Row{
+		Name: "send", Changes: true, Roles: submitters, About: aboutJob,
+		Sentence: "Send a control message to the agent of a job: a prompt, an answer, an interrupt, a stop. A prompt brings a finished job back.",
+	})
+	Cancel = define[Ref, jobs.Record](Row{
+		Name: "cancel", Changes: true, Roles: submitters, Sentence: "End a job, queued or running.",
+	})
+	Retry = define[RetryRequest, jobs.Record](Row{
+		Name: "retry", Changes: true, Roles: submitters, Sentence: "Run a finished job again that did not succeed.",
+	})
+	Resume = define[ResumeRequest, jobs.Record](Row{
+		Name: "resume", Changes: true, Roles: submitters, About: aboutJob,
+		Sentence: "Bring a finished job back, to go on with its agent's conversation.",
+	})
+	Fork = define[ForkRequest, Forked](Row{
+		Name: "fork", Changes: true, Roles: submitters, Sentence: "Submit jobs that begin with a copy of another job's conversation.",
+	})
+	Events = define[EventsRequest, EventsPage](Row{
+		Name: "events", Roles: both, Waits: true,
+		Sentence: "Return the events of a job's session behind a sequence number; if there are none yet, wait for some.",
+	})
+	Artifacts = define[ArtifactsRequest, ArtifactList](Row{
+		Name: "artifacts", Roles: both, Sentence: "List the artifacts of an attempt.",
+	})
+	Patch = define[Ref, PatchContent](Row{
+		Name: "patch", Roles: both, Sentence: "Return the patch of a finished job, if it fits a message.",
+	})
+)
+
+// A Ref names a job, by its id or what is unique of its beginning or end.
+type Ref struct {
+	ID string `json:"id"`
+}
+
+func (r Ref) check() error { return needID(r.ID, `{"id": "…"}`) }
+
+func needID(id, form string) error {
+	if id != "" {
+		return nil
+	}
+	return invalid("id", "is missing: the request is "+form)
+}
+
+// invalid is the error of a request with one wrong field.
+func invalid(field, reason string) error {
+	return &jobs.InvalidError{What: "request", Fields: []jobs.FieldError{{Field: field, Reason: reason}}}
+}
+
+// checkLimit refuses a page of a negative size.
+func checkLimit(limit int) error {
+	if limit < 0 {
+		return invalid("limit", "is negative")
+	}
+	return nil
+}
+
+// Submitted is the answer to a submitter.
+type Submitted struct {
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	// Duplicate says that the key belongs to a job that is kept already, which
+	// stays as it is; Differs names the fields in which that one differs from
+	// what was submitted now.
+	Duplicate bool     `json:"duplicate"`
+	Differs   []string `json:"differs,omitempty"`
+}
+
+// Shown is a job with all that belongs to it.
+type Shown struct {
+	jobs.Record
+	// Cause is what the record's reason means, and what to do about it.
+	Cause  *jobs.Cause  `json:"cause,omitempty"`
+	Job    *jobs.Job    `json:"job,omitempty"`
+	Result *jobs.Result `json:"result,omitempty"`
+	// Salvages are of attempts that did not succeed.
+	Salvages []jobs.Salvage `json:"salvages,omitempty"`
+}
+
+// A ListRequest selects jobs. Empty fields select all.
+type ListRequest struct {
+	Batch   string       `json:"batch,omitempty"`
+	Queue   string       `json:"queue,omitempty"`
+	Session string       `json:"session,omitempty"`
+	State   jobs.State   `json:"state,omitempty"`
+	Outcome jobs.Outcome `json:"outcome,omitempty"`
+	Since   *time.Time   `json:"since,omitempty"` // submitted since
+	After   string       `json:"after,omitempty"`
+	Limit   int          `json:"limit,omitempty"`
+}
+
+func (r ListRequest) check() error { return checkLimit(r.Limit) }
+
+// Listed is a page of jobs.
+type Listed struct {
+	Jobs []jobs.Record `json:"jobs"`
+	Next string        `json:"next,omitempty"`
+}
+
+// A WaitRequest says for which job to wait, and how long: at most [MaxWait],
+// which is the default.
+type WaitRequest struct {
+	ID  string        `json:"id"`
+	For jobs.Duration `json:"for,omitempty"`
+}
+
+func (r WaitRequest) check() error { return needID(r.ID, `{"id": "…", "for": "10s"}`) }
+
+// A SendRequest is a message to the agent of a job.
+type SendRequest struct {
+	ID      string          `json:"id"`
+	Control control.Message `json:"control"`
+}
+
+func (r SendRequest) check() error { return needID(r.ID, `{"id": "…", "control": {…}}`) }
+
+// A RetryRequest brings a finished job back, to begin anew.
+type RetryRequest struct {
+	ID string `json:"id"`
+	// FromSalvage begins from what was saved of an earlier attempt.
+	FromSalvage bool `json:"from_salvage,omitempty"`
+}
+
+func (r RetryRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
+
+// A ResumeRequest brings a finished job back, with something to do, or to do
+// what is left.
+type ResumeRequest struct {
+	ID     string           `json:"id"`
+	Prompt *control.Message `json:"prompt,omitempty"`
+}
+
+func (r ResumeRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
+
+// A ForkRequest asks for jobs that begin where another one ended.
+type ForkRequest struct {
+	ID     string `json:"id"`
+	Prompt string `json:"prompt"`
+	Count  int    `json:"count,omitempty"` // default 1
+}
+
+func (r ForkRequest) check() error {
+	switch {
+	case r.Count < 0 || r.Count > MaxForks:
+		return invalid("count", "is not from 1 to 100")
+	case r.Prompt == "":
+		return invalid("prompt", "is missing: it says what the new jobs are to do")
+	}
+	return needID(r.ID, `{"id": "…", "prompt": "…"}`)
+}
+
+// Forked are the jobs that a fork has made.
+type Forked struct {
+	Jobs []Submitted `json:"jobs"`
+}
+
+// An EventsRequest asks for the events of a job's session whose sequence numbers
+// are greater than After. If there are none it waits for some, at most For, whose
+// default is not to wait and whose bound is [MaxWait].
+type EventsRequest struct {
+	ID    string        `json:"id"`
+	After uint64        `json:"after,omitempty"`
+	Limit int           `json:"limit,omitempty"`
+	For   jobs.Duration `json:"for,omitempty"`
+}
+
+func (r EventsRequest) check() error {
+	if r.Limit < 0 {
+		return checkLimit(r.Limit)
+	}
+	return needID(r.ID, `{"id": "…", "after": 0}`)
+}
+
+// An EventsPage has the next events of a session. Over says that the job has
+// finished and that no event of it comes after these, though its log may not
+// have the last one any more.
+type EventsPage struct {
+	Events []jobs.Event `json:"events"`
+	Over   bool         `json:"over"`
+}
+
+// An ArtifactsRequest names an attempt by its epoch; without one it is the last.
+type ArtifactsRequest struct {
+	ID    string `json:"id"`
+	Epoch uint64 `json:"epoch,omitempty"`
+}
+
+func (r ArtifactsRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
+
+// An ArtifactList has the artifacts of one attempt.
+type ArtifactList struct {
+	Epoch     uint64          `json:"epoch"`
+	Artifacts []jobs.Artifact `json:"artifacts"`
+}
+
+// PatchContent is the patch of a job, empty if it changed nothing. In JSON it is
+// base64 text.
+type PatchContent struct {
+	Patch []byte `json:"patch"`
+}

@@ -1,0 +1,128 @@
+// Package operation is the table of what can be asked of a pool: one row for each
+// request, with its types, the roles that may make it, and what it changes.
+//
+//	client ──request──▶ <prefix>.api.<name> ──▶ dispatcher ──▶ answer, or [Refusal]
+//
+// Everything that lists requests is made from this table: the subjects that a
+// dispatcher serves, the permissions of the roles, the schemas and the reference
+// page. A request and its answer are one JSON object each. A request with a field
+// that its type does not have is refused, with the field named. Lists come in
+// pages: an answer that has Next continues with the request that has it as After.
+// The package holds values only.
+package operation
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// A Row says of one operation what every interface needs to know.
+type Row struct {
+	Name     string // the last token of its subject
+	Sentence string
+	// Roles may ask for it, beside the operator, who may ask for everything.
+	Roles   []jobs.Role
+	Changes bool
+	// Waits: it may take as long as the request allows, up to [MaxWait].
+	Waits bool
+	// About, if not nil, names what a request is about. Requests about one thing
+	// are answered one after the other, in the order in which they came.
+	About           func(request []byte) string
+	Request, Answer reflect.Type
+
+	what string // names the request in a refusal; empty: a request
+}
+
+// Allows reports whether a role may ask for the operation.
+func (r Row) Allows(role jobs.Role) bool { return role.All() || slices.Contains(r.Roles, role) }
+
+// An Operation is a row with its types.
+type Operation[Q, A any] struct{ Row }
+
+var all []Row
+
+// All returns the table, in the order in which the reference lists it.
+func All() []Row { return slices.Clone(all) }
+
+// define adds a row to the table.
+func define[Q, A any](row Row) Operation[Q, A] {
+	row.Request, row.Answer = reflect.TypeFor[Q](), reflect.TypeFor[A]()
+	all = append(all, row)
+	return Operation[Q, A]{row}
+}
+
+// Decode reads a request and checks it. Every error is a [*jobs.InvalidError].
+func (o Operation[Q, A]) Decode(data []byte) (Q, error) {
+	var request Q
+	if len(data) > 0 {
+		err := jobs.DecodeStrict(data, &request)
+		if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok && o.what != "job" {
+			invalid.What = cmpOr(o.what, "request")
+		}
+		if err != nil {
+			return request, err
+		}
+	}
+	if checked, ok := any(request).(interface{ check() error }); ok {
+		return request, checked.check()
+	}
+	return request, nil
+}
+
+func cmpOr(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// A Refusal is the answer to a request that was not fulfilled. Fields is
+// there when the request itself was at fault.
+type Refusal struct {
+	Error RefusalError `json:"error"`
+}
+
+// A RefusalError says why a request was not fulfilled.
+type RefusalError struct {
+	Code    jobs.ErrorCode    `json:"code"`
+	Message string            `json:"message"`
+	Fields  []jobs.FieldError `json:"fields,omitempty"`
+	What    string            `json:"what,omitempty"` // what is invalid, if it is not a job
+}
+
+// Refuse makes the refusal of an error.
+func Refuse(err error) Refusal {
+	r := RefusalError{Code: jobs.Code(err), Message: err.Error()}
+	if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok {
+		r.Fields, r.What = invalid.Fields, invalid.What
+	} else if field, ok := errors.AsType[*jobs.FieldError](err); ok {
+		r.Fields, r.What = []jobs.FieldError{*field}, "request"
+	}
+	return Refusal{r}
+}
+
+// Err returns the error that the refusal was made of, as far as its code and its
+// fields tell: errors.Is and errors.As find the same in it.
+func (r Refusal) Err() error {
+	err := &jobs.CodedError{Code: r.Error.Code, Message: r.Error.Message}
+	switch {
+	case len(r.Error.Fields) > 0:
+		err.Cause = &jobs.InvalidError{Fields: r.Error.Fields, What: r.Error.What}
+	case slices.Contains(control.Refusals, control.Refusal(r.Error.Code)):
+		err.Cause = control.Refuse(control.Refusal(r.Error.Code), "%s", r.Error.Message)
+	}
+	return err
+}
+
+// aboutJob names the job of a request: what is sent to one agent arrives in the
+// order in which it was sent, and other agents' messages do not wait for it.
+func aboutJob(data []byte) string {
+	var request Ref
+	_ = json.Unmarshal(data, &request) // the handler refuses what cannot be read
+	return request.ID
+}

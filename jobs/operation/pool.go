@@ -1,0 +1,201 @@
+package operation
+
+import (
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/schedule"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// Operations on batches, queues, workers and dead letters.
+var (
+	BatchList = define[PageRequest, BatchPage](Row{
+		Name: "batch-list", Roles: readers, Sentence: "List the batches that the pool has jobs of, the oldest first.",
+	})
+	BatchGet = define[Named, Batch](Row{
+		Name: "batch-get", Roles: readers, Sentence: "Count the jobs of a batch, by state and by outcome.",
+	})
+	BatchCancel = define[Named, CancelledBatch](Row{
+		Name: "batch-cancel", Changes: true,
+		Sentence: "End jobs of a batch, and those that it still submits. Repeat the request while the answer has more.",
+	})
+	BatchPause = define[PauseRequest, jobs.Hold](Row{
+		Name: "batch-pause", Changes: true, Sentence: "Begin no more jobs of a batch; what runs goes on.",
+	})
+	BatchResume = define[Named, HoldList](Row{
+		Name: "batch-resume", Changes: true, Sentence: "Let the jobs of a paused batch begin again; returns the pauses that are left.",
+	})
+	QueueList = define[PageRequest, QueuePage](Row{
+		Name: "queue-list", Roles: readers, Sentence: "List the queues, what they hold, and which are paused.",
+	})
+	QueuePause = define[PauseRequest, jobs.Hold](Row{
+		Name: "queue-pause", Changes: true, Sentence: "Begin no more jobs of a queue; what runs goes on.",
+	})
+	QueueResume = define[Named, HoldList](Row{
+		Name: "queue-resume", Changes: true, Sentence: "Let the jobs of a paused queue begin again; returns the pauses that are left.",
+	})
+	Holds = define[Nothing, HoldList](Row{
+		Name: "holds", Roles: readers, Sentence: "List the pauses in force, of queues and of batches.",
+	})
+	Caps = define[Nothing, CapList](Row{
+		Name: "caps", Roles: readers, Sentence: "List what bounds how many jobs run at once, and how many do.",
+	})
+	Workers = define[Nothing, WorkerList](Row{
+		Name: "workers", Roles: readers, Sentence: "List the workers that are alive.",
+	})
+	DeadList = define[DeadRequest, DeadPage](Row{
+		Name: "dead-list", Roles: readers, Sentence: "List dead letters, the oldest first: jobs given up, refused submissions, strange messages.",
+	})
+	DeadGet = define[DeadShowRequest, DeadShown](Row{
+		Name: "dead-get", Roles: readers, Sentence: "Return a dead letter with what is still there of its job.",
+	})
+	DeadRetry = define[DeadRetryRequest, DeadDone](Row{
+		Name: "dead-retry", Changes: true, Sentence: "Run a dead job again, or submit a refused submission again.",
+	})
+	DeadDrop = define[Ref, DeadDone](Row{
+		Name: "dead-drop", Changes: true, Sentence: "Remove a dead letter; its job stays as it is.",
+	})
+)
+
+// Nothing is the request that has no fields.
+type Nothing struct{}
+
+// A PageRequest asks for a part of a list: what comes behind a name.
+type PageRequest struct {
+	After string `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+}
+
+func (r PageRequest) check() error { return checkLimit(r.Limit) }
+
+// Named is the request about, or the answer with, one thing that has a name.
+type Named struct {
+	Name string `json:"name"`
+}
+
+func (r Named) check() error {
+	if r.Name == "" {
+		return invalid("name", `is missing: the request is {"name": "…"}`)
+	}
+	return nil
+}
+
+// A Batch is what the pool knows of a batch.
+type Batch struct {
+	Batch     string               `json:"batch"`
+	Jobs      int                  `json:"jobs"`
+	States    map[jobs.State]int   `json:"states"`
+	Outcomes  map[jobs.Outcome]int `json:"outcomes"`
+	Submitted time.Time            `json:"submitted"` // the first of its jobs
+	Paused    *jobs.Hold           `json:"paused,omitempty"`
+}
+
+// A BatchPage is a page of batches.
+type BatchPage struct {
+	Batches []Batch `json:"batches"`
+	Next    string  `json:"next,omitempty"`
+}
+
+// CancelledBatch are the jobs that one request has cancelled.
+type CancelledBatch struct {
+	Jobs []jobs.Record `json:"jobs"`
+	More bool          `json:"more"` // jobs of the batch are left
+}
+
+// A PauseRequest says what to pause, and until when; without Until that is when
+// it is resumed. Force pauses also what the pool has nothing of yet.
+type PauseRequest struct {
+	Name  string     `json:"name"`
+	Until *time.Time `json:"until,omitempty"`
+	Force bool       `json:"force,omitempty"`
+}
+
+func (r PauseRequest) check() error { return Named{r.Name}.check() }
+
+// A HoldList has the pauses that are in force.
+type HoldList struct {
+	Holds []jobs.Hold `json:"holds"`
+}
+
+// A Queue is what a queue holds now.
+type Queue struct {
+	Queue     string     `json:"queue"`
+	Pending   int        `json:"pending"`
+	Delayed   int        `json:"delayed"`
+	Executing int        `json:"executing"`
+	Waiting   int        `json:"waiting"`
+	Finished  int        `json:"finished"`
+	Cap       int        `json:"cap,omitempty"` // how many may run at once; 0 is no limit of the queue's own
+	Oldest    *time.Time `json:"oldest_pending,omitempty"`
+	Paused    *jobs.Hold `json:"paused,omitempty"`
+}
+
+// A QueuePage is a page of queues.
+type QueuePage struct {
+	Queues []Queue `json:"queues"`
+	Next   string  `json:"next,omitempty"`
+}
+
+// A CapList has the caps of the pool.
+type CapList struct {
+	Caps []schedule.CapUse `json:"caps"`
+}
+
+// A WorkerList has the workers that are alive.
+type WorkerList struct {
+	Workers []why.Worker `json:"workers"`
+}
+
+// A DeadRequest selects dead letters. Empty fields select all.
+type DeadRequest struct {
+	Kind   jobs.Letter   `json:"kind,omitempty"`
+	Queue  string        `json:"queue,omitempty"`
+	Batch  string        `json:"batch,omitempty"`
+	Reason jobs.Reason   `json:"reason,omitempty"`
+	Older  jobs.Duration `json:"older_than,omitempty"` // dead for at least so long
+	After  string        `json:"after,omitempty"`
+	Limit  int           `json:"limit,omitempty"`
+}
+
+func (r DeadRequest) check() error { return checkLimit(r.Limit) }
+
+// A DeadPage is a page of dead letters.
+type DeadPage struct {
+	Letters []jobs.DeadLetter `json:"letters"`
+	Next    string            `json:"next,omitempty"`
+}
+
+// A DeadShowRequest names a dead letter, and how many of its job's last events
+// are wanted.
+type DeadShowRequest struct {
+	ID     string `json:"id"`
+	Events int    `json:"events,omitempty"`
+}
+
+func (r DeadShowRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
+
+// DeadShown is a dead letter with what is still there of its job.
+type DeadShown struct {
+	jobs.DeadLetter
+	Cause  *jobs.Cause  `json:"cause,omitempty"`
+	Job    *jobs.Job    `json:"job,omitempty"`
+	Events []jobs.Event `json:"events,omitempty"`
+}
+
+// A DeadRetryRequest names a dead letter to bring back.
+type DeadRetryRequest struct {
+	ID          string `json:"id"`
+	FromSalvage bool   `json:"from_salvage,omitempty"`
+}
+
+func (r DeadRetryRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
+
+// DeadDone is what became of a dead letter.
+type DeadDone struct {
+	ID    string      `json:"id"`
+	Kind  jobs.Letter `json:"kind"`
+	Did   string      `json:"did"` // retried, submitted, dropped, nothing
+	Job   string      `json:"job,omitempty"`
+	Error string      `json:"error,omitempty"`
+}

@@ -1,0 +1,31 @@
+package operation
+
+import "github.com/penstock-run/penstock/jobs/calendar"
+
+// Operations on schedules.
+var (
+	ScheduleAdd = define[calendar.Schedule, calendar.Record](Row{
+		Name: "schedule-add", Changes: true, what: "schedule", Sentence: "Add a schedule; one of that name is an error.",
+	})
+	ScheduleReplace = define[calendar.Schedule, calendar.Record](Row{
+		Name: "schedule-replace", Changes: true, what: "schedule", Sentence: "Add a schedule, or replace the one of that name.",
+	})
+	ScheduleList = define[PageRequest, []calendar.Record](Row{
+		Name: "schedule-list", Roles: readers, Sentence: "List the schedules by name; the next page begins after the last name of this one.",
+	})
+	ScheduleGet = define[Named, calendar.Record](Row{
+		Name: "schedule-get", Roles: readers, Sentence: "Return a schedule, its next firing and its last one.",
+	})
+	SchedulePause = define[Named, calendar.Record](Row{
+		Name: "schedule-pause", Changes: true, Sentence: "Let a schedule fire no more until it is resumed.",
+	})
+	ScheduleResume = define[Named, calendar.Record](Row{
+		Name: "schedule-resume", Changes: true, Sentence: "Let a paused schedule fire again.",
+	})
+	ScheduleRun = define[Named, calendar.Record](Row{
+		Name: "schedule-run", Changes: true, Sentence: "Submit a schedule's job now; its calendar stays as it is.",
+	})
+	ScheduleRemove = define[Named, Named](Row{
+		Name: "schedule-remove", Changes: true, Sentence: "Remove a schedule; the jobs that it made stay.",
+	})
+)
