@@ -104,6 +104,7 @@ type agentRun struct {
 	asks    []openAsk     // questions that are open
 	asking  *jobs.OpenAsk // that the record tells
 	turn    int           // the agent's, as its last line told
+	began   time.Time     // when that turn did
 	leaving string        // who has told the agent to stop; empty: nobody
 	work    undertaking
 	// offered is the last sign of life at which the session was to be parked.
@@ -262,6 +263,7 @@ func (r *agentRun) line(line agent.Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	read := r.decoder.Line(line)
+	r.timeTurns(read.Events, time.Now())
 	if r.parked != nil {
 		return // it ends where its capsule was stored
 	}
@@ -314,6 +316,23 @@ func (r *agentRun) turns(events []jobs.Event) {
 		}
 		if e.Kind == jobs.TurnEnded && r.cfg.Hooks.Turn != nil {
 			r.cfg.Hooks.Turn(r.rec)
+		}
+	}
+}
+
+// timeTurns measures the turns whose agent does not tell how long they took.
+func (r *agentRun) timeTurns(events []jobs.Event, now time.Time) {
+	for i, e := range events {
+		switch e.Kind {
+		case jobs.TurnStarted:
+			r.began = now
+		case jobs.TurnEnded:
+			turn := dataOfEvent[event.TurnEnded](e)
+			if turn.Seconds == 0 && !r.began.IsZero() {
+				turn.Seconds = now.Sub(r.began).Seconds()
+				events[i].Data = event.New(turn).Data
+			}
+			r.began = time.Time{}
 		}
 	}
 }

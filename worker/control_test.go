@@ -185,8 +185,14 @@ func TestAPromptAfterTheLastTurn(t *testing.T) {
 	if got := f.refused(id, prompt("after"), control.NotReady); !strings.Contains(got, "when the job has finished") {
 		t.Errorf("refused with %q", got)
 	}
-	if rec, _ := f.ended(id); rec.Outcome != jobs.Success {
+	rec, events := f.ended(id)
+	if rec.Outcome != jobs.Success {
 		t.Errorf("ended with %s %s (%s)", rec.Outcome, rec.Reason, rec.Message)
+	}
+	for _, turn := range dataOf[event.TurnEnded](t, events, jobs.TurnEnded) {
+		if turn.Seconds <= 0 || turn.Seconds > jobstest.Patience.Seconds() {
+			t.Errorf("a turn took %v seconds", turn.Seconds)
+		}
 	}
 }
 

@@ -43,6 +43,9 @@ func summary(e jobs.Event) string {
 		return fmt.Sprintf("model API: attempt %d, %s, status %d", d.Attempt, d.Class, d.HTTP)
 	case event.TaskUpdated:
 		if text := cmp.Or(d.Text, d.Status); text != "" {
+			if d.Tokens > 0 {
+				text += fmt.Sprintf(" (%d tokens)", d.Tokens)
+			}
 			return text
 		}
 	case event.RunExited:

@@ -29,10 +29,17 @@ func told(d event.InputState) string {
 func inquiry(job string, d control.Ask) string {
 	var questions []control.Question
 	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
-	if len(questions) == 0 {
-		return fmt.Sprintf("? the agent wants %s: %s\n  penstock answer %s [--deny]", cmp.Or(d.Tool, d.Type), transcript.Fields(d.Input), job)
-	}
 	var b strings.Builder
+	if len(questions) == 0 || d.Type == "permission" {
+		fmt.Fprintf(&b, "? the agent wants %s: %s\n", cmp.Or(d.Tool, d.Type), transcript.Fields(d.Input))
+		how := "[--deny]"
+		if len(questions) > 0 {
+			how = "[--option LABEL | --deny]"
+			b.WriteString(optionLines(questions[0]))
+		}
+		fmt.Fprintf(&b, "  penstock answer %s %s", job, how)
+		return b.String()
+	}
 	for i, q := range questions {
 		number := ""
 		if len(questions) > 1 {
@@ -43,19 +50,26 @@ func inquiry(job string, d control.Ask) string {
 			b.WriteString(" (several may be chosen)")
 		}
 		b.WriteByte('\n')
-		for _, o := range q.Options {
-			fmt.Fprintf(&b, "    %s", o.Label)
-			if o.Description != "" {
-				fmt.Fprintf(&b, ": %s", firstLine(o.Description))
-			}
-			b.WriteByte('\n')
-		}
+		b.WriteString(optionLines(q))
 	}
 	how := "--option LABEL | --text WORDS | --deny"
 	if len(questions) > 1 {
 		how = "--answer 1=WORDS --answer 2=WORDS … | --deny"
 	}
 	fmt.Fprintf(&b, "  penstock answer %s %s", job, how)
+	return b.String()
+}
+
+// optionLines are the options of a question, a line each.
+func optionLines(q control.Question) string {
+	var b strings.Builder
+	for _, o := range q.Options {
+		fmt.Fprintf(&b, "    %s", o.Label)
+		if o.Description != "" {
+			fmt.Fprintf(&b, ": %s", firstLine(o.Description))
+		}
+		b.WriteByte('\n')
+	}
 	return b.String()
 }
 

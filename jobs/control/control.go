@@ -296,6 +296,9 @@ type Question struct {
 type Option struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`
+	// Kind is what choosing it does to a request for permission: allow_once,
+	// allow_always, reject_once or reject_always. Options of a question have none.
+	Kind string `json:"kind,omitempty"`
 }
 
 // A Reply is what became of a question that an agent had asked, whose process has

@@ -44,6 +44,7 @@ type TurnEnded struct {
 	CostScope  string                `json:"cost_scope,omitempty" jsonschema:"What cost_usd is of: turn, process or session."`
 	Denials    json.RawMessage       `json:"denials,omitempty" jsonschema:"What the agent was not permitted, as it tells it."`
 	ByModel    map[string]jobs.Usage `json:"by_model,omitempty" jsonschema:"Tokens by model."`
+	Seconds    float64               `json:"duration_seconds,omitempty" jsonschema:"How long the turn took, as the agent tells it or as its worker measured it."`
 }
 
 // StateChanged says what the agent is doing.
@@ -124,6 +125,7 @@ type TaskUpdated struct {
 	Call   string    `json:"call,omitempty" jsonschema:"The tool call that began it."`
 	Text   string    `json:"text,omitempty" jsonschema:"What the task does, or came to."`
 	Live   *[]string `json:"live,omitempty" jsonschema:"All tasks that run, where that is what changed."`
+	Tokens int64     `json:"tokens,omitempty" jsonschema:"How many tokens a subagent has used so far."`
 }
 
 // AskOpened says that the agent waits for an answer.

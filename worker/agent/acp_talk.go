@@ -148,29 +148,33 @@ func (d *acpTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	how, option := "answered", open.allow
+	chosen, err := open.choose(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	how, reply := "declined", json.RawMessage(jsonLine(acpOutcome("")))
 	switch {
 	case a.Deny:
-		how, option = "declined", open.deny
-	case len(a.Options)+len(a.Answers) > 0 || a.Text != "":
-		chosen, err := a.Fit(open.questions)
-		if err != nil {
-			return nil, nil, err
+		chosen = open.offers(acpDenies...)
+	case chosen == nil:
+		if chosen = open.offers(acpAllows...); chosen == nil {
+			return nil, nil, control.Refuse(control.Unfit, "it offers no option that allows it: choose one by its label, or deny it")
 		}
-		label := chosen[open.questions[0].Question]
-		i := slices.IndexFunc(open.questions[0].Options, func(o control.Option) bool { return o.Label == label })
-		if i < 0 {
-			return nil, nil, control.Refuse(control.Unfit, "the agent asks for a permission: choose an option, allow it, or deny it")
-		}
-		option = open.names[i]
-	case option == "":
-		return nil, nil, control.Refuse(control.Unfit, "it offers no option that allows it: choose one by its label, or deny it")
+	}
+	if chosen != nil {
+		how, reply = chosen.how(), chosen.send
 	}
 	delete(d.asks, id)
 	e := event.New(event.AskClosed{Ask: id, How: how})
 	e.Agent, e.Turn = d.name, d.turn
-	return []jobs.Event{e}, [][]byte{d.answer(open.id, acpOutcome(option))}, nil
+	return []jobs.Event{e}, [][]byte{d.answer(open.id, reply)}, nil
 }
+
+// The kinds of options that a plain yes or no stands for, the best first.
+var (
+	acpAllows = []string{"allow_once", "allow_always"}
+	acpDenies = []string{"reject_once", "reject_always"}
+)
 
 // acpOutcome answers a request for a permission; without an option it is
 // cancelled.

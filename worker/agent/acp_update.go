@@ -206,34 +206,23 @@ func (d *acpTalk) readRequest(m rpcMessage, p *acpParams, r *Read) {
 		r.Reply = append(r.Reply, d.refuse(m.ID))
 		return
 	}
-	question := control.Question{Question: firstText(p.Tool.Title, "May it?")}
-	open := ask{id: m.ID}
+	var choices []choice
 	for _, o := range p.Options {
-		question.Options = append(question.Options, control.Option{Label: o.Name, Description: o.Kind})
-		open.names = append(open.names, o.ID)
-		switch o.Kind {
-		case "allow_once":
-			open.allow = o.ID
-		case "allow_always":
-			open.allow = firstText(open.allow, o.ID)
-		case "reject_once":
-			open.deny = o.ID
-		case "reject_always":
-			open.deny = firstText(open.deny, o.ID)
-		}
+		choices = append(choices, choice{control.Option{Label: o.Name, Kind: o.Kind}, jsonLine(acpOutcome(o.ID))})
 	}
-	open.questions = []control.Question{question}
+	open := permission(firstText(p.Tool.Title, "May it?"), choices)
+	open.id = m.ID
 	r.add(event.AskOpened{
-		Ask: id, Type: "permission", Tool: short(p.Tool.Title, 120), Call: p.Tool.Call, Questions: jsonLine(open.questions), Input: p.Tool.Input,
+		Ask: id, Type: "permission", Tool: short(p.Tool.Title, 120), Call: p.Tool.Call, Questions: open.list(), Input: p.Tool.Input,
 	})
 	if d.launch.Job.Agent.Interactive {
 		remember(d.asks, id, open)
 		return
 	}
-	how := "allowed"
-	if open.allow == "" {
-		how = "declined"
+	how, reply := "declined", json.RawMessage(jsonLine(acpOutcome("")))
+	if allow := open.offers(acpAllows...); allow != nil {
+		how, reply = "allowed", allow.send
 	}
 	r.add(event.AskClosed{Ask: id, How: how})
-	r.Reply = append(r.Reply, d.answer(m.ID, acpOutcome(open.allow)))
+	r.Reply = append(r.Reply, d.answer(m.ID, reply))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/jobs/control"
 )
@@ -17,12 +18,83 @@ type asks map[string]ask
 
 // An ask is a question of the agent that waits for an answer.
 type ask struct {
-	input     json.RawMessage
-	questions []control.Question // nil: it asks for a permission
-	id        json.RawMessage    // of the agent's request, where it has one
-	names     []string           // the agent's own, of each question, or of each option
-	allow     string             // of the options: to allow, and to deny
-	deny      string
+	input json.RawMessage
+	// questions are what is asked. A request for permission has one whose options
+	// are the answers that the agent offers, or none where it offers nothing but
+	// yes and no.
+	questions []control.Question
+	id        json.RawMessage // of the agent's request, where it has one
+	names     []string        // the agent's own, of each question
+	choices   []choice        // of a request for permission
+}
+
+// A choice is one of the answers to a request for permission that the agent
+// offers.
+type choice struct {
+	control.Option
+	send json.RawMessage // what the agent gets for it
+}
+
+// permission makes a request for permission of what the agent offers.
+func permission(question string, choices []choice) ask {
+	open := ask{choices: choices}
+	if len(choices) == 0 {
+		return open
+	}
+	q := control.Question{Question: question}
+	for _, c := range choices {
+		q.Options = append(q.Options, c.Option)
+	}
+	open.questions = []control.Question{q}
+	return open
+}
+
+// list is what the event of the ask says about its questions.
+func (a ask) list() json.RawMessage {
+	if len(a.questions) == 0 {
+		return nil
+	}
+	return jsonLine(a.questions)
+}
+
+// choose finds the choice that an answer to a request for permission names; nil:
+// it names none, so it is a plain yes or no.
+func (a ask) choose(answer control.Message) (*choice, error) {
+	switch {
+	case answer.Deny || len(answer.Options)+len(answer.Answers) == 0 && answer.Text == "":
+		return nil, nil
+	case len(a.choices) == 0:
+		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
+	}
+	chosen, err := answer.Fit(a.questions)
+	if err != nil {
+		return nil, err
+	}
+	label := chosen[a.questions[0].Question]
+	i := slices.IndexFunc(a.choices, func(c choice) bool { return c.Label == label })
+	if i < 0 {
+		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: choose an option, allow it, or deny it")
+	}
+	return &a.choices[i], nil
+}
+
+// offers finds a choice of the first of these kinds that there is; nil: there is
+// none.
+func (a ask) offers(kinds ...string) *choice {
+	for _, kind := range kinds {
+		if i := slices.IndexFunc(a.choices, func(c choice) bool { return c.Kind == kind }); i >= 0 {
+			return &a.choices[i]
+		}
+	}
+	return nil
+}
+
+// how says how a choice closes the ask.
+func (c choice) how() string {
+	if strings.HasPrefix(c.Kind, "reject") {
+		return "declined"
+	}
+	return "answered"
 }
 
 // find finds the one that is meant.

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -17,8 +19,9 @@ func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 		r.Reply = append(r.Reply, claudeRefusal(out.RequestID, "not supported by this host"))
 		return
 	}
+	open := permission("May it use "+out.Request.ToolName+"?", claudeChoices(out.Request.Suggestions))
 	opened := control.Ask{
-		Ask: out.RequestID, Type: "permission", Tool: out.Request.ToolName, Call: out.Request.ToolUseID, Input: out.Request.Input,
+		Ask: out.RequestID, Type: "permission", Tool: out.Request.ToolName, Call: out.Request.ToolUseID, Questions: open.list(), Input: out.Request.Input,
 	}
 	if out.Request.ToolName == "AskUserQuestion" {
 		var in struct {
@@ -26,11 +29,12 @@ func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 		}
 		_ = json.Unmarshal(out.Request.Input, &in) // the input is there as a whole, if not the questions
 		opened.Type, opened.Questions, opened.Input = "question", in.Questions, nil
+		open = ask{}
+		_ = json.Unmarshal(opened.Questions, &open.questions) // without any it is a permission
 	}
+	open.input = out.Request.Input
 	r.add(event.AskOpened(opened))
 	if d.interactive {
-		open := ask{input: out.Request.Input}
-		_ = json.Unmarshal(opened.Questions, &open.questions) // without any it is a permission
 		remember(d.asks, out.RequestID, open)
 		return
 	}
@@ -38,11 +42,66 @@ func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 	r.Reply = append(r.Reply, claudeAnswer(out.RequestID, claudeDecision{Behavior: "deny", Message: nobody}))
 }
 
+// A claudeSuggestion is a change of what the program may do without asking.
+type claudeSuggestion struct {
+	Type  string `json:"type"`
+	Mode  string `json:"mode"`
+	Rules []struct {
+		Tool    string `json:"toolName"`
+		Content string `json:"ruleContent"`
+	} `json:"rules"`
+	Directories []string `json:"directories"`
+}
+
+// text is what a suggestion changes, for people.
+func (s claudeSuggestion) text() string {
+	var words []string
+	for _, r := range s.Rules {
+		if r.Content != "" {
+			r.Tool += "(" + r.Content + ")"
+		}
+		words = append(words, r.Tool)
+	}
+	for _, dir := range s.Directories {
+		words = append(words, "directory "+dir)
+	}
+	if s.Mode != "" {
+		words = append(words, "mode "+s.Mode)
+	}
+	return firstText(strings.Join(words, ", "), s.Type)
+}
+
+// claudeChoices are the answers to a request for permission: the suggestions are
+// one of them, all together. They are for the session, whatever they say: else
+// the program would write them to the settings of the workspace, and so into the
+// job's change.
+func claudeChoices(suggestions json.RawMessage) []choice {
+	var fields []map[string]json.RawMessage
+	if json.Unmarshal(suggestions, &fields) != nil || len(fields) == 0 ||
+		slices.ContainsFunc(fields, func(f map[string]json.RawMessage) bool { return f == nil }) {
+		return nil
+	}
+	var texts []string
+	for _, f := range fields {
+		var s claudeSuggestion
+		_ = json.Unmarshal(jsonLine(f), &s) // what has an unexpected type stays zero
+		texts = append(texts, s.text())
+		f["destination"] = jsonLine("session")
+	}
+	return []choice{
+		{Option: control.Option{Label: "Allow", Kind: "allow_once"}},
+		{control.Option{Label: "Always allow", Description: short(strings.Join(texts, ", "), 500), Kind: "allow_always"}, jsonLine(fields)},
+		{Option: control.Option{Label: "Reject", Kind: "reject_once"}},
+	}
+}
+
 // claudeDecision answers can_use_tool.
 type claudeDecision struct {
 	Behavior string                     `json:"behavior"`
 	Message  string                     `json:"message,omitempty"`
 	Input    map[string]json.RawMessage `json:"updatedInput,omitempty"`
+	// Permissions are what it may do from now on without asking.
+	Permissions json.RawMessage `json:"updatedPermissions,omitempty"`
 }
 
 // Answer implements [Speaker].
@@ -56,17 +115,28 @@ func (d *claudeDecoder) Answer(a control.Message) ([]jobs.Event, [][]byte, error
 		input = map[string]json.RawMessage{}
 	}
 	how, decision := "answered", claudeDecision{Behavior: "allow", Input: input}
+	denied := claudeDecision{Behavior: "deny", Message: firstText(a.Text, nobody)}
 	switch {
 	case a.Deny:
-		how, decision = "declined", claudeDecision{Behavior: "deny", Message: firstText(a.Text, nobody)}
-	case open.questions != nil:
+		how, decision = "declined", denied
+	case open.questions != nil && open.choices == nil:
 		answers, err := a.Fit(open.questions)
 		if err != nil {
 			return nil, nil, err
 		}
 		input["answers"] = jsonLine(answers)
-	case len(a.Options)+len(a.Answers) > 0 || a.Text != "":
-		return nil, nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
+	default:
+		chosen, err := open.choose(a)
+		if err != nil {
+			return nil, nil, err
+		}
+		if chosen == nil {
+			break
+		}
+		decision.Permissions = chosen.send
+		if how = chosen.how(); how == "declined" {
+			decision = denied
+		}
 	}
 	delete(d.asks, id)
 	e := event.New(event.AskClosed{Ask: id, How: how})

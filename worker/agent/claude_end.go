@@ -18,6 +18,7 @@ func (d *claudeDecoder) readResult(out *claudeOut, r *Read) {
 	turn := event.TurnEnded{
 		Status: claudeStatus(out), Result: out.Result, Errors: out.Errors, HTTP: out.APIStatus,
 		Usage: out.Usage.jobs(), UsageScope: "turn", CostUSD: out.CostUSD, CostScope: "process", Denials: out.Denials,
+		Seconds: max(0, out.DurationMS/1000),
 	}
 	turn.Reason = d.turnReason(out, turn.Status)
 	if len(out.ModelUsage) > 0 {

@@ -197,7 +197,7 @@ func (d *claudeDecoder) readInit(out *claudeOut, r *Read) {
 }
 
 func taskOf(out *claudeOut) event.TaskUpdated {
-	t := event.TaskUpdated{Task: out.TaskID, Call: out.ToolUseID, Text: out.Description, Status: "running"}
+	t := event.TaskUpdated{Task: out.TaskID, Call: out.ToolUseID, Text: out.Description, Status: "running", Tokens: max(0, out.Usage.Total)}
 	switch out.Subtype {
 	case "task_updated":
 		t.Status = out.Patch.Status

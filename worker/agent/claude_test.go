@@ -210,6 +210,43 @@ func TestClaudeAnswers(t *testing.T) {
 	}
 }
 
+// All that the program suggests is one answer, for the session alone, and what is
+// no list of objects offers nothing.
+func TestClaudePermission(t *testing.T) {
+	l := launch("claude")
+	l.Job.Agent.Interactive = true
+	asked := func(suggestions string) string {
+		return `{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"permission_suggestions":` + suggestions + `}}`
+	}
+	rules := `[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"ls *"},{"toolName":"Read"}],"behavior":"allow","destination":"localSettings"},{"type":"unheardOf","more":[1]}]`
+	for _, tt := range []struct {
+		suggestions, options string
+		answer               control.Message
+		want                 string // in the reply; empty: it is refused
+	}{
+		{rules, `{"label":"Always allow","description":"Bash(ls *), Read, unheardOf","kind":"allow_always"}`, control.Message{Options: []string{"2"}},
+			`"updatedPermissions":[{"behavior":"allow","destination":"session","rules":[{"toolName":"Bash","ruleContent":"ls *"},{"toolName":"Read"}],"type":"addRules"},{"destination":"session","more":[1],"type":"unheardOf"}]`},
+		{rules, "", control.Message{}, `{"behavior":"allow","updatedInput":{"command":"ls"}}`},
+		{rules, "", control.Message{Options: []string{"allow"}}, `{"behavior":"allow","updatedInput":{"command":"ls"}}`},
+		{rules, "", control.Message{Options: []string{"3"}}, `"behavior":"deny"`},
+		{rules, "", control.Message{Deny: true}, `"behavior":"deny"`},
+		{rules, "", control.Message{Text: "why not"}, ""},
+		{rules, "", control.Message{Options: []string{"4"}}, ""},
+		{`[]`, "", control.Message{Options: []string{"1"}}, ""},
+		{`[null]`, "", control.Message{}, `"behavior":"allow"`},
+		{`"x"`, "", control.Message{}, `"behavior":"allow"`},
+	} {
+		d := claude{}.Decoder(l)
+		if r := feed(d, claudeInit, asked(tt.suggestions)); !strings.Contains(string(r.Events[0].Data), tt.options) {
+			t.Errorf("%s: it asks %s", tt.suggestions, r.Events[0].Data)
+		}
+		_, lines, err := d.(Speaker).Answer(tt.answer)
+		if (err != nil) != (tt.want == "") || err == nil && !strings.Contains(string(lines[0]), tt.want) {
+			t.Errorf("%s: %+v is answered with %s, %v", tt.suggestions, tt.answer, lines, err)
+		}
+	}
+}
+
 // Totals of a process that resumed a session begin with those of the session
 // in some versions, and must not be counted again.
 func TestClaudeTotal(t *testing.T) {

@@ -66,6 +66,7 @@ type claudeResult struct {
 	IsError    bool                   `json:"is_error"`
 	Terminal   string                 `json:"terminal_reason"`
 	APIStatus  int                    `json:"api_error_status"`
+	DurationMS float64                `json:"duration_ms"`
 	Result     string                 `json:"result"`
 	Errors     []string               `json:"errors"`
 	Usage      claudeUsage            `json:"usage"`
@@ -86,6 +87,7 @@ type claudeUsage struct {
 	Output     int64 `json:"output_tokens"`
 	CacheRead  int64 `json:"cache_read_input_tokens"`
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
+	Total      int64 `json:"total_tokens"` // of a task, which tells nothing else
 }
 
 type claudeModel struct {
@@ -132,6 +134,7 @@ type claudeRequest struct {
 	Input       json.RawMessage `json:"input"`
 	ToolUseID   string          `json:"tool_use_id"`
 	Interaction bool            `json:"requires_user_interaction"`
+	Suggestions json.RawMessage `json:"permission_suggestions"`
 }
 
 type claudeReply struct {

@@ -22,11 +22,14 @@ type codexParams struct {
 	Request json.RawMessage `json:"requestId"`
 	Plan    json.RawMessage `json:"plan"`
 	Limits  json.RawMessage `json:"rateLimits"`
-	Turn    codexTurn       `json:"turn"`
-	Item    codexThing      `json:"item"`
-	Error   codexError      `json:"error"`
-	Retries bool            `json:"willRetry"`
-	Status  struct {
+	// Decisions are the answers to a request for permission that it offers: words,
+	// and objects of one field whose name is the word.
+	Decisions []json.RawMessage `json:"availableDecisions"`
+	Turn      codexTurn         `json:"turn"`
+	Item      codexThing        `json:"item"`
+	Error     codexError        `json:"error"`
+	Retries   bool              `json:"willRetry"`
+	Status    struct {
 		Type  string   `json:"type"`
 		Flags []string `json:"activeFlags"`
 	} `json:"status"`
@@ -39,6 +42,8 @@ type codexTurn struct {
 	ID     string      `json:"id"`
 	Status string      `json:"status"`
 	Error  *codexError `json:"error"`
+	// Millis is how long it took.
+	Millis float64 `json:"durationMs"`
 }
 
 type codexError struct {
@@ -237,7 +242,7 @@ func (d *codexTalk) readTurn(method string, p *codexParams, r *Read) {
 
 // readEnd closes the turn. What was asked in it is not asked any more.
 func (d *codexTalk) readEnd(t codexTurn, r *Read) {
-	turn := event.TurnEnded{Status: "ok", Reason: "completed", Result: d.result, Usage: less(d.all(), d.before), UsageScope: "turn"}
+	turn := event.TurnEnded{Status: "ok", Reason: "completed", Result: d.result, Usage: less(d.all(), d.before), UsageScope: "turn", Seconds: max(0, t.Millis/1000)}
 	var why jobs.Reason
 	switch t.Status {
 	case "interrupted":

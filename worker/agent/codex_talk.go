@@ -8,7 +8,6 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
-	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // codexTalk speaks with Codex's app server, 0.169 and later: JSON-RPC without
@@ -140,53 +139,4 @@ func (d *codexTalk) Raw(id string, line []byte) ([][]byte, error) {
 		remember(d.told, id, "")
 	}
 	return [][]byte{d.request(m, params, id)}, nil
-}
-
-// Answer implements [Speaker].
-func (d *codexTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
-	id, open, err := d.asks.find(a)
-	if err != nil {
-		return nil, nil, err
-	}
-	result, err := codexAnswer(open, a)
-	if err != nil {
-		return nil, nil, err
-	}
-	delete(d.asks, id)
-	how := "answered"
-	if a.Deny {
-		how = "declined"
-	}
-	e := event.New(event.AskClosed{Ask: id, How: how})
-	e.Agent, e.Turn = d.name, d.turn
-	return []jobs.Event{e}, [][]byte{d.answer(open.id, result)}, nil
-}
-
-// codexAnswer is what the program is told: for each question, or whether it may.
-func codexAnswer(open ask, a control.Message) (any, error) {
-	type said struct {
-		Answers []string `json:"answers"`
-	}
-	answers := map[string]said{}
-	switch {
-	case open.questions != nil && a.Deny:
-		for _, name := range open.names {
-			answers[name] = said{[]string{firstText(a.Text, nobody)}}
-		}
-		return map[string]any{"answers": answers}, nil
-	case open.questions != nil:
-		texts, err := a.Fit(open.questions)
-		if err != nil {
-			return nil, err
-		}
-		for i, q := range open.questions {
-			answers[open.names[i]] = said{[]string{texts[q.Question]}}
-		}
-		return map[string]any{"answers": answers}, nil
-	case a.Deny:
-		return map[string]string{"decision": "decline"}, nil
-	case len(a.Options)+len(a.Answers) > 0 || a.Text != "":
-		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
-	}
-	return map[string]string{"decision": "accept"}, nil
 }

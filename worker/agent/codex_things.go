@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
@@ -72,43 +71,4 @@ func (d *codexTalk) readThing(method string, p *codexParams, r *Read) {
 		}
 	}
 	readCodexItem(stage, p.Item.item(d.parent(p)), r)
-}
-
-// readRequest takes what the program asks of its host.
-func (d *codexTalk) readRequest(m rpcMessage, p *codexParams, r *Read) {
-	id, ok := m.answerable()
-	if !ok {
-		return
-	}
-	var q struct {
-		Questions json.RawMessage `json:"questions"`
-	}
-	open := ask{id: m.ID}
-	opened := control.Ask{Ask: id, Type: "permission", Call: p.ItemID, Input: m.Params}
-	switch m.Method {
-	case "item/commandExecution/requestApproval":
-		opened.Tool = "command_execution"
-	case "item/fileChange/requestApproval":
-		opened.Tool = "file_change"
-	case "item/tool/requestUserInput":
-		_ = json.Unmarshal(m.Params, &q) // without a list there is no question
-		opened.Type, opened.Questions, opened.Input = "question", q.Questions, nil
-		var names []struct {
-			ID string `json:"id"`
-		}
-		if json.Unmarshal(q.Questions, &names) == nil && json.Unmarshal(q.Questions, &open.questions) == nil && len(names) > 0 {
-			for _, n := range names {
-				open.names = append(open.names, n.ID)
-			}
-			break
-		}
-		fallthrough
-	default:
-		r.add(event.AskOpened{Ask: id, Type: "other", Tool: m.Method})
-		r.add(event.AskClosed{Ask: id, How: "declined"})
-		r.Reply = append(r.Reply, d.refuse(m.ID))
-		return
-	}
-	remember(d.asks, id, open)
-	r.add(event.AskOpened(opened))
 }

@@ -119,11 +119,12 @@ func TestRealCodexWithinATurn(t *testing.T) {
 	}
 }
 
-// It asks for permission where it shall, and does only what it may.
+// It asks for permission where it shall, not again for what it may always do, and
+// does only what it may.
 func TestRealCodexPermission(t *testing.T) {
 	agents, program := requireProgram(t, "codex")
 	l, _ := talkCodex(t, program, agenttest.Script{On: "FIRST", Steps: []agenttest.Step{
-		told, codexRun("touch may"), codexRun("touch maynot"), told,
+		told, codexRun("touch may"), codexRun("touch may"), codexRun("touch maynot"), told,
 	}})
 	c := &conversation{}
 	begun := false
@@ -138,10 +139,14 @@ func TestRealCodexPermission(t *testing.T) {
 			return nil
 		}
 		asked++
-		if _, _, err := speaker.Answer(control.Message{Options: []string{"1"}}); err == nil {
-			t.Error("a permission took an option")
+		if _, _, err := speaker.Answer(control.Message{Options: []string{"4"}}); err == nil {
+			t.Error("a permission took an option that was not offered")
 		}
-		events, lines, err := speaker.Answer(control.Message{Deny: asked > 1})
+		answer := control.Message{Deny: true}
+		if asked == 1 {
+			answer = control.Message{Options: []string{"always allow"}}
+		}
+		events, lines, err := speaker.Answer(answer)
 		if err != nil || len(events) != 1 {
 			t.Errorf("%+v, %v", events, err)
 		}
@@ -193,4 +198,50 @@ func dataOf[T any](t *testing.T, e jobs.Event) (data T) {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// What Claude Code may always do it does not ask for again, and that is not
+// written to the workspace.
+func TestRealClaudePermission(t *testing.T) {
+	agents, program := requireProgram(t, "claude")
+	srv := httptest.NewServer(agenttest.New(agenttest.Script{On: "FIRST", Steps: []agenttest.Step{
+		told, bash("touch may"), bash("touch may"), bash("git init maynot"), told,
+	}}))
+	defer srv.Close()
+	l := prompted(t, "claude", "FIRST", program, srv.URL)
+	l.Job.Agent.Interactive = true
+	c := &conversation{}
+	begun := false
+	var asked []control.Ask
+	c.hear = func(e jobs.Event) [][]byte {
+		speaker := c.d.(agent.Speaker)
+		if e.Kind == jobs.TurnEnded && !begun {
+			begun = true
+			return append(c.d.(agent.Tuner).Set(jobs.NewID(), "", "default"), speaker.Say(jobs.NewID(), "now")...)
+		}
+		if e.Kind != jobs.AskOpened {
+			return nil
+		}
+		asked = append(asked, dataOf[control.Ask](t, e))
+		answer := control.Message{Options: []string{"Reject"}}
+		if len(asked) == 1 {
+			answer = control.Message{Options: []string{"Always allow"}}
+		}
+		_, lines, err := speaker.Answer(answer)
+		if err != nil {
+			t.Error(err)
+		}
+		return lines
+	}
+	r := talk(t, agents, l, t.TempDir(), c)
+	entries, err := os.ReadDir(l.Cwd)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "may" {
+		t.Errorf("the workspace has %v, err %v", entries, err)
+	}
+	if len(asked) != 2 || !strings.Contains(string(asked[0].Input), "touch may") || !strings.Contains(string(asked[1].Input), "git init maynot") || r.end.Outcome != jobs.Success {
+		t.Errorf("it asked %+v, ended %+v", asked, r.end)
+	}
+	if t.Failed() {
+		transcript(t, r)
+	}
 }

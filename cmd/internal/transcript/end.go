@@ -41,12 +41,24 @@ func (s *Screen) turn(d event.TurnEnded) error {
 	if d.CostScope != "turn" && d.CostScope != "" {
 		cost, s.cost = d.CostUSD-s.cost, d.CostUSD
 	}
-	status := ""
+	status, lasted := "", ""
+	if d.Seconds > 0 {
+		lasted = took(d.Seconds)
+	}
 	if d.Status != "ok" && d.Status != "" {
 		status = d.Status
 	}
-	words := join(fmt.Sprintf("turn %d", s.turns), status, tokens(used), dollars(cost))
+	words := join(fmt.Sprintf("turn %d", s.turns), status, lasted, tokens(used), dollars(cost))
 	return s.block(look{indent: 2, style: console.Dim}, words)
+}
+
+// task is what a subagent does, and what it has used.
+func task(d event.TaskUpdated) string {
+	used := ""
+	if d.Tokens > 0 {
+		used = count(d.Tokens, "token")
+	}
+	return join(d.Text, used)
 }
 
 // less is what was used since an earlier report; all of it, where the agent has

@@ -77,7 +77,7 @@ func (s *Screen) Show(e jobs.Event) error {
 	case event.PlanUpdated:
 		return s.plan(d)
 	case event.TaskUpdated:
-		return s.block(look{indent: 6, style: console.Dim}, d.Text)
+		return s.block(look{indent: 6, style: console.Dim}, task(d))
 	case event.InputState:
 		return s.input(d)
 	case event.AskOpened:

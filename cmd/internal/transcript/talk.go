@@ -36,10 +36,17 @@ func (s *Screen) input(d event.InputState) error {
 func (s *Screen) question(d control.Ask) error {
 	var questions []control.Question
 	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
-	if len(questions) == 0 {
+	if len(questions) == 0 || d.Type == "permission" {
 		tool := event.Tool{Name: cmp.Or(d.Tool, d.Type, "something"), Input: d.Input}
 		err := s.marked(console.Alert, "?", fmt.Sprintf("May the agent use %s: %s", tool.Name, about(tool, changesOf(tool))))
-		return cmp.Or(err, s.command("answer", "", "allows it"), s.command("answer", "--deny", "refuses it"))
+		if len(questions) > 0 && err == nil {
+			err = s.block(look{indent: 4}, choices(questions[0]))
+		}
+		err = cmp.Or(err, s.command("answer", "", "allows it"), s.command("answer", "--deny", "refuses it"))
+		if len(questions) > 0 && err == nil {
+			err = s.command("answer", "--option N", "chooses one of these")
+		}
+		return err
 	}
 	for i, q := range questions {
 		text := q.Question
@@ -52,14 +59,8 @@ func (s *Screen) question(d control.Ask) error {
 		if err := s.marked(console.Alert, "?", text); err != nil {
 			return err
 		}
-		for n, o := range q.Options {
-			text := fmt.Sprintf("%d) %s", n+1, console.Line(o.Label))
-			if o.Description != "" {
-				text += ": " + o.Description
-			}
-			if err := s.block(look{indent: 4}, text); err != nil {
-				return err
-			}
+		if err := s.block(look{indent: 4}, choices(q)); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -69,6 +70,19 @@ func (s *Screen) question(d control.Ask) error {
 		return cmp.Or(s.command("answer", "--option 1", ""), s.command("answer", `--text "…"`, ""))
 	}
 	return s.command("answer", `--text "…"`, "")
+}
+
+// choices are the options of a question, by their numbers.
+func choices(q control.Question) string {
+	var lines []string
+	for n, o := range q.Options {
+		text := fmt.Sprintf("%d) %s", n+1, console.Line(o.Label))
+		if o.Description != "" {
+			text += ": " + o.Description
+		}
+		lines = append(lines, text)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // command writes a command to type next, and what it does.
