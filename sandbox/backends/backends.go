@@ -32,7 +32,7 @@ func Names() []string { return slices.Clone(names) }
 
 // New returns the backend called name. Auto is the first of Names that can
 // make a jail of this host's own programs here: it is never oci, which needs an
-// image, nor none, which has to be asked for.
+// image, nor seatbelt, which has never run on a Mac, nor none.
 func New(ctx context.Context, name string) (sandbox.Backend, error) {
 	switch name {
 	case "bwrap":
@@ -46,16 +46,21 @@ func New(ctx context.Context, name string) (sandbox.Backend, error) {
 	case "none":
 		return &none.Backend{}, nil
 	case Auto:
-		if len(names) == 1 {
-			return nil, errors.New(noJail)
+		if !slices.ContainsFunc(names, func(name string) bool { return !byName(name) }) {
+			return nil, errors.New(noChoice(names))
 		}
 		return First(ctx, names...)
 	}
 	return nil, &UnknownError{name}
 }
 
-// noJail is the whole truth about systems whose only backend is none.
-const noJail = "there is no jail for " + runtime.GOOS + ": use Linux, if need be in a virtual machine (on Windows that is WSL 2)"
+// noChoice says why auto chooses none of a system's backends.
+func noChoice(names []string) string {
+	if slices.Contains(names, "seatbelt") {
+		return "auto chooses no jail on macOS: seatbelt has never run on a Mac; ask for it by name (--backend seatbelt), or use Linux"
+	}
+	return "there is no jail for " + runtime.GOOS + ": use Linux, if need be in a virtual machine (on Windows that is WSL 2)"
+}
 
 func auto(ctx context.Context, candidates ...sandbox.Backend) (sandbox.Backend, error) {
 	failed := errors.New("no backend can make a jail on this host")
@@ -74,7 +79,7 @@ func auto(ctx context.Context, candidates ...sandbox.Backend) (sandbox.Backend, 
 }
 
 // First returns the first of the backends called names that can make a jail
-// here. None is left out, since it has to be asked for, and oci, which needs an image.
+// here. It leaves out those that a job has to ask for by name.
 func First(ctx context.Context, names ...string) (sandbox.Backend, error) {
 	var candidates []sandbox.Backend
 	for _, name := range names {
@@ -88,13 +93,14 @@ func First(ctx context.Context, names ...string) (sandbox.Backend, error) {
 		candidates = append(candidates, b)
 	}
 	if len(candidates) == 0 {
-		return nil, fmt.Errorf("no backend is chosen from %q; none has to be asked for by name", names)
+		return nil, fmt.Errorf("no backend is chosen from %q; a job has to ask for these by name", names)
 	}
 	return auto(ctx, candidates...)
 }
 
-// byName reports whether a backend is only used where it is asked for.
-func byName(name string) bool { return name == "none" || name == "oci" }
+// byName reports whether a backend is only used where it is asked for: none is no
+// jail, oci needs an image, and seatbelt has never run on a Mac.
+func byName(name string) bool { return name == "none" || name == "oci" || name == "seatbelt" }
 
 // Untried returns the backend that First would try first, without trying it: for
 // a program that makes one jail, which is the trial. It is nil where that one

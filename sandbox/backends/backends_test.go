@@ -3,6 +3,7 @@ package backends_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/penstock-run/penstock/sandbox/backends"
@@ -28,8 +29,16 @@ func TestAutoIsAJail(t *testing.T) {
 }
 
 func TestFirstIsAJailOfTheList(t *testing.T) {
-	if b, err := backends.First(t.Context(), "none"); err == nil {
-		t.Errorf("got %s without having asked for it", b.Name())
+	for _, name := range []string{"none", "oci", "seatbelt"} {
+		if b, err := backends.First(t.Context(), name); err == nil || !strings.Contains(err.Error(), "by name") {
+			t.Errorf("got %v, %v: a job has to ask for %s", b, err, name)
+		}
+		if b := backends.Untried(name); b != nil {
+			t.Errorf("%s is chosen without having asked for it", b.Name())
+		}
+		if b, err := backends.New(t.Context(), name); err != nil || b.Name() != name {
+			t.Errorf("asked for by its name: %v, %v", b, err)
+		}
 	}
 	if b, err := backends.First(t.Context(), "chroot"); err == nil {
 		t.Errorf("got %s for a name that nobody has", b.Name())

@@ -45,8 +45,9 @@ type Policy struct {
 	Workspaces []string `yaml:"workspaces,omitempty" json:"workspaces,omitempty"`
 	// Deliver are the ways in which results may leave the store; empty is all. None and
 	// patch are no such way, and stand for none.
-	Deliver  []string `yaml:"deliver,omitempty" json:"deliver,omitempty"`
-	Backends []string `yaml:"backends,omitempty" json:"backends,omitempty"` // backends that a job may ask for; empty is all
+	Deliver []string `yaml:"deliver,omitempty" json:"deliver,omitempty"`
+	// Backends are those that a job may ask for; empty is all. Seatbelt has never run on a Mac.
+	Backends []string `yaml:"backends,omitempty" json:"backends,omitempty"`
 	// Attach says whether people may open terminals in the jails of agents:
 	// allow, which is the default, or deny.
 	Attach string            `yaml:"attach,omitempty" json:"attach,omitempty"`
