@@ -43,7 +43,7 @@ func (m *mirror) base(ctx context.Context, t target) (_ *base, err error) {
 	err = m.build(ctx, l, t)
 	if failed, ok := errors.AsType[*damagedError](err); ok && ctx.Err() == nil {
 		if f := m.spaces.cfg.Hooks.Leftover; f != nil {
-			f("damaged mirror of "+m.source.name, failed)
+			f("damaged mirror of "+m.source.Name, failed)
 		}
 		if err := m.discard(ctx); err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func (m *mirror) build(ctx context.Context, l *disk.Lock, t target) error {
 		return err
 	}
 	if err := m.fill(ctx, l, fresh, t); err != nil {
-		err = fmt.Errorf("prepare commit %s of %s: %w", t.commit, m.source.name, err)
+		err = fmt.Errorf("prepare commit %s of %s: %w", t.commit, m.source.Name, err)
 		if _, failed := errors.AsType[*git.Error](err); failed && !disk.IsFull(err) {
 			err = &damagedError{err}
 		}
@@ -115,7 +115,7 @@ func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) e
 	if err != nil {
 		return err
 	}
-	own := git.Remote{URL: m.path("mirror.git"), Local: true, Trust: m.spaces.trust()}
+	own := git.Remote{URL: m.path("mirror.git"), Local: true, Trust: m.spaces.access.Trust}
 	repo.Progress = m.progress.of("history")
 	if err := repo.Fetch(ctx, own, depth, t.commit); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // parent lacks. The repository is only read. The commit is there for as long
 // as the host keeps what it fetched of the repository.
 func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io.Reader) (err error) {
-	src, err := s.locate(ctx, repo)
+	src, err := s.access.Locate(ctx, repo)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io
 		return err
 	}
 	if err := m.take(ctx, l, parent, commit, pack); err != nil {
-		return errors.Join(fmt.Errorf("keep commit %s of %s: %w", commit, src.name, err), m.repair(m.repo()))
+		return errors.Join(fmt.Errorf("keep commit %s of %s: %w", commit, src.Name, err), m.repair(m.repo()))
 	}
 	return os.Remove(m.path("unfinished"))
 }

@@ -110,11 +110,11 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		}
 	}
 	t.Logf("%d layers", len(layers))
-	src, err := other.locate(t.Context(), repo)
+	src, err := other.access.Locate(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "/", "git", "--git-dir="+filepath.Join(dir, "mirrors", src.key, "mirror.git"), "fsck", "--full")
+	run(t, "/", "git", "--git-dir="+filepath.Join(dir, "mirrors", src.Key, "mirror.git"), "fsck", "--full")
 	if got := run(t, held.Dir(), "git", "status", "--porcelain"); got != "" {
 		t.Errorf("the workspace in use was harmed: %s", got)
 	}

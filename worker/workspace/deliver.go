@@ -58,11 +58,11 @@ type Delivered struct {
 // left alone: a branch that is checked out is a [*BranchError]. To a URL it is
 // pushed, with Config.FetchEnv, and the hooks there are the remote's affair.
 func (w *Workspace) Deliver(ctx context.Context, c Change, d Delivery) (Delivered, error) {
-	src, err := w.spaces.locate(ctx, d.Repo)
+	src, err := w.spaces.access.Locate(ctx, d.Repo)
 	if err != nil {
 		return Delivered{}, err
 	}
-	out := Delivered{Repo: src.name}
+	out := Delivered{Repo: src.Name}
 	commit, err := w.compose(ctx, c, d)
 	if err != nil || commit == "" {
 		return out, err

@@ -1,54 +1,24 @@
 package workspace
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
-	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// An UnreachableError is a repository that could not be read at all: a wrong
-// address, a missing permission, a network that is down.
-type UnreachableError struct {
-	Repo string // without credentials
-	Err  error
-}
-
-func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("repository %s cannot be read: %v; check its address, and that the worker may read it", e.Repo, e.Err)
-}
-
-func (e *UnreachableError) Unwrap() error { return e.Err }
-
-// A RefusedError is a repository that no job can begin from as it is: another
-// attempt would end no better. Err says what stands in the way, and the way out.
-type RefusedError struct {
-	Repo   string // without credentials
-	Reason jobs.Reason
-	Err    error
-}
-
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("repository %s cannot be used: %v", e.Repo, e.Err)
-}
-
-func (e *RefusedError) Unwrap() error { return e.Err }
-
-// A RefError is a branch, tag or commit that the repository does not have.
-type RefError struct {
-	Repo string
-	Ref  string // "" for the default branch
-}
-
-func (e *RefError) Error() string {
-	if e.Ref == "" {
-		return fmt.Sprintf("repository %s has no commit on its default branch; make one, or name a branch", e.Repo)
-	}
-	return fmt.Sprintf("repository %s has no branch, tag or commit %q; push it, or name another", e.Repo, e.Ref)
-}
+// What is wrong with a repository that a job names.
+type (
+	// An UnreachableError is a repository that could not be read at all: a wrong
+	// address, a missing permission, a network that is down.
+	UnreachableError = source.UnreachableError
+	// A RefusedError is a repository that no job can begin from as it is: another
+	// attempt would end no better.
+	RefusedError = source.RefusedError
+	// A RefError is a branch, tag or commit that the repository does not have.
+	RefError = source.RefError
+)
 
 // A LimitError says that there is more than [Limits] allow to be collected.
 type LimitError struct {
@@ -74,28 +44,4 @@ func (e *LimitError) Error() string {
 		text += fmt.Sprintf("; what could be is stored, and the whole, %d MiB, is in %s until %s", e.Bytes>>20, e.Dir, e.Until.Format(time.DateOnly))
 	}
 	return text
-}
-
-// unreachable wraps what a remote did, without its credentials. What has been
-// said of the repository already stays.
-func unreachable(repo string, err error) error {
-	if already, ok := errors.AsType[*RefusedError](err); ok {
-		return already
-	}
-	return &UnreachableError{Repo: git.Redact(repo), Err: err}
-}
-
-func unsupported(repo, format string, args ...any) error {
-	return &RefusedError{Repo: git.Redact(repo), Reason: jobs.RepoUnsupported, Err: fmt.Errorf(format, args...)}
-}
-
-func notGit(path string) error {
-	return &RefusedError{Repo: path, Reason: jobs.NotARepository, Err: errors.New("it is not a git repository; run git init there, or use isolation none")}
-}
-
-// privateDocs is where users read how the worker's git gets credentials.
-const privateDocs = "https://github.com/penstock-run/penstock/blob/main/docs/private-repositories.md"
-
-func noCredentials(repo string, err error) error {
-	return &RefusedError{Repo: git.Redact(repo), Reason: jobs.NoCredentials, Err: fmt.Errorf("the worker's git has no credentials that are accepted there: %w; see %s", err, privateDocs)}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // programs are the operator's, for the strategy [Hook].
@@ -92,9 +93,9 @@ func (w *Workspace) hookRefused(err error) error {
 	case !ok || exit.ExitCode() < 1:
 		return err
 	case exit.ExitCode() == hookNoRef:
-		return errors.Join(&RefError{Repo: git.Redact(repo.URL), Ref: cmp.Or(repo.Commit, repo.Ref)}, err)
+		return errors.Join(&source.RefError{Repo: git.Redact(repo.URL), Ref: cmp.Or(repo.Commit, repo.Ref)}, err)
 	}
-	return unreachable(repo.URL, err)
+	return source.Unreachable(repo.URL, err)
 }
 
 // hookIs writes down what is done next.

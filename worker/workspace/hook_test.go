@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // A hookTest has programs that make workspaces from a directory, as another
@@ -100,10 +101,10 @@ func TestHook(t *testing.T) {
 // is not the host's fault, which would be tried again for long.
 func TestHookThatRefusesItsJob(t *testing.T) {
 	for script, is := range map[string]func(error) bool{
-		"echo 'unknown revision nowhere' >&2; exit 66":  isA[*RefError],
-		"echo 'unknown revision nowhere' >&2; exit 255": isA[*UnreachableError],
+		"echo 'unknown revision nowhere' >&2; exit 66":  isA[*source.RefError],
+		"echo 'unknown revision nowhere' >&2; exit 255": isA[*source.UnreachableError],
 		"echo 'unknown revision nowhere' >&2; kill -9 $$": func(err error) bool {
-			return !isA[*RefError](err) && !isA[*UnreachableError](err)
+			return !isA[*source.RefError](err) && !isA[*source.UnreachableError](err)
 		},
 	} {
 		h := newHook(t, script)
@@ -113,7 +114,7 @@ func TestHookThatRefusesItsJob(t *testing.T) {
 		if err == nil || !is(err) || !strings.Contains(err.Error(), "unknown revision nowhere") {
 			t.Errorf("%s: got %v", script, err)
 		}
-		if isA[*RefError](err) && !strings.Contains(err.Error(), `has no branch, tag or commit "nowhere"`) {
+		if isA[*source.RefError](err) && !strings.Contains(err.Error(), `has no branch, tag or commit "nowhere"`) {
 			t.Errorf("got %v", err)
 		}
 		nothingLeft(t, h.s)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // serve offers repositories below root as any forge does, to user "u" with
@@ -110,7 +111,7 @@ func TestSilentRemoteEndsWithTheContext(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, err := s.Prepare(ctx, Request{ID: "job.1", Repo: jobs.Repo{URL: server.URL + "/x"}, Isolation: jobs.IsolationWorktree})
-	if !errors.Is(err, context.DeadlineExceeded) || isA[*UnreachableError](err) {
+	if !errors.Is(err, context.DeadlineExceeded) || isA[*source.UnreachableError](err) {
 		t.Errorf("got %v, want a passed deadline and no word against the remote", err)
 	}
 	if took := time.Since(began); took > slowtest.Limit(4*time.Second) {
@@ -133,7 +134,7 @@ func TestDeadRemoteIsAskedOnceForAll(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			_, err := s.Prepare(t.Context(), Request{ID: fmt.Sprintf("job.%d", i), Repo: jobs.Repo{URL: server.URL + "/x"}, Isolation: jobs.IsolationWorktree})
-			if !isA[*UnreachableError](err) {
+			if !isA[*source.UnreachableError](err) {
 				t.Errorf("got %v, want an UnreachableError", err)
 			}
 		})
@@ -153,7 +154,7 @@ func TestPacksAreJoined(t *testing.T) {
 		t.Skip("makes more than fifty commits and bases")
 	}
 	repo, s := newRepo(t), open(t, Limits{})
-	src, err := s.locate(t.Context(), repo)
+	src, err := s.access.Locate(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
 	}

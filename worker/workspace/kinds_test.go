@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // kinds are the repositories that git itself works in. Each script runs in an
@@ -141,7 +142,7 @@ func TestKindsOverHTTP(t *testing.T) {
 					t.Errorf("got %v, want a refusal", err)
 				}
 			case c.refused != "":
-				if !isA[*UnreachableError](err) { // the server does not say more
+				if !isA[*source.UnreachableError](err) { // the server does not say more
 					t.Errorf("got %v, want an UnreachableError", err)
 				}
 			case err != nil:
@@ -186,7 +187,7 @@ func TestIdOfAnotherFormat(t *testing.T) {
 	sh(t, repo, "rm -rf .git; git init -q -b main --object-format=sha256; git add -A; git commit -q -m x")
 	for range 2 {
 		_, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: repo, Commit: strings.Repeat("1", 40)}, Isolation: jobs.IsolationWorktree})
-		if !isA[*RefError](err) {
+		if !isA[*source.RefError](err) {
 			t.Errorf("got %v, want a RefError", err)
 		}
 		w := prepare(t, s, "job.2", repo)

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // A linked is the worktree of the user's own repository that a workspace is.
@@ -31,12 +32,12 @@ type linked struct {
 // link makes the workspace a worktree of the user's repository. The files are
 // made as those of a clone are: no filter of the repository's configuration
 // runs.
-func (w *Workspace) link(ctx context.Context, r Request, src source) error {
+func (w *Workspace) link(ctx context.Context, r Request, src source.Source) error {
 	trees, err := w.spaces.linkable(src)
 	if err != nil {
 		return err
 	}
-	s, err := trees.shelf(ctx, src.remote.URL)
+	s, err := trees.shelf(ctx, src.Remote.URL)
 	if err != nil {
 		return err
 	}
@@ -67,15 +68,15 @@ func (w *Workspace) link(ctx context.Context, r Request, src source) error {
 }
 
 // linkable refuses a repository that can have no worktree for a job.
-func (s *Spaces) linkable(src source) (*Worktrees, error) {
+func (s *Spaces) linkable(src source.Source) (*Worktrees, error) {
 	refuse := func(why string) error {
-		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "repo.url", Reason: disk.Printable(src.name) + " " + why + ", so there can be no linked worktree of it"}}}
+		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "repo.url", Reason: disk.Printable(src.Name) + " " + why + ", so there can be no linked worktree of it"}}}
 	}
 	if s.cfg.Worktrees == "" {
 		return nil, errors.New("workspace strategy linked: this worker keeps no records of worktrees")
 	}
-	repo := src.remote.URL
-	if !src.remote.Local {
+	repo := src.Remote.URL
+	if !src.Remote.Local {
 		return nil, refuse("is not a repository of this host")
 	}
 	if strings.ContainsAny(repo, "\r\n") {
@@ -129,7 +130,7 @@ func (s *shelf) takeUp(attempt string, wt Worktree) (*linked, error) {
 
 // newLinked makes a worktree. From its record on a sweep knows it, and by the
 // absence of the workspace's own that nobody was given it.
-func (w *Workspace) newLinked(ctx context.Context, s *shelf, r Request, src source) (*linked, error) {
+func (w *Workspace) newLinked(ctx context.Context, s *shelf, r Request, src source.Source) (*linked, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", w.commit+"^{commit}"); err != nil {
 		return nil, fmt.Errorf("%s does not have commit %s", disk.Printable(s.repo), w.commit)
 	}
@@ -143,7 +144,7 @@ func (w *Workspace) newLinked(ctx context.Context, s *shelf, r Request, src sour
 
 // planLinked decides on a name that is free. Each attempt has a worktree of
 // its own, unless it takes one up.
-func (w *Workspace) planLinked(ctx context.Context, s *shelf, r Request, src source) (Worktree, error) {
+func (w *Workspace) planLinked(ctx context.Context, s *shelf, r Request, src source.Source) (Worktree, error) {
 	records, err := readRecords(s.dir)
 	if err != nil {
 		return Worktree{}, err
@@ -163,7 +164,7 @@ func (w *Workspace) planLinked(ctx context.Context, s *shelf, r Request, src sou
 	}
 	wt, err := s.plan(records, ask)
 	wt.Attempt, wt.Head, wt.OwnBranch = w.id, w.commit, true
-	wt.OriginalDir, wt.OriginalBranch = src.origin()
+	wt.OriginalDir, wt.OriginalBranch = src.Origin()
 	return wt, err
 }
 
@@ -298,7 +299,7 @@ func (w *Workspace) Reused() bool { return w.linked != nil && w.linked.reused }
 
 // Origin is where the user is: the work tree that the job's address led to,
 // and the branch it is on. Both are "" for an address on another host.
-func (w *Workspace) Origin() (dir, branch string) { return w.origin.origin() }
+func (w *Workspace) Origin() (dir, branch string) { return w.origin.Origin() }
 
 // Worktree returns the record of the worktree that the workspace is; false
 // for other workspaces.

@@ -14,13 +14,14 @@ import (
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // A mirror is what this host has fetched from one remote: a bare repository
 // and the bases that were made from it. Whoever changes it holds its lock.
 type mirror struct {
 	dir    string
-	source source
+	source source.Source
 	spaces *Spaces
 	used   bool // it was there before
 
@@ -31,8 +32,8 @@ type mirror struct {
 // on, if it was.
 type target struct{ commit, branch string }
 
-func (s *Spaces) mirror(src source) (*mirror, error) {
-	m := &mirror{dir: filepath.Join(s.cfg.Dir, "mirrors", src.key), source: src, spaces: s}
+func (s *Spaces) mirror(src source.Source) (*mirror, error) {
+	m := &mirror{dir: filepath.Join(s.cfg.Dir, "mirrors", src.Key), source: src, spaces: s}
 	return m, os.MkdirAll(m.path("bases"), 0o700)
 }
 
@@ -63,14 +64,14 @@ func (m *mirror) resolve(ctx context.Context, ref, commit string) (target, error
 		commit = ref
 	}
 	if commit != "" {
-		return target{commit: commit, branch: branchName(ref)}, nil
+		return target{commit: commit, branch: source.PlainBranch(ref)}, nil
 	}
-	if ref == "" && git.IsCommit(m.source.head) {
-		return target{commit: m.source.head}, nil
+	if ref == "" && git.IsCommit(m.source.Head) {
+		return target{commit: m.source.Head}, nil
 	}
 	want := ref
 	if want == "" {
-		want = m.source.head
+		want = m.source.Head
 	}
 	refs, head, err := m.list(ctx, want)
 	if err != nil {
@@ -83,15 +84,15 @@ func (m *mirror) resolve(ctx context.Context, ref, commit string) (target, error
 	for _, r := range refs {
 		found[r.Name] = r.Commit
 	}
-	if c := found["HEAD"]; ref == "" && m.source.head == "" && c != "" {
-		return target{commit: c, branch: branchName(head)}, nil
+	if c := found["HEAD"]; ref == "" && m.source.Head == "" && c != "" {
+		return target{commit: c, branch: source.PlainBranch(head)}, nil
 	}
 	// A branch comes before a tag of the same name, and of a tag that is an
 	// object the commit that it points to.
 	for _, name := range fullNames(want) {
 		if c := found[name]; c != "" {
 			branch, _ := strings.CutPrefix(name, "refs/heads/")
-			return target{commit: c, branch: branchName(branch)}, nil
+			return target{commit: c, branch: source.PlainBranch(branch)}, nil
 		}
 	}
 	if abbreviated().MatchString(ref) {
@@ -101,7 +102,7 @@ func (m *mirror) resolve(ctx context.Context, ref, commit string) (target, error
 		}
 		return m.expand(ctx, ref, idLen)
 	}
-	return target{}, &RefError{Repo: m.source.name, Ref: ref}
+	return target{}, &source.RefError{Repo: m.source.Name, Ref: ref}
 }
 
 var abbreviated = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{7,63}$`) })
@@ -111,19 +112,6 @@ func fullNames(ref string) []string {
 		return []string{ref + "^{}", ref}
 	}
 	return []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
-}
-
-var plainBranch = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`) })
-
-// branchName accepts a branch's name that may become a path below refs. What
-// a remote says is not trusted.
-func branchName(name string) string {
-	name = strings.TrimPrefix(name, "refs/heads/")
-	if !plainBranch().MatchString(name) || git.IsCommit(name) || strings.Contains(name, "..") || strings.Contains(name, "//") ||
-		strings.Contains(name, "/.") || strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".") {
-		return ""
-	}
-	return name
 }
 
 // An answer is what a remote said, and when it was asked.
@@ -173,7 +161,7 @@ func (a *answers) leave(name string, q *asking) {
 
 func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error) {
 	came := time.Now()
-	name := m.source.key + " " + ref
+	name := m.source.Key + " " + ref
 	q := m.spaces.answers.enter(name)
 	defer m.spaces.answers.leave(name, q)
 	select {
@@ -200,10 +188,10 @@ func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error
 }
 
 func (m *mirror) ask(ctx context.Context, names ...string) ([]git.Ref, string, error) {
-	if err := m.source.passable(); err != nil {
+	if err := m.source.CheckReadable(); err != nil {
 		return nil, "", err
 	}
-	return m.source.remote.List(ctx, m.spaces.cfg.Dir, names...)
+	return m.source.Remote.List(ctx, m.spaces.cfg.Dir, names...)
 }
 
 // expand finds the commit that a short id means, for which all branches must
@@ -228,7 +216,7 @@ func (m *mirror) expand(ctx context.Context, short string, idLen int) (_ target,
 	}
 	id, err := ask()
 	if err != nil {
-		return target{}, &RefError{Repo: m.source.name, Ref: short}
+		return target{}, &source.RefError{Repo: m.source.Name, Ref: short}
 	}
 	return target{commit: id}, nil
 }
@@ -299,7 +287,7 @@ func (m *mirror) discard(ctx context.Context) error {
 // fetch brings refspecs into the mirror, with so many commits of history, or
 // all of it if depth is 0. The caller holds the lock.
 func (m *mirror) fetch(ctx context.Context, l *disk.Lock, depth int, refspecs ...string) error {
-	if err := m.source.passable(); err != nil {
+	if err := m.source.CheckReadable(); err != nil {
 		return err
 	}
 	if err := os.WriteFile(m.path("unfinished"), nil, 0o600); err != nil {
@@ -308,13 +296,13 @@ func (m *mirror) fetch(ctx context.Context, l *disk.Lock, depth int, refspecs ..
 	began := time.Now()
 	repo := m.repo(l.File)
 	repo.Progress = m.progress.of("fetch")
-	if err := repo.Fetch(ctx, m.source.remote, depth, refspecs...); err != nil {
+	if err := repo.Fetch(ctx, m.source.Remote, depth, refspecs...); err != nil {
 		// git leaves half a pack behind when the disk is full, and each try
 		// would add another.
 		return errors.Join(err, m.repair(m.repo()))
 	}
 	if f := m.spaces.cfg.Hooks.Fetched; f != nil {
-		f(m.source.name, time.Since(began))
+		f(m.source.Name, time.Since(began))
 	}
 	if err := m.tidy(ctx, l); err != nil {
 		return errors.Join(err, m.repair(m.repo()))
@@ -360,7 +348,7 @@ func (m *mirror) obtain(ctx context.Context, l *disk.Lock, t target) error {
 		// by its id alone.
 		err = m.fetch(ctx, l, 0, everything...)
 		if errors.Is(err, git.ErrNoObject) || err == nil && !m.has(ctx, t.commit) {
-			return &RefError{Repo: m.source.name, Ref: t.commit}
+			return &source.RefError{Repo: m.source.Name, Ref: t.commit}
 		}
 	}
 	if err == nil {
@@ -380,7 +368,7 @@ func (m *mirror) obtain(ctx context.Context, l *disk.Lock, t target) error {
 // own disk is full.
 func (m *mirror) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("read %s: %w", m.source.name, context.Cause(ctx))
+		return fmt.Errorf("read %s: %w", m.source.Name, context.Cause(ctx))
 	}
 	if disk.IsFull(err) {
 		return err
@@ -388,22 +376,22 @@ func (m *mirror) unreachable(ctx context.Context, err error) error {
 	if refused := m.refused(err); refused != nil {
 		return refused
 	}
-	return unreachable(m.source.name, err)
+	return source.Unreachable(m.source.Name, err)
 }
 
 // refused says what is wrong with a repository that no other attempt would
 // read, either; nil if that is not what err means.
 func (m *mirror) refused(err error) error {
-	if already, ok := errors.AsType[*RefusedError](err); ok {
+	if already, ok := errors.AsType[*source.RefusedError](err); ok {
 		return already
 	}
 	switch {
 	case errors.Is(err, git.ErrIncomplete):
-		return unsupported(m.source.name, "it is a partial clone that lacks files of the commit; name the repository that it was cloned from, or bring them there with git fetch --refetch --no-filter")
+		return source.Unsupported(m.source.Name, "it is a partial clone that lacks files of the commit; name the repository that it was cloned from, or bring them there with git fetch --refetch --no-filter")
 	case errors.Is(err, git.ErrCredentials):
-		return noCredentials(m.source.name, err)
+		return source.NoCredentials(m.source.Name, err)
 	case errors.Is(err, git.ErrFormat):
-		return unsupported(m.source.name, "%w; a newer git on the worker's host may read it", err)
+		return source.Unsupported(m.source.Name, "%w; a newer git on the worker's host may read it", err)
 	}
 	return nil
 }

@@ -9,29 +9,30 @@ import (
 	"syscall"
 
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // An outlet is a branch of the repository that a job began from.
 type outlet struct {
 	w    *Workspace
-	src  source
+	src  source.Source
 	ref  string   // its full name
 	here git.Repo // a local repository itself
 }
 
-func (w *Workspace) outlet(ctx context.Context, src source, branch string) (outlet, error) {
+func (w *Workspace) outlet(ctx context.Context, src source.Source, branch string) (outlet, error) {
 	to := outlet{w: w, src: src, ref: "refs/heads/" + branch}
-	if !src.remote.Local {
+	if !src.Remote.Local {
 		return to, nil
 	}
-	info, err := os.Stat(src.remote.URL)
+	info, err := os.Stat(src.Remote.URL)
 	if err == nil {
-		err = src.passable()
+		err = src.CheckReadable()
 	}
 	if err != nil {
 		return to, err
 	}
-	to.here = git.Repo{Dir: src.remote.URL, Set: []string{"user.name=Penstock", "user.email=penstock@penstock.invalid"}}
+	to.here = git.Repo{Dir: src.Remote.URL, Set: []string{"user.name=Penstock", "user.email=penstock@penstock.invalid"}}
 	if owner := info.Sys().(*syscall.Stat_t); os.Geteuid() == 0 && owner.Uid != 0 {
 		to.here.As = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
 	}
@@ -40,12 +41,12 @@ func (w *Workspace) outlet(ctx context.Context, src source, branch string) (outl
 }
 
 func (o outlet) refuse(why string) error {
-	return &BranchError{Repo: o.src.name, Branch: strings.TrimPrefix(o.ref, "refs/heads/"), Why: why}
+	return &BranchError{Repo: o.src.Name, Branch: strings.TrimPrefix(o.ref, "refs/heads/"), Why: why}
 }
 
 // now returns the commit that the branch leads to, or "" if there is none.
 func (o outlet) now(ctx context.Context) (string, error) {
-	if o.src.remote.Local {
+	if o.src.Remote.Local {
 		id, err := o.here.Output(ctx, "for-each-ref", "--format=%(objectname) %(refname)", o.ref)
 		// The pattern also finds what is below the name.
 		id, name, _ := strings.Cut(id, " ")
@@ -54,7 +55,7 @@ func (o outlet) now(ctx context.Context) (string, error) {
 		}
 		return id, nil
 	}
-	refs, _, err := o.src.remote.List(ctx, o.w.spaces.cfg.Dir, o.ref)
+	refs, _, err := o.src.Remote.List(ctx, o.w.spaces.cfg.Dir, o.ref)
 	for _, r := range refs {
 		if r.Name == o.ref {
 			return r.Commit, nil
@@ -66,14 +67,14 @@ func (o outlet) now(ctx context.Context) (string, error) {
 // send brings the objects to a local repository. No ref leads to them yet,
 // so that nobody sees them. With a remote this is part of the push.
 func (o outlet) send(ctx context.Context, commit string) error {
-	if !o.src.remote.Local {
+	if !o.src.Remote.Local {
 		return nil
 	}
 	if err := o.free(ctx); err != nil {
 		return err
 	}
 	if err := o.here.Run(ctx, "cat-file", "-e", o.w.commit+"^{commit}"); err != nil {
-		return fmt.Errorf("%s does not have the base commit %s any more", o.src.name, o.w.commit)
+		return fmt.Errorf("%s does not have the base commit %s any more", o.src.Name, o.w.commit)
 	}
 	pack, err := os.Create(o.w.path("delivery.pack"))
 	if err != nil {
@@ -114,8 +115,8 @@ func (o outlet) free(ctx context.Context) error {
 
 // lead makes the branch lead to commit if it leads to old now.
 func (o outlet) lead(ctx context.Context, commit, old string) error {
-	if !o.src.remote.Local {
-		return o.failed(o.w.repo().Push(ctx, o.src.remote, o.ref, commit, old))
+	if !o.src.Remote.Local {
+		return o.failed(o.w.repo().Push(ctx, o.src.Remote, o.ref, commit, old))
 	}
 	if old == "" {
 		old = strings.Repeat("0", len(commit))
@@ -127,5 +128,5 @@ func (o outlet) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("repository %s: %w", o.src.name, err)
+	return fmt.Errorf("repository %s: %w", o.src.Name, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // shaped is a repository with what real ones have and tests forget.
@@ -150,7 +151,7 @@ func TestRepositoriesWithoutTheCommit(t *testing.T) {
 			{URL: empty}, {URL: empty, Ref: "main"}, {URL: full, Ref: "nowhere"}, {URL: full, Commit: strings.Repeat("1", 40)},
 		} {
 			w, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: repo, Isolation: jobs.IsolationWorktree})
-			if _, missing := errors.AsType[*RefError](err); !missing {
+			if _, missing := errors.AsType[*source.RefError](err); !missing {
 				t.Errorf("%s, %q: got %v", strategy, repo, err)
 			}
 			if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 func TestRefs(t *testing.T) {
@@ -50,7 +51,7 @@ git switch -q main; git branch both; git tag both feature/x; git tag blob $(git 
 		id := fmt.Sprintf("job.%d", i)
 		if c.want == "" {
 			_, err := s.Prepare(t.Context(), Request{ID: id, Repo: c.repo, Isolation: jobs.IsolationWorktree})
-			if _, ok := errors.AsType[*RefError](err); !ok || !strings.Contains(err.Error(), repo) {
+			if _, ok := errors.AsType[*source.RefError](err); !ok || !strings.Contains(err.Error(), repo) {
 				t.Errorf("%v: got %v, want a RefError that names the repository", c.repo, err)
 			}
 			continue
@@ -96,14 +97,14 @@ func TestAllPathsOfARepositoryAreOneSource(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	symlink(t, repo, link)
 	s := open(t, Limits{})
-	want, err := s.locate(t.Context(), repo)
+	want, err := s.access.Locate(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{repo + "/", filepath.Join(repo, "src"), filepath.Join(repo, ".git"), linked, link, "file://" + repo} {
-		got, err := s.locate(t.Context(), path)
-		if err != nil || got.key != want.key {
-			t.Errorf("%s: got source %s, %v; want %s", path, got.remote.URL, err, want.remote.URL)
+		got, err := s.access.Locate(t.Context(), path)
+		if err != nil || got.Key != want.Key {
+			t.Errorf("%s: got source %s, %v; want %s", path, got.Remote.URL, err, want.Remote.URL)
 		}
 	}
 	before := run(t, repo, "git", "worktree", "list")
@@ -161,13 +162,13 @@ func TestErrorsNameTheRepository(t *testing.T) {
 		url, want string
 		is        func(error) bool
 	}{
-		{filepath.Join(empty, "missing"), "missing", isA[*UnreachableError]},
+		{filepath.Join(empty, "missing"), "missing", isA[*source.UnreachableError]},
 		{empty, "git init", refusedAs(jobs.NotARepository)},
-		{unborn, "no commit", isA[*RefError]},
+		{unborn, "no commit", isA[*source.RefError]},
 		{fifo, "stuck", refusedAs(jobs.RepoUnsupported)},
-		{secret, "/acme/web.git", isA[*UnreachableError]},
-		{"https://nowhere.invalid/x", "nowhere.invalid", isA[*UnreachableError]},
-		{"git@nowhere.invalid:x", "nowhere.invalid", isA[*UnreachableError]},
+		{secret, "/acme/web.git", isA[*source.UnreachableError]},
+		{"https://nowhere.invalid/x", "nowhere.invalid", isA[*source.UnreachableError]},
+		{"git@nowhere.invalid:x", "nowhere.invalid", isA[*source.UnreachableError]},
 	} {
 		s := open(t, Limits{})
 		_, err := s.Prepare(t.Context(), Request{ID: "job.1", Repo: jobs.Repo{URL: c.url}, Isolation: jobs.IsolationWorktree})
@@ -183,7 +184,7 @@ func TestErrorsNameTheRepository(t *testing.T) {
 
 func refusedAs(reason jobs.Reason) func(error) bool {
 	return func(err error) bool {
-		refused, ok := errors.AsType[*RefusedError](err)
+		refused, ok := errors.AsType[*source.RefusedError](err)
 		return ok && refused.Reason == reason
 	}
 }
@@ -260,14 +261,14 @@ func TestDamagedMirrorIsMadeAnew(t *testing.T) {
 		`mkdir -p new-mirror/x new-base/y`,
 	} {
 		repo, s := newRepo(t), open(t, Limits{})
-		src, err := s.locate(t.Context(), repo)
+		src, err := s.access.Locate(t.Context(), repo)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := prepare(t, s, "job.1", repo)
 		w.Close()
 		sh(t, repo, "echo x > x; git add x; git commit -qm second")
-		sh(t, filepath.Join(s.cfg.Dir, "mirrors", src.key), damage)
+		sh(t, filepath.Join(s.cfg.Dir, "mirrors", src.Key), damage)
 		w, err = s.Prepare(t.Context(), Request{ID: "job.2", Repo: jobs.Repo{URL: repo}, Isolation: jobs.IsolationWorktree})
 		if err != nil {
 			t.Errorf("%s: %v", damage, err)
@@ -278,7 +279,7 @@ func TestDamagedMirrorIsMadeAnew(t *testing.T) {
 			t.Errorf("%s: got history %q", damage, got)
 		}
 		w.Close()
-		run(t, "/", "git", "--git-dir="+filepath.Join(s.cfg.Dir, "mirrors", src.key, "mirror.git"), "fsck")
+		run(t, "/", "git", "--git-dir="+filepath.Join(s.cfg.Dir, "mirrors", src.Key, "mirror.git"), "fsck")
 		nothingLeft(t, s)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // Config says where workspaces live and what they may become.
@@ -121,6 +122,7 @@ func setDefault[T comparable](field *T, value T) {
 // processes on one directory.
 type Spaces struct {
 	cfg      Config
+	access   source.Access
 	trash    *disk.Trash
 	answers  answers
 	trials   trials
@@ -137,41 +139,22 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 	setDefault(&cfg.Strategy, Auto)
 	setDefault(&cfg.Programs.Time, 10*time.Minute)
 	cfg.Limits = cfg.Limits.withDefaults()
-	s := &Spaces{cfg: cfg, trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, seriesTime: seriesTime}
+	s := &Spaces{
+		cfg: cfg, access: source.Access{Env: cfg.FetchEnv, Trust: filepath.Join(cfg.Dir, "gitconfig")},
+		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, seriesTime: seriesTime,
+	}
 	for _, sub := range []string{"mirrors", "jobs", "locks", "trash"} {
 		if err := os.MkdirAll(filepath.Join(cfg.Dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("open workspaces: %w", err)
 		}
 	}
-	if err := s.writeTrust(); err != nil {
+	if err := s.access.WriteTrust(s.trash.Dir); err != nil {
 		return nil, fmt.Errorf("open workspaces: %w", err)
 	}
 	if _, err := (git.Repo{Dir: cfg.Dir}).Output(ctx, "version"); err != nil {
 		return nil, fmt.Errorf("open workspaces: %w", err)
 	}
 	return s, nil
-}
-
-// trust is the file that lets git-upload-pack serve a repository of another
-// user. It is read by nothing else.
-func (s *Spaces) trust() string { return filepath.Join(s.cfg.Dir, "gitconfig") }
-
-// writeTrust never leaves an empty file, which another worker's git may be
-// about to read.
-func (s *Spaces) writeTrust() error {
-	want := "[safe]\n\tdirectory = *\n"
-	if got, err := os.ReadFile(s.trust()); err == nil && string(got) == want {
-		return nil
-	}
-	f, err := os.CreateTemp(filepath.Join(s.cfg.Dir, "trash"), "gitconfig")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(want)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), s.trust())
 }
 
 // A Request asks for one workspace. ID is "<job>.<epoch>": an attempt has one

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // aged makes a worktree that a job has left, and that nobody has touched since.
@@ -43,7 +44,7 @@ func makeOld(t *testing.T, wt Worktree) {
 func age(t *testing.T, s *Spaces, wt Worktree) Worktree {
 	t.Helper()
 	wt.Refreshed = time.Now().Add(-31 * 24 * time.Hour)
-	sh := &shelf{dir: filepath.Join(s.cfg.Worktrees, key(wt.Repo)), repo: wt.Repo}
+	sh := &shelf{dir: filepath.Join(s.cfg.Worktrees, source.Digest(wt.Repo)), repo: wt.Repo}
 	if err := sh.keep(wt); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func (w *Workspace) provide(ctx context.Context, r Request) error {
 	if chosen == Hook {
 		return w.hook(ctx, r)
 	}
-	src, err := w.spaces.locate(ctx, r.Repo.URL)
+	src, err := w.spaces.access.Locate(ctx, r.Repo.URL)
 	if err != nil {
 		return err
 	}

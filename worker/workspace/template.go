@@ -47,7 +47,7 @@ func (m *mirror) template(ctx context.Context, b *base) (err error) {
 		return err
 	}
 	if err := m.fillTemplate(ctx, l, b, fresh); err != nil {
-		err = fmt.Errorf("check out the template of %s: %w", m.source.name, err)
+		err = fmt.Errorf("check out the template of %s: %w", m.source.Name, err)
 		return errors.Join(err, m.spaces.trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
 	if err := os.Rename(fresh, b.template()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // A Workspace is the directory that one attempt works in. Its methods must
@@ -32,7 +33,7 @@ type Workspace struct {
 	commit    string // the base commit
 	before    state  // the files as the agent finds them
 	note      string // why there is nothing to collect, if there is not
-	origin    source
+	origin    source.Source
 	linked    *linked // a worktree of the user's repository, or nil
 	hooked    *hooked // a directory that a program made, or nil
 	whole     bool    // what is being recorded is the state before
@@ -139,7 +140,7 @@ func (w *Workspace) clone(ctx context.Context) error {
 
 // begin finds the commit that the workspace begins from, and gets it onto this
 // host.
-func (w *Workspace) begin(ctx context.Context, src source, ref, commit string) (*mirror, error) {
+func (w *Workspace) begin(ctx context.Context, src source.Source, ref, commit string) (*mirror, error) {
 	m, err := w.spaces.mirror(src)
 	if err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func (w *Workspace) catalog(index string) (catalog, error) {
 // are recorded, so that what was changed before does not count as the
 // agent's work.
 func (w *Workspace) inPlace(ctx context.Context, repo jobs.Repo) error {
-	path, local := localPath(repo.URL)
+	path, local := source.LocalPath(repo.URL)
 	if !local {
 		return fmt.Errorf("isolation none needs an absolute path, not %s; use isolation worktree", git.Redact(repo.URL))
 	}
@@ -213,23 +214,23 @@ func (w *Workspace) inPlace(ctx context.Context, repo jobs.Repo) error {
 		err = errors.New("is not a directory")
 	}
 	if err != nil {
-		return unreachable(path, err)
+		return source.Unreachable(path, err)
 	}
 	w.dir = path
-	src, err := w.spaces.locate(ctx, path)
-	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Reason == jobs.NotARepository {
+	src, err := w.spaces.access.Locate(ctx, path)
+	if refused, ok := errors.AsType[*source.RefusedError](err); ok && refused.Reason == jobs.NotARepository {
 		w.note = "no patch: " + path + " is not a git repository"
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if real, err := filepath.EvalSymlinks(path); err != nil || real != src.root {
+	if real, err := filepath.EvalSymlinks(path); err != nil || real != src.Root {
 		w.note = "no patch: " + path + " is not the top of its git repository"
 		return err
 	}
 	_, err = w.begin(ctx, src, "", "")
-	if _, none := errors.AsType[*RefError](err); none {
+	if _, none := errors.AsType[*source.RefError](err); none {
 		w.note = "no patch: the repository has no commit yet"
 		return nil
 	}
@@ -244,18 +245,18 @@ func (w *Workspace) inPlace(ctx context.Context, repo jobs.Repo) error {
 
 // checkedOut refuses a job that asks for another commit than the one that
 // the directory has: isolation none checks nothing out.
-func (w *Workspace) checkedOut(ctx context.Context, src source, repo jobs.Repo) error {
+func (w *Workspace) checkedOut(ctx context.Context, src source.Source, repo jobs.Repo) error {
 	m, err := w.spaces.mirror(src)
 	if err != nil {
 		return err
 	}
-	src.head = ""
+	src.Head = ""
 	t, err := m.resolve(ctx, repo.Ref, repo.Commit)
 	if err != nil {
 		return err
 	}
 	if t.commit != w.commit {
-		return fmt.Errorf("%s is at commit %s, the job wants %s: isolation none works in the directory as it is; check it out there, or use isolation worktree", src.name, w.commit, t.commit)
+		return fmt.Errorf("%s is at commit %s, the job wants %s: isolation none works in the directory as it is; check it out there, or use isolation worktree", src.Name, w.commit, t.commit)
 	}
 	return w.record(ctx)
 }
@@ -345,7 +346,7 @@ func (w *Workspace) given() (bool, error) {
 	if w.linked == nil {
 		return false, nil
 	}
-	records, err := readRecords(filepath.Join(w.spaces.cfg.Worktrees, key(w.linked.wt.Repo)))
+	records, err := readRecords(filepath.Join(w.spaces.cfg.Worktrees, source.Digest(w.linked.wt.Repo)))
 	mine := func(wt Worktree) bool { return wt.Attempt == w.id && wt.State == working }
 	return !slices.ContainsFunc(records, mine), err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // Worktrees are linked worktrees of users' own repositories, made for people
@@ -113,16 +114,16 @@ func OpenWorktrees(dir string) (*Worktrees, error) {
 // of refreshment. The second result lists changed files that deserve a look
 // before anybody works there.
 func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []string, error) {
-	at, err := locateLocal(ctx, r.Repo)
+	at, err := source.FindLocal(ctx, r.Repo)
 	if err == nil {
-		if bad := passable(at.git); bad != nil {
-			err = unreachable(r.Repo, bad)
+		if bad := source.CheckReadable(at.Git); bad != nil {
+			err = source.Unreachable(r.Repo, bad)
 		}
 	}
 	if err != nil {
 		return Worktree{}, nil, err
 	}
-	shelf, err := t.shelf(ctx, at.git)
+	shelf, err := t.shelf(ctx, at.Git)
 	if err != nil {
 		return Worktree{}, nil, err
 	}
@@ -149,7 +150,7 @@ type shelf struct {
 
 // shelf waits for the repository's lock, and settles what is in half state.
 func (t *Worktrees) shelf(ctx context.Context, repo string) (*shelf, error) {
-	s := &shelf{dir: filepath.Join(t.dir, key(repo)), repo: repo}
+	s := &shelf{dir: filepath.Join(t.dir, source.Digest(repo)), repo: repo}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -346,7 +347,7 @@ func (s *shelf) plan(records []Worktree, r WorktreeRequest) (Worktree, error) {
 	if wt.Branch == "" {
 		wt.Branch = ownBranches + wt.Name
 	}
-	if branchName(wt.Branch) != wt.Branch {
+	if source.PlainBranch(wt.Branch) != wt.Branch {
 		return wt, fmt.Errorf("branch %s is not a plain name", disk.Printable(disk.Shorten(wt.Branch)))
 	}
 	var err error

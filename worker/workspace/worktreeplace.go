@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // ownDir is where the worktrees of a repository are: below its own work tree,
@@ -144,7 +145,7 @@ func (wt Worktree) reason() string { return "penstock is making " + wt.Name + " 
 
 // lockedFor returns the reason of git's lock; "" if there is none.
 func lockedFor(admin string) string {
-	line, err := readLine(filepath.Join(admin, "locked"))
+	line, err := source.ReadLine(filepath.Join(admin, "locked"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || err == nil && line == "" {
 		return "no reason given"
 	}

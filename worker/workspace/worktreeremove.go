@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // A KeptError says why a worktree was not removed.
@@ -100,7 +101,7 @@ func (s *shelf) mayGo(ctx context.Context, wt Worktree, admin string) error {
 		return keep("is in use by a process")
 	}
 	// Whoever could write in there must not make our git read elsewhere.
-	if repo, _, err := common(admin); err != nil || repo != s.repo {
+	if repo, _, err := source.Main(admin); err != nil || repo != s.repo {
 		return keep("has a registration that leads elsewhere")
 	}
 	head, err := s.head(ctx, admin)
@@ -133,7 +134,7 @@ func (s *shelf) alone(ctx context.Context, wt Worktree, revisions ...string) (st
 // head is the commit that a worktree is at. Git is not asked in there: whoever
 // worked in it may have written what git would read.
 func (s *shelf) head(ctx context.Context, admin string) (string, error) {
-	line, err := readLine(filepath.Join(admin, "HEAD"))
+	line, err := source.ReadLine(filepath.Join(admin, "HEAD"))
 	if err != nil || git.IsCommit(line) {
 		return line, err
 	}
@@ -150,9 +151,9 @@ func (s *shelf) head(ctx context.Context, admin string) (string, error) {
 
 // headBranch is the branch that a worktree is on, if its name is a plain one.
 func headBranch(admin string) (string, error) {
-	line, err := readLine(filepath.Join(admin, "HEAD"))
+	line, err := source.ReadLine(filepath.Join(admin, "HEAD"))
 	branch, ok := strings.CutPrefix(line, "ref: refs/heads/")
-	if err == nil && (!ok || branchName(branch) != branch) {
+	if err == nil && (!ok || source.PlainBranch(branch) != branch) {
 		err = errors.New("its HEAD is not on a branch with a plain name")
 	}
 	return branch, err

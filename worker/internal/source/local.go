@@ -1,4 +1,4 @@
-package workspace
+package source
 
 import (
 	"context"
@@ -15,92 +15,72 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A source is a repository that jobs begin from.
-type source struct {
-	name   string // for people: no credentials
-	key    string // names its mirror
-	remote git.Remote
-	root   string // of a local work tree, else ""
-	head   string // what its HEAD says: "refs/heads/x" or a commit; "" to ask the remote
+// A Source is a repository that jobs begin from.
+type Source struct {
+	Name   string // for people: no credentials
+	Key    string // names its mirror
+	Remote git.Remote
+	Root   string // of a local work tree, else ""
+	Head   string // what its HEAD says: "refs/heads/x" or a commit; "" to ask the remote
 }
 
-// locate finds the repository that an address means. A path may lead to a
-// directory inside a repository or to a linked worktree of it: all of them
-// are one source, the main repository.
-func (s *Spaces) locate(ctx context.Context, address string) (source, error) {
-	path, local := localPath(address)
-	if !local {
-		return source{
-			name: git.Redact(address), key: key(address),
-			remote: git.Remote{URL: address, Env: s.cfg.FetchEnv},
-		}, nil
-	}
-	at, err := locateLocal(ctx, path)
-	if err != nil {
-		return source{}, err
-	}
-	return source{
-		name: path, key: key(at.git), root: at.root, head: at.head,
-		remote: git.Remote{URL: at.git, Local: true, Trust: s.trust()},
-	}, nil
-}
-
-// origin is the work tree that the address led to, and the branch it is on;
+// Origin is the work tree that the address led to, and the branch it is on;
 // either may be "".
-func (s source) origin() (dir, branch string) {
-	branch, _ = strings.CutPrefix(s.head, "refs/heads/")
-	if branch == s.head {
+func (s Source) Origin() (dir, branch string) {
+	branch, _ = strings.CutPrefix(s.Head, "refs/heads/")
+	if branch == s.Head {
 		branch = "" // a commit
 	}
-	return s.root, branch
+	return s.Root, branch
 }
 
-// A local is a repository of this host, as it was found from some directory.
-type local struct {
-	git  string // the main repository's git directory
+// A Local is a repository of this host, as it was found from some directory.
+type Local struct {
+	Git  string // the main repository's git directory
 	root string // of the work tree that contains the directory, else ""
 	head string // what the HEAD of that work tree says
 }
 
-// locateLocal finds the main repository that a path leads to.
-func locateLocal(ctx context.Context, path string) (local, error) {
+// FindLocal finds the main repository that a path leads to.
+func FindLocal(ctx context.Context, path string) (Local, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return local{}, unreachable(path, err)
+		return Local{}, Unreachable(path, err)
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
 		if err == nil {
-			err = unsupported(path, "it is a file; if that is a bundle, make a repository of it with git clone and name that")
+			err = Unsupported(path, "it is a file; if that is a bundle, make a repository of it with git clone and name that")
 		}
-		return local{}, err
+		return Local{}, err
 	}
 	root, dir, err := discover(ctx, real)
 	if err != nil {
-		return local{}, err
+		return Local{}, err
 	}
-	common, head, err := common(dir)
+	common, head, err := Main(dir)
 	if err != nil {
-		return local{}, unreachable(path, err)
+		return Local{}, Unreachable(path, err)
 	}
 	if head == reftableHead {
 		// Where that format keeps the name only git knows.
 		if head = ""; dir != common {
-			return local{}, unsupported(path, "it is a worktree of a repository that keeps its refs in the format reftable; name the repository itself, %s", common)
+			return Local{}, Unsupported(path, "it is a worktree of a repository that keeps its refs in the format reftable; name the repository itself, %s", common)
 		}
 	}
-	return local{git: common, root: root, head: head}, nil
+	return Local{Git: common, root: root, head: head}, nil
 }
 
-// passable is asked right before git reads a source. That costs what the
+// CheckReadable is asked right before git reads a source. That costs what the
 // repository has loose objects, and a commit that is here needs no reading.
-func (s source) passable() error {
-	if !s.remote.Local {
+func (s Source) CheckReadable() error {
+	if !s.Remote.Local {
 		return nil
 	}
-	return passable(s.remote.URL)
+	return CheckReadable(s.Remote.URL)
 }
 
-func localPath(address string) (string, bool) {
+// LocalPath returns the path that an address means, and whether it is one of this host.
+func LocalPath(address string) (string, bool) {
 	if rest, ok := strings.CutPrefix(address, "file://"); ok {
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
 			return filepath.Clean(rest[i:]), true
@@ -109,7 +89,8 @@ func localPath(address string) (string, bool) {
 	return filepath.Clean(address), filepath.IsAbs(address)
 }
 
-func key(address string) string {
+// Digest names the directory of what is kept of an address.
+func Digest(address string) string {
 	sum := sha256.Sum256([]byte(address))
 	return hex.EncodeToString(sum[:16])
 }
@@ -137,7 +118,7 @@ func discover(ctx context.Context, start string) (root, dir string, err error) {
 			}
 			return at, dir, err
 		case err == nil && !info.IsDir():
-			return "", "", unsupported(start, "%s is neither a directory nor a file; remove it", dotGit)
+			return "", "", Unsupported(start, "%s is neither a directory nor a file; remove it", dotGit)
 		case isGitDir(at):
 			return "", at, nil
 		case at == filepath.Dir(at):
@@ -163,11 +144,11 @@ func isLinked(dir string) bool {
 	return err == nil
 }
 
-// passable refuses a repository in which reading would wait for ever or lead
+// CheckReadable refuses a repository in which reading would wait for ever or lead
 // elsewhere: an earlier agent may have left a FIFO where git expects a file,
 // or a link to another repository's refs. A git process that waits would keep
 // the mirror locked, even after our end.
-func passable(dir string) error {
+func CheckReadable(dir string) error {
 	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "info", "logs/HEAD", "objects", "refs"} {
 		err := filepath.WalkDir(filepath.Join(dir, name), func(path string, d os.DirEntry, err error) error {
 			if err != nil {
@@ -180,7 +161,7 @@ func passable(dir string) error {
 					return nil // leads nowhere, so nothing waits there
 				}
 				if rel, err := filepath.Rel(dir, to); err != nil || !filepath.IsLocal(rel) {
-					return unsupported(dir, "%s is a link that leads out of the repository; name the repository that has the files", path)
+					return Unsupported(dir, "%s is a link that leads out of the repository; name the repository that has the files", path)
 				}
 				info, err := os.Stat(path)
 				if err != nil {
@@ -189,7 +170,7 @@ func passable(dir string) error {
 				kind = info.Mode().Type()
 			}
 			if kind != 0 && kind != os.ModeDir {
-				return unsupported(dir, "%s is neither a file nor a directory; remove it", path)
+				return Unsupported(dir, "%s is neither a file nor a directory; remove it", path)
 			}
 			return nil
 		})
@@ -200,9 +181,9 @@ func passable(dir string) error {
 	return nil
 }
 
-// readLine reads one of git's files of one line, which another program may
+// ReadLine reads one of git's files of one line, which another program may
 // have replaced by anything.
-func readLine(path string) (string, error) {
+func ReadLine(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err

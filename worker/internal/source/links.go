@@ -1,4 +1,4 @@
-package workspace
+package source
 
 import (
 	"context"
@@ -17,7 +17,7 @@ const reftableHead = "refs/heads/.invalid"
 // it has its files there. It may be the user's own, of git init
 // --separate-git-dir, or another one that an earlier agent wants to see.
 func unknown(dotGit, dir string) error {
-	return unsupported(filepath.Dir(dotGit), "its .git leads to %[1]s, and nothing there says that its files are here; name %[1]s, or run git --git-dir=%[1]s config core.worktree %[2]s if you made it so", dir, filepath.Dir(dotGit))
+	return Unsupported(filepath.Dir(dotGit), "its .git leads to %[1]s, and nothing there says that its files are here; name %[1]s, or run git --git-dir=%[1]s config core.worktree %[2]s if you made it so", dir, filepath.Dir(dotGit))
 }
 
 // knows reports whether a git directory names another one as its work tree.
@@ -56,9 +56,9 @@ func setting(ctx context.Context, dir, name, kind string) string {
 // file may have been written by an earlier agent, to have another repository
 // of this host fetched. So the repository must know of the directory, too.
 func follow(ctx context.Context, dotGit string) (string, error) {
-	line, err := readLine(dotGit)
+	line, err := ReadLine(dotGit)
 	if err != nil {
-		return "", unreachable(dotGit, err)
+		return "", Unreachable(dotGit, err)
 	}
 	to, ok := strings.CutPrefix(line, "gitdir: ")
 	if !ok {
@@ -69,7 +69,7 @@ func follow(ctx context.Context, dotGit string) (string, error) {
 	}
 	dir, err := filepath.EvalSymlinks(to)
 	if err != nil {
-		return "", unreachable(dotGit, err)
+		return "", Unreachable(dotGit, err)
 	}
 	if !isLinked(dir) {
 		// A submodule's git directory is below the .git of a repository that
@@ -84,7 +84,7 @@ func follow(ctx context.Context, dotGit string) (string, error) {
 		}
 		return dir, nil
 	}
-	back, err := readLine(filepath.Join(dir, "gitdir"))
+	back, err := ReadLine(filepath.Join(dir, "gitdir"))
 	if err != nil {
 		return "", unknown(dotGit, dir)
 	}
@@ -92,18 +92,18 @@ func follow(ctx context.Context, dotGit string) (string, error) {
 		back = filepath.Join(dir, back)
 	}
 	if back, err = filepath.EvalSymlinks(back); err != nil || back != dotGit {
-		return "", unsupported(dotGit, "it leads to %s, which knows of no worktree here; if this one was moved, run git worktree repair in it", dir)
+		return "", Unsupported(dotGit, "it leads to %s, which knows of no worktree here; if this one was moved, run git worktree repair in it", dir)
 	}
 	return dir, nil
 }
 
-// common finds the repository that a git directory is part of, and what its
+// Main finds the repository that a git directory is part of, and what its
 // own HEAD says.
-func common(dir string) (repo, head string, err error) {
+func Main(dir string) (repo, head string, err error) {
 	name := filepath.Join(dir, "HEAD")
 	if to, err := os.Readlink(name); err == nil && strings.HasPrefix(to, "refs/") {
 		head = to // as git wrote it when it was young, and still reads it
-	} else if head, err = readLine(name); err != nil {
+	} else if head, err = ReadLine(name); err != nil {
 		return "", "", err
 	}
 	if target, ok := strings.CutPrefix(head, "ref: "); ok {
@@ -112,7 +112,7 @@ func common(dir string) (repo, head string, err error) {
 	if !isLinked(dir) {
 		return dir, head, nil
 	}
-	up, err := readLine(filepath.Join(dir, "commondir"))
+	up, err := ReadLine(filepath.Join(dir, "commondir"))
 	if err != nil {
 		return "", "", err
 	}
@@ -123,7 +123,7 @@ func common(dir string) (repo, head string, err error) {
 	// Whoever writes both ends of a link can point it anywhere, so only the
 	// place where git itself keeps worktrees counts.
 	if err == nil && (!isGitDir(repo) || filepath.Dir(dir) != filepath.Join(repo, "worktrees")) {
-		err = unsupported(dir, "it is not a worktree of %s", repo)
+		err = Unsupported(dir, "it is not a worktree of %s", repo)
 	}
 	return repo, head, err
 }
