@@ -165,8 +165,8 @@ func (w *Workspace) snapshot(ctx context.Context, before state, index string) (a
 // overlaid is the snapshot of an overlay: what the upper directory has is
 // what changed.
 func (w *Workspace) overlaid(ctx context.Context, walk *walk) (after state, left []string, err error) {
-	walk.trees = w.base.trees
-	if err := walk.upper(ctx, w.dir, w.layer.files()); err != nil {
+	walk.trees = w.base.Trees
+	if err := walk.upper(ctx, w.dir, w.layer.Files()); err != nil {
 		return state{}, nil, err
 	}
 	after = w.before

@@ -105,7 +105,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, layer := range layers {
-		if names, err := disk.Names(layerFiles(layer)); err != nil || len(names) != 2 {
+		if names, err := disk.Names(filepath.Join(layer, "files")); err != nil || len(names) != 2 {
 			t.Errorf("seed %d: layer %s has %q, err %v", seed, layer, names, err)
 		}
 	}
@@ -178,7 +178,7 @@ func orphan(t *testing.T, dir, repo string, isolation jobs.Isolation) {
 	}
 	sh(t, w.Dir(), "echo one > one; git add -A; git commit -qm one; echo two > two")
 	// What the kernel does to a process that is killed.
-	if err := errors.Join(w.lock.Release(), w.base.release()); err != nil {
+	if err := errors.Join(w.lock.Release(), w.base.Release()); err != nil {
 		t.Fatal(err)
 	}
 }

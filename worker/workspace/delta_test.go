@@ -75,15 +75,15 @@ func TestDeltas(t *testing.T) {
 		whole := openAs(t, Overlay, Limits{})
 		a, b := prepareAt(t, s, repo, commit), prepareAt(t, whole, repo, commit)
 		if got, want := act(t, a, census), act(t, b, census); got != want {
-			t.Errorf("commit %d, over %d others: got\n%s\nwant\n%s", i, len(a.base.trees)-1, got, want)
+			t.Errorf("commit %d, over %d others: got\n%s\nwant\n%s", i, len(a.base.Trees)-1, got, want)
 		}
-		if len(b.base.trees) != 1 {
-			t.Errorf("a template over nothing has %d directories", len(b.base.trees))
+		if len(b.base.Trees) != 1 {
+			t.Errorf("a template over nothing has %d directories", len(b.base.Trees))
 		}
-		deltas, deepest = deltas+min(1, len(a.base.trees)-1), max(deepest, len(a.base.trees))
+		deltas, deepest = deltas+min(1, len(a.base.Trees)-1), max(deepest, len(a.base.Trees))
 		closeAll(t, a, b)
 	}
-	if deltas < len(commits)/2 || deepest != maxTrees {
+	if deltas < len(commits)/2 || deepest != 4 {
 		t.Errorf("%d deltas, at most %d directories: that proves little", deltas, deepest)
 	}
 }
@@ -107,7 +107,7 @@ func TestDeltaCollects(t *testing.T) {
 				closeAll(t, prepareAt(t, s, repo, commits[0]), prepareAt(t, s, repo, commits[1]))
 				spaces[way] = prepareAt(t, s, repo, commits[2])
 			}
-			if n := len(spaces[Overlay].base.trees); n != 3 {
+			if n := len(spaces[Overlay].base.Trees); n != 3 {
 				t.Fatalf("got a template of %d directories, want 3", n)
 			}
 			found := map[Strategy]string{}
@@ -132,12 +132,12 @@ func TestADamagedTemplateIsLeftAlone(t *testing.T) {
 	repo, commits := past(t, "echo more >> README")
 	s := openAs(t, Overlay, Limits{})
 	first := prepareAt(t, s, repo, commits[0])
-	lock := filepath.Join(first.base.template(), "tree/.git/index.lock") // which no git goes past
+	lock := filepath.Join(first.base.Dir, "template", "tree/.git/index.lock") // which no git goes past
 	if err := os.WriteFile(lock, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	second := prepareAt(t, s, repo, commits[1])
-	if n := len(second.base.trees); n != 1 {
+	if n := len(second.base.Trees); n != 1 {
 		t.Errorf("the template has %d directories, want one of its own", n)
 	}
 	if got := act(t, second, "git status --porcelain; tail -n 1 README"); got != "more\n" {

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,17 +25,33 @@ func TestEvictionKeepsTheNewest(t *testing.T) {
 	if err != nil || len(all) != 3 {
 		t.Fatalf("got bases %q, %v", all, err)
 	}
-	list, err := listCached(filepath.Dir(filepath.Dir(all[0])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cfg.Limits.BaseBytes = list[0].size + list[0].size/2
+	one := filesIn(t, filepath.Dir(all[0]))
+	s.cfg.Limits.BaseBytes = one + one/2
 	if swept, err := s.Sweep(t.Context()); err != nil || swept.Bases != 2 {
 		t.Errorf("got %v, %v; want two bases evicted", swept, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/bases/"+newest)); len(left) != 1 {
 		t.Error("the newest base is gone")
 	}
+}
+
+// filesIn sums up the lengths of the files below a directory.
+func filesIn(t *testing.T, dir string) (total int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return total
 }
 
 // Where room is wanted the oldest go first, what is in use stays, and a mirror

@@ -172,12 +172,12 @@ func TestAnEarlyEditIsSeen(t *testing.T) {
 			continue
 		}
 		// Not only where the clock happened to show the same second.
-		index, err := os.Stat(filepath.Join(w.base.template(), "tree/.git/index"))
+		index, err := os.Stat(filepath.Join(w.base.Dir, "template", "tree/.git/index"))
 		if err != nil || index.ModTime().After(time.Now()) {
 			t.Fatal(index, err)
 		}
 		for _, name := range []string{"README", "many/f1", "link"} {
-			file, err := os.Lstat(filepath.Join(w.base.template(), "tree", name))
+			file, err := os.Lstat(filepath.Join(w.base.Dir, "template", "tree", name))
 			if err != nil || index.ModTime().Sub(file.ModTime()) < 2*time.Second {
 				t.Errorf("%s is of %v, the index of %v, %v", name, file.ModTime(), index.ModTime(), err)
 			}

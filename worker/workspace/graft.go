@@ -17,7 +17,7 @@ const grafted = "refs/penstock/after"
 // graft makes a tree of the base's and what is staged. It costs what changed,
 // whatever the size of the rest: neither an index nor a tree is read as a
 // whole.
-func (w *Workspace) graft(ctx context.Context, known catalog, st *stage, left *skipped) (string, error) {
+func (w *Workspace) graft(ctx context.Context, known git.Listing, st *stage, left *skipped) (string, error) {
 	added, err := w.content(ctx, known, st, left)
 	if err != nil {
 		return "", err
@@ -26,10 +26,10 @@ func (w *Workspace) graft(ctx context.Context, known catalog, st *stage, left *s
 	fmt.Fprintf(&in, "commit %s\ncommitter Penstock <penstock@penstock.invalid> 0 +0000\ndata 0\nfrom %s\n", grafted, w.commit)
 	// What is gone comes first: below it something else may be.
 	for _, p := range st.deleted {
-		fmt.Fprintf(&in, "D %s\n", quote(p))
+		fmt.Fprintf(&in, "D %s\n", git.Quote(p))
 	}
 	for _, e := range slices.Concat(st.moved, added) {
-		fmt.Fprintf(&in, "M %o %s %s\n", e.Mode, e.Object, quote(e.Path))
+		fmt.Fprintf(&in, "M %o %s %s\n", e.Mode, e.Object, git.Quote(e.Path))
 	}
 	in.WriteString("ls \"\"\n")
 	var tree bytes.Buffer
@@ -43,18 +43,13 @@ func (w *Workspace) graft(ctx context.Context, known catalog, st *stage, left *s
 	return fields[2], nil
 }
 
-// quote writes a path as fast-import reads it.
-func quote(p string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(p) + `"`
-}
-
 // content stores what is staged and returns where it belongs. An index of
 // what changed, and of the attributes that decide how, is all that git needs.
-func (w *Workspace) content(ctx context.Context, known catalog, st *stage, left *skipped) ([]git.Entry, error) {
+func (w *Workspace) content(ctx context.Context, known git.Listing, st *stage, left *skipped) ([]git.Entry, error) {
 	index := w.path("index.small")
-	entries := known.attributes()
+	entries := known.Attributes()
 	for _, p := range st.paths {
-		if i, found := known.find(p); found {
+		if i, found := known.Find(p); found {
 			entries = append(entries, known[i])
 		}
 	}

@@ -289,7 +289,7 @@ func TestSetupIsCancelled(t *testing.T) {
 	if err := <-made; !errors.Is(err, gone) {
 		t.Errorf("who made it ended with %v", err)
 	}
-	if st, err := os.Stat(filepath.Join(last.base.layers(), "key.lock")); err != nil || st.Size() > 0 {
+	if st, err := os.Stat(filepath.Join(last.base.Dir, "layers", "key.lock")); err != nil || st.Size() > 0 {
 		t.Errorf("nobody would wait for the next who tries: %v, err %v", st, err)
 	}
 	if setUp(t, last, "key", "echo x > x") {
@@ -302,7 +302,7 @@ func TestLayersAreSwept(t *testing.T) {
 	s, repo := openAs(t, Overlay, Limits{}), newRepo(t)
 	held := prepareOver(t, s, "held.1", repo)
 	setUp(t, held, "held", "echo x > x")
-	layers := held.base.layers()
+	layers := filepath.Join(held.base.Dir, "layers")
 	free := prepareOver(t, s, "free.1", repo)
 	setUp(t, free, "free", "echo x > x")
 	if err := free.Close(); !errors.As(err, new(*UnsavedError)) {
@@ -315,7 +315,7 @@ func TestLayersAreSwept(t *testing.T) {
 	}
 	down := func(context.Context, *Workspace) error { return errors.New("the store is down") }
 	up := func(ctx context.Context, w *Workspace) error {
-		if w.layer == nil || w.layer.files() != filepath.Join(layers, "free", "files") {
+		if w.layer == nil || w.layer.Files() != filepath.Join(layers, "free", "files") {
 			t.Errorf("salvaged without its layer: %+v", w.layer)
 		}
 		return salvageAll(ctx, w)
@@ -356,7 +356,7 @@ func TestADamagedLayerIsMadeAnew(t *testing.T) {
 	s, repo := openAs(t, Overlay, Limits{}), newRepo(t)
 	one := prepareOver(t, s, "one.1", repo)
 	setUp(t, one, "key", "echo x > x")
-	info := filepath.Join(one.layer.dir, layerInfoFile)
+	info := filepath.Join(one.layer.Dir, "layer.json")
 	if err := one.remove(); err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +384,7 @@ func TestALayerIsBelowOneSetupOnly(t *testing.T) {
 		t.Errorf("shown: %q over %q", spec.Workspace, spec.Lower)
 	}
 	setUp(t, w, "other", "echo y > x")
-	if got, err := os.ReadFile(filepath.Join(w.layer.files(), "x")); err != nil || string(got) != "x\n" {
+	if got, err := os.ReadFile(filepath.Join(w.layer.Files(), "x")); err != nil || string(got) != "x\n" {
 		t.Errorf("the layer has %q, err %v", got, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/repocache"
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
@@ -49,10 +50,10 @@ func (w *Workspace) link(ctx context.Context, r Request, src source.Source) erro
 	if again != nil {
 		r.Repo.Commit = again.Head
 	}
-	if _, err := w.begin(ctx, src, r.Repo.Ref, r.Repo.Commit); err != nil {
+	if err := w.begin(ctx, src, repocache.Revision{Ref: r.Repo.Ref, Commit: r.Repo.Commit}); err != nil {
 		return err
 	}
-	w.before = state{tree: w.commit + "^{tree}", index: w.base.index()}
+	w.before = state{tree: w.commit + "^{tree}", index: w.base.Index()}
 	var at *linked
 	if again != nil {
 		at, err = s.takeUp(w.id, *again)
@@ -180,8 +181,8 @@ func (s *shelf) taken(ctx context.Context, records []Worktree, name string) (boo
 // of the worktree the index.
 func (w *Workspace) fill(ctx context.Context, s *shelf, wt Worktree, admin string) error {
 	own := git.Repo{
-		Dir: w.base.git(), WorkTree: wt.Path, Index: w.path("index"),
-		Hold: []*os.File{w.lock.File, s.lock.File}, Progress: w.progress.of("checkout"),
+		Dir: w.base.Git(), WorkTree: wt.Path, Index: w.path("index"),
+		Hold: []*os.File{w.lock.File, s.lock.File}, Progress: w.progress.Of("checkout"),
 	}
 	if err := own.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)

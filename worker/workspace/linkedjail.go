@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
 // repoPath is where a jail sees the git directory of a linked workspace. It is
@@ -25,10 +26,7 @@ func (w *Workspace) enclose() error {
 	if w.linked.unjailed {
 		return nil
 	}
-	if err := copyGit(w.ownRepo(), w.base.git()); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(w.ownRepo(), "objects/info/alternates"), []byte(objectsPath+"\n"), 0o644); err != nil {
+	if err := w.base.LendGit(w.ownRepo()); err != nil {
 		return err
 	}
 	if err := disk.CopyFile(filepath.Join(w.ownRepo(), "index"), w.before.index); err != nil {
@@ -42,7 +40,7 @@ func (w *Workspace) showLinked(spec *sandbox.Spec) {
 	if !w.linked.unjailed {
 		spec.Mounts = append(spec.Mounts,
 			sandbox.Mount{Source: w.ownRepo(), Target: repoPath, Writable: !spec.WorkspaceReadOnly},
-			sandbox.Mount{Source: w.base.objects(), Target: objectsPath})
+			sandbox.Mount{Source: w.base.Objects(), Target: repocache.ObjectsPath})
 		return
 	}
 	if spec.WorkspaceReadOnly { // a jail of ours, to read what an agent without one has left

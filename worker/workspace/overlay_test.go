@@ -150,7 +150,7 @@ func TestOverlayIsSalvaged(t *testing.T) {
 	s := openAs(t, Overlay, Limits{})
 	w := prepareAs(t, s, "job.1", jobs.Repo{URL: newRepo(t)}, jobs.IsolationWorktree)
 	act(t, w, "git mv many lots; git commit -qm moved; echo x > new")
-	if err := errors.Join(w.lock.Release(), w.base.release()); err != nil { // as the kernel would
+	if err := errors.Join(w.lock.Release(), w.base.Release()); err != nil { // as the kernel would
 		t.Fatal(err)
 	}
 	w.lock = nil // nothing is left to close

@@ -62,17 +62,17 @@ type picker struct {
 }
 
 func newPicker(w *Workspace, patterns []string, take func(string, io.Reader) error) (*picker, error) {
-	var known catalog
+	var known git.Listing
 	if w.over {
 		var err error
-		if known, err = w.catalog(w.base.index()); err != nil {
+		if known, err = w.catalog(w.base.Index()); err != nil {
 			return nil, err
 		}
 	}
 	p := &picker{walk: newWalk(w.spaces.cfg.Limits, state{}, known, nil), root: w.dir, take: take, matched: make([]bool, len(patterns))}
 	p.chmod = w.private()
 	if w.over {
-		p.trees, p.layerTop = w.base.trees, w.layer.files()
+		p.trees, p.layerTop = w.base.Trees, w.layer.Files()
 	}
 	for _, pattern := range patterns {
 		p.patterns = append(p.patterns, strings.Split(strings.TrimSuffix(pattern, "/"), "/"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
 // What puts a change into a workspace runs in a jail. What was not committed is
@@ -18,7 +19,7 @@ const (
 	restorePatch  = `cd "$1" && git apply --binary --whitespace=nowarn "$2"`
 	restoreBundle = `set -e
 cd "$1"
-git fetch -q "$2" refs/heads/` + agentBranch + `
+git fetch -q "$2" refs/heads/` + git.AgentBranch + `
 git reset -q --hard FETCH_HEAD
 [ "$(git log -1 --format=%s)" != "` + uncommitted + `" ] || { git reset -q HEAD^; git add -A -N; }`
 )
@@ -46,7 +47,7 @@ func (w *Workspace) Restore(ctx context.Context, patch, bundle string) error {
 		Mounts: []sandbox.Mount{{Source: file, Target: at}}, Preset: sandbox.PresetOffline, Label: w.id, Grace: time.Second,
 	}
 	w.Show(&spec)
-	exit, err := sandbox.Run(ctx, w.spaces.cfg.Jail, spec, sandbox.Streams{Stderr: &limitedWriter{to: &said, left: 4 << 10}})
+	exit, err := sandbox.Run(ctx, w.spaces.cfg.Jail, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("git ended with %v: %s", exit, disk.Printable(disk.Shorten(strings.TrimSpace(said.String()))))
 	}

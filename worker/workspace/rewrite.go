@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
 // maxMessages bounds what commits are themselves, without their files.
@@ -31,10 +33,10 @@ func (w *Workspace) readCommits(ctx context.Context, tip string) ([]commitText, 
 	over := &LimitError{What: "bytes of commit messages", Limit: maxMessages}
 	var ids, all bytes.Buffer
 	list := []string{"rev-list", "--reverse", "--topo-order", tip, "--not", w.commit}
-	if err := w.repo().Pipe(ctx, nil, &limitedWriter{to: &ids, left: maxMessages, err: over}, list...); err != nil {
+	if err := w.repo().Pipe(ctx, nil, &git.LimitedWriter{To: &ids, Left: maxMessages, Err: over}, list...); err != nil {
 		return nil, err
 	}
-	if err := w.repo().Pipe(ctx, &ids, &limitedWriter{to: &all, left: maxMessages, err: over}, "cat-file", "--batch"); err != nil {
+	if err := w.repo().Pipe(ctx, &ids, &git.LimitedWriter{To: &all, Left: maxMessages, Err: over}, "cat-file", "--batch"); err != nil {
 		return nil, err
 	}
 	var texts []commitText

@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
 // A record is what the next process must know of a workspace to collect it.
@@ -44,10 +44,10 @@ func (w *Workspace) keep() error {
 		Tree: w.before.tree, Index: w.before.index, Written: w.before.written, Over: w.over,
 	}
 	if w.base != nil {
-		r.Base = w.base.dir
+		r.Base = w.base.Dir
 	}
 	if w.layer != nil {
-		r.Layer = w.layer.dir
+		r.Layer = w.layer.Dir
 	}
 	if w.linked != nil {
 		r.Linked = &w.linked.wt
@@ -186,13 +186,13 @@ func (s *Spaces) abandoned(id string, l *disk.Lock) (*Workspace, error) {
 		before: state{tree: r.Tree, index: r.Index, written: r.Written}, over: r.Over, shown: true,
 	}
 	if r.Layer != "" {
-		w.layer = &layer{dir: r.Layer}
+		w.layer = repocache.LayerAt(r.Layer)
 	}
 	if r.Linked != nil {
 		w.linked = &linked{wt: *r.Linked}
 	}
 	if r.Base != "" {
-		w.base = &base{dir: r.Base}
+		w.base = repocache.BaseAt(r.Base)
 	}
 	return w, nil
 }
@@ -213,13 +213,13 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 		return &UnsavedError{ID: w.id}
 	}
 	if w.base != nil {
-		if w.base.lock, err = disk.WaitLock(ctx, w.base.dir+".lock", syscall.LOCK_SH); err != nil {
+		if err := w.base.Hold(ctx); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
-		defer func() { err = errors.Join(err, w.base.release()) }()
+		defer func() { err = errors.Join(err, w.base.Release()) }()
 	}
 	if w.over {
-		if w.base.trees, err = w.base.stack(); err != nil {
+		if err := w.base.OpenTemplate(); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
 	}
@@ -231,10 +231,10 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 		}
 	}
 	if w.layer != nil {
-		if w.layer.lock, err = disk.WaitLock(ctx, w.layer.dir+".lock", syscall.LOCK_SH); err != nil {
+		if err := w.layer.Hold(ctx); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
-		defer func() { err = errors.Join(err, w.layer.release()) }()
+		defer func() { err = errors.Join(err, w.layer.Release()) }()
 	}
 	if err := w.unlock(); err != nil {
 		return fmt.Errorf("salvage %s: %w", w.id, err)

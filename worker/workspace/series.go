@@ -74,7 +74,7 @@ func (w *Workspace) bundleInJail(ctx context.Context, to *os.File) (found bool, 
 	limited, cancel := context.WithTimeout(ctx, w.spaces.seriesTime)
 	defer cancel()
 	var said bytes.Buffer
-	out := &limitedWriter{to: to, left: w.spaces.cfg.Limits.Bytes, err: &LimitError{What: "bytes of commits", Limit: w.spaces.cfg.Limits.Bytes}}
+	out := &git.LimitedWriter{To: to, Left: w.spaces.cfg.Limits.Bytes, Err: &LimitError{What: "bytes of commits", Limit: w.spaces.cfg.Limits.Bytes}}
 	spec := sandbox.Spec{
 		Args: []string{"sh", "-c", bundleScript, "sh", w.commit},
 		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C",
@@ -83,7 +83,7 @@ func (w *Workspace) bundleInJail(ctx context.Context, to *os.File) (found bool, 
 		WorkspaceReadOnly: true, Preset: sandbox.PresetOffline, Label: w.id, Grace: time.Second,
 	}
 	w.show(&spec)
-	exit, err := sandbox.Run(limited, w.spaces.cfg.Jail, spec, sandbox.Streams{Stdout: out, Stderr: &limitedWriter{to: &said, left: 4 << 10}})
+	exit, err := sandbox.Run(limited, w.spaces.cfg.Jail, spec, sandbox.Streams{Stdout: out, Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	switch {
 	case err != nil:
 		return false, err
@@ -153,11 +153,11 @@ func (w *Workspace) publish(ctx context.Context, s *series, after state, c *Chan
 		c.Commits++
 	}
 	// Nobody else uses this git directory: git's lock would be a process more.
-	if err := os.WriteFile(filepath.Join(repo.Dir, "refs/heads", agentBranch), []byte(c.Head+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(repo.Dir, "refs/heads", git.AgentBranch), []byte(c.Head+"\n"), 0o600); err != nil {
 		return err
 	}
 	c.Bundle = w.path("bundle")
-	return repo.Run(ctx, "bundle", "create", "--quiet", c.Bundle, w.commit+"..refs/heads/"+agentBranch)
+	return repo.Run(ctx, "bundle", "create", "--quiet", c.Bundle, w.commit+"..refs/heads/"+git.AgentBranch)
 }
 
 // treeID names a tree by its id.
@@ -170,24 +170,4 @@ func (w *Workspace) treeID(ctx context.Context, tree string) (string, error) {
 		err = fmt.Errorf("git rev-parse printed %q", id)
 	}
 	return id, err
-}
-
-// limitedWriter takes a number of bytes, then fails with err, or drops the
-// rest if err is nil.
-type limitedWriter struct {
-	to   io.Writer
-	left int64
-	err  error
-}
-
-func (l *limitedWriter) Write(p []byte) (int, error) {
-	if int64(len(p)) > l.left && l.err != nil {
-		return 0, l.err
-	}
-	take := p[:min(int64(len(p)), l.left)]
-	l.left -= int64(len(take))
-	if _, err := l.to.Write(take); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

@@ -116,7 +116,7 @@ func (w *walk) beneath(at shown, name string) (shown, error) {
 			next.lower = path.Join(at.lower, from)
 		}
 	}
-	next.alone = next.alone || len(w.known.below(next.lower)) == 0
+	next.alone = next.alone || len(w.known.Below(next.lower)) == 0
 	return next, nil
 }
 
@@ -149,7 +149,7 @@ func marks(fd int) (opaque bool, redirect string, err error) {
 // does not have. Each needs an object at least, so something beside the index
 // was written in the git directory then, by the job or by setup.
 func (w *Workspace) mayCommit() bool {
-	return gitWritten(w.dir) || w.layer != nil && gitWritten(w.layer.files())
+	return gitWritten(w.dir) || w.layer != nil && gitWritten(w.layer.Files())
 }
 
 func gitWritten(dir string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/repocache"
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
@@ -121,12 +123,11 @@ func setDefault[T comparable](field *T, value T) {
 // Spaces makes workspaces. It is safe for use by many goroutines, and by many
 // processes on one directory.
 type Spaces struct {
-	cfg      Config
-	access   source.Access
-	trash    *disk.Trash
-	answers  answers
-	trials   trials
-	catalogs catalogs
+	cfg    Config
+	access source.Access
+	trash  *disk.Trash
+	cache  *repocache.Cache
+	trials trials
 
 	seriesTime time.Duration // shorter in tests
 }
@@ -143,6 +144,10 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 		cfg: cfg, access: source.Access{Env: cfg.FetchEnv, Trust: filepath.Join(cfg.Dir, "gitconfig")},
 		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, seriesTime: seriesTime,
 	}
+	s.cache = repocache.New(repocache.Config{
+		Dir: cfg.Dir, Access: s.access, Jail: cfg.Jail, Trash: s.trash, History: cfg.Limits.History,
+		Fetched: cfg.Hooks.Fetched, Leftover: cfg.Hooks.Leftover,
+	})
 	for _, sub := range []string{"mirrors", "jobs", "locks", "trash"} {
 		if err := os.MkdirAll(filepath.Join(cfg.Dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("open workspaces: %w", err)
@@ -185,7 +190,7 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.isolation, w.progress = r.Isolation, throttled(r.Progress)
+	w.isolation, w.progress = r.Isolation, repocache.Throttled(r.Progress)
 	switch {
 	case r.Isolation == jobs.IsolationNone && r.Repo.URL == "":
 		err = w.scratch()
@@ -225,3 +230,22 @@ func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
 
 func (s *Spaces) jobDir(id string) string   { return filepath.Join(s.cfg.Dir, "jobs", id) }
 func (s *Spaces) lockFile(id string) string { return filepath.Join(s.cfg.Dir, "locks", id) }
+
+// Bring puts a commit that is in no repository into what this host has fetched
+// of one, so that jobs of that repository can begin from it. Pack has what its
+// parent lacks. The repository is only read. The commit is there for as long
+// as the host keeps what it fetched of the repository.
+func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io.Reader) error {
+	src, err := s.access.Locate(ctx, repo)
+	if err != nil {
+		return err
+	}
+	return s.cache.Bring(ctx, src, repocache.ForeignPack{Parent: parent, Commit: commit, Pack: pack})
+}
+
+// Evict removes bases and layers that nobody uses, the oldest first, until there
+// is enough room, and then mirrors that have no bases. It returns how many that
+// were. What is removed is fetched and made again when a job needs it.
+func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
+	return s.cache.Evict(ctx, func() (map[string]bool, error) { return s.needed(nil) }, enough)
+}

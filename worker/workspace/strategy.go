@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
 // A Strategy is a way to give a job files of its own.
@@ -112,12 +113,11 @@ func (w *Workspace) provide(ctx context.Context, r Request) error {
 	if chosen == Linked {
 		return w.link(ctx, r, src)
 	}
-	m, err := w.begin(ctx, src, r.Repo.Ref, r.Repo.Commit)
-	if err != nil {
+	if err := w.begin(ctx, src, repocache.Revision{Ref: r.Repo.Ref, Commit: r.Repo.Commit}); err != nil {
 		return err
 	}
 	if chosen == Overlay {
-		return w.overlay(ctx, m)
+		return w.overlay(ctx)
 	}
 	return w.clone(ctx)
 }
@@ -144,13 +144,13 @@ func (s *Spaces) choose(ctx context.Context, r Request) (Strategy, error) {
 }
 
 // overlay makes a workspace that shows the base's template.
-func (w *Workspace) overlay(ctx context.Context, m *mirror) error {
-	if err := m.template(ctx, w.base); err != nil {
+func (w *Workspace) overlay(ctx context.Context) error {
+	if err := w.base.MakeTemplate(ctx); err != nil {
 		return err
 	}
 	w.over = true
 	w.dir = w.path("workspace")
-	w.before = state{tree: w.commit + "^{tree}", index: w.base.index()}
+	w.before = state{tree: w.commit + "^{tree}", index: w.base.Index()}
 	return os.Mkdir(w.dir, 0o755)
 }
 
@@ -166,11 +166,11 @@ func (w *Workspace) show(spec *sandbox.Spec) {
 		w.showLinked(spec)
 	}
 	if w.over {
-		spec.Lower = w.base.trees
+		spec.Lower = w.base.Trees
 		if w.layer != nil {
-			spec.Lower = append([]string{w.layer.files()}, w.base.trees...)
+			spec.Lower = append([]string{w.layer.Files()}, w.base.Trees...)
 		}
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: w.base.objects(), Target: objectsPath})
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: w.base.Objects(), Target: repocache.ObjectsPath})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
 // Swept is what a sweep removed.
@@ -75,7 +76,8 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 	if dry {
 		leaving = swept.Workspaces
 	}
-	swept.Bases, swept.Layers, err = s.evict(dry, leaving)
+	keep := repocache.Retention{Age: s.cfg.Limits.BaseAge, Bytes: s.cfg.Limits.BaseBytes}
+	swept.Bases, swept.Layers, err = s.cache.Sweep(func() (map[string]bool, error) { return s.needed(leaving) }, keep, dry)
 	return swept, errors.Join(errors.Join(errs...), err, listing)
 }
 

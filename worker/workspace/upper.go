@@ -104,7 +104,7 @@ func (w *walk) carry(at layered, names []string) {
 	for _, name := range names {
 		touched[name] = true
 	}
-	for _, e := range w.known.below(at.lower) {
+	for _, e := range w.known.Below(at.lower) {
 		rest := strings.TrimPrefix(e.Path, at.lower+"/")
 		if first, _, _ := strings.Cut(rest, "/"); touched[first] {
 			continue
@@ -127,7 +127,7 @@ func (w *walk) layered(ctx context.Context, at layered, name string) error {
 		w.remove(p)
 		return nil
 	}
-	known := w.known.has(p) || (at.moved && !at.alone && w.known.has(path.Join(at.lower, name)))
+	known := w.known.Has(p) || (at.moved && !at.alone && w.known.Has(path.Join(at.lower, name)))
 	ignored := at.ignored || at.patterns.Match(p, kind == unix.S_IFDIR)
 	switch {
 	case kind == unix.S_IFDIR && known && w.moduleAt(at, p, name):
@@ -164,7 +164,7 @@ func (w *walk) moduleAt(at layered, p, name string) bool {
 	if at.moved && !at.alone {
 		from = path.Join(at.lower, name)
 	}
-	i, found := w.known.find(from)
+	i, found := w.known.Find(from)
 	if !found || w.known[i].Mode != git.ModeModule {
 		return false
 	}
@@ -180,7 +180,7 @@ func (w *walk) moduleAt(at layered, p, name string) bool {
 // remove says that what the base has at p, or below, is gone. What else is
 // found there is added afterwards.
 func (w *walk) remove(p string) {
-	if w.known.has(p) || len(w.known.below(p)) > 0 {
+	if w.known.Has(p) || len(w.known.Below(p)) > 0 {
 		w.stage.deleted = append(w.stage.deleted, p)
 	}
 }
@@ -228,7 +228,7 @@ func (w *walk) ignoreOf(at layered, names []string) []byte {
 		from.fd, _, _ = find(at.dirs(), ".gitignore") // what cannot be read is not obeyed
 		return w.ignoreFile(from)
 	}
-	i, found := w.known.find(path.Join(at.lower, ".gitignore"))
+	i, found := w.known.Find(path.Join(at.lower, ".gitignore"))
 	if at.alone || !found || w.known[i].Mode != git.ModeFile {
 		return nil
 	}

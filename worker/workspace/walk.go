@@ -29,7 +29,7 @@ import (
 // outside.
 type walk struct {
 	limits Limits
-	known  catalog
+	known  git.Listing
 	seen   []bool
 	forced []string  // sorted; not known, but never ignored
 	fresh  time.Time // a Stat with a time before it can be relied on
@@ -62,13 +62,13 @@ func (w *walk) leaveOut(p string, err error) error {
 		w.over = limit
 	}
 	w.skipped.add(p, fmt.Sprintf("is over the limit of %d %s", limit.Limit, limit.What))
-	first, known := w.known.find(p)
+	first, known := w.known.Find(p)
 	if known {
 		w.seen[first] = true
 	}
-	below := w.known.below(p)
+	below := w.known.Below(p)
 	if len(below) > 0 {
-		from, _ := w.known.find(below[0].Path)
+		from, _ := w.known.Find(below[0].Path)
 		for i := range below {
 			w.seen[from+i] = true
 		}
@@ -76,7 +76,7 @@ func (w *walk) leaveOut(p string, err error) error {
 	return nil
 }
 
-func newWalk(limits Limits, before state, known catalog, st *stage) *walk {
+func newWalk(limits Limits, before state, known git.Listing, st *stage) *walk {
 	w := &walk{limits: limits, known: known, forced: before.forced, stage: st, seen: make([]bool, len(known))}
 	if !before.written.IsZero() {
 		// A file that was touched while the index was written may carry the
@@ -205,7 +205,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", disk.Printable(p), err)
 	}
-	index, known := w.known.find(p)
+	index, known := w.known.Find(p)
 	kind := st.Mode & unix.S_IFMT
 	ignored := at.ignored || at.patterns.Match(p, kind == unix.S_IFDIR)
 	switch {
@@ -294,7 +294,7 @@ func (w *walk) module(at place, name string, index int) error {
 }
 
 func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
-	index, known := w.known.find(p)
+	index, known := w.known.Find(p)
 	executable := st.Mode&unix.S_IXUSR != 0
 	if known && w.untouched(w.known[index], st, executable) {
 		w.seen[index] = true
@@ -349,7 +349,7 @@ func (w *walk) untouched(e git.Entry, st *unix.Stat_t, executable bool) bool {
 
 // same compares content with what is known under its path.
 func (w *walk) same(p string, content io.ReadSeeker, size int64, executable bool) (bool, error) {
-	index, known := w.known.find(p)
+	index, known := w.known.Find(p)
 	if !known || w.again || w.known[index].Mode != fileMode(executable) || size > w.limits.Bytes {
 		return false, nil
 	}
@@ -384,7 +384,7 @@ func (w *walk) link(parent int, p, name string) error {
 		return fmt.Errorf("read link %s: %w", disk.Printable(p), err)
 	}
 	target := string(buf[:n])
-	if index, known := w.known.find(p); known {
+	if index, known := w.known.Find(p); known {
 		w.seen[index] = true
 		e := w.known[index]
 		sum := hasher(len(e.Object))
@@ -436,7 +436,7 @@ func (w *walk) ignoreFile(at place) []byte {
 
 // knownBelow reports whether an ignored directory has files that count.
 func (w *walk) knownBelow(dir string) bool {
-	if len(w.known.below(dir)) > 0 {
+	if len(w.known.Below(dir)) > 0 {
 		return true
 	}
 	dir += "/"

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/repocache"
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
@@ -26,13 +27,13 @@ type Workspace struct {
 	lock   *disk.Lock
 
 	isolation jobs.Isolation
-	progress  progress
-	over      bool   // an overlay: dir has what differs from the base's template
-	base      *base  // nil where there is no commit to begin from
-	layer     *layer // of an overlay: what setup wrote over the base's template; nil: nothing of others
-	commit    string // the base commit
-	before    state  // the files as the agent finds them
-	note      string // why there is nothing to collect, if there is not
+	progress  repocache.Progress
+	over      bool             // an overlay: dir has what differs from the base's template
+	base      *repocache.Base  // nil where there is no commit to begin from
+	layer     *repocache.Layer // of an overlay: what setup wrote over the base's template; nil: nothing of others
+	commit    string           // the base commit
+	before    state            // the files as the agent finds them
+	note      string           // why there is nothing to collect, if there is not
 	origin    source.Source
 	linked    *linked // a worktree of the user's repository, or nil
 	hooked    *hooked // a directory that a program made, or nil
@@ -102,27 +103,16 @@ func (w *Workspace) scratch() error {
 // emptyTree is known to every git without being stored anywhere.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// cloneConfig lets the agent's git rely on an index that the host made. Whose
-// the files are is not the same inside, and git, if it went by that, would take
-// each for changed until it has read it.
-const cloneConfig = "[core]\n\tcheckStat = minimal\n"
-
 // clone fills a private directory from the base.
 func (w *Workspace) clone(ctx context.Context) error {
 	w.dir = w.path("workspace")
 	dotGit := filepath.Join(w.dir, ".git")
-	if err := os.MkdirAll(dotGit, 0o755); err != nil {
-		return err
-	}
-	if err := os.CopyFS(dotGit, os.DirFS(w.base.git())); err != nil {
-		return fmt.Errorf("copy git directory: %w", err)
-	}
-	if err := configure(dotGit, cloneConfig); err != nil {
+	if err := w.base.CopyGit(dotGit); err != nil {
 		return err
 	}
 	// The last moment at which the host's git may look into this directory:
 	// nobody but us has been there.
-	agent := git.Repo{Dir: dotGit, WorkTree: w.dir, Hold: []*os.File{w.lock.File}, Progress: w.progress.of("checkout")}
+	agent := git.Repo{Dir: dotGit, WorkTree: w.dir, Hold: []*os.File{w.lock.File}, Progress: w.progress.Of("checkout")}
 	if err := agent.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)
 	}
@@ -140,21 +130,13 @@ func (w *Workspace) clone(ctx context.Context) error {
 
 // begin finds the commit that the workspace begins from, and gets it onto this
 // host.
-func (w *Workspace) begin(ctx context.Context, src source.Source, ref, commit string) (*mirror, error) {
-	m, err := w.spaces.mirror(src)
+func (w *Workspace) begin(ctx context.Context, src source.Source, at repocache.Revision) error {
+	b, err := w.spaces.cache.Base(ctx, src, at, w.progress)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m.progress = w.progress
-	t, err := m.resolve(ctx, ref, commit)
-	if err != nil {
-		return nil, err
-	}
-	if w.base, err = m.base(ctx, t); err != nil {
-		return nil, err
-	}
-	w.commit = t.commit
-	return m, nil
+	w.base, w.commit = b, b.Commit
+	return nil
 }
 
 // ownGit makes the host's own git directory for the workspace, once. A
@@ -166,15 +148,15 @@ func (w *Workspace) ownGit() error {
 	if w.commit == "" {
 		return w.bareGit()
 	}
-	if err := initGit(w.path("git"), len(w.commit), "bare = true"); err != nil {
+	if err := git.Init(w.path("git"), len(w.commit), "bare = true"); err != nil {
 		return err
 	}
 	// Our own copies of objects stay apart from the base, which is shared.
-	alternate := w.base.objects() + "\n"
+	alternate := w.base.Objects() + "\n"
 	if err := os.WriteFile(w.path("git/objects/info/alternates"), []byte(alternate), 0o600); err != nil {
 		return err
 	}
-	shallow, err := os.ReadFile(filepath.Join(w.base.git(), "shallow"))
+	shallow, err := os.ReadFile(filepath.Join(w.base.Git(), "shallow"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -183,7 +165,7 @@ func (w *Workspace) ownGit() error {
 
 // bareGit is ownGit of a workspace that began empty.
 func (w *Workspace) bareGit() error {
-	if err := initGit(w.path("git"), len(emptyTree), "bare = true"); err != nil {
+	if err := git.Init(w.path("git"), len(emptyTree), "bare = true"); err != nil {
 		return err
 	}
 	repo := w.repo()
@@ -193,12 +175,12 @@ func (w *Workspace) bareGit() error {
 
 // catalog returns the files of an index. That of a base is read once for all
 // of its workspaces in this process.
-func (w *Workspace) catalog(index string) (catalog, error) {
-	if w.base == nil || index != w.base.index() {
+func (w *Workspace) catalog(index string) (git.Listing, error) {
+	if w.base == nil || index != w.base.Index() {
 		known, _, err := git.ReadIndex(index)
 		return known, err
 	}
-	return w.spaces.catalogs.get(index)
+	return w.spaces.cache.Listing(w.base)
 }
 
 // inPlace takes a directory as it is. If a repository begins there, its files
@@ -229,7 +211,7 @@ func (w *Workspace) inPlace(ctx context.Context, repo jobs.Repo) error {
 		w.note = "no patch: " + path + " is not the top of its git repository"
 		return err
 	}
-	_, err = w.begin(ctx, src, "", "")
+	err = w.begin(ctx, src, repocache.Revision{})
 	if _, none := errors.AsType[*source.RefError](err); none {
 		w.note = "no patch: the repository has no commit yet"
 		return nil
@@ -246,17 +228,13 @@ func (w *Workspace) inPlace(ctx context.Context, repo jobs.Repo) error {
 // checkedOut refuses a job that asks for another commit than the one that
 // the directory has: isolation none checks nothing out.
 func (w *Workspace) checkedOut(ctx context.Context, src source.Source, repo jobs.Repo) error {
-	m, err := w.spaces.mirror(src)
-	if err != nil {
-		return err
-	}
 	src.Head = ""
-	t, err := m.resolve(ctx, repo.Ref, repo.Commit)
+	commit, err := w.spaces.cache.Resolve(ctx, src, repocache.Revision{Ref: repo.Ref, Commit: repo.Commit})
 	if err != nil {
 		return err
 	}
-	if t.commit != w.commit {
-		return fmt.Errorf("%s is at commit %s, the job wants %s: isolation none works in the directory as it is; check it out there, or use isolation worktree", src.Name, w.commit, t.commit)
+	if commit != w.commit {
+		return fmt.Errorf("%s is at commit %s, the job wants %s: isolation none works in the directory as it is; check it out there, or use isolation worktree", src.Name, w.commit, commit)
 	}
 	return w.record(ctx)
 }
@@ -266,7 +244,7 @@ func (w *Workspace) record(ctx context.Context) error {
 	if err := w.ownGit(); err != nil {
 		return err
 	}
-	start := state{tree: w.commit + "^{tree}", index: w.base.index()}
+	start := state{tree: w.commit + "^{tree}", index: w.base.Index()}
 	before, _, err := w.snapshot(ctx, start, w.path("index"))
 	if err == nil && before.over != nil {
 		w.note = "no patch: " + before.over.Error()
@@ -294,9 +272,9 @@ func (w *Workspace) Close() error {
 
 // leave gives the workspace up where it is.
 func (w *Workspace) leave() error {
-	err := w.layer.release()
+	err := w.layer.Release()
 	if w.base != nil {
-		err = errors.Join(err, w.base.release())
+		err = errors.Join(err, w.base.Release())
 	}
 	err = errors.Join(err, w.lock.Release())
 	w.lock = nil
@@ -314,9 +292,9 @@ func (w *Workspace) remove() error {
 		w.leftover(err)
 		return err
 	}
-	err := errors.Join(w.spaces.trash.Remove(context.Background(), w.home), w.layer.release())
+	err := errors.Join(w.spaces.trash.Remove(context.Background(), w.home), w.layer.Release())
 	if w.base != nil {
-		err = errors.Join(err, w.base.release())
+		err = errors.Join(err, w.base.Release())
 	}
 	if err != nil {
 		w.leftover(err)

@@ -271,10 +271,10 @@ const maxFiltered = 20
 func (s *shelf) aside(name string, wt Worktree, idLen int) (git.Repo, error) {
 	dir := filepath.Join(s.dir, name)
 	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.File}}
-	if err := errors.Join(disk.RemoveAll(dir), initGit(dir, idLen, "bare = false")); err != nil {
+	if err := errors.Join(disk.RemoveAll(dir), git.Init(dir, idLen, "bare = false")); err != nil {
 		return repo, err
 	}
-	return repo, os.WriteFile(filepath.Join(dir, "objects/info/alternates"), []byte(quote(filepath.Join(s.repo, "objects"))+"\n"), 0o600)
+	return repo, os.WriteFile(filepath.Join(dir, "objects/info/alternates"), []byte(git.Quote(filepath.Join(s.repo, "objects"))+"\n"), 0o600)
 }
 
 func newestFirst(records []Worktree) []Worktree {

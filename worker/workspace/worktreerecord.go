@@ -74,7 +74,7 @@ func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	tip, pack, err := readBundle(bufio.NewReader(file), "refs/heads/"+agentBranch, len(r.Base))
+	tip, pack, err := readBundle(bufio.NewReader(file), "refs/heads/"+git.AgentBranch, len(r.Base))
 	if err != nil {
 		return "", err
 	}

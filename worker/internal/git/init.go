@@ -6,6 +6,10 @@ import (
 	"strings"
 )
 
+// AgentBranch is the branch that an agent finds itself on, and that a bundle of its
+// commits has.
+const AgentBranch = "agent"
+
 // Init makes an empty git directory without templates and hooks, for object
 // names of idLen characters. It is what git init does, less a process.
 func Init(dir string, idLen int, core string, more ...string) error {
@@ -26,7 +30,8 @@ func Init(dir string, idLen int, core string, more ...string) error {
 	return os.WriteFile(filepath.Join(dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644)
 }
 
-// Quote writes a path as git wants it in a list of alternates.
+// Quote writes a path as git reads it in a list of alternates, and in a stream
+// for git fast-import.
 func Quote(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
 }

@@ -1,4 +1,4 @@
-package workspace
+package repocache
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// A progress tells whoever asked for a workspace how far its steps have come.
+// A Progress tells whoever asked for a workspace how far its steps have come.
 // It may be nil.
-type progress func(event.WorkspaceProgress)
+type Progress func(event.WorkspaceProgress)
 
 // How long a step takes before it is told of, and how often it is. What is
 // over in a moment is not worth an event, and an event is kept for long.
@@ -17,8 +17,8 @@ const (
 	nextProgress  = 2 * time.Second
 )
 
-// throttled drops what comes too early or too soon behind another.
-func throttled(tell progress) progress {
+// Throttled drops what comes too early or too soon behind another.
+func Throttled(tell Progress) Progress {
 	if tell == nil {
 		return nil
 	}
@@ -31,8 +31,8 @@ func throttled(tell progress) progress {
 	}
 }
 
-// of is what git tells its progress in one step, which begins now.
-func (p progress) of(step string) func(phase string, percent int, done, total int64) {
+// Of is what git tells its progress in one step, which begins now.
+func (p Progress) Of(step string) func(phase string, percent int, done, total int64) {
 	if p == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package workspace
+package repocache
 
 import (
 	"bytes"
@@ -17,20 +17,21 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// objectsPath is where a jail sees the objects of its workspace's history:
+// ObjectsPath is where a jail sees the objects of its workspace's history:
 // beside the workspace and read-only, because git touches packs that it finds
 // among its own, and a touched file is copied whole.
-const objectsPath = "/penstock/objects"
+const ObjectsPath = "/penstock/objects"
 
 // A base's template is its commit checked out, with a git directory as the
 // agent finds it. Overlays show it; nothing may ever change it. Its files are in
 // "tree", "template.new" while they are made.
-func (b *base) template() string { return filepath.Join(b.dir, "template") }
-func (b *base) objects() string  { return filepath.Join(b.git(), "objects") }
+func (b *Base) template() string { return filepath.Join(b.Dir, "template") }
+func (b *Base) Objects() string  { return filepath.Join(b.Git(), "objects") }
 
-// template makes sure that a base has its template.
-func (m *mirror) template(ctx context.Context, b *base) (err error) {
-	if b.trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
+// MakeTemplate makes sure that a base has its template.
+func (b *Base) MakeTemplate(ctx context.Context) (err error) {
+	m := b.mirror
+	if b.Trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	l, err := m.lock(ctx)
@@ -39,33 +40,33 @@ func (m *mirror) template(ctx context.Context, b *base) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.Release()) }()
 	// While we waited for the lock somebody else may have made it.
-	if b.trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
+	if b.Trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	fresh := b.template() + ".new"
-	if err := m.spaces.trash.Remove(ctx, fresh); err != nil {
+	if err := m.cache.cfg.Trash.Remove(ctx, fresh); err != nil {
 		return err
 	}
 	if err := m.fillTemplate(ctx, l, b, fresh); err != nil {
 		err = fmt.Errorf("check out the template of %s: %w", m.source.Name, err)
-		return errors.Join(err, m.spaces.trash.Remove(context.WithoutCancel(ctx), fresh))
+		return errors.Join(err, m.cache.cfg.Trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
 	if err := os.Rename(fresh, b.template()); err != nil {
 		return err
 	}
-	b.trees, err = b.stack()
+	b.Trees, err = b.stack()
 	return err
 }
 
 // fillTemplate makes a template of what differs from another one, or a whole,
 // also where that one turns out to be damaged.
-func (m *mirror) fillTemplate(ctx context.Context, l *disk.Lock, b *base, fresh string) error {
+func (m *mirror) fillTemplate(ctx context.Context, l *disk.Lock, b *Base, fresh string) error {
 	below, err := m.nearest(b)
 	if err == nil && below != nil {
 		if err = m.fillOver(ctx, l, b, below, fresh); err == nil || ctx.Err() != nil {
 			return err
 		}
-		err = m.spaces.trash.Remove(ctx, fresh)
+		err = m.cache.cfg.Trash.Remove(ctx, fresh)
 	}
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (m *mirror) fillTemplate(ctx context.Context, l *disk.Lock, b *base, fresh 
 }
 
 // fillOver makes a template over the one below, or a whole where that is nil.
-func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *base, fresh string) error {
+func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *Base, fresh string) error {
 	dir := filepath.Join(fresh, "tree")
 	if err := dotGit(dir, b); err != nil {
 		return err
@@ -82,11 +83,11 @@ func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *base, fre
 	var lower []string
 	var err error
 	if below != nil {
-		lower = below.trees
+		lower = below.Trees
 		err = m.delta(ctx, b, below, fresh)
 	} else {
 		// Nobody but us has been in this directory.
-		repo := git.Repo{Dir: b.git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.File}, Progress: m.progress.of("checkout")}
+		repo := git.Repo{Dir: b.Git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.File}, Progress: m.progress.Of("checkout")}
 		err = repo.CheckOut(ctx, "HEAD")
 	}
 	if err != nil {
@@ -107,15 +108,12 @@ func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *base, fre
 const templateConfig = "[core]\n\ttrustctime = false\n[index]\n\tversion = 4\n"
 
 // dotGit begins a template's directory with a git directory that has no index.
-func dotGit(dir string, b *base) error {
+func dotGit(dir string, b *Base) error {
 	dotGit := filepath.Join(dir, ".git")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := copyGit(dotGit, b.git()); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dotGit, "objects/info/alternates"), []byte(objectsPath+"\n"), 0o644); err != nil {
+	if err := b.LendGit(dotGit); err != nil {
 		return err
 	}
 	return configure(dotGit, templateConfig)
@@ -150,8 +148,8 @@ func configure(dotGit, settings string) error {
 	return errors.Join(err, f.Close())
 }
 
-// copyGit copies a git directory without its objects.
-func copyGit(to, from string) error {
+// copyWithoutObjects copies a git directory without its objects.
+func copyWithoutObjects(to, from string) error {
 	for _, sub := range []string{"objects/info", "objects/pack", "refs/tags"} {
 		if err := os.MkdirAll(filepath.Join(to, sub), 0o755); err != nil {
 			return err
@@ -179,12 +177,12 @@ func copyGit(to, from string) error {
 }
 
 // inside runs git in a jail that shows a template which is being made.
-func (m *mirror) inside(ctx context.Context, b *base, spec sandbox.Spec) error {
+func (m *mirror) inside(ctx context.Context, b *Base, spec sandbox.Spec) error {
 	var said bytes.Buffer
 	spec.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
-	spec.Mounts = []sandbox.Mount{{Source: b.objects(), Target: objectsPath}}
+	spec.Mounts = []sandbox.Mount{{Source: b.Objects(), Target: ObjectsPath}}
 	spec.Preset, spec.Label = sandbox.PresetOffline, "template"
-	exit, err := sandbox.Run(ctx, m.spaces.cfg.Jail, spec, sandbox.Streams{Stderr: &limitedWriter{to: &said, left: 4 << 10}})
+	exit, err := sandbox.Run(ctx, m.cache.cfg.Jail, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("git ended with %v: %s", exit, strings.TrimSpace(said.String()))
 	}

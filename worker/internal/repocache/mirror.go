@@ -1,4 +1,4 @@
-package workspace
+package repocache
 
 import (
 	"context"
@@ -22,18 +22,18 @@ import (
 type mirror struct {
 	dir    string
 	source source.Source
-	spaces *Spaces
+	cache  *Cache
 	used   bool // it was there before
 
-	progress progress
+	progress Progress
 }
 
 // A target is the commit that a job begins from, and the branch it was found
 // on, if it was.
 type target struct{ commit, branch string }
 
-func (s *Spaces) mirror(src source.Source) (*mirror, error) {
-	m := &mirror{dir: filepath.Join(s.cfg.Dir, "mirrors", src.Key), source: src, spaces: s}
+func (c *Cache) mirror(src source.Source) (*mirror, error) {
+	m := &mirror{dir: filepath.Join(c.cfg.Dir, "mirrors", src.Key), source: src, cache: c}
 	return m, os.MkdirAll(m.path("bases"), 0o700)
 }
 
@@ -114,86 +114,6 @@ func fullNames(ref string) []string {
 	return []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
 }
 
-// An answer is what a remote said, and when it was asked.
-type answer struct {
-	asked time.Time
-	refs  []git.Ref
-	head  string
-	err   error
-}
-
-// answers shares one question to a remote between all who wait for it. An
-// answer is good for those who came before it was asked for: they see every
-// push that had ended when they came.
-type answers struct {
-	mu     sync.Mutex
-	byName map[string]*asking
-}
-
-type asking struct {
-	turn    chan struct{}
-	waiting int
-	last    answer
-}
-
-func (a *answers) enter(name string) *asking {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.byName == nil {
-		a.byName = map[string]*asking{}
-	}
-	q := a.byName[name]
-	if q == nil {
-		q = &asking{turn: make(chan struct{}, 1)}
-		a.byName[name] = q
-	}
-	q.waiting++
-	return q
-}
-
-func (a *answers) leave(name string, q *asking) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if q.waiting--; q.waiting == 0 {
-		delete(a.byName, name)
-	}
-}
-
-func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error) {
-	came := time.Now()
-	name := m.source.Key + " " + ref
-	q := m.spaces.answers.enter(name)
-	defer m.spaces.answers.leave(name, q)
-	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
-	case <-ctx.Done():
-		return nil, "", context.Cause(ctx)
-	}
-	if q.last.asked.After(came) {
-		return q.last.refs, q.last.head, q.last.err
-	}
-	now := answer{asked: time.Now()}
-	var names []string
-	if ref != "" {
-		names = fullNames(ref)
-	}
-	now.refs, now.head, now.err = m.ask(ctx, names...)
-	if ctx.Err() == nil {
-		// An error is shared as well: a remote that is down costs all who
-		// wait one time-out, not one each.
-		q.last = now
-	}
-	return now.refs, now.head, now.err
-}
-
-func (m *mirror) ask(ctx context.Context, names ...string) ([]git.Ref, string, error) {
-	if err := m.source.CheckReadable(); err != nil {
-		return nil, "", err
-	}
-	return m.source.Remote.List(ctx, m.spaces.cfg.Dir, names...)
-}
-
 // expand finds the commit that a short id means, for which all branches must
 // be here.
 func (m *mirror) expand(ctx context.Context, short string, idLen int) (_ target, err error) {
@@ -244,10 +164,10 @@ func (m *mirror) begin(ctx context.Context, l *disk.Lock, idLen int) error {
 	}
 	m.used = false
 	fresh := m.path("new-mirror")
-	if err := m.spaces.trash.Remove(ctx, fresh); err != nil {
+	if err := m.cache.cfg.Trash.Remove(ctx, fresh); err != nil {
 		return err
 	}
-	if err := initGit(fresh, idLen, "bare = true"); err != nil {
+	if err := git.Init(fresh, idLen, "bare = true"); err != nil {
 		return fmt.Errorf("make mirror: %w", err)
 	}
 	return os.Rename(fresh, repo.Dir)
@@ -281,7 +201,7 @@ func (m *mirror) repair(repo git.Repo) error {
 
 // discard throws the mirror away; it will be fetched anew.
 func (m *mirror) discard(ctx context.Context) error {
-	return m.spaces.trash.Remove(ctx, m.path("mirror.git"))
+	return m.cache.cfg.Trash.Remove(ctx, m.path("mirror.git"))
 }
 
 // fetch brings refspecs into the mirror, with so many commits of history, or
@@ -295,13 +215,13 @@ func (m *mirror) fetch(ctx context.Context, l *disk.Lock, depth int, refspecs ..
 	}
 	began := time.Now()
 	repo := m.repo(l.File)
-	repo.Progress = m.progress.of("fetch")
+	repo.Progress = m.progress.Of("fetch")
 	if err := repo.Fetch(ctx, m.source.Remote, depth, refspecs...); err != nil {
 		// git leaves half a pack behind when the disk is full, and each try
 		// would add another.
 		return errors.Join(err, m.repair(m.repo()))
 	}
-	if f := m.spaces.cfg.Hooks.Fetched; f != nil {
+	if f := m.cache.cfg.Fetched; f != nil {
 		f(m.source.Name, time.Since(began))
 	}
 	if err := m.tidy(ctx, l); err != nil {
@@ -362,38 +282,6 @@ func (m *mirror) obtain(ctx context.Context, l *disk.Lock, t target) error {
 		return &damagedError{err}
 	}
 	return m.unreachable(ctx, err)
-}
-
-// unreachable blames the remote for err, unless our own context ended or our
-// own disk is full.
-func (m *mirror) unreachable(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("read %s: %w", m.source.Name, context.Cause(ctx))
-	}
-	if disk.IsFull(err) {
-		return err
-	}
-	if refused := m.refused(err); refused != nil {
-		return refused
-	}
-	return source.Unreachable(m.source.Name, err)
-}
-
-// refused says what is wrong with a repository that no other attempt would
-// read, either; nil if that is not what err means.
-func (m *mirror) refused(err error) error {
-	if already, ok := errors.AsType[*source.RefusedError](err); ok {
-		return already
-	}
-	switch {
-	case errors.Is(err, git.ErrIncomplete):
-		return source.Unsupported(m.source.Name, "it is a partial clone that lacks files of the commit; name the repository that it was cloned from, or bring them there with git fetch --refetch --no-filter")
-	case errors.Is(err, git.ErrCredentials):
-		return source.NoCredentials(m.source.Name, err)
-	case errors.Is(err, git.ErrFormat):
-		return source.Unsupported(m.source.Name, "%w; a newer git on the worker's host may read it", err)
-	}
-	return nil
 }
 
 func (m *mirror) has(ctx context.Context, commit string) bool {

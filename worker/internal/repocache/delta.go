@@ -1,4 +1,4 @@
-package workspace
+package repocache
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ const (
 )
 
 // below returns the base whose template shows through this one's, or nil.
-func (b *base) below() (*base, error) {
+func (b *Base) below() (*Base, error) {
 	commit, err := os.ReadFile(filepath.Join(b.template(), "below"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -38,12 +38,12 @@ func (b *base) below() (*base, error) {
 	if err == nil && !git.IsCommit(string(commit)) {
 		err = fmt.Errorf("template %s is damaged", b.template())
 	}
-	return &base{dir: filepath.Join(filepath.Dir(b.dir), string(commit))}, err
+	return &Base{Dir: filepath.Join(filepath.Dir(b.Dir), string(commit))}, err
 }
 
 // stack lists the directories that make up a template, the uppermost first. If
 // there is no template the error is [os.ErrNotExist].
-func (b *base) stack() ([]string, error) {
+func (b *Base) stack() ([]string, error) {
 	var trees []string
 	for at := b; at != nil; {
 		if len(trees) == maxTrees {
@@ -64,12 +64,12 @@ func (b *base) stack() ([]string, error) {
 
 // carries reports whether another template lies on this one. The answer holds
 // as long as the mirror's lock.
-func (b *base) carries() (bool, error) {
-	all := filepath.Dir(b.dir)
+func (b *Base) carries() (bool, error) {
+	all := filepath.Dir(b.Dir)
 	names, err := disk.Names(all)
 	return slices.ContainsFunc(names, func(name string) bool {
-		below, err := (&base{dir: filepath.Join(all, name)}).below()
-		return err == nil && below != nil && below.dir == b.dir
+		below, err := (&Base{Dir: filepath.Join(all, name)}).below()
+		return err == nil && below != nil && below.Dir == b.Dir
 	}), err
 }
 
@@ -81,14 +81,14 @@ func belowLast(all []cached) {
 		at[c.dir] = i
 	}
 	for i, c := range all {
-		above := &base{dir: cmp.Or(c.base, c.dir)}
+		above := &Base{Dir: cmp.Or(c.base, c.dir)}
 		for range maxTrees {
 			below, err := above.below()
 			if err != nil || below == nil {
 				break
 			}
 			all[i].over++
-			if n, found := at[below.dir]; found && c.base == "" && all[n].used.Before(c.used) {
+			if n, found := at[below.Dir]; found && c.base == "" && all[n].used.Before(c.used) {
 				all[n].used = c.used
 			}
 			above = below
@@ -102,8 +102,8 @@ const candidates = 4
 // nearest finds the template that differs least from a commit, if one differs
 // so little that a delta pays. The caller holds the mirror's lock, so nothing
 // is evicted before there is a template that needs it.
-func (m *mirror) nearest(b *base) (*base, error) {
-	files, err := m.spaces.catalogs.get(b.index())
+func (m *mirror) nearest(b *Base) (*Base, error) {
+	files, err := m.cache.listings.get(b.Index())
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +111,11 @@ func (m *mirror) nearest(b *base) (*base, error) {
 	if err != nil {
 		return nil, err
 	}
-	var best *base
+	var best *Base
 	least := len(files)/5 + 1
 	for _, other := range others[:min(len(others), candidates)] {
-		theirs, damaged := m.spaces.catalogs.get(other.index())
-		if n, ok := theirs.distance(files); damaged == nil && ok && n < least {
+		theirs, damaged := m.cache.listings.get(other.Index())
+		if n, ok := distance(theirs, files); damaged == nil && ok && n < least {
 			best, least = other, n
 		}
 	}
@@ -124,30 +124,30 @@ func (m *mirror) nearest(b *base) (*base, error) {
 
 // templates lists the bases on whose templates another one may lie, the last
 // used first.
-func (m *mirror) templates() ([]*base, error) {
+func (m *mirror) templates() ([]*Base, error) {
 	entries, err := entriesOf(m.path("bases"))
 	if err != nil {
 		return nil, err
 	}
-	used := map[*base]int64{}
-	var found []*base
+	used := map[*Base]int64{}
+	var found []*Base
 	for _, e := range entries {
-		b := &base{dir: filepath.Join(m.path("bases"), e.Name())}
+		b := &Base{Dir: filepath.Join(m.path("bases"), e.Name())}
 		info, gone := e.Info()
-		b.trees, err = b.stack()
-		if gone != nil || err != nil || len(b.trees) == maxTrees || len(strings.Join(b.trees, ":")) > maxTreePaths {
+		b.Trees, err = b.stack()
+		if gone != nil || err != nil || len(b.Trees) == maxTrees || len(strings.Join(b.Trees, ":")) > maxTreePaths {
 			continue
 		}
 		used[b] = info.ModTime().UnixNano()
 		found = append(found, b)
 	}
-	slices.SortFunc(found, func(a, b *base) int { return cmp.Compare(used[b], used[a]) })
+	slices.SortFunc(found, func(a, b *Base) int { return cmp.Compare(used[b], used[a]) })
 	return found, nil
 }
 
 // distance counts the files in which two commits differ. It is not ok if one
 // of them decides how others are written.
-func (c catalog) distance(other catalog) (n int, ok bool) {
+func distance(c, other git.Listing) (n int, ok bool) {
 	for len(c) > 0 || len(other) > 0 {
 		var p string
 		switch {
@@ -178,16 +178,16 @@ rm -f -- "$@"
 git read-tree -u --reset HEAD`
 
 // delta fills a template with what differs from the one below.
-func (m *mirror) delta(ctx context.Context, b, below *base, fresh string) error {
-	surplus, err := onlyIn(below.git(), b.git())
+func (m *mirror) delta(ctx context.Context, b, below *Base, fresh string) error {
+	surplus, err := onlyIn(below.Git(), b.Git())
 	if err != nil {
 		return err
 	}
 	args := append([]string{"sh", "-c", deltaScript, "sh"}, surplus...)
-	if err := m.inside(ctx, b, sandbox.Spec{Workspace: filepath.Join(fresh, "tree"), Lower: below.trees, Args: args}); err != nil {
+	if err := m.inside(ctx, b, sandbox.Spec{Workspace: filepath.Join(fresh, "tree"), Lower: below.Trees, Args: args}); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(fresh, "below"), []byte(filepath.Base(below.dir)), 0o600)
+	return os.WriteFile(filepath.Join(fresh, "below"), []byte(filepath.Base(below.Dir)), 0o600)
 }
 
 // onlyIn lists the files of one git directory that another does not have, as

@@ -1,4 +1,4 @@
-package workspace
+package repocache
 
 import (
 	"cmp"
@@ -16,34 +16,38 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
+// An InUse lists the directories of bases and layers that workspaces were made
+// from, be their owners alive or not.
+type InUse func() (map[string]bool, error)
+
 // Evict removes bases and layers that nobody uses, the oldest first, until there
 // is enough room, and then mirrors that have no bases. It returns how many that
 // were. What is removed is fetched and made again when a job needs it.
-func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
-	errs := []error{s.trash.Empty(ctx)}
-	all, free, err := s.cache(nil)
+func (c *Cache) Evict(ctx context.Context, used InUse, enough func() bool) (int, error) {
+	errs := []error{c.cfg.Trash.Empty(ctx)}
+	all, free, err := c.list(used)
 	errs = append(errs, err)
 	removed := 0
-	for _, c := range slices.Backward(all) {
+	for _, old := range slices.Backward(all) {
 		if enough() || ctx.Err() != nil {
 			return removed, errors.Join(errs...)
 		}
-		if !free[c.dir] {
+		if !free[old.dir] {
 			continue
 		}
-		gone, err := s.evictOne(c, false)
+		gone, err := c.evict(old, false)
 		if gone {
 			removed++
 		}
-		errs = append(errs, err, s.trash.Empty(ctx))
+		errs = append(errs, err, c.cfg.Trash.Empty(ctx))
 	}
-	mirrors, err := s.mirrors()
+	mirrors, err := c.mirrors()
 	errs = append(errs, err)
 	for _, dir := range mirrors {
 		if enough() || ctx.Err() != nil {
 			break
 		}
-		errs = append(errs, s.sweepMirror(dir, 0), s.trash.Empty(ctx))
+		errs = append(errs, c.sweepMirror(dir, 0), c.cfg.Trash.Empty(ctx))
 	}
 	return removed, errors.Join(errs...)
 }
@@ -57,61 +61,69 @@ type cached struct {
 	over int // of a base: how many templates its own lies on; of a layer: its base's
 }
 
-// evict removes bases and layers that were not used for long, and the oldest of
-// the rest as long as they take more than they may. Workspaces that are leaving
-// count as gone.
-func (s *Spaces) evict(dry bool, leaving []string) (removed, layers int, err error) {
-	mirrors, err := s.mirrors()
+// A Retention says what a sweep leaves: what was used within age, the newest of
+// it up to so many bytes.
+type Retention struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Sweep removes bases and layers that were not used for long, and the oldest of
+// the rest as long as they take more than they may. With dry it removes nothing,
+// and counts what it would.
+func (c *Cache) Sweep(used InUse, keep Retention, dry bool) (bases, layers int, err error) {
+	mirrors, err := c.mirrors()
 	errs := []error{err}
 	for _, dir := range mirrors {
 		if !dry {
-			errs = append(errs, s.sweepMirror(dir, s.cfg.Limits.BaseAge))
+			errs = append(errs, c.sweepMirror(dir, keep.Age))
 		}
 	}
-	all, free, err := s.cache(leaving)
+	all, free, err := c.list(used)
 	errs = append(errs, err)
 	var total int64
 	gone := map[string]bool{}
-	for _, c := range all {
-		total += c.size
-		if !gone[c.base] {
-			if !free[c.dir] || time.Since(c.used) < s.cfg.Limits.BaseAge && total <= s.cfg.Limits.BaseBytes {
+	for _, old := range all {
+		total += old.size
+		if !gone[old.base] {
+			if !free[old.dir] || time.Since(old.used) < keep.Age && total <= keep.Bytes {
 				continue
 			}
-			taken, err := s.evictOne(c, dry)
+			taken, err := c.evict(old, dry)
 			errs = append(errs, err)
 			if !taken {
 				continue
 			}
 		}
-		gone[c.dir] = true
-		total -= c.size
-		if c.base == "" {
-			removed++
+		gone[old.dir] = true
+		total -= old.size
+		if old.base == "" {
+			bases++
 		} else {
 			layers++
 		}
 	}
-	return removed, layers, errors.Join(errs...)
+	return bases, layers, errors.Join(errs...)
 }
 
 // mirrors lists the directories of all mirrors.
-func (s *Spaces) mirrors() ([]string, error) {
-	keys, err := disk.Names(filepath.Join(s.cfg.Dir, "mirrors"))
+func (c *Cache) mirrors() ([]string, error) {
+	keys, err := disk.Names(filepath.Join(c.cfg.Dir, "mirrors"))
 	for i, key := range keys {
-		keys[i] = filepath.Join(s.cfg.Dir, "mirrors", key)
+		keys[i] = filepath.Join(c.cfg.Dir, "mirrors", key)
 	}
 	return keys, err
 }
 
-// cache lists all bases and layers, the newest first and each base before its
-// layers and before the bases whose templates lie on its own, and says which of them no workspace was made from. An error of one mirror does not keep the rest.
-func (s *Spaces) cache(leaving []string) (all []cached, free map[string]bool, err error) {
-	needed, err := s.needed(leaving)
+// list returns all bases and layers, the newest first and each base before its
+// layers and before the bases whose templates lie on its own, and says which of
+// them no workspace was made from. An error of one mirror does not keep the rest.
+func (c *Cache) list(used InUse) (all []cached, free map[string]bool, err error) {
+	needed, err := used()
 	if err != nil {
 		return nil, nil, err
 	}
-	mirrors, err := s.mirrors()
+	mirrors, err := c.mirrors()
 	errs, free := []error{err}, map[string]bool{}
 	for _, dir := range mirrors {
 		found, err := listCached(filepath.Join(dir, "bases"))
@@ -125,11 +137,11 @@ func (s *Spaces) cache(leaving []string) (all []cached, free map[string]bool, er
 	return all, free, errors.Join(errs...)
 }
 
-// evictOne removes what nobody holds. A base goes under the mirror's lock, since
+// evict removes what nobody holds. A base goes under the mirror's lock, since
 // who has just built one there has not got hold of it yet.
-func (s *Spaces) evictOne(c cached, dry bool) (_ bool, err error) {
-	if c.base == "" {
-		mirror, err := disk.TryLock(filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "lock"), syscall.LOCK_EX)
+func (c *Cache) evict(old cached, dry bool) (_ bool, err error) {
+	if old.base == "" {
+		mirror, err := disk.TryLock(filepath.Join(filepath.Dir(filepath.Dir(old.dir)), "lock"), syscall.LOCK_EX)
 		if errors.Is(err, disk.ErrLocked) {
 			return false, nil
 		}
@@ -138,26 +150,26 @@ func (s *Spaces) evictOne(c cached, dry bool) (_ bool, err error) {
 		}
 		defer func() { err = errors.Join(err, mirror.Release()) }()
 	}
-	l, err := disk.TryLock(c.dir+".lock", syscall.LOCK_EX)
+	l, err := disk.TryLock(old.dir+".lock", syscall.LOCK_EX)
 	if errors.Is(err, disk.ErrLocked) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if carries, err := (&base{dir: c.dir}).carries(); c.base == "" && (carries || err != nil) {
+	if carries, err := (&Base{Dir: old.dir}).carries(); old.base == "" && (carries || err != nil) {
 		return false, errors.Join(err, l.Release())
 	}
 	if dry {
 		return true, l.Release()
 	}
-	_, err = s.trash.Take(c.dir)
+	_, err = c.cfg.Trash.Take(old.dir)
 	return err == nil, errors.Join(err, l.Remove())
 }
 
 // sweepMirror removes what was half built, and a mirror that has no bases and
 // was not used for age. Only who has the mirror's lock builds.
-func (s *Spaces) sweepMirror(dir string, age time.Duration) (err error) {
+func (c *Cache) sweepMirror(dir string, age time.Duration) (err error) {
 	l, err := disk.TryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
 	if errors.Is(err, disk.ErrLocked) {
 		return nil
@@ -179,10 +191,10 @@ func (s *Spaces) sweepMirror(dir string, age time.Duration) (err error) {
 	var errs []error
 	for _, b := range left {
 		remove = append(remove, filepath.Join("bases", b.Name(), "template.new"))
-		errs = append(errs, s.sweepLayers(filepath.Join(dir, "bases", b.Name(), "layers")))
+		errs = append(errs, c.sweepLayers(filepath.Join(dir, "bases", b.Name(), "layers")))
 	}
 	for _, name := range remove {
-		_, err := s.trash.Take(filepath.Join(dir, name))
+		_, err := c.cfg.Trash.Take(filepath.Join(dir, name))
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -190,7 +202,7 @@ func (s *Spaces) sweepMirror(dir string, age time.Duration) (err error) {
 
 // sweepLayers removes the layers that were half made when their maker died, and
 // the locks of those that are not there.
-func (s *Spaces) sweepLayers(dir string) error {
+func (c *Cache) sweepLayers(dir string) error {
 	names, err := disk.Names(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -209,7 +221,7 @@ func (s *Spaces) sweepLayers(dir string) error {
 			continue
 		}
 		if err == nil {
-			_, err = s.trash.Take(filepath.Join(dir, key+".new"))
+			_, err = c.cfg.Trash.Take(filepath.Join(dir, key+".new"))
 			err = errors.Join(err, l.Remove())
 		}
 		errs = append(errs, err)
@@ -253,6 +265,28 @@ func listCached(dir string) ([]cached, error) {
 	return all, nil
 }
 
+func listLayers(b cached) ([]cached, error) {
+	dir := filepath.Join(b.dir, "layers")
+	entries, err := entriesOf(dir)
+	var all []cached
+	for _, e := range entries {
+		info, gone := e.Info()
+		if gone != nil {
+			continue
+		}
+		l := cached{dir: filepath.Join(dir, e.Name()), base: b.dir, used: info.ModTime()}
+		if b.used.Before(l.used) {
+			l.used = b.used
+		}
+		known, damaged := readLayer(l.dir)
+		if damaged == nil {
+			l.size = known.Bytes
+		}
+		all = append(all, l)
+	}
+	return all, err
+}
+
 // sizeOf sums up the files of a base, without its layers.
 func sizeOf(dir string) (size int64, err error) {
 	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -274,26 +308,4 @@ func sizeOf(dir string) (size int64, err error) {
 		err = nil // somebody else evicts it
 	}
 	return size, err
-}
-
-func listLayers(b cached) ([]cached, error) {
-	dir := filepath.Join(b.dir, "layers")
-	entries, err := entriesOf(dir)
-	var all []cached
-	for _, e := range entries {
-		info, gone := e.Info()
-		if gone != nil {
-			continue
-		}
-		l := cached{dir: filepath.Join(dir, e.Name()), base: b.dir, used: info.ModTime()}
-		if b.used.Before(l.used) {
-			l.used = b.used
-		}
-		known, damaged := readLayer(l.dir)
-		if damaged == nil {
-			l.size = known.Bytes
-		}
-		all = append(all, l)
-	}
-	return all, err
 }

@@ -1,4 +1,4 @@
-package workspace
+package repocache
 
 import (
 	"context"
@@ -13,21 +13,38 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A base is what all workspaces of one commit have in common: a git directory
+// A Base is what all workspaces of one commit have in common: a git directory
 // to copy and an index. It never changes after it has its name, and it stays
 // while somebody holds it.
-type base struct {
-	dir   string
-	lock  *disk.Lock // shared
-	trees []string   // of the template, once there is one: its directories, the uppermost first
+type Base struct {
+	mirror *mirror // nil if it was not made here
+	Dir    string
+	Commit string
+	lock   *disk.Lock // shared
+	Trees  []string   // of the template, once there is one: its directories, the uppermost first
 }
 
-func (b *base) git() string    { return filepath.Join(b.dir, "git") }
-func (b *base) index() string  { return filepath.Join(b.dir, "index") }
-func (b *base) release() error { return b.lock.Release() }
+func (b *Base) Git() string    { return filepath.Join(b.Dir, "git") }
+func (b *Base) Index() string  { return filepath.Join(b.Dir, "index") }
+func (b *Base) Release() error { return b.lock.Release() }
+
+// BaseAt is the base that was in a directory, held by nobody yet.
+func BaseAt(dir string) *Base { return &Base{Dir: dir, Commit: filepath.Base(dir)} }
+
+// Hold keeps a base from being removed, as its maker did.
+func (b *Base) Hold(ctx context.Context) (err error) {
+	b.lock, err = disk.WaitLock(ctx, b.Dir+".lock", syscall.LOCK_SH)
+	return err
+}
+
+// OpenTemplate finds the directories of a template that is there.
+func (b *Base) OpenTemplate() (err error) {
+	b.Trees, err = b.stack()
+	return err
+}
 
 // base returns the base of a commit, which it builds if it must.
-func (m *mirror) base(ctx context.Context, t target) (_ *base, err error) {
+func (m *mirror) base(ctx context.Context, t target) (_ *Base, err error) {
 	if b, err := m.open(ctx, t.commit); b != nil || err != nil {
 		return b, err
 	}
@@ -42,7 +59,7 @@ func (m *mirror) base(ctx context.Context, t target) (_ *base, err error) {
 	}
 	err = m.build(ctx, l, t)
 	if failed, ok := errors.AsType[*damagedError](err); ok && ctx.Err() == nil {
-		if f := m.spaces.cfg.Hooks.Leftover; f != nil {
+		if f := m.cache.cfg.Leftover; f != nil {
 			f("damaged mirror of "+m.source.Name, failed)
 		}
 		if err := m.discard(ctx); err != nil {
@@ -57,7 +74,7 @@ func (m *mirror) base(ctx context.Context, t target) (_ *base, err error) {
 }
 
 // open returns a base that is there, locked against removal, or nil.
-func (m *mirror) open(ctx context.Context, commit string) (*base, error) {
+func (m *mirror) open(ctx context.Context, commit string) (*Base, error) {
 	dir := m.path("bases/" + commit)
 	if _, err := os.Stat(dir); err != nil {
 		return nil, nil
@@ -73,7 +90,7 @@ func (m *mirror) open(ctx context.Context, commit string) (*base, error) {
 	if err := os.Chtimes(dir, now, now); err != nil { // for those who evict
 		return nil, errors.Join(err, l.Release())
 	}
-	return &base{dir: dir, lock: l}, nil
+	return &Base{mirror: m, Commit: commit, Dir: dir, lock: l}, nil
 }
 
 // A damagedError is a failure of steps that need nothing but the mirror.
@@ -90,7 +107,7 @@ func (m *mirror) build(ctx context.Context, l *disk.Lock, t target) error {
 		return err
 	}
 	fresh := m.path("new-base")
-	if err := m.spaces.trash.Remove(ctx, fresh); err != nil {
+	if err := m.cache.cfg.Trash.Remove(ctx, fresh); err != nil {
 		return err
 	}
 	if err := m.fill(ctx, l, fresh, t); err != nil {
@@ -98,29 +115,29 @@ func (m *mirror) build(ctx context.Context, l *disk.Lock, t target) error {
 		if _, failed := errors.AsType[*git.Error](err); failed && !disk.IsFull(err) {
 			err = &damagedError{err}
 		}
-		return errors.Join(err, m.spaces.trash.Remove(context.WithoutCancel(ctx), fresh))
+		return errors.Join(err, m.cache.cfg.Trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
 	return os.Rename(fresh, m.path("bases/"+t.commit))
 }
 
 func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) error {
 	repo := git.Repo{Dir: filepath.Join(dir, "git"), Index: filepath.Join(dir, "index"), Hold: []*os.File{l.File}}
-	if err := initGit(repo.Dir, len(t.commit), "bare = false\n\tlogallrefupdates = true", identity); err != nil {
+	if err := git.Init(repo.Dir, len(t.commit), "bare = false\n\tlogallrefupdates = true", identity); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(repo.Dir, "HEAD"), []byte("ref: refs/heads/"+agentBranch+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(repo.Dir, "HEAD"), []byte("ref: refs/heads/"+git.AgentBranch+"\n"), 0o644); err != nil {
 		return err
 	}
 	depth, err := m.depth()
 	if err != nil {
 		return err
 	}
-	own := git.Remote{URL: m.path("mirror.git"), Local: true, Trust: m.spaces.access.Trust}
-	repo.Progress = m.progress.of("history")
+	own := git.Remote{URL: m.path("mirror.git"), Local: true, Trust: m.cache.cfg.Access.Trust}
+	repo.Progress = m.progress.Of("history")
 	if err := repo.Fetch(ctx, own, depth, t.commit); err != nil {
 		return err
 	}
-	refs := []string{"refs/heads/" + agentBranch}
+	refs := []string{"refs/heads/" + git.AgentBranch}
 	if t.branch != "" {
 		refs = append(refs, "refs/remotes/origin/"+t.branch)
 	}
@@ -149,7 +166,7 @@ func (m *mirror) depth() (int, error) {
 			size += info.Size()
 		}
 	}
-	if size > m.spaces.cfg.Limits.History {
+	if size > m.cache.cfg.History {
 		return shallowDepth, nil
 	}
 	return 0, nil
@@ -157,7 +174,6 @@ func (m *mirror) depth() (int, error) {
 
 const (
 	shallowDepth = 50
-	agentBranch  = "agent"
 	identity     = `[user]
 	name = Penstock agent
 	email = agent@penstock.invalid
@@ -171,8 +187,3 @@ const (
 	gpgSign = false
 `
 )
-
-// initGit makes an empty git directory of ours.
-func initGit(dir string, idLen int, core string, more ...string) error {
-	return git.Init(dir, idLen, core, more...)
-}

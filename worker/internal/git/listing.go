@@ -1,0 +1,44 @@
+package git
+
+import (
+	"path"
+	"sort"
+	"strings"
+)
+
+// A Listing is the files of a commit, sorted by path.
+type Listing []Entry
+
+// Find returns the place of a file.
+func (l Listing) Find(p string) (int, bool) {
+	i := sort.Search(len(l), func(i int) bool { return l[i].Path >= p })
+	return i, i < len(l) && l[i].Path == p
+}
+
+// Has reports whether there is such a file.
+func (l Listing) Has(p string) bool {
+	_, found := l.Find(p)
+	return found
+}
+
+// Below returns the files in a directory and in those in it; of all for "".
+func (l Listing) Below(dir string) Listing {
+	if dir == "" {
+		return l
+	}
+	dir += "/"
+	from := sort.Search(len(l), func(i int) bool { return l[i].Path >= dir })
+	to := from + sort.Search(len(l)-from, func(i int) bool { return !strings.HasPrefix(l[from+i].Path, dir) })
+	return l[from:to]
+}
+
+// Attributes returns the .gitattributes, which decide how others are stored.
+func (l Listing) Attributes() []Entry {
+	var found []Entry
+	for _, e := range l {
+		if path.Base(e.Path) == ".gitattributes" {
+			found = append(found, e)
+		}
+	}
+	return found
+}

@@ -1,0 +1,70 @@
+package repocache
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
+)
+
+// A Config says where a [Cache] is, and what it may become.
+type Config struct {
+	Dir    string // of the workspaces; the cache has "mirrors" in it
+	Access source.Access
+	Jail   sandbox.Backend // where templates are finished; without one there are none
+	Trash  *disk.Trash
+	// History is the size of a repository's objects up to which a base gets all
+	// of its history. Above, it gets 50 commits.
+	History int64
+	// Fetched is called after something was fetched from a repository, Leftover
+	// with what was found damaged and is made anew. They may be nil.
+	Fetched  func(repo string, took time.Duration)
+	Leftover func(what string, err error)
+}
+
+// A Cache is what this host keeps of repositories. It is safe for use by many
+// goroutines, and by many processes on one directory.
+type Cache struct {
+	cfg      Config
+	answers  answers
+	listings listings
+}
+
+// New returns the cache in cfg's directory.
+func New(cfg Config) *Cache { return &Cache{cfg: cfg} }
+
+// Base returns the base of the commit that a job begins from, which it makes if
+// it must. tell, if it is not nil, is told how far that has come.
+func (c *Cache) Base(ctx context.Context, src source.Source, at Revision, tell Progress) (*Base, error) {
+	m, err := c.mirror(src)
+	if err != nil {
+		return nil, err
+	}
+	m.progress = tell
+	t, err := m.resolve(ctx, at.Ref, at.Commit)
+	if err != nil {
+		return nil, err
+	}
+	return m.base(ctx, t)
+}
+
+// A Revision is what a job asks for: a full commit id, or else a branch, a tag
+// or a short id. Without either it is what the repository is at.
+type Revision struct{ Ref, Commit string }
+
+// Resolve finds the commit that a job asks for.
+func (c *Cache) Resolve(ctx context.Context, src source.Source, at Revision) (string, error) {
+	m, err := c.mirror(src)
+	if err != nil {
+		return "", err
+	}
+	t, err := m.resolve(ctx, at.Ref, at.Commit)
+	return t.commit, err
+}
+
+// Listing returns the files of a base. They are read once for all that use the
+// base in this process.
+func (c *Cache) Listing(b *Base) (git.Listing, error) { return c.listings.get(b.Index()) }

@@ -1,0 +1,62 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/repocache"
+)
+
+// Setup brings into the workspace what run writes. Whoever calls it with the
+// same key for the same commit gets what one of them made, and waits for that;
+// an empty key makes it for this workspace alone, and so does a clone, or a
+// workspace that somebody has seen. run is called with the workspace that its
+// jails must show, and with no other. Setup returns how long the run took that
+// it took over, and whether it did; an error of run as it is.
+//
+// Where run fails, what it wrote is in the workspace, as if there were no
+// others; the next one tries again.
+func (w *Workspace) Setup(ctx context.Context, key string, run func(context.Context, *Workspace) error) (took time.Duration, reused bool, err error) {
+	if key == "" || !w.over || w.shown {
+		return 0, false, run(ctx, w)
+	}
+	layer, maker, err := w.base.Layer(ctx, key)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case layer != nil:
+		return layer.Took, true, w.put(layer)
+	case maker == nil:
+		return 0, false, run(ctx, w)
+	}
+	return 0, false, w.makeLayer(ctx, maker, run)
+}
+
+// put puts a layer below a workspace in which nobody has written.
+func (w *Workspace) put(l *repocache.Layer) error {
+	w.layer = l
+	w.touched()
+	return w.keep() // what the workspace will have means nothing without
+}
+
+// makeLayer runs setup in a directory of its own. If it succeeds that becomes
+// a layer, else the workspace's own.
+func (w *Workspace) makeLayer(ctx context.Context, maker *repocache.LayerMaker, run func(context.Context, *Workspace) error) error {
+	dir, err := maker.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	inside := &Workspace{spaces: w.spaces, id: w.id, dir: dir, over: true, base: w.base}
+	began := time.Now()
+	failed := run(ctx, inside)
+	if failed == nil {
+		layer, err := maker.Publish(time.Since(began))
+		if layer != nil {
+			return errors.Join(err, w.put(layer))
+		}
+		w.leftover(err) // this job can use it all the same
+	}
+	w.touched()
+	return errors.Join(failed, maker.GiveUp(ctx, w.dir))
+}
