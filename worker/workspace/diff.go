@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-var diffFlags = []string{"diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none"}
-
 // A fileChange is one line of a raw diff; a mode of 0 means: not there.
 type fileChange struct {
 	path     string
@@ -24,7 +22,7 @@ type fileChange struct {
 // rawDiff lists what differs between two trees.
 func rawDiff(ctx context.Context, repo git.Repo, from, to string) ([]fileChange, error) {
 	var raw bytes.Buffer
-	if err := repo.Pipe(ctx, nil, &raw, append(diffFlags, "--raw", "--no-abbrev", from, to)...); err != nil {
+	if err := repo.Pipe(ctx, nil, &raw, git.DiffTree("--raw", "--no-abbrev", from, to)...); err != nil {
 		return nil, err
 	}
 	return parseRaw(raw.String())

@@ -191,12 +191,12 @@ func (w *Workspace) hookEnded() error {
 // recordAll takes all files for the state before the agent. Who has as many as
 // nobody can compare gets no patch.
 func (w *Workspace) recordAll(ctx context.Context) error {
-	w.before = state{tree: emptyTree, index: w.path("index.empty")}
+	w.before = state{tree: git.EmptyTree, index: w.path("index.empty")}
 	if err := w.ownGit(); err != nil {
 		return err
 	}
 	w.whole = true
-	before, _, err := w.snapshot(ctx, w.before, w.path("index"))
+	before, _, err := w.directory().snapshot(ctx, w.before, w.path("index"))
 	w.whole = false
 	if err == nil && before.over != nil {
 		w.note = "no patch: the files cannot be recorded: " + before.over.Error()
@@ -207,8 +207,8 @@ func (w *Workspace) recordAll(ctx context.Context) error {
 }
 
 // limits bound a collection; what is there before is bounded by more.
-func (w *Workspace) limits() Limits {
-	l := w.spaces.cfg.Limits
+func (w *Workspace) limits() changeLimits {
+	l := w.spaces.cfg.Limits.changes()
 	if w.whole {
 		l.Files, l.Bytes = l.Entries, 32*l.Bytes
 	}

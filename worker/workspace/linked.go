@@ -257,7 +257,7 @@ func (w *Workspace) handOver(ctx context.Context, s *shelf, wt *Worktree) error 
 	if c := w.collected; c != nil {
 		wt.Stored, wt.Look = w.receipt, c.Notable
 	}
-	wt.Print, err = printOf(*wt, w.spaces.cfg.Limits)
+	wt.Print, err = printOf(*wt, w.spaces.cfg.Limits.changes())
 	return err
 }
 

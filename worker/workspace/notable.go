@@ -122,3 +122,14 @@ func notable(c fileChange) string {
 	}
 	return why
 }
+
+// notables lists the changes that deserve a look, and why.
+func notables(changes []fileChange) []string {
+	var found skipped
+	for _, change := range changes {
+		if why := notable(change); why != "" {
+			found.add(change.path, why)
+		}
+	}
+	return found.list()
+}

@@ -16,29 +16,18 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// Pick hands the files that patterns name to take, one after the other, by
-// their paths as people may see them. It says which were left out, and why.
-// Nothing of the attempt may be running any more.
-//
-// A pattern is a path with the syntax of [path.Match] in its parts and ** for
-// any number of directories; a directory stands for all that is in it. What
-// ignore files say does not count, nor whether a file was changed. Only regular
-// files with one name are taken, no link is followed, and no git directory is
-// entered: what the agent could not read is not handed out as its work.
-func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
-	p, err := newPicker(w, patterns, take)
-	if err == nil {
-		err = w.there()
-	}
-	if err == nil {
-		err = p.run(ctx)
-	}
+// pick hands the files that patterns name to take, see [Workspace.Pick]. known
+// are the files of an overlay's template.
+func (d *directory) pick(ctx context.Context, known git.Listing, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
+	p := newPicker(d, known, patterns)
+	p.take = take
+	err = p.run(ctx)
 	if limit, ok := errors.AsType[*LimitError](err); ok {
 		p.skipped.note("the search was given up: " + limit.Error())
 		err = nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pick files of workspace %s: %w", w.id, err)
+		return nil, err
 	}
 	for i, found := range p.matched {
 		if !found {
@@ -53,6 +42,7 @@ func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path 
 // once, as the agent saw them.
 type picker struct {
 	*walk
+	below    *lower // of an overlay: what shows through
 	root     string
 	patterns [][]string
 	matched  []bool
@@ -61,23 +51,16 @@ type picker struct {
 	total    int64
 }
 
-func newPicker(w *Workspace, patterns []string, take func(string, io.Reader) error) (*picker, error) {
-	var known git.Listing
-	if w.over {
-		var err error
-		if known, err = w.catalog(w.base.Index()); err != nil {
-			return nil, err
-		}
-	}
-	p := &picker{walk: newWalk(w.spaces.cfg.Limits, state{}, known, nil), root: w.dir, take: take, matched: make([]bool, len(patterns))}
-	p.chmod = w.private()
-	if w.over {
-		p.trees, p.layerTop = w.base.Trees, w.layer.Files()
+func newPicker(d *directory, known git.Listing, patterns []string) *picker {
+	w := newWalk(d, state{}, known, nil)
+	p := &picker{walk: w, root: d.path, matched: make([]bool, len(patterns))}
+	if d.view != nil {
+		p.below = &lower{view: *d.view, known: known, opener: w.opener}
 	}
 	for _, pattern := range patterns {
 		p.patterns = append(p.patterns, strings.Split(strings.TrimSuffix(pattern, "/"), "/"))
 	}
-	return p, nil
+	return p
 }
 
 // A want is what is left of a pattern below some directory: its parts from at.
@@ -107,8 +90,8 @@ func (p *picker) also(wants []want, w want) []want {
 	return wants
 }
 
-// directory looks through one view, which it closes.
-func (p *picker) directory(ctx context.Context, at view) error {
+// directory looks through one directory, which it closes.
+func (p *picker) directory(ctx context.Context, at seen) error {
 	names, done, err := p.union(at.dirs(), at.place)
 	defer done()
 	if err != nil {
@@ -129,7 +112,7 @@ func (p *picker) directory(ctx context.Context, at view) error {
 }
 
 // entry decides on one name.
-func (p *picker) entry(ctx context.Context, at view, name string) error {
+func (p *picker) entry(ctx context.Context, at seen, name string) error {
 	full := path.Join(at.path, name)
 	below, wanted := p.match(at.wants, name)
 	if len(below) == 0 {
@@ -151,7 +134,7 @@ func (p *picker) entry(ctx context.Context, at view, name string) error {
 		next.wants = below
 		return p.directory(ctx, *next)
 	}
-	if len(wanted) == 0 || len(p.trees) > 0 && isWhiteout(&st) { // which says that the agent removed it
+	if len(wanted) == 0 || p.below != nil && isWhiteout(&st) { // which says that the agent removed it
 		return nil
 	}
 	for _, i := range wanted {

@@ -9,35 +9,35 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// A view is a directory as the agent saw it. In an overlay that is what was
+// A seen is a directory as the agent saw it. In an overlay that is what was
 // written there, by the job and by setup, and the template's that shows through.
-type view struct {
+type seen struct {
 	layered
 	template []int // descriptors of the template's directories that show through
 	wants    []want
 }
 
-// dirs lists the descriptors of a view, the uppermost first.
-func (v view) dirs() []int {
-	return append(v.layered.dirs(), v.template...)
+// dirs lists its descriptors, the uppermost first.
+func (s seen) dirs() []int {
+	return append(s.layered.dirs(), s.template...)
 }
 
-func (v view) close() {
-	for _, fd := range v.dirs() {
+func (s seen) close() {
+	for _, fd := range s.dirs() {
 		unix.Close(fd)
 	}
 }
 
 // begin opens the workspace itself.
-func (p *picker) begin() (view, error) {
-	at := view{layered: layered{shown: shown{layer: -1}}}
+func (p *picker) begin() (seen, error) {
+	at := seen{layered: layered{shown: shown{layer: -1}}}
 	var err error
 	if at.fd, err = p.top(p.root); err != nil {
 		return at, fmt.Errorf("open %s: %w", p.root, err)
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(at.fd, &st); err == nil && len(p.trees) > 0 {
-		if at.shown, err = p.topLayer(); err == nil {
+	if err = unix.Fstat(at.fd, &st); err == nil && p.below != nil {
+		if at.shown, err = p.below.top(); err == nil {
 			err = p.through(&at)
 		}
 	}
@@ -50,11 +50,11 @@ func (p *picker) begin() (view, error) {
 
 // enter opens the directory name of at, with what shows through it. It returns
 // nil if there is none any more.
-func (p *picker) enter(at view, name string) (*view, error) {
-	next := &view{layered: layered{place: place{path: path.Join(at.path, name), depth: at.depth + 1}, shown: shown{layer: -1}}}
+func (p *picker) enter(at seen, name string) (*seen, error) {
+	next := &seen{layered: layered{place: place{path: path.Join(at.path, name), depth: at.depth + 1}, shown: shown{layer: -1}}}
 	var err error
-	if len(p.trees) > 0 {
-		next.fd, next.shown, err = p.walk.enter(at.layered, name)
+	if p.below != nil {
+		next.fd, next.shown, err = p.below.enter(at.layered, name)
 	} else {
 		next.fd, err = p.open(at.fd, name, unix.O_DIRECTORY)
 	}
@@ -65,7 +65,7 @@ func (p *picker) enter(at view, name string) (*view, error) {
 		return nil, fmt.Errorf("open directory %s: %w", disk.Printable(next.path), err)
 	}
 	var st unix.Stat_t
-	if len(p.trees) > 0 {
+	if p.below != nil {
 		err = p.through(next)
 	} else if err = unix.Fstat(next.fd, &st); err == nil && uint64(st.Dev) != p.device {
 		next.close()
@@ -79,11 +79,11 @@ func (p *picker) enter(at view, name string) (*view, error) {
 }
 
 // through opens the directory of the template that shows through.
-func (p *picker) through(at *view) (err error) {
+func (p *picker) through(at *seen) (err error) {
 	if at.alone {
 		return nil
 	}
-	if at.template, err = openTrees(p.trees, at.lower); err != nil {
+	if at.template, err = openTrees(p.below.trees, at.lower); err != nil {
 		return fmt.Errorf("open directory %s of the template: %w", disk.Printable(at.lower), err)
 	}
 	return nil

@@ -102,7 +102,7 @@ func (w *Workspace) bundleInJail(ctx context.Context, to *os.File) (found bool, 
 // added lists the files that a series added to the base.
 func (w *Workspace) added(ctx context.Context, tip string) ([]string, error) {
 	var added bytes.Buffer
-	if err := w.repo().Pipe(ctx, nil, &added, append(diffFlags, "-z", "--name-only", "--diff-filter=A", w.commit, tip)...); err != nil {
+	if err := w.repo().Pipe(ctx, nil, &added, git.DiffTree("-z", "--name-only", "--diff-filter=A", w.commit, tip)...); err != nil {
 		return nil, err
 	}
 	var names []string
@@ -119,7 +119,7 @@ func (w *Workspace) commits(ctx context.Context, c *Change) (*series, error) {
 	if w.isolation == jobs.IsolationNone || w.commit == "" {
 		return nil, nil // they are in the user's repository, where the agent made them
 	}
-	if w.over && !w.mayCommit() {
+	if w.over && !w.directory().mayHaveCommits() {
 		return nil, nil
 	}
 	s, err := w.series(ctx)

@@ -96,14 +96,9 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	setDefault(&l.Files, 50_000)
-	setDefault(&l.Entries, 2_000_000)
-	setDefault(&l.Bytes, 1<<30)
-	setDefault(&l.Patch, 128<<20)
-	setDefault(&l.Depth, 128)
-	setDefault(&l.Path, 2048)
-	setDefault(&l.Artifacts, 200)
-	setDefault(&l.ArtifactBytes, 256<<20)
+	c := l.changes().withDefaults()
+	l.Files, l.Entries, l.Bytes, l.Patch, l.Depth, l.Path = c.Files, c.Entries, c.Bytes, c.Patch, c.Depth, c.Path
+	l.Artifacts, l.ArtifactBytes = c.Artifacts, c.ArtifactBytes
 	setDefault(&l.History, 64<<20)
 	setDefault(&l.BaseAge, 7*24*time.Hour)
 	setDefault(&l.BaseBytes, 20<<30)
@@ -111,6 +106,14 @@ func (l Limits) withDefaults() Limits {
 	setDefault(&l.WholeAge, 7*24*time.Hour)
 	setDefault(&l.WholeBytes, 20<<30)
 	return l
+}
+
+// changes are the limits of what is collected.
+func (l Limits) changes() changeLimits {
+	return changeLimits{
+		Files: l.Files, Entries: l.Entries, Bytes: l.Bytes, Patch: l.Patch, Depth: l.Depth, Path: l.Path,
+		Artifacts: l.Artifacts, ArtifactBytes: l.ArtifactBytes,
+	}
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -118,7 +118,7 @@ func (t *Worktrees) examine(ctx context.Context, wt Worktree) error {
 
 // printOf tells whether anybody has changed anything in a worktree since: it is
 // a sum of what the kernel says of each file, without a look into it.
-func printOf(wt Worktree, limits Limits) (string, error) {
+func printOf(wt Worktree, limits changeLimits) (string, error) {
 	if err := wt.there(); err != nil {
 		return "", err
 	}
@@ -139,7 +139,7 @@ func printOf(wt Worktree, limits Limits) (string, error) {
 }
 
 type printer struct {
-	limits Limits
+	limits changeLimits
 	lines  []string
 }
 

@@ -1,25 +1,12 @@
 package workspace
 
 import (
-	"os"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
-
-// readBelow reads a file that the template has.
-func (w *walk) readBelow(p string) (content []byte, err error) {
-	for _, dir := range w.trees {
-		// Above the file is what hides it, and what is above that hides both.
-		if content, err = os.ReadFile(path.Join(dir, p)); err == nil {
-			break
-		}
-	}
-	return content, err
-}
 
 // openTrees opens a directory that the template has in all of its trees that
 // show there, the uppermost first.

@@ -37,14 +37,19 @@ func (at layered) dirs() []int {
 	return slices.DeleteFunc([]int{at.fd, at.shown.layer}, func(fd int) bool { return fd < 0 })
 }
 
-// upper walks the upper directory of an overlay, over a layer if there is one.
-func (w *walk) upper(ctx context.Context, root, layer string) error {
+// An upperWalk is the walk of an overlay's upper directory, over what is below.
+type upperWalk struct {
+	*walk
+	below lower
+}
+
+// run walks all of the upper directory at root.
+func (w *upperWalk) run(ctx context.Context, root string) error {
 	fd, err := disk.OpenDir(unix.AT_FDCWD, root)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", root, err)
 	}
-	w.layerTop = layer
-	below, err := w.topLayer()
+	below, err := w.below.top()
 	if err != nil {
 		unix.Close(fd)
 		return err
@@ -53,7 +58,7 @@ func (w *walk) upper(ctx context.Context, root, layer string) error {
 }
 
 // layer walks one open directory of the view, which it closes.
-func (w *walk) layer(ctx context.Context, at layered) error {
+func (w *upperWalk) layer(ctx context.Context, at layered) error {
 	names, done, err := w.union(at.dirs(), at.place)
 	defer done()
 	if at.ignored && err != nil && !w.knownBelow(at.path) {
@@ -69,7 +74,7 @@ func (w *walk) layer(ctx context.Context, at layered) error {
 		at.patterns = at.patterns.Enter(at.path, w.ignoreOf(at, names))
 	}
 	if at.moved && !at.alone {
-		w.carry(at, names)
+		w.addMoved(at, names)
 	}
 	return w.each(ctx, at.path, names, func(name string) error { return w.layered(ctx, at, name) })
 }
@@ -97,9 +102,9 @@ func (w *walk) union(fds []int, at place) (names []string, done func(), err erro
 	return slices.Compact(names), done, nil
 }
 
-// carry adds the template's files that show through at another path and were
+// addMoved adds the template's files that show through at another path and were
 // not touched there. Their content is known.
-func (w *walk) carry(at layered, names []string) {
+func (w *upperWalk) addMoved(at layered, names []string) {
 	touched := make(map[string]bool, len(names))
 	for _, name := range names {
 		touched[name] = true
@@ -115,7 +120,7 @@ func (w *walk) carry(at layered, names []string) {
 }
 
 // layered decides on one name of the upper directory or the layer.
-func (w *walk) layered(ctx context.Context, at layered, name string) error {
+func (w *upperWalk) layered(ctx context.Context, at layered, name string) error {
 	p := path.Join(at.path, name)
 	from, st, err := find(at.dirs(), name)
 	if err != nil {
@@ -159,7 +164,7 @@ func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFC
 
 // moduleAt keeps a submodule's commit as it is, if there is one: what is
 // inside belongs to another repository.
-func (w *walk) moduleAt(at layered, p, name string) bool {
+func (w *upperWalk) moduleAt(at layered, p, name string) bool {
 	from := p
 	if at.moved && !at.alone {
 		from = path.Join(at.lower, name)
@@ -179,16 +184,16 @@ func (w *walk) moduleAt(at layered, p, name string) bool {
 
 // remove says that what the base has at p, or below, is gone. What else is
 // found there is added afterwards.
-func (w *walk) remove(p string) {
+func (w *upperWalk) remove(p string) {
 	if w.known.Has(p) || len(w.known.Below(p)) > 0 {
 		w.stage.deleted = append(w.stage.deleted, p)
 	}
 }
 
 // descendLayer walks the directory name of at, with what shows through it.
-func (w *walk) descendLayer(ctx context.Context, at layered, name string) error {
+func (w *upperWalk) descendLayer(ctx context.Context, at layered, name string) error {
 	p := path.Join(at.path, name)
-	fd, below, err := w.enter(at, name)
+	fd, below, err := w.below.enter(at, name)
 	if err != nil {
 		return fmt.Errorf("open directory %s: %w", disk.Printable(p), err)
 	}
@@ -215,14 +220,14 @@ func (w *walk) descendLayer(ctx context.Context, at layered, name string) error 
 }
 
 // gone reports whether p was removed as a whole.
-func (w *walk) gone(p string) bool {
+func (w *upperWalk) gone(p string) bool {
 	n := len(w.stage.deleted)
 	return n > 0 && w.stage.deleted[n-1] == p
 }
 
 // ignoreOf reads the .gitignore that holds in a directory: the agent's where
 // there is one, or the layer's, else the template's that shows through.
-func (w *walk) ignoreOf(at layered, names []string) []byte {
+func (w *upperWalk) ignoreOf(at layered, names []string) []byte {
 	if slices.Contains(names, ".gitignore") {
 		from := at.place
 		from.fd, _, _ = find(at.dirs(), ".gitignore") // what cannot be read is not obeyed
@@ -232,7 +237,7 @@ func (w *walk) ignoreOf(at layered, names []string) []byte {
 	if at.alone || !found || w.known[i].Mode != git.ModeFile {
 		return nil
 	}
-	content, err := w.readBelow(path.Join(at.lower, ".gitignore"))
+	content, err := w.below.read(path.Join(at.lower, ".gitignore"))
 	if err != nil || len(content) > maxControlFile {
 		w.skipped.add(path.Join(at.path, ".gitignore"), "is too large to be obeyed, or cannot be read")
 		return nil

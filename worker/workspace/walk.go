@@ -28,21 +28,19 @@ import (
 // is renamed or replaced meanwhile: it sees one file or another, but nothing
 // outside.
 type walk struct {
-	limits Limits
+	opener
+	limits changeLimits
 	known  git.Listing
 	seen   []bool
 	forced []string  // sorted; not known, but never ignored
 	fresh  time.Time // a Stat with a time before it can be relied on
 	device uint64
-	chmod  bool // the files are ours: make readable what is not
 	// foreign: another version control's own files lie at the top, and are no
 	// part of the result.
 	foreign bool
 	stage   *stage
 
-	trees    []string // of an overlay: the template's directories
-	layerTop string   // and what setup wrote over them, "" without
-	again    bool     // what the base has at this place was removed, so what is the same is added again
+	again bool // what the base has at this place was removed, so what is the same is added again
 
 	entries int
 	files   int
@@ -76,8 +74,11 @@ func (w *walk) leaveOut(p string, err error) error {
 	return nil
 }
 
-func newWalk(limits Limits, before state, known git.Listing, st *stage) *walk {
-	w := &walk{limits: limits, known: known, forced: before.forced, stage: st, seen: make([]bool, len(known))}
+func newWalk(d *directory, before state, known git.Listing, st *stage) *walk {
+	w := &walk{
+		opener: opener{chmod: d.private}, limits: d.limits, known: known, seen: make([]bool, len(known)),
+		forced: before.forced, foreign: d.foreign, stage: st,
+	}
 	if !before.written.IsZero() {
 		// A file that was touched while the index was written may carry the
 		// same time stamps afterwards, as far as the clock's ticks go.
@@ -107,14 +108,6 @@ func (w *walk) run(ctx context.Context, root string) error {
 		}
 	}
 	return nil
-}
-
-// top opens the directory itself. A user's may be a link, ours is none.
-func (w *walk) top(root string) (int, error) {
-	if w.chmod {
-		return disk.OpenDir(unix.AT_FDCWD, root)
-	}
-	return unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
 // A place is a directory on the walk's way.
@@ -260,20 +253,6 @@ func (w *walk) descend(ctx context.Context, at place, name string) error {
 	}
 	at.fd, at.path, at.depth = fd, p, at.depth+1
 	return w.directory(ctx, at)
-}
-
-// open opens one name and nothing behind a link. It does not wait for the
-// other end of a FIFO.
-func (w *walk) open(parent int, name string, more int) (int, error) {
-	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | more
-	fd, err := unix.Openat(parent, name, flags, 0)
-	if err == unix.EACCES && w.chmod {
-		if err := disk.ChmodAt(parent, name, 0o700); err != nil {
-			return -1, err
-		}
-		return unix.Openat(parent, name, flags, 0)
-	}
-	return fd, err
 }
 
 // module keeps a submodule's commit as it is: what is inside belongs to

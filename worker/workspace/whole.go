@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
@@ -106,7 +104,6 @@ const wholeDepth = 1024
 
 // wholeSize is [Workspace.Size] of one that is larger than may be collected.
 func (w *Workspace) wholeSize(ctx context.Context) int64 {
-	m := &footprint{limits: Limits{Depth: wholeDepth, Entries: 8 * w.spaces.cfg.Limits.Entries}, seen: map[uint64]bool{}}
-	m.directory(ctx, place{fd: unix.AT_FDCWD, path: w.home})
-	return m.bytes
+	bytes, _ := usage(ctx, usageLimits{Depth: wholeDepth, Entries: 8 * w.spaces.cfg.Limits.Entries}, w.home)
+	return bytes
 }

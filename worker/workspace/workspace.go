@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/disk"
@@ -46,16 +45,6 @@ type Workspace struct {
 	saved     bool    // that is safe elsewhere
 	receipt   *Receipt
 	stays     bool // Close leaves it, though all that can be is safe elsewhere
-}
-
-// A state is a tree of files, as an object and as an index, in the workspace's
-// own git directory of the host.
-type state struct {
-	tree    string
-	index   string
-	written time.Time   // zero if the index knows nothing of the workspace's files
-	forced  []string    // more files that count whatever ignore files say; sorted
-	over    *LimitError // why files are left out of it; nil: none are
 }
 
 // ID is the id of the request that the workspace was made for.
@@ -96,12 +85,9 @@ func (w *Workspace) Beside() (string, error) {
 // scratch is a workspace without a repository: what is written there is new.
 func (w *Workspace) scratch() error {
 	w.dir = w.path("workspace")
-	w.before = state{tree: emptyTree, index: w.path("index")}
+	w.before = state{tree: git.EmptyTree, index: w.path("index")}
 	return os.Mkdir(w.dir, 0o755)
 }
-
-// emptyTree is known to every git without being stored anywhere.
-const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // clone fills a private directory from the base.
 func (w *Workspace) clone(ctx context.Context) error {
@@ -165,7 +151,7 @@ func (w *Workspace) ownGit() error {
 
 // bareGit is ownGit of a workspace that began empty.
 func (w *Workspace) bareGit() error {
-	if err := git.Init(w.path("git"), len(emptyTree), "bare = true"); err != nil {
+	if err := git.Init(w.path("git"), len(git.EmptyTree), "bare = true"); err != nil {
 		return err
 	}
 	repo := w.repo()
@@ -245,7 +231,7 @@ func (w *Workspace) record(ctx context.Context) error {
 		return err
 	}
 	start := state{tree: w.commit + "^{tree}", index: w.base.Index()}
-	before, _, err := w.snapshot(ctx, start, w.path("index"))
+	before, _, err := w.directory().snapshot(ctx, start, w.path("index"))
 	if err == nil && before.over != nil {
 		w.note = "no patch: " + before.over.Error()
 		return nil

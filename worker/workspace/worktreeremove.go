@@ -163,7 +163,7 @@ func headBranch(admin string) (string, error) {
 // job, stored. Git compares with a configuration of our own.
 func (s *shelf) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
 	if wt.Print != "" {
-		if now, err := printOf(wt, Limits{}.withDefaults()); err == nil && now == wt.Print {
+		if now, err := printOf(wt, changeLimits{}.withDefaults()); err == nil && now == wt.Print {
 			return "", nil
 		}
 	}

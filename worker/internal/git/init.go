@@ -10,6 +10,9 @@ import (
 // commits has.
 const AgentBranch = "agent"
 
+// EmptyTree is known to every git without being stored anywhere.
+const EmptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
 // Init makes an empty git directory without templates and hooks, for object
 // names of idLen characters. It is what git init does, less a process.
 func Init(dir string, idLen int, core string, more ...string) error {

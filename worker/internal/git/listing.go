@@ -42,3 +42,8 @@ func (l Listing) Attributes() []Entry {
 	}
 	return found
 }
+
+// DiffTree is a command that compares two trees file by file, as they are stored.
+func DiffTree(args ...string) []string {
+	return append([]string{"diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none"}, args...)
+}

@@ -1,0 +1,71 @@
+package workspace
+
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// usage measures what directories take on the disk: the blocks of their files,
+// and how many inodes there are. Others may be at work there: what comes and goes
+// meanwhile is counted or not. What is deeper, or more, than max is not counted to
+// its end.
+func usage(ctx context.Context, max usageLimits, dirs ...string) (bytes, inodes int64) {
+	m := &footprint{depth: max.Depth, entries: max.Entries, seen: map[uint64]bool{}}
+	for _, dir := range dirs {
+		m.directory(ctx, unix.AT_FDCWD, dir, 0)
+	}
+	return m.bytes, m.inodes
+}
+
+// usageLimits bound a look at what directories take.
+type usageLimits struct{ Depth, Entries int }
+
+type footprint struct {
+	depth, entries int
+	seen           map[uint64]bool // files with several names
+	bytes, inodes  int64
+}
+
+func (m *footprint) add(st *unix.Stat_t) {
+	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if m.seen[st.Ino] {
+			return
+		}
+		m.seen[st.Ino] = true
+	}
+	m.inodes++
+	m.bytes += st.Blocks * 512
+}
+
+// directory adds the directory path in parent and what is in it, from
+// descriptor to descriptor and never through a link.
+func (m *footprint) directory(ctx context.Context, parent int, path string, depth int) {
+	fd, err := unix.Openat(parent, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // it is gone, or nobody may look into it
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return
+	}
+	m.add(&st)
+	for depth < m.depth && m.inodes < int64(m.entries) && ctx.Err() == nil {
+		names, err := dir.Readdirnames(1024)
+		for _, child := range names {
+			switch {
+			case unix.Fstatat(fd, child, &st, unix.AT_SYMLINK_NOFOLLOW) != nil:
+			case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+				m.directory(ctx, fd, child, depth+1)
+			default:
+				m.add(&st)
+			}
+		}
+		if err != nil { // io.EOF, or there is no more to be had
+			return
+		}
+	}
+}
