@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
@@ -28,7 +29,7 @@ type Change struct {
 
 	// Over is the limit that kept some of the files out of the change, which then
 	// is not all that the agent did; nil: it is. Skipped names what was left out.
-	Over *LimitError
+	Over *changes.LimitError
 
 	tree string // of the files after the agent; "" if they were not collected
 
@@ -78,20 +79,20 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 	}
 	before := w.before
 	if made != nil {
-		before.forced = made.forced
+		before.Forced = made.forced
 	}
 	if made != nil && w.linked != nil {
 		w.linked.tip = made.tip
 	}
 	after, err := w.compare(ctx, before, c)
-	if limit, ok := errors.AsType[*LimitError](err); ok {
+	if limit, ok := errors.AsType[*changes.LimitError](err); ok {
 		// A patch of so many bytes fits whatever is in them: it has the old
 		// content, too, and in text that is a quarter longer.
 		w.fewer = w.spaces.cfg.Limits.Patch / 4
 		after, err = w.compare(ctx, before, c)
 		w.fewer = 0
 		c.Over = limit
-		if _, still := errors.AsType[*LimitError](err); still { // what was deleted is too much
+		if _, still := errors.AsType[*changes.LimitError](err); still { // what was deleted is too much
 			c.Patch, c.PatchSize, c.SHA256, c.Files = "", 0, "", 0
 			return nil
 		}
@@ -103,26 +104,26 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 }
 
 // compare finds what differs from the state before, and writes the patch.
-func (w *Workspace) compare(ctx context.Context, before state, c *Change) (state, error) {
+func (w *Workspace) compare(ctx context.Context, before changes.State, c *Change) (changes.State, error) {
 	d := w.directory()
-	after, left, err := d.snapshot(ctx, before, w.path("index.after"))
+	after, left, err := d.Snapshot(ctx, before, w.path("index.after"))
 	if err != nil {
 		return after, err
 	}
-	c.Skipped, c.Over, c.tree = left, after.over, after.tree
-	p, err := d.diff(ctx, w.before, after)
-	c.Patch, c.PatchSize, c.SHA256, c.Files, c.Notable = p.path, p.size, p.sum, p.files, p.notable
+	c.Skipped, c.Over, c.tree = left, after.Over, after.Tree
+	p, err := d.Diff(ctx, w.before, after)
+	c.Patch, c.PatchSize, c.SHA256, c.Files, c.Notable = p.Path, p.Size, p.Sum, p.Files, p.Notable
 	return after, err
 }
 
 // directory is what is collected of the workspace.
-func (w *Workspace) directory() *directory {
-	d := &directory{
-		path: w.dir, home: w.home, repo: w.repo(), base: w.commit, trash: w.spaces.trash, limits: w.limits(), listing: w.catalog,
-		private: w.private() && !w.inUse, foreign: w.hooked != nil,
+func (w *Workspace) directory() *changes.Directory {
+	d := &changes.Directory{
+		Path: w.dir, Home: w.home, Repo: w.repo(), Base: w.commit, Trash: w.spaces.trash, Limits: w.limits(), Listing: w.catalog,
+		Private: w.private() && !w.inUse, Foreign: w.hooked != nil,
 	}
 	if w.over {
-		d.view = &view{trees: w.base.Trees, layer: w.layer.Files()}
+		d.View = &changes.View{Trees: w.base.Trees, Layer: w.layer.Files()}
 	}
 	return d
 }
@@ -154,8 +155,8 @@ func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path 
 	}
 	if err == nil {
 		d := w.directory()
-		d.private, d.foreign, d.limits = w.private(), false, w.spaces.cfg.Limits.changes()
-		left, err = d.pick(ctx, known, patterns, take)
+		d.Private, d.Foreign, d.Limits = w.private(), false, w.spaces.cfg.Limits.changes()
+		left, err = d.Pick(ctx, known, patterns, take)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pick files of workspace %s: %w", w.id, err)

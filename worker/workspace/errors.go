@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
@@ -15,3 +16,6 @@ type (
 	// A RefError is a branch, tag or commit that the repository does not have.
 	RefError = source.RefError
 )
+
+// A LimitError says that there is more than [Limits] allow to be collected.
+type LimitError = changes.LimitError

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/source"
@@ -191,15 +192,15 @@ func (w *Workspace) hookEnded() error {
 // recordAll takes all files for the state before the agent. Who has as many as
 // nobody can compare gets no patch.
 func (w *Workspace) recordAll(ctx context.Context) error {
-	w.before = state{tree: git.EmptyTree, index: w.path("index.empty")}
+	w.before = changes.State{Tree: git.EmptyTree, Index: w.path("index.empty")}
 	if err := w.ownGit(); err != nil {
 		return err
 	}
 	w.whole = true
-	before, _, err := w.directory().snapshot(ctx, w.before, w.path("index"))
+	before, _, err := w.directory().Snapshot(ctx, w.before, w.path("index"))
 	w.whole = false
-	if err == nil && before.over != nil {
-		w.note = "no patch: the files cannot be recorded: " + before.over.Error()
+	if err == nil && before.Over != nil {
+		w.note = "no patch: the files cannot be recorded: " + before.Over.Error()
 		return nil
 	}
 	w.before = before
@@ -207,7 +208,7 @@ func (w *Workspace) recordAll(ctx context.Context) error {
 }
 
 // limits bound a collection; what is there before is bounded by more.
-func (w *Workspace) limits() changeLimits {
+func (w *Workspace) limits() changes.Limits {
 	l := w.spaces.cfg.Limits.changes()
 	if w.whole {
 		l.Files, l.Bytes = l.Entries, 32*l.Bytes

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 )
 
 func TestLimitsRefuse(t *testing.T) {
@@ -213,10 +214,10 @@ func TestWhatIsWithinTheLimitsIsCollected(t *testing.T) {
 // Of what is kept whole the oldest goes first, for its age or for the room.
 func TestWhatIsKeptWholeGoes(t *testing.T) {
 	now := time.Now()
-	old := func(days int, bytes int64) LimitError {
-		return LimitError{Since: now.Add(-time.Duration(days) * 24 * time.Hour), Bytes: bytes}
+	old := func(days int, bytes int64) changes.LimitError {
+		return changes.LimitError{Since: now.Add(-time.Duration(days) * 24 * time.Hour), Bytes: bytes}
 	}
-	kept := map[string]LimitError{"older": old(3, 40), "old": old(2, 40), "new": old(1, 40), "ancient": old(8, 1)}
+	kept := map[string]changes.LimitError{"older": old(3, 40), "old": old(2, 40), "new": old(1, 40), "ancient": old(8, 1)}
 	got := overdue(kept, Limits{WholeAge: 7 * 24 * time.Hour, WholeBytes: 100}, now)
 	if len(got) != 2 || !got["ancient"] || !got["older"] {
 		t.Errorf("gone are %v, want the ancient and the older one", got)
@@ -242,7 +243,7 @@ func TestASweepLeavesWhatIsKeptWhole(t *testing.T) {
 			s.cfg.Limits.WholeAge = -1
 		}
 		swept, err := s.Sweep(t.Context())
-		kept, _ := errors.AsType[*LimitError](swept.Kept["job.1"])
+		kept, _ := errors.AsType[*changes.LimitError](swept.Kept["job.1"])
 		if err != nil || (kept == nil) != spent || (len(swept.Workspaces) == 1) != spent {
 			t.Errorf("swept %+v, %v; spent: %v", swept, err, spent)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
@@ -53,7 +54,7 @@ func (w *Workspace) link(ctx context.Context, r Request, src source.Source) erro
 	if err := w.begin(ctx, src, repocache.Revision{Ref: r.Repo.Ref, Commit: r.Repo.Commit}); err != nil {
 		return err
 	}
-	w.before = state{tree: w.commit + "^{tree}", index: w.base.Index()}
+	w.before = changes.State{Tree: w.commit + "^{tree}", Index: w.base.Index()}
 	var at *linked
 	if again != nil {
 		at, err = s.takeUp(w.id, *again)
@@ -191,7 +192,7 @@ func (w *Workspace) fill(ctx context.Context, s *shelf, wt Worktree, admin strin
 	if err != nil {
 		return err
 	}
-	w.before.index, w.before.written = own.Index, info.ModTime()
+	w.before.Index, w.before.Written = own.Index, info.ModTime()
 	return disk.CopyFile(filepath.Join(admin, "index"), own.Index)
 }
 

@@ -29,7 +29,7 @@ func (w *Workspace) enclose() error {
 	if err := w.base.LendGit(w.ownRepo()); err != nil {
 		return err
 	}
-	if err := disk.CopyFile(filepath.Join(w.ownRepo(), "index"), w.before.index); err != nil {
+	if err := disk.CopyFile(filepath.Join(w.ownRepo(), "index"), w.before.Index); err != nil {
 		return err
 	}
 	return w.linked.wt.lead(repoPath)

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -30,7 +31,7 @@ type commitText struct {
 
 // readCommits returns the commits from the base to tip, parents first.
 func (w *Workspace) readCommits(ctx context.Context, tip string) ([]commitText, error) {
-	over := &LimitError{What: "bytes of commit messages", Limit: maxMessages}
+	over := &changes.LimitError{What: "bytes of commit messages", Limit: maxMessages}
 	var ids, all bytes.Buffer
 	list := []string{"rev-list", "--reverse", "--topo-order", tip, "--not", w.commit}
 	if err := w.repo().Pipe(ctx, nil, &git.LimitedWriter{To: &ids, Left: maxMessages, Err: over}, list...); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
@@ -41,7 +42,7 @@ const recordFile = "record.json"
 func (w *Workspace) keep() error {
 	r := record{
 		Isolation: w.isolation, Dir: w.dir, Commit: w.commit, Note: w.note,
-		Tree: w.before.tree, Index: w.before.index, Written: w.before.written, Over: w.over,
+		Tree: w.before.Tree, Index: w.before.Index, Written: w.before.Written, Over: w.over,
 	}
 	if w.base != nil {
 		r.Base = w.base.Dir
@@ -183,7 +184,7 @@ func (s *Spaces) abandoned(id string, l *disk.Lock) (*Workspace, error) {
 		hooked: hooked,
 
 		spaces: s, id: id, home: s.jobDir(id), dir: r.Dir, lock: l, isolation: r.Isolation, commit: r.Commit, note: r.Note,
-		before: state{tree: r.Tree, index: r.Index, written: r.Written}, over: r.Over, shown: true,
+		before: changes.State{Tree: r.Tree, Index: r.Index, Written: r.Written}, over: r.Over, shown: true,
 	}
 	if r.Layer != "" {
 		w.layer = repocache.LayerAt(r.Layer)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
@@ -74,7 +75,7 @@ func (w *Workspace) bundleInJail(ctx context.Context, to *os.File) (found bool, 
 	limited, cancel := context.WithTimeout(ctx, w.spaces.seriesTime)
 	defer cancel()
 	var said bytes.Buffer
-	out := &git.LimitedWriter{To: to, Left: w.spaces.cfg.Limits.Bytes, Err: &LimitError{What: "bytes of commits", Limit: w.spaces.cfg.Limits.Bytes}}
+	out := &git.LimitedWriter{To: to, Left: w.spaces.cfg.Limits.Bytes, Err: &changes.LimitError{What: "bytes of commits", Limit: w.spaces.cfg.Limits.Bytes}}
 	spec := sandbox.Spec{
 		Args: []string{"sh", "-c", bundleScript, "sh", w.commit},
 		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C",
@@ -119,7 +120,7 @@ func (w *Workspace) commits(ctx context.Context, c *Change) (*series, error) {
 	if w.isolation == jobs.IsolationNone || w.commit == "" {
 		return nil, nil // they are in the user's repository, where the agent made them
 	}
-	if w.over && !w.directory().mayHaveCommits() {
+	if w.over && !w.directory().MayHaveCommits() {
 		return nil, nil
 	}
 	s, err := w.series(ctx)
@@ -138,10 +139,10 @@ func (w *Workspace) commits(ctx context.Context, c *Change) (*series, error) {
 // publish writes the series as a bundle of one branch. What the agent did not
 // commit becomes a last commit, so that the branch and the patch lead to the
 // same files.
-func (w *Workspace) publish(ctx context.Context, s *series, after state, c *Change) error {
+func (w *Workspace) publish(ctx context.Context, s *series, after changes.State, c *Change) error {
 	repo := w.repo()
 	repo.Set = append(repo.Set, "user.name=Penstock agent", "user.email=agent@penstock.invalid")
-	tree, err := w.treeID(ctx, after.tree)
+	tree, err := w.treeID(ctx, after.Tree)
 	if err != nil {
 		return err
 	}

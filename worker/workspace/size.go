@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"context"
+
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // Size measures what the workspace takes on the disk of the host, beside what
@@ -15,5 +17,5 @@ func (w *Workspace) Size(ctx context.Context) (bytes, inodes int64) {
 		dirs = append(dirs, w.dir)
 	}
 	limits := w.spaces.cfg.Limits
-	return usage(ctx, usageLimits{Depth: limits.Depth, Entries: limits.Entries}, dirs...)
+	return disk.Usage(ctx, disk.UsageLimits{Depth: limits.Depth, Entries: limits.Entries}, dirs...)
 }

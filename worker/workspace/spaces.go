@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
@@ -96,7 +97,7 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	c := l.changes().withDefaults()
+	c := l.changes().WithDefaults()
 	l.Files, l.Entries, l.Bytes, l.Patch, l.Depth, l.Path = c.Files, c.Entries, c.Bytes, c.Patch, c.Depth, c.Path
 	l.Artifacts, l.ArtifactBytes = c.Artifacts, c.ArtifactBytes
 	setDefault(&l.History, 64<<20)
@@ -109,8 +110,8 @@ func (l Limits) withDefaults() Limits {
 }
 
 // changes are the limits of what is collected.
-func (l Limits) changes() changeLimits {
-	return changeLimits{
+func (l Limits) changes() changes.Limits {
+	return changes.Limits{
 		Files: l.Files, Entries: l.Entries, Bytes: l.Bytes, Patch: l.Patch, Depth: l.Depth, Path: l.Path,
 		Artifacts: l.Artifacts, ArtifactBytes: l.ArtifactBytes,
 	}

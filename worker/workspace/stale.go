@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
@@ -118,7 +119,7 @@ func (t *Worktrees) examine(ctx context.Context, wt Worktree) error {
 
 // printOf tells whether anybody has changed anything in a worktree since: it is
 // a sum of what the kernel says of each file, without a look into it.
-func printOf(wt Worktree, limits changeLimits) (string, error) {
+func printOf(wt Worktree, limits changes.Limits) (string, error) {
 	if err := wt.there(); err != nil {
 		return "", err
 	}
@@ -139,7 +140,7 @@ func printOf(wt Worktree, limits changeLimits) (string, error) {
 }
 
 type printer struct {
-	limits changeLimits
+	limits changes.Limits
 	lines  []string
 }
 
@@ -151,7 +152,7 @@ func (p *printer) directory(fd int, path string, depth int) error {
 		return err
 	}
 	if depth > p.limits.Depth || len(p.lines)+len(names) > p.limits.Entries {
-		return &LimitError{What: "files and directories", Limit: int64(p.limits.Entries), Path: disk.Shorten(path)}
+		return &changes.LimitError{What: "files and directories", Limit: int64(p.limits.Entries), Path: disk.Shorten(path)}
 	}
 	for _, name := range names {
 		var st unix.Stat_t

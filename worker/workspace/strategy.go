@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
@@ -150,7 +151,7 @@ func (w *Workspace) overlay(ctx context.Context) error {
 	}
 	w.over = true
 	w.dir = w.path("workspace")
-	w.before = state{tree: w.commit + "^{tree}", index: w.base.Index()}
+	w.before = changes.State{Tree: w.commit + "^{tree}", Index: w.base.Index()}
 	return os.Mkdir(w.dir, 0o755)
 }
 

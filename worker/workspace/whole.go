@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
@@ -16,7 +17,7 @@ const wholeFile = "whole.json"
 
 // Whole says of a limit that kept a part of the workspace from being collected
 // what becomes of the whole.
-func (w *Workspace) Whole(ctx context.Context, limit *LimitError) *LimitError {
+func (w *Workspace) Whole(ctx context.Context, limit *changes.LimitError) *changes.LimitError {
 	whole, now := *limit, time.Now().UTC()
 	whole.Dir, whole.Bytes = w.dir, w.wholeSize(ctx)
 	whole.Since, whole.Until = now, now.Add(max(0, w.spaces.cfg.Limits.WholeAge))
@@ -27,7 +28,7 @@ func (w *Workspace) Whole(ctx context.Context, limit *LimitError) *LimitError {
 // workspace stays for those who need the rest: Close leaves it, and a sweep
 // removes it by Limits.WholeAge and Limits.WholeBytes. A user's own directory, and
 // a worktree, stay as they do anyway.
-func (w *Workspace) KeepWhole(whole *LimitError) error {
+func (w *Workspace) KeepWhole(whole *changes.LimitError) error {
 	w.saved = true
 	if w.linked != nil {
 		w.Keep()
@@ -45,12 +46,12 @@ func (w *Workspace) KeepWhole(whole *LimitError) error {
 }
 
 // wholeOf reads what KeepWhole has left in a workspace's home; nil if it did not.
-func wholeOf(home string) (*LimitError, error) {
+func wholeOf(home string) (*changes.LimitError, error) {
 	data, err := os.ReadFile(filepath.Join(home, wholeFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	var whole LimitError
+	var whole changes.LimitError
 	if err == nil {
 		err = json.Unmarshal(data, &whole)
 	}
@@ -65,7 +66,7 @@ func wholeOf(home string) (*LimitError, error) {
 // whoever asks after them.
 func (s *Spaces) spent() (map[string]bool, error) {
 	ids, err := disk.Names(filepath.Join(s.cfg.Dir, "jobs"))
-	kept := map[string]LimitError{}
+	kept := map[string]changes.LimitError{}
 	for _, id := range ids {
 		whole, unreadable := wholeOf(s.jobDir(id))
 		if whole != nil && unreadable == nil {
@@ -76,7 +77,7 @@ func (s *Spaces) spent() (map[string]bool, error) {
 }
 
 // overdue chooses among kept workspaces, by their ids.
-func overdue(kept map[string]LimitError, limits Limits, now time.Time) map[string]bool {
+func overdue(kept map[string]changes.LimitError, limits Limits, now time.Time) map[string]bool {
 	gone := map[string]bool{}
 	var total int64
 	for id, whole := range kept {
@@ -104,6 +105,6 @@ const wholeDepth = 1024
 
 // wholeSize is [Workspace.Size] of one that is larger than may be collected.
 func (w *Workspace) wholeSize(ctx context.Context) int64 {
-	bytes, _ := usage(ctx, usageLimits{Depth: wholeDepth, Entries: 8 * w.spaces.cfg.Limits.Entries}, w.home)
+	bytes, _ := disk.Usage(ctx, disk.UsageLimits{Depth: wholeDepth, Entries: 8 * w.spaces.cfg.Limits.Entries}, w.home)
 	return bytes
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
@@ -31,7 +32,7 @@ type Workspace struct {
 	base      *repocache.Base  // nil where there is no commit to begin from
 	layer     *repocache.Layer // of an overlay: what setup wrote over the base's template; nil: nothing of others
 	commit    string           // the base commit
-	before    state            // the files as the agent finds them
+	before    changes.State    // the files as the agent finds them
 	note      string           // why there is nothing to collect, if there is not
 	origin    source.Source
 	linked    *linked // a worktree of the user's repository, or nil
@@ -85,7 +86,7 @@ func (w *Workspace) Beside() (string, error) {
 // scratch is a workspace without a repository: what is written there is new.
 func (w *Workspace) scratch() error {
 	w.dir = w.path("workspace")
-	w.before = state{tree: git.EmptyTree, index: w.path("index")}
+	w.before = changes.State{Tree: git.EmptyTree, Index: w.path("index")}
 	return os.Mkdir(w.dir, 0o755)
 }
 
@@ -102,15 +103,15 @@ func (w *Workspace) clone(ctx context.Context) error {
 	if err := agent.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)
 	}
-	w.before = state{tree: w.commit + "^{tree}", index: w.path("index")}
-	if err := disk.CopyFile(w.before.index, filepath.Join(dotGit, "index")); err != nil {
+	w.before = changes.State{Tree: w.commit + "^{tree}", Index: w.path("index")}
+	if err := disk.CopyFile(w.before.Index, filepath.Join(dotGit, "index")); err != nil {
 		return err
 	}
-	info, err := os.Stat(w.before.index)
+	info, err := os.Stat(w.before.Index)
 	if err != nil {
 		return err
 	}
-	w.before.written = info.ModTime()
+	w.before.Written = info.ModTime()
 	return nil
 }
 
@@ -155,7 +156,7 @@ func (w *Workspace) bareGit() error {
 		return err
 	}
 	repo := w.repo()
-	repo.Index = w.before.index
+	repo.Index = w.before.Index
 	return repo.Run(context.Background(), "read-tree", "--empty")
 }
 
@@ -230,10 +231,10 @@ func (w *Workspace) record(ctx context.Context) error {
 	if err := w.ownGit(); err != nil {
 		return err
 	}
-	start := state{tree: w.commit + "^{tree}", index: w.base.Index()}
-	before, _, err := w.directory().snapshot(ctx, start, w.path("index"))
-	if err == nil && before.over != nil {
-		w.note = "no patch: " + before.over.Error()
+	start := changes.State{Tree: w.commit + "^{tree}", Index: w.base.Index()}
+	before, _, err := w.directory().Snapshot(ctx, start, w.path("index"))
+	if err == nil && before.Over != nil {
+		w.note = "no patch: " + before.Over.Error()
 		return nil
 	}
 	w.before = before

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/source"
@@ -135,8 +136,8 @@ func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []str
 	if wt.Attempt != "" {
 		return wt, wt.Look, nil
 	}
-	changes, err := rawDiff(ctx, shelf.git(), wt.Base, wt.Head)
-	return wt, slices.Concat(notables(changes), wt.Look), err
+	look, err := changes.Notable(ctx, shelf.git(), wt.Base, wt.Head)
+	return wt, slices.Concat(look, wt.Look), err
 }
 
 // A shelf is one repository and its worktrees. Whoever has it holds the lock

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/source"
@@ -163,7 +164,7 @@ func headBranch(admin string) (string, error) {
 // job, stored. Git compares with a configuration of our own.
 func (s *shelf) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
 	if wt.Print != "" {
-		if now, err := printOf(wt, changeLimits{}.withDefaults()); err == nil && now == wt.Print {
+		if now, err := printOf(wt, changes.Limits{}.WithDefaults()); err == nil && now == wt.Print {
 			return "", nil
 		}
 	}

@@ -1,4 +1,4 @@
-package workspace
+package disk
 
 import (
 	"context"
@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage measures what directories take on the disk: the blocks of their files,
+// Usage measures what directories take on the disk: the blocks of their files,
 // and how many inodes there are. Others may be at work there: what comes and goes
 // meanwhile is counted or not. What is deeper, or more, than max is not counted to
 // its end.
-func usage(ctx context.Context, max usageLimits, dirs ...string) (bytes, inodes int64) {
+func Usage(ctx context.Context, max UsageLimits, dirs ...string) (bytes, inodes int64) {
 	m := &footprint{depth: max.Depth, entries: max.Entries, seen: map[uint64]bool{}}
 	for _, dir := range dirs {
 		m.directory(ctx, unix.AT_FDCWD, dir, 0)
@@ -19,8 +19,8 @@ func usage(ctx context.Context, max usageLimits, dirs ...string) (bytes, inodes 
 	return m.bytes, m.inodes
 }
 
-// usageLimits bound a look at what directories take.
-type usageLimits struct{ Depth, Entries int }
+// UsageLimits bound a look at what directories take.
+type UsageLimits struct{ Depth, Entries int }
 
 type footprint struct {
 	depth, entries int

@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"bytes"
@@ -19,13 +19,15 @@ type fileChange struct {
 	old, now git.Entry
 }
 
-// rawDiff lists what differs between two trees.
-func rawDiff(ctx context.Context, repo git.Repo, from, to string) ([]fileChange, error) {
+// Notable lists the files that differ between two trees and deserve a look before
+// anybody works in a checkout that has them, and why.
+func Notable(ctx context.Context, repo git.Repo, from, to string) ([]string, error) {
 	var raw bytes.Buffer
 	if err := repo.Pipe(ctx, nil, &raw, git.DiffTree("--raw", "--no-abbrev", from, to)...); err != nil {
 		return nil, err
 	}
-	return parseRaw(raw.String())
+	changes, err := parseRaw(raw.String())
+	return notables(changes), err
 }
 
 // parseRaw reads the lines of a raw diff: modes, ids and a letter, and behind a

@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 // commitStage adds what is staged to an index and writes its tree. Attributes
 // come from the index while files are added, and so from the base: those that
 // the agent changed are added afterwards.
-func (d *directory) commitStage(ctx context.Context, st *stage, index string, left *skipped) (string, error) {
-	repo := d.repo
+func (d *Directory) commitStage(ctx context.Context, st *stage, index string, left *skipped) (string, error) {
+	repo := d.Repo
 	repo.Index = index
 	if len(st.paths) > 0 {
 		if err := d.addFiles(ctx, st, index, left); err != nil {
@@ -27,7 +27,7 @@ func (d *directory) commitStage(ctx context.Context, st *stage, index string, le
 	}
 	var info bytes.Buffer
 	for _, p := range st.deleted {
-		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", max(len(d.base), len(git.EmptyTree))), p)
+		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", max(len(d.Base), len(git.EmptyTree))), p)
 	}
 	raw, err := d.rawEntries(ctx, st)
 	if err != nil {
@@ -45,7 +45,7 @@ func (d *directory) commitStage(ctx context.Context, st *stage, index string, le
 }
 
 // rawEntries stores the raw files and says where they belong.
-func (d *directory) rawEntries(ctx context.Context, st *stage) ([]git.Entry, error) {
+func (d *Directory) rawEntries(ctx context.Context, st *stage) ([]git.Entry, error) {
 	if len(st.raw) == 0 {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (d *directory) rawEntries(ctx context.Context, st *stage) ([]git.Entry, err
 		fmt.Fprintln(&names, filepath.Join(st.dir, "raw", strconv.Itoa(i)))
 	}
 	var out bytes.Buffer
-	if err := d.repo.Pipe(ctx, strings.NewReader(names.String()), &out, "hash-object", "-w", "--no-filters", "--stdin-paths"); err != nil {
+	if err := d.Repo.Pipe(ctx, strings.NewReader(names.String()), &out, "hash-object", "-w", "--no-filters", "--stdin-paths"); err != nil {
 		return nil, err
 	}
 	ids := strings.Fields(out.String())
@@ -68,8 +68,8 @@ func (d *directory) rawEntries(ctx context.Context, st *stage) ([]git.Entry, err
 	return entries, nil
 }
 
-func (d *directory) addFiles(ctx context.Context, st *stage, index string, left *skipped) error {
-	repo := d.repo
+func (d *Directory) addFiles(ctx context.Context, st *stage, index string, left *skipped) error {
+	repo := d.Repo
 	repo.Index, repo.WorkTree = index, st.files()
 	// What is above the threshold goes into one pack. Thousands of small
 	// objects would be thousands of files, made and removed again.
@@ -96,7 +96,7 @@ func (d *directory) addFiles(ctx context.Context, st *stage, index string, left 
 
 // content stores what is staged and returns where it belongs. An index of
 // what changed, and of the attributes that decide how, is all that git needs.
-func (d *directory) content(ctx context.Context, known git.Listing, st *stage, left *skipped) ([]git.Entry, error) {
+func (d *Directory) content(ctx context.Context, known git.Listing, st *stage, left *skipped) ([]git.Entry, error) {
 	index := d.file("index.small")
 	entries := known.Attributes()
 	for _, p := range st.paths {

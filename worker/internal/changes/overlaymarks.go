@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"errors"
@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayHaveCommits reports whether there may be a commit in an overlay that the
+// MayHaveCommits reports whether there may be a commit in an overlay that the
 // base does not have. Each needs an object at least, so something beside the index
 // was written in the git directory then, by the job or by setup.
-func (d *directory) mayHaveCommits() bool {
-	return gitWritten(d.path) || d.view.layer != "" && gitWritten(d.view.layer)
+func (d *Directory) MayHaveCommits() bool {
+	return gitWritten(d.Path) || d.View.Layer != "" && gitWritten(d.View.Layer)
 }
 
 // marks reads what the kernel wrote on a directory of the upper layer: as

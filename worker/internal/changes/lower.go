@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"fmt"
@@ -27,19 +27,19 @@ func (s shown) close() {
 
 // A lower is what is below the upper directory of an overlay.
 type lower struct {
-	view
+	View
 	known  git.Listing // the template's files
 	opener opener
 }
 
 // top is what shows through the top of the upper directory.
 func (l lower) top() (shown, error) {
-	if l.layer == "" {
+	if l.Layer == "" {
 		return shown{layer: -1}, nil
 	}
-	fd, err := disk.OpenDir(unix.AT_FDCWD, l.layer)
+	fd, err := disk.OpenDir(unix.AT_FDCWD, l.Layer)
 	if err != nil {
-		return shown{layer: -1}, fmt.Errorf("open layer %s: %w", l.layer, err)
+		return shown{layer: -1}, fmt.Errorf("open layer %s: %w", l.Layer, err)
 	}
 	return shown{layer: fd}, nil
 }
@@ -127,7 +127,7 @@ func (l lower) beneath(at shown, name string) (shown, error) {
 
 // read reads a file that the template has.
 func (l lower) read(p string) (content []byte, err error) {
-	for _, dir := range l.trees {
+	for _, dir := range l.Trees {
 		// Above the file is what hides it, and what is above that hides both.
 		if content, err = os.ReadFile(path.Join(dir, p)); err == nil {
 			break

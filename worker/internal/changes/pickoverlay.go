@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"fmt"
@@ -83,7 +83,7 @@ func (p *picker) through(at *seen) (err error) {
 	if at.alone {
 		return nil
 	}
-	if at.template, err = openTrees(p.below.trees, at.lower); err != nil {
+	if at.template, err = openTrees(p.below.Trees, at.lower); err != nil {
 		return fmt.Errorf("open directory %s of the template: %w", disk.Printable(at.lower), err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// changeLimits bound what is collected of a directory; zero fields have defaults.
-type changeLimits struct {
+// Limits bound what is collected of a directory; zero fields have defaults.
+type Limits struct {
 	Files   int   // changed files; default 50,000
 	Entries int   // files and directories that are looked at; default 2,000,000
 	Bytes   int64 // content of all changed files; default 1 GiB
@@ -21,8 +21,8 @@ type changeLimits struct {
 	ArtifactBytes int64 // content of them all; default 256 MiB
 }
 
-// withDefaults returns the limits with the defaults where they are zero.
-func (l changeLimits) withDefaults() changeLimits {
+// WithDefaults returns the limits with the defaults where they are zero.
+func (l Limits) WithDefaults() Limits {
 	l.Files = cmp.Or(l.Files, 50_000)
 	l.Entries = cmp.Or(l.Entries, 2_000_000)
 	l.Bytes = cmp.Or(l.Bytes, 1<<30)
@@ -34,7 +34,7 @@ func (l changeLimits) withDefaults() changeLimits {
 	return l
 }
 
-// A LimitError says that there is more than [changeLimits] allow to be collected.
+// A LimitError says that there is more than [Limits] allow to be collected.
 type LimitError struct {
 	What  string // "files", "bytes", "patch bytes", "depth", "path length", "entries"
 	Limit int64

@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// pick hands the files that patterns name to take, see [Workspace.Pick]. known
+// Pick hands the files that patterns name to take. known
 // are the files of an overlay's template.
-func (d *directory) pick(ctx context.Context, known git.Listing, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
+func (d *Directory) Pick(ctx context.Context, known git.Listing, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
 	p := newPicker(d, known, patterns)
 	p.take = take
 	err = p.run(ctx)
@@ -51,11 +51,11 @@ type picker struct {
 	total    int64
 }
 
-func newPicker(d *directory, known git.Listing, patterns []string) *picker {
-	w := newWalk(d, state{}, known, nil)
-	p := &picker{walk: w, root: d.path, matched: make([]bool, len(patterns))}
-	if d.view != nil {
-		p.below = &lower{view: *d.view, known: known, opener: w.opener}
+func newPicker(d *Directory, known git.Listing, patterns []string) *picker {
+	w := newWalk(d, State{}, known, nil)
+	p := &picker{walk: w, root: d.Path, matched: make([]bool, len(patterns))}
+	if d.View != nil {
+		p.below = &lower{View: *d.View, known: known, opener: w.opener}
 	}
 	for _, pattern := range patterns {
 		p.patterns = append(p.patterns, strings.Split(strings.TrimSuffix(pattern, "/"), "/"))

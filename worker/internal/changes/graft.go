@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"bytes"
@@ -16,13 +16,13 @@ const grafted = "refs/penstock/after"
 // graft makes a tree of the base's and what is staged. It costs what changed,
 // whatever the size of the rest: neither an index nor a tree is read as a
 // whole.
-func (d *directory) graft(ctx context.Context, known git.Listing, st *stage, left *skipped) (string, error) {
+func (d *Directory) graft(ctx context.Context, known git.Listing, st *stage, left *skipped) (string, error) {
 	added, err := d.content(ctx, known, st, left)
 	if err != nil {
 		return "", err
 	}
 	var in bytes.Buffer
-	fmt.Fprintf(&in, "commit %s\ncommitter Penstock <penstock@penstock.invalid> 0 +0000\ndata 0\nfrom %s\n", grafted, d.base)
+	fmt.Fprintf(&in, "commit %s\ncommitter Penstock <penstock@penstock.invalid> 0 +0000\ndata 0\nfrom %s\n", grafted, d.Base)
 	// What is gone comes first: below it something else may be.
 	for _, p := range st.deleted {
 		fmt.Fprintf(&in, "D %s\n", git.Quote(p))
@@ -32,7 +32,7 @@ func (d *directory) graft(ctx context.Context, known git.Listing, st *stage, lef
 	}
 	in.WriteString("ls \"\"\n")
 	var tree bytes.Buffer
-	if err := d.repo.Pipe(ctx, &in, &tree, "fast-import", "--quiet", "--force", "--date-format=raw"); err != nil {
+	if err := d.Repo.Pipe(ctx, &in, &tree, "fast-import", "--quiet", "--force", "--date-format=raw"); err != nil {
 		return "", err
 	}
 	fields := strings.Fields(tree.String()) // mode, "tree", id

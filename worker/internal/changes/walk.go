@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ import (
 // outside.
 type walk struct {
 	opener
-	limits changeLimits
+	limits Limits
 	known  git.Listing
 	seen   []bool
 	forced []string  // sorted; not known, but never ignored
@@ -74,15 +74,15 @@ func (w *walk) leaveOut(p string, err error) error {
 	return nil
 }
 
-func newWalk(d *directory, before state, known git.Listing, st *stage) *walk {
+func newWalk(d *Directory, before State, known git.Listing, st *stage) *walk {
 	w := &walk{
-		opener: opener{chmod: d.private}, limits: d.limits, known: known, seen: make([]bool, len(known)),
-		forced: before.forced, foreign: d.foreign, stage: st,
+		opener: opener{chmod: d.Private}, limits: d.Limits, known: known, seen: make([]bool, len(known)),
+		forced: before.Forced, foreign: d.Foreign, stage: st,
 	}
-	if !before.written.IsZero() {
+	if !before.Written.IsZero() {
 		// A file that was touched while the index was written may carry the
 		// same time stamps afterwards, as far as the clock's ticks go.
-		w.fresh = before.written.Add(-20 * time.Millisecond)
+		w.fresh = before.Written.Add(-20 * time.Millisecond)
 	}
 	return w
 }

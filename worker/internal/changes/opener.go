@@ -1,4 +1,4 @@
-package workspace
+package changes
 
 import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
