@@ -39,36 +39,45 @@ func readBundle(from io.Reader, ref string, idLen int) (tip string, pack io.Read
 	}
 }
 
-// A foreign is a pack of commits that somebody else made.
-type foreign struct {
-	base, tip string
-	pack      io.Reader
-	limit     int64 // bytes of the pack
+// A bundle is commits that somebody else made.
+type bundle struct {
+	ref   string // the one that it has
+	base  string // the commit that it builds on
+	limit int64  // bytes of the pack
 	// closed says that what the repository has is all there, as far as its
 	// objects name others. A look at all that a tip reaches costs as much as the
 	// base has directories; git index-pack has looked at what the pack names.
 	closed bool
 }
 
-// admit checks a pack and takes it over: each object is well formed, names in
-// it harm nobody, none is missing, and the commits build on the base.
-func (f foreign) admit(ctx context.Context, repo git.Repo) (*series, error) {
-	limit := "--max-input-size=" + strconv.FormatInt(f.limit, 10)
-	if err := repo.Pipe(ctx, f.pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict", limit); err != nil {
+// take takes over the commits of a bundle, which it reads from from.
+func (b bundle) take(ctx context.Context, repo git.Repo, from io.Reader) (*branch, error) {
+	tip, pack, err := readBundle(from, b.ref, len(b.base))
+	if err != nil {
 		return nil, err
 	}
-	found := &reached{foreign: f, series: series{tip: f.tip}}
-	list := []string{"rev-list", "--boundary", "--format=tree %T", f.tip, "--not", f.base}
-	if !f.closed {
+	return b.admit(ctx, repo, tip, pack)
+}
+
+// admit checks a pack and takes it over: each object is well formed, names in
+// it harm nobody, none is missing, and the commits build on the base.
+func (b bundle) admit(ctx context.Context, repo git.Repo, tip string, pack io.Reader) (*branch, error) {
+	limit := "--max-input-size=" + strconv.FormatInt(b.limit, 10)
+	if err := repo.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict", limit); err != nil {
+		return nil, err
+	}
+	found := &reached{branch: branch{tip: tip}, base: b.base}
+	list := []string{"rev-list", "--boundary", "--format=tree %T", tip, "--not", b.base}
+	if !b.closed {
 		list = append(list, "--objects")
 	}
 	if err := repo.Pipe(ctx, nil, found, list...); err != nil {
 		return nil, fmt.Errorf("objects are missing: %w", err)
 	}
-	if !found.base {
+	if !found.onBase {
 		return nil, errors.New("they do not build on the base commit")
 	}
-	return &found.series, nil
+	return &found.branch, nil
 }
 
 // reached reads what git rev-list says is reached from a tip and not from a
@@ -76,11 +85,11 @@ func (f foreign) admit(ctx context.Context, repo git.Repo) (*series, error) {
 // a dash is the first on its way that the base reaches as well, so a tip that
 // builds on the base has the base itself among them.
 type reached struct {
-	foreign
-	series
-	base bool
-	last string // the commit that the next lines are about
-	rest []byte // of a line
+	branch
+	base   string
+	onBase bool
+	last   string // the commit that the next lines are about
+	rest   []byte // of a line
 }
 
 func (r *reached) Write(b []byte) (int, error) {
@@ -100,11 +109,11 @@ func (r *reached) line(line string) {
 	switch {
 	case kind == "commit" && strings.HasPrefix(value, "-"):
 		r.last = value
-		r.base = r.base || value[1:] == r.foreign.base
+		r.onBase = r.onBase || value[1:] == r.base
 	case kind == "commit":
 		r.last = value
 		r.commits++
-	case kind == "tree" && r.last == r.foreign.tip:
+	case kind == "tree" && r.last == r.tip:
 		r.tree = value
 	}
 }

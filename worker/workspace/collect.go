@@ -79,7 +79,7 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 	}
 	before := w.before
 	if made != nil {
-		before.Forced = made.forced
+		before.Forced = made.added
 	}
 	if made != nil && w.linked != nil {
 		w.linked.tip = made.tip

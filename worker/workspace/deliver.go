@@ -138,7 +138,7 @@ func (w *Workspace) compose(ctx context.Context, c Change, d Delivery) (string, 
 
 // single is the one commit of an agent that made none.
 func (w *Workspace) single(ctx context.Context, c Change, d Delivery) ([]commitText, error) {
-	tree, err := w.treeID(ctx, c.tree)
+	tree, err := treeID(ctx, w.repo(), c.tree)
 	if err != nil {
 		return nil, err
 	}

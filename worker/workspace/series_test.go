@@ -1,14 +1,11 @@
 package workspace
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
 func TestSeries(t *testing.T) {
@@ -85,7 +82,7 @@ func TestSeriesOfPlantings(t *testing.T) {
 			marker, env := arm(t)
 			repo := newRepo(t)
 			s := openJailed(t, Limits{})
-			s.seriesTime = 5 * time.Second // git waits for ever where its files are FIFOs
+			s.commitsTime = 5 * time.Second // git waits for ever where its files are FIFOs
 			w := prepare(t, s, "job.1", repo)
 			sh(t, w.Dir(), env+"echo one > one; git add one; git commit -qm one\n"+p.script)
 			write(t, w.Dir(), "work", "done\n")
@@ -105,29 +102,6 @@ func TestSeriesOfPlantings(t *testing.T) {
 	}
 }
 
-func TestReadBundleRefuses(t *testing.T) {
-	t.Parallel()
-	id := strings.Repeat("a", 40)
-	for _, c := range []struct{ text, want string }{
-		{"# v2 git bundle\n-" + id + " base\n" + id + " HEAD\n\nPACK", ""},
-		{"# v3 git bundle\n@object-format=sha1\n" + id + " HEAD\n\nPACK", ""},
-		{"# v3 git bundle\n@filter=blob:none\n" + id + " HEAD\n\nPACK", "line 2"},
-		{"# v3 git bundle\n@object-format=sha256\n" + id + " HEAD\n\nPACK", "line 2"},
-		{"# v2 git bundle\n" + id + " refs/heads/x\n\nPACK", "line 2"},
-		{"# v2 git bundle\n" + id + " HEAD\n" + id + " HEAD\n\nPACK", "line 3"},
-		{"# v2 git bundle\n\nPACK", "line 2"},
-		{"# v2 git bundle\n--upload-pack=x HEAD\n\nPACK", "line 3"},
-		{"PACK", "read bundle"},
-		{"", "read bundle"},
-		{"# v2 git bundle\n" + strings.Repeat("x", 10000), "read bundle"},
-	} {
-		tip, _, err := readBundle(strings.NewReader(c.text), "HEAD", 40)
-		if c.want == "" && (err != nil || tip != id) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%q: got %q, %v; want %q", c.text, tip, err, c.want)
-		}
-	}
-}
-
 func TestNoJailIsSaid(t *testing.T) {
 	t.Parallel()
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
@@ -135,40 +109,5 @@ func TestNoJailIsSaid(t *testing.T) {
 	change := collect(t, w)
 	if change.Commits != 0 || len(change.Notes) != 1 || !strings.Contains(change.Notes[0], "no jail") {
 		t.Errorf("got %d commits, notes %q", change.Commits, change.Notes)
-	}
-}
-
-// TestAdmit: of the objects that a pack names each must be there.
-func TestAdmit(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	base := run(t, repo, "git", "rev-parse", "HEAD")
-	sh(t, repo, "mkdir -p new/dir; echo x > new/dir/f; git add -A; git commit -qm one; echo y >> new/dir/f; git commit -qam two")
-	tip := run(t, repo, "git", "rev-parse", "HEAD")
-	objects := strings.Split(run(t, repo, "git", "rev-list", "--objects", "--no-object-names", tip, "--not", base), "\n")
-	for _, closed := range []bool{true, false} {
-		for missing := -1; missing < len(objects); missing++ {
-			to := filepath.Join(t.TempDir(), "git")
-			run(t, repo, "git", "init", "-q", "--bare", to)
-			run(t, repo, "git", "push", "-q", to, base+":refs/heads/base")
-			var names strings.Builder
-			for i, id := range objects {
-				if i != missing {
-					names.WriteString(id + "\n")
-				}
-			}
-			var pack bytes.Buffer
-			own := git.Repo{Dir: filepath.Join(repo, ".git")}
-			if err := own.Pipe(t.Context(), strings.NewReader(names.String()), &pack, "pack-objects", "-q", "--stdout"); err != nil {
-				t.Fatal(err)
-			}
-			s, err := foreign{base: base, tip: tip, pack: &pack, limit: 1 << 20, closed: closed}.admit(t.Context(), git.Repo{Dir: to})
-			if missing >= 0 && err == nil {
-				t.Errorf("closed %v: a pack without %s was taken: %s", closed, objects[missing], run(t, repo, "git", "cat-file", "-t", objects[missing]))
-			}
-			if missing < 0 && (err != nil || s.commits != 2 || s.tree != run(t, repo, "git", "rev-parse", tip+"^{tree}")) {
-				t.Errorf("closed %v: got %+v, err %v", closed, s, err)
-			}
-		}
 	}
 }

@@ -133,7 +133,7 @@ type Spaces struct {
 	cache  *repocache.Cache
 	trials trials
 
-	seriesTime time.Duration // shorter in tests
+	commitsTime time.Duration // shorter in tests
 }
 
 // Open makes the directories that workspaces need.
@@ -146,7 +146,7 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	s := &Spaces{
 		cfg: cfg, access: source.Access{Env: cfg.FetchEnv, Trust: filepath.Join(cfg.Dir, "gitconfig")},
-		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, seriesTime: seriesTime,
+		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, commitsTime: commitsTime,
 	}
 	s.cache = repocache.New(repocache.Config{
 		Dir: cfg.Dir, Access: s.access, Jail: cfg.Jail, Trash: s.trash, History: cfg.Limits.History,

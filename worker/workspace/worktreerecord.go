@@ -74,12 +74,11 @@ func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	tip, pack, err := readBundle(bufio.NewReader(file), "refs/heads/"+git.AgentBranch, len(r.Base))
+	made, err := bundle{ref: "refs/heads/" + git.AgentBranch, base: r.Base, limit: maxBundle}.take(ctx, s.git(), bufio.NewReader(file))
 	if err != nil {
 		return "", err
 	}
-	_, err = foreign{base: r.Base, tip: tip, pack: pack, limit: maxBundle}.admit(ctx, s.git())
-	return tip, err
+	return made.tip, nil
 }
 
 // commit makes a commit of a patch. The same result gives the same commit.

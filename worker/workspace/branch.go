@@ -1,0 +1,127 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/changes"
+	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/git"
+)
+
+// A branch is what somebody committed, after it has been checked. Its objects
+// are in the repository that took it.
+type branch struct {
+	tip     string
+	tree    string // of the last commit
+	commits int
+	added   []string // files that it added to its base; sorted
+}
+
+// bundleScript runs in the jail, beside whatever the agent left there. Its
+// exit code tells that there is nothing to bundle, which git refuses.
+const bundleScript = `git bundle create - "$1..HEAD" && exit
+new=$(git rev-list -n 1 "$1..HEAD") && [ -z "$new" ] && exit 4
+exit 5`
+
+const nothingNew = 4
+
+// A reader takes over what an agent committed. The agent's git directory is read
+// in a jail only; what comes out of there is checked as any stranger's pack.
+type reader struct {
+	jail  sandbox.Backend
+	show  func(*sandbox.Spec) // what the agent worked in
+	label string
+	repo  git.Repo // the host's own, which takes the objects
+	base  string   // the commit that the agent began from
+	file  string   // where the bundle is written
+	limit int64    // bytes of it
+	// time bounds the jail. A repository in which git waits for ever costs that
+	// much, and then goes without commits.
+	time time.Duration
+}
+
+// read returns the commits; nil if there are none.
+func (r reader) read(ctx context.Context) (*branch, error) {
+	file, err := os.Create(r.file)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	found, err := r.bundle(ctx, file)
+	if !found || err != nil {
+		return nil, err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	made, err := bundle{ref: "HEAD", base: r.base, limit: r.limit, closed: true}.take(ctx, r.repo, file)
+	if err != nil {
+		return nil, err
+	}
+	made.added, err = r.added(ctx, made.tip)
+	return made, err
+}
+
+// bundle lets git bundle the commits in a jail, and reports whether there are any.
+func (r reader) bundle(ctx context.Context, to *os.File) (found bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, r.time)
+	defer cancel()
+	var said bytes.Buffer
+	out := &git.LimitedWriter{To: to, Left: r.limit, Err: &changes.LimitError{What: "bytes of commits", Limit: r.limit}}
+	spec := sandbox.Spec{
+		Args: []string{"sh", "-c", bundleScript, "sh", r.base},
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C",
+			"GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1",
+			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		WorkspaceReadOnly: true, Preset: sandbox.PresetOffline, Label: r.label, Grace: time.Second,
+	}
+	r.show(&spec)
+	exit, err := sandbox.Run(limited, r.jail, spec, sandbox.Streams{Stdout: out, Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
+	switch {
+	case err != nil:
+		return false, err
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case limited.Err() != nil:
+		return false, fmt.Errorf("git did not end within %v", r.time)
+	case exit.Code == nothingNew:
+		return false, nil
+	case !exit.Success():
+		return false, fmt.Errorf("git ended with %v: %s", exit, disk.Printable(disk.Shorten(strings.TrimSpace(said.String()))))
+	}
+	return true, nil
+}
+
+// added lists the files that commits added to the base.
+func (r reader) added(ctx context.Context, tip string) ([]string, error) {
+	var added bytes.Buffer
+	if err := r.repo.Pipe(ctx, nil, &added, git.DiffTree("-z", "--name-only", "--diff-filter=A", r.base, tip)...); err != nil {
+		return nil, err
+	}
+	var names []string
+	for name := range strings.SplitSeq(added.String(), "\x00") {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// treeID names a tree by its id.
+func treeID(ctx context.Context, repo git.Repo, tree string) (string, error) {
+	if git.IsCommit(tree) {
+		return tree, nil
+	}
+	id, err := repo.Output(ctx, "rev-parse", "--verify", tree+"^{tree}")
+	if err == nil && !git.IsCommit(id) {
+		err = fmt.Errorf("git rev-parse printed %q", id)
+	}
+	return id, err
+}
