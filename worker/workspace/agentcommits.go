@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/changes"
+	"github.com/penstock-run/penstock/worker/internal/commits"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
@@ -17,7 +18,7 @@ import (
 const commitsTime = time.Minute
 
 // commits tells the agent's commits, or why they are not there.
-func (w *Workspace) commits(ctx context.Context, c *Change) (*branch, error) {
+func (w *Workspace) commits(ctx context.Context, c *Change) (*commits.Branch, error) {
 	if w.isolation == jobs.IsolationNone || w.commit == "" {
 		return nil, nil // they are in the user's repository, where the agent made them
 	}
@@ -37,29 +38,29 @@ func (w *Workspace) commits(ctx context.Context, c *Change) (*branch, error) {
 	return s, nil
 }
 
-func (w *Workspace) agentCommits(ctx context.Context) (*branch, error) {
+func (w *Workspace) agentCommits(ctx context.Context) (*commits.Branch, error) {
 	if w.spaces.cfg.Jail == nil {
 		return nil, errors.New("this worker has no jail to read them in")
 	}
-	return reader{
-		jail: w.spaces.cfg.Jail, show: w.show, label: w.id, repo: w.repo(), base: w.commit, file: w.path("agent.bundle"),
-		limit: w.spaces.cfg.Limits.Bytes, time: w.spaces.commitsTime,
-	}.read(ctx)
+	return commits.Reader{
+		Jail: w.spaces.cfg.Jail, Show: w.show, Label: w.id, Repo: w.repo(), Base: w.commit, File: w.path("agent.bundle"),
+		Limit: w.spaces.cfg.Limits.Bytes, Time: w.spaces.commitsTime,
+	}.Read(ctx)
 }
 
 // publish writes the commits as a bundle of one branch. What the agent did not
 // commit becomes a last commit, so that the branch and the patch lead to the
 // same files.
-func (w *Workspace) publish(ctx context.Context, s *branch, after changes.State, c *Change) error {
+func (w *Workspace) publish(ctx context.Context, s *commits.Branch, after changes.State, c *Change) error {
 	repo := w.repo()
 	repo.Set = append(repo.Set, "user.name=Penstock agent", "user.email=agent@penstock.invalid")
-	tree, err := treeID(ctx, repo, after.Tree)
+	tree, err := commits.TreeID(ctx, repo, after.Tree)
 	if err != nil {
 		return err
 	}
-	c.Head, c.Commits = s.tip, s.commits
-	if tree != s.tree {
-		if c.Head, err = repo.Output(ctx, "commit-tree", "-p", s.tip, "-m", uncommitted, tree); err != nil {
+	c.Head, c.Commits = s.Tip, s.Count
+	if tree != s.Tree {
+		if c.Head, err = repo.Output(ctx, "commit-tree", "-p", s.Tip, "-m", uncommitted, tree); err != nil {
 			return err
 		}
 		c.Commits++

@@ -79,10 +79,10 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 	}
 	before := w.before
 	if made != nil {
-		before.Forced = made.added
+		before.Forced = made.Added
 	}
 	if made != nil && w.linked != nil {
-		w.linked.tip = made.tip
+		w.linked.tip = made.Tip
 	}
 	after, err := w.compare(ctx, before, c)
 	if limit, ok := errors.AsType[*changes.LimitError](err); ok {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/commits"
 )
 
 // A Delivery says where a change goes, and as what.
@@ -138,7 +140,7 @@ func (w *Workspace) compose(ctx context.Context, c Change, d Delivery) (string, 
 
 // single is the one commit of an agent that made none.
 func (w *Workspace) single(ctx context.Context, c Change, d Delivery) ([]commitText, error) {
-	tree, err := treeID(ctx, w.repo(), c.tree)
+	tree, err := commits.TreeID(ctx, w.repo(), c.tree)
 	if err != nil {
 		return nil, err
 	}

@@ -85,12 +85,12 @@ func (r result) clean(tb testing.TB) {
 }
 
 const (
-	commits   = `echo one >> README; git commit -qam one; echo '{}' > package.json; git add -A; git commit -qm two; echo rest > rest`
-	noCommits = `echo one >> README; echo '{}' > package.json; printf 'a\0b' > bin; rm src/b.go`
+	twoCommits = `echo one >> README; git commit -qam one; echo '{}' > package.json; git add -A; git commit -qm two; echo rest > rest`
+	noCommits  = `echo one >> README; echo '{}' > package.json; printf 'a\0b' > bin; rm src/b.go`
 )
 
 func TestWorktreeOfAResult(t *testing.T) {
-	for name, script := range map[string]string{"commits": commits, "patch": noCommits} {
+	for name, script := range map[string]string{"commits": twoCommits, "patch": noCommits} {
 		t.Run(name, func(t *testing.T) {
 			r := newResult(t, script)
 			_, want := apply(t, r.repo, Change{Patch: r.Patch, PatchSize: 1})
@@ -110,7 +110,7 @@ func TestWorktreeOfAResult(t *testing.T) {
 			if got := run(t, wt.Path, "git", "status", "--porcelain", "--branch"); got != "## "+wt.Branch {
 				t.Errorf("got status %q", got)
 			}
-			if script == commits && run(t, wt.Path, "git", "log", "--format=%s", r.Base+"..") != "Uncommitted changes\ntwo\none" {
+			if script == twoCommits && run(t, wt.Path, "git", "log", "--format=%s", r.Base+"..") != "Uncommitted changes\ntwo\none" {
 				t.Errorf("got %s", run(t, wt.Path, "git", "log", "--oneline"))
 			}
 			run(t, r.repo, "git", "fsck", "--strict")
@@ -348,7 +348,7 @@ printf '#!/bin/sh\ntouch %s\n' "$PWN" > hooks/post-checkout; chmod +x hooks/post
 }
 
 func TestWorktreesInParallel(t *testing.T) {
-	r := newResult(t, commits)
+	r := newResult(t, twoCommits)
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
@@ -398,7 +398,7 @@ func TestWorktreeKilledAtAnyPoint(t *testing.T) {
 	if testing.Short() {
 		rounds = 5
 	}
-	r := newResult(t, commits)
+	r := newResult(t, twoCommits)
 	mine := r.add(t)
 	write(t, mine.Path, "mine", "x")
 	seed := rand.Uint64()
@@ -448,7 +448,7 @@ func TestWorktreeKilledAtAnyPoint(t *testing.T) {
 // A git kills who started it in the middle of a checkout, and ends: a power cut,
 // as far as the repository can tell.
 func TestWorktreeOfWhichOnlyHalfIsThere(t *testing.T) {
-	r := newResult(t, commits)
+	r := newResult(t, twoCommits)
 	real, err := exec.LookPath("git")
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/commits"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
@@ -74,11 +75,11 @@ func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	made, err := bundle{ref: "refs/heads/" + git.AgentBranch, base: r.Base, limit: maxBundle}.take(ctx, s.git(), bufio.NewReader(file))
+	made, err := commits.Bundle{Ref: "refs/heads/" + git.AgentBranch, Base: r.Base, Limit: maxBundle}.Take(ctx, s.git(), bufio.NewReader(file))
 	if err != nil {
 		return "", err
 	}
-	return made.tip, nil
+	return made.Tip, nil
 }
 
 // commit makes a commit of a patch. The same result gives the same commit.

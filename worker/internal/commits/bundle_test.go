@@ -1,4 +1,4 @@
-package workspace
+package commits
 
 import (
 	"bytes"
@@ -74,11 +74,11 @@ func TestAdmit(t *testing.T) {
 			if err := own.Pipe(t.Context(), strings.NewReader(names.String()), &pack, "pack-objects", "-q", "--stdout"); err != nil {
 				t.Fatal(err)
 			}
-			s, err := bundle{base: base, limit: 1 << 20, closed: closed}.admit(t.Context(), git.Repo{Dir: to}, tip, &pack)
+			s, err := Bundle{Base: base, Limit: 1 << 20, closed: closed}.admit(t.Context(), git.Repo{Dir: to}, tip, &pack)
 			if missing >= 0 && err == nil {
 				t.Errorf("closed %v: a pack without %s was taken: %s", closed, objects[missing], output(t, repo, "git", "cat-file", "-t", objects[missing]))
 			}
-			if missing < 0 && (err != nil || s.commits != 2 || s.tree != output(t, repo, "git", "rev-parse", tip+"^{tree}")) {
+			if missing < 0 && (err != nil || s.Count != 2 || s.Tree != output(t, repo, "git", "rev-parse", tip+"^{tree}")) {
 				t.Errorf("closed %v: got %+v, err %v", closed, s, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package workspace
+package commits
 
 import (
 	"bufio"
@@ -39,20 +39,20 @@ func readBundle(from io.Reader, ref string, idLen int) (tip string, pack io.Read
 	}
 }
 
-// A bundle is commits that somebody else made.
-type bundle struct {
-	ref   string // the one that it has
-	base  string // the commit that it builds on
-	limit int64  // bytes of the pack
+// A Bundle is commits that somebody else made.
+type Bundle struct {
+	Ref   string // the one that it has
+	Base  string // the commit that it builds on
+	Limit int64  // bytes of the pack
 	// closed says that what the repository has is all there, as far as its
 	// objects name others. A look at all that a tip reaches costs as much as the
 	// base has directories; git index-pack has looked at what the pack names.
 	closed bool
 }
 
-// take takes over the commits of a bundle, which it reads from from.
-func (b bundle) take(ctx context.Context, repo git.Repo, from io.Reader) (*branch, error) {
-	tip, pack, err := readBundle(from, b.ref, len(b.base))
+// Take takes over the commits of a bundle, which it reads from from.
+func (b Bundle) Take(ctx context.Context, repo git.Repo, from io.Reader) (*Branch, error) {
+	tip, pack, err := readBundle(from, b.Ref, len(b.Base))
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +61,13 @@ func (b bundle) take(ctx context.Context, repo git.Repo, from io.Reader) (*branc
 
 // admit checks a pack and takes it over: each object is well formed, names in
 // it harm nobody, none is missing, and the commits build on the base.
-func (b bundle) admit(ctx context.Context, repo git.Repo, tip string, pack io.Reader) (*branch, error) {
-	limit := "--max-input-size=" + strconv.FormatInt(b.limit, 10)
+func (b Bundle) admit(ctx context.Context, repo git.Repo, tip string, pack io.Reader) (*Branch, error) {
+	limit := "--max-input-size=" + strconv.FormatInt(b.Limit, 10)
 	if err := repo.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict", limit); err != nil {
 		return nil, err
 	}
-	found := &reached{branch: branch{tip: tip}, base: b.base}
-	list := []string{"rev-list", "--boundary", "--format=tree %T", tip, "--not", b.base}
+	found := &reached{Branch: Branch{Tip: tip}, base: b.Base}
+	list := []string{"rev-list", "--boundary", "--format=tree %T", tip, "--not", b.Base}
 	if !b.closed {
 		list = append(list, "--objects")
 	}
@@ -77,7 +77,7 @@ func (b bundle) admit(ctx context.Context, repo git.Repo, tip string, pack io.Re
 	if !found.onBase {
 		return nil, errors.New("they do not build on the base commit")
 	}
-	return &found.branch, nil
+	return &found.Branch, nil
 }
 
 // reached reads what git rev-list says is reached from a tip and not from a
@@ -85,7 +85,7 @@ func (b bundle) admit(ctx context.Context, repo git.Repo, tip string, pack io.Re
 // a dash is the first on its way that the base reaches as well, so a tip that
 // builds on the base has the base itself among them.
 type reached struct {
-	branch
+	Branch
 	base   string
 	onBase bool
 	last   string // the commit that the next lines are about
@@ -112,8 +112,8 @@ func (r *reached) line(line string) {
 		r.onBase = r.onBase || value[1:] == r.base
 	case kind == "commit":
 		r.last = value
-		r.commits++
-	case kind == "tree" && r.last == r.tip:
-		r.tree = value
+		r.Count++
+	case kind == "tree" && r.last == r.Tip:
+		r.Tree = value
 	}
 }

@@ -1,4 +1,4 @@
-package workspace
+package commits
 
 import (
 	"bytes"
@@ -15,13 +15,13 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A branch is what somebody committed, after it has been checked. Its objects
+// A Branch is what somebody committed, after it has been checked. Its objects
 // are in the repository that took it.
-type branch struct {
-	tip     string
-	tree    string // of the last commit
-	commits int
-	added   []string // files that it added to its base; sorted
+type Branch struct {
+	Tip   string
+	Tree  string // of the last commit
+	Count int
+	Added []string // files that it added to its base; sorted
 }
 
 // bundleScript runs in the jail, beside whatever the agent left there. Its
@@ -32,24 +32,24 @@ exit 5`
 
 const nothingNew = 4
 
-// A reader takes over what an agent committed. The agent's git directory is read
+// A Reader takes over what an agent committed. The agent's git directory is read
 // in a jail only; what comes out of there is checked as any stranger's pack.
-type reader struct {
-	jail  sandbox.Backend
-	show  func(*sandbox.Spec) // what the agent worked in
-	label string
-	repo  git.Repo // the host's own, which takes the objects
-	base  string   // the commit that the agent began from
-	file  string   // where the bundle is written
-	limit int64    // bytes of it
-	// time bounds the jail. A repository in which git waits for ever costs that
+type Reader struct {
+	Jail  sandbox.Backend
+	Show  func(*sandbox.Spec) // what the agent worked in
+	Label string
+	Repo  git.Repo // the host's own, which takes the objects
+	Base  string   // the commit that the agent began from
+	File  string   // where the bundle is written
+	Limit int64    // bytes of it
+	// Time bounds the jail. A repository in which git waits for ever costs that
 	// much, and then goes without commits.
-	time time.Duration
+	Time time.Duration
 }
 
-// read returns the commits; nil if there are none.
-func (r reader) read(ctx context.Context) (*branch, error) {
-	file, err := os.Create(r.file)
+// Read returns the commits; nil if there are none.
+func (r Reader) Read(ctx context.Context) (*Branch, error) {
+	file, err := os.Create(r.File)
 	if err != nil {
 		return nil, err
 	}
@@ -61,36 +61,36 @@ func (r reader) read(ctx context.Context) (*branch, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	made, err := bundle{ref: "HEAD", base: r.base, limit: r.limit, closed: true}.take(ctx, r.repo, file)
+	made, err := Bundle{Ref: "HEAD", Base: r.Base, Limit: r.Limit, closed: true}.Take(ctx, r.Repo, file)
 	if err != nil {
 		return nil, err
 	}
-	made.added, err = r.added(ctx, made.tip)
+	made.Added, err = r.added(ctx, made.Tip)
 	return made, err
 }
 
 // bundle lets git bundle the commits in a jail, and reports whether there are any.
-func (r reader) bundle(ctx context.Context, to *os.File) (found bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, r.time)
+func (r Reader) bundle(ctx context.Context, to *os.File) (found bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, r.Time)
 	defer cancel()
 	var said bytes.Buffer
-	out := &git.LimitedWriter{To: to, Left: r.limit, Err: &changes.LimitError{What: "bytes of commits", Limit: r.limit}}
+	out := &git.LimitedWriter{To: to, Left: r.Limit, Err: &changes.LimitError{What: "bytes of commits", Limit: r.Limit}}
 	spec := sandbox.Spec{
-		Args: []string{"sh", "-c", bundleScript, "sh", r.base},
+		Args: []string{"sh", "-c", bundleScript, "sh", r.Base},
 		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C",
 			"GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1",
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-		WorkspaceReadOnly: true, Preset: sandbox.PresetOffline, Label: r.label, Grace: time.Second,
+		WorkspaceReadOnly: true, Preset: sandbox.PresetOffline, Label: r.Label, Grace: time.Second,
 	}
-	r.show(&spec)
-	exit, err := sandbox.Run(limited, r.jail, spec, sandbox.Streams{Stdout: out, Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
+	r.Show(&spec)
+	exit, err := sandbox.Run(limited, r.Jail, spec, sandbox.Streams{Stdout: out, Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	switch {
 	case err != nil:
 		return false, err
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case limited.Err() != nil:
-		return false, fmt.Errorf("git did not end within %v", r.time)
+		return false, fmt.Errorf("git did not end within %v", r.Time)
 	case exit.Code == nothingNew:
 		return false, nil
 	case !exit.Success():
@@ -100,9 +100,9 @@ func (r reader) bundle(ctx context.Context, to *os.File) (found bool, err error)
 }
 
 // added lists the files that commits added to the base.
-func (r reader) added(ctx context.Context, tip string) ([]string, error) {
+func (r Reader) added(ctx context.Context, tip string) ([]string, error) {
 	var added bytes.Buffer
-	if err := r.repo.Pipe(ctx, nil, &added, git.DiffTree("-z", "--name-only", "--diff-filter=A", r.base, tip)...); err != nil {
+	if err := r.Repo.Pipe(ctx, nil, &added, git.DiffTree("-z", "--name-only", "--diff-filter=A", r.Base, tip)...); err != nil {
 		return nil, err
 	}
 	var names []string
@@ -114,8 +114,8 @@ func (r reader) added(ctx context.Context, tip string) ([]string, error) {
 	return names, nil
 }
 
-// treeID names a tree by its id.
-func treeID(ctx context.Context, repo git.Repo, tree string) (string, error) {
+// TreeID names a tree by its id.
+func TreeID(ctx context.Context, repo git.Repo, tree string) (string, error) {
 	if git.IsCommit(tree) {
 		return tree, nil
 	}
