@@ -46,10 +46,11 @@ type hooked struct {
 	Inode string    `json:"inode,omitempty"`
 }
 
-// The states of a hooked, besides removing.
+// The states of a hooked.
 const (
 	creating = "creating"
 	made     = "made"
+	clearing = "removing"
 	gone     = "gone"
 )
 
@@ -155,7 +156,7 @@ func (s *Spaces) usedBy(id string) string {
 }
 
 // there returns an error unless the directory still is the one that was made.
-func (h *hooked) there() error { return Worktree{Path: h.Dir, Inode: h.Inode}.there() }
+func (h *hooked) there() error { return disk.CheckDir(h.Dir, h.Inode) }
 
 // unhook lets the operator's program remove the directory. Nothing of it is
 // looked at; whatever the agent made of it is the program's to know.
@@ -166,7 +167,7 @@ func (w *Workspace) unhook(ctx context.Context) error {
 	if err := w.hookEnded(); err != nil {
 		return err
 	}
-	if err := w.hookIs(removing); err != nil {
+	if err := w.hookIs(clearing); err != nil {
 		return err
 	}
 	if _, err := w.runHook(ctx, w.spaces.cfg.Programs.Remove); err != nil {

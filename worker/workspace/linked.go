@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -55,19 +53,22 @@ func (w *Workspace) link(ctx context.Context, r Request, src source.Source) erro
 		return err
 	}
 	w.before = changes.State{Tree: w.commit + "^{tree}", Index: w.base.Index()}
-	var at *linked
+	var wt Worktree
 	if again != nil {
-		at, err = s.takeUp(w.id, *again)
+		wt, err = s.takeUp(w.id, *again)
 	} else {
-		at, err = w.newLinked(ctx, s, r, src)
+		wt, err = s.addFor(ctx, w.attempt(r, src), w.fill)
 	}
 	if err != nil {
 		return err
 	}
-	w.linked = at
-	w.linked.unjailed, w.dir = r.Unjailed, w.linked.wt.Path
+	w.linked = &linked{wt: wt, reused: again != nil, unjailed: r.Unjailed}
+	w.dir = wt.Path
 	return w.enclose()
 }
+
+// worktrees are those of the users' repositories.
+func (s *Spaces) worktrees() *Worktrees { return newWorktrees(s.cfg.Worktrees) }
 
 // linkable refuses a repository that can have no worktree for a job.
 func (s *Spaces) linkable(src source.Source) (*Worktrees, error) {
@@ -97,93 +98,19 @@ func (s *Spaces) linkable(src source.Source) (*Worktrees, error) {
 	return OpenWorktrees(s.cfg.Worktrees)
 }
 
-// again finds the worktree that an earlier attempt left, with the commit that
-// it is at now; nil if it is not there any more.
-func (s *shelf) again(ctx context.Context, attempt string) (*Worktree, error) {
-	if attempt == "" {
-		return nil, nil
-	}
-	records, err := readRecords(s.dir)
-	i := slices.IndexFunc(records, func(wt Worktree) bool { return wt.Attempt == attempt && wt.State == "" })
-	if err != nil || i < 0 {
-		return nil, err
-	}
-	wt := records[i]
-	if there, err := s.reuse(&wt, WorktreeRequest{}); err != nil || !there {
-		return nil, err
-	}
-	admin, err := s.registered(wt)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := headBranch(admin); err != nil {
-		return nil, nil // on no branch that could be moved
-	}
-	wt.Head, err = s.head(ctx, admin)
-	return &wt, err
-}
-
-// takeUp makes a worktree that is there the attempt's. Whatever is in it stays.
-func (s *shelf) takeUp(attempt string, wt Worktree) (*linked, error) {
-	wt.State, wt.Attempt = working, attempt
-	wt.Stored, wt.Print, wt.Look = nil, "", nil
-	return &linked{wt: wt, reused: true}, s.keep(wt)
-}
-
-// newLinked makes a worktree. From its record on a sweep knows it, and by the
-// absence of the workspace's own that nobody was given it.
-func (w *Workspace) newLinked(ctx context.Context, s *shelf, r Request, src source.Source) (*linked, error) {
-	if err := s.git().Run(ctx, "cat-file", "-e", w.commit+"^{commit}"); err != nil {
-		return nil, fmt.Errorf("%s does not have commit %s", disk.Printable(s.repo), w.commit)
-	}
-	wt, err := w.planLinked(ctx, s, r, src)
-	if err != nil {
-		return nil, err
-	}
-	wt, err = s.make(ctx, wt, func(admin string) error { return w.fill(ctx, s, wt, admin) })
-	return &linked{wt: wt}, err
-}
-
-// planLinked decides on a name that is free. Each attempt has a worktree of
-// its own, unless it takes one up.
-func (w *Workspace) planLinked(ctx context.Context, s *shelf, r Request, src source.Source) (Worktree, error) {
-	records, err := readRecords(s.dir)
-	if err != nil {
-		return Worktree{}, err
-	}
-	job, _, _ := strings.Cut(w.id, ".")
-	slug := makeSlug(r.Title, job)
-	ask := WorktreeRequest{Job: job, Session: r.Session, Batch: r.Batch, Base: w.commit, Name: slug}
-	for n := 2; ; n++ {
-		taken, err := s.taken(ctx, records, ask.Name)
-		if err != nil {
-			return Worktree{}, err
-		}
-		if !taken {
-			break
-		}
-		ask.Name = slug + "-" + strconv.Itoa(n)
-	}
-	wt, err := s.plan(records, ask)
-	wt.Attempt, wt.Head, wt.OwnBranch = w.id, w.commit, true
-	wt.OriginalDir, wt.OriginalBranch = src.Origin()
-	return wt, err
-}
-
-func (s *shelf) taken(ctx context.Context, records []Worktree, name string) (bool, error) {
-	if slices.ContainsFunc(records, func(wt Worktree) bool { return strings.EqualFold(wt.Name, name) }) {
-		return true, nil
-	}
-	tip, err := s.tip(ctx, ownBranches+name)
-	return tip != "" || disk.Exists(filepath.Join(filepath.Dir(s.repo), ownDir, "worktrees", flat(name))), err
+// attempt is what the worktree of the workspace is made for.
+func (w *Workspace) attempt(r Request, src source.Source) worktreeAttempt {
+	a := worktreeAttempt{id: w.id, title: r.Title, session: r.Session, batch: r.Batch, base: w.commit}
+	a.originalDir, a.originalBranch = src.Origin()
+	return a
 }
 
 // fill checks the base out, with its own git directory, and gives git's record
 // of the worktree the index.
-func (w *Workspace) fill(ctx context.Context, s *shelf, wt Worktree, admin string) error {
+func (w *Workspace) fill(ctx context.Context, wt Worktree, admin string, hold *os.File) error {
 	own := git.Repo{
 		Dir: w.base.Git(), WorkTree: wt.Path, Index: w.path("index"),
-		Hold: []*os.File{w.lock.File, s.lock.File}, Progress: w.progress.Of("checkout"),
+		Hold: []*os.File{w.lock.File, hold}, Progress: w.progress.Of("checkout"),
 	}
 	if err := own.CheckOut(ctx, w.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", w.commit, err)
@@ -196,95 +123,43 @@ func (w *Workspace) fill(ctx context.Context, s *shelf, wt Worktree, admin strin
 	return disk.CopyFile(filepath.Join(admin, "index"), own.Index)
 }
 
+// unlinkTime bounds the wait for others who work on the same repository.
+const unlinkTime = 2 * time.Minute
+
 // unlink ends the workspace's hold on its worktree, which stays for people if
 // they shall have it.
 func (w *Workspace) unlink(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unlinkTime)
 	defer cancel()
-	s, err := (&Worktrees{dir: w.spaces.cfg.Worktrees}).shelf(ctx, w.linked.wt.Repo)
+	s, err := w.spaces.worktrees().shelf(ctx, w.linked.wt.Repo)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	return w.unlinkFrom(ctx, s)
+	if !w.linked.keep {
+		return s.drop(ctx, w.id)
+	}
+	return s.handOver(ctx, w.id, w.leaving())
 }
 
-// unlinkTime bounds the wait for others who work on the same repository.
-const unlinkTime = 2 * time.Minute
-
-func (w *Workspace) unlinkFrom(ctx context.Context, s *shelf) error {
-	records, err := readRecords(s.dir)
-	i := slices.IndexFunc(records, func(wt Worktree) bool { return wt.Attempt == w.id && wt.State == working })
-	if err != nil || i < 0 {
-		return err
-	}
-	wt := records[i]
-	if !w.linked.keep || !disk.Exists(s.repo) {
-		wt.State = removing
-		if err := s.keep(wt); err != nil {
-			return err
-		}
-		return s.erase(ctx, wt)
-	}
-	if err := w.handOver(ctx, s, &wt); err != nil {
-		return err
-	}
-	wt.State = ""
-	return s.keep(wt)
-}
-
-// handOver gives the worktree to people: the agent's commits on its branch, and
-// a .git that leads to the repository.
-func (w *Workspace) handOver(ctx context.Context, s *shelf, wt *Worktree) error {
-	admin, err := s.registered(*wt)
-	if err == nil && admin == "" {
-		err = fmt.Errorf("%s has no worktree at %s any more", disk.Printable(s.repo), disk.Printable(wt.Path))
-	}
-	if err != nil {
-		return err
-	}
-	if !w.linked.unjailed {
-		if err := w.advance(ctx, s, *wt, admin); err != nil {
-			return err
-		}
-	}
-	if err := wt.lead(admin); err != nil {
-		return err
-	}
-	wt.Refreshed = time.Now()
-	if w.linked.tip != "" {
-		wt.Head = w.linked.tip
-	}
-	if c := w.collected; c != nil {
-		wt.Stored, wt.Look = w.receipt, c.Notable
-	}
-	wt.Print, err = printOf(*wt, w.spaces.cfg.Limits.changes())
-	return err
-}
-
-// advance takes the agent's commits into the repository, and the branch that
-// the worktree is on to the last of them. What the agent did not commit stays so.
-func (w *Workspace) advance(ctx context.Context, s *shelf, wt Worktree, admin string) error {
+// leaving is what people find in the worktree.
+func (w *Workspace) leaving() leftBehind {
 	tip := w.linked.tip
-	if tip == "" || tip == w.commit || w.collected == nil {
-		return nil
+	left := leftBehind{head: tip, limits: w.spaces.cfg.Limits.changes()}
+	if c := w.collected; c != nil {
+		left.collected, left.stored, left.look = true, w.receipt, c.Notable
+		if !w.linked.unjailed && tip != "" && tip != w.commit {
+			left.commits = &newCommits{base: w.commit, bundle: c.Bundle, index: w.indexOf}
+		}
 	}
-	if _, err := s.take(ctx, WorktreeRequest{Base: w.commit, Bundle: w.collected.Bundle}); err != nil {
-		return err
-	}
+	return left
+}
+
+// indexOf makes an index of a commit of the agent's.
+func (w *Workspace) indexOf(ctx context.Context, commit string) (string, error) {
 	own := w.repo()
 	own.Index = w.path("index.kept")
-	if err := own.Run(ctx, "read-tree", tip); err != nil {
-		return err
-	}
-	branch, err := headBranch(admin)
-	if err != nil {
-		return err
-	}
-	if err := s.git().Run(ctx, "update-ref", "-m", "penstock: job "+wt.Job, "refs/heads/"+branch, tip, w.commit); err != nil {
-		return err
-	}
-	return disk.CopyFile(filepath.Join(admin, "index"), own.Index)
+	return own.Index, own.Run(ctx, "read-tree", commit)
 }
 
 // Keep lets a worktree of the user's repository stay when the workspace is

@@ -78,7 +78,7 @@ func onlyWorktrees(tb testing.TB, s *Spaces, repo string, n int) []Worktree {
 	if got := strings.Count(run(tb, repo, "git", "worktree", "list", "--porcelain"), "worktree ") - 1; got != n {
 		tb.Errorf("git knows of %d linked worktrees, want %d", got, n)
 	}
-	names, err := disk.Names(filepath.Join(repo, ownDir, "worktrees"))
+	names, err := disk.Names(filepath.Join(repo, ".penstock", "worktrees"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || len(names) != n {
 		tb.Errorf("got directories %q, %v, want %d", names, err, n)
 	}

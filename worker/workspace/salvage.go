@@ -72,10 +72,6 @@ func readRecord(home string) (record, error) {
 	return r, err
 }
 
-// A Receipt says what was read back from where a workspace's change was
-// stored: SHA-256 sums in hexadecimal, "" for what the change has none of.
-type Receipt struct{ Patch, Bundle string }
-
 // An UnsavedError says that a workspace was not removed, because what is in it
 // is not known to be safe anywhere else.
 type UnsavedError struct{ ID string }

@@ -28,11 +28,7 @@ func aged(t *testing.T, s *Spaces, repo string) Worktree {
 
 func makeOld(t *testing.T, wt Worktree) {
 	t.Helper()
-	s := &shelf{dir: filepath.Join(filepath.Dir(wt.Path)), repo: wt.Repo}
-	admin, err := s.registered(wt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := run(t, wt.Path, "git", "rev-parse", "--absolute-git-dir")
 	old := time.Now().Add(-31 * 24 * time.Hour)
 	for _, name := range []string{wt.Path, filepath.Join(admin, "index"), filepath.Join(admin, "logs/HEAD")} {
 		if err := os.Chtimes(name, old, old); err != nil {
@@ -44,8 +40,8 @@ func makeOld(t *testing.T, wt Worktree) {
 func age(t *testing.T, s *Spaces, wt Worktree) Worktree {
 	t.Helper()
 	wt.Refreshed = time.Now().Add(-31 * 24 * time.Hour)
-	sh := &shelf{dir: filepath.Join(s.cfg.Worktrees, source.Digest(wt.Repo)), repo: wt.Repo}
-	if err := sh.keep(wt); err != nil {
+	record := filepath.Join(s.cfg.Worktrees, source.Digest(wt.Repo), wt.Name+".json")
+	if err := disk.ReplaceFile(record, record+".new", wt); err != nil {
 		t.Fatal(err)
 	}
 	return wt

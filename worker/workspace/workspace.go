@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -306,14 +305,13 @@ func (w *Workspace) withdraw(ctx context.Context) error {
 // nothing to lose, and what is left may be half of it, or somebody else's.
 func (w *Workspace) given() (bool, error) {
 	if w.hooked != nil {
-		return w.hooked.State == removing || w.hooked.State == gone, nil
+		return w.hooked.State == clearing || w.hooked.State == gone, nil
 	}
 	if w.linked == nil {
 		return false, nil
 	}
-	records, err := readRecords(filepath.Join(w.spaces.cfg.Worktrees, source.Digest(w.linked.wt.Repo)))
-	mine := func(wt Worktree) bool { return wt.Attempt == w.id && wt.State == working }
-	return !slices.ContainsFunc(records, mine), err
+	working, err := w.spaces.worktrees().worksFor(w.linked.wt.Repo, w.id)
+	return !working, err
 }
 
 func (w *Workspace) leftover(err error) {

@@ -85,6 +85,12 @@ const (
 	removing = "removing"
 )
 
+func (wt Worktree) ready() bool   { return wt.State == "" }
+func (wt Worktree) working() bool { return wt.State == working }
+
+// half reports whether the record was left between two states.
+func (wt Worktree) half() bool { return wt.State == adding || wt.State == removing }
+
 // A WorktreeRequest asks for the worktree of a job's result.
 type WorktreeRequest struct {
 	Repo                string // a path to the repository, or into it
@@ -99,6 +105,9 @@ type WorktreeRequest struct {
 	// directory itself, Branch the branch; both follow from the name if empty.
 	Name, Dir, Branch string
 }
+
+// newWorktrees returns the worktrees whose records are in a directory that is there.
+func newWorktrees(dir string) *Worktrees { return &Worktrees{dir: dir} }
 
 // OpenWorktrees opens the records that are kept in dir.
 func OpenWorktrees(dir string) (*Worktrees, error) {

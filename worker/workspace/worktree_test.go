@@ -70,7 +70,7 @@ func (r result) clean(tb testing.TB) {
 	if names, err := disk.Names(filepath.Join(r.repo, ".git/worktrees")); err == nil && len(names) > 0 {
 		tb.Errorf("registrations are left: %q", names)
 	}
-	if names, err := disk.Names(filepath.Join(r.repo, ownDir, "worktrees")); err == nil && len(names) > 0 {
+	if names, err := disk.Names(filepath.Join(r.repo, ".penstock", "worktrees")); err == nil && len(names) > 0 {
 		tb.Errorf("directories are left: %q", names)
 	}
 	if list, err := r.trees.List(); err != nil || len(list) > 0 {
@@ -221,10 +221,10 @@ func TestWorktreePlaces(t *testing.T) {
 		t.Error(err)
 	}
 	// A result that was merged may have a link where worktrees are to be.
-	if err := os.RemoveAll(filepath.Join(r.repo, ownDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(r.repo, ".penstock")); err != nil {
 		t.Fatal(err)
 	}
-	symlink(t, elsewhere, filepath.Join(r.repo, ownDir))
+	symlink(t, elsewhere, filepath.Join(r.repo, ".penstock"))
 	r.Dir = ""
 	if _, _, err := r.trees.Add(t.Context(), r.WorktreeRequest); err == nil || !strings.Contains(err.Error(), "not a directory of yours") {
 		t.Errorf("got %v", err)
@@ -465,7 +465,7 @@ func TestWorktreeOfWhichOnlyHalfIsThere(t *testing.T) {
 		t.Fatalf("nobody was killed: %s, %v", out, err)
 	}
 	list, err := r.trees.List()
-	if err != nil || len(list) != 1 || list[0].State != adding || !disk.Exists(filepath.Join(list[0].Path, "half")) {
+	if err != nil || len(list) != 1 || list[0].State != "adding" || !disk.Exists(filepath.Join(list[0].Path, "half")) {
 		t.Fatalf("there is no half worktree: %+v, %v", list, err)
 	}
 	if got := run(t, r.repo, "git", "worktree", "list", "--porcelain"); !strings.Contains(got, "locked penstock is making") {

@@ -78,3 +78,14 @@ func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, os.ErrNotExist)
 }
+
+// CheckDir returns an error unless the directory that was made still is in its
+// place, by its inode: what lies there otherwise may be anybody's. An empty inode
+// is not known, and any directory will do.
+func CheckDir(path, inode string) error {
+	info, err := os.Lstat(path)
+	if err == nil && (!info.IsDir() || inode != "" && inode != Inode(info)) {
+		err = fmt.Errorf("%s is not the directory that was made", Printable(path))
+	}
+	return err
+}
