@@ -13,26 +13,26 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
-	"github.com/penstock-run/penstock/worker/workspace"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
-var worktreeView = cli.View[workspace.Worktree]{
+var worktreeView = cli.View[worktree.Worktree]{
 	Header: []string{"NAME", "JOB", "BATCH", "BRANCH", "REFRESHED", "PATH"},
-	Row: func(wt workspace.Worktree) []string {
+	Row: func(wt worktree.Worktree) []string {
 		return []string{wt.Name, wt.Job, short(wt.Batch), wt.Branch, wt.Refreshed.Local().Format(time.DateTime), wt.Path}
 	},
-	ID: func(wt workspace.Worktree) string { return wt.Path },
+	ID: func(wt worktree.Worktree) string { return wt.Path },
 }
 
 // worktrees are those of the data directory.
-func (a *app) worktrees() (*workspace.Worktrees, error) {
-	return workspace.OpenWorktrees(a.worktreeRecords())
+func (a *app) worktrees() (*worktree.Set, error) {
+	return worktree.Open(a.worktreeRecords())
 }
 
 func (a *app) worktreeRecords() string { return filepath.Join(a.cfg.Data, "worktrees") }
 
 func (a *app) jobWorktree() *cobra.Command {
-	var r workspace.WorktreeRequest
+	var r worktree.Request
 	cmd := &cobra.Command{
 		Use: "worktree ID", Short: "Check the result of a finished job out as a worktree of your repository",
 		Long: `Makes a linked git worktree of your own repository, with the job's commits on a
@@ -54,7 +54,7 @@ deserves a look before you work there is listed on standard error.`,
 	return cmd
 }
 
-func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r workspace.WorktreeRequest) (err error) {
+func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r worktree.Request) (err error) {
 	if rec.State != jobs.Finished {
 		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no result yet", rec.ID, rec.State)
 	}
@@ -177,7 +177,7 @@ kept, and the rest go on. A branch whose commits are nowhere else stays.
 	return cmd
 }
 
-func (a *app) selectWorktrees(choice worktreeChoice) ([]workspace.Worktree, error) {
+func (a *app) selectWorktrees(choice worktreeChoice) ([]worktree.Worktree, error) {
 	trees, err := a.worktrees()
 	if err != nil {
 		return nil, err
@@ -187,14 +187,14 @@ func (a *app) selectWorktrees(choice worktreeChoice) ([]workspace.Worktree, erro
 		return nil, err
 	}
 	for _, name := range choice.names {
-		if !slices.ContainsFunc(list, func(wt workspace.Worktree) bool { return named(wt, name) }) {
+		if !slices.ContainsFunc(list, func(wt worktree.Worktree) bool { return named(wt, name) }) {
 			return nil, cli.Fail(cli.ExitNotFound, "penstock job worktree ls lists them", "no worktree %q", name)
 		}
 	}
-	return slices.DeleteFunc(list, func(wt workspace.Worktree) bool { return !choice.has(wt) }), nil
+	return slices.DeleteFunc(list, func(wt worktree.Worktree) bool { return !choice.has(wt) }), nil
 }
 
-func (c worktreeChoice) has(wt workspace.Worktree) bool {
+func (c worktreeChoice) has(wt worktree.Worktree) bool {
 	switch {
 	case c.batch != "" && wt.Batch != c.batch, c.session != "" && wt.Session != c.session, c.older > 0 && time.Since(wt.Touched()) < c.older:
 		return false
@@ -204,7 +204,7 @@ func (c worktreeChoice) has(wt workspace.Worktree) bool {
 	return slices.ContainsFunc(c.names, func(name string) bool { return named(wt, name) })
 }
 
-func named(wt workspace.Worktree, name string) bool {
+func named(wt worktree.Worktree, name string) bool {
 	if name == wt.Job || name == wt.Name || name == wt.Path {
 		return true
 	}
@@ -216,12 +216,12 @@ func named(wt workspace.Worktree, name string) bool {
 }
 
 // removeWorktrees goes on with the rest where one is kept.
-func (a *app) removeWorktrees(ctx context.Context, list []workspace.Worktree, force bool) error {
+func (a *app) removeWorktrees(ctx context.Context, list []worktree.Worktree, force bool) error {
 	trees, err := a.worktrees()
 	if err != nil {
 		return err
 	}
-	var gone []workspace.Worktree
+	var gone []worktree.Worktree
 	var errs []error
 	for _, wt := range list {
 		left, err := trees.Remove(ctx, wt, force)
@@ -235,7 +235,7 @@ func (a *app) removeWorktrees(ctx context.Context, list []workspace.Worktree, fo
 		}
 	}
 	err = errors.Join(errs...)
-	if _, kept := errors.AsType[*workspace.KeptError](err); kept {
+	if _, kept := errors.AsType[*worktree.KeptError](err); kept {
 		err = cli.Fail(cli.ExitFailure, "", "%w", err)
 	}
 	return errors.Join(worktreeView.List(a.out, a.format, gone), err)

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
@@ -160,8 +161,8 @@ func salvageAll(ctx context.Context, w *Workspace) error {
 	return w.Saved(receipt(change))
 }
 
-func receipt(c Change) Receipt {
-	r := Receipt{Patch: c.SHA256}
+func receipt(c Change) changes.Receipt {
+	r := changes.Receipt{Patch: c.SHA256}
 	if c.Bundle != "" {
 		r.Bundle, _ = sumFile(c.Bundle) // no sum is a wrong one
 	}
@@ -255,7 +256,7 @@ func TestCloseNeedsAReceipt(t *testing.T) {
 				}, false},
 				{"stored, but not all of it", func(w *Workspace) error {
 					act(t, w, "echo x > new; git add new; git commit -qm x")
-					if err := w.Saved(Receipt{Patch: collect(t, w).SHA256}); err == nil {
+					if err := w.Saved(changes.Receipt{Patch: collect(t, w).SHA256}); err == nil {
 						t.Error("half a receipt was accepted")
 					}
 					return nil

@@ -78,7 +78,7 @@ func (s *Spaces) written(id string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Linked != nil && r.Linked.there() != nil {
+	if r.Linked != nil && r.Linked.There() != nil {
 		return nil, nil // it is gone, and what lies in its place stays
 	}
 	hooked, err := readHook(home)

@@ -19,3 +19,6 @@ type (
 
 // A LimitError says that there is more than [Limits] allow to be collected.
 type LimitError = changes.LimitError
+
+// A Receipt says what was read back from where a workspace's change was stored.
+type Receipt = changes.Receipt

@@ -16,12 +16,13 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
 	"github.com/penstock-run/penstock/worker/internal/source"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // A linked is the worktree of the user's own repository that a workspace is.
 // What is done to it follows from its record, see [Worktrees].
 type linked struct {
-	wt     Worktree
+	wt     worktree.Worktree
 	reused bool
 	keep   bool   // for people, when the attempt ends
 	tip    string // the agent's last commit, as collected
@@ -37,12 +38,12 @@ func (w *Workspace) link(ctx context.Context, r Request, src source.Source) erro
 	if err != nil {
 		return err
 	}
-	s, err := trees.shelf(ctx, src.Remote.URL)
+	s, err := trees.Repo(ctx, src.Remote.URL)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	again, err := s.again(ctx, r.Again)
+	defer s.Close()
+	again, err := s.Again(ctx, r.Again)
 	if err != nil {
 		return err
 	}
@@ -53,11 +54,11 @@ func (w *Workspace) link(ctx context.Context, r Request, src source.Source) erro
 		return err
 	}
 	w.before = changes.State{Tree: w.commit + "^{tree}", Index: w.base.Index()}
-	var wt Worktree
+	var wt worktree.Worktree
 	if again != nil {
-		wt, err = s.takeUp(w.id, *again)
+		wt, err = s.TakeUp(w.id, *again)
 	} else {
-		wt, err = s.addFor(ctx, w.attempt(r, src), w.fill)
+		wt, err = s.AddFor(ctx, w.attempt(r, src), w.fill)
 	}
 	if err != nil {
 		return err
@@ -68,10 +69,10 @@ func (w *Workspace) link(ctx context.Context, r Request, src source.Source) erro
 }
 
 // worktrees are those of the users' repositories.
-func (s *Spaces) worktrees() *Worktrees { return newWorktrees(s.cfg.Worktrees) }
+func (s *Spaces) worktrees() *worktree.Set { return worktree.New(s.cfg.Worktrees) }
 
 // linkable refuses a repository that can have no worktree for a job.
-func (s *Spaces) linkable(src source.Source) (*Worktrees, error) {
+func (s *Spaces) linkable(src source.Source) (*worktree.Set, error) {
 	refuse := func(why string) error {
 		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "repo.url", Reason: disk.Printable(src.Name) + " " + why + ", so there can be no linked worktree of it"}}}
 	}
@@ -95,19 +96,19 @@ func (s *Spaces) linkable(src source.Source) (*Worktrees, error) {
 	if int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 		return nil, refuse("belongs to another user than the worker")
 	}
-	return OpenWorktrees(s.cfg.Worktrees)
+	return worktree.Open(s.cfg.Worktrees)
 }
 
 // attempt is what the worktree of the workspace is made for.
-func (w *Workspace) attempt(r Request, src source.Source) worktreeAttempt {
-	a := worktreeAttempt{id: w.id, title: r.Title, session: r.Session, batch: r.Batch, base: w.commit}
-	a.originalDir, a.originalBranch = src.Origin()
+func (w *Workspace) attempt(r Request, src source.Source) worktree.Attempt {
+	a := worktree.Attempt{ID: w.id, Title: r.Title, Session: r.Session, Batch: r.Batch, Base: w.commit}
+	a.OriginalDir, a.OriginalBranch = src.Origin()
 	return a
 }
 
 // fill checks the base out, with its own git directory, and gives git's record
 // of the worktree the index.
-func (w *Workspace) fill(ctx context.Context, wt Worktree, admin string, hold *os.File) error {
+func (w *Workspace) fill(ctx context.Context, wt worktree.Worktree, admin string, hold *os.File) error {
 	own := git.Repo{
 		Dir: w.base.Git(), WorkTree: wt.Path, Index: w.path("index"),
 		Hold: []*os.File{w.lock.File, hold}, Progress: w.progress.Of("checkout"),
@@ -131,25 +132,25 @@ const unlinkTime = 2 * time.Minute
 func (w *Workspace) unlink(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unlinkTime)
 	defer cancel()
-	s, err := w.spaces.worktrees().shelf(ctx, w.linked.wt.Repo)
+	s, err := w.spaces.worktrees().Repo(ctx, w.linked.wt.Repo)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if !w.linked.keep {
-		return s.drop(ctx, w.id)
+		return s.Drop(ctx, w.id)
 	}
-	return s.handOver(ctx, w.id, w.leaving())
+	return s.HandOver(ctx, w.id, w.leaving())
 }
 
 // leaving is what people find in the worktree.
-func (w *Workspace) leaving() leftBehind {
+func (w *Workspace) leaving() worktree.Outcome {
 	tip := w.linked.tip
-	left := leftBehind{head: tip, limits: w.spaces.cfg.Limits.changes()}
+	left := worktree.Outcome{Head: tip, Limits: w.spaces.cfg.Limits.changes()}
 	if c := w.collected; c != nil {
-		left.collected, left.stored, left.look = true, w.receipt, c.Notable
+		left.Collected, left.Stored, left.Look = true, w.receipt, c.Notable
 		if !w.linked.unjailed && tip != "" && tip != w.commit {
-			left.commits = &newCommits{base: w.commit, bundle: c.Bundle, index: w.indexOf}
+			left.Commits = &worktree.NewCommits{Base: w.commit, Bundle: c.Bundle, Index: w.indexOf}
 		}
 	}
 	return left
@@ -180,9 +181,9 @@ func (w *Workspace) Origin() (dir, branch string) { return w.origin.Origin() }
 
 // Worktree returns the record of the worktree that the workspace is; false
 // for other workspaces.
-func (w *Workspace) Worktree() (Worktree, bool) {
+func (w *Workspace) Worktree() (worktree.Worktree, bool) {
 	if w.linked == nil {
-		return Worktree{}, false
+		return worktree.Worktree{}, false
 	}
 	return w.linked.wt, true
 }

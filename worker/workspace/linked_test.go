@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // openLinked opens spaces whose jobs work in worktrees of the user's repository.
@@ -73,7 +74,7 @@ func closeSpace(tb testing.TB, w *Workspace) {
 
 // onlyWorktrees fails unless the repository has exactly n linked worktrees, all of
 // them with a record that is ready.
-func onlyWorktrees(tb testing.TB, s *Spaces, repo string, n int) []Worktree {
+func onlyWorktrees(tb testing.TB, s *Spaces, repo string, n int) []worktree.Worktree {
 	tb.Helper()
 	if got := strings.Count(run(tb, repo, "git", "worktree", "list", "--porcelain"), "worktree ") - 1; got != n {
 		tb.Errorf("git knows of %d linked worktrees, want %d", got, n)
@@ -86,8 +87,8 @@ func onlyWorktrees(tb testing.TB, s *Spaces, repo string, n int) []Worktree {
 	if got := len(strings.Fields(branches)); got != n {
 		tb.Errorf("got branches %s, want %d", branches, n)
 	}
-	list, err := (&Worktrees{dir: s.cfg.Worktrees}).List()
-	if err != nil || len(list) != n || slices.ContainsFunc(list, func(wt Worktree) bool { return wt.State != "" }) {
+	list, err := worktree.New(s.cfg.Worktrees).List()
+	if err != nil || len(list) != n || slices.ContainsFunc(list, func(wt worktree.Worktree) bool { return wt.State != "" }) {
 		tb.Errorf("got records %+v, %v, want %d", list, err, n)
 	}
 	return list
@@ -116,7 +117,7 @@ if grep -r c2VjcmV0 /penstock /workspace; then exit 12; fi`)
 	if _, tree := apply(t, repo, c); tree == run(t, repo, "git", "rev-parse", "HEAD^{tree}") || c.Commits != 2 || c.Files != 2 {
 		t.Errorf("got %+v", c)
 	}
-	if _, err := (&Worktrees{dir: s.cfg.Worktrees}).Remove(t.Context(), wt, true); err == nil {
+	if _, err := worktree.New(s.cfg.Worktrees).Remove(t.Context(), wt, true); err == nil {
 		t.Error("a worktree in use was removed")
 	}
 	w.Keep()
@@ -136,7 +137,7 @@ if grep -r c2VjcmV0 /penstock /workspace; then exit 12; fi`)
 	}
 	// What the job left is stored, so it may go; the branch stays, because its
 	// commit is nowhere else in the repository.
-	if left, err := (&Worktrees{dir: s.cfg.Worktrees}).Remove(t.Context(), kept, false); err != nil || left != wt.Branch {
+	if left, err := worktree.New(s.cfg.Worktrees).Remove(t.Context(), kept, false); err != nil || left != wt.Branch {
 		t.Errorf("got %q, %v", left, err)
 	}
 	run(t, repo, "git", "branch", "-qD", wt.Branch)

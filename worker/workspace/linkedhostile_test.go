@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // planted makes what git would run, wherever it were to read it: in the
@@ -82,7 +83,7 @@ func TestLinkedAfterAHostileAgent(t *testing.T) {
 				if got := run(t, kept.Path, "git", "rev-parse", "--git-common-dir"); got != filepath.Join(repo, ".git") {
 					t.Errorf("people's git reads %s", got)
 				}
-				if _, err := (&Worktrees{dir: s.cfg.Worktrees}).Remove(t.Context(), kept, false); err != nil {
+				if _, err := worktree.New(s.cfg.Worktrees).Remove(t.Context(), kept, false); err != nil {
 					t.Error(err)
 				}
 			} else {
@@ -138,7 +139,7 @@ cp "$evil/config" "$own/config.worktree"; cp "$evil/config" "$common/config.work
 		w.Keep()
 		closeSpace(t, w)
 	}
-	trees := &Worktrees{dir: s.cfg.Worktrees}
+	trees := worktree.New(s.cfg.Worktrees)
 	list, err := trees.List()
 	if err != nil || len(list) != 2 || list[0].Path != wt.Path {
 		t.Fatalf("got %+v, %v", list, err)
@@ -226,13 +227,13 @@ func TestLinkedKilledAtAnyPoint(t *testing.T) {
 		sweepLinked(t, s, seed)
 	}
 	closeUnused(t, held) // with what is in it: nobody was there
-	list, err := (&Worktrees{dir: s.cfg.Worktrees}).List()
+	list, err := worktree.New(s.cfg.Worktrees).List()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, wt := range onlyWorktrees(t, s, repo, len(list)) {
 		run(t, wt.Path, "git", "status")
-		if _, err := (&Worktrees{dir: s.cfg.Worktrees}).Remove(t.Context(), wt, true); err != nil {
+		if _, err := worktree.New(s.cfg.Worktrees).Remove(t.Context(), wt, true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -251,7 +252,7 @@ func sweepLinked(t *testing.T, s *Spaces, seed uint64) {
 			t.Fatalf("seed %d: sweep: %v", seed, err)
 		}
 		left = nil
-		list, err := (&Worktrees{dir: s.cfg.Worktrees}).List()
+		list, err := worktree.New(s.cfg.Worktrees).List()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func (w *Workspace) enclose() error {
 	if err := disk.CopyFile(filepath.Join(w.ownRepo(), "index"), w.before.Index); err != nil {
 		return err
 	}
-	return w.linked.wt.lead(repoPath)
+	return w.linked.wt.LeadTo(repoPath)
 }
 
 // showLinked adds what git needs besides the worktree's files.

@@ -17,22 +17,23 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // A record is what the next process must know of a workspace to collect it.
 // It lies beside the workspace, where no agent can write.
 type record struct {
-	Isolation jobs.Isolation `json:"isolation"`
-	Dir       string         `json:"dir"`
-	Base      string         `json:"base,omitempty"` // directory of the base
-	Commit    string         `json:"commit,omitempty"`
-	Note      string         `json:"note,omitempty"`
-	Tree      string         `json:"tree,omitempty"`
-	Index     string         `json:"index,omitempty"`
-	Written   time.Time      `json:"written,omitzero"`
-	Over      bool           `json:"overlay,omitempty"`
-	Layer     string         `json:"layer,omitempty"` // directory of setup's layer
-	Linked    *Worktree      `json:"linked,omitempty"`
+	Isolation jobs.Isolation     `json:"isolation"`
+	Dir       string             `json:"dir"`
+	Base      string             `json:"base,omitempty"` // directory of the base
+	Commit    string             `json:"commit,omitempty"`
+	Note      string             `json:"note,omitempty"`
+	Tree      string             `json:"tree,omitempty"`
+	Index     string             `json:"index,omitempty"`
+	Written   time.Time          `json:"written,omitzero"`
+	Over      bool               `json:"overlay,omitempty"`
+	Layer     string             `json:"layer,omitempty"` // directory of setup's layer
+	Linked    *worktree.Worktree `json:"linked,omitempty"`
 }
 
 const recordFile = "record.json"
@@ -82,11 +83,11 @@ func (e *UnsavedError) Error() string {
 
 // Saved says that what the last Collect found is stored elsewhere and was read
 // back. It refuses a receipt that is not of that.
-func (w *Workspace) Saved(r Receipt) error {
+func (w *Workspace) Saved(r changes.Receipt) error {
 	if w.collected == nil {
 		return fmt.Errorf("workspace %s was not collected", w.id)
 	}
-	want := Receipt{Patch: w.collected.SHA256}
+	want := changes.Receipt{Patch: w.collected.SHA256}
 	if w.collected.PatchSize == 0 {
 		want.Patch, r.Patch = "", "" // nothing, or an empty file
 	}

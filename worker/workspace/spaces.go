@@ -50,7 +50,7 @@ type Config struct {
 	// Stored reports whether what an attempt did, "<job>.<epoch>", still is in
 	// the store. Without it no worktree with changes of a job is removed for
 	// its age.
-	Stored func(ctx context.Context, attempt string, r Receipt) (bool, error)
+	Stored func(ctx context.Context, attempt string, r changes.Receipt) (bool, error)
 	// Limits of what is fetched, kept and collected; zero fields have defaults.
 	Limits Limits
 	Hooks  Hooks

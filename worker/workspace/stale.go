@@ -8,7 +8,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // sweepWorktrees ends what killed processes have left half done in users'
@@ -17,7 +19,7 @@ func (s *Spaces) sweepWorktrees(ctx context.Context, dry bool) (map[string]error
 	if s.cfg.Worktrees == "" {
 		return nil, nil
 	}
-	trees, err := OpenWorktrees(s.cfg.Worktrees)
+	trees, err := worktree.Open(s.cfg.Worktrees)
 	if err != nil {
 		return nil, err
 	}
@@ -28,9 +30,9 @@ func (s *Spaces) sweepWorktrees(ctx context.Context, dry bool) (map[string]error
 		switch {
 		case ctx.Err() != nil:
 			return stale, context.Cause(ctx)
-		case wt.ready() && s.cfg.Limits.WorktreeAge > 0 && time.Since(wt.Touched()) > s.cfg.Limits.WorktreeAge:
+		case wt.Ready() && s.cfg.Limits.WorktreeAge > 0 && time.Since(wt.Touched()) > s.cfg.Limits.WorktreeAge:
 			stale[wt.Path] = s.sweepStale(ctx, trees, wt, dry)
-		case !dry && (wt.half() || wt.working() && !disk.Exists(filepath.Join(s.jobDir(wt.Attempt), recordFile))):
+		case !dry && (wt.Half() || wt.Working() && !disk.Exists(filepath.Join(s.jobDir(wt.Attempt), recordFile))):
 			errs = append(errs, s.settleWorktree(ctx, trees, wt))
 		}
 	}
@@ -39,9 +41,9 @@ func (s *Spaces) sweepWorktrees(ctx context.Context, dry bool) (map[string]error
 
 // settleWorktree ends what was begun. A worktree that works for an attempt
 // without a record was given to nobody.
-func (s *Spaces) settleWorktree(ctx context.Context, trees *Worktrees, wt Worktree) (err error) {
-	if !wt.working() {
-		return trees.settle(ctx, wt.Repo)
+func (s *Spaces) settleWorktree(ctx context.Context, trees *worktree.Set, wt worktree.Worktree) (err error) {
+	if !wt.Working() {
+		return trees.Settle(ctx, wt.Repo)
 	}
 	l, err := disk.TryLock(s.lockFile(wt.Attempt), syscall.LOCK_EX)
 	if errors.Is(err, disk.ErrLocked) {
@@ -55,24 +57,24 @@ func (s *Spaces) settleWorktree(ctx context.Context, trees *Worktrees, wt Worktr
 	if disk.Exists(filepath.Join(s.jobDir(wt.Attempt), recordFile)) {
 		return nil
 	}
-	return trees.withdraw(ctx, wt.Repo, wt.Attempt)
+	return trees.Withdraw(ctx, wt.Repo, wt.Attempt)
 }
 
-func (s *Spaces) sweepStale(ctx context.Context, trees *Worktrees, wt Worktree, dry bool) error {
-	if wt.Stored != nil && *wt.Stored != (Receipt{}) {
+func (s *Spaces) sweepStale(ctx context.Context, trees *worktree.Set, wt worktree.Worktree, dry bool) error {
+	if wt.Stored != nil && *wt.Stored != (changes.Receipt{}) {
 		if s.cfg.Stored == nil {
-			return &KeptError{wt.Path, "has changes of a job, and whether they are stored cannot be known here"}
+			return &worktree.KeptError{wt.Path, "has changes of a job, and whether they are stored cannot be known here"}
 		}
 		stored, err := s.cfg.Stored(ctx, wt.Attempt, *wt.Stored)
 		if err == nil && !stored {
 			err = errors.New("its result is not in the store any more")
 		}
 		if err != nil {
-			return &KeptError{wt.Path, fmt.Sprintf("has changes of a job that are not safe elsewhere: %v", err)}
+			return &worktree.KeptError{wt.Path, fmt.Sprintf("has changes of a job that are not safe elsewhere: %v", err)}
 		}
 	}
 	if dry {
-		return trees.examine(ctx, wt)
+		return trees.Examine(ctx, wt)
 	}
 	_, err := trees.Remove(ctx, wt, false)
 	return err

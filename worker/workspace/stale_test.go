@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/source"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // aged makes a worktree that a job has left, and that nobody has touched since.
-func aged(t *testing.T, s *Spaces, repo string) Worktree {
+func aged(t *testing.T, s *Spaces, repo string) worktree.Worktree {
 	t.Helper()
 	w := prepareLinked(t, s, linkRequest(jobA, "7", repo))
 	inJail(t, w, "echo one >> README; git commit -qam one; echo two > two; mkdir out; echo built > out/x")
@@ -26,7 +28,7 @@ func aged(t *testing.T, s *Spaces, repo string) Worktree {
 	return wt
 }
 
-func makeOld(t *testing.T, wt Worktree) {
+func makeOld(t *testing.T, wt worktree.Worktree) {
 	t.Helper()
 	admin := run(t, wt.Path, "git", "rev-parse", "--absolute-git-dir")
 	old := time.Now().Add(-31 * 24 * time.Hour)
@@ -37,7 +39,7 @@ func makeOld(t *testing.T, wt Worktree) {
 	}
 }
 
-func age(t *testing.T, s *Spaces, wt Worktree) Worktree {
+func age(t *testing.T, s *Spaces, wt worktree.Worktree) worktree.Worktree {
 	t.Helper()
 	wt.Refreshed = time.Now().Add(-31 * 24 * time.Hour)
 	record := filepath.Join(s.cfg.Worktrees, source.Digest(wt.Repo), wt.Name+".json")
@@ -48,27 +50,27 @@ func age(t *testing.T, s *Spaces, wt Worktree) Worktree {
 }
 
 func TestStaleWorktrees(t *testing.T) {
-	stored := func(context.Context, string, Receipt) (bool, error) { return true, nil }
+	stored := func(context.Context, string, changes.Receipt) (bool, error) { return true, nil }
 	for name, c := range map[string]struct {
-		change func(t *testing.T, s *Spaces, repo string, wt Worktree)
+		change func(t *testing.T, s *Spaces, repo string, wt worktree.Worktree)
 		why    string // it stays; "" is removed
 	}{
-		"nobody came": {func(*testing.T, *Spaces, string, Worktree) {}, ""},
-		"only built": {func(t *testing.T, _ *Spaces, _ string, wt Worktree) {
+		"nobody came": {func(*testing.T, *Spaces, string, worktree.Worktree) {}, ""},
+		"only built": {func(t *testing.T, _ *Spaces, _ string, wt worktree.Worktree) {
 			sh(t, wt.Path, "git add two; git commit -qm two; git tag two; echo more > out/y")
 		}, ""},
-		"edited": {func(t *testing.T, _ *Spaces, _ string, wt Worktree) { write(t, wt.Path, "two", "other") }, "uncommitted changes"},
-		"committed": {func(t *testing.T, _ *Spaces, _ string, wt Worktree) {
+		"edited": {func(t *testing.T, _ *Spaces, _ string, wt worktree.Worktree) { write(t, wt.Path, "two", "other") }, "uncommitted changes"},
+		"committed": {func(t *testing.T, _ *Spaces, _ string, wt worktree.Worktree) {
 			sh(t, wt.Path, "git add two; git commit -qm two")
 		}, "commits that no remote"},
-		"not stored": {func(_ *testing.T, s *Spaces, _ string, _ Worktree) {
-			s.cfg.Stored = func(context.Context, string, Receipt) (bool, error) { return false, nil }
+		"not stored": {func(_ *testing.T, s *Spaces, _ string, _ worktree.Worktree) {
+			s.cfg.Stored = func(context.Context, string, changes.Receipt) (bool, error) { return false, nil }
 		}, "not in the store"},
-		"no store": {func(_ *testing.T, s *Spaces, _ string, _ Worktree) {
-			s.cfg.Stored = func(context.Context, string, Receipt) (bool, error) { return false, errors.New("it is away") }
+		"no store": {func(_ *testing.T, s *Spaces, _ string, _ worktree.Worktree) {
+			s.cfg.Stored = func(context.Context, string, changes.Receipt) (bool, error) { return false, errors.New("it is away") }
 		}, "it is away"},
-		"store unknown": {func(_ *testing.T, s *Spaces, _ string, _ Worktree) { s.cfg.Stored = nil }, "cannot be known"},
-		"locked": {func(t *testing.T, _ *Spaces, repo string, wt Worktree) {
+		"store unknown": {func(_ *testing.T, s *Spaces, _ string, _ worktree.Worktree) { s.cfg.Stored = nil }, "cannot be known"},
+		"locked": {func(t *testing.T, _ *Spaces, repo string, wt worktree.Worktree) {
 			run(t, repo, "git", "worktree", "lock", wt.Path)
 		}, "locked"},
 	} {
@@ -99,7 +101,7 @@ func TestStaleWorktrees(t *testing.T) {
 
 func TestStaleWorktreeInUseStays(t *testing.T) {
 	s, repo := openLinked(t), newRepo(t)
-	s.cfg.Stored = func(context.Context, string, Receipt) (bool, error) { return true, nil }
+	s.cfg.Stored = func(context.Context, string, changes.Receipt) (bool, error) { return true, nil }
 	wt := age(t, s, aged(t, s, repo))
 	r := linkRequest(jobA, "9", repo)
 	r.Again = wt.Attempt

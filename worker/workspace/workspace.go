@@ -43,7 +43,7 @@ type Workspace struct {
 	shown     bool    // somebody may have written in it since it was made, or collected
 	collected *Change // what the last Collect found; nil after another Show
 	saved     bool    // that is safe elsewhere
-	receipt   *Receipt
+	receipt   *changes.Receipt
 	stays     bool // Close leaves it, though all that can be is safe elsewhere
 }
 
@@ -68,7 +68,7 @@ func (w *Workspace) private() bool {
 func (w *Workspace) there() error {
 	switch {
 	case w.linked != nil:
-		return w.linked.wt.there()
+		return w.linked.wt.There()
 	case w.hooked != nil:
 		return w.hooked.there()
 	}
@@ -310,7 +310,7 @@ func (w *Workspace) given() (bool, error) {
 	if w.linked == nil {
 		return false, nil
 	}
-	working, err := w.spaces.worktrees().worksFor(w.linked.wt.Repo, w.id)
+	working, err := w.spaces.worktrees().WorksFor(w.linked.wt.Repo, w.id)
 	return !working, err
 }
 

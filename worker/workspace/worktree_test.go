@@ -14,15 +14,17 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 const jobA, jobB = "01992d3c-5a4b-7000-8000-00000000000a", "01992d3c-5a4b-7000-8000-00000000000b"
 
 // A result is a repository and what a job has made of it.
 type result struct {
-	repo  string
-	trees *Worktrees
-	WorktreeRequest
+	repo    string
+	trees   *worktree.Set
+	records string // where those of trees are
+	worktree.Request
 }
 
 // newResult lets an agent work in a real workspace.
@@ -33,7 +35,7 @@ func newResult(tb testing.TB, script string) result {
 	sh(tb, w.Dir(), script)
 	c := collect(tb, w)
 	dir := tb.TempDir()
-	r := result{repo: repo, WorktreeRequest: WorktreeRequest{
+	r := result{repo: repo, Request: worktree.Request{
 		Repo: repo, Job: jobA, Title: "Mend the frobnicator!", Base: w.Base(), Finished: time.Unix(1.7e9, 0), Patch: filepath.Join(dir, "patch"),
 	}}
 	if err := disk.CopyFile(r.Patch, c.Patch); err != nil {
@@ -46,15 +48,16 @@ func newResult(tb testing.TB, script string) result {
 		}
 	}
 	var err error
-	if r.trees, err = OpenWorktrees(filepath.Join(tb.TempDir(), "worktrees")); err != nil {
+	r.records = filepath.Join(tb.TempDir(), "worktrees")
+	if r.trees, err = worktree.Open(r.records); err != nil {
 		tb.Fatal(err)
 	}
 	return r
 }
 
-func (r result) add(tb testing.TB) Worktree {
+func (r result) add(tb testing.TB) worktree.Worktree {
 	tb.Helper()
-	wt, _, err := r.trees.Add(tb.Context(), r.WorktreeRequest)
+	wt, _, err := r.trees.Add(tb.Context(), r.Request)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func TestWorktreeOfAResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newResult(t, script)
 			_, want := apply(t, r.repo, Change{Patch: r.Patch, PatchSize: 1})
-			wt, look, err := r.trees.Add(t.Context(), r.WorktreeRequest)
+			wt, look, err := r.trees.Add(t.Context(), r.Request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +164,7 @@ func TestWorktreeIsReused(t *testing.T) {
 		t.Errorf("nested: %s", other.Path)
 	}
 	r.Job = jobA
-	if _, _, err := r.trees.Add(t.Context(), r.WorktreeRequest); err == nil || !strings.Contains(err.Error(), "taken by job "+jobB) {
+	if _, _, err := r.trees.Add(t.Context(), r.Request); err == nil || !strings.Contains(err.Error(), "taken by job "+jobB) {
 		t.Errorf("got %v", err)
 	}
 	// What the user removed by hand is made again.
@@ -197,7 +200,7 @@ func TestWorktreePlaces(t *testing.T) {
 		{dir: filepath.Join(r.repo, ".git/x"), want: "git directory"},
 		{branch: "-D", want: "not a plain name"}, {branch: "a..b", want: "not a plain name"}, {branch: "main", want: ""},
 	} {
-		q := r.WorktreeRequest
+		q := r.Request
 		q.Name, q.Dir, q.Branch = c.name, c.dir, c.branch
 		wt, _, err := r.trees.Add(t.Context(), q)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -209,7 +212,7 @@ func TestWorktreePlaces(t *testing.T) {
 	if wt.Path != filepath.Join(elsewhere, "real/there") {
 		t.Errorf("got %s", wt.Path)
 	}
-	q := r.WorktreeRequest
+	q := r.Request
 	q.Job, q.Dir, q.Branch = jobB, filepath.Join(wt.Path, "in/side"), "x"
 	if err := os.Mkdir(filepath.Join(wt.Path, "in"), 0o755); err != nil {
 		t.Fatal(err)
@@ -226,7 +229,7 @@ func TestWorktreePlaces(t *testing.T) {
 	}
 	symlink(t, elsewhere, filepath.Join(r.repo, ".penstock"))
 	r.Dir = ""
-	if _, _, err := r.trees.Add(t.Context(), r.WorktreeRequest); err == nil || !strings.Contains(err.Error(), "not a directory of yours") {
+	if _, _, err := r.trees.Add(t.Context(), r.Request); err == nil || !strings.Contains(err.Error(), "not a directory of yours") {
 		t.Errorf("got %v", err)
 	}
 	if err := os.Remove(filepath.Join(r.repo, ".penstock")); err != nil {
@@ -251,7 +254,7 @@ func TestWorktreeStaysWhileWorkWouldBeLost(t *testing.T) {
 			wt := r.add(t)
 			sh(t, wt.Path, c.script)
 			_, err := r.trees.Remove(t.Context(), wt, false)
-			if _, kept := errors.AsType[*KeptError](err); !kept || !strings.Contains(err.Error(), c.want) {
+			if _, kept := errors.AsType[*worktree.KeptError](err); !kept || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			if !disk.Exists(filepath.Join(wt.Path, "README")) {
@@ -318,7 +321,7 @@ printf '#!/bin/sh\ntouch %s\n' "$PWN" > hooks/post-checkout; chmod +x hooks/post
 			if err := os.RemoveAll(pwn); err != nil {
 				t.Fatal(err)
 			}
-			q := r.WorktreeRequest
+			q := r.Request
 			q.Job, q.Branch = jobB, "second"
 			second, _, err := r.trees.Add(t.Context(), q)
 			if err != nil {
@@ -326,10 +329,10 @@ printf '#!/bin/sh\ntouch %s\n' "$PWN" > hooks/post-checkout; chmod +x hooks/post
 			}
 			_ = r.add(t)
 			_, err = r.trees.Remove(t.Context(), wt, false)
-			if _, kept := errors.AsType[*KeptError](err); err != nil && !kept {
+			if _, kept := errors.AsType[*worktree.KeptError](err); err != nil && !kept {
 				t.Error(err)
 			}
-			for _, wt := range []Worktree{wt, second} {
+			for _, wt := range []worktree.Worktree{wt, second} {
 				if _, err := r.trees.Remove(t.Context(), wt, true); err != nil {
 					t.Error(err)
 				}
@@ -352,7 +355,7 @@ func TestWorktreesInParallel(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
-			q := r.WorktreeRequest
+			q := r.Request
 			q.Job = fmt.Sprintf("01992d3c-5a4b-7000-8000-%012d", i)
 			if _, _, err := r.trees.Add(t.Context(), q); err != nil {
 				t.Error(err)
@@ -381,10 +384,10 @@ const worktreeEnv = "PENSTOCK_TEST_WORKTREE"
 
 func worktreeChild() {
 	f := strings.Split(os.Getenv(worktreeEnv), "\n")
-	t, err := OpenWorktrees(f[0])
+	t, err := worktree.Open(f[0])
 	for err == nil {
-		var wt Worktree
-		wt, _, err = t.Add(context.Background(), WorktreeRequest{Repo: f[1], Job: jobB, Base: f[2], Bundle: f[3], Title: "killed"})
+		var wt worktree.Worktree
+		wt, _, err = t.Add(context.Background(), worktree.Request{Repo: f[1], Job: jobB, Base: f[2], Bundle: f[3], Title: "killed"})
 		if err == nil {
 			_, err = t.Remove(context.Background(), wt, true)
 		}
@@ -405,7 +408,7 @@ func TestWorktreeKilledAtAnyPoint(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range rounds {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), worktreeEnv+"="+strings.Join([]string{r.trees.dir, r.repo, r.Base, r.Bundle}, "\n"))
+		cmd.Env = append(os.Environ(), worktreeEnv+"="+strings.Join([]string{r.records, r.repo, r.Base, r.Bundle}, "\n"))
 		var said strings.Builder
 		cmd.Stdout = &said
 		if err := cmd.Start(); err != nil {
@@ -419,7 +422,7 @@ func TestWorktreeKilledAtAnyPoint(t *testing.T) {
 		if said.Len() > 0 {
 			t.Fatalf("seed %d: it failed: %s", seed, said.String())
 		}
-		q := r.WorktreeRequest
+		q := r.Request
 		q.Job, q.Title = jobB, "killed"
 		wt, _, err := r.trees.Add(t.Context(), q)
 		if err != nil {
@@ -460,7 +463,7 @@ func TestWorktreeOfWhichOnlyHalfIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), worktreeEnv+"="+strings.Join([]string{r.trees.dir, r.repo, r.Base, r.Bundle}, "\n"))
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), worktreeEnv+"="+strings.Join([]string{r.records, r.repo, r.Base, r.Bundle}, "\n"))
 	if out, err := cmd.Output(); err == nil || len(out) > 0 {
 		t.Fatalf("nobody was killed: %s, %v", out, err)
 	}

@@ -1,4 +1,4 @@
-package workspace
+package worktree
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 )
 
 // List returns all records, the oldest first.
-func (t *Worktrees) List() ([]Worktree, error) {
+func (t *Set) List() ([]Worktree, error) {
 	shelves, err := disk.Names(t.dir)
 	var all []Worktree
 	for _, name := range shelves {
@@ -29,11 +29,11 @@ func (t *Worktrees) List() ([]Worktree, error) {
 	return all, err
 }
 
-func (s *shelf) file(name string) string { return filepath.Join(s.dir, flat(name)+".json") }
+func (s *Repo) file(name string) string { return filepath.Join(s.dir, flat(name)+".json") }
 
-// keep writes a record so that a reader sees the old one or the new one, and
+// writeRecord writes a record so that a reader sees the old one or the new one, and
 // so that it is on the disk before git begins.
-func (s *shelf) keep(wt Worktree) error {
+func (s *Repo) writeRecord(wt Worktree) error {
 	return disk.ReplaceFile(s.file(wt.Name), filepath.Join(s.dir, "new"), wt)
 }
 
@@ -61,9 +61,9 @@ func readRecords(dir string) ([]Worktree, error) {
 // maxBundle bounds the commits that are taken into a user's repository.
 const maxBundle = 1 << 30
 
-// take brings the result's commits into the repository and returns the last.
+// takeCommits brings the result's commits into the repository and returns the last.
 // Nothing refers to them yet, so a git that tidies may take them away again.
-func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
+func (s *Repo) takeCommits(ctx context.Context, r Request) (string, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", r.Base+"^{commit}"); err != nil || !git.IsCommit(r.Base) {
 		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first, or apply the patch alone with penstock job apply", disk.Printable(s.repo), r.Base)
 	}
@@ -83,7 +83,7 @@ func (s *shelf) take(ctx context.Context, r WorktreeRequest) (string, error) {
 }
 
 // commit makes a commit of a patch. The same result gives the same commit.
-func (s *shelf) commit(ctx context.Context, r WorktreeRequest) (_ string, err error) {
+func (s *Repo) commit(ctx context.Context, r Request) (_ string, err error) {
 	repo := s.git()
 	repo.Index = filepath.Join(s.dir, "index")
 	at := r.Finished.UTC().Format(time.RFC3339)

@@ -1,4 +1,4 @@
-package workspace
+package worktree
 
 import (
 	"errors"
@@ -18,10 +18,10 @@ import (
 // in a directory that git does not see.
 const ownDir = ".penstock"
 
-// place returns the canonical path of a worktree that is to be made: the one
+// choosePath returns the canonical path of a worktree that is to be made: the one
 // that was asked for, else below the main repository's work tree, wherever in
 // it or in another worktree of it the user is.
-func (s *shelf) place(name, asked string) (string, error) {
+func (s *Repo) choosePath(name, asked string) (string, error) {
 	path := asked
 	if asked == "" {
 		if filepath.Base(s.repo) != ".git" {
@@ -45,7 +45,7 @@ func (s *shelf) place(name, asked string) (string, error) {
 
 // outside refuses a directory in the git directory, or in another worktree,
 // whose removal would take this one with it.
-func (s *shelf) outside(path string) error {
+func (s *Repo) outside(path string) error {
 	if disk.Within(path, s.repo) {
 		return fmt.Errorf("%s is inside the repository's git directory", disk.Printable(path))
 	}
@@ -105,7 +105,7 @@ func makeRoot(top string) (string, error) {
 }
 
 // admins lists what the repository keeps of each of its worktrees.
-func (s *shelf) admins() ([]string, error) {
+func (s *Repo) admins() ([]string, error) {
 	dir := filepath.Join(s.repo, "worktrees")
 	names, err := disk.Names(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -119,17 +119,17 @@ func (s *shelf) admins() ([]string, error) {
 
 // registered returns what the repository keeps of a worktree of ours; "" if
 // it knows of none.
-func (s *shelf) registered(wt Worktree) (string, error) {
+func (s *Repo) registered(wt Worktree) (string, error) {
 	return s.admin(func(admin string) bool { return gitdirOf(admin) == wt.Path+"/.git" })
 }
 
 // begun returns the same of one that git was told to make and that nobody was
 // given yet. There may be no path in it.
-func (s *shelf) begun(wt Worktree) (string, error) {
+func (s *Repo) begun(wt Worktree) (string, error) {
 	return s.admin(func(admin string) bool { return lockedFor(admin) == wt.reason() })
 }
 
-func (s *shelf) admin(is func(admin string) bool) (string, error) {
+func (s *Repo) admin(is func(admin string) bool) (string, error) {
 	admins, err := s.admins()
 	for _, admin := range admins {
 		if is(admin) {

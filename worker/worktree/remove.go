@@ -1,4 +1,4 @@
-package workspace
+package worktree
 
 import (
 	"bytes"
@@ -33,12 +33,12 @@ func (e *KeptError) Error() string {
 // lock is on it, or where a process is in it, and leaves a branch whose
 // commits are nowhere else. With force the branch goes, too, if it was made
 // with the worktree. It returns the branch that is left, with a word on why.
-func (t *Worktrees) Remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
-	s, err := t.shelf(ctx, wt.Repo)
+func (t *Set) Remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
+	s, err := t.Repo(ctx, wt.Repo)
 	if err != nil {
 		return "", err
 	}
-	defer s.close()
+	defer s.Close()
 	records, err := readRecords(s.dir)
 	if err != nil {
 		return "", err
@@ -54,7 +54,7 @@ func (t *Worktrees) Remove(ctx context.Context, wt Worktree, force bool) (left s
 	return left, nil // one that is not there is removed
 }
 
-func (s *shelf) remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
+func (s *Repo) remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
 	if _, err := os.Stat(s.repo); errors.Is(err, os.ErrNotExist) {
 		// The repository was removed, and its history with it: what lies in
 		// the worktree may be all that is left.
@@ -82,14 +82,14 @@ func (s *shelf) remove(ctx context.Context, wt Worktree, force bool) (left strin
 		}
 	}
 	wt.State = removing
-	if err := s.keep(wt); err != nil {
+	if err := s.writeRecord(wt); err != nil {
 		return "", err
 	}
 	return left, s.erase(ctx, wt)
 }
 
 // mayGo returns why a worktree must stay.
-func (s *shelf) mayGo(ctx context.Context, wt Worktree, admin string) error {
+func (s *Repo) mayGo(ctx context.Context, wt Worktree, admin string) error {
 	keep := func(why string) error { return &KeptError{wt.Path, why + "; use --force to remove it all the same"} }
 	switch {
 	case !disk.Exists(wt.Path):
@@ -127,14 +127,14 @@ func (s *shelf) mayGo(ctx context.Context, wt Worktree, admin string) error {
 }
 
 // alone counts the commits that are in no other branch, tag or remote.
-func (s *shelf) alone(ctx context.Context, wt Worktree, revisions ...string) (string, error) {
+func (s *Repo) alone(ctx context.Context, wt Worktree, revisions ...string) (string, error) {
 	args := append([]string{"rev-list", "--count"}, revisions...)
 	return s.git().Output(ctx, append(args, "--not", "--exclude="+wt.Branch, "--branches", "--tags", "--remotes")...)
 }
 
 // head is the commit that a worktree is at. Git is not asked in there: whoever
 // worked in it may have written what git would read.
-func (s *shelf) head(ctx context.Context, admin string) (string, error) {
+func (s *Repo) head(ctx context.Context, admin string) (string, error) {
 	line, err := source.ReadLine(filepath.Join(admin, "HEAD"))
 	if err != nil || git.IsCommit(line) {
 		return line, err
@@ -162,13 +162,13 @@ func headBranch(admin string) (string, error) {
 
 // dirty names something that is neither committed nor, in the worktree of a
 // job, stored. Git compares with a configuration of our own.
-func (s *shelf) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
+func (s *Repo) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
 	if wt.Print != "" {
 		if now, err := printOf(wt, changes.Limits{}.WithDefaults()); err == nil && now == wt.Print {
 			return "", nil
 		}
 	}
-	repo, err := s.aside("examine", wt, len(head))
+	repo, err := s.privateRepo("examine", wt, len(head))
 	if err != nil {
 		return "", err
 	}
@@ -231,7 +231,7 @@ func uncommittedIn(ctx context.Context, repo git.Repo) (string, error) {
 
 // undo takes back an addition that did not come to its end. Without a
 // registration git has written nothing: what lies at the path is another's.
-func (s *shelf) undo(ctx context.Context, wt Worktree) error {
+func (s *Repo) undo(ctx context.Context, wt Worktree) error {
 	admin, err := s.begun(wt)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (s *shelf) undo(ctx context.Context, wt Worktree) error {
 		wt.Path = ""
 	}
 	wt.State = removing
-	if err := s.keep(wt); err != nil {
+	if err := s.writeRecord(wt); err != nil {
 		return err
 	}
 	if admin != "" {
@@ -272,7 +272,7 @@ func (wt Worktree) removeFiles() error {
 
 // erase removes all of a worktree; what is gone already is no error. The
 // registration outlives the directory, so that a kill can be told apart.
-func (s *shelf) erase(ctx context.Context, wt Worktree) error {
+func (s *Repo) erase(ctx context.Context, wt Worktree) error {
 	if err := wt.removeFiles(); err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (s *shelf) erase(ctx context.Context, wt Worktree) error {
 
 // dropBranch deletes the branch, with what the configuration says of it,
 // unless somebody has it checked out.
-func (s *shelf) dropBranch(ctx context.Context, wt Worktree) error {
+func (s *Repo) dropBranch(ctx context.Context, wt Worktree) error {
 	// A git that was killed at it, ours or an agent's, has left its lock. The
 	// agent may also have put a link on the way there, which is not followed
 	// out of the repository.
@@ -321,7 +321,7 @@ func (s *shelf) dropBranch(ctx context.Context, wt Worktree) error {
 // deleted. Half of one would be taken for another's.
 const removed = "penstock-removed"
 
-func (s *shelf) unregister(admin string) error {
+func (s *Repo) unregister(admin string) error {
 	if err := os.Rename(admin, filepath.Join(s.repo, removed)); err != nil {
 		return err
 	}
@@ -346,7 +346,7 @@ func occupied(dir string) bool {
 // and the repository tell: what is removed for its age is so by this time.
 func (wt Worktree) Touched() time.Time {
 	last := wt.Refreshed
-	s := &shelf{repo: wt.Repo}
+	s := &Repo{repo: wt.Repo}
 	admin, err := s.registered(wt)
 	names := []string{wt.Path}
 	if err == nil && admin != "" {

@@ -1,4 +1,4 @@
-package workspace
+package worktree
 
 import (
 	"errors"
@@ -7,17 +7,17 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// lead writes the .git file of a worktree anew. While a jail shows the worktree,
+// LeadTo writes the .git file of a worktree anew. While a jail shows the worktree,
 // the file leads to where the git directory is in there; afterwards to the
 // repository again, whatever the agent has put in its place.
-func (wt Worktree) lead(to string) error {
+func (wt Worktree) LeadTo(to string) error {
 	root, err := os.OpenRoot(wt.Path)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	if info, err := root.Stat("."); err != nil || !wt.owns(info) {
-		return errors.Join(err, wt.there())
+		return errors.Join(err, wt.There())
 	}
 	const fresh = ".git.penstock"
 	if err := errors.Join(root.RemoveAll(fresh), root.RemoveAll(".git")); err != nil {
@@ -34,6 +34,6 @@ func (wt Worktree) lead(to string) error {
 	return root.Rename(fresh, ".git")
 }
 
-// there returns an error unless the directory that was made still is in its
+// There returns an error unless the directory that was made still is in its
 // place: what lies there otherwise is not the agent's to show.
-func (wt Worktree) there() error { return disk.CheckDir(wt.Path, wt.Inode) }
+func (wt Worktree) There() error { return disk.CheckDir(wt.Path, wt.Inode) }

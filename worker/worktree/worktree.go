@@ -1,4 +1,4 @@
-package workspace
+package worktree
 
 import (
 	"context"
@@ -17,26 +17,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// Worktrees are linked worktrees of users' own repositories, made for people
-// from the results of jobs, or for jobs:
-//
-//	(none) ──▶ adding ──▶ ready ──▶ removing ──▶ (none)
-//	              └──▶ working ◀─┴──▶┘
-//
-// While a job works in one, see [Linked], it is working.
-//
-// A record of each is kept in a directory of ours. What is done to one follows
-// from its record and from the repository that the record names; nothing that
-// lies in the worktree is asked, its .git file least of all, because whoever
-// worked there may have written it. A record that a killed process left
-// between two states is settled by the next call for that repository.
-//
-// Git reads the configuration of the repository, which is the user's, and no
-// other, for what it does to branches and objects. It runs no hook and no
-// file-system monitor. Files are made by way of a git directory of ours, so
-// that no filter runs, whatever configuration and attributes say: its program
-// may be a file of the result.
-type Worktrees struct{ dir string }
+// A Set is the worktrees of which records are kept in one directory.
+type Set struct{ dir string }
 
 // A Worktree is the record of one.
 type Worktree struct {
@@ -67,9 +49,9 @@ type Worktree struct {
 	OriginalBranch string `json:"original_branch,omitempty"`
 	// Stored is what was read back from the store of what an attempt did here,
 	// and Print the worktree's files at that time.
-	Stored *Receipt `json:"stored,omitempty"`
-	Print  string   `json:"print,omitempty"`
-	Look   []string `json:"look,omitempty"` // changed files that deserve a look
+	Stored *changes.Receipt `json:"stored,omitempty"`
+	Print  string           `json:"print,omitempty"`
+	Look   []string         `json:"look,omitempty"` // changed files that deserve a look
 	// Inode tells the directory from another one in its place.
 	Inode string `json:"inode,omitempty"`
 }
@@ -85,14 +67,14 @@ const (
 	removing = "removing"
 )
 
-func (wt Worktree) ready() bool   { return wt.State == "" }
-func (wt Worktree) working() bool { return wt.State == working }
+func (wt Worktree) Ready() bool   { return wt.State == "" }
+func (wt Worktree) Working() bool { return wt.State == working }
 
-// half reports whether the record was left between two states.
-func (wt Worktree) half() bool { return wt.State == adding || wt.State == removing }
+// Half reports whether the record was left between two states.
+func (wt Worktree) Half() bool { return wt.State == adding || wt.State == removing }
 
-// A WorktreeRequest asks for the worktree of a job's result.
-type WorktreeRequest struct {
+// A Request asks for the worktree of a job's result.
+type Request struct {
 	Repo                string // a path to the repository, or into it
 	Job, Session, Batch string
 	Title               string // for a name and a commit's message
@@ -106,24 +88,24 @@ type WorktreeRequest struct {
 	Name, Dir, Branch string
 }
 
-// newWorktrees returns the worktrees whose records are in a directory that is there.
-func newWorktrees(dir string) *Worktrees { return &Worktrees{dir: dir} }
+// New returns the worktrees whose records are in a directory that is there.
+func New(dir string) *Set { return &Set{dir: dir} }
 
-// OpenWorktrees opens the records that are kept in dir.
-func OpenWorktrees(dir string) (*Worktrees, error) {
+// Open opens the records that are kept in dir.
+func Open(dir string) (*Set, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("open worktrees: directory %q is not an absolute path", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open worktrees: %w", err)
 	}
-	return &Worktrees{dir: dir}, nil
+	return &Set{dir: dir}, nil
 }
 
 // Add makes a worktree, or returns the one that the job has, with a new time
 // of refreshment. The second result lists changed files that deserve a look
 // before anybody works there.
-func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []string, error) {
+func (t *Set) Add(ctx context.Context, r Request) (Worktree, []string, error) {
 	at, err := source.FindLocal(ctx, r.Repo)
 	if err == nil {
 		if bad := source.CheckReadable(at.Git); bad != nil {
@@ -133,11 +115,11 @@ func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []str
 	if err != nil {
 		return Worktree{}, nil, err
 	}
-	shelf, err := t.shelf(ctx, at.Git)
+	shelf, err := t.Repo(ctx, at.Git)
 	if err != nil {
 		return Worktree{}, nil, err
 	}
-	defer shelf.close()
+	defer shelf.Close()
 	wt, err := shelf.add(ctx, r)
 	if err != nil {
 		return Worktree{}, nil, fmt.Errorf("worktree of job %s: %w", r.Job, err)
@@ -149,18 +131,18 @@ func (t *Worktrees) Add(ctx context.Context, r WorktreeRequest) (Worktree, []str
 	return wt, slices.Concat(look, wt.Look), err
 }
 
-// A shelf is one repository and its worktrees. Whoever has it holds the lock
+// A Repo is one repository and its worktrees. Whoever has it holds the lock
 // of the repository: git's own commands fail when two of them add.
-type shelf struct {
+type Repo struct {
 	dir  string // of the records
 	repo string // the main repository's git directory
 	lock *disk.Lock
 	env  []string // that turns the hooks of its configuration off
 }
 
-// shelf waits for the repository's lock, and settles what is in half state.
-func (t *Worktrees) shelf(ctx context.Context, repo string) (*shelf, error) {
-	s := &shelf{dir: filepath.Join(t.dir, source.Digest(repo)), repo: repo}
+// Repo waits for the repository's lock, and settles what is in half state.
+func (t *Set) Repo(ctx context.Context, repo string) (*Repo, error) {
+	s := &Repo{dir: filepath.Join(t.dir, source.Digest(repo)), repo: repo}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -168,29 +150,29 @@ func (t *Worktrees) shelf(ctx context.Context, repo string) (*shelf, error) {
 	if s.lock, err = disk.WaitLock(ctx, filepath.Join(s.dir, "lock"), syscall.LOCK_EX); err != nil {
 		return nil, err
 	}
-	err = s.silence(ctx)
+	err = s.disableHooks(ctx)
 	if err == nil {
 		err = s.settle(ctx)
 	}
 	if err != nil {
-		s.close()
+		s.Close()
 		return nil, fmt.Errorf("repair the worktrees of %s: %w", repo, err)
 	}
 	return s, nil
 }
 
-// close gives the lock up, which cannot fail in a way that matters: nothing
+// Close gives the lock up, which cannot fail in a way that matters: nothing
 // was written through it.
-func (s *shelf) close() { _ = s.lock.Release() }
+func (s *Repo) Close() { _ = s.lock.Release() }
 
 // git runs in the user's repository. It inherits our lock: a git that we are
 // survived by keeps others out until it has ended.
-func (s *shelf) git() git.Repo {
+func (s *Repo) git() git.Repo {
 	return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.File}, Env: s.env}
 }
 
-// silence turns off the hooks that the repository's configuration defines.
-func (s *shelf) silence(ctx context.Context) error {
+// disableHooks turns off the hooks that the repository's configuration defines.
+func (s *Repo) disableHooks(ctx context.Context) error {
 	if !disk.Exists(s.repo) {
 		return nil // it was removed; what is left of its worktrees can be, too
 	}
@@ -200,7 +182,7 @@ func (s *shelf) silence(ctx context.Context) error {
 }
 
 // settle undoes what was being added and ends what was being removed.
-func (s *shelf) settle(ctx context.Context) error {
+func (s *Repo) settle(ctx context.Context) error {
 	err := errors.Join(disk.RemoveAll(filepath.Join(s.repo, removed)), disk.RemoveAll(filepath.Join(s.dir, "fill")), disk.RemoveAll(filepath.Join(s.dir, "examine")))
 	records, failed := readRecords(s.dir)
 	err = errors.Join(err, failed)
@@ -221,7 +203,7 @@ func (s *shelf) settle(ctx context.Context) error {
 	return err
 }
 
-func (s *shelf) add(ctx context.Context, r WorktreeRequest) (Worktree, error) {
+func (s *Repo) add(ctx context.Context, r Request) (Worktree, error) {
 	records, err := readRecords(s.dir)
 	if err != nil {
 		return Worktree{}, err
@@ -239,19 +221,19 @@ func (s *shelf) add(ctx context.Context, r WorktreeRequest) (Worktree, error) {
 	if err != nil {
 		return Worktree{}, err
 	}
-	if wt.Head, err = s.take(ctx, r); err != nil {
+	if wt.Head, err = s.takeCommits(ctx, r); err != nil {
 		return Worktree{}, err
 	}
 	if err := s.freeBranch(ctx, &wt); err != nil {
 		return Worktree{}, err
 	}
-	return s.make(ctx, wt, nil)
+	return s.create(ctx, wt, nil)
 }
 
 // fill makes the files of a result, and gives git's record of the worktree the
 // index. It says for which files a filter was not run.
-func (s *shelf) fill(ctx context.Context, wt Worktree, admin string) (look []string, err error) {
-	own, err := s.aside("fill", wt, len(wt.Head))
+func (s *Repo) fill(ctx context.Context, wt Worktree, admin string) (look []string, err error) {
+	own, err := s.privateRepo("fill", wt, len(wt.Head))
 	if err != nil {
 		return nil, err
 	}
@@ -276,9 +258,9 @@ func (s *shelf) fill(ctx context.Context, wt Worktree, admin string) (look []str
 // maxFiltered bounds what is said of files without their filter.
 const maxFiltered = 20
 
-// aside makes a git directory of ours that has the repository's objects, for
+// privateRepo makes a git directory of ours that has the repository's objects, for
 // one command on the files of a worktree. It defines no program.
-func (s *shelf) aside(name string, wt Worktree, idLen int) (git.Repo, error) {
+func (s *Repo) privateRepo(name string, wt Worktree, idLen int) (git.Repo, error) {
 	dir := filepath.Join(s.dir, name)
 	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.File}}
 	if err := errors.Join(disk.RemoveAll(dir), git.Init(dir, idLen, "bare = false")); err != nil {
@@ -294,7 +276,7 @@ func newestFirst(records []Worktree) []Worktree {
 
 // reuse refreshes a worktree that is there. Where somebody removed it, the
 // record goes, so that it can be made again.
-func (s *shelf) reuse(wt *Worktree, r WorktreeRequest) (bool, error) {
+func (s *Repo) reuse(wt *Worktree, r Request) (bool, error) {
 	admin, err := s.registered(*wt)
 	if err != nil {
 		return false, err
@@ -320,13 +302,13 @@ func (s *shelf) reuse(wt *Worktree, r WorktreeRequest) (bool, error) {
 	if err := os.Chtimes(wt.Path, wt.Refreshed, wt.Refreshed); err != nil {
 		return false, err
 	}
-	return true, s.keep(*wt)
+	return true, s.writeRecord(*wt)
 }
 
 // forget drops the record of a worktree whose directory or registration is
 // gone, and the registration if there still is one. A directory that is there
 // stays: it is not ours any more.
-func (s *shelf) forget(wt Worktree, admin string) error {
+func (s *Repo) forget(wt Worktree, admin string) error {
 	if admin != "" {
 		if err := s.unregister(admin); err != nil {
 			return err
@@ -336,7 +318,7 @@ func (s *shelf) forget(wt Worktree, admin string) error {
 }
 
 // plan decides on name, directory and branch.
-func (s *shelf) plan(records []Worktree, r WorktreeRequest) (Worktree, error) {
+func (s *Repo) plan(records []Worktree, r Request) (Worktree, error) {
 	now := time.Now()
 	wt := Worktree{
 		Name: r.Name, Branch: r.Branch, Repo: s.repo, Job: r.Job, Session: r.Session, Batch: r.Batch,
@@ -361,12 +343,12 @@ func (s *shelf) plan(records []Worktree, r WorktreeRequest) (Worktree, error) {
 		return wt, fmt.Errorf("branch %s is not a plain name", disk.Printable(disk.Shorten(wt.Branch)))
 	}
 	var err error
-	wt.Path, err = s.place(wt.Name, r.Dir)
+	wt.Path, err = s.choosePath(wt.Name, r.Dir)
 	return wt, err
 }
 
 // freeBranch sees that the branch does not exist, or is at the result.
-func (s *shelf) freeBranch(ctx context.Context, wt *Worktree) error {
+func (s *Repo) freeBranch(ctx context.Context, wt *Worktree) error {
 	tip, err := s.tip(ctx, wt.Branch)
 	switch {
 	case err != nil:
@@ -379,14 +361,14 @@ func (s *shelf) freeBranch(ctx context.Context, wt *Worktree) error {
 }
 
 // tip is the commit of a branch; "" if there is no such branch.
-func (s *shelf) tip(ctx context.Context, branch string) (string, error) {
+func (s *Repo) tip(ctx context.Context, branch string) (string, error) {
 	return s.git().Output(ctx, "for-each-ref", "--format=%(objectname)", "--count=1", "refs/heads/"+branch)
 }
 
-// make lets git make the worktree, and takes it back if that fails. Its lock
+// create lets git make the worktree, and takes it back if that fails. Its lock
 // goes last: a registration with our lock is one that nobody has worked with.
 // fill, if there is one, makes the files.
-func (s *shelf) make(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
+func (s *Repo) create(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
 	made, err := s.try(ctx, wt, fill)
 	if err != nil {
 		return Worktree{}, errors.Join(err, s.undo(context.WithoutCancel(ctx), wt))
@@ -394,8 +376,8 @@ func (s *shelf) make(ctx context.Context, wt Worktree, fill func(admin string) e
 	return made, nil
 }
 
-func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
-	if err := s.keep(wt); err != nil {
+func (s *Repo) try(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
+	if err := s.writeRecord(wt); err != nil {
 		return wt, err
 	}
 	if tip, err := s.tip(ctx, wt.Branch); err != nil {
@@ -428,7 +410,7 @@ func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) er
 	if wt.Attempt != "" {
 		wt.State = working
 	}
-	if err := s.keep(wt); err != nil {
+	if err := s.writeRecord(wt); err != nil {
 		return wt, err
 	}
 	return wt, s.unlock(wt, admin)
@@ -439,7 +421,7 @@ func (s *shelf) try(ctx context.Context, wt Worktree, fill func(admin string) er
 func (wt Worktree) owns(info os.FileInfo) bool { return wt.Inode == "" || wt.Inode == disk.Inode(info) }
 
 // unlock removes our own lock, if it is there.
-func (s *shelf) unlock(wt Worktree, admin string) error {
+func (s *Repo) unlock(wt Worktree, admin string) error {
 	if lockedFor(admin) != wt.reason() {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package workspace
+package worktree
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// examine returns why Remove would keep a worktree.
-func (t *Worktrees) examine(ctx context.Context, wt Worktree) error {
+// Examine returns why Remove would keep a worktree.
+func (t *Set) Examine(ctx context.Context, wt Worktree) error {
 	if !disk.Exists(wt.Repo) {
 		return &KeptError{wt.Path, "has lost its repository"}
 	}
-	s, err := t.shelf(ctx, wt.Repo)
+	s, err := t.Repo(ctx, wt.Repo)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	admin, err := s.registered(wt)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (t *Worktrees) examine(ctx context.Context, wt Worktree) error {
 // printOf tells whether anybody has changed anything in a worktree since: it is
 // a sum of what the kernel says of each file, without a look into it.
 func printOf(wt Worktree, limits changes.Limits) (string, error) {
-	if err := wt.there(); err != nil {
+	if err := wt.There(); err != nil {
 		return "", err
 	}
 	fd, err := disk.OpenDir(unix.AT_FDCWD, wt.Path)
