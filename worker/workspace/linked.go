@@ -20,7 +20,7 @@ import (
 )
 
 // A linked is the worktree of the user's own repository that a workspace is.
-// What is done to it follows from its record, see [Worktrees].
+// What is done to it follows from its record, see [worktree.Set].
 type linked struct {
 	wt     worktree.Worktree
 	reused bool

@@ -42,7 +42,7 @@ type Config struct {
 	// Strategy is how jobs get files of their own, Auto if empty. One that is
 	// named and cannot be used is an error.
 	Strategy Strategy
-	// Worktrees is where the records of worktrees are, see [OpenWorktrees].
+	// Worktrees is where the records of worktrees are, see [worktree.Open].
 	// Without it there is no strategy Linked, and no stale worktree is removed.
 	Worktrees string
 	// Programs make and remove the workspaces of strategy Hook.
