@@ -63,14 +63,14 @@ func (s *Spaces) settleWorktree(ctx context.Context, trees *worktree.Set, wt wor
 func (s *Spaces) sweepStale(ctx context.Context, trees *worktree.Set, wt worktree.Worktree, dry bool) error {
 	if wt.Stored != nil && *wt.Stored != (changes.Receipt{}) {
 		if s.cfg.Stored == nil {
-			return &worktree.KeptError{wt.Path, "has changes of a job, and whether they are stored cannot be known here"}
+			return &worktree.KeptError{Path: wt.Path, Why: "has changes of a job, and whether they are stored cannot be known here"}
 		}
 		stored, err := s.cfg.Stored(ctx, wt.Attempt, *wt.Stored)
 		if err == nil && !stored {
 			err = errors.New("its result is not in the store any more")
 		}
 		if err != nil {
-			return &worktree.KeptError{wt.Path, fmt.Sprintf("has changes of a job that are not safe elsewhere: %v", err)}
+			return &worktree.KeptError{Path: wt.Path, Why: fmt.Sprintf("has changes of a job that are not safe elsewhere: %v", err)}
 		}
 	}
 	if dry {
