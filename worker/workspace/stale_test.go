@@ -30,13 +30,30 @@ func aged(t *testing.T, s *Spaces, repo string) worktree.Worktree {
 
 func makeOld(t *testing.T, wt worktree.Worktree) {
 	t.Helper()
-	admin := run(t, wt.Path, "git", "rev-parse", "--absolute-git-dir")
+	admin := registration(t, wt)
 	old := time.Now().Add(-31 * 24 * time.Hour)
 	for _, name := range []string{wt.Path, filepath.Join(admin, "index"), filepath.Join(admin, "logs/HEAD")} {
 		if err := os.Chtimes(name, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// registration is what the repository keeps of a worktree. Its .git may lead to
+// where a jail sees a repository.
+func registration(t *testing.T, wt worktree.Worktree) string {
+	t.Helper()
+	gitdirs, err := filepath.Glob(filepath.Join(wt.Repo, "worktrees/*/gitdir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range gitdirs {
+		if data, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(data)) == wt.Path+"/.git" {
+			return filepath.Dir(name)
+		}
+	}
+	t.Fatalf("%s is not registered", wt.Path)
+	return ""
 }
 
 func age(t *testing.T, s *Spaces, wt worktree.Worktree) worktree.Worktree {
