@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"slices"
@@ -181,8 +180,8 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	r.events.put(exited)
 	hung := r.hung(exit.Signal == syscall.SIGKILL)
 	if r.cfg.Hooks.Exited != nil {
-		class := dataOfEvent[event.RunExited](exited).Class
-		r.cfg.Hooks.Exited(r.rec, class, slices.Contains(exit.Reached, sandbox.FeatureMemory))
+		ended, _ := exited.Payload.(event.RunExited)
+		r.cfg.Hooks.Exited(r.rec, ended.Class, slices.Contains(exit.Reached, sandbox.FeatureMemory))
 	}
 	limit := r.reached("the agent", exit)
 	blamed := limit != nil && end.Outcome != jobs.Success && slices.Contains(unexplained, end.Reason)
@@ -306,7 +305,7 @@ func (r *agentRun) rest(state agent.State) {
 
 // turns notes how far the agent has come, and what that took: whoever comes
 // after a worker that died adds it up. The end of a turn is written at once.
-func (r *agentRun) turns(events []jobs.Event) {
+func (r *agentRun) turns(events []event.Event) {
 	spent, _ := r.talk.spent(r.decoder.Total())
 	r.claim.Spend(spent)
 	for _, e := range events {
@@ -321,16 +320,15 @@ func (r *agentRun) turns(events []jobs.Event) {
 }
 
 // timeTurns measures the turns whose agent does not tell how long they took.
-func (r *agentRun) timeTurns(events []jobs.Event, now time.Time) {
+func (r *agentRun) timeTurns(events []event.Event, now time.Time) {
 	for i, e := range events {
-		switch e.Kind {
-		case jobs.TurnStarted:
+		switch turn := e.Payload.(type) {
+		case event.TurnStarted:
 			r.began = now
-		case jobs.TurnEnded:
-			turn := dataOfEvent[event.TurnEnded](e)
+		case event.TurnEnded:
 			if turn.Seconds == 0 && !r.began.IsZero() {
 				turn.Seconds = now.Sub(r.began).Seconds()
-				events[i].Data = event.New(turn).Data
+				events[i] = e.With(turn)
 			}
 			r.began = time.Time{}
 		}
@@ -343,10 +341,4 @@ func (r *agentRun) closeStdin() {
 	r.in.close()
 	r.pulse.closed = time.Now()
 	r.wake() // there is another time to look
-}
-
-// dataOfEvent reads the data of one of our own events.
-func dataOfEvent[T any](e jobs.Event) (data T) {
-	_ = json.Unmarshal(e.Data, &data) // what was made of such a struct
-	return data
 }

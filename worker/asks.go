@@ -34,18 +34,17 @@ func (r *agentRun) openAsks() (ids []string) {
 
 // asked keeps the list of open questions. One that is asked once more is the
 // same question.
-func (r *agentRun) asked(events []jobs.Event) {
+func (r *agentRun) asked(events []event.Event) {
 	for _, e := range events {
-		if e.Kind != jobs.AskOpened && e.Kind != jobs.AskClosed {
+		switch d := e.Payload.(type) {
+		case event.AskOpened:
+			if !slices.ContainsFunc(r.asks, func(a openAsk) bool { return a.Ask.Ask == d.Ask }) {
+				r.asks = append(r.asks, openAsk{control.Ask(d), time.Now()})
+			}
+		case event.AskClosed:
+			r.asks = slices.DeleteFunc(r.asks, func(a openAsk) bool { return a.Ask.Ask == d.Ask })
+		default:
 			continue
-		}
-		ask := dataOfEvent[control.Ask](e)
-		is := func(a openAsk) bool { return a.Ask.Ask == ask.Ask }
-		switch {
-		case e.Kind == jobs.AskClosed:
-			r.asks = slices.DeleteFunc(r.asks, is)
-		case !slices.ContainsFunc(r.asks, is):
-			r.asks = append(r.asks, openAsk{ask, time.Now()})
 		}
 		r.wake() // there is another time to look
 	}
@@ -111,13 +110,13 @@ func (r *agentRun) spare() {
 }
 
 // decline answers a question with no, and returns how it was closed.
-func (r *agentRun) decline(id, how, why string) []jobs.Event {
+func (r *agentRun) decline(id, how, why string) []event.Event {
 	return r.reply(control.Message{Verb: control.Answer, Ask: id, Deny: true, Text: why}, how)
 }
 
 // reply answers a question of the agent's own in nobody's name, and returns how
 // it was closed.
-func (r *agentRun) reply(c control.Message, how string) []jobs.Event {
+func (r *agentRun) reply(c control.Message, how string) []event.Event {
 	speaker, ok := r.decoder.(agent.Speaker)
 	if !ok {
 		return nil
@@ -127,9 +126,10 @@ func (r *agentRun) reply(c control.Message, how string) []jobs.Event {
 		return nil // it is not open any more
 	}
 	for i, e := range events {
-		closed := event.As[event.AskClosed](e)
-		closed.How = how
-		events[i].Data = event.New(closed).Data
+		if closed, ok := e.Payload.(event.AskClosed); ok {
+			closed.How = how
+			events[i] = e.With(closed)
+		}
 	}
 	r.in.put(lines...)
 	return events

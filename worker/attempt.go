@@ -287,7 +287,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	r := workspace.Request{
 		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
 		Unjailed: backend.Name() == "none", Title: a.job.Title(), Session: a.rec.Session, Batch: a.job.Batch,
-		Progress: func(p event.WorkspaceProgress) { a.events.put(event.New(event.WorkspaceProgress(p))) },
+		Progress: func(p event.WorkspaceProgress) { a.events.put(event.Make(event.WorkspaceProgress(p))) },
 	}
 	if salvage != nil && salvage.Job == a.rec.ID {
 		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)
@@ -302,7 +302,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	if err := a.deny(a.cfg.Policy.Permits(policy.Request{Backend: "auto", Workspace: string(space.Strategy())})); err != nil {
 		return nil, errors.Join(err, space.Close())
 	}
-	a.events.put(event.New(a.ready(space)))
+	a.events.put(event.Make(a.ready(space)))
 	return space, nil
 }
 

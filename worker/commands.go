@@ -40,7 +40,7 @@ func (e *commandError) Unwrap() error { return e.error }
 // command runs one command in a jail of its own. Its output becomes events.
 func (a *attempt) command(ctx context.Context, in jail, command string) (event.CheckEnded, error) {
 	began := time.Now()
-	a.events.put(event.New(event.CheckStarted{Command: command}))
+	a.events.put(event.Make(event.CheckStarted{Command: command}))
 	s, err := a.base(in)
 	if err != nil {
 		return event.CheckEnded{}, err
@@ -54,7 +54,7 @@ func (a *attempt) command(ctx context.Context, in jail, command string) (event.C
 	exit, err := p.Wait()
 	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}, Output: out.String()}
 	a.result.Durations.Check += check.Seconds
-	a.events.put(event.New(check))
+	a.events.put(event.Make(check))
 	limit := a.reached(strconv.Quote(command), exit)
 	a.noteLimits(strconv.Quote(command), exit)
 	if cause := context.Cause(ctx); cause != nil {

@@ -78,7 +78,7 @@ func (r *agentRun) over() bool {
 // A deed is what a message comes to: events, lines for the agent, and what
 // follows.
 type deed struct {
-	events []jobs.Event
+	events []event.Event
 	lines  [][]byte
 	then   func()
 }
@@ -98,8 +98,10 @@ func (r *agentRun) control(ctx context.Context, c control.Message) error {
 	if err != nil {
 		return err
 	}
-	if closed := slices.IndexFunc(do.events, func(e jobs.Event) bool { return e.Kind == jobs.AskClosed }); closed >= 0 {
-		c.Ask = dataOfEvent[control.Ask](do.events[closed]).Ask // who reads the log must know what it answers
+	for _, e := range do.events {
+		if closed, ok := e.Payload.(event.AskClosed); ok {
+			c.Ask = closed.Ask // who reads the log must know what it answers
+		}
 	}
 	if len(do.lines) > 0 && r.in.full() {
 		return control.Refuse(control.Busy, "the agent does not read what was sent to it before")

@@ -34,11 +34,11 @@ func (a *attempt) deliver(ctx context.Context, space *workspace.Workspace, chang
 		return undelivered(err)
 	}
 	if got.Commit == "" {
-		a.events.put(event.New(event.Notice{Text: "no branch was made: the agent changed nothing"}))
+		a.events.put(event.Make(event.Notice{Text: "no branch was made: the agent changed nothing"}))
 		return nil
 	}
 	a.result.Branch = d.Branch
-	a.events.put(event.New(event.BranchDelivered{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
+	a.events.put(event.Make(event.BranchDelivered{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
 	return nil
 }
 

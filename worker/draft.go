@@ -58,7 +58,7 @@ func (a *attempt) draft(ctx context.Context, in jail, adapter agent.Adapter, cha
 		return over
 	}
 	if err != nil {
-		a.events.put(event.New(event.Notice{Text: a.clean("no text was drafted, so the job's title stands for it: " + err.Error())}))
+		a.events.put(event.Make(event.Notice{Text: a.clean("no text was drafted, so the job's title stands for it: " + err.Error())}))
 		return nil
 	}
 	a.drafted = found
@@ -72,7 +72,7 @@ func (a *attempt) keepDraft(ctx context.Context, d draft) error {
 		return err
 	}
 	a.result.Artifacts = append(a.result.Artifacts, *file)
-	a.events.put(event.New(event.ArtifactStored(*file)))
+	a.events.put(event.Make(event.ArtifactStored(*file)))
 	return nil
 }
 
@@ -172,12 +172,14 @@ type listener struct {
 func (l *listener) Line(line agent.Line) agent.Read {
 	read := l.Decoder.Line(line)
 	for _, e := range read.Events {
-		switch {
-		case e.Kind == jobs.TurnEnded:
-			l.result = dataOfEvent[event.TurnEnded](e).Result
-		case e.Kind == jobs.OutputLine && line.Stream == agent.Stdout:
-			room := max(0, 2*draftText-len(l.lines))
-			l.lines = append(append(l.lines, line.Bytes[:min(len(line.Bytes), room)]...), '\n')
+		switch d := e.Payload.(type) {
+		case event.TurnEnded:
+			l.result = d.Result
+		case event.OutputLine:
+			if d.Stream == agent.Stdout {
+				room := max(0, 2*draftText-len(l.lines))
+				l.lines = append(append(l.lines, line.Bytes[:min(len(line.Bytes), room)]...), '\n')
+			}
 		}
 	}
 	return read

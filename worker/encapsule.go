@@ -12,7 +12,6 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
-	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/capsule"
@@ -88,12 +87,12 @@ func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, w
 		a.log.Warn("no capsule was stored", "err", err)
 		if !m.complain {
 			m.complain = true
-			a.events.put(event.New(event.Notice{Text: "the conversation cannot be continued from here, if the worker dies: " + err.Error()}))
+			a.events.put(event.Make(event.Notice{Text: "the conversation cannot be continued from here, if the worker dies: " + err.Error()}))
 		}
 		return false
 	}
 	m.last = c
-	a.events.put(event.New(event.CapsuleStored(c)))
+	a.events.put(event.Make(event.CapsuleStored(c)))
 	return true
 }
 
@@ -125,16 +124,16 @@ func (r *agentRun) position() position {
 }
 
 // takenUp notes which prompts the conversation has.
-func (r *agentRun) takenUp(events []jobs.Event) {
+func (r *agentRun) takenUp(events []event.Event) {
 	for _, e := range events {
-		switch e.Kind {
-		case jobs.TurnStarted:
+		switch d := e.Payload.(type) {
+		case event.TurnStarted:
 			for _, id := range r.memory.within {
 				r.memory.hears(id)
 			}
-		case jobs.InputState:
-			if in := dataOfEvent[control.Input](e); in.State == "taken" {
-				r.memory.hears(in.Input)
+		case event.InputState:
+			if d.State == "taken" {
+				r.memory.hears(d.Input)
 			}
 		}
 	}
@@ -362,7 +361,7 @@ func (a *attempt) resume(ctx context.Context, in jail, c *jobs.Capsule, why stri
 	if a.forks() {
 		d.How, d.From = "forked", a.job.Fork
 	}
-	a.events.put(event.New(d))
+	a.events.put(event.Make(d))
 	return nil
 }
 
@@ -384,7 +383,7 @@ func (a *attempt) anew(ctx context.Context, why string) error {
 		d.Epoch = s.Epoch
 	}
 	a.log.Info("begins anew", "why", why)
-	a.events.put(event.New(d))
+	a.events.put(event.Make(d))
 	return nil
 }
 

@@ -76,15 +76,14 @@ var progress = []jobs.Kind{
 }
 
 // beat notes what a line meant.
-func (p *pulse) beat(now time.Time, length int, events []jobs.Event) {
+func (p *pulse) beat(now time.Time, length int, events []event.Event) {
 	p.last, p.spoke, p.halted = now, true, time.Time{}
 	p.written += int64(max(0, minLine-length))
 	for _, e := range events {
-		switch {
-		case e.Kind == jobs.RetryReported:
+		if retry, ok := e.Payload.(event.Retry); ok {
 			p.retries++
-			p.retried = dataOfEvent[event.Retry](e)
-		case slices.Contains(progress, e.Kind):
+			p.retried = retry
+		} else if slices.Contains(progress, e.Kind) {
 			p.retries = 0
 		}
 	}
@@ -250,7 +249,7 @@ func (r *agentRun) halted(now time.Time, quiet time.Duration) (*event.Hang, time
 // more will come, asked to end, and killed with all that is in its jail. Each
 // step has its time. What comes next does not depend on the agent.
 func (r *agentRun) descend(found *event.Hang) {
-	r.events.put(event.New(event.HangDetected(*found)))
+	r.events.put(event.Make(event.HangDetected(*found)))
 	r.log.Warn("the agent hangs", "what", found.What, "message", found.Message)
 	r.steps(func(step string) { r.note(found, step) })
 }
@@ -321,7 +320,7 @@ func (r *agentRun) hung(killed bool) jobs.Ended {
 	if end.Step == "term" && killed {
 		end.Step = "kill"
 	}
-	r.events.put(event.New(event.HangEnded(end)))
+	r.events.put(event.Make(event.HangEnded(end)))
 	if r.cfg.Hooks.Hung != nil {
 		r.cfg.Hooks.Hung(r.rec, end.What, end.Step)
 	}

@@ -89,7 +89,7 @@ func (r *agentRun) deeds() inside.Deeds {
 		Result:   r.setResult,
 		Ask:      r.inquire,
 		Terminal: r.ownTerminal,
-		Shut:     func(why string) { r.events.put(event.New(event.Notice{Text: why})) },
+		Shut:     func(why string) { r.events.put(event.Make(event.Notice{Text: why})) },
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *agentRun) setResult(ctx context.Context, value json.RawMessage) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.result.Value = dataOfEvent[event.ResultSet](e).Value
+	r.result.Value = event.As[event.ResultSet](e).Value // as the log has it
 	return nil
 }
 
@@ -194,10 +194,10 @@ func (r *agentRun) open(id string, p pending) error {
 	if r.leaving != "" || r.found != nil || r.parked != nil {
 		return inside.Refuse("over", "the agent is being ended")
 	}
-	e := event.New(event.AskOpened{Ask: id, Type: "question", Questions: questions})
+	e := event.Make(event.AskOpened{Ask: id, Type: "question", Questions: questions})
 	e.Turn = r.turn
 	r.events.put(e)
-	r.asked([]jobs.Event{e})
+	r.asked([]event.Event{e})
 	if r.questions == nil {
 		r.questions = map[string]pending{}
 	}
@@ -220,7 +220,7 @@ func (r *agentRun) giveUp(id, how string) {
 	default:
 		e := r.closed(id, how)
 		r.events.put(e)
-		r.asked([]jobs.Event{e})
+		r.asked([]event.Event{e})
 		delete(r.questions, id)
 		p.answer <- nobody
 	}
@@ -247,8 +247,8 @@ func (r *agentRun) expire(id string) bool {
 	return true
 }
 
-func (r *agentRun) closed(id, how string) jobs.Event {
-	e := event.New(event.AskClosed{Ask: id, How: how})
+func (r *agentRun) closed(id, how string) event.Event {
+	e := event.Make(event.AskClosed{Ask: id, How: how})
 	e.Turn = r.turn
 	return e
 }
@@ -274,7 +274,7 @@ func (r *agentRun) answer(c control.Message) (_ deed, ours bool, err error) {
 		}
 		how, text = "answered", answers[p.question.Question]
 	}
-	return deed{events: []jobs.Event{r.closed(id, how)}, then: func() {
+	return deed{events: []event.Event{r.closed(id, how)}, then: func() {
 		delete(r.questions, id)
 		p.answer <- inside.Answer{How: how, Text: text}
 	}}, true, nil

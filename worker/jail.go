@@ -277,7 +277,7 @@ func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams
 			a.result.Weaker = append(a.result.Weaker, w)
 		}
 	}
-	a.events.put(event.New(event.JailStarted{Backend: in.backend.Name(), Command: spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
+	a.events.put(event.Make(event.JailStarted{Backend: in.backend.Name(), Command: spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
 	return p, nil
 }
 

@@ -105,7 +105,7 @@ func (a *attempt) leave() {
 	if a.cfg.Hooks.Network != nil {
 		a.cfg.Hooks.Network(a.rec, used)
 	}
-	a.events.put(event.New(event.JailNetwork(used)))
+	a.events.put(event.Make(event.JailNetwork(used)))
 }
 
 // violation tells what a jail wanted and did not get.
@@ -113,6 +113,6 @@ func (a *attempt) violation(v event.JailViolation) {
 	if a.cfg.Hooks.Violation != nil {
 		a.cfg.Hooks.Violation(a.rec, v)
 	}
-	a.events.put(event.New(event.JailViolation(v)))
+	a.events.put(event.Make(event.JailViolation(v)))
 	a.refused.Note(policy.KindHost, v.What(), v.Reason)
 }

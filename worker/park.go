@@ -38,24 +38,22 @@ type undertaking struct {
 // maxTools bounds the calls that are remembered: an agent may begin any number.
 const maxTools = 1024
 
-func (u *undertaking) note(events []jobs.Event) {
+func (u *undertaking) note(events []event.Event) {
 	for _, e := range events {
-		switch e.Kind {
-		case jobs.ToolStarted:
+		switch d := e.Payload.(type) {
+		case event.ToolStarted:
 			if u.tools == nil {
 				u.tools = map[string]bool{}
 			}
 			if len(u.tools) < maxTools {
-				u.tools[dataOfEvent[event.Tool](e).Call] = true
+				u.tools[d.Call] = true
 			}
-		case jobs.ToolEnded:
-			delete(u.tools, dataOfEvent[event.Tool](e).Call)
-		case jobs.TurnEnded:
+		case event.ToolEnded:
+			delete(u.tools, d.Call)
+		case event.TurnEnded:
 			clear(u.tools)
-		case jobs.TaskUpdated:
-			if d := dataOfEvent[struct {
-				Live *[]string `json:"live"`
-			}](e); d.Live != nil {
+		case event.TaskUpdated:
+			if d.Live != nil {
 				u.live = len(*d.Live)
 			}
 		}

@@ -63,5 +63,5 @@ func (a *attempt) refuse(v policy.Violation) {
 	if a.cfg.Hooks.Violation != nil {
 		a.cfg.Hooks.Violation(a.rec, data)
 	}
-	a.events.put(event.New(event.JailViolation(data)))
+	a.events.put(event.Make(event.JailViolation(data)))
 }

@@ -43,7 +43,7 @@ func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
 		return nil
 	})
 	if said = append(said, left...); len(said) > 0 {
-		a.events.put(event.New(event.Notice{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
+		a.events.put(event.Make(event.Notice{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
 	}
 	if _, ours := errors.AsType[*stepError](err); ours {
 		return err

@@ -32,7 +32,7 @@ func (a *attempt) remember(ctx context.Context) error {
 			continue
 		}
 		asked.How = a.fate(*asked, now)
-		a.events.put(event.New(event.AskClosed{Ask: asked.Ask.Ask, How: asked.How}))
+		a.events.put(event.Make(event.AskClosed{Ask: asked.Ask.Ask, How: asked.How}))
 		if asked.How == "expired" && a.job.Ask.Fail {
 			return ended(jobs.Unanswered, "nobody has answered its question: %s", asked.List()[0].Question)
 		}

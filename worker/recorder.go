@@ -112,18 +112,18 @@ func (r *recorder) report(batch []jobs.Event, took time.Duration) {
 }
 
 // put records events of the pool itself. They are never dropped.
-func (r *recorder) put(events ...jobs.Event) {
-	for _, event := range events {
-		r.queue <- r.clean(event)
+func (r *recorder) put(events ...event.Event) {
+	for _, e := range events {
+		r.queue <- r.clean(e.Event)
 	}
 }
 
 // putOutput records events that the agent's output became, until the attempt
 // has written as much as it may.
-func (r *recorder) putOutput(events ...jobs.Event) {
-	for _, event := range events {
-		if r.takes(size(event)) {
-			r.put(event)
+func (r *recorder) putOutput(events ...event.Event) {
+	for _, e := range events {
+		if r.takes(size(e.Event)) {
+			r.put(e)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (r *recorder) takes(n int) bool {
 // the session's log has not all of it, so the attempt must not be settled.
 func (r *recorder) close(ctx context.Context) error {
 	if n := r.lost(); n > 0 {
-		r.put(event.New(event.Notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
+		r.put(event.Make(event.Notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
 		if r.hooks.Dropped != nil {
 			r.hooks.Dropped("too_large")
 		}

@@ -45,7 +45,7 @@ func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) erro
 			return err
 		}
 		a.talk.round, a.talk.failed = a.talk.round+1, failed
-		a.events.put(event.New(event.CheckReturned{Check: failed.check.Check, Round: a.talk.round, Of: a.job.CheckRounds}))
+		a.events.put(event.Make(event.CheckReturned{Check: failed.check.Check, Round: a.talk.round, Of: a.job.CheckRounds}))
 	}
 }
 

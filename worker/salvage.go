@@ -69,7 +69,7 @@ func (a *attempt) salvage(ctx context.Context, space *workspace.Workspace, why j
 		return nil // there was nothing in it
 	}
 	a.log.Info("salvaged", "why", why, "bytes", s.Bytes)
-	a.events.put(event.New(event.SalvageStored(s)))
+	a.events.put(event.Make(event.SalvageStored(s)))
 	return nil
 }
 

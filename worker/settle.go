@@ -30,7 +30,7 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 	defer func() { a.result.Durations.Collect = a.stage("collect", began) }()
 	a.result.FilesChanged, a.result.PatchSHA256, a.result.Commits = change.Files, change.SHA256, change.Commits
 	if len(change.Skipped)+len(change.Notable)+len(change.Notes) > 0 {
-		a.events.put(event.New(event.Notice{
+		a.events.put(event.Make(event.Notice{
 			Text: "look at these before you use the patch", Skipped: change.Skipped, RunsCode: change.Notable, Notes: change.Notes,
 		}))
 	}
@@ -45,7 +45,7 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 		return change, failed(jobs.WorkspaceFailed, "keep the workspace", err)
 	}
 	// An agent that failed besides has another reason: this is told in any case.
-	a.events.put(event.New(event.Notice{Text: tooLarge(a.cfg.Name, whole)}))
+	a.events.put(event.Make(event.Notice{Text: tooLarge(a.cfg.Name, whole)}))
 	return change, ended(jobs.TooLarge, "%s", tooLarge(a.cfg.Name, whole))
 }
 

@@ -47,7 +47,7 @@ func (a *attempt) setup(ctx context.Context, in jail) error {
 			a.result.Checks = append(a.result.Checks, jobs.Check{Command: command, Cached: true})
 		}
 	}
-	a.events.put(event.New(data))
+	a.events.put(event.Make(data))
 	return nil
 }
 

@@ -78,7 +78,7 @@ func (m *sizeWatch) look(ctx context.Context) jobs.DiskUse {
 	m.report(&use)
 	if use.Bytes >= 2*m.told.Bytes+16<<20 || use.Inodes >= 2*m.told.Inodes+1000 {
 		m.told = use
-		m.events.put(event.New(event.WorkspaceGrown(use)))
+		m.events.put(event.Make(event.WorkspaceGrown(use)))
 	}
 	return use
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/terminals"
@@ -76,7 +77,7 @@ func (r *agentRun) terminalConfig() terminals.Config {
 }
 
 // output records what is not the agent's own, in its turn.
-func (r *agentRun) output(events ...jobs.Event) {
+func (r *agentRun) output(events ...event.Event) {
 	r.mu.Lock()
 	turn := r.turn
 	r.mu.Unlock()

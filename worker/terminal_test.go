@@ -142,9 +142,7 @@ func (f *field) checkRecording(rec jobs.Record, events []jobs.Event, secret stri
 	f.Helper()
 	told := ""
 	for _, e := range events {
-		if e.Kind == jobs.TerminalOutput {
-			told += dataOfEvent[event.Terminal](e).Text
-		}
+		told += event.As[event.TerminalOutput](e).Text
 	}
 	if !strings.Contains(told, "one\r\n24 80\r\n[redacted TOKEN]\r\n") || strings.Contains(told, secret) {
 		f.Errorf("the events tell %q", told)
@@ -213,12 +211,8 @@ func TestTerminalsOfAFlood(t *testing.T) {
 	rec, events := f.ended(rec.ID)
 	told, dropped := 0, int64(0)
 	for _, e := range events {
-		switch d := dataOfEvent[event.Terminal](e); e.Kind {
-		case jobs.TerminalOutput:
-			told += len(d.Text)
-		case jobs.TerminalExited:
-			dropped += d.Dropped
-		}
+		told += len(event.As[event.TerminalOutput](e).Text)
+		dropped += event.As[event.TerminalExited](e).Dropped
 	}
 	if rec.Outcome != jobs.Success || told > 2<<20 || dropped < gap-(2<<20) {
 		t.Errorf("%s: %d bytes were told, %d dropped", rec.Outcome, told, dropped)

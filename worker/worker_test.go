@@ -119,8 +119,8 @@ func (k *kept) Append(ctx context.Context, events ...jobs.Event) error {
 
 func same(e jobs.Event) jobs.Event { return e }
 
-func line(text string) jobs.Event {
-	return event.New(event.OutputLine{Stream: "stdout", Text: text})
+func line(text string) event.Event {
+	return event.Make(event.OutputLine{Stream: "stdout", Text: text})
 }
 
 func TestTheRecorderKeepsOrder(t *testing.T) {
@@ -180,7 +180,7 @@ func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
 	for range maxOutput>>20 + 5 {
 		r.putOutput(big)
 	}
-	r.put(event.New(event.JobRequeued{}))
+	r.put(event.Make(event.JobRequeued{}))
 	if err := r.close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,22 @@ func New(p Payload) jobs.Event {
 	return jobs.Event{Kind: p.EventKind(), Data: data}
 }
 
+// An Event is one that this process has made: its payload is at hand, so its
+// data is not read again.
+type Event struct {
+	jobs.Event
+	Payload Payload `json:"-"`
+}
+
+// Make returns an event with its payload, written down and at hand.
+func Make(p Payload) Event { return Event{New(p), p} }
+
+// With returns the event with another payload, of the same kind.
+func (e Event) With(p Payload) Event {
+	e.Data, e.Payload = New(p).Data, p
+	return e
+}
+
 // An UnknownKindError is about an event of a kind that a newer version has added.
 type UnknownKindError struct{ Kind jobs.Kind }
 

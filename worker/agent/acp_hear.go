@@ -54,7 +54,7 @@ func (d *acpTalk) state() State {
 }
 
 // Exit implements [Decoder].
-func (d *acpTalk) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+func (d *acpTalk) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	if !d.dead {
 		d.unread = len(d.queue)
 	}

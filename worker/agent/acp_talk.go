@@ -7,7 +7,6 @@ import (
 
 	sdk "github.com/coder/acp-go-sdk"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 )
@@ -143,7 +142,7 @@ func (d *acpTalk) Raw(id string, line []byte) ([][]byte, error) {
 }
 
 // Answer implements [Speaker].
-func (d *acpTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
+func (d *acpTalk) Answer(a control.Message) ([]event.Event, [][]byte, error) {
 	id, open, err := d.asks.find(a)
 	if err != nil {
 		return nil, nil, err
@@ -165,9 +164,9 @@ func (d *acpTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
 		how, reply = chosen.how(), chosen.send
 	}
 	delete(d.asks, id)
-	e := event.New(event.AskClosed{Ask: id, How: how})
+	e := event.Make(event.AskClosed{Ask: id, How: how})
 	e.Agent, e.Turn = d.name, d.turn
-	return []jobs.Event{e}, [][]byte{d.answer(open.id, reply)}, nil
+	return []event.Event{e}, [][]byte{d.answer(open.id, reply)}, nil
 }
 
 // The kinds of options that a plain yes or no stands for, the best first.

@@ -186,7 +186,7 @@ func TestACPInteractive(t *testing.T) {
 	l.Job.Agent.Interactive = true
 	c := &conversation{}
 	set := jobs.NewID()
-	c.hear = func(e jobs.Event) [][]byte {
+	c.hear = func(e event.Event) [][]byte {
 		speaker := c.d.(agent.Speaker)
 		switch {
 		case e.Kind == jobs.AskOpened:
@@ -255,7 +255,7 @@ func TestRealOpencodeInteractive(t *testing.T) {
 	l.Job.Agent.Interactive, l.Job.Agent.Model = true, "claude-sonnet-4-5"
 	c := &conversation{}
 	n := 0
-	c.hear = func(e jobs.Event) [][]byte {
+	c.hear = func(e event.Event) [][]byte {
 		switch {
 		case e.Kind == jobs.ToolStarted && n == 0:
 			n++ // it waits for its turn

@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // An Adapter knows one coding agent.
@@ -42,7 +43,7 @@ type Decoder interface {
 	Total() Total
 	// Exit closes the run: the event run.exited, and the verdict. Signal is
 	// empty, or the name of the signal that ended the process.
-	Exit(code int, signal string) (jobs.Event, jobs.Ended)
+	Exit(code int, signal string) (event.Event, jobs.Ended)
 }
 
 // A Speaker is a [Decoder] whose agent takes input while it runs. What its
@@ -53,7 +54,7 @@ type Speaker interface {
 	Say(id, text string) [][]byte
 	// Answer answers an open question. An error is a [*control.RefusedError], and
 	// then the question is open as before.
-	Answer(a control.Message) ([]jobs.Event, [][]byte, error)
+	Answer(a control.Message) ([]event.Event, [][]byte, error)
 	// Interrupt ends the turn and keeps the agent.
 	Interrupt() [][]byte
 }
@@ -162,7 +163,7 @@ const (
 // A Read is what a line meant.
 type Read struct {
 	// Events has at least one element; the first carries the line.
-	Events []jobs.Event
+	Events []event.Event
 	// Reply is to be written to the agent's stdin at once, a line each: the
 	// agent waits for it.
 	Reply [][]byte

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 )
@@ -105,7 +104,7 @@ type claudeDecision struct {
 }
 
 // Answer implements [Speaker].
-func (d *claudeDecoder) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
+func (d *claudeDecoder) Answer(a control.Message) ([]event.Event, [][]byte, error) {
 	id, open, err := d.asks.find(a)
 	if err != nil {
 		return nil, nil, err
@@ -139,7 +138,7 @@ func (d *claudeDecoder) Answer(a control.Message) ([]jobs.Event, [][]byte, error
 		}
 	}
 	delete(d.asks, id)
-	e := event.New(event.AskClosed{Ask: id, How: how})
+	e := event.Make(event.AskClosed{Ask: id, How: how})
 	e.Agent, e.Turn = "claude", d.turn
-	return []jobs.Event{e}, [][]byte{claudeAnswer(id, decision)}, nil
+	return []event.Event{e}, [][]byte{claudeAnswer(id, decision)}, nil
 }

@@ -110,7 +110,7 @@ func (f claudeFailure) reason() jobs.Reason {
 }
 
 // Exit implements [Decoder].
-func (d *claudeDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+func (d *claudeDecoder) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	class, end := d.verdict(code, signal)
 	return exited("claude", d.turn, event.RunExited{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
 }

@@ -57,7 +57,7 @@ func (d *claudeDecoder) Line(line Line) Read {
 	raw, object := parse(line)
 	var r Read
 	if line.Stream == Stderr || object == nil {
-		r.Events = []jobs.Event{d.words.event(line, raw)}
+		r.Events = []event.Event{d.words.event(line, raw)}
 	} else {
 		var out claudeOut
 		// What has an unexpected type stays zero; the rest is read.
@@ -75,7 +75,7 @@ func (d *claudeDecoder) Line(line Line) Read {
 	return r
 }
 
-func (r *Read) add(p event.Payload) { r.Events = append(r.Events, event.New(p)) }
+func (r *Read) add(p event.Payload) { r.Events = append(r.Events, event.Make(p)) }
 
 // state says what the run is doing. Where the program does not tell its
 // state, the end of the turn has to do.

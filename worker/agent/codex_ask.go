@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 )
@@ -53,7 +52,7 @@ func (d *codexTalk) readRequest(m rpcMessage, p *codexParams, r *Read) {
 }
 
 // Answer implements [Speaker].
-func (d *codexTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
+func (d *codexTalk) Answer(a control.Message) ([]event.Event, [][]byte, error) {
 	id, open, err := d.asks.find(a)
 	if err != nil {
 		return nil, nil, err
@@ -63,9 +62,9 @@ func (d *codexTalk) Answer(a control.Message) ([]jobs.Event, [][]byte, error) {
 		return nil, nil, err
 	}
 	delete(d.asks, id)
-	e := event.New(event.AskClosed{Ask: id, How: how})
+	e := event.Make(event.AskClosed{Ask: id, How: how})
 	e.Agent, e.Turn = d.name, d.turn
-	return []jobs.Event{e}, [][]byte{d.answer(open.id, result)}, nil
+	return []event.Event{e}, [][]byte{d.answer(open.id, result)}, nil
 }
 
 // codexAnswer is what the program is told, and how that closes the ask.

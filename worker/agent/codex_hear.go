@@ -96,7 +96,7 @@ func (d *codexTalk) state() State {
 }
 
 // Exit implements [Decoder].
-func (d *codexTalk) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+func (d *codexTalk) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	if !d.dead {
 		d.unread = len(d.told) + len(d.queue)
 	}

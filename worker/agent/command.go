@@ -56,12 +56,12 @@ func (d *commandDecoder) Line(line Line) Read {
 	raw, _ := parse(line)
 	e := d.last.event(line, raw)
 	e.Agent = "command"
-	return Read{Events: []jobs.Event{e}}
+	return Read{Events: []event.Event{e}}
 }
 
 func (d *commandDecoder) Total() Total { return Total{} }
 
-func (d *commandDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+func (d *commandDecoder) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	data := event.RunExited{Code: code, Signal: signal, Class: "error"}
 	var end jobs.Ended
 	switch {
@@ -89,8 +89,8 @@ func missing(program string, code int, last *lastWords) jobs.Ended {
 		"%s %s; the jail sees the system's directories and the workspace only, so install it there, name its path in the workspace, or use an image", program, what)))
 }
 
-func exited(name string, turn int, data event.RunExited) jobs.Event {
-	e := event.New(data)
+func exited(name string, turn int, data event.RunExited) event.Event {
+	e := event.Make(data)
 	e.Agent, e.Turn = name, turn
 	return e
 }

@@ -220,13 +220,13 @@ func (d *geminiDecoder) readStderr(line string, r *Read) {
 	if status != 0 {
 		d.retried = httpReason(status)
 	}
-	e := event.New(event.Retry{Attempt: attempt, Max: geminiTries - 1, HTTP: status})
+	e := event.Make(event.Retry{Attempt: attempt, Max: geminiTries - 1, HTTP: status})
 	e.Agent, e.Turn = d.name, d.turn
 	r.Events = append(r.Events, e)
 }
 
 // Exit implements [Decoder].
-func (d *geminiDecoder) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+func (d *geminiDecoder) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	// A status of the model API is the exit status too, as far as it fits.
 	if status := code + 256; d.http == 0 && status >= 400 && status < 512 {
 		d.http = status

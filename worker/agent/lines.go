@@ -104,12 +104,12 @@ func jsonLine(v any) []byte {
 }
 
 // outputLine is the event of a line that is text.
-func outputLine(line Line, raw *jobs.Raw) jobs.Event {
+func outputLine(line Line, raw *jobs.Raw) event.Event {
 	text := raw.Text
 	if raw.JSON != nil {
 		text = string(raw.JSON)
 	}
-	e := event.New(event.OutputLine{Stream: line.Stream, Text: text, Cut: line.Cut})
+	e := event.Make(event.OutputLine{Stream: line.Stream, Text: text, Cut: line.Cut})
 	e.Raw = raw
 	return e
 }
@@ -126,7 +126,7 @@ func (w *lastWords) note(line Line) {
 
 // event is that of a line that is no message of an agent's protocol. What
 // stands on stderr may be the last that is heard.
-func (w *lastWords) event(line Line, raw *jobs.Raw) jobs.Event {
+func (w *lastWords) event(line Line, raw *jobs.Raw) event.Event {
 	if line.Stream == Stderr {
 		w.note(line)
 	}

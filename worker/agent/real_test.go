@@ -20,6 +20,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
@@ -59,7 +60,7 @@ func require(tb testing.TB, what string, err error) {
 
 // A run is what one run of an agent gave.
 type run struct {
-	events []jobs.Event
+	events []event.Event
 	end    jobs.Ended
 	total  agent.Total
 }
@@ -97,7 +98,7 @@ type conversation struct {
 	answers map[string]control.Words // to the questions of an interactive job
 	say     []string                 // what is said when the agent is idle
 	// hear is told each event, and what it returns the agent hears.
-	hear func(e jobs.Event) [][]byte
+	hear func(e event.Event) [][]byte
 }
 
 func (c *conversation) begin(p agent.Plan) {

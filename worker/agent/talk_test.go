@@ -80,7 +80,7 @@ func TestRealCodexWithinATurn(t *testing.T) {
 	}})
 	c := &conversation{}
 	tools := 0
-	c.hear = func(e jobs.Event) [][]byte {
+	c.hear = func(e event.Event) [][]byte {
 		speaker := c.d.(agent.Speaker)
 		switch {
 		case e.Kind == jobs.ToolStarted && tools == 0:
@@ -129,7 +129,7 @@ func TestRealCodexPermission(t *testing.T) {
 	c := &conversation{}
 	begun := false
 	asked := 0
-	c.hear = func(e jobs.Event) [][]byte {
+	c.hear = func(e event.Event) [][]byte {
 		speaker := c.d.(agent.Speaker)
 		if e.Kind == jobs.TurnEnded && !begun {
 			begun = true
@@ -192,7 +192,7 @@ func TestRealCodexDoesNotTrust(t *testing.T) {
 	}
 }
 
-func dataOf[T any](t *testing.T, e jobs.Event) (data T) {
+func dataOf[T any](t *testing.T, e event.Event) (data T) {
 	t.Helper()
 	if err := json.Unmarshal(e.Data, &data); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestRealClaudePermission(t *testing.T) {
 	c := &conversation{}
 	begun := false
 	var asked []control.Ask
-	c.hear = func(e jobs.Event) [][]byte {
+	c.hear = func(e event.Event) [][]byte {
 		speaker := c.d.(agent.Speaker)
 		if e.Kind == jobs.TurnEnded && !begun {
 			begun = true

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -158,7 +158,7 @@ func describeRead(b *strings.Builder, read Read) {
 	}
 }
 
-func describe(e jobs.Event) string {
+func describe(e event.Event) string {
 	return fmt.Sprintf("%s/%d %s %s", e.Agent, e.Turn, e.Kind, short(string(e.Data), 300))
 }
 

@@ -31,7 +31,7 @@ func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) event
 	raw, object := parse(line)
 	var r Read
 	if line.Stream == Stderr || object == nil {
-		r.Events = []jobs.Event{d.words.event(line, raw)}
+		r.Events = []event.Event{d.words.event(line, raw)}
 	} else {
 		kind := read(object, &r)
 		if len(r.Events) == 0 {
@@ -68,7 +68,7 @@ func (d *turns) end(turn event.TurnEnded, why jobs.Reason, r *Read) {
 func (d *turns) Total() Total { return d.total }
 
 // Exit implements [Decoder].
-func (d *turns) Exit(code int, signal string) (jobs.Event, jobs.Ended) {
+func (d *turns) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	class, end := d.verdict(code, signal)
 	return exited(d.name, d.turn, event.RunExited{Code: code, Signal: signal, Class: class, OpenTurn: d.open}), end
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 )
 
@@ -55,7 +56,7 @@ type Config struct {
 	// another attempt has the session.
 	Prove func(context.Context, jobs.Event) error
 	// Output appends events that may be too many.
-	Output func(...jobs.Event)
+	Output func(...event.Event)
 	// Keep stores a recording.
 	Keep func(ctx context.Context, name string, content io.Reader) error
 	// Clean removes the values of secrets from what goes through it.

@@ -107,7 +107,7 @@ func (r *recording) flush(all bool) {
 	text := strings.ToValidUTF8(string(r.text[:n]), "\uFFFD")
 	r.text, r.since0 = append([]byte(nil), r.text[n:]...), time.Now()
 	r.line("o", text)
-	r.cfg.Output(event.New(event.TerminalOutput{Terminal: r.screen.about.Terminal, Text: text}))
+	r.cfg.Output(event.Make(event.TerminalOutput{Terminal: r.screen.about.Terminal, Text: text}))
 }
 
 // sizes writes down that the terminal was resized.
@@ -139,5 +139,5 @@ func (r *recording) finish(exit *terminal.Exit) {
 	if err := r.cfg.Keep(ctx, fmt.Sprintf("terminal-%d.cast", r.screen.about.Terminal), &r.cast); err != nil && end.Why == "" {
 		end.Why = "its recording could not be stored: " + err.Error()
 	}
-	r.cfg.Output(event.New(event.TerminalExited(end)))
+	r.cfg.Output(event.Make(event.TerminalExited(end)))
 }

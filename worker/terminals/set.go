@@ -224,7 +224,7 @@ func (s *Set) create(ctx context.Context, number int, r terminal.Request) (*scre
 	}
 	inner, err := s.cfg.Start(ctx, args, []string{"TERM=xterm-256color", "COLORTERM=truecolor"}, t.about.Rows, t.about.Columns)
 	if err != nil {
-		s.cfg.Output(event.New(event.TerminalExited{Terminal: number, Why: err.Error()}))
+		s.cfg.Output(event.Make(event.TerminalExited{Terminal: number, Why: err.Error()}))
 		return nil, cannot(err)
 	}
 	t.inner = inner

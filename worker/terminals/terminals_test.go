@@ -31,7 +31,7 @@ type log struct {
 	prove error
 }
 
-func (l *log) add(events ...jobs.Event) {
+func (l *log) add(events ...event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range events {
@@ -57,7 +57,7 @@ func start(t *testing.T, l *log) *Set {
 	}
 	s := New(Config{
 		Attempt: 3, First: 5, Start: p.Terminal, Output: l.add,
-		Prove: func(_ context.Context, e jobs.Event) error { l.add(e); return l.prove },
+		Prove: func(_ context.Context, e jobs.Event) error { l.add(event.Event{Event: e}); return l.prove },
 		Keep: func(_ context.Context, _ string, content io.Reader) error {
 			_, err := l.cast.ReadFrom(content)
 			return err

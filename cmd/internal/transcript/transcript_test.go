@@ -71,9 +71,11 @@ func recorded(t *testing.T, path string) []jobs.Event {
 		switch {
 		case rec.Exit != nil:
 			e, _ := decoder.Exit(*rec.Exit, "")
-			events = append(events, e)
+			events = append(events, e.Event)
 		case said != nil:
-			events = append(events, decoder.Line(agent.Line{Stream: stream, N: len(events), Bytes: []byte(text)}).Events...)
+			for _, e := range decoder.Line(agent.Line{Stream: stream, N: len(events), Bytes: []byte(text)}).Events {
+				events = append(events, e.Event)
+			}
 		}
 	}
 	for i := range events {
