@@ -43,7 +43,7 @@ func TestPasswordsInAddressesAreRefused(t *testing.T) {
 	}
 	_, err = nc.Request("penstock.v1.submit.default", []byte(item), 10*time.Second)
 	f.must(err)
-	f.eventually(jobstest.Patience, "the submission is refused", func() bool { return len(f.letters("--kind", "submission")) == 1 })
+	f.eventually(30*time.Second, "the submission is refused", func() bool { return len(f.letters("--kind", "submission")) == 1 })
 	f.silent(secret, "dead", "ls", "-o", "json")
 	f.silent(secret, "dead", "get", "-o", "json", f.letters()[0].ID)
 
@@ -51,7 +51,7 @@ func TestPasswordsInAddressesAreRefused(t *testing.T) {
 	f.must(err)
 	old := jobs.Job{Prompt: "x", Repo: jobs.Repo{URL: address}, Agent: jobs.Agent{Name: "command", Command: []string{"true"}}}
 	id := jobstest.Submit(t, q, old.WithDefaults()).ID
-	f.eventually(jobstest.Patience, "the old job ends", func() bool { return f.record(id).State == jobs.Finished })
+	f.eventually(30*time.Second, "the old job ends", func() bool { return f.record(id).State == jobs.Finished })
 	if rec := f.record(id); rec.Reason != jobs.InvalidJob || rec.Attempt != 1 {
 		t.Errorf("the old job ended as %s (%s) after %d attempts", rec.Reason, rec.Message, rec.Attempt)
 	}

@@ -9,9 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // A room is a tmux server of one test, in which people sit.
@@ -80,7 +80,7 @@ func (r room) sees(name, expression string) {
 			r.Logf("%s sees:\n%s", name, screen)
 		}
 	}()
-	r.eventually(jobstest.Patience, name+" sees "+expression, func() bool {
+	r.eventually(30*time.Second, name+" sees "+expression, func() bool {
 		screen = r.do("capture-pane", "-p", "-e", "-t", name)
 		return want.MatchString(screen)
 	})
@@ -107,7 +107,7 @@ func TestAttach(t *testing.T) {
 	r.types("bob", "stty size; echo fr''om bob")
 	r.sees("ann", `(?s)30 70\s+from bob`)
 	r.do("resize-window", "-t", "ann", "-x", "100", "-y", "25")
-	r.eventually(jobstest.Patience, "the terminal has the size of who changed it last", func() bool {
+	r.eventually(30*time.Second, "the terminal has the size of who changed it last", func() bool {
 		return strings.Contains(f.run("attach", id, "--list", "-o", "json"), `"columns": 100`)
 	})
 	r.types("ann", `sh -c 'trap "exit 130" INT; echo sl""eeps; while :; do sleep 0.02; done'`)
@@ -134,7 +134,7 @@ func TestAttach(t *testing.T) {
 	r.sees("bob", `(?s)exit\s.*host\$`)
 
 	f.attachedByPrograms(id)
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 	log := f.run("logs", "-o", "jsonl", id)
 	if strings.Contains(log, "nothing of this") || !strings.Contains(log, "from bob") {
 		t.Errorf("the log has:\n%s", log)
@@ -184,7 +184,7 @@ func (f *field) attachedByPrograms(id string) {
 	if out, code := piped("touch go-on; sleep 1000\n", "--", "sh"); code != 9 {
 		f.Errorf("the agent's end: %d, %s", code, out)
 	}
-	f.run("wait", "--timeout", "60s", id) // until then it may have a terminal yet
+	f.run("wait", "--timeout", patience(60), id) // until then it may have a terminal yet
 	if _, code := piped(""); code != 6 {
 		f.Errorf("after the agent's end: %d", code)
 	}
@@ -200,11 +200,11 @@ func TestRolesOfAttach(t *testing.T) {
 	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
 	f.runs(id)
 	for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleWorker} {
-		attach := []string{"attach", id, "--timeout", "20s", "--", "true"}
+		attach := []string{"attach", id, "--timeout", patience(20), "--", "true"}
 		if out, code, told := f.try(flagged(as[role], attach)...); code != 6 || !strings.Contains(told, "operator") {
 			t.Errorf("role %s: %d, %s%s", role, code, out, told)
 		}
 	}
 	f.run(flagged(as[jobs.RoleOperator], []string{"attach", id, "--", "touch", "go-on"})...)
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 }

@@ -22,7 +22,7 @@ func TestBackupAndRestore(t *testing.T) {
 	f := newField(t)
 	serve, _ := f.serve("--slots", "1")
 	done := f.submit("echo done >new.txt", "--key", "done")
-	f.run("wait", "--timeout", "60s", done)
+	f.run("wait", "--timeout", patience(60), done)
 	running := f.submit("echo begun; sleep 5; echo ran >new.txt", "--key", "runs")
 	f.runs(running)
 	waiting := f.submit("echo waited >new.txt", "--key", "waits")
@@ -58,7 +58,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if id := f.submit("false", "--key", "done"); id != done {
 		t.Errorf("the key of job %s leads to %s", done, id)
 	}
-	f.run("wait", "--timeout", "90s", done, running, waiting)
+	f.run("wait", "--timeout", patience(90), done, running, waiting)
 	for id, text := range map[string]string{done: "+done", running: "+ran", waiting: "+waited"} {
 		if patch := f.run("job", "diff", id); !strings.Contains(patch, text) {
 			t.Errorf("the patch of job %s is\n%s", id, patch)
@@ -76,7 +76,7 @@ func TestAKilledBackup(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	f.serve("--slots", "1")
-	f.run("wait", "--timeout", "60s", f.submit("head -c 30000000 /dev/urandom >big.bin"))
+	f.run("wait", "--timeout", patience(60), f.submit("head -c 30000000 /dev/urandom >big.bin"))
 	path := filepath.Join(t.TempDir(), "pool.backup")
 	for _, after := range []time.Duration{50, 150, 250, 400} {
 		cmd := f.command("backup", path)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -262,7 +263,7 @@ func (f *field) begin(args ...string) *program {
 // a signal ended it.
 func (f *field) ended(p *program, limit time.Duration) int {
 	f.Helper()
-	late := time.AfterFunc(limit, func() { _ = p.Process.Kill() })
+	late := time.AfterFunc(slowtest.Limit(limit), func() { _ = p.Process.Kill() })
 	err := p.Wait()
 	if !late.Stop() {
 		f.Fatalf("penstock %v had not ended after %v:\n%s", p.Args[1:], limit, p.log)

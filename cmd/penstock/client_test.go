@@ -57,7 +57,7 @@ func TestAClientInAnotherLanguage(t *testing.T) {
 	f.must(err)
 	var answer struct{ ID, Session string }
 	f.must(json.Unmarshal([]byte(call("request", string(good))), &answer))
-	f.run("wait", "--timeout", "30s", answer.ID)
+	f.run("wait", "--timeout", patience(30), answer.ID)
 
 	if ack := call("publish", string(good)); !strings.Contains(ack, `"stream":"PS_INTAKE"`) {
 		t.Errorf("a plain publish was acknowledged with %s", ack)

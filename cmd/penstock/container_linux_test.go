@@ -28,8 +28,8 @@ func containerField(t *testing.T) *field {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v: %s", err, out)
 	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	f := newField(t)
+	f.program = filepath.Join(dir, "penstock")
 	f.env = []string{"PENSTOCK_WORKER_ENGINE=docker"}
 	return f
 }
@@ -82,8 +82,12 @@ func TestAKilledWorkerLeavesNoContainer(t *testing.T) {
 	f.serve()
 	w := f.worker()
 	id := f.submit("sleep 1000", "--isolation", "container", "--image", containerImage)
-	f.eventually(60*time.Second, "the container runs", func() bool { return len(f.containers(id)) == 1 })
-	killed := f.containers(id)[0]
+	var killed string
+	f.eventually(60*time.Second, "the container runs", func() bool {
+		running := f.containers(id)
+		killed = strings.Join(running, " ")
+		return len(running) == 1
+	})
 	w.kill()
 	f.worker()
 	f.eventually(60*time.Second, "the container of the killed worker is gone", func() bool { return !slices.Contains(f.containers(id), killed) })

@@ -60,7 +60,7 @@ func TestCancel(t *testing.T) {
 	if _, code, told := f.try("job", "cancel", running); code != 1 || !strings.Contains(told, "finished") {
 		t.Errorf("a second cancel ended with %d: %s", code, told)
 	}
-	f.run("wait", "--timeout", "20s", f.submit("true"))
+	f.run("wait", "--timeout", patience(20), f.submit("true"))
 }
 
 // With one slot, what is urgent is first, and equals come in their order.
@@ -79,7 +79,7 @@ func TestPriorities(t *testing.T) {
 	}
 	want = append(want[4:], append(want[2:4:4], want[:2]...)...)
 	f.worker("--slots", "1")
-	all := []string{"wait", "--timeout", "60s"}
+	all := []string{"wait", "--timeout", patience(60)}
 	for id := range ids {
 		all = append(all, id)
 	}
@@ -144,7 +144,7 @@ func TestLifeOfAJob(t *testing.T) {
 	f.git("-C", f.repo, "add", "-A")
 	f.git("-C", f.repo, "commit", "-qm", "make it pass")
 	f.run("job", "retry", id)
-	f.run("wait", "--timeout", "30s", id)
+	f.run("wait", "--timeout", patience(30), id)
 	rec := f.record(id)
 	if rec.Outcome != jobs.Success || rec.Attempt != 2 {
 		t.Errorf("the retry ended as %s in attempt %d; want success in 2", rec.Outcome, rec.Attempt)
@@ -192,7 +192,7 @@ func TestSecrets(t *testing.T) {
 	f.absent(encoded, []byte(said), f.data)
 
 	without := f.submit(`test -z "$TOKEN" && ! env | grep -q PENSTOCK_SECRET`)
-	f.run("wait", "--timeout", "20s", without)
+	f.run("wait", "--timeout", patience(20), without)
 	missing := f.submit("true", "--secret", "NOBODY_HAS_IT")
 	if _, code, told := f.try("wait", missing); code != 4 || !strings.Contains(told, "PENSTOCK_SECRET_NOBODY_HAS_IT") {
 		t.Errorf("a secret that is missing: exit code %d: %s", code, told)

@@ -71,6 +71,7 @@ func (f *field) deliveredOnce(id, repo, content string) {
 // Twenty issues are twenty branches of the user's repository, each of its own
 // issue alone, and nothing else of it has changed.
 func TestABatchBecomesBranches(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	file := f.issues(20, func(i int) string { return fmt.Sprint("Issue ", i) })
 	out := filepath.Join(t.TempDir(), "results")
@@ -107,6 +108,7 @@ func TestABatchBecomesBranches(t *testing.T) {
 // A worker is killed when its push has arrived and before it could say so.
 // The next attempt takes the branch over: it is delivered once.
 func TestAKilledWorkersBranchIsTakenOver(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	mark := filepath.Join(t.TempDir(), "pushed")
 	url, dir := f.remote("post-receive", `[ -e `+mark+` ] || { : > `+mark+`; exec sleep 3; }`)
@@ -118,7 +120,7 @@ func TestAKilledWorkersBranchIsTakenOver(t *testing.T) {
 	first.kill()
 	lost := f.branches(dir)["penstock/"+id]
 	f.worker("--slots", "1", "--name", "second")
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 	f.deliveredOnce(id, dir, "from 2")
 	for _, e := range f.events(id) {
 		if e.Kind == jobs.BranchDone && (e.Attempt != 2 || event.As[event.BranchDelivered](e).Replaced != lost || lost == "") {
@@ -130,6 +132,7 @@ func TestAKilledWorkersBranchIsTakenOver(t *testing.T) {
 // A worker sleeps past its lease while its push is under way. What arrives
 // late finds the branch of the attempt that took over, and changes nothing.
 func TestASleepersPushIsRefused(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	tmp := t.TempDir()
 	came, wake, ended := filepath.Join(tmp, "came"), filepath.Join(tmp, "wake"), filepath.Join(tmp, "ended")
@@ -141,7 +144,7 @@ func TestASleepersPushIsRefused(t *testing.T) {
 	f.eventually(30*time.Second, "the push begins", func() bool { _, err := os.Stat(came); return err == nil })
 	f.must(first.Process.Signal(syscall.SIGSTOP))
 	f.worker("--slots", "1", "--name", "heir")
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 	f.deliveredOnce(id, dir, "from 2")
 	f.must(os.WriteFile(wake, nil, 0o600))
 	f.eventually(60*time.Second, "the late push ends", func() bool { _, err := os.Stat(ended); return err == nil })
@@ -153,6 +156,7 @@ func TestASleepersPushIsRefused(t *testing.T) {
 // A branch that is there already is named, the result is kept, and the way
 // out that the message shows works.
 func TestABranchThatExistsIsKept(t *testing.T) {
+	t.Parallel()
 	f := newField(t)
 	f.git("-C", f.repo, "branch", "penstock/mine")
 	before := f.branches(f.repo)

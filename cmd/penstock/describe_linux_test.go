@@ -25,6 +25,7 @@ func kinds() []jobs.Kind {
 // No kind of event shows JSON to a person, whatever is in it, nor what a terminal
 // acts on, nor a line that could be one of ours.
 func TestEveryKindIsWords(t *testing.T) {
+	t.Parallel()
 	nested := map[string]any{"inner": map[string]any{"list": []any{1, true, nil, "x"}}}
 	full := map[string]any{"extra": nested, "strange\x1b\n": evil}
 	for _, name := range []string{
@@ -59,6 +60,7 @@ func TestEveryKindIsWords(t *testing.T) {
 }
 
 func TestFieldsAreBounded(t *testing.T) {
+	t.Parallel()
 	if got := transcript.Fields(json.RawMessage(`{"b":[1,{"c":null,"d":true}],"a":"` + strings.Repeat("x", 1000) + `"}`)); len(got) > 400 || !strings.HasPrefix(got, "a xxx") {
 		t.Errorf("got %q", got)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
@@ -86,6 +88,7 @@ type field struct {
 	data, repo string
 	tmp        string   // where the programs put temporary files
 	env        []string // variables for the programs, besides the usual
+	program    string   // what is run; empty is the penstock in PATH
 }
 
 func newField(t *testing.T) *field {
@@ -125,10 +128,10 @@ func (f *field) git(args ...string) string {
 
 // command is one call of the program, not started yet.
 func (f *field) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("penstock", args...)
+	cmd := exec.Command(cmp.Or(f.program, "penstock"), args...)
 	// git prefers these to its configuration, and some hosts set them.
 	usual := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_SSL_") })
-	cmd.Env = append(usual, "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE=4s",
+	cmd.Env = append(usual, "PENSTOCK_DATA="+f.data, "PENSTOCK_LEASE="+slowtest.Pace(4*time.Second).String(),
 		"ANTHROPIC_API_KEY=", "HOME="+filepath.Dir(f.data), "TMPDIR="+f.tmp)
 	cmd.Env = append(cmd.Env, f.env...)
 	return cmd
@@ -147,7 +150,7 @@ func (f *field) run(args ...string) string {
 // try is run where the exit code is part of the question.
 func (f *field) try(args ...string) (out string, code int, stderr string) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(f.Context(), slowtest.Limit(2*time.Minute))
 	defer cancel()
 	cmd := f.command(args...)
 	var o, e bytes.Buffer
@@ -197,7 +200,7 @@ func (f *field) note(p *program, args []string) {
 // end lets the program end as an operator would, so that it cleans up.
 func (p *program) end() {
 	_ = p.Process.Signal(syscall.SIGTERM)
-	stop := time.AfterFunc(15*time.Second, func() { _ = p.Process.Kill() })
+	stop := time.AfterFunc(slowtest.Limit(15*time.Second), func() { _ = p.Process.Kill() })
 	defer stop.Stop()
 	_ = p.Wait()
 }
@@ -254,14 +257,15 @@ func (f *field) decode(lines string) []jobs.Event {
 func (f *field) eventually(limit time.Duration, what string, ok func() bool) time.Duration {
 	f.Helper()
 	began := time.Now()
-	for time.Since(began) < limit {
-		if ok() {
-			return time.Since(began)
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !slowtest.Eventually(limit, 50*time.Millisecond, ok) {
+		f.Fatalf("not within %v: %s", time.Since(began).Round(time.Second), what)
 	}
-	f.Fatalf("not within %v: %s", limit, what)
-	return 0
+	return time.Since(began)
+}
+
+// patience is a limit for a command that waits for what comes.
+func patience(seconds int) string {
+	return slowtest.Limit(time.Duration(seconds) * time.Second).String()
 }
 
 // gapless fails unless the events are numbered 1, 2, 3 and so on.

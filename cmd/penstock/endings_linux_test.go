@@ -117,6 +117,7 @@ func finishedMeansThatNothingLives(f *field, jails map[string][]string) {
 // A worker ends the jails that were left by its own pool. Those of another data
 // directory on the same host stay, for that one's worker.
 func TestAWorkerSweepsItsOwnPool(t *testing.T) {
+	t.Parallel()
 	f, other := newField(t), newField(t)
 	left := func(id string) (found []string) {
 		all, err := sandbox.Leftovers(context.Background(), id)
@@ -134,7 +135,7 @@ func TestAWorkerSweepsItsOwnPool(t *testing.T) {
 func TestAWorkerSweepsItsOwnContainers(t *testing.T) {
 	f := containerField(t)
 	other := newField(t)
-	other.env = f.env
+	other.env, other.program = f.env, f.program
 	pause := func(id string) {
 		for _, token := range f.containers(id) {
 			out, err := exec.Command("docker", "pause", "penstock-"+token).CombinedOutput()

@@ -35,7 +35,7 @@ func TestAKilledWorkersJobsGoOnElsewhere(t *testing.T) {
 			return rec.Attempt == 2 && rec.Worker == "second" || rec.State == jobs.Finished
 		})
 	}
-	f.run(append([]string{"wait", "--timeout", "60s"}, ids...)...)
+	f.run(append([]string{"wait", "--timeout", patience(60)}, ids...)...)
 	for _, id := range ids {
 		events := f.events(id)
 		f.gapless(events)
@@ -64,7 +64,7 @@ func TestASleepingWorkerIsFenced(t *testing.T) {
 	f.eventually(60*time.Second, "the job is claimed again", func() bool { return f.record(id).Attempt == 2 })
 	f.must(first.Process.Signal(syscall.SIGCONT))
 	f.eventually(60*time.Second, "the sleeper notices", func() bool { return strings.Contains(first.log.String(), "lease lost") })
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 	events := f.events(id)
 	f.gapless(events)
 	if got := count(events, jobs.JobFinished); got != 1 {
@@ -98,7 +98,7 @@ func TestADrainedWorkerHandsItsJobsBack(t *testing.T) {
 		t.Errorf("after the drain: %s, counted %d; want pending, 0", rec.State, rec.Counted)
 	}
 	f.worker("--slots", "2", "--name", "second")
-	f.run("wait", "--timeout", "30s", id)
+	f.run("wait", "--timeout", patience(30), id)
 	f.gapless(f.events(id))
 }
 

@@ -18,7 +18,7 @@ func TestHangsAreCounted(t *testing.T) {
 	admin := regexp.MustCompile(`http://[^/]+/`).FindString(w.log.String())
 	id := f.submit("exec sleep 60", "--idle-timeout", "1s", "--max-attempts", "1")
 	full := f.submit("head -c 400m /dev/zero | tail", "--memory", "64MiB", "--max-attempts", "1")
-	f.try("wait", "--timeout", "60s", id, full)
+	f.try("wait", "--timeout", patience(60), id, full)
 	if rec := f.record(id); rec.Reason != jobs.IdleLimit {
 		t.Errorf("it ended with %s: %s", rec.Reason, rec.Message)
 	}

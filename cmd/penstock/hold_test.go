@@ -42,7 +42,7 @@ func TestPauseResumeAndCancelABatch(t *testing.T) {
 		s := f.batches()[0]
 		return s.Outcomes[jobs.Success] == 1 && s.States[jobs.Waiting] == 3 && s.Paused != nil
 	})
-	f.run("wait", "--timeout", "30s", f.submit("true")) // somebody else's job
+	f.run("wait", "--timeout", patience(30), f.submit("true")) // somebody else's job
 	if s := f.batches()[0]; s.States[jobs.Waiting] != 3 {
 		t.Errorf("the paused batch went on: %+v", s)
 	}
@@ -103,7 +103,7 @@ func TestWhyFollowsTheWorkers(t *testing.T) {
 	wants(second, why.KeptNoWorker)
 	f.must(os.WriteFile(filepath.Join(f.repo, "go"), nil, 0o644))
 	f.worker("--slots", "1", "--labels", "docker,gpu", "--name", "two")
-	f.run("wait", "--timeout", "60s", first, second, third)
+	f.run("wait", "--timeout", patience(60), first, second, third)
 	if rec := f.record(third); rec.Attempt != 1 || rec.Lost != 0 {
 		t.Errorf("the job that needs gpu took %d attempts, %d lost", rec.Attempt, rec.Lost)
 	}
@@ -125,6 +125,6 @@ func TestPauseAQueue(t *testing.T) {
 		t.Errorf("queues %+v, want one, paused for an hour", list)
 	}
 	f.run("queue", "resume", "default")
-	f.run("wait", "--timeout", "30s", id)
+	f.run("wait", "--timeout", patience(30), id)
 	f.refused(2, []string{"*"}, "queue", "pause", "*")
 }

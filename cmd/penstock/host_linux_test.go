@@ -266,7 +266,7 @@ func TestEvictionLeavesWhatJobsUse(t *testing.T) {
 	}
 	o.batch(asked("PENSTOCK_TEST_EVICT_JOBS", 30), o.tips[2:], "sleep 0.5")
 	f.must(os.WriteFile(filepath.Join(signs, "go"), nil, 0o600))
-	f.run(append([]string{"wait", "--timeout", "60s"}, held...)...)
+	f.run(append([]string{"wait", "--timeout", patience(60)}, held...)...)
 	evicted := 0
 	for _, w := range []*program{first, second} {
 		evicted += strings.Count(w.log.String(), "evicted from the cache")

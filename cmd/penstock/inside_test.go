@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // opened returns the ids of the questions that are in the log, by their texts.
@@ -47,7 +47,7 @@ penstock ask "Gone?" & gone=$!
 penstock ask "Now?"; kill -9 $gone
 penstock ask "Last?"; echo "never"`, "--idle-timeout", "5m")
 	asked := func(question string) string {
-		f.eventually(jobstest.Patience, question, func() bool { return f.opened(id)[question] != "" })
+		f.eventually(30*time.Second, question, func() bool { return f.opened(id)[question] != "" })
 		return f.opened(id)[question]
 	}
 	one, two := asked("Which one?"), asked("And why?")
@@ -64,9 +64,9 @@ penstock ask "Last?"; echo "never"`, "--idle-timeout", "5m")
 	asked("Gone?")
 	f.run("answer", id, "--ask", asked("Now?"), "--text", "now")
 	asked("Last?")
-	f.eventually(jobstest.Patience, "the question of who was killed is withdrawn", func() bool { return count(f.events(id), jobs.AskClosed) == 6 })
+	f.eventually(30*time.Second, "the question of who was killed is withdrawn", func() bool { return count(f.events(id), jobs.AskClosed) == 6 })
 	f.run("job", "stop", id)
-	f.eventually(jobstest.Patience, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
+	f.eventually(30*time.Second, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
 	var lines, how []string
 	for _, e := range f.events(id) {
 		switch e.Kind {
@@ -108,7 +108,7 @@ bash -c 'exec 3<>/dev/tcp/127.0.0.1/3127; cat <&3 >answers & for i in {1..100}; 
 grep -c " 429 " answers
 penstock milestone after; echo "then $?"
 echo fine >file; rm -f answers ten thousand`)
-	f.eventually(jobstest.Patience, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
+	f.eventually(30*time.Second, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
 	events := f.events(id)
 	var text strings.Builder
 	for _, e := range events {

@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/mcpstdio"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/worker"
 )
@@ -34,7 +34,7 @@ call create '{"command":["echo","its","own"]}'
 sees 1 'its own'
 while test ! -e go-on; do sleep 0.1; done
 `)
-	f.eventually(jobstest.Patience, "the agent sees its terminal", func() bool { return strings.Contains(f.run("logs", id), `its own\\r`) })
+	f.eventually(30*time.Second, "the agent sees its terminal", func() bool { return strings.Contains(f.run("logs", id), `its own\\r`) })
 	if _, code, told := f.try("attach", id, "--terminal", "1"); code != 6 || !strings.Contains(told, "policy") {
 		t.Errorf("a person: %d, %s", code, told)
 	}
@@ -68,7 +68,7 @@ exec 3<>/dev/tcp/127.0.0.1/3127
 printf '%sGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' "$all" >&3 & cat <&3 >answers
 grep -o '"message":"[^"]*' answers | sort | uniq -c
 `)
-	f.eventually(2*jobstest.Patience, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
+	f.eventually(time.Minute, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
 	events := f.events(id)
 	var said strings.Builder
 	for _, e := range events {
@@ -247,7 +247,7 @@ func (f *field) attaches(args ...string) personAt {
 // looksAt waits until a terminal is open.
 func (f *field) looksAt(id, number string, args ...string) personAt {
 	f.Helper()
-	f.eventually(jobstest.Patience, "terminal "+number+" is open", func() bool {
+	f.eventually(30*time.Second, "terminal "+number+" is open", func() bool {
 		list, _, _ := f.try("attach", id, "--list") // the agent may not run yet
 		return strings.Contains(list, "\n"+number+" ")
 	})
@@ -262,7 +262,7 @@ func (p personAt) types(text string) {
 
 func (p personAt) sees(text string) {
 	p.Helper()
-	p.eventually(jobstest.Patience, "a person sees "+text, func() bool { return strings.Contains(p.out.String(), text) })
+	p.eventually(30*time.Second, "a person sees "+text, func() bool { return strings.Contains(p.out.String(), text) })
 }
 
 // The agent's own terminal is seen by a person, who types in it, and theirs by
@@ -294,7 +294,7 @@ while test ! -e go-on; do sleep 0.1; done
 	theirs := f.attaches(id, "--", "sh", "-c", "echo by a person; read x; echo read $x; exec sleep 1000")
 	theirs.sees("read seen")
 	f.try("attach", id, "--", "touch", "go-on") // its end is the agent's
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 	said, made := "", ""
 	for _, e := range f.events(id) {
 		switch e.Kind {

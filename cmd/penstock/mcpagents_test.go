@@ -51,7 +51,7 @@ func TestTerminalsOfRealAgents(t *testing.T) {
 			looks.sees("got the model")
 			types := f.looksAt(id, "2")
 			types.types("with a person\n")
-			f.run("wait", "--timeout", "120s", id)
+			f.run("wait", "--timeout", patience(120), id)
 			events := f.events(id)
 			requests := model.Requests()
 			if !slices.ContainsFunc(requests, func(r agenttest.Request) bool { return strings.Contains(r.Last, "went with a person") }) {

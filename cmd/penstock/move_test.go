@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
@@ -34,7 +35,7 @@ func (f *field) servers(n int) (urls []string, running []*program) {
 		urls = append(urls, "nats://penstock:chosen@"+client)
 	}
 	for _, p := range running {
-		f.eventually(jobstest.Patience, "a server listens", func() bool { return strings.Contains(p.log.String(), "NATS server at") })
+		f.eventually(30*time.Second, "a server listens", func() bool { return strings.Contains(p.log.String(), "NATS server at") })
 	}
 	return urls, running
 }
@@ -47,7 +48,7 @@ func TestAPoolMovesToACluster(t *testing.T) {
 	f.env = []string{"PENSTOCK_LEASE=10s"} // servers choose a leader meanwhile
 	serve, _ := f.serve("--slots", "1", "--queues", "default,slow")
 	done := f.submit("echo done >new.txt", "--key", "done")
-	f.run("wait", "--timeout", "60s", done)
+	f.run("wait", "--timeout", patience(60), done)
 	var waiting []string
 	f.run("queue", "pause", "slow")
 	for i := range 2 {
@@ -79,7 +80,7 @@ func TestAPoolMovesToACluster(t *testing.T) {
 		}
 	}
 	f.run("queue", "resume", "slow")
-	f.run(append([]string{"wait", "--timeout", "90s"}, waiting...)...)
+	f.run(append([]string{"wait", "--timeout", patience(90)}, waiting...)...)
 	f.kept(map[string]string{done: "+done", waiting[0]: "+waited", waiting[1]: "+waited"})
 
 	// And home again, from three.

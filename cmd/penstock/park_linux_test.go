@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
@@ -36,7 +35,7 @@ func (l *lot) parked(attempt int) jobs.Record {
 	if rec.Attempt != attempt || rec.Counted+rec.Lost > 0 {
 		l.Errorf("parked in attempt %d, want %d, and charged to nothing: %+v", rec.Attempt, attempt, rec)
 	}
-	l.run("wait", "--timeout", "60s", l.submit("true"))
+	l.run("wait", "--timeout", patience(60), l.submit("true"))
 	return rec
 }
 
@@ -74,10 +73,10 @@ test "$(cat runs)" = run && penstock result "\"$a because $b\""`, "--park-after"
 	l.refused(6, []string{"Red, Blue"}, "answer", l.id, "--option", "Green")
 	l.refused(6, []string{"takes no more prompts"}, "send", l.id, "more")
 	l.run("answer", l.id, "--option", "2")
-	l.eventually(jobstest.Patience, "it asks more", func() bool { return len(l.opened(l.id)) == 2 })
+	l.eventually(30*time.Second, "it asks more", func() bool { return len(l.opened(l.id)) == 2 })
 	l.parked(2)
 	l.run("answer", l.id, "--text", "it burns")
-	l.run("wait", "--timeout", "60s", l.id)
+	l.run("wait", "--timeout", patience(60), l.id)
 	var result jobs.Result
 	for _, e := range l.events(l.id) {
 		if e.Kind == jobs.JobFinished {
@@ -106,7 +105,7 @@ func TestAParkedSessionIsStopped(t *testing.T) {
 	})
 	l.parked(1)
 	l.run("job", "stop", l.id)
-	if _, code, _ := l.try("wait", "--timeout", "60s", l.id); code != 3 {
+	if _, code, _ := l.try("wait", "--timeout", patience(60), l.id); code != 3 {
 		t.Errorf("wait ended with %d", code)
 	}
 	if rec := l.record(l.id); rec.Outcome != jobs.Cancellation || rec.Attempt != 1 {
@@ -143,7 +142,7 @@ func TestARealAgentIsParked(t *testing.T) {
 			l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`)
 			l.eventually(60*time.Second, "it goes on with the answer", func() bool { return strings.Contains(l.all(jobs.Message), "LAST painted") })
 			l.run("job", "stop", l.id)
-			l.run("wait", "--timeout", "60s", l.id)
+			l.run("wait", "--timeout", patience(60), l.id)
 			if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Attempt != 2 || rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+Green") {
 				t.Errorf("%+v, with\n%s", rec, patch)
 			}

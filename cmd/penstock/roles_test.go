@@ -50,7 +50,7 @@ func TestRolesOfTheCommands(t *testing.T) {
 	w := f.worker(flagged(as[jobs.RoleWorker], []string{"--slots", "1"})...)
 	job := []string{"submit", "-o", "id", "--repo", f.repo, "--", "sh", "-c", "echo hi > new.txt"}
 	id := strings.TrimSpace(f.run(flagged(as[jobs.RoleSubmitter], job)...))
-	f.run(flagged([]string{"wait", "--timeout", "60s", id}, as[jobs.RoleSubmitter])...)
+	f.run(flagged([]string{"wait", "--timeout", patience(60), id}, as[jobs.RoleSubmitter])...)
 	if got := f.run(flagged([]string{"job", "get", id, "-o", "json"}, as[jobs.RoleSubmitter])...); !strings.Contains(got, `"outcome": "success"`) {
 		t.Errorf("the submitter sees of its job: %s", got)
 	}
@@ -116,7 +116,7 @@ func TestSignedJobs(t *testing.T) {
 	}
 	for what, flags := range map[string][]string{"unsigned": nil, "a stranger's": {"--sign-key", bad}} {
 		id := submit(flags...)
-		_, code, _ := f.try("wait", "--timeout", "60s", id)
+		_, code, _ := f.try("wait", "--timeout", patience(60), id)
 		got := f.run("job", "get", id, "-o", "json")
 		if code != 4 || !strings.Contains(got, `"reason": "unsigned"`) {
 			t.Errorf("%s job ended with %d: %s", what, code, got)
@@ -129,7 +129,7 @@ func TestSignedJobs(t *testing.T) {
 		t.Fatal("a job that nobody signed has run")
 	}
 	id := submit("--sign-key", good)
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 	if _, err := os.Stat(mark); err != nil {
 		t.Error("the signed job did not run")
 	}
@@ -150,7 +150,7 @@ func TestSignedJobs(t *testing.T) {
 		f.must(err)
 		f.must(os.WriteFile(file, data, 0o600))
 		id := strings.TrimSpace(f.run("submit", "-o", "id", "--job", file))
-		if _, code, _ := f.try("wait", "--timeout", "60s", id); code != 4 {
+		if _, code, _ := f.try("wait", "--timeout", patience(60), id); code != 4 {
 			t.Errorf("%s job: wait ended with %d", what, code)
 		}
 		if got := f.run("job", "get", id, "-o", "json"); !strings.Contains(got, "was altered after it was signed") {

@@ -215,7 +215,7 @@ func TestDiscard(t *testing.T) {
 	f.serve()
 	w := f.worker("--slots", "1")
 	deep := f.submit(`echo one > one; i=0; while [ $i -lt 140 ]; do i=$((i+1)); mkdir d; cd d; done; echo two > two`, "--max-attempts", "1")
-	f.try("wait", "--timeout", "60s", deep)
+	f.try("wait", "--timeout", patience(60), deep)
 	kept := f.workspaces()
 	if len(kept) != 1 || !strings.HasPrefix(kept[0], deep+".") {
 		t.Fatalf("workspaces %v, want the one that is too deep; the job ended with %s", kept, f.record(deep).Message)

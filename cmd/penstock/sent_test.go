@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // ownNames are all names under which a worker keeps something of an attempt, now
@@ -39,7 +39,7 @@ for name in `+strings.Join(ownNames, " ")+`; do echo "sent as $name" >/tmp/own; 
 	f.git("-C", dir, "branch", branch, "main")
 	before := f.branches(dir)[branch]
 	f.worker("--slots", "1")
-	f.eventually(2*jobstest.Patience, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
+	f.eventually(time.Minute, "the job ends", func() bool { return f.record(id).State == jobs.Finished })
 	rec := f.record(id)
 	if after := f.branches(dir)[branch]; after != before || rec.Reason != jobs.BranchExists || rec.Attempt != 2 {
 		t.Errorf("the branch was at %s and is at %s after %d attempts: %s (%s)", before, after, rec.Attempt, rec.Reason, rec.Message)

@@ -54,7 +54,7 @@ func TestWaitsEndWithAForeignFinish(t *testing.T) {
 		waits = append(waits, p)
 	}
 	for _, p := range waits[1:] {
-		f.eventually(jobstest.Patience, "the watchers have begun", func() bool { return strings.Contains(p.log.String(), "submitted") })
+		f.eventually(30*time.Second, "the watchers have begun", func() bool { return strings.Contains(p.log.String(), "submitted") })
 	}
 	q, err := queue.Open(t.Context(), f.bus(), queue.Config{})
 	f.must(err)

@@ -145,5 +145,5 @@ func TestAWorkerWaitsForItsPool(t *testing.T) {
 	for _, w := range waiting {
 		f.eventually(60*time.Second, "the worker has begun", func() bool { return strings.Contains(w.log.String(), "slots on") })
 	}
-	f.run("wait", "--timeout", "60s", f.submit("true"))
+	f.run("wait", "--timeout", patience(60), f.submit("true"))
 }

@@ -5,9 +5,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
@@ -54,7 +54,7 @@ func TestInterruptAndStop(t *testing.T) {
 			f.run("send", k.id, "hang again")
 			k.seen(jobs.Milestone, 2)
 			f.run("job", "stop", k.id)
-			f.eventually(jobstest.Patience, "the job ends", func() bool { return f.record(k.id).State == jobs.Finished })
+			f.eventually(30*time.Second, "the job ends", func() bool { return f.record(k.id).State == jobs.Finished })
 			if rec := f.record(k.id); rec.Reason != jobs.Cancelled || !strings.Contains(rec.Message, "stopped the agent within its turn") {
 				t.Errorf("it ended with %s: %s", rec.Reason, rec.Message)
 			}

@@ -149,7 +149,7 @@ func TestTalkToClaude(t *testing.T) {
 	}
 
 	f.run("job", "stop", k.id)
-	f.run("wait", k.id, "--timeout", "60s")
+	f.run("wait", k.id, "--timeout", patience(60))
 	if patch := f.run("job", "diff", k.id); !strings.Contains(patch, "+made") {
 		t.Errorf("the patch is %q", patch)
 	}
@@ -169,7 +169,7 @@ func TestTalkToAJobThatWaits(t *testing.T) {
 	f.refused(2, []string{"id:"}, "send", id, "hello", "--id", "1")
 	f.refused(5, []string{"not found"}, "send", jobs.NewID(), "hello")
 	f.run("job", "stop", id)
-	if _, code, told := f.try("wait", id, "--timeout", "30s"); code != 3 || !strings.Contains(told, "cli stopped") {
+	if _, code, told := f.try("wait", id, "--timeout", patience(30)); code != 3 || !strings.Contains(told, "cli stopped") {
 		t.Errorf("wait ended with %d: %s", code, told)
 	}
 }

@@ -51,7 +51,7 @@ func TestAPersonWatchesClaude(t *testing.T) {
 	f.run("answer", id, "--option", "2")
 	r.sees("wide", `turn 1 · `)
 	f.run("job", "stop", id)
-	f.run("wait", "--timeout", "60s", id)
+	f.run("wait", "--timeout", patience(60), id)
 	for _, who := range []string{"wide", "narrow"} {
 		r.sees(who, `(?s)✓ success in .*penstock job diff.*host\$`)
 		shown := r.do("capture-pane", "-p", "-S", "-200", "-t", who)
