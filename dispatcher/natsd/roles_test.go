@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
@@ -53,6 +54,7 @@ type parts struct {
 	queue *queue.Queue
 	log   *session.Log
 	store *artifact.Store
+	*client.Client
 }
 
 func open3(t *testing.T, nc *nats.Conn, role jobs.Role) parts {
@@ -69,7 +71,11 @@ func open3(t *testing.T, nc *nats.Conn, role jobs.Role) parts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parts{q, l, s}
+	c, err := client.Open(jobstest.Context(t), nc, client.Config{Role: role})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts{q, l, s, c}
 }
 
 // buses are the embedded server, and one that runs with what is printed for
@@ -404,7 +410,9 @@ func TestRolesDoTheirWork(t *testing.T) {
 		job := jobstest.Job()
 		job.Priority, job.Isolation = jobs.High, jobs.IsolationNone
 		untilAnswered(t, func() error {
-			return submitter.queue.Ask(jobstest.Context(t), operation.Submit.Row, "test", job, &told)
+			var err error
+			told, err = submitter.Submit(jobstest.Context(t), job)
+			return err
 		})
 		untilAnswered(t, func() error { // else the worker finds another one first
 			if ids, err := b.pool.queue.Admitted(jobstest.Context(t), "default", "p0"); err != nil || slices.Contains(ids, told.ID) {
@@ -415,11 +423,10 @@ func TestRolesDoTheirWork(t *testing.T) {
 		b.work(worker, told)
 		b.look(viewer, told)
 
-		var rec jobs.Record
-		if err := submitter.queue.Ask(jobstest.Context(t), operation.Get.Row, "test", map[string]string{"id": told.ID}, &rec); err != nil || rec.Outcome != jobs.Success {
+		if rec, err := submitter.Get(jobstest.Context(t), told.ID); err != nil || rec.Outcome != jobs.Success {
 			t.Errorf("the submitter asks after its job: %+v, %v", rec, err)
 		}
-		err := submitter.queue.Ask(jobstest.Context(t), operation.Cancel.Row, "test", map[string]string{"id": told.ID}, &rec)
+		_, err := submitter.Cancel(jobstest.Context(t), told.ID)
 		if !errors.Is(err, jobs.ErrFinished) {
 			t.Errorf("cancel a finished job: %v, want that it has finished", err)
 		}
@@ -597,7 +604,8 @@ func (b *bus) look(v parts, told operation.Submitted) {
 		func() error { _, err := v.queue.Job(ctx, rec.ID); return err },
 		func() error { _, err := v.store.Salvages(ctx, rec); return err },
 		func() error {
-			return v.queue.Ask(ctx, operation.Why.Row, "test", map[string]string{"id": rec.ID}, &struct{}{})
+			_, err := v.Why(ctx, rec.ID)
+			return err
 		},
 	} {
 		if err := look(); err != nil {
@@ -614,7 +622,8 @@ func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 		"submitter gets":  func() error { _, err := submitter.queue.Get(ctx, id); return err },
 		"viewer cancels":  func() error { _, err := viewer.queue.Cancel(ctx, id, "me"); return err },
 		"viewer asks to": func() error {
-			return viewer.queue.Ask(ctx, operation.Cancel.Row, "test", map[string]string{"id": id}, nil)
+			_, err := viewer.Cancel(ctx, id)
+			return err
 		},
 		"viewer submits":       func() error { _, _, err := viewer.queue.Accept(ctx, jobstest.Job()); return err },
 		"worker submits":       func() error { _, _, err := worker.queue.Accept(ctx, jobstest.Job()); return err },

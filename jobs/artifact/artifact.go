@@ -51,6 +51,8 @@ type Config struct {
 	StoreBytes int64
 	// Upgrade changes buckets that exist to this configuration.
 	Upgrade bool
+	// Bind takes what is on the broker as it is, and makes nothing there.
+	Bind bool
 }
 
 // A TooLargeError reports an artifact that is larger than the store allows.
@@ -77,6 +79,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	conn.Bound = conn.Bound || cfg.Bind
 	has, err := conn.Installed(ctx, subject.Marker)
 	if err != nil {
 		return nil, err

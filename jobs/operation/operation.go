@@ -21,6 +21,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
+// CallerHeader is the header of a request that says, in a word, which program makes
+// it: cli, batch. It is kept with what the request changes, for people who ask who did
+// that; nothing is allowed or refused by it.
+const CallerHeader = "Penstock-By"
+
 // A Row says of one operation what every interface needs to know.
 type Row struct {
 	Name     string // the last token of its subject

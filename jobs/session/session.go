@@ -43,6 +43,8 @@ type Config struct {
 	MaxBytes int64
 	// Upgrade changes a stream that exists to this configuration.
 	Upgrade bool
+	// Bind takes what is on the broker as it is, and makes nothing there.
+	Bind bool
 }
 
 // A Log is the event logs of a tenant's sessions. Its methods may be called
@@ -59,6 +61,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	conn.Bound = conn.Bound || cfg.Bind
 	has, err := conn.Installed(ctx, subject.Marker)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,148 @@
+// Package client is the way into a pool for every program that is not a worker: it
+// submits jobs, follows them, talks to their agents, and asks for whatever else
+// [operation.All] lists.
+//
+//	Client ──request──▶ a dispatcher ──▶ answer
+//	   └────reads─────▶ sessions and artifacts, where its role may
+//
+// A Client asks and never writes to the broker itself. So all that belongs to a
+// change is done by the dispatcher, which is there for every client, and a program
+// that ends half way leaves nothing half done. Where no dispatcher answers, an error
+// is a [jobs.ErrUnavailable]. Every error has a code; see [jobs.Code].
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// ErrNoDispatcher is a [jobs.ErrUnavailable]: the broker is there, and no dispatcher
+// takes requests. penstock serve runs one.
+var ErrNoDispatcher = fmt.Errorf("%w: no dispatcher takes requests", jobs.ErrUnavailable)
+
+const (
+	// answerWithin bounds one request: longer than a dispatcher takes for one.
+	answerWithin = 16 * time.Second
+	// comingUp is how long a request waits for a dispatcher to be there: one may just
+	// be starting.
+	comingUp = 3 * time.Second
+)
+
+// Config says which pool to ask, and as whom. The zero value is for an installation
+// with the default names, and a connection that may do everything.
+type Config struct {
+	Prefix string // of every subject; default "penstock.v1"
+	Tenant string // default "default"
+	// Role is the one of the connection's credential. With viewer, and with operator,
+	// sessions and artifacts are read from the broker, else by requests.
+	Role jobs.Role
+	// By is a word for the program, kept with what it changes; default "client".
+	By string
+}
+
+// A Client asks one pool. Its methods may be called from any goroutine.
+type Client struct {
+	cfg   Config
+	names subject.Names
+	conn  *wire.Conn
+	log   *session.Log
+	store *artifact.Store
+}
+
+// Open returns a client over a connection, which its caller closes.
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Client, error) {
+	cfg.By = cmp.Or(cfg.By, "client")
+	if err := jobs.CheckToken("by", cfg.By); err != nil {
+		return nil, err
+	}
+	names, err := subject.New(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{cfg: cfg, names: names}
+	if c.conn, err = wire.New(nc, cfg.Role); err != nil {
+		return nil, err
+	}
+	c.log, err = session.Open(ctx, nc, session.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Role: cfg.Role, Bind: true})
+	if err != nil {
+		return nil, fmt.Errorf("open the sessions: %w", err)
+	}
+	c.store, err = artifact.Open(ctx, nc, artifact.Config{Role: cfg.Role, Bind: true})
+	if err != nil {
+		return nil, fmt.Errorf("open the artifacts: %w", err)
+	}
+	return c, nil
+}
+
+// As returns a client that gives another word for the program.
+func (c *Client) As(by string) *Client {
+	other := *c
+	other.cfg.By = by
+	return &other
+}
+
+// May reports whether the client's role may ask for an operation.
+func (c *Client) May(row operation.Row) bool { return row.Allows(c.cfg.Role) }
+
+// reads reports whether the client's role may read sessions and artifacts.
+func (c *Client) reads() bool { return c.cfg.Role.All() || c.cfg.Role == jobs.RoleViewer }
+
+// Ask asks for an operation. The methods of Client are a shorter way to write it.
+func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], request Q) (A, error) {
+	var answer A
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return answer, err
+	}
+	m := nats.NewMsg(c.names.API(op.Name))
+	m.Data = body
+	m.Header.Set(operation.CallerHeader, c.cfg.By)
+	msg, err := c.send(ctx, m)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return answer, fmt.Errorf("ask to %s: %w", op.Name, ErrNoDispatcher)
+	case errors.Is(err, context.DeadlineExceeded):
+		return answer, fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, op.Name, err)
+	case err != nil:
+		return answer, fmt.Errorf("ask to %s: %w", op.Name, err)
+	case msg.Header.Get(micro.ErrorHeader) == "":
+		return answer, json.Unmarshal(msg.Data, &answer)
+	}
+	var refused operation.Refusal
+	if err := json.Unmarshal(msg.Data, &refused); err != nil {
+		return answer, fmt.Errorf("%s: %s", op.Name, msg.Header.Get(micro.ErrorHeader))
+	}
+	return answer, refused.Err()
+}
+
+// send sends a request, again while no dispatcher is there to have heard it.
+func (c *Client) send(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	began := time.Now()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		msg, err := c.conn.Request(ctx, m)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Since(began) > comingUp {
+			return msg, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(wait):
+		}
+	}
+}

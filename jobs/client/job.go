@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// Submit submits a job. When it returns without an error the job is stored and will
+// run; submitting again with the same key returns the same job.
+func (c *Client) Submit(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
+	return Ask(ctx, c, operation.Submit, job)
+}
+
+// Get returns a job's record. An id may be abbreviated wherever a method takes one.
+func (c *Client) Get(ctx context.Context, id string) (jobs.Record, error) {
+	return Ask(ctx, c, operation.Get, operation.Ref{ID: id})
+}
+
+// Show returns all that the pool knows of a job. To a role that may not see what was
+// submitted it shows the record and the result.
+func (c *Client) Show(ctx context.Context, id string) (operation.Shown, error) {
+	if c.May(operation.Show.Row) {
+		return Ask(ctx, c, operation.Show, operation.Ref{ID: id})
+	}
+	rec, err := c.Get(ctx, id)
+	shown := operation.Shown{Record: rec}
+	if err != nil {
+		return shown, err
+	}
+	if cause, ok := jobs.Reasons[rec.Reason]; ok {
+		shown.Cause = &cause
+	}
+	if rec.State == jobs.Finished {
+		var result jobs.Result
+		result, err = c.Result(ctx, rec.ID)
+		shown.Result = &result
+	}
+	return shown, err
+}
+
+// List returns the jobs that a request selects, in the order of submission, page by
+// page. It ends behind the last one, or with an error.
+func (c *Client) List(ctx context.Context, request operation.ListRequest) iter.Seq2[jobs.Record, error] {
+	return func(yield func(jobs.Record, error) bool) {
+		for {
+			page, err := Ask(ctx, c, operation.List, request)
+			if err != nil {
+				yield(jobs.Record{}, err)
+				return
+			}
+			for _, rec := range page.Jobs {
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if request.After = page.Next; page.Next == "" {
+				return
+			}
+		}
+	}
+}
+
+// Wait waits until a job has finished and returns its result. Once a dispatcher has
+// known the job, Wait outlives dispatchers and brokers that are away for a while.
+func (c *Client) Wait(ctx context.Context, id string) (jobs.Result, error) {
+	rec, err := Ask(ctx, c, operation.Wait, operation.WaitRequest{ID: id, For: jobs.Duration(time.Millisecond)})
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	for rec.State != jobs.Finished {
+		now, err := Ask(ctx, c, operation.Wait, operation.WaitRequest{ID: rec.ID, For: jobs.Duration(operation.MaxWait)})
+		switch {
+		case ctx.Err() != nil:
+			return jobs.Result{}, context.Cause(ctx)
+		case err == nil:
+			rec = now
+		case !away(err):
+			return jobs.Result{}, err
+		}
+	}
+	return c.Result(ctx, rec.ID)
+}
+
+// away reports whether the pool does not answer, which may pass.
+func away(err error) bool {
+	code := jobs.Code(err)
+	return code == jobs.CodeUnavailable || code == jobs.CodeBusy
+}
+
+// Result returns the result of a finished job. For another one the error is
+// [jobs.ErrNotFinished].
+func (c *Client) Result(ctx context.Context, id string) (jobs.Result, error) {
+	return Ask(ctx, c, operation.Result, operation.Ref{ID: id})
+}
+
+// Why says what keeps a job where it is, and what would change that.
+func (c *Client) Why(ctx context.Context, id string) (why.Standing, error) {
+	return Ask(ctx, c, operation.Why, operation.Ref{ID: id})
+}
+
+// Send gives a message to the agent of a job. One that had no effect is a
+// [*control.RefusedError]. A message without an id gets one.
+func (c *Client) Send(ctx context.Context, id string, m control.Message) (control.Receipt, error) {
+	if m.ID == "" {
+		m.ID = jobs.NewID()
+	}
+	if m.By == "" {
+		m.By = c.cfg.By
+	}
+	return Ask(ctx, c, operation.Send, operation.SendRequest{ID: id, Control: m})
+}
+
+// Cancel ends a job, queued or running. One that has ended is [jobs.ErrFinished].
+func (c *Client) Cancel(ctx context.Context, id string) (jobs.Record, error) {
+	return Ask(ctx, c, operation.Cancel, operation.Ref{ID: id})
+}
+
+// Retry runs a finished job again that did not succeed; with fromSalvage it begins
+// from what was saved of an earlier attempt.
+func (c *Client) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.Record, error) {
+	return Ask(ctx, c, operation.Retry, operation.RetryRequest{ID: id, FromSalvage: fromSalvage})
+}
+
+// Resume brings a finished job back, to go on with its agent's conversation: with a
+// prompt, or, where that is nil, with what was left to do.
+func (c *Client) Resume(ctx context.Context, id string, prompt *control.Message) (jobs.Record, error) {
+	return Ask(ctx, c, operation.Resume, operation.ResumeRequest{ID: id, Prompt: prompt})
+}
+
+// Fork submits jobs that begin with a copy of a job's conversation.
+func (c *Client) Fork(ctx context.Context, id, prompt string, count int) ([]operation.Submitted, error) {
+	made, err := Ask(ctx, c, operation.Fork, operation.ForkRequest{ID: id, Prompt: prompt, Count: count})
+	return made.Jobs, err
+}
+
+// Artifacts lists the artifacts of a job's attempt with an epoch; zero is the last.
+func (c *Client) Artifacts(ctx context.Context, id string, epoch uint64) (operation.ArtifactList, error) {
+	return Ask(ctx, c, operation.Artifacts, operation.ArtifactsRequest{ID: id, Epoch: epoch})
+}
+
+// Artifact opens an artifact of an attempt, in the object store. The id is a whole
+// one. Close it.
+func (c *Client) Artifact(ctx context.Context, id string, epoch uint64, name string) (io.ReadCloser, error) {
+	return c.store.Get(ctx, id, epoch, name)
+}
+
+// Patch opens the patch of a finished job, which is empty if the job changed nothing.
+// Close it.
+func (c *Client) Patch(ctx context.Context, id string) (io.ReadCloser, error) {
+	if !c.reads() {
+		content, err := Ask(ctx, c, operation.Patch, operation.Ref{ID: id})
+		return io.NopCloser(bytes.NewReader(content.Patch)), err
+	}
+	rec, err := c.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if rec.State != jobs.Finished {
+		return nil, fmt.Errorf("%w: job %s is %s", jobs.ErrNotFinished, rec.ID, rec.State)
+	}
+	content, err := c.store.Get(ctx, rec.ID, rec.Epoch, jobs.PatchName)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	return content, err
+}
