@@ -106,6 +106,8 @@ type agentRun struct {
 	began   time.Time     // when that turn did
 	leaving string        // who has told the agent to stop; empty: nobody
 	work    undertaking
+	paced   int // readers of its output that wait for the broker
+	taking  int // control messages that are decided on and not stored yet
 	// offered is the last sign of life at which the session was to be parked.
 	offered time.Time
 	parked  *parking // it is being parked
@@ -216,11 +218,29 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 func (r *agentRun) read(stream *io.PipeReader, name string) error {
 	err := agent.ReadLines(counted{stream, r.wrote}, name, agent.MaxLine, func(line agent.Line) error {
 		r.line(line)
+		r.pace()
 		return nil
 	})
 	// Whoever writes must never wait for a reader that has gone.
 	stream.CloseWithError(err)
 	return err
+}
+
+// pace holds an agent up that writes faster than the broker takes it. Silence for
+// that reason is not the agent's.
+func (r *agentRun) pace() {
+	if !r.events.full() {
+		return
+	}
+	held := func(by int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.paced += by
+		r.pulse.last = time.Now()
+	}
+	held(1)
+	defer held(-1)
+	r.events.pace()
 }
 
 // A counted reader tells how much was read. A line that never ends counts as

@@ -81,37 +81,30 @@ type deed struct {
 	events []event.Event
 	lines  [][]byte
 	then   func()
+	undo   func() // what is done instead if the message cannot be stored
 }
 
 // control does what a message says: first it is decided whether that can be
-// done, then that it will be is stored, and only then it is.
+// done, then that it will be is stored, and only then it is. The log may take
+// long, so no lock is held meanwhile; messages come one after the other.
 func (r *agentRun) control(ctx context.Context, c control.Message) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.parked != nil:
-		return control.Refuse(control.NotReady, "the session is being parked")
-	case r.leaving != "" || r.found != nil:
-		return control.Refuse(control.Over, "the agent is being ended")
-	}
-	do, err := r.deed(c)
+	do, c, err := r.decide(c)
 	if err != nil {
 		return err
 	}
-	for _, e := range do.events {
-		if closed, ok := e.Payload.(event.AskClosed); ok {
-			c.Ask = closed.Ask // who reads the log must know what it answers
-		}
-	}
-	if len(do.lines) > 0 && r.in.full() {
-		return control.Refuse(control.Busy, "the agent does not read what was sent to it before")
-	}
-	if err := r.accept(ctx, c); err != nil {
+	err = r.accept(ctx, c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taking--
+	switch {
+	case err != nil && do.undo != nil:
+		do.undo()
+		return err
+	case err != nil:
 		return err
 	}
 	r.in.put(do.lines...)
 	r.events.put(do.events...)
-	r.asked(do.events)
 	if do.then != nil {
 		do.then()
 	}
@@ -120,13 +113,44 @@ func (r *agentRun) control(ctx context.Context, c control.Message) error {
 	return nil
 }
 
+// decide finds out what a message comes to, and returns it with what it answers.
+// From then on the agent is not taken for one that waits.
+func (r *agentRun) decide(c control.Message) (deed, control.Message, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.parked != nil:
+		return deed{}, c, control.Refuse(control.NotReady, "the session is being parked")
+	case r.leaving != "" || r.found != nil:
+		return deed{}, c, control.Refuse(control.Over, "the agent is being ended")
+	}
+	do, err := r.deed(c)
+	if err != nil {
+		return do, c, err
+	}
+	for _, e := range do.events {
+		if closed, ok := e.Payload.(event.AskClosed); ok {
+			c.Ask = closed.Ask // who reads the log must know what it answers
+		}
+	}
+	if len(do.lines) > 0 && r.in.full() {
+		return do, c, control.Refuse(control.Busy, "the agent does not read what was sent to it before")
+	}
+	r.asked(do.events) // an answered question does not lapse
+	r.pulse.last = time.Now()
+	r.taking++
+	return do, c, nil
+}
+
 // accept stores that a message was taken. It is the proof of the lease: the
 // broker refuses the event of an attempt that another one has followed.
 func (r *agentRun) accept(ctx context.Context, c control.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
 	defer cancel()
 	e := event.New(event.InputState(c.Input()))
+	r.mu.Lock()
 	e.Turn = r.turn
+	r.mu.Unlock()
 	err := r.writer.Append(ctx, r.secrets.Event(e))
 	switch {
 	case err == nil:

@@ -132,6 +132,9 @@ func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 	if r.parked != nil {
 		return nil, 0
 	}
+	if r.paced > 0 {
+		p.last = now
+	}
 	quiet := now.Sub(p.last)
 	if found := r.beyond(now); found != nil {
 		return found, 0

@@ -156,6 +156,7 @@ type pending struct {
 	question control.Question
 	answer   chan inside.Answer // has room for one
 	bounded  bool               // who asks waits for so long, and no longer
+	taken    bool               // an answer is being stored
 }
 
 // inquire asks whoever follows the session, and waits for an answer.
@@ -163,8 +164,9 @@ func (r *agentRun) inquire(ctx context.Context, a inside.Ask) (inside.Answer, er
 	if answer, ok := r.recall(a.Question); ok {
 		return answer, nil
 	}
+	r.events.pace() // a program may ask without end
 	id, answer := jobs.NewID(), make(chan inside.Answer, 1)
-	if err := r.open(id, pending{a.Question, answer, a.Timeout > 0}); err != nil {
+	if err := r.open(id, pending{question: a.Question, answer: answer, bounded: a.Timeout > 0}); err != nil {
 		return inside.Answer{}, err
 	}
 	var late <-chan time.Time
@@ -213,7 +215,7 @@ func (r *agentRun) giveUp(id, how string) {
 	defer r.mu.Unlock()
 	p, ok := r.questions[id]
 	switch {
-	case !ok:
+	case !ok || p.taken:
 	case r.parked != nil:
 		delete(r.questions, id)
 		p.answer <- inside.Answer{How: "withdrawn"}
@@ -234,8 +236,8 @@ var nobody = inside.Answer{How: "expired", Text: "nobody has answered"}
 // it was one of theirs.
 func (r *agentRun) expire(id string) bool {
 	p, ok := r.questions[id]
-	if !ok {
-		return false
+	if !ok || p.taken {
+		return ok
 	}
 	how, answer := "expired", nobody
 	if r.job.Ask.Default != "" {
@@ -274,8 +276,13 @@ func (r *agentRun) answer(c control.Message) (_ deed, ours bool, err error) {
 		}
 		how, text = "answered", answers[p.question.Question]
 	}
-	return deed{events: []event.Event{r.closed(id, how)}, then: func() {
-		delete(r.questions, id)
-		p.answer <- inside.Answer{How: how, Text: text}
-	}}, true, nil
+	p.taken = true
+	r.questions[id] = p
+	reply := func(a inside.Answer) func() {
+		return func() {
+			delete(r.questions, id)
+			p.answer <- a
+		}
+	}
+	return deed{events: []event.Event{r.closed(id, how)}, then: reply(inside.Answer{How: how, Text: text}), undo: reply(nobody)}, true, nil
 }

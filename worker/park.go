@@ -102,7 +102,7 @@ func (r *agentRun) lookAtAsks(now time.Time, quiet time.Duration) time.Duration 
 // onlyAsks reports whether the agent does nothing but wait for answers. A tool
 // that it waits for may be the one that asks.
 func (r *agentRun) onlyAsks() bool {
-	if !r.parkable || r.work.attended || r.leaving != "" || r.found != nil || !r.pulse.closed.IsZero() && r.keepStdin {
+	if !r.parkable || r.taking > 0 || r.work.attended || r.leaving != "" || r.found != nil || !r.pulse.closed.IsZero() && r.keepStdin {
 		return false
 	}
 	tools := len(r.work.tools) + r.work.live

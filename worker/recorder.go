@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,8 +29,9 @@ const (
 )
 
 // A recorder takes an attempt's events, in order, from several goroutines and
-// appends them to the session from one. Put blocks while the broker is slow,
-// so that an agent cannot fill the worker's memory.
+// appends them to the session from one. Taking an event never blocks, so it may
+// happen under a lock; pace blocks while the broker is slow, so that an agent
+// cannot fill the worker's memory.
 type recorder struct {
 	to    Events
 	clean func(jobs.Event) jobs.Event
@@ -38,21 +40,22 @@ type recorder struct {
 	// must end, since its log would have a hole.
 	failed func(error)
 
-	queue chan jobs.Event
 	done  chan struct{}
 	err   error // of the first append that failed; read it after done
 	abort context.CancelFunc
 
 	mu      sync.Mutex
+	changed *sync.Cond   // the queue, or closed
+	queue   []jobs.Event // what is not being appended yet
+	closed  bool
 	bytes   int
 	dropped int
 }
 
 func newRecorder(to Events, clean func(jobs.Event) jobs.Event, hooks Hooks, failed func(error)) *recorder {
-	return &recorder{
-		to: to, clean: clean, hooks: hooks, failed: failed,
-		queue: make(chan jobs.Event, backlog), done: make(chan struct{}),
-	}
+	r := &recorder{to: to, clean: clean, hooks: hooks, failed: failed, done: make(chan struct{})}
+	r.changed = sync.NewCond(&r.mu)
+	return r
 }
 
 // start begins to append. Appending outlives ctx, because how an attempt
@@ -72,9 +75,12 @@ func (r *recorder) start(ctx context.Context) {
 // taking events, so that nobody blocks, and drops them.
 func (r *recorder) run(ctx context.Context) {
 	defer close(r.done)
-	for event := range r.queue {
-		batch := r.more([]jobs.Event{event})
-		if r.err != nil {
+	for {
+		batch := r.next()
+		switch {
+		case batch == nil:
+			return
+		case r.err != nil:
 			continue
 		}
 		began := time.Now()
@@ -86,20 +92,39 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// more adds what already waits, up to a batch.
-func (r *recorder) more(batch []jobs.Event) []jobs.Event {
-	for len(batch) < batchSize {
-		select {
-		case event, ok := <-r.queue:
-			if !ok {
-				return batch
-			}
-			batch = append(batch, event)
-		default:
-			return batch
-		}
+// next waits for what is to be appended, and takes as much of it as fits a batch;
+// nil: the recorder is closed, and there is no more.
+func (r *recorder) next() []jobs.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queue) == 0 && !r.closed {
+		r.changed.Wait()
 	}
+	if len(r.queue) == 0 {
+		return nil
+	}
+	n := min(len(r.queue), batchSize)
+	batch := slices.Clone(r.queue[:n])
+	r.queue = slices.Delete(r.queue, 0, n)
+	r.changed.Broadcast()
 	return batch
+}
+
+// pace waits while more events are queued than a slow broker may hold up. Call it
+// without a lock, after events that the agent can make without end.
+func (r *recorder) pace() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queue) > backlog {
+		r.changed.Wait()
+	}
+}
+
+// full reports whether pace would wait.
+func (r *recorder) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue) > backlog
 }
 
 func (r *recorder) report(batch []jobs.Event, took time.Duration) {
@@ -113,9 +138,14 @@ func (r *recorder) report(batch []jobs.Event, took time.Duration) {
 
 // put records events of the pool itself. They are never dropped.
 func (r *recorder) put(events ...event.Event) {
-	for _, e := range events {
-		r.queue <- r.clean(e.Event)
+	clean := make([]jobs.Event, len(events))
+	for i, e := range events {
+		clean[i] = r.clean(e.Event)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = append(r.queue, clean...)
+	r.changed.Broadcast()
 }
 
 // putOutput records events that the agent's output became, until the attempt
@@ -154,7 +184,10 @@ func (r *recorder) close(ctx context.Context) error {
 			r.hooks.Dropped("too_large")
 		}
 	}
-	close(r.queue)
+	r.mu.Lock()
+	r.closed = true
+	r.changed.Broadcast()
+	r.mu.Unlock()
 	stop := context.AfterFunc(ctx, r.abort)
 	defer stop()
 	defer r.abort()

@@ -156,6 +156,7 @@ func TestTheRecorderPushesBack(t *testing.T) {
 		defer close(blocked)
 		for range backlog * 3 {
 			r.putOutput(line("x"))
+			r.pace()
 		}
 	}()
 	select {
