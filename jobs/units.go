@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-run/penstock/bytesize"
+	"github.com/penstock-run/penstock/sandbox/bytesize"
 )
 
 // Duration is a time.Duration that is written "1h30m" in JSON.

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // published makes the port of p reachable and returns where. The test fails

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // A screen is what has come out of a terminal, and waits for more.

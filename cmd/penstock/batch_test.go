@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // issues writes a file as gh issue list --json makes it, with issues 1 to n.

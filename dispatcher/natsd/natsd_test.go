@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/dispatcher/natsd"
-	"github.com/penstock-run/penstock/internal/slowtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // childDir makes this binary serve that directory until it is killed.

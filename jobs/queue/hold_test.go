@@ -6,10 +6,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 func batchJob(batch string) jobs.Job {

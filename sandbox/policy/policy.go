@@ -24,8 +24,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-run/penstock/bytesize"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/bytesize"
 	"github.com/penstock-run/penstock/sandbox/proxy"
 	"go.yaml.in/yaml/v3"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // Where others reach the listener, only who has the token is served; others

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // trees are shell scripts that try to leave something behind. MARK is

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/sandbox/systemd"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // Only who has the session's token is answered: in whatever header the programs

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/penstock-run/penstock/internal/slowtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // inGroup starts a script in a group of its own, and ends it with the test.
