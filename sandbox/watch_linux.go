@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -26,6 +27,10 @@ type watch struct {
 	pids   int          // the kernel keeps this limit, but does not tell; 0: it does
 	jail   *jail
 	kill   func()
+	// inherited is the most memory, in KiB, that this process had when the jail
+	// was there. A process begins with its starter's peak in its resource usage,
+	// since it shares the starter's memory until it executes its program.
+	inherited int64
 
 	stop, done chan struct{} // made by start
 
@@ -92,6 +97,7 @@ func (w *watch) start(j *jail, kill func()) {
 		return
 	}
 	w.jail, w.kill = j, kill
+	w.inherited = ownPeak()
 	w.stop, w.done = make(chan struct{}), make(chan struct{})
 	go w.run()
 }
@@ -107,11 +113,29 @@ func (w *watch) end(mechanism *os.ProcessState) ([]Feature, error) {
 	defer w.mu.Unlock()
 	// The kernel remembers the largest of all processes: one that took much, and
 	// ended for lack of more, may have done so between two looks.
-	if most, ok := mechanism.SysUsage().(*syscall.Rusage); ok && w.memory != nil && !mechanism.Success() && most.Maxrss<<10 > w.memory.most &&
-		!slices.Contains(w.reached, FeatureMemory) {
+	if w.memory != nil && !mechanism.Success() && peak(mechanism, w.inherited) > w.memory.most && !slices.Contains(w.reached, FeatureMemory) {
 		w.reached = append(w.reached, FeatureMemory)
 	}
 	return w.reached, w.err
+}
+
+// peak is the most memory, in bytes, that the largest process of a jail had; 0
+// where that cannot be told from what the first one inherited.
+func peak(mechanism *os.ProcessState, inherited int64) int64 {
+	usage, ok := mechanism.SysUsage().(*syscall.Rusage)
+	if !ok || usage.Maxrss <= inherited {
+		return 0
+	}
+	return usage.Maxrss << 10
+}
+
+// ownPeak is the most memory, in KiB, that this process has had.
+func ownPeak() int64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return math.MaxInt64 // nothing can be told apart
+	}
+	return usage.Maxrss
 }
 
 func (w *watch) run() {

@@ -3,14 +3,14 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 )
 
 // A caller calls the program for what starts no jail: a current
@@ -47,15 +47,37 @@ func (c *caller) call(args ...string) reply {
 	}
 	var out, told bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &told
-	err := cmd.Run()
+	if err := cmd.Start(); err != nil {
+		c.Fatal(err)
+	}
+	ended, peak := make(chan struct{}), make(chan int64, 1)
+	go func() { peak <- peakMemory(cmd.Process.Pid, ended) }()
+	err := cmd.Wait()
+	close(ended)
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		c.Fatal(err)
 	}
-	got := reply{code: cmd.ProcessState.ExitCode(), out: out.String(), err: told.String()}
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
-		got.memory = usage.Maxrss
+	return reply{code: cmd.ProcessState.ExitCode(), out: out.String(), err: told.String(), memory: <-peak}
+}
+
+// peakMemory looks until a process has ended at the most memory that it had, in
+// KiB; 0 where that is not known. Its resource usage does not say it: that begins
+// with the memory of this process.
+func peakMemory(pid int, ended <-chan struct{}) (most int64) {
+	for {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if _, peak, ok := strings.Cut(string(status), "VmHWM:"); err == nil && ok {
+			var now int64
+			if _, err := fmt.Sscan(peak, &now); err == nil {
+				most = max(most, now)
+			}
+		}
+		select {
+		case <-ended:
+			return most
+		case <-time.After(time.Millisecond):
+		}
 	}
-	return got
 }
 
 // wants fails unless the reply has that code and says each word, on either stream.

@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -96,7 +97,8 @@ var tried = sandbox.Limits{
 // look runs the script, and looks at the unit's control group meanwhile.
 func (b *Backend) look(ctx context.Context, t tools) (observation, []sandbox.Feature, error) {
 	spec := sandbox.Spec{
-		Args: []string{"/bin/sh", "-c", script}, Label: fmt.Sprintf("check.%d", os.Getpid()), Limits: tried,
+		// Several trials of one process may go on at once; each has to find its own unit.
+		Args: []string{"/bin/sh", "-c", script}, Label: fmt.Sprintf("check.%d.%s", os.Getpid(), strings.ToLower(rand.Text())), Limits: tried,
 	}
 	r, w := io.Pipe()
 	defer r.Close()

@@ -1,0 +1,31 @@
+package sandbox
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// A program that fails has not reached its limit of memory because the process
+// that started it had more.
+func TestMemoryOfTheStarterIsNotTheJails(t *testing.T) {
+	const size = 64 << 20
+	taken := make([]byte, size)
+	for i := 0; i < size; i += 4096 {
+		taken[i] = 1
+	}
+	cmd := exec.Command("false")
+	_ = cmd.Run() // it fails, that is its purpose
+	if got := peak(cmd.ProcessState, 0); got < size {
+		t.Skipf("this kernel does not count the starter's memory: %d bytes", got)
+	}
+	w := &watch{memory: &memoryWatch{most: 32 << 20}, inherited: ownPeak()}
+	if reached, err := w.end(cmd.ProcessState); len(reached) > 0 || err != nil {
+		t.Errorf("reached %v, err %v", reached, err)
+	}
+	cmd = exec.Command("sh", "-c", "head -c 200000000 /dev/zero | tail -c 150000000 >/dev/null; exit 1")
+	_ = cmd.Run() // as above
+	if reached, err := w.end(cmd.ProcessState); len(reached) != 1 || err != nil {
+		t.Errorf("a program of the jail took more: reached %v, err %v", reached, err)
+	}
+	_ = taken[0]
+}
