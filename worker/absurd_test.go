@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -25,7 +26,7 @@ func TestAnAgentReportsAbsurdCosts(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
 			path := filepath.Join(f.TempDir(), "stub")
-			f.must(os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+			f.must(exectest.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 			g, err := gate.New(gate.Config{Key: "key", Upstream: "http://127.0.0.1:1"}) // which nobody asks
 			f.must(err)
 			f.Cleanup(func() { f.must(g.Close()) })

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -105,7 +106,7 @@ func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
 				f.must(err)
 				f.Cleanup(func() { f.must(g.Close()) })
 				path := filepath.Join(f.TempDir(), "stub")
-				f.must(os.WriteFile(path, []byte(caller+is.script+"\n"), 0o755))
+				f.must(exectest.WriteFile(path, []byte(caller+is.script+"\n"), 0o755))
 				protocol := agent.Custom{Protocol: name, Command: []string{path}}
 				if name == "acp" || name == "command" {
 					protocol.API = is.api

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -28,7 +29,7 @@ const (
 func (f *field) speaks(script string) jobs.Job {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "stub")
-	f.must(os.WriteFile(path, []byte("#!/bin/sh\n"+says+script+"\n"), 0o755))
+	f.must(exectest.WriteFile(path, []byte("#!/bin/sh\n"+says+script+"\n"), 0o755))
 	api := httptest.NewServer(http.NotFoundHandler())
 	f.Cleanup(api.Close)
 	g, err := gate.New(gate.Config{Key: "key", Upstream: api.URL})

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // programs are the settings of git that name a program, with %s for it. Those
@@ -64,7 +66,7 @@ func (f *field) arm(mark string) {
 		write(".git/hooks/"+hook, trap, 0o755)
 	}
 	absolute := filepath.Join(f.TempDir(), "trap")
-	f.must(os.WriteFile(absolute, []byte(trap), 0o755))
+	f.must(exectest.WriteFile(absolute, []byte(trap), 0o755))
 	global := filepath.Join(f.TempDir(), "gitconfig")
 	for _, entry := range programs {
 		key, value, _ := strings.Cut(entry, "=")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // branches lists the branches that a repository got, with their commits.
@@ -34,7 +35,7 @@ func (f *field) remote(hook, script string) (url, dir string) {
 	dir = filepath.Join(root, "app.git")
 	f.git("clone", "-q", "--bare", f.repo, dir)
 	f.git("-C", dir, "config", "http.receivepack", "true")
-	f.must(os.WriteFile(filepath.Join(dir, "hooks", hook), []byte("#!/bin/sh\n"+script), 0o755))
+	f.must(exectest.WriteFile(filepath.Join(dir, "hooks", hook), []byte("#!/bin/sh\n"+script), 0o755))
 	path, err := exec.LookPath("git")
 	f.must(err)
 	server := httptest.NewServer(&cgi.Handler{Path: path, Args: []string{"http-backend"}, Env: []string{

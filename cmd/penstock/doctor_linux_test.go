@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // examined runs doctor in some way and returns what it found, by check.
@@ -137,7 +139,7 @@ func copyProgram(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
 	if err == nil {
-		err = os.WriteFile(to, b, 0o755)
+		err = exectest.WriteFile(to, b, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // origins are repositories that a server gives out over HTTP. What it sends is
@@ -56,7 +58,7 @@ func (f *field) origins(repos, branches, bytes int) *origins {
 		f.git("clone", "-q", "--bare", work, filepath.Join(o.root, name))
 	}
 	hook := filepath.Join(f.TempDir(), "record")
-	f.must(os.WriteFile(hook, []byte(record), 0o755))
+	f.must(exectest.WriteFile(hook, []byte(record), 0o755))
 	git, err := exec.LookPath("git")
 	f.must(err)
 	server := httptest.NewServer(&cgi.Handler{Path: git, Args: []string{"http-backend"}, Env: []string{

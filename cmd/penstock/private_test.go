@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // A forge has one private repository, at three doors.
@@ -45,7 +46,7 @@ func newForge(f *field) *forge {
 func (f *forge) write(name string, mode os.FileMode, text string) string {
 	f.Helper()
 	path := filepath.Join(filepath.Dir(f.repo), name)
-	f.must(os.WriteFile(path, []byte(text), mode))
+	f.must(exectest.WriteFile(path, []byte(text), mode))
 	return path
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // A command by hand makes one jail, its own. Only where that one is not made a
@@ -39,7 +41,7 @@ func TestSandboxRunMakesOneJail(t *testing.T) {
 			bin, ws := t.TempDir(), t.TempDir()
 			script := fmt.Sprintf("#!/bin/sh\necho >>%[1]s/starts\nif [ $(wc -l <%[1]s/starts) -le %[2]d ]; then echo broken here >&2; exit 1; fi\nexec %[3]s \"$@\"\n",
 				bin, c.broken, real)
-			f.must(os.WriteFile(filepath.Join(bin, "bwrap"), []byte(script), 0o755))
+			f.must(exectest.WriteFile(filepath.Join(bin, "bwrap"), []byte(script), 0o755))
 			args := append([]string{"sandbox", "run", "--progress", "quiet", "--policy", rules}, c.backend...)
 			cmd := f.command(append(args, "--", "sh", "-c", "echo ran >>ran")...)
 			cmd.Dir, cmd.Env = ws, append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))

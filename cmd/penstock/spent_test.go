@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // acpSpender is an agent that uses 100 tokens and a quarter of a dollar for a
@@ -47,7 +48,7 @@ func TestAResultCountsAllAttempts(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	dir := t.TempDir()
-	f.must(os.WriteFile(filepath.Join(dir, "spender"), []byte(acpSpender), 0o755))
+	f.must(exectest.WriteFile(filepath.Join(dir, "spender"), []byte(acpSpender), 0o755))
 	config := filepath.Join(dir, "penstock.yaml")
 	f.must(os.WriteFile(config, []byte("agents:\n  spender: {protocol: acp, command: ["+dir+"/spender]}\n"), 0o644))
 	f.serve()

@@ -2,12 +2,14 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/goleak"
 
 	"github.com/penstock-run/penstock/dispatcher"
@@ -189,5 +191,55 @@ func TestList(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A dispatcher that has too much to do is not asked again at once.
+func TestABusyPoolIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	nc := jobstest.Start(t).Connect()
+	answer := func(name string, reply func(*nats.Msg) *nats.Msg) {
+		_, err := nc.Subscribe("penstock.v1.api."+name, func(m *nats.Msg) {
+			if err := m.RespondMsg(reply(m)); err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	encode := func(v any) []byte {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	record := encode(jobs.Record{ID: jobs.NewID(), Session: jobs.NewID(), State: jobs.Executing})
+	busy := operation.Refusal{Error: operation.RefusalError{Code: jobs.CodeBusy, Message: "too many wait"}}
+	asked := make(chan string, 1000)
+	answer("get", func(*nats.Msg) *nats.Msg { return &nats.Msg{Data: record} })
+	for _, name := range []string{"events", "wait"} {
+		first := name == "wait" // a dispatcher has known the job
+		answer(name, func(*nats.Msg) *nats.Msg {
+			if first {
+				first = false
+				return &nats.Msg{Data: record}
+			}
+			asked <- name
+			return &nats.Msg{Header: nats.Header{micro.ErrorHeader: {"too many wait"}}, Data: encode(busy)}
+		})
+	}
+	c := open(t, nc, client.Config{Role: jobs.RoleSubmitter})
+	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+	defer cancel()
+	go func() { _, _ = c.Wait(ctx, "a") }() // it ends with its context
+	for event, err := range c.Follow(ctx, "a", 0) {
+		if err == nil {
+			t.Errorf("an event of nothing: %v", event)
+		}
+	}
+	if n := len(asked); n < 2 || n > 6 {
+		t.Errorf("asked %d times within 0.9 s, want once or twice by each", n)
 	}
 }

@@ -48,6 +48,7 @@ func (c *Client) followRequests(ctx context.Context, id string, after uint64) it
 		for over := false; !over && ctx.Err() == nil; {
 			page, err := Ask(ctx, c, operation.Events, request)
 			if err != nil && away(err) {
+				pause(ctx)
 				continue
 			}
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/oci"
 )
 
@@ -16,7 +17,7 @@ func fake(t *testing.T, info, image string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "engine")
 	script := "#!/bin/sh\ncase \"$*\" in\n*info*) " + info + " ;;\n*image*inspect*) " + image + " ;;\n*) echo unexpected \"$@\" >&2; exit 1 ;;\nesac\n"
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+	if err := exectest.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
@@ -366,7 +367,7 @@ func TestUnreadableTreesAsUser(t *testing.T) {
 	binary := filepath.Join(dir, "test")
 	data, err := os.ReadFile(os.Args[0])
 	if err == nil {
-		err = errors.Join(os.WriteFile(binary, data, 0o755), os.Chmod(dir, 0o777))
+		err = errors.Join(exectest.WriteFile(binary, data, 0o755), os.Chmod(dir, 0o777))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
@@ -61,7 +62,7 @@ func write(tb testing.TB, dir, name, content string) {
 	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
+	if err := exectest.WriteFile(full, []byte(content), 0o644); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
@@ -53,7 +54,7 @@ func TestFetchFromURL(t *testing.T) {
 	withPassword := strings.Replace(plain, "http://", "http://u:s3cret@", 1)
 	helper := filepath.Join(t.TempDir(), "askpass")
 	script := "#!/bin/sh\ncase $1 in User*) echo u;; *) echo s3cret;; esac\n"
-	if err := os.WriteFile(helper, []byte(script), 0o755); err != nil {
+	if err := exectest.WriteFile(helper, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // counted lets the host's git leave a line for each of its processes.
@@ -22,7 +23,7 @@ func counted(t *testing.T) (commands func() []string) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
 	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\t' \"$@\" >> %s\necho >> %[1]s\nexec %[2]s \"$@\"\n", log, real)
-	if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o755); err != nil {
+	if err := exectest.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

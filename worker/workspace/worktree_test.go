@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/worktree"
 )
@@ -459,7 +460,7 @@ func TestWorktreeOfWhichOnlyHalfIsThere(t *testing.T) {
 	// This git ends whoever called it in the middle of the checkout.
 	bin := t.TempDir()
 	script := "#!/bin/sh\ncase \" $* \" in *' read-tree -u '*) : > half; kill -9 $PPID; exit 1;; esac\nexec " + real + " \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o755); err != nil {
+	if err := exectest.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 func TestRedact(t *testing.T) {
@@ -145,7 +147,7 @@ func TestCancelEndsGitAndItsHelpers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	script := filepath.Join(t.TempDir(), "ssh")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {
+	if err := exectest.WriteFile(script, []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
