@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"fmt"
 	"os/exec"
 	"testing"
 )
@@ -22,7 +23,8 @@ func TestMemoryOfTheStarterIsNotTheJails(t *testing.T) {
 	if reached, err := w.end(cmd.ProcessState); len(reached) > 0 || err != nil {
 		t.Errorf("reached %v, err %v", reached, err)
 	}
-	cmd = exec.Command("sh", "-c", "head -c 200000000 /dev/zero | tail -c 150000000 >/dev/null; exit 1")
+	more := ownPeak()<<10 + 128<<20 // tail keeps what it will print
+	cmd = exec.Command("sh", "-c", fmt.Sprintf("head -c %d /dev/zero | tail -c %d >/dev/null; exit 1", more+1, more))
 	_ = cmd.Run() // as above
 	if reached, err := w.end(cmd.ProcessState); len(reached) != 1 || err != nil {
 		t.Errorf("a program of the jail took more: reached %v, err %v", reached, err)
