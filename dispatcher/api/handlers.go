@@ -8,19 +8,18 @@
 package api
 
 import (
-	"github.com/penstock-run/penstock/dispatcher"
-	"github.com/penstock-run/penstock/jobs/artifact"
-	"github.com/penstock-run/penstock/jobs/session"
-
 	"cmp"
 	"context"
 	"fmt"
 
+	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 

@@ -14,16 +14,13 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/internal/request"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -32,15 +29,7 @@ import (
 
 // ErrNoDispatcher is a [jobs.ErrUnavailable]: the broker is there, and no dispatcher
 // takes requests. penstock serve runs one.
-var ErrNoDispatcher = fmt.Errorf("%w: no dispatcher takes requests", jobs.ErrUnavailable)
-
-const (
-	// answerWithin bounds one request: longer than a dispatcher takes for one.
-	answerWithin = 16 * time.Second
-	// comingUp is how long a request waits for a dispatcher to be there: one may just
-	// be starting.
-	comingUp = 3 * time.Second
-)
+var ErrNoDispatcher = request.ErrNoDispatcher
 
 // Config says which pool to ask, and as whom. The zero value is for an installation
 // with the default names, and a connection that may do everything.
@@ -102,47 +91,8 @@ func (c *Client) May(row operation.Row) bool { return row.Allows(c.cfg.Role) }
 func (c *Client) reads() bool { return c.cfg.Role.All() || c.cfg.Role == jobs.RoleViewer }
 
 // Ask asks for an operation. The methods of Client are a shorter way to write it.
-func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], request Q) (A, error) {
+func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], question Q) (A, error) {
 	var answer A
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	body, err := json.Marshal(request)
-	if err != nil {
-		return answer, err
-	}
-	m := nats.NewMsg(c.names.API(op.Name))
-	m.Data = body
-	m.Header.Set(operation.CallerHeader, c.cfg.By)
-	msg, err := c.send(ctx, m)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return answer, fmt.Errorf("ask to %s: %w", op.Name, ErrNoDispatcher)
-	case errors.Is(err, context.DeadlineExceeded):
-		return answer, fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, op.Name, err)
-	case err != nil:
-		return answer, fmt.Errorf("ask to %s: %w", op.Name, err)
-	case msg.Header.Get(micro.ErrorHeader) == "":
-		return answer, json.Unmarshal(msg.Data, &answer)
-	}
-	var refused operation.Refusal
-	if err := json.Unmarshal(msg.Data, &refused); err != nil {
-		return answer, fmt.Errorf("%s: %s", op.Name, msg.Header.Get(micro.ErrorHeader))
-	}
-	return answer, refused.Err()
-}
-
-// send sends a request, again while no dispatcher is there to have heard it.
-func (c *Client) send(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	began := time.Now()
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		msg, err := c.conn.Request(ctx, m)
-		if !errors.Is(err, nats.ErrNoResponders) || time.Since(began) > comingUp {
-			return msg, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(wait):
-		}
-	}
+	call := request.Call{Subject: c.names.API(op.Name), Operation: op.Name, By: c.cfg.By, Request: question}
+	return answer, call.Do(ctx, c.conn, &answer)
 }

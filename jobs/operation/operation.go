@@ -12,6 +12,7 @@
 package operation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -67,7 +68,7 @@ func (o Operation[Q, A]) Decode(data []byte) (Q, error) {
 	if len(data) > 0 {
 		err := jobs.DecodeStrict(data, &request)
 		if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok && o.what != "job" {
-			invalid.What = cmpOr(o.what, "request")
+			invalid.What = cmp.Or(o.what, "request")
 		}
 		if err != nil {
 			return request, err
@@ -77,13 +78,6 @@ func (o Operation[Q, A]) Decode(data []byte) (Q, error) {
 		return request, checked.check()
 	}
 	return request, nil
-}
-
-func cmpOr(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // A Refusal is the answer to a request that was not fulfilled. Fields is

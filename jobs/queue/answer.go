@@ -6,15 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/request"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 const (
+	// verbLimit bounds how long one request is answered.
+	verbLimit = 15 * time.Second
 	// verbsAtOnce is how many requests of one verb are answered at a time.
 	verbsAtOnce = 64
 	// idleAtOnce is the same for those that wait, for something to happen or for a
@@ -186,9 +190,15 @@ func refusal(code jobs.ErrorCode, format string, args ...any) operation.Refusal 
 	return operation.Refuse(&jobs.CodedError{Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
+// Ask asks a dispatcher, through the bus, and decodes its answer. An error has the
+// code that the dispatcher has given it; see [jobs.Code].
+func (q *Queue) Ask(ctx context.Context, row operation.Row, by string, question, answer any) error {
+	return request.Call{Subject: q.names.API(row.Name), Operation: row.Name, By: by, Request: question}.Do(ctx, q.conn, answer)
+}
+
 // caller is who a request says makes it. It is a word that others will read.
 func caller(r micro.Request) string {
-	by := r.Headers().Get(callerHeader)
+	by := r.Headers().Get(operation.CallerHeader)
 	if jobs.CheckToken("by", by) != nil {
 		return ""
 	}
