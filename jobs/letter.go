@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Letter says what a dead letter is about.
 type Letter string
@@ -30,4 +33,20 @@ type DeadLetter struct {
 
 	// Place is the subject that the letter is kept under, for the queue.
 	Place string `json:"-"`
+}
+
+// MatchLetters returns the dead letter that has an id, or those whose ids begin
+// with it, where it is long enough to be told apart.
+func MatchLetters(letters []DeadLetter, id string) []DeadLetter {
+	const enough = 8
+	var found []DeadLetter
+	for i, l := range letters {
+		if l.ID == id {
+			return letters[i : i+1]
+		}
+		if len(id) >= enough && strings.HasPrefix(l.ID, id) {
+			found = append(found, l)
+		}
+	}
+	return found
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -13,7 +12,9 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
+	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
@@ -26,73 +27,25 @@ func batchID(arg string) string {
 	return arg
 }
 
-// A batchState is what the pool knows of a batch.
-type batchState struct {
-	Batch     string               `json:"batch"`
-	Jobs      int                  `json:"jobs"`
-	States    map[jobs.State]int   `json:"states"`
-	Outcomes  map[jobs.Outcome]int `json:"outcomes"`
-	Submitted time.Time            `json:"submitted"` // the first of its jobs
-	Paused    *jobs.Hold           `json:"paused,omitempty"`
-}
-
-var batchStateView = cli.View[batchState]{
+var batchView = cli.View[operation.Batch]{
 	Header: []string{"BATCH", "JOBS", "PENDING", "DELAYED", "EXECUTING", "WAITING", "OUTCOMES", "AGE", "PAUSED"},
-	Row: func(s batchState) []string {
+	Row: func(s operation.Batch) []string {
 		n := func(state jobs.State) string { return strconv.Itoa(s.States[state]) }
 		return []string{
 			s.Batch, strconv.Itoa(s.Jobs), n(jobs.Pending), n(jobs.Delayed), n(jobs.Executing), n(jobs.Waiting), transcript.Tally(s.Outcomes),
 			time.Since(s.Submitted).Truncate(time.Second).String(), pausedWords(s.Paused),
 		}
 	},
-	ID: func(s batchState) string { return s.Batch },
+	ID: func(s operation.Batch) string { return s.Batch },
 }
 
 func (a *app) batchLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the batches that the pool has jobs of", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, batchStateView, (*pool).batchStates)
+			return list(cmd.Context(), a, batchView, func(p *pool, ctx context.Context) ([]operation.Batch, error) { return api.Batches(ctx, p.queue, "") })
 		},
 	}
-}
-
-func (p *pool) batchStates(ctx context.Context) ([]batchState, error) {
-	list, err := p.queue.List(ctx, queue.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	holds, err := p.queue.Holds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	states := map[string]*batchState{}
-	for _, rec := range list {
-		if rec.Batch == "" {
-			continue
-		}
-		s := states[rec.Batch]
-		if s == nil {
-			s = &batchState{Batch: rec.Batch, States: map[jobs.State]int{}, Outcomes: map[jobs.Outcome]int{}, Submitted: rec.Submitted}
-			states[rec.Batch] = s
-		}
-		s.Jobs++
-		s.States[rec.State]++
-		if rec.State == jobs.Finished {
-			s.Outcomes[rec.Outcome]++
-		}
-	}
-	for i, h := range holds {
-		if s := states[h.Name]; s != nil && h.Kind == jobs.HoldBatch {
-			s.Paused = &holds[i]
-		}
-	}
-	var out []batchState
-	for _, s := range states {
-		out = append(out, *s)
-	}
-	slices.SortFunc(out, func(a, b batchState) int { return a.Submitted.Compare(b.Submitted) })
-	return out, nil
 }
 
 func (a *app) batchCancel() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -123,11 +124,11 @@ func letterIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 }
 
 func queueNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return p.names(ctx, jobs.HoldQueue)
+	return api.Names(ctx, p.queue, jobs.HoldQueue)
 }
 
 func batchIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return p.names(ctx, jobs.HoldBatch)
+	return api.Names(ctx, p.queue, jobs.HoldBatch)
 }
 
 func scheduleNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {

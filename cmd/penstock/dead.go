@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 func (a *app) deadCommand() *cobra.Command {
@@ -44,9 +43,9 @@ func (f *letterFilter) bulk(cmd *cobra.Command) {
 }
 
 func (f *letterFilter) match(l jobs.DeadLetter) bool {
-	return (f.kind == "" || string(l.Kind) == f.kind) && (f.queue == "" || l.Record.Queue == f.queue) &&
-		(f.batch == "" || l.Record.Batch == f.batch) && (f.reason == "" || string(l.Record.Reason) == f.reason) &&
-		time.Since(l.At) >= f.olderThan
+	return operation.DeadRequest{
+		Kind: jobs.Letter(f.kind), Queue: f.queue, Batch: f.batch, Reason: jobs.Reason(f.reason), Older: jobs.Duration(f.olderThan),
+	}.Selects(l)
 }
 
 // choose returns the letters that ids name, or with --all those that match.
@@ -72,15 +71,7 @@ func (f *letterFilter) choose(letters []jobs.DeadLetter, ids []string) ([]jobs.D
 
 // letter finds a dead letter by its id, or by the beginning that only it has.
 func letter(letters []jobs.DeadLetter, id string) (jobs.DeadLetter, error) {
-	var found []jobs.DeadLetter
-	for _, l := range letters {
-		if l.ID == id {
-			return l, nil
-		}
-		if len(id) >= 8 && strings.HasPrefix(l.ID, id) {
-			found = append(found, l)
-		}
-	}
+	found := jobs.MatchLetters(letters, id)
 	if len(found) == 1 {
 		return found[0], nil
 	}
@@ -134,14 +125,6 @@ func (a *app) deadLs() *cobra.Command {
 	return cmd
 }
 
-// A deadJob is a dead letter as dead get shows it.
-type deadJob struct {
-	jobs.DeadLetter
-	Cause  *jobs.Cause  `json:"cause,omitempty"`
-	Job    *jobs.Job    `json:"job,omitempty"`
-	Events []jobs.Event `json:"events,omitempty"`
-}
-
 func (a *app) deadGet() *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
@@ -153,47 +136,17 @@ func (a *app) deadGet() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				view, err := p.deadJob(cmd.Context(), l, last)
+				view, err := p.api.ShowLetter(cmd.Context(), l, last)
 				if err != nil {
 					return err
 				}
 				if a.format == cli.Table {
 					a.format = cli.YAML
 				}
-				return cli.View[deadJob]{ID: func(v deadJob) string { return v.ID }}.One(a.out, a.format, view)
+				return cli.View[operation.DeadShown]{ID: func(v operation.DeadShown) string { return v.ID }}.One(a.out, a.format, view)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&last, "events", 20, "how many of the last events to show")
 	return cmd
-}
-
-// deadJob reads what is still there of what a letter is about.
-func (p *pool) deadJob(ctx context.Context, l jobs.DeadLetter, last int) (deadJob, error) {
-	view := deadJob{DeadLetter: l}
-	if l.Kind != jobs.DeadJob {
-		return view, nil
-	}
-	if cause, ok := jobs.Reasons[l.Record.Reason]; ok {
-		view.Cause = &cause
-	}
-	job, err := p.queue.Job(ctx, l.ID)
-	switch {
-	case err == nil:
-		view.Job = &job
-	case !errors.Is(err, jobs.ErrNotFound): // a letter is kept longer than its job
-		return view, err
-	}
-	for event, err := range p.log.Read(ctx, l.Record.Session, 1) {
-		if err != nil {
-			return view, fmt.Errorf("events of job %s: %w", l.ID, err)
-		}
-		if event.Job == l.ID {
-			view.Events = append(view.Events, event)
-		}
-		if over := len(view.Events) - max(last, 0); over > 0 {
-			view.Events = view.Events[over:]
-		}
-	}
-	return view, nil
 }

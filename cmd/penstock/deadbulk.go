@@ -8,21 +8,15 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-// A deadDone is what became of a dead letter.
-type deadDone struct {
-	ID    string      `json:"id"`
-	Kind  jobs.Letter `json:"kind"`
-	Did   string      `json:"did"` // retried, submitted, dropped, nothing
-	Job   string      `json:"job,omitempty"`
-	Error string      `json:"error,omitempty"`
-}
-
-var deadDoneView = cli.View[deadDone]{
+var deadDoneView = cli.View[operation.DeadDone]{
 	Header: []string{"ID", "KIND", "DID", "JOB", "ERROR"},
-	Row:    func(d deadDone) []string { return []string{d.ID, string(d.Kind), d.Did, d.Job, firstLine(d.Error)} },
-	ID:     func(d deadDone) string { return d.ID },
+	Row: func(d operation.DeadDone) []string {
+		return []string{d.ID, string(d.Kind), d.Did, d.Job, firstLine(d.Error)}
+	},
+	ID: func(d operation.DeadDone) string { return d.ID },
 }
 
 func (a *app) deadRetry() *cobra.Command {
@@ -101,10 +95,10 @@ func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Co
 }
 
 func (a *app) deadEach(ctx context.Context, p *pool, chosen []jobs.DeadLetter, do func(context.Context, *pool, jobs.DeadLetter) (did, job string, err error)) error {
-	var list []deadDone
+	var list []operation.DeadDone
 	failed := 0
 	for _, l := range chosen {
-		done := deadDone{ID: l.ID, Kind: l.Kind}
+		done := operation.DeadDone{ID: l.ID, Kind: l.Kind}
 		var err error
 		if done.Did, done.Job, err = do(ctx, p, l); err != nil {
 			done.Did, done.Job, done.Error = "nothing", "", err.Error()
@@ -121,7 +115,7 @@ func (a *app) deadEach(ctx context.Context, p *pool, chosen []jobs.DeadLetter, d
 	return nil
 }
 
-func firstError(list []deadDone) string {
+func firstError(list []operation.DeadDone) string {
 	for _, d := range list {
 		if d.Error != "" {
 			return d.ID + ": " + d.Error

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-func (f *field) batches() []batchState {
+func (f *field) batches() []operation.Batch {
 	f.Helper()
-	var list []batchState
+	var list []operation.Batch
 	f.must(json.Unmarshal([]byte(f.run("batch", "ls", "-o", "json")), &list))
 	return list
 }
@@ -119,7 +120,7 @@ func TestPauseAQueue(t *testing.T) {
 	if _, code, _ := f.try("wait", "--timeout", "1s", id); code != 8 {
 		t.Errorf("wait ended with %d, want 8: the queue is paused", code)
 	}
-	var list []queueState
+	var list []operation.Queue
 	f.must(json.Unmarshal([]byte(f.run("queue", "ls", "-o", "json")), &list))
 	if len(list) != 1 || list[0].Pending != 1 || list[0].Paused == nil || list[0].Paused.Until == nil {
 		t.Errorf("queues %+v, want one, paused for an hour", list)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -58,29 +59,18 @@ func (a *app) jobEvents() *cobra.Command {
 	return cmd
 }
 
-// A jobView is a job as job get shows it.
-type jobView struct {
-	jobs.Record
-	// Cause is what the record's reason means, and what to do about it.
-	Cause  *jobs.Cause  `json:"cause,omitempty"`
-	Job    *jobs.Job    `json:"job,omitempty"`
-	Result *jobs.Result `json:"result,omitempty"`
-	// Salvages are of attempts that did not succeed.
-	Salvages []jobs.Salvage `json:"salvages,omitempty"`
-}
-
 func (a *app) jobGet() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Aliases: []string{"show"}, Args: cobra.ExactArgs(1),
 		Short: "Show a job: its record, what its reason means, its request and its result",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				view := jobView{Record: rec}
+				view := operation.Shown{Record: rec}
 				if cause, ok := jobs.Reasons[rec.Reason]; ok {
 					view.Cause = &cause
 				}
 				if p.role != jobs.RoleSubmitter { // which is told the record and the result
-					if err := view.read(ctx, p); err != nil {
+					if err := p.readBeside(ctx, &view); err != nil {
 						return err
 					}
 				}
@@ -94,14 +84,14 @@ func (a *app) jobGet() *cobra.Command {
 				if a.format == cli.Table {
 					a.format = cli.YAML
 				}
-				return cli.View[jobView]{ID: func(v jobView) string { return v.ID }}.One(a.out, a.format, view)
+				return cli.View[operation.Shown]{ID: func(v operation.Shown) string { return v.ID }}.One(a.out, a.format, view)
 			})
 		},
 	}
 }
 
-// read adds what lies beside the record.
-func (v *jobView) read(ctx context.Context, p *pool) error {
+// readBeside adds what lies beside a job's record.
+func (p *pool) readBeside(ctx context.Context, v *operation.Shown) error {
 	if job, err := p.queue.Job(ctx, v.ID); err == nil {
 		v.Job = &job
 	}

@@ -3,58 +3,21 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
-
-// names lists the queues or the batches that the pool has something of.
-func (p *pool) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
-	list, err := p.queue.List(ctx, queue.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	holds, err := p.queue.Holds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]bool{}
-	for _, h := range holds {
-		found[h.Name] = found[h.Name] || h.Kind == kind
-	}
-	for _, rec := range list {
-		if kind == jobs.HoldBatch {
-			found[rec.Batch] = true
-		} else {
-			found[rec.Queue] = true
-		}
-	}
-	if kind == jobs.HoldQueue {
-		found[jobs.Job{}.WithDefaults().Queue] = true
-		workers, err := p.queue.Workers(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range workers {
-			for _, name := range w.Queues {
-				found[name] = true
-			}
-		}
-	}
-	maps.DeleteFunc(found, func(name string, there bool) bool { return name == "" || !there })
-	return slices.Sorted(maps.Keys(found)), nil
-}
 
 // exists refuses the name of a queue or batch that the pool has nothing of.
 func (p *pool) exists(ctx context.Context, kind jobs.HoldKind, name string) error {
 	if !p.role.All() { // which may not look everywhere, and is refused what it may not do
 		return nil
 	}
-	known, err := p.names(ctx, kind)
+	known, err := api.Names(ctx, p.queue, kind)
 	if err != nil || slices.Contains(known, name) {
 		return err
 	}

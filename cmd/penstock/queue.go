@@ -1,20 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
-	"github.com/penstock-run/penstock/jobs/schedule"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 func (a *app) queueCommand() *cobra.Command {
@@ -25,22 +23,9 @@ func (a *app) queueCommand() *cobra.Command {
 	return cmd
 }
 
-// A queueState is what a queue holds now.
-type queueState struct {
-	Queue     string     `json:"queue"`
-	Pending   int        `json:"pending"`
-	Delayed   int        `json:"delayed"`
-	Executing int        `json:"executing"`
-	Waiting   int        `json:"waiting"`
-	Finished  int        `json:"finished"`
-	Cap       int        `json:"cap,omitempty"` // how many may run at once; 0 is no limit of the queue's own
-	Oldest    *time.Time `json:"oldest_pending,omitempty"`
-	Paused    *jobs.Hold `json:"paused,omitempty"`
-}
-
-var queueView = cli.View[queueState]{
+var queueView = cli.View[operation.Queue]{
 	Header: []string{"QUEUE", "PENDING", "DELAYED", "EXECUTING", "WAITING", "FINISHED", "CAP", "OLDEST", "PAUSED"},
-	Row: func(s queueState) []string {
+	Row: func(s operation.Queue) []string {
 		most, oldest := "", ""
 		if s.Cap > 0 {
 			most = strconv.Itoa(s.Cap)
@@ -53,7 +38,7 @@ var queueView = cli.View[queueState]{
 			strconv.Itoa(s.Finished), most, oldest, pausedWords(s.Paused),
 		}
 	},
-	ID: func(s queueState) string { return s.Queue },
+	ID: func(s operation.Queue) string { return s.Queue },
 }
 
 func pausedWords(h *jobs.Hold) string {
@@ -72,7 +57,7 @@ func (a *app) queueLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the queues, what they hold, and which are paused", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, queueView, (*pool).queueStates)
+			return list(cmd.Context(), a, queueView, func(p *pool, ctx context.Context) ([]operation.Queue, error) { return api.Queues(ctx, p.queue) })
 		},
 	}
 }
@@ -88,58 +73,6 @@ func list[T any](ctx context.Context, a *app, view cli.View[T], read func(*pool,
 		err = view.List(a.out, a.format, all)
 	}
 	return errors.Join(err, p.close())
-}
-
-func (p *pool) queueStates(ctx context.Context) ([]queueState, error) {
-	list, err := p.queue.List(ctx, queue.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	holds, err := p.queue.Holds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	caps, err := p.queue.Caps(ctx)
-	if err != nil {
-		return nil, err
-	}
-	states := map[string]*queueState{}
-	at := func(name string) *queueState {
-		if states[name] == nil {
-			states[name] = &queueState{Queue: name, Cap: capOf(caps, name)}
-		}
-		return states[name]
-	}
-	for i := range holds {
-		if holds[i].Kind == jobs.HoldQueue {
-			at(holds[i].Name).Paused = &holds[i]
-		}
-	}
-	for _, rec := range list {
-		s := at(rec.Queue)
-		*map[jobs.State]*int{
-			jobs.Pending: &s.Pending, jobs.Delayed: &s.Delayed, jobs.Executing: &s.Executing, jobs.Waiting: &s.Waiting, jobs.Finished: &s.Finished,
-		}[rec.State]++
-		if rec.State == jobs.Pending && (s.Oldest == nil || rec.Submitted.Before(*s.Oldest)) {
-			s.Oldest = &rec.Submitted
-		}
-	}
-	var out []queueState
-	for _, s := range states {
-		out = append(out, *s)
-	}
-	slices.SortFunc(out, func(a, b queueState) int { return cmp.Compare(a.Queue, b.Queue) })
-	return out, nil
-}
-
-// capOf returns how many jobs of a queue may run at once, as its own cap says.
-func capOf(caps schedule.Caps, name string) int {
-	for _, c := range caps.Of(jobs.Record{Queue: name}) {
-		if c.Key == "queue:"+name {
-			return c.Most
-		}
-	}
-	return 0
 }
 
 // holdCommand pauses something that has the argument's name.

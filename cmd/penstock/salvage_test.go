@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // unharmed looks at what all jobs share, and at the locks and the trash.
@@ -58,7 +59,7 @@ func TestSalvageIsRestored(t *testing.T) {
 	f.eventually(20*time.Second, "the job goes on", func() bool {
 		return count(f.events(id), jobs.JobClaimed) == 2 && count(f.events(id), jobs.OutputLine) == 2
 	})
-	var view jobView
+	var view operation.Shown
 	f.must(json.Unmarshal([]byte(f.run("job", "get", id, "-o", "json")), &view))
 	if len(view.Salvages) != 1 || view.Salvages[0].Epoch != list[0].Epoch {
 		t.Errorf("job get shows %+v", view.Salvages)

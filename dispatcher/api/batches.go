@@ -24,14 +24,14 @@ const (
 	cancelsMost  = 200
 )
 
-// batches returns what the pool knows of each batch, or of the one that is named,
+// Batches returns what the pool knows of each batch, or of the one that is named,
 // the oldest first.
-func (s *Server) batches(ctx context.Context, name string) ([]operation.Batch, error) {
-	list, err := s.cfg.Queue.List(ctx, queue.Filter{Batch: name})
+func Batches(ctx context.Context, q *queue.Queue, name string) ([]operation.Batch, error) {
+	list, err := q.List(ctx, queue.Filter{Batch: name})
 	if err != nil {
 		return nil, err
 	}
-	holds, err := s.cfg.Queue.Holds(ctx)
+	holds, err := q.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Server) batches(ctx context.Context, name string) ([]operation.Batch, e
 }
 
 func (s *Server) batchList(ctx context.Context, c caller, r operation.PageRequest) (operation.BatchPage, error) {
-	list, err := s.batches(ctx, "")
+	list, err := Batches(ctx, s.cfg.Queue, "")
 	if err != nil {
 		return operation.BatchPage{}, err
 	}
@@ -83,7 +83,7 @@ func (s *Server) batchList(ctx context.Context, c caller, r operation.PageReques
 }
 
 func (s *Server) batchGet(ctx context.Context, _ caller, r operation.Named) (operation.Batch, error) {
-	list, err := s.batches(ctx, r.Name)
+	list, err := Batches(ctx, s.cfg.Queue, r.Name)
 	if err != nil {
 		return operation.Batch{}, err
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -20,7 +18,7 @@ func (s *Server) deadList(ctx context.Context, c caller, r operation.DeadRequest
 	if at := slices.IndexFunc(letters, func(l jobs.DeadLetter) bool { return l.ID == r.After }); at >= 0 {
 		letters = letters[at+1:]
 	}
-	letters = slices.DeleteFunc(letters, func(l jobs.DeadLetter) bool { return !selects(r, l) })
+	letters = slices.DeleteFunc(letters, func(l jobs.DeadLetter) bool { return !r.Selects(l) })
 	part, more, err := page(letters, r.Limit, c.room)
 	answer := operation.DeadPage{Letters: part}
 	if more {
@@ -29,28 +27,13 @@ func (s *Server) deadList(ctx context.Context, c caller, r operation.DeadRequest
 	return answer, err
 }
 
-// selects reports whether a request for dead letters is for this one.
-func selects(r operation.DeadRequest, l jobs.DeadLetter) bool {
-	return (r.Kind == "" || l.Kind == r.Kind) && (r.Queue == "" || l.Record.Queue == r.Queue) &&
-		(r.Batch == "" || l.Record.Batch == r.Batch) && (r.Reason == "" || l.Record.Reason == r.Reason) &&
-		time.Since(l.At) >= time.Duration(r.Older)
-}
-
 // letter finds a dead letter by its id, or by the beginning that only it has.
 func (s *Server) letter(ctx context.Context, id string) (jobs.DeadLetter, error) {
 	letters, err := s.cfg.Queue.Dead(ctx)
 	if err != nil {
 		return jobs.DeadLetter{}, err
 	}
-	var found []jobs.DeadLetter
-	for _, l := range letters {
-		if l.ID == id {
-			return l, nil
-		}
-		if len(id) >= 8 && strings.HasPrefix(l.ID, id) {
-			found = append(found, l)
-		}
-	}
+	found := jobs.MatchLetters(letters, id)
 	switch len(found) {
 	case 0:
 		return jobs.DeadLetter{}, fmt.Errorf("%w: there is no dead letter %q", jobs.ErrNotFound, id)
@@ -60,12 +43,20 @@ func (s *Server) letter(ctx context.Context, id string) (jobs.DeadLetter, error)
 	return jobs.DeadLetter{}, fmt.Errorf("%w: %d dead letters begin with %q: give more of the id", jobs.ErrNotFound, len(found), id)
 }
 
-// deadGet reads what is still there of what a letter is about.
 func (s *Server) deadGet(ctx context.Context, _ caller, r operation.DeadShowRequest) (operation.DeadShown, error) {
 	l, err := s.letter(ctx, r.ID)
+	if err != nil {
+		return operation.DeadShown{DeadLetter: l}, err
+	}
+	return s.ShowLetter(ctx, l, r.Events)
+}
+
+// ShowLetter reads what is still there of what a letter is about, with the last
+// events of its job.
+func (s *Server) ShowLetter(ctx context.Context, l jobs.DeadLetter, events int) (operation.DeadShown, error) {
 	shown := operation.DeadShown{DeadLetter: l}
-	if err != nil || l.Kind != jobs.DeadJob {
-		return shown, err
+	if l.Kind != jobs.DeadJob {
+		return shown, nil
 	}
 	if cause, ok := jobs.Reasons[l.Record.Reason]; ok {
 		shown.Cause = &cause
@@ -84,7 +75,7 @@ func (s *Server) deadGet(ctx context.Context, _ caller, r operation.DeadShowRequ
 		if event.Job == l.ID {
 			shown.Events = append(shown.Events, event)
 		}
-		if over := len(shown.Events) - max(r.Events, 0); over > 0 {
+		if over := len(shown.Events) - max(events, 0); over > 0 {
 			shown.Events = shown.Events[over:]
 		}
 	}

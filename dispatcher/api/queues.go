@@ -14,17 +14,17 @@ import (
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
-// queues returns what each queue holds that has jobs or is paused, by name.
-func (s *Server) queues(ctx context.Context) ([]operation.Queue, error) {
-	list, err := s.cfg.Queue.List(ctx, queue.Filter{})
+// Queues returns what each queue holds that has jobs or is paused, by name.
+func Queues(ctx context.Context, q *queue.Queue) ([]operation.Queue, error) {
+	list, err := q.List(ctx, queue.Filter{})
 	if err != nil {
 		return nil, err
 	}
-	holds, err := s.cfg.Queue.Holds(ctx)
+	holds, err := q.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	caps, err := s.cfg.Queue.Caps(ctx)
+	caps, err := q.Caps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (s *Server) queues(ctx context.Context) ([]operation.Queue, error) {
 		count(at(rec.Queue), rec)
 	}
 	out := make([]operation.Queue, 0, len(found))
-	for _, q := range found {
-		out = append(out, *q)
+	for _, state := range found {
+		out = append(out, *state)
 	}
 	slices.SortFunc(out, func(a, b operation.Queue) int { return cmp.Compare(a.Queue, b.Queue) })
 	return out, nil
@@ -80,7 +80,7 @@ func capOf(caps schedule.Caps, name string) int {
 }
 
 func (s *Server) queueList(ctx context.Context, c caller, r operation.PageRequest) (operation.QueuePage, error) {
-	list, err := s.queues(ctx)
+	list, err := Queues(ctx, s.cfg.Queue)
 	if err != nil {
 		return operation.QueuePage{}, err
 	}
@@ -93,13 +93,13 @@ func (s *Server) queueList(ctx context.Context, c caller, r operation.PageReques
 	return answer, err
 }
 
-// names lists the queues or the batches that the pool has something of.
-func (s *Server) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
-	list, err := s.cfg.Queue.List(ctx, queue.Filter{})
+// Names lists the queues or the batches that the pool has something of.
+func Names(ctx context.Context, q *queue.Queue, kind jobs.HoldKind) ([]string, error) {
+	list, err := q.List(ctx, queue.Filter{})
 	if err != nil {
 		return nil, err
 	}
-	holds, err := s.cfg.Queue.Holds(ctx)
+	holds, err := q.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Server) names(ctx context.Context, kind jobs.HoldKind) ([]string, error
 	}
 	if kind == jobs.HoldQueue {
 		found[jobs.Job{}.WithDefaults().Queue] = true
-		workers, err := s.cfg.Queue.Workers(ctx)
+		workers, err := q.Workers(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (s *Server) exists(ctx context.Context, kind jobs.HoldKind, name string) er
 	if err := jobs.CheckToken("name", name); err != nil {
 		return err
 	}
-	known, err := s.names(ctx, kind)
+	known, err := Names(ctx, s.cfg.Queue, kind)
 	if err != nil || slices.Contains(known, name) {
 		return err
 	}

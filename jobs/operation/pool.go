@@ -160,6 +160,13 @@ type DeadRequest struct {
 
 func (r DeadRequest) check() error { return checkLimit(r.Limit) }
 
+// Selects reports whether the request is for this dead letter.
+func (r DeadRequest) Selects(l jobs.DeadLetter) bool {
+	return (r.Kind == "" || l.Kind == r.Kind) && (r.Queue == "" || l.Record.Queue == r.Queue) &&
+		(r.Batch == "" || l.Record.Batch == r.Batch) && (r.Reason == "" || l.Record.Reason == r.Reason) &&
+		time.Since(l.At) >= time.Duration(r.Older)
+}
+
 // A DeadPage is a page of dead letters.
 type DeadPage struct {
 	Letters []jobs.DeadLetter `json:"letters"`
