@@ -24,7 +24,10 @@ func (s *Server) heal(host string) {
 	s.cfg.Logger.Warn("the server runs again")
 }
 
-// broken says why a server cannot write, if so.
+// broken says why a server cannot write, if so. The health check goes through
+// the directories of streams, so it also complains about a stream that is being
+// made or removed at that moment: a stream counts when the server has it before
+// and after a check that complains about it.
 func broken(srv *server.Server) string {
 	if !srv.JetStreamEnabled() {
 		return "its store is closed"
@@ -32,28 +35,47 @@ func broken(srv *server.Server) string {
 	if srv.JetStreamIsClustered() {
 		return "" // another one of the cluster takes over
 	}
-	for _, e := range srv.Healthz(&server.HealthzOptions{Details: true}).Errors {
-		// A directory without its stream is one that is being made or removed.
-		if e.Type == server.HealthzErrorStream && has(srv, e.Account, e.Stream) {
-			return e.Error
+	if len(unhealthy(srv)) == 0 {
+		return ""
+	}
+	before := streams(srv)
+	failed := unhealthy(srv)
+	after := streams(srv)
+	for stream, why := range failed {
+		if before[stream] && after[stream] {
+			return why
 		}
 	}
 	return ""
 }
 
-// has reports whether a server has a stream.
-func has(srv *server.Server, account, stream string) bool {
+// A streamName is the name of a stream and of the account that it is of.
+type streamName struct{ account, stream string }
+
+// unhealthy returns the streams about which the health check complains, with
+// what it says.
+func unhealthy(srv *server.Server) map[streamName]string {
+	failed := map[streamName]string{}
+	for _, e := range srv.Healthz(&server.HealthzOptions{Details: true}).Errors {
+		if e.Type == server.HealthzErrorStream {
+			failed[streamName{e.Account, e.Stream}] = e.Error
+		}
+	}
+	return failed
+}
+
+// streams returns the streams that a server has.
+func streams(srv *server.Server) map[streamName]bool {
 	const many = 1 << 20
-	info, err := srv.Jsz(&server.JSzOptions{Account: account, Streams: true, Limit: many})
+	list := map[streamName]bool{}
+	info, err := srv.Jsz(&server.JSzOptions{Accounts: true, Streams: true, Limit: many})
 	if err != nil {
-		return false
+		return list
 	}
 	for _, acc := range info.AccountDetails {
 		for _, str := range acc.Streams {
-			if str.Name == stream {
-				return true
-			}
+			list[streamName{acc.Name, str.Name}] = true
 		}
 	}
-	return false
+	return list
 }

@@ -227,10 +227,12 @@ func snapshot(to io.Writer, from io.Reader, s Stream) error {
 }
 
 // chunk is how much is sent to the broker at once, and sendWithin how long that
-// may take; the last answer comes when everything is on the disk.
+// may take; the last answer comes when everything is on the disk. Within
+// heardWithin each server of a cluster knows who takes the chunks.
 const (
-	chunk      = 128 << 10
-	sendWithin = 2 * time.Minute
+	chunk       = 128 << 10
+	sendWithin  = 2 * time.Minute
+	heardWithin = 10 * time.Second
 )
 
 // send sends a snapshot, and returns the last sequence of what came of it.
@@ -272,9 +274,17 @@ func send(ctx context.Context, nc *nats.Conn, to string, r io.Reader) (last uint
 func ask(ctx context.Context, nc *nats.Conn, to string, data []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendWithin)
 	defer cancel()
-	msg, err := nc.RequestWithContext(ctx, to, data)
-	if err != nil {
-		return nil, fmt.Errorf("send it to the broker: %w", err)
+	for begin := time.Now(); ; {
+		msg, err := nc.RequestWithContext(ctx, to, data)
+		if err == nil {
+			return msg.Data, nil
+		}
+		// The server that leads the stream listens, but in a cluster the server of
+		// this connection may hear of that later. What it refused went nowhere, so
+		// it can be sent again.
+		if !errors.Is(err, nats.ErrNoResponders) || time.Since(begin) > heardWithin {
+			return nil, fmt.Errorf("send it to the broker: %w", err)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	return msg.Data, nil
 }
