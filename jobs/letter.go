@@ -31,8 +31,10 @@ type DeadLetter struct {
 	Data    string `json:"data,omitempty"`
 	Cut     bool   `json:"cut,omitempty"`
 
-	// Place is the subject that the letter is kept under, for the queue.
+	// Place is the subject that the letter is kept under, and Seq its number among the
+	// letters in the order in which they came.
 	Place string `json:"-"`
+	Seq   uint64 `json:"-"`
 }
 
 // MatchLetters returns the dead letter that has an id, or those whose ids begin

@@ -71,13 +71,12 @@ func (s *Server) batchList(ctx context.Context, c caller, r operation.PageReques
 	if err != nil {
 		return operation.BatchPage{}, err
 	}
-	if at := slices.IndexFunc(list, func(b operation.Batch) bool { return b.Batch == r.After }); at >= 0 {
-		list = list[at+1:]
-	}
+	place := func(b operation.Batch) mark { return mark{b.Batch, b.Submitted.UnixNano()} }
+	list = afterMark(list, r.After, place)
 	part, more, err := page(list, r.Limit, c.room)
 	answer := operation.BatchPage{Batches: part}
 	if more {
-		answer.Next = part[len(part)-1].Batch
+		answer.Next = place(part[len(part)-1]).cursor()
 	}
 	return answer, err
 }

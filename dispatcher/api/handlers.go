@@ -162,17 +162,19 @@ func (s *Server) addSchedule(replace bool) func(context.Context, caller, calenda
 }
 
 // scheduleList returns all schedules where no limit was asked for, as it always
-// has: a client that knows no pages is refused what does not fit, and told so.
-func (s *Server) scheduleList(ctx context.Context, _ caller, r operation.PageRequest) ([]calendar.Record, error) {
+// has: a client that knows no pages is refused what does not fit, and told so. With a
+// limit it returns as many as fit.
+func (s *Server) scheduleList(ctx context.Context, c caller, r operation.PageRequest) ([]calendar.Record, error) {
 	list, err := s.cfg.Queue.Schedules(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list = after(list, r.After, func(rec calendar.Record) string { return rec.Name })
-	if r.Limit > 0 && len(list) > r.Limit {
-		list = list[:r.Limit]
+	if r.Limit <= 0 {
+		return list, nil
 	}
-	return list, nil
+	list, _, err = page(list, r.Limit, c.room)
+	return list, err
 }
 
 func (s *Server) caps(ctx context.Context, _ caller, _ operation.Nothing) (operation.CapList, error) {

@@ -15,14 +15,13 @@ func (s *Server) deadList(ctx context.Context, c caller, r operation.DeadRequest
 	if err != nil {
 		return operation.DeadPage{}, err
 	}
-	if at := slices.IndexFunc(letters, func(l jobs.DeadLetter) bool { return l.ID == r.After }); at >= 0 {
-		letters = letters[at+1:]
-	}
+	place := func(l jobs.DeadLetter) mark { return mark{l.ID, int64(l.Seq)} }
+	letters = afterMark(letters, r.After, place)
 	letters = slices.DeleteFunc(letters, func(l jobs.DeadLetter) bool { return !r.Selects(l) })
 	part, more, err := page(letters, r.Limit, c.room)
 	answer := operation.DeadPage{Letters: part}
 	if more {
-		answer.Next = part[len(part)-1].ID
+		answer.Next = place(part[len(part)-1]).cursor()
 	}
 	return answer, err
 }

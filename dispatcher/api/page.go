@@ -1,8 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +19,41 @@ func after[T any](list []T, name string, of func(T) string) []T {
 		return list
 	}
 	at := slices.IndexFunc(list, func(v T) bool { return of(v) > name })
+	if at < 0 {
+		return nil
+	}
+	return list[at:]
+}
+
+// A mark is where an entry stands in a list that is sorted by a number and, where that
+// is the same, by name.
+type mark struct {
+	name string
+	at   int64
+}
+
+// cursor returns the mark as clients send it back.
+func (m mark) cursor() string { return m.name + " " + strconv.FormatInt(m.at, 10) }
+
+// afterMark returns what comes behind a cursor. The entry that it was made of may be
+// gone, since a client may remove what it has listed: then its number says where to go
+// on.
+func afterMark[T any](list []T, cursor string, of func(T) mark) []T {
+	if cursor == "" {
+		return list
+	}
+	name, number, _ := strings.Cut(cursor, " ")
+	if at := slices.IndexFunc(list, func(v T) bool { return of(v).name == name }); at >= 0 {
+		return list[at+1:]
+	}
+	last, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return list // a name alone, of which nothing is there
+	}
+	at := slices.IndexFunc(list, func(v T) bool {
+		m := of(v)
+		return cmp.Or(cmp.Compare(m.at, last), cmp.Compare(m.name, name)) > 0
+	})
 	if at < 0 {
 		return nil
 	}

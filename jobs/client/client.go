@@ -9,6 +9,11 @@
 // change is done by the dispatcher, which is there for every client, and a program
 // that ends half way leaves nothing half done. Where no dispatcher answers, an error
 // is a [jobs.ErrUnavailable]. Every error has a code; see [jobs.Code].
+//
+// Client itself has what is about one job. Operations on other things are values of
+// their own, named after the thing: [Client.Queues], [Client.Batches],
+// [Client.DeadLetters], [Client.Schedules]. Lists are iterators, which read page after
+// page and end with an error where they could not go on.
 package client
 
 import (
@@ -87,8 +92,8 @@ func (c *Client) As(by string) *Client {
 // May reports whether the client's role may ask for an operation.
 func (c *Client) May(row operation.Row) bool { return row.Allows(c.cfg.Role) }
 
-// reads reports whether the client's role may read sessions and artifacts.
-func (c *Client) reads() bool { return c.cfg.Role.All() || c.cfg.Role == jobs.RoleViewer }
+// reads reports whether a role may read sessions and artifacts.
+func reads(role jobs.Role) bool { return role.All() || role == jobs.RoleViewer }
 
 // Ask asks for an operation. The methods of Client are a shorter way to write it.
 func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], question Q) (A, error) {

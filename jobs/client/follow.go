@@ -21,8 +21,8 @@ func (c *Client) Follow(ctx context.Context, id string, after uint64) iter.Seq2[
 			yield(jobs.Event{}, err)
 			return
 		}
-		events := c.followRequests(ctx, rec.ID, after)
-		if c.reads() {
+		events := followRequests(ctx, c, rec.ID, after)
+		if reads(c.cfg.Role) {
 			events = c.log.Follow(ctx, rec.Session, after+1, session.FollowOptions{
 				Job: rec.ID, Record: func(ctx context.Context) (jobs.Record, error) { return c.Get(ctx, rec.ID) },
 			})
@@ -42,7 +42,7 @@ func (c *Client) Follow(ctx context.Context, id string, after uint64) iter.Seq2[
 }
 
 // followRequests follows a session for a role that may not read the log.
-func (c *Client) followRequests(ctx context.Context, id string, after uint64) iter.Seq2[jobs.Event, error] {
+func followRequests(ctx context.Context, c *Client, id string, after uint64) iter.Seq2[jobs.Event, error] {
 	return func(yield func(jobs.Event, error) bool) {
 		request := operation.EventsRequest{ID: id, After: after, For: jobs.Duration(operation.MaxWait)}
 		for over := false; !over && ctx.Err() == nil; {

@@ -51,23 +51,11 @@ func (c *Client) Show(ctx context.Context, id string) (operation.Shown, error) {
 // List returns the jobs that a request selects, in the order of submission, page by
 // page. It ends behind the last one, or with an error.
 func (c *Client) List(ctx context.Context, request operation.ListRequest) iter.Seq2[jobs.Record, error] {
-	return func(yield func(jobs.Record, error) bool) {
-		for {
-			page, err := Ask(ctx, c, operation.List, request)
-			if err != nil {
-				yield(jobs.Record{}, err)
-				return
-			}
-			for _, rec := range page.Jobs {
-				if !yield(rec, nil) {
-					return
-				}
-			}
-			if request.After = page.Next; page.Next == "" {
-				return
-			}
-		}
-	}
+	return pages(request.After, func(after string) ([]jobs.Record, string, error) {
+		request.After = after
+		page, err := Ask(ctx, c, operation.List, request)
+		return page.Jobs, page.Next, err
+	})
 }
 
 // Wait waits until a job has finished and returns its result. Once a dispatcher has
@@ -132,6 +120,14 @@ func (c *Client) Send(ctx context.Context, id string, m control.Message) (contro
 	return Ask(ctx, c, operation.Send, operation.SendRequest{ID: id, Control: m})
 }
 
+// Answer answers a question that the agent of a job waits with: m has what an answer has,
+// options or a text, and the question's id where several are open. The job goes on, also
+// one that was parked meanwhile.
+func (c *Client) Answer(ctx context.Context, id string, m control.Message) (control.Receipt, error) {
+	m.Verb = control.Answer
+	return c.Send(ctx, id, m)
+}
+
 // Cancel ends a job, queued or running. One that has ended is [jobs.ErrFinished].
 func (c *Client) Cancel(ctx context.Context, id string) (jobs.Record, error) {
 	return Ask(ctx, c, operation.Cancel, operation.Ref{ID: id})
@@ -161,15 +157,18 @@ func (c *Client) Artifacts(ctx context.Context, id string, epoch uint64) (operat
 }
 
 // Artifact opens an artifact of an attempt, in the object store. The id is a whole
-// one. Close it.
+// one. A submitter may not read that store: [Client.Patch] works for all. Close it.
 func (c *Client) Artifact(ctx context.Context, id string, epoch uint64, name string) (io.ReadCloser, error) {
+	if !reads(c.cfg.Role) {
+		return nil, fmt.Errorf("%w: role %s does not read artifact %s from the object store", jobs.ErrForbidden, c.cfg.Role, name)
+	}
 	return c.store.Get(ctx, id, epoch, name)
 }
 
 // Patch opens the patch of a finished job, which is empty if the job changed nothing.
 // Close it.
 func (c *Client) Patch(ctx context.Context, id string) (io.ReadCloser, error) {
-	if !c.reads() {
+	if !reads(c.cfg.Role) {
 		content, err := Ask(ctx, c, operation.Patch, operation.Ref{ID: id})
 		return io.NopCloser(bytes.NewReader(content.Patch)), err
 	}

@@ -95,7 +95,7 @@ func readLetter(m wire.Message) jobs.DeadLetter {
 	if err := json.Unmarshal(m.Data, &letter); err != nil {
 		letter = jobs.DeadLetter{Kind: jobs.DeadMessage, Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
 	}
-	letter.Place = m.Subject
+	letter.Place, letter.Seq = m.Subject, m.Seq
 	letter.Record.Repo, letter.Data = jobs.WithoutCredentials(letter.Record.Repo), jobs.CensorAddresses(letter.Data)
 	if letter.ID == "" { // of a version that kept it in the subject only
 		parts := strings.Split(m.Subject, ".")
