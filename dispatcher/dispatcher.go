@@ -13,11 +13,11 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -91,14 +91,35 @@ func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (o
 	return d.submit(ctx, jobs.NewID(), job, source)
 }
 
-// SubmitJSON is Submit for a job as it was sent.
-func (d *Dispatcher) SubmitJSON(ctx context.Context, data []byte, source string) (operation.Submitted, error) {
+// SubmitJSON is Submit for a job as it was sent, with the id that the submitter has
+// chosen, unless that is empty. The same job with the same id again is one job; an id
+// that another job has is refused.
+func (d *Dispatcher) SubmitJSON(ctx context.Context, chosen string, data []byte, source string) (operation.Submitted, error) {
 	job, err := jobs.Decode(data)
+	if err == nil {
+		err = checkChosen(chosen, job)
+	}
 	if err != nil {
 		d.rejected(source, err)
 		return operation.Submitted{}, err
 	}
-	return d.Submit(ctx, job, source)
+	return d.submit(ctx, cmp.Or(chosen, jobs.NewID()), job, source)
+}
+
+// checkChosen refuses an id that its submitter cannot choose for a job; empty is none.
+func checkChosen(id string, job jobs.Job) error {
+	reason := ""
+	switch {
+	case id == "":
+	case !jobs.IsID(id):
+		reason = fmt.Sprintf("%q is not a UUIDv7 in lower case, which a job's id is", id)
+	case job.Signature != nil && job.Signature.ID != id:
+		reason = "is not the id that the job was signed for, " + job.Signature.ID
+	}
+	if reason == "" {
+		return nil
+	}
+	return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: operation.JobIDHeader, Reason: reason}}}
 }
 
 // submit is Submit for a job whose id is decided already.
@@ -130,13 +151,16 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 		}
 		return d.announce(ctx, rec)
 	})
+	if taken, ok := errors.AsType[*jobs.InvalidError](err); ok { // the id, by another job
+		d.rejected(source, taken)
+		return operation.Submitted{}, taken
+	}
 	if err != nil {
 		return operation.Submitted{}, fmt.Errorf("accept job: %w", err)
 	}
 	var differs []string
 	if duplicate {
-		if differs, err = d.differs(ctx, id, rec, job); err != nil {
-			d.rejected(source, err)
+		if differs, err = d.differs(ctx, rec, job); err != nil {
 			return operation.Submitted{}, err
 		}
 	}
@@ -152,10 +176,8 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	return operation.Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, nil
 }
 
-// differs compares a submission with the job that its key or its id belongs to.
-// An id that a submitter has chosen is for one job only, so a different one is
-// refused; under the same key the first job stands.
-func (d *Dispatcher) differs(ctx context.Context, id string, kept jobs.Record, job jobs.Job) ([]string, error) {
+// differs compares a submission with the job that its key belongs to, which stands.
+func (d *Dispatcher) differs(ctx context.Context, kept jobs.Record, job jobs.Job) ([]string, error) {
 	first, err := d.cfg.Queue.Job(ctx, kept.ID)
 	if errors.Is(err, jobs.ErrNotFound) {
 		return nil, nil // a specification may be kept for a shorter time than its record
@@ -163,12 +185,7 @@ func (d *Dispatcher) differs(ctx context.Context, id string, kept jobs.Record, j
 	if err != nil {
 		return nil, err
 	}
-	differs, err := jobs.Differences(first, job)
-	if err == nil && len(differs) > 0 && kept.ID == id {
-		err = &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "id", Reason: fmt.Sprintf(
-			"job %s is there already and differs in %s: choose another id", id, strings.Join(differs, ", "))}}}
-	}
-	return differs, err
+	return jobs.Differences(first, job)
 }
 
 // announce appends job.submitted to the job's session, once.

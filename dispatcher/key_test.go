@@ -47,7 +47,7 @@ func (p pool) publishAs(t *testing.T, id string, j jobs.Job) {
 	}
 	msg := nats.NewMsg("penstock.v1.submit.default")
 	msg.Data = body
-	msg.Header.Set(queue.JobIDHeader, id)
+	msg.Header.Set(operation.JobIDHeader, id)
 	if _, err := p.nc.RequestMsgWithContext(jobstest.Context(t), msg); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestAPlainPublishChoosesItsID(t *testing.T) {
 		return len(letters) >= 6
 	})
 	for i, want := range []string{"id: job " + id + " is there already and differs in prompt", `key: "mine" belongs to job ` + id,
-		queue.JobIDHeader, queue.JobIDHeader, queue.JobIDHeader, queue.JobIDHeader} {
+		operation.JobIDHeader, operation.JobIDHeader, operation.JobIDHeader, operation.JobIDHeader} {
 		if !strings.Contains(letters[i].Reason, want) {
 			t.Errorf("letter %d: %s, want %s", i, letters[i].Reason, want)
 		}

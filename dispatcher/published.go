@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,15 +16,14 @@ import (
 // that cannot be accepted is filed with its reason, and its session says so; a
 // broker that does not answer is no reason to lose it.
 func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
-	id, err := chosen(s)
-	var job jobs.Job
+	job, err := jobs.Decode(s.Data)
 	if err == nil {
-		job, err = jobs.Decode(s.Data)
+		err = checkChosen(s.Chosen, job)
 	}
 	if err != nil {
 		d.rejected("nats", err)
 	} else {
-		err = d.take(ctx, s, id, job)
+		err = d.take(ctx, s, job)
 	}
 	invalid, ok := errors.AsType[*jobs.InvalidError](err)
 	if !ok {
@@ -38,24 +38,11 @@ func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
 	return d.cfg.Queue.Reject(ctx, s, invalid)
 }
 
-// chosen is the id that a plain publish is accepted as.
-func chosen(s queue.Submission) (string, error) {
-	if s.Chosen == "" {
-		return s.ID, nil
-	}
-	if !jobs.IsID(s.Chosen) {
-		return "", &jobs.InvalidError{Fields: []jobs.FieldError{{Field: queue.JobIDHeader, Reason: fmt.Sprintf("%q is not a UUIDv7 in lower case, which a job's id is", s.Chosen)}}}
-	}
-	return s.Chosen, nil
-}
-
 // take submits a job of a plain publish. Its publisher is not told the id, and
 // looks for the job under the one that it chose; so a key that belongs to another
 // job is refused, where the id was chosen.
-func (d *Dispatcher) take(ctx context.Context, s queue.Submission, id string, job jobs.Job) error {
-	if s.Chosen != "" && job.Signature != nil && job.Signature.ID != id {
-		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: queue.JobIDHeader, Reason: "is not the id that the job was signed for, " + job.Signature.ID}}}
-	}
+func (d *Dispatcher) take(ctx context.Context, s queue.Submission, job jobs.Job) error {
+	id := cmp.Or(s.Chosen, s.ID)
 	answer, err := d.submit(ctx, id, job, "nats")
 	if err == nil && s.Chosen != "" && answer.ID != id {
 		err = &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "key", Reason: fmt.Sprintf("%q belongs to job %s", job.Key, answer.ID)}}}

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -199,5 +200,81 @@ func TestEventsByRequests(t *testing.T) {
 	}
 	if !slices.Equal(kinds, []jobs.Kind{jobs.JobSubmitted, jobs.JobFinished}) {
 		t.Errorf("the session has %v", kinds)
+	}
+}
+
+// submitAs submits a job as a client without a library of ours does that has chosen
+// the job's id.
+func (p pool) submitAs(t *testing.T, id string, job jobs.Job) (operation.Submitted, error) {
+	t.Helper()
+	body, err := json.Marshal(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg("penstock.v1.api.submit")
+	m.Data = body
+	m.Header.Set(operation.JobIDHeader, id)
+	var reply *nats.Msg
+	eventually(t, "an answer", func() bool {
+		reply, err = p.nc.RequestMsg(m, jobstest.Patience)
+		return err == nil
+	})
+	var refused operation.Refusal
+	if err := json.Unmarshal(reply.Data, &refused); err == nil && refused.Error.Code != "" {
+		return operation.Submitted{}, refused.Err()
+	}
+	var answer operation.Submitted
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer, nil
+}
+
+// A request may choose its job's id: the same request again is the same job, and an id
+// that another job has is refused, and does that one no harm.
+func TestARequestChoosesItsID(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	mine, id := jobstest.Job(), jobs.NewID()
+	mine.Isolation = jobs.IsolationNone
+	for _, again := range []bool{false, true} {
+		if answer, err := p.submitAs(t, id, mine); err != nil || answer.ID != id || answer.Duplicate != again {
+			t.Errorf("again %v: %+v, %v", again, answer, err)
+		}
+	}
+	keyed := mine
+	keyed.Key = "k"
+	owner, err := p.submitAs(t, jobs.NewID(), keyed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := p.submitAs(t, jobs.NewID(), keyed); err != nil || answer.ID != owner.ID || !answer.Duplicate {
+		t.Errorf("a key that is taken: %+v, %v", answer, err)
+	}
+	other, taking, signed := mine, keyed, mine
+	other.Prompt, taking.Prompt = "another", "another"
+	signed.Signature = &jobs.Signature{ID: jobs.NewID(), Key: make([]byte, 32), Value: make([]byte, 64)}
+	for _, bad := range []struct {
+		id    string
+		job   jobs.Job
+		field string
+	}{
+		{id, other, "id"}, {id, taking, "id"}, {strings.ToUpper(id), mine, operation.JobIDHeader}, {"x.>", mine, operation.JobIDHeader},
+		{id, signed, operation.JobIDHeader},
+	} {
+		_, err := p.submitAs(t, bad.id, bad.job)
+		if invalid, ok := errors.AsType[*jobs.InvalidError](err); !ok || invalid.Fields[0].Field != bad.field {
+			t.Errorf("id %s: %v, want %s refused", bad.id, err, bad.field)
+		}
+	}
+	// The same job by another name of it: the key's owner stands, and this one is whole.
+	if answer, err := p.submitAs(t, id, keyed); err != nil || answer.ID != owner.ID {
+		t.Errorf("under the id of one job and the key of another: %+v, %v", answer, err)
+	}
+	if job, err := p.queue.Job(t.Context(), id); err != nil || job.Prompt != mine.Prompt {
+		t.Errorf("the job that had the id first: %+v, %v", job, err)
+	}
+	if list, err := p.queue.List(t.Context(), queue.Filter{}); err != nil || len(list) != 2 {
+		t.Errorf("%d jobs, %v, want 2", len(list), err)
 	}
 }

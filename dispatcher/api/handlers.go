@@ -120,7 +120,7 @@ func aboutJob[A any](do func(context.Context, string) (A, error)) func(context.C
 // refused.
 func (s *Server) submitHandler() queue.Handler {
 	return queue.Handler{Row: operation.Submit.Row, Do: func(ctx context.Context, call queue.Call) (any, error) {
-		return s.cfg.Dispatcher.SubmitJSON(ctx, call.Request, cmp.Or(call.By, "nats"))
+		return s.cfg.Dispatcher.SubmitJSON(ctx, call.JobID, call.Request, cmp.Or(call.By, "nats"))
 	}}
 }
 

@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -55,6 +56,8 @@ type Client struct {
 	conn  *wire.Conn
 	log   *session.Log
 	store *artifact.Store
+	// unanswered is how long Submit waits before it sends a job again.
+	unanswered time.Duration
 }
 
 // Open returns a client over a connection, which its caller closes.
@@ -67,7 +70,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg, names: names}
+	c := &Client{cfg: cfg, names: names, unanswered: 2 * time.Second}
 	if c.conn, err = wire.New(nc, cfg.Role); err != nil {
 		return nil, err
 	}
@@ -98,6 +101,10 @@ func reads(role jobs.Role) bool { return role.All() || role == jobs.RoleViewer }
 // Ask asks for an operation. The methods of Client are a shorter way to write it.
 func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], question Q) (A, error) {
 	var answer A
-	call := request.Call{Subject: c.names.API(op.Name), Operation: op.Name, By: c.cfg.By, Request: question}
+	call := newCall(c, op.Row, question)
 	return answer, call.Do(ctx, c.conn, &answer)
+}
+
+func newCall(c *Client, row operation.Row, question any) request.Call {
+	return request.Call{Subject: c.names.API(row.Name), Operation: row.Name, By: c.cfg.By, Request: question}
 }

@@ -28,6 +28,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
 func serve(tb testing.TB) (*queue.Queue, *nats.Conn) {
 	tb.Helper()
 	nc := jobstest.Start(tb).Connect()
+	return serveOn(tb, nc), nc
+}
+
+// serveOn is serve for a server that is there.
+func serveOn(tb testing.TB, nc *nats.Conn) *queue.Queue {
+	tb.Helper()
 	q, log, store := jobstest.Queue(tb, nc, queue.Config{}), jobstest.Log(tb, nc), jobstest.Store(tb, nc)
 	d := dispatcher.New(dispatcher.Config{Queue: q, Log: log, Store: store})
 	server := api.New(api.Config{Dispatcher: d, Queue: q, Log: log, Store: store})
@@ -40,7 +46,7 @@ func serve(tb testing.TB) (*queue.Queue, *nats.Conn) {
 			tb.Errorf("serve: %v", err)
 		}
 	})
-	return q, nc
+	return q
 }
 
 func open(tb testing.TB, nc *nats.Conn, cfg client.Config) *client.Client {

@@ -15,12 +15,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// Submit submits a job. When it returns without an error the job is stored and will
-// run; submitting again with the same key returns the same job.
-func (c *Client) Submit(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
-	return Ask(ctx, c, operation.Submit, job)
-}
-
 // Get returns a job's record. An id may be abbreviated wherever a method takes one.
 func (c *Client) Get(ctx context.Context, id string) (jobs.Record, error) {
 	return Ask(ctx, c, operation.Get, operation.Ref{ID: id})

@@ -106,8 +106,8 @@ func checkLimit(limit int) error {
 type Submitted struct {
 	ID      string `json:"id"`
 	Session string `json:"session"`
-	// Duplicate says that the key belongs to a job that is kept already, which
-	// stays as it is; Differs names the fields in which that one differs from
+	// Duplicate says that the key, or the id that the submitter has chosen, belongs
+	// to a job that is kept already, which stays as it is; Differs names the fields in which that one differs from
 	// what was submitted now.
 	Duplicate bool     `json:"duplicate"`
 	Differs   []string `json:"differs,omitempty"`

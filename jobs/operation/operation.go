@@ -22,10 +22,18 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// CallerHeader is the header of a request that says, in a word, which program makes
-// it: cli, batch. It is kept with what the request changes, for people who ask who did
-// that; nothing is allowed or refused by it.
-const CallerHeader = "Penstock-By"
+// Headers of requests.
+const (
+	// CallerHeader says, in a word, which program makes the request: cli, batch. It is
+	// kept with what the request changes, for people who ask who did that; nothing is
+	// allowed or refused by it.
+	CallerHeader = "Penstock-By"
+	// JobIDHeader is the id that a submitted job is to have, a UUIDv7 that the submitter
+	// has chosen. So the submitter may send the job again when it has heard no answer,
+	// and there is one job. Plain publishes have it, too, since their acknowledgement
+	// cannot tell an id.
+	JobIDHeader = "Penstock-Job-Id"
+)
 
 // A Row says of one operation what every interface needs to know.
 type Row struct {

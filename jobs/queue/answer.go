@@ -42,6 +42,7 @@ type Handler struct {
 type Call struct {
 	Request []byte
 	By      string // in a word, who makes it; empty: unsaid
+	JobID   string // that a submitted job is to have, as it was written; empty: any
 	Room    int    // how many bytes of an answer a message holds
 }
 
@@ -144,7 +145,7 @@ func (a *answerer) next(about string) (micro.Request, bool) {
 func (a *answerer) reply(ctx context.Context, r micro.Request) {
 	ctx, cancel := context.WithTimeout(ctx, verbLimit)
 	defer cancel()
-	answer, err := a.handler.Do(ctx, Call{Request: r.Data(), By: caller(r), Room: a.room()})
+	answer, err := a.handler.Do(ctx, Call{Request: r.Data(), By: caller(r), JobID: r.Headers().Get(operation.JobIDHeader), Room: a.room()})
 	if err != nil {
 		a.refuse(r, operation.Refuse(err))
 		return

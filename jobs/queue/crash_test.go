@@ -162,12 +162,8 @@ func TestCrashBetweenKeyAndRecord(t *testing.T) {
 	q := open(t, s, queue.Config{})
 	job := jobstest.Job()
 	job.Key, job.Prompt = "k", "as first written"
-	spec, err := json.Marshal(job)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dead := jobs.NewID()
-	if err := queue.TakeKey(jobstest.Context(t), q, dead, job, spec); err != nil {
+	if err := queue.TakeKey(jobstest.Context(t), q, dead, job); err != nil {
 		t.Fatal(err)
 	}
 	job.Prompt = "as written later"

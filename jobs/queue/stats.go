@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // sweep removes what is older than before and belongs to no job that is kept.
@@ -132,10 +133,6 @@ func (q *Queue) addLane(ctx context.Context, s *Stat, stream string) error {
 	return nil
 }
 
-// JobIDHeader is the header of a plain publish by which the publisher chooses
-// the job's id, a UUIDv7, since the publish acknowledgement cannot tell one.
-const JobIDHeader = "Penstock-Job-Id"
-
 // A Submission is a job that some client has published, not yet validated.
 type Submission struct {
 	// ID is always the same for the same publish: accept the job as this
@@ -158,7 +155,7 @@ func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s 
 			return err
 		}
 		tenant := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
-		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Chosen: msg.Header.Get(JobIDHeader), Tenant: tenant, Data: msg.Data, At: meta.Timestamp}
+		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Chosen: msg.Header.Get(operation.JobIDHeader), Tenant: tenant, Data: msg.Data, At: meta.Timestamp}
 		if err := do(ctx, s); err != nil {
 			return err
 		}

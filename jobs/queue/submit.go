@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,15 +30,11 @@ func (q *Queue) Accept(ctx context.Context, job jobs.Job) (rec jobs.Record, dupl
 // after a crash: the same id is the same job. Source is the door that it came
 // through, for the record. Announce, if not nil, is called
 // before the record is made, because from then on the job may be claimed. It
-// must be idempotent.
+// must be idempotent. An id that another job has is a [*jobs.InvalidError].
 func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source string, announce func(context.Context, jobs.Record) error) (rec jobs.Record, duplicate bool, err error) {
 	rec = jobs.NewRecord(id, q.cfg.Tenant, job, time.Now())
 	rec.Source = source
 	if err := q.checkNames(rec); err != nil {
-		return jobs.Record{}, false, err
-	}
-	spec, err := json.Marshal(job)
-	if err != nil {
 		return jobs.Record{}, false, err
 	}
 	if err := q.register(ctx, rec.Class); err != nil {
@@ -46,12 +43,13 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source st
 	if _, err := q.lane(ctx, rec.Class, rec.Lane); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
-	if err := q.Room(ctx); err != nil {
+	if err := q.roomFor(ctx, id); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
 	// In this order a crash leaves either nothing that anybody sees, or all
 	// that the next submission with the same key needs to go on.
-	if err := q.store(ctx, subject.Specs, id, spec); err != nil {
+	created, err := q.keepSpec(ctx, id, job)
+	if err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
 	if rec.Key != "" {
@@ -59,9 +57,12 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source st
 		if err != nil {
 			return jobs.Record{}, false, accepting(err)
 		}
-		if owner.ID != id {
-			// Left behind it would only wait for the sweep.
+		if owner.ID != id && created {
+			// Left behind it would only wait for the sweep. One that was there before
+			// is that of the job with the id.
 			_ = q.conn.Purge(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
+		}
+		if owner.ID != id {
 			return owner, true, nil
 		}
 	}
@@ -99,6 +100,18 @@ func (q *Queue) Room(ctx context.Context) error {
 	return nil
 }
 
+// roomFor is Room for a job, which needs none where it is stored already.
+func (q *Queue) roomFor(ctx context.Context, id string) error {
+	err := q.Room(ctx)
+	if !errors.Is(err, jobs.ErrFull) {
+		return err
+	}
+	if _, missing := q.spec(ctx, id); missing != nil {
+		return err
+	}
+	return nil
+}
+
 func accepting(err error) error { return fmt.Errorf("accept job: %w", err) }
 
 func (q *Queue) checkNames(rec jobs.Record) error {
@@ -109,14 +122,39 @@ func (q *Queue) checkNames(rec jobs.Record) error {
 	return errors.Join(wrong...)
 }
 
-// store keeps a value under a key of its own. That it is there already means
-// that an earlier try got this far.
-func (q *Queue) store(ctx context.Context, bucket, key string, value []byte) error {
-	_, err := q.conn.Put(ctx, wire.Write{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, key), Data: value})
-	if isConflict(err) {
-		return nil
+// keepSpec stores the specification of a job, and reports whether it was not there: an
+// earlier try may have got this far. An id is for one job only. That another job has it
+// is a [*jobs.InvalidError].
+func (q *Queue) keepSpec(ctx context.Context, id string, job jobs.Job) (created bool, err error) {
+	data, err := json.Marshal(job)
+	if err != nil {
+		return false, err
 	}
-	return err
+	w := wire.Write{Stream: subject.KVStream(subject.Specs), Subject: subject.Key(subject.Specs, id), Data: data}
+	for range 3 {
+		if _, err = q.conn.Put(ctx, w); !isConflict(err) {
+			return err == nil, err
+		}
+		first, missing := q.spec(ctx, id)
+		if errors.Is(missing, jobs.ErrNotFound) {
+			continue // removed meanwhile
+		}
+		if missing != nil {
+			return false, missing
+		}
+		return false, sameJob(id, first, job)
+	}
+	return false, err
+}
+
+// sameJob refuses a job whose id belongs to another one.
+func sameJob(id string, first, job jobs.Job) error {
+	differs, err := jobs.Differences(first, job)
+	if err != nil || len(differs) == 0 {
+		return err
+	}
+	return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "id", Reason: fmt.Sprintf(
+		"job %s is there already and differs in %s: choose another id", id, strings.Join(differs, ", "))}}}
 }
 
 // begin creates the record, unless the job has one.

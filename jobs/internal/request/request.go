@@ -34,6 +34,7 @@ type Call struct {
 	Subject   string
 	Operation string // its name, for errors
 	By        string // a word for the program that makes it
+	JobID     string // that a submitted job is to have; empty: any
 	Request   any
 }
 
@@ -49,6 +50,9 @@ func (c Call) Do(ctx context.Context, conn *wire.Conn, answer any) error {
 	m := nats.NewMsg(c.Subject)
 	m.Data = body
 	m.Header.Set(operation.CallerHeader, c.By)
+	if c.JobID != "" {
+		m.Header.Set(operation.JobIDHeader, c.JobID)
+	}
 	msg, err := requestWhenServed(ctx, conn, m)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):

@@ -1,0 +1,129 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/api"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// A submission is what Submit has returned.
+type submission struct {
+	operation.Submitted
+	err error
+}
+
+// submitting calls Submit of a client that soon submits again.
+func submitting(ctx context.Context, c *client.Client, job jobs.Job) <-chan submission {
+	client.SubmitAgainAfter(c, 100*time.Millisecond)
+	done := make(chan submission, 1)
+	go func() {
+		made, err := c.Submit(ctx, job)
+		done <- submission{made, err}
+	}()
+	return done
+}
+
+// stored waits until a pool has stored a job.
+func stored(t *testing.T, q *queue.Queue) {
+	t.Helper()
+	for ctx := jobstest.Context(t); ; time.Sleep(5 * time.Millisecond) {
+		list, err := q.List(ctx, queue.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) > 0 {
+			return
+		}
+	}
+}
+
+// onlyJob checks that one job came of a submission.
+func onlyJob(t *testing.T, q *queue.Queue, got submission) {
+	t.Helper()
+	if got.err != nil || got.Duplicate {
+		t.Errorf("submitted: %+v, %v", got.Submitted, got.err)
+	}
+	list, err := q.List(jobstest.Context(t), queue.Filter{})
+	if err != nil || len(list) != 1 || list[0].ID != got.ID {
+		t.Errorf("%d jobs, %v, want the one of the answer", len(list), err)
+	}
+	if claim := jobstest.Claim(t, q, "w"); claim.Record().ID != got.ID {
+		t.Errorf("claimed %s", claim.Record().ID)
+	}
+}
+
+// A job without a key is one job, though the answer to its submitter got lost.
+func TestALostAnswerIsOneJob(t *testing.T) {
+	t.Parallel()
+	server := jobstest.Start(t)
+	q := serveOn(t, server.Connect())
+	proxy := server.Proxy()
+	c := open(t, jobstest.Connect(t, proxy.URL()), client.Config{})
+	if _, err := c.Get(jobstest.Context(t), jobs.NewID()); !errors.Is(err, jobs.ErrNotFound) {
+		t.Fatalf("the pool answers %v", err)
+	}
+	proxy.Mute()
+	done := submitting(jobstest.Context(t), c, plain())
+	stored(t, q)
+	proxy.Heal()
+	onlyJob(t, q, <-done)
+}
+
+// A job without a key is one job, though the dispatcher that stored it died before it
+// could answer, and another one takes its place.
+func TestADispatcherDiesBeforeItAnswers(t *testing.T) {
+	t.Parallel()
+	server := jobstest.Start(t)
+	nc, requests := server.Connect(), server.Connect()
+	q, log, store := jobstest.Queue(t, nc, queue.Config{}), jobstest.Log(t, nc), jobstest.Store(t, nc)
+	// The first dispatcher loses the connection of its requests while it looks at the
+	// job: what it stores goes another way, and its answer nowhere.
+	d := dispatcher.New(dispatcher.Config{Queue: q, Log: log, Store: store, Able: func(jobs.Job) error {
+		requests.Close()
+		return nil
+	}})
+	first := api.New(api.Config{Dispatcher: d, Queue: jobstest.Queue(t, requests, queue.Config{}), Log: log, Store: store})
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	dead := make(chan error, 1)
+	go func() { dead <- first.Serve(ctx) }()
+
+	done := submitting(jobstest.Context(t), open(t, server.Connect(), client.Config{}), plain())
+	stored(t, q)
+	kill()
+	t.Logf("the first dispatcher: %v", <-dead)
+	serveOn(t, server.Connect())
+	onlyJob(t, q, <-done)
+}
+
+// Where the pool does not answer at all, the error comes with the id that the job has
+// if it was stored.
+func TestASubmissionThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	server := jobstest.Start(t)
+	q := serveOn(t, server.Connect())
+	proxy := server.Proxy()
+	c := open(t, jobstest.Connect(t, proxy.URL()), client.Config{})
+	if _, err := c.Get(jobstest.Context(t), jobs.NewID()); !errors.Is(err, jobs.ErrNotFound) {
+		t.Fatalf("the pool answers %v", err)
+	}
+	proxy.Mute()
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	done := submitting(ctx, c, plain())
+	stored(t, q)
+	giveUp()
+	got := <-done
+	if _, err := q.Get(jobstest.Context(t), got.ID); got.err == nil || err != nil {
+		t.Errorf("submitted: %+v, %v; job: %v", got.Submitted, got.err, err)
+	}
+}
