@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// documented returns the only program in a language that a page of the documentation
+// has.
+func documented(t *testing.T, page, language string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, found := strings.Cut(string(text), "```"+language+"\n")
+	program, rest, closed := strings.Cut(program, "```\n")
+	if !found || !closed || strings.Contains(rest, "```"+language+"\n") {
+		t.Fatalf("%s does not have one program in %s", page, language)
+	}
+	return program
+}
+
+// The TypeScript program of the documentation submits a job, follows it, and reads its
+// result and its patch, with a submitter's credential and requests alone.
+func TestAClientInTypeScript(t *testing.T) {
+	t.Parallel()
+	program := documented(t, "clients.md", "ts")
+	modules := nodeModules(t)
+	tsx, err := exec.LookPath("tsx")
+	if err != nil {
+		skip(t, "tsx", "no tsx, which runs TypeScript: npm install tsx, and put its node_modules/.bin on PATH")
+	}
+	f := newField(t)
+	f.serve("--slots", "1")
+	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
+	f.must(err)
+	creds := filepath.Join(t.TempDir(), "ts.creds")
+	f.run("nats", "credentials", "submitter", "--name", "ts", "--file", creds)
+	script := filepath.Join(modules, "client-"+jobs.NewID()+".mts")
+	f.must(os.WriteFile(script, []byte(program), 0o644))
+	t.Cleanup(func() { _ = os.Remove(script) })
+
+	cmd := exec.CommandContext(t.Context(), tsx, script, creds, f.repo)
+	cmd.Env = append(os.Environ(), "URL="+endpoint.URL)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("tsx: %v\n%s", err, out)
+	}
+	id := strings.TrimSpace(f.run("job", "ls", "-o", "id"))
+	var want strings.Builder
+	for _, e := range f.events(id) {
+		want.WriteString(strconv.FormatUint(e.Seq, 10) + " " + string(e.Kind) + "\n")
+	}
+	want.WriteString("success")
+	if got := string(out); !strings.HasPrefix(got, want.String()) || !strings.Contains(got, "\n+hello\n") || !strings.HasSuffix(got, "cancel: finished\n") {
+		t.Errorf("the program has printed\n%s\nwant\n%s, a patch, and that a finished job is not cancelled", got, want.String())
+	}
+}
