@@ -216,7 +216,7 @@ var Reasons = map[Reason]Cause{
 	CheckFailed:      {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the check command did not pass; its output is in the session's events"},
 	NoChanges:        {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent ended without a change, and the job expects one; read the session with penstock logs, then change the prompt"},
 	NoResult:         {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "the agent ended without setting the result that the job's result_schema describes; have the prompt tell it to run penstock result"},
-	CollectFailed:    {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "the result could not be taken from the workspace; the message says what stood in the way"},
+	CollectFailed:    {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "what the agent left in the workspace could not be collected; the message says what stood in the way"},
 	TooLarge:         {Failure, Never, ChargeAttempt, ScopeJob, FaultAgent, "have the agent remove, or let git ignore, what is not part of its work; what could be stored is the result, and the message says where the whole lies"},
 	StoreFailed:      {Error, Later, ChargeHost, ScopeJob, FaultPool, "the object store refused the result; check the broker's disk and limits"},
 	BranchExists:     {Error, Never, ChargeAttempt, ScopeJob, FaultJob, "delete or rename the branch that is there, or name another with deliver.branch; the result is kept: penstock job apply"},

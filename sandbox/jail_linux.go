@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -135,26 +134,6 @@ func (j *jail) halted() (n int) {
 		}
 	}
 	return n
-}
-
-// cpu is the processor time that the processes inside have had, with those that
-// they have waited for.
-func (j *jail) cpu() (sum time.Duration) {
-	top, _ := j.processes()
-	if top <= 0 {
-		return 0 // not known: a service has it
-	}
-	pids, _ := usage.Below(top)
-	for _, pid := range append(pids, top) {
-		const first, last, tick = 11, 15, time.Second / 100 // utime to cstime, in USER_HZ, which is 100 wherever Go runs
-		if f := statFields(pid); len(f) >= last {
-			for _, text := range f[first:last] {
-				n, _ := strconv.ParseInt(text, 10, 64) // a number
-				sum += time.Duration(n) * tick
-			}
-		}
-	}
-	return sum
 }
 
 // terminate asks the agent's process group to end.

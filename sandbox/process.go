@@ -131,9 +131,12 @@ func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 // continued since.
 func (p *Process) Halted() int { return p.jail.halted() }
 
-// CPU is the processor time that the jail's processes have had so far; 0 where
-// that is not known.
-func (p *Process) CPU() time.Duration { return p.jail.cpu() }
+// Activity is what the jail's processes have done so far: the processor time that
+// they had, and the bytes that they read from and wrote to files, pipes and
+// sockets. Both are 0 where that is not known: on a system other than Linux, and
+// for a jail that a service made out of the sight of this process; the bytes also
+// where the kernel does not count them.
+func (p *Process) Activity() (cpu time.Duration, io int64) { return p.jail.activity() }
 
 // Done returns a channel that is closed when the jail has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }

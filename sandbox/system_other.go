@@ -31,7 +31,7 @@ func (*watch) features(Limits) []Feature { return nil }
 
 func (*jail) over() bool { return false }
 
-func (*jail) cpu() time.Duration { return 0 }
+func (*jail) activity() (time.Duration, int64) { return 0, 0 }
 
 func (*jail) terminal(context.Context, []string, []string, [2]uint16) (*Terminal, error) {
 	return nil, errors.New("no terminal can be opened in a jail of this system")

@@ -61,8 +61,8 @@ type pulse struct {
 	retries     int       // in a row
 	retried     event.Retry
 	because     jobs.Reason // why it tries again; empty: it does not
-	measured    time.Time   // when cpu was, while it starts
-	cpu         time.Duration
+	measured    time.Time   // when did was looked at, while it starts
+	did         activity
 	looked      time.Time // when its processes were last looked at
 	halted      time.Time // since when one is stopped; zero: none is
 	closed      time.Time // when its input was closed; zero: it is open
@@ -174,28 +174,47 @@ func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 }
 
 // starting looks at an agent that has written nothing yet. Where many start at
-// once they get little of the processors, so one that still works is given as much
-// processor time as it may take by the clock; idle_timeout bounds that.
+// once they get little of the processors and of the disk, so one that still works
+// is given as much processor time as it may take by the clock; idle_timeout bounds
+// that.
 func (r *agentRun) starting(now time.Time) (*event.Hang, time.Duration) {
 	p, limit := &r.pulse, r.cfg.Hangs.Start
 	every := max(limit/4, time.Millisecond)
 	if due := every - now.Sub(p.measured); due > 0 {
 		return nil, due
 	}
-	cpu := r.process.CPU()
-	grew, span, silent := cpu-p.cpu, now.Sub(p.measured), now.Sub(p.began)
-	p.measured, p.cpu = now, cpu
-	// Less than a hundredth is what a program takes that only waits. The sum falls
-	// where a process ends that nobody waits for, which is a change, too.
-	works := grew < 0 || grew >= max(span/100, 10*time.Millisecond)
+	did := activity{}
+	did.cpu, did.io = r.process.Activity()
+	working := works(p.did, did, now.Sub(p.measured))
+	silent := now.Sub(p.began)
+	p.measured, p.did = now, did
 	switch {
 	case silent < limit:
 		return nil, min(every, limit-silent)
-	case works && cpu < limit:
+	case working && did.cpu < limit:
 		return nil, every
 	}
-	return hang("start", jobs.StartLimit, silent, fmt.Sprintf("it wrote nothing in the %v after its start, with %v of processor time",
-		silent.Round(time.Millisecond), cpu)), 0
+	return hang("start", jobs.StartLimit, silent, fmt.Sprintf("it wrote nothing in the %v after its start, with %v of processor time and %v read or written",
+		silent.Round(time.Millisecond), did.cpu, jobs.Bytes(did.io))), 0
+}
+
+// An activity is what an agent's processes have done since its start.
+type activity struct {
+	cpu time.Duration
+	io  int64 // bytes
+}
+
+// idleIO is how many bytes a second a program may read and write that only
+// waits: what wakes it up is some bytes long.
+const idleIO = 4 << 10
+
+// works reports whether an agent did in this span more than a program does that
+// only waits: a hundredth of a processor, or idleIO. The sums fall where a process
+// ends that its parent never waits for, which is a change, too.
+func works(before, after activity, span time.Duration) bool {
+	cpu, io := after.cpu-before.cpu, after.io-before.io
+	return cpu < 0 || cpu >= max(span/100, 10*time.Millisecond) ||
+		io < 0 || float64(io) >= max(idleIO, idleIO*span.Seconds())
 }
 
 // idled is what silence means. An agent that the model API told to come again

@@ -117,6 +117,7 @@ func TestAgentsThatTakeTheirTime(t *testing.T) {
 		"a program is stopped, the agent talks":           "say init; sleep 30 & kill -STOP $!; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; say text; done; kill -9 $!; say result",
 		"retries that lead somewhere":                     "say init; for i in 1 2 3 4; do say retry; say retry; say retry; say text; done; say result",
 		"it starts slowly, with little of the processors": "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do timeout 0.06 sh -c 'while :; do :; done'; sleep 0.1; done; say init; say result",
+		"it starts slowly, with little of the disk":       "bash -c 'mkfifo /tmp/f; exec 3<>/tmp/f; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf %30000s x >/dev/null; read -t 0.25 -u 3; done'; say init; say result",
 		"a turn follows on the end of the input":          "say init; say result; cat >/dev/null; say init; sleep 2.5; say result",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +133,34 @@ func TestAgentsThatTakeTheirTime(t *testing.T) {
 				t.Errorf("ended with %s %s (%s): %s", rec.Outcome, rec.Reason, rec.Message, kinds(events))
 			}
 		})
+	}
+}
+
+// What tells a program that works from one that only waits.
+func TestWhatIsWork(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	before := activity{cpu: time.Second, io: 1 << 20}
+	for name, tt := range map[string]struct {
+		cpu   time.Duration
+		io    int64
+		span  time.Duration
+		works bool
+	}{
+		"nothing":                   {0, 0, time.Second, false},
+		"it wakes up now and then":  {9 * ms, 100, time.Second, false},
+		"a tick of the processor":   {10 * ms, 0, time.Second, true},
+		"a tick in half a minute":   {10 * ms, 0, 30 * time.Second, false},
+		"a page":                    {0, 4 << 10, 100 * ms, true},
+		"a page in half a minute":   {0, 4 << 10, 30 * time.Second, false},
+		"a slow disk":               {0, 200 << 10, 30 * time.Second, true},
+		"a process ended, unwaited": {-200 * ms, 0, time.Second, true},
+		"one that read, too":        {0, -1, time.Second, true},
+	} {
+		after := activity{cpu: before.cpu + tt.cpu, io: before.io + tt.io}
+		if got := works(before, after, tt.span); got != tt.works {
+			t.Errorf("%s: works is %t, want %t", name, got, tt.works)
+		}
 	}
 }
 

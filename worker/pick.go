@@ -48,7 +48,7 @@ func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
 	if _, ours := errors.AsType[*stepError](err); ours {
 		return err
 	}
-	return failed(jobs.CollectFailed, "pick the job's artifacts", err)
+	return failed(cannotCollect(err), "pick the job's artifacts", err)
 }
 
 // keepClean stores what content has without the values of secrets, and says

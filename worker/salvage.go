@@ -236,7 +236,7 @@ func (p place) keepAll(ctx context.Context, k *stored, patch, bundle string) (er
 func (p place) keep(ctx context.Context, name, path string) (*jobs.Artifact, error) {
 	content, err := os.Open(path)
 	if err != nil {
-		return nil, failed(jobs.CollectFailed, "read "+name, err)
+		return nil, failed(jobs.WorkspaceFailed, "read "+name, err)
 	}
 	defer content.Close()
 	return p.put(ctx, name, content)

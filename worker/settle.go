@@ -25,7 +25,7 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 	began := time.Now()
 	change, err := space.Collect(ctx)
 	if err != nil {
-		return change, failed(jobs.CollectFailed, "collect the result", err)
+		return change, failed(cannotCollect(err), "collect the result", err)
 	}
 	defer func() { a.result.Durations.Collect = a.stage("collect", began) }()
 	a.result.FilesChanged, a.result.PatchSHA256, a.result.Commits = change.Files, change.SHA256, change.Commits

@@ -81,6 +81,19 @@ func reason(err error) jobs.Reason {
 	return jobs.Internal
 }
 
+// cannotCollect is the reason of a result that could not be taken from the
+// workspace. What the agent wrote stands in the way, unless the error is one
+// that no content of a workspace can cause: then the host failed, and the job is
+// not charged for it.
+func cannotCollect(err error) jobs.Reason {
+	for _, host := range []error{syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE} {
+		if errors.Is(err, host) {
+			return jobs.WorkspaceFailed
+		}
+	}
+	return jobs.CollectFailed
+}
+
 // A stepError carries the reason that a step's failure has where the error
 // itself does not say more.
 type stepError struct {

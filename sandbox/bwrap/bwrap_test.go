@@ -30,6 +30,8 @@ func TestAttacksWithoutPrivileges(t *testing.T) { sandboxtest.Unprivileged(t, "T
 
 func TestCompatible(t *testing.T) { sandboxtest.Compatible(t, &bwrap.Backend{}) }
 
+func TestActivity(t *testing.T) { sandboxtest.Active(t, &bwrap.Backend{}, nil) }
+
 // 1,000 jails are ended in every way, and none leaves anything.
 func TestKill(t *testing.T) { sandboxtest.Kill(t, &bwrap.Backend{}, 84, nil) }
 

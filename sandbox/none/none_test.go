@@ -16,6 +16,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+func TestActivity(t *testing.T) { sandboxtest.Active(t, &none.Backend{}, allow) }
+
 func TestKill(t *testing.T) { sandboxtest.Kill(t, &none.Backend{}, 6, allow) }
 
 func TestRunnerKilled(t *testing.T) { sandboxtest.RunnerKilled(t, &none.Backend{}, true) }

@@ -19,6 +19,8 @@ func TestCompatible(t *testing.T) { sandboxtest.Compatible(t, backend(t, "docker
 
 func TestKill(t *testing.T) { sandboxtest.Kill(t, backend(t, "docker"), 3, withImage) }
 
+func TestActivity(t *testing.T) { sandboxtest.Active(t, backend(t, "docker"), withImage) }
+
 func TestRunnerKilled(t *testing.T) {
 	t.Setenv(engineVariable, "docker")
 	sandboxtest.RunnerKilled(t, backend(t, "docker"), false)

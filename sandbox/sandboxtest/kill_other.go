@@ -14,6 +14,9 @@ func Kill(t *testing.T, b sandbox.Backend, _ int, _ func(sandbox.Spec) sandbox.S
 // RunnerKilled skips: no backend starts anything on this system.
 func RunnerKilled(t *testing.T, b sandbox.Backend, _ bool) { Run(t, b) }
 
+// Active skips: no backend starts anything on this system.
+func Active(t *testing.T, b sandbox.Backend, _ func(sandbox.Spec) sandbox.Spec) { Run(t, b) }
+
 // ServeRunner does nothing.
 func ServeRunner(sandbox.Backend, func(sandbox.Spec) sandbox.Spec) {}
 

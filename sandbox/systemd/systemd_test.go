@@ -20,4 +20,6 @@ func TestCompatible(t *testing.T) { sandboxtest.Compatible(t, &systemd.Backend{}
 
 func TestKill(t *testing.T) { sandboxtest.Kill(t, &systemd.Backend{}, 3, nil) }
 
+func TestActivity(t *testing.T) { sandboxtest.Active(t, &systemd.Backend{}, nil) }
+
 func TestRunnerKilled(t *testing.T) { sandboxtest.RunnerKilled(t, &systemd.Backend{}, false) }

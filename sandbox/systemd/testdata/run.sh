@@ -15,7 +15,7 @@ as() { # WHO PATTERN
 	[ "$1" = root ] || command=(runuser -u "$1" -- env HOME=/home/tester "${command[@]}")
 	cd / && "${command[@]}" >>"/out/$1.txt" 2>&1
 }
-for who in root tester; do as "$who" '^Test(Attacks|Compatible|Kill|OddPaths|NothingSecretIsSeen|StopDuringTheStart|PortsAndDial|UnitsOfTheDeadAreEnded)$' & done
+for who in root tester; do as "$who" '^Test(Attacks|Compatible|Activity|Kill|OddPaths|NothingSecretIsSeen|StopDuringTheStart|PortsAndDial|UnitsOfTheDeadAreEnded)$' & done
 wait
 # Each looks for what is left of anybody's dead programs.
 for who in root tester; do as "$who" '^TestRunnerKilled$'; done
