@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,21 +76,13 @@ func TestWhyFollowsTheWorkers(t *testing.T) {
 	f.serve("--slots", "0")
 	first := f.submit("while [ ! -e go ]; do sleep 0.1; done", "--isolation", "none")
 	second := f.submit("true")
-	wants := func(id string, want why.Constraint) (got why.Standing) {
-		f.Helper()
-		f.eventually(30*time.Second, id+" is kept by "+string(want), func() bool {
-			f.must(json.Unmarshal([]byte(f.run("why", id, "-o", "json")), &got))
-			return got.Constraint == want
-		})
-		return got
-	}
-	wants(first, why.KeptNoWorker)
+	f.whyIs(first, why.KeptNoWorker)
 	w := f.worker("--slots", "1", "--name", "one")
-	if got := wants(first, why.KeptExecuting); got.Worker != "one" {
+	if got := f.whyIs(first, why.KeptExecuting); got.Worker != "one" {
 		t.Errorf("%+v, want worker one", got)
 	}
 	third := f.submit("true", "--need", "gpu")
-	if got := wants(third, why.KeptNeeds); !strings.Contains(got.Change, "--labels gpu") {
+	if got := f.whyIs(third, why.KeptNeeds); !strings.Contains(got.Change, "--labels gpu") {
 		t.Errorf("%+v, want it to say how to start a worker that has gpu", got)
 	}
 	answer, err := f.bus().Request("penstock.v1.api.why", []byte(`{"id":"`+second+`"}`), 10*time.Second)
@@ -101,14 +94,14 @@ func TestWhyFollowsTheWorkers(t *testing.T) {
 	}
 	f.must(w.Process.Signal(os.Interrupt)) // hands the first one back, and leaves
 	f.ended(w, 30*time.Second)
-	wants(second, why.KeptNoWorker)
+	f.whyIs(second, why.KeptNoWorker)
 	f.must(os.WriteFile(filepath.Join(f.repo, "go"), nil, 0o644))
 	f.worker("--slots", "1", "--labels", "docker,gpu", "--name", "two")
 	f.run("wait", "--timeout", patience(60), first, second, third)
 	if rec := f.record(third); rec.Attempt != 1 || rec.Lost != 0 {
 		t.Errorf("the job that needs gpu took %d attempts, %d lost", rec.Attempt, rec.Lost)
 	}
-	wants(second, why.KeptFinished)
+	f.whyIs(second, why.KeptFinished)
 }
 
 func TestPauseAQueue(t *testing.T) {
@@ -128,4 +121,37 @@ func TestPauseAQueue(t *testing.T) {
 	f.run("queue", "resume", "default")
 	f.run("wait", "--timeout", patience(30), id)
 	f.refused(2, []string{"*"}, "queue", "pause", "*")
+}
+
+// whyIs waits until why names what keeps a job.
+func (f *field) whyIs(id string, want why.Constraint) (got why.Standing) {
+	f.Helper()
+	f.eventually(30*time.Second, id+" is kept by "+string(want), func() bool {
+		f.must(json.Unmarshal([]byte(f.run("why", id, "-o", "json")), &got))
+		return got.Constraint == want
+	})
+	return got
+}
+
+// A worker that has been told to end claims nothing, whatever slots are free
+// while its last job ends: why says so, and not that it is about to claim.
+func TestWhyOfAWorkerThatShutsDown(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.serve("--slots", "0")
+	w := f.worker("--slots", "2", "--name", "one", "--drain", patience(120))
+	last := f.submit("while [ ! -e go ]; do sleep 0.1; done", "--isolation", "none")
+	f.whyIs(last, why.KeptExecuting)
+	f.must(w.Process.Signal(syscall.SIGTERM))
+	id := f.submit("true")
+	if got := f.whyIs(id, why.KeptClosed); !strings.Contains(got.Message, "one: it shuts down") {
+		t.Errorf("%+v, want it to say that worker one shuts down", got)
+	}
+	f.whyIs(last, why.KeptExecuting)
+	f.must(os.WriteFile(filepath.Join(f.repo, "go"), nil, 0o644))
+	f.ended(w, 30*time.Second)
+	f.whyIs(id, why.KeptNoWorker)
+	if rec := f.record(last); rec.Outcome != jobs.Success || rec.Attempt != 1 {
+		t.Errorf("the last job of the worker is %s, %s after %d attempts", rec.State, rec.Outcome, rec.Attempt)
+	}
 }
