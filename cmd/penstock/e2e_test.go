@@ -289,21 +289,26 @@ func count(events []jobs.Event, kind jobs.Kind) int {
 }
 
 // nothingLeft looks for what the programs of the test should have removed:
-// jails, mounts, workspaces.
+// jails, mounts, workspaces. It runs in a cleanup, where a fatal error would make
+// Go forget what a test with parallel parts has said, and its name.
 func (f *field) nothingLeft() {
-	f.eventually(60*time.Second, "no process of a jail is left", func() bool { return len(jailed(f.data)) == 0 })
+	gone := func(what string, ok func() bool) {
+		if !slowtest.Eventually(time.Minute, 50*time.Millisecond, ok) {
+			f.Errorf("%s is left", what)
+		}
+	}
+	gone("a process of a jail", func() bool { return len(jailed(f.data)) == 0 })
 	// What others on this host have left, as tests do that run beside this one, is
 	// theirs to remove.
 	own := (&app{cfg: cli.Config{Data: f.data}}).poolMark()
-	f.eventually(60*time.Second, "no jail of a dead program is left", func() bool {
+	gone("a jail of a dead program", func() bool {
 		left, err := sandbox.Leftovers(context.Background(), "")
-		f.must(err)
-		return !slices.ContainsFunc(left, func(l sandbox.Leftover) bool { return worker.OfPool(l.Label, own) })
+		return err == nil && !slices.ContainsFunc(left, func(l sandbox.Leftover) bool { return worker.OfPool(l.Label, own) })
 	})
 	if entries, err := os.ReadDir(f.tmp); err != nil || len(entries) > 0 {
 		f.Errorf("temporary files are left: %v, %v", entries, err)
 	}
-	f.eventually(60*time.Second, "no process of the programs is left", func() bool { return len(inheriting("TMPDIR="+f.tmp)) == 0 })
+	gone("a process of the programs", func() bool { return len(inheriting("TMPDIR="+f.tmp)) == 0 })
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || bytes.Contains(mounts, []byte(f.data)) {
 		f.Errorf("mounts of %s are left: %v\n%s", f.data, err, mounts)
