@@ -7,13 +7,13 @@ import "time"
 // batch are among others, so each is parked when it is its turn, and comes back
 // when the hold is over.
 type Hold struct {
-	Kind  HoldKind   `json:"kind"`
-	Name  string     `json:"name"`
-	By    string     `json:"by,omitempty"`
-	At    time.Time  `json:"at"`
-	Until *time.Time `json:"until,omitempty"` // nil: until it is released
+	Kind  HoldKind   `json:"kind" jsonschema:"queue or batch."`
+	Name  string     `json:"name" jsonschema:"The name of what is paused."`
+	By    string     `json:"by,omitempty" jsonschema:"The program that paused it."`
+	At    time.Time  `json:"at" jsonschema:"When."`
+	Until *time.Time `json:"until,omitempty" jsonschema:"When the pause ends by itself."` // nil: until it is released
 	// Cancel: the jobs of the batch end instead, also those submitted later.
-	Cancel bool `json:"cancel,omitempty"`
+	Cancel bool `json:"cancel,omitempty" jsonschema:"The jobs of the batch end, also those that are submitted later."`
 }
 
 // Over reports whether the hold's time has passed.

@@ -134,16 +134,16 @@ const (
 
 // A Cause is what the pool knows about a [Reason].
 type Cause struct {
-	Outcome Outcome `json:"outcome"`
+	Outcome Outcome `json:"outcome" jsonschema:"The outcome that goes with the reason."`
 	// Retry is when another attempt may end better.
-	Retry  When   `json:"retry"`
-	Charge Charge `json:"charge"`
+	Retry  When   `json:"retry" jsonschema:"When another attempt may end better."`
+	Charge Charge `json:"charge" jsonschema:"Whom the attempt is counted against."`
 	// Scope is ScopeJob unless no job that shares it can end better, so that a
 	// batch of such jobs stops.
-	Scope Scope `json:"scope"`
-	Fault Fault `json:"fault"`
+	Scope Scope `json:"scope" jsonschema:"What else ends the same way."`
+	Fault Fault `json:"fault" jsonschema:"Whose fault it is."`
 	// Advice tells the user what to do, in one sentence.
-	Advice string `json:"advice"`
+	Advice string `json:"advice" jsonschema:"What to do, in a sentence."`
 }
 
 // Hopeless reports whether not only this job would end so again.

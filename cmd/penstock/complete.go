@@ -75,13 +75,16 @@ func (a *app) argumentOf(cmd *cobra.Command) cobra.CompletionFunc {
 	return operand(c, many, len(operands) > 1)
 }
 
-// schemaNames completes the name of a schema and, behind event, a kind of event.
+// schemaNames completes the name of a schema and, behind event and operation, a kind of
+// event and an operation.
 func schemaNames(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 0:
 		return schema.Names(), cobra.ShellCompDirectiveNoFileComp
 	case len(args) == 1 && args[0] == "event":
 		return schema.Kinds(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	case len(args) == 1 && args[0] == "operation":
+		return schema.Operations(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }

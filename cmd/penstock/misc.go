@@ -48,19 +48,24 @@ func (a *app) versionCommand() *cobra.Command {
 
 func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema " + strings.Join(schema.Names(), "|") + " [KIND]", Short: "Print the JSON Schema of a document",
-		Long: "Print the JSON Schema of a document. schema event KIND describes the data of one kind of event.",
+		Use: "schema " + strings.Join(schema.Names(), "|") + " [NAME]", Short: "Print the JSON Schema of a document",
+		Long: "Print the JSON Schema of a document. schema event KIND describes the data of one kind of event, and schema\noperation NAME the request, the answer and the refusal of one operation of the bus.",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, err := schema.For(args[0])
+			hint := ""
 			switch {
-			case len(args) == 2 && args[0] != "event":
-				return cli.Usage("", "schema %s: only events are of kinds", args[0])
-			case len(args) == 2:
+			case len(args) == 2 && args[0] == "event":
 				data, err = schema.ForKind(args[1])
+				hint = "docs/reference/events.md has all kinds"
+			case len(args) == 2 && args[0] == "operation":
+				data, err = schema.ForOperation(args[1])
+				hint = "docs/reference/operations.md has all operations"
+			case len(args) == 2:
+				return cli.Usage("", "schema %s: only events are of kinds, and only operations have names", args[0])
 			}
 			if err != nil {
-				return cli.Usage("docs/reference/events.md has all kinds", "%w", err)
+				return cli.Usage(hint, "%w", err)
 			}
 			_, err = a.out.Write(append(data, '\n'))
 			return err

@@ -10,33 +10,33 @@ import (
 type Record struct {
 	Schedule
 	// Since is when its calendar began: the first firing is after that.
-	Since  time.Time `json:"since"`
-	Paused *Pause    `json:"paused,omitempty"`
+	Since  time.Time `json:"since" jsonschema:"When its calendar began: the first firing is after that."`
+	Paused *Pause    `json:"paused,omitempty" jsonschema:"There while the schedule is paused."`
 	// Next is the firing for which the broker wakes a dispatcher.
 	// There is none while the schedule is paused, or when its calendar has ended.
-	Next *time.Time `json:"next,omitempty"`
-	Last *Firing    `json:"last,omitempty"`
+	Next *time.Time `json:"next,omitempty" jsonschema:"When it fires next, if it does."`
+	Last *Firing    `json:"last,omitempty" jsonschema:"The last firing."`
 	// LastJob is the job of the last firing that made one.
-	LastJob string `json:"last_job,omitempty"`
+	LastJob string `json:"last_job,omitempty" jsonschema:"The job of the last firing that made one."`
 }
 
 // A Pause says who has paused a schedule, and when.
 type Pause struct {
-	By string    `json:"by,omitempty"`
-	At time.Time `json:"at"`
+	By string    `json:"by,omitempty" jsonschema:"The program that paused it."`
+	At time.Time `json:"at" jsonschema:"When."`
 }
 
 // A Firing is what became of one time of the calendar, or of a request to run
 // now.
 type Firing struct {
-	Run    string    `json:"run"`   // the key of its job
-	At     time.Time `json:"at"`    // when it was due
-	Fired  time.Time `json:"fired"` // when a dispatcher handled it
-	Manual bool      `json:"manual,omitempty"`
+	Run    string    `json:"run" jsonschema:"The key of its job."`             // the key of its job
+	At     time.Time `json:"at" jsonschema:"When it was due."`                 // when it was due
+	Fired  time.Time `json:"fired" jsonschema:"When a dispatcher handled it."` // when a dispatcher handled it
+	Manual bool      `json:"manual,omitempty" jsonschema:"It was asked for, and not due."`
 	// Job is its job, or Skipped and Message say why it has none.
-	Job     string `json:"job,omitempty"`
-	Skipped Skip   `json:"skipped,omitempty"`
-	Message string `json:"message,omitempty"`
+	Job     string `json:"job,omitempty" jsonschema:"The job that came of it."`
+	Skipped Skip   `json:"skipped,omitempty" jsonschema:"Why no job came of it."`
+	Message string `json:"message,omitempty" jsonschema:"What happened, for people."`
 }
 
 // Skip is why a firing has made no job.

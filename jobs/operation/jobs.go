@@ -77,7 +77,7 @@ var (
 
 // A Ref names a job, by its id or what is unique of its beginning or end.
 type Ref struct {
-	ID string `json:"id"`
+	ID string `json:"id" jsonschema:"An id, or what only that one begins or ends with."`
 }
 
 func (r Ref) check() error { return needID(r.ID, `{"id": "…"}`) }
@@ -104,68 +104,68 @@ func checkLimit(limit int) error {
 
 // Submitted is the answer to a submitter.
 type Submitted struct {
-	ID      string `json:"id"`
-	Session string `json:"session"`
+	ID      string `json:"id" jsonschema:"The job's id."`
+	Session string `json:"session" jsonschema:"The session's id."`
 	// Duplicate says that the key, or the id that the submitter has chosen, belongs
 	// to a job that is kept already, which stays as it is; Differs names the fields in which that one differs from
 	// what was submitted now.
-	Duplicate bool     `json:"duplicate"`
-	Differs   []string `json:"differs,omitempty"`
+	Duplicate bool     `json:"duplicate" jsonschema:"The key, or the id that the submitter has chosen, belongs to a job that is kept already."`
+	Differs   []string `json:"differs,omitempty" jsonschema:"The fields in which that job differs from the one that was submitted."`
 }
 
 // Shown is a job with all that belongs to it.
 type Shown struct {
 	jobs.Record
 	// Cause is what the record's reason means, and what to do about it.
-	Cause  *jobs.Cause  `json:"cause,omitempty"`
-	Job    *jobs.Job    `json:"job,omitempty"`
-	Result *jobs.Result `json:"result,omitempty"`
+	Cause  *jobs.Cause  `json:"cause,omitempty" jsonschema:"What the reason means."`
+	Job    *jobs.Job    `json:"job,omitempty" jsonschema:"The job as it was submitted."`
+	Result *jobs.Result `json:"result,omitempty" jsonschema:"The result, if the job has finished."`
 	// Salvages are of attempts that did not succeed.
-	Salvages []jobs.Salvage `json:"salvages,omitempty"`
+	Salvages []jobs.Salvage `json:"salvages,omitempty" jsonschema:"What was saved of attempts that did not succeed."`
 }
 
 // A ListRequest selects jobs. Empty fields select all.
 type ListRequest struct {
-	Batch   string       `json:"batch,omitempty"`
-	Queue   string       `json:"queue,omitempty"`
-	Session string       `json:"session,omitempty"`
-	State   jobs.State   `json:"state,omitempty"`
-	Outcome jobs.Outcome `json:"outcome,omitempty"`
-	Since   *time.Time   `json:"since,omitempty"` // submitted since
-	After   string       `json:"after,omitempty"`
-	Limit   int          `json:"limit,omitempty"`
+	Batch   string       `json:"batch,omitempty" jsonschema:"Of this batch."`
+	Queue   string       `json:"queue,omitempty" jsonschema:"Of this queue."`
+	Session string       `json:"session,omitempty" jsonschema:"Of this session."`
+	State   jobs.State   `json:"state,omitempty" jsonschema:"In this state."`
+	Outcome jobs.Outcome `json:"outcome,omitempty" jsonschema:"With this outcome."`
+	Since   *time.Time   `json:"since,omitempty" jsonschema:"Submitted since then."` // submitted since
+	After   string       `json:"after,omitempty" jsonschema:"The next of the page before."`
+	Limit   int          `json:"limit,omitempty" jsonschema:"How many entries of the list are wanted, at most 1000, which is the default."`
 }
 
 func (r ListRequest) check() error { return checkLimit(r.Limit) }
 
 // Listed is a page of jobs.
 type Listed struct {
-	Jobs []jobs.Record `json:"jobs"`
-	Next string        `json:"next,omitempty"`
+	Jobs []jobs.Record `json:"jobs" jsonschema:"The jobs."`
+	Next string        `json:"next,omitempty" jsonschema:"There if the list goes on: what the next request has as after."`
 }
 
 // A WaitRequest says for which job to wait, and how long: at most [MaxWait],
 // which is the default.
 type WaitRequest struct {
-	ID  string        `json:"id"`
-	For jobs.Duration `json:"for,omitempty"`
+	ID  string        `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
+	For jobs.Duration `json:"for,omitempty" jsonschema:"How long to wait, at most 10s, which is the default."`
 }
 
 func (r WaitRequest) check() error { return needID(r.ID, `{"id": "…", "for": "10s"}`) }
 
 // A SendRequest is a message to the agent of a job.
 type SendRequest struct {
-	ID      string          `json:"id"`
-	Control control.Message `json:"control"`
+	ID      string          `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
+	Control control.Message `json:"control" jsonschema:"The message."`
 }
 
 func (r SendRequest) check() error { return needID(r.ID, `{"id": "…", "control": {…}}`) }
 
 // A RetryRequest brings a finished job back, to begin anew.
 type RetryRequest struct {
-	ID string `json:"id"`
+	ID string `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
 	// FromSalvage begins from what was saved of an earlier attempt.
-	FromSalvage bool `json:"from_salvage,omitempty"`
+	FromSalvage bool `json:"from_salvage,omitempty" jsonschema:"Begin from what was saved of an earlier attempt."`
 }
 
 func (r RetryRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
@@ -173,17 +173,17 @@ func (r RetryRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
 // A ResumeRequest brings a finished job back, with something to do, or to do
 // what is left.
 type ResumeRequest struct {
-	ID     string           `json:"id"`
-	Prompt *control.Message `json:"prompt,omitempty"`
+	ID     string           `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
+	Prompt *control.Message `json:"prompt,omitempty" jsonschema:"What the agent is told. Left out, it goes on with what was left to do."`
 }
 
 func (r ResumeRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
 
 // A ForkRequest asks for jobs that begin where another one ended.
 type ForkRequest struct {
-	ID     string `json:"id"`
-	Prompt string `json:"prompt"`
-	Count  int    `json:"count,omitempty"` // default 1
+	ID     string `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
+	Prompt string `json:"prompt" jsonschema:"What the new jobs are to do."`
+	Count  int    `json:"count,omitempty" jsonschema:"How many jobs, at most 100; the default is 1."` // default 1
 }
 
 func (r ForkRequest) check() error {
@@ -198,17 +198,17 @@ func (r ForkRequest) check() error {
 
 // Forked are the jobs that a fork has made.
 type Forked struct {
-	Jobs []Submitted `json:"jobs"`
+	Jobs []Submitted `json:"jobs" jsonschema:"The new jobs."`
 }
 
 // An EventsRequest asks for the events of a job's session whose sequence numbers
 // are greater than After. If there are none it waits for some, at most For, whose
 // default is not to wait and whose bound is [MaxWait].
 type EventsRequest struct {
-	ID    string        `json:"id"`
-	After uint64        `json:"after,omitempty"`
-	Limit int           `json:"limit,omitempty"`
-	For   jobs.Duration `json:"for,omitempty"`
+	ID    string        `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
+	After uint64        `json:"after,omitempty" jsonschema:"The number of the last event that is known."`
+	Limit int           `json:"limit,omitempty" jsonschema:"How many events are wanted, at most 1000, which is the default."`
+	For   jobs.Duration `json:"for,omitempty" jsonschema:"How long to wait for some if there are none, at most 10s; the default is not to wait."`
 }
 
 func (r EventsRequest) check() error {
@@ -222,26 +222,26 @@ func (r EventsRequest) check() error {
 // finished and that no event of it comes after these, though its log may not
 // have the last one any more.
 type EventsPage struct {
-	Events []jobs.Event `json:"events"`
-	Over   bool         `json:"over"`
+	Events []jobs.Event `json:"events" jsonschema:"The next events."`
+	Over   bool         `json:"over" jsonschema:"The job has finished, and no event of it comes after these."`
 }
 
 // An ArtifactsRequest names an attempt by its epoch; without one it is the last.
 type ArtifactsRequest struct {
-	ID    string `json:"id"`
-	Epoch uint64 `json:"epoch,omitempty"`
+	ID    string `json:"id" jsonschema:"The job's id, or what only it begins or ends with."`
+	Epoch uint64 `json:"epoch,omitempty" jsonschema:"The epoch of the attempt; the default is the last one."`
 }
 
 func (r ArtifactsRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
 
 // An ArtifactList has the artifacts of one attempt.
 type ArtifactList struct {
-	Epoch     uint64          `json:"epoch"`
-	Artifacts []jobs.Artifact `json:"artifacts"`
+	Epoch     uint64          `json:"epoch" jsonschema:"The epoch of the attempt."`
+	Artifacts []jobs.Artifact `json:"artifacts" jsonschema:"Its artifacts."`
 }
 
 // PatchContent is the patch of a job, empty if it changed nothing. In JSON it is
 // base64 text.
 type PatchContent struct {
-	Patch []byte `json:"patch"`
+	Patch []byte `json:"patch" jsonschema:"The patch, in base64; empty if the job changed nothing."`
 }

@@ -91,15 +91,15 @@ func (o Operation[Q, A]) Decode(data []byte) (Q, error) {
 // A Refusal is the answer to a request that was not fulfilled. Fields is
 // there when the request itself was at fault.
 type Refusal struct {
-	Error RefusalError `json:"error"`
+	Error RefusalError `json:"error" jsonschema:"Why the request was not fulfilled."`
 }
 
 // A RefusalError says why a request was not fulfilled.
 type RefusalError struct {
-	Code    jobs.ErrorCode    `json:"code"`
-	Message string            `json:"message"`
-	Fields  []jobs.FieldError `json:"fields,omitempty"`
-	What    string            `json:"what,omitempty"` // what is invalid, if it is not a job
+	Code    jobs.ErrorCode    `json:"code" jsonschema:"The code, for programs."`
+	Message string            `json:"message" jsonschema:"What is wrong, for people."`
+	Fields  []jobs.FieldError `json:"fields,omitempty" jsonschema:"The fields of the request that are wrong."`
+	What    string            `json:"what,omitempty" jsonschema:"What is invalid, if it is not a job."` // what is invalid, if it is not a job
 }
 
 // Refuse makes the refusal of an error.

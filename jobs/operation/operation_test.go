@@ -20,7 +20,8 @@ const head = `# Operations
 This page is made from the program: ` + "`make generate`" + ` writes it. A request goes to ` + "`penstock.v1.api.<operation>`" + `, as
 one JSON object; the answer is one, too, or a refusal with a code of the table below.
 [Submitting from any language](../clients.md) has examples. An operator may ask for everything. A field with ` + "`?`" + ` may be
-left out; a field that an operation does not have is refused by its name.
+left out; a field that an operation does not have is refused by its name. ` + "`penstock schema operation NAME`" + ` prints the JSON
+Schemas of one operation's request, answer and refusal, ` + "`penstock schema operation`" + ` those of all.
 
 An answer with ` + "`next`" + ` is a page of a list: the next page is the same request with that as ` + "`after`" + `. An operation that
 waits answers after at most %v, with what there is then; ask again.

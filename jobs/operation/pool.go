@@ -63,15 +63,15 @@ type Nothing struct{}
 
 // A PageRequest asks for a part of a list: what comes behind a name.
 type PageRequest struct {
-	After string `json:"after,omitempty"`
-	Limit int    `json:"limit,omitempty"`
+	After string `json:"after,omitempty" jsonschema:"The next of the page before."`
+	Limit int    `json:"limit,omitempty" jsonschema:"How many entries of the list are wanted, at most 1000, which is the default."`
 }
 
 func (r PageRequest) check() error { return checkLimit(r.Limit) }
 
 // Named is the request about, or the answer with, one thing that has a name.
 type Named struct {
-	Name string `json:"name"`
+	Name string `json:"name" jsonschema:"The name of the batch, the queue or the schedule."`
 }
 
 func (r Named) check() error {
@@ -83,79 +83,79 @@ func (r Named) check() error {
 
 // A Batch is what the pool knows of a batch.
 type Batch struct {
-	Batch     string               `json:"batch"`
-	Jobs      int                  `json:"jobs"`
-	States    map[jobs.State]int   `json:"states"`
-	Outcomes  map[jobs.Outcome]int `json:"outcomes"`
-	Submitted time.Time            `json:"submitted"` // the first of its jobs
-	Paused    *jobs.Hold           `json:"paused,omitempty"`
+	Batch     string               `json:"batch" jsonschema:"Its name."`
+	Jobs      int                  `json:"jobs" jsonschema:"How many jobs the pool has of it."`
+	States    map[jobs.State]int   `json:"states" jsonschema:"How many of them are in each state."`
+	Outcomes  map[jobs.Outcome]int `json:"outcomes" jsonschema:"How many have ended with each outcome."`
+	Submitted time.Time            `json:"submitted" jsonschema:"When the first of them was submitted."` // the first of its jobs
+	Paused    *jobs.Hold           `json:"paused,omitempty" jsonschema:"The pause of the batch, if it is paused."`
 }
 
 // A BatchPage is a page of batches.
 type BatchPage struct {
-	Batches []Batch `json:"batches"`
-	Next    string  `json:"next,omitempty"`
+	Batches []Batch `json:"batches" jsonschema:"The batches."`
+	Next    string  `json:"next,omitempty" jsonschema:"There if the list goes on: what the next request has as after."`
 }
 
 // CancelledBatch are the jobs that one request has cancelled.
 type CancelledBatch struct {
-	Jobs []jobs.Record `json:"jobs"`
-	More bool          `json:"more"` // jobs of the batch are left
+	Jobs []jobs.Record `json:"jobs" jsonschema:"The jobs that this request has cancelled."`
+	More bool          `json:"more" jsonschema:"Jobs of the batch are left: repeat the request."` // jobs of the batch are left
 }
 
 // A PauseRequest says what to pause, and until when; without Until that is when
 // it is resumed. Force pauses also what the pool has nothing of yet.
 type PauseRequest struct {
-	Name  string     `json:"name"`
-	Until *time.Time `json:"until,omitempty"`
-	Force bool       `json:"force,omitempty"`
+	Name  string     `json:"name" jsonschema:"The name of the batch or the queue."`
+	Until *time.Time `json:"until,omitempty" jsonschema:"When the pause ends by itself."`
+	Force bool       `json:"force,omitempty" jsonschema:"Pause also what the pool has nothing of yet."`
 }
 
 func (r PauseRequest) check() error { return Named{r.Name}.check() }
 
 // A HoldList has the pauses that are in force.
 type HoldList struct {
-	Holds []jobs.Hold `json:"holds"`
+	Holds []jobs.Hold `json:"holds" jsonschema:"The pauses."`
 }
 
 // A Queue is what a queue holds now.
 type Queue struct {
-	Queue     string     `json:"queue"`
-	Pending   int        `json:"pending"`
-	Delayed   int        `json:"delayed"`
-	Executing int        `json:"executing"`
-	Waiting   int        `json:"waiting"`
-	Finished  int        `json:"finished"`
-	Cap       int        `json:"cap,omitempty"` // how many may run at once; 0 is no limit of the queue's own
-	Oldest    *time.Time `json:"oldest_pending,omitempty"`
-	Paused    *jobs.Hold `json:"paused,omitempty"`
+	Queue     string     `json:"queue" jsonschema:"Its name."`
+	Pending   int        `json:"pending" jsonschema:"Jobs that wait for a worker."`
+	Delayed   int        `json:"delayed" jsonschema:"Jobs that wait for a time."`
+	Executing int        `json:"executing" jsonschema:"Jobs that a worker holds."`
+	Waiting   int        `json:"waiting" jsonschema:"Jobs that wait for a person, other jobs or the end of a pause."`
+	Finished  int        `json:"finished" jsonschema:"Jobs that have finished and are still kept."`
+	Cap       int        `json:"cap,omitempty" jsonschema:"How many may run at once, if the queue has a limit of its own."` // how many may run at once; 0 is no limit of the queue's own
+	Oldest    *time.Time `json:"oldest_pending,omitempty" jsonschema:"When the oldest pending job was submitted."`
+	Paused    *jobs.Hold `json:"paused,omitempty" jsonschema:"The pause of the queue, if it is paused."`
 }
 
 // A QueuePage is a page of queues.
 type QueuePage struct {
-	Queues []Queue `json:"queues"`
-	Next   string  `json:"next,omitempty"`
+	Queues []Queue `json:"queues" jsonschema:"The queues."`
+	Next   string  `json:"next,omitempty" jsonschema:"There if the list goes on: what the next request has as after."`
 }
 
 // A CapList has the caps of the pool.
 type CapList struct {
-	Caps []schedule.CapUse `json:"caps"`
+	Caps []schedule.CapUse `json:"caps" jsonschema:"The caps."`
 }
 
 // A WorkerList has the workers that are alive.
 type WorkerList struct {
-	Workers []why.Worker `json:"workers"`
+	Workers []why.Worker `json:"workers" jsonschema:"The workers."`
 }
 
 // A DeadRequest selects dead letters. Empty fields select all.
 type DeadRequest struct {
-	Kind   jobs.Letter   `json:"kind,omitempty"`
-	Queue  string        `json:"queue,omitempty"`
-	Batch  string        `json:"batch,omitempty"`
-	Reason jobs.Reason   `json:"reason,omitempty"`
-	Older  jobs.Duration `json:"older_than,omitempty"` // dead for at least so long
-	After  string        `json:"after,omitempty"`
-	Limit  int           `json:"limit,omitempty"`
+	Kind   jobs.Letter   `json:"kind,omitempty" jsonschema:"Of this kind."`
+	Queue  string        `json:"queue,omitempty" jsonschema:"Of this queue."`
+	Batch  string        `json:"batch,omitempty" jsonschema:"Of this batch."`
+	Reason jobs.Reason   `json:"reason,omitempty" jsonschema:"Of jobs that ended for this reason."`
+	Older  jobs.Duration `json:"older_than,omitempty" jsonschema:"Dead for at least so long."` // dead for at least so long
+	After  string        `json:"after,omitempty" jsonschema:"The next of the page before."`
+	Limit  int           `json:"limit,omitempty" jsonschema:"How many entries of the list are wanted, at most 1000, which is the default."`
 }
 
 func (r DeadRequest) check() error { return checkLimit(r.Limit) }
@@ -169,15 +169,15 @@ func (r DeadRequest) Selects(l jobs.DeadLetter) bool {
 
 // A DeadPage is a page of dead letters.
 type DeadPage struct {
-	Letters []jobs.DeadLetter `json:"letters"`
-	Next    string            `json:"next,omitempty"`
+	Letters []jobs.DeadLetter `json:"letters" jsonschema:"The dead letters."`
+	Next    string            `json:"next,omitempty" jsonschema:"There if the list goes on: what the next request has as after."`
 }
 
 // A DeadShowRequest names a dead letter, and how many of its job's last events
 // are wanted.
 type DeadShowRequest struct {
-	ID     string `json:"id"`
-	Events int    `json:"events,omitempty"`
+	ID     string `json:"id" jsonschema:"The dead letter's id, or its beginning."`
+	Events int    `json:"events,omitempty" jsonschema:"How many of the job's last events are wanted."`
 }
 
 func (r DeadShowRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
@@ -185,24 +185,24 @@ func (r DeadShowRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
 // DeadShown is a dead letter with what is still there of its job.
 type DeadShown struct {
 	jobs.DeadLetter
-	Cause  *jobs.Cause  `json:"cause,omitempty"`
-	Job    *jobs.Job    `json:"job,omitempty"`
-	Events []jobs.Event `json:"events,omitempty"`
+	Cause  *jobs.Cause  `json:"cause,omitempty" jsonschema:"What the reason means."`
+	Job    *jobs.Job    `json:"job,omitempty" jsonschema:"The job as it was submitted, if it is still kept."`
+	Events []jobs.Event `json:"events,omitempty" jsonschema:"The last events of the job."`
 }
 
 // A DeadRetryRequest names a dead letter to bring back.
 type DeadRetryRequest struct {
-	ID          string `json:"id"`
-	FromSalvage bool   `json:"from_salvage,omitempty"`
+	ID          string `json:"id" jsonschema:"The dead letter's id, or its beginning."`
+	FromSalvage bool   `json:"from_salvage,omitempty" jsonschema:"Begin from what was saved of an earlier attempt."`
 }
 
 func (r DeadRetryRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
 
 // DeadDone is what became of a dead letter.
 type DeadDone struct {
-	ID    string      `json:"id"`
-	Kind  jobs.Letter `json:"kind"`
-	Did   string      `json:"did"` // retried, submitted, dropped, nothing
-	Job   string      `json:"job,omitempty"`
-	Error string      `json:"error,omitempty"`
+	ID    string      `json:"id" jsonschema:"The dead letter's id."`
+	Kind  jobs.Letter `json:"kind" jsonschema:"What it was of."`
+	Did   string      `json:"did" jsonschema:"retried, submitted, dropped or nothing."` // retried, submitted, dropped, nothing
+	Job   string      `json:"job,omitempty" jsonschema:"The job that came of it."`
+	Error string      `json:"error,omitempty" jsonschema:"Why nothing could be done."`
 }

@@ -26,8 +26,8 @@ const (
 // lets two jobs of every repository run. A cap for one value replaces the one
 // for each of its kind.
 type Cap struct {
-	Key  string `json:"key" yaml:"key"`
-	Most int    `json:"most" yaml:"most"`
+	Key  string `json:"key" yaml:"key" jsonschema:"What is counted: queue:NAME and the like."`
+	Most int    `json:"most" yaml:"most" jsonschema:"How many jobs may run at once."`
 }
 
 func (c Cap) String() string { return c.Key + "=" + strconv.Itoa(c.Most) }
@@ -119,5 +119,5 @@ func (c Caps) Of(r jobs.Record) []Cap {
 // many it counts in all.
 type CapUse struct {
 	Cap
-	Running int `json:"running"`
+	Running int `json:"running" jsonschema:"How many run now."`
 }

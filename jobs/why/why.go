@@ -20,14 +20,14 @@ import (
 
 // A Worker is what a worker says of itself while it lives.
 type Worker struct {
-	Name    string    `json:"name"`
-	Queues  []string  `json:"queues"`
-	Labels  []string  `json:"labels,omitempty"`
-	Slots   int       `json:"slots"`
-	Busy    int       `json:"busy"`
-	Closed  string    `json:"closed,omitempty"` // why it claims nothing now
-	Started time.Time `json:"started"`
-	Seen    time.Time `json:"seen,omitzero"` // by the broker's clock
+	Name    string    `json:"name" jsonschema:"Its name."`
+	Queues  []string  `json:"queues" jsonschema:"The queues that it serves."`
+	Labels  []string  `json:"labels,omitempty" jsonschema:"Its labels."`
+	Slots   int       `json:"slots" jsonschema:"How many jobs it runs at once."`
+	Busy    int       `json:"busy" jsonschema:"How many it runs now."`
+	Closed  string    `json:"closed,omitempty" jsonschema:"Why it claims nothing now."` // why it claims nothing now
+	Started time.Time `json:"started" jsonschema:"When it began."`
+	Seen    time.Time `json:"seen,omitzero" jsonschema:"When it was last heard of, by the broker's clock."` // by the broker's clock
 }
 
 // Serves reports whether a worker could claim a job.
@@ -111,16 +111,16 @@ func turns(claims int) int { return (claims + 3) / 4 }
 // A Standing is the one thing that keeps a job where it is, and what would
 // change that.
 type Standing struct {
-	Job        string     `json:"job"`
-	State      jobs.State `json:"state"`
-	Constraint Constraint `json:"constraint"`
-	Message    string     `json:"message"`
-	Change     string     `json:"change"` // what would change it
-	Until      *time.Time `json:"until,omitempty"`
-	Worker     string     `json:"worker,omitempty"`
-	Position   int        `json:"position,omitempty"` // in its queue, from 1
-	Slots      int        `json:"slots,omitempty"`    // that serve the queue
-	Free       int        `json:"free,omitempty"`     // of these
+	Job        string     `json:"job" jsonschema:"The job's id."`
+	State      jobs.State `json:"state" jsonschema:"Its state."`
+	Constraint Constraint `json:"constraint" jsonschema:"What keeps it there, in a word."`
+	Message    string     `json:"message" jsonschema:"What keeps it there, in a sentence."`
+	Change     string     `json:"change" jsonschema:"What would change that."` // what would change it
+	Until      *time.Time `json:"until,omitempty" jsonschema:"When that changes by itself."`
+	Worker     string     `json:"worker,omitempty" jsonschema:"The worker that holds the job."`
+	Position   int        `json:"position,omitempty" jsonschema:"Its position in the queue, from 1."` // in its queue, from 1
+	Slots      int        `json:"slots,omitempty" jsonschema:"How many slots serve the queue."`       // that serve the queue
+	Free       int        `json:"free,omitempty" jsonschema:"How many of these are free."`            // of these
 }
 
 // Of says what keeps a job where it is.

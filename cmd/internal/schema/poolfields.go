@@ -94,6 +94,15 @@ var recordFields = map[string]string{
 	"finished":     "When it finished.",
 }
 
+var receiptFields = map[string]string{
+	"id":      "The message's id.",
+	"verb":    "What the message asked for.",
+	"job":     "The job's id.",
+	"session": "The session's id.",
+	"attempt": "The attempt that took the message.",
+	"state":   "accepted.",
+}
+
 var scheduleFields = below("job", jobFields, map[string]string{
 	"name":     "The schedule's name.",
 	"cron":     "The five fields of a crontab line, or @daily and the like.",

@@ -1,6 +1,7 @@
 // Package schema describes the JSON that goes in and comes out, as JSON Schema
 // 2020-12: jobs, messages to sessions, events and the data of each kind,
-// records, results, schedules, dead letters, a batch's manifest and policies.
+// records, results, schedules, dead letters, the requests and answers of the
+// bus, a batch's manifest and policies.
 //
 // The schemas are made from the Go types, so they cannot miss a field; what a
 // type does not say (enumerations, bounds, descriptions) stands in tables that
@@ -58,8 +59,13 @@ var documents = map[string]document{
 	"batch":  {reflect.TypeFor[results.Manifest](), "Penstock batch", "What a batch is and how far it has come: batch.json in its results directory.", false, batchFields},
 }
 
+// allOperations is the name of the schema of all requests and answers.
+const allOperations = "operation"
+
 // Names lists the schemas that [For] knows.
-func Names() []string { return slices.Sorted(maps.Keys(documents)) }
+func Names() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(documents)), allOperations)))
+}
 
 // For returns a schema as indented JSON.
 func For(name string) ([]byte, error) {
@@ -79,6 +85,9 @@ func indented(name string, s *jsonschema.Schema) ([]byte, error) {
 }
 
 func build(name string) (*jsonschema.Schema, error) {
+	if name == allOperations {
+		return operations()
+	}
 	doc, ok := documents[name]
 	if !ok {
 		return nil, fmt.Errorf("schema %q is not known; use %s", name, strings.Join(Names(), ", "))

@@ -293,7 +293,7 @@ func TestFor(t *testing.T) {
 			t.Errorf("%s differs from call to call", name)
 		}
 	}
-	if _, err := For("jobs"); err == nil || !strings.Contains(err.Error(), "batch, control, dead, event, job, policy, record, result, schedule") {
+	if _, err := For("jobs"); err == nil || !strings.Contains(err.Error(), "batch, control, dead, event, job, operation, policy, record, result, schedule") {
 		t.Errorf("unknown name: %v", err)
 	}
 }
