@@ -28,8 +28,8 @@ func documented(t *testing.T, page, language string) string {
 	return program
 }
 
-// The TypeScript program of the documentation submits a job, follows it, and reads its
-// result and its patch, with a submitter's credential and requests alone.
+// The TypeScript program of the documentation submits a job, follows it, answers its
+// question, and reads its result and its patch, with a submitter's credential and requests alone.
 func TestAClientInTypeScript(t *testing.T) {
 	t.Parallel()
 	program := documented(t, "clients.md", "ts")
@@ -60,7 +60,7 @@ func TestAClientInTypeScript(t *testing.T) {
 		want.WriteString(strconv.FormatUint(e.Seq, 10) + " " + string(e.Kind) + "\n")
 	}
 	want.WriteString("success")
-	if got := string(out); !strings.HasPrefix(got, want.String()) || !strings.Contains(got, "\n+hello\n") || !strings.HasSuffix(got, "cancel: finished\n") {
+	if got := string(out); !strings.HasPrefix(got, want.String()) || !strings.Contains(got, "\n+Red\n") || !strings.HasSuffix(got, "cancel: finished\n") {
 		t.Errorf("the program has printed\n%s\nwant\n%s, a patch, and that a finished job is not cancelled", got, want.String())
 	}
 }
