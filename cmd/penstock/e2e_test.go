@@ -12,14 +12,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/schema"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event/eventtest"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
@@ -247,11 +251,41 @@ func (f *field) decode(lines string) []jobs.Event {
 	var events []jobs.Event
 	dec := json.NewDecoder(strings.NewReader(lines))
 	for dec.More() {
+		var line json.RawMessage
+		f.must(dec.Decode(&line))
 		var e jobs.Event
-		f.must(dec.Decode(&e))
+		f.must(json.Unmarshal(line, &e))
+		f.valid(e, line)
 		events = append(events, e)
 	}
 	return events
+}
+
+// eventSchema is what penstock schema event prints.
+var eventSchema = sync.OnceValues(func() (*jsonschema.Resolved, error) {
+	text, err := schema.For("event")
+	if err != nil {
+		return nil, err
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, err
+	}
+	return s.Resolve(nil)
+})
+
+// valid holds an event that penstock printed against the schema of events and,
+// since that leaves room for fields to come, against the payload of its kind.
+func (f *field) valid(e jobs.Event, line []byte) {
+	f.Helper()
+	eventtest.Strict(f, e)
+	published, err := eventSchema()
+	f.must(err)
+	var value any
+	f.must(json.Unmarshal(line, &value))
+	if err := published.Validate(value); err != nil {
+		f.Errorf("event %s is not what the schema says: %v\n%s", e.Kind, err, line)
+	}
 }
 
 func (f *field) eventually(limit time.Duration, what string, ok func() bool) time.Duration {
