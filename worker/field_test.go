@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -98,6 +99,34 @@ func newField(tb testing.TB) *field {
 
 // use gives the worker its way to the server.
 func (f *field) use(p parts) { f.cfg.Queue, f.cfg.Log, f.cfg.Store = p.queue, p.log, p.store }
+
+// requireNamedLimit skips where it is not sure that a jail notices that this
+// limit ended a program.
+func requireNamedLimit(tb testing.TB, reason jobs.Reason) {
+	tb.Helper()
+	if !namedLimit(tb, reason) {
+		jail, _ := backends.New(tb.Context(), backends.Auto)
+		sandboxtest.Require(tb, jail, sandbox.FeatureCPU)
+	}
+}
+
+// namedLimit is false without control groups: there a program that ends at once
+// may only have seen a call fail. FeatureCPU is kept by nothing else.
+func namedLimit(tb testing.TB, reason jobs.Reason) bool {
+	tb.Helper()
+	if reason != jobs.OutOfMemory && reason != jobs.ProcessLimit {
+		return true
+	}
+	jail, err := backends.New(tb.Context(), backends.Auto)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	enforced, err := sandboxtest.Enforced(tb.Context(), jail)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return slices.Contains(enforced, sandbox.FeatureCPU)
+}
 
 func requireJail(tb testing.TB) {
 	tb.Helper()

@@ -57,6 +57,7 @@ func TestAgentsThatMisbehave(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			requireNamedLimit(t, tt.reason)
 			f := newField(t)
 			job := f.job(tt.script)
 			job.Retry.MaxAttempts = 1
@@ -157,6 +158,7 @@ func resident(tb testing.TB) int {
 // What a program ran into and survived is in the log, and not the outcome.
 func TestALimitThatEndedNothingIsNoted(t *testing.T) {
 	t.Parallel()
+	requireNamedLimit(t, jobs.OutOfMemory)
 	f := newField(t)
 	job := f.job("head -c 400m /dev/zero | tail >/dev/null; head -c 400k /dev/zero | tr '\\0' x; exit 0")
 	job.Sandbox.Limits = jobs.Limits{Memory: 64 << 20, OutputRate: 128 << 10, Disk: 1 << 30}
