@@ -43,7 +43,7 @@ func (c *Client) Show(ctx context.Context, id string) (operation.Shown, error) {
 }
 
 // List returns the jobs that a request selects, in the order of submission, page by
-// page. It ends behind the last one, or with an error.
+// page, of as many as its limit says. It ends behind the last one, or with an error.
 func (c *Client) List(ctx context.Context, request operation.ListRequest) iter.Seq2[jobs.Record, error] {
 	return pages(request.After, func(after string) ([]jobs.Record, string, error) {
 		request.After = after

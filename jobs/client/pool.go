@@ -128,8 +128,9 @@ type DeadLetters struct{ c *Client }
 // DeadLetters returns the operations on dead letters.
 func (c *Client) DeadLetters() DeadLetters { return DeadLetters{c} }
 
-// List returns the dead letters that a request selects, the oldest first. Those that it
-// has returned may be dropped or retried meanwhile.
+// List returns the dead letters that a request selects, the oldest first, page by page,
+// of as many as its limit says. Those that it has returned may be dropped or retried
+// meanwhile.
 func (d DeadLetters) List(ctx context.Context, request operation.DeadRequest) iter.Seq2[jobs.DeadLetter, error] {
 	return pages(request.After, func(after string) ([]jobs.DeadLetter, string, error) {
 		request.After = after

@@ -26,6 +26,11 @@ Schemas of one operation's request, answer and refusal, ` + "`penstock schema op
 An answer with ` + "`next`" + ` is a page of a list: the next page is the same request with that as ` + "`after`" + `. An operation that
 waits answers after at most %v, with what there is then; ask again.
 
+| header of a request | what it says |
+|---|---|
+| ` + "`%s`" + ` | a word for the program that asks, which is kept with what the request changes |
+| ` + "`%s`" + ` | of ` + "`submit`" + `: the id that the job is to have, a UUIDv7 that the submitter has chosen, so that the request may be sent again |
+
 | operation | roles | changes | what it does | request | answer |
 |---|---|---|---|---|---|
 `
@@ -33,7 +38,7 @@ waits answers after at most %v, with what there is then; ask again.
 // TestReference holds docs/reference/operations.md against the tables.
 func TestReference(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprintf(&b, head, operation.MaxWait)
+	fmt.Fprintf(&b, head, operation.MaxWait, operation.CallerHeader, operation.JobIDHeader)
 	for _, row := range operation.All() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", row.Name, roles(row), yes(row.Changes), row.Sentence, shape(row.Request), shape(row.Answer))
 	}

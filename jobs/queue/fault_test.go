@@ -169,7 +169,7 @@ func TestFullStore(t *testing.T) {
 	s.Limit(1 << 20)
 	large := jobstest.Job()
 	large.Prompt = strings.Repeat("x", 20<<10)
-	jobstest.Submit(t, q, large)
+	kept := jobstest.Submit(t, q, large)
 	c := jobstest.Claim(t, q, "w")
 	var err error
 	for range 200 {
@@ -183,6 +183,10 @@ func TestFullStore(t *testing.T) {
 	}
 	if !errors.Is(err, jobs.ErrFull) {
 		t.Errorf("accept: %v, want that the store is full", err)
+	}
+	// One that is kept needs no room when its submitter asks again.
+	if rec, duplicate, err := open(t, s, queue.Config{}).AcceptAs(jobstest.Context(t), kept.ID, large, "", nil); err != nil || !duplicate || rec.ID != kept.ID {
+		t.Errorf("accept again what is kept: %s, duplicate %v, %v", rec.ID, duplicate, err)
 	}
 	settle(t, c, success)
 }
