@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/api"
@@ -207,27 +209,56 @@ func TestEventsByRequests(t *testing.T) {
 // the job's id.
 func (p pool) submitAs(t *testing.T, id string, job jobs.Job) (operation.Submitted, error) {
 	t.Helper()
+	var answer operation.Submitted
 	body, err := json.Marshal(job)
 	if err != nil {
-		t.Fatal(err)
+		return answer, err
 	}
 	m := nats.NewMsg("penstock.v1.api.submit")
 	m.Data = body
 	m.Header.Set(operation.JobIDHeader, id)
-	var reply *nats.Msg
-	eventually(t, "an answer", func() bool {
-		reply, err = p.nc.RequestMsg(m, jobstest.Patience)
-		return err == nil
-	})
+	reply, err := p.nc.RequestMsg(m, jobstest.Patience)
+	if err != nil {
+		return answer, err
+	}
 	var refused operation.Refusal
 	if err := json.Unmarshal(reply.Data, &refused); err == nil && refused.Error.Code != "" {
-		return operation.Submitted{}, refused.Err()
+		return answer, refused.Err()
 	}
-	var answer operation.Submitted
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		t.Fatal(err)
+	return answer, json.Unmarshal(reply.Data, &answer)
+}
+
+// Requests with one id that are answered at the same time are one job, with a key and
+// without.
+func TestRequestsWithOneIDAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"", "k"} {
+		p := open(t)
+		job, id := jobstest.Job(), jobs.NewID()
+		job.Isolation, job.Key = jobs.IsolationNone, key
+		if _, err := request(t, p, operation.Get, operation.Ref{ID: id}); !errors.Is(err, jobs.ErrNotFound) {
+			t.Fatal(err) // it answers
+		}
+		var g errgroup.Group
+		for range 16 {
+			g.Go(func() error {
+				answer, err := p.submitAs(t, id, job)
+				if err == nil && answer.ID != id {
+					err = fmt.Errorf("the answer is %+v", answer)
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			t.Errorf("key %q: %v", key, err)
+		}
+		if claim := jobstest.Claim(t, p.queue, "w"); claim.Record().ID != id || claim.Job().Prompt != job.Prompt {
+			t.Errorf("key %q: claimed %+v", key, claim.Record())
+		}
+		if list, err := p.queue.List(t.Context(), queue.Filter{}); err != nil || len(list) != 1 {
+			t.Errorf("key %q: %d jobs, %v, want 1", key, len(list), err)
+		}
 	}
-	return answer, nil
 }
 
 // A request may choose its job's id: the same request again is the same job, and an id
@@ -237,6 +268,9 @@ func TestARequestChoosesItsID(t *testing.T) {
 	p := open(t)
 	mine, id := jobstest.Job(), jobs.NewID()
 	mine.Isolation = jobs.IsolationNone
+	if _, err := request(t, p, operation.Get, operation.Ref{ID: id}); !errors.Is(err, jobs.ErrNotFound) {
+		t.Fatal(err) // it answers
+	}
 	for _, again := range []bool{false, true} {
 		if answer, err := p.submitAs(t, id, mine); err != nil || answer.ID != id || answer.Duplicate != again {
 			t.Errorf("again %v: %+v, %v", again, answer, err)

@@ -22,8 +22,8 @@ const (
 //
 // Submit chooses the job's id before it asks. Where no answer comes it sends the job
 // again with that id, so a dispatcher that dies, or an answer that is lost, does not
-// make a second job. After half a minute, and when ctx ends, the error is returned
-// together with the id, since the job may be stored all the same: Get tells.
+// make a second job. After half a minute, and when ctx ends, it gives up. The job may be
+// stored all the same, so errors come with the id: Get tells.
 func (c *Client) Submit(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
 	id := jobs.NewID()
 	if job.Signature != nil {
