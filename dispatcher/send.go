@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -28,6 +29,8 @@ func (d *Dispatcher) Send(ctx context.Context, id string, c control.Message) (co
 // sendTo is Send to a job whose record was as given.
 func (d *Dispatcher) sendTo(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, error) {
 	switch {
+	case len(c.Images) > 0 && rec.State != jobs.Executing:
+		return d.refuseImages(ctx, rec, c)
 	case rec.Asking():
 		return d.sendParked(ctx, rec, c)
 	case rec.State == jobs.Finished && c.Verb == control.Prompt:
@@ -52,6 +55,25 @@ func (d *Dispatcher) sendTo(ctx context.Context, rec jobs.Record, c control.Mess
 		return d.sendTo(ctx, now, c)
 	}
 	return receipt, control.Refuse(control.NotReady, "the worker %s of job %s does not listen; should it be dead, another one takes the job over", now.Worker, now.ID)
+}
+
+// refuseImages refuses images for a job that no agent runs for, unless they were
+// accepted before: whether the agent takes them only its worker can tell.
+func (d *Dispatcher) refuseImages(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, error) {
+	past, err := d.cfg.Log.Past(ctx, rec.Session, rec.ID)
+	if err != nil {
+		return control.Receipt{}, err
+	}
+	if i := slices.IndexFunc(past.Receipts, func(r control.Receipt) bool { return r.ID == c.ID }); i >= 0 {
+		return past.Receipts[i], nil
+	}
+	switch {
+	case rec.State == jobs.Finished:
+		return control.Receipt{}, control.Refuse(control.Finished, "job %s has finished (%s), and images need an agent that runs: bring it back with a prompt without images, and send them then", rec.ID, rec.Outcome)
+	case rec.Asking():
+		return control.Receipt{}, control.Refuse(control.NotReady, "job %s is parked with a question, and images need an agent that runs: answer the question first", rec.ID)
+	}
+	return control.Receipt{}, control.Refuse(control.NotReady, "job %s is %s: no agent runs yet that takes images", rec.ID, rec.State)
 }
 
 // sendParked takes a message for a job that is parked with a question. An answer

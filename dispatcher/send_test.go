@@ -34,8 +34,10 @@ func TestSend(t *testing.T) {
 	send(answer.ID, control.NotReady, "worker w1")
 
 	var heard []string
+	shown := 0
 	stop, err := p.log.Listen(answer.Session, nil, func(c control.Message) (control.Receipt, error) {
 		heard = append(heard, c.Text)
+		shown += len(c.Images)
 		return control.Receipt{ID: c.ID, Verb: c.Verb, Job: answer.ID, State: "accepted"}, nil
 	})
 	if err != nil {
@@ -53,6 +55,16 @@ func TestSend(t *testing.T) {
 	if got := request(body); got["state"] != "accepted" || got["job"] != answer.ID {
 		t.Errorf("got %v", got)
 	}
+	large := control.Image{Type: "image/gif", Data: []byte("GIF89a" + strings.Repeat("x", control.MaxImageBytes-6))}
+	looks := control.Message{ID: jobs.NewID(), Verb: control.Prompt, Text: strings.Repeat("x", control.MaxText), Images: []control.Image{large}}
+	largest, err := json.Marshal(map[string]any{"id": answer.ID, "control": looks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := request(string(largest)); got["state"] != "accepted" || shown != 1 {
+		t.Errorf("of the largest message: got %v, %d images", got, shown)
+	}
+	heard = heard[:1]
 	for _, bad := range []string{`{}`, `{"id":"` + answer.ID + `"}`, strings.Replace(body, "prompt", "dance", 1), strings.Replace(body, "text", "words", 1)} {
 		if got, _ := request(bad)["error"].(map[string]any); got["code"] != "invalid" {
 			t.Errorf("%s: got %v", bad, got)
@@ -67,6 +79,10 @@ func TestSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(answer.ID, control.Finished, "has finished (success)")
+	_, err = p.Send(jobstest.Context(t), answer.ID, looks)
+	if refused, ok := errors.AsType[*control.RefusedError](err); !ok || refused.Code != control.Finished || !strings.Contains(refused.Message, "prompt without images") {
+		t.Errorf("images after the end: %v", err)
+	}
 	if got, _ := request(body)["error"].(map[string]any); got["code"] != "finished" {
 		t.Errorf("after the end: got %v", got)
 	}

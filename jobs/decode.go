@@ -27,9 +27,12 @@ func Decode(data []byte) (Job, error) {
 
 // DecodeStrict is json.Unmarshal, except that unknown fields and values of
 // the wrong kind are refused with the field's path, all of them at once.
-func DecodeStrict(data []byte, into any) error {
-	if len(data) > MaxJobBytes {
-		return &InvalidError{Fields: []FieldError{{"(job)", fmt.Sprintf("is %d bytes long, at most %d are allowed", len(data), MaxJobBytes)}}}
+func DecodeStrict(data []byte, into any) error { return DecodeBounded(data, into, MaxJobBytes) }
+
+// DecodeBounded is DecodeStrict for what may be smaller or larger than a job.
+func DecodeBounded(data []byte, into any, limit int) error {
+	if len(data) > limit {
+		return &InvalidError{Fields: []FieldError{{"(job)", fmt.Sprintf("is %d bytes long, at most %d are allowed", len(data), limit)}}}
 	}
 	if !json.Valid(data) {
 		var any json.RawMessage

@@ -34,6 +34,9 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 		defer door.Close()
 		in.door, in.gate = door, door.Addr().String()
 	}
+	if err := a.loadPrompts(ctx); err != nil {
+		return err
+	}
 	launch, err := a.launch(in, adapter)
 	if err != nil {
 		return err

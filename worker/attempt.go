@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/images"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -72,6 +73,7 @@ type attempt struct {
 	// of this one's jail get that ask the same again.
 	past    dialog.Past
 	recalls map[string][]inside.Answer
+	retold  map[string]images.Prompt // the prompts of past that the agent has not heard, by id
 	// replies are for an agent that goes on with its conversation.
 	replies []control.Reply
 	// parked is how the attempt ends with its questions open; nil: it does not.

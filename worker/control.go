@@ -58,7 +58,11 @@ func (a *attempt) control(ctx context.Context, c control.Message) (control.Recei
 	if run == nil || run.over() {
 		return control.Receipt{}, control.Refuse(control.NotReady, "no agent runs now: its worker prepares one, runs commands, or collects the result")
 	}
-	if err := run.control(ctx, c); err != nil {
+	images, err := a.storeImages(ctx, run, c)
+	if err != nil {
+		return control.Receipt{}, err
+	}
+	if err := run.control(ctx, c, images); err != nil {
 		return control.Receipt{}, err
 	}
 	a.log.Info("control message", "verb", c.Verb, "input", c.ID)
@@ -86,13 +90,14 @@ type deed struct {
 
 // control does what a message says: first it is decided whether that can be
 // done, then that it will be is stored, and only then it is. The log may take
-// long, so no lock is held meanwhile; messages come one after the other.
-func (r *agentRun) control(ctx context.Context, c control.Message) error {
+// long, so no lock is held meanwhile; messages come one after the other. Its images
+// are stored already.
+func (r *agentRun) control(ctx context.Context, c control.Message, images []control.StoredImage) error {
 	do, c, err := r.decide(c)
 	if err != nil {
 		return err
 	}
-	err = r.accept(ctx, c)
+	err = r.accept(ctx, c, images)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taking--
@@ -142,12 +147,15 @@ func (r *agentRun) decide(c control.Message) (deed, control.Message, error) {
 	return do, c, nil
 }
 
-// accept stores that a message was taken. It is the proof of the lease: the
-// broker refuses the event of an attempt that another one has followed.
-func (r *agentRun) accept(ctx context.Context, c control.Message) error {
+// accept stores that a message was taken, and where its images are. It is the proof
+// of the lease: the broker refuses the event of an attempt that another one has
+// followed.
+func (r *agentRun) accept(ctx context.Context, c control.Message, images []control.StoredImage) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
 	defer cancel()
-	e := event.New(event.InputState(c.Input()))
+	in := c.Input()
+	in.Images = images
+	e := event.New(event.InputState(in))
 	r.mu.Lock()
 	e.Turn = r.turn
 	r.mu.Unlock()
@@ -174,9 +182,9 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 			return do, err
 		}
 	}
-	speaker, ok := r.decoder.(agent.Speaker)
-	if !ok || !r.keepStdin {
-		return deed{}, r.mute(c.Verb)
+	speaker, err := r.listener(c)
+	if err != nil {
+		return deed{}, err
 	}
 	switch c.Verb {
 	case control.Interrupt:
@@ -188,15 +196,11 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 		events, lines, err := speaker.Answer(c)
 		return deed{events: events, lines: lines}, err
 	}
-	if !r.pulse.closed.IsZero() {
-		if c.Verb == control.Prompt && r.memory.home != "" && r.memory.files != "" {
-			return deed{}, control.Refuse(control.NotReady, "the agent has ended its last turn; when the job has finished, a prompt brings it back")
-		}
-		return deed{}, control.Refuse(control.Over,
-			"the agent has ended its last turn and takes no more: a job with agent.interactive keeps it for another prompt; submit a new job")
-	}
 	if c.Verb == control.Prompt {
-		return deed{lines: speaker.Say(c.ID, c.Text), then: func() { r.works(); r.memory.tells(c.ID) }}, nil
+		return deed{lines: speaker.Say(c.ID, c.Text, c.Images...), then: func() {
+			r.state = agent.Working // it has something to do
+			r.memory.tells(c.ID)
+		}}, nil
 	}
 	tuner, ok := speaker.(agent.Tuner)
 	if !ok {
@@ -207,6 +211,24 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 	}
 	lines, err := tuner.Raw(c.ID, c.Line)
 	return deed{lines: lines}, err
+}
+
+// listener returns the agent's decoder if the agent takes such a message now. Its
+// caller holds the lock.
+func (r *agentRun) listener(c control.Message) (agent.Speaker, error) {
+	speaker, ok := r.decoder.(agent.Speaker)
+	switch {
+	case !ok || !r.keepStdin:
+		return nil, r.mute(c.Verb)
+	case c.Verb == control.Interrupt || c.Verb == control.Answer || r.pulse.closed.IsZero() && len(c.Images) == 0:
+		return speaker, nil
+	case r.pulse.closed.IsZero():
+		return speaker, speaker.TakesImages()
+	case c.Verb == control.Prompt && r.memory.home != "" && r.memory.files != "":
+		return nil, control.Refuse(control.NotReady, "the agent has ended its last turn; when the job has finished, a prompt brings it back")
+	}
+	return nil, control.Refuse(control.Over,
+		"the agent has ended its last turn and takes no more: a job with agent.interactive keeps it for another prompt; submit a new job")
 }
 
 // mute refuses what the agent has no ear for.
@@ -224,9 +246,6 @@ func (r *agentRun) mute(verb control.Verb) error {
 	return control.Refuse(control.Cannot, "agent %s %s", r.job.Agent.Name, what)
 }
 
-// works notes that the agent was told something, so that it has something to do.
-func (r *agentRun) works() { r.state = agent.Working }
-
 // unheard are the prompts that earlier attempts, or who brought the job back,
 // have accepted, and that the conversation does not have.
 func (a *attempt) unheard() []control.Input {
@@ -239,7 +258,8 @@ func (a *attempt) unheard() []control.Input {
 // and the others behind; one that does not listen is told all at once.
 func (a *attempt) carry(l agent.Launch, adapter agent.Adapter) agent.Launch {
 	m, said := &a.memory, a.unheard()
-	if _, listens := adapter.Decoder(l).(agent.Speaker); listens {
+	_, listens := adapter.Decoder(l).(agent.Speaker)
+	if listens {
 		if m.begun == nil || m.begun.Open || a.forks() {
 			said = nil
 		}
@@ -248,7 +268,13 @@ func (a *attempt) carry(l agent.Launch, adapter agent.Adapter) agent.Launch {
 	var texts []string
 	m.within = nil
 	for _, in := range said {
-		texts, m.within = append(texts, in.Text), append(m.within, in.Input)
+		told := a.retold[in.Input]
+		if listens {
+			l.Images = told.Images
+		} else {
+			told.Text = control.WithoutImages(told.Text, len(told.Images), "which you cannot be given")
+		}
+		texts, m.within = append(texts, cmp.Or(told.Text, "The message is an image.")), append(m.within, in.Input)
 		m.tells(in.Input)
 	}
 	switch {
@@ -276,7 +302,8 @@ func (r *agentRun) replay() {
 			continue
 		}
 		r.memory.tells(in.Input)
-		r.in.put(speaker.Say(in.Input, in.Text)...)
+		told := r.retold[in.Input]
+		r.in.add(speaker.Say(in.Input, told.Text, told.Images...)...)
 	}
 }
 

@@ -30,11 +30,24 @@ func (in *input) put(lines ...[]byte) bool {
 	if in.shut || in.size > maxInput {
 		return false
 	}
+	in.append(lines)
+	return true
+}
+
+// add writes lines behind what waits, however much that is: what an agent is told
+// before it runs must not be lost.
+func (in *input) add(lines ...[]byte) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.append(lines)
+}
+
+// append needs the lock.
+func (in *input) append(lines [][]byte) {
 	for _, line := range lines {
 		in.lines, in.size = append(in.lines, line), in.size+len(line)
 	}
 	in.ring()
-	return true
 }
 
 // full reports whether put would refuse.

@@ -20,7 +20,7 @@ func told(d event.InputState) string {
 	}
 	who := cmp.Or(d.By, "somebody")
 	if d.Verb == control.Prompt {
-		return fmt.Sprintf("%s: %s", who, d.Text)
+		return fmt.Sprintf("%s: %s", who, d.Content())
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, firstLine(d.Text)))
 }

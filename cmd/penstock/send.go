@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -101,14 +102,65 @@ func refusal(err error) error {
 }
 
 func (a *app) sendCommand() *cobra.Command {
-	return a.speech(&cobra.Command{
-		Use: "send ID TEXT|-", Args: cobra.ExactArgs(2),
+	var files []string
+	cmd := a.speech(&cobra.Command{
+		Use: "send ID [TEXT|-]",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(files) > 0 {
+				return cobra.RangeArgs(1, 2)(cmd, args)
+			}
+			return cobra.ExactArgs(2)(cmd, args)
+		},
 		Short: "Tell a job's agent more: within its turn, as its next one, or to go on with a finished job",
+		Long: fmt.Sprintf(`Send gives a prompt to a job's agent: within its turn, as its next one, or to go on
+with a finished job. --image adds images to the prompt, for an agent that runs and
+takes them (penstock agent ls): up to %d, together no larger than %[3]s, each of type
+%[2]s.`,
+			control.MaxImages, input.List(control.ImageTypes), jobs.Bytes(control.MaxImageBytes)),
+		Example: `  penstock send ID "Write a test for it, too"
+  penstock send ID "The button is cut off" --image shot.png`,
 	}, func(args []string) (control.Message, error) {
 		text, err := a.prompt(args[1:])
-		return control.Message{Verb: control.Prompt, Text: text}, err
+		if err != nil {
+			return control.Message{}, err
+		}
+		images, err := readImages(files)
+		return control.Message{Verb: control.Prompt, Text: text, Images: images}, err
 	})
+	cmd.Flags().StringArrayVar(&files, "image", nil, "an image in this `FILE` belongs to the prompt (repeatable)")
+	_ = cmd.MarkFlagFilename("image", "png", "jpg", "jpeg", "gif", "webp") // the flag is there
+	return cmd
 }
+
+// readImages reads the images of a prompt, within the bounds of a message.
+func readImages(files []string) ([]control.Image, error) {
+	if len(files) > control.MaxImages {
+		return nil, cli.Usage("send the others with another message", "--image: %d images, and a message has at most %d", len(files), control.MaxImages)
+	}
+	var images []control.Image
+	room := jobs.Bytes(control.MaxImageBytes)
+	for _, file := range files {
+		data, err := input.ReadFile(file, control.MaxImageBytes)
+		if unread, ok := errors.AsType[*fs.PathError](err); ok {
+			return nil, cli.Usage("", "--image: %w", unread)
+		}
+		if err != nil {
+			return nil, cli.Usage(scaleDown, "--image: %w", err)
+		}
+		is := control.ImageType(data)
+		if is == "" {
+			return nil, cli.Usage("convert it to one of them", "--image: %s is none of %s", file, input.List(control.ImageTypes))
+		}
+		if room -= jobs.Bytes(len(data)); room < 0 {
+			return nil, cli.Usage(scaleDown, "--image: the images together are larger than %s", jobs.Bytes(control.MaxImageBytes))
+		}
+		images = append(images, control.Image{Type: is, Data: data})
+	}
+	return images, nil
+}
+
+// scaleDown is the way out for images that are too large.
+const scaleDown = "scale it down: magick shot.png -resize 1200x1200 small.png"
 
 func (a *app) answerCommand() *cobra.Command {
 	c := control.Message{Verb: control.Answer}

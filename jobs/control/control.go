@@ -6,6 +6,7 @@
 package control
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -18,7 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// Bounds of a control message. Its text fits an event, uncut.
+// Bounds of a control message without its images. Its text fits an event, uncut.
 const (
 	MaxBytes = 256 << 10
 	MaxText  = 128 << 10
@@ -46,7 +47,8 @@ type Message struct {
 	Verb Verb   `json:"verb"`
 	By   string `json:"by,omitempty"` // who sends it, for those who read the session
 
-	Text string `json:"text,omitempty"` // of a prompt; of an answer in words of one's own
+	Text   string  `json:"text,omitempty"`   // of a prompt; of an answer in words of one's own
+	Images []Image `json:"images,omitempty"` // of a prompt
 
 	// Ask names the question that is answered; empty: the only one that is
 	// open. Options are labels of its choices. Answers are for an ask of
@@ -76,13 +78,24 @@ type Receipt struct {
 // Decode reads a control message and validates it.
 func Decode(data []byte) (Message, error) {
 	var c Message
-	if len(data) > MaxBytes {
-		return c, &jobs.InvalidError{What: "message", Fields: []jobs.FieldError{{Field: "(message)", Reason: fmt.Sprintf("is %d bytes long, at most %d are allowed", len(data), MaxBytes)}}}
+	if len(data) > MaxEncoded {
+		return c, tooLong(len(data), MaxEncoded)
 	}
-	if err := jobs.DecodeStrict(data, &c); err != nil {
+	if err := jobs.DecodeBounded(data, &c, MaxEncoded); err != nil {
 		return c, err
 	}
+	rest := len(data)
+	for _, i := range c.Images {
+		rest -= base64.StdEncoding.EncodedLen(len(i.Data))
+	}
+	if rest > MaxBytes {
+		return c, tooLong(rest, MaxBytes)
+	}
 	return c, c.Validate()
+}
+
+func tooLong(n, limit int) error {
+	return &jobs.InvalidError{What: "message", Fields: []jobs.FieldError{{Field: "(message)", Reason: fmt.Sprintf("is %d bytes long, at most %d are allowed", n, limit)}}}
 }
 
 // Validate reports everything that is wrong with a message, as an
@@ -100,9 +113,10 @@ func (c Message) Validate() error {
 	c.misplaced(found)
 	switch c.Verb {
 	case Prompt:
-		if strings.TrimSpace(c.Text) == "" {
+		if strings.TrimSpace(c.Text) == "" && len(c.Images) == 0 {
 			found.add("text", fmt.Errorf("is missing: say what the agent shall hear"))
 		}
+		c.validateImages(found)
 	case Answer:
 		c.validateAnswer(found)
 	case Raw:
@@ -128,6 +142,7 @@ func (c Message) misplaced(found *findings) {
 		verbs []Verb
 	}{
 		{"text", c.Text != "", []Verb{Prompt, Answer}},
+		{"images", len(c.Images) > 0, []Verb{Prompt}},
 		{"ask", c.Ask != "", []Verb{Answer}},
 		{"options", len(c.Options) > 0, []Verb{Answer}},
 		{"answers", len(c.Answers) > 0, []Verb{Answer}},
@@ -248,13 +263,16 @@ type Input struct {
 	By    string `json:"by,omitempty" jsonschema:"Who sent it."`
 	Text  string `json:"text,omitempty" jsonschema:"Its text."`
 
+	Images []StoredImage `json:"images,omitempty" jsonschema:"Its images, which are kept as artifacts."`
+
 	Ask     string           `json:"ask,omitempty" jsonschema:"The question that it answers."`
 	Options []string         `json:"options,omitempty" jsonschema:"The options that it chooses."`
 	Answers map[string]Words `json:"answers,omitempty" jsonschema:"The answer to each of several questions, by its number."`
 	Deny    bool             `json:"deny,omitempty" jsonschema:"It declines to answer."`
 }
 
-// Input says that the message was accepted.
+// Input says that the message was accepted. Its images are not in it: whoever accepts
+// them says where they are kept.
 func (c Message) Input() Input {
 	return Input{
 		Input: c.ID, State: Accepted, Verb: c.Verb, By: c.By, Text: c.Text,

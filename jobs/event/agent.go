@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -54,6 +55,14 @@ type StateChanged struct {
 
 // InputState says what has become of a message to the agent.
 type InputState control.Input
+
+// Content is what the message says, for people: its text, and what images it has.
+func (d InputState) Content() string {
+	if len(d.Images) == 0 {
+		return d.Text
+	}
+	return strings.TrimSpace(d.Text + " [" + control.DescribeImages(d.Images) + "]")
+}
 
 // Message is what was said, as a whole. It is the shape of [MessageDelta],
 // [Thought] and [ThoughtDelta], too.

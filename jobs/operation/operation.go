@@ -70,11 +70,15 @@ func define[Q, A any](row Row) Operation[Q, A] {
 	return Operation[Q, A]{row}
 }
 
+// maxRequest is the payload of a message that a broker takes by default. What a request
+// holds, a job or a message to a session, has bounds of its own.
+const maxRequest = 1 << 20
+
 // Decode reads a request and checks it. Every error is a [*jobs.InvalidError].
 func (o Operation[Q, A]) Decode(data []byte) (Q, error) {
 	var request Q
 	if len(data) > 0 {
-		err := jobs.DecodeStrict(data, &request)
+		err := jobs.DecodeBounded(data, &request, maxRequest)
 		if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok && o.what != "job" {
 			invalid.What = cmp.Or(o.what, "request")
 		}

@@ -47,6 +47,8 @@ func (l *Log) Send(ctx context.Context, session string, c control.Message) (cont
 			return control.Receipt{}, ErrNobody
 		case err != nil && ctx.Err() != nil:
 			return control.Receipt{}, fmt.Errorf("session %s: no answer: %w", session, context.Cause(ctx))
+		case errors.Is(err, nats.ErrMaxPayload):
+			return control.Receipt{}, control.Refuse(control.Invalid, "it has %d bytes, and a message of this broker at most %d: raise its max_payload, or scale images down", len(data), l.conn.NC.MaxPayload())
 		case errors.Is(err, nats.ErrConnectionClosed):
 			return control.Receipt{}, fmt.Errorf("session %s: %w", session, jobs.ErrUnavailable)
 		case err != nil:

@@ -28,6 +28,9 @@ type Abilities struct {
 	Cost   bool `json:"cost"`
 	// Terminals: it can be given terminals in its jail, which people look at.
 	Terminals bool `json:"terminals"`
+	// Images: prompts that it is given while it lives may have images. An agent of
+	// the Agent Client Protocol says when it runs whether it takes them.
+	Images bool `json:"images"`
 	// API is the model API that it cannot do without: "anthropic", "openai", "google".
 	API string `json:"api,omitempty"`
 }

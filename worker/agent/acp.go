@@ -20,6 +20,7 @@ func (acp) About() About {
 
 var acpAbilities = Abilities{
 	Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true, Terminals: true,
+	Images: true,
 }
 
 func (acp) Launch(l Launch) (Plan, error) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,6 +42,10 @@ func (d *acpTalk) starts(r *Read) {
 	d.begun, d.result = true, ""
 	d.begin(r)
 	r.add(event.InputState{Input: d.sent, State: "taken"})
+	if d.unseen > 0 {
+		r.add(event.Notice{Text: fmt.Sprintf("agent %s takes no images any more, and was told message %s without its %d", d.name, d.sent, d.unseen)})
+		d.unseen = 0
+	}
 }
 
 func (d *acpTalk) state() State {
@@ -66,7 +71,10 @@ func (d *acpTalk) Exit(code int, signal string) (event.Event, jobs.Ended) {
 
 // An acpAbility is what the agent says that it can do.
 type acpAbility struct {
-	Load    bool `json:"loadSession"`
+	Load   bool `json:"loadSession"`
+	Prompt struct {
+		Image bool `json:"image"`
+	} `json:"promptCapabilities"`
 	Session struct {
 		Resume json.RawMessage `json:"resume"`
 	} `json:"sessionCapabilities"`

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -33,6 +34,7 @@ type acpTalk struct {
 	setting bool    // the model is being set
 	sent    string  // the prompt that has no answer yet
 	begun   bool    // its turn was told
+	unseen  int     // images of it that the agent does not take
 	dead    bool    // it could not begin
 	queue   []acpPrompt
 	asks    asks
@@ -44,10 +46,32 @@ type acpTalk struct {
 	result  string // the last message of the turn
 }
 
-// An acpPrompt waits for its turn.
+// An acpPrompt waits for its turn. It has blocks of the sender's own, or a text and
+// images.
 type acpPrompt struct {
 	id     string
 	blocks json.RawMessage
+	text   string
+	images []control.Image
+}
+
+// content is the prompt as the protocol has it, for an agent that takes images or
+// does not.
+func (p acpPrompt) content(images bool) json.RawMessage {
+	if p.blocks != nil {
+		return p.blocks
+	}
+	if !images {
+		p = acpPrompt{text: control.WithoutImages(p.text, len(p.images), "which you cannot be given")}
+	}
+	var blocks []sdk.ContentBlock
+	if p.text != "" || len(p.images) == 0 {
+		blocks = append(blocks, sdk.TextBlock(p.text))
+	}
+	for _, i := range p.images {
+		blocks = append(blocks, sdk.ImageBlock(base64.StdEncoding.EncodeToString(i.Data), i.Type))
+	}
+	return jsonLine(blocks)
 }
 
 func newACPTalk(l Launch, name string) *acpTalk {
@@ -55,12 +79,8 @@ func newACPTalk(l Launch, name string) *acpTalk {
 		turns: turns{name: name, total: Total{Model: l.Job.Agent.Model}}, rpc: rpc{version: "2.0", calls: map[string]rpcCall{}},
 		launch: l, asks: asks{}, tools: map[string]acpTool{}, options: map[string]string{},
 	}
-	d.queue = []acpPrompt{acpText(l.promptID(), l.prompt())}
+	d.queue = []acpPrompt{{id: l.promptID(), text: l.prompt(), images: l.Images}}
 	return d
-}
-
-func acpText(id, text string) acpPrompt {
-	return acpPrompt{id, jsonLine([]sdk.ContentBlock{sdk.TextBlock(text)})}
 }
 
 // next sends what waits, if the agent can take it now.
@@ -70,13 +90,27 @@ func (d *acpTalk) next() [][]byte {
 	}
 	p := d.queue[0]
 	d.queue, d.sent, d.begun = d.queue[1:], p.id, false
-	return [][]byte{d.request(sdk.AgentMethodSessionPrompt, map[string]any{"sessionId": d.session, "prompt": p.blocks}, p.id)}
+	if !d.can.Prompt.Image {
+		d.unseen = len(p.images)
+	}
+	return [][]byte{d.request(sdk.AgentMethodSessionPrompt, map[string]any{"sessionId": d.session, "prompt": p.content(d.can.Prompt.Image)}, p.id)}
 }
 
 // Say implements [Speaker].
-func (d *acpTalk) Say(id, text string) [][]byte {
-	d.queue = append(d.queue, acpText(id, text))
+func (d *acpTalk) Say(id, text string, images ...control.Image) [][]byte {
+	d.queue = append(d.queue, acpPrompt{id: id, text: text, images: images})
 	return d.next()
+}
+
+// TakesImages implements [Speaker].
+func (d *acpTalk) TakesImages() error {
+	switch {
+	case d.session == "":
+		return control.Refuse(control.NotReady, "agent %s has not said yet whether it takes images", d.name)
+	case !d.can.Prompt.Image:
+		return control.Refuse(control.Cannot, "agent %s takes no images: it does not offer promptCapabilities.image", d.name)
+	}
+	return nil
 }
 
 // Interrupt implements [Speaker]. The agent wants what it has asked answered.
@@ -131,7 +165,7 @@ func (d *acpTalk) Raw(id string, line []byte) ([][]byte, error) {
 		if err := json.Unmarshal(params["prompt"], &blocks); err != nil || len(blocks) == 0 {
 			return nil, control.Refuse(control.Cannot, "agent %s does not take this line: session/prompt needs params with a list prompt", d.name)
 		}
-		d.queue = append(d.queue, acpPrompt{id, params["prompt"]})
+		d.queue = append(d.queue, acpPrompt{id: id, blocks: params["prompt"]})
 		return d.next(), nil
 	}
 	if d.session == "" {

@@ -43,6 +43,7 @@ func (a *scripted) Initialize(context.Context, sdk.InitializeRequest) (sdk.Initi
 	<-a.ready
 	r := sdk.InitializeResponse{ProtocolVersion: sdk.ProtocolVersionNumber, AgentInfo: &sdk.Implementation{Name: "scripted", Version: "1"}}
 	r.AgentCapabilities.LoadSession = os.Getenv("ACP_AGENT") != "forgets"
+	r.AgentCapabilities.PromptCapabilities.Image = os.Getenv("ACP_AGENT") == "sees"
 	return r, nil
 }
 
@@ -79,9 +80,22 @@ func (a *scripted) says(ctx context.Context, id sdk.SessionId, u sdk.SessionUpda
 	return a.conn.SessionUpdate(ctx, sdk.SessionNotification{SessionId: id, Update: u})
 }
 
+// said is the text of a prompt, and its images as data URLs.
+func said(prompt []sdk.ContentBlock) string {
+	text := ""
+	for _, b := range prompt {
+		if b.Text != nil {
+			text += b.Text.Text
+		} else {
+			text += " data:" + b.Image.MimeType + ";base64," + b.Image.Data
+		}
+	}
+	return text
+}
+
 // Prompt edits a file if it may, or waits to be interrupted.
 func (a *scripted) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResponse, error) {
-	text := r.Prompt[0].Text.Text
+	text := said(r.Prompt)
 	switch {
 	case strings.Contains(text, "EDIT"):
 		call := sdk.ToolCallId("c1")

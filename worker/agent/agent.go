@@ -50,8 +50,12 @@ type Decoder interface {
 // methods return is written to the agent's stdin, a line each.
 type Speaker interface {
 	// Say gives the agent another prompt, with a UUID of the sender's. During a
-	// turn it is folded into that turn, else it begins one.
-	Say(id, text string) [][]byte
+	// turn it is folded into that turn, else it begins one. Images are for an agent
+	// that TakesImages.
+	Say(id, text string, images ...control.Image) [][]byte
+	// TakesImages reports why a prompt for this agent cannot have images, as a
+	// [*control.RefusedError]; nil: it can.
+	TakesImages() error
 	// Answer answers an open question. An error is a [*control.RefusedError], and
 	// then the question is open as before.
 	Answer(a control.Message) ([]event.Event, [][]byte, error)
@@ -91,8 +95,9 @@ type Launch struct {
 	// Prompt replaces the one made of the job; see Failed.
 	Prompt string
 	// Input is the id of the message that Prompt has; empty: it has none, or
-	// several.
-	Input string
+	// several. Images belong to that message.
+	Input  string
+	Images []control.Image
 	// Notice is told after the prompt: what the agent finds that is not as the
 	// job's base has it.
 	Notice string

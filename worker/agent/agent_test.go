@@ -233,7 +233,7 @@ func TestClaudeSlash(t *testing.T) {
 		if err := json.Unmarshal(claudeUser(prompt, ""), &in); err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(strings.TrimSpace(in.Message.Content), "/") || !strings.HasSuffix(in.Message.Content, prompt) {
+		if content, _ := in.Message.Content.(string); strings.HasPrefix(strings.TrimSpace(content), "/") || !strings.HasSuffix(content, prompt) {
 			t.Errorf("%q is told as %q", prompt, in.Message.Content)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/penstock-run/penstock/jobs/control"
 )
 
 // claudeRetries is how often Claude Code tries a model call again before the
@@ -30,7 +32,7 @@ func (claude) About() About {
 		Conversation: ".claude/projects/*/{id}.jsonl",
 		Abilities: Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
-			Tokens: true, Cost: true, Terminals: true, API: "anthropic",
+			Tokens: true, Cost: true, Terminals: true, Images: true, API: "anthropic",
 		},
 	}
 }
@@ -42,7 +44,7 @@ func (claude) Launch(l Launch) (Plan, error) {
 	return Plan{
 		Args:      slices.Concat(l.Program.command("claude"), claudeArgs(l), l.Job.Agent.Args),
 		Env:       slices.Concat(l.env(), l.gateEnv(), claudeEnv),
-		Stdin:     [][]byte{claudeUser(l.prompt(), l.promptID())},
+		Stdin:     [][]byte{claudeUser(l.prompt(), l.promptID(), l.Images...)},
 		KeepStdin: true,
 		Files:     l.files(),
 		Mounts:    l.Program.Mounts,
@@ -123,15 +125,15 @@ type claudeInput struct {
 	Type    string `json:"type"`
 	Message struct {
 		Role    string `json:"role"`
-		Content string `json:"content"`
+		Content any    `json:"content"` // a text, or a list of blocks
 	} `json:"message"`
 	UUID           string `json:"uuid,omitempty"`
 	ClientComposed bool   `json:"client_composed"`
 }
 
-// claudeUser is the line that tells Claude text. A line that is not exactly
-// right ends the process, so nothing else may write such lines.
-func claudeUser(text, id string) []byte {
+// claudeUser is the line that tells Claude text, and shows it images. A line that is
+// not exactly right ends the process, so nothing else may write such lines.
+func claudeUser(text, id string, images ...control.Image) []byte {
 	// A slash at the beginning makes the text a command of the program, and
 	// client_composed stops that in newer versions only.
 	if strings.HasPrefix(strings.TrimSpace(text), "/") {
@@ -139,5 +141,23 @@ func claudeUser(text, id string) []byte {
 	}
 	in := claudeInput{Type: "user", UUID: id, ClientComposed: true}
 	in.Message.Role, in.Message.Content = "user", text
+	if len(images) > 0 {
+		in.Message.Content = claudeContent(text, images)
+	}
 	return jsonLine(in)
+}
+
+// claudeContent is a text and images as blocks. The model API refuses a block
+// whose text is empty.
+func claudeContent(text string, images []control.Image) []any {
+	var blocks []any
+	for _, i := range images {
+		blocks = append(blocks, map[string]any{
+			"type": "image", "source": map[string]any{"type": "base64", "media_type": i.Type, "data": i.Data},
+		})
+	}
+	if strings.TrimSpace(text) != "" {
+		blocks = append(blocks, map[string]string{"type": "text", "text": text})
+	}
+	return blocks
 }

@@ -11,11 +11,14 @@ import (
 )
 
 // Say implements [Speaker].
-func (d *claudeDecoder) Say(id, text string) [][]byte {
+func (d *claudeDecoder) Say(id, text string, images ...control.Image) [][]byte {
 	d.resting = false
 	remember(d.said, id, false)
-	return [][]byte{claudeUser(text, id)}
+	return [][]byte{claudeUser(text, id, images...)}
 }
+
+// TakesImages implements [Speaker].
+func (d *claudeDecoder) TakesImages() error { return nil }
 
 // Interrupt implements [Speaker].
 func (d *claudeDecoder) Interrupt() [][]byte {

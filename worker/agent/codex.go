@@ -25,7 +25,7 @@ func (codex) About() About {
 		Conversation: ".codex/sessions/*/*/*/rollout-*-{id}.jsonl",
 		Abilities: Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,
-			API: "openai",
+			Images: true, API: "openai",
 		},
 	}
 }

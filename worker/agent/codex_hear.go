@@ -138,7 +138,7 @@ func (d *codexTalk) readAnswer(m rpcMessage, r *Read) {
 		waiting := d.queue
 		d.queue = nil
 		for _, prompt := range waiting {
-			r.Reply = append(r.Reply, d.Say(prompt.id, prompt.text)...)
+			r.Reply = append(r.Reply, d.say(prompt)...)
 		}
 	case call.method == "initialize":
 		d.fail(m, r)

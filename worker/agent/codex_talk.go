@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strconv"
 
@@ -39,13 +40,29 @@ type codexTalk struct {
 }
 
 // A codexPrompt waits for the thread.
-type codexPrompt struct{ id, text string }
+type codexPrompt struct {
+	id, text string
+	images   []control.Image
+}
+
+// input is the prompt as the items of a turn. The program takes an image as a URL
+// that has its content.
+func (p codexPrompt) input() []any {
+	var items []any
+	if p.text != "" || len(p.images) == 0 {
+		items = append(items, map[string]any{"type": "text", "text": p.text, "text_elements": []any{}})
+	}
+	for _, i := range p.images {
+		items = append(items, map[string]any{"type": "image", "url": "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)})
+	}
+	return items
+}
 
 func newCodexTalk(l Launch) *codexTalk {
 	return &codexTalk{
 		turns: turns{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}},
 		rpc:   rpc{calls: map[string]rpcCall{}}, launch: l,
-		queue: []codexPrompt{{l.promptID(), l.prompt()}}, told: map[string]string{}, asks: asks{}, used: map[string]jobs.Usage{},
+		queue: []codexPrompt{{l.promptID(), l.prompt(), l.Images}}, told: map[string]string{}, asks: asks{}, used: map[string]jobs.Usage{},
 	}
 }
 
@@ -80,16 +97,21 @@ func (d *codexTalk) begins() []byte {
 }
 
 // Say implements [Speaker].
-func (d *codexTalk) Say(id, text string) [][]byte {
+func (d *codexTalk) Say(id, text string, images ...control.Image) [][]byte {
+	return d.say(codexPrompt{id, text, images})
+}
+
+func (d *codexTalk) say(p codexPrompt) [][]byte {
 	if d.thread == "" {
-		d.queue = append(d.queue, codexPrompt{id, text})
+		d.queue = append(d.queue, p)
 		return nil
 	}
-	remember(d.told, id, "")
-	return [][]byte{d.request("turn/start", map[string]any{
-		"threadId": d.thread, "clientUserMessageId": id, "input": []any{map[string]any{"type": "text", "text": text, "text_elements": []any{}}},
-	}, id)}
+	remember(d.told, p.id, "")
+	return [][]byte{d.request("turn/start", map[string]any{"threadId": d.thread, "clientUserMessageId": p.id, "input": p.input()}, p.id)}
 }
+
+// TakesImages implements [Speaker].
+func (d *codexTalk) TakesImages() error { return nil }
 
 // Interrupt implements [Speaker].
 func (d *codexTalk) Interrupt() [][]byte {

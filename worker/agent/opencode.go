@@ -28,7 +28,8 @@ func (opencode) About() About {
 	return About{
 		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai",
 		Abilities: Abilities{
-			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true, API: "anthropic",
+			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
+			Images: true, API: "anthropic",
 		},
 	}
 }

@@ -34,6 +34,7 @@ func TestReference(t *testing.T) {
 		{"Tokens", "reports its tokens"},
 		{"Cost", "reports its cost"},
 		{"Terminals", "can be given terminals that people look at, too: `agent.terminals`"},
+		{"Images", "is shown the images of a prompt: `send --image`; one of protocol `acp` if it says so when it runs"},
 		{"API", "model API that it cannot do without"},
 	}
 	all := New(Config{}).All()
@@ -104,6 +105,9 @@ func TestAbilitiesAreTrue(t *testing.T) {
 		_, speaks := adapter.Decoder(talked).(Speaker)
 		if claims := about.Interactive || about.Questions || about.Interrupt; claims != speaks {
 			t.Errorf("%s: says that it can be spoken to: %v, and it can: %v", about.Name, claims, speaks)
+		}
+		if about.Images && !speaks {
+			t.Errorf("%s: says that it takes images, and cannot be spoken to", about.Name)
 		}
 		said := func(change func(*Launch)) bool {
 			asked := l

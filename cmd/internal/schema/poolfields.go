@@ -3,19 +3,23 @@ package schema
 // The tables of what else is on the bus and in the store. A test compares them
 // with the types.
 var controlFields = map[string]string{
-	"id":        "The sender's choice, a UUID. The same one again has no second effect, and the same receipt.",
-	"verb":      "What the message asks for.",
-	"by":        "Who sends it, for those who read the session.",
-	"text":      "Of prompt, what the agent is told. Of answer, an answer in the sender's own words; with deny, why.",
-	"ask":       "Of answer, the question's id. Left out, the only one that is open.",
-	"options":   "Of answer, the labels of the options to choose.",
-	"options[]": "A label.",
-	"answers":   "Of answer, the answers to several questions, by their numbers from 1, their headers or their texts.",
-	"answers{}": "One answer, or a list of them where several options may be chosen.",
-	"deny":      "Of answer, refuses what is asked for, or leaves the question without an answer.",
-	"line":      "Of raw, a line of the agent's own protocol.",
-	"model":     "Of set, the model to go on with.",
-	"mode":      "Of set, the mode of permissions to go on with.",
+	"id":            "The sender's choice, a UUID. The same one again has no second effect, and the same receipt.",
+	"verb":          "What the message asks for.",
+	"by":            "Who sends it, for those who read the session.",
+	"text":          "Of prompt, what the agent is told. Of answer, an answer in the sender's own words; with deny, why.",
+	"images":        "Of prompt, images that the agent is shown: up to 4, with up to 512 KiB in all.",
+	"images[]":      "An image.",
+	"images[].type": "Its media type.",
+	"images[].data": "Its content, in base64.",
+	"ask":           "Of answer, the question's id. Left out, the only one that is open.",
+	"options":       "Of answer, the labels of the options to choose.",
+	"options[]":     "A label.",
+	"answers":       "Of answer, the answers to several questions, by their numbers from 1, their headers or their texts.",
+	"answers{}":     "One answer, or a list of them where several options may be chosen.",
+	"deny":          "Of answer, refuses what is asked for, or leaves the question without an answer.",
+	"line":          "Of raw, a line of the agent's own protocol.",
+	"model":         "Of set, the model to go on with.",
+	"mode":          "Of set, the mode of permissions to go on with.",
 }
 
 var recordFields = map[string]string{

@@ -104,6 +104,7 @@ func build(name string) (*jsonschema.Schema, error) {
 		bound(s)
 	case "control":
 		s.Required = []string{"id", "verb"}
+		boundImages(at(s, "images"))
 	case "event":
 		err = addKinds(s)
 	case "record":
@@ -246,6 +247,14 @@ func bound(job *jsonschema.Schema) {
 	at(job, "labels").MaxProperties = jsonschema.Ptr(jobs.MaxLabels)
 	at(job, "env").MaxProperties = jsonschema.Ptr(jobs.MaxEnv)
 	at(job, "key").MaxLength = jsonschema.Ptr(256)
+}
+
+// boundImages puts in the types of images, and how many of them a message may have.
+func boundImages(s *jsonschema.Schema) {
+	s.MaxItems = jsonschema.Ptr(control.MaxImages)
+	for _, word := range control.ImageTypes {
+		s.Items.Properties["type"].Enum = append(s.Items.Properties["type"].Enum, word)
+	}
 }
 
 // boundPolicy puts in the words and numbers that a policy may hold.

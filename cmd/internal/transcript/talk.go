@@ -19,7 +19,7 @@ func (s *Screen) input(d event.InputState) error {
 	}
 	who := cmp.Or(d.By, "somebody")
 	if d.Verb == control.Prompt {
-		return s.marked(console.Cyan, "›", who+": "+d.Text)
+		return s.marked(console.Cyan, "›", who+": "+d.Content())
 	}
 	said := slices.Clone(d.Options)
 	if d.Text != "" {

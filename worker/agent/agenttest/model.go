@@ -29,10 +29,11 @@ type Request struct {
 	Header http.Header
 	Model  string
 	Tools  []string
-	Turn   int    // how often the model has spoken before
-	First  string // the first thing the user said
-	Last   string // the last thing the user said, or a tool returned
-	Try    int    // how often this step was asked for before, by anybody
+	Turn   int      // how often the model has spoken before
+	First  string   // the first thing the user said
+	Last   string   // the last thing the user said, or a tool returned
+	Images []string // all that the user has shown, as data URLs
+	Try    int      // how often this step was asked for before, by anybody
 	Stream bool
 }
 

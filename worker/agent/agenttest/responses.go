@@ -39,6 +39,7 @@ func (b responsesBody) request() Request {
 			req.Last, spoke = text(item.Output), false
 		case item.Role == "user":
 			req.Last, spoke = text(item.Content), false
+			req.Images = append(req.Images, images(item.Content)...)
 			// Agents put words of their own before the user's.
 			req.First += req.Last
 		case item.Role == "" || item.Role == "assistant":

@@ -32,6 +32,7 @@ func (b messagesBody) request() Request {
 			continue
 		}
 		req.Last = text(m.Content)
+		req.Images = append(req.Images, images(m.Content)...)
 		if req.First == "" {
 			req.First = req.Last
 		}
@@ -61,6 +62,29 @@ func text(content json.RawMessage) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// images are all images in a content of either provider, as data URLs.
+func images(content json.RawMessage) (urls []string) {
+	var blocks []struct {
+		Source struct { // of Anthropic
+			Type string `json:"media_type"`
+			Data string `json:"data"`
+		} `json:"source"`
+		URL string `json:"image_url"` // of OpenAI
+	}
+	if json.Unmarshal(content, &blocks) != nil {
+		return nil
+	}
+	for _, b := range blocks {
+		switch {
+		case b.Source.Data != "":
+			urls = append(urls, "data:"+b.Source.Type+";base64,"+b.Source.Data)
+		case b.URL != "":
+			urls = append(urls, b.URL)
+		}
+	}
+	return urls
 }
 
 // An answer is one message on its way to the agent.
