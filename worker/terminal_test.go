@@ -97,7 +97,7 @@ func TestTerminals(t *testing.T) {
 	const secret = "hunter2hunter2"
 	f := newField(t)
 	f.cfg.Secret = func(string) (string, bool) { return secret, true }
-	job := f.job(waits)
+	job := f.job(waits + "; sleep 1") // a jail that ends takes its terminals along before they say how they ended
 	job.Secrets = []string{"TOKEN"}
 	stop := f.work()
 	defer stop()
