@@ -167,7 +167,9 @@ func TestClean(t *testing.T) {
 	f.runs(dead)
 	w.kill()
 	f.run("job", "cancel", dead)
-	f.must(os.MkdirAll(filepath.Join(f.data, "work/trash/left/d"), 0o000))
+	left := filepath.Join(f.data, "work/trash/left")
+	f.must(os.MkdirAll(filepath.Join(left, "d"), 0o700))
+	f.must(os.Chmod(left, 0))
 	if out := f.run("clean", "--dry-run"); !strings.Contains(out, "would remove  workspace "+dead) || !strings.Contains(out, "1 entries of the trash") {
 		t.Errorf("a dry run says\n%s", out)
 	}
