@@ -70,6 +70,9 @@ func (f *field) address(s string) string {
 // the numbers of the admin address.
 func TestNoListenerAnswersStrangers(t *testing.T) {
 	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a pool's descriptors are hidden from its own user: only root can list its listeners")
+	}
 	f := newField(t)
 	asked := make(chan string, 100)
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path + " " + r.Header.Get("X-Api-Key") }))
