@@ -118,6 +118,9 @@ func finishedMeansThatNothingLives(f *field, jails map[string][]string) {
 // directory on the same host stay, for that one's worker.
 func TestAWorkerSweepsItsOwnPool(t *testing.T) {
 	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("what a jail of backend none leaves is its control group, and only root has one here")
+	}
 	f, other := newField(t), newField(t)
 	left := func(id string) (found []string) {
 		all, err := sandbox.Leftovers(context.Background(), id)

@@ -7,11 +7,19 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
 // Who watches a worker sees what its agents hung in, and how they ended.
 func TestHangsAreCounted(t *testing.T) {
 	t.Parallel()
+	jail, err := backends.New(t.Context(), backends.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Require(t, jail, sandbox.FeatureCPU) // control groups, which name the limit that ended a program
 	f := newField(t)
 	f.serve()
 	w := f.start("slots on", "worker", "--slots", "1", "--admin", "127.0.0.1:0", "--drain", "1s")
