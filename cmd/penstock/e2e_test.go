@@ -119,7 +119,12 @@ func (f *field) removable(data string) {
 	closed, err := filepath.Glob(filepath.Join(data, "work", "jobs", "*", "workspace.work", "work"))
 	f.must(err)
 	for _, dir := range closed {
-		f.must(os.Chmod(dir, 0o700))
+		f.must(filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return err
+			}
+			return os.Chmod(path, 0o700) // before it is read
+		}))
 	}
 }
 
