@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// A field is the jobs among which it is decided who is next.
+// A field is the jobs that compete to be claimed next.
 type field struct {
 	me     entry
 	caps   schedule.Caps

@@ -179,8 +179,8 @@ func (a *answerer) refuse(r micro.Request, refused operation.Refusal) {
 	a.send(r, nats.Header{micro.ErrorHeader: {refused.Error.Message}, micro.ErrorCodeHeader: {string(refused.Error.Code)}}, body)
 }
 
-// send answers. A requester that has gone is told nothing; there is nobody to
-// tell. Not by the service's own means, which nobody may use after its handler.
+// send answers. A requester that has gone gets no answer. send does not use the
+// service's own means, which must not be used after its handler returns.
 func (a *answerer) send(r micro.Request, header nats.Header, body []byte) {
 	if r.Reply() != "" {
 		_ = a.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: body})

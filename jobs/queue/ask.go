@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
-// Cancel asks for a job to end. One that nobody runs is finished at once. For
-// one that is executing its worker is told; the record that is returned says
-// which. A job that has ended is [jobs.ErrFinished].
+// Cancel asks for a job to end. A job that no worker runs is finished at once.
+// For one that is executing, its worker is notified; the returned record says
+// which. For a job that has ended the error is [jobs.ErrFinished].
 func (q *Queue) Cancel(ctx context.Context, id, by string) (jobs.Record, error) {
 	for {
 		e, err := q.find(ctx, id)

@@ -70,7 +70,8 @@ func TestCancelExecuting(t *testing.T) {
 	}
 }
 
-// Nobody keeps the claim, so it learns of the cancel only when it settles.
+// The test does not renew the claim, so it learns of the cancel only when it
+// settles.
 func TestCancelMeetsSettle(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
@@ -101,7 +102,7 @@ func TestCancelAfterWorkerDied(t *testing.T) {
 	}
 }
 
-// Cancel and Claim meet: whoever comes first, the job ends as cancelled, once.
+// Cancel and Claim meet: whichever comes first, the job ends as cancelled, once.
 func TestCancelMeetsClaim(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

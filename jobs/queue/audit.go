@@ -178,7 +178,8 @@ func (q *Queue) audit(ctx context.Context, others known, e entry, now time.Time,
 	return loss, err
 }
 
-// recall is the record of a job that knows what others do, and who does.
+// recall returns the record of a job with what its session and its stored result
+// know, and which of the two knew it.
 func (q *Queue) recall(ctx context.Context, others known, rec jobs.Record, last jobs.Event) (jobs.Record, string, error) {
 	const session, result = "its session", "its stored result"
 	rec.Attempt = max(rec.Attempt, last.Attempt)
@@ -214,13 +215,13 @@ func (q *Queue) lost(e entry, last jobs.Event, now time.Time) bool {
 	case last.Attempt > e.Attempt:
 		return true // the record of an attempt comes before its events
 	}
-	// So does that of an end. One that was written later is of a job that somebody
-	// brought back, and is just going to say so.
+	// So does that of an end. One that was written later belongs to a job that was
+	// brought back and whose session is just about to say so.
 	return over && (e.State == jobs.Executing && last.Attempt == e.Attempt || e.at.Before(last.Time))
 }
 
-// relearn writes a record, unless somebody has written another one meanwhile, and
-// does what follows.
+// relearn writes a record, unless another one was written meanwhile, and does
+// what follows.
 func (q *Queue) relearn(ctx context.Context, e entry) (bool, error) {
 	e, err := q.put(ctx, e)
 	if isConflict(err) {

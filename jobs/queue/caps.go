@@ -15,16 +15,16 @@ import (
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
-// Who claims a job that a cap bounds takes a permit first. The permits of a
+// A claimer of a job that a cap bounds takes a permit first. The permits of a
 // cap are one value, written by compare-and-set, so there are never more than
-// allowed, whoever claims where and whoever leads. A permit is for one
+// allowed, regardless of who claims where and who leads. A permit is for one
 // revision of the record: the one that the claim is about to replace.
 //
 //   - It counts while the record says executing, or may still be made to say
 //     so by that claim: while its revision is the permit's.
-//   - Otherwise it is void, and who finds no room strikes it out. A claimer
-//     that died in between has its record written anew first, so that it
-//     fails should it only have been slow.
+//   - Otherwise it is void, and a claimer that finds no room strikes it out.
+//     It first rewrites the record of a claimer that died in between, so
+//     that one that was only slow fails.
 //
 // Giving one back is therefore a courtesy, which may be lost.
 
@@ -32,7 +32,7 @@ import (
 // none is offered then: who leads admits only as many.
 const capAgain = time.Second
 
-// permits are who holds the permits of one cap.
+// permits lists the holders of the permits of one cap.
 type permits struct {
 	Key     string   `json:"key"`
 	Holders []holder `json:"holders"`
@@ -161,7 +161,7 @@ func (q *Queue) forgo(ctx context.Context, keys []string, id string, rev uint64)
 		for {
 			w, p, err := q.permits(ctx, key)
 			if err != nil {
-				break // struck out by who needs it
+				break // the next claimer that needs it strikes it out
 			}
 			n := len(p.Holders)
 			p.Holders = slices.DeleteFunc(p.Holders, func(h holder) bool { return h.Job == id && h.Rev == rev })
@@ -172,8 +172,8 @@ func (q *Queue) forgo(ctx context.Context, keys []string, id string, rev uint64)
 	}
 }
 
-// permits reads who holds the permits of a cap, and returns the write that
-// would replace that.
+// permits reads the holders of the permits of a cap, and returns the write that
+// would replace them.
 func (q *Queue) permits(ctx context.Context, key string) (wire.Write, permits, error) {
 	w := wire.Write{Stream: subject.KVStream(subject.Permits), Subject: subject.Permit(jobs.HashKey("cap", key))}
 	p := permits{Key: key}

@@ -128,7 +128,7 @@ func TestAPermitOfADeadClaimerIsVoid(t *testing.T) {
 	q := open(t, s, queue.Config{Lease: 30 * time.Second})
 	setCaps(t, q, "repo:*=1")
 	job := ofRepo("/a")
-	job.Queue = "elsewhere" // nobody comes to claim it
+	job.Queue = "elsewhere" // no claimer serves it
 	taken := jobstest.Submit(t, q, job)
 	take := func(at time.Time) {
 		t.Helper()
@@ -146,7 +146,7 @@ func TestAPermitOfADeadClaimerIsVoid(t *testing.T) {
 	if c.Record().ID != rec.ID {
 		t.Errorf("claimed %s, want %s", c.Record().ID, rec.ID)
 	}
-	// Whoever it was, its claim fails, and finds no permit when it tries again.
+	// The slow claimer's write fails, and it finds no permit when it tries again.
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	if c, err := q.Claim(ctx, "w", []string{"elsewhere"}); c != nil {

@@ -77,7 +77,7 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 
 // lookAgain is how long a claimer sleeps that has missed so often since the
 // bell rang. The broker rings when it has stored a message, which may be
-// before it hands the message out: who comes at once may find nothing.
+// before it hands the message out: a claimer that pulls at once may find nothing.
 func (q *Queue) lookAgain(missed int) time.Duration {
 	echoes := []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
 	if missed < len(echoes) {
@@ -138,7 +138,7 @@ func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
 	}
 	// An inbox of its own: a message comes with the subject it was published
 	// to, by which a shared one could not tell whose it is. And once it is
-	// gone, the broker gives no message to a request that nobody waits for.
+	// gone, the broker gives no message to a request that has no waiter.
 	inbox := q.conn.NC.NewInbox()
 	sub, err := q.conn.NC.SubscribeSync(inbox)
 	if err != nil {
@@ -170,7 +170,7 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 		q.refuse(ctx, d, err)
 		return nil
 	}
-	for range 5 { // each conflict is progress of somebody else
+	for range 5 { // each conflict is another process's progress
 		e, err := q.read(ctx, id)
 		if errors.Is(err, jobs.ErrUnavailable) {
 			return nil
@@ -303,7 +303,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 		busy: make(chan struct{}, 1), ended: make(chan struct{}), renew: make(chan struct{}, 1),
 	}
 	if specErr != nil {
-		// Nobody can run it, so nobody shall try again.
+		// No worker can run it, so there is no point in another attempt.
 		_, err := c.Settle(ctx, jobs.InvalidJob.Ended(specErr.Error()), nil)
 		return nil, err
 	}
@@ -393,7 +393,7 @@ func (q *Queue) nak(d delivery, delay time.Duration) error {
 	return q.conn.NC.Publish(d.reply, append([]byte("-NAK "), body...))
 }
 
-// again gives the message back at once, and says so to who waits.
+// again gives the message back at once, and tells waiting claimers so.
 func (q *Queue) again(d delivery) error {
 	if err := q.conn.NC.Publish(d.reply, []byte("-NAK")); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 )
 
 // A class is a queue, or the part of it whose jobs have the same needs. Each
-// has lanes of its own, so the broker offers a job to nobody who lacks a label
-// that it needs, and no delivery is given back. Queues are known by their
+// has lanes of its own, so the broker never offers a job to a worker that lacks a
+// label it needs, and no delivery is given back. Queues are known by their
 // name; classes with needs are registered before their first job is accepted.
 
 // register makes a class known to the workers that could serve it.

@@ -67,7 +67,7 @@ func TestAJobIsOfferedToWhoHasWhatItNeeds(t *testing.T) {
 		t.Errorf("%+v, %v; want one delivery", con, err)
 	}
 	settle(t, c, success)
-	// Who has more than is needed serves the others, too.
+	// A worker that has more labels than needed serves the other classes, too.
 	plain := jobstest.Submit(t, q, jobstest.Job())
 	if c := claimer(t, q, "docker", "gpu"); c.Record().ID != plain.ID {
 		t.Errorf("claimed %+v", c.Record())

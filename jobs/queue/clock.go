@@ -9,9 +9,9 @@ import (
 )
 
 // The age of a heartbeat is a difference of two times of the broker's clock,
-// which somebody may set in between. So that no worker loses its job by that,
-// and no job waits until the clock is where it was, what the clock says is
-// compared with clocks of this process that nobody can set.
+// which an administrator may set in between. So that no worker loses its job by
+// that, and no job waits until the clock is where it was, what the clock says is
+// compared with clocks of this process that cannot be set.
 
 // A watched clock is the broker's, as this process has heard of it.
 type watchedClock struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// A broker's clock that was set makes nobody old who is alive, and nobody
-// young for ever.
+// Setting the broker's clock neither makes a live worker look dead, nor keeps a
+// dead one looking alive for ever.
 func TestAClockThatWasSet(t *testing.T) {
 	t.Parallel()
 	const promised = 300 * time.Millisecond
@@ -113,8 +113,8 @@ func TestABackOffIsNoLongerThanItWasMeant(t *testing.T) {
 	}
 }
 
-// Who watches the records need not look for stranded jobs to know since when
-// one has not moved.
+// A watcher of the records need not look for stranded jobs to know since when a
+// job has not moved.
 func TestAWatchKnowsSinceWhen(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second / 5

@@ -155,7 +155,7 @@ func TestKeySubmittedByManyAtOnce(t *testing.T) {
 }
 
 // The submitter dies after it has taken the key and before it has made the
-// record. Whoever submits the same key next brings that job on.
+// record. The next submit of the same key brings that job on.
 func TestCrashBetweenKeyAndRecord(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
@@ -213,8 +213,9 @@ func TestCrashBetweenCommitAndAcknowledgement(t *testing.T) {
 	}
 }
 
-// The submitter dies before the job has its message or its schedule, somebody
-// cancels the job, and dies before that is told: whoever comes by tells it.
+// The submitter dies before the job has its message or its schedule. A client
+// cancels the job, and dies before it says so: the next process to find the job
+// says so.
 func TestCrashInTheCancelOfAJobWithoutMessage(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

@@ -120,8 +120,8 @@ func (q *Queue) Drop(ctx context.Context, letter jobs.DeadLetter) error {
 
 // RunAdvisories finishes the jobs that the broker itself has given up, until
 // ctx ends. The queue's consumers are made to deliver for ever; this is for
-// those that somebody has changed. Such a message stays in its stream and is
-// delivered to nobody, and the broker says so once.
+// those that an administrator has changed. Such a message stays in its stream,
+// is never delivered again, and the broker says so once.
 func (q *Queue) RunAdvisories(ctx context.Context) error {
 	return q.consume(ctx, subject.Advisories, subject.Taker, q.advised)
 }
@@ -148,12 +148,12 @@ func (q *Queue) advised(ctx context.Context, msg *nats.Msg) error {
 	return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
 }
 
-// undelivered ends the job of a message that is delivered to nobody any more,
-// and removes the message, so that a retry can offer the job again.
+// undelivered ends the job of a message that is no longer delivered, and removes
+// the message, so that a retry can offer the job again.
 func (q *Queue) undelivered(ctx context.Context, stream string, m wire.Message, times int) error {
 	_, lane, _, id, err := q.names.ParseQueue(m.Subject)
 	if err != nil {
-		return nil //nolint:nilerr // a stream of somebody else
+		return nil //nolint:nilerr // not one of our streams
 	}
 	e, err := q.read(ctx, id)
 	if err != nil {

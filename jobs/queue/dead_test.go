@@ -36,8 +36,8 @@ func runAdvisories(t *testing.T, q *queue.Queue) {
 	t.Cleanup(func() { cancel(); done.Wait() })
 }
 
-// Somebody has bounded the deliveries of a queue. The job whose worker died is
-// not left in the stream for ever: it ends, is found, and can be tried again.
+// The deliveries of a queue have been bounded. The job whose worker died is not
+// left in the stream for ever: it ends, is found, and can be tried again.
 func TestAJobThatTheBrokerGaveUp(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

@@ -64,10 +64,10 @@ func (q *Queue) dependencies(ctx context.Context, e entry) (open []string, faile
 	return open, "", nil
 }
 
-// end finishes a job that nobody runs.
+// end finishes a job that no worker runs.
 func (q *Queue) end(ctx context.Context, e entry, end jobs.Ended) (jobs.Record, error) {
 	// A parked or delayed job has no message, nor has one of the backlog, or one
-	// whose submitter has died. With one, whoever comes by finishes what a crash
+	// whose submitter has died. With one, the next claimer finishes what a crash
 	// of this process leaves undone. A full queue must not keep a job in it.
 	if err := q.offer(ctx, e.Record); err != nil && !errors.Is(err, jobs.ErrFull) {
 		return e.Record, err

@@ -49,7 +49,7 @@ func TestADependentWaitsForAll(t *testing.T) {
 		t.Errorf("%+v, want %s named", got, b.ID)
 	}
 	settle(t, jobstest.Claim(t, q, "w"), success)
-	wants(t, q, rec, why.KeptDue) // nobody has looked yet
+	wants(t, q, rec, why.KeptDue) // no dispatcher has looked yet
 	if got := depend(t, q, rec); len(got) != 0 {
 		t.Errorf("waits for %v, want nothing", got)
 	}

@@ -16,7 +16,7 @@ import (
 // holdWords says for people what is held.
 func holdWords(h jobs.Hold) string { return string(h.Kind) + " " + h.Name + " is paused" }
 
-// forever is until when a queue is paused for which nobody said.
+// forever is until when a queue is paused if the request names no time.
 var forever = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Hold begins a hold, or replaces the one that is there.
@@ -25,7 +25,7 @@ func (q *Queue) Hold(ctx context.Context, h jobs.Hold) error {
 	if err := errors.Join(jobs.CheckToken(string(h.Kind), h.Name), oneKind(h.Kind)); err != nil {
 		return err
 	}
-	// Written first: whoever makes a lane meanwhile looks here afterwards.
+	// Written first: a process that makes a lane meanwhile looks here afterwards.
 	if err := q.putHold(ctx, h, false); err != nil {
 		return fmt.Errorf("hold %s %s: %w", h.Kind, h.Name, err)
 	}
@@ -145,7 +145,7 @@ func (q *Queue) pause(ctx context.Context, queue string, until time.Time) error 
 				return fmt.Errorf("pause queue %s: %w", queue, err)
 			}
 		}
-		if until.Before(time.Now()) { // who waits has heard of nothing new
+		if until.Before(time.Now()) { // waiting claimers have heard of nothing new
 			if err := q.conn.NC.Publish(q.names.Ring(queue, lane), nil); err != nil {
 				return fmt.Errorf("resume queue %s: %w", queue, err)
 			}
@@ -154,8 +154,8 @@ func (q *Queue) pause(ctx context.Context, queue string, until time.Time) error 
 	return nil
 }
 
-// held keeps a job that somebody would claim from beginning, where its batch
-// is held, and reports whether it did.
+// held keeps a job that is about to be claimed from beginning where its batch is
+// held, and reports whether it did.
 func (q *Queue) held(ctx context.Context, d delivery, e entry) (bool, error) {
 	if e.Batch == "" {
 		return false, nil

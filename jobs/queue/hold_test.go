@@ -93,7 +93,7 @@ func TestAHeldBatchIsOutOfTheWay(t *testing.T) {
 	waiting(t, q, "b", 0)
 }
 
-// A hold that ends by itself, or whose release died half way, strands nobody.
+// A hold that ends by itself, or whose release died half way, strands no job.
 func TestAHoldThatIsOverStrandsNobody(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
@@ -143,7 +143,7 @@ func TestACancelledBatch(t *testing.T) {
 	rec := jobstest.Submit(t, q, batchJob("b"))
 	var got jobs.Record
 	slowtest.Eventually(30*time.Second, 0, func() bool {
-		idle(t, q, 200*time.Millisecond) // whoever comes to claim it ends it
+		idle(t, q, 200*time.Millisecond) // the next claim ends it
 		got = get(t, q, rec.ID)
 		return got.State == jobs.Finished && finished.Load() > 0
 	})

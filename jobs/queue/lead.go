@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// leadFor is how long the word of who leads holds. A process that ends, or
+// leadFor is how long the leader's lease holds. A process that ends, or
 // whose connection does, is replaced sooner.
 const leadFor = 6 * time.Second
 
@@ -27,11 +27,11 @@ type leader struct {
 	Since    time.Time `json:"since"`
 }
 
-// Lead calls do while this process is the one of all that may lead that does,
-// again and again until ctx ends; the context that do gets ends when another
-// may lead, and it ends with it. While somebody leads, pending jobs wait in their records until
-// that process admits them; see [Queue.Admit]. For a moment two may lead, so
-// what do does must be harmless when it is done twice.
+// Lead calls do whenever this process becomes the leader, again and again until
+// ctx ends. The context that do gets ends when another process may lead, and do
+// must end with it. While there is a leader, pending jobs wait in their records
+// until it admits them; see [Queue.Admit]. For a moment two may lead, so what do
+// does must be harmless when it is done twice.
 func (q *Queue) Lead(ctx context.Context, do func(context.Context)) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -58,7 +58,7 @@ func (q *Queue) Lead(ctx context.Context, do func(context.Context)) error {
 }
 
 // campaign tries once to become the leader, and returns the revision that says
-// so; zero: another one leads. Last is the word that was seen last.
+// so; zero: another one leads. Last is the lease that was seen last.
 func (q *Queue) campaign(ctx context.Context, me leader, last *sight) (uint64, error) {
 	m, err := q.conn.Last(ctx, subject.KVStream(subject.Leader), subject.LeaderKey)
 	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
@@ -67,7 +67,7 @@ func (q *Queue) campaign(ctx context.Context, me leader, last *sight) (uint64, e
 	if last.rev != m.Seq {
 		*last = sight{m.Seq, time.Now()}
 	}
-	// The broker ends a word by its clock, which somebody may have set back.
+	// The broker ends a lease by its clock, which may have been set back.
 	over := time.Since(last.at) > leadFor
 	var other leader
 	if err == nil && !m.Gone() && !over && json.Unmarshal(m.Data, &other) == nil && other.Instance != me.Instance && q.present(ctx, other) {
@@ -85,9 +85,9 @@ func (q *Queue) campaign(ctx context.Context, me leader, last *sight) (uint64, e
 	return rev, err
 }
 
-// present reports whether a leader may still be there. Nobody listens where
-// its process or its connection has ended; one that is only silent has until
-// its word is over.
+// present reports whether a leader may still be there. If its process or its
+// connection has ended, no subscriber answers; one that is only silent has until
+// its lease is over.
 func (q *Queue) present(ctx context.Context, l leader) bool {
 	if jobs.CheckToken("instance", l.Instance) != nil {
 		return false
@@ -98,13 +98,13 @@ func (q *Queue) present(ctx context.Context, l leader) bool {
 	return !errors.Is(err, nats.ErrNoResponders)
 }
 
-// word is what a leader writes, over the revision that it knows.
+// word is the lease a leader writes, over the revision that it knows.
 func (l leader) word(over uint64) (wire.Write, error) {
 	data, err := json.Marshal(l)
 	return wire.Write{Stream: subject.KVStream(subject.Leader), Subject: subject.LeaderKey, Data: data, Expect: over, TTL: leadFor}, err
 }
 
-// reign runs do for as long as the word can be renewed.
+// reign runs do for as long as the lease can be renewed.
 func (q *Queue) reign(ctx context.Context, me leader, rev uint64, do func(context.Context)) {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -143,14 +143,14 @@ func (q *Queue) reign(ctx context.Context, me leader, rev uint64, do func(contex
 func (q *Queue) resign(ctx context.Context, rev uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wire.Patience)
 	defer cancel()
-	// Best effort: without it the word is over in a while.
+	// Best effort: without it the lease is over in a while.
 	_, _ = q.conn.Put(ctx, wire.Write{
 		Stream: subject.KVStream(subject.Leader), Subject: subject.LeaderKey, Expect: rev, TTL: leadFor,
 		Header: nats.Header{"KV-Operation": {"DEL"}},
 	})
 }
 
-// led reports whether somebody leads.
+// led reports whether there is a leader.
 func (q *Queue) led(ctx context.Context) (bool, error) {
 	m, err := q.conn.Last(ctx, subject.KVStream(subject.Leader), subject.LeaderKey)
 	if errors.Is(err, jobs.ErrNotFound) {
@@ -159,8 +159,8 @@ func (q *Queue) led(ctx context.Context) (bool, error) {
 	return err == nil && !m.Gone(), err
 }
 
-// Admit makes a job claimable, whoever leads: its message is sent. It may be
-// repeated.
+// Admit sends a job's message, which makes the job claimable whether or not
+// there is a leader. It may be repeated.
 func (q *Queue) Admit(ctx context.Context, rec jobs.Record) error {
 	if err := q.offer(ctx, rec); err != nil {
 		return fmt.Errorf("admit job %s: %w", rec.ID, err)

@@ -92,9 +92,9 @@ func TestADeadLeaderIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// A word that the broker keeps for longer than it holds, as one does whose clock
-// was set back, keeps nobody from leading: its own leader at once, and others
-// when by their clocks it is over.
+// A broker whose clock was set back keeps a leader's lease for longer than it
+// holds. That keeps no process from leading: its own leader leads at once, and
+// others when by their clocks the lease is over.
 func TestAWordThatTheBrokerKeepsTooLong(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
@@ -135,8 +135,8 @@ func cut(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// While somebody leads a job waits until it is admitted, whoever submits it;
-// and when nobody does, it is in its queue at once.
+// While there is a leader, a job waits until it is admitted, whichever client
+// submits it; without a leader, it is in its queue at once.
 func TestWhoLeadsAdmits(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

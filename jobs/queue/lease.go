@@ -31,7 +31,7 @@ type Claim struct {
 	done  bool          // the record says how the attempt ended
 	ended chan struct{} // closed with done
 
-	spent atomic.Pointer[jobs.Spent]   // what the attempt has used; nil: nobody has told
+	spent atomic.Pointer[jobs.Spent]   // what the attempt has used; nil: not reported
 	asks  atomic.Pointer[jobs.OpenAsk] // what its agent waits with; nil: nothing
 	renew chan struct{}                // has a value when that is to be written at once
 }
@@ -80,8 +80,8 @@ func (c *Claim) next() entry {
 // Keep renews the lease until ctx ends or the attempt is settled, and then
 // returns nil. It returns [jobs.ErrFenced] when the lease is lost, or could
 // not be renewed in three quarters of its time: the agent must be killed at
-// once. It returns [jobs.ErrCancelled] once when somebody wants the job to
-// end; call it again to hold the lease while the agent is ended.
+// once. It returns [jobs.ErrCancelled] once when a cancel was asked for; call
+// it again to hold the lease while the agent is ended.
 func (c *Claim) Keep(ctx context.Context) error {
 	rung, stop, err := c.q.conn.Bell(c.q.names.Control(c.rec.Tenant, c.rec.Session))
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *Claim) beat(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, jobs.ErrFull) && try.Err() == nil:
-			pauseFor(try, time.Second/2) // somebody may make room in time
+			pauseFor(try, time.Second/2) // room may be made in time
 		case try.Err() != nil:
 			return fmt.Errorf("job %s: %w: it could not be renewed for %s", c.rec.ID, jobs.ErrFenced, time.Since(c.good).Round(time.Millisecond))
 		default:
@@ -169,8 +169,8 @@ func (c *Claim) beat(ctx context.Context) error {
 // Assert renews the lease now and returns until when it certainly holds, by
 // this process's monotonic clock. Call it right before something that cannot
 // be taken back, and do that before the time is over. It returns
-// [jobs.ErrFenced] when the lease is lost and [jobs.ErrCancelled] when
-// somebody wants the job to end: then do nothing.
+// [jobs.ErrFenced] when the lease is lost and [jobs.ErrCancelled] when a
+// cancel was asked for: then do nothing.
 func (c *Claim) Assert(ctx context.Context) (until time.Time, err error) {
 	// Keep may have been told of the wish to end; here it counts every time.
 	if err := c.beat(ctx); err != nil {
@@ -203,7 +203,7 @@ func (c *Claim) wanted() error {
 	return fmt.Errorf("job %s: %w", c.rec.ID, jobs.ErrCancelled)
 }
 
-// reread adopts what somebody else has written, if the attempt is still ours.
+// reread adopts what another process has written, if the attempt is still ours.
 func (c *Claim) reread(ctx context.Context) error {
 	e, err := c.q.read(ctx, c.rec.ID)
 	if errors.Is(err, jobs.ErrUnavailable) {
@@ -218,10 +218,10 @@ func (c *Claim) reread(ctx context.Context) error {
 
 // Settle writes how the attempt ended, then calls announce with the record as
 // it stands now, and then lets go of the queue message. When it returns
-// [jobs.ErrFenced] the attempt was somebody else's already and nothing must
-// be told of it. An attempt that somebody has cancelled meanwhile ends as
-// cancelled. After another error Settle may be called again; if nobody does,
-// the next claimer goes on where it stopped.
+// [jobs.ErrFenced] the attempt belonged to another worker already and must not
+// be announced. An attempt that was cancelled meanwhile ends as cancelled.
+// After another error Settle may be called again; otherwise the next claimer
+// goes on where it stopped.
 func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx context.Context, rec jobs.Record) error) (jobs.Record, error) {
 	select {
 	case c.busy <- struct{}{}:
@@ -246,7 +246,7 @@ func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx co
 		}
 		// The verdict stands whatever becomes of this. A broker that was killed
 		// may not know any more to whom it gave the message, and answers nothing:
-		// it gives it again, and who gets it acknowledges it.
+		// it gives it again, and the worker that gets it acknowledges it.
 		_ = c.q.ack(ctx, c.d)
 		return rec, nil
 	case jobs.Delayed:

@@ -394,7 +394,7 @@ func (b *modelBroker) acknowledge(l *modelLink, words []string, body string) str
 		b.acked(l, s)
 		s.remove(msg)
 	case "+WPI":
-		if now.Before(msg.again) { // else it is on its way to somebody else
+		if now.Before(msg.again) { // else it is on its way to another process
 			msg.again = now.Add(b.wait(s.name))
 		}
 	case "-NAK":

@@ -147,7 +147,7 @@ func (x *explorer) run(choose func(w *modelWorld, n int, moves []move) int) *mod
 	return w
 }
 
-// sleep lets time pass until somebody asks for something that matters.
+// sleep lets time pass until a process asks for something that matters.
 func (w *modelWorld) sleep() bool {
 	select {
 	case <-w.b.arrived:
@@ -157,8 +157,8 @@ func (w *modelWorld) sleep() bool {
 	}
 }
 
-// moves returns what may happen now, the simplest first: whoever was at it
-// goes on. It is nothing where only time can pass.
+// moves returns what may happen now, the simplest first: the process that moved
+// last goes on. It returns nothing where only time can pass.
 func (w *modelWorld) moves(last *modelProc) []move {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()

@@ -85,8 +85,8 @@ type scenario struct {
 	first  jobs.Ended // how the first attempt ends; later ones succeed
 	cancel bool
 	parks  bool     // the first attempt ends with a question
-	alone  bool     // nobody repairs
-	mortal []string // who may die
+	alone  bool     // no process repairs
+	mortal []string // the processes that may die
 	work   time.Duration
 	kinds  []string // what may happen besides the processes' steps; nil: anything
 	breaks mutation

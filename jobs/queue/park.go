@@ -11,8 +11,8 @@ import (
 
 // Park lets go of a job whose agent asks: it holds no slot until [Queue.Wake],
 // or until that time. Like Settle it may be called again after an error, and
-// returns [jobs.ErrFenced] when the attempt was somebody else's already. It
-// returns [jobs.ErrCancelled] when somebody wants the job to end: settle it then.
+// returns [jobs.ErrFenced] when the attempt belonged to another worker already.
+// It returns [jobs.ErrCancelled] when a cancel was asked for: settle it then.
 func (c *Claim) Park(ctx context.Context, question string, until time.Time) (jobs.Record, error) {
 	select {
 	case c.busy <- struct{}{}:

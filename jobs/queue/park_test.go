@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// A parked job goes on when its time is over, and nobody has to look for it.
+// A parked job goes on when its time is over, without a repair that looks for it.
 func TestAParkedJobGoesOnInTime(t *testing.T) {
 	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
@@ -31,8 +31,8 @@ func TestAParkedJobGoesOnInTime(t *testing.T) {
 	}
 }
 
-// Whoever parks a job may die after its first write: what follows is done by
-// whom the broker offers the job next, or by repair.
+// A worker that parks a job may die after its first write: the worker that the
+// broker offers the job to next does the rest, or repair does.
 func TestCrashWhileParking(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
@@ -52,7 +52,7 @@ func TestCrashWhileParking(t *testing.T) {
 	}
 }
 
-// A job that somebody wants to end is not parked.
+// A job whose cancel was asked for is not parked.
 func TestACancelledJobIsNotParked(t *testing.T) {
 	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
@@ -70,7 +70,7 @@ func TestACancelledJobIsNotParked(t *testing.T) {
 	}
 }
 
-// Who has lost a job cannot park it.
+// A worker that has lost a job cannot park it.
 func TestAFencedWorkerParksNothing(t *testing.T) {
 	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})

@@ -5,10 +5,10 @@
 //	             ▲                   ▲                 │ Keep
 //	             └─ RunDue ◀─ schedule ◀───────────────┴─ a back-off
 //
-// A job is a record in a bucket and, while somebody should start it or runs
+// A job is a record in a bucket and, while a worker should start it or runs
 // it, a message in the stream of its lane. The record is the truth; the
 // message only wakes a worker and times the lease. The broker takes an
-// acknowledgement from anybody, also from a worker that has lost its job long
+// acknowledgement from any client, also from a worker that lost its job long
 // ago, so these rules carry the guarantees:
 //
 //   - Nothing is said about a message unless the last compare-and-set on the

@@ -14,11 +14,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
-// Stranded returns those of some jobs that nobody will bring on unless they
+// Stranded returns those of the named jobs that will not move on unless they
 // are enqueued again: the process that should have done it died between its
-// two writes, or a message was acknowledged by a worker that had no right to.
-// None named means all, also those that are kept back by who leads. What a
-// clock that was set would hold back for long is moved on first.
+// two writes, or a worker that had no right to acknowledged a message. No ids
+// mean all jobs, also those that the leader keeps back. Jobs that a clock that
+// was set would hold back for long are moved on first.
 func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, error) {
 	entries, err := q.some(ctx, ids)
 	if err != nil {
@@ -39,7 +39,7 @@ func (q *Queue) Stranded(ctx context.Context, ids ...string) ([]jobs.Record, err
 		moved[e.ID] = true
 		rec, err := q.moveOn(ctx, e)
 		if isConflict(err) {
-			continue // somebody is alive
+			continue // another process is at work on it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("move job %s on: %w", e.ID, err)
@@ -99,8 +99,8 @@ func (q *Queue) content(ctx context.Context, stream string) (c content, err erro
 
 // offered reports whether a job has a message that the broker will hand out, or
 // has handed out. After a full disk a consumer may be ahead of its stream, and
-// take a new message for one that is done with: that one is removed. Should it be
-// somebody's after all, nothing is lost, because the record decides who claims.
+// take a new message for one that is done with: that one is removed. Should a
+// worker have it after all, nothing is lost, because the record decides who claims.
 func (q *Queue) offered(ctx context.Context, stream string, lane content, e entry) (bool, error) {
 	to := q.names.Queue(e.Class, e.Lane, e.Tenant, e.ID)
 	if _, has := lane.subjects[to]; !has {
@@ -138,8 +138,8 @@ func (q *Queue) some(ctx context.Context, ids []string) ([]entry, error) {
 }
 
 // Conclude does what follows the end of each job that has ended since a time,
-// as far as it was not done: it is for a pool that has lost its queues, where
-// nobody is offered a job whose worker died right after it had settled it.
+// as far as it was not done: it is for a pool that has lost its queues, where no
+// worker is offered a job whose worker died right after settling it.
 func (q *Queue) Conclude(ctx context.Context, since time.Time) error {
 	entries, err := q.entries(ctx, Filter{State: jobs.Finished})
 	if err != nil {
@@ -163,7 +163,7 @@ func holding(holds []jobs.Hold, rec jobs.Record) bool {
 
 // overdue reports whether a job should have moved on by itself.
 func (q *Queue) overdue(e entry, now time.Time) bool {
-	// So long whoever has written the record has for the second write, and
+	// This is how long the writer of the record has for the second write, and
 	// a worker for its next heartbeat.
 	patience := q.cfg.Lease * 3 / 2
 	if now.Sub(e.at) < patience {
@@ -252,7 +252,7 @@ func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(co
 	request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, hold)
 	verb := q.conn.API("CONSUMER.MSG.NEXT." + stream + "." + consumer)
 	// An inbox of its own: when it is gone the broker forgets the request that
-	// is open, and gives the next message to somebody who is there.
+	// is open, and gives the next message to a process that is there.
 	inbox := q.conn.NC.NewInbox()
 	sub, err := q.conn.NC.SubscribeSync(inbox)
 	if err != nil {

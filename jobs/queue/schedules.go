@@ -67,8 +67,8 @@ func invalidSchedule(field, reason string) error {
 }
 
 // ChangeSchedule replaces a schedule's record by what change makes of it, and
-// sees to it that the broker wakes somebody for its next firing. Change is
-// called again when somebody else was faster.
+// sees to it that the broker wakes a dispatcher for its next firing. It calls
+// change again when another process was faster.
 func (q *Queue) ChangeSchedule(ctx context.Context, name string, change Fire) (calendar.Record, error) {
 	for {
 		rec, rev, err := q.readSchedule(ctx, name)
@@ -174,8 +174,8 @@ func (q *Queue) RemoveSchedule(ctx context.Context, name string) error {
 	return q.disarm(ctx, name)
 }
 
-// arm asks the broker to wake somebody for a schedule's next firing, instead of
-// what it was asked before. It may be repeated.
+// arm asks the broker to wake a dispatcher for a schedule's next firing, instead
+// of what it was asked before. It may be repeated.
 func (q *Queue) arm(ctx context.Context, rec calendar.Record) error {
 	if rec.Next == nil {
 		return q.disarm(ctx, rec.Name)
@@ -212,8 +212,8 @@ func (q *Queue) fired(ctx context.Context, name string, fire Fire) error {
 	return err
 }
 
-// RepairSchedules arms what is overdue: its schedule was written by somebody
-// who died before the broker was asked. It returns their names.
+// RepairSchedules arms schedules that are overdue: the process that wrote them
+// died before it asked the broker. It returns their names.
 func (q *Queue) RepairSchedules(ctx context.Context) ([]string, error) {
 	list, err := q.Schedules(ctx)
 	if err != nil || len(list) == 0 {

@@ -31,7 +31,7 @@ func fires(t *testing.T, q *queue.Queue, fire queue.Fire) {
 	t.Cleanup(func() { cancel(); done.Wait() })
 }
 
-// Who adds a schedule dies before the broker was asked to wake somebody.
+// The process that adds a schedule dies before it asks the broker for the timer.
 func TestAScheduleThatNobodyArmedIsRepaired(t *testing.T) {
 	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
@@ -63,7 +63,7 @@ func TestAScheduleThatNobodyArmedIsRepaired(t *testing.T) {
 	}
 }
 
-// A firing on which nobody could work comes again.
+// A firing that could not be worked on comes again.
 func TestAFiringThatFailsComesAgain(t *testing.T) {
 	t.Parallel()
 	q := open(t, jobstest.Start(t), queue.Config{})
@@ -90,8 +90,8 @@ func TestAFiringThatFailsComesAgain(t *testing.T) {
 	}
 }
 
-// Whoever is woken too early, by the timer of a schedule that was replaced, or
-// for one that is there no more, does nothing but see that the timer is right.
+// A dispatcher that is woken too early, by the timer of a schedule that was
+// replaced or removed, only checks that the timer is right.
 func TestAWakeUpForNothing(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

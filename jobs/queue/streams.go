@@ -38,10 +38,10 @@ func (cfg *Config) settle(has wire.Installed) {
 	}
 }
 
-// Assets returns what the queue wants on the broker, for who compares: what
-// every installation has, and the lanes among the streams that exist. Where
-// cfg names no replicas and no lease, the installation's are taken. What says
-// so of an installation comes first.
+// Assets returns what the queue wants on the broker, for callers that compare:
+// what every installation has, and the lanes among the streams that exist. Where
+// cfg names no replicas and no lease, the installation's are taken. The asset
+// that says so of an installation comes first.
 func Assets(cfg Config, has wire.Installed, existing []string) ([]wire.Asset, error) {
 	names, err := subject.New(cfg.Prefix)
 	if err != nil {
@@ -91,8 +91,8 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 		// Bounded by number: a bound in bytes is taken from the store at once.
 		MaxMsgs: 100_000, Discard: jetstream.DiscardOld,
 	}, {
-		// Advisories are told once and to nobody in particular; this keeps
-		// those that mean that the broker has given up a message.
+		// The broker publishes an advisory once, to no subscriber in particular;
+		// this keeps those that mean that the broker has given up a message.
 		Name: subject.Advisories, MaxAge: 7 * day, MaxMsgs: 50_000, Discard: jetstream.DiscardOld,
 		Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.*.*", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.*.*"},
 	}}
@@ -193,7 +193,7 @@ func (q *Queue) ensureLane(ctx context.Context, class, lane string) error {
 		return err
 	}
 	// A lane that is made while its queue is held begins so; and the hold is
-	// looked at again, because somebody may begin one just now.
+	// looked at again, because another process may begin one just now.
 	hold, err := q.hold(ctx, jobs.HoldQueue, queue)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (q *Queue) claimers(class, lane string) wire.Asset {
 }
 
 func (q *Queue) laneAsset(class, lane string) wire.Asset {
-	// The bell of the whole queue: who waits for it may not know the class yet.
+	// The bell of the whole queue: a claimer that waits may not know the class yet.
 	queue, _ := subject.SplitClass(class)
 	return wire.StreamAsset(jetstream.StreamConfig{
 		Name: subject.QueueStream(class, lane), Subjects: []string{q.names.QueueAll(class, lane)},

@@ -217,8 +217,8 @@ func (q *Queue) owner(ctx context.Context, id string, since time.Time, announce 
 	if err == nil || !errors.Is(err, jobs.ErrNotFound) {
 		return e.Record, err
 	}
-	// By the broker's clock on both sides: who has another one must not take
-	// a key from somebody who is just submitting.
+	// By the broker's clock on both sides: a client with another clock must not
+	// take a key from a client that is just submitting.
 	now, err := q.now(ctx)
 	if err != nil {
 		return jobs.Record{}, err
@@ -286,8 +286,8 @@ func (q *Queue) offer(ctx context.Context, rec jobs.Record) error {
 }
 
 // schedule has a job brought on when its time has come. A worker leaves that to
-// the leader, which sees the record: who may write one schedule could, by a
-// header, remove all others.
+// the leader, which sees the record: a worker that may write one schedule could,
+// by a header, remove all others.
 func (q *Queue) schedule(ctx context.Context, rec jobs.Record) error {
 	if q.conn.Bound {
 		return nil

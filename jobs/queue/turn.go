@@ -11,8 +11,9 @@ const (
 	LowShare    = 16
 )
 
-// A turn is what the claimers of one process share that want the same: who of
-// them may look, and what has been found so far. Who has the turn owns it.
+// A turn is shared by the claimers of one process that want the same: which of
+// them may look, and what has been found so far. The claimer whose turn it is
+// owns it.
 type turn struct {
 	busy  chan struct{}
 	found int            // claims so far

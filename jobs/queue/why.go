@@ -122,7 +122,7 @@ func (q *Queue) paused(ctx context.Context, kind jobs.HoldKind, name string) (*w
 // open finds the jobs that e waits for.
 func (q *Queue) open(ctx context.Context, e entry, f *why.Facts) error {
 	ids, failed, err := q.dependencies(ctx, e)
-	if err != nil || failed != "" { // it ends as soon as somebody looks
+	if err != nil || failed != "" { // it ends as soon as a process looks
 		return err
 	}
 	for _, id := range ids {
@@ -135,7 +135,7 @@ func (q *Queue) open(ctx context.Context, e entry, f *why.Facts) error {
 	return nil
 }
 
-// pausedBy reports whether somebody has paused the queue or the batch of a job.
+// pausedBy reports whether the queue or the batch of a job is paused.
 func pausedBy(holds []jobs.Hold, rec jobs.Record) bool {
 	return holding(holds, rec) || slices.ContainsFunc(holds, func(h jobs.Hold) bool { return h.Kind == jobs.HoldQueue && h.Name == rec.Queue })
 }

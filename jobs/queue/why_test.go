@@ -111,7 +111,7 @@ func TestWhyOfWhatWaits(t *testing.T) {
 	}
 	wants(t, q, rec, why.KeptParked)
 	soon := time.Now().Add(50 * time.Millisecond)
-	job.RunAt = &soon // and nobody runs what is due
+	job.RunAt = &soon // and no dispatcher runs what is due
 	rec = jobstest.Submit(t, q, job)
 	time.Sleep(time.Until(soon) + 50*time.Millisecond)
 	wants(t, q, rec, why.KeptDue)
