@@ -51,7 +51,7 @@ var ErrorCodes = []CodeMeaning{
 	{CodeNotRetryable, "Only a job that has finished without success can be retried.", nil},
 	{CodeForbidden, "The role of this credential may not do that.", ErrForbidden},
 	{CodeFull, "The broker's store has no room; nothing was kept. Repeat the request when there is room.", ErrFull},
-	{CodeTooLarge, "The answer does not fit a message of the broker: ask for less.", nil},
+	{CodeTooLarge, "The request or its answer does not fit a message of the broker: send or ask for less.", nil},
 	{CodeUnavailable, "The broker, a dispatcher or a worker does not answer.", ErrUnavailable},
 	{CodeInternal, "The pool met an error that this list does not name.", nil},
 	{CodeNotReady, "No agent of the job takes messages now; a later one may.", nil},

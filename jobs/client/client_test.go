@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -247,5 +249,18 @@ func TestABusyPoolIsLeftAlone(t *testing.T) {
 	}
 	if n := len(asked); n < 2 || n > 6 {
 		t.Errorf("asked %d times within 0.9 s, want once or twice by each", n)
+	}
+}
+
+// A broker may take less than a message with images has.
+func TestARequestThatTheBrokerDoesNotTake(t *testing.T) {
+	t.Parallel()
+	nc := jobstest.StartNarrow(t, 64<<10).Connect()
+	serveOn(t, nc)
+	c := open(t, nc, client.Config{})
+	m := control.Message{Verb: control.Prompt, Images: []control.Image{{Type: "image/gif", Data: []byte("GIF89a" + strings.Repeat("x", 64<<10))}}}
+	_, err := c.Send(jobstest.Context(t), jobs.NewID(), m)
+	if jobs.Code(err) != jobs.CodeTooLarge || !strings.Contains(err.Error(), "at most 65536: raise its max_payload") {
+		t.Errorf("got %v (%s), want that it is too large", err, jobs.Code(err))
 	}
 }

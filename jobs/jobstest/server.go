@@ -66,6 +66,14 @@ func StartSynced(tb testing.TB) *Server {
 	return start(tb, opts)
 }
 
+// StartNarrow runs a server that takes messages of up to so many bytes.
+func StartNarrow(tb testing.TB, payload int32) *Server {
+	tb.Helper()
+	opts := options(tb.TempDir())
+	opts.MaxPayload = payload
+	return start(tb, opts)
+}
+
 func start(tb testing.TB, opts server.Options) *Server {
 	s := &Server{tb: tb, opts: opts}
 	s.opts.Port = FreePort(tb)

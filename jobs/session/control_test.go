@@ -150,3 +150,16 @@ func TestControlWithoutAListener(t *testing.T) {
 		t.Errorf("taken: %v", r.said)
 	}
 }
+
+// A broker may take less than a message with images has. Its sender is told at once.
+func TestAMessageThatTheBrokerDoesNotTake(t *testing.T) {
+	t.Parallel()
+	r := listen(t, jobstest.StartNarrow(t, 64<<10))
+	defer r.stop()
+	c := prompt("look")
+	c.Images = []control.Image{{Type: "image/gif", Data: []byte("GIF89a" + strings.Repeat("x", 64<<10))}}
+	_, err := r.Send(jobstest.Context(t), r.id, c)
+	if refused, ok := errors.AsType[*control.RefusedError](err); !ok || refused.Code != control.Invalid || !strings.Contains(refused.Message, "at most 65536: raise its max_payload") {
+		t.Errorf("got %v, want that it is refused", err)
+	}
+}

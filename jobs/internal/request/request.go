@@ -58,8 +58,8 @@ func (c Call) Do(ctx context.Context, conn *wire.Conn, answer any) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w %s", ErrNoDispatcher, c.Operation)
 	case errors.Is(err, nats.ErrMaxPayload):
-		return fmt.Errorf("ask to %s: the request has %d bytes, and a message of this broker at most %d: raise its max_payload, or send less: %w",
-			c.Operation, len(body), conn.NC.MaxPayload(), err)
+		return &jobs.CodedError{Code: jobs.CodeTooLarge, Cause: err, Message: fmt.Sprintf(
+			"ask to %s: the request has %d bytes, and a message of this broker at most %d: raise its max_payload, or send less", c.Operation, len(body), conn.NC.MaxPayload())}
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, c.Operation, err)
 	case err != nil:
