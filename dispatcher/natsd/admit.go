@@ -15,8 +15,8 @@ import (
 // revokedWithin is how long a connection may outlive its credential.
 const revokedWithin = time.Second
 
-// A gatekeeper decides who is let in, and into which account. It looks at the
-// files each time, so a new credential needs no word to the server.
+// A gatekeeper decides which clients are let in, and into which account. It looks
+// at the files each time, so a new credential needs no notice to the server.
 type gatekeeper struct {
 	cfg Config
 	srv *server.Server

@@ -73,7 +73,7 @@ func TestAViewerFollowsWithTheClientLibrary(t *testing.T) {
 				t.Errorf("seen %v, want the events in order", seen)
 			}
 		}
-		// Consumers are the broker's to write to any subject for whoever makes one.
+		// A consumer lets its creator have the broker write to any subject.
 		soon, cancel := context.WithTimeout(ctx, time.Second) // the library waits for an answer
 		defer cancel()
 		if _, err := stream.OrderedConsumer(soon, jetstream.OrderedConsumerConfig{}); err == nil {

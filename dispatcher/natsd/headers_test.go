@@ -23,8 +23,8 @@ import (
 )
 
 // obeyed are the headers that the broker acts on, with what a hostile client
-// would write there. OTHER is a subject in the same stream that is somebody
-// else's, INBOX where the answers to another client go.
+// would write there. OTHER is a subject in the same stream that belongs to
+// another client, INBOX where the answers to another client go.
 var obeyed = []struct {
 	what    string
 	headers map[string]string
@@ -144,8 +144,8 @@ func (b *bus) others() {
 }
 
 // targets are the subjects that a role may publish to and that a stream keeps:
-// one that nobody has for each right, and those of others in streams that
-// keep more than the last message of a subject.
+// an unused one for each right, and those of others in streams that keep more
+// than the last message of a subject.
 func (b *bus) targets(role jobs.Role, before kept) map[string]jetstream.StreamConfig {
 	b.t.Helper()
 	rights, err := access.Layout{}.Rights(role, "")
@@ -234,7 +234,7 @@ func (b *bus) inbox(name string) *nats.Subscription {
 	return sub
 }
 
-// other is somebody else's subject.
+// other returns another client's subject.
 func other(in map[uint64]string, than string) string {
 	for _, seq := range slices.Sorted(maps.Keys(in)) {
 		if in[seq] != than {
@@ -372,8 +372,8 @@ func TestLeaderSchedulesWhatAWorkerPutsOff(t *testing.T) {
 	})
 }
 
-// What a worker has replaced or dropped in the store, or not finished, the
-// leader removes; a worker could otherwise remove what is somebody else's.
+// The leader removes what a worker has replaced or dropped in the store, or not
+// finished; a worker could otherwise remove what belongs to another one.
 func TestWhatWorkersReplaceIsSwept(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, b *bus) {

@@ -54,9 +54,9 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// A server whose disk has not a byte left refuses what is published, with
-// words, and takes it again when there is room: without being told, for who is
-// connected from inside and from outside, and with all that it had acknowledged.
+// A server whose disk has not a byte left refuses publishes and says why. When
+// there is room it accepts them again, without a restart, from clients inside and
+// outside the process, and it still has all that it had acknowledged.
 func TestAFullDiskHeals(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, 32)

@@ -82,7 +82,7 @@ func heldBy(dir string, f *os.File) *InUseError {
 	return held
 }
 
-// holderOf returns who holds the lock of a directory, or ErrNotRunning.
+// holderOf returns the holder of a directory's lock, or ErrNotRunning.
 func holderOf(dir string) (*InUseError, error) {
 	f, err := os.Open(lockPath(dir))
 	if errors.Is(err, os.ErrNotExist) {

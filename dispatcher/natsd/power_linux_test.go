@@ -33,7 +33,7 @@ import (
 )
 
 // Environment of a machine whose power can be cut: a child that serves from a
-// disk that nobody else sees, until it is killed or its input ends.
+// disk that no other process sees, until it is killed or its input ends.
 const (
 	machineDisk  = "NATSD_MACHINE_DISK"  // an image of it
 	machineDir   = "NATSD_MACHINE_DIR"   // where it is mounted
@@ -152,7 +152,7 @@ func (m *machine) on() (urls string, err error) {
 	if m.fast {
 		m.cmd.Env = append(m.cmd.Env, machineFast+"=1")
 	}
-	// A jail that somebody starts meanwhile would keep a mount that it sees.
+	// A jail that another test starts meanwhile would keep a mount that it sees.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	m.cmd.Stderr = &m.said
 	out, err := m.cmd.StdoutPipe()

@@ -215,7 +215,7 @@ const (
 var bits = map[jobs.Role]int{jobs.RoleViewer: forViewer, jobs.RoleSubmitter: forSubmitter, jobs.RoleWorker: forWorker}
 
 // hostile is what a client publishes that it must not. JOB is a job that is
-// pending, RUN one that somebody runs, OTHER the key of another user of the role.
+// pending, RUN one that a worker runs, OTHER the key of another user of the role.
 var hostile = []struct {
 	what    string
 	to      string
@@ -703,7 +703,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// Whoever has only the public half, or none, stays outside.
+// A client that has only the public half, or none, stays outside.
 func TestForgedCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
