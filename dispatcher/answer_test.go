@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-// claimed submits a job, whose session then is somebody's.
+// claimed submits a job and claims it, so its session has a worker.
 func (p pool) claimed(t *testing.T) operation.Submitted {
 	t.Helper()
 	answer, err := p.Submit(t.Context(), job(), "test")

@@ -9,9 +9,9 @@ import (
 // remembered is for how long the leader knows that it has counted a job.
 const remembered = 10 * time.Minute
 
-// arrivals tell the jobs that are accepted while this dispatcher leads from those
-// that were there before, whoever accepted them: a record is met again with every
-// change. What was accepted while nobody led is not counted.
+// arrivals tells jobs that are accepted while this dispatcher leads, by whichever
+// dispatcher, from those that were there before: a record is met again with every
+// change. Jobs that were accepted while there was no leader are not counted.
 type arrivals struct {
 	after time.Time            // jobs from before are counted, or were there
 	known map[string]time.Time // counted since, by job: when it was accepted

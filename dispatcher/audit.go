@@ -10,13 +10,13 @@ import (
 )
 
 // Audit compares the records with the sessions and the results, and returns what
-// the records have lost. With fix they are mended, and nothing runs again that
-// has a result.
+// the records have lost. With fix it repairs them, and no job that has a result
+// runs again.
 func (d *Dispatcher) Audit(ctx context.Context, fix bool) ([]queue.Loss, error) {
 	return d.cfg.Queue.Audit(ctx, fix, d.cfg.Log.Last, d.cfg.Store.LastResult)
 }
 
-// relearn mends the records before anything is admitted by them.
+// relearn repairs the records before any job is admitted by them.
 func (d *Dispatcher) relearn(ctx context.Context) {
 	for ctx.Err() == nil {
 		lost, err := d.Audit(ctx, true)

@@ -17,8 +17,8 @@ import (
 )
 
 // Each lane of a class has as many jobs ready as slots serve the class, and at
-// least leastReady. What is ready is claimed before what becomes ready later,
-// whoever's it is.
+// least leastReady. Jobs that are ready are claimed before those that become
+// ready later, whatever their owner.
 const leastReady = 16
 
 // planEvery is after how many records jobs are admitted while a new leader
@@ -190,9 +190,9 @@ func (b *books) enter(ctx context.Context, rec jobs.Record) error {
 	return nil
 }
 
-// schedule has a job brought on in time that an attempt has put off: workers with
-// a role of their own may not. A job that has had none was put off by an operator,
-// who may. What fails is brought on late, as that of which nobody knows.
+// schedule sets the timer of a job that an attempt has put off: workers with a
+// role of their own may not. A job without an attempt was put off by an operator,
+// who may. If that fails, repair brings the job on, only later.
 func (b *books) schedule(ctx context.Context, rec jobs.Record) {
 	if rec.Attempt == 0 {
 		return
@@ -256,7 +256,7 @@ func (b *books) step(ctx context.Context) (again bool, err error) {
 	return false, b.admit(ctx)
 }
 
-// listen looks now and then for answers that nobody has woken their job for.
+// listen looks now and then for answers whose job was not woken.
 func (b *books) listen(ctx context.Context) error {
 	if time.Since(b.heard) < hearEvery {
 		return nil

@@ -66,7 +66,7 @@ func (p pool) led(t *testing.T) {
 	t.Helper()
 	eventually(t, "somebody leads", func() bool {
 		m, err := p.nc.Request("$JS.API.STREAM.MSG.GET.KV_ps_leader", []byte(`{"last_by_subj":"$KV.ps_leader.dispatcher"}`), time.Second)
-		return err == nil && strings.Contains(string(m.Data), `"data"`) // a mark that nobody leads has none
+		return err == nil && strings.Contains(string(m.Data), `"data"`) // the mark of a pool without a leader has none
 	})
 }
 
@@ -180,7 +180,7 @@ func TestDependencies(t *testing.T) {
 			t.Fatalf("claimed %s, want %s", c.Record().ID, id)
 		}
 		if id == second {
-			stop() // nobody sees how it ends
+			stop() // no dispatcher sees how it ends
 		}
 		success(t, c)
 		if id == second {
@@ -247,7 +247,7 @@ func TestALeaderIsReplaced(t *testing.T) {
 	proxy.Heal()
 }
 
-// A message that somebody has removed is sent again.
+// A message that was removed is sent again.
 func TestAnAdmittedJobWithoutMessageIsRepaired(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
@@ -274,7 +274,7 @@ func TestAnAdmittedJobWithoutMessageIsRepaired(t *testing.T) {
 }
 
 // Caps hold over 64 slots of 8 processes while leaders die; and the leader
-// admits only what a cap lets begin, so that it is in nobody's way.
+// admits only jobs that their caps let begin, so that none blocks another.
 func TestCapsHoldWhileLeadersDie(t *testing.T) {
 	t.Parallel()
 	const n, most = 80, 3
@@ -364,11 +364,12 @@ func TestWhyInABacklog(t *testing.T) {
 		t.Errorf("%+v, and %s runs", got, fmt.Sprint(c.Record().Batch))
 	}
 	stop()
-	is(last, why.KeptDue) // nobody is there to admit it
+	is(last, why.KeptDue) // no dispatcher is there to admit it
 }
 
-// A time that a broker wrote whose clock was ahead keeps nobody from looking at
-// a job whose back-off is over; one that a submitter named is waited for.
+// A time that was written by a broker whose clock was ahead does not keep the
+// dispatcher from a job whose back-off is over; it waits for one that a submitter
+// named.
 func TestABackOffIsDueThoughTheClockWasAhead(t *testing.T) {
 	far := time.Now().Add(time.Hour)
 	rec := jobs.Record{State: jobs.Delayed, NotBefore: &far, Submitted: time.Now()}

@@ -9,7 +9,7 @@ import (
 )
 
 // checkDepends refuses a job that depends on one that is not there. So there
-// are no cycles: who is named was there before.
+// are no cycles: a job that is named was there before.
 func (d *Dispatcher) checkDepends(ctx context.Context, job jobs.Job) error {
 	invalid := &jobs.InvalidError{}
 	for i, id := range job.DependsOn {

@@ -31,9 +31,10 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// How often the books are looked through for steps that a crash left undone,
-// the sessions of parked jobs for answers that nobody acted on, all for what belongs to
-// jobs that are kept no more, and the artifacts for what was replaced.
+// How often the dispatcher looks through its books for steps that a crash left
+// undone, through the sessions of parked jobs for answers that had no effect,
+// through everything for what belongs to jobs that are no longer kept, and
+// through the artifacts for what was replaced.
 const (
 	repairEvery = 5 * time.Second
 	hearEvery   = time.Minute

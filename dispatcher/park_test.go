@@ -131,8 +131,8 @@ func TestOneAnswerCounts(t *testing.T) {
 	}
 }
 
-// Who accepts an answer may die before the job is woken. Whoever leads next
-// finds that.
+// A dispatcher that accepts an answer may die before it wakes the job. The next
+// leader finds that.
 func TestAnAnswerThatNobodyActedOn(t *testing.T) {
 	t.Parallel()
 	p := open(t, dispatcher.Hooks{})
@@ -140,7 +140,7 @@ func TestAnAnswerThatNobodyActedOn(t *testing.T) {
 	if _, _, err := p.log.Accept(jobstest.Context(t), rec, answerWith("Red")); err != nil {
 		t.Fatal(err)
 	}
-	other, _ := p.parked(t, false, "a") // which nobody has answered
+	other, _ := p.parked(t, false, "a") // which has no answer
 	p.serve(t)
 	if got := jobstest.Claim(t, p.queue, "w2").Record(); got.ID != rec.ID {
 		t.Errorf("claimed %+v", got)

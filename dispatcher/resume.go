@@ -42,8 +42,8 @@ func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Mess
 }
 
 // Retry brings back a job that has finished without success, to begin anew; with
-// fromSalvage from what was saved of an earlier attempt. Its session tells that,
-// so that nobody takes the end of the last attempt for the job's.
+// fromSalvage from what was saved of an earlier attempt. Its session says so, so
+// that no follower takes the end of the last attempt for the job's.
 func (d *Dispatcher) Retry(ctx context.Context, id, by string, fromSalvage bool) (jobs.Record, error) {
 	rec, err := d.cfg.Queue.Get(ctx, id)
 	if err == nil && jobs.HasCredentials(rec.Repo) {
@@ -76,8 +76,8 @@ func (d *Dispatcher) followUp(ctx context.Context, rec jobs.Record, prompt contr
 	return receipt, err
 }
 
-// finish tells the session of a job that has finished so much: whoever has settled
-// the job may not have come to that yet, and it stands before what comes now.
+// finish writes the end of a finished job to its session: the worker that settled
+// the job may not have done so yet, and the end stands before what comes now.
 func (d *Dispatcher) finish(ctx context.Context, rec jobs.Record) error {
 	result, err := d.cfg.Store.Result(ctx, rec)
 	if err == nil {

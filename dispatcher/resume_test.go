@@ -138,8 +138,8 @@ func TestAPromptBringsAFinishedJobBack(t *testing.T) {
 	}
 }
 
-// Whoever dies between accepting a prompt and bringing the job back: the same
-// prompt again does the rest, and so does another one.
+// A dispatcher dies between accepting a prompt and bringing the job back: the
+// same prompt again does the rest, and so does another one.
 func TestAPromptWhoseSenderDied(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{true, false} {

@@ -81,8 +81,9 @@ func TestAFiringIsOneJobForManyDispatchers(t *testing.T) {
 	}
 }
 
-// The same firing is worked on again and again: by two who read the record at
-// once, and by one who comes after a crash between the job and the record.
+// The same firing is worked on again and again: by two dispatchers that read the
+// record at once, and by one that comes after a crash between the job and the
+// record.
 func TestAFiringThatIsRepeatedIsOneJob(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	rec := p.add(t, every("daily", 24*time.Hour))
@@ -169,7 +170,7 @@ func TestAFiringWhileTheBrokerIsDead(t *testing.T) {
 	}
 }
 
-// Nobody was there for a while: what was missed is skipped, and it goes on.
+// No dispatcher ran for a while: the schedule skips what was missed, and goes on.
 func TestMissedFiringsAreSkipped(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
-// A message gets to who runs the job, and else its sender hears why not.
+// A message gets to the worker that runs the job, or its sender hears why not.
 func TestSend(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	p.serve(t)

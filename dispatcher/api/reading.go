@@ -109,7 +109,7 @@ func (s *Server) conclude(ctx context.Context, rec jobs.Record) error {
 }
 
 // events returns the events of a job's session behind a number. It follows the
-// session until it has some, so that nothing is missed and nobody has to poll.
+// session until it has some, so that callers miss nothing and need not poll.
 func (s *Server) events(ctx context.Context, c caller, r operation.EventsRequest) (operation.EventsPage, error) {
 	answer := operation.EventsPage{Events: []jobs.Event{}}
 	rec, err := s.cfg.Queue.Get(ctx, r.ID)
@@ -169,7 +169,7 @@ func (s *Server) artifacts(ctx context.Context, _ caller, r operation.ArtifactsR
 }
 
 // patch returns the patch of a finished job. One that does not fit an answer is in
-// the object store, for those who may read it.
+// the object store, for callers that may read it.
 func (s *Server) patch(ctx context.Context, c caller, r operation.Ref) (operation.PatchContent, error) {
 	none := operation.PatchContent{Patch: []byte{}}
 	rec, err := s.cfg.Queue.Get(ctx, r.ID)

@@ -40,7 +40,7 @@ type table struct {
 }
 
 func readCSV(data []byte, opts Options) ([]*entry, error) {
-	// Whoever had to read the file to know that it is CSV knows its rows only now.
+	// If the file had to be read to know that it is CSV, its rows are known only now.
 	if err := newMeter(rows, opts.Limits).feed(data); err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func nodeJSON(node *yaml.Node) (json.RawMessage, error) {
 }
 
 // onlyStrings refuses mappings whose keys are not strings: 1: and yes: would
-// otherwise become names that nobody wrote.
+// otherwise become names that are not in the file.
 func onlyStrings(v any) error {
 	switch v := v.(type) {
 	case map[any]any:
