@@ -54,8 +54,8 @@ func New(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// group makes a directory in d. Whoever cleans up may have removed d itself,
-// which is empty while no jail runs.
+// group makes a directory in d. A clean-up may have removed d itself, which is
+// empty while no jail runs.
 func (d dir) group(name string) (dir, error) {
 	child := d.child(name)
 	err := os.Mkdir(child.path, 0o755)
@@ -89,10 +89,10 @@ func Can(word string) bool { return slices.Contains(Supported(), word) }
 
 // EachProcess returns what one process may ask for on a host whose groups
 // cannot limit memory; 0 is no limit. It bounds how far a process gets before
-// somebody looks. It is twice the jail's limit, so that who exceeds that is
-// seen, and killed for it, instead of failing in a way of its own; and none
-// where the limit is large, because some programs ask for much that they never
-// use.
+// the runner looks. It is twice the jail's limit, so that a process that exceeds
+// that limit is seen and killed for it, instead of failing in a way of its own.
+// It is none where the limit is large, because some programs ask for much that
+// they never use.
 func EachProcess(memory int64) uint64 {
 	if memory <= 0 || memory >= 4<<30 || Can(Memory) {
 		return 0

@@ -60,7 +60,7 @@ func TestHierarchiesOfBothVersions(t *testing.T) {
 	}
 }
 
-// The directory of all groups is made again where somebody removed it.
+// The directory of all groups is made again after it was removed.
 func TestAVanishedHomeIsMadeAgain(t *testing.T) {
 	var own []dir // not those in which other jails of this host live
 	for _, p := range parents() {

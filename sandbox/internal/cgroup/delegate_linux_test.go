@@ -33,7 +33,7 @@ func delegateFirst() {
 }
 
 // requireManager skips where root, or this user already, can make groups, and
-// where nobody can be asked for them.
+// where there is no manager to ask for them.
 func requireManager(t *testing.T) {
 	t.Helper()
 	report := t.Skipf
@@ -68,8 +68,8 @@ func TestDelegatedLimits(t *testing.T) {
 	}
 }
 
-// Nothing is left of one who is killed with a group that has processes, once
-// these have ended.
+// Nothing is left of a runner that is killed with a group that has processes,
+// once these have ended.
 func TestTheScopeEndsWithItsLast(t *testing.T) {
 	requireManager(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run", "TestHoldAGroup")
@@ -137,7 +137,7 @@ func TestHoldAGroup(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// Who asks where nobody answers is told why, and what to do.
+// Where no manager answers, the error says why, and what to do.
 func TestNobodyToAsk(t *testing.T) {
 	if os.Geteuid() == 0 {
 		if moved, err := Delegate(t.Context()); len(Supported()) >= 4 && (moved || err != nil) {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// A Watch tells which limits were reached in groups that somebody else made
+// A Watch tells which limits were reached in groups that another program makes
 // and removes: those of a service's jail.
 type Watch struct{ g Group }
 

@@ -24,7 +24,7 @@ var found places
 
 type places struct {
 	mu   sync.Mutex
-	list func() []dir // guarded by mu; nil until somebody asks
+	list func() []dir // guarded by mu; nil until the first get
 }
 
 // get looks outside of the lock, once.

@@ -33,7 +33,7 @@ func TestVersion2InAnotherKernel(t *testing.T) {
 	}
 }
 
-// Who has no more than a subtree that a service manager handed over, and runs
+// A runner that has only a subtree that a service manager handed over, and runs
 // in a leaf of it, has all that root has.
 func TestADelegatedGroup(t *testing.T) {
 	if !inVM {

@@ -2,8 +2,8 @@
 // others, from outside.
 //
 // bubblewrap reads the whole table of mounts for each file or directory that it
-// mounts. Who is root of the host can enter the jail's mount namespace instead,
-// and mount all of them in the time of one before the agent is executed.
+// mounts. Root of the host can enter the jail's mount namespace instead, and
+// mount all of them in the time of one before the agent is executed.
 package cover
 
 import (

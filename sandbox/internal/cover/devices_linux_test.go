@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The devices work, nobody adds one, and memory ends where it should. The host's
-// terminals are not among them.
+// The devices work, the jail cannot add one, and memory ends where it should. The
+// host's terminals are not among them.
 func TestDevices(t *testing.T) {
 	dir := t.TempDir()
 	namespace, told := elsewhere(t, dir, "cd dev; ls; echo x > null && echo null; head -c 2 zero | tr '\\0' z; echo; echo x > full || echo full; "+

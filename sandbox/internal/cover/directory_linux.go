@@ -11,8 +11,8 @@ import (
 )
 
 // A Directory is made in memory and put over one that the jail has: small files
-// and directories of the host, which nobody inside can change. bubblewrap takes
-// a tenth of a millisecond for each of the files, and more for a directory.
+// and directories of the host, which no process inside can change. bubblewrap
+// takes a tenth of a millisecond for each file, and more for a directory.
 type Directory struct {
 	Path  string // in the jail
 	Files []File
@@ -87,7 +87,7 @@ func directories(root int, p string) error {
 		}
 	}
 	if err == nil {
-		// The process's mask of permissions is somebody else's choice.
+		// The process's umask is not ours to choose.
 		return unix.Fchmodat(root, p, 0o755, 0)
 	}
 	if errors.Is(err, fs.ErrExist) {

@@ -56,7 +56,7 @@ func (m *made) clone(source, target string, attributes uint64) error {
 	return restrict(tree, attributes)
 }
 
-// fixed are the attributes of a mount in which nobody changes anything.
+// fixed are the attributes of a mount that no process may change.
 const fixed = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 
 // restrict gives attributes to a mount and those below it, and makes them deaf to

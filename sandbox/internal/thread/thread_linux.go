@@ -1,6 +1,6 @@
-// Package thread gives work a thread that ends with it: one that is in
-// namespaces or control groups of somebody else, or whose end kills a process,
-// must not serve other goroutines.
+// Package thread gives work a thread that ends with it: one that is in another
+// process's namespaces or control groups, or whose end kills a process, must not
+// serve other goroutines.
 package thread
 
 import (

@@ -130,7 +130,7 @@ func Mounted(path string) Size {
 }
 
 // Free is what the file systems of dirs have left, each counted once. It falls
-// by at least what a jail adds, unless somebody else gives way.
+// by at least what a jail adds, unless another process frees space.
 func Free(dirs []string) Size {
 	var sum Size
 	seen := map[uint64]bool{}

@@ -123,8 +123,8 @@ func (w *walker) walk(t top) error {
 	}
 }
 
-// up leaves the directory at, and returns the one above. Where somebody has
-// moved it meanwhile, that is looked for from the top.
+// up leaves the directory at, and returns the one above. If the directory has
+// moved meanwhile, up looks for the one above from the top.
 func (w *walker) up(t top, at int) (int, error) {
 	here := w.path[len(w.path)-1]
 	w.path = w.path[:len(w.path)-1]

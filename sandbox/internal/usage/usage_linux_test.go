@@ -158,8 +158,8 @@ func dirType(t *testing.T, dir string) int64 {
 	return int64(st.Type)
 }
 
-// Who has no privileges reads directories all the same that their owner, the
-// same user, has closed; and finds them closed afterwards.
+// A user without privileges can still read directories that their owner, the same
+// user, has closed; and finds them closed afterwards.
 func TestTreesOpensWhatWasClosed(t *testing.T) {
 	dir, err := os.MkdirTemp("", "usage") //nolint:usetesting // the directory of the test is not another user's to enter
 	must(t, err)
@@ -208,7 +208,7 @@ func asNobody(t *testing.T, dir, word string) string {
 	return string(out)
 }
 
-// Somebody moves directories away while they are walked.
+// Another process moves directories away while they are walked.
 func TestTreesSurvivesMoves(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "a/b/c/d"), 0o700), os.MkdirAll(filepath.Join(dir, "z"), 0o700))
