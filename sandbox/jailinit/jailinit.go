@@ -67,7 +67,8 @@ const (
 	MeetDone   = "done"    // the runner's last message there
 )
 
-// CoveredWord is the runner's answer to who waits for it, see [Config.Covered].
+// CoveredWord is the runner's answer to a jail that waits for it, see
+// [Config.Covered].
 const CoveredWord = "covered"
 
 // Mark begins the argument that names the jail.

@@ -55,7 +55,7 @@ func listenOne(address string) (int, error) {
 
 // bind asks the runner for what this process has no privilege to do. The
 // runner owns the user namespace that the jail's network belongs to, and so
-// has every privilege over that network; nobody in the jail ever has one.
+// has every privilege over that network; no process in the jail ever has one.
 func bind(fd int, sa syscall.Sockaddr, address string) error {
 	err := syscall.Bind(fd, sa)
 	if !errors.Is(err, syscall.EACCES) {

@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// init takes over where this process is the first program of a jail, what
-// mounts its workspace, what answers requests in it, or what ends a jail that
-// was not finished. Nobody has to call
-// anything: a program that forgot to would start anew inside, with all that it
-// does to the host.
+// init takes over where this process is the first program of a jail, the one that
+// mounts its workspace or answers requests in it, or the one that ends a jail that
+// was not finished. No caller is needed: a program that forgot to call would start
+// anew inside, with all that it does to the host.
 func init() {
 	switch {
 	case len(os.Args) < 2 || (os.Args[0] != Path && os.Args[0] != OverlayName && os.Args[0] != ReaperName) || setID():
@@ -83,7 +82,7 @@ func start() error {
 		return outer(c)
 	}
 	// A session of its own: the agent has no terminal, and a signal to its
-	// group reaches what it started but nobody else.
+	// group reaches what it started and nothing else.
 	if _, err := syscall.Setsid(); err != nil && err != syscall.EPERM {
 		return &stepError{"set up", "session", err}
 	}
@@ -252,8 +251,8 @@ func lower(resource int, value uint64) error {
 	return syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value})
 }
 
-// report tells the runner why there will be no agent. Nobody may be
-// listening any more, and then nobody needs to know.
+// report tells the runner why there will be no agent. If the runner no longer
+// listens, it no longer needs to know.
 func report(err error) {
 	step, detail, number := "set up", "", 0
 	if e, ok := err.(*stepError); ok {

@@ -69,8 +69,8 @@ func TestOnlyTheFirstProgramOfAJailIsTakenOver(t *testing.T) {
 	}
 }
 
-// A program that runs with its owner's rights is told what to execute by
-// somebody else.
+// A program that runs with its owner's rights takes its arguments from another
+// user.
 func TestASetIDProgramIsNotTakenOver(t *testing.T) {
 	dir := t.TempDir()
 	var fs unix.Statfs_t

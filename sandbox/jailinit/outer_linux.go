@@ -15,8 +15,8 @@ import (
 //	└─ build         pid 1, root of its own namespaces: makes the view, reaps
 //	   └─ start      uid 1000 in one more user namespace: becomes the agent
 //
-// Who holds capabilities over the view is in another user namespace than the
-// agent, so the agent can neither trace it nor undo what it did.
+// The process that holds capabilities over the view is in another user namespace
+// than the agent, so the agent can neither trace it nor undo what it did.
 
 // reportFD is where build tells outer that the agent is executed, in a byte,
 // and how it ended, in two.

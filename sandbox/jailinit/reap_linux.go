@@ -39,7 +39,7 @@ func reapJails(starter string) {
 		return
 	}
 	if fd, err := openProcess(pid); err == nil {
-		if began(pid) == parts[2] { // else the number is somebody else's by now
+		if began(pid) == parts[2] { // else the number belongs to another process by now
 			awaitEnd(fd)
 		}
 		syscall.Close(fd)

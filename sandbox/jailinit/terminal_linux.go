@@ -15,7 +15,7 @@ const maxShells = 64
 type shell struct {
 	pid     int
 	process int // its descriptor: to be told of its end
-	status  int // where its end is told, and where is seen that nobody wants to know
+	status  int // takes its end, and shows when the reader has gone
 }
 
 // terminal starts a program in a terminal of its own, behind the same walls as
@@ -127,8 +127,8 @@ func startShell(c Config, terminal int) (shell, error) {
 	return s, err
 }
 
-// look tells of the programs that have ended, and ends those whose terminal
-// nobody holds any more. The kernel hangs up on what they leave in it.
+// look reports the programs that have ended, and ends those whose terminal has no
+// holder any more. The kernel hangs up on what they leave in it.
 func (a *connector) look(fds []pollFD) {
 	still := a.shells[:0]
 	for i, s := range a.shells {
@@ -163,7 +163,7 @@ func (s shell) end() {
 		end = []byte{byte(128 + int(ws.Signal())), byte(ws.Signal())}
 	}
 	if err == nil {
-		_, _ = syscall.Write(s.status, end) // there is room, if somebody wants to know
+		_, _ = syscall.Write(s.status, end) // there is room, if the reader is still there
 	}
 	syscall.Close(s.status)
 }
