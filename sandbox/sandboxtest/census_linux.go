@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// A census looks for processes on the whole host. Many may ask at once: who
-// asks while it looks waits for the next look, which serves all who wait. So
-// what an answer says was seen after its question.
+// A census looks for processes on the whole host. Many may ask at once: a caller
+// that asks while it looks waits for the next look, which serves all that wait.
+// So what an answer says was seen after its question.
 type census struct {
 	word string // in the arguments of all processes that are looked for
 
 	looking sync.Mutex // held while it looks
 
 	mu   sync.Mutex
-	next *look // guarded by mu; the one that has not begun; nil where nobody waits
+	next *look // guarded by mu; the one that has not begun; nil without a caller that waits
 }
 
 type look struct {
@@ -59,7 +59,7 @@ func (c *census) join() (l *look, first bool) {
 	return c.next, first
 }
 
-// begin lets who asks from now on wait for another look.
+// begin makes callers that ask from now on wait for another look.
 func (c *census) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

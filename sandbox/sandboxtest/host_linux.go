@@ -178,7 +178,7 @@ const (
 )
 
 // removeShared removes what tests that were killed have left: nothing of it
-// ends with a process. Its errors mean that it belongs to somebody else.
+// ends with a process. Its errors mean that it belongs to another user.
 func removeShared() {
 	files, _ := filepath.Glob(sharedFile + "*")
 	for _, f := range files {

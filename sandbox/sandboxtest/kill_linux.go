@@ -39,7 +39,7 @@ var trees = map[string]string{
 	"keeps its parent down": `trap "" TERM; setsid ./s MARK & ./s MARK & echo ready; read go; while :; do kill -STOP $PPID; done`,
 }
 
-// shrinking are those of which nothing may be left when somebody looks.
+// shrinking are those of which nothing may be left when the test looks.
 var shrinking = []string{"ends by itself", "kills its parent"}
 
 const sleeper = "#!/bin/bash\nexec -a \"$1\" sleep 1234567\n"

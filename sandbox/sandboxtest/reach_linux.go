@@ -42,7 +42,7 @@ func newHome(dir string) error {
 	return nil
 }
 
-// personalRows: what lies in the home of whoever runs the jail. Inside there
+// personalRows try to reach the home of the user that runs the jail. Inside there
 // is another home, which is empty.
 func personalRows(h *host) []attack {
 	var rows []attack
@@ -122,7 +122,7 @@ func leaveSocket(t *testing.T, workspace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // by a descriptor that is somebody else's by then
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by a descriptor that is reused by then
 	t.Cleanup(func() { l.Close() })
 }
 

@@ -33,8 +33,8 @@ func forkMany(a []string) (string, error) {
 	return "", nil
 }
 
-// useMemory takes memory piece by piece. Whom the kernel gives no more waits
-// for somebody to look.
+// useMemory takes memory piece by piece. If the kernel gives it no more, it waits
+// for the runner to look.
 func useMemory(a []string) (string, error) {
 	size, err := strconv.Atoi(a[0])
 	if err != nil {
@@ -58,7 +58,7 @@ func useMemory(a []string) (string, error) {
 	return "", nil
 }
 
-// keep writes a file of a size, and waits for somebody to look.
+// keep writes a file of a size, and waits for the runner to look.
 func keep(a []string) (string, error) {
 	size, err := strconv.Atoi(a[1])
 	if err != nil {
@@ -79,7 +79,7 @@ func keep(a []string) (string, error) {
 	return "", nil
 }
 
-// manyFiles makes files, and waits for somebody to look.
+// manyFiles makes files, and waits for the runner to look.
 func manyFiles(a []string) (string, error) {
 	n, err := strconv.Atoi(a[0])
 	if err != nil {

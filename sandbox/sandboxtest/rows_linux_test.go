@@ -80,7 +80,7 @@ func names(lines []string) map[string][]string {
 	return by
 }
 
-// Every feature of a strict jail has somebody who tries to break it.
+// Every feature of a strict jail has a row that tries to break it.
 func TestEveryFeatureIsTried(t *testing.T) {
 	tried := map[sandbox.Feature]bool{}
 	for _, a := range attacks(&host{}) {
