@@ -205,7 +205,7 @@ func (a *connector) send(ctx context.Context, r jailinit.Request, files ...*os.F
 	}
 	_, _, err := a.conn.WriteMsgUnix(r.Encode(), rights, nil)
 	if !stop() {
-		<-expired // or it would interrupt who writes next
+		<-expired // or it would interrupt the next writer
 	}
 	switch {
 	case err == nil:

@@ -100,7 +100,7 @@ func TestASupervisorThatIsStoppedAtOnce(t *testing.T) {
 		if err != nil {
 			return // it came to nothing
 		}
-		// The dead whom nobody has asked for have no arguments.
+		// A zombie has no arguments.
 		if args, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/cmdline"); err == nil && len(args) > 0 {
 			t.Errorf("alive: %q", args)
 		}

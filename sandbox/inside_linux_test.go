@@ -32,8 +32,8 @@ func insideMain() {
 	syscall.Exit(0) // os.Exit would sleep a second under the race detector
 }
 
-// full listens with a queue of one and accepts nobody: after a few, who
-// connects waits.
+// full listens with a queue of one and accepts no connection: after a few,
+// clients that connect wait.
 func full(port string) {
 	n, _ := strconv.Atoi(port)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)

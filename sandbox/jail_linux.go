@@ -194,8 +194,7 @@ const supervisorEnd = 250 * time.Millisecond
 
 // replaceSupervisor does what a supervisor does in the end: the agent is the
 // same user, and may have stopped it. It stays stopped meanwhile, so that it
-// still is who gets the orphans, and none of its children gives its number
-// away.
+// still gets the orphans, and none of its children gives its number away.
 func replaceSupervisor(main *os.Process) {
 	for began := time.Now(); time.Since(began) < ownEnd; time.Sleep(time.Millisecond) {
 		if main.Signal(unix.SIGSTOP) != nil {

@@ -143,7 +143,8 @@ func TestOutputIsSlowed(t *testing.T) {
 	})
 }
 
-// Who is slowed can be ended, and who is slow enough is not told.
+// A program that is slowed can be ended, and one that is slow enough gets no
+// notice.
 func TestSlowedOutputDoesNotHoldTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, with with) {
 		spec := sh("head -c 1G /dev/zero")

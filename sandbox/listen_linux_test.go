@@ -126,7 +126,7 @@ func TestWithoutAJailPortsAreTheHosts(t *testing.T) {
 	}
 }
 
-// The privilege of who runs a jail is used for that jail's network only.
+// The runner's privilege is used for its jail's network only.
 func TestLowPortsOfTheHostAreNotOpened(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root could open one")

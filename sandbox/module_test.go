@@ -58,8 +58,8 @@ func TestTheLibraryImportsNothingElse(t *testing.T) {
 	}
 }
 
-// The program in testdata is another module: it is all that somebody has to
-// write to run a command that nobody trusts.
+// The program in testdata is another module: it is all that it takes to run an
+// untrusted command.
 func TestAProgramOfAnotherModule(t *testing.T) {
 	sandboxtest.Require(t, &bwrap.Backend{})
 	dir, err := filepath.Abs("..")

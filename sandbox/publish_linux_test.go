@@ -117,7 +117,7 @@ func TestPublishEnds(t *testing.T) {
 	t.Run("with the jail", func(t *testing.T) {
 		b := &bwrap.Backend{}
 		sandboxtest.Require(t, b)
-		// What was sent last arrives although nobody is left.
+		// What was sent last arrives although its sender has ended.
 		p := started(t, b, sandbox.Spec{Dial: true, Args: []string{"bash", "-c",
 			`coproc /jail/init serve 127.0.0.1:3000; read -u ${COPROC[0]} x; echo ready; while test ! -e /tmp/end; do sleep 0.02; done`}})
 		at := published(t, context.Background(), p, 3000, nil)

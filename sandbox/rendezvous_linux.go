@@ -149,7 +149,7 @@ func (m *rendezvous) hand(deadline time.Time, files []*os.File, clientGone <-cha
 	return err
 }
 
-// waiting accepts who has already connected.
+// waiting accepts a client that has already connected.
 func (m *rendezvous) waiting() (*net.UnixConn, error) {
 	raw, err := m.listener.SyscallConn()
 	if err != nil {

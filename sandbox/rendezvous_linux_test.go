@@ -64,7 +64,8 @@ func TestARendezvousElsewhere(t *testing.T) {
 	}
 }
 
-// Who has come when the client ended is let in, and others are not waited for.
+// A jail that had connected when the client ended is let in; others are not
+// waited for.
 func TestNobodyIsWaitedForWithoutAClient(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)

@@ -142,7 +142,7 @@ type Command struct {
 	//	  ◀──connects─── jailinit, executed inside as Path() with the one argument
 	//	  │              Mark+token, of any user, and without our descriptors
 	//	  ──hands in───▶ its end of the control socket and Data; the directory is
-	//	                 removed, nobody can connect again
+	//	                 removed, no process can connect again
 	//
 	// No content of Data touches a disk. The directory can be entered by every
 	// user inside; outside, only by ours and root, since it lies in one of mode

@@ -73,8 +73,8 @@ func TestListenersOfAServicesJail(t *testing.T) {
 	})
 }
 
-// Of what a jail is made of nothing can be seen inside but the socket that
-// nobody listens to any more, and nothing outside.
+// Inside, nothing that a jail is made of can be seen but the socket that no
+// process listens to any more; outside, nothing.
 func TestTheRendezvousEndsWithTheFirstVisit(t *testing.T) {
 	b := newEngine(t)
 	b.change = func(c *sandbox.Command) {

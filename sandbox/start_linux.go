@@ -155,7 +155,7 @@ func (p *Process) carry(ctx context.Context, pipes *plumbing, ends *ends, begun 
 	_ = cmd.Wait() // how it ended is in ProcessState
 	if s := p.jail.service; s != nil {
 		close(s.clientGone)
-		<-p.launched // who is inside is known by then
+		<-p.launched // the process inside is known by then
 		<-s.overseen
 	}
 	err = p.jail.end(ctx)

@@ -225,7 +225,7 @@ func TestTerminalHangsUp(t *testing.T) {
 	})
 }
 
-// The end of the jail is the end of its terminals, whoever reads or types.
+// The end of the jail ends its terminals, even while a user reads or types.
 func TestTerminalEndsWithTheJail(t *testing.T) {
 	eachAgent(t, func(t *testing.T, start func(string) *sandbox.Process) {
 		p := start("echo ready; sleep 100")
@@ -245,7 +245,7 @@ func TestTerminalEndsWithTheJail(t *testing.T) {
 				}
 			}
 		})
-		idle := terminal(t, p, "yes") // nobody reads what it writes
+		idle := terminal(t, p, "yes") // its output has no reader
 		time.Sleep(50 * time.Millisecond)
 		if err := p.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -258,7 +258,8 @@ func TestTerminalEndsWithTheJail(t *testing.T) {
 	})
 }
 
-// Who reads a flood gets all of it, in order, and who stops reading stops it.
+// A client that reads a flood gets all of it, in order, and one that stops reading
+// stops it.
 func TestTerminalKeepsPace(t *testing.T) {
 	b := &bwrap.Backend{}
 	sandboxtest.Require(t, b)

@@ -14,8 +14,8 @@ import (
 // the process started before stays where it is. A service of the system is not
 // moved, out of limits that it may have: its unit delegates.
 //
-// Where the limits can be had without, it does nothing, and moved is false. An
-// error says why this host has none; jails then have their limits watched. It
-// is called before the first jail, and before a backend is asked what it
+// Where the limits can be had without that, it does nothing, and moved is false.
+// An error says why this host has none; the runner then watches the limits of
+// its jails. Call it before the first jail, and before asking a backend what it
 // enforces.
 func Delegate(ctx context.Context) (moved bool, err error) { return cgroup.Delegate(ctx) }

@@ -171,7 +171,7 @@ func TestToolsReachAllowedHostsOfAUser(t *testing.T) {
 	sandboxtest.Unprivileged(t, "TestToolsReachAllowedHosts")
 }
 
-// Who is refused learns why, and at once.
+// A program that is refused learns why, and at once.
 func TestRefusalsAreClearInside(t *testing.T) {
 	sandboxtest.Require(t, &bwrap.Backend{})
 	n := newInternet(t)

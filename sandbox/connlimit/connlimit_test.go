@@ -58,7 +58,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	})
 }
 
-// Admit waits for who is served, and for who is new, and not beyond the end.
+// Admit waits for connections that are served or new, and not beyond the end.
 func TestWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(1)

@@ -133,7 +133,7 @@ type view struct {
 
 func (v *view) add(args ...string) { v.args = append(v.args, args...) }
 
-// identity: how the container is called, and who runs in it.
+// identity sets the container's name and the user that runs in it.
 func (v *view) identity() {
 	v.add("--name", containerName, "--label", Label+"="+sandbox.Token, "--hostname", "job")
 	switch {

@@ -11,7 +11,7 @@ import (
 )
 
 // A follower sees what is there, what comes, and what comes when the file was
-// exchanged, each once and in order, whoever adds it.
+// exchanged, each once and in order, whichever store adds it.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "violations.jsonl")
 	s, other := NewStore(path), NewStore(path)

@@ -120,7 +120,7 @@ func (p *Proxy) ServeNames(ctx context.Context, c net.PacketConn) error {
 		}
 		message := append([]byte(nil), buf[:n]...)
 		if p.cfg.Ask == nil {
-			_, _ = c.WriteTo(p.reply(ctx, message), from) // who has gone will not miss it
+			_, _ = c.WriteTo(p.reply(ctx, message), from) // a client that has gone will not miss it
 			continue
 		}
 		select {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
-// Where others reach the listener, only who has the token is served; others
-// learn nothing, and are no news of the jail.
+// Where others reach the listener, only clients with the token are served; others
+// learn nothing, and are not reported as the jail's.
 func TestOnlyTheTokenIsServed(t *testing.T) {
 	const token = "a-token-of-the-jail"
 	w := newWorld(t, Config{Rules: rules(t, "allowed.test"), Token: token})
@@ -52,8 +52,8 @@ func TestOnlyTheTokenIsServed(t *testing.T) {
 	}
 }
 
-// Who holds connections and asks for nothing keeps nobody out, and is not a part
-// of the session's budget.
+// A client that holds connections and asks for nothing keeps no other client out,
+// and does not count towards the session's budget.
 func TestHeldConnectionsMakeRoom(t *testing.T) {
 	w := newWorld(t, Config{Rules: rules(t, "allowed.test"), MaxConnections: 4})
 	for i := range 60 {
@@ -64,7 +64,7 @@ func TestHeldConnectionsMakeRoom(t *testing.T) {
 		defer c.Close()
 		_, _ = io.WriteString(c, []string{"", "GET http://allowed.test/ HT"}[i%2]) // it may be cut meanwhile
 	}
-	time.Sleep(20 * time.Millisecond) // who has just come is not closed for others
+	time.Sleep(20 * time.Millisecond) // a new connection is not closed for others
 	began := time.Now()
 	for range 3 {
 		if got := w.say(t, "GET http://allowed.test/ HTTP/1.1\r\nHost: allowed.test\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 200 ") {
