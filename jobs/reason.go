@@ -71,7 +71,7 @@ const (
 // Fault says whom a reason blames.
 type Fault string
 
-// Who is to blame, and so who can fix it.
+// The parties to blame for a reason, which are also those that can fix it.
 const (
 	FaultJob      Fault = "job"      // the submitter: change the job
 	FaultAgent    Fault = "agent"    // the agent's work

@@ -113,7 +113,7 @@ func ended(reason jobs.Reason) jobs.Ended {
 }
 
 // A reason that is declared but not in the table would silently mean "final,
-// free of charge, nobody's fault".
+// free of charge, without a fault".
 func TestEveryReasonIsInTheTable(t *testing.T) {
 	declared := 0
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)

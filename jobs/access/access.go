@@ -1,5 +1,5 @@
-// Package access says who may do what on the bus: which account a role has,
-// what that account imports, and what its users may publish and hear.
+// Package access defines the rights of each role on the bus: which account a role
+// has, what that account imports, and what its users may publish and hear.
 //
 //	account of a role ──import──▶ PENSTOCK: streams, dispatcher, operators
 //
@@ -63,7 +63,7 @@ func Account(role jobs.Role) string {
 	return Pool
 }
 
-// Inbox is where the answers go of the user with a public key. Nobody else of
+// Inbox is where the answers to the user with a public key go. No other user of
 // its role may hear them.
 func Inbox(user string) string { return "_INBOX_" + user }
 
@@ -155,7 +155,7 @@ func requests(names subject.Names, role jobs.Role) []Share {
 }
 
 // viewer reads what a pool tells of its jobs. The streams are named one by one:
-// not the intake, where jobs lie that nobody has looked at yet, nor the queues.
+// not the intake, which holds jobs that are not checked yet, nor the queues.
 func viewer(names subject.Names) []Share {
 	shares := append(requests(names, jobs.RoleViewer),
 		Share{Subject: names.StoredAll(), Heard: true}, Share{Subject: names.ChangedAll(), Heard: true})

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// What who is asked may say. A worker hears a control message by two
+// These bound the answers to a request. A worker hears a control message by two
 // subscriptions, of its claim and of its session, and the server (2.15.2) counts
 // the second delivery as if it were an answer.
 const (
@@ -18,7 +18,7 @@ const (
 	AnswerWithin = time.Minute
 )
 
-// A User is somebody with a credential: the public half of it.
+// A User is the public half of a credential.
 type User struct {
 	Name string
 	Role jobs.Role

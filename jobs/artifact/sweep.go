@@ -26,8 +26,8 @@ type descriptions struct {
 	foreign bool                    // one cannot be read
 }
 
-// Sweep removes what was replaced, dropped or never finished: workers may not,
-// since who can remove one object could remove all. It returns how many.
+// Sweep removes objects that were replaced, dropped or never finished, and returns
+// how many. Workers may not: a worker that can remove one object could remove all.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	// First, so that what is found here and described later was described.
 	content, err := s.conn.Subjects(ctx, stream, chunkSubject("*"))

@@ -164,8 +164,8 @@ func Clear(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-// Running returns who is at work in a pool: its dispatchers answer requests,
-// its workers say every few seconds that they live.
+// Running returns the processes at work in a pool: its dispatchers answer
+// requests, its workers say every few seconds that they live.
 func Running(ctx context.Context, nc *nats.Conn) ([]string, error) {
 	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {

@@ -129,8 +129,8 @@ func (p *pool) repair(ctx context.Context) {
 }
 
 // A pool that is restored goes on from where it was: what waited is claimed,
-// what ran is taken over, what had ended has its result, keys are known, and
-// who knows the pool of before is fenced.
+// what ran is taken over, what had ended has its result, keys are known, and a
+// worker that knows the pool of before is fenced.
 func TestARestoredPoolGoesOn(t *testing.T) {
 	before := open(t, jobstest.Start(t).Connect())
 	ctx := jobstest.Context(t)
@@ -158,7 +158,7 @@ func TestARestoredPoolGoesOn(t *testing.T) {
 		}
 	}
 	after.result(done)
-	// A worker that nobody has told is not believed.
+	// A worker that knows nothing of the restore is not believed.
 	old := open(t, after.nc)
 	stop, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -317,7 +317,7 @@ func TestOccupied(t *testing.T) {
 	p.must(f.Restore(ctx, p.nc, 1, nil))
 }
 
-// On a broker that has never had a pool nobody is at work, and it is empty.
+// A broker that has never had a pool has no process at work, and is empty.
 func TestABrokerWithoutAPool(t *testing.T) {
 	ctx, nc := jobstest.Context(t), jobstest.Start(t).Connect()
 	if running, err := backup.Running(ctx, nc); err != nil || len(running) > 0 {

@@ -228,7 +228,7 @@ func snapshot(to io.Writer, from io.Reader, s Stream) error {
 
 // chunk is how much is sent to the broker at once, and sendWithin how long that
 // may take; the last answer comes when everything is on the disk. Within
-// heardWithin each server of a cluster knows who takes the chunks.
+// heardWithin each server of a cluster knows the subscriber that takes the chunks.
 const (
 	chunk       = 128 << 10
 	sendWithin  = 2 * time.Minute

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
-// In a cluster, the server of a connection may hear later than the client who
-// takes the chunks: until then it answers that nobody does.
+// In a cluster, the server of a connection may hear of the chunks' subscriber
+// later than the client: until then it answers that there are no responders.
 func TestAChunkWaitsForItsTaker(t *testing.T) {
 	t.Parallel()
 	nc := jobstest.Start(t).Connect()

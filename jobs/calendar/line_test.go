@@ -85,8 +85,8 @@ func moment(t *testing.T, text string) time.Time {
 	return at
 }
 
-// Whatever the zone does, the answer does not depend on when before it one
-// asks: who is woken late computes what somebody else did in time.
+// Whatever the zone does, the answer does not depend on when before it one asks:
+// a dispatcher that is woken late computes what another one did in time.
 func TestNextIsTheSameForAllWhoAsk(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Pacific/Apia", "Africa/Casablanca", "UTC"} {
 		loc, err := zone(name)

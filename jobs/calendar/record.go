@@ -20,7 +20,7 @@ type Record struct {
 	LastJob string `json:"last_job,omitempty" jsonschema:"The job of the last firing that made one."`
 }
 
-// A Pause says who has paused a schedule, and when.
+// A Pause says who paused a schedule, and when.
 type Pause struct {
 	By string    `json:"by,omitempty" jsonschema:"The program that paused it."`
 	At time.Time `json:"at" jsonschema:"When."`

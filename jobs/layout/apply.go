@@ -20,7 +20,7 @@ import (
 // from doing so, after its last step.
 const lockFor = time.Minute
 
-// A BusyError says who is changing the installation now.
+// A BusyError names the process that is changing the installation now.
 type BusyError struct {
 	Host  string    `json:"host"`
 	PID   int       `json:"pid"`
@@ -109,8 +109,8 @@ type turn struct {
 	w    wire.Write
 }
 
-// begin takes the turn, or says who has it. It makes the bucket that it is
-// kept in.
+// begin takes the turn, or names the process that has it. It makes the bucket that
+// the turn is kept in.
 func begin(ctx context.Context, conn *wire.Conn, cfg Config) (*turn, error) {
 	all, err := assets(ctx, conn, cfg)
 	if err != nil {

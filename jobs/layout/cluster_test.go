@@ -196,8 +196,8 @@ func (p *party) kill(ctx context.Context, times int) error {
 	return nil
 }
 
-// claim works until ctx ends. What it fails on is what a worker fails on: the
-// job is somebody's later.
+// claim works until ctx ends. It fails where a worker fails: another worker claims
+// the job later.
 func (p *party) claim(ctx context.Context, worker string) error {
 	q, log, err := p.open(ctx)
 	if ctx.Err() != nil {
@@ -251,8 +251,8 @@ func (p *party) attempt(ctx context.Context, c *queue.Claim, log *session.Log) e
 	return err
 }
 
-// unfinished counts the jobs, and the messages that are left when somebody
-// died or was cut off between a verdict and what follows it.
+// unfinished counts the jobs, and the messages that are left when a worker died
+// or was cut off between a verdict and what follows it.
 func (p *party) unfinished(ctx context.Context, q *queue.Queue) int {
 	stats, err := q.Stats(ctx)
 	if err != nil {

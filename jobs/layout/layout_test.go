@@ -57,7 +57,7 @@ func stream(t *testing.T, nc *nats.Conn, name string) jetstream.StreamConfig {
 	return s.CachedInfo().Config
 }
 
-// edit changes a stream as somebody with another tool would.
+// edit changes a stream as an administrator with another tool would.
 func edit(t *testing.T, nc *nats.Conn, name string, change func(*jetstream.StreamConfig)) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -78,7 +78,7 @@ func TestWhatAPoolMakesIsWhatIsWanted(t *testing.T) {
 	if differ := diff(t, nc, layout.Config{}); len(differ) != 0 {
 		t.Errorf("after a pool has made everything: %+v", differ)
 	}
-	// A lease is part of it only where somebody names one.
+	// A lease is part of it only where the configuration names one.
 	differ := diff(t, nc, layout.Config{Lease: 5 * time.Second})
 	if len(differ) != 2 || differ[0].Field != "metadata" || differ[1].Field != "ack_wait" || differ[1].Is != "3s" {
 		t.Errorf("with another lease: %+v", differ)

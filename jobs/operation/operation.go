@@ -39,7 +39,8 @@ const (
 type Row struct {
 	Name     string // the last token of its subject
 	Sentence string
-	// Roles may ask for it, beside the operator, who may ask for everything.
+	// Roles lists the roles that may ask for it, besides the operator, who may
+	// ask for everything.
 	Roles   []jobs.Role
 	Changes bool
 	// Waits: it may take as long as the request allows, up to [MaxWait].

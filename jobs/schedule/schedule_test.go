@@ -89,15 +89,15 @@ func TestALaneHasOnlySoManyReady(t *testing.T) {
 	}
 }
 
-// A world is what a plan is told, and what it has answered, written down
+// A world holds what a plan is given, and what it has answered, written down
 // without any order.
 type world struct {
 	plan   *schedule.Plan
 	caps   schedule.Caps
 	jobs   map[string]jobs.Record
 	states map[string]schedule.State
-	// since are the owners, and the batches of an owner, that had a turn since
-	// somebody had to wait for theirs: by who waits.
+	// since has the owners, and the batches of an owner, that had a turn while
+	// another one waited for its own. The key is the one that waits.
 	since map[string]map[string]bool
 }
 
@@ -148,7 +148,8 @@ func (w *world) next(t *testing.T, depth int) {
 	}
 }
 
-// fair checks that nobody has a second turn while somebody waits for a first.
+// fair checks that no owner or batch has a second turn while another one waits
+// for its first.
 func (w *world) fair(t *testing.T, rec jobs.Record) {
 	t.Helper()
 	owner, batch := rec.Labels[schedule.OwnerLabel], rec.Batch
@@ -188,8 +189,8 @@ func (w *world) fair(t *testing.T, rec jobs.Record) {
 }
 
 // In random worlds: no lane has more ready than allowed and no cap is exceeded;
-// who can be ready is; nobody has a second turn before others had their first;
-// and a batch keeps its order.
+// jobs that can be ready are; no owner has a second turn before others had their
+// first; and a batch keeps its order.
 func TestAnyPlanIsFair(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
@@ -217,7 +218,7 @@ func TestAnyPlanIsFair(t *testing.T) {
 				w.states[id] = schedule.State(r.IntN(3))
 				w.plan.Set(w.jobs[id], w.states[id])
 			}
-			// What changes here changes who can be ready: turns are counted anew.
+			// This changes which jobs can be ready: turns are counted anew.
 			clear(w.since)
 			w.next(t, depth)
 		}

@@ -115,8 +115,8 @@ func changes(v reflect.Value, path string, do func(path string, change func())) 
 	}
 }
 
-// Whichever single field of a signed job is changed, it is refused; a field
-// that somebody adds is among them.
+// Whichever single field of a signed job is changed, it is refused; an added
+// field is among them.
 func TestEveryFieldIsSigned(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

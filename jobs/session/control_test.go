@@ -15,11 +15,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// A room is a session that somebody listens to, who notes what was said.
+// A room is a session with a listener that notes what was said.
 type room struct {
 	*session.Log
 	id   string
-	said []string // read it when nobody sends
+	said []string // read it while no message is sent
 	take func(control.Message) error
 	stop func()
 }
@@ -103,7 +103,7 @@ func TestControlIsRefused(t *testing.T) {
 	if _, err := sender.Send(jobstest.Context(t), r.id, bad); err == nil {
 		t.Error("an empty prompt was sent")
 	}
-	// Whoever speaks to the session without this package is validated, too.
+	// A client that speaks to the session without this package is validated, too.
 	nc := s.Connect()
 	subject := "penstock.v1.sessions.default." + r.id + ".control"
 	for _, message := range []string{"", "{", `{"verb":"prompt"}`, strings.Repeat("x", control.MaxBytes+1)} {
@@ -121,8 +121,8 @@ func TestControlIsRefused(t *testing.T) {
 	}
 }
 
-// Where nobody listens the sender hears so at once; where nobody answers it
-// waits as long as it wants to.
+// Without a listener, the sender hears so at once; without an answer, it waits as
+// long as it wants to.
 func TestControlWithoutAListener(t *testing.T) {
 	s := jobstest.Start(t)
 	sender := jobstest.Log(t, s.Connect())

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// Who has seen a job's end and comes back with the number after it is not
-// made to wait for something that will never come.
+// A follower that has seen a job's end and comes back with the number after it
+// does not wait for an event that will never come.
 func TestFollowFromBehindTheEndEnds(t *testing.T) {
 	log := jobstest.Log(t, jobstest.Start(t).Connect())
 	at := time.Now().UTC()

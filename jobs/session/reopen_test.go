@@ -112,7 +112,7 @@ func TestWhatWasAcceptedBeforeTheEndIsNotOpen(t *testing.T) {
 	}
 }
 
-// A message whose sender died before the job was brought back keeps nobody
+// A message whose sender died before the job was brought back keeps no follower
 // waiting; one whose job is back does. The terminal event stays the only one.
 func TestFollowersOfAReopenedJob(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,8 @@ const (
 // A Request is about the terminals of a session.
 type Request struct {
 	Verb Verb `json:"verb"`
-	// ID is a UUID, one for each who looks: an Open with the same one is the
-	// same, and what is typed is counted by it.
+	// ID is a UUID, one for each viewer: an Open with the same one is the same,
+	// and what is typed is counted by it.
 	ID       string `json:"id,omitempty"`
 	By       string `json:"by,omitempty"`       // who, for those who read the session
 	Attempt  int    `json:"attempt,omitempty"`  // whose terminal it is

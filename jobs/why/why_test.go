@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// A sim is a pool with nothing but what decides who is claimed next. It knows
-// nothing of constraints and their order: it claims.
+// A sim is a pool with nothing but what decides which job is claimed next. It
+// knows nothing of constraints and their order: it claims.
 type sim struct {
 	now     time.Time
 	lease   time.Duration
@@ -22,7 +22,7 @@ type sim struct {
 	batches map[string]*why.Pause
 	jobs    []simJob
 	workers []why.Worker
-	// dispatcher: somebody moves what is due, and admits what is in no lane.
+	// dispatcher: one moves jobs that are due, and admits jobs that are in no lane.
 	dispatcher bool
 	caps       map[string]int // by label
 	phase      []int          // by worker: claims that it has made
@@ -309,8 +309,8 @@ func randomSim(r *rand.Rand) *sim {
 
 // In thousands of pools in which anything may be the matter, the answer is the
 // truth: a job that is said to be kept by nothing is claimed, and no other one
-// is; while what is named remains the job stays, whatever else is mended; and
-// mending what is named, one answer after the other, gets it claimed.
+// is; while the named constraint remains the job stays, whatever else is fixed;
+// and fixing what is named, one answer after the other, gets it claimed.
 func TestWhyNamesTheTrueReason(t *testing.T) {
 	const states = 20_000
 	r := rand.New(rand.NewPCG(1, 2))
@@ -348,8 +348,8 @@ func TestWhyNamesTheTrueReason(t *testing.T) {
 	t.Logf("%d states: %v", states, named)
 }
 
-// unsure reports whether nobody can tell: there are free slots, or permits, and
-// jobs that may take them or not.
+// unsure reports whether the pool does not tell: there are free slots, or permits,
+// and jobs that may take them or not.
 func unsure(answer why.Standing) bool {
 	return answer.Constraint == why.KeptSlots && answer.Free > 0 ||
 		answer.Constraint == why.KeptCap && strings.Contains(answer.Message, "may come first")
@@ -361,7 +361,7 @@ var constraints = []why.Constraint{
 }
 
 // checkNamed holds an answer against what happens in the pool as it is, and in
-// one where all is mended but what was named.
+// one where all is fixed but what was named.
 func (s *sim) checkNamed(t *testing.T, n, i int, answer why.Standing) {
 	t.Helper()
 	s = s.clone()
@@ -382,8 +382,8 @@ func (s *sim) checkNamed(t *testing.T, n, i int, answer why.Standing) {
 	}
 	switch {
 	case answer.Constraint == why.KeptByNothing || answer.Constraint == why.KeptLost || answer.Constraint == why.KeptDue:
-		return // time or a dispatcher mends it
-	case states[answer.Constraint]: // its own state keeps it: mend everything around
+		return // time or a dispatcher fixes it
+	case states[answer.Constraint]: // its own state keeps it: fix everything around
 		s.queues, s.batches, s.caps, s.dispatcher = nil, nil, nil, true
 		s.phase = []int{0}
 		s.workers = []why.Worker{{Queues: []string{"a", "b"}, Slots: 100, Labels: []string{"docker", "gpu"}}}

@@ -198,8 +198,8 @@ func SplitClass(class string) (queue string, needs []string) {
 // Class is where a class that has needs is registered.
 func Class(class string) string { return Key(Settings, "class."+class) }
 
-// LeaderKey is where it is kept who leads, and CapsKey which caps there are.
-// Permit is where it is kept who holds one of a cap, by the hash of its key.
+// LeaderKey is the key of the current leader, and CapsKey that of the caps.
+// Permit is the key of a cap's permit holders, by the hash of the cap's key.
 var (
 	LeaderKey = Key(Leader, "dispatcher")
 	CapsKey   = Key(Settings, "caps")

@@ -124,8 +124,8 @@ func TestAScanIsCompleteAlthoughAServerLagsBehind(t *testing.T) {
 	}
 }
 
-// Nobody answers for a stream that does not exist, as nobody does while a
-// broker is away. The one has an end, and the other one may come back.
+// A request for a stream that does not exist gets no answer, just as while a
+// broker is away. The scan ends in the first case; a broker may come back.
 func TestAScanOfAStreamThatIsNotThere(t *testing.T) {
 	server := jobstest.Start(t)
 	conn, err := wire.New(server.Connect(), jobs.RoleOperator)
@@ -146,7 +146,7 @@ func TestAScanOfAStreamThatIsNotThere(t *testing.T) {
 	}
 }
 
-// A watcher that hears of something asks for that at once, whoever answers.
+// A watcher that hears of a message asks for it at once, whichever server answers.
 func TestATailDoesNotWaitForAServerThatLagsBehind(t *testing.T) {
 	conn, _, put := lagging(t)
 	put("a", "1")
