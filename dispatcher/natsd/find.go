@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// startsWithin is how long a server that has its lock may take until others
-// are told to look elsewhere.
+// startsWithin is how long a server that has its lock may take to start before
+// clients get an error.
 const startsWithin = 5 * time.Second
 
 // ErrNotRunning says that no server runs on a directory.

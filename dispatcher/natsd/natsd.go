@@ -2,7 +2,7 @@
 // single commands.
 //
 // Everything that the server has acknowledged is on the disk: it syncs every write
-// unless it is told to be fast. It owns its directory by a lock, since two
+// unless it is set to be fast. It owns its directory by a lock, since two
 // servers on one directory silently lose each other's writes. Other
 // commands of the same user find it by a file in there, which holds the
 // address and the generated password of an operator. Every other client needs a
@@ -58,7 +58,7 @@ type Config struct {
 	// Reserve is how much of the disk stays free; default 1 GiB, at most a
 	// twentieth of the disk.
 	Reserve int64
-	// Logger is told what the server has to say; default is silence.
+	// Logger gets the server's messages; default is silence.
 	Logger *slog.Logger
 }
 

@@ -141,7 +141,7 @@ func TestPortInUse(t *testing.T) {
 }
 
 // A process that is killed leaves a lock file and a descriptor, and neither
-// stands in anybody's way.
+// stands in the next server's way.
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -42,7 +42,7 @@ const (
 )
 
 // machineMain is the main of such a child, and nothing in any other process. It
-// says where it can be reached, and does what it is told by lines.
+// says where it can be reached, and obeys commands, one a line.
 func machineMain() {
 	dir := os.Getenv(machineDir)
 	if dir == "" {
@@ -219,7 +219,7 @@ func (m *machine) open() (nc *nats.Conn, made parts) {
 	}
 }
 
-// told is what clients were told, until the power was cut.
+// told is what the server acknowledged to clients, until the power was cut.
 type told struct {
 	off      atomic.Bool
 	mu       sync.Mutex
@@ -294,7 +294,7 @@ func finish(ctx context.Context, made parts) (jobs.Record, error) {
 	})
 }
 
-// lost returns what is not there of what clients were told.
+// lost returns what the server acknowledged to clients and no longer has.
 func (l *told) lost(ctx context.Context, made parts) (lost []string) {
 	for _, id := range l.accepted {
 		_, err := made.queue.Job(ctx, id)

@@ -196,7 +196,7 @@ func (b *bus) state() string {
 
 const leaderStream = "KV_ps_leader"
 
-// leader is what is written about who leads.
+// leader returns the record of the current leader.
 func (b *bus) leader() string {
 	msg, err := b.ops.Request("$JS.API.DIRECT.GET."+leaderStream+".$KV.ps_leader.dispatcher", nil, jobstest.Patience)
 	if err != nil {
