@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// The dispatcher that leads tells of every job that is accepted, once and by
-// whomever: itself, another process, a foreign client that knows the queue alone.
+// The dispatcher that leads reports every job that is accepted, once, whether by
+// itself, by another process, or by a foreign client that only knows the queue.
 // Changes of a job, and jobs from before, are not new.
 func TestEveryAcceptedJobIsToldOnce(t *testing.T) {
 	var mu sync.Mutex

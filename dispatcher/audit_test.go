@@ -145,8 +145,8 @@ func (p pool) open(t *testing.T, ids []string, ended map[string]jobs.Record) str
 	return ""
 }
 
-// work runs one job as a worker does. One that dies does so when its result is
-// stored and its end is written, before it could tell its session.
+// work runs one job as a worker does. A worker that dies does so when the result is
+// stored and the end is written, before it could write to the session.
 func (p pool) work(t *testing.T, end jobs.Ended, tells bool) jobs.Record {
 	t.Helper()
 	ctx := jobstest.Context(t)

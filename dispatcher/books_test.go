@@ -29,8 +29,8 @@ func join(t *testing.T, url string, caps ...schedule.Cap) pool {
 	return p
 }
 
-// run runs a dispatcher until what it returns is called; it is told whether
-// that must end without an error.
+// run runs a dispatcher until stop is called. An error fails the test, unless the
+// connection is closed.
 func (p pool) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

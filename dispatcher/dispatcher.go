@@ -6,9 +6,9 @@
 //	                                          └── repair: what a crash left between two steps
 //
 // A [Dispatcher] holds no state of its own: everything it knows is in the
-// records, so any number of them may run beside each other, and a client may
-// use one in its own process. What it promises: a job is stored before its
-// submitter hears so, and each step may be repeated by anybody. One of those
+// records, so any number of them may run at the same time, and a client may
+// use one in its own process. It promises that a job is stored before its
+// submitter hears so, and that any process may repeat each step. One of those
 // that run leads: it admits jobs to the queue in their order, and repairs.
 package dispatcher
 

@@ -30,7 +30,7 @@ func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
 		return err
 	}
 	// The rejection has the id that the publish itself has: the one that was
-	// chosen may be another job's, whose session is not to be told of this.
+	// chosen may be another job's, whose session must not get this event.
 	_, err = d.cfg.Log.Append(ctx, session.Source{Job: s.ID, Session: s.ID}, event.New(event.JobRejected{Fields: invalid.Fields}))
 	if err != nil {
 		return fmt.Errorf("tell of the rejected job: %w", err)
@@ -38,9 +38,9 @@ func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
 	return d.cfg.Queue.Reject(ctx, s, invalid)
 }
 
-// take submits a job of a plain publish. Its publisher is not told the id, and
-// looks for the job under the one that it chose; so a key that belongs to another
-// job is refused, where the id was chosen.
+// take submits a job of a plain publish. Its publisher does not hear the id, and
+// looks for the job under the one that it chose; so take refuses a key that
+// belongs to another job where the id was chosen.
 func (d *Dispatcher) take(ctx context.Context, s queue.Submission, job jobs.Job) error {
 	id := cmp.Or(s.Chosen, s.ID)
 	answer, err := d.submit(ctx, id, job, "nats")

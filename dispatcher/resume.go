@@ -41,7 +41,7 @@ func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Mess
 	return d.reopen(ctx, rec, c, "")
 }
 
-// Retry brings back a job that has finished without success, to begin anew; with
+// Retry brings back a job that has finished without success, to start over; with
 // fromSalvage from what was saved of an earlier attempt. Its session says so, so
 // that no follower takes the end of the last attempt for the job's.
 func (d *Dispatcher) Retry(ctx context.Context, id, by string, fromSalvage bool) (jobs.Record, error) {
@@ -59,8 +59,8 @@ func (d *Dispatcher) Retry(ctx context.Context, id, by string, fromSalvage bool)
 }
 
 // followUp accepts a prompt for a job that has finished, and brings it back. In
-// this order: who dies in between leaves a message that is told if the job ever
-// goes on, and the same message again finishes what was begun.
+// this order a crash in between leaves a message that the agent gets if the job
+// ever goes on, and the same message again finishes what was begun.
 func (d *Dispatcher) followUp(ctx context.Context, rec jobs.Record, prompt control.Message) (control.Receipt, error) {
 	c, err := d.lastCapsule(ctx, rec)
 	if err != nil {

@@ -209,7 +209,7 @@ func TestAJobThatCannotGoOn(t *testing.T) {
 	}
 }
 
-// Resume brings a job back that has failed, and retry afterwards begins it anew.
+// Resume brings a job back that has failed, and retry afterwards starts it over.
 // One that has succeeded needs a prompt.
 func TestResumeAndRetry(t *testing.T) {
 	t.Parallel()

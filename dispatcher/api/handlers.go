@@ -4,7 +4,7 @@
 //	request ─▶ decoded strictly ─▶ handler ─▶ answer, or a refusal with a code
 //
 // A [Server] holds nothing that another one would miss, so any number of them serve
-// beside each other, in the dispatcher's process or in a command's own.
+// at the same time, in the dispatcher's process or in a command's own.
 package api
 
 import (

@@ -98,7 +98,7 @@ func (s *Server) wait(ctx context.Context, _ caller, r operation.WaitRequest) (j
 	return now, err
 }
 
-// conclude makes sure that the session tells the end of a finished job, unless the
+// conclude makes sure that the session has the end of a finished job, unless the
 // log has no event of the job any more.
 func (s *Server) conclude(ctx context.Context, rec jobs.Record) error {
 	last, err := s.cfg.Log.Last(ctx, rec)

@@ -47,8 +47,8 @@ func decode(data []byte, name string, opts Options) (string, []*entry, error) {
 	return decodeJSON(data, format, opts.Limits)
 }
 
-// decodeJSON reads a list or lines of objects. What the objects are is told
-// by the first one that can be read, unless the format names it.
+// decodeJSON reads a list or lines of objects. The first object that can be read
+// says what they are, unless the format names it.
 func decodeJSON(data []byte, format string, limits Limits) (string, []*entry, error) {
 	var objects []object
 	var err error

@@ -25,7 +25,7 @@ type Options struct {
 	Template string
 	Vars     map[string]string
 	// Locate finds the repository of an item for which neither the item nor
-	// the defaults name one. It is asked after the item was read; nil finds none.
+	// the defaults name one. It is called after the item was read; nil finds none.
 	Locate func(jobs.Job) (string, error)
 	// Map names columns of a CSV file: field=Column.
 	Map map[string]string
@@ -174,7 +174,7 @@ func (it Items) Errors() []Item {
 	return bad
 }
 
-// checkText refuses what is no text in UTF-8, or none at all.
+// checkText refuses empty files, and those that are not text in UTF-8.
 func checkText(data []byte, name string) error {
 	switch {
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):

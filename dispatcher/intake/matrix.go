@@ -212,10 +212,9 @@ func (m *matrix) entries(objects []object, defaults json.RawMessage, limits Limi
 	return entries, nil
 }
 
-// combine makes an entry the one of a combination. Text by others, which issues
-// and instances are, is no template. An item that its own text does not tell
-// from the others is told from them by the values; first stands for an id where
-// it has none.
+// combine makes an entry the one of a combination. Text by others, such as issues
+// and instances, is not a template. Where an item's own text does not distinguish
+// it from the others, the values do; first stands for an id where it has none.
 func (m *matrix) combine(e *entry, template bool, first string, c combination) {
 	own := e.id
 	e.id = m.id(cmp.Or(own, first), c)

@@ -139,7 +139,7 @@ func assignIDs(name string, entries []*entry) error {
 			original = fmt.Sprintf("item-%d", i+1)
 		}
 		e.id = fileSafe(original)
-		// Some file systems do not tell A from a.
+		// Some file systems do not distinguish A from a.
 		folded := strings.ToLower(e.id)
 		if old, ok := seen[folded]; ok {
 			if len(twice) < 10 {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// readYAML reads a mapping with jobs: and, beside them, defaults: and matrix:, or a
-// plain list of what the JSON formats hold.
+// readYAML reads a mapping with jobs: and, besides them, defaults: and matrix:, or
+// a plain list of what the JSON formats hold.
 func readYAML(data []byte, limits Limits) ([]*entry, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
