@@ -30,7 +30,7 @@ func Follow(pid int) *Watch {
 		} else {
 			first = h.controllers[0]
 		}
-		// The root holds everybody: what it counts is not the jail's.
+		// The root holds every process: what it counts is not the jail's.
 		if path := ownPath(string(member), first); path != "/" {
 			d.path = filepath.Join(h.root, path)
 			w.g.dirs = append(w.g.dirs, d)
