@@ -43,8 +43,8 @@ func build(c Config) error {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(agent)+"/oom_score_adj", []byte("500"), 0)
 	polite := make(chan os.Signal, 1)
 	signal.Notify(polite, syscall.SIGTERM)
-	// The other end closes when the agent is executed. Where it cannot be, the
-	// runner has been told.
+	// The other end closes when the agent is executed. If it cannot be, the runner
+	// has got the error.
 	if _, err := syscall.Read(executed, make([]byte, 1)); err != nil {
 		return &stepError{"set up", "pipe", err}
 	}

@@ -13,6 +13,6 @@ package jailinit
 //	root          "read-only" or "writable"
 //	temporary     "memory" if /tmp is a file system in memory
 //	interfaces    of the network, separated by commas
-//	ipc           "empty" if there is no shared memory of anybody
+//	ipc           "empty" if there is no shared memory of any process
 //	landlock      the version of the kernel's second wall, "" without
 const Look = "look"

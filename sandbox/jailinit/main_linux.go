@@ -31,8 +31,8 @@ func init() {
 	}
 }
 
-// setID reports whether this process has more rights than who started it, who
-// chose its name, argument and descriptors: it does not execute for them.
+// setID reports whether this process has more rights than the one that started it.
+// That one chose its name, argument and descriptors, so it does not execute for it.
 func setID() bool { return os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() }
 
 // first never returns. The name and the mark are no accident, so where the

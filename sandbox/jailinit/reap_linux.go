@@ -14,8 +14,8 @@ import (
 //
 // The kernel ends bubblewrap when its starter dies, and the jail when
 // bubblewrap dies. But until bubblewrap has released the first process of the
-// new namespaces, that process waits for a word, and nothing ties it to anyone:
-// killed then, bubblewrap leaves it waiting for ever.
+// new namespaces, that process waits for a message, and nothing ties it to any
+// other process: killed then, bubblewrap leaves it waiting for ever.
 const ReaperName = "penstock-reaper"
 
 // A starter's last jails appear, if they do, before the reaper has looked

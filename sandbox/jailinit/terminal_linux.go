@@ -147,7 +147,7 @@ func (a *connector) look(fds []pollFD) {
 	a.shells = still
 }
 
-// end takes leave of a program that has ended, and tells how it did.
+// end cleans up after a program that has ended, and reports how it did.
 func (s shell) end() {
 	var ws syscall.WaitStatus
 	_, err := syscall.Wait4(s.pid, &ws, 0, nil)
