@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 )
 
-// limitRows: who reaches a limit is told from who ends otherwise.
+// limitRows check that a program that reaches a limit is told apart from one that
+// ends otherwise.
 func limitRows() []attack {
 	const mib = 1 << 20
 	large := strconv.Itoa(512 * mib)

@@ -285,7 +285,7 @@ func blocking([]string) (string, error) {
 	return "blocking", err
 }
 
-// execute starts a program and tells how it ended.
+// execute starts a program and reports how it ended.
 func execute(a []string) (string, error) {
 	pid, err := syscall.ForkExec(a[0], a, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
 	if err != nil {
