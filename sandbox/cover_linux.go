@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beginCover makes what the mechanism leaves out of the jail's view, beside it.
+// beginCover makes, next to the jail's view, what the mechanism leaves out of it.
 func (j *jail) beginCover() {
 	c := cover.Cover{Directory: j.directory(), Hidden: j.command.Hidden, ReadOnly: j.command.ReadOnly}
 	if j.command.Devices > 0 {

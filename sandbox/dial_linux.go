@@ -176,8 +176,8 @@ func (a *connector) abandon(id uint64) bool {
 	return waits
 }
 
-// send writes one message. The queue holds ten, and who should read them may
-// have been stopped by the agent.
+// send writes one message. The queue holds ten, and the agent may have stopped the
+// process that should read them.
 func (a *connector) send(ctx context.Context, r jailinit.Request, files ...*os.File) error {
 	select {
 	case <-a.write:

@@ -267,7 +267,7 @@ func newEngine(t *testing.T) *engined {
 		if err != nil || len(kept) > 0 {
 			t.Errorf("the engine still holds %v, err %v", kept, err)
 		}
-		// Tests beside this one have theirs for a moment.
+		// Concurrent tests have theirs for a moment.
 		for began := time.Now(); len(rendezvousDirs()) > 0; time.Sleep(5 * time.Millisecond) {
 			if time.Since(began) > soon {
 				t.Errorf("directories are left: %v", rendezvousDirs())

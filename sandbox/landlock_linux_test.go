@@ -52,7 +52,7 @@ func TestSecondWall(t *testing.T) {
 	}
 }
 
-// A jail tells what is weaker than it could be.
+// A jail reports what is weaker than it could be.
 func TestWeakerIsReported(t *testing.T) {
 	b, spec := wall{}, sandbox.Spec{Args: []string{"true"}, Limits: sandbox.Limits{CPUs: 1}}
 	all := []sandbox.Feature{sandbox.FeatureFiles, sandbox.FeatureProcesses, sandbox.FeatureIPC, sandbox.FeatureNetwork, sandbox.FeatureSyscalls,

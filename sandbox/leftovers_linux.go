@@ -23,7 +23,7 @@ var errNoInit = errors.New("the first program inside ended without a word")
 //
 //	<label>_<pid namespace>-<pid>-<start time of the process>-<number>
 //
-// A container and a unit can be called that, too.
+// It is a valid name of a container and of a unit, too.
 func newToken(label string) string {
 	return fmt.Sprintf("%s_%s-%d", label, ownIdentity(), jails.Add(1))
 }

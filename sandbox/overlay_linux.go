@@ -43,7 +43,7 @@ func (p *Process) view() overlay.View {
 	return overlay.View{Lower: p.spec.Lower, Upper: upper, Work: upper + ".work"}
 }
 
-// removeWork removes what the kernel needed beside the upper layer.
+// removeWork removes what the kernel needed besides the upper layer.
 func (p *Process) removeWork() error {
 	if len(p.spec.Lower) == 0 {
 		return nil

@@ -61,8 +61,8 @@ func each(t *testing.T, f func(t *testing.T, with with)) {
 	}
 }
 
-// dialed adds that something of ours stays inside, beside the program: its life
-// and its streams are to be the same.
+// dialed also runs f with a process of ours that stays inside next to the program:
+// the program's life and its streams must be the same.
 func dialed(t *testing.T, f func(t *testing.T, with with)) {
 	t.Helper()
 	each(t, f)

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The last word of who closes the socket behind it is heard, whenever it comes.
+// The last message of a sender that then closes the socket arrives, whenever it
+// comes.
 func TestTheLastWordIsHeard(t *testing.T) {
 	for range 3000 {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

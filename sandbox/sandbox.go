@@ -189,8 +189,8 @@ type Keeper interface {
 	End() (commands [][]string, env []string)
 }
 
-// What a jail and who compiles it agree on: places inside, the descriptors of a
-// [Command], and what Start completes in its arguments.
+// A jail and the backend that compiles it agree on these: places inside, the
+// descriptors of a [Command], and what Start completes in its arguments.
 const (
 	WorkspacePath = "/workspace"
 	HomePath      = "/home/agent"

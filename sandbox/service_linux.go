@@ -295,7 +295,7 @@ func (j *jail) code(p *os.ProcessState, stopped bool) (code int, signal syscall.
 	return code, signal
 }
 
-// reached lists limits of which the supervisor has told.
+// reached lists the limits that the supervisor has reported.
 func (j *jail) reached() []Feature {
 	j.mu.Lock()
 	defer j.mu.Unlock()

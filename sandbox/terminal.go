@@ -84,7 +84,7 @@ func (t *Terminal) Close() error {
 	return t.master.Close()
 }
 
-// follow waits for the end that is told.
+// follow waits for the reported end.
 func (t *Terminal) follow() {
 	defer close(t.done)
 	b, err := io.ReadAll(io.LimitReader(t.status, 16))

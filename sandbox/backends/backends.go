@@ -113,8 +113,8 @@ func Untried(names ...string) sandbox.Backend {
 	return (&bwrap.Backend{}).Trusting()
 }
 
-// Explain shows a command of a backend for people: what is executed, and what
-// it is told in other ways than by arguments.
+// Explain shows a command of a backend for people: what is executed, and what it
+// gets in other ways than by arguments.
 func Explain(backend string, c *sandbox.Command) string {
 	switch backend {
 	case "bwrap":

@@ -97,7 +97,7 @@ func (l *Limit) next() (victim *Conn) {
 	return victim
 }
 
-// tell wakes those who wait for room; the caller holds mu.
+// tell wakes the callers that wait for room; the caller holds mu.
 func (l *Limit) tell() {
 	close(l.news)
 	l.news = make(chan struct{})

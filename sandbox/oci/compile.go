@@ -240,7 +240,7 @@ func (v *view) names(spec sandbox.Spec) {
 		v.add("--add-host", "job:127.0.1.1")
 		return
 	}
-	// The engine's own would tell the names of the host.
+	// The engine's own would reveal the names of the host.
 	v.file("/etc/hosts", []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 job\n"))
 	v.file("/etc/resolv.conf", nil)
 }

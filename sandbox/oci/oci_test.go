@@ -82,7 +82,7 @@ exit 7`
 	}
 }
 
-// Neither the engine's command line nor what it remembers of a container tells
+// Neither the engine's command line nor what it remembers of a container reveals
 // the environment, the files or the arguments of the agent.
 func TestTheEngineKnowsNoSecret(t *testing.T) {
 	b := backend(t, "docker")

@@ -105,7 +105,7 @@ func listing(c *sandbox.Command, config jailinit.Config) string {
 	return s
 }
 
-// Nothing of what an agent is told, and no key, stands in the unit.
+// The unit contains no key, and nothing that an agent is given.
 func TestNothingSecretInTheUnit(t *testing.T) {
 	const secret = "t0ken-5a17"
 	spec := sandbox.Spec{

@@ -19,7 +19,7 @@ import (
 // they at their targets, the manager would make mount points in them.
 const given = "/given/"
 
-// ours are the processes and threads of jailinit, which stay beside the agent's.
+// ours are the processes and threads of jailinit, which stay next to the agent's.
 const ours = 16
 
 // properties returns the unit's.
