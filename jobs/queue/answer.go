@@ -30,9 +30,8 @@ const (
 	headRoom = 8 << 10
 )
 
-// A Handler answers the requests of one operation, one after the other that are
-// about the same thing, all others beside each other. What Do returns is sent as
-// JSON.
+// A Handler answers the requests of one operation: those about the same thing one
+// after the other, all others concurrently. It sends what Do returns as JSON.
 type Handler struct {
 	operation.Row
 	Do func(ctx context.Context, call Call) (any, error)
@@ -47,7 +46,7 @@ type Call struct {
 }
 
 // Answer serves requests to <prefix>.api.<name> as a micro service until ctx
-// ends. Several may serve beside each other: a request goes to one of them.
+// ends. Several may serve at the same time: a request goes to one of them.
 func (q *Queue) Answer(ctx context.Context, handlers []Handler) error {
 	service, err := micro.AddService(q.conn.NC, micro.Config{
 		Name: "penstock", Version: "1.0.0", Description: "jobs of a pool of coding agents",
@@ -107,8 +106,8 @@ func (a *answerer) take(ctx context.Context, r micro.Request) {
 	})
 }
 
-// behind reports whether a request is left to who answers another one about the
-// same thing.
+// behind reports whether a request is left to the goroutine that answers another
+// one about the same thing.
 func (a *answerer) behind(about string, r micro.Request) bool {
 	a.mu.Lock()
 	list, busy := a.waiting[about]

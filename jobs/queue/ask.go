@@ -55,9 +55,9 @@ func (q *Queue) withdraw(ctx context.Context, rec jobs.Record) error {
 	return nil
 }
 
-// Retry makes a job pending again that has finished without success, with
-// all its attempts before it. Once announce, which may be nil, has told that,
-// it is enqueued.
+// Retry makes a job that has finished without success pending again, with all
+// its attempts before it. It enqueues the job once announce, which may be nil,
+// has said so.
 //
 // With fromSalvage its attempts begin from what was saved of an earlier one.
 func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce func(context.Context, jobs.Record) error) (jobs.Record, error) {

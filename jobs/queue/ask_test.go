@@ -279,7 +279,7 @@ func TestSubmissions(t *testing.T) {
 }
 
 // The canceller dies after it has written that a parked job is cancelled. The
-// job has no message of its own, and its end is told all the same.
+// job has no message of its own, and its end is announced all the same.
 func TestCrashWhileCancellingParked(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

@@ -204,7 +204,7 @@ func (q *Queue) recall(ctx context.Context, others known, rec jobs.Record, last 
 	return rec, session, nil
 }
 
-// lost reports whether a job's last event tells what its record should know.
+// lost reports whether a job's last event knows more than its record.
 func (q *Queue) lost(e entry, last jobs.Event, now time.Time) bool {
 	over := last.Kind == jobs.JobFinished
 	switch {

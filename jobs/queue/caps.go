@@ -28,8 +28,8 @@ import (
 //
 // Giving one back is therefore a courtesy, which may be lost.
 
-// capAgain is when a job is offered again that found its cap full. As a rule
-// none is offered then: who leads admits only as many.
+// capAgain is when a job that found its cap full is offered again. As a rule no
+// such job is offered: the leader admits only as many as the cap allows.
 const capAgain = time.Second
 
 // permits lists the holders of the permits of one cap.

@@ -77,8 +77,8 @@ func TestAJobIsOfferedToWhoHasWhatItNeeds(t *testing.T) {
 	}
 }
 
-// A worker that already waits is told of a job of a class that did not exist
-// when it began to wait, and of one that comes back.
+// A worker that already waits hears of a job of a class that did not exist when
+// it began to wait, and of one that comes back.
 func TestTheBellRingsForANewClass(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

@@ -41,8 +41,8 @@ func TestAClockThatWasSet(t *testing.T) {
 	}
 }
 
-// A job whose worker is gone goes on although the broker does not offer it to
-// anybody; one that is kept is left alone.
+// A job whose worker is gone goes on although the broker offers it to no worker;
+// one whose lease is renewed is left alone.
 func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second

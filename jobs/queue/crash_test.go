@@ -189,7 +189,7 @@ func TestAcceptAsIsIdempotent(t *testing.T) {
 	}
 }
 
-// The record is terminal, but its worker died before it told so.
+// The record is terminal, but its worker died before it said so.
 func TestCrashBetweenCommitAndAcknowledgement(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

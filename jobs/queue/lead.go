@@ -38,7 +38,7 @@ func (q *Queue) Lead(ctx context.Context, do func(context.Context)) error {
 		host = "unknown" // for people only
 	}
 	me := leader{Instance: jobs.NewID(), Host: host, PID: os.Getpid()}
-	// By this others tell one that is gone from one that is silent.
+	// This lets others tell a leader that is gone from one that is silent.
 	sub, err := q.conn.NC.Subscribe(q.names.Leader(me.Instance), func(m *nats.Msg) { _ = m.Respond(nil) })
 	if err != nil {
 		return fmt.Errorf("lead: %w", err)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// leads lets a queue lead until the test, or what it returns, ends it. Each
-// time that it begins and ends to lead is told.
+// leads lets a queue lead until the test, or stop, ends it. The channels get the
+// time whenever it begins and ends to lead.
 func leads(t *testing.T, q *queue.Queue) (began, ended chan time.Time, stop func()) {
 	t.Helper()
 	began, ended = make(chan time.Time, 10), make(chan time.Time, 10)

@@ -172,7 +172,7 @@ func (c *Claim) beat(ctx context.Context) error {
 // [jobs.ErrFenced] when the lease is lost and [jobs.ErrCancelled] when a
 // cancel was asked for: then do nothing.
 func (c *Claim) Assert(ctx context.Context) (until time.Time, err error) {
-	// Keep may have been told of the wish to end; here it counts every time.
+	// Keep may have returned the cancel already; here it counts every time.
 	if err := c.beat(ctx); err != nil {
 		return time.Time{}, err
 	}

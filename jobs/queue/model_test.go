@@ -106,8 +106,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// Whatever is asked of both, the model's broker and the real one answer the
-// same.
+// The model's broker and the real one answer every request the same.
 func TestModelBrokerAnswersAsTheBroker(t *testing.T) {
 	t.Parallel()
 	server := jobstest.Start(t)
@@ -144,8 +143,8 @@ type probeOp struct {
 	n        int
 }
 
-// A probe asks a broker one thing after the other, and says what it was told
-// in words that two brokers can share.
+// A probe sends a broker one request after the other, and describes the answers in
+// words that two brokers can share.
 type probe struct {
 	nc   *nats.Conn
 	rev  map[string]uint64

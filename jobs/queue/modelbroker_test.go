@@ -504,7 +504,7 @@ func (b *modelBroker) deliverTo(l *modelLink, inbox, frame, data string) {
 	}
 }
 
-// tell sends a message that is not stored to everybody who listens.
+// tell sends a message that is not stored to all its subscribers.
 func (b *modelBroker) tell(subject string, data []byte) {
 	for _, l := range b.links {
 		if !l.dead.Load() {

@@ -199,8 +199,8 @@ func (p *modelProc) work() {
 	}
 }
 
-// attempt is a worker that is told of everything and, what is worse than any
-// real one, tries to settle also when it was told that it must not.
+// attempt is a worker that hears of everything and, worse than any real one,
+// tries to settle even after it has heard that it must not.
 func (p *modelProc) attempt(c *queue.Claim) {
 	p.busy.Store(true)
 	p.live.Store(true)
@@ -304,7 +304,7 @@ func (w *modelWorld) acked(l *modelLink, s *modelStream) {
 	}
 }
 
-// settled looks at what a worker was told about its attempt.
+// settled looks at what Settle returned to a worker about its attempt.
 func (w *modelWorld) settled(p *modelProc, c *queue.Claim, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -66,8 +66,8 @@ func TestQueuesAreApart(t *testing.T) {
 	}
 }
 
-// A claimer that already waits is told of a new job at once, and of a job in
-// a queue that did not exist when it began to wait.
+// A claimer that already waits hears of a new job at once, and of a job in a
+// queue that did not exist when it began to wait.
 func TestDoorbell(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

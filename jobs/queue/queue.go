@@ -13,11 +13,11 @@
 //
 //   - Nothing is said about a message unless the last compare-and-set on the
 //     record succeeded in this step.
-//   - A heartbeat is a compare-and-set first, then a word to the broker.
+//   - A heartbeat is a compare-and-set first, then a message to the broker.
 //   - The compare-and-set that makes the record terminal is the commit point.
 //     What comes after it, the terminal event and the acknowledgement, is
-//     repair work that anybody may repeat.
-//   - Who could not renew in time stops by its own clock.
+//     repair work that any process may repeat.
+//   - A worker that could not renew in time stops by its own clock.
 //
 // The revision of the record that a claim wrote is the attempt's epoch. All
 // processes of an installation share one lease, the one of the consumers.
@@ -56,7 +56,7 @@ type Config struct {
 	// DeadRetention is how long a dead letter is kept; default 90 days.
 	DeadRetention time.Duration
 	// Upgrade changes streams that exist to this configuration. It is for
-	// the dispatcher; everybody else takes them as they are.
+	// the dispatcher; all other processes take them as they are.
 	Upgrade bool
 	// Bind takes what is on the broker as it is, and makes nothing there.
 	Bind bool
@@ -138,7 +138,7 @@ func setDefault[T comparable](field *T, value T) {
 // EndWith gives the queue what appends a job's terminal event to its session. It is
 // called for a job whose record is terminal, before its message is removed, also in
 // repairs, and must be idempotent. Dispatchers and workers give it to their queue
-// when they are made, so that each process that can end a job tells that.
+// when they are made, so that each process that can end a job announces the end.
 func (q *Queue) EndWith(finish func(ctx context.Context, rec jobs.Record) error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

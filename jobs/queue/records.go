@@ -214,7 +214,7 @@ type Filter struct {
 	State   jobs.State
 	Outcome jobs.Outcome
 	Since   time.Time // submitted since
-	// Caught, if not nil, is called by Watch each time that it has told
+	// Caught, if not nil, is called by Watch each time that it has yielded
 	// everything that is known now.
 	Caught func()
 }
@@ -270,7 +270,7 @@ func (q *Queue) entries(ctx context.Context, f Filter) ([]entry, error) {
 	return list, nil
 }
 
-// told decodes what a scan met. A record that cannot be read is left to the
+// told decodes what a scan found. A record that cannot be read is left to the
 // claim to report: it must not hide all others.
 func (q *Queue) told(m wire.Message) (entry, bool) {
 	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
@@ -282,8 +282,8 @@ func (q *Queue) told(m wire.Message) (entry, bool) {
 }
 
 // Watch returns the records that f selects as they are now, and then each
-// change of one, until ctx ends. Several changes of one job that follow fast
-// may be told as one: it is the states that count here, not the steps.
+// change of one, until ctx ends. Several changes of one job in quick succession
+// may come as one: it is the states that count here, not the steps.
 func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, error] {
 	return func(yield func(jobs.Record, error) bool) {
 		span, err := f.span()

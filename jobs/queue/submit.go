@@ -26,10 +26,10 @@ func (q *Queue) Accept(ctx context.Context, job jobs.Job) (rec jobs.Record, dupl
 	return q.AcceptAs(ctx, jobs.NewID(), job, "", nil)
 }
 
-// AcceptAs is Accept for who chooses the job's id, so that it can be repeated
-// after a crash: the same id is the same job. Source is the door that it came
-// through, for the record. Announce, if not nil, is called
-// before the record is made, because from then on the job may be claimed. It
+// AcceptAs is Accept for callers that choose the job's id, so that it can be
+// repeated after a crash: the same id is the same job. Source is the door that
+// the job came through, for the record. AcceptAs calls announce, if not nil,
+// before it makes the record, because from then on the job may be claimed. It
 // must be idempotent. An id that another job has is a [*jobs.InvalidError].
 func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source string, announce func(context.Context, jobs.Record) error) (rec jobs.Record, duplicate bool, err error) {
 	rec = jobs.NewRecord(id, q.cfg.Tenant, job, time.Now())
@@ -46,8 +46,8 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source st
 	if err := q.roomFor(ctx, id); err != nil {
 		return jobs.Record{}, false, accepting(err)
 	}
-	// In this order a crash leaves either nothing that anybody sees, or all
-	// that the next submission with the same key needs to go on.
+	// In this order a crash leaves either nothing visible, or all that the
+	// next submission with the same key needs to go on.
 	created, err := q.keepSpec(ctx, id, job)
 	if err != nil {
 		return jobs.Record{}, false, accepting(err)
@@ -73,8 +73,8 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source st
 // events and results. A new job is refused before that is used up.
 const headroom = 64 << 20
 
-// Room returns [jobs.ErrFull] while the store has no room for another job. That
-// there is room is asked once a second at most.
+// Room returns [jobs.ErrFull] while the store has no room for another job. It asks
+// the broker for room once a second at most.
 func (q *Queue) Room(ctx context.Context) error {
 	q.mu.Lock()
 	fresh := time.Since(q.looked) < time.Second
@@ -234,10 +234,9 @@ func (q *Queue) owner(ctx context.Context, id string, since time.Time, announce 
 	return rec, err
 }
 
-// Enqueue makes sure that something brings the job on: who leads, where there
-// is one, else the message that a worker claims; or the schedule of a delayed
-// job. One that a hold has parked, and that is over, comes back. It may be
-// repeated.
+// Enqueue makes sure that something brings the job on: the leader, where there is
+// one, else the message that a worker claims; or the schedule of a delayed job. A
+// job that was parked by a hold that is over comes back. Enqueue may be repeated.
 func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
 	var led bool
 	var err error
