@@ -49,7 +49,7 @@ func DecodeBounded(data []byte, into any, limit int) error {
 	return found.orNil()
 }
 
-// known walks the JSON beside the type that it will be read into.
+// known walks the JSON alongside the type that it will be read into.
 func known(found *InvalidError, path string, data []byte, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

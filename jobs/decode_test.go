@@ -191,7 +191,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// A bound is told in the unit that its field is written in.
+// An error names a bound in the unit that its field is written in.
 func TestBoundsAreToldInTheirUnits(t *testing.T) {
 	for field, want := range map[string]string{
 		`"timeout":"-5s"`:                                 `timeout: -5s is not between 1s and 720h0m0s`,

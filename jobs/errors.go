@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Conditions that more than one package tells apart.
+// Conditions that more than one package checks for.
 var (
 	// ErrNotFound: no job, session, batch or artifact has that name.
 	ErrNotFound = errors.New("not found")

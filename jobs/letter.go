@@ -38,7 +38,7 @@ type DeadLetter struct {
 }
 
 // MatchLetters returns the dead letter that has an id, or those whose ids begin
-// with it, where it is long enough to be told apart.
+// with it, where it is long enough to distinguish them.
 func MatchLetters(letters []DeadLetter, id string) []DeadLetter {
 	const enough = 8
 	var found []DeadLetter

@@ -87,7 +87,7 @@ func (l Layout) May(to string) ([]jobs.Role, error) {
 type Rights struct {
 	Publish   []string
 	Subscribe []string
-	// Answers: it may answer what it is asked, once each.
+	// Answers: it may answer each request that it gets, once.
 	Answers bool
 }
 

@@ -1,5 +1,5 @@
-// Package artifact keeps patches, logs and bundles in the object store, and
-// the results of attempts beside them.
+// Package artifact keeps patches, logs and bundles in the object store, and the
+// results of attempts next to them.
 //
 // Everything is named by job and epoch, so an attempt that has lost its lease
 // writes to a place that no reader uses. An artifact is either complete or

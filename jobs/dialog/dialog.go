@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// A Past is what a session's log tells of the talk with one job's agents: what
-// they were told, what they asked, and what was answered. Read takes the
+// A Past is what a session's log says about the talk with one job's agents: the
+// messages they got, what they asked, and what was answered. Read takes the
 // session's events in their order, from the first one on.
 type Past struct {
 	Job      string

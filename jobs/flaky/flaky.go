@@ -51,8 +51,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Mute lets everything through to the server and nothing back: what is asked
-// for happens and is never answered.
+// Mute lets everything through to the server and nothing back: requests take
+// effect and are never answered.
 func (p *Proxy) Mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

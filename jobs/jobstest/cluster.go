@@ -18,7 +18,7 @@ type Cluster struct {
 	nodes []*ChildServer
 }
 
-// clusterText is what a server in a child process is told of its cluster.
+// clusterText configures the cluster of a server in a child process.
 type clusterText struct {
 	Name   string
 	Port   int   // for the other servers

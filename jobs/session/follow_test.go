@@ -178,8 +178,8 @@ func TestFinishOnce(t *testing.T) {
 	}
 }
 
-// What a sweep tells of a lost attempt stands before the job's end or not at
-// all; behind another job of the session it does not make the job end twice.
+// A sweep's event of a lost attempt stands before the job's end or is not written
+// at all; behind another job of the session it does not make the job end twice.
 func TestNothingFollowsTheEnd(t *testing.T) {
 	s := jobstest.Start(t)
 	l := jobstest.Log(t, s.Connect())

@@ -32,7 +32,7 @@ func (l *Log) Past(ctx context.Context, session, job string) (*dialog.Past, erro
 func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, *dialog.Past, error) {
 	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt}
 	for {
-		// Where it ends is asked first: what comes after that is a conflict.
+		// Read the session's end first: what comes after that is a conflict.
 		at, err := l.end(ctx, rec.Session)
 		if err != nil {
 			return control.Receipt{}, nil, err

@@ -28,7 +28,7 @@ type FollowOptions struct {
 	// now and then, and the following ends when the record says finished.
 	Record func(context.Context) (jobs.Record, error)
 	// Caught, if not nil, is called each time that everything stored so far
-	// has been told.
+	// has been yielded.
 	Caught func()
 }
 
@@ -92,9 +92,9 @@ const (
 	settled = 30 * time.Second // a record that finished so long ago has no event on its way
 )
 
-// reached reports whether the job has finished and no event will tell of it. An
-// error that is not a missing record means that the broker is away: then the
-// following goes on.
+// reached reports whether the job has finished and no event will say so. An error
+// that is not a missing record means that the broker is away: then the following
+// goes on.
 func (s *silentEnd) reached(ctx context.Context, record func(context.Context) (jobs.Record, error)) bool {
 	if record == nil {
 		return false

@@ -99,7 +99,7 @@ func Assets(cfg Config, has wire.Installed) ([]wire.Asset, error) {
 	})}, nil
 }
 
-// A Source is who tells an event. Attempt and Epoch are zero for a process
+// A Source is the origin of an event. Attempt and Epoch are zero for a process
 // that runs no attempt.
 type Source struct {
 	Job     string

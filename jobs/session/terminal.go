@@ -19,8 +19,8 @@ import (
 // most of them wait for something to be read.
 const maxAsked = 128
 
-// Terminal asks the worker that runs the session about its terminals. What is
-// not answered is asked again until ctx ends. An error is [ErrNobody], or a
+// Terminal asks the worker that runs the session about its terminals. It repeats
+// a request without an answer until ctx ends. An error is [ErrNobody], or a
 // [*control.RefusedError].
 func (l *Log) Terminal(ctx context.Context, session string, r terminal.Request) (terminal.Answer, error) {
 	if err := errors.Join(jobs.CheckToken("session", session), r.Validate()); err != nil {

@@ -35,7 +35,8 @@ type simJob struct {
 	missing bool
 }
 
-// place is where a job is in its lane: behind all others what is not there yet.
+// place is where a job is in its lane. A job that is not there yet is behind all
+// others.
 func (j simJob) place() int {
 	if j.rec.State == jobs.Pending && j.missing {
 		return j.seq + 1000

@@ -18,7 +18,7 @@ type APIError struct {
 
 func (e *APIError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrCode) }
 
-// Codes of the broker that this package or its callers tell apart.
+// Codes of the broker that this package or its callers check for.
 const (
 	codeAccountLimit   = 10002
 	codeServerLimit    = 10023

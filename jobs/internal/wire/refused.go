@@ -13,8 +13,8 @@ import (
 // refusedPublish finds the subject in the broker's refusal.
 var refusedPublish = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`Publish to "([^"]+)"`) })
 
-// refusals tells who made a request that the broker refuses. It does not
-// answer such a request; it says so beside it, as an error of the connection.
+// refusals tells the callers whose requests the broker refuses. The broker does
+// not answer such a request; it reports an error of the connection instead.
 type refusals struct {
 	role jobs.Role
 
