@@ -51,7 +51,7 @@ func Adopt(dir, fresh string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	// What has no sync of its own is on the disk before it is taken over.
+	// Restored files that are not synced otherwise reach the disk before the swap.
 	if err := syncAll(filepath.Join(fresh, stored)); err != nil {
 		return fmt.Errorf("write what was restored to the disk: %w", err)
 	}

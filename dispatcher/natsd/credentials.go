@@ -136,7 +136,7 @@ func Credentials(dir string) ([]Credential, error) {
 
 // credential reads one by its key.
 func credential(dir, key string) (Credential, error) {
-	// What is not a key could be a path.
+	// A name that is not a key could be a path.
 	if !nkeys.IsValidPublicUserKey(key) {
 		return Credential{}, fmt.Errorf("%q is not a public user key", key)
 	}

@@ -25,7 +25,7 @@ func (s *Server) watchDisk(host string) {
 	}
 }
 
-// limit lets the store grow into what is free but the reserve. A server that
+// limit lets the store use all free space except the reserve. A server that
 // meets the end of the disk closes its store altogether; one that meets its
 // limit refuses a write and says so.
 func (s *Server) limit() {

@@ -45,7 +45,7 @@ func (e Endpoint) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// An InUseError says who uses a server's directory.
+// An InUseError names the process that uses a server's directory.
 type InUseError struct {
 	Dir   string
 	PID   int

@@ -81,7 +81,7 @@ func (e *ExposedError) Error() string {
 	return fmt.Sprintf("listen on %s: not on a network without TLS or chosen credentials: listen on 127.0.0.1, or set TLS, or a user and a password", e.Listen)
 }
 
-// Open starts a server, or says who uses the directory: see [InUseError].
+// Open starts a server, or says which process uses the directory: see [InUseError].
 func Open(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -152,7 +152,7 @@ func (s *Server) start(host string) error {
 		CustomClientAuthentication: gate, AlwaysEnableNonce: true,
 		TLSConfig: s.cfg.TLS, TLS: s.cfg.TLS != nil, TLSTimeout: 5,
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20,
-		// A worker that vanished without a word is noticed in a minute.
+		// A worker that vanished silently is noticed in a minute.
 		PingInterval: 20 * time.Second, MaxPingsOut: 2,
 		JetStream: true, StoreDir: s.cfg.StoreDir, SyncAlways: !s.cfg.Fast, SyncInterval: time.Second,
 		JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: disk, // limit bounds it further
