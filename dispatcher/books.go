@@ -37,8 +37,8 @@ type books struct {
 	// moving are the jobs that something else than this plan should bring on,
 	// and since when; what takes too long is looked at.
 	moving map[string]moving
-	// dependents are by the job that they wait for; recheck are those of which
-	// one has ended.
+	// dependents has the jobs by the one that they wait for; recheck has those
+	// for which one has ended.
 	dependents map[string][]string
 	recheck    map[string]bool
 	// asking are the jobs that are parked with a question.
@@ -72,7 +72,7 @@ func (d *Dispatcher) lead(ctx context.Context) {
 	}
 }
 
-// upkeep is what there is to do from time to time.
+// upkeep does what is due from time to time.
 func (d *Dispatcher) upkeep(ctx context.Context) {
 	repair, sweep, tidy := time.NewTicker(repairEvery), time.NewTicker(sweepEvery), time.NewTicker(tidyEvery)
 	defer repair.Stop()
@@ -113,8 +113,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// keep opens the books and keeps them until they have to be opened anew: after
-// an error, or when the caps have changed.
+// keep opens the books and keeps them until they have to be reopened: after an
+// error, or when the caps have changed.
 func (d *Dispatcher) keep(ctx context.Context, arrived *arrivals) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -235,8 +235,8 @@ func (b *books) pending(ctx context.Context, rec jobs.Record) error {
 	return nil
 }
 
-// step does what is to be done when all that is known is in the books. Again
-// says that they must be opened anew.
+// step does the pending work once the books hold all that is known. Again says
+// that they must be reopened.
 func (b *books) step(ctx context.Context) (again bool, err error) {
 	if time.Since(b.looked) >= repairEvery {
 		first := b.looked.IsZero()
@@ -315,7 +315,7 @@ func byLane(list []jobs.Record) (lanes [][]jobs.Record) {
 	return lanes
 }
 
-// depend looks at the jobs of which something that they wait for has ended.
+// depend looks at the jobs for which a job that they wait for has ended.
 func (b *books) depend(ctx context.Context) error {
 	var mu sync.Mutex
 	var g errgroup.Group

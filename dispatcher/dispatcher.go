@@ -87,7 +87,7 @@ func New(cfg Config) *Dispatcher {
 
 // Submit validates a job and stores it. When it returns without an error the
 // job will be run; submitting again with the same key returns the same job.
-// Source says which door the job came through, for those who watch.
+// Source says which door the job came through, for followers.
 func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (operation.Submitted, error) {
 	return d.submit(ctx, jobs.NewID(), job, source)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Resume brings a finished job back, to go on with its conversation instead of
-// beginning anew. Without a prompt it has to have ended without success. An error
+// starting over. Without a prompt it has to have ended without success. An error
 // that is a [*control.RefusedError] says why it cannot go on.
 func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Message) (jobs.Record, error) {
 	rec, err := d.cfg.Queue.Get(ctx, id)
@@ -98,7 +98,7 @@ func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c jobs.Capsule
 	return now, err
 }
 
-// lastCapsule is what a job that has finished can go on with.
+// lastCapsule returns the capsule from which a finished job can go on.
 func (d *Dispatcher) lastCapsule(ctx context.Context, rec jobs.Record) (jobs.Capsule, error) {
 	c, err := d.cfg.Store.LastCapsule(ctx, rec)
 	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {

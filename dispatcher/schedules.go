@@ -86,7 +86,7 @@ func (d *Dispatcher) fire(ctx context.Context, rec calendar.Record, now time.Tim
 
 func (d *Dispatcher) firing(ctx context.Context, rec calendar.Record, now time.Time) (calendar.Firing, error) {
 	f := rec.Firing(now)
-	// What was begun is finished, whatever has changed since.
+	// A firing that was begun is finished, whatever has changed since.
 	begun, err := d.cfg.Queue.HasKey(ctx, f.Run)
 	if err != nil {
 		return f, fmt.Errorf("look for the job of %s: %w", f.Run, err)

@@ -45,13 +45,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	return s.cfg.Queue.Answer(ctx, s.handlers())
 }
 
-// A caller is who makes a request, and what an answer has room for.
+// A caller is the sender of a request, and what an answer has room for.
 type caller struct {
 	by   string // in a word; empty: unsaid
 	room int    // bytes
 }
 
-// name is who makes the request, for those who look at what it has changed.
+// name names the sender, for people who look at what the request has changed.
 func (c caller) name() string { return cmp.Or(c.by, "api") }
 
 // handle makes a handler of a function that has the types of an operation.

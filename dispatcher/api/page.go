@@ -89,8 +89,8 @@ const (
 	listingsMost = 8
 )
 
-// listings keep what is left of lists of which a page was sent: to list jobs means
-// to read all of them, and a client that asks for the next page does that at once.
+// listings keep the rest of lists whose first pages were sent: listing jobs means
+// reading all of them, and a client that asks for the next page does so at once.
 // Another dispatcher, or this one later, reads them again.
 type listings struct {
 	mu   sync.Mutex

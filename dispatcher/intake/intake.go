@@ -41,7 +41,7 @@ type Options struct {
 	Limits Limits
 }
 
-// Items are what a file holds, as far as it was selected.
+// Items are the selected contents of a file.
 type Items struct {
 	Name   string
 	Format string
@@ -90,7 +90,7 @@ type entry struct {
 	matrix map[string]any
 	// issue holds what the source knows of the issue beyond a job's fields.
 	issue map[string]any
-	// implied is what the source tells of the repository and the image without
+	// implied is what the source says about the repository and the image without
 	// naming them. It counts where nothing else names one.
 	implied implied
 	err     error

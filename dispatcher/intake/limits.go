@@ -68,7 +68,7 @@ func (l Limits) read(r io.Reader, name string, opts Options) ([]byte, error) {
 	}
 }
 
-// A unit is what one item is from the outside.
+// A unit says what one item looks like from the outside.
 type unit int
 
 const (

@@ -129,7 +129,7 @@ func (p *prepared) resolve(job *jobs.Job, e *entry) error {
 }
 
 // render makes the prompt where there is a template. Without one the prompt is
-// the item's own, and the agent is shown the issue beside it.
+// the item's own, and the agent also sees the issue.
 func (p *prepared) render(job *jobs.Job, e *entry) error {
 	if p.prompt == nil {
 		return nil
