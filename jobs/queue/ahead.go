@@ -100,7 +100,7 @@ func (q *Queue) aheadIn(ctx context.Context, lane string, in field) error {
 			before, in.f.Stranded = false, false
 			continue
 		}
-		// What its worker lost is delivered again before more is delivered.
+		// The broker redelivers what its worker lost before it delivers more.
 		if e, ok := in.ready[id]; ok && (before || e.State == jobs.Executing) {
 			in.f.Ahead++
 			in.before[id] = true

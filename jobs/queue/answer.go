@@ -196,7 +196,7 @@ func (q *Queue) Ask(ctx context.Context, row operation.Row, by string, question,
 	return request.Call{Subject: q.names.API(row.Name), Operation: row.Name, By: by, Request: question}.Do(ctx, q.conn, answer)
 }
 
-// caller is who a request says makes it. It is a word that others will read.
+// caller returns the name that a request gives for its sender. Others will read it.
 func caller(r micro.Request) string {
 	by := r.Headers().Get(operation.CallerHeader)
 	if jobs.CheckToken("by", by) != nil {

@@ -41,7 +41,7 @@ func (l Loss) String() string {
 	return fmt.Sprintf("job %s: %s, but %s says %s", l.Job, was, l.From, is)
 }
 
-// known is what others than the record know of a job; see [Queue.Audit].
+// known is what sources other than the record know of a job; see [Queue.Audit].
 type known struct {
 	last   func(ctx context.Context, rec jobs.Record) (*jobs.Event, error)
 	result func(ctx context.Context, id string) (jobs.Result, uint64, error)
@@ -102,7 +102,7 @@ func (q *Queue) Audit(
 // suspects are the jobs that have not finished as far as the records know, and
 // those that have a specification and no record.
 func (q *Queue) suspects(ctx context.Context) ([]entry, error) {
-	// In this order: a record is made after its specification.
+	// The order matters: a record is made after its specification.
 	specs, err := q.conn.Subjects(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, "*"))
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (q *Queue) suspects(ctx context.Context) ([]entry, error) {
 	return entries, nil
 }
 
-// reborn is the entry of a job of which only the specification is there.
+// reborn is the entry of a job that has only its specification left.
 func (q *Queue) reborn(spec wire.Message) (entry, bool) {
 	id := spec.Subject[strings.LastIndexByte(spec.Subject, '.')+1:]
 	var job jobs.Job

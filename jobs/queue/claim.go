@@ -161,7 +161,7 @@ func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
 }
 
 // take turns a delivery into a claim, or does what else its record asks for.
-// What fails here is left to the broker, which delivers it again.
+// If that fails, the broker delivers the message again.
 func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin)
 	defer cancel()
@@ -176,7 +176,7 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 			return nil
 		}
 		if errors.Is(err, errForeign) {
-			// For a worker of that release. Unless it arrives, it comes again.
+			// Leave the job to a worker of that release. If this is lost, it comes again.
 			_ = q.nak(d, q.cfg.Lease)
 			return nil
 		}
@@ -313,7 +313,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 	return c, nil
 }
 
-// begun is the entry of a job that a worker begins an attempt of.
+// begun is the entry of a job whose attempt a worker begins.
 func (e entry) begun(worker string, lease time.Duration) entry {
 	now := time.Now().UTC()
 	e.State, e.Worker, e.Beat, e.Lease, e.Epoch = jobs.Executing, worker, 1, jobs.Duration(lease), 0

@@ -97,8 +97,8 @@ func (q *Queue) overlooked(entries []entry) []entry {
 	return found
 }
 
-// sighted takes note of a record, and returns when this process has first seen
-// it as it is. Those that may wait for long say nothing by that.
+// sighted takes note of a record, and returns when this process first saw it in
+// its current state. That means nothing for records that may wait for long.
 func (q *Queue) sighted(e entry) (since time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,10 +115,10 @@ func (q *Queue) sighted(e entry) (since time.Time, ok bool) {
 	return s.at, true
 }
 
-// moveOn moves a job on that was overlooked. A silent worker's message is
-// removed: the broker keeps it for that worker, and would offer it again when
-// its clock, that was set back, has come to where it was. The job is to be
-// enqueued again.
+// moveOn moves on a job that was overlooked. It removes a silent worker's message:
+// the broker keeps it for that worker, and would offer it again when its clock,
+// which was set back, has come to where it was. The caller must enqueue the job
+// again.
 func (q *Queue) moveOn(ctx context.Context, e entry) (jobs.Record, error) {
 	if e.State == jobs.Delayed {
 		e.State, e.NotBefore = jobs.Pending, nil

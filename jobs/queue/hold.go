@@ -77,7 +77,7 @@ func holdEnd(h jobs.Hold) time.Time {
 	return forever
 }
 
-// putHold writes or removes a hold, whatever is there.
+// putHold writes or removes a hold, even over another one.
 func (q *Queue) putHold(ctx context.Context, h jobs.Hold, gone bool) error {
 	if gone {
 		return q.conn.Purge(ctx, subject.KVStream(subject.Settings), holdKey(h))

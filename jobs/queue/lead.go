@@ -19,7 +19,7 @@ import (
 // whose connection does, is replaced sooner.
 const leadFor = 6 * time.Second
 
-// A leader is what is kept about the process that leads.
+// A leader describes the process that leads.
 type leader struct {
 	Instance string    `json:"instance"`
 	Host     string    `json:"host"`
@@ -123,7 +123,7 @@ func (q *Queue) reign(ctx context.Context, me leader, rev uint64, do func(contex
 		sent := time.Now()
 		w, err := me.word(rev)
 		if err == nil {
-			// By this process's own clock, as with leases.
+			// Measured by this process's own clock, as with leases.
 			try, cancel := context.WithDeadline(working, good.Add(leadFor*3/4))
 			var next uint64
 			if next, err = q.conn.Put(try, w); err == nil {

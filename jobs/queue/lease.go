@@ -244,9 +244,9 @@ func (c *Claim) Settle(ctx context.Context, end jobs.Ended, announce func(ctx co
 		if err := c.q.conclude(ctx, rec); err != nil {
 			return rec, err
 		}
-		// The verdict stands whatever becomes of this. A broker that was killed
-		// may not know any more to whom it gave the message, and answers nothing:
-		// it gives it again, and the worker that gets it acknowledges it.
+		// The verdict stands even if this fails. A broker that was killed may no
+		// longer know which worker has the message, and answers nothing: it gives
+		// it again, and the worker that gets it acknowledges it.
 		_ = c.q.ack(ctx, c.d)
 		return rec, nil
 	case jobs.Delayed:

@@ -75,7 +75,7 @@ func (q *Queue) spec(ctx context.Context, id string) (jobs.Job, error) {
 		return jobs.Job{}, fmt.Errorf("specification of job %s: %w", id, cmp.Or(err, jobs.ErrNotFound))
 	}
 	var job jobs.Job
-	// Not strict: a newer dispatcher may have written fields unknown here.
+	// This is not strict: a newer dispatcher may have written unknown fields.
 	if err := json.Unmarshal(m.Data, &job); err != nil {
 		return jobs.Job{}, fmt.Errorf("specification of job %s: %w", id, err)
 	}

@@ -247,7 +247,7 @@ func (q *Queue) deliver(ctx context.Context, rec jobs.Record, d delivery) error 
 // consume hands the messages of a consumer to do, one at a time, until ctx
 // ends. What do fails on comes again after a while.
 func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(context.Context, *nats.Msg) error) error {
-	// Short, because a restart of the broker forgets the request without a word.
+	// It is short, because a broker that restarts silently forgets the request.
 	const hold = 3 * time.Second
 	request := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, hold)
 	verb := q.conn.API("CONSUMER.MSG.NEXT." + stream + "." + consumer)
@@ -307,8 +307,8 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// By their keys and not by what is in them: what this release cannot
-	// read is not gone.
+	// This looks at the keys and not at the values: a value that this release
+	// cannot read is not gone.
 	kept, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
 	if err != nil {
 		return 0, err

@@ -169,8 +169,8 @@ func (q *Queue) RemoveSchedule(ctx context.Context, name string) error {
 	if err := q.conn.Purge(ctx, subject.KVStream(subject.Timetable), subject.Timetabled(q.cfg.Tenant, name)); err != nil {
 		return fmt.Errorf("remove schedule %s: %w", name, err)
 	}
-	// Last, because who works on a firing now may arm it once more. What it
-	// leaves then is dropped when it comes due.
+	// This comes last, because a dispatcher that works on a firing now may arm
+	// it once more. The timer it leaves then is dropped when it comes due.
 	return q.disarm(ctx, name)
 }
 
@@ -198,7 +198,7 @@ func (q *Queue) disarm(ctx context.Context, name string) error {
 	return nil
 }
 
-// fired is what is done when the broker says that a schedule is due.
+// fired handles the broker's message that a schedule is due.
 func (q *Queue) fired(ctx context.Context, name string, fire Fire) error {
 	_, err := q.ChangeSchedule(ctx, name, func(ctx context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
 		if !rec.Due(now) {

@@ -52,7 +52,7 @@ type Stat struct {
 	Jobs   int
 	Oldest time.Time // when the one that waits longest was submitted
 
-	// Of the queue as a whole, on the row of its pending jobs.
+	// These count the queue as a whole, on the row of its pending jobs.
 	Messages    uint64 // stored in its lanes
 	Undelivered uint64 // of these, never handed to a worker
 	AckPending  int    // held by workers

@@ -27,8 +27,8 @@ func (q *Queue) create(ctx context.Context) error {
 	return q.conn.EnsureAll(ctx, q.assets(), q.cfg.Upgrade)
 }
 
-// settle completes the settings with those of the installation. Only who
-// upgrades one may have others.
+// settle completes the settings with those of the installation. Only a process
+// that upgrades one may have others.
 func (cfg *Config) settle(has wire.Installed) {
 	if !cfg.Upgrade || cfg.Replicas == 0 {
 		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas, 1)

@@ -172,7 +172,7 @@ func (q *Queue) begin(ctx context.Context, rec jobs.Record, announce func(contex
 	return e.Record, true, err
 }
 
-// keyValue is what a key leads to.
+// keyValue is the value stored under a key.
 type keyValue struct {
 	ID string `json:"id"`
 }

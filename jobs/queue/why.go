@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// PresentEvery is how often a worker says that it lives. One that has not for
-// three times as long is taken for dead by those who look; what it held is
-// another matter, which its leases decide.
+// PresentEvery is how often a worker says that it lives. Observers take one that
+// has been silent for three times as long for dead; its leases decide separately
+// about the jobs that it held.
 const PresentEvery = 5 * time.Second
 
 // Present says that a worker lives, and with what. The broker forgets it unless
