@@ -276,7 +276,7 @@ func (s *Store) LastResult(ctx context.Context, job string) (jobs.Result, uint64
 	return jobs.Result{}, 0, fmt.Errorf("result of job %s: %w", job, jobs.ErrNotFound)
 }
 
-// set writes a value whatever is there: only one attempt has the key.
+// set writes a value over any that is there: only one attempt has the key.
 func (s *Store) set(ctx context.Context, key string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -29,8 +29,8 @@ type CapsuleError struct{ Why string }
 
 func (e *CapsuleError) Error() string { return e.Why }
 
-// LastCapsule returns the newest capsule of a job since it was begun anew, with
-// all its parts there. That there is none is a [*CapsuleError].
+// LastCapsule returns the newest capsule of a job since it last started over, with
+// all its parts there. If there is none, the error is a [*CapsuleError].
 func (s *Store) LastCapsule(ctx context.Context, rec jobs.Record) (jobs.Capsule, error) {
 	list, err := s.Capsules(ctx, rec.ID)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Store) Usable(ctx context.Context, c jobs.Capsule, rec jobs.Record) err
 // partPrefix begins the names of parts, which the sum of their content ends.
 const partPrefix = "part."
 
-// PutPart stores content of an attempt under its own sum. What is there already
-// is not stored again, and no list shows it: a capsule names it.
+// PutPart stores content of an attempt under its own sum. It does not store a part
+// that is there already, and no list shows parts: a capsule names them.
 func (s *Store) PutPart(ctx context.Context, job string, epoch uint64, r io.ReadSeeker) (jobs.Artifact, error) {
 	sum := sha256.New()
 	n, err := io.Copy(sum, r)
@@ -156,8 +156,8 @@ func (s *Store) Capsules(ctx context.Context, job string) ([]jobs.Capsule, error
 }
 
 // CopyCapsule gives a job that has not begun the capsule of another one to begin
-// from, with copies of all its parts: what becomes of that job does not matter to
-// it. It is the job's capsule of epoch 0, which no attempt has, and may be copied
+// from, with copies of all its parts: it does not depend on what becomes of that
+// job. It is the job's capsule of epoch 0, which no attempt has, and may be copied
 // again.
 func (s *Store) CopyCapsule(ctx context.Context, c jobs.Capsule, job string) error {
 	to := c

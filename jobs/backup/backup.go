@@ -10,12 +10,12 @@
 // the key, the results and events up to there. Those streams are read up to a
 // line that is drawn after the records were read; and the records are looked at
 // once more after the line was drawn, so that no record of the backup is older
-// than what lies beside it. So a pool that is restored stands as if everything
+// than the rest of it. So a pool that is restored stands as if everything
 // had been killed at that moment: no job is lost, none that had ended runs again,
 // and those that ran are given to other workers as after any crash.
 //
-// Not kept is what is made of the records anew: the messages of the queues, the
-// presence of workers, the broker's own advisories.
+// A backup leaves out what a pool makes again from its records: the messages of
+// the queues, the presence of workers, the broker's own advisories.
 //
 // The numbers of restored records and events go on above those of before, so
 // that no attempt gets the epoch of one that came after the backup.

@@ -137,7 +137,7 @@ func (w *writer) records(ctx context.Context, e *entry) (map[string]state, error
 	return nil, ErrBusy
 }
 
-// words is what a record says besides that its worker is alive.
+// words returns all that a record says, except that its worker is alive.
 func words(m wire.Message) string {
 	var rec jobs.Record
 	if m.Gone() || json.Unmarshal(m.Data, &rec) != nil {

@@ -161,7 +161,7 @@ func (t *turn) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	t.w.Header, t.w.Data = nats.Header{"KV-Operation": {"DEL"}}, nil
-	// Where it cannot be given back it runs out.
+	// If it cannot be given back, it expires.
 	_, _ = t.conn.Put(ctx, t.w)
 }
 

@@ -38,7 +38,7 @@ type Config struct {
 	EventsBytes, ArtifactsBytes      int64
 }
 
-// Way is what there is to do about a difference.
+// Way says how to resolve a difference.
 type Way string
 
 // The ways.

@@ -22,7 +22,7 @@ func encode(e jobs.Event) ([]byte, error) {
 	data, err := json.Marshal(e)
 	for limit := 64 << 10; err == nil && len(data) > jobs.MaxEventBytes; limit /= 4 {
 		if limit < 64 {
-			// Not one long text but very many small ones.
+			// The event has very many small texts instead of one long one.
 			e.Data = textOf(cut(string(e.Data), 4<<10))
 			data, err = json.Marshal(e)
 			break

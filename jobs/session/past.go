@@ -24,10 +24,10 @@ func (l *Log) Past(ctx context.Context, session, job string) (*dialog.Past, erro
 	return past, nil
 }
 
-// Accept takes a message for a job that is parked or has finished as rec says, where
-// no worker is there to take it: the log has it when Accept returns, and the next attempt
+// Accept takes a message for a job that, as rec says, is parked or has finished, so
+// that no worker can take it: the log has it when Accept returns, and the next attempt
 // reads it there. Of several answers to a question the broker lets the first in.
-// It returns what the log tells then. An error is a [*control.RefusedError], or
+// Accept returns what the log says then. An error is a [*control.RefusedError], or
 // the broker's.
 func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, *dialog.Past, error) {
 	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt}
