@@ -306,8 +306,8 @@ func (b *bus) nothingLost(before kept, but, what string) {
 	}
 }
 
-// Who uses a message id first swallows whatever comes with the same one while
-// the broker remembers it, so it remembers none for long.
+// A client that uses a message id first makes the broker drop whatever comes with
+// the same one while it remembers that id, so it remembers none for long.
 func TestMessageIDsTakeNothingFromOthers(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, b *bus) {
