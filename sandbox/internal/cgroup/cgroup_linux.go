@@ -311,7 +311,7 @@ func pause(try int) {
 	time.Sleep(min(time.Millisecond, 20*time.Microsecond<<min(try, 6)))
 }
 
-// Names lists the groups that exist, of whomever.
+// Names lists the groups that exist, whichever process made them.
 func Names() []string {
 	var names []string
 	for _, p := range parents() {

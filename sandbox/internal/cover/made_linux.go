@@ -65,8 +65,8 @@ func restrict(mount int, attributes uint64) error {
 	attr := &unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_PRIVATE}
 	for wait, left := 50*time.Microsecond, forkTimeout; ; wait *= 2 {
 		err := unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr)
-		// What this process forks meanwhile, such as the mechanism itself, has
-		// the file that was just written open until it executes.
+		// A child that this process forks meanwhile, such as the mechanism itself,
+		// has the file that was just written open until it executes.
 		if !errors.Is(err, unix.EBUSY) || left <= 0 {
 			return os.NewSyscallError("mount_setattr", err)
 		}

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// Prepare makes the work directory anew. What an earlier mount left there is
-// of no use: the mark of a volatile mount that did not end among it, which
-// would refuse the next.
+// Prepare recreates the work directory. What an earlier mount left there is of no
+// use. The mark of a volatile mount that did not end is among it, and would make
+// the kernel refuse the next mount.
 func (v View) Prepare() error {
 	if v.Upper == "" {
 		return nil

@@ -68,9 +68,9 @@ func Deleted(pids []int, dirs []string) Size {
 	return sum
 }
 
-// Memory is what processes use that cannot be taken from them: their own
-// pages, and shared ones divided by the number of those who share. It is exact
-// only where a cheap upper bound is more than most.
+// Memory is what processes use that cannot be taken from them: their own pages,
+// and shared ones divided by the number of sharers. It is exact only where a cheap
+// upper bound is more than most.
 func Memory(pids []int, most int64) int64 {
 	var resident int64
 	page := int64(os.Getpagesize())

@@ -145,7 +145,7 @@ func (w *walker) up(t top, at int) (int, error) {
 	return fd, nil
 }
 
-// again goes the path anew, as far as it is still there.
+// again walks the path once more, as far as it is still there.
 func (w *walker) again(t top) (int, error) {
 	at, err := unix.FcntlInt(uintptr(t.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -177,8 +177,8 @@ func closeIf(fd int) {
 
 const openDir = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// open opens a directory, whatever its mode says: who made it unreadable may
-// do so to hide something, and it belongs to the same user.
+// open opens a directory, whatever its mode says: a program may have made it
+// unreadable to hide something, and it belongs to the same user.
 func (w *walker) open(at int, name string) (int, level, error) {
 	l := level{name: name}
 	fd, err := unix.Openat(at, name, openDir, 0)
