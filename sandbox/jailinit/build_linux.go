@@ -213,7 +213,7 @@ func devicesAt(target string, shm int64) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
 	}
-	// Not without devices: what is bound below takes that over.
+	// The mount must not refuse devices: what is bound below inherits that.
 	if err := syscall.Mount("tmpfs", target, "tmpfs", syscall.MS_NOSUID|syscall.MS_NOEXEC, "mode=755,size=65536"); err != nil {
 		return err
 	}
