@@ -129,7 +129,7 @@ func writeRows(h *host) []attack {
 	return withFeature(sandbox.FeatureFiles, rows)
 }
 
-// viewRows: what is there on purpose.
+// viewRows check what a jail shows on purpose.
 func viewRows(h *host) []attack {
 	return withFeature(sandbox.FeatureFiles, []attack{
 		{name: "be an ordinary user", probe: "uid", want: "1000:1000"},
