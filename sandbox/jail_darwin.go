@@ -21,7 +21,7 @@ func (j *jail) terminate() { _ = syscall.Kill(-j.leader, syscall.SIGTERM) }
 // kill ends everything inside that can be found. Its errors mean that there
 // is nothing to kill.
 func (j *jail) kill() {
-	// What is stopped forks no more while the others are looked for.
+	// A stopped process cannot fork while this looks for the others.
 	for range 10 {
 		found := j.members()
 		for _, pid := range found {

@@ -271,7 +271,7 @@ func parent(pid int) int {
 	return atoi(f[1])
 }
 
-// hello is what jailinit says.
+// hello is jailinit's first message.
 type hello struct {
 	agent      int // jailinit itself where it supervises
 	own        int // its number inside, where it supervises

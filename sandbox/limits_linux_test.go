@@ -22,8 +22,8 @@ type growth struct {
 	want   sandbox.Feature // "": the limit is not reached
 }
 
-// Who grows beyond the limit is killed, and the exit says for what; who stays
-// below it, or gives back what it took, is not.
+// A jail that grows beyond the limit is killed, and the exit says for what; one
+// that stays below it, or gives back what it took, is not.
 func TestGrowthIsLimited(t *testing.T) {
 	disk, inodes := sandbox.Limits{Disk: 8 << 20}, sandbox.Limits{Inodes: 200}
 	each(t, func(t *testing.T, with with) {

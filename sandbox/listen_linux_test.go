@@ -85,7 +85,7 @@ func ipv6(s string) string {
 	return s
 }
 
-// What root could do is also done by a user who has no privilege at all.
+// A user without any privilege can open the same ports as root.
 func TestPortsAsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user; as a user, the other tests do the same")

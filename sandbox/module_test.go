@@ -30,9 +30,9 @@ func goTool(t *testing.T, dir string, env []string, args ...string) string {
 	return string(out)
 }
 
-// Who imports the library gets the standard library and golang.org/x/sys with
-// it, on every system. Policy files are YAML, and those who want them import a
-// package of their own.
+// Importing the library brings the standard library and golang.org/x/sys with it,
+// on every system. Policy files are YAML, and programs that want them import a
+// separate package.
 func TestTheLibraryImportsNothingElse(t *testing.T) {
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		env := []string{"GOOS=" + system}

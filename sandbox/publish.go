@@ -54,7 +54,7 @@ func (p *Process) Publish(ctx context.Context, l net.Listener, port int) error {
 	<-closed
 	select {
 	case <-p.done:
-		// What is left of the connections is what was sent last.
+		// Only data that was sent last is left in the connections.
 		defer time.AfterFunc(time.Second, cancel).Stop()
 	default:
 		cancel()

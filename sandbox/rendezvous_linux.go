@@ -81,7 +81,7 @@ func meetIn(parent string, c *Command) (_ *rendezvous, err error) {
 	if m.listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"}); err != nil {
 		return nil, err
 	}
-	// What the umask took away.
+	// This restores what the umask took away.
 	return m, errors.Join(os.Chmod(m.dir, 0o755), os.Chmod(socket, 0o666))
 }
 

@@ -37,7 +37,7 @@ type Spec struct {
 	Limits Limits
 	Image  string // of the root file system, for backends that have images; the others refuse it
 
-	Label string        // whom the jail belongs to: [a-z0-9.-]; see Leftovers
+	Label string        // the jail's owner: [a-z0-9.-]; see Leftovers
 	Grace time.Duration // between the polite signal and the kill; default 5 s
 
 	missing []Feature // may be absent; see Allow

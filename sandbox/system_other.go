@@ -19,7 +19,7 @@ func Leftovers(context.Context, string, ...Backend) ([]Leftover, error) { return
 // Kill does nothing.
 func (Leftover) Kill(context.Context) error { return nil }
 
-// What only Linux can watch, and where it can dial.
+// These stand in for what only Linux can watch and dial.
 
 func (*plumbing) unread() bool { return false }
 

@@ -67,8 +67,8 @@ func (v *view) namespaces(spec sandbox.Spec) {
 	uid := strconv.Itoa(layout.UID)
 	// Where root starts it, bubblewrap would leave the bounding set as it is.
 	v.add("--uid", uid, "--gid", uid, "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "job", "--clearenv")
-	// Of jailinit, not of the agent: a Go program would begin by looking for the
-	// limits of its control group, to start threads that this one has no use for.
+	// These are for jailinit, not for the agent: a Go program begins by looking for
+	// the limits of its control group, to start threads that this one does not need.
 	v.add("--setenv", "GOMAXPROCS", "1", "--setenv", "GODEBUG", "containermaxprocs=0")
 }
 

@@ -146,5 +146,5 @@ func (c *checks) try(ctx context.Context, b *Backend, id string) {
 	}
 }
 
-// Ready of a trial is what brought it about.
+// Ready returns nil: the readiness check itself starts the trial.
 func (t trial) Ready(context.Context, sandbox.Spec) error { return nil }

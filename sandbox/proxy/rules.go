@@ -103,8 +103,8 @@ func (r Rules) allowsWithin(a netip.Addr, port uint16, bits int) bool {
 	})
 }
 
-// reachable reports whether a name may lead to a, and port be reached there. What is not for
-// jails has to be meant: the whole Internet as one rule does not name it.
+// reachable reports whether a name may lead to a, and port be reached there. Addresses
+// that are not for jails need a rule that names them, and "the whole Internet" does not.
 func (r Rules) reachable(a netip.Addr, port uint16) bool {
 	network, bad := forbidden(a)
 	return !bad || network.IsValid() && r.allowsWithin(a, port, network.Bits())
