@@ -40,7 +40,7 @@ type Handler struct {
 // A Call is one request.
 type Call struct {
 	Request []byte
-	By      string // in a word, who makes it; empty: unsaid
+	By      string // the sender's name for itself; empty: unsaid
 	JobID   string // that a submitted job is to have, as it was written; empty: any
 	Room    int    // how many bytes of an answer a message holds
 }

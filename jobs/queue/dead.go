@@ -82,7 +82,7 @@ func (q *Queue) Dead(ctx context.Context) ([]jobs.DeadLetter, error) {
 			return nil, fmt.Errorf("list dead letters: %w", err)
 		}
 		letter := readLetter(m)
-		// Who brings a job back writes the record first, and may die then.
+		// A process that brings a job back writes the record first, and may die then.
 		if letter.Kind != jobs.DeadJob || !alive[letter.ID] {
 			letters = append(letters, letter)
 		}

@@ -127,8 +127,8 @@ func TestAnAdvisoryDoesNotEndAJobThatIsRun(t *testing.T) {
 	}
 }
 
-// Who brings a job back may die after the record, before the letter. A list
-// shows what is dead now.
+// A process that brings a job back may die after it writes the record and before
+// it removes the letter. A list shows what is dead now.
 func TestAJobThatIsBackIsNotListedAsDead(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
-// StaleAck acknowledges a claim's message regardless of who has the lease now,
-// as a defective worker would.
+// StaleAck acknowledges a claim's message even if another worker has the lease
+// now, as a defective worker would.
 func StaleAck(ctx context.Context, c *Claim) error { return c.q.ack(ctx, c.d) }
 
 // ParkOnly is the first half of parking a claim.

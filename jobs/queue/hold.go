@@ -187,7 +187,7 @@ func (q *Queue) park(ctx context.Context, d delivery, e entry, h jobs.Hold) erro
 	if err := q.ack(ctx, d); err != nil {
 		return err
 	}
-	// Who released the hold since may not have seen this job parked.
+	// A process that released the hold since may not have seen this job parked.
 	return q.unpark(ctx, e.ID)
 }
 

@@ -76,7 +76,7 @@ func TestOneLeads(t *testing.T) {
 	within(t, "the third leads", third)
 }
 
-// Who dies is known to be gone as soon as its connection is.
+// A leader that dies is known to be gone as soon as its connection is.
 func TestADeadLeaderIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)

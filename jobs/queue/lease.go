@@ -267,11 +267,11 @@ func (c *Claim) forgo(ctx context.Context) {
 // commit is the write that decides.
 func (c *Claim) commit(ctx context.Context, end jobs.Ended) error {
 	for !c.done {
-		if c.held.Cancel != nil { // also where the worker knows: the record says by whom
+		if c.held.Cancel != nil { // also where the worker knows: the record names the canceller
 			end = cancelled(c.held.Record)
 		}
 		now := time.Now()
-		if end.Outcome != jobs.Success { // a back-off counts from the time of who ends it
+		if end.Outcome != jobs.Success { // a back-off counts by the broker's clock, which ends it
 			var err error
 			if now, err = c.q.now(ctx); err != nil {
 				return err

@@ -178,8 +178,8 @@ func (q *Queue) makeLane(ctx context.Context, class, lane string) error {
 		if err := now.ensureLane(ctx, class, lane); err != nil {
 			return err
 		}
-		// Who migrates an installation changes what it says of itself first,
-		// and looks for lanes afterwards: one of the two sees the other.
+		// A migration changes what the installation says of itself first, and looks
+		// for lanes afterwards: one of the two sees the other.
 		if again, err := q.conn.Installed(ctx, subject.Marker); err != nil || again == has {
 			return err
 		}
