@@ -112,7 +112,7 @@ func TestControlIsRefused(t *testing.T) {
 			t.Errorf("%.20q: got %v, %v", message, msg, err)
 		}
 	}
-	if err := nc.Publish(subject, nil); err != nil { // as who wakes a worker does
+	if err := nc.Publish(subject, nil); err != nil { // as a client that wakes a worker does
 		t.Error(err)
 	}
 	r.stop()

@@ -174,8 +174,8 @@ func (l *Log) appendAfter(ctx context.Context, src Source, event jobs.Event, wan
 }
 
 // Finish appends job.finished, the terminal event of a job, with the result
-// as its data. However often it is called, and by whomever, there is one for
-// each time that the job finishes.
+// as its data. However often it is called, and by whichever process, there is one
+// for each time that the job finishes.
 func (l *Log) Finish(ctx context.Context, rec jobs.Record, result jobs.Result) error {
 	if rec.Finished == nil {
 		return fmt.Errorf("job %s has not finished", rec.ID)
