@@ -12,27 +12,32 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// documented returns the only program in a language that a page of the documentation
-// has.
-func documented(t *testing.T, page, language string) string {
+// documented returns the only program in a language, with this text in it, that a page
+// of the documentation has.
+func documented(t *testing.T, page, language, text string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, program, found := strings.Cut(string(text), "```"+language+"\n")
-	program, rest, closed := strings.Cut(program, "```\n")
-	if !found || !closed || strings.Contains(rest, "```"+language+"\n") {
-		t.Fatalf("%s does not have one program in %s", page, language)
+	var found []string
+	for _, rest := range strings.Split(string(content), "```"+language+"\n")[1:] {
+		program, _, closed := strings.Cut(rest, "```\n")
+		if closed && strings.Contains(program, text) {
+			found = append(found, program)
+		}
 	}
-	return program
+	if len(found) != 1 {
+		t.Fatalf("%s has %d programs in %s with %q, want one", page, len(found), language, text)
+	}
+	return found[0]
 }
 
 // The TypeScript program of the documentation submits a job, follows it, answers its
 // question, and reads its result and its patch, with a submitter's credential and requests alone.
 func TestAClientInTypeScript(t *testing.T) {
 	t.Parallel()
-	program := documented(t, "clients.md", "ts")
+	program := documented(t, "clients.md", "ts", "")
 	modules := nodeModules(t)
 	tsx, err := exec.LookPath("tsx")
 	if err != nil {

@@ -225,6 +225,7 @@ var hostile = []struct {
 	{"delete a stream", "PSJS.STREAM.DELETE.PS_EVENTS", forAll, ""},
 	{"delete a stream by its own name", "$JS.API.STREAM.DELETE.PS_EVENTS", forAll, ""},
 	{"purge the records", "PSJS.STREAM.PURGE.KV_ps_jobs", forAll, "{}"},
+	{"purge the events", "PSJS.STREAM.PURGE.PS_EVENTS", forAll, "{}"},
 	{"purge the artifacts", "PSJS.STREAM.PURGE.OBJ_ps_artifacts", forAll, "{}"},
 	{"delete an event", "PSJS.STREAM.MSG.DELETE.PS_EVENTS", forAll, `{"seq":1}`},
 	{"change a stream", "PSJS.STREAM.UPDATE.PS_EVENTS", forAll, `{"name":"PS_EVENTS","subjects":["x"],"max_msgs":1}`},
