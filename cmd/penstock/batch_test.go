@@ -263,9 +263,20 @@ func (f *field) begin(args ...string) *program {
 // a signal ended it.
 func (f *field) ended(p *program, limit time.Duration) int {
 	f.Helper()
-	late := time.AfterFunc(slowtest.Limit(limit), func() { _ = p.Process.Kill() })
-	err := p.Wait()
-	if !late.Stop() {
+	over := make(chan error, 1)
+	go func() { over <- p.Wait() }()
+	var err error
+	ended := slowtest.Eventually(limit, 10*time.Millisecond, func() bool {
+		select {
+		case err = <-over:
+			return true
+		default:
+			return false
+		}
+	})
+	if !ended {
+		_ = p.Process.Kill()
+		<-over
 		f.Fatalf("penstock %v had not ended after %v:\n%s", p.Args[1:], limit, p.log)
 	}
 	if _, ok := err.(*exec.ExitError); err != nil && !ok {

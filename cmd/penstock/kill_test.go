@@ -5,11 +5,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // writer writes a numbered file every 50 ms until it is killed.
@@ -81,11 +84,16 @@ func (k *killing) rounds(n int) {
 		k.kills++
 		k.try("job", "cancel", id) // which may have ended
 	}
-	k.eventually(90*time.Second, "what was killed is removed", func() bool {
-		trash, err := os.ReadDir(filepath.Join(k.data, "work/trash"))
+	var left []string
+	gone := func() bool {
+		trash, err := filepath.Glob(filepath.Join(k.data, "work/trash/*"))
 		k.must(err)
-		return len(k.workspaces())+len(trash)+len(jailed(k.data)) == 0
-	})
+		left = slices.Concat(k.workspaces(), trash, jailed(k.data))
+		return len(left) == 0
+	}
+	if !slowtest.Eventually(90*time.Second, 50*time.Millisecond, gone) {
+		k.Fatalf("what was killed is not removed: %q\n%s", left, k.run("job", "ls", "-o", "jsonl"))
+	}
 	w.end()
 	k.unharmed()
 	k.salvaged(want)
