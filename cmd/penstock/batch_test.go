@@ -276,8 +276,8 @@ func (f *field) ended(p *program, limit time.Duration) int {
 	})
 	if !ended {
 		_ = p.Process.Kill()
-		<-over
-		f.Fatalf("penstock %v had not ended after %v:\n%s", p.Args[1:], limit, p.log)
+		err := <-over
+		f.Fatalf("penstock %v had not ended after %v (%v):\n%s", p.Args[1:], limit, err, p.log)
 	}
 	if _, ok := err.(*exec.ExitError); err != nil && !ok {
 		f.Fatal(err)
