@@ -52,16 +52,19 @@ func (a *app) schemaCommand() *cobra.Command {
 		Long: "Print the JSON Schema of a document. schema event KIND describes the data of one kind of event, and schema\noperation NAME the request, the answer and the refusal of one operation of the bus.",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			data, err := schema.For(args[0])
+			var data []byte
+			var err error
 			hint := ""
 			switch {
-			case len(args) == 2 && args[0] == "event":
+			case len(args) == 1:
+				data, err = schema.For(args[0])
+			case args[0] == "event":
 				data, err = schema.ForKind(args[1])
 				hint = "docs/reference/events.md has all kinds"
-			case len(args) == 2 && args[0] == "operation":
+			case args[0] == "operation":
 				data, err = schema.ForOperation(args[1])
 				hint = "docs/reference/operations.md has all operations"
-			case len(args) == 2:
+			default:
 				return cli.Usage("", "schema %s: only events are of kinds, and only operations have names", args[0])
 			}
 			if err != nil {
