@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // publish.mjs is the client of somebody who uses Node and knows nothing of
@@ -96,22 +94,8 @@ func TestAViewerFollowsInAnotherLanguage(t *testing.T) {
 		skip(t, "node", "no JetStream client for Node: npm install @nats-io/jetstream beside @nats-io/transport-node")
 	}
 	f.serve("--slots", "1")
-	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
-	f.must(err)
-	creds := filepath.Join(t.TempDir(), "eve.creds")
-	f.run("nats", "credentials", "viewer", "--name", "eve", "--file", creds)
-	script := filepath.Join(modules, "follow-"+jobs.NewID()+".mjs")
-	f.must(os.WriteFile(script, []byte(program), 0o644))
-	t.Cleanup(func() { _ = os.Remove(script) })
 	id := f.submit("for i in 1 2 3 4 5 6; do echo line $i; sleep 0.3; done")
-	ctx, cancel := context.WithTimeout(t.Context(), slowtest.Limit(time.Minute))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", script, creds, id)
-	cmd.Env = append(os.Environ(), "URL="+endpoint.URL)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("node: %v\n%s", err, out)
-	}
+	got := f.execute("node", filepath.Join(modules, "follow-"+jobs.NewID()+".mjs"), program, jobs.RoleViewer, id)
 	var want strings.Builder
 	for _, e := range f.events(id) {
 		fmt.Fprintln(&want, e.Seq, e.Kind)
@@ -119,7 +103,7 @@ func TestAViewerFollowsInAnotherLanguage(t *testing.T) {
 			break
 		}
 	}
-	if got := string(out); got != want.String() {
+	if got != want.String() {
 		t.Errorf("the viewer has seen\n%s\nwant\n%s", got, want.String())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/flaky"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -30,6 +31,20 @@ func submitting(ctx context.Context, c *client.Client, job jobs.Job) <-chan subm
 		done <- submission{made, err}
 	}()
 	return done
+}
+
+// mutePool is a pool that hears a client, whose answers get lost on the way.
+func mutePool(t *testing.T) (*queue.Queue, *flaky.Proxy, *client.Client) {
+	t.Helper()
+	server := jobstest.Start(t)
+	q := serveOn(t, server.Connect())
+	proxy := server.Proxy()
+	c := open(t, jobstest.Connect(t, proxy.URL()), client.Config{})
+	if _, err := c.Get(jobstest.Context(t), jobs.NewID()); !errors.Is(err, jobs.ErrNotFound) {
+		t.Fatalf("the pool answers %v", err)
+	}
+	proxy.Mute()
+	return q, proxy, c
 }
 
 // stored waits until a pool has stored a job.
@@ -64,14 +79,7 @@ func onlyJob(t *testing.T, q *queue.Queue, got submission) {
 // A job without a key is one job, though the answer to its submitter got lost.
 func TestALostAnswerIsOneJob(t *testing.T) {
 	t.Parallel()
-	server := jobstest.Start(t)
-	q := serveOn(t, server.Connect())
-	proxy := server.Proxy()
-	c := open(t, jobstest.Connect(t, proxy.URL()), client.Config{})
-	if _, err := c.Get(jobstest.Context(t), jobs.NewID()); !errors.Is(err, jobs.ErrNotFound) {
-		t.Fatalf("the pool answers %v", err)
-	}
-	proxy.Mute()
+	q, proxy, c := mutePool(t)
 	done := submitting(jobstest.Context(t), c, plain())
 	stored(t, q)
 	proxy.Heal()
@@ -109,14 +117,7 @@ func TestADispatcherDiesBeforeItAnswers(t *testing.T) {
 // if it was stored.
 func TestASubmissionThatIsGivenUp(t *testing.T) {
 	t.Parallel()
-	server := jobstest.Start(t)
-	q := serveOn(t, server.Connect())
-	proxy := server.Proxy()
-	c := open(t, jobstest.Connect(t, proxy.URL()), client.Config{})
-	if _, err := c.Get(jobstest.Context(t), jobs.NewID()); !errors.Is(err, jobs.ErrNotFound) {
-		t.Fatalf("the pool answers %v", err)
-	}
-	proxy.Mute()
+	q, _, c := mutePool(t)
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	done := submitting(ctx, c, plain())

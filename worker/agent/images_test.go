@@ -84,22 +84,19 @@ func TestRealClaudeSeesImages(t *testing.T) {
 	defer srv.Close()
 	l := prompted(t, "claude", "FIRST", program, srv.URL)
 	l.Job.Agent.Interactive, l.Images = true, []control.Image{picture(t, 10)}
-	c := &conversation{}
-	c.shows(t, "look at this", picture(t, 20), picture(t, 30))
-	r := talk(t, agents, l, t.TempDir(), c)
-	seen(t, model, picture(t, 10), picture(t, 20), picture(t, 30), picture(t, 20))
-	if r.count(jobs.TurnEnded) != 3 || r.end.Outcome != jobs.Success {
-		t.Errorf("ended %+v", r.end)
-	}
-	if t.Failed() {
-		transcript(t, r)
-	}
+	seesImages(t, agents, l, model)
 }
 
 func TestRealCodexSeesImages(t *testing.T) {
 	agents, program := requireProgram(t, "codex")
 	l, model := talkCodex(t, program)
 	l.Images = []control.Image{picture(t, 10)}
+	seesImages(t, agents, l, model)
+}
+
+// seesImages talks to a real agent and looks at what its model was shown.
+func seesImages(t *testing.T, agents *agent.Agents, l agent.Launch, model *agenttest.Model) {
+	t.Helper()
 	c := &conversation{}
 	c.shows(t, "look at this", picture(t, 20), picture(t, 30))
 	r := talk(t, agents, l, t.TempDir(), c)

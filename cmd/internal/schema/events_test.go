@@ -155,20 +155,9 @@ var samples = map[jobs.Kind]event.Payload{
 
 // The schemas accept what is written of each kind, and what later versions add, and nothing else.
 func TestKindsOfData(t *testing.T) {
-	all := resolved(t, "event")
+	all := resolved(t, For, "event")
 	for _, row := range event.Kinds() {
-		raw, err := ForKind(string(row.Kind))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var s jsonschema.Schema
-		if err := json.Unmarshal(raw, &s); err != nil {
-			t.Fatal(err)
-		}
-		own, err := s.Resolve(nil)
-		if err != nil {
-			t.Fatalf("%s: %v", row.Kind, err)
-		}
+		own := resolved(t, ForKind, string(row.Kind))
 		e := event.New(row.Payload)
 		if sample := samples[row.Kind]; sample != nil {
 			e = event.New(sample)

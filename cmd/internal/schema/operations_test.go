@@ -23,24 +23,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// ofOperation is the schema of an operation as its readers have it.
-func ofOperation(t testing.TB, name string) *jsonschema.Resolved {
-	t.Helper()
-	raw, err := ForOperation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(raw, &s); err != nil {
-		t.Fatal(err)
-	}
-	r, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return r
-}
-
 // Every field of every request, answer and part is described.
 func TestOperationFields(t *testing.T) {
 	all, err := operations()
@@ -88,7 +70,7 @@ func TestRequestSchemas(t *testing.T) {
 		`holds {"id":"a"}`:                    false,
 	} {
 		name, request, _ := strings.Cut(text, " ")
-		err := validate(t, ofOperation(t, name), `{"request":`+request+`}`)
+		err := validate(t, resolved(t, ForOperation, name), `{"request":`+request+`}`)
 		if (err == nil) != want {
 			t.Errorf("%s: %v, want ok %v", text, err, want)
 		}
@@ -145,7 +127,7 @@ func newCheckedPool(t *testing.T) *checkedPool {
 func (p *checkedPool) request(name, request string) string {
 	p.Helper()
 	if p.schemas[name] == nil {
-		p.schemas[name] = ofOperation(p, name)
+		p.schemas[name] = resolved(p, ForOperation, name)
 	}
 	answer := p.ask("penstock.v1.api."+name, []byte(request))
 	kind := "answer"

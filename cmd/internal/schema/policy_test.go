@@ -12,7 +12,7 @@ import (
 
 // What the schema accepts, policies accept, and the other way round.
 func TestPolicies(t *testing.T) {
-	r := resolved(t, "policy")
+	r := resolved(t, For, "policy")
 	for text, want := range map[string]bool{
 		`{}`: true, documented(t): true,
 		"read: [//opt/x, /x, ~/x, ./x]": true, "read: [x]": false, "write: x": false, "raed: [//x]": false,

@@ -16,10 +16,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// resolved is a schema as its readers have it: from the JSON that we print.
-func resolved(t testing.TB, name string) *jsonschema.Resolved {
+// resolved is a schema as its readers have it: from the JSON that For, ForKind or
+// ForOperation prints.
+func resolved(t testing.TB, printed func(string) ([]byte, error), name string) *jsonschema.Resolved {
 	t.Helper()
-	raw, err := For(name)
+	raw, err := printed(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func resolved(t testing.TB, name string) *jsonschema.Resolved {
 	}
 	r, err := s.Resolve(nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", name, err)
 	}
 	return r
 }
@@ -58,7 +59,7 @@ const full = `{"key":"gh-acme-web-17","batch":"b1","item":"17","session":"0199a0
 const minimal = `{"prompt":"Fix the typo in README","repo":{"url":"/src/app"},"agent":{"name":"claude"}}`
 
 func TestJobs(t *testing.T) {
-	r := resolved(t, "job")
+	r := resolved(t, For, "job")
 	for _, good := range []string{full, minimal, `{"agent":{"name":"command","command":["true"]},"isolation":"none"}`} {
 		if err := validate(t, r, good); err != nil {
 			t.Errorf("%s: %v", good, err)
@@ -118,7 +119,7 @@ func set(t testing.TB, path string, value any) string {
 // TestTablesAgree holds every enumeration, bound and pattern against what
 // package jobs accepts.
 func TestTablesAgree(t *testing.T) {
-	r := resolved(t, "job")
+	r := resolved(t, For, "job")
 	check := func(path string, value any, want bool) {
 		t.Helper()
 		text := set(t, path, value)
@@ -258,7 +259,7 @@ func TestWhatWeWrite(t *testing.T) {
 		"result": {result, jobs.Result{Outcome: jobs.Error, Reason: jobs.InvalidJob}},
 		"batch":  {d.Manifest()},
 	} {
-		r := resolved(t, name)
+		r := resolved(t, For, name)
 		for _, v := range values {
 			raw, err := json.Marshal(v)
 			if err != nil {
