@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/worker/internal/commits"
+	"github.com/penstock-run/penstock/worker/internal/disk"
+	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
 // A Delivery says where a change goes, and as what.
@@ -50,46 +53,50 @@ type Delivered struct {
 	Replaced string // the earlier attempt's commit that the branch led to
 }
 
-// Deliver makes a branch with what Collect returned, in the repository that
-// the job began from. It only ever makes a new branch, or moves one that leads
-// to a commit of Delivery.Replaces; it compares and changes in one step, so of
-// several that try only one succeeds. Called again it does nothing more.
-//
-// A local repository gets the objects and the ref, as its owner where that is
-// another user; no hook of it runs, and its work trees, index and HEAD are
-// left alone: a branch that is checked out is a [*BranchError]. To a URL it is
-// pushed, with Config.FetchEnv, and the hooks there are the remote's affair.
-func (w *Workspace) Deliver(ctx context.Context, c Change, d Delivery) (Delivered, error) {
-	src, err := w.spaces.access.Locate(ctx, d.Repo)
+// An Origin is what is delivered from: what a job left, in the host's own git
+// directory.
+type origin struct {
+	repo   git.Repo // with the base's objects, and those of the result
+	base   string   // the commit that the job began from
+	head   string   // the last of its commits; "" if it made none
+	tree   string   // of its files, if there are no commits; "" if nothing changed
+	home   string   // where files may be written, for the time of the delivery
+	trash  *disk.Trash
+	access source.Access
+}
+
+// deliver makes a branch, see [workspace.Workspace.Deliver].
+func (o origin) deliver(ctx context.Context, d Delivery) (Delivered, error) {
+	src, err := o.access.Locate(ctx, d.Repo)
 	if err != nil {
 		return Delivered{}, err
 	}
-	out := Delivered{Repo: src.Name}
-	commit, err := w.compose(ctx, c, d)
+	done := Delivered{Repo: src.Name}
+	commit, err := o.compose(ctx, d)
 	if err != nil || commit == "" {
-		return out, err
+		return done, err
 	}
-	to, err := w.outlet(ctx, src, d.Branch)
+	to, err := o.outlet(ctx, src, d.Branch)
 	if err != nil {
-		return out, err
+		return done, err
 	}
 	old, err := to.now(ctx)
 	if err != nil {
-		return out, err
+		return done, err
 	}
 	if old != commit {
-		if err := w.move(ctx, to, old, commit, d); err != nil {
-			return out, err
+		if err := o.move(ctx, to, old, commit, d); err != nil {
+			return done, err
 		}
-		out.Replaced = old
+		done.Replaced = old
 	}
-	out.Commit = commit
-	return out, nil
+	done.Commit = commit
+	return done, nil
 }
 
 // move makes the branch lead to commit. What is said of it after a failure is
 // what is there: an answer may have been lost.
-func (w *Workspace) move(ctx context.Context, to outlet, old, commit string, d Delivery) error {
+func (o origin) move(ctx context.Context, to outlet, old, commit string, d Delivery) error {
 	if old != "" && !slices.Contains(d.Replaces, old) {
 		return to.refuse("exists, at " + old + ", and is not this job's")
 	}
@@ -117,34 +124,34 @@ func (w *Workspace) move(ctx context.Context, to outlet, old, commit string, d D
 }
 
 // compose returns the commit that the branch shall lead to. It depends on
-// nothing but its arguments and the workspace.
-func (w *Workspace) compose(ctx context.Context, c Change, d Delivery) (string, error) {
-	if c.Head == "" && (c.tree == "" || c.PatchSize == 0) {
+// nothing but its arguments and the origin.
+func (o origin) compose(ctx context.Context, d Delivery) (string, error) {
+	if o.head == "" && o.tree == "" {
 		return "", nil
 	}
-	if c.Head != "" && d.Author == "" && len(d.Trailers) == 0 {
-		return c.Head, nil
+	if o.head != "" && d.Author == "" && len(d.Trailers) == 0 {
+		return o.head, nil
 	}
 	var texts []commitText
 	var err error
-	if c.Head == "" {
-		texts, err = w.single(ctx, c, d)
+	if o.head == "" {
+		texts, err = o.single(ctx, d)
 	} else {
-		texts, err = w.readCommits(ctx, c.Head)
+		texts, err = o.readCommits(ctx, o.head)
 	}
 	if err != nil {
 		return "", err
 	}
-	return w.writeCommits(ctx, texts, d)
+	return o.writeCommits(ctx, texts, d)
 }
 
 // single is the one commit of an agent that made none.
-func (w *Workspace) single(ctx context.Context, c Change, d Delivery) ([]commitText, error) {
-	tree, err := commits.TreeID(ctx, w.repo(), c.tree)
+func (o origin) single(ctx context.Context, d Delivery) ([]commitText, error) {
+	tree, err := commits.TreeID(ctx, o.repo, o.tree)
 	if err != nil {
 		return nil, err
 	}
 	who := fmt.Sprintf("Penstock agent <agent@penstock.invalid> %d +0000", d.At.Unix())
-	text := fmt.Sprintf("tree %s\nparent %s\nauthor %s\ncommitter %s\n\n%s\n", tree, w.commit, who, who, d.Message)
+	text := fmt.Sprintf("tree %s\nparent %s\nauthor %s\ncommitter %s\n\n%s\n", tree, o.base, who, who, d.Message)
 	return []commitText{{text: []byte(text)}}, nil
 }

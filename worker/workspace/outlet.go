@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -14,14 +15,14 @@ import (
 
 // An outlet is a branch of the repository that a job began from.
 type outlet struct {
-	w    *Workspace
+	from origin
 	src  source.Source
 	ref  string   // its full name
 	here git.Repo // a local repository itself
 }
 
-func (w *Workspace) outlet(ctx context.Context, src source.Source, branch string) (outlet, error) {
-	to := outlet{w: w, src: src, ref: "refs/heads/" + branch}
+func (o origin) outlet(ctx context.Context, src source.Source, branch string) (outlet, error) {
+	to := outlet{from: o, src: src, ref: "refs/heads/" + branch}
 	if !src.Remote.Local {
 		return to, nil
 	}
@@ -55,7 +56,7 @@ func (o outlet) now(ctx context.Context) (string, error) {
 		}
 		return id, nil
 	}
-	refs, _, err := o.src.Remote.List(ctx, o.w.spaces.cfg.Dir, o.ref)
+	refs, _, err := o.src.Remote.List(ctx, o.from.home, o.ref)
 	for _, r := range refs {
 		if r.Name == o.ref {
 			return r.Commit, nil
@@ -73,16 +74,16 @@ func (o outlet) send(ctx context.Context, commit string) error {
 	if err := o.free(ctx); err != nil {
 		return err
 	}
-	if err := o.here.Run(ctx, "cat-file", "-e", o.w.commit+"^{commit}"); err != nil {
-		return fmt.Errorf("%s does not have the base commit %s any more", o.src.Name, o.w.commit)
+	if err := o.here.Run(ctx, "cat-file", "-e", o.from.base+"^{commit}"); err != nil {
+		return fmt.Errorf("%s does not have the base commit %s any more", o.src.Name, o.from.base)
 	}
-	pack, err := os.Create(o.w.path("delivery.pack"))
+	pack, err := os.Create(filepath.Join(o.from.home, "delivery.pack"))
 	if err != nil {
 		return err
 	}
 	defer pack.Close()
-	want := strings.NewReader(commit + "\n^" + o.w.commit + "\n")
-	if err := o.w.repo().Pipe(ctx, want, pack, "pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout"); err != nil {
+	want := strings.NewReader(commit + "\n^" + o.from.base + "\n")
+	if err := o.from.repo.Pipe(ctx, want, pack, "pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout"); err != nil {
 		return err
 	}
 	if _, err := pack.Seek(0, 0); err != nil {
@@ -91,7 +92,7 @@ func (o outlet) send(ctx context.Context, commit string) error {
 	if err := o.here.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict"); err != nil {
 		return o.failed(err)
 	}
-	return o.failed(o.here.Run(ctx, "rev-list", "--objects", "--quiet", commit, "--not", o.w.commit))
+	return o.failed(o.here.Run(ctx, "rev-list", "--objects", "--quiet", commit, "--not", o.from.base))
 }
 
 // free refuses a branch that a work tree of a local repository is on, be it
@@ -116,7 +117,7 @@ func (o outlet) free(ctx context.Context) error {
 // lead makes the branch lead to commit if it leads to old now.
 func (o outlet) lead(ctx context.Context, commit, old string) error {
 	if !o.src.Remote.Local {
-		return o.failed(o.w.repo().Push(ctx, o.src.Remote, o.ref, commit, old))
+		return o.failed(o.from.repo.Push(ctx, o.src.Remote, o.ref, commit, old))
 	}
 	if old == "" {
 		old = strings.Repeat("0", len(commit))
