@@ -20,7 +20,7 @@ import (
 const testJob = "01890000-0000-7000-8000-000000000000"
 
 // delivery is what a worker asks for.
-func delivery(repo, branch string) Delivery {
+func deliveryTo(repo, branch string) Delivery {
 	return Delivery{
 		Repo: repo, Branch: branch, Message: "Fix it", At: time.Unix(1_800_000_000, 0),
 		Trailers: []string{"Penstock-Job: " + testJob, "Penstock-Session: " + testJob},
@@ -122,7 +122,7 @@ func testDeliverTo(t *testing.T, url, dir string) {
 	w := prepare(t, s, "job.1", url)
 	before := around(t, dir)
 	change := work(t, w)
-	d := delivery(url, "penstock/b/17")
+	d := deliveryTo(url, "penstock/b/17")
 	got := deliver(t, w, change, d)
 	tip := run(t, dir, "git", "rev-parse", "refs/heads/penstock/b/17")
 	if got.Commit != tip || got.Replaced != "" || strings.Contains(got.Repo, "s3cret") {
@@ -171,11 +171,11 @@ func TestDeliverToABranchThatExists(t *testing.T) {
 				url = strings.Replace(serve(t, filepath.Dir(dir)).URL, "http://", "http://u:s3cret@", 1) + "/user%20repo/.git"
 			}
 			first := prepare(t, openJailed(t, Limits{}), "job.1", url)
-			lost := deliver(t, first, work(t, first), delivery(url, "penstock/x"))
+			lost := deliver(t, first, work(t, first), deliveryTo(url, "penstock/x"))
 
 			second := prepare(t, openJailed(t, Limits{}), "job.2", url)
 			write(t, second.Dir(), "new", "of the second\n")
-			change, d := collect(t, second), delivery(url, "penstock/x")
+			change, d := collect(t, second), deliveryTo(url, "penstock/x")
 			d.Permit = func(context.Context, string) (time.Time, error) {
 				t.Error("asked for leave to overwrite")
 				return time.Time{}, errors.New("no")
@@ -187,7 +187,7 @@ func TestDeliverToABranchThatExists(t *testing.T) {
 			if now := run(t, dir, "git", "rev-parse", "penstock/x"); now != lost.Commit {
 				t.Fatalf("the branch was moved to %s", now)
 			}
-			d = delivery(url, "penstock/x")
+			d = deliveryTo(url, "penstock/x")
 			d.Replaces = []string{lost.Commit}
 			got := deliver(t, second, change, d)
 			if now := run(t, dir, "git", "rev-parse", "penstock/x"); now != got.Commit || got.Replaced != lost.Commit {
@@ -234,7 +234,7 @@ func TestDeliverRaces(t *testing.T) {
 			}, func(err error) bool { return err == nil }, ""},
 		} {
 			t.Run(kind+"/"+c.name, func(t *testing.T) {
-				d := delivery(url, "penstock/x")
+				d := deliveryTo(url, "penstock/x")
 				d.Permit = c.permit
 				if c.name == "somebody did the same" {
 					d.Replaces = []string{w.Base()}
@@ -282,7 +282,7 @@ func TestDeliverIsRefused(t *testing.T) {
 				dir = filepath.Join(repo, "elsewhere")
 			}
 			before := run(t, dir, "git", "for-each-ref")
-			d := delivery(repo, "penstock/x")
+			d := deliveryTo(repo, "penstock/x")
 			if strings.Contains(c.name, "linked") {
 				d.Replaces = []string{w.Base()} // even then
 			}
@@ -307,7 +307,7 @@ func TestDeliverToAReadOnlyRemote(t *testing.T) {
 	url := strings.Replace(serve(t, filepath.Dir(dir)).URL, "http://", "http://u:s3cret@", 1) + "/user%20repo/.git"
 	w := prepare(t, openJailed(t, Limits{}), "job.1", url)
 	write(t, w.Dir(), "new", "x\n")
-	_, err := w.Deliver(t.Context(), collect(t, w), delivery(url, "penstock/x"))
+	_, err := w.Deliver(t.Context(), collect(t, w), deliveryTo(url, "penstock/x"))
 	if failed, ok := errors.AsType[*git.Error](err); !ok || strings.Contains(err.Error(), "s3cret") || failed.Code == 0 {
 		t.Errorf("got %v, want git's error without the password", err)
 	}
@@ -317,7 +317,7 @@ func TestDeliverNothing(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
 	w := prepare(t, openJailed(t, Limits{}), "job.1", repo)
-	got := deliver(t, w, collect(t, w), delivery(repo, "penstock/x"))
+	got := deliver(t, w, collect(t, w), deliveryTo(repo, "penstock/x"))
 	if refs := run(t, repo, "git", "for-each-ref", "refs/heads/penstock"); got.Commit != "" || refs != "" {
 		t.Errorf("got %+v, %s; want no branch of nothing", got, refs)
 	}
@@ -336,7 +336,7 @@ func TestDeliverFromOtherWorkspaces(t *testing.T) {
 			if run(t, w.Dir(), "git", "rev-parse", "--is-shallow-repository") != "true" {
 				t.Fatal("the workspace has all of history")
 			}
-			got := deliver(t, w, work(t, w), delivery(to, fmt.Sprintf("penstock/%d", i)))
+			got := deliver(t, w, work(t, w), deliveryTo(to, fmt.Sprintf("penstock/%d", i)))
 			if n := run(t, repo, "git", "rev-list", "--count", got.Commit); n != "64" {
 				t.Errorf("the branch has %s commits, want 64", n)
 			}
@@ -347,7 +347,7 @@ func TestDeliverFromOtherWorkspaces(t *testing.T) {
 		repo, s := newRepo(t), open(t, Limits{})
 		w := prepareAs(t, s, "job.1", jobs.Repo{URL: repo}, jobs.IsolationWorktree)
 		inside(t, w, "printf 'x\n' > new; git add new; git commit -q -m mine")
-		got := deliver(t, w, collect(t, w), delivery(repo, "penstock/x"))
+		got := deliver(t, w, collect(t, w), deliveryTo(repo, "penstock/x"))
 		want := "Penstock agent <agent@penstock.invalid> 1800000000|Fix it\n\nPenstock-Job: " + testJob + "\nPenstock-Session: " + testJob
 		if text := run(t, repo, "git", "log", "-1", "--format=%an <%ae> %at|%B", got.Commit); strings.TrimSpace(text) != want {
 			t.Errorf("got %q, want %q", text, want)
@@ -372,7 +372,7 @@ func TestSilentRemoteEndsADelivery(t *testing.T) {
 	defer silent.Close()
 	defer close(release)
 	url := strings.Replace(silent.URL, "http://", "http://u:s3cret@", 1) + "/user%20repo/.git"
-	d := delivery(url, "penstock/x")
+	d := deliveryTo(url, "penstock/x")
 	d.Permit = func(context.Context, string) (time.Time, error) { return time.Now().Add(300 * time.Millisecond), nil }
 	if _, err := w.Deliver(t.Context(), change, d); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want a passed deadline", err)

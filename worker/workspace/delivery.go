@@ -1,6 +1,20 @@
 package workspace
 
-import "context"
+import (
+	"context"
+
+	"github.com/penstock-run/penstock/worker/internal/delivery"
+)
+
+// What goes where, as what, and what came of it.
+type (
+	// A Delivery says where a change goes, and as what.
+	Delivery = delivery.Delivery
+	// Delivered says what [Workspace.Deliver] left.
+	Delivered = delivery.Delivered
+	// A BranchError is a branch that cannot be made because of what is there.
+	BranchError = delivery.BranchError
+)
 
 // Deliver makes a branch with what Collect returned, in the repository that
 // the job began from. It only ever makes a new branch, or moves one that leads
@@ -12,11 +26,11 @@ import "context"
 // left alone: a branch that is checked out is a [*BranchError]. To a URL it is
 // pushed, with Config.FetchEnv, and the hooks there are the remote's affair.
 func (w *Workspace) Deliver(ctx context.Context, c Change, d Delivery) (Delivered, error) {
-	from := origin{
-		repo: w.repo(), base: w.commit, head: c.Head, home: w.home, trash: w.spaces.trash, access: w.spaces.access,
+	from := delivery.Origin{
+		Repo: w.repo(), Base: w.commit, Head: c.Head, Home: w.home, Trash: w.spaces.trash, Access: w.spaces.access,
 	}
 	if c.PatchSize > 0 {
-		from.tree = c.tree
+		from.Tree = c.tree
 	}
-	return from.deliver(ctx, d)
+	return from.Deliver(ctx, d)
 }

@@ -1,4 +1,4 @@
-package workspace
+package delivery
 
 import (
 	"bufio"
@@ -30,14 +30,14 @@ type commitText struct {
 }
 
 // readCommits returns the commits from the base to tip, parents first.
-func (o origin) readCommits(ctx context.Context, tip string) ([]commitText, error) {
+func (o Origin) readCommits(ctx context.Context, tip string) ([]commitText, error) {
 	over := &changes.LimitError{What: "bytes of commit messages", Limit: maxMessages}
 	var ids, all bytes.Buffer
-	list := []string{"rev-list", "--reverse", "--topo-order", tip, "--not", o.base}
-	if err := o.repo.Pipe(ctx, nil, &git.LimitedWriter{To: &ids, Left: maxMessages, Err: over}, list...); err != nil {
+	list := []string{"rev-list", "--reverse", "--topo-order", tip, "--not", o.Base}
+	if err := o.Repo.Pipe(ctx, nil, &git.LimitedWriter{To: &ids, Left: maxMessages, Err: over}, list...); err != nil {
 		return nil, err
 	}
-	if err := o.repo.Pipe(ctx, &ids, &git.LimitedWriter{To: &all, Left: maxMessages, Err: over}, "cat-file", "--batch"); err != nil {
+	if err := o.Repo.Pipe(ctx, &ids, &git.LimitedWriter{To: &all, Left: maxMessages, Err: over}, "cat-file", "--batch"); err != nil {
 		return nil, err
 	}
 	var texts []commitText
@@ -64,9 +64,9 @@ func (o origin) readCommits(ctx context.Context, tip string) ([]commitText, erro
 
 // writeCommits stores commits, parents first, as d wants them, and returns
 // the last one's id. However many they are, it is one process.
-func (o origin) writeCommits(ctx context.Context, texts []commitText, d Delivery) (string, error) {
-	dir := filepath.Join(o.home, "commits")
-	if err := o.trash.Remove(ctx, dir); err != nil {
+func (o Origin) writeCommits(ctx context.Context, texts []commitText, d Delivery) (string, error) {
+	dir := filepath.Join(o.Home, "commits")
+	if err := o.Trash.Remove(ctx, dir); err != nil {
 		return "", err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -77,7 +77,7 @@ func (o origin) writeCommits(ctx context.Context, texts []commitText, d Delivery
 	last := ""
 	for i, c := range texts {
 		text := rewrite(c.text, d, renamed)
-		last = objectID(text, len(o.base))
+		last = objectID(text, len(o.Base))
 		renamed[c.id] = last
 		name := filepath.Join(dir, strconv.Itoa(i))
 		if err := os.WriteFile(name, text, 0o600); err != nil {
@@ -87,7 +87,7 @@ func (o origin) writeCommits(ctx context.Context, texts []commitText, d Delivery
 		want.WriteString(last + "\n")
 	}
 	var got bytes.Buffer
-	if err := o.repo.Pipe(ctx, strings.NewReader(names.String()), &got, "hash-object", "-t", "commit", "-w", "--no-filters", "--stdin-paths"); err != nil {
+	if err := o.Repo.Pipe(ctx, strings.NewReader(names.String()), &got, "hash-object", "-t", "commit", "-w", "--no-filters", "--stdin-paths"); err != nil {
 		return "", err
 	}
 	if got.String() != want.String() {

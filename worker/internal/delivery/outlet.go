@@ -1,4 +1,4 @@
-package workspace
+package delivery
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 
 // An outlet is a branch of the repository that a job began from.
 type outlet struct {
-	from origin
+	from Origin
 	src  source.Source
 	ref  string   // its full name
 	here git.Repo // a local repository itself
 }
 
-func (o origin) outlet(ctx context.Context, src source.Source, branch string) (outlet, error) {
+func (o Origin) outlet(ctx context.Context, src source.Source, branch string) (outlet, error) {
 	to := outlet{from: o, src: src, ref: "refs/heads/" + branch}
 	if !src.Remote.Local {
 		return to, nil
@@ -56,7 +56,7 @@ func (o outlet) now(ctx context.Context) (string, error) {
 		}
 		return id, nil
 	}
-	refs, _, err := o.src.Remote.List(ctx, o.from.home, o.ref)
+	refs, _, err := o.src.Remote.List(ctx, o.from.Home, o.ref)
 	for _, r := range refs {
 		if r.Name == o.ref {
 			return r.Commit, nil
@@ -74,16 +74,16 @@ func (o outlet) send(ctx context.Context, commit string) error {
 	if err := o.free(ctx); err != nil {
 		return err
 	}
-	if err := o.here.Run(ctx, "cat-file", "-e", o.from.base+"^{commit}"); err != nil {
-		return fmt.Errorf("%s does not have the base commit %s any more", o.src.Name, o.from.base)
+	if err := o.here.Run(ctx, "cat-file", "-e", o.from.Base+"^{commit}"); err != nil {
+		return fmt.Errorf("%s does not have the base commit %s any more", o.src.Name, o.from.Base)
 	}
-	pack, err := os.Create(filepath.Join(o.from.home, "delivery.pack"))
+	pack, err := os.Create(filepath.Join(o.from.Home, "delivery.pack"))
 	if err != nil {
 		return err
 	}
 	defer pack.Close()
-	want := strings.NewReader(commit + "\n^" + o.from.base + "\n")
-	if err := o.from.repo.Pipe(ctx, want, pack, "pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout"); err != nil {
+	want := strings.NewReader(commit + "\n^" + o.from.Base + "\n")
+	if err := o.from.Repo.Pipe(ctx, want, pack, "pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout"); err != nil {
 		return err
 	}
 	if _, err := pack.Seek(0, 0); err != nil {
@@ -92,7 +92,7 @@ func (o outlet) send(ctx context.Context, commit string) error {
 	if err := o.here.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict"); err != nil {
 		return o.failed(err)
 	}
-	return o.failed(o.here.Run(ctx, "rev-list", "--objects", "--quiet", commit, "--not", o.from.base))
+	return o.failed(o.here.Run(ctx, "rev-list", "--objects", "--quiet", commit, "--not", o.from.Base))
 }
 
 // free refuses a branch that a work tree of a local repository is on, be it
@@ -117,7 +117,7 @@ func (o outlet) free(ctx context.Context) error {
 // lead makes the branch lead to commit if it leads to old now.
 func (o outlet) lead(ctx context.Context, commit, old string) error {
 	if !o.src.Remote.Local {
-		return o.failed(o.from.repo.Push(ctx, o.src.Remote, o.ref, commit, old))
+		return o.failed(o.from.Repo.Push(ctx, o.src.Remote, o.ref, commit, old))
 	}
 	if old == "" {
 		old = strings.Repeat("0", len(commit))

@@ -1,4 +1,4 @@
-package workspace
+package delivery
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func (e *BranchError) Error() string {
 	return fmt.Sprintf("branch %s of %s %s; it was not touched", e.Branch, e.Repo, e.Why)
 }
 
-// Delivered says what [Workspace.Deliver] left. Commit is "" where there was
+// Delivered says what a delivery left. Commit is "" where there was
 // nothing to deliver.
 type Delivered struct {
 	Repo     string // without credentials
@@ -55,19 +55,20 @@ type Delivered struct {
 
 // An Origin is what is delivered from: what a job left, in the host's own git
 // directory.
-type origin struct {
-	repo   git.Repo // with the base's objects, and those of the result
-	base   string   // the commit that the job began from
-	head   string   // the last of its commits; "" if it made none
-	tree   string   // of its files, if there are no commits; "" if nothing changed
-	home   string   // where files may be written, for the time of the delivery
-	trash  *disk.Trash
-	access source.Access
+type Origin struct {
+	Repo   git.Repo // with the base's objects, and those of the result
+	Base   string   // the commit that the job began from
+	Head   string   // the last of its commits; "" if it made none
+	Tree   string   // of its files, if there are no commits; "" if nothing changed
+	Home   string   // where files may be written, for the time of the delivery
+	Trash  *disk.Trash
+	Access source.Access
 }
 
-// deliver makes a branch, see [workspace.Workspace.Deliver].
-func (o origin) deliver(ctx context.Context, d Delivery) (Delivered, error) {
-	src, err := o.access.Locate(ctx, d.Repo)
+// Deliver makes a branch, or moves one that leads to a
+// commit of Delivery.Replaces.
+func (o Origin) Deliver(ctx context.Context, d Delivery) (Delivered, error) {
+	src, err := o.Access.Locate(ctx, d.Repo)
 	if err != nil {
 		return Delivered{}, err
 	}
@@ -96,7 +97,7 @@ func (o origin) deliver(ctx context.Context, d Delivery) (Delivered, error) {
 
 // move makes the branch lead to commit. What is said of it after a failure is
 // what is there: an answer may have been lost.
-func (o origin) move(ctx context.Context, to outlet, old, commit string, d Delivery) error {
+func (o Origin) move(ctx context.Context, to outlet, old, commit string, d Delivery) error {
 	if old != "" && !slices.Contains(d.Replaces, old) {
 		return to.refuse("exists, at " + old + ", and is not this job's")
 	}
@@ -125,19 +126,19 @@ func (o origin) move(ctx context.Context, to outlet, old, commit string, d Deliv
 
 // compose returns the commit that the branch shall lead to. It depends on
 // nothing but its arguments and the origin.
-func (o origin) compose(ctx context.Context, d Delivery) (string, error) {
-	if o.head == "" && o.tree == "" {
+func (o Origin) compose(ctx context.Context, d Delivery) (string, error) {
+	if o.Head == "" && o.Tree == "" {
 		return "", nil
 	}
-	if o.head != "" && d.Author == "" && len(d.Trailers) == 0 {
-		return o.head, nil
+	if o.Head != "" && d.Author == "" && len(d.Trailers) == 0 {
+		return o.Head, nil
 	}
 	var texts []commitText
 	var err error
-	if o.head == "" {
+	if o.Head == "" {
 		texts, err = o.single(ctx, d)
 	} else {
-		texts, err = o.readCommits(ctx, o.head)
+		texts, err = o.readCommits(ctx, o.Head)
 	}
 	if err != nil {
 		return "", err
@@ -146,12 +147,12 @@ func (o origin) compose(ctx context.Context, d Delivery) (string, error) {
 }
 
 // single is the one commit of an agent that made none.
-func (o origin) single(ctx context.Context, d Delivery) ([]commitText, error) {
-	tree, err := commits.TreeID(ctx, o.repo, o.tree)
+func (o Origin) single(ctx context.Context, d Delivery) ([]commitText, error) {
+	tree, err := commits.TreeID(ctx, o.Repo, o.Tree)
 	if err != nil {
 		return nil, err
 	}
 	who := fmt.Sprintf("Penstock agent <agent@penstock.invalid> %d +0000", d.At.Unix())
-	text := fmt.Sprintf("tree %s\nparent %s\nauthor %s\ncommitter %s\n\n%s\n", tree, o.base, who, who, d.Message)
+	text := fmt.Sprintf("tree %s\nparent %s\nauthor %s\ncommitter %s\n\n%s\n", tree, o.Base, who, who, d.Message)
 	return []commitText{{text: []byte(text)}}, nil
 }
