@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/commits"
 	"github.com/penstock-run/penstock/worker/internal/disk"
@@ -19,10 +18,10 @@ const commitsTime = time.Minute
 
 // commits tells the agent's commits, or why they are not there.
 func (w *Workspace) commits(ctx context.Context, c *Change) (*commits.Branch, error) {
-	if w.isolation == jobs.IsolationNone || w.commit == "" {
+	if w.Strategy() == "" || w.commit == "" {
 		return nil, nil // they are in the user's repository, where the agent made them
 	}
-	if w.over && !w.directory().MayHaveCommits() {
+	if w.Strategy() == Overlay && !w.directory().MayHaveCommits() {
 		return nil, nil
 	}
 	s, err := w.agentCommits(ctx)

@@ -48,7 +48,7 @@ type Change struct {
 // running any more. It may be called again.
 func (w *Workspace) Collect(ctx context.Context) (Change, error) {
 	note := w.note
-	if w.commit == "" && w.hooked == nil && w.empty() {
+	if w.commit == "" && w.Strategy() != Hook && w.empty() {
 		note = "no patch: the job has no repository"
 	}
 	if note != "" {
@@ -67,7 +67,7 @@ func (w *Workspace) Collect(ctx context.Context) (Change, error) {
 func (c Change) Empty() bool { return c.PatchSize == 0 && c.Bundle == "" }
 
 func (w *Workspace) collect(ctx context.Context, c *Change) error {
-	if err := w.there(); err != nil {
+	if err := w.files.check(); err != nil {
 		return err
 	}
 	if err := w.ownGit(); err != nil {
@@ -81,8 +81,8 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 	if made != nil {
 		before.Forced = made.Added
 	}
-	if made != nil && w.linked != nil {
-		w.linked.tip = made.Tip
+	if made != nil {
+		w.tip = made.Tip
 	}
 	after, err := w.compare(ctx, before, c)
 	if limit, ok := errors.AsType[*changes.LimitError](err); ok {
@@ -118,12 +118,10 @@ func (w *Workspace) compare(ctx context.Context, before changes.State, c *Change
 
 // directory is what is collected of the workspace.
 func (w *Workspace) directory() *changes.Directory {
-	d := &changes.Directory{
-		Path: w.dir, Home: w.home, Repo: w.repo(), Base: w.commit, Trash: w.spaces.trash, Limits: w.limits(), Listing: w.catalog,
-		Private: w.private() && !w.inUse, Foreign: w.hooked != nil,
-	}
-	if w.over {
-		d.View = &changes.View{Trees: w.base.Trees, Layer: w.layer.Files()}
+	d := w.site.directory()
+	d.Private, d.Foreign, d.View = w.files.private() && !w.inUse, w.Strategy() == Hook, w.files.view()
+	if w.fewer > 0 {
+		d.Limits.Bytes = min(d.Limits.Bytes, w.fewer)
 	}
 	return d
 }
@@ -131,9 +129,9 @@ func (w *Workspace) directory() *changes.Directory {
 // repo is the host's own git directory for this workspace. What a power cut
 // takes of it is collected again, so nothing waits for the disk; and a pack
 // stays a pack, which is one file for any number of objects.
-func (w *Workspace) repo() git.Repo {
+func (s *site) repo() git.Repo {
 	return git.Repo{
-		Dir: w.path("git"), Hold: []*os.File{w.lock.File},
+		Dir: s.path("git"), Hold: []*os.File{s.lock.File},
 		Set: []string{"core.fsync=none", "fastimport.unpackLimit=1"},
 	}
 }
@@ -148,14 +146,14 @@ func (w *Workspace) repo() git.Repo {
 // files with one name are taken, no link is followed, and no git directory is
 // entered: what the agent could not read is not handed out as its work.
 func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
-	err = w.there()
+	err = w.files.check()
 	var known git.Listing
-	if err == nil && w.over {
+	if err == nil && w.Strategy() == Overlay {
 		known, err = w.catalog(w.base.Index())
 	}
 	if err == nil {
 		d := w.directory()
-		d.Private, d.Foreign, d.Limits = w.private(), false, w.spaces.cfg.Limits.changes()
+		d.Private = w.files.private()
 		left, err = d.Pick(ctx, known, patterns, take)
 	}
 	if err != nil {

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/source"
+	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // programs are the operator's, for the strategy [Hook].
@@ -46,6 +48,22 @@ type hooked struct {
 	Inode string    `json:"inode,omitempty"`
 }
 
+// hookFiles are a directory that a program of the operator made.
+type hookFiles struct {
+	*site
+	hooked *hooked // nil until it is begun
+}
+
+func (*hookFiles) strategy() Strategy  { return Hook }
+func (*hookFiles) show(*sandbox.Spec)  {}
+func (*hookFiles) view() *changes.View { return nil }
+func (*hookFiles) private() bool       { return true }
+func (w *hookFiles) check() error      { return w.hooked.there() }
+
+func (w *hookFiles) released() (bool, error) {
+	return w.hooked.State == clearing || w.hooked.State == gone, nil
+}
+
 // The states of a hooked.
 const (
 	creating = "creating"
@@ -56,9 +74,9 @@ const (
 
 const hookFile = "hook.json"
 
-// hook lets the operator's program make the workspace's directory, and takes
+// prepare lets the operator's program make the workspace's directory, and takes
 // its files as they are for the state before the agent.
-func (w *Workspace) hook(ctx context.Context, r Request) error {
+func (w *hookFiles) prepare(ctx context.Context, r Request) error {
 	if err := w.spaces.tryHook(); err != nil {
 		return err
 	}
@@ -88,7 +106,7 @@ const hookNoRef = 66
 
 // hookRefused says what a create program meant that ended with an exit code: a
 // job for which there is no workspace must not be tried for ever.
-func (w *Workspace) hookRefused(err error) error {
+func (w *hookFiles) hookRefused(err error) error {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	repo := w.hooked.Repo
 	switch {
@@ -101,7 +119,7 @@ func (w *Workspace) hookRefused(err error) error {
 }
 
 // hookIs writes down what is done next.
-func (w *Workspace) hookIs(state string) error {
+func (w *hookFiles) hookIs(state string) error {
 	w.hooked.State, w.hooked.Began = state, time.Now()
 	return disk.ReplaceFile(w.path(hookFile), w.path("hook.new"), w.hooked)
 }
@@ -120,7 +138,7 @@ func readHook(home string) (*hooked, error) {
 
 // claim makes the directory the workspace's, unless another workspace has it, or
 // a part of it, be its owner alive or not.
-func (w *Workspace) claim(ctx context.Context, dir, inode string) error {
+func (w *hookFiles) claim(ctx context.Context, dir, inode string) error {
 	l, err := disk.WaitLock(ctx, filepath.Join(w.spaces.cfg.Dir, "claims"), syscall.LOCK_EX)
 	if err != nil {
 		return err
@@ -158,10 +176,10 @@ func (s *Spaces) usedBy(id string) string {
 // there returns an error unless the directory still is the one that was made.
 func (h *hooked) there() error { return disk.CheckDir(h.Dir, h.Inode) }
 
-// unhook lets the operator's program remove the directory. Nothing of it is
+// release lets the operator's program remove the directory. Nothing of it is
 // looked at; whatever the agent made of it is the program's to know.
-func (w *Workspace) unhook(ctx context.Context) error {
-	if w.hooked.State == gone {
+func (w *hookFiles) release(ctx context.Context, _ *worktree.Outcome) error {
+	if w.hooked == nil || w.hooked.State == gone {
 		return nil
 	}
 	if err := w.hookEnded(); err != nil {
@@ -179,7 +197,7 @@ func (w *Workspace) unhook(ctx context.Context) error {
 // hookEnded refuses to go on while a program of a worker that was killed may
 // still run. It holds a lock; so may a service that it began, for ever, so after
 // the time that it has the lock does not count.
-func (w *Workspace) hookEnded() error {
+func (w *hookFiles) hookEnded() error {
 	l, err := disk.TryLock(w.path("hook.lock"), syscall.LOCK_EX)
 	if err == nil {
 		return l.Release()
@@ -192,30 +210,19 @@ func (w *Workspace) hookEnded() error {
 
 // recordAll takes all files for the state before the agent. Who has as many as
 // nobody can compare gets no patch.
-func (w *Workspace) recordAll(ctx context.Context) error {
+func (w *hookFiles) recordAll(ctx context.Context) error {
 	w.before = changes.State{Tree: git.EmptyTree, Index: w.path("index.empty")}
 	if err := w.ownGit(); err != nil {
 		return err
 	}
-	w.whole = true
-	before, _, err := w.directory().Snapshot(ctx, w.before, w.path("index"))
-	w.whole = false
+	d := w.directory()
+	d.Private, d.Foreign = true, true
+	d.Limits.Files, d.Limits.Bytes = d.Limits.Entries, 32*d.Limits.Bytes // what is there before is bounded by more
+	before, _, err := d.Snapshot(ctx, w.before, w.path("index"))
 	if err == nil && before.Over != nil {
 		w.note = "no patch: the files cannot be recorded: " + before.Over.Error()
 		return nil
 	}
 	w.before = before
 	return errors.Join(err, w.spaces.trash.Remove(ctx, w.path("stage")))
-}
-
-// limits bound a collection; what is there before is bounded by more.
-func (w *Workspace) limits() changes.Limits {
-	l := w.spaces.cfg.Limits.changes()
-	if w.whole {
-		l.Files, l.Bytes = l.Entries, 32*l.Bytes
-	}
-	if w.fewer > 0 {
-		l.Bytes = min(l.Bytes, w.fewer)
-	}
-	return l
 }

@@ -28,7 +28,7 @@ const hookGrace = 10 * time.Second
 // runHook runs one of the operator's programs and returns what it printed,
 // without the last newline. All that it began in its process group ends with its
 // time.
-func (w *Workspace) runHook(ctx context.Context, program string) (string, error) {
+func (w *hookFiles) runHook(ctx context.Context, program string) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, w.spaces.cfg.Programs.Time)
 	defer cancel()
 	// Inherited by the program: whoever comes after us sees by it that it runs.
@@ -73,7 +73,7 @@ func (w *Workspace) runHook(ctx context.Context, program string) (string, error)
 	return "", fmt.Errorf("%s: %w", program, err)
 }
 
-func (w *Workspace) hookEnv() []string {
+func (w *hookFiles) hookEnv() []string {
 	env := slices.Clone(w.spaces.cfg.Programs.Env)
 	if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "PATH=") }) {
 		env = append(env, "PATH=/usr/local/bin:/usr/bin:/bin")

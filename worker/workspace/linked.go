@@ -19,21 +19,22 @@ import (
 	"github.com/penstock-run/penstock/worker/worktree"
 )
 
-// A linked is the worktree of the user's own repository that a workspace is.
-// What is done to it follows from its record, see [worktree.Set].
-type linked struct {
-	wt     worktree.Worktree
-	reused bool
-	keep   bool   // for people, when the attempt ends
-	tip    string // the agent's last commit, as collected
+// linkedFiles are a worktree of the user's own repository. What is done to it
+// follows from its record, see [worktree.Set].
+type linkedFiles struct {
+	own
 	// unjailed: the agent sees the host's paths.
 	unjailed bool
 }
 
-// link makes the workspace a worktree of the user's repository. The files are
+func (*linkedFiles) strategy() Strategy { return Linked }
+func (f *linkedFiles) check() error     { return f.worktree.There() }
+
+// prepare makes the workspace a worktree of the user's repository. The files are
 // made as those of a clone are: no filter of the repository's configuration
 // runs.
-func (w *Workspace) link(ctx context.Context, r Request, src source.Source) error {
+func (w *linkedFiles) prepare(ctx context.Context, r Request) error {
+	src := w.origin
 	trees, err := w.spaces.linkable(src)
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (w *Workspace) link(ctx context.Context, r Request, src source.Source) erro
 	if err != nil {
 		return err
 	}
-	w.linked = &linked{wt: wt, reused: again != nil, unjailed: r.Unjailed}
+	w.worktree, w.reused, w.unjailed = &wt, again != nil, r.Unjailed
 	w.dir = wt.Path
 	return w.enclose()
 }
@@ -100,7 +101,7 @@ func (s *Spaces) linkable(src source.Source) (*worktree.Set, error) {
 }
 
 // attempt is what the worktree of the workspace is made for.
-func (w *Workspace) attempt(r Request, src source.Source) worktree.Attempt {
+func (w *linkedFiles) attempt(r Request, src source.Source) worktree.Attempt {
 	a := worktree.Attempt{ID: w.id, Title: r.Title, Session: r.Session, Batch: r.Batch, Base: w.commit}
 	a.OriginalDir, a.OriginalBranch = src.Origin()
 	return a
@@ -108,7 +109,7 @@ func (w *Workspace) attempt(r Request, src source.Source) worktree.Attempt {
 
 // fill checks the base out, with its own git directory, and gives git's record
 // of the worktree the index.
-func (w *Workspace) fill(ctx context.Context, wt worktree.Worktree, admin string, hold *os.File) error {
+func (w *linkedFiles) fill(ctx context.Context, wt worktree.Worktree, admin string, hold *os.File) error {
 	own := git.Repo{
 		Dir: w.base.Git(), WorkTree: wt.Path, Index: w.path("index"),
 		Hold: []*os.File{w.lock.File, hold}, Progress: w.progress.Of("checkout"),
@@ -127,29 +128,39 @@ func (w *Workspace) fill(ctx context.Context, wt worktree.Worktree, admin string
 // unlinkTime bounds the wait for others who work on the same repository.
 const unlinkTime = 2 * time.Minute
 
-// unlink ends the workspace's hold on its worktree, which stays for people if
+// release ends the workspace's hold on its worktree, which stays for people if
 // they shall have it.
-func (w *Workspace) unlink(ctx context.Context) error {
+func (w *linkedFiles) release(ctx context.Context, left *worktree.Outcome) error {
+	if w.worktree == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, unlinkTime)
 	defer cancel()
-	s, err := w.spaces.worktrees().Repo(ctx, w.linked.wt.Repo)
+	repo, err := w.spaces.worktrees().Repo(ctx, w.worktree.Repo)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	if !w.linked.keep {
-		return s.Drop(ctx, w.id)
+	defer repo.Close()
+	if left == nil {
+		return repo.Drop(ctx, w.id)
 	}
-	return s.HandOver(ctx, w.id, w.leaving())
+	if w.unjailed {
+		left.Commits = nil // the agent made them in the repository itself
+	}
+	return repo.HandOver(ctx, w.id, *left)
+}
+
+func (w *linkedFiles) released() (bool, error) {
+	working, err := w.spaces.worktrees().WorksFor(w.worktree.Repo, w.id)
+	return !working, err
 }
 
 // leaving is what people find in the worktree.
-func (w *Workspace) leaving() worktree.Outcome {
-	tip := w.linked.tip
-	left := worktree.Outcome{Head: tip, Limits: w.spaces.cfg.Limits.changes()}
+func (w *Workspace) leaving() *worktree.Outcome {
+	left := &worktree.Outcome{Head: w.tip, Limits: w.spaces.cfg.Limits.changes()}
 	if c := w.collected; c != nil {
 		left.Collected, left.Stored, left.Look = true, w.receipt, c.Notable
-		if !w.linked.unjailed && tip != "" && tip != w.commit {
+		if w.tip != "" && w.tip != w.commit {
 			left.Commits = &worktree.NewCommits{Base: w.commit, Bundle: c.Bundle, Index: w.indexOf}
 		}
 	}
@@ -157,23 +168,19 @@ func (w *Workspace) leaving() worktree.Outcome {
 }
 
 // indexOf makes an index of a commit of the agent's.
-func (w *Workspace) indexOf(ctx context.Context, commit string) (string, error) {
-	own := w.repo()
-	own.Index = w.path("index.kept")
+func (s *site) indexOf(ctx context.Context, commit string) (string, error) {
+	own := s.repo()
+	own.Index = s.path("index.kept")
 	return own.Index, own.Run(ctx, "read-tree", commit)
 }
 
 // Keep lets a worktree of the user's repository stay when the workspace is
 // closed, for people to look at. It means nothing to other workspaces.
-func (w *Workspace) Keep() {
-	if w.linked != nil {
-		w.linked.keep = true
-	}
-}
+func (w *Workspace) Keep() { w.keep = true }
 
 // Reused reports whether the workspace is one that an earlier attempt left,
 // with what was in it.
-func (w *Workspace) Reused() bool { return w.linked != nil && w.linked.reused }
+func (w *Workspace) Reused() bool { return w.reused }
 
 // Origin is where the user is: the work tree that the job's address led to,
 // and the branch it is on. Both are "" for an address on another host.
@@ -182,8 +189,8 @@ func (w *Workspace) Origin() (dir, branch string) { return w.origin.Origin() }
 // Worktree returns the record of the worktree that the workspace is; false
 // for other workspaces.
 func (w *Workspace) Worktree() (worktree.Worktree, bool) {
-	if w.linked == nil {
+	if w.worktree == nil {
 		return worktree.Worktree{}, false
 	}
-	return w.linked.wt, true
+	return *w.worktree, true
 }

@@ -68,7 +68,7 @@ func TestLinkedAfterAHostileAgent(t *testing.T) {
 			w.touched()
 			sh(t, w.Dir(), strings.NewReplacer("$1", evil, "$2", ran).Replace(planted)+"\n"+c.last)
 			// What the agent's own git directory says.
-			sh(t, w.ownRepo(), `cp "`+evil+`/config" config; mkdir hooks; cp "`+evil+`"/hooks/* hooks`)
+			sh(t, w.path("repo"), `cp "`+evil+`/config" config; mkdir hooks; cp "`+evil+`"/hooks/* hooks`)
 			change, err := w.Collect(t.Context())
 			if (err == nil) != c.kept {
 				t.Fatalf("collected: %v", err)

@@ -15,12 +15,12 @@ import (
 // attempt has ended, checked as any stranger's.
 const repoPath = "/penstock/repo"
 
-func (w *Workspace) ownRepo() string { return w.path("repo") }
+func (w *linkedFiles) ownRepo() string { return w.path("repo") }
 
 // enclose makes the git directory that a jail shows, and lets the worktree's
 // .git lead there.
-func (w *Workspace) enclose() error {
-	if w.linked.unjailed {
+func (w *linkedFiles) enclose() error {
+	if w.unjailed {
 		return nil
 	}
 	if err := w.base.LendGit(w.ownRepo()); err != nil {
@@ -29,18 +29,18 @@ func (w *Workspace) enclose() error {
 	if err := disk.CopyFile(filepath.Join(w.ownRepo(), "index"), w.before.Index); err != nil {
 		return err
 	}
-	return w.linked.wt.LeadTo(repoPath)
+	return w.worktree.LeadTo(repoPath)
 }
 
-// showLinked adds what git needs besides the worktree's files.
-func (w *Workspace) showLinked(spec *sandbox.Spec) {
-	if !w.linked.unjailed {
+// show adds what git needs besides the worktree's files.
+func (w *linkedFiles) show(spec *sandbox.Spec) {
+	if !w.unjailed {
 		spec.Mounts = append(spec.Mounts,
 			sandbox.Mount{Source: w.ownRepo(), Target: repoPath, Writable: !spec.WorkspaceReadOnly},
 			sandbox.Mount{Source: w.base.Objects(), Target: repocache.ObjectsPath})
 		return
 	}
 	if spec.WorkspaceReadOnly { // a jail of ours, to read what an agent without one has left
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: w.linked.wt.Repo, Target: w.linked.wt.Repo})
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: w.worktree.Repo, Target: w.worktree.Repo})
 	}
 }

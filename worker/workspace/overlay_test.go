@@ -36,7 +36,7 @@ func both(tb testing.TB, repo string) map[Strategy]*Workspace {
 	spaces := map[Strategy]*Workspace{}
 	for _, s := range []Strategy{Clone, Overlay} {
 		spaces[s] = prepareAs(tb, openAs(tb, s, Limits{}), "job.1", jobs.Repo{URL: repo}, jobs.IsolationWorktree)
-		if spaces[s].over != (s == Overlay) {
+		if (spaces[s].Strategy() == Overlay) != (s == Overlay) {
 			tb.Fatalf("strategy %s made another workspace", s)
 		}
 	}

@@ -38,12 +38,12 @@ type record struct {
 
 const recordFile = "record.json"
 
-// keep writes the record. It is the last step of Prepare: a workspace without
+// writeRecord writes the record. It is the last step of Prepare: a workspace without
 // one was never given to an agent, and there is nothing in it to lose.
-func (w *Workspace) keep() error {
+func (w *Workspace) writeRecord() error {
 	r := record{
 		Isolation: w.isolation, Dir: w.dir, Commit: w.commit, Note: w.note,
-		Tree: w.before.Tree, Index: w.before.Index, Written: w.before.Written, Over: w.over,
+		Tree: w.before.Tree, Index: w.before.Index, Written: w.before.Written, Over: w.Strategy() == Overlay,
 	}
 	if w.base != nil {
 		r.Base = w.base.Dir
@@ -51,9 +51,7 @@ func (w *Workspace) keep() error {
 	if w.layer != nil {
 		r.Layer = w.layer.Dir
 	}
-	if w.linked != nil {
-		r.Linked = &w.linked.wt
-	}
+	r.Linked = w.worktree
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -131,7 +129,7 @@ func (w *Workspace) Unsaved() bool {
 		return false
 	case w.collected != nil:
 		return !w.collected.Empty()
-	case w.over || w.commit == "":
+	case w.Strategy() == Overlay || w.commit == "":
 		return !w.empty()
 	}
 	return true
@@ -172,27 +170,40 @@ func (s *Spaces) abandoned(id string, l *disk.Lock) (*Workspace, error) {
 		if hooked == nil {
 			return nil, nil
 		}
-		return &Workspace{spaces: s, id: id, home: s.jobDir(id), lock: l, hooked: hooked}, nil
+		at := &site{spaces: s, id: id, home: s.jobDir(id), lock: l}
+		return &Workspace{site: at, files: &hookFiles{at, hooked}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", id, err)
 	}
-	w := &Workspace{
-		hooked: hooked,
-
+	at := &site{
 		spaces: s, id: id, home: s.jobDir(id), dir: r.Dir, lock: l, isolation: r.Isolation, commit: r.Commit, note: r.Note,
-		before: changes.State{Tree: r.Tree, Index: r.Index, Written: r.Written}, over: r.Over, shown: true,
+		before: changes.State{Tree: r.Tree, Index: r.Index, Written: r.Written}, worktree: r.Linked,
 	}
 	if r.Layer != "" {
-		w.layer = repocache.LayerAt(r.Layer)
-	}
-	if r.Linked != nil {
-		w.linked = &linked{wt: *r.Linked}
+		at.layer = repocache.LayerAt(r.Layer)
 	}
 	if r.Base != "" {
-		w.base = repocache.BaseAt(r.Base)
+		at.base = repocache.BaseAt(r.Base)
 	}
-	return w, nil
+	return &Workspace{site: at, files: r.files(at, hooked), shown: true}, nil
+}
+
+// files are those of the workspace that the record is of.
+func (r record) files(at *site, hooked *hooked) files {
+	switch {
+	case hooked != nil:
+		return &hookFiles{at, hooked}
+	case r.Isolation == jobs.IsolationNone && r.Dir == at.path("workspace"):
+		return &scratchFiles{own{at}}
+	case r.Isolation == jobs.IsolationNone:
+		return &inPlaceFiles{own{at}}
+	case r.Linked != nil:
+		return filesOf(Linked, at)
+	case r.Over:
+		return filesOf(Overlay, at)
+	}
+	return filesOf(Clone, at)
 }
 
 // salvage gives a workspace whose owner is gone to Config.Salvage. An error
@@ -204,7 +215,7 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 	if whole, err := wholeOf(w.home); err != nil || whole != nil {
 		return err // what can be stored of it is
 	}
-	if given, err := w.given(); err != nil || given {
+	if released, err := w.files.released(); err != nil || released {
 		return err
 	}
 	if s.cfg.Salvage == nil {
@@ -216,12 +227,12 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 		}
 		defer func() { err = errors.Join(err, w.base.Release()) }()
 	}
-	if w.over {
+	if w.Strategy() == Overlay {
 		if err := w.base.OpenTemplate(); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}
 	}
-	if w.base != nil && w.isolation != jobs.IsolationNone {
+	if w.base != nil && w.Strategy() != "" {
 		// Whoever began to collect may have left half a repository. The files
 		// of the state before are in the base; with isolation none in there.
 		if err := s.trash.Remove(ctx, w.path("git")); err != nil {

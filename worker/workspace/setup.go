@@ -18,7 +18,7 @@ import (
 // Where run fails, what it wrote is in the workspace, as if there were no
 // others; the next one tries again.
 func (w *Workspace) Setup(ctx context.Context, key string, run func(context.Context, *Workspace) error) (took time.Duration, reused bool, err error) {
-	if key == "" || !w.over || w.shown {
+	if key == "" || w.Strategy() != Overlay || w.shown {
 		return 0, false, run(ctx, w)
 	}
 	layer, maker, err := w.base.Layer(ctx, key)
@@ -37,7 +37,7 @@ func (w *Workspace) Setup(ctx context.Context, key string, run func(context.Cont
 func (w *Workspace) put(l *repocache.Layer) error {
 	w.layer = l
 	w.touched()
-	return w.keep() // what the workspace will have means nothing without
+	return w.writeRecord() // what the workspace will have means nothing without
 }
 
 // makeLayer runs setup in a directory of its own. If it succeeds that becomes
@@ -47,7 +47,8 @@ func (w *Workspace) makeLayer(ctx context.Context, maker *repocache.LayerMaker, 
 	if err != nil {
 		return err
 	}
-	inside := &Workspace{spaces: w.spaces, id: w.id, dir: dir, over: true, base: w.base}
+	at := &site{spaces: w.spaces, id: w.id, dir: dir, base: w.base}
+	inside := &Workspace{site: at, files: &overlayFiles{own{at}}}
 	began := time.Now()
 	failed := run(ctx, inside)
 	if failed == nil {

@@ -13,7 +13,7 @@ import (
 // counted to its end.
 func (w *Workspace) Size(ctx context.Context) (bytes, inodes int64) {
 	dirs := []string{w.home}
-	if w.linked != nil {
+	if w.worktree != nil {
 		dirs = append(dirs, w.dir)
 	}
 	limits := w.spaces.cfg.Limits

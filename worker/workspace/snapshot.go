@@ -17,9 +17,7 @@ func (w *Workspace) Snapshot(ctx context.Context) (Change, error) {
 	defer func() {
 		w.inUse = false
 		w.touched() // whatever was found, there may be more already
-		if w.linked != nil {
-			w.linked.tip = ""
-		}
+		w.tip = ""
 	}()
 	change, err := w.Collect(ctx)
 	if err != nil {

@@ -195,16 +195,12 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 		return nil, err
 	}
 	w.isolation, w.progress = r.Isolation, repocache.Throttled(r.Progress)
-	switch {
-	case r.Isolation == jobs.IsolationNone && r.Repo.URL == "":
-		err = w.scratch()
-	case r.Isolation == jobs.IsolationNone:
-		err = w.inPlace(ctx, r.Repo)
-	default:
-		err = w.provide(ctx, r)
+	w.files, err = s.files(ctx, r, w.site)
+	if err == nil {
+		err = w.files.prepare(ctx, r)
 	}
 	if err == nil {
-		err = w.keep()
+		err = w.writeRecord()
 	}
 	if err != nil {
 		return nil, errors.Join(disk.BlameFull(s.cfg.Dir, err), w.remove())
@@ -221,7 +217,7 @@ func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workspace %s: %w", id, err)
 	}
-	w := &Workspace{spaces: s, id: id, home: s.jobDir(id), lock: l}
+	w := &Workspace{site: &site{spaces: s, id: id, home: s.jobDir(id), lock: l}}
 	// What is there now has no owner: we hold its lock.
 	if err := s.trash.Remove(ctx, w.home); err != nil {
 		return nil, errors.Join(err, l.Remove())

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/worker/internal/changes"
-	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
 // A Strategy is a way to give a job files of its own.
@@ -66,61 +62,38 @@ func (s *Spaces) Try(ctx context.Context, strategy Strategy) error {
 	return s.trials.err
 }
 
-func (s *Spaces) tryOverlay(ctx context.Context) (err error) {
-	if s.cfg.Jail == nil {
-		return errors.New("overlay: this worker has no jail to show one in")
+// files returns what makes the files of a request, in the way that is chosen for
+// it.
+func (s *Spaces) files(ctx context.Context, r Request, at *site) (files, error) {
+	switch {
+	case r.Isolation == jobs.IsolationNone && r.Repo.URL == "":
+		return &scratchFiles{own{at}}, nil
+	case r.Isolation == jobs.IsolationNone:
+		return &inPlaceFiles{own{at}}, nil
 	}
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Dir, "trash"), "try-")
+	chosen, err := s.choose(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.trash.Remove(context.WithoutCancel(ctx), dir)) }()
-	for _, sub := range []string{"lower", "upper"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
-			return err
+	if chosen != Hook {
+		if at.origin, err = s.access.Locate(ctx, r.Repo.URL); err != nil {
+			return nil, err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "lower/file"), nil, 0o644); err != nil {
-		return err
-	}
-	exit, err := sandbox.Run(ctx, s.cfg.Jail, sandbox.Spec{
-		Args:      []string{"sh", "-c", "mkdir d && mv file d/"},
-		Workspace: filepath.Join(dir, "upper"), Lower: []string{filepath.Join(dir, "lower")}, Preset: sandbox.PresetOffline, Label: "try",
-	}, sandbox.Streams{})
-	if err != nil {
-		return err
-	}
-	st, err := os.Lstat(filepath.Join(dir, "upper/file"))
-	if !exit.Success() || err != nil || st.Mode()&os.ModeCharDevice == 0 {
-		return fmt.Errorf("overlay: a trial ended with %v, err %w", exit, err)
-	}
-	return nil
+	return filesOf(chosen, at), nil
 }
 
-// provide makes the files in the way that is chosen for r.
-func (w *Workspace) provide(ctx context.Context, r Request) error {
-	chosen, err := w.spaces.choose(ctx, r)
-	if err != nil {
-		return err
+// filesOf are those of a strategy that makes files for one job.
+func filesOf(strategy Strategy, at *site) files {
+	switch strategy {
+	case Hook:
+		return &hookFiles{site: at}
+	case Linked:
+		return &linkedFiles{own: own{at}}
+	case Overlay:
+		return &overlayFiles{own{at}}
 	}
-	if chosen == Hook {
-		return w.hook(ctx, r)
-	}
-	src, err := w.spaces.access.Locate(ctx, r.Repo.URL)
-	if err != nil {
-		return err
-	}
-	w.origin = src
-	if chosen == Linked {
-		return w.link(ctx, r, src)
-	}
-	if err := w.begin(ctx, src, repocache.Revision{Ref: r.Repo.Ref, Commit: r.Repo.Commit}); err != nil {
-		return err
-	}
-	if chosen == Overlay {
-		return w.overlay(ctx)
-	}
-	return w.clone(ctx)
+	return &cloneFiles{own{at}}
 }
 
 func (s *Spaces) choose(ctx context.Context, r Request) (Strategy, error) {
@@ -144,17 +117,6 @@ func (s *Spaces) choose(ctx context.Context, r Request) (Strategy, error) {
 	return "", err
 }
 
-// overlay makes a workspace that shows the base's template.
-func (w *Workspace) overlay(ctx context.Context) error {
-	if err := w.base.MakeTemplate(ctx); err != nil {
-		return err
-	}
-	w.over = true
-	w.dir = w.path("workspace")
-	w.before = changes.State{Tree: w.commit + "^{tree}", Index: w.base.Index()}
-	return os.Mkdir(w.dir, 0o755)
-}
-
 // Show lets a jail see the workspace. What is in it is unknown from then on.
 func (w *Workspace) Show(spec *sandbox.Spec) {
 	w.touched()
@@ -163,30 +125,9 @@ func (w *Workspace) Show(spec *sandbox.Spec) {
 
 func (w *Workspace) show(spec *sandbox.Spec) {
 	spec.Workspace = w.dir
-	if w.linked != nil {
-		w.showLinked(spec)
-	}
-	if w.over {
-		spec.Lower = w.base.Trees
-		if w.layer != nil {
-			spec.Lower = append([]string{w.layer.Files()}, w.base.Trees...)
-		}
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: w.base.Objects(), Target: repocache.ObjectsPath})
-	}
+	w.files.show(spec)
 }
 
 // Strategy is how the files were made; "" where the directory was there
 // before.
-func (w *Workspace) Strategy() Strategy {
-	switch {
-	case w.over:
-		return Overlay
-	case w.linked != nil:
-		return Linked
-	case w.hooked != nil:
-		return Hook
-	case w.base != nil && w.isolation != jobs.IsolationNone:
-		return Clone
-	}
-	return ""
-}
+func (w *Workspace) Strategy() Strategy { return w.files.strategy() }

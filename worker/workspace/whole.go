@@ -30,11 +30,11 @@ func (w *Workspace) Whole(ctx context.Context, limit *changes.LimitError) *chang
 // a worktree, stay as they do anyway.
 func (w *Workspace) KeepWhole(whole *changes.LimitError) error {
 	w.saved = true
-	if w.linked != nil {
+	if w.worktree != nil {
 		w.Keep()
 		return nil
 	}
-	if w.hooked == nil && filepath.Dir(w.dir) != w.home {
+	if !w.files.private() {
 		return nil // it is the user's own
 	}
 	data, err := json.Marshal(whole)

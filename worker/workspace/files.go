@@ -1,0 +1,43 @@
+package workspace
+
+import (
+	"context"
+
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/changes"
+	"github.com/penstock-run/penstock/worker/worktree"
+)
+
+// files are what one strategy made for an attempt.
+//
+//	prepare ──▶ show ──▶ the jail runs and ends ──▶ check, view: collect ──▶ release
+type files interface {
+	// strategy is how they were made; "" where the directory was there before.
+	strategy() Strategy
+	// prepare makes the files, and notes how the agent finds them.
+	prepare(ctx context.Context, r Request) error
+	// show adds to a jail's spec what it needs besides the directory.
+	show(spec *sandbox.Spec)
+	// check refuses what lies in the place of a directory that others can replace.
+	check() error
+	// view is what shows through the directory; nil: all files are in it.
+	view() *changes.View
+	// private reports whether the directory is the workspace's own, and goes with it.
+	private() bool
+	// release ends what they have outside of the host's own directories. A worktree
+	// stays for people if left says what they find there.
+	release(ctx context.Context, left *worktree.Outcome) error
+	// released reports whether release had begun when the owner died: then there was
+	// nothing to lose, and what is left may be half of it, or somebody else's.
+	released() (bool, error)
+}
+
+// own are files in a directory of the host that goes with the workspace.
+type own struct{ *site }
+
+func (own) show(*sandbox.Spec)                               {}
+func (own) check() error                                     { return nil }
+func (own) view() *changes.View                              { return nil }
+func (own) private() bool                                    { return true }
+func (own) release(context.Context, *worktree.Outcome) error { return nil }
+func (own) released() (bool, error)                          { return false, nil }
