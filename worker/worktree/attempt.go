@@ -107,8 +107,8 @@ func (s *Repo) taken(ctx context.Context, records []Worktree, name string) (bool
 
 // workingFor finds the record of the worktree that an attempt works in, if there
 // still is one.
-func (s *Repo) workingFor(attempt string) (wt Worktree, found bool, err error) {
-	records, err := readRecords(s.dir)
+func (r records) workingFor(attempt string) (wt Worktree, found bool, err error) {
+	records, err := readRecords(r.dir)
 	i := slices.IndexFunc(records, func(wt Worktree) bool { return wt.Attempt == attempt && wt.State == working })
 	if err != nil || i < 0 {
 		return Worktree{}, false, err
@@ -207,7 +207,7 @@ func (s *Repo) advance(ctx context.Context, wt Worktree, admin string, left Outc
 
 // WorksFor reports whether a worktree of the repository is an attempt's.
 func (t *Set) WorksFor(repo, attempt string) (bool, error) {
-	s := &Repo{dir: filepath.Join(t.dir, source.Digest(repo)), repo: repo}
+	s := newRepo(filepath.Join(t.dir, source.Digest(repo)), repo)
 	_, found, err := s.workingFor(attempt)
 	return found, err
 }

@@ -45,11 +45,11 @@ func (s *Repo) choosePath(name, asked string) (string, error) {
 
 // outside refuses a directory in the git directory, or in another worktree,
 // whose removal would take this one with it.
-func (s *Repo) outside(path string) error {
-	if disk.Within(path, s.repo) {
+func (r registry) outside(path string) error {
+	if disk.Within(path, r.repo) {
 		return fmt.Errorf("%s is inside the repository's git directory", disk.Printable(path))
 	}
-	admins, err := s.admins()
+	admins, err := r.admins()
 	for _, admin := range admins {
 		if other := strings.TrimSuffix(gitdirOf(admin), "/.git"); other != "" && disk.Within(path, other) {
 			return fmt.Errorf("%s is inside another worktree, %s", disk.Printable(path), disk.Printable(other))
@@ -104,9 +104,14 @@ func makeRoot(top string) (string, error) {
 	return at, errors.Join(err, f.Close())
 }
 
+// A registry is what a repository keeps of its worktrees, in its git directory.
+type registry struct {
+	repo string // the main repository's git directory
+}
+
 // admins lists what the repository keeps of each of its worktrees.
-func (s *Repo) admins() ([]string, error) {
-	dir := filepath.Join(s.repo, "worktrees")
+func (r registry) admins() ([]string, error) {
+	dir := filepath.Join(r.repo, "worktrees")
 	names, err := disk.Names(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -119,18 +124,18 @@ func (s *Repo) admins() ([]string, error) {
 
 // registered returns what the repository keeps of a worktree of ours; "" if
 // it knows of none.
-func (s *Repo) registered(wt Worktree) (string, error) {
-	return s.admin(func(admin string) bool { return gitdirOf(admin) == wt.Path+"/.git" })
+func (r registry) registered(wt Worktree) (string, error) {
+	return r.admin(func(admin string) bool { return gitdirOf(admin) == wt.Path+"/.git" })
 }
 
 // begun returns the same of one that git was told to make and that nobody was
 // given yet. There may be no path in it.
-func (s *Repo) begun(wt Worktree) (string, error) {
-	return s.admin(func(admin string) bool { return lockedFor(admin) == wt.reason() })
+func (r registry) begun(wt Worktree) (string, error) {
+	return r.admin(func(admin string) bool { return lockedFor(admin) == wt.reason() })
 }
 
-func (s *Repo) admin(is func(admin string) bool) (string, error) {
-	admins, err := s.admins()
+func (r registry) admin(is func(admin string) bool) (string, error) {
+	admins, err := r.admins()
 	for _, admin := range admins {
 		if is(admin) {
 			return admin, nil

@@ -19,9 +19,9 @@ import (
 
 // List returns all records, the oldest first.
 func (t *Set) List() ([]Worktree, error) {
-	shelves, err := disk.Names(t.dir)
+	dirs, err := disk.Names(t.dir)
 	var all []Worktree
-	for _, name := range shelves {
+	for _, name := range dirs {
 		records, failed := readRecords(filepath.Join(t.dir, name))
 		all, err = append(all, records...), errors.Join(err, failed)
 	}
@@ -29,12 +29,15 @@ func (t *Set) List() ([]Worktree, error) {
 	return all, err
 }
 
-func (s *Repo) file(name string) string { return filepath.Join(s.dir, flat(name)+".json") }
+// records are those of one repository's worktrees, in a directory of ours.
+type records struct{ dir string }
+
+func (r records) file(name string) string { return filepath.Join(r.dir, flat(name)+".json") }
 
 // writeRecord writes a record so that a reader sees the old one or the new one, and
 // so that it is on the disk before git begins.
-func (s *Repo) writeRecord(wt Worktree) error {
-	return disk.ReplaceFile(s.file(wt.Name), filepath.Join(s.dir, "new"), wt)
+func (r records) writeRecord(wt Worktree) error {
+	return disk.ReplaceFile(r.file(wt.Name), filepath.Join(r.dir, "new"), wt)
 }
 
 func readRecords(dir string) ([]Worktree, error) {
@@ -63,7 +66,7 @@ const maxBundle = 1 << 30
 
 // takeCommits brings the result's commits into the repository and returns the last.
 // Nothing refers to them yet, so a git that tidies may take them away again.
-func (s *Repo) takeCommits(ctx context.Context, r Request) (string, error) {
+func (s *userRepo) takeCommits(ctx context.Context, r Request) (string, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", r.Base+"^{commit}"); err != nil || !git.IsCommit(r.Base) {
 		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first, or apply the patch alone with penstock job apply", disk.Printable(s.repo), r.Base)
 	}
@@ -83,9 +86,9 @@ func (s *Repo) takeCommits(ctx context.Context, r Request) (string, error) {
 }
 
 // commit makes a commit of a patch. The same result gives the same commit.
-func (s *Repo) commit(ctx context.Context, r Request) (_ string, err error) {
+func (s *userRepo) commit(ctx context.Context, r Request) (_ string, err error) {
 	repo := s.git()
-	repo.Index = filepath.Join(s.dir, "index")
+	repo.Index = filepath.Join(s.temp, "index")
 	at := r.Finished.UTC().Format(time.RFC3339)
 	repo.Set = []string{"user.name=Penstock agent", "user.email=agent@penstock.invalid"}
 	repo.Env = append(repo.Env, "GIT_AUTHOR_DATE="+at, "GIT_COMMITTER_DATE="+at)

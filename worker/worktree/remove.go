@@ -89,7 +89,7 @@ func (s *Repo) remove(ctx context.Context, wt Worktree, force bool) (left string
 }
 
 // mayGo returns why a worktree must stay.
-func (s *Repo) mayGo(ctx context.Context, wt Worktree, admin string) error {
+func (s *userRepo) mayGo(ctx context.Context, wt Worktree, admin string) error {
 	keep := func(why string) error { return &KeptError{wt.Path, why + "; use --force to remove it all the same"} }
 	switch {
 	case !disk.Exists(wt.Path):
@@ -127,14 +127,14 @@ func (s *Repo) mayGo(ctx context.Context, wt Worktree, admin string) error {
 }
 
 // alone counts the commits that are in no other branch, tag or remote.
-func (s *Repo) alone(ctx context.Context, wt Worktree, revisions ...string) (string, error) {
+func (s *userRepo) alone(ctx context.Context, wt Worktree, revisions ...string) (string, error) {
 	args := append([]string{"rev-list", "--count"}, revisions...)
 	return s.git().Output(ctx, append(args, "--not", "--exclude="+wt.Branch, "--branches", "--tags", "--remotes")...)
 }
 
 // head is the commit that a worktree is at. Git is not asked in there: whoever
 // worked in it may have written what git would read.
-func (s *Repo) head(ctx context.Context, admin string) (string, error) {
+func (s *userRepo) head(ctx context.Context, admin string) (string, error) {
 	line, err := source.ReadLine(filepath.Join(admin, "HEAD"))
 	if err != nil || git.IsCommit(line) {
 		return line, err
@@ -162,7 +162,7 @@ func headBranch(admin string) (string, error) {
 
 // dirty names something that is neither committed nor, in the worktree of a
 // job, stored. Git compares with a configuration of our own.
-func (s *Repo) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
+func (s *userRepo) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
 	if wt.Print != "" {
 		if now, err := printOf(wt, changes.Limits{}.WithDefaults()); err == nil && now == wt.Print {
 			return "", nil
@@ -321,11 +321,11 @@ func (s *Repo) dropBranch(ctx context.Context, wt Worktree) error {
 // deleted. Half of one would be taken for another's.
 const removed = "penstock-removed"
 
-func (s *Repo) unregister(admin string) error {
-	if err := os.Rename(admin, filepath.Join(s.repo, removed)); err != nil {
+func (r registry) unregister(admin string) error {
+	if err := os.Rename(admin, filepath.Join(r.repo, removed)); err != nil {
 		return err
 	}
-	return disk.RemoveAll(filepath.Join(s.repo, removed))
+	return disk.RemoveAll(filepath.Join(r.repo, removed))
 }
 
 // occupied reports whether a process that we may look at works in dir.
@@ -346,8 +346,7 @@ func occupied(dir string) bool {
 // and the repository tell: what is removed for its age is so by this time.
 func (wt Worktree) Touched() time.Time {
 	last := wt.Refreshed
-	s := &Repo{repo: wt.Repo}
-	admin, err := s.registered(wt)
+	admin, err := registry{wt.Repo}.registered(wt)
 	names := []string{wt.Path}
 	if err == nil && admin != "" {
 		names = append(names, filepath.Join(admin, "index"), filepath.Join(admin, "logs/HEAD"))

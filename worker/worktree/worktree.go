@@ -115,34 +115,36 @@ func (t *Set) Add(ctx context.Context, r Request) (Worktree, []string, error) {
 	if err != nil {
 		return Worktree{}, nil, err
 	}
-	shelf, err := t.Repo(ctx, at.Git)
+	repo, err := t.Repo(ctx, at.Git)
 	if err != nil {
 		return Worktree{}, nil, err
 	}
-	defer shelf.Close()
-	wt, err := shelf.add(ctx, r)
+	defer repo.Close()
+	wt, err := repo.add(ctx, r)
 	if err != nil {
 		return Worktree{}, nil, fmt.Errorf("worktree of job %s: %w", r.Job, err)
 	}
 	if wt.Attempt != "" {
 		return wt, wt.Look, nil
 	}
-	look, err := changes.Notable(ctx, shelf.git(), wt.Base, wt.Head)
+	look, err := changes.Notable(ctx, repo.git(), wt.Base, wt.Head)
 	return wt, slices.Concat(look, wt.Look), err
 }
 
 // A Repo is one repository and its worktrees. Whoever has it holds the lock
 // of the repository: git's own commands fail when two of them add.
 type Repo struct {
-	dir  string // of the records
-	repo string // the main repository's git directory
-	lock *disk.Lock
-	env  []string // that turns the hooks of its configuration off
+	records
+	userRepo
+}
+
+func newRepo(dir, repo string) *Repo {
+	return &Repo{records: records{dir}, userRepo: userRepo{registry: registry{repo}, temp: dir}}
 }
 
 // Repo waits for the repository's lock, and settles what is in half state.
 func (t *Set) Repo(ctx context.Context, repo string) (*Repo, error) {
-	s := &Repo{dir: filepath.Join(t.dir, source.Digest(repo)), repo: repo}
+	s := newRepo(filepath.Join(t.dir, source.Digest(repo)), repo)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -165,14 +167,22 @@ func (t *Set) Repo(ctx context.Context, repo string) (*Repo, error) {
 // was written through it.
 func (s *Repo) Close() { _ = s.lock.Release() }
 
+// A userRepo is the user's own repository, as git of ours uses it.
+type userRepo struct {
+	registry
+	temp string // of ours, for files that one command needs
+	lock *disk.Lock
+	env  []string // that turns the hooks of its configuration off
+}
+
 // git runs in the user's repository. It inherits our lock: a git that we are
 // survived by keeps others out until it has ended.
-func (s *Repo) git() git.Repo {
+func (s *userRepo) git() git.Repo {
 	return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.File}, Env: s.env}
 }
 
 // disableHooks turns off the hooks that the repository's configuration defines.
-func (s *Repo) disableHooks(ctx context.Context) error {
+func (s *userRepo) disableHooks(ctx context.Context) error {
 	if !disk.Exists(s.repo) {
 		return nil // it was removed; what is left of its worktrees can be, too
 	}
@@ -260,8 +270,8 @@ const maxFiltered = 20
 
 // privateRepo makes a git directory of ours that has the repository's objects, for
 // one command on the files of a worktree. It defines no program.
-func (s *Repo) privateRepo(name string, wt Worktree, idLen int) (git.Repo, error) {
-	dir := filepath.Join(s.dir, name)
+func (s *userRepo) privateRepo(name string, wt Worktree, idLen int) (git.Repo, error) {
+	dir := filepath.Join(s.temp, name)
 	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.File}}
 	if err := errors.Join(disk.RemoveAll(dir), git.Init(dir, idLen, "bare = false")); err != nil {
 		return repo, err
@@ -361,7 +371,7 @@ func (s *Repo) freeBranch(ctx context.Context, wt *Worktree) error {
 }
 
 // tip is the commit of a branch; "" if there is no such branch.
-func (s *Repo) tip(ctx context.Context, branch string) (string, error) {
+func (s *userRepo) tip(ctx context.Context, branch string) (string, error) {
 	return s.git().Output(ctx, "for-each-ref", "--format=%(objectname)", "--count=1", "refs/heads/"+branch)
 }
 

@@ -178,13 +178,13 @@ rm -f -- "$@"
 git read-tree -u --reset HEAD`
 
 // delta fills a template with what differs from the one below.
-func (m *mirror) delta(ctx context.Context, b, below *Base, fresh string) error {
+func (b *Base) delta(ctx context.Context, below *Base, fresh string) error {
 	surplus, err := onlyIn(below.Git(), b.Git())
 	if err != nil {
 		return err
 	}
 	args := append([]string{"sh", "-c", deltaScript, "sh"}, surplus...)
-	if err := m.inside(ctx, b, sandbox.Spec{Workspace: filepath.Join(fresh, "tree"), Lower: below.Trees, Args: args}); err != nil {
+	if err := b.inside(ctx, sandbox.Spec{Workspace: filepath.Join(fresh, "tree"), Lower: below.Trees, Args: args}); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(fresh, "below"), []byte(filepath.Base(below.Dir)), 0o600)

@@ -47,7 +47,7 @@ func (b *Base) MakeTemplate(ctx context.Context) (err error) {
 	if err := m.cache.cfg.Trash.Remove(ctx, fresh); err != nil {
 		return err
 	}
-	if err := m.fillTemplate(ctx, l, b, fresh); err != nil {
+	if err := b.fillTemplate(ctx, l, fresh); err != nil {
 		err = fmt.Errorf("check out the template of %s: %w", m.source.Name, err)
 		return errors.Join(err, m.cache.cfg.Trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
@@ -60,22 +60,22 @@ func (b *Base) MakeTemplate(ctx context.Context) (err error) {
 
 // fillTemplate makes a template of what differs from another one, or a whole,
 // also where that one turns out to be damaged.
-func (m *mirror) fillTemplate(ctx context.Context, l *disk.Lock, b *Base, fresh string) error {
-	below, err := m.nearest(b)
+func (b *Base) fillTemplate(ctx context.Context, l *disk.Lock, fresh string) error {
+	below, err := b.mirror.nearest(b)
 	if err == nil && below != nil {
-		if err = m.fillOver(ctx, l, b, below, fresh); err == nil || ctx.Err() != nil {
+		if err = b.fillOver(ctx, l, below, fresh); err == nil || ctx.Err() != nil {
 			return err
 		}
-		err = m.cache.cfg.Trash.Remove(ctx, fresh)
+		err = b.mirror.cache.cfg.Trash.Remove(ctx, fresh)
 	}
 	if err != nil {
 		return err
 	}
-	return m.fillOver(ctx, l, b, nil, fresh)
+	return b.fillOver(ctx, l, nil, fresh)
 }
 
 // fillOver makes a template over the one below, or a whole where that is nil.
-func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *Base, fresh string) error {
+func (b *Base) fillOver(ctx context.Context, l *disk.Lock, below *Base, fresh string) error {
 	dir := filepath.Join(fresh, "tree")
 	if err := dotGit(dir, b); err != nil {
 		return err
@@ -84,10 +84,10 @@ func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *Base, fre
 	var err error
 	if below != nil {
 		lower = below.Trees
-		err = m.delta(ctx, b, below, fresh)
+		err = b.delta(ctx, below, fresh)
 	} else {
 		// Nobody but us has been in this directory.
-		repo := git.Repo{Dir: b.Git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.File}, Progress: m.progress.Of("checkout")}
+		repo := git.Repo{Dir: b.Git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.File}, Progress: b.mirror.progress.Of("checkout")}
 		err = repo.CheckOut(ctx, "HEAD")
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *mirror) fillOver(ctx context.Context, l *disk.Lock, b, below *Base, fre
 	// Git writes down what the files look like from inside a jail: there they have
 	// other owners. An index that does not match would make the first command of
 	// every agent read every file.
-	return m.inside(ctx, b, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"git", "update-index", "-q", "--index-version", "4", "--refresh"}})
+	return b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"git", "update-index", "-q", "--index-version", "4", "--refresh"}})
 }
 
 // templateConfig makes the agent's git fast over a template. A small index is
@@ -177,12 +177,12 @@ func copyWithoutObjects(to, from string) error {
 }
 
 // inside runs git in a jail that shows a template which is being made.
-func (m *mirror) inside(ctx context.Context, b *Base, spec sandbox.Spec) error {
+func (b *Base) inside(ctx context.Context, spec sandbox.Spec) error {
 	var said bytes.Buffer
 	spec.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
 	spec.Mounts = []sandbox.Mount{{Source: b.Objects(), Target: ObjectsPath}}
 	spec.Preset, spec.Label = sandbox.PresetOffline, "template"
-	exit, err := sandbox.Run(ctx, m.cache.cfg.Jail, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
+	exit, err := sandbox.Run(ctx, b.mirror.cache.cfg.Jail, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("git ended with %v: %s", exit, strings.TrimSpace(said.String()))
 	}
