@@ -11,9 +11,11 @@
 // git worktree exists anywhere. With isolation none the workspace is the given
 // directory itself.
 //
-// How the files are made is a [Strategy]. An overlay shows the commit's
-// checkout, which all its jobs share, through a directory that takes what is
-// written: it costs the same for ten files and for a hundred thousand, and
+// How the files are made is a [Strategy]. Each is a type that prepares the files,
+// shows them to the jail, says what shows through them, and releases them: overlay,
+// clone, linked, hook, and beside them in place and scratch. An overlay shows the
+// commit's checkout, which all its jobs share, through a directory that takes what
+// is written: it costs the same for ten files and for a hundred thousand, and
 // what was written is what changed. It exists in the jail's own table of
 // mounts alone, see [Workspace.Show]. A clone has all files in a directory of
 // the host. Both collect the same, with one exception: an overlay knows a
