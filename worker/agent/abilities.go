@@ -6,37 +6,37 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// Abilities are what a coding agent can do besides taking one prompt to its
-// end. A job that asks for more is refused, because an agent that does not
-// know a wish ignores it.
+// Abilities are what a coding agent can do besides taking one prompt and finishing it.
+// A job that asks for more is refused, because an agent ignores an option that it does
+// not know.
 type Abilities struct {
-	// Interactive: it takes more prompts while it lives.
+	// Interactive: the agent takes more prompts while it runs.
 	Interactive bool `json:"interactive"`
-	// Questions: it asks, and goes on with the answer.
+	// Questions: the agent asks questions and continues with the answers.
 	Questions bool `json:"questions"`
-	// Interrupt: its turn can be ended, and it lives on.
+	// Interrupt: a turn of the agent can be ended without ending the agent.
 	Interrupt bool `json:"interrupt"`
-	// Resume: a new process goes on with an earlier conversation.
+	// Resume: a new process continues an earlier conversation.
 	Resume bool `json:"resume"`
-	// Model: it uses the model that the job names.
+	// Model: the agent uses the model that the job names.
 	Model bool `json:"model"`
-	// MaxTurns: it stops by itself after a number of turns.
+	// MaxTurns: the agent stops by itself after a number of turns.
 	MaxTurns bool `json:"max_turns"`
-	// Tokens and Cost: it reports what it used. What goes through the gate is
-	// counted there, whatever it reports.
+	// Tokens and Cost: the agent reports its usage. The gate counts what passes through
+	// it, whatever the agent reports.
 	Tokens bool `json:"tokens"`
 	Cost   bool `json:"cost"`
-	// Terminals: it can be given terminals in its jail, which people look at.
+	// Terminals: the agent can use terminals in its jail, which people can watch.
 	Terminals bool `json:"terminals"`
-	// Images: prompts that it is given while it lives may have images. An agent of
-	// the Agent Client Protocol says when it runs whether it takes them.
+	// Images: prompts sent while the agent runs may have images. An agent of the Agent
+	// Client Protocol says at run time whether it takes them.
 	Images bool `json:"images"`
-	// API is the model API that it cannot do without: "anthropic", "openai", "google".
+	// API is the model API that the agent needs: "anthropic", "openai", "google".
 	API string `json:"api,omitempty"`
 }
 
-// Able reports all that a job asks for and its agent cannot do, as a
-// [*jobs.InvalidError]. Of an agent that is not known it reports nothing.
+// Able reports everything that a job asks for and its agent cannot do, as a
+// [*jobs.InvalidError]. It accepts an agent that it does not know.
 func (a *Agents) Able(j jobs.Job) error {
 	adapter, known := a.adapters[j.Agent.Name]
 	if !known {

@@ -38,11 +38,11 @@ func (acp) Launch(l Launch) (Plan, error) {
 func (acp) Decoder(l Launch) Decoder {
 	d := newACPTalk(l, "acp")
 	d.model = l.Job.Agent.Model
-	d.hello() // the plan has it, and its answer comes here
+	d.hello() // the plan sends the request, and this decoder reads its answer
 	return d
 }
 
-// hello is the first line that the agent is told.
+// hello is the first line sent to the agent.
 func (d *acpTalk) hello() []byte {
 	title := "Penstock"
 	return d.request(sdk.AgentMethodInitialize, sdk.InitializeRequest{
@@ -51,8 +51,8 @@ func (d *acpTalk) hello() []byte {
 	}, "")
 }
 
-// begins is the request that begins the session, or goes on with an earlier
-// one as far as the agent can.
+// begins is the request that begins the session, or continues an earlier one as far as
+// the agent can.
 func (d *acpTalk) begins() []byte {
 	servers := []sdk.McpServer{}
 	if d.launch.Job.Agent.Terminals {

@@ -17,7 +17,7 @@ import (
 func (d *acpTalk) Line(line Line) Read {
 	r := d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var m rpcMessage
-		_ = json.Unmarshal(object, &m) // what has an unexpected type stays zero
+		_ = json.Unmarshal(object, &m) // fields of an unexpected type stay zero
 		var p acpParams
 		_ = json.Unmarshal(m.Params, &p) // as above
 		if d.sent != "" && !d.begun {
@@ -37,7 +37,7 @@ func (d *acpTalk) Line(line Line) Read {
 	return r
 }
 
-// starts tells that the turn of what was sent has begun.
+// starts reports that the turn of the prompt that was sent has begun.
 func (d *acpTalk) starts(r *Read) {
 	d.begun, d.result = true, ""
 	d.begin(r)
@@ -69,7 +69,7 @@ func (d *acpTalk) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	return d.turns.Exit(code, signal)
 }
 
-// An acpAbility is what the agent says that it can do.
+// An acpAbility is what the agent declares that it can do.
 type acpAbility struct {
 	Load   bool `json:"loadSession"`
 	Prompt struct {
@@ -80,10 +80,10 @@ type acpAbility struct {
 	} `json:"sessionCapabilities"`
 }
 
-// resumes reports whether another process can go on with a session.
+// resumes reports whether another process can continue a session.
 func (a acpAbility) resumes() bool { return a.Load || a.Session.Resume != nil }
 
-// An acpResult is that of any answer.
+// An acpResult is the result of any answer.
 type acpResult struct {
 	Version int        `json:"protocolVersion"`
 	Can     acpAbility `json:"agentCapabilities"`
@@ -121,14 +121,14 @@ type acpResult struct {
 	} `json:"_meta"`
 }
 
-// readAnswer goes on with what an answer was waited for.
+// readAnswer handles the answer to one of our requests.
 func (d *acpTalk) readAnswer(m rpcMessage, r *Read) {
 	call, ours := d.rpc.answered(m)
 	if !ours {
 		return
 	}
 	var got acpResult
-	_ = json.Unmarshal(m.Result, &got) // what has an unexpected type stays zero
+	_ = json.Unmarshal(m.Result, &got) // fields of an unexpected type stay zero
 	switch call.method {
 	case sdk.AgentMethodInitialize:
 		d.readHello(m, got, r)
@@ -178,7 +178,7 @@ func (d *acpTalk) readHello(m rpcMessage, got acpResult, r *Read) {
 func (d *acpTalk) readSession(m rpcMessage, got acpResult, r *Read) {
 	d.replays = false
 	if d.session = sdk.SessionId(got.Session); d.session == "" {
-		d.session = sdk.SessionId(d.launch.Resume) // an answer to resume or load need not say it
+		d.session = sdk.SessionId(d.launch.Resume) // an answer to resume or load may omit it
 	}
 	if m.Error != nil || d.session == "" {
 		d.session = ""
@@ -215,7 +215,7 @@ func (d *acpTalk) readSession(m rpcMessage, got acpResult, r *Read) {
 // acpAuthRequired is the protocol's code for an agent that has no key.
 const acpAuthRequired = -32000
 
-// fail notes that it could not begin.
+// fail records that the agent could not begin.
 func (d *acpTalk) fail(m rpcMessage, why jobs.Reason, what string, r *Read) {
 	message := d.name + " could not begin: " + what
 	if m.Error != nil {
@@ -225,7 +225,7 @@ func (d *acpTalk) fail(m rpcMessage, why jobs.Reason, what string, r *Read) {
 	d.end(event.TurnEnded{Status: "error", Reason: "error", Errors: []string{message}}, why, r)
 }
 
-// text is what an error says, with the details that agents put beside it.
+// text is the message of an error, with the details that agents put beside it.
 func (e rpcError) text() string {
 	var details struct {
 		Details string `json:"details"`

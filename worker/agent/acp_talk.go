@@ -18,8 +18,8 @@ import (
 //	                                                                       ▲                  │
 //	                                                                       └── what waits ────┘
 //
-// It takes one prompt at a time, so one that is said within a turn waits for
-// the next. Lines are read leniently, as of every agent; what is written has
+// The agent takes one prompt at a time, so a prompt sent during a turn waits for the
+// next turn. Lines are decoded leniently, as for every agent; lines that we write use
 // the types of the protocol's Go SDK.
 type acpTalk struct {
 	turns
@@ -29,24 +29,24 @@ type acpTalk struct {
 	session sdk.SessionId
 	about   string // what the agent calls itself
 	can     acpAbility
-	replays bool    // it tells of an earlier process
-	earlier float64 // US dollars that the session has cost there
+	replays bool    // it replays an earlier process
+	earlier float64 // US dollars that the session had cost before this process
 	setting bool    // the model is being set
-	sent    string  // the prompt that has no answer yet
-	begun   bool    // its turn was told
-	unseen  int     // images of it that the agent does not take
-	dead    bool    // it could not begin
+	sent    string  // the prompt without an answer
+	begun   bool    // the beginning of its turn was reported
+	unseen  int     // how many of its images the agent does not take
+	dead    bool    // the agent could not begin
 	queue   []acpPrompt
 	asks    asks
-	dropped []string // asks that an interrupt has answered
+	dropped []string // questions that an interrupt has closed
 	tools   map[string]acpTool
 	options map[string]string // the option that sets the model, or the mode
-	text    string            // of the message that is coming
+	text    string            // of the message that is arriving
 	thought string
 	result  string // the last message of the turn
 }
 
-// An acpPrompt waits for its turn. It has blocks of the sender's own, or a text and
+// An acpPrompt waits for its turn. It has blocks that its sender made, or a text and
 // images.
 type acpPrompt struct {
 	id     string
@@ -55,8 +55,8 @@ type acpPrompt struct {
 	images []control.Image
 }
 
-// content is the prompt as the protocol has it, for an agent that takes images or
-// does not.
+// content is the prompt in the protocol's form, for an agent that takes images or does
+// not.
 func (p acpPrompt) content(images bool) json.RawMessage {
 	if p.blocks != nil {
 		return p.blocks
@@ -83,7 +83,7 @@ func newACPTalk(l Launch, name string) *acpTalk {
 	return d
 }
 
-// next sends what waits, if the agent can take it now.
+// next sends the prompt that waits, if the agent can take it now.
 func (d *acpTalk) next() [][]byte {
 	if d.session == "" || d.setting || d.sent != "" || len(d.queue) == 0 {
 		return nil
@@ -113,7 +113,8 @@ func (d *acpTalk) TakesImages() error {
 	return nil
 }
 
-// Interrupt implements [Speaker]. The agent wants what it has asked answered.
+// Interrupt implements [Speaker]. The protocol requires an answer to every open request
+// of the agent.
 func (d *acpTalk) Interrupt() [][]byte {
 	if d.sent == "" {
 		return nil
@@ -138,7 +139,7 @@ func (d *acpTalk) Set(id, model, mode string) (lines [][]byte) {
 	return lines
 }
 
-// set chooses by an option of the agent's, or by the request for it.
+// set uses an option that the agent offers, or else the protocol's request.
 func (d *acpTalk) set(what, value, input string) []byte {
 	if option := d.options[what]; option != "" {
 		return d.request(sdk.AgentMethodSessionSetConfigOption, map[string]any{"sessionId": d.session, "configId": option, "value": value}, input)
@@ -149,7 +150,7 @@ func (d *acpTalk) set(what, value, input string) []byte {
 	return d.request(sdk.AgentMethodSessionSetMode, sdk.SetSessionModeRequest{SessionId: d.session, ModeId: sdk.SessionModeId(value)}, input)
 }
 
-// acpRaw are the requests that may come from outside.
+// acpRaw are the requests that people may send as they are.
 var acpRaw = []string{
 	sdk.AgentMethodSessionPrompt, sdk.AgentMethodSessionSetMode, sdk.AgentMethodSessionSetModel, sdk.AgentMethodSessionSetConfigOption,
 }
@@ -203,7 +204,7 @@ func (d *acpTalk) Answer(a control.Message) ([]event.Event, [][]byte, error) {
 	return []event.Event{e}, [][]byte{d.answer(open.id, reply)}, nil
 }
 
-// The kinds of options that a plain yes or no stands for, the best first.
+// Kinds of options that a plain yes or no selects, the best first.
 var (
 	acpAllows = []string{"allow_once", "allow_always"}
 	acpDenies = []string{"reject_once", "reject_always"}

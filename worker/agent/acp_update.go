@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// maxSpoken bounds a message that comes in pieces.
+// maxSpoken bounds a message that arrives in pieces.
 const maxSpoken = 1 << 20
 
-// acpParams are those of what an agent sends by itself. Only what is used is
-// named.
+// acpParams are the parameters of messages that the agent sends on its own. Only the
+// fields that are used have names.
 type acpParams struct {
 	Update  acpUpdate `json:"update"`
 	Tool    acpUpdate `json:"toolCall"`
@@ -28,7 +28,7 @@ type acpParams struct {
 type acpUpdate struct {
 	Type      string          `json:"sessionUpdate"`
 	MessageID string          `json:"messageId"`
-	Content   json.RawMessage `json:"content"` // of a message one block, of a tool a list
+	Content   json.RawMessage `json:"content"` // of a message one block, of a tool call a list
 	Call      string          `json:"toolCallId"`
 	Title     string          `json:"title"`
 	Kind      string          `json:"kind"`
@@ -49,8 +49,8 @@ type acpUpdate struct {
 // An acpTool is a call that has not ended.
 type acpTool struct{ name, kind, path string }
 
-// readUpdate tells what the agent does. What it tells of an earlier process
-// was told by that one.
+// readUpdate reports what the agent does. It ignores the replay of an earlier process,
+// which reported those events itself.
 func (d *acpTalk) readUpdate(u *acpUpdate, r *Read) {
 	if u.Type == "usage_update" && u.Cost.Currency == "USD" {
 		d.spend(u.Cost.Amount)
@@ -75,8 +75,8 @@ func (d *acpTalk) readUpdate(u *acpUpdate, r *Read) {
 	}
 }
 
-// spend notes what the whole session has cost by now. What it had cost in
-// earlier processes, which it says while it tells of them, those have counted.
+// spend records what the whole session has cost so far. Earlier processes have counted
+// their own costs, which the agent repeats while it replays them.
 func (d *acpTalk) spend(usd float64) {
 	if d.replays {
 		d.earlier = usd
@@ -84,8 +84,8 @@ func (d *acpTalk) spend(usd float64) {
 	d.total.CostUSD = max(0, usd-d.earlier)
 }
 
-// readChunk tells of a piece of a message. The whole follows when something
-// else comes.
+// readChunk handles a piece of a message. The message is complete when something else
+// arrives.
 func (d *acpTalk) readChunk(u *acpUpdate, r *Read) {
 	var block struct {
 		Text string `json:"text"`
@@ -108,7 +108,7 @@ func appended(text, more string) string {
 	return text + short(more, maxSpoken)
 }
 
-// flush tells the messages that have come in pieces.
+// flush reports the messages that have arrived in pieces.
 func (d *acpTalk) flush(r *Read) {
 	if d.thought != "" {
 		r.add(event.Thought{Role: "assistant", Text: d.thought})
@@ -125,7 +125,7 @@ var acpKinds = map[string]string{
 	"switch_mode": "plan",
 }
 
-// readTool tells of a call. Agents may tell its beginning twice, or not at all.
+// readTool handles a tool call. Agents may report its beginning twice, or not at all.
 func (d *acpTalk) readTool(u *acpUpdate, r *Read) {
 	t, known := d.tools[u.Call]
 	if kind := acpKinds[u.Kind]; kind != "" {
@@ -164,7 +164,7 @@ func (d *acpTalk) readTool(u *acpUpdate, r *Read) {
 	}
 }
 
-// acpContent is the text in what a call gave, and the files that it changed.
+// acpContent is the text of a tool's result, and the files that the tool changed.
 func acpContent(content json.RawMessage) (string, []event.FileChanged) {
 	var parts []struct {
 		Type    string `json:"type"`
@@ -174,7 +174,7 @@ func acpContent(content json.RawMessage) (string, []event.FileChanged) {
 		Path string  `json:"path"`
 		Old  *string `json:"oldText"`
 	}
-	_ = json.Unmarshal(content, &parts) // what cannot be read stays zero
+	_ = json.Unmarshal(content, &parts) // fields that cannot be read stay zero
 	var b strings.Builder
 	var files []event.FileChanged
 	for _, p := range parts {
@@ -192,8 +192,8 @@ func acpContent(content json.RawMessage) (string, []event.FileChanged) {
 	return b.String(), files
 }
 
-// readRequest takes what the agent asks of its host. Where nobody is there to
-// ask, it may: the jail decides what can be done.
+// readRequest handles a request of the agent. Where no person can answer, it grants
+// permission: the jail limits what the agent can do.
 func (d *acpTalk) readRequest(m rpcMessage, p *acpParams, r *Read) {
 	id, ok := m.answerable()
 	if !ok {

@@ -9,10 +9,10 @@ import (
 
 // A Config says where the agents' programs are.
 type Config struct {
-	// Programs names the program of an agent by its path: {"claude": "/opt/…"}.
-	// Those that are not named are looked up in Path.
+	// Programs gives the path of an agent's program: {"claude": "/opt/…"}. Programs
+	// without an entry are looked up in Path.
 	Programs map[string]string
-	// Custom are agents besides the known ones, by name. They are valid.
+	// Custom are agents besides the built-in ones, by name. They have been validated.
 	Custom map[string]Custom
 	// Path is a list of directories, as in the variable PATH.
 	Path string
@@ -24,7 +24,7 @@ type Agents struct {
 	adapters map[string]Adapter
 }
 
-// New returns the known agents. It looks for nothing on the host yet.
+// New returns the known agents. It does not look for their programs yet.
 func New(cfg Config) *Agents {
 	a := &Agents{cfg: cfg, adapters: map[string]Adapter{}}
 	maps.Copy(a.adapters, builtin())

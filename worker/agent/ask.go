@@ -9,33 +9,32 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// nobody is what a question gets in a job that nobody sits at. The agent
-// would wait for an answer for ever.
+// nobody is the answer to a question in a job that is not interactive. Without it the
+// agent would wait for ever.
 const nobody = "Nobody is there to answer: this is an unattended run. Decide by yourself, say what you assumed, and go on."
 
-// asks are the questions that are open, by the names that those who answer use.
+// asks are the open questions, by the ids that answers use.
 type asks map[string]ask
 
 // An ask is a question of the agent that waits for an answer.
 type ask struct {
 	input json.RawMessage
-	// questions are what is asked. A request for permission has one whose options
-	// are the answers that the agent offers, or none where it offers nothing but
-	// yes and no.
+	// questions are the questions of the ask. A request for permission has one
+	// question, whose options are the answers that the agent offers. It has no options
+	// where the agent offers only yes and no.
 	questions []control.Question
-	id        json.RawMessage // of the agent's request, where it has one
-	names     []string        // the agent's own, of each question
-	choices   []choice        // of a request for permission
+	id        json.RawMessage // the id of the agent's request, where it has one
+	names     []string        // the agent's own id of each question
+	choices   []choice        // for a request for permission
 }
 
-// A choice is one of the answers to a request for permission that the agent
-// offers.
+// A choice is one of the answers that the agent offers to a request for permission.
 type choice struct {
 	control.Option
-	send json.RawMessage // what the agent gets for it
+	send json.RawMessage // what is sent to the agent for it
 }
 
-// permission makes a request for permission of what the agent offers.
+// permission makes a request for permission from the answers that the agent offers.
 func permission(question string, choices []choice) ask {
 	open := ask{choices: choices}
 	if len(choices) == 0 {
@@ -49,7 +48,7 @@ func permission(question string, choices []choice) ask {
 	return open
 }
 
-// list is what the event of the ask says about its questions.
+// list returns the questions as the event of the ask lists them.
 func (a ask) list() json.RawMessage {
 	if len(a.questions) == 0 {
 		return nil
@@ -57,8 +56,8 @@ func (a ask) list() json.RawMessage {
 	return jsonLine(a.questions)
 }
 
-// choose finds the choice that an answer to a request for permission names; nil:
-// it names none, so it is a plain yes or no.
+// choose finds the choice that an answer to a request for permission names; nil if it
+// names none and is a plain yes or no.
 func (a ask) choose(answer control.Message) (*choice, error) {
 	switch {
 	case answer.Deny || len(answer.Options)+len(answer.Answers) == 0 && answer.Text == "":
@@ -78,7 +77,7 @@ func (a ask) choose(answer control.Message) (*choice, error) {
 	return &a.choices[i], nil
 }
 
-// offers finds a choice of the first of these kinds that there is; nil: there is
+// offers finds a choice of the first of these kinds that is offered; nil if there is
 // none.
 func (a ask) offers(kinds ...string) *choice {
 	for _, kind := range kinds {
@@ -97,7 +96,7 @@ func (c choice) how() string {
 	return "answered"
 }
 
-// find finds the one that is meant.
+// find finds the question that an answer means.
 func (a asks) find(answer control.Message) (string, ask, error) {
 	id, err := answer.Meant(slices.Sorted(maps.Keys(a)))
 	return id, a[id], err

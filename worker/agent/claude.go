@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// claudeRetries is how often Claude Code tries a model call again before the
-// turn fails. Its own default of ten goes on for minutes; the pool has its
-// own attempts, and lets others run meanwhile.
+// claudeRetries is how often Claude Code retries a model call before the turn fails.
+// Its own default of ten takes minutes; the pool has attempts of its own, and runs
+// other jobs between them.
 const claudeRetries = 6
 
 // claude runs Claude Code, 2.1 and later, over pipes: JSON lines in both
@@ -52,21 +52,21 @@ func (claude) Launch(l Launch) (Plan, error) {
 }
 
 var claudeEnv = []string{
-	// No contact with anything but the base URL: the jail has nothing else.
+	// No contact with anything but the base URL: the jail reaches nothing else.
 	"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 	"DISABLE_AUTOUPDATER=1",
 	// A result does not mean that the turn is over; this event does.
 	"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS=1",
 	"CLAUDE_CODE_MAX_RETRIES=" + strconv.Itoa(claudeRetries),
-	// It is one; without this word a jail whose user is root is refused.
+	// The jail is a sandbox; without this variable the program refuses to run as root
+	// in it.
 	"IS_SANDBOX=1",
 }
 
 func claudeArgs(l Launch) []string {
 	args := []string{
 		"-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose",
-		// The jail decides what may be done, not a question that nobody
-		// answers.
+		// The jail decides what the agent may do. A question would never be answered.
 		"--dangerously-skip-permissions",
 		// Questions come as requests on stdout, and are answered on stdin.
 		"--permission-prompt-tool", "stdio", "--replay-user-messages",
@@ -98,8 +98,8 @@ func claudeArgs(l Launch) []string {
 	return args
 }
 
-// claudeServers are the servers that the job wants. They get their environment
-// from the program, and it waits for them before its first turn.
+// claudeServers are the MCP servers that the job wants. They get their environment from
+// the program, which waits for them before its first turn.
 func claudeServers(l Launch) string {
 	servers := map[string]any{}
 	if l.Job.Agent.Terminals {
@@ -112,8 +112,8 @@ func hasFlag(args []string, flag string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") })
 }
 
-// claudeSession is the session's own id for the attempt that opens it, and
-// another for each later attempt: an id that exists is refused.
+// claudeSession is the session's own id for the attempt that opens the session, and
+// another id for each later attempt: the program refuses an id that exists.
 func (l Launch) claudeSession() string {
 	if l.ID == l.Session && l.Attempt <= 1 && uuid.Validate(l.Session) == nil {
 		return l.Session
@@ -131,11 +131,11 @@ type claudeInput struct {
 	ClientComposed bool   `json:"client_composed"`
 }
 
-// claudeUser is the line that tells Claude text, and shows it images. A line that is
-// not exactly right ends the process, so nothing else may write such lines.
+// claudeUser is the line that gives Claude a text and images. A malformed line ends the
+// process, so no other code writes such lines.
 func claudeUser(text, id string, images ...control.Image) []byte {
-	// A slash at the beginning makes the text a command of the program, and
-	// client_composed stops that in newer versions only.
+	// A slash at the beginning would make the text a command of the program;
+	// client_composed prevents that in newer versions only.
 	if strings.HasPrefix(strings.TrimSpace(text), "/") {
 		text = "The request is:\n\n" + text
 	}
@@ -147,8 +147,8 @@ func claudeUser(text, id string, images ...control.Image) []byte {
 	return jsonLine(in)
 }
 
-// claudeContent is a text and images as blocks. The model API refuses a block
-// whose text is empty.
+// claudeContent is a text and images as blocks. The model API refuses a block whose
+// text is empty.
 func claudeContent(text string, images []control.Image) []any {
 	var blocks []any
 	for _, i := range images {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// readRequest takes what the agent asks of its host. Every request gets an
-// answer at once, unless somebody is there to give it.
+// readRequest handles a request of the agent. Every request gets an answer at once,
+// unless a person is there to give it.
 func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 	if out.Request.Subtype != "can_use_tool" {
 		r.add(event.AskOpened{Ask: out.RequestID, Type: "other", Tool: out.Request.Subtype})
@@ -26,10 +26,10 @@ func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 		var in struct {
 			Questions json.RawMessage `json:"questions"`
 		}
-		_ = json.Unmarshal(out.Request.Input, &in) // the input is there as a whole, if not the questions
+		_ = json.Unmarshal(out.Request.Input, &in) // the whole input is there, even if the questions cannot be decoded
 		opened.Type, opened.Questions, opened.Input = "question", in.Questions, nil
 		open = ask{}
-		_ = json.Unmarshal(opened.Questions, &open.questions) // without any it is a permission
+		_ = json.Unmarshal(opened.Questions, &open.questions) // without questions it is a request for permission
 	}
 	open.input = out.Request.Input
 	r.add(event.AskOpened(opened))
@@ -52,7 +52,7 @@ type claudeSuggestion struct {
 	Directories []string `json:"directories"`
 }
 
-// text is what a suggestion changes, for people.
+// text describes to people what a suggestion changes.
 func (s claudeSuggestion) text() string {
 	var words []string
 	for _, r := range s.Rules {
@@ -70,10 +70,9 @@ func (s claudeSuggestion) text() string {
 	return firstText(strings.Join(words, ", "), s.Type)
 }
 
-// claudeChoices are the answers to a request for permission: the suggestions are
-// one of them, all together. They are for the session, whatever they say: else
-// the program would write them to the settings of the workspace, and so into the
-// job's change.
+// claudeChoices are the answers to a request for permission: one of them accepts all
+// suggestions together. They always apply to the session only. Otherwise the program
+// would write them to the settings of the workspace, and so into the job's change.
 func claudeChoices(suggestions json.RawMessage) []choice {
 	var fields []map[string]json.RawMessage
 	if json.Unmarshal(suggestions, &fields) != nil || len(fields) == 0 ||
@@ -83,7 +82,7 @@ func claudeChoices(suggestions json.RawMessage) []choice {
 	var texts []string
 	for _, f := range fields {
 		var s claudeSuggestion
-		_ = json.Unmarshal(jsonLine(f), &s) // what has an unexpected type stays zero
+		_ = json.Unmarshal(jsonLine(f), &s) // fields of an unexpected type stay zero
 		texts = append(texts, s.text())
 		f["destination"] = jsonLine("session")
 	}
@@ -99,7 +98,7 @@ type claudeDecision struct {
 	Behavior string                     `json:"behavior"`
 	Message  string                     `json:"message,omitempty"`
 	Input    map[string]json.RawMessage `json:"updatedInput,omitempty"`
-	// Permissions are what it may do from now on without asking.
+	// Permissions are what the program may do from now on without asking.
 	Permissions json.RawMessage `json:"updatedPermissions,omitempty"`
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// maxOpen bounds what a decoder remembers about calls and questions that the
-// agent opened and never closed.
+// maxOpen bounds how many calls and questions a decoder remembers that the agent opened
+// and never closed.
 const maxOpen = 4096
 
-// maxKey bounds the names that those have.
+// maxKey bounds the length of their ids.
 const maxKey = 512
 
 // claudeDecoder reads one run of Claude Code.
@@ -29,14 +29,14 @@ type claudeDecoder struct {
 	failure claudeFailure    // the last error that the agent reported in a turn
 	retried jobs.Reason      // why the model API is being tried again
 	session string           // the session that was announced last
-	tools   map[string]tool  // open calls
+	tools   map[string]tool  // calls that have not ended
 	asks    asks             // open questions
 	live    int              // what runs in the background
-	states  bool             // the program tells its state
-	resting bool             // the last state told was idle
-	said    map[string]bool  // what it was told and has not taken up; true: it has read it
+	states  bool             // the program reports its state
+	resting bool             // the last state that it reported was idle
+	said    map[string]bool  // prompts that it was sent and has not taken up; true: it has read it
 	total   Total
-	exact   bool // results tell what was used since the one before
+	exact   bool // result messages report usage since the previous one
 	words   lastWords
 }
 
@@ -60,7 +60,7 @@ func (d *claudeDecoder) Line(line Line) Read {
 		r.Events = []event.Event{d.words.event(line, raw)}
 	} else {
 		var out claudeOut
-		// What has an unexpected type stays zero; the rest is read.
+		// Fields of an unexpected type stay zero; the rest is decoded.
 		_ = json.Unmarshal(object, &out)
 		d.read(&out, &r)
 		if len(r.Events) == 0 {
@@ -77,8 +77,8 @@ func (d *claudeDecoder) Line(line Line) Read {
 
 func (r *Read) add(p event.Payload) { r.Events = append(r.Events, event.Make(p)) }
 
-// state says what the run is doing. Where the program does not tell its
-// state, the end of the turn has to do.
+// state returns the state of the run. Where the program does not report it, the end of
+// the turn counts as idle.
 func (d *claudeDecoder) state() State {
 	switch {
 	case d.last == nil || d.open || len(d.said) > 0 || d.states && !d.resting:
@@ -136,8 +136,8 @@ func (d *claudeDecoder) readSystem(out *claudeOut, r *Read) {
 	case "session_state_changed":
 		d.states, d.resting = true, out.State == "idle"
 		if d.resting {
-			// What it has read and not taken up by now, it has dropped: an
-			// interrupt does that.
+			// The program has dropped every prompt that it has read and not taken up by
+			// now: an interrupt does that.
 			maps.DeleteFunc(d.said, func(_ string, read bool) bool { return read })
 		}
 		state := out.State
@@ -170,7 +170,7 @@ func (d *claudeDecoder) readSystem(out *claudeOut, r *Read) {
 		r.add(event.Hook{Type: out.HookName, Event: out.HookEvent, Outcome: out.Outcome, ExitCode: out.ExitCode})
 	case "permission_denied", "informational", "notification", "compact_boundary":
 		var text string
-		_ = json.Unmarshal(out.Message, &text) // an object in some of them: then there is no text
+		_ = json.Unmarshal(out.Message, &text) // some programs send an object here: then there is no text
 		r.add(event.Notice{Type: out.Subtype, Text: text, Call: out.ToolUseID, Tool: out.ToolName})
 	}
 }
@@ -213,7 +213,7 @@ func controlReply(out *claudeOut) event.ControlReply {
 		RequestID string `json:"request_id"`
 		Error     string `json:"error"`
 	}
-	_ = json.Unmarshal(out.Response, &reply) // what is missing stays empty
+	_ = json.Unmarshal(out.Response, &reply) // missing fields stay empty
 	ok := reply.Subtype == "success"
 	return event.ControlReply{Type: reply.RequestID, Text: reply.Error, OK: &ok}
 }

@@ -40,15 +40,15 @@ func claudeControl(id string, request any) []byte {
 	return jsonLine(map[string]any{"type": "control_request", "request_id": id, "request": request})
 }
 
-// claudeRaw are the requests that may come from outside. Others would make the
-// program ask back what nobody answers, or change what its host has set.
+// claudeRaw are the requests that people may send as they are. Others would make the
+// program ask questions without anybody to answer, or change what the worker has set.
 var claudeRaw = []string{
 	"interrupt", "set_model", "set_permission_mode", "set_max_thinking_tokens",
 	"mcp_status", "get_context_usage", "get_settings", "get_session_cost",
 }
 
-// Raw implements [Tuner]. A line that is no JSON, or a user's without a
-// message, ends the program.
+// Raw implements [Tuner]. A line that is no JSON, or a user's line without a message,
+// would end the program.
 func (d *claudeDecoder) Raw(id string, line []byte) ([][]byte, error) {
 	wrong := func(format string, args ...any) ([][]byte, error) {
 		return nil, control.Refuse(control.Cannot, "agent claude does not take this line: "+format, args...)

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// codexRetries is how often Codex tries a model call again.
+// codexRetries is how often Codex retries a model call.
 const codexRetries = 4
 
-// codex runs Codex CLI, in one of two ways. Without somebody to talk to it is
-// one turn a process: the prompt goes in on stdin, and events come out as JSON
-// lines. An interactive job gets the app server, which lives on between turns
-// and asks; see [codexTalk].
+// codex runs Codex CLI, in one of two ways. In a job that is not interactive a process
+// is one turn: the prompt goes in on stdin, and events come out as JSON lines. An
+// interactive job gets the app server, which keeps running between turns and asks
+// questions; see [codexTalk].
 //
-// A gate for it has to lead to the OpenAI API.
+// The gate must lead to the OpenAI API.
 type codex struct{}
 
 func (codex) About() About {
@@ -58,14 +58,14 @@ func (codex) Launch(l Launch) (Plan, error) {
 	return p, nil
 }
 
-// codexKey is the variable that the provider made here takes its key from.
+// codexKey is the variable from which our provider entry takes its key.
 const codexKey = "PENSTOCK_GATE_KEY"
 
 func codexArgs(l Launch) []string {
 	args := []string{
 		"--json",
-		// The jail decides what may be done. The program's own sandbox does
-		// not work in every jail.
+		// The jail decides what the agent may do. The program's own sandbox does not
+		// work in every jail.
 		"--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check",
 	}
 	if l.Job.Agent.Model != "" {
@@ -74,17 +74,17 @@ func codexArgs(l Launch) []string {
 	return append(args, codexSettings(l)...)
 }
 
-// codexSettings are the same in both ways.
+// codexSettings are common to both ways.
 func codexSettings(l Launch) []string {
 	args := []string{
 		// No contact with anything but the model.
 		"-c", "analytics.enabled=false", "-c", `otel.metrics_exporter="none"`, "-c", "check_for_update_on_startup=false",
 		"--disable", "plugins", "--disable", "apps",
-		// Without this an API that cannot be reached is waited for, for ever.
+		// Without this the program waits for ever for an API that it cannot reach.
 		"--disable", "unbounded_connection_retries",
 	}
 	if l.Job.Agent.Terminals {
-		// It gives its servers a few variables of its own only, if it is not told more.
+		// By default the program passes only a few variables to its MCP servers.
 		args = append(args, "-c", fmt.Sprintf(`mcp_servers.%s={command="penstock",args=%s,env_vars=[%q],tool_timeout_sec=60,default_tools_approval_mode="approve"}`,
 			serverName, jsonLine(terminalServer), l.Variable))
 	}
@@ -95,7 +95,7 @@ func codexSettings(l Launch) []string {
 		strconv.Quote(l.Gate+"/v1"), codexKey, codexRetries, codexRetries)
 	args = append(args, "-c", `model_provider="penstock"`, "-c", provider)
 	if !slices.ContainsFunc(l.Job.Agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "web_search") }) {
-		// It runs at the provider: a way out of the jail, which the gate
+		// Web search runs at the provider: a way out of the jail, which the gate
 		// refuses.
 		args = append(args, "-c", `web_search="disabled"`)
 	}
@@ -134,7 +134,7 @@ type codexItem struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Result    json.RawMessage `json:"result"`
 	Items     json.RawMessage `json:"items"`
-	Parent    string          `json:"-"` // the thread of a helper of its own
+	Parent    string          `json:"-"` // the thread of a subagent
 	Changes   []codexChange   `json:"changes"`
 }
 

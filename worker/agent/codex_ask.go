@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// readRequest takes what the program asks of its host.
+// readRequest handles a request of the program.
 func (d *codexTalk) readRequest(m rpcMessage, p *codexParams, r *Read) {
 	id, ok := m.answerable()
 	if !ok {
@@ -67,7 +67,7 @@ func (d *codexTalk) Answer(a control.Message) ([]event.Event, [][]byte, error) {
 	return []event.Event{e}, [][]byte{d.answer(open.id, result)}, nil
 }
 
-// codexAnswer is what the program is told, and how that closes the ask.
+// codexAnswer is the answer sent to the program, and how it closes the ask.
 func codexAnswer(open ask, a control.Message) (result any, how string, err error) {
 	how = "answered"
 	if a.Deny {
@@ -89,7 +89,7 @@ func codexAnswer(open ask, a control.Message) (result any, how string, err error
 	return map[string]string{"decision": "accept"}, how, nil
 }
 
-// codexAnswers is what the program is told for each question.
+// codexAnswers is the answer to each question, as the program expects it.
 func codexAnswers(open ask, a control.Message) (any, error) {
 	type said struct {
 		Answers []string `json:"answers"`
@@ -111,7 +111,7 @@ func codexAnswers(open ask, a control.Message) (any, error) {
 	return map[string]any{"answers": answers}, nil
 }
 
-// codexDecisions are the words for answers to a request for permission.
+// codexDecisions are the program's names for answers to a request for permission.
 var codexDecisions = map[string]control.Option{
 	"accept":                        {Label: "Allow", Kind: "allow_once"},
 	"acceptForSession":              {Label: "Allow in this session", Kind: "allow_always"},
@@ -121,8 +121,8 @@ var codexDecisions = map[string]control.Option{
 	"cancel":                        {Label: "Reject, and end the turn", Kind: "reject_once"},
 }
 
-// codexChoices are the answers that the program offers. It gets back the decision
-// as it was offered.
+// codexChoices are the answers that the program offers. It gets a decision back exactly
+// as it offered it.
 func codexChoices(decisions []json.RawMessage) (choices []choice) {
 	for _, raw := range decisions {
 		var word string
@@ -135,7 +135,7 @@ func codexChoices(decisions []json.RawMessage) (choices []choice) {
 		}
 		var about, network []string
 		if json.Unmarshal(raw, &word) != nil {
-			_ = json.Unmarshal(raw, &object) // of an unknown shape there is the word at least
+			_ = json.Unmarshal(raw, &object) // an unknown object shows its name at least
 			for name, o := range object {
 				word = name
 				about, network = o.Command, []string{o.Network.Action, o.Network.Host}

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// codexParams are those of any message of the app server. Only what is used is
-// named.
+// codexParams are the parameters of any message of the app server. Only the fields that
+// are used have names.
 type codexParams struct {
 	Thread  string          `json:"threadId"`
 	TurnID  string          `json:"turnId"`
@@ -22,8 +22,8 @@ type codexParams struct {
 	Request json.RawMessage `json:"requestId"`
 	Plan    json.RawMessage `json:"plan"`
 	Limits  json.RawMessage `json:"rateLimits"`
-	// Decisions are the answers to a request for permission that it offers: words,
-	// and objects of one field whose name is the word.
+	// Decisions are the answers to a request for permission that the program offers:
+	// strings, and objects of one field whose name is the decision.
 	Decisions []json.RawMessage `json:"availableDecisions"`
 	Turn      codexTurn         `json:"turn"`
 	Item      codexThing        `json:"item"`
@@ -42,14 +42,14 @@ type codexTurn struct {
 	ID     string      `json:"id"`
 	Status string      `json:"status"`
 	Error  *codexError `json:"error"`
-	// Millis is how long it took.
+	// Millis is the duration in milliseconds.
 	Millis float64 `json:"durationMs"`
 }
 
 type codexError struct {
 	Message string          `json:"message"`
 	Details string          `json:"additionalDetails"`
-	Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object with one
+	Info    json.RawMessage `json:"codexErrorInfo"` // a string, or an object with one field
 }
 
 type codexUsage struct {
@@ -59,7 +59,7 @@ type codexUsage struct {
 	Output     int64 `json:"outputTokens"`
 }
 
-// What was read from the cache is in the input here.
+// The input includes what was read from the cache.
 func (u codexUsage) jobs() jobs.Usage {
 	return jobs.Usage{Input: u.Input - u.Cached, Output: u.Output, CacheRead: u.Cached, CacheWrite: u.CacheWrite}
 }
@@ -68,7 +68,7 @@ func (u codexUsage) jobs() jobs.Usage {
 func (d *codexTalk) Line(line Line) Read {
 	r := d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var m rpcMessage
-		_ = json.Unmarshal(object, &m) // what has an unexpected type stays zero
+		_ = json.Unmarshal(object, &m) // fields of an unexpected type stay zero
 		var p codexParams
 		_ = json.Unmarshal(m.Params, &p) // as above
 		switch {
@@ -103,7 +103,7 @@ func (d *codexTalk) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	return d.turns.Exit(code, signal)
 }
 
-// readAnswer goes on with what an answer was waited for.
+// readAnswer handles the answer to one of our requests.
 func (d *codexTalk) readAnswer(m rpcMessage, r *Read) {
 	call, ours := d.rpc.answered(m)
 	if !ours {
@@ -122,7 +122,7 @@ func (d *codexTalk) readAnswer(m rpcMessage, r *Read) {
 			Type string `json:"type"`
 		} `json:"sandbox"`
 	}
-	_ = json.Unmarshal(m.Result, &got) // what has an unexpected type stays zero
+	_ = json.Unmarshal(m.Result, &got) // fields of an unexpected type stay zero
 	switch {
 	case call.method == "initialize" && m.Error == nil:
 		r.reply(call, m)
@@ -133,7 +133,7 @@ func (d *codexTalk) readAnswer(m rpcMessage, r *Read) {
 			return
 		}
 		d.thread, d.total.Session, d.total.Model = got.Thread.ID, got.Thread.ID, got.Model
-		mode, _ := got.Asks.(string) // an object where it is not one word
+		mode, _ := got.Asks.(string) // an object where it is not one string
 		r.add(event.SessionStarted{Session: d.thread, Model: got.Model, Cwd: got.Cwd, Mode: mode, CanAsk: true})
 		waiting := d.queue
 		d.queue = nil
@@ -165,7 +165,7 @@ func (d *codexTalk) readTold(input, turn string, m rpcMessage, r *Read) {
 	r.reply(rpcCall{input: input}, m)
 }
 
-// fail notes that it could not begin.
+// fail records that the agent could not begin.
 func (d *codexTalk) fail(m rpcMessage, r *Read) {
 	message := "codex could not begin"
 	if m.Error != nil {
@@ -217,7 +217,7 @@ func (d *codexTalk) read(method string, p *codexParams, r *Read) {
 	}
 }
 
-// parent is the thread of a helper of its own; empty: it speaks itself.
+// parent is the thread of a subagent; empty if the agent itself speaks.
 func (d *codexTalk) parent(p *codexParams) string {
 	if d.thread == "" || p.Thread == d.thread {
 		return ""
@@ -240,14 +240,14 @@ func (d *codexTalk) readTurn(method string, p *codexParams, r *Read) {
 	}
 }
 
-// readEnd closes the turn. What was asked in it is not asked any more.
+// readEnd closes the turn. The questions asked in it are closed, too.
 func (d *codexTalk) readEnd(t codexTurn, r *Read) {
 	turn := event.TurnEnded{Status: "ok", Reason: "completed", Result: d.result, Usage: less(d.all(), d.before), UsageScope: "turn", Seconds: max(0, t.Millis/1000)}
 	var why jobs.Reason
 	switch t.Status {
 	case "interrupted":
 		turn.Status, turn.Reason, why = "interrupted", "interrupted", jobs.AgentFailed
-		// The command that it waited for goes on otherwise.
+		// Otherwise the command that the turn waited for would continue.
 		r.Reply = append(r.Reply, d.request("thread/backgroundTerminals/clean", map[string]any{"threadId": d.thread}, ""))
 	case "failed":
 		e := codexError{Message: "the turn failed"}
@@ -269,13 +269,13 @@ func (d *codexTalk) readEnd(t codexTurn, r *Read) {
 func (d *codexTalk) readUsage(p *codexParams, r *Read) {
 	remember(d.used, p.Thread, p.Usage.Total.jobs())
 	if d.turn == 0 {
-		d.earlier = d.all() // what is told when it goes on with a thread
+		d.earlier = d.all() // the program repeats earlier usage when it resumes a thread
 	}
 	d.total.Usage = less(d.all(), d.earlier)
 	r.add(event.Usage{Scope: "session", Tokens: event.Tokens{Usage: new(p.Usage.Total.jobs())}})
 }
 
-// all is what its threads have used.
+// all is the usage of all its threads.
 func (d *codexTalk) all() (sum jobs.Usage) {
 	for _, u := range d.used {
 		sum = sum.Add(u)
@@ -283,7 +283,8 @@ func (d *codexTalk) all() (sum jobs.Usage) {
 	return sum
 }
 
-// less is what was used since. It is never below zero, whatever was told.
+// less is the usage since an earlier count. It is never below zero, whatever the
+// program reported.
 func less(now, before jobs.Usage) jobs.Usage {
 	return jobs.Usage{
 		Input: max(0, now.Input-before.Input), Output: max(0, now.Output-before.Output),
@@ -308,7 +309,7 @@ func (d *codexTalk) readError(p *codexParams, r *Read) {
 	})
 }
 
-// info is the word for an error, and the status of the model API.
+// info is the program's name of an error, and the status of the model API.
 func (e codexError) info() (word string, http int) {
 	if json.Unmarshal(e.Info, &word) == nil {
 		return word, codexStatus(e.Message + " " + e.Details)
@@ -316,7 +317,7 @@ func (e codexError) info() (word string, http int) {
 	var object map[string]struct {
 		Status int `json:"httpStatusCode"`
 	}
-	_ = json.Unmarshal(e.Info, &object) // an unknown shape has no word
+	_ = json.Unmarshal(e.Info, &object) // an unknown object has no name
 	for name, detail := range object {
 		word, http = name, detail.Status
 	}
@@ -326,7 +327,7 @@ func (e codexError) info() (word string, http int) {
 	return word, http
 }
 
-// reason sorts an error.
+// reason classifies an error.
 func (e codexError) reason() jobs.Reason {
 	word, http := e.info()
 	if why := httpReason(http); why != jobs.AgentFailed {

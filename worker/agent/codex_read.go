@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// codexDecoder reads one run of codex exec: one turn, at most.
+// codexDecoder decodes one run of codex exec: at most one turn.
 type codexDecoder struct {
 	turns
 	answer string // the last message: the turn's result
@@ -19,7 +19,7 @@ type codexDecoder struct {
 func (codex) Decoder(l Launch) Decoder {
 	if l.Job.Agent.Interactive {
 		d := newCodexTalk(l)
-		d.hello() // the plan has it, and its answer comes here
+		d.hello() // the plan sends the request, and this decoder reads its answer
 		return d
 	}
 	return &codexDecoder{turns: turns{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}}}
@@ -29,7 +29,7 @@ func (codex) Decoder(l Launch) Decoder {
 func (d *codexDecoder) Line(line Line) Read {
 	return d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var out codexOut
-		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
+		_ = json.Unmarshal(object, &out) // fields of an unexpected type stay zero
 		d.read(&out, r)
 		return event.AgentRaw{Type: out.Type, Subtype: out.Item.Type}
 	})
@@ -50,7 +50,7 @@ func (d *codexDecoder) read(out *codexOut, r *Read) {
 		readCodexItem(strings.TrimPrefix(out.Type, "item."), out.Item, r)
 	case "turn.completed":
 		u := out.Usage
-		// What was read from the cache is in the input here.
+		// The input includes what was read from the cache.
 		d.total.Usage = jobs.Usage{Input: u.Input - u.Cached, Output: u.Output, CacheRead: u.Cached, CacheWrite: u.CacheWrite}
 		d.ended(event.TurnEnded{Status: "ok", Reason: "completed", Result: d.answer}, "", r)
 	case "turn.failed":
@@ -62,16 +62,16 @@ func (d *codexDecoder) read(out *codexOut, r *Read) {
 }
 
 func (d *codexDecoder) ended(turn event.TurnEnded, why jobs.Reason, r *Read) {
-	// The counts are those of the thread, which is longer than this process
-	// where it was resumed.
+	// The counts are those of the thread, which began before this process if it was
+	// resumed.
 	turn.Usage, turn.UsageScope = d.total.Usage, "session"
 	d.end(turn, why, r)
 }
 
 var codexAgain = regexp.MustCompile(`^Reconnecting\.\.\. (?:(\d+)/(\d+)|waiting for network)(?: \((.*)\))?$`)
 
-// readError sorts the errors within a turn: most say that the model is being
-// tried again.
+// readError classifies the errors within a turn: most say that the program retries the
+// model.
 func (d *codexDecoder) readError(message string, r *Read) {
 	again := codexAgain.FindStringSubmatch(message)
 	if again == nil {
@@ -86,7 +86,7 @@ func (d *codexDecoder) readError(message string, r *Read) {
 	})
 }
 
-// readCodexItem tells of an item at a stage: started, updated or completed.
+// readCodexItem reports an item at a stage: started, updated or completed.
 func readCodexItem(stage string, item codexItem, r *Read) {
 	ok := item.Status != "failed" && item.Status != "declined"
 	tool := event.Tool{Call: item.ID, Name: item.Type, Parent: item.Parent}
@@ -158,7 +158,7 @@ func codexStatus(message string) int {
 	return status
 }
 
-// codexReason sorts a failure by its text: this program gives no code.
+// codexReason classifies a failure by its text, because this program gives no code.
 func codexReason(message string) jobs.Reason {
 	switch status := codexStatus(message); {
 	case strings.HasPrefix(message, "Missing environment variable"):

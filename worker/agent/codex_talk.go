@@ -11,28 +11,28 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// codexTalk speaks with Codex's app server, 0.169 and later: JSON-RPC without
-// its version, a message a line.
+// codexTalk speaks with Codex's app server, 0.169 and later: JSON-RPC without its
+// version, one message a line.
 //
 //	initialize ──▶ thread/start or thread/resume ──▶ turn/start ──▶ turn open ──▶ turn over
 //	                                                     ▲                           │
 //	                                                     └───── another prompt ──────┘
 //
-// A prompt within a turn is a turn/start as well: the program adds it to the
-// turn that is open, so it cannot come too late for one.
+// A prompt during a turn is sent as turn/start, too. The program adds it to the open
+// turn, so the prompt cannot miss the end of that turn.
 type codexTalk struct {
 	turns
 	rpc
 	launch Launch
-	thread string // empty: it has not begun
-	now    string // the turn that is open, or was last
+	thread string // empty: the thread has not begun
+	now    string // the turn that is open, or the last one
 	queue  []codexPrompt
-	// told are the prompts that it was sent and has not taken up, with the turn
-	// that it will do so in; empty: it has not said.
+	// told are the prompts that the program was sent and has not taken up, with the
+	// turn that will take each up; empty: the program has not said which.
 	told    map[string]string
 	asks    asks
-	cut     bool                  // an interrupt waits for the turn's name
-	dead    bool                  // it could not begin
+	cut     bool                  // an interrupt waits for the turn's id
+	dead    bool                  // the agent could not begin
 	result  string                // the last message of the turn
 	used    map[string]jobs.Usage // of each thread
 	before  jobs.Usage            // of all threads, when the turn began
@@ -45,8 +45,7 @@ type codexPrompt struct {
 	images   []control.Image
 }
 
-// input is the prompt as the items of a turn. The program takes an image as a URL
-// that has its content.
+// input is the prompt as the items of a turn. An image is a data URL.
 func (p codexPrompt) input() []any {
 	var items []any
 	if p.text != "" || len(p.images) == 0 {
@@ -69,8 +68,8 @@ func newCodexTalk(l Launch) *codexTalk {
 func codexTalkArgs(l Launch) []string {
 	args := append([]string{"app-server"}, codexSettings(l)...)
 	args = append(args,
-		// The jail decides what may be done, unless the job's arguments or
-		// somebody who talks to it say that it shall ask.
+		// The jail decides what the agent may do, unless the job's arguments or a
+		// person who talks to the agent ask for questions.
 		"-c", `approval_policy="never"`, "-c", `sandbox_mode="danger-full-access"`,
 		"--enable", "default_mode_request_user_input", "-c", "suppress_unstable_features_warning=true")
 	if l.Job.Agent.Model != "" {
@@ -79,7 +78,7 @@ func codexTalkArgs(l Launch) []string {
 	return args
 }
 
-// hello is the first line that it is told. It answers nothing before.
+// hello is the first line sent to the program, which answers nothing before it.
 func (d *codexTalk) hello() []byte {
 	return d.request("initialize", map[string]any{
 		"clientInfo":   map[string]string{"name": "penstock", "title": "Penstock", "version": "1"},
@@ -87,8 +86,9 @@ func (d *codexTalk) hello() []byte {
 	}, "")
 }
 
-// begins is the request that begins the thread. Its directory is the process's own: one that is
-// named here would be trusted, with the settings and servers in it.
+// begins is the request that begins the thread. It names no directory, so the thread
+// uses that of the process: a named one would be trusted, with the settings and servers
+// in it.
 func (d *codexTalk) begins() []byte {
 	if d.launch.Resume != "" {
 		return d.request("thread/resume", map[string]any{"threadId": d.launch.Resume, "excludeTurns": true}, "")
@@ -123,7 +123,7 @@ func (d *codexTalk) Interrupt() [][]byte {
 	return [][]byte{d.request("turn/interrupt", map[string]any{"threadId": d.thread, "turnId": d.now}, "interrupt-"+uuid.NewString())}
 }
 
-// Set implements [Tuner]. Its mode says what it asks a permission for.
+// Set implements [Tuner]. The mode says for what the program asks permission.
 func (d *codexTalk) Set(id, model, mode string) [][]byte {
 	params := map[string]any{"threadId": d.thread}
 	if model != "" {
@@ -135,8 +135,8 @@ func (d *codexTalk) Set(id, model, mode string) [][]byte {
 	return [][]byte{d.request("thread/settings/update", params, id)}
 }
 
-// codexRaw are the requests that may come from outside. Others would change
-// what its host has set, or make it answer without bound.
+// codexRaw are the requests that people may send as they are. Others would change what
+// the worker has set, or make the program answer without bound.
 var codexRaw = []string{
 	"turn/start", "turn/interrupt", "thread/compact/start", "thread/goal/get", "thread/goal/set", "thread/goal/clear",
 	"thread/backgroundTerminals/list", "thread/backgroundTerminals/clean", "thread/settings/update", "thread/name/set",

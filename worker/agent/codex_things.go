@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// A codexThing is an item of the app server: what codex exec tells, too, in
-// other words.
+// A codexThing is an item of the app server: the same that codex exec prints, under
+// other names.
 type codexThing struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`
@@ -37,7 +37,7 @@ var codexThings = map[string]string{
 	"fileChange": "file_change", "mcpToolCall": "mcp_tool_call", "webSearch": "web_search",
 }
 
-// item is the same in the words of codex exec.
+// item is the same item as codex exec prints it.
 func (t codexThing) item(parent string) codexItem {
 	i := codexItem{
 		ID: t.ID, Type: codexThings[t.Type], Text: t.Text, Command: t.Command, Output: t.Output, ExitCode: t.ExitCode,
@@ -64,7 +64,7 @@ func (d *codexTalk) readThing(method string, p *codexParams, r *Read) {
 		return
 	case "agentMessage", "reasoning":
 		if stage == "started" {
-			return // it has no text yet
+			return // the item has no text yet
 		}
 		if t.Type == "agentMessage" && d.parent(p) == "" {
 			d.result = t.Text

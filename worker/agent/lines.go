@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// MaxLine is how much of a line is kept. Agents put whole files and images in
-// one line, so it is far more than an event may hold; it bounds what a line
-// that never ends costs.
+// MaxLine is how much of a line is kept. Agents print whole files and images in one
+// line, so the limit is far above the size of an event; it bounds the cost of a line
+// that never ends.
 const MaxLine = 8 << 20
 
 // keepBuffer is the largest buffer that is kept from line to line.
@@ -35,10 +35,9 @@ type Line struct {
 	Cut    int    // how many bytes are missing at the end
 }
 
-// ReadLines gives fn every line of r. Of a line longer than limit it gives
-// the beginning, and says how much is missing. It returns nil at the end of
-// r, or the first error of r or fn; what was read before an error of r is
-// given to fn first.
+// ReadLines calls fn for every line of r. Of a line longer than limit it passes the
+// beginning, and says how much is missing. It returns nil at the end of r, or the first
+// error of r or fn. It passes what was read before an error of r to fn first.
 func ReadLines(r io.Reader, stream string, limit int, fn func(Line) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	line := Line{Stream: stream}
@@ -75,17 +74,17 @@ func ReadLines(r io.Reader, stream string, limit int, fn func(Line) error) error
 	}
 }
 
-// parse returns the line as it goes into an event, and its JSON when it is an
-// object. What is not UTF-8 is replaced: JSON must be UTF-8, and a decoder
-// that lets other bytes through breaks every reader after it.
+// parse returns the line as an event stores it, and its JSON if it is an object. Bytes
+// that are not UTF-8 are replaced: JSON must be UTF-8, and a decoder that passes other
+// bytes breaks every reader after it.
 func parse(line Line) (*jobs.Raw, json.RawMessage) {
 	raw := &jobs.Raw{Stream: line.Stream, N: line.N}
 	text := line.Bytes
 	if !utf8.Valid(text) {
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	}
-	// Only objects, and only where nothing was cut: a number or a word in
-	// quotes is a line of text that happens to be JSON as well.
+	// Only objects, and only if nothing was cut: a number or a quoted word is a line of
+	// text that happens to be JSON.
 	if line.Cut == 0 && len(text) > 0 && text[0] == '{' && json.Valid(text) {
 		raw.JSON = bytes.Clone(text)
 		return raw, raw.JSON
@@ -114,8 +113,8 @@ func outputLine(line Line, raw *jobs.Raw) event.Event {
 	return e
 }
 
-// lastWords keeps the end of what a program says on stderr: the best there is
-// when it dies without another word.
+// lastWords keeps the last line that a program printed on stderr: the best explanation
+// there is when the program dies without another one.
 type lastWords struct{ text string }
 
 func (w *lastWords) note(line Line) {
@@ -124,8 +123,8 @@ func (w *lastWords) note(line Line) {
 	}
 }
 
-// event is that of a line that is no message of an agent's protocol. What
-// stands on stderr may be the last that is heard.
+// event returns the event of a line that is no message of an agent's protocol, and
+// keeps a line of stderr as the last one.
 func (w *lastWords) event(line Line, raw *jobs.Raw) event.Event {
 	if line.Stream == Stderr {
 		w.note(line)
@@ -133,7 +132,7 @@ func (w *lastWords) event(line Line, raw *jobs.Raw) event.Event {
 	return outputLine(line, raw)
 }
 
-// after appends the last words to a message.
+// after appends the last line of stderr to a message.
 func (w *lastWords) after(message string) string {
 	if w.text == "" {
 		return message
@@ -141,7 +140,7 @@ func (w *lastWords) after(message string) string {
 	return message + ": " + w.text
 }
 
-// short cuts s to limit bytes on a character's edge.
+// short cuts s to limit bytes at the boundary of a character.
 func short(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -12,16 +12,16 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// opencode runs opencode in one of two ways. Without somebody to talk to it is
-// one prompt a process: the prompt goes in on stdin, events come out as JSON
-// lines, and the process ends with the last step. An interactive job gets its
-// server for the Agent Client Protocol; see [acpTalk].
+// opencode runs opencode in one of two ways. In a job that is not interactive a process
+// runs one prompt: the prompt goes in on stdin, events come out as JSON lines, and the
+// process ends with the last step. An interactive job gets its server for the Agent
+// Client Protocol; see [acpTalk].
 //
-// The gate has to lead to the Anthropic API: the models are those of its
-// provider "anthropic". Settings, plugins and servers of the repository are not
-// read, because they would run without being asked for.
+// The gate must lead to the Anthropic API: the models are those of the program's
+// provider "anthropic". Settings, plugins and servers of the repository are not read,
+// because they would run without being asked for.
 //
-// An API that fails is tried again without a word; idle_timeout ends that.
+// The program retries an API that fails without saying so; idle_timeout ends that.
 type opencode struct{}
 
 func (opencode) About() About {
@@ -51,7 +51,7 @@ func (opencode) Launch(l Launch) (Plan, error) {
 	if l.Resume != "" {
 		args = append(args, "--session", l.Resume)
 	} else {
-		args = append(args, "--title", l.ID) // else a model is asked for one
+		args = append(args, "--title", l.ID) // otherwise the program asks a model for a title
 	}
 	if model := opencodeModel(l); model != "" {
 		args = append(args, "--model", model)
@@ -69,7 +69,7 @@ var opencodeEnv = []string{
 	"OPENCODE_DISABLE_PROJECT_CONFIG=1",
 }
 
-// opencodeModel is the model with its provider, as the program wants it.
+// opencodeModel is the model with its provider, as the program expects it.
 func opencodeModel(l Launch) string {
 	model := l.Job.Agent.Model
 	if model == "" || strings.Contains(model, "/") {
@@ -78,8 +78,8 @@ func opencodeModel(l Launch) string {
 	return "anthropic/" + model
 }
 
-// opencodeConfig leads the one provider to the gate. A model is named there,
-// too, because the program does not know those that are newer than itself.
+// opencodeConfig points the one provider to the gate. It names the model, because the
+// program does not know models that are newer than itself.
 func opencodeConfig(l Launch) string {
 	provider := map[string]any{}
 	if l.Gate != "" {
@@ -94,7 +94,7 @@ func opencodeConfig(l Launch) string {
 		"provider":          map[string]any{"anthropic": provider},
 	}
 	if model := opencodeModel(l); model != "" && l.Job.Agent.Interactive {
-		config["model"] = model // else it is an argument
+		config["model"] = model // otherwise it is an argument
 	}
 	return string(jsonLine(config))
 }
@@ -144,8 +144,8 @@ type opencodePart struct {
 	Cost float64 `json:"cost"`
 }
 
-// opencodeDecoder reads one run of opencode. A turn is open from its first
-// step to the one that calls no tool.
+// opencodeDecoder decodes one run of opencode. A turn is open from its first step to
+// the step that calls no tool.
 type opencodeDecoder struct {
 	turns
 	usage  jobs.Usage // of the turn
@@ -157,7 +157,7 @@ func (opencode) Decoder(l Launch) Decoder {
 	if l.Job.Agent.Interactive {
 		d := newACPTalk(l, "opencode")
 		d.total.Model = opencodeModel(l)
-		d.hello() // the plan has it, and its answer comes here
+		d.hello() // the plan sends the request, and this decoder reads its answer
 		return d
 	}
 	return &opencodeDecoder{turns: turns{name: "opencode", total: Total{Session: l.Resume, Model: opencodeModel(l)}}}
@@ -167,7 +167,7 @@ func (opencode) Decoder(l Launch) Decoder {
 func (d *opencodeDecoder) Line(line Line) Read {
 	return d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var out opencodeOut
-		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
+		_ = json.Unmarshal(object, &out) // fields of an unexpected type stay zero
 		d.read(out, r)
 		return event.AgentRaw{Type: out.Type, Subtype: out.Part.Type}
 	})
@@ -196,8 +196,8 @@ func (d *opencodeDecoder) read(out opencodeOut, r *Read) {
 	}
 }
 
-// opencodeReason sorts an error by what the program calls it, and by what the
-// model API answered.
+// opencodeReason classifies an error by the program's name for it, and by the answer of
+// the model API.
 func opencodeReason(name string, status int) jobs.Reason {
 	switch name {
 	case "ProviderAuthError":
@@ -220,7 +220,7 @@ func (d *opencodeDecoder) step(r *Read) {
 	r.add(event.StateChanged{State: "running"})
 }
 
-// opencodeTool tells of a call, which is over when its line comes.
+// opencodeTool reports a tool call, which is over when its line arrives.
 func opencodeTool(part opencodePart, r *Read) {
 	s := part.State
 	tool := event.Tool{Call: part.Call, Name: part.Tool, Kind: opencodeKinds[part.Tool], Title: short(s.Title, 120), Input: s.Input}
@@ -246,7 +246,7 @@ var opencodeKinds = map[string]string{
 	"glob": "search", "grep": "search", "webfetch": "fetch", "task": "agent", "todowrite": "plan", "todoread": "plan",
 }
 
-// finish closes a step, and the turn unless a tool's result is to be told yet.
+// finish closes a step, and also the turn unless the model still gets a tool's result.
 func (d *opencodeDecoder) finish(part opencodePart, r *Read) {
 	t := part.Tokens
 	used := jobs.Usage{Input: t.Input, Output: t.Output + t.Reasoning, CacheRead: t.Cache.Read, CacheWrite: t.Cache.Write}
