@@ -6,7 +6,6 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/gate"
-	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // vague are ends that a failing model API explains better than the agent, or
@@ -42,5 +41,5 @@ func (r *agentRun) explained(own jobs.Ended) error {
 		seen := r.talk.meter.Failing()
 		own, r.again = blame(own, seen), seen.Again
 	}
-	return &verdict.EndedError{Ended: own}
+	return &endedError{own}
 }

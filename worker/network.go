@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/gate"
-	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // A network is what all programs of an attempt reach besides the model API:
@@ -39,7 +38,7 @@ func (a *attempt) reach(in jail) (err error) {
 		cfg.Token = a.tokens.network
 	}
 	if a.net.Network, err = gate.NewNetwork(cfg); err != nil {
-		return verdict.Failed(jobs.InvalidJob, "allow hosts", err)
+		return failed(jobs.InvalidJob, "allow hosts", err)
 	}
 	a.net.listen = a.net.Listen()
 	if in.unjailed {
@@ -47,7 +46,7 @@ func (a *attempt) reach(in jail) (err error) {
 		// nothing that could keep programs to it.
 		address, err := freeAddress()
 		if err != nil {
-			return verdict.Failed(jobs.WorkspaceFailed, "find a port for the way to the allowed hosts", err)
+			return failed(jobs.WorkspaceFailed, "find a port for the way to the allowed hosts", err)
 		}
 		a.net.listen = []string{address}
 	}

@@ -1,6 +1,8 @@
 package worker
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestParseReserve(t *testing.T) {
 	t.Parallel()

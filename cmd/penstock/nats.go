@@ -80,7 +80,7 @@ broker is free to set is no difference: placement, compression, a bound in bytes
 The exit code is 0 when nothing differs and 1 when something does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.broker("nats diff", func(p *pool) error {
-				differ, err := layout.Diff(cmd.Context(), p.conn, a.layout(cmd))
+				differ, err := differences(cmd.Context(), p, a.layout(cmd))
 				if err != nil {
 					return err
 				}
@@ -133,8 +133,19 @@ The exit code is 0 when the broker is as wanted, 1 when something was left, and
 	return cmd
 }
 
+// compareWithin is how long a comparison waits for a stream that has no leader
+// now: a cluster needs some seconds to choose one, and without most of its
+// servers it never does.
+const compareWithin = time.Minute
+
+func differences(ctx context.Context, p *pool, cfg layout.Config) ([]layout.Difference, error) {
+	ctx, cancel := context.WithTimeout(ctx, compareWithin)
+	defer cancel()
+	return layout.Diff(ctx, p.conn, cfg)
+}
+
 func (a *app) planned(ctx context.Context, p *pool, cfg layout.Config) error {
-	differ, err := layout.Diff(ctx, p.conn, cfg)
+	differ, err := differences(ctx, p, cfg)
 	if err != nil {
 		return err
 	}

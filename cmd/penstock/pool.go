@@ -312,7 +312,7 @@ func unreachable(err error) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return cli.Fail(cli.ExitUnreachable, "does the server have JetStream enabled?", "%w", err)
 	case errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded):
-		return cli.Fail(cli.ExitUnreachable, "the server accepted the connection and did not answer in time: look at its load, and at the way to it", "%w", err)
+		return cli.Fail(cli.ExitUnreachable, "the server accepted the connection and did not answer in time: look at its load, at the way to it and, in a cluster, whether most of the servers run", "%w", err)
 	}
 	return err
 }

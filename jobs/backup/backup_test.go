@@ -24,7 +24,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
+func TestMain(m *testing.M) {
+	if jobstest.IsChild() {
+		jobstest.ServeChild()
+	}
+	goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
+}
 
 const lease = 2 * time.Second
 

@@ -111,10 +111,10 @@ func (s Stream) last() uint64 {
 	return s.Last
 }
 
-// Restore creates all streams again on a broker that has none of them. The
-// replicas are those of the backup unless a number is given. The
-// records come last, so an interrupted restore cannot be taken for the pool
-// that was backed up.
+// Restore creates all streams again on a broker that has none of them, and
+// returns when each server that keeps one has all of it. The replicas are those
+// of the backup unless a number is given. The records come last, so an
+// interrupted restore cannot be taken for the pool that was backed up.
 func (f *File) Restore(ctx context.Context, nc *nats.Conn, replicas int, progress func(Stream)) error {
 	conn, err := wire.New(nc, jobs.RoleOperator)
 	if err != nil {
@@ -128,6 +128,12 @@ func (f *File) Restore(ctx context.Context, nc *nats.Conn, replicas int, progres
 		}
 		if progress != nil {
 			progress(s)
+		}
+	}
+	// At last, when all servers have had the time to copy most of them.
+	for _, s := range list {
+		if err := awaitCopies(ctx, conn, s); err != nil {
+			return fmt.Errorf("restore stream %s: %w", s.Name, err)
 		}
 	}
 	return nil

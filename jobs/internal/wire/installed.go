@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -75,7 +76,9 @@ func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
 			Replicas int `json:"num_replicas"`
 		} `json:"config"`
 		Cluster struct {
-			Leader   string `json:"leader"`
+			Leader string `json:"leader"`
+			// Desired is there while the number of servers changes.
+			Desired  json.RawMessage `json:"desired"`
 			Replicas []struct {
 				Name    string `json:"name"`
 				Current bool   `json:"current"`
@@ -94,8 +97,11 @@ func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
 	if peers.Leader != "" {
 		peers.Current = append(peers.Current, peers.Leader)
 	}
+	// While servers are added they are called current before they have the
+	// messages (nats-server 2.15.2).
+	changing := len(info.Cluster.Desired) > 0
 	for _, r := range info.Cluster.Replicas {
-		if r.Current && !r.Offline {
+		if r.Current && !r.Offline && !changing {
 			peers.Current = append(peers.Current, r.Name)
 		} else {
 			peers.Behind = append(peers.Behind, r.Name)

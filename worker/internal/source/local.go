@@ -17,14 +17,15 @@ import (
 
 // A Source is a repository that jobs begin from.
 type Source struct {
-	Name   string // for people: without credentials
+	Name   string // for people: no credentials
 	Key    string // names its mirror
 	Remote git.Remote
 	Root   string // of a local work tree, else ""
-	Head   string // its HEAD: "refs/heads/x" or a commit; "" to ask the remote
+	Head   string // what its HEAD says: "refs/heads/x" or a commit; "" to ask the remote
 }
 
-// Origin is the work tree that the address names, and its branch; either may be "".
+// Origin is the work tree that the address led to, and the branch it is on;
+// either may be "".
 func (s Source) Origin() (dir, branch string) {
 	branch, _ = strings.CutPrefix(s.Head, "refs/heads/")
 	if branch == s.Head {
@@ -33,11 +34,11 @@ func (s Source) Origin() (dir, branch string) {
 	return s.Root, branch
 }
 
-// A Local is a repository of this host, as seen from some directory.
+// A Local is a repository of this host, as it was found from some directory.
 type Local struct {
 	Git  string // the main repository's git directory
 	root string // of the work tree that contains the directory, else ""
-	head string // the HEAD of that work tree
+	head string // what the HEAD of that work tree says
 }
 
 // FindLocal finds the main repository that a path leads to.
@@ -61,7 +62,7 @@ func FindLocal(ctx context.Context, path string) (Local, error) {
 		return Local{}, Unreachable(path, err)
 	}
 	if head == reftableHead {
-		// In that format only git can read HEAD.
+		// Where that format keeps the name only git knows.
 		if head = ""; dir != common {
 			return Local{}, Unsupported(path, "it is a worktree of a repository that keeps its refs in the format reftable; name the repository itself, %s", common)
 		}
@@ -69,8 +70,8 @@ func FindLocal(ctx context.Context, path string) (Local, error) {
 	return Local{Git: common, root: root, head: head}, nil
 }
 
-// CheckReadable is called right before git reads a source. Its cost grows with the
-// loose objects of the repository, and a commit that is already here needs no reading.
+// CheckReadable is asked right before git reads a source. That costs what the
+// repository has loose objects, and a commit that is here needs no reading.
 func (s Source) CheckReadable() error {
 	if !s.Remote.Local {
 		return nil
@@ -88,7 +89,7 @@ func LocalPath(address string) (string, bool) {
 	return filepath.Clean(address), filepath.IsAbs(address)
 }
 
-// Digest names the directory for everything that is kept of an address.
+// Digest names the directory of what is kept of an address.
 func Digest(address string) string {
 	sum := sha256.Sum256([]byte(address))
 	return hex.EncodeToString(sum[:16])
@@ -143,10 +144,10 @@ func isLinked(dir string) bool {
 	return err == nil
 }
 
-// CheckReadable refuses a repository in which git would wait for ever or read
-// elsewhere: an earlier agent may have left a FIFO where git expects a file, or a link
-// to another repository's refs. A waiting git process would keep the mirror locked,
-// even after this process ends.
+// CheckReadable refuses a repository in which reading would wait for ever or lead
+// elsewhere: an earlier agent may have left a FIFO where git expects a file,
+// or a link to another repository's refs. A git process that waits would keep
+// the mirror locked, even after our end.
 func CheckReadable(dir string) error {
 	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "info", "logs/HEAD", "objects", "refs"} {
 		err := filepath.WalkDir(filepath.Join(dir, name), func(path string, d os.DirEntry, err error) error {
@@ -157,7 +158,7 @@ func CheckReadable(dir string) error {
 			if kind == os.ModeSymlink {
 				to, err := filepath.EvalSymlinks(path)
 				if err != nil {
-					return nil // a dangling link, so git cannot wait there
+					return nil // leads nowhere, so nothing waits there
 				}
 				if rel, err := filepath.Rel(dir, to); err != nil || !filepath.IsLocal(rel) {
 					return Unsupported(dir, "%s is a link that leads out of the repository; name the repository that has the files", path)
@@ -180,8 +181,8 @@ func CheckReadable(dir string) error {
 	return nil
 }
 
-// ReadLine reads one of git's files of one line, which another program may have
-// replaced by anything.
+// ReadLine reads one of git's files of one line, which another program may
+// have replaced by anything.
 func ReadLine(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
