@@ -80,7 +80,7 @@ func TestAPlainPublishChoosesItsID(t *testing.T) {
 		}
 		return len(letters) >= 6
 	})
-	for i, want := range []string{"id: job " + id + " is there already and differs in prompt", `key: "mine" belongs to job ` + id,
+	for i, want := range []string{"id: job " + id + " already exists and differs in prompt", `key: "mine" belongs to job ` + id,
 		operation.JobIDHeader, operation.JobIDHeader, operation.JobIDHeader, operation.JobIDHeader} {
 		if !strings.Contains(letters[i].Reason, want) {
 			t.Errorf("letter %d: %s, want %s", i, letters[i].Reason, want)

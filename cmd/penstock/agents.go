@@ -65,15 +65,15 @@ func (a *app) checkAgent(name string) error {
 	if like == "" || strings.HasPrefix(name, like) {
 		return nil
 	}
-	return cli.Usage("one that only your workers have stands under agents: in the settings here, too", "there is no agent %q; did you mean %s? Known are %s", name, like, input.List(known))
+	return cli.Usage("if only your workers have this agent, add it under agents: in the settings here, too", "there is no agent %q; did you mean %s? Known are %s", name, like, input.List(known))
 }
 
 func (a *app) agentCommand() *cobra.Command {
 	root := &cobra.Command{Use: "agent", Aliases: []string{"agents"}, Short: "Show the coding agents"}
 	root.AddCommand(&cobra.Command{
 		Use: "ls", Short: "List the agents, what each can do, and where its program is on this host", Args: cobra.NoArgs,
-		Long: `Ls lists the agents that jobs may name. It only looks for their programs; penstock
-doctor starts each in a jail.`,
+		Long: `Ls lists the agents that jobs may name. It looks for their programs but does not start
+them; penstock doctor starts each of them in a jail.`,
 		RunE: func(*cobra.Command, []string) error {
 			agents := a.agents()
 			var lines []agentLine

@@ -20,7 +20,7 @@ func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patc
 	}
 	done, err := tree.Apply(ctx, patch, how)
 	if len(done.Filtered) > 0 {
-		a.err.Printf("penstock: no filter of git's is run for what an agent wrote; %d files are as they are in the repository:\n", len(done.Filtered))
+		a.err.Printf("penstock: git filters do not run on files that an agent wrote; %d files are as they are in the repository:\n", len(done.Filtered))
 		tellSome(a.err, done.Filtered)
 	}
 	conflict, conflicts := errors.AsType[*checkout.ConflictError](err)
@@ -30,9 +30,9 @@ func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patc
 	case conflicts:
 		a.err.Printf("penstock: these files of %s have conflicts:\n", tree.Top())
 		tellSome(a.err, conflict.Files)
-		return cli.Fail(cli.ExitFailure, "decide at the marks in them, then git add them", "the patch was applied with conflicts in %d of %d files", len(conflict.Files), len(done.Files))
+		return cli.Fail(cli.ExitFailure, "resolve the conflict markers, then git add the files", "the patch was applied with conflicts in %d of %d files", len(conflict.Files), len(done.Files))
 	case err != nil && how.ThreeWay:
-		return cli.Fail(cli.ExitFailure, "commit or stash what you changed there; penstock job worktree checks the result out beside it", "the patch does not apply to %s: %w", tree.Top(), err)
+		return cli.Fail(cli.ExitFailure, "commit or stash your changes there, or check the result out elsewhere with penstock job worktree", "the patch does not apply to %s: %w", tree.Top(), err)
 	case err != nil:
 		return cli.Fail(cli.ExitFailure, "merge it with penstock job apply --3way, or check out the result's base_commit first", "the patch does not apply to %s: %w", tree.Top(), err)
 	}

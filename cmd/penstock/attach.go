@@ -56,19 +56,20 @@ func (a *app) attachCommand() *cobra.Command {
 	var list bool
 	cmd := &cobra.Command{
 		Use: "attach ID [-- PROGRAM ARG…]", Short: "Open a terminal in the jail of a running job's agent",
-		Long: `Attach starts a shell, or the program after --, in a new terminal in the jail where
-the job's agent runs: behind its walls, as its user, in its directory and environment.
-With --terminal it shows a terminal that is open there, to as many people as look. What
-a terminal shows is in the session's log, and in the artifact terminal-N.cast.
+		Long: `Attach starts a shell, or the program after --, in a new terminal in the jail of the
+job's agent: under the same restrictions, as the same user, in the same directory and
+environment. With --terminal it shows a terminal that is already open there; several
+people may watch the same one. The session's log and the artifact terminal-N.cast
+record the output of terminals.
 
-Ctrl-] detaches: the terminal stays open until its program or the agent ends. Where
-standard input is no terminal, its end is typed as Ctrl-D.
+Ctrl-] detaches: the terminal stays open until its program or the agent ends. If
+standard input is not a terminal, its end is typed as Ctrl-D.
 
 The exit code is that of the terminal's program; 0: detached; 6: not allowed; 8: no agent
 has run within --timeout; 9: the agent has ended, and the terminal with it.
 
-What a terminal shows is written by programs that nobody trusts: your terminal emulator
-is all that stands between them and you.`,
+Untrusted programs write what a terminal shows: only your terminal emulator stands
+between them and you.`,
 		Example: `  penstock attach ID
   penstock attach ID --list
   penstock attach ID --terminal 1 --read-only
@@ -77,11 +78,11 @@ is all that stands between them and you.`,
 			before, program := split(cmd, args)
 			switch {
 			case len(before) != 1:
-				return cli.Usage("penstock job ls lists the jobs", "attach takes one job, and a program after --")
+				return cli.Usage("penstock job ls lists the jobs", "attach takes one job, and optionally a program after --")
 			case s.readOnly && s.ask.Terminal == 0:
-				return cli.Usage("penstock attach ID --list shows what is open", "--read-only needs --terminal: in a new one there is nothing to see")
+				return cli.Usage("penstock attach ID --list shows the open terminals", "--read-only needs --terminal: a new terminal has nothing to show")
 			case s.ask.Terminal < 0 || s.ask.Terminal > 0 && len(program) > 0:
-				return cli.Usage("", "--terminal is the number of one that runs a program already")
+				return cli.Usage("", "--terminal names a terminal that already runs a program: leave out the program")
 			}
 			s.ask.Args, s.ask.By, s.ask.ID = program, "cli", jobs.NewID()
 			return a.withJob(cmd.Context(), before[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
@@ -97,10 +98,10 @@ is all that stands between them and you.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&s.ask.Terminal, "terminal", 0, "the number of an open terminal to look at (default: a new one)")
-	flags.BoolVar(&s.readOnly, "read-only", false, "only look: nothing is typed, and the terminal keeps its size")
-	flags.BoolVar(&list, "list", false, "list the terminals of the job's agent, and stop")
-	flags.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long to wait for the job's agent to run")
+	flags.IntVar(&s.ask.Terminal, "terminal", 0, "number of an open terminal to show (default: a new one)")
+	flags.BoolVar(&s.readOnly, "read-only", false, "only watch: type nothing, and keep the size of the terminal")
+	flags.BoolVar(&list, "list", false, "list the terminals of the job's agent, and exit")
+	flags.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long to wait for the job's agent to start")
 	return cmd
 }
 

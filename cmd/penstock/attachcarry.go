@@ -65,7 +65,7 @@ func (s *attachment) attach(ctx context.Context) error {
 	restore()
 	switch {
 	case errors.Is(err, errDetached):
-		s.err.Printf("penstock: detached; penstock attach %s --terminal %d comes back\n", s.rec.ID, s.ask.Terminal)
+		s.err.Printf("penstock: detached; penstock attach %s --terminal %d attaches again\n", s.rec.ID, s.ask.Terminal)
 		return nil
 	case err != nil:
 		return err

@@ -56,14 +56,15 @@ func rounded(n int64) string {
 
 func (a *app) backupCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "backup FILE|DIR", Short: "Write all state of the pool to one file, while it works", Args: cobra.ExactArgs(1),
+		Use: "backup FILE|DIR", Short: "Write the whole state of the pool to one file, while the pool runs", Args: cobra.ExactArgs(1),
 		Long: `Backup writes all jobs, sessions, results, artifacts, dead letters and schedules,
-and what was set by commands, to one file: the pool as it is at one moment. It may
-work meanwhile. In a directory the file is named after the time. The file appears
-when it is whole; an interrupted backup leaves none.
+and everything that commands have set, to one file: the pool as it is at one moment.
+The pool may run meanwhile. In a directory the file is named after the time. The file
+appears when it is complete; an interrupted backup leaves none.
 
-Not in it: settings files, secrets and credentials, and what workers have on their
-disks. It holds prompts and what agents wrote, so it is for its owner's eyes only.`,
+A backup does not contain settings files, secrets and credentials, or the files on the
+disks of workers. It contains prompts and the output of agents, so only its owner may
+read it.`,
 		Example: `  penstock backup /var/backups/penstock/
   penstock backup pool.backup -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -134,15 +135,15 @@ func (a *app) tellStream(s backup.Stream) {
 func (a *app) restoreCommand() *cobra.Command {
 	var replace, dry bool
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Bring a pool back from a backup", Args: cobra.ExactArgs(1),
-		Long: `Restore makes the pool what it was when the backup was taken. Jobs that waited or
-ran then go on, those that had ended have their results, and their keys are known.
-The file is checked first, all of it. The pool must not run: end penstock serve and
-all workers. A data directory's own broker is replaced at once when everything is
-there; one of --server is filled stream by stream, the jobs last.
+		Use: "restore FILE", Short: "Restore a pool from a backup", Args: cobra.ExactArgs(1),
+		Long: `Restore brings the pool back to the moment of the backup. Jobs that waited or ran
+then continue, finished jobs have their results, and the keys of jobs are known.
+Restore first checks the whole file. The pool must not run: stop penstock serve and
+all workers. The broker of a data directory is replaced at once when everything is
+restored; a broker of --server is filled stream by stream, the jobs last.
 
-A pool that holds anything is left alone unless --replace is given, which removes
-that for good.`,
+Restore refuses a pool that is not empty, unless --replace is given, which removes
+its contents for good.`,
 		Example: `  penstock restore /var/backups/penstock/penstock-20261122T020000Z.backup
   penstock restore pool.backup --dry-run
   penstock restore pool.backup --server nats://a:4222,nats://b:4222,nats://c:4222 --replicas 3`,
@@ -152,7 +153,7 @@ that for good.`,
 				return cli.Fail(cli.ExitNotFound, "", "restore: %w", err)
 			}
 			if err != nil {
-				return cli.Usage("take another file: nothing was changed", "restore: %w", err)
+				return cli.Usage("use another file: nothing was changed", "restore: %w", err)
 			}
 			defer f.Close()
 			if f.Prefix != a.cfg.Prefix {
@@ -171,8 +172,8 @@ that for good.`,
 		},
 	}
 	cmd.Flags().AddFlagSet(a.layoutFlags())
-	cmd.Flags().BoolVar(&replace, "replace", false, "remove what the pool holds now")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only check the file, and say what is in it")
+	cmd.Flags().BoolVar(&replace, "replace", false, "remove the present contents of the pool")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only check the file, and list its contents")
 	return cmd
 }
 
@@ -184,7 +185,7 @@ func (a *app) restoreFile(cmd *cobra.Command, f *backup.File, replace bool) erro
 	_, err := natsd.Find(a.store())
 	switch {
 	case err == nil:
-		return cli.Fail(cli.ExitUnexpected, "end it, and all workers: what they know is not so any more", "restore: a pool runs on %s", a.cfg.Data)
+		return cli.Fail(cli.ExitUnexpected, "stop it, and all workers: their state will be out of date", "restore: a pool runs on %s", a.cfg.Data)
 	case !errors.Is(err, natsd.ErrNotRunning):
 		return fmt.Errorf("restore: %w", err)
 	}
@@ -248,7 +249,7 @@ func vacant(ctx context.Context, p *pool) error {
 		return err
 	}
 	if len(found) > 0 {
-		return cli.Fail(cli.ExitUnexpected, "back it up, and give --replace to remove what is there", "restore: the pool is not empty: %v", found)
+		return cli.Fail(cli.ExitUnexpected, "back it up, and use --replace to remove its contents", "restore: the pool is not empty: %v", found)
 	}
 	return nil
 }
@@ -265,7 +266,7 @@ func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool, wa
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if running, err := backup.Running(ctx, p.conn); err != nil || len(running) > 0 {
-		return cmp.Or(err, cli.Fail(cli.ExitUnexpected, "end them: what they know is not so any more", "restore: the pool runs: %v", running))
+		return cmp.Or(err, cli.Fail(cli.ExitUnexpected, "stop them: their state will be out of date", "restore: the pool runs: %v", running))
 	}
 	if !replace {
 		if err := vacant(ctx, p); err != nil {
@@ -276,7 +277,7 @@ func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool, wa
 		return fmt.Errorf("restore: %w", err)
 	}
 	if err := a.fill(ctx, p, f); err != nil {
-		return fmt.Errorf("restore: %w: it is not whole, and is to be repeated with --replace", err)
+		return fmt.Errorf("restore: %w: it is incomplete: repeat it with --replace", err)
 	}
 	// Until the others have it, all of it ends with one server.
 	return a.awaitReplicas(ctx, p, wanted, copyWithin)

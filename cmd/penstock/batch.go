@@ -50,20 +50,20 @@ func (f *batchFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
 	flags.StringArrayVar(&f.vars, "var", nil, "variable k=v for the template (repeatable)")
 	flags.StringArrayVar(&f.columns, "map", nil, "CSV: field=Column (repeatable)")
-	flags.StringVar(&f.read.Filter, "filter", "", "only items whose id this regular expression matches")
+	flags.StringVar(&f.read.Filter, "filter", "", "only items whose id matches this regular expression")
 	flags.StringVar(&f.read.Slice, "slice", "", "only these items, as in Python: 0:50, ::2")
 	flags.IntVar(&f.read.Limit, "limit", 0, "at most this many items")
-	flags.BoolVar(&f.read.Shuffle, "shuffle", false, "mix the items, the same way each time")
-	flags.Int64Var(&f.read.Seed, "seed", 42, "how --shuffle mixes")
-	flags.StringVar(&f.out, "out", "penstock-results", "results directory; the same command again does only what is missing there")
-	flags.StringVar(&f.redo, "redo", "", "run these again: failed, error, all, or a list of ids")
+	flags.BoolVar(&f.read.Shuffle, "shuffle", false, "shuffle the items, the same way each time")
+	flags.Int64Var(&f.read.Seed, "seed", 42, "seed of --shuffle")
+	flags.StringVar(&f.out, "out", "penstock-results", "results directory; the same command again runs only the items without a result there")
+	flags.StringVar(&f.redo, "redo", "", "run these items again: failed, error, all, or a list of ids")
 	flags.Var((*input.Size)(&f.read.Limits.Line), "max-line", "largest line, row or element of a list in FILE (default 1MiB)")
 	flags.IntVar(&f.read.Limits.Items, "max-items", 0, "most items in FILE (default 100000)")
 	flags.Var((*input.Size)(&f.read.Limits.Bytes), "max-input", "largest FILE (default 1GiB)")
-	flags.BoolVar(&f.follow, "follow", false, "let each job begin from what its branch leads to by then, and not from where it led when the batch began")
+	flags.BoolVar(&f.follow, "follow", false, "start each job from the commit of its branch at that time, not from that at the start of the batch")
 	flags.IntVar(&f.maxParallel, "max-parallel", 0, "jobs at once (default: one per processor)")
-	flags.IntVar(&f.maxFailures, "max-failures", 0, "stop after this many jobs that did not succeed")
-	flags.BoolVar(&f.cancelOnInterrupt, "cancel-on-interrupt", false, "cancel the jobs that are left when the command is interrupted; without it they go on in a pool that runs")
+	flags.IntVar(&f.maxFailures, "max-failures", 0, "stop after this many jobs without success")
+	flags.BoolVar(&f.cancelOnInterrupt, "cancel-on-interrupt", false, "cancel the remaining jobs if the command is interrupted; without it they continue in a running pool")
 }
 
 func (a *app) batchRunCommand() *cobra.Command {
@@ -72,16 +72,16 @@ func (a *app) batchRunCommand() *cobra.Command {
 		Use:   "run FILE|- [flags] [-- COMMAND ARG…]",
 		Short: "Run every item of a file as a job, wait, and write a results directory",
 		Long: `Run reads a file of issues, benchmark instances or jobs, runs each as a job, and
-writes patches, logs, predictions and a report. Running the same command again
-does only what is missing. Interrupted, it keeps what is done; in a pool that runs
-its jobs go on, unless --cancel-on-interrupt ends them.`,
+writes patches, logs, predictions and a report. The same command again runs only the
+items without a result. An interrupted run keeps its results; its jobs continue in a
+running pool, unless --cancel-on-interrupt ends them.`,
 		Example: `  gh issue list --json number,title,body,url,labels | penstock batch run - --repo . --agent claude
   penstock batch run instances.jsonl --format swebench --max-parallel 16 --out results
   penstock batch run issues.csv --map prompt=Description --repo /src/app -- ./agent.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, command := split(cmd, args)
 			if len(before) != 1 {
-				return cli.Usage("name a file, or - for standard input", "one file is wanted, not %d", len(before))
+				return cli.Usage("name a file, or - for standard input", "expected one file, not %d", len(before))
 			}
 			items, err := a.readBatch(before[0], flags, command)
 			if err != nil {
@@ -150,7 +150,7 @@ func locator() func(jobs.Job) (string, error) {
 	around := sync.OnceValues(func() (string, error) {
 		url, err := repositoryAround()
 		if err != nil {
-			err = fmt.Errorf("it names no repository, and %w: give --repo", err)
+			err = fmt.Errorf("it names no repository, and %w: use --repo", err)
 		}
 		return url, err
 	})
@@ -226,7 +226,7 @@ func (a *app) batchStatus() *cobra.Command {
 
 func (a *app) batchResults() *cobra.Command {
 	return &cobra.Command{
-		Use: "results DIR", Short: "List the results of a batch; the exit code tells the worst outcome", Args: cobra.ExactArgs(1),
+		Use: "results DIR", Short: "List the results of a batch; the exit code is that of the worst outcome", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return withDir(args[0], func(dir *results.Dir) error {
 				list, err := allResults(dir)
@@ -262,7 +262,7 @@ func (a *app) batchReport() *cobra.Command {
 func withDir(path string, fn func(*results.Dir) error) error {
 	dir, err := results.Load(path)
 	if err != nil {
-		return cli.Fail(cli.ExitNotFound, "name the directory that batch run had as --out", "%w", err)
+		return cli.Fail(cli.ExitNotFound, "name the directory that batch run used as --out", "%w", err)
 	}
 	return fn(dir)
 }

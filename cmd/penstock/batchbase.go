@@ -20,7 +20,7 @@ import (
 // branch that moves meanwhile would make results that cannot be compared.
 func (b *batchRun) pin(ctx context.Context, flags batchFlags) error {
 	if flags.follow && flags.uncommitted {
-		return cli.Usage("leave one of them out", "--include-uncommitted takes the work tree as it is now, and --follow what there will be")
+		return cli.Usage("leave one of them out", "--include-uncommitted uses the work tree as it is now, and --follow later commits")
 	}
 	bases := slices.Clone(b.dir.Manifest().Bases)
 	var lacking []jobs.Job // one for each base

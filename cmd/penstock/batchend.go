@@ -29,9 +29,9 @@ func (b *batchRun) count(r jobs.Result) error {
 	}
 	switch {
 	case b.hopeless(r):
-		return cli.Fail(cli.ExitStopped, jobs.Reasons[r.Reason].Advice, "stopped: every job would end as item %s did: %s: %s", r.ID, r.Reason, r.Message)
+		return cli.Fail(cli.ExitStopped, jobs.Reasons[r.Reason].Advice, "stopped: every job would end like item %s: %s: %s", r.ID, r.Reason, r.Message)
 	case b.max > 0 && bad >= b.max:
-		return cli.Fail(cli.ExitStopped, "run the same command again to go on", "stopped: %d jobs did not succeed (--max-failures %d)", bad, b.max)
+		return cli.Fail(cli.ExitStopped, "run the same command again to continue", "stopped: %d jobs did not succeed (--max-failures %d)", bad, b.max)
 	}
 	return nil
 }

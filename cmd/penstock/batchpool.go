@@ -51,7 +51,7 @@ func (a *app) batchLs() *cobra.Command {
 func (a *app) batchCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel DIR|ID", Args: cobra.ExactArgs(1),
-		Short: "End the jobs of a batch, queued or running, and those that it still submits",
+		Short: "Cancel the jobs of a batch, queued or running, and those that it still submits",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := batchID(args[0])
 			if err := jobs.CheckToken("batch", id); err != nil {
@@ -63,7 +63,7 @@ func (a *app) batchCancel() *cobra.Command {
 			}
 			changed, err := p.cancelBatch(cmd.Context(), id, "cli")
 			if err == nil && len(changed) == 0 {
-				err = cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no job that could be cancelled", id)
+				err = cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no jobs to cancel", id)
 			} else {
 				err = errors.Join(err, recordView.List(a.out, a.format, changed))
 			}
@@ -118,7 +118,7 @@ func (b *batchRun) unhold(ctx context.Context) error {
 		case h.Cancel:
 			err = b.pool.queue.Release(ctx, jobs.HoldBatch, id)
 		default:
-			b.err.Printf("penstock: batch %s is paused; penstock batch resume %s lets it go on\n", id, b.where)
+			b.err.Printf("penstock: batch %s is paused; penstock batch resume %s resumes it\n", id, b.where)
 		}
 	}
 	return err

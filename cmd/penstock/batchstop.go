@@ -22,20 +22,20 @@ func (b *batchRun) interrupted(ctx context.Context) error {
 	defer cancel()
 	id := b.dir.Manifest().ID
 	if b.cancel {
-		b.err.Printf("penstock: interrupted; cancelling the jobs of batch %s (again: leave them, and end at once)\n", id)
+		b.err.Printf("penstock: interrupted; cancelling the jobs of batch %s (interrupt again to leave them and exit at once)\n", id)
 		n, err := b.cancelRest(ctx, id)
 		if err != nil {
-			return cli.Fail(cli.ExitInterrupted, "penstock batch cancel "+b.where+" tries again", "interrupted; what is done is kept, but not all jobs were cancelled: %w", err)
+			return cli.Fail(cli.ExitInterrupted, "penstock batch cancel "+b.where+" tries again", "interrupted; the results so far are kept, but not all jobs were cancelled: %w", err)
 		}
-		return cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept, and %d jobs were cancelled", n)
+		return cli.Fail(cli.ExitInterrupted, "run the same command again to continue", "interrupted; the results so far are kept, and %d jobs were cancelled", n)
 	}
 	if b.pool.server != nil { // which ends with this command
-		return cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept")
+		return cli.Fail(cli.ExitInterrupted, "run the same command again to continue", "interrupted; the results so far are kept")
 	}
-	b.err.Printf("penstock: interrupted; asking the pool what goes on (again: end at once)\n")
+	b.err.Printf("penstock: interrupted; asking the pool which jobs continue (interrupt again to exit at once)\n")
 	list, err := b.pool.queue.List(ctx, queue.Filter{Batch: id})
 	if err != nil {
-		return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; what is done is kept, and the pool does not say which jobs go on: %w", err)
+		return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; the results so far are kept, and the pool does not say which jobs continue: %w", err)
 	}
 	running, waiting := 0, 0
 	for _, rec := range list {
@@ -47,13 +47,13 @@ func (b *batchRun) interrupted(ctx context.Context) error {
 		}
 	}
 	if running+waiting == 0 {
-		return cli.Fail(cli.ExitInterrupted, "run the same command again to go on", "interrupted; what is done is kept, and no job of it is left in the pool")
+		return cli.Fail(cli.ExitInterrupted, "run the same command again to continue", "interrupted; the results so far are kept, and the pool has no more jobs of the batch")
 	}
-	return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; what is done is kept, and %d jobs go on in the pool: %d run, %d wait", running+waiting, running, waiting)
+	return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; the results so far are kept, and %d jobs continue in the pool: %d run, %d wait", running+waiting, running, waiting)
 }
 
 func (b *batchRun) onward() string {
-	return "penstock batch ls watches them, penstock batch cancel " + b.where + " ends them, the same command again waits for them and goes on"
+	return "penstock batch ls watches them, penstock batch cancel " + b.where + " ends them, the same command again waits for them and continues"
 }
 
 // cancelRest cancels what is left of the batch, so that the same command makes it

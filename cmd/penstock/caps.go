@@ -21,9 +21,9 @@ var capView = cli.View[schedule.CapUse]{
 func (a *app) queueCaps() *cobra.Command {
 	return &cobra.Command{
 		Use: "caps", Short: "List the caps of the pool, and how many jobs run under each", Args: cobra.NoArgs,
-		Long: `Caps lists what bounds how many jobs run at once; penstock serve --cap sets it. A
-cap for each of a kind, such as repo:*, has a row of its own, and one for each
-repository that has jobs running.`,
+		Long: `Caps lists the limits on how many jobs run at once; penstock serve --cap sets them. A
+cap on each item of a kind, such as repo:*, has a row of its own, and one row for each
+repository with running jobs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return list(cmd.Context(), a, capView, func(p *pool, ctx context.Context) ([]schedule.CapUse, error) { return p.queue.CapsUsed(ctx) })
 		},

@@ -31,15 +31,14 @@ func (a *app) chaosCommand() *cobra.Command {
 		Long: `Chaos starts a broker and workers of its own in a new directory, submits jobs
 with a scripted agent, and meanwhile kills workers and the broker, stops workers
 past their lease, cuts or mutes their connections, fills the broker's disk and
-moves their clocks, at random. With --cluster 3 there are three servers that keep
-every stream together, and the one that is killed leads some of them. Then it compares
-what is stored with what was wanted: one result for each job, every event once,
-and no process, mount or workspace left. It touches no other pool. The lease is
-2 s, or 10 s of a cluster, unless --lease names another. A full disk needs root, a
-moved clock needs Linux on x86-64; where one cannot be had, it says so and goes on
-with the others.
+moves their clocks, at random. With --cluster 3 three servers replicate every stream,
+and the one that is killed leads some of them. Then it compares the stored state with
+the expected one: one result for each job, every event once, and no process, mount or
+workspace left behind. It touches no other pool. The lease is 2 s, or 10 s in a
+cluster, unless --lease sets it. A full disk needs root, a moved clock needs Linux on
+x86-64; chaos reports a fault that it cannot cause and continues with the others.
 
-The exit code is 0 when everything held, and 1 when something did not. Then the
+The exit code is 0 when every guarantee held, and 1 when one did not. In that case the
 directory is kept.`,
 		Example: `  penstock chaos
   penstock chaos --jobs 50 --faults 100 --kinds "kill worker,stop worker"
@@ -63,7 +62,7 @@ directory is kept.`,
 	flags.IntVar(&o.Faults, "faults", 1000, "faults to inject")
 	flags.IntVar(&o.Workers, "workers", 5, "worker processes")
 	flags.IntVar(&o.Slots, "slots", 2, "slots of each worker")
-	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "of the random choices; what happens when is not repeated")
+	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "seed of the random choices; the timing is not reproduced")
 	flags.StringSliceVar(&o.Kinds, "kinds", chaos.Kinds(), "of faults")
 	flags.IntVar(&o.Cluster, "cluster", 0, "servers of a cluster: 3 or 5 (default none, a broker inside the dispatcher)")
 	flags.DurationVar(&o.Every, "every", 0, "time between faults, whatever the jobs do (default as fast as jobs finish)")
@@ -74,11 +73,11 @@ directory is kept.`,
 func checkChaos(o chaos.Options) error {
 	for flag, n := range map[string]int{"jobs": o.Jobs, "workers": o.Workers, "slots": o.Slots} {
 		if n < 1 {
-			return cli.Usage("", "--%s %d: at least 1 is wanted", flag, n)
+			return cli.Usage("", "--%s %d: must be at least 1", flag, n)
 		}
 	}
 	if o.Cluster != 0 && o.Cluster != 3 && o.Cluster != 5 {
-		return cli.Usage("", "--cluster %d: 3 or 5 servers make a cluster", o.Cluster)
+		return cli.Usage("", "--cluster %d: a cluster has 3 or 5 servers", o.Cluster)
 	}
 	if o.Every < 0 {
 		return cli.Usage("", "--every %v is negative", o.Every)
@@ -127,7 +126,7 @@ func (a *app) chaos(ctx context.Context, o chaos.Options, dir string) (err error
 		return err
 	}
 	if !report.Faultless() {
-		return cli.Fail(cli.ExitUnexpected, "what broker and workers said is in "+log.Name(), "%d guarantees did not hold", len(report.Violations))
+		return cli.Fail(cli.ExitUnexpected, "the output of the broker and the workers is in "+log.Name(), "%d guarantees did not hold", len(report.Violations))
 	}
 	return os.RemoveAll(o.Dir)
 }

@@ -44,19 +44,19 @@ func (a *app) cleanCommand() *cobra.Command {
 	var dry bool
 	var discard []string
 	cmd := &cobra.Command{
-		Use: "clean", Short: "Remove what killed workers left on this host", Args: cobra.NoArgs,
-		Long: `Clean does by hand what a worker does when it starts: it ends the jails of
-programs that were killed, salvages and removes the workspaces of their jobs,
-evicts what the cache has of old commits, and removes worktrees of repositories
-that nobody has touched for long (worker.worktree_age) and that hold nothing that
-is not safe elsewhere. It touches nothing that is in use, so workers may run. What it cannot salvage it keeps, and says why.
+		Use: "clean", Short: "Remove what killed workers left behind on this host", Args: cobra.NoArgs,
+		Long: `Clean does by hand what a worker does when it starts: it ends the jails of killed
+programs, salvages and removes the workspaces of their jobs, evicts old commits from
+the cache, and removes worktrees that have not been used for long
+(worker.worktree_age) and whose contents are safe elsewhere. It touches nothing that is
+in use, so workers may run. It keeps workspaces that it cannot salvage, and says why.
 
-With --discard it does nothing but give up workspaces that it has kept, by the
-name that it lists them with, and says what is lost with them. What can be
-salvaged after all is. See with --dry-run what it would be.
+With --discard it only gives up workspaces that it has kept, by the names in its list,
+and says what is lost with them. It still salvages what it can. With --dry-run it only
+shows what would be lost.
 
-A dry run collects what is in workspaces, as clean does, to see whether it can be
-stored, and so takes as long; it stores and removes nothing.`,
+A dry run collects the contents of workspaces, as clean does, to see whether they can
+be stored, and so takes as long; it stores and removes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			clean := a.clean
 			if len(discard) > 0 {
@@ -66,8 +66,8 @@ stored, and so takes as long; it stores and removes nothing.`,
 			return errors.Join(err, cleanedView.List(a.out, a.format, list))
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
-	cmd.Flags().StringSliceVar(&discard, "discard", nil, "give up this workspace, with the work in it that cannot be stored (repeatable)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
+	cmd.Flags().StringSliceVar(&discard, "discard", nil, "give up this workspace, and the work in it that cannot be stored (repeatable)")
 	return cmd
 }
 

@@ -106,7 +106,7 @@ func TestLifeOfAJob(t *testing.T) {
 	serve, args := f.serve("--slots", "1")
 	id := f.submit("echo one; sleep 4; echo two; test -e passes", "--key", "the-key")
 	out, code, told := f.try("wait", "--timeout", "1s", id)
-	if code != 8 || !strings.Contains(told, "the jobs go on") {
+	if code != 8 || !strings.Contains(told, "the jobs continue") {
 		t.Errorf("wait --timeout ended with %d, want 8:\n%s%s", code, out, told)
 	}
 	if rec := f.record(id); rec.State == jobs.Finished {

@@ -20,12 +20,12 @@ func (a *app) natsCredentials() *cobra.Command {
 	var print bool
 	cmd := &cobra.Command{
 		Use: "credentials ROLE", Args: cobra.ExactArgs(1),
-		Short: "Make a credential with which somebody may use the bus in one role",
+		Short: "Make a credential for the bus in one role",
 		Long: `Credentials makes a key for the role viewer, submitter, worker or operator, and
-prints the file that its holder gives to --creds. The embedded broker of the data
-directory accepts it at once, and keeps only the public half. With --print-config
-it is for an external server instead: the entry for the configuration of that
-server goes to standard error.`,
+prints the file that its holder passes to --creds. The embedded broker of the data
+directory accepts it at once, and keeps only the public key. With --print-config the
+credential is for an external server instead: the entry for that server's
+configuration goes to standard error.`,
 		Example: `  penstock nats credentials worker --name build-3 --file build-3.creds
   penstock nats credentials ls
   penstock nats credentials revoke build-3
@@ -50,9 +50,9 @@ server goes to standard error.`,
 			return a.handOver(held, secret, file)
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "what the credential is called (default: the role and some letters)")
-	cmd.Flags().StringVar(&file, "file", "", "write the credential to a new file that only you may read, not to standard output")
-	cmd.Flags().BoolVar(&print, "print-config", false, "for an external server: print its user entry, and tell the embedded broker nothing")
+	cmd.Flags().StringVar(&name, "name", "", "name of the credential (default: the role and some letters)")
+	cmd.Flags().StringVar(&file, "file", "", "write the credential to a new file that only you can read, not to standard output")
+	cmd.Flags().BoolVar(&print, "print-config", false, "for an external server: print its user entry, and do not add it to the embedded broker")
 	cmd.AddCommand(a.credentialsLs(), a.credentialsRevoke(), a.credentialsConfig())
 	return cmd
 }
@@ -129,10 +129,10 @@ func (a *app) credentialsRevoke() *cobra.Command {
 func (a *app) credentialsConfig() *cobra.Command {
 	return &cobra.Command{
 		Use: "config", Args: cobra.NoArgs,
-		Short: "Print accounts and users as a part of the configuration of an external server",
+		Short: "Print accounts and users for the configuration of an external server",
 		Long: `Config prints the accounts of the roles for the configuration file of an external
-NATS server, with the credentials of the data directory as their users. It is what
-the embedded broker itself runs with.`,
+NATS server, with the credentials of the data directory as their users. The embedded
+broker itself runs with the same accounts.`,
 		RunE: func(*cobra.Command, []string) error {
 			list, err := natsd.Credentials(a.store())
 			if err != nil {

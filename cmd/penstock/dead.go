@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) deadCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead", Short: "Look at what was refused or given up on, and bring it back"}
+	dead := &cobra.Command{Use: "dead", Short: "Show jobs and submissions that failed for good, and retry them"}
 	dead.AddCommand(a.deadLs(), a.deadGet(), a.deadRetry(), a.deadDrop())
 	return dead
 }
@@ -32,13 +32,13 @@ func (f *letterFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.batch, "batch", "", "only jobs of this batch")
 	flags.Var(choice(&f.reason, reasons()), "reason", "only jobs that ended for this reason")
-	flags.DurationVar(&f.olderThan, "older-than", 0, "only what is dead for so long")
+	flags.DurationVar(&f.olderThan, "older-than", 0, "only those that are at least this old")
 }
 
 // bulk adds the flags of a command that does something to letters.
 func (f *letterFilter) bulk(cmd *cobra.Command) {
 	f.flags(cmd)
-	cmd.Flags().BoolVar(&f.all, "all", false, "all that the other flags select, instead of ids")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all that the other flags select, instead of naming ids")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only list what would be done")
 }
 
@@ -76,7 +76,7 @@ func letter(letters []jobs.DeadLetter, id string) (jobs.DeadLetter, error) {
 		return found[0], nil
 	}
 	if len(found) > 1 {
-		return jobs.DeadLetter{}, cli.Fail(cli.ExitNotFound, "give more of the id", "%d dead letters begin with %q", len(found), id)
+		return jobs.DeadLetter{}, cli.Fail(cli.ExitNotFound, "use more characters of the id", "%d dead letters begin with %q", len(found), id)
 	}
 	return jobs.DeadLetter{}, cli.Fail(cli.ExitNotFound, "penstock dead ls lists them", "there is no dead letter %q", id)
 }
@@ -110,7 +110,7 @@ func (a *app) withLetters(ctx context.Context, fn func(p *pool, letters []jobs.D
 func (a *app) deadLs() *cobra.Command {
 	filter := letterFilter{all: true}
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List jobs that ended in an error, refused submissions and strange messages", Args: cobra.NoArgs,
+		Use: "ls", Short: "List jobs that ended in an error, refused submissions and unknown messages", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withLetters(cmd.Context(), func(_ *pool, letters []jobs.DeadLetter) error {
 				chosen, err := filter.choose(letters, nil)

@@ -24,10 +24,10 @@ func (a *app) deadRetry() *cobra.Command {
 	return a.deadBulk(&cobra.Command{
 		Use:   "retry [ID…]",
 		Short: "Run dead jobs again, and submit refused submissions again",
-		Long: `Retry makes dead jobs pending again, with all their attempts before them, and
-submits what was refused once more: it may be accepted by now. Name dead letters
-by their ids, or select with --all and the other flags. What cannot be retried
-stays, and the rest goes on.`,
+		Long: `Retry makes dead jobs pending again, with all their attempts still available, and
+submits refused submissions again: they may be accepted now. Name dead letters by
+their ids, or select them with --all and the other flags. Letters that cannot be
+retried stay, and the others are retried.`,
 		Example: `  penstock dead retry --all --reason model_billing
   penstock dead retry --all --batch 01a1fa91-97d5 --dry-run`,
 	}, &fromSalvage, func(ctx context.Context, p *pool, l jobs.DeadLetter) (did, job string, err error) {
@@ -39,14 +39,14 @@ stays, and the rest goes on.`,
 			job, err := p.resubmit(ctx, l)
 			return "submitted", job, err
 		}
-		return "", "", fmt.Errorf("it is not of a job: penstock dead drop %s removes it", l.ID)
+		return "", "", fmt.Errorf("it does not belong to a job: penstock dead drop %s removes it", l.ID)
 	})
 }
 
 // resubmit submits what was refused, and lets go of it when that is accepted.
 func (p *pool) resubmit(ctx context.Context, l jobs.DeadLetter) (string, error) {
 	if l.Cut {
-		return "", fmt.Errorf("only the beginning of it was kept")
+		return "", fmt.Errorf("only its beginning was kept")
 	}
 	job, err := jobs.Decode([]byte(l.Data))
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Co
 	}
 	filter.bulk(cmd)
 	if fromSalvage != nil {
-		cmd.Flags().BoolVar(fromSalvage, "from-salvage", false, "begin from what was last saved of an earlier attempt")
+		cmd.Flags().BoolVar(fromSalvage, "from-salvage", false, "begin from the last saved changes of an earlier attempt")
 	}
 	return cmd
 }

@@ -61,7 +61,7 @@ func poolSummary(payload event.Payload) string {
 	case event.JobFinished:
 		return finished(jobs.Result(d))
 	case event.JobRequeued:
-		return fmt.Sprintf("queued again (%s): %s", d.Reason, d.Message)
+		return fmt.Sprintf("requeued (%s): %s", d.Reason, d.Message)
 	case event.JobReopened:
 		return "job brought back by " + cmp.Or(d.By, "somebody")
 	case event.JobWaiting:
@@ -83,9 +83,9 @@ func poolSummary(payload event.Payload) string {
 	case event.BranchDelivered:
 		return fmt.Sprintf("delivered: branch %s of %s, at %.12s", d.Branch, d.Repo, d.Commit)
 	case event.SalvageStored:
-		return fmt.Sprintf("kept what the attempt had changed: %d files, %d commits; penstock job salvage shows it", d.Files, d.Commits)
+		return fmt.Sprintf("saved the attempt's changes: %d files, %d commits; penstock job salvage shows them", d.Files, d.Commits)
 	case event.CapsuleStored:
-		return fmt.Sprintf("capsule: the conversation can go on from turn %d on any worker", d.Turn)
+		return fmt.Sprintf("capsule: any worker can continue the conversation from turn %d", d.Turn)
 	case event.Notice:
 		return notice(d)
 	}
@@ -130,13 +130,13 @@ func finished(d jobs.Result) string {
 func continued(d event.SessionContinued) string {
 	switch d.How {
 	case "forked":
-		return fmt.Sprintf("forked: a copy of the conversation of job %s goes on after turn %d", d.From, d.Turn)
+		return fmt.Sprintf("forked: a copy of the conversation of job %s continues after turn %d", d.From, d.Turn)
 	case "resumed":
-		return fmt.Sprintf("resumed: the conversation goes on after turn %d, from the capsule of epoch %d", d.Turn, d.Epoch)
+		return fmt.Sprintf("resumed: the conversation continues after turn %d, from the capsule of epoch %d", d.Turn, d.Epoch)
 	}
 	text := "begun anew: " + d.Why
 	if d.Epoch > 0 {
-		text += fmt.Sprintf("; what was changed is in the salvage of epoch %d", d.Epoch)
+		text += fmt.Sprintf("; the changes are in the salvage of epoch %d", d.Epoch)
 	}
 	return text
 }

@@ -74,5 +74,5 @@ func optionLines(q control.Question) string {
 }
 
 func parked(d event.JobWaiting) string {
-	return fmt.Sprintf("parked: no slot is held until somebody answers, or until %s: %s", d.Until.Format(time.DateTime), firstLine(d.Question))
+	return fmt.Sprintf("parked: the job holds no slot until it gets an answer, or until %s: %s", d.Until.Format(time.DateTime), firstLine(d.Question))
 }

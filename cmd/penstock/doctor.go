@@ -34,12 +34,12 @@ type finding struct {
 func (a *app) doctorCommand() *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check what this host can do, and say how to mend what it cannot", Args: cobra.NoArgs,
-		Long: `Doctor tries the real thing: it makes jails, limits them, runs git and the agents
-in them. It changes nothing. Each check has a name that does not change, what was
-found, what it costs to leave it so, and the fix for this distribution. "tier"
-sums up: full, degraded (something is not enforced), container (only an engine
-can make a jail) or none.
+		Use: "doctor", Short: "Check what this host can do, and how to fix what it cannot", Args: cobra.NoArgs,
+		Long: `Doctor tests for real: it makes jails, limits them, and runs git and the agents in
+them. It changes nothing. Each check has a stable name, and reports the result, the
+consequence of a failure, and the fix for this distribution. The check "tier" is the
+summary: full, degraded (something is not enforced), container (only a container
+engine can make a jail) or none.
 
 The exit code is 0 when jobs can run here, and 1 when something that they need is
 missing (fail); with --strict also 1 when something is not enforced (weak).`,
@@ -53,7 +53,7 @@ missing (fail); with --strict also 1 when something is not enforced (weak).`,
 			return diagnosis(found, strict)
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "end with 1 also when something is not enforced")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 also when something is not enforced")
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
 	return cmd
 }
@@ -83,7 +83,7 @@ func diagnosis(found []finding, strict bool) error {
 	}
 	switch {
 	case len(bad) > 0:
-		return cli.Fail(cli.ExitUnexpected, "", "jobs cannot run here as they are: %s", strings.Join(bad, ", "))
+		return cli.Fail(cli.ExitUnexpected, "", "jobs cannot run here: %s", strings.Join(bad, ", "))
 	case strict && len(weak) > 0:
 		return cli.Fail(cli.ExitUnexpected, "", "not everything is enforced here: %s", strings.Join(weak, ", "))
 	}
@@ -101,7 +101,7 @@ func (a *app) examine(ctx context.Context) []finding {
 func checkSystem() finding {
 	f := finding{Check: "system", Status: "ok", Detail: fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
 	if runtime.GOOS != "linux" {
-		f.Status, f.Fix = "fail", "jails need Linux; run the worker there, and this program as a client"
+		f.Status, f.Fix = "fail", "jails need Linux; run the worker on Linux, and this program as a client"
 	}
 	return f
 }
@@ -139,11 +139,11 @@ func (a *app) checkJails(ctx context.Context) []finding {
 	tier := finding{Check: "tier", Status: "ok", Detail: string(report.Tier)}
 	switch report.Tier {
 	case backends.TierDegraded:
-		tier.Status, tier.Price = "weak", "a job that needs what is missing is refused, unless it allows it by name"
+		tier.Status, tier.Price = "weak", "a job that needs a missing feature is refused, unless it allows that by name"
 	case backends.TierContainer:
-		tier.Price = "a jail takes a part of a second to start, instead of ten milliseconds, and needs an image"
+		tier.Price = "a jail takes some tenths of a second to start, instead of ten milliseconds, and needs an image"
 	case backends.TierNone:
-		tier.Status, tier.Price, tier.Fix = "fail", "no job runs, except with backend none", "mend what is said below; see docs/isolation.md"
+		tier.Status, tier.Price, tier.Fix = "fail", "no job runs, except with backend none", "fix the failures below; see docs/isolation.md"
 	}
 	found := []finding{tier}
 	for _, f := range append(report.Findings, backends.Environment(os.Environ())) {
@@ -184,7 +184,7 @@ func (a *app) checkData() finding {
 		f.Status, f.Price = "fail", "no job is claimed: "+low.Error()
 		f.Fix = "free some space, name another directory with --data, or set a smaller worker.reserve"
 	case disk.Free.Inodes < 100_000:
-		f.Status, f.Price, f.Fix = "note", "a large repository may not fit", "make room for more files, or name another directory with --data"
+		f.Status, f.Price, f.Fix = "note", "a large repository may not fit", "free some inodes, or name another directory with --data"
 	}
 	return f
 }
@@ -238,7 +238,7 @@ func (a *app) checkPolicy() finding {
 		_, err = p.Apply(sandbox.Spec{Args: []string{"true"}}, jail.Here())
 	}
 	if err != nil {
-		f.Status, f.Detail, f.Price, f.Fix = "fail", err.Error(), "no job runs", "mend the file; penstock schema policy describes it"
+		f.Status, f.Detail, f.Price, f.Fix = "fail", err.Error(), "no job runs", "fix the file; penstock schema policy describes it"
 	}
 	return f
 }

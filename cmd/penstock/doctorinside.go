@@ -60,7 +60,7 @@ func said(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) (string,
 		return "", err
 	}
 	if !exit.Success() {
-		return "", fmt.Errorf("in a jail it ended with %v", exit)
+		return "", fmt.Errorf("in a jail it exited with %v", exit)
 	}
 	return firstLine(string(out)), nil
 }
@@ -92,8 +92,8 @@ func checkView(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) fin
 		f.Detail = "in jails as here: " + strings.Join(here, ", ")
 		return f
 	}
-	f.Status, f.Detail = "note", "not in the jail's PATH, or not working there: "+strings.Join(away, ", ")
-	f.Price, f.Fix = "jobs do without these", "show their directories with --ro-path or a policy's read, and set PATH with a policy's env"
+	f.Status, f.Detail = "note", "not in the jail's PATH, or broken there: "+strings.Join(away, ", ")
+	f.Price, f.Fix = "jobs cannot use these", "show their directories with --ro-path or a policy's read, and set PATH with a policy's env"
 	return f
 }
 
@@ -111,7 +111,7 @@ func (a *app) checkAgents(ctx context.Context, version func(ctx context.Context,
 		switch {
 		case err != nil:
 		case about.Protocol == "command" || about.Protocol == "acp":
-			text = "which is not started: nobody knows what it does then"
+			text = "not started: its options are not known"
 		default:
 			text, err = version(ctx, about.Name, program)
 		}

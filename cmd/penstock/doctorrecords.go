@@ -17,14 +17,14 @@ func (a *app) checkRecords(ctx context.Context) []finding {
 			return nil
 		}
 	}
-	f := finding{Check: "records", Status: "ok", Detail: "they know all that the sessions and results tell"}
+	f := finding{Check: "records", Status: "ok", Detail: "they agree with the sessions and results"}
 	p, err := a.open(ctx, "doctor", hooks{})
 	if err == nil {
 		lost, auditErr := p.dispatcher.Audit(ctx, false)
 		if len(lost) > 0 {
-			f.Status, f.Detail = "weak", fmt.Sprintf("%d lost what was written last: %s", len(lost), lost[0])
-			f.Price = "the broker's store has lost what it had acknowledged"
-			f.Fix = "a dispatcher repairs them when it begins to lead, and every hour: penstock serve; then look after the broker's disk"
+			f.Status, f.Detail = "weak", fmt.Sprintf("%d lost their last update: %s", len(lost), lost[0])
+			f.Price = "the broker's store has lost acknowledged writes"
+			f.Fix = "a dispatcher repairs them when it becomes the leader, and every hour: run penstock serve, then check the broker's disk"
 		}
 		err = errors.Join(auditErr, p.close())
 	}
@@ -32,7 +32,7 @@ func (a *app) checkRecords(ctx context.Context) []finding {
 	case errors.Is(err, jobs.ErrForbidden):
 		return nil // a worker's credential does not list records
 	case err != nil:
-		f.Status, f.Detail, f.Fix = "note", "they cannot be read: "+err.Error(), "see that the broker runs, and the credential"
+		f.Status, f.Detail, f.Fix = "note", "they cannot be read: "+err.Error(), "check that the broker runs, and the credential"
 	}
 	return []finding{f}
 }

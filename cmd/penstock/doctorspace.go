@@ -12,16 +12,16 @@ func (a *app) checkWorkspace() finding {
 	f := finding{Check: "workspace", Status: "ok", Detail: a.cfg.Worker.Workspace}
 	switch workspace.Strategy(a.cfg.Worker.Workspace) {
 	case workspace.Auto:
-		f.Detail += ": a view where the host can show one, else a clone"
+		f.Detail += ": an overlay if the host supports one, else a clone"
 	case workspace.Clone:
 		f.Price = "a checkout for each job, in time and space"
 	case workspace.Linked:
 		f.Status = "note"
 		f.Price = "a checkout for each job, one after the other for each repository, and worktrees that stay there; " +
 			"with backend none agents write the repository's .git"
-		f.Fix = "use auto, unless people are to work on in the worktrees"
+		f.Fix = "use auto, unless people will continue the work in the worktrees"
 	case workspace.Hook:
-		f.Price = "what the program takes, and all files are read and copied once before each job and once after it"
+		f.Price = "the time of the program, and all files are read and copied once before each job and once after it"
 		for _, program := range []string{a.cfg.Worker.WorkspaceCreate, a.cfg.Worker.WorkspaceRemove} {
 			if _, err := exec.LookPath(program); err != nil {
 				f.Status, f.Detail, f.Fix = "fail", err.Error(), "see worker.workspace_create and worker.workspace_remove"

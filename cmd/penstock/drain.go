@@ -15,9 +15,9 @@ import (
 func (a *app) queueDrain() *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use: "drain QUEUE", Short: "Pause a queue, and wait until none of its jobs runs", Args: cobra.ExactArgs(1),
-		Long: `Drain begins no more jobs of a queue, and ends when those that run have ended.
-What waits goes on waiting; penstock queue resume lets it begin.`,
+		Use: "drain QUEUE", Short: "Pause a queue, and wait until none of its jobs is running", Args: cobra.ExactArgs(1),
+		Long: `Drain stops starting jobs of a queue, and returns when the running ones have ended.
+The other jobs keep waiting until penstock queue resume.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := within(cmd.Context(), limit)
 			defer cancel()
@@ -66,5 +66,5 @@ func (p *pool) drained(ctx context.Context, name string) error {
 	if settled() {
 		return nil
 	}
-	return errors.Join(ctx.Err(), cli.Fail(cli.ExitInterrupted, "penstock queue resume "+name+" lets it begin jobs again", "interrupted; the queue stays paused"))
+	return errors.Join(ctx.Err(), cli.Fail(cli.ExitInterrupted, "penstock queue resume "+name+" resumes it", "interrupted; the queue stays paused"))
 }

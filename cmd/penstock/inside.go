@@ -28,8 +28,8 @@ func (a *app) insideCommands() []*cobra.Command {
 		cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return nil }
 		cmd.Long += `
 
-This is for programs in the jail of a job's agent, where the worker has put
-the command penstock in PATH.`
+This command is for programs in the jail of a job's agent, where the worker has put
+penstock in PATH.`
 	}
 	return commands
 }
@@ -38,7 +38,7 @@ the command penstock in PATH.`
 func insideClient() (*inside.Client, error) {
 	door := os.Getenv(worker.InsideVariable)
 	if door == "" {
-		return nil, cli.Usage("a job's agent can run this; preset offline leaves it no way to its worker", "%s is not set: this is not the jail of a job's agent", worker.InsideVariable)
+		return nil, cli.Usage("only a job's agent can run this; preset offline cuts it off from its worker", "%s is not set: this is not the jail of a job's agent", worker.InsideVariable)
 	}
 	return inside.NewClient(door)
 }
@@ -61,10 +61,10 @@ func insideError(err error) error {
 func (a *app) artifactCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use: "artifact PATH", Short: "In a job's jail: keep a file with the job's result", Args: cobra.ExactArgs(1),
-		Long: `Artifact sends a file to the worker, which keeps it beside the job's patch, also
-where the job fails: penstock job artifacts lists it. The same name again replaces
-it. The values of secrets are removed from it.`,
+		Use: "artifact PATH", Short: "In a job's jail: store a file with the job's result", Args: cobra.ExactArgs(1),
+		Long: `Artifact sends a file to the worker, which stores it beside the job's patch, even if
+the job fails: penstock job artifacts lists it. Another file with the same name
+replaces it. The values of secrets are removed from it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := insideClient()
 			if err != nil {
@@ -100,9 +100,9 @@ it. The values of secrets are removed from it.`,
 func (a *app) resultCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "result JSON|-", Short: "In a job's jail: set the job's result", Args: cobra.ExactArgs(1),
-		Long: `Result sets what the job found out, as JSON: "value" in the job's result. Where
-the job has a result_schema, what does not fit it is refused, with the reason, and a
-job whose agent has set none has failed. Set again, the last one counts.`,
+		Long: `Result sets the result of the job's work, as JSON: "value" in the job's result. If the
+job has a result_schema, a value that does not match is refused, with the reason, and
+the job fails if its agent sets none. The last value that was set counts.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := insideClient()
 			if err != nil {
@@ -121,8 +121,8 @@ job whose agent has set none has failed. Set again, the last one counts.`,
 
 func (a *app) milestoneCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "milestone TEXT…", Short: "In a job's jail: tell how far the agent has come", Args: cobra.MinimumNArgs(1),
-		Long: `Milestone puts a line into the session's log, for those who watch.`,
+		Use: "milestone TEXT…", Short: "In a job's jail: report the progress of the agent", Args: cobra.MinimumNArgs(1),
+		Long: `Milestone adds a line to the session's log, for people who watch.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := insideClient()
 			if err != nil {
@@ -139,9 +139,9 @@ func (a *app) askCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "ask QUESTION", Short: "In a job's jail: ask a person, and print the answer", Args: cobra.ExactArgs(1),
-		Long: `Ask puts a question into the session's log, waits until somebody has answered it
-with penstock answer, and prints the answer. It ends with 6 where it was declined,
-and with 8 where nobody answered within --timeout, or the job's idle_timeout.`,
+		Long: `Ask adds a question to the session's log, waits until a person answers it with
+penstock answer, and prints the answer. The exit code is 6 if the question was
+declined, and 8 if it was not answered within --timeout, or the job's idle_timeout.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := insideClient()
 			if err != nil {
@@ -156,15 +156,15 @@ and with 8 where nobody answered within --timeout, or the job's idle_timeout.`,
 			case err != nil:
 				return insideError(err)
 			case answer.How == "declined":
-				return cli.Fail(cli.ExitDenied, "decide by yourself", "the question was declined: %s", answer.Text)
+				return cli.Fail(cli.ExitDenied, "continue without an answer", "the question was declined: %s", answer.Text)
 			case answer.How != "answered":
-				return cli.Fail(cli.ExitTimeout, "decide by yourself", "%s", answer.Text)
+				return cli.Fail(cli.ExitTimeout, "continue without an answer", "%s", answer.Text)
 			}
 			_, err = io.WriteString(a.out, answer.Text+"\n")
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVar(&options, "option", nil, "an answer to choose (repeatable)")
+	cmd.Flags().StringArrayVar(&options, "option", nil, "an answer to choose from (repeatable)")
 	cmd.Flags().BoolVar(&ask.Multi, "multi", false, "several options may be chosen")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: the job's idle_timeout)")
 	return cmd

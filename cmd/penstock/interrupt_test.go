@@ -36,7 +36,7 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 	if code := f.ended(p, 20*time.Second); code != 130 {
 		t.Errorf("it ended with %d, want 130", code)
 	}
-	for _, words := range []string{"4 jobs go on in the pool: 4 run, 0 wait", "penstock batch ls", "penstock batch cancel " + out, "the same command again"} {
+	for _, words := range []string{"4 jobs continue in the pool: 4 run, 0 wait", "penstock batch ls", "penstock batch cancel " + out, "the same command again"} {
 		if !strings.Contains(p.log.String(), words) {
 			t.Errorf("it does not say %q:\n%s", words, p.log)
 		}
@@ -64,7 +64,9 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 	p = begin(silent, "--cancel-on-interrupt")
 	f.must(pool.Process.Signal(syscall.SIGSTOP))
 	interrupt(p)
-	f.eventually(10*time.Second, "it says what it does", func() bool { return strings.Contains(p.log.String(), "(again: leave them, and end at once)") })
+	f.eventually(10*time.Second, "it says what it does", func() bool {
+		return strings.Contains(p.log.String(), "(interrupt again to leave them and exit at once)")
+	})
 	interrupt(p)
 	if code := f.ended(p, 5*time.Second); code != -1 {
 		t.Errorf("interrupted twice, it ended with %d, want the signal's", code)

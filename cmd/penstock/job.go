@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	job := &cobra.Command{Use: "job", Short: "Look at jobs and do something with them"}
+	job := &cobra.Command{Use: "job", Short: "Show and control jobs"}
 	job.AddCommand(a.jobLs(), a.jobGet(), a.jobEvents(), a.jobCancel(), a.jobRetry(), a.jobResume(), a.jobFork(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), a.jobWorktree())
 	return job
 }
@@ -102,7 +102,7 @@ func (p *pool) readBeside(ctx context.Context, v *operation.Shown) error {
 
 func (a *app) jobCancel() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel ID…", Short: "End jobs, queued or running", Args: cobra.MinimumNArgs(1),
+		Use: "cancel ID…", Short: "Cancel jobs, queued or running", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
 				return p.cancel(ctx, rec.ID)
@@ -114,14 +114,14 @@ func (a *app) jobCancel() *cobra.Command {
 func (a *app) jobRetry() *cobra.Command {
 	var fromSalvage bool
 	cmd := &cobra.Command{
-		Use: "retry ID…", Short: "Run finished jobs again that did not succeed", Args: cobra.MinimumNArgs(1),
+		Use: "retry ID…", Short: "Run finished jobs without success again", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
 				return p.dispatcher.Retry(ctx, rec.ID, "cli", fromSalvage)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&fromSalvage, "from-salvage", false, "begin from what was last saved of an earlier attempt")
+	cmd.Flags().BoolVar(&fromSalvage, "from-salvage", false, "begin from the last saved changes of an earlier attempt")
 	return cmd
 }
 
@@ -160,11 +160,11 @@ func (a *app) jobApply() *cobra.Command {
 	var how checkout.How
 	cmd := &cobra.Command{
 		Use: "apply ID", Short: "Apply the patch of a finished job to a working tree", Args: cobra.ExactArgs(1),
-		Long: `Applies the patch to the files of the work tree around --dir, at its top, and
-commits nothing. No program runs that the repository's configuration or its
-attributes name: files with a filter are written as they are in the repository,
-and are listed. A job that changed nothing, and a patch that does not apply, are
-errors. With --3way what does not apply is merged, in the index, too.`,
+		Long: `Apply applies the patch to the work tree around --dir, at its top, and commits
+nothing. It runs no program that the repository's configuration or attributes name:
+files with a filter are written as they are in the repository, and are listed. A job
+that changed nothing, and a patch that does not apply, are errors. With --3way
+conflicting changes are merged, in the index, too.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
 				var patch bytes.Buffer
@@ -179,8 +179,8 @@ errors. With --3way what does not apply is merged, in the index, too.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "directory in the work tree to apply it to")
-	cmd.Flags().BoolVar(&how.Check, "check", false, "only see whether it applies")
-	cmd.Flags().BoolVar(&how.ThreeWay, "3way", false, "merge where it does not apply, and leave conflicts to decide")
+	cmd.Flags().BoolVar(&how.Check, "check", false, "only check whether it applies")
+	cmd.Flags().BoolVar(&how.ThreeWay, "3way", false, "merge conflicting changes, and leave conflict markers")
 	return cmd
 }
 

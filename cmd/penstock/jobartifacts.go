@@ -28,11 +28,11 @@ var artifactView = cli.View[jobs.Artifact]{
 func (a *app) jobArtifacts() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "artifacts ID [NAME|PATH]", Short: "List and fetch what is stored of a finished job", Args: cobra.RangeArgs(1, 2),
-		Long: `Lists the files that are stored of a job's last attempt: its patch, its commits,
-and the files of the workspace that the job named (--artifact). With a name, or a
-path in the workspace, it prints that file. With --out it writes files into a
-directory: those of the workspace below "workspace", the others beside it.`,
+		Use: "artifacts ID [NAME|PATH]", Short: "List and fetch the artifacts of a finished job", Args: cobra.RangeArgs(1, 2),
+		Long: `Artifacts lists the stored files of a job's last attempt: its patch, its commits, and
+the files of the workspace that the job named (--artifact). With a name, or a path in
+the workspace, it prints that file. With --out it writes files to a directory: those
+of the workspace below "workspace", the others beside it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
 				if rec.State != jobs.Finished {
@@ -92,7 +92,7 @@ func (a *app) writeArtifacts(ctx context.Context, p *pool, rec jobs.Record, list
 		}
 		f, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, os.ErrExist) {
-			return cli.Fail(cli.ExitUsage, "name another directory", "%s is there already", filepath.Join(dir, to))
+			return cli.Fail(cli.ExitUsage, "name another directory", "%s already exists", filepath.Join(dir, to))
 		}
 		if err != nil {
 			return err

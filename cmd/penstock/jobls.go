@@ -70,10 +70,10 @@ func (a *app) jobLs() *cobra.Command {
 	flags.Var(choice(&f.state, states()), "state", "only jobs in this state: pending, delayed, executing, waiting or finished")
 	flags.Var(choice(&f.outcome, outcomes()), "outcome", "only jobs with this outcome: success, failure, error, timeout, cancellation or skip")
 	flags.StringArrayVar(&f.labels, "label", nil, "only jobs with this label, k=v, or k with any value (repeatable)")
-	flags.StringVar(&f.since, "since", "", "only jobs submitted after this time (RFC 3339), or not longer ago than this (as in 2h)")
-	flags.IntVar(&f.limit, "limit", 0, "only the last so many")
+	flags.StringVar(&f.since, "since", "", "only jobs submitted after this time (RFC 3339), or within this duration (as in 2h)")
+	flags.IntVar(&f.limit, "limit", 0, "only the last so many jobs")
 	flags.Var(choice(&f.sort, sortWords()), "sort", "by submitted (default), finished, state, outcome, queue, item or title")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with each change, until interrupted")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "continue with each change, until interrupted")
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func sortWords() []string {
 func (f *jobFilter) prepare(now time.Time) error {
 	f.State = jobs.State(f.state)
 	if f.watch && (f.limit > 0 || f.sort != "") {
-		return cli.Usage("", "--watch goes on with each change as it comes: --limit and --sort have no meaning with it")
+		return cli.Usage("", "--watch prints each change as it happens: --limit and --sort do not apply")
 	}
 	var err error
 	if f.Since, err = input.Past(f.since, now); err != nil {
@@ -147,7 +147,7 @@ func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
 		}
 	}
 	if ctx.Err() != nil {
-		err = cli.Fail(cli.ExitInterrupted, "", "interrupted; the jobs go on")
+		err = cli.Fail(cli.ExitInterrupted, "", "interrupted; the jobs continue")
 	}
 	return errors.Join(err, p.close())
 }

@@ -40,7 +40,7 @@ func TestJobsAreSelected(t *testing.T) {
 	c.wants(0, []string{ids[0]}, "job", "get", end)
 	c.wants(0, []string{ids[0]}, "why", end)
 	c.wants(0, nil, "job", "events", end)
-	c.wants(2, append([]string{"3 jobs begin or end with", "give more of the id"}, ids...), "job", "get", ids[0][:6])
+	c.wants(2, append([]string{"3 jobs begin or end with", "use more characters of the id"}, ids...), "job", "get", ids[0][:6])
 	c.wants(5, []string{"at least 4 characters"}, "job", "get", ids[0][:3])
 	c.wants(0, []string{"9    stopped early", "130  interrupted"}, "help", "exit-codes")
 	c.wants(0, []string{"PENSTOCK_WORKER_SLOTS\n", "PENSTOCK_SERVE_LISTEN\n"}, "help", "environment")

@@ -16,9 +16,9 @@ func (a *app) jobResume() *cobra.Command {
 	var text, id string
 	cmd := &cobra.Command{
 		Use: "resume ID", Args: cobra.ExactArgs(1),
-		Short: "Bring a finished job back, to go on with its agent's conversation",
-		Long: `Resume lets a job that has finished go on where its agent was: with the
-conversation, and with what was changed. job retry begins anew instead.`,
+		Short: "Continue the conversation of a finished job's agent",
+		Long: `Resume continues a finished job where its agent stopped: with the conversation, and
+with the changes. job retry begins anew instead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var prompt *control.Message
 			if cmd.Flags().Changed("prompt") {
@@ -28,7 +28,7 @@ conversation, and with what was changed. job retry begins anew instead.`,
 				}
 				prompt = &control.Message{ID: cmp.Or(id, jobs.NewID()), Verb: control.Prompt, By: "cli", Text: words}
 			} else if id != "" {
-				return cli.Usage("", "--id is of a message: give --prompt, too")
+				return cli.Usage("", "--id names a message: it needs --prompt")
 			}
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
 				rec, err := p.resume(ctx, rec, prompt)
@@ -40,8 +40,8 @@ conversation, and with what was changed. job retry begins anew instead.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&text, "prompt", "", "what the agent is told, or - for standard input (default: to do what is left to do)")
-	cmd.Flags().StringVar(&id, "id", "", "the prompt's own id, a UUID: given again, it has no second effect (default: a new one)")
+	cmd.Flags().StringVar(&text, "prompt", "", "prompt for the agent, or - for standard input (default: do the remaining work)")
+	cmd.Flags().StringVar(&id, "id", "", "id of the prompt, a UUID: the same id again has no effect (default: a new one)")
 	return cmd
 }
 
@@ -59,7 +59,7 @@ func (p *pool) resume(ctx context.Context, rec jobs.Record, prompt *control.Mess
 		return p.dispatcher.Resume(ctx, rec.ID, prompt)
 	}
 	if prompt == nil {
-		return rec, cli.Fail(cli.ExitDenied, "give it a --prompt", "role %s brings a job back with a prompt only", p.role)
+		return rec, cli.Fail(cli.ExitDenied, "add a --prompt", "role %s can resume a job only with a prompt", p.role)
 	}
 	if _, err := p.send(ctx, rec.ID, *prompt); err != nil {
 		return rec, err
@@ -80,7 +80,7 @@ func (a *app) jobFork() *cobra.Command {
   penstock job fork ID -n 3 -o id`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > 100 {
-				return cli.Usage("", "-n is %d; between 1 and 100 jobs are made at once", n)
+				return cli.Usage("", "-n is %d: use 1 to 100", n)
 			}
 			prompt, err := a.prompt([]string{text})
 			if err != nil {
@@ -105,7 +105,7 @@ func (a *app) jobFork() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&text, "prompt", goOn, "what the new jobs are to do, or - for standard input")
+	cmd.Flags().StringVar(&text, "prompt", goOn, "prompt for the new jobs, or - for standard input")
 	cmd.Flags().IntVarP(&n, "count", "n", 1, "how many jobs")
 	return cmd
 }

@@ -38,11 +38,11 @@ type salvageWish struct {
 func (a *app) jobSalvage() *cobra.Command {
 	var wish salvageWish
 	cmd := &cobra.Command{
-		Use: "salvage ID", Short: "Show and restore what was saved of attempts that did not succeed", Args: cobra.ExactArgs(1),
-		Long: `Salvage lists what was saved of a job's attempts that did not end in success,
-the newest last. With --show it prints the patch of one, with --apply it applies
-that to a working tree, and with --restore it writes patch and commits into a
-directory: the newest, unless --epoch names another.`,
+		Use: "salvage ID", Short: "Show and restore the saved changes of attempts without success", Args: cobra.ExactArgs(1),
+		Long: `Salvage lists the saved changes of a job's attempts that did not succeed, the newest
+last. With --show it prints the patch of one, with --apply it applies that patch to a
+work tree, and with --restore it writes patch and commits to a directory: those of the
+newest attempt, unless --epoch names another.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
 				list, err := p.store.Salvages(ctx, rec)
@@ -53,7 +53,7 @@ directory: the newest, unless --epoch names another.`,
 			})
 		},
 	}
-	cmd.Flags().Uint64Var(&wish.epoch, "epoch", 0, "only of the attempt with this epoch")
+	cmd.Flags().Uint64Var(&wish.epoch, "epoch", 0, "only the attempt with this epoch")
 	cmd.Flags().BoolVar(&wish.show, "show", false, "print the patch")
 	cmd.Flags().StringVar(&wish.apply, "apply", "", "directory in the work tree to apply the patch to, as job apply does")
 	cmd.Flags().StringVar(&wish.out, "restore", "", "directory to write patch and commits to; it must not exist, or be empty")
@@ -72,7 +72,7 @@ func (a *app) salvage(ctx context.Context, p *pool, list []jobs.Salvage, wish sa
 		return salvageView.List(a.out, a.format, found)
 	}
 	if len(found) == 0 {
-		return cli.Fail(cli.ExitNotFound, "a job that succeeded has a result instead: penstock job diff", "nothing was salvaged of this job, or not of that epoch")
+		return cli.Fail(cli.ExitNotFound, "a job that succeeded has a result instead: penstock job diff", "nothing was salvaged from this job, or from that epoch")
 	}
 	s := found[len(found)-1]
 	switch {
@@ -104,7 +104,7 @@ func (a *app) restore(ctx context.Context, p *pool, s jobs.Salvage, dir string) 
 		path := filepath.Join(dir, name)
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, os.ErrExist) {
-			return cli.Fail(cli.ExitUsage, "name another directory", "%s is there already", path)
+			return cli.Fail(cli.ExitUsage, "name another directory", "%s already exists", path)
 		}
 		if err != nil {
 			return err

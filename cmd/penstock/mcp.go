@@ -18,7 +18,7 @@ func (a *app) terminalsCommand() *cobra.Command {
 		Use: "terminals", Short: "In a job's jail: give the agent terminals, as an MCP server", Args: cobra.NoArgs,
 		Long: `Terminals speaks the Model Context Protocol over standard input and output, until the
 input ends. Its tools create, write, read, list and close terminals of the jail: the same
-ones that penstock attach opens and shows. Agents get it by --terminals.`,
+ones that penstock attach opens and shows. Agents get this server with --terminals.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := insideClient()
 			if err != nil {
@@ -36,15 +36,15 @@ ones that penstock attach opens and shows. Agents get it by --terminals.`,
 // terminalServer offers the tools to clients of the Model Context Protocol.
 func terminalServer(t *terminalTools) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "penstock-terminals", Version: release()}, &mcp.ServerOptions{
-		Instructions: "Terminals for programs that go on running or want to be typed to. People may look at them, and type.",
+		Instructions: "Terminals for programs that keep running or need typed input. People may watch them, and type.",
 		// The tools never change, and the server sends no log.
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
-	addTool(server, "terminal_create", "Open a terminal with a program that goes on running beside you. People may look at it, and type in it.", t.create)
+	addTool(server, "terminal_create", "Open a terminal with a program that keeps running beside you. People may watch it, and type in it.", t.create)
 	addTool(server, "terminal_write", "Type in a terminal.", t.write)
-	addTool(server, "terminal_read", "Read what a terminal has shown, control characters and all.", t.show)
-	addTool(server, "terminal_list", "List the terminals, those of people included.", t.listed)
-	addTool(server, "terminal_close", "Close a terminal, which ends its program. What it has shown can still be read.", t.end)
+	addTool(server, "terminal_read", "Read the output of a terminal, including control characters.", t.show)
+	addTool(server, "terminal_list", "List the terminals, including those of people.", t.listed)
+	addTool(server, "terminal_close", "Close a terminal, which ends its program. Its output can still be read.", t.end)
 	return server
 }
 

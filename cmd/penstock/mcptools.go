@@ -88,7 +88,7 @@ func (t *terminalTools) end(ctx context.Context, in closeArgs) (any, error) {
 // write types. What was typed is counted, so one call waits for the other.
 func (t *terminalTools) write(ctx context.Context, in writeArgs) (any, error) {
 	if len(in.Text) > terminal.MaxInput {
-		return nil, fmt.Errorf("the text has %d bytes, at most %d are typed at once", len(in.Text), terminal.MaxInput)
+		return nil, fmt.Errorf("the text has %d bytes; at most %d can be typed at once", len(in.Text), terminal.MaxInput)
 	}
 	typed := <-t.typed
 	defer func() { t.typed <- typed }()
@@ -107,7 +107,7 @@ func (t *terminalTools) write(ctx context.Context, in writeArgs) (any, error) {
 	}
 	typed[in.Terminal] = answer.From
 	if taken := answer.From - from; taken < int64(len(in.Text)) {
-		return nil, fmt.Errorf("only the first %d of %d bytes were typed: the program does not read; go on with the rest", taken, len(in.Text))
+		return nil, fmt.Errorf("only the first %d of %d bytes were typed, because the program does not read; send the rest later", taken, len(in.Text))
 	}
 	return map[string]int{"typed": len(in.Text)}, nil
 }

@@ -60,12 +60,12 @@ func (a *app) schemaCommand() *cobra.Command {
 				data, err = schema.For(args[0])
 			case args[0] == "event":
 				data, err = schema.ForKind(args[1])
-				hint = "docs/reference/events.md has all kinds"
+				hint = "docs/reference/events.md lists all kinds"
 			case args[0] == "operation":
 				data, err = schema.ForOperation(args[1])
-				hint = "docs/reference/operations.md has all operations"
+				hint = "docs/reference/operations.md lists all operations"
 			default:
-				return cli.Usage("", "schema %s: only events are of kinds, and only operations have names", args[0])
+				return cli.Usage("", "schema %s: only event and operation take a second argument", args[0])
 			}
 			if err != nil {
 				return cli.Usage(hint, "%w", err)
@@ -79,7 +79,7 @@ func (a *app) schemaCommand() *cobra.Command {
 func (a *app) configCommand() *cobra.Command {
 	config := &cobra.Command{Use: "config", Short: "Show the settings"}
 	config.AddCommand(&cobra.Command{
-		Use: "view", Short: "Print every setting as it applies, in the form of a settings file", Args: cobra.NoArgs,
+		Use: "view", Short: "Print every setting in effect, in the form of a settings file", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if a.format == cli.Table || a.format == cli.YAML {
 				return a.cfg.YAML(a.out)

@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) natsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "nats", Short: "Look after the broker: its streams, who may use it, and servers of a cluster"}
+	cmd := &cobra.Command{Use: "nats", Short: "Manage the broker: its streams, credentials, and servers of a cluster"}
 	cmd.AddCommand(a.natsDiff(), a.natsApply(), a.natsServer(), a.natsCredentials(), a.natsEnv())
 	return cmd
 }
@@ -41,7 +41,7 @@ var differenceView = cli.View[layout.Difference]{
 // layoutFlags are the settings that streams and buckets depend on.
 func (a *app) layoutFlags() *pflag.FlagSet {
 	flags := pflag.NewFlagSet("layout", pflag.ContinueOnError)
-	flags.IntVar(&a.cfg.Replicas, "replicas", 0, "servers of a cluster that keep each stream (default: as the pool has it, else 1)")
+	flags.IntVar(&a.cfg.Replicas, "replicas", 0, "servers of a cluster that keep each stream (default: the pool's value, or 1)")
 	return cli.Settings(flags)
 }
 
@@ -72,12 +72,12 @@ func (a *app) broker(owner string, do func(p *pool) error) error {
 
 func (a *app) natsDiff() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "diff", Short: "Show how what is on the broker differs from what this release wants", Args: cobra.NoArgs,
-		Long: `Diff compares the streams, buckets and consumers on the broker with those that
-this release wants, field by field, and changes nothing. What whoever runs the
-broker is free to set is no difference: placement, compression, a bound in bytes.
+		Use: "diff", Short: "Show the differences between the broker and this release's layout", Args: cobra.NoArgs,
+		Long: `Diff compares the streams, buckets and consumers on the broker with those that this
+release needs, field by field, and changes nothing. It ignores settings that are the
+operator's choice: placement, compression, a limit in bytes.
 
-The exit code is 0 when nothing differs and 1 when something does.`,
+The exit code is 0 if nothing differs and 1 if something does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.broker("nats diff", func(p *pool) error {
 				differ, err := differences(cmd.Context(), p, a.layout(cmd))
@@ -104,15 +104,15 @@ func (a *app) natsApply() *cobra.Command {
 	var dry, downgrade bool
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Make the broker's streams as this release wants them", Args: cobra.NoArgs,
-		Long: `Apply creates what is missing on the broker, changes what differs and can be
-changed in place, and then waits until every stream is on as many servers as it
-should be. The pool may go on working meanwhile. What cannot be changed in place
-is left as it is and named, and so is what a newer release has made, unless
---downgrade asks for that. Apply may be repeated; two do not work at once.
+		Use: "apply", Short: "Change the broker's streams to this release's layout", Args: cobra.NoArgs,
+		Long: `Apply creates missing streams, buckets and consumers on the broker, changes differences
+that can be changed in place, and then waits until every stream is on as many servers
+as it should be. The pool may run meanwhile. Apply lists differences that cannot be
+changed in place, and leaves them. It also leaves what a newer release has made, unless
+--downgrade is set. Apply may be repeated; only one runs at a time.
 
-The exit code is 0 when the broker is as wanted, 1 when something was left, and
-8 when the servers had not copied everything within --timeout: they go on.`,
+The exit code is 0 if the broker has this release's layout, 1 if differences are left,
+and 8 if the servers did not copy everything within --timeout: they continue.`,
 		Example: `  penstock nats apply --dry-run
   penstock nats apply --replicas 3`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,7 +128,7 @@ The exit code is 0 when the broker is as wanted, 1 when something was left, and
 	}
 	cmd.Flags().AddFlagSet(a.layoutFlags())
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be done")
-	cmd.Flags().BoolVar(&downgrade, "downgrade", false, "also take back what a newer release has made")
+	cmd.Flags().BoolVar(&downgrade, "downgrade", false, "also revert changes of a newer release")
 	cmd.Flags().DurationVar(&limit, "timeout", 10*time.Minute, "how long to wait for the servers of a cluster to copy everything")
 	return cmd
 }
@@ -164,7 +164,7 @@ func (a *app) applied(ctx context.Context, p *pool, cfg layout.Config, limit tim
 	})
 	err = errors.Join(err, differenceView.List(a.out, a.format, append(done, left...)))
 	if busy, ok := errors.AsType[*layout.BusyError](err); ok {
-		return cli.Fail(cli.ExitUnexpected, "run it again when that one has ended", "%w", busy)
+		return cli.Fail(cli.ExitUnexpected, "run it again when the other one has ended", "%w", busy)
 	}
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (a *app) applied(ctx context.Context, p *pool, cfg layout.Config, limit tim
 
 // awaitReplicas waits until the servers of a cluster have copied everything.
 func (a *app) awaitReplicas(ctx context.Context, p *pool, cfg layout.Config, limit time.Duration) error {
-	late := cli.Fail(cli.ExitTimeout, "the servers go on; penstock nats apply waits again", "not every server has all streams after %v", limit)
+	late := cli.Fail(cli.ExitTimeout, "the servers continue; penstock nats apply waits again", "not every server has all streams after %v", limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	err := layout.Await(ctx, p.conn, cfg, func(waits []layout.Group) {
@@ -203,10 +203,10 @@ func (a *app) progressf(format string, args ...any) {
 func (a *app) natsServer() *cobra.Command {
 	return &cobra.Command{
 		Use: "server FILE", Short: "Run a NATS server from its own configuration file", Args: cobra.ExactArgs(1),
-		Long: `Server runs the NATS server that this release was tested with, as FILE says in the
-server's own words: as one of a cluster, or on the directory of an embedded broker
-that has become too small. It is the same as running nats-server -c FILE, and
-takes the lock on its directory besides, so that no two servers use one.`,
+		Long: `Server runs the NATS server that this release was tested with, with FILE as its own
+configuration file: as a member of a cluster, or on the directory of an embedded broker
+that has become too small. It is the same as nats-server -c FILE, and also takes the
+lock on its directory, so that no two servers use it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return natsd.RunFile(cmd.Context(), args[0], a.cfg.Logger(a.err, a.cfg.Level()), func(url string) {
 				a.err.Printf("penstock: NATS server at %s\n", url)

@@ -19,11 +19,11 @@ type variable struct {
 
 func (a *app) natsEnv() *cobra.Command {
 	return &cobra.Command{
-		Use: "env", Short: "Print the variables with which the NATS command line finds the pool of this data directory", Args: cobra.NoArgs,
-		Long: `Env prints, for a shell, where the broker of the pool on this data directory is, and
-the name and password with which its owner may do everything there. The command
-line of NATS reads these variables. For others, and for other hosts, make a
-credential of a smaller role: penstock nats credentials.`,
+		Use: "env", Short: "Print the variables that point the NATS command line to the pool of this data directory", Args: cobra.NoArgs,
+		Long: `Env prints, for a shell, the address of the broker of the pool on this data directory,
+and the name and password of its owner, who may do everything there. The command line
+of NATS reads these variables. For other people, and for other hosts, make a credential
+of a smaller role: penstock nats credentials.`,
 		Example: `  eval "$(penstock nats env)"
   nats request penstock.v1.api.submit '{"prompt":"Fix the typo in README","repo":{"url":"/src/app"},"agent":{"name":"claude"}}'`,
 		RunE: func(*cobra.Command, []string) error {

@@ -118,7 +118,7 @@ func (a *app) connect(p *pool, owner string) error {
 		StoreDir: a.store(), Listen: listen, Owner: owner, Layout: a.bus(), TLS: secured, MaxStore: most, Reserve: reserve, Logger: p.logger,
 	})
 	if inUse, ok := errors.AsType[*natsd.InUseError](err); ok {
-		return cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve and let both use it", "%w", inUse)
+		return cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve so that both can use it", "%w", inUse)
 	}
 	if exposed, ok := errors.AsType[*natsd.ExposedError](err); ok {
 		return cli.Usage("penstock serve --tls-cert FILE --tls-key FILE", "%w", exposed)
@@ -183,7 +183,7 @@ func (a *app) wasServed(owner string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return cli.Fail(cli.ExitNotFound, "is --data right? penstock serve begins a pool, --server names one of another host", "data directory %s not found: no pool has run there", a.cfg.Data)
+	return cli.Fail(cli.ExitNotFound, "check --data; penstock serve starts a pool, --server names one on another host", "data directory %s not found: no pool has used it", a.cfg.Data)
 }
 
 // free reports whether nobody listens at an address. A default that another
@@ -312,7 +312,7 @@ func unreachable(err error) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return cli.Fail(cli.ExitUnreachable, "does the server have JetStream enabled?", "%w", err)
 	case errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded):
-		return cli.Fail(cli.ExitUnreachable, "the server accepted the connection and did not answer in time: look at its load, at the way to it and, in a cluster, whether most of the servers run", "%w", err)
+		return cli.Fail(cli.ExitUnreachable, "the server accepted the connection and did not answer in time: check its load, the network and, in a cluster, whether most of the servers run", "%w", err)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "queue", Short: "Look at queues, pause and resume them"}
+	cmd := &cobra.Command{Use: "queue", Short: "Show, pause and resume queues"}
 	cmd.AddCommand(a.queueLs(), a.queueCaps(), a.queueDrain(),
 		a.holdCommand(jobs.HoldQueue, "QUEUE", func(name string) string { return name }),
 		a.resumeCommand(jobs.HoldQueue, "QUEUE", func(name string) string { return name }))
@@ -55,7 +55,7 @@ func pausedWords(h *jobs.Hold) string {
 
 func (a *app) queueLs() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List the queues, what they hold, and which are paused", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the queues, with their jobs, and which are paused", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return list(cmd.Context(), a, queueView, func(p *pool, ctx context.Context) ([]operation.Queue, error) { return api.Queues(ctx, p.queue) })
 		},
@@ -81,7 +81,7 @@ func (a *app) holdCommand(kind jobs.HoldKind, arg string, name func(string) stri
 	var force bool
 	cmd := &cobra.Command{
 		Use: "pause " + arg, Args: cobra.ExactArgs(1),
-		Short: fmt.Sprintf("Begin no more jobs of a %s; what runs goes on", kind),
+		Short: fmt.Sprintf("Start no more jobs of a %s; running jobs continue", kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h := jobs.Hold{Kind: kind, Name: name(args[0]), By: "cli"}
 			if limit > 0 {
@@ -96,14 +96,14 @@ func (a *app) holdCommand(kind jobs.HoldKind, arg string, name func(string) stri
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&limit, "for", 0, "resume by itself after this long (default: when resume says so)")
-	cmd.Flags().BoolVar(&force, "force", false, fmt.Sprintf("also a %s that the pool has nothing of yet", kind))
+	cmd.Flags().DurationVar(&limit, "for", 0, "resume automatically after this long (default: only by the resume command)")
+	cmd.Flags().BoolVar(&force, "force", false, fmt.Sprintf("also a %s that the pool does not know yet", kind))
 	return cmd
 }
 
 func (a *app) resumeCommand(kind jobs.HoldKind, arg string, name func(string) string) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume " + arg, Short: fmt.Sprintf("Let jobs of a paused %s begin again", kind), Args: cobra.ExactArgs(1),
+		Use: "resume " + arg, Short: fmt.Sprintf("Start jobs of a paused %s again", kind), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h := jobs.Hold{Kind: kind, Name: name(args[0])}
 			return a.changeHold(cmd.Context(), h, func(p *pool) error {

@@ -52,7 +52,7 @@ func (a *app) root() *cobra.Command {
 		Long: `Penstock is a worker pool for coding agents. A job is one request to run an
 agent on a repository; workers claim jobs, run the agent in a jail, and store
 its patch. Without --server a command uses the pool that runs on its data
-directory, or starts one of its own and ends it when it is done.`,
+directory, or starts a pool of its own and stops it at the end.`,
 		Version:       release(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -80,7 +80,7 @@ directory, or starts one of its own and ends it when it is done.`,
 	flags.StringVarP(&a.file, "config", "c", "", "settings file (default ./penstock.yaml, then the user's)")
 	flags.VarP(&a.format, "output", "o", "table, json, jsonl, yaml or id")
 	flags.Var(&a.progress, "progress", "progress on standard error: auto, tty, plain or quiet")
-	flags.Var(colorFlag{a}, "color", "colours and the look of a terminal: auto, always or never (NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR are heard)")
+	flags.Var(colorFlag{a}, "color", "colors and terminal layout: auto, always or never (NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR apply)")
 	flags.AddFlagSet(a.settings())
 	root.AddCommand(
 		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(), a.attachCommand(),
@@ -109,7 +109,7 @@ func (a *app) settings() *pflag.FlagSet {
 	flags.StringVarP(&a.cfg.Server, "server", "s", "", "NATS URL of a pool; empty uses the data directory's")
 	flags.StringVar(&a.cfg.Creds, "creds", "", "credentials file for the pool that runs on --server or --data")
 	flags.StringVar(&a.cfg.TLSCA, "tls-ca", "", "authorities of the server's certificate (PEM; default: the system's)")
-	flags.StringVar(&a.cfg.TLSClientCert, "tls-client-cert", "", "certificate of this client, where the server wants one (PEM)")
+	flags.StringVar(&a.cfg.TLSClientCert, "tls-client-cert", "", "certificate of this client, if the server requires one (PEM)")
 	flags.StringVar(&a.cfg.TLSClientKey, "tls-client-key", "", "its key (PEM)")
 	flags.StringVar(&a.cfg.SignKey, "sign-key", "", "ed25519 key that signs each job that this command submits (PEM)")
 	flags.Var(choice(&a.cfg.Log.Level, []string{"debug", "info", "warn", "error"}), "log-level", "debug, info, warn or error")
@@ -125,7 +125,7 @@ func within(ctx context.Context, limit time.Duration) (context.Context, context.
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, limit,
-		cli.Fail(cli.ExitTimeout, "the jobs go on; penstock wait ID waits again", "not finished after %v", limit))
+		cli.Fail(cli.ExitTimeout, "the jobs continue; penstock wait ID waits again", "not finished after %v", limit))
 }
 
 // cause returns why ctx ended, where it has, instead of err.

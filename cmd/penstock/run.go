@@ -114,9 +114,9 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 func (r *oneRun) interrupted(ctx context.Context, p *pool, id string, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		if p.server == nil {
-			return cli.Fail(cli.ExitInterrupted, "penstock watch "+id+" shows it, penstock job cancel "+id+" ends it", "interrupted; job %s goes on in the pool", id)
+			return cli.Fail(cli.ExitInterrupted, "penstock watch "+id+" shows it, penstock job cancel "+id+" ends it", "interrupted; job %s continues in the pool", id)
 		}
-		return cli.Fail(cli.ExitInterrupted, "penstock job cancel "+id+" ends it for good", "interrupted; job %s is kept and goes on with the next pool on this data directory", id)
+		return cli.Fail(cli.ExitInterrupted, "penstock job cancel "+id+" ends it for good", "interrupted; job %s is kept and continues with the next pool on this data directory", id)
 	}
 	return cause(ctx, fmt.Errorf("follow job %s: %w", id, err))
 }
@@ -174,7 +174,7 @@ func (r *oneRun) deliver(ctx context.Context, p *pool, rec jobs.Record) error {
 func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job) (context.Context, error) {
 	if p.server == nil {
 		if p.owner != "" && p.owner != "serve" {
-			return nil, cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve and let both use it",
+			return nil, cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve so that both can use it",
 				"data directory %s is in use by penstock %s", a.cfg.Data, p.owner)
 		}
 		return ctx, nil
@@ -182,8 +182,8 @@ func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job
 	for _, job := range work { // there is nobody else to serve them
 		for _, need := range job.Needs {
 			if !slices.Contains(a.cfg.Worker.Labels, need) {
-				return nil, cli.Usage("say that this host has it: PENSTOCK_WORKER_LABELS="+strings.Join(job.Needs, ",")+"; or use --server",
-					"the job needs %s, and no other worker than this command's own will come", need)
+				return nil, cli.Usage("declare that this host has it: PENSTOCK_WORKER_LABELS="+strings.Join(job.Needs, ",")+"; or use --server",
+					"the job needs %s, and this command's own worker is the only one", need)
 			}
 		}
 		if queue := job.WithDefaults().Queue; !slices.Contains(a.cfg.Worker.Queues, queue) {

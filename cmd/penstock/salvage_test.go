@@ -74,7 +74,7 @@ func TestSalvageIsRestored(t *testing.T) {
 	if log := f.git("-C", f.repo, "log", "--format=%s", "-3", "FETCH_HEAD"); !strings.HasPrefix(log, "Uncommitted changes\none\n") {
 		t.Errorf("the bundle has %q", log)
 	}
-	if _, code, told := f.try("job", "salvage", id, "--restore", out); code != 2 || !strings.Contains(told, "there already") {
+	if _, code, told := f.try("job", "salvage", id, "--restore", out); code != 2 || !strings.Contains(told, "already exists") {
 		t.Errorf("a second restore ended with %d: %s", code, told)
 	}
 	if _, code, _ := f.try("job", "salvage", id, "--epoch", "1", "--show"); code != 5 {

@@ -14,16 +14,16 @@ import (
 
 func (a *app) scheduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "schedule", Aliases: []string{"schedules"}, Short: "Submit jobs by the calendar",
-		Long: `A schedule submits the same job again and again: at the times of a crontab line,
-or at a fixed distance. It fires while a pool runs (penstock serve). Each firing
-makes one job, whatever crashes meanwhile.`,
+		Use: "schedule", Aliases: []string{"schedules"}, Short: "Submit jobs on a schedule",
+		Long: `A schedule submits the same job repeatedly: at the times of a crontab line, or at a
+fixed interval. It fires while a pool runs (penstock serve). Each firing makes one
+job, even after a crash.`,
 	}
 	cmd.AddCommand(a.scheduleAdd(), a.scheduleLs(), a.scheduleGet(),
-		a.scheduleChange("pause", "Let a schedule fire no more until it is resumed", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
+		a.scheduleChange("pause", "Pause a schedule until it is resumed", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
 			return p.dispatcher.PauseSchedule(ctx, name, "cli")
 		}),
-		a.scheduleChange("resume", "Let a paused schedule fire again", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
+		a.scheduleChange("resume", "Resume a paused schedule", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
 			return p.dispatcher.ResumeSchedule(ctx, name)
 		}),
 		a.scheduleRun(), a.scheduleRm())
@@ -163,7 +163,7 @@ var firingView = cli.View[calendar.Firing]{
 
 func (a *app) scheduleRun() *cobra.Command {
 	return &cobra.Command{
-		Use: "run NAME", Short: "Submit a schedule's job now, also one that is paused; its calendar stays as it is", Args: cobra.ExactArgs(1),
+		Use: "run NAME", Short: "Submit a schedule's job now, even if the schedule is paused; its next firing does not change", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchedules(cmd.Context(), func(p *pool) error {
 				rec, err := p.dispatcher.RunSchedule(cmd.Context(), args[0])
@@ -179,7 +179,7 @@ func (a *app) scheduleRun() *cobra.Command {
 
 func (a *app) scheduleRm() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME…", Short: "Remove schedules; the jobs that they made stay", Args: cobra.MinimumNArgs(1),
+		Use: "rm NAME…", Short: "Remove schedules; their jobs stay", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchedules(cmd.Context(), func(p *pool) error {
 				for _, name := range args {

@@ -23,7 +23,7 @@ func (a *app) scheduleAdd() *cobra.Command {
 	var f scheduleFlags
 	cmd := &cobra.Command{
 		Use:   "add NAME [PROMPT|-] [flags] [-- COMMAND ARG…]",
-		Short: "Submit a job again and again, by a crontab line or at a fixed distance",
+		Short: "Submit a job repeatedly, by a crontab line or at a fixed interval",
 		Example: `  penstock schedule add nightly "Update the dependencies" --cron "0 3 * * 1-5" --timezone Europe/Berlin --repo /src/app --agent claude
   penstock schedule add smoke --every 1h --repo /src/app -- ./smoke.sh
   penstock schedule add nightly --replace --cron @daily --job job.json`,
@@ -32,12 +32,12 @@ func (a *app) scheduleAdd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.cron, "cron", "", `when: minute, hour, day of month, month and weekday, as in "0 3 * * 1-5", or @hourly, @daily, @weekly, @monthly, @yearly`)
-	flags.DurationVar(&f.every, "every", 0, "or at this distance, as in 1h, counted from now")
+	flags.DurationVar(&f.every, "every", 0, "or at this interval, as in 1h, counted from now")
 	flags.StringVar(&f.timezone, "timezone", "", "time zone of --cron, as in Europe/Berlin (default UTC)")
-	flags.Var(choice(&f.missed, missedWords()), "missed", "firings while nothing ran: once (default: one job, late) or skip")
+	flags.Var(choice(&f.missed, missedWords()), "missed", "firings missed while no pool ran: once (default: one job, late) or skip")
 	flags.DurationVar(&f.grace, "grace", 0, "with --missed skip: how late a firing may be (default 1m)")
-	flags.Var(choice(&f.overlap, overlapWords()), "overlap", "a firing while the last job goes on: skip (default) or allow")
-	flags.BoolVar(&f.replace, "replace", false, "replace the schedule that has this name")
+	flags.Var(choice(&f.overlap, overlapWords()), "overlap", "a firing while the last job is not finished: skip (default) or allow")
+	flags.BoolVar(&f.replace, "replace", false, "replace an existing schedule of this name")
 	f.job.add(flags)
 	flags.StringVar(&f.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
 	return grouped(cmd)

@@ -32,8 +32,8 @@ var receiptView = cli.View[control.Receipt]{
 func (a *app) speech(cmd *cobra.Command, say func(args []string) (control.Message, error)) *cobra.Command {
 	var id string
 	var timeout time.Duration
-	cmd.Flags().StringVar(&id, "id", "", "the message's own id, a UUID: sent again, it has no second effect (default: a new one)")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the job's agent to run")
+	cmd.Flags().StringVar(&id, "id", "", "id of the message, a UUID: the same id again has no effect (default: a new one)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the job's agent to start")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := say(args)
 		if err != nil {
@@ -71,7 +71,7 @@ func (p *pool) deliver(ctx context.Context, id string, c control.Message, limit 
 		case ctx.Err() != nil:
 			return receipt, context.Cause(ctx)
 		case !ok && limited.Err() != nil:
-			return receipt, cli.Fail(cli.ExitTimeout, fmt.Sprintf("penstock why %s; send it again with --id %s and it will not count twice", id, c.ID), "job %s: no answer after %v", id, limit)
+			return receipt, cli.Fail(cli.ExitTimeout, fmt.Sprintf("penstock why %s explains; send it again with --id %s, so that it does not count twice", id, c.ID), "job %s: no answer after %v", id, limit)
 		case !ok || refused.Code != control.NotReady:
 			return receipt, refusal(err)
 		}
@@ -92,11 +92,11 @@ func refusal(err error) error {
 	hint := ""
 	switch refused.Code {
 	case control.Nothing, control.Unfit:
-		hint = "penstock watch ID shows what the agent asks"
+		hint = "penstock watch ID shows the agent's questions"
 	case control.Cannot:
 		hint = "penstock agent ls shows what each agent can do"
 	case control.Over:
-		hint = "penstock submit --interactive keeps an agent for more"
+		hint = "penstock submit --interactive keeps an agent for more prompts"
 	}
 	return cli.Fail(cli.ExitDenied, hint, "%w", refused)
 }
@@ -111,11 +111,10 @@ func (a *app) sendCommand() *cobra.Command {
 			}
 			return cobra.ExactArgs(2)(cmd, args)
 		},
-		Short: "Tell a job's agent more: within its turn, as its next one, or to go on with a finished job",
-		Long: fmt.Sprintf(`Send gives a prompt to a job's agent: within its turn, as its next one, or to go on
-with a finished job. --image adds images to the prompt, for an agent that runs and
-takes them (penstock agent ls): up to %d, together no larger than %[3]s, each of type
-%[2]s.`,
+		Short: "Send a prompt to a job's agent: during its turn, as its next turn, or to continue a finished job",
+		Long: fmt.Sprintf(`Send gives a prompt to a job's agent: during its turn, as its next turn, or to continue
+a finished job. --image adds images to the prompt, for a running agent that accepts them
+(penstock agent ls): up to %d, together no larger than %[3]s, each of type %[2]s.`,
 			control.MaxImages, input.List(control.ImageTypes), jobs.Bytes(control.MaxImageBytes)),
 		Example: `  penstock send ID "Write a test for it, too"
   penstock send ID "The button is cut off" --image shot.png`,
@@ -127,7 +126,7 @@ takes them (penstock agent ls): up to %d, together no larger than %[3]s, each of
 		images, err := readImages(files)
 		return control.Message{Verb: control.Prompt, Text: text, Images: images}, err
 	})
-	cmd.Flags().StringArrayVar(&files, "image", nil, "an image in this `FILE` belongs to the prompt (repeatable)")
+	cmd.Flags().StringArrayVar(&files, "image", nil, "add the image in this `FILE` to the prompt (repeatable)")
 	_ = cmd.MarkFlagFilename("image", "png", "jpg", "jpeg", "gif", "webp") // the flag is there
 	return cmd
 }
@@ -135,7 +134,7 @@ takes them (penstock agent ls): up to %d, together no larger than %[3]s, each of
 // readImages reads the images of a prompt, within the bounds of a message.
 func readImages(files []string) ([]control.Image, error) {
 	if len(files) > control.MaxImages {
-		return nil, cli.Usage("send the others with another message", "--image: %d images, and a message has at most %d", len(files), control.MaxImages)
+		return nil, cli.Usage("send the others in another message", "--image: %d images, and a message has at most %d", len(files), control.MaxImages)
 	}
 	var images []control.Image
 	room := jobs.Bytes(control.MaxImageBytes)
@@ -167,10 +166,10 @@ func (a *app) answerCommand() *cobra.Command {
 	var answers []string
 	cmd := a.speech(&cobra.Command{
 		Use: "answer ID", Args: cobra.ExactArgs(1),
-		Short: "Answer what the agent of a running job asks",
-		Long: `Answer gives the agent an answer to its question: labels of its options, or words
-of your own. Without either it permits what the agent asks a permission for.
-penstock watch shows the questions.`,
+		Short: "Answer a question of a running job's agent",
+		Long: `Answer answers a question of the agent: with labels of its options, or with text of
+your own. Without either it grants the permission that the agent asks for. penstock
+watch shows the questions.`,
 	}, func([]string) (control.Message, error) {
 		for _, entry := range answers {
 			name, words, ok := strings.Cut(entry, "=")
@@ -185,39 +184,39 @@ penstock watch shows the questions.`,
 		return c, nil
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&c.Ask, "ask", "", "the question's id, where several are open")
+	flags.StringVar(&c.Ask, "ask", "", "id of the question, if several are open")
 	flags.StringArrayVar(&c.Options, "option", nil, "label of the option to choose, or its number (repeatable)")
-	flags.StringVar(&c.Text, "text", "", "words of your own; with --deny: why")
-	flags.StringArrayVar(&answers, "answer", nil, "N=WORDS, where it asks several questions at once: N is the question's number or header, WORDS an option or words of your own (repeatable; the same N again chooses another option)")
-	flags.BoolVar(&c.Deny, "deny", false, "refuse what is asked for, or leave the question to the agent")
+	flags.StringVar(&c.Text, "text", "", "answer in your own words; with --deny: the reason")
+	flags.StringArrayVar(&answers, "answer", nil, "N=WORDS, if the agent asks several questions at once: N is the question's number or header, WORDS an option or your own answer (repeatable; the same N again chooses another option)")
+	flags.BoolVar(&c.Deny, "deny", false, "deny the permission, or decline to answer the question")
 	return cmd
 }
 
 func (a *app) jobInterrupt() *cobra.Command {
 	return a.speech(&cobra.Command{
-		Use: "interrupt ID", Args: cobra.ExactArgs(1), Short: "End the turn of a running job's agent; the agent lives on",
+		Use: "interrupt ID", Args: cobra.ExactArgs(1), Short: "End the turn of a running job's agent, and keep the agent running",
 	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Interrupt}, nil })
 }
 
 func (a *app) jobStop() *cobra.Command {
 	return a.speech(&cobra.Command{
-		Use: "stop ID", Args: cobra.ExactArgs(1), Short: "End the agent of a running job; what it did is collected",
+		Use: "stop ID", Args: cobra.ExactArgs(1), Short: "Stop the agent of a running job, and collect its changes",
 	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Stop}, nil })
 }
 
 func (a *app) jobSet() *cobra.Command {
 	c := control.Message{Verb: control.Set}
 	cmd := a.speech(&cobra.Command{
-		Use: "set ID", Args: cobra.ExactArgs(1), Short: "Have the agent of a running job go on with another model or mode",
+		Use: "set ID", Args: cobra.ExactArgs(1), Short: "Change the model or the mode of a running job's agent",
 	}, func([]string) (control.Message, error) { return c, nil })
 	cmd.Flags().StringVar(&c.Model, "model", "", "the model")
-	cmd.Flags().StringVar(&c.Mode, "mode", "", "the mode, in the agent's own words: plan, acceptEdits, …")
+	cmd.Flags().StringVar(&c.Mode, "mode", "", "the mode, by the agent's own name: plan, acceptEdits, …")
 	return cmd
 }
 
 func (a *app) jobRaw() *cobra.Command {
 	return a.speech(&cobra.Command{
-		Use: "raw ID LINE|-", Args: cobra.ExactArgs(2), Short: "Send the agent of a running job one line of its own protocol, if it would survive that",
+		Use: "raw ID LINE|-", Args: cobra.ExactArgs(2), Short: "Send one line of its own protocol to a running job's agent, if the line is safe",
 	}, func(args []string) (control.Message, error) {
 		line := args[1]
 		if line == "-" {

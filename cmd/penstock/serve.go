@@ -17,32 +17,31 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the dispatcher, with a broker of its own unless --server names one",
-		Long: `Serve runs the dispatcher: it takes jobs from the bus, keeps the queue's books
-and shows metrics. Without --server it opens the data directory's own broker on
-a loopback address, with credentials that it generates; the other commands on
-the same data directory find both by themselves. With --slots N a worker with N
-slots runs inside.`,
+		Long: `Serve runs the dispatcher: it accepts jobs from the bus, schedules them, and serves
+metrics. Without --server it opens the data directory's own broker on a loopback
+address, with credentials that it generates; other commands on the same data directory
+find both automatically. With --slots N it also runs a worker with N slots.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context()) },
 	}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	flags.StringVar(&a.cfg.Serve.Listen, "listen", a.cfg.Serve.Listen, "address of the embedded broker; not on loopback only with TLS")
-	flags.StringVar(&a.cfg.Serve.TLSCert, "tls-cert", "", "certificate with which the embedded broker listens (PEM)")
+	flags.StringVar(&a.cfg.Serve.Listen, "listen", a.cfg.Serve.Listen, "address of the embedded broker; any other than loopback needs TLS")
+	flags.StringVar(&a.cfg.Serve.TLSCert, "tls-cert", "", "certificate of the embedded broker (PEM)")
 	flags.StringVar(&a.cfg.Serve.TLSKey, "tls-key", "", "its key (PEM)")
-	flags.StringVar(&a.cfg.Serve.TLSClientCA, "tls-client-ca", "", "let in only clients with a certificate by these authorities (PEM)")
+	flags.StringVar(&a.cfg.Serve.TLSClientCA, "tls-client-ca", "", "accept only clients with a certificate of these authorities (PEM)")
 	flags.StringVar(&a.cfg.Serve.Admin, "admin", a.cfg.Serve.Admin, "address of /metrics, /livez and /readyz; empty for none")
-	flags.IntVar(&a.cfg.Serve.Slots, "slots", 0, "slots of a worker inside; 0 for none")
-	flags.StringArrayVar(&a.cfg.Serve.Caps, "cap", nil, "how many jobs that have something in common run at once in the pool: repo:*=2, agent:claude=8 (repeatable)")
-	flags.DurationVar(&a.cfg.Worker.Drain, "drain", a.cfg.Worker.Drain, "how long running jobs may go on after SIGTERM")
-	flags.StringVar(&a.cfg.Worker.Reserve, "reserve", "", "what must be free on the disk of --data for the worker inside to claim jobs: a size, a percentage, or 0 (default: 5%, and 1GiB at most)")
-	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that the worker inside serves")
-	flags.StringSliceVar(&a.cfg.Worker.Labels, "labels", nil, "what the worker inside has that jobs may need: docker, gpu, …")
-	flags.StringSliceVar(&a.cfg.Worker.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job of the worker inside (repeatable)")
+	flags.IntVar(&a.cfg.Serve.Slots, "slots", 0, "slots of a worker in this process; 0 for none")
+	flags.StringArrayVar(&a.cfg.Serve.Caps, "cap", nil, "limit on running jobs with a common property in the whole pool: repo:*=2, agent:claude=8 (repeatable)")
+	flags.DurationVar(&a.cfg.Worker.Drain, "drain", a.cfg.Worker.Drain, "how long running jobs may continue after SIGTERM")
+	flags.StringVar(&a.cfg.Worker.Reserve, "reserve", "", "free space on the disk of --data below which this worker claims no jobs: a size, a percentage, or 0 (default: 5%, at most 1GiB)")
+	flags.StringSliceVar(&a.cfg.Worker.Queues, "queues", a.cfg.Worker.Queues, "queues that this worker serves")
+	flags.StringSliceVar(&a.cfg.Worker.Labels, "labels", nil, "labels of this worker that jobs may need: docker, gpu, …")
+	flags.StringSliceVar(&a.cfg.Worker.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job of this worker (repeatable)")
 	keep := &a.cfg.Keep
 	flags.DurationVar(&keep.Jobs, "keep-jobs", keep.Jobs, "how long finished jobs and their keys are kept")
 	flags.DurationVar(&keep.Events, "keep-events", keep.Events, "how long sessions' events are kept")
 	flags.DurationVar(&keep.Results, "keep-results", keep.Results, "how long results are kept")
-	flags.DurationVar(&keep.Artifacts, "keep-artifacts", keep.Artifacts, "how long patches and other artifacts are kept, salvages among them")
+	flags.DurationVar(&keep.Artifacts, "keep-artifacts", keep.Artifacts, "how long patches and other artifacts are kept, including salvages")
 	flags.DurationVar(&keep.Dead, "keep-dead-letters", keep.Dead, "how long dead letters are kept")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
 	cmd.Flags().AddFlagSet(a.layoutFlags())
@@ -99,9 +98,9 @@ func (a *app) workerCommand() *cobra.Command {
 		Use:   "worker",
 		Short: "Run a worker: claim jobs, run their agents in jails, store their results",
 		Long: `Worker claims jobs from the pool of --server, or of the data directory, until it
-is told to end. On SIGTERM it claims nothing more, lets running jobs finish for
-up to --drain, and hands the rest back; a second signal ends it at once. SIGHUP
-does the same where it runs in a terminal; without one it reads the settings again.`,
+is stopped. On SIGTERM it claims no more jobs, lets running jobs finish for up to
+--drain, and returns the rest to the queue; a second signal ends it at once. SIGHUP
+does the same if the worker runs in a terminal; otherwise it reloads the settings.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.work(cmd.Context()) },
 	}
@@ -110,15 +109,15 @@ does the same where it runs in a terminal; without one it reads the settings aga
 	flags.StringVar(&c.Name, "name", "", "the worker's name (default: host and process)")
 	flags.IntVar(&c.Slots, "slots", 0, "jobs at once (default: one per processor)")
 	flags.StringSliceVar(&c.Queues, "queues", c.Queues, "queues to serve")
-	flags.StringSliceVar(&c.Labels, "labels", nil, "what it has that jobs may need: docker, gpu, …")
-	flags.Var(choice(&c.Backend, jail.BackendNames()), "backend", "jail for jobs that leave the choice to the worker")
-	flags.Var(choice(&c.Workspace, []string{"auto", "overlay", "clone", "linked", "hook"}), "workspace", "how jobs get files of their own: auto, overlay, clone, linked (a worktree of your repository) or hook (programs of yours)")
-	flags.DurationVar(&c.SetupCache, "setup-cache", c.SetupCache, "how long jobs share what the same setup wrote for one of them; 0 lets each run it")
-	flags.StringVar(&c.CommitAuthor, "commit-author", "", `"Name <address>" of delivered commits (default: who the agent says it is)`)
-	flags.BoolVar(&c.CommitTrailers, "commit-trailers", c.CommitTrailers, "name job and session at the end of delivered commits' messages")
-	flags.DurationVar(&c.Drain, "drain", c.Drain, "how long running jobs may go on after SIGTERM")
+	flags.StringSliceVar(&c.Labels, "labels", nil, "labels of the worker that jobs may need: docker, gpu, …")
+	flags.Var(choice(&c.Backend, jail.BackendNames()), "backend", "jail for jobs that do not name one")
+	flags.Var(choice(&c.Workspace, []string{"auto", "overlay", "clone", "linked", "hook"}), "workspace", "how to make workspaces: auto, overlay, clone, linked (a worktree of your repository) or hook (your own programs)")
+	flags.DurationVar(&c.SetupCache, "setup-cache", c.SetupCache, "how long jobs share the output of the same setup; 0 runs it for each job")
+	flags.StringVar(&c.CommitAuthor, "commit-author", "", `"Name <address>" of delivered commits (default: the author that the agent set)`)
+	flags.BoolVar(&c.CommitTrailers, "commit-trailers", c.CommitTrailers, "append job and session to the messages of delivered commits")
+	flags.DurationVar(&c.Drain, "drain", c.Drain, "how long running jobs may continue after SIGTERM")
 	flags.StringVar(&c.Admin, "admin", c.Admin, "address of /metrics, /livez and /readyz; empty for none")
-	flags.StringVar(&c.Reserve, "reserve", "", "what must be free on the disk of --data for jobs to be claimed: a size, a percentage, or 0 (default: 5%, and 1GiB at most)")
+	flags.StringVar(&c.Reserve, "reserve", "", "free space on the disk of --data below which the worker claims no jobs: a size, a percentage, or 0 (default: 5%, at most 1GiB)")
 	flags.StringSliceVar(&c.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job (repeatable)")
 	flags.StringSliceVar(&c.ROPaths, "ro-path", nil, "host directory that every jail sees read-only (repeatable)")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))

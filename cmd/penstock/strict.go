@@ -54,7 +54,7 @@ func checkArgs(cmd *cobra.Command, args []string, check cobra.PositionalArgs) er
 	}
 	for n := len(args) - 1; n >= 0; n-- {
 		if check(cmd, args[:n]) == nil {
-			return cli.Usage(usage, "%s: argument %q is one too many", cmd.CommandPath(), args[n])
+			return cli.Usage(usage, "%s: unexpected argument %q", cmd.CommandPath(), args[n])
 		}
 	}
 	return cli.Usage(usage, "%s: %w", cmd.CommandPath(), err)

@@ -63,7 +63,7 @@ func (a *app) submit(ctx context.Context, p *pool, job jobs.Job, strictKey bool)
 		err = refuseDiffering(job, answer)
 	}
 	if err == nil && len(answer.Differs) > 0 {
-		a.err.Printf("penstock: %s; that job stays as it is (--strict-key refuses this)\n", keyTaken(job, answer))
+		a.err.Printf("penstock: %s; that job does not change (--strict-key refuses this)\n", keyTaken(job, answer))
 	}
 	return answer, err
 }
@@ -98,12 +98,12 @@ func (a *app) jobOf(cmd *cobra.Command, args []string, flags jobFlags, file stri
 func (a *app) describedJob(before, command []string, flags jobFlags, file string) (jobs.Job, error) {
 	if file != "" {
 		if len(before) > 0 || len(command) > 0 {
-			return jobs.Job{}, cli.Usage("", "--job %s is the whole job: give no prompt or command beside it", file)
+			return jobs.Job{}, cli.Usage("", "--job %s is the whole job: leave out the prompt and the command", file)
 		}
 		return a.readJob(file)
 	}
 	if len(before) > 1 {
-		return jobs.Job{}, cli.Usage("put quotes around the prompt", "one prompt is wanted, not %d arguments", len(before))
+		return jobs.Job{}, cli.Usage("put quotes around the prompt", "expected one prompt, not %d arguments", len(before))
 	}
 	prompt, err := a.prompt(before)
 	if err != nil {

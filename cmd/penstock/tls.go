@@ -19,13 +19,13 @@ func (a *app) serverTLS() (*tls.Config, error) {
 	c := a.cfg.Serve
 	if c.TLSCert == "" && c.TLSKey == "" {
 		if c.TLSClientCA != "" {
-			return nil, cli.Usage("", "--tls-client-ca means nothing without --tls-cert and --tls-key")
+			return nil, cli.Usage("", "--tls-client-ca needs --tls-cert and --tls-key")
 		}
 		return nil, nil
 	}
 	pair, err := keyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
-		return nil, cli.Usage("give both, as PEM", "--tls-cert, --tls-key: %w", err)
+		return nil, cli.Usage("use both, as PEM", "--tls-cert, --tls-key: %w", err)
 	}
 	if until := pair.Leaf.NotAfter; time.Now().After(until) {
 		return nil, cli.Usage("renew it", "--tls-cert %s: the certificate has expired on %s", c.TLSCert, until.Format(time.RFC3339))
@@ -77,7 +77,7 @@ func (a *app) clientTLS(known []byte) ([]nats.Option, error) {
 	if a.cfg.TLSClientCert != "" || a.cfg.TLSClientKey != "" {
 		pair, err := keyPair(a.cfg.TLSClientCert, a.cfg.TLSClientKey)
 		if err != nil {
-			return nil, cli.Usage("give both, as PEM", "--tls-client-cert, --tls-client-key: %w", err)
+			return nil, cli.Usage("use both, as PEM", "--tls-client-cert, --tls-client-key: %w", err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
@@ -90,7 +90,7 @@ func (a *app) clientTLS(known []byte) ([]nats.Option, error) {
 		cfg.InsecureSkipVerify = true // what follows verifies more
 		cfg.VerifyConnection = func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 || string(state.PeerCertificates[0].Raw) != string(known) {
-				return errors.New("the server's certificate is not the one that it had when it began")
+				return errors.New("the server's certificate has changed since it started")
 			}
 			return nil
 		}
@@ -107,15 +107,15 @@ func insecure(err error) (hint string) {
 	told, ok := errors.AsType[*net.OpError](err)
 	switch {
 	case unknown:
-		return "name the authority that has issued the server's certificate with --tls-ca"
+		return "name the authority of the server's certificate with --tls-ca"
 	case misnamed:
-		return "connect to a name that the server's certificate has"
+		return "connect to a name in the server's certificate"
 	case bad && invalid.Reason == x509.Expired:
 		return "the server's certificate is not valid now: renew it, or set the clock of this host"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server has no TLS: leave out --tls-ca, or start it with --tls-cert"
 	case ok && told.Op == "remote error", errors.Is(err, nats.ErrTLS):
-		return "the server wants a certificate of this client: --tls-client-cert and --tls-client-key"
+		return "the server requires a client certificate: --tls-client-cert and --tls-client-key"
 	}
 	return ""
 }

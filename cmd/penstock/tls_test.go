@@ -123,7 +123,7 @@ func TestTLS(t *testing.T) {
 		{"with its authority", "127.0.0.1", []string{"--tls-ca", ca.file}, 0, ""},
 		{"with another authority", "127.0.0.1", []string{"--tls-ca", stranger.file}, 7, "--tls-ca"},
 		{"with none", "127.0.0.1", nil, 7, "--tls-ca"},
-		{"by another name", "localhost", []string{"--tls-ca", ca.file}, 7, "name that the server's certificate has"},
+		{"by another name", "localhost", []string{"--tls-ca", ca.file}, 7, "name in the server's certificate"},
 		{"with a file that has none", "127.0.0.1", []string{"--tls-ca", creds}, 2, "--tls-ca"},
 	} {
 		if code, said := at(c.host, c.flags...); code != c.code || !strings.Contains(said, c.hint) {

@@ -17,7 +17,7 @@ import (
 
 // addUncommitted is for commands whose jobs are submitted now.
 func (f *jobFlags) addUncommitted(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.uncommitted, "include-uncommitted", false, "begin from the work tree as it is, with what is not committed there and no ignore file names")
+	flags.BoolVar(&f.uncommitted, "include-uncommitted", false, "begin from the work tree as it is, including uncommitted files that are not ignored")
 }
 
 // baseJob says what of the user's work tree a job does not get, or lets it
@@ -53,7 +53,7 @@ func (a *app) tellLeftOut(ctx context.Context, job jobs.Job) {
 	if err != nil || changed+untracked == 0 {
 		return
 	}
-	a.err.Printf("penstock: %d changed and %d untracked files of %s are not committed, so they are left out; --include-uncommitted takes them along\n",
+	a.err.Printf("penstock: %d changed and %d untracked files of %s are not committed, so they are left out; --include-uncommitted includes them\n",
 		changed, untracked, tree.Top())
 }
 
@@ -77,20 +77,20 @@ func (a *app) snapshot(ctx context.Context, job jobs.Job) (results.Base, error) 
 		return spaces.Bring(ctx, job.Repo.URL, head, commit, pack)
 	})
 	if err != nil {
-		return base, cli.Usage("commit or remove what is in the way, or leave --include-uncommitted out", "--include-uncommitted: %w", err)
+		return base, cli.Usage("commit or remove these files, or leave --include-uncommitted out", "--include-uncommitted: %w", err)
 	}
 	base.Commit, base.Uncommitted = snap.Commit, snap.Files
 	if snap.Files == 0 {
-		a.err.Printf("penstock: all of %s is committed\n", tree.Top())
+		a.err.Printf("penstock: %s has no uncommitted files\n", tree.Top())
 		return base, nil
 	}
-	a.err.Printf("penstock: the job begins from %s with %d uncommitted files, as commit %s, which is in no repository of yours\n", short(snap.Head), snap.Files, short(snap.Commit))
+	a.err.Printf("penstock: the job begins from %s with %d uncommitted files, as commit %s, which is in none of your repositories\n", short(snap.Head), snap.Files, short(snap.Commit))
 	if len(snap.Filtered) > 0 {
-		a.err.Printf("penstock: no filter of git's was run; these files are taken as they are on disk:\n")
+		a.err.Printf("penstock: git filters did not run; these files are used as they are on disk:\n")
 		tellSome(a.err, snap.Filtered)
 	}
 	if len(snap.Nested) > 0 {
-		a.err.Printf("penstock: these are repositories of their own, and left out:\n")
+		a.err.Printf("penstock: these are separate repositories, and are left out:\n")
 		tellSome(a.err, snap.Nested)
 	}
 	return base, nil
@@ -104,17 +104,17 @@ func (a *app) snapshotable(job jobs.Job) (string, error) {
 	}
 	switch {
 	case !local:
-		return refuse("commit there, or name a path with --repo", "a repository on another host shows no work tree")
+		return refuse("commit there, or name a path with --repo", "a repository on another host has no work tree here")
 	case job.Repo.Ref != "" || job.Repo.Commit != "":
-		return refuse("leave --ref out", "what is not committed belongs to the work tree's HEAD, not to a ref that is named")
+		return refuse("leave --ref out", "uncommitted files belong to the work tree's HEAD, not to another ref")
 	case job.Isolation == jobs.IsolationNone:
 		return refuse("leave it out", "with --isolation none the agent works in the directory as it is")
 	case !pinned(job):
-		return refuse("", "a job that goes on from another one begins where that did")
+		return refuse("", "a job that continues another one begins from the same commit")
 	case job.Deliver.Mode == jobs.DeliverBranch || job.Deliver.Mode == jobs.DeliverPR:
-		return refuse("commit first, or use penstock job apply", "a branch would publish what is not committed")
+		return refuse("commit first, or use penstock job apply", "a branch would publish uncommitted files")
 	case a.cfg.Server != "":
-		return refuse("commit first, and let the workers fetch that", "the workers of --server do not see this data directory, where the files are kept")
+		return refuse("commit first, and let the workers fetch that", "the workers of --server cannot read this data directory, where the files are kept")
 	}
 	return path, nil
 }

@@ -21,7 +21,7 @@ import (
 func (a *app) watchCommand() *cobra.Command {
 	var from uint64
 	cmd := &cobra.Command{
-		Use: "watch ID", Short: "Show a session as it happens, from its beginning, until its job has finished",
+		Use: "watch ID", Short: "Show a session live, from its beginning, until its job has finished",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
@@ -29,7 +29,7 @@ func (a *app) watchCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number to begin with")
+	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number of the first event")
 	return cmd
 }
 
@@ -61,7 +61,7 @@ func (a *app) logsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number to begin with")
+	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number of the first event")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
 	return cmd
 }
@@ -69,7 +69,7 @@ func (a *app) logsCommand() *cobra.Command {
 func (a *app) waitCommand() *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use: "wait ID…", Short: "Wait until jobs have finished; the exit code tells how",
+		Use: "wait ID…", Short: "Wait until jobs have finished; the exit code is that of the worst outcome",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := within(cmd.Context(), limit)
@@ -90,7 +90,7 @@ func (a *app) waitCommand() *cobra.Command {
 			return outcome(err, results...)
 		},
 	}
-	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this long; the jobs go on")
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this long; the jobs continue")
 	return cmd
 }
 
@@ -166,7 +166,7 @@ func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64)
 		ended = ended || event.Job == rec.ID && event.Kind == jobs.JobFinished
 	}
 	if ctx.Err() != nil {
-		return cli.Fail(cli.ExitInterrupted, "", "interrupted; the job goes on")
+		return cli.Fail(cli.ExitInterrupted, "", "interrupted; the job continues")
 	}
 	if !ended && from <= 1 {
 		return a.tellSilentEnd(ctx, p, rec.ID)
@@ -188,7 +188,7 @@ func (a *app) tellSilentEnd(ctx context.Context, p *pool, id string) error {
 		return fmt.Errorf("job %s: %w", id, err)
 	}
 	if rec.State == jobs.Finished {
-		a.err.Printf("penstock: job %s has finished: %s; its log does not tell the end, which may be older than the log keeps events\n", rec.ID, rec.Outcome)
+		a.err.Printf("penstock: job %s has finished: %s; its log does not have the end, which may be older than the retention of events\n", rec.ID, rec.Outcome)
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 
 func (a *app) whyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "why ID…", Short: "Say what keeps a job where it is, and what would change that", Args: cobra.MinimumNArgs(1),
-		Long: `Why names the one thing that keeps a job from running or from ending: a pause, a
-time, a worker that holds it, the lack of a worker, or jobs before it. What it
-names comes first: as long as that remains, nothing else would help.`,
+		Use: "why ID…", Short: "Explain what keeps a job in its state, and what would change that", Args: cobra.MinimumNArgs(1),
+		Long: `Why names the one cause that keeps a job from running or from ending: a pause, a time,
+a worker that holds it, the lack of a worker, or jobs before it. It names the first
+cause: as long as that remains, removing another one would not help.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.open(cmd.Context(), "read", hooks{})
 			if err != nil {

@@ -34,10 +34,10 @@ func (a *app) worktreeRecords() string { return filepath.Join(a.cfg.Data, "workt
 func (a *app) jobWorktree() *cobra.Command {
 	var r worktree.Request
 	cmd := &cobra.Command{
-		Use: "worktree ID", Short: "Check the result of a finished job out as a worktree of your repository",
-		Long: `Makes a linked git worktree of your own repository, with the job's commits on a
-branch, and prints where it is. A job that has one gets the same again. What
-deserves a look before you work there is listed on standard error.`,
+		Use: "worktree ID", Short: "Check out the result of a finished job as a worktree of your repository",
+		Long: `Worktree makes a linked git worktree of your own repository, with the job's commits on
+a branch, and prints its path. If the job already has one, it prints that. Files to
+check before you work there are listed on standard error.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
@@ -46,10 +46,10 @@ deserves a look before you work there is listed on standard error.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&r.Repo, "repo", "", "your repository (default: the job's, where that is a path, else the one around the current directory)")
+	flags.StringVar(&r.Repo, "repo", "", "your repository (default: the job's, if that is a path, else the one around the current directory)")
 	flags.StringVar(&r.Name, "name", "", "name of the worktree (default: made from the job's title)")
-	flags.StringVar(&r.Dir, "dir", "", "directory to make (default: .penstock/worktrees/NAME in the main work tree)")
-	flags.StringVar(&r.Branch, "branch", "", "branch to make (default: penstock/job/NAME)")
+	flags.StringVar(&r.Dir, "dir", "", "directory to create (default: .penstock/worktrees/NAME in the main work tree)")
+	flags.StringVar(&r.Branch, "branch", "", "branch to create (default: penstock/job/NAME)")
 	cmd.AddCommand(a.worktreeLs(), a.worktreeRm())
 	return cmd
 }
@@ -103,7 +103,7 @@ func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r workt
 		return err
 	}
 	if len(look) > 0 {
-		a.err.Printf("penstock: look at these before you work there:\n")
+		a.err.Printf("penstock: check these before you work there:\n")
 	}
 	for _, line := range look {
 		a.err.Printf("  %s\n", line)
@@ -154,14 +154,14 @@ func (a *app) worktreeRm() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "rm [ID|NAME|PATH…]", Short: "Remove worktrees of jobs and their results",
-		Long: `Removes the directory and git's record of it. One with uncommitted changes, with
-commits that nothing else has, that git has locked or that a process is in, is
-kept, and the rest go on. A branch whose commits are nowhere else stays.
---force removes all of it.`,
+		Long: `Rm removes the directory and git's record of it. It keeps a worktree with uncommitted
+changes, with commits that are nowhere else, with git's lock, or with a process working
+in it, and removes the others. It keeps a branch whose commits are nowhere else.
+--force removes all of that.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			choice.names = args
 			if len(args) == 0 && choice.batch == "" && choice.session == "" && choice.older == 0 {
-				return cli.Usage("name worktrees, or use --batch, --session or --older-than", "nothing was named")
+				return cli.Usage("name worktrees, or use --batch, --session or --older-than", "no worktree was named")
 			}
 			list, err := a.selectWorktrees(choice)
 			if err != nil {
@@ -172,8 +172,8 @@ kept, and the rest go on. A branch whose commits are nowhere else stays.
 	}
 	cmd.Flags().StringVar(&choice.batch, "batch", "", "those of this batch's jobs")
 	cmd.Flags().StringVar(&choice.session, "session", "", "those of this session")
-	cmd.Flags().DurationVar(&choice.older, "older-than", 0, "those that nobody touched for so long (as in 720h)")
-	cmd.Flags().BoolVar(&force, "force", false, "also with work that would be lost")
+	cmd.Flags().DurationVar(&choice.older, "older-than", 0, "those unused for this long (as in 720h)")
+	cmd.Flags().BoolVar(&force, "force", false, "even if work is lost")
 	return cmd
 }
 

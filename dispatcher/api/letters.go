@@ -39,7 +39,7 @@ func (s *Server) letter(ctx context.Context, id string) (jobs.DeadLetter, error)
 	case 1:
 		return found[0], nil
 	}
-	return jobs.DeadLetter{}, fmt.Errorf("%w: %d dead letters begin with %q: give more of the id", jobs.ErrNotFound, len(found), id)
+	return jobs.DeadLetter{}, fmt.Errorf("%w: %d dead letters begin with %q: use more characters of the id", jobs.ErrNotFound, len(found), id)
 }
 
 func (s *Server) deadGet(ctx context.Context, _ caller, r operation.DeadShowRequest) (operation.DeadShown, error) {
@@ -104,7 +104,7 @@ func (s *Server) deadRetry(ctx context.Context, c caller, r operation.DeadRetryR
 // resubmit submits what was refused, and drops its letter when that is accepted.
 func (s *Server) resubmit(ctx context.Context, l jobs.DeadLetter, by string) (string, error) {
 	if l.Cut {
-		return "", &jobs.CodedError{Code: jobs.CodeNotRetryable, Message: "only the beginning of it was kept"}
+		return "", &jobs.CodedError{Code: jobs.CodeNotRetryable, Message: "only its beginning was kept"}
 	}
 	job, err := jobs.Decode([]byte(l.Data))
 	if err != nil {

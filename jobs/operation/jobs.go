@@ -44,7 +44,7 @@ var (
 		Name: "result", Roles: both, Sentence: "Return the result of a finished job.",
 	})
 	Why = define[Ref, why.Standing](Row{
-		Name: "why", Roles: both, Sentence: "Say what keeps a job where it is, and what would change that.",
+		Name: "why", Roles: both, Sentence: "Explain what keeps a job in its state, and what would change that.",
 	})
 	Send = define[SendRequest, control.Receipt](Row{
 		Name: "send", Changes: true, Roles: submitters, About: aboutJob,
@@ -58,7 +58,7 @@ var (
 	})
 	Resume = define[ResumeRequest, jobs.Record](Row{
 		Name: "resume", Changes: true, Roles: submitters, About: aboutJob,
-		Sentence: "Bring a finished job back, to go on with its agent's conversation.",
+		Sentence: "Continue the conversation of a finished job's agent.",
 	})
 	Fork = define[ForkRequest, Forked](Row{
 		Name: "fork", Changes: true, Roles: submitters, Sentence: "Submit jobs that begin with a copy of another job's conversation.",

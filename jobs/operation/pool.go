@@ -27,7 +27,7 @@ var (
 		Name: "batch-resume", Changes: true, Sentence: "Let the jobs of a paused batch begin again; returns the pauses that are left.",
 	})
 	QueueList = define[PageRequest, QueuePage](Row{
-		Name: "queue-list", Roles: readers, Sentence: "List the queues, what they hold, and which are paused.",
+		Name: "queue-list", Roles: readers, Sentence: "List the queues, with their jobs, and which are paused.",
 	})
 	QueuePause = define[PauseRequest, jobs.Hold](Row{
 		Name: "queue-pause", Changes: true, Sentence: "Begin no more jobs of a queue; what runs goes on.",

@@ -17,10 +17,10 @@ var (
 		Name: "schedule-get", Roles: readers, Sentence: "Return a schedule, its next firing and its last one.",
 	})
 	SchedulePause = define[Named, calendar.Record](Row{
-		Name: "schedule-pause", Changes: true, Sentence: "Let a schedule fire no more until it is resumed.",
+		Name: "schedule-pause", Changes: true, Sentence: "Pause a schedule until it is resumed.",
 	})
 	ScheduleResume = define[Named, calendar.Record](Row{
-		Name: "schedule-resume", Changes: true, Sentence: "Let a paused schedule fire again.",
+		Name: "schedule-resume", Changes: true, Sentence: "Resume a paused schedule.",
 	})
 	ScheduleRun = define[Named, calendar.Record](Row{
 		Name: "schedule-run", Changes: true, Sentence: "Submit a schedule's job now; its calendar stays as it is.",

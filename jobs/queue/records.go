@@ -47,7 +47,7 @@ func (e *AmbiguousError) Error() string {
 	if len(candidates) > most {
 		candidates, more = candidates[:most], fmt.Sprintf(" and %d more", len(e.IDs)-most)
 	}
-	return fmt.Sprintf("%d jobs begin or end with %q: give more of the id: %s%s", len(e.IDs), e.Prefix, strings.Join(candidates, ", "), more)
+	return fmt.Sprintf("%d jobs begin or end with %q: use more characters of the id: %s%s", len(e.IDs), e.Prefix, strings.Join(candidates, ", "), more)
 }
 
 // Get returns a job's record. The id may be abbreviated to the 8 characters

@@ -154,7 +154,7 @@ func sameJob(id string, first, job jobs.Job) error {
 		return err
 	}
 	return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "id", Reason: fmt.Sprintf(
-		"job %s is there already and differs in %s: choose another id", id, strings.Join(differs, ", "))}}}
+		"job %s already exists and differs in %s: choose another id", id, strings.Join(differs, ", "))}}}
 }
 
 // begin creates the record, unless the job has one.

@@ -73,8 +73,8 @@ type WorkerConfig struct {
 	Slots            int           `yaml:"slots" env:"SLOTS" doc:"jobs at once; 0 means one per processor"`
 	Queues           []string      `yaml:"queues" env:"QUEUES" doc:"queues to serve"`
 	Labels           []string      `yaml:"labels" env:"LABELS" doc:"what this worker has that jobs may need, such as docker or gpu"`
-	Backend          string        `yaml:"backend" env:"BACKEND" doc:"jail for jobs that leave the choice to the worker"`
-	Drain            time.Duration `yaml:"drain" env:"DRAIN" doc:"how long running jobs may go on after SIGTERM"`
+	Backend          string        `yaml:"backend" env:"BACKEND" doc:"jail for jobs that do not name one"`
+	Drain            time.Duration `yaml:"drain" env:"DRAIN" doc:"how long running jobs may continue after SIGTERM"`
 	Admin            string        `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
 	ROPaths          []string      `yaml:"ro_paths" env:"RO_PATHS" doc:"host directories that every jail sees read-only"`
 	AllowHosts       []string      `yaml:"allow_hosts" env:"ALLOW_HOSTS" doc:"hosts that every job with network allowlist reaches, besides its own"`
@@ -97,7 +97,7 @@ type WorkerConfig struct {
 	OutputLimit      string        `yaml:"output_limit" env:"OUTPUT_LIMIT" doc:"what one run of an agent may write; a line counts as 1KiB at least"`
 	RetryLimit       int           `yaml:"retry_limit" env:"RETRY_LIMIT" doc:"how often in a row an agent may try the model API again"`
 	Cache            string        `yaml:"cache" env:"CACHE" doc:"how much of fetched commits, their checkouts and what setups wrote is kept for later jobs; beyond it the oldest go that no job uses"`
-	SetupCache       time.Duration `yaml:"setup_cache" env:"SETUP_CACHE" doc:"how long jobs share what the same setup wrote for one of them; 0 lets each run it"`
+	SetupCache       time.Duration `yaml:"setup_cache" env:"SETUP_CACHE" doc:"how long jobs share the output of the same setup; 0 runs it for each job"`
 	CommitAuthor     string        `yaml:"commit_author" env:"COMMIT_AUTHOR" doc:"Name <address> of delivered commits; empty keeps the agent's"`
 	CommitTrailers   bool          `yaml:"commit_trailers" env:"COMMIT_TRAILERS" doc:"end delivered commits' messages with Penstock-Job and Penstock-Session"`
 	Claude           string        `yaml:"claude" env:"CLAUDE" doc:"path of the claude program; empty looks in PATH"`

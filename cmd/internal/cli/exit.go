@@ -22,7 +22,7 @@ const (
 	ExitUnreachable = 7   // the server does not answer
 	ExitTimeout     = 8   // --timeout was reached; the jobs go on
 	ExitStopped     = 9   // stopped early: budget, failure cap or circuit
-	ExitInterrupted = 130 // interrupted; the jobs go on
+	ExitInterrupted = 130 // interrupted; the jobs continue
 )
 
 // An Error is what a person sees: what went wrong, the way out, and the code
