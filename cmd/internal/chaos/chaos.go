@@ -32,32 +32,32 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// Options say how much is broken. All fields are wanted.
+// Options say what to break, and how often. All fields are required.
 type Options struct {
 	Program string // penstock, which is started as broker and as worker
-	Dir     string // an existing directory for everything; what is there is left alone
+	Dir     string // an existing directory for everything; existing files stay
 	Jobs    int
 	Faults  int
 	Workers int
 	Slots   int           // of each worker
 	Lease   time.Duration // of the pool
-	Seed    uint64        // of all that is random, but for when things happen
-	Kinds   []string      // of the faults, some of [Kinds]
-	// Cluster is how many servers keep the streams together; zero is one
-	// broker, inside the dispatcher.
+	Seed    uint64        // of all random choices except the timing
+	Kinds   []string      // names of the faults, from [Kinds]
+	// Cluster is how many servers replicate the streams; zero is one broker, inside the
+	// dispatcher.
 	Cluster int
-	// Every, if not zero, is how long after a fault the next one begins,
-	// however far the jobs are.
+	// Every, if not zero, is the time from one fault to the next, however many jobs
+	// have finished.
 	Every time.Duration
-	Log   io.Writer // what broker and workers say
-	// Connect returns the pool of the data directory, whose broker runs, or
-	// of the servers that are named.
+	Log   io.Writer // the output of the broker and the workers
+	// Connect returns the pool of the data directory, whose broker runs, or of the
+	// named servers.
 	Connect func(ctx context.Context, data, servers string) (Pool, error)
 	// Progress, if not nil, is called now and then.
 	Progress func(faults, finished int)
 }
 
-// A Pool is how to reach what the broker keeps.
+// A Pool is a connection to the broker's streams.
 type Pool struct {
 	Submit func(ctx context.Context, job jobs.Job) (id, session string, err error)
 	Queue  *queue.Queue
@@ -68,7 +68,7 @@ type Pool struct {
 	Close  func() error
 }
 
-// A Report is what became of the jobs.
+// A Report is the outcome of the jobs.
 type Report struct {
 	Seed    uint64         `json:"seed"`
 	Jobs    int            `json:"jobs"`
@@ -79,23 +79,23 @@ type Report struct {
 	Every   string         `json:"every,omitempty"`
 	Seconds float64        `json:"seconds"`
 	Faults  map[string]int `json:"faults"` // by kind
-	// Skipped says why a kind of fault cannot be had here.
+	// Skipped says why a kind of fault is not possible here.
 	Skipped map[string]string `json:"skipped"`
 
 	Results  int `json:"results"`  // jobs that ended in success, with the right patch
-	Attempts int `json:"attempts"` // that it took
-	Retried  int `json:"retried"`  // how often a job was given up on, because too many workers died under it, and tried again by hand
+	Attempts int `json:"attempts"` // of the whole run
+	Retried  int `json:"retried"`  // how often a job was given up, because too many workers died during its attempts, and retried by hand
 	Events   int `json:"events"`   // that were stored
 	Refused  int `json:"refused"`  // submissions for which the broker's disk had no room; they were repeated
 
 	Lost          int `json:"lost"`           // jobs without a result
-	Duplicates    int `json:"duplicates"`     // ends of jobs that had ended
-	EventsMissing int `json:"events_missing"` // gaps in sessions, and lines of agents that are not there
+	Duplicates    int `json:"duplicates"`     // jobs that ended more than once
+	EventsMissing int `json:"events_missing"` // gaps in sessions, and missing lines of agents
 	EventsDouble  int `json:"events_double"`
 	Stale         int `json:"stale"` // events of attempts that had lost their lease
 	Left          int `json:"left"`  // processes, mounts and workspaces after the end
 
-	Violations []string `json:"violations"` // what is wrong, in words
+	Violations []string `json:"violations"` // descriptions of the violations
 }
 
 // Faultless reports whether every guarantee held.
@@ -110,22 +110,22 @@ type run struct {
 	report  Report
 	jobs    []*job
 	retried map[string]int
-	told    int            // jobs that had finished at the last word of progress
-	harm    sync.WaitGroup // faults that go on
+	told    int            // jobs that had finished at the last report of progress
+	harm    sync.WaitGroup // faults that are under way
 }
 
-// A job is one that was submitted.
+// A job is a submitted job.
 type job struct {
 	n           int
 	id, session string
 	ticks       int // lines that its agent writes
 }
 
-// stall bounds how long nothing may happen at all.
+// stall bounds how long the pool may make no progress at all.
 const stall = 3 * time.Minute
 
-// Run breaks a pool as o says, and reports. The error says that it could not:
-// what did not hold is in the report.
+// Run breaks a pool as o says, and reports the outcome. The error says that it could
+// not run: violations are in the report.
 func Run(ctx context.Context, o Options) (_ Report, err error) {
 	began := time.Now()
 	r := &run{Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), retried: map[string]int{}}
@@ -158,7 +158,7 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	return r.report, err
 }
 
-// hurt breaks things until every job has ended, and stops the workers.
+// hurt causes faults until every job has ended, and stops the workers.
 func (r *run) hurt(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watching, stop := context.WithCancel(ctx)
@@ -176,14 +176,14 @@ func (r *run) hurt(ctx context.Context) error {
 		return err
 	}
 	stop()
-	watch.Wait() // what ends now has been asked to
+	watch.Wait() // from now on programs end because they were asked to
 	if err := r.field.drain(); err != nil {
 		r.wrong("a worker that was asked to end: %v", err)
 	}
 	return nil
 }
 
-// possible leaves out the faults that this host or this user cannot have.
+// possible leaves out the faults that this host or this user cannot cause.
 func (r *run) possible() error {
 	for kind, try := range map[string]func() error{
 		fullDisk: func() error {
@@ -219,8 +219,8 @@ func (r *run) possible() error {
 	return nil
 }
 
-// breakThings feeds the pool and harms it, until both are done. That nobody
-// takes a job for a while, the disk being full, holds no fault up.
+// breakThings submits jobs and causes faults, until both are done. Faults go on while
+// no job is claimed for a while because the disk is full.
 func (r *run) breakThings(ctx context.Context) error {
 	defer r.harm.Wait()
 	g, both := errgroup.WithContext(ctx)
@@ -254,7 +254,7 @@ func (r *run) breakThings(ctx context.Context) error {
 	return g.Wait()
 }
 
-// breakSteadily harms the pool at fixed times, while the jobs come in evenly.
+// breakSteadily causes faults at fixed times, while the jobs are submitted evenly.
 func (r *run) breakSteadily(ctx context.Context) error {
 	defer r.harm.Wait()
 	var faults atomic.Int64
@@ -299,8 +299,8 @@ func (r *run) feedEvenly(ctx context.Context, faults *atomic.Int64) error {
 	return nil
 }
 
-// pace keeps jobs and faults together: it wants the jobs submitted that are due
-// after so many faults, and waits while too few of them have finished.
+// pace keeps jobs and faults in step: it requests the jobs that are due after so many
+// faults, and waits while too few of them have finished.
 func (r *run) pace(ctx context.Context, faults int, wanted chan<- int) error {
 	due, ahead := r.Jobs*faults/r.Faults, 2*r.Workers*r.Slots
 	wanted <- min(due+ahead, r.Jobs)
@@ -356,7 +356,7 @@ func (r *run) feed(ctx context.Context, n int) error {
 	return nil
 }
 
-// patiently repeats what fails because something was broken.
+// patiently retries a call that fails because of a fault.
 func patiently(ctx context.Context, do func(ctx context.Context) error) error {
 	for began := time.Now(); ; {
 		try, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -18,16 +18,15 @@ import (
 	workers "github.com/penstock-run/penstock/worker"
 )
 
-// wrong records what does not hold. Thousands of violations say no more than
-// the first ones.
+// wrong records a violation. Thousands of violations say no more than the first ones.
 func (r *run) wrong(format string, args ...any) {
 	if len(r.report.Violations) < 100 {
 		r.report.Violations = append(r.report.Violations, fmt.Sprintf(format, args...))
 	}
 }
 
-// finish waits until every job has ended, and tries those again that were given
-// up on because of what was done here.
+// finish waits until every job has ended, and retries those that were given up because
+// of the faults.
 func (r *run) finish(ctx context.Context) error {
 	ended, last := 0, time.Now()
 	for ended < len(r.jobs) {
@@ -52,20 +51,20 @@ func (r *run) finish(ctx context.Context) error {
 	return nil
 }
 
-// again tries a job once more whose workers died too often.
+// again retries a job whose workers died too often.
 func (r *run) again(ctx context.Context, rec jobs.Record) bool {
 	if rec.Outcome == jobs.Success || jobs.Reasons[rec.Reason].Fault != jobs.FaultPool {
 		return false
 	}
 	if _, err := r.pool.Queue.Retry(ctx, rec.ID, false, nil); err != nil {
-		return false // it is asked again
+		return false // the next call tries again
 	}
 	r.retried[rec.ID]++
 	r.report.Retried++
 	return true
 }
 
-// check compares what is there with what should be.
+// check compares the stored state with the expected one.
 func (r *run) check(ctx context.Context) error {
 	for _, j := range r.jobs {
 		if err := r.checkJob(ctx, j); err != nil {
@@ -117,18 +116,18 @@ func (r *run) patch(ctx context.Context, rec jobs.Record) (string, error) {
 	return string(b), err
 }
 
-// A story is what the events of one job tell.
+// A story is the content of one job's events.
 type story struct {
-	next     uint64 // number that the next event should have
-	attempt  int    // the last one that was claimed
+	next     uint64 // expected number of the next event
+	attempt  int    // the last claimed attempt
 	ends     int
-	ticks    int // of the attempt that succeeded
-	succeeds int // that attempt
+	ticks    int // of the successful attempt
+	succeeds int // the successful attempt
 }
 
-// checkEvents looks for gaps and doubles: of the session's numbers, of the
-// lines of the agent that succeeded, of the job's end. An attempt whose lease
-// was taken may write no more.
+// checkEvents looks for gaps and duplicates: in the session's numbers, in the lines of
+// the successful agent, and in the job's end. An attempt that has lost its lease must
+// not write.
 func (r *run) checkEvents(ctx context.Context, j *job, rec jobs.Record) error {
 	s := story{next: 1, succeeds: rec.Attempt}
 	for e, err := range r.pool.Log.Read(ctx, j.session, 1) {
@@ -173,7 +172,7 @@ func (r *run) number(j *job, s *story, e jobs.Event) {
 
 func (r *run) follow(j *job, s *story, e jobs.Event) error {
 	switch e.Kind {
-	case jobs.JobClaimed: // not of a worker that died between the claim and this
+	case jobs.JobClaimed: // not by a worker that died between the claim and this event
 		if e.Attempt <= s.attempt {
 			r.report.Duplicates++
 			r.wrong("session %s: attempt %d began after attempt %d", j.session, e.Attempt, s.attempt)
@@ -200,8 +199,7 @@ func (r *run) follow(j *job, s *story, e jobs.Event) error {
 	return nil
 }
 
-// left lists what is still there of the jobs: jails of killed workers, mounts,
-// and workspaces.
+// left lists leftovers of the jobs: jails of killed workers, mounts, and workspaces.
 func (r *run) left(ctx context.Context) (found []string, err error) {
 	jails, err := sandbox.Leftovers(ctx, "")
 	if err != nil {
@@ -223,8 +221,8 @@ func (r *run) left(ctx context.Context) (found []string, err error) {
 		}
 	}
 	if r.report.Faults[fullDisk] > 0 {
-		// What a full broker could not take stays where it is until somebody
-		// looks again: every few minutes a worker, or this.
+		// Objects that a full broker could not store stay until the next sweep: a
+		// worker makes one every few minutes, and so does this.
 		cmd := exec.CommandContext(ctx, r.Program, "clean")
 		cmd.Env, cmd.Stdout, cmd.Stderr = r.field.broker.env, r.field.broker.said, r.field.broker.said
 		if err := cmd.Run(); err != nil {

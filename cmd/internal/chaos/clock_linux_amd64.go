@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// A wallClock is the wall clock of one program, which can be moved while that
-// runs. A program asks the time of a function that the kernel maps into it;
-// before the first instruction of the program this one is replaced by one that
-// asks the kernel and adds a number beside it. Nothing else on the host, and no
-// program that it starts, sees another time. Its monotonic clock goes on as it was.
+// A wallClock is the wall clock of one program, which can be moved while the program
+// runs. A program reads the time by a function that the kernel maps into it. Before its
+// first instruction that function is replaced by one that asks the kernel and adds an
+// offset stored beside it. Nothing else on the host, and no program that it starts,
+// sees another time. Its monotonic clock does not change.
 type wallClock struct {
 	mem  *os.File // of the program
-	slot int64    // where the number is
+	slot int64    // address of the offset
 }
 
-// startTimed starts a program with a clock of its own.
+// startTimed starts a program with its own clock.
 func startTimed(cmd *exec.Cmd) (_ *wallClock, err error) {
-	// Who traces a program is a thread.
+	// The tracer of a program is a thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr.Ptrace = true
@@ -52,8 +52,8 @@ func startTimed(cmd *exec.Cmd) (_ *wallClock, err error) {
 	return c, syscall.PtraceDetach(pid)
 }
 
-// asks is the function: clock_gettime of the kernel, and if that was of the
-// wall clock (0), what is at the end is added to the seconds.
+// asks is the function: the kernel's clock_gettime; for the wall clock (0) it adds the
+// offset at its end to the seconds.
 var asks = []byte{
 	0xb8, 0xe4, 0, 0, 0, // mov eax, 228
 	0x0f, 0x05, // syscall
@@ -91,7 +91,7 @@ func replaceClock(pid int) (*wallClock, error) {
 	return c, nil
 }
 
-// clockFunction returns where the function is that tells a program the time.
+// clockFunction returns the address of the function that returns a program's time.
 func clockFunction(pid int, mem *os.File) (at, size int64, err error) {
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -127,7 +127,7 @@ func clockFunction(pid int, mem *os.File) (at, size int64, err error) {
 	return 0, 0, errors.New("the kernel maps no function that tells the time")
 }
 
-// move sets the clock to what it should be and so much.
+// move sets the clock to the true time plus an offset.
 func (c *wallClock) move(by time.Duration) error {
 	_, err := c.mem.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(int64(by/time.Second))), c.slot)
 	return err

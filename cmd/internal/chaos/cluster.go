@@ -21,8 +21,8 @@ type node struct {
 	address string
 }
 
-// nodeConfig is what a server is told, in its own words. Clients are not told
-// of the other servers: workers reach those through proxies only.
+// nodeConfig is a server's configuration file. Clients do not learn the other servers'
+// addresses: workers reach them through proxies only.
 const nodeConfig = `server_name: %[1]s
 listen: "%[2]s"
 jetstream { store_dir: "%[3]s", sync_interval: always }
@@ -68,7 +68,7 @@ func (f *field) beginCluster(ctx context.Context, o Options, settings []string, 
 	return nil
 }
 
-// servers names the servers of the cluster; nothing where there is none.
+// servers lists the servers of the cluster; nothing without a cluster.
 func (f *field) servers() string {
 	var urls []string
 	for _, n := range f.nodes {
@@ -86,14 +86,14 @@ func (n *node) listens(ctx context.Context) error {
 	return c.Close()
 }
 
-// killLeader kills a server that leads some stream, every other time with the
-// dispatcher, and starts what it has killed again.
+// killLeader kills a server that leads some stream, every other time together with the
+// dispatcher, and restarts what it killed.
 func (f *field) killLeader(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	name, err := f.leader(ask)
 	at := slices.IndexFunc(f.nodes, func(n *node) bool { return n.name == name })
-	if err != nil || at < 0 { // nothing has a leader now
+	if err != nil || at < 0 { // no stream has a leader now
 		at = mathrand.IntN(len(f.nodes))
 	}
 	both := mathrand.IntN(2) == 0
@@ -109,5 +109,5 @@ func (f *field) killLeader(ctx context.Context) {
 	if both {
 		f.broker.up()
 	}
-	_ = patiently(ctx, f.nodes[at].listens) // where it does not come back, the jobs will tell
+	_ = patiently(ctx, f.nodes[at].listens) // if the server does not return, jobs will fail
 }

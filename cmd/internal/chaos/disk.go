@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// A smallDisk is a file system of its own for the broker's store, so that it
-// can be filled without harm to anybody else. Whoever fills it holds mu.
+// A smallDisk is a file system of its own for the broker's store, so that it can be
+// filled without harm to other programs. A fault that fills it holds mu.
 type smallDisk struct {
 	mu      sync.Mutex
 	dir     string
 	unmount func() error
 }
 
-// diskSource is how the disk is called in tables of mounts.
+// diskSource is the disk's name in tables of mounts.
 const diskSource = "penstock-chaos"
 
 // newDisk mounts a disk with room for so many jobs at dir.
@@ -33,11 +33,11 @@ func newDisk(dir string, jobs int) (*smallDisk, error) {
 
 func (d *smallDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-// fill writes until not a byte more goes in.
+// fill writes until the disk is full.
 func (d *smallDisk) fill() {
 	f, err := os.Create(d.ballast())
 	if err != nil {
-		return // it is full already
+		return // the disk is already full
 	}
 	defer f.Close()
 	zeros := make([]byte, 1<<20)
@@ -49,10 +49,10 @@ func (d *smallDisk) fill() {
 }
 
 func (d *smallDisk) free() {
-	_ = os.Remove(d.ballast()) // which frees it, or has never been made
+	_ = os.Remove(d.ballast()) // this frees the space, or the file was never created
 }
 
-// close takes the disk away, with what is on it.
+// close unmounts the disk and deletes its files.
 func (d *smallDisk) close() error {
 	if d == nil {
 		return nil
@@ -60,8 +60,8 @@ func (d *smallDisk) close() error {
 	return d.unmount()
 }
 
-// jailed reports whether a table of mounts is that of a process that sees
-// something below dir mounted: a jail. Everybody sees our own disk.
+// jailed reports whether a table of mounts is that of a process that sees a mount below
+// dir: a jail. Every process sees our own disk.
 func jailed(table, dir string) bool {
 	for line := range strings.Lines(table) {
 		if strings.Contains(line, dir) && !strings.Contains(line, " - tmpfs "+diskSource+" ") {

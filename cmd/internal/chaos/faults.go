@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
-// A kind is one way to do harm: to a worker, by its number, to the way to it,
-// or to the broker. What it harms is locked meanwhile. It does it, waits, and
-// makes good what an operator would.
+// A kind is one kind of fault: in a worker, by its number, in its connection, or in the
+// broker. The target is locked meanwhile. The function causes the fault, waits, and
+// then repairs what an operator would.
 type kind struct {
 	name   string
 	weight int
@@ -31,7 +31,7 @@ var kinds = []kind{
 	{clockJump, 10, clock, moveClock},
 }
 
-// Faults that not every host can have.
+// Faults that are not possible on every host.
 const (
 	fullDisk  = "full disk"
 	clockJump = "clock jump"
@@ -43,7 +43,7 @@ func broker(f *field, _ int) *sync.Mutex     { return &f.broker.mu }
 func disk(f *field, _ int) *sync.Mutex       { return &f.disk.mu }
 func clock(f *field, n int) *sync.Mutex      { return &f.timed(n).mu }
 
-// Kinds names the faults that there are, the default being all of them.
+// Kinds lists all faults, which are the default.
 func Kinds() []string {
 	var names []string
 	for _, k := range kinds {
@@ -52,8 +52,7 @@ func Kinds() []string {
 	return names
 }
 
-// strike begins a fault, and returns its kind. Whom a fault meets is not under
-// another one.
+// strike begins a fault, and returns its kind. A target has only one fault at a time.
 func (r *run) strike(ctx context.Context, random *rand.Rand) string {
 	for {
 		k, n := r.draw(random)
@@ -85,7 +84,7 @@ func (r *run) draw(random *rand.Rand) (kind, int) {
 	return wanted[i], random.IntN(r.Workers)
 }
 
-// killWorker kills one as kill -9 does, and starts another in its place.
+// killWorker kills a worker as kill -9 does, and starts another in its place.
 func killWorker(ctx context.Context, f *field, n int) {
 	w := f.workers[n]
 	w.kill()
@@ -93,8 +92,8 @@ func killWorker(ctx context.Context, f *field, n int) {
 	w.up()
 }
 
-// stopWorker stops one past its lease: when it goes on, it believes that
-// nothing has happened.
+// stopWorker stops a worker past its lease: when it continues, it believes that no time
+// has passed.
 func stopWorker(ctx context.Context, f *field, n int) {
 	w := f.workers[n]
 	w.signal(syscall.SIGSTOP)
@@ -110,7 +109,7 @@ func cutConnection(ctx context.Context, f *field, n int) {
 	p.all((*flaky.Proxy).Heal)
 }
 
-// muteConnection lets what a worker asks for happen, and its answers vanish.
+// muteConnection lets a worker's requests through, and drops their answers.
 func muteConnection(ctx context.Context, f *field, n int) {
 	p := f.proxies[n]
 	p.all((*flaky.Proxy).Mute)
@@ -118,8 +117,8 @@ func muteConnection(ctx context.Context, f *field, n int) {
 	p.all((*flaky.Proxy).Heal)
 }
 
-// killBroker kills the broker with its dispatcher, and starts it again. Of a
-// cluster it kills a server that leads something.
+// killBroker kills the broker with its dispatcher, and restarts it. In a cluster it
+// kills a server that leads some stream.
 func killBroker(ctx context.Context, f *field, _ int) {
 	if len(f.nodes) > 0 {
 		f.killLeader(ctx)
@@ -127,7 +126,8 @@ func killBroker(ctx context.Context, f *field, _ int) {
 	}
 	f.broker.kill()
 	f.wait(ctx, 0, 0.5)
-	// Where it does not come back, nothing does. On a full disk it does not start.
+	// If the broker does not return, no job can continue. On a full disk it does not
+	// start.
 	_ = patiently(ctx, func(ctx context.Context) error {
 		f.broker.revive()
 		return f.broker.awaitServing(ctx, f)
@@ -141,8 +141,8 @@ func fillDisk(ctx context.Context, f *field, _ int) {
 	f.disk.free()
 }
 
-// moveClock sets the clock of a worker, or of the broker, forwards or
-// backwards by up to two minutes, and after a while to what it should be.
+// moveClock moves the clock of a worker, or of the broker, forwards or backwards by up
+// to two minutes, and later sets it right.
 func moveClock(ctx context.Context, f *field, n int) {
 	p := f.timed(n)
 	p.moveClock(time.Duration((rand.Float64()*2 - 1) * float64(2*time.Minute)))
@@ -150,8 +150,8 @@ func moveClock(ctx context.Context, f *field, n int) {
 	p.moveClock(0)
 }
 
-// timed is the program whose clock a fault moves: a worker, or, for the first
-// of them, the broker.
+// timed is the program whose clock a fault moves: a worker, or, for the first of them,
+// the broker.
 func (f *field) timed(n int) *program {
 	if n == 0 {
 		return f.broker
@@ -159,7 +159,7 @@ func (f *field) timed(n int) *program {
 	return f.workers[n]
 }
 
-// wait lets between from and to leases pass.
+// wait waits between from and to leases.
 func (f *field) wait(ctx context.Context, from, to float64) {
 	leases := from + rand.Float64()*(to-from)
 	select {

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
-// A field is what there is to break.
+// A field is the pool that chaos breaks.
 type field struct {
 	data, repo string
 	lease      time.Duration
@@ -33,31 +33,31 @@ type field struct {
 	proxies    []*proxy   // of each worker
 	addresses  []string   // where workers reach the broker, or the nodes
 	user       string     // and its password, as in a URL
-	disk       *smallDisk // nil where none is to be filled
-	said       io.Writer  // what programs say, and when they were harmed
+	disk       *smallDisk // nil unless it is to be filled
+	said       io.Writer  // the programs' output, and when faults hit them
 }
 
-// note writes into the programs' log what was done to them.
+// note writes a fault into the programs' log.
 func (f *field) note(format string, args ...any) {
 	fmt.Fprintf(f.said, "time=%s chaos: %s\n", time.Now().Format("2006-01-02T15:04:05.000Z07:00"), fmt.Sprintf(format, args...))
 }
 
-// A program is penstock in one of its parts. Whoever harms it holds mu.
+// A program is penstock in one of its parts. A fault in it holds mu.
 type program struct {
 	mu    sync.Mutex
 	path  string
 	args  []string
 	env   []string
 	said  io.Writer
-	cmd   *exec.Cmd     // nil where it could not be started
-	ended chan struct{} // closed when it has
+	cmd   *exec.Cmd     // nil if it could not be started
+	ended chan struct{} // closed when the process has ended
 
 	timed bool          // it has a clock of its own
 	clock *wallClock    // nil where it has none
 	moved time.Duration // by which its clock is wrong, also when it starts again
 }
 
-// A proxy is a worker's ways to the broker, or to all nodes of a cluster.
+// A proxy is a worker's connections to the broker, or to all nodes of a cluster.
 type proxy struct {
 	mu   sync.Mutex
 	ways []*flaky.Proxy
@@ -69,8 +69,8 @@ func (p *proxy) all(do func(*flaky.Proxy)) {
 	}
 }
 
-// urls names the ways as a client wants them. In the environment nobody else
-// can read the password.
+// urls returns the addresses for clients. Only the environment has them, so other users
+// cannot read the password.
 func (p *proxy) urls(user string) string {
 	var urls []string
 	for _, way := range p.ways {
@@ -152,7 +152,7 @@ func (f *field) spec(j *job, seed uint64) jobs.Job {
 	}
 }
 
-// serving waits until the broker can be reached.
+// serving waits until the broker accepts connections.
 func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error) {
 	err = patiently(ctx, func(context.Context) (err error) {
 		endpoint, err = natsd.Find(filepath.Join(f.data, "nats"))
@@ -164,9 +164,9 @@ func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error
 	return endpoint, nil
 }
 
-// supervise starts what has ended by itself, until ctx ends, as a service
-// manager does: a worker that finds no broker when it starts says so and ends,
-// and so does a broker that cannot write.
+// supervise restarts programs that ended by themselves, until ctx ends, as a service
+// manager does: a worker that finds no broker when it starts reports that and ends, and
+// so does a broker that cannot write.
 func (f *field) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.revive()
@@ -177,7 +177,7 @@ func (f *field) supervise(ctx context.Context) {
 func (f *field) revive() {
 	for _, w := range append([]*program{f.broker}, f.workers...) {
 		if !w.mu.TryLock() {
-			continue // it is being harmed
+			continue // a fault is under way
 		}
 		w.revive()
 		w.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *program) revive() {
 	}
 }
 
-// drain lets everything but the broker end as an operator would.
+// drain stops everything but the broker as an operator would.
 func (f *field) drain() error {
 	var errs []error
 	for _, w := range f.workers {
@@ -225,8 +225,7 @@ func (f *field) kill() {
 	f.disk = nil
 }
 
-// up starts the program. One that cannot be started is one that was killed:
-// the jobs will tell.
+// up starts the program. A failure counts as a kill: jobs will show it.
 func (p *program) up() {
 	p.cmd = exec.Command(p.path, p.args...)
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = p.env, p.said, p.said, apart()
@@ -234,12 +233,12 @@ func (p *program) up() {
 	if err := p.start(); err != nil {
 		fmt.Fprintf(p.said, "%s %v: %v\n", p.path, p.args, err)
 		p.cmd = nil
-		close(p.ended) // somebody may try again
+		close(p.ended) // a later fault may try again
 		return
 	}
 	go func(cmd *exec.Cmd, ended chan<- struct{}) {
 		defer close(ended)
-		_ = cmd.Wait() // with whatever code: it may have been starting
+		_ = cmd.Wait() // with any exit code: it may have been starting
 	}(p.cmd, p.ended)
 }
 
@@ -256,15 +255,15 @@ func (p *program) start() (err error) {
 	return err
 }
 
-// moveClock makes the program's wall clock wrong by so much.
+// moveClock makes the program's wall clock wrong by an offset.
 func (p *program) moveClock(by time.Duration) {
 	p.moved = by
 	if p.clock != nil {
-		_ = p.clock.move(by) // fails where it has ended, and begins so when it is started
+		_ = p.clock.move(by) // fails after the process has ended; the next start uses the offset
 	}
 }
 
-// awaitServing waits until the broker can be reached, or has ended.
+// awaitServing waits until the broker accepts connections, or has ended.
 func (p *program) awaitServing(ctx context.Context, f *field) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -281,7 +280,7 @@ func (p *program) awaitServing(ctx context.Context, f *field) error {
 
 func (p *program) signal(s syscall.Signal) {
 	if p.cmd != nil {
-		_ = p.cmd.Process.Signal(s) // fails where it has ended
+		_ = p.cmd.Process.Signal(s) // fails after it has ended
 	}
 }
 
@@ -319,8 +318,8 @@ func makeRepository(ctx context.Context, dir string) error {
 	return nil
 }
 
-// freeAddress is one that nobody listens on. Its port is none of those that Linux
-// gives to connections, 32768 and up, so a broker that was killed finds it free.
+// freeAddress is an address without a listener. Its port is outside of the range that
+// Linux gives to connections, 32768 and up, so a killed broker finds it free.
 func freeAddress() (address string, err error) {
 	for range 100 {
 		address = fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))
@@ -332,7 +331,7 @@ func freeAddress() (address string, err error) {
 	return "", err
 }
 
-// lockedWriter is where several programs write to.
+// lockedWriter is a writer for several programs.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer

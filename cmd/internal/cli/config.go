@@ -51,10 +51,10 @@ type Config struct {
 	Serve         ServeConfig   `yaml:"serve" envPrefix:"SERVE_"`
 	Model         ModelConfig   `yaml:"model" envPrefix:"MODEL_"`
 	Keep          KeepConfig    `yaml:"retention" envPrefix:"RETENTION_"`
-	// Agents are in files only: what they need does not fit a variable.
+	// Agents are in files only: a variable could not hold them.
 	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api"`
 
-	// The providers' keys are not in the environment any more when they are read;
+	// The providers' keys have been removed from the environment before they are read;
 	// see Load.
 	AnthropicKey string `yaml:"-" env:"ANTHROPIC_API_KEY" doc:"key of the Anthropic API; it stays in the worker"`
 	OpenAIKey    string `yaml:"-" env:"OPENAI_API_KEY" doc:"key of the OpenAI API; it stays in the worker"`
@@ -129,7 +129,7 @@ func (s ServeConfig) Limits() (schedule.Caps, error) {
 	return caps, caps.Check()
 }
 
-// KeepConfig says how long what has ended is kept, and how much of it.
+// KeepConfig says how long finished work is kept, and how much of it.
 type KeepConfig struct {
 	Jobs           time.Duration `yaml:"jobs" env:"JOBS" doc:"how long a finished job, its key and its specification are kept, counted from its end"`
 	Events         time.Duration `yaml:"events" env:"EVENTS" doc:"how long a session's events are kept"`
@@ -177,7 +177,7 @@ func defaultData() string {
 	return filepath.Join(home, ".local", "state", "penstock")
 }
 
-// setting marks the flags that are settings: those that Load applies again.
+// setting marks the flags that are settings: Load applies them again.
 const setting = "penstock_setting"
 
 // Settings marks every flag of a set as bound to a field of a [Config].
@@ -186,10 +186,9 @@ func Settings(flags *pflag.FlagSet) *pflag.FlagSet {
 	return flags
 }
 
-// Load fills c by the order of precedence. flags are those bound to c's
-// fields; the ones that were given win. file is --config; empty means
-// ./penstock.yaml, else the user's file, where they exist. secrets are variables
-// that were taken out of the environment.
+// Load fills c in the order of precedence. flags are those bound to c's fields; flags
+// that were set win. file is --config; empty means ./penstock.yaml, or else the user's
+// file, if they exist. secrets are variables that were removed from the environment.
 func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]string) error {
 	given := map[string][]string{}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -211,7 +210,7 @@ func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]stri
 	if err := env.ParseWithOptions(c, env.Options{Prefix: EnvPrefix, Environment: environ}); err != nil {
 		return Usage("penstock help environment lists the variables", "environment: %s%w", culprits(err), err)
 	}
-	// The names that providers document for the keys, if ours are not set.
+	// Variables of the providers for the keys, unless ours are set.
 	c.AnthropicKey = cmp.Or(c.AnthropicKey, secrets["ANTHROPIC_API_KEY"])
 	c.OpenAIKey = cmp.Or(c.OpenAIKey, secrets["OPENAI_API_KEY"])
 	c.GoogleKey = cmp.Or(c.GoogleKey, secrets["GEMINI_API_KEY"], secrets["GOOGLE_API_KEY"])
@@ -223,7 +222,7 @@ func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]stri
 	return c.validate()
 }
 
-// culprits names the variables that an error is about: it names fields only.
+// culprits lists the variables of an error, which names only fields.
 func culprits(err error) string {
 	var names []string
 	for _, entry := range os.Environ() {
@@ -271,7 +270,7 @@ func (c *Config) readFile(file string) error {
 	return nil
 }
 
-// isPerson reports whether s may stand as the author of a commit.
+// isPerson reports whether s is valid as the author of a commit.
 func isPerson(s string) bool {
 	ok, err := regexp.MatchString(`^[^<>\x00-\x1f\s]([^<>\x00-\x1f]*[^<>\x00-\x1f\s])? <[^<>\x00-\x1f\s]+>$`, s)
 	return ok && err == nil
@@ -343,7 +342,7 @@ func isSize(text string) bool {
 	return err == nil && n >= 0
 }
 
-// DiskSizes are worker.disk_limit and worker.whole_bytes, which Load has judged.
+// DiskSizes are worker.disk_limit and worker.whole_bytes, which Load has validated.
 func (w WorkerConfig) DiskSizes() (limit, whole int64) {
 	most, _ := jobs.ParseBytes(w.DiskLimit)
 	kept, _ := jobs.ParseBytes(w.WholeBytes)
@@ -397,8 +396,7 @@ func (w WorkerConfig) validateWorkspace() error {
 	return nil
 }
 
-// leastKept is the shortest time that anything may be kept: a job that runs
-// needs its own events.
+// leastKept is the shortest retention: a running job needs its own events.
 const leastKept = time.Hour
 
 func (k KeepConfig) validate() error {
@@ -430,16 +428,16 @@ func bytesOr(text string, none int64) (int64, error) {
 	return int64(n), err
 }
 
-// Sizes returns the sizes in bytes, 0 where there is no bound.
+// Sizes returns the sizes in bytes, 0 for no limit.
 func (k KeepConfig) Sizes() (events, artifacts, store, reserve int64) {
 	for text, n := range map[*string]*int64{&k.EventsBytes: &events, &k.ArtifactsBytes: &artifacts, &k.Store: &store, &k.Reserve: &reserve} {
-		*n, _ = bytesOr(*text, 0) // Load has judged it
+		*n, _ = bytesOr(*text, 0) // Load has validated it
 	}
 	return events, artifacts, store, reserve
 }
 
-// YAML writes the settings as a file that could have set them. The key is
-// not a setting of files and is never written.
+// YAML writes the settings as a settings file. The key is not a setting of files and is
+// never written.
 func (c Config) YAML(w io.Writer) error {
 	enc := yaml.NewEncoder(w)
 	enc.SetIndent(2)

@@ -1,7 +1,6 @@
-// Package cli is what every subcommand needs and none should write again:
-// settings with one order of precedence, output in one of five formats,
-// progress on standard error, errors that name the thing and the way out, and
-// the documented exit codes.
+// Package cli has what every subcommand needs: settings with one order of precedence,
+// output in one of five formats, progress on standard error, errors that name the thing
+// and the way out, and the documented exit codes.
 //
 //	flag  >  PENSTOCK_* variable  >  --config or ./penstock.yaml  >  user file  >  default
 //

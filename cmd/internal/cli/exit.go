@@ -20,13 +20,13 @@ const (
 	ExitNotFound    = 5   // no such job, batch or file
 	ExitDenied      = 6   // not allowed
 	ExitUnreachable = 7   // the server does not answer
-	ExitTimeout     = 8   // --timeout was reached; the jobs go on
+	ExitTimeout     = 8   // --timeout was reached; the jobs continue
 	ExitStopped     = 9   // stopped early: budget, failure cap or circuit
 	ExitInterrupted = 130 // interrupted; the jobs continue
 )
 
-// An Error is what a person sees: what went wrong, the way out, and the code
-// that a script sees.
+// An Error is an error for a person: what went wrong, the way out, and the exit code
+// for scripts.
 type Error struct {
 	Code int
 	Hint string
@@ -41,7 +41,7 @@ func Fail(code int, hint, format string, args ...any) error {
 	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
 }
 
-// Usage returns an error about what the user wrote.
+// Usage returns an error about the user's input.
 func Usage(hint, format string, args ...any) error { return Fail(ExitUsage, hint, format, args...) }
 
 // Code returns the exit code of an error; nil is 0.

@@ -38,17 +38,17 @@ func (m *ProgressMode) Set(s string) error {
 	return fmt.Errorf("%q is not a mode: use auto, tty, plain or quiet", s)
 }
 
-// Moving reports whether progress on w is drawn, and not written in lines.
+// Moving reports whether progress on w is drawn instead of written in lines.
 func (m *ProgressMode) Moving(w *console.Writer) bool {
 	return *m == ProgressTTY || *m == ProgressAuto && IsTerminal(w.Terminal())
 }
 
-// heartbeat is how often plain progress says something although nothing has
-// finished, so that a log shows that work goes on.
+// heartbeat is how often plain progress writes a line although nothing has finished, so
+// that a log shows activity.
 const heartbeat = 30 * time.Second
 
-// Progress says in lines how far long work has come. Its methods may be called by
-// several goroutines.
+// Progress reports the progress of long work in lines. Several goroutines may call its
+// methods.
 type Progress struct {
 	w     *console.Writer
 	quiet bool
@@ -69,7 +69,7 @@ func IsTerminal(stream any) bool {
 	return ok && f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// Status says where the work stands, if nothing was said for long.
+// Status reports the state of the work, if nothing was reported for long.
 func (p *Progress) Status(words string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

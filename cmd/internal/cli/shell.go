@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 )
 
-// A Shell is what a command gets from its program: the streams, and the
-// settings and flags of every command. Those behind pointers are known once the
-// command line has been parsed.
+// A Shell is what a program passes to its commands: the streams, and the settings and
+// flags of every command. Those behind pointers are known once the command line has
+// been parsed.
 type Shell struct {
 	In       io.Reader
 	Out, Err *console.Writer

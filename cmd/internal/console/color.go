@@ -31,8 +31,8 @@ func (m *Mode) Set(s string) error {
 	return fmt.Errorf("%q is not one of auto, always and never", s)
 }
 
-// colored decides: the flag, then the variables that many programs know, then
-// what the terminal can do. A variable that forbids beats one that forces.
+// colored decides: first the flag, then the variables that many programs know, then the
+// terminal's abilities. A variable that forbids colors overrides one that forces them.
 func colored(mode Mode, w *Writer, getenv func(string) string) bool {
 	set := func(name string) bool { v := getenv(name); return v != "" && v != "0" && v != "false" }
 	switch {
@@ -48,7 +48,7 @@ func colored(mode Mode, w *Writer, getenv func(string) string) bool {
 	return w.tty != nil && !w.dumb
 }
 
-// A Style is how a span of ours is shown where there are colours.
+// A Style is how a span is shown if there are colors.
 type Style string
 
 // The styles, as the parameters of the sequence that begins them. They are taken
@@ -70,8 +70,8 @@ type Span struct {
 	Text  string
 }
 
-// Row writes one line. The text of each span becomes visible first, and gets its
-// colour then.
+// Row writes one line. It makes the text of each span visible first, and colors it
+// then.
 func (w *Writer) Row(spans ...Span) error { return w.print(w.spans(spans) + "\n") }
 
 func (w *Writer) spans(spans []Span) string {

@@ -1,11 +1,11 @@
-// Package console is what commands print through: it shows on a terminal only
-// what was meant to be shown there.
+// Package console prints the output of commands: a terminal shows only what was meant
+// to be shown there.
 //
-// Most of what a command prints was written by others: agents, issues, file
-// names, remote errors. A terminal acts on some of it. Escape sequences move the
-// cursor, set titles and fill the clipboard; a carriage return or a line break
-// forges a line of ours; bidirectional and invisible characters make one text look
-// like another. So there is one way out, a [Writer]:
+// Most of a command's output comes from others: agents, issues, file names, remote
+// errors. A terminal interprets some of it. Escape sequences move the cursor, set
+// titles and fill the clipboard; a carriage return or a line break forges a line of
+// ours; bidirectional and invisible characters make one text look like another. So
+// there is one way out, a [Writer]:
 //
 //	Printf   each argument becomes one line of visible text ([Line])
 //	Row      the same for spans of text, with our own colours between them
@@ -14,6 +14,6 @@
 //	         visible ones to a terminal ([Visible])
 //	Raw      the stream itself, for commands whose purpose is another's terminal
 //
-// What would be acted on is written as JSON writes it, as in \u001b, so that it
-// can be seen, and so that a JSON document stays the same document ([JSON]).
+// A Writer writes such characters as JSON does, as in \u001b, so that they are visible,
+// and so that a JSON document stays the same document ([JSON]).
 package console

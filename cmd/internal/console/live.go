@@ -25,8 +25,9 @@ type live struct {
 // terminals such as tmux keep a copy of a screen that is cleared as a whole.
 const clearLive = "\r\x1b[K\n\x1b[J\x1b[A"
 
-// Live shows rows below everything that is written from now on, cut to what
-// [Writer.LiveSize] says, instead of those that it showed before. None: nothing is shown there any more. What did not change is not drawn again.
+// Live shows rows below everything that is written from now on, in place of the rows
+// that it showed before, cut to [Writer.LiveSize]. Without rows it shows nothing. It
+// does not draw unchanged rows again.
 func (w *Writer) Live(rows [][]Span) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +73,7 @@ func (w *Writer) draw() string {
 	if len(rows) == 0 {
 		return ""
 	}
-	rows = rows[max(len(rows)-most, 0):] // the last ones sum up the others
+	rows = rows[max(len(rows)-most, 0):] // the last rows summarize the others
 	var b strings.Builder
 	back := fmt.Sprintf("\x1b[%dA\r", len(rows))
 	b.WriteString(clearLive + noWrap + strings.Repeat("\n", len(rows)) + back)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// narrow is how many columns a cell keeps at least when a table is cut to its
-// terminal. What would need more is shown as records.
+// narrow is the least width of a cell when a table is cut to its terminal. A wider
+// table is shown as records.
 const narrow = 8
 
 // Table writes rows below their headers. On a terminal it is as wide as that: the

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxLine bounds what Line returns, in characters. More than that is no name
-	// and no message.
+	// maxLine bounds the result of Line, in characters. A longer text is not a name or
+	// a message.
 	maxLine = 4000
 	// maxMarks is how many marks may stand on one character. More of them cover
 	// the lines above and below.
@@ -40,8 +40,8 @@ func active(r rune) bool {
 	return r > 0x7f && unicode.In(r, invisible...) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
-// joins reports whether an invisible character does between two others what it
-// was made for: to join letters of a script, or symbols to an emoji.
+// joins reports whether an invisible character joins its two neighbours as intended:
+// letters of a script, or symbols to an emoji.
 func joins(before, r, after rune) bool {
 	switch r {
 	case 0x200c, 0x200d:
@@ -56,8 +56,8 @@ func symbol(r rune) bool {
 	return unicode.In(r, unicode.So, unicode.Sk) || r == 0xfe0f || r == 0x203c || r == 0x2049
 }
 
-// Visible returns a document in which nothing is left that a terminal would act
-// on, except the ends of lines and tabs.
+// Visible returns a document without characters that a terminal would interpret, except
+// the ends of lines and tabs.
 func Visible(s string) string { return visible(s, "\n\t") }
 
 // visible keeps the characters of keep.
@@ -89,7 +89,7 @@ func visible(s, keep string) string {
 	return b.String()
 }
 
-// plain reports whether there is nothing to change, which is so almost always.
+// plain reports whether there is nothing to change, which is almost always so.
 func plain(s, keep string) bool {
 	for i := range len(s) {
 		if c := s[i]; c >= 0x7f || c < 0x20 && strings.IndexByte(keep, c) < 0 {

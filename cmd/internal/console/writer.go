@@ -21,7 +21,7 @@ type Writer struct {
 	tty   *os.File // nil: it is none
 	dumb  bool     // the terminal knows lines only
 	color bool
-	wide  int // columns, where it is no terminal; 0 is as many as a line needs
+	wide  int // columns, if it is no terminal; 0 is as many as a line needs
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character whose end was not written yet
@@ -43,7 +43,7 @@ func New(out io.Writer, getenv func(string) string) *Writer {
 // Recolor decides anew whether our own words are coloured.
 func (w *Writer) Recolor(mode Mode, getenv func(string) string) { w.color = colored(mode, w, getenv) }
 
-// Terminal returns the terminal that the stream is, or nil.
+// Terminal returns the terminal of the stream, or nil.
 func (w *Writer) Terminal() *os.File { return w.tty }
 
 // Rich reports whether the stream shows more than lines: it is a terminal that
@@ -54,7 +54,7 @@ func (w *Writer) Rich() bool { return w.tty != nil && !w.dumb || w.color }
 func (w *Writer) Width() int {
 	if w.tty == nil {
 		if w.color {
-			return max(cmp.Or(w.wide, 100), 20) // a pager does not tell
+			return max(cmp.Or(w.wide, 100), 20) // a pager does not report it
 		}
 		return 0
 	}
@@ -65,12 +65,12 @@ func (w *Writer) Width() int {
 	return max(columns, 20)
 }
 
-// Raw is the stream itself, for what is a terminal by purpose. What is written
-// there is shown because the user asked for just that.
+// Raw is the stream itself, for commands that show another program's terminal. The user
+// has asked for exactly that output.
 func (w *Writer) Raw() io.Writer { return w.out }
 
-// Write writes a document: to a pipe or a file the very bytes, to a terminal
-// what is visible of them.
+// Write writes a document: its exact bytes to a pipe or a file, and its visible form to
+// a terminal.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,8 +104,8 @@ func (w *Writer) Close() error {
 	return w.put(Visible(rest))
 }
 
-// Printf writes words of ours around words of others: what each verb makes of
-// its argument becomes one visible line.
+// Printf writes a format of ours with arguments of others: each formatted argument
+// becomes one visible line.
 func (w *Writer) Printf(format string, args ...any) { _ = w.print(Sprintf(format, args...)) }
 
 // Sprintf returns what Printf writes.

@@ -35,7 +35,7 @@ func (c *Choice) Set(word string) error {
 	return nil
 }
 
-// NotOneOf refuses a word, and says which one was probably meant.
+// NotOneOf refuses a word, and suggests the one that was probably meant.
 func NotOneOf(word string, words []string) error {
 	meant := ""
 	if like := Like(word, words); like != "" {
@@ -53,8 +53,8 @@ func List(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Like returns the word that was probably meant: one that differs by few letters,
-// or that begins with what was written. Empty where it could be none, or several.
+// Like returns the word that was probably meant: one that differs by few letters, or
+// that begins with the input. It is empty if there is none, or several.
 func Like(word string, words []string) string {
 	const most = 2
 	best, least, several := "", most+1, false

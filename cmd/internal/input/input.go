@@ -1,6 +1,6 @@
-// Package input takes what a user hands in at the command line: files and
-// standard input, of a bounded size, and flags that take only certain values.
-// What it refuses it names, with what is allowed.
+// Package input reads the input of users at the command line: files and standard input,
+// of a bounded size, and flags that take only certain values. An error names the input,
+// and what is allowed.
 package input
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// MaxFile bounds a file of settings, keys or words: real ones are
-// smaller, and a larger one was named by mistake.
+// MaxFile bounds a file of settings, keys or words: real ones are smaller, and a larger
+// one was named by mistake.
 const MaxFile jobs.Bytes = 1 << 20
 
-// ReadFile reads a file that a user names, if it is no larger than it may be.
+// ReadFile reads a file that a user names, up to a maximum size.
 func ReadFile(name string, most jobs.Bytes) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -25,7 +25,7 @@ func ReadFile(name string, most jobs.Bytes) ([]byte, error) {
 	return ReadAll(f, name, most)
 }
 
-// ReadAll reads what a user hands in, if it is no larger than it may be.
+// ReadAll reads a user's input, up to a maximum size.
 func ReadAll(r io.Reader, name string, most jobs.Bytes) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// phrases are what the libraries that read values say, in words of programmers of
-// theirs, and what is said to a user instead. They give no values apart from their
-// text, so that is what has to be read.
+// phrases are messages of libraries that decode values, in words for programmers, and
+// their replacements for users. The libraries return the values only in their text, so
+// the text has to be parsed.
 var phrases = []struct {
 	theirs *regexp.Regexp
 	ours   func(m []string) string
@@ -34,7 +34,7 @@ var kinds = map[string]string{
 	"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "seq": "a list", "map": "a mapping", "timestamp": "a time",
 }
 
-// wanted says what a Go type takes.
+// wanted describes the values of a Go type.
 func wanted(goType string) string {
 	switch {
 	case strings.HasPrefix(goType, "[]"):
@@ -53,8 +53,8 @@ func wanted(goType string) string {
 	return "a mapping"
 }
 
-// Words is the text of an error as a user can read it: without the types and
-// functions of the libraries that read what was written.
+// Words is the text of an error for a user: without the types and functions of the
+// libraries that decoded the input.
 func Words(text string) string {
 	for _, p := range phrases {
 		text = p.theirs.ReplaceAllStringFunc(text, func(found string) string { return p.ours(p.theirs.FindStringSubmatch(found)) })

@@ -21,9 +21,8 @@ func LoadPolicy(cfg *cli.Config) (policy.Policy, error) {
 	return p, nil
 }
 
-// Here is what the patterns of a policy are relative to: this user's home and
-// this program's directory. A pattern that needs one that is not known is
-// refused.
+// Here is the base of relative patterns in a policy: this user's home and this
+// program's directory. A pattern that needs an unknown one is refused.
 func Here() policy.Where {
 	var w policy.Where
 	if home, err := os.UserHomeDir(); err == nil {
@@ -35,7 +34,7 @@ func Here() policy.Where {
 	return w
 }
 
-// Violations keeps what jails of a data directory wanted and did not get.
+// Violations stores the requests that jails of a data directory were refused.
 func Violations(cfg *cli.Config) *policy.Store {
 	return policy.NewStore(filepath.Join(cfg.Data, "violations.jsonl"))
 }

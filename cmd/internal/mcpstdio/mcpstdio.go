@@ -1,12 +1,11 @@
-// Package mcpstdio serves one client of the Model Context Protocol over
-// standard input and output, one message a line.
+// Package mcpstdio serves one client of the Model Context Protocol over standard input
+// and output, one message a line.
 //
-// The SDK speaks the protocol; this package is its transport. The SDK's own
-// transport for pipes ends the session at the first line that is not a message,
-// drops the answers to pending calls when the input ends, and accepts any
-// number of calls. This one answers a bad line with an error, gives pending
-// calls a second after the end of the input, and bounds lines and calls, since
-// an agent that nobody trusts writes them.
+// The SDK speaks the protocol; this package is its transport. The SDK's own transport
+// for pipes ends the session at the first line that is not a message, drops the answers
+// to pending calls when the input ends, and accepts any number of calls. This one
+// answers a bad line with an error, gives pending calls a second after the end of the
+// input, and bounds lines and calls, since an untrusted agent writes them.
 package mcpstdio
 
 import (
@@ -28,7 +27,7 @@ const (
 	MaxTools = 8
 )
 
-// grace is how long pending calls go on when the input has ended.
+// grace is how long pending calls may take after the end of the input.
 const grace = time.Second
 
 // Serve answers the client that writes to in and reads from out. It returns

@@ -130,8 +130,8 @@ func refuse(id jsonrpc.ID, code int64, why string) *jsonrpc.Response {
 	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: code, Message: why}}
 }
 
-// finish waits for the answers to pending requests. After Read has returned an
-// error, the SDK would write none.
+// finish waits for the answers to pending requests. The SDK would write none after Read
+// has returned an error.
 func (t *transport) finish() {
 	over := time.NewTimer(grace)
 	defer over.Stop()

@@ -1,7 +1,7 @@
-// Package patchstat says what patches change: counts of each file and its lines,
-// which patches of a batch touch the same ones, and which files may run code where
-// a patch is applied.
+// Package patchstat says what patches change: counts of each file and its lines, which
+// patches of a batch touch the same ones, and which files may run code where a patch is
+// applied.
 //
-// Patches come from agents. A damaged or hostile one is counted as far as it can be
-// read, within bounds of what is kept of it.
+// Patches come from agents. A damaged or hostile patch is counted as far as it can be
+// read, and bounded amounts of it are kept.
 package patchstat

@@ -31,13 +31,12 @@ type touch struct {
 	file       File
 }
 
-// Overlaps compares the patches of a batch with each other. The zero value has
-// seen none.
+// Overlaps compares the patches of a batch with each other. The zero value is empty.
 type Overlaps struct {
 	byPath map[string][]touch
 }
 
-// Add takes the patch of an item, made from a commit.
+// Add adds the patch of an item, made from a commit.
 func (o *Overlaps) Add(item, base string, stat Stat) {
 	if o.byPath == nil {
 		o.byPath = map[string][]touch{}
@@ -50,8 +49,8 @@ func (o *Overlaps) Add(item, base string, stat Stat) {
 	}
 }
 
-// Files lists what more than one patch touches, the most wanted first. More counts
-// those that are not listed.
+// Files lists the files that more than one patch changes, those of the most patches
+// first. More counts the files that are not listed.
 func (o *Overlaps) Files() (files []Shared, more int) {
 	for _, path := range slices.Sorted(maps.Keys(o.byPath)) {
 		if touches := o.byPath[path]; len(touches) > 1 {
@@ -67,8 +66,8 @@ func (o *Overlaps) Files() (files []Shared, more int) {
 	return files[:len(files)-more], more
 }
 
-// Pairs lists which patches meet, those that conflict first. More counts the
-// pairs that are not listed, and is -1 where there were too many to compare.
+// Pairs lists the patches that change the same files, those with conflicts first. More
+// counts the pairs that are not listed, and is -1 if there were too many to compare.
 func (o *Overlaps) Pairs() (pairs []Pair, more int) {
 	found := map[[2]string]*Pair{}
 	compared := 0
@@ -109,9 +108,9 @@ func (o *Overlaps) Pairs() (pairs []Pair, more int) {
 	return pairs, more
 }
 
-// collide reports whether a merge of both would stop at this file: they
-// change the same lines or lines next to each other, or one of the changes
-// is of the file as a whole. On different bases lines cannot be compared.
+// collide reports whether a merge of both would stop at this file: they change the same
+// lines or adjacent ones, or one of them changes the file as a whole. Lines of
+// different bases cannot be compared.
 func collide(a, b touch) bool {
 	whole := func(f File) bool { return f.Whole || f.Binary || f.New || f.Deleted }
 	if whole(a.file) || whole(b.file) || a.base != b.base {

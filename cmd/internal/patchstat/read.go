@@ -33,8 +33,8 @@ type File struct {
 	New, Deleted   bool
 	Binary         bool
 	Mode           string // the new mode, where the patch sets one
-	// Spans are the lines of the base that are removed, and where lines are
-	// inserted; Whole says that they do not tell all.
+	// Spans are the lines of the base that are removed, and where lines are inserted;
+	// Whole says that they are incomplete.
 	Spans []Span
 	Whole bool
 }
@@ -43,8 +43,8 @@ type File struct {
 // is inserted before Begin.
 type Span struct{ Begin, End int }
 
-// Read reads a patch as git writes it. A patch that is damaged is counted
-// as far as it can be read: only reading itself is an error.
+// Read reads a patch as git writes it. It counts a damaged patch as far as it can be
+// read: only a failure of reading itself is an error.
 func Read(r io.Reader) (Stat, error) {
 	p := patchReader{in: bufio.NewReaderSize(r, 64<<10)}
 	for {
@@ -64,8 +64,8 @@ func Read(r io.Reader) (Stat, error) {
 	}
 }
 
-// patchReader is where a reader stands: old and new count the lines that are
-// left of the current hunk, at is the next line of the base.
+// patchReader is the state of a reader: old and new count the remaining lines of the
+// current hunk, at is the next line of the base.
 type patchReader struct {
 	in       *bufio.Reader
 	stat     Stat
@@ -75,8 +75,8 @@ type patchReader struct {
 	binary   bool // in the encoded part of a binary patch
 }
 
-// line returns the next line, cut at what a header can need: the length of a
-// changed line does not matter.
+// line returns the next line, cut at the longest header: the length of a changed line
+// does not matter.
 func (p *patchReader) line() ([]byte, error) {
 	text, err := p.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -173,7 +173,7 @@ func countsOf(field, sign string) (begin, count int, ok bool) {
 	if two && err == nil {
 		count, err = strconv.Atoi(second)
 	}
-	// A hunk beyond these sizes is no hunk of a file that anybody has.
+	// No real file has a hunk beyond these sizes.
 	const most = 1 << 30
 	return begin, count, ok && err == nil && begin >= 0 && count >= 0 && begin < most && count < most
 }
@@ -200,7 +200,7 @@ func (p *patchReader) body(text []byte) {
 		p.new--
 		p.at++
 	default:
-		// Not a hunk's line: the counts were wrong. What follows is read as
+		// Not a hunk's line: the counts were wrong. The following lines are read as
 		// headers again, so one damaged hunk does not hide the next file.
 		p.old, p.new = 0, 0
 		p.header(text)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// RunsCode says why a change to a file may run code on the machine of whoever
-// applies the patch, before anybody has called the program: such files are
-// worth reading first. Empty means that nothing is known against it.
+// RunsCode says why a change to a file may run code on the machine of a user who
+// applies the patch, before the user runs the program: such files should be read first.
+// Empty means that no reason is known.
 func RunsCode(f File) string {
 	switch f.Mode {
 	case "120000":
