@@ -53,9 +53,8 @@ func can(a agent.Abilities) []string {
 	return words
 }
 
-// checkAgent refuses a name that nobody has given to an agent, but that is
-// nearly one. Workers may have agents that this host knows nothing of, so it
-// refuses no other name.
+// checkAgent refuses an unknown name that is nearly the name of an agent. Workers may
+// have agents that this host does not know, so it refuses no other name.
 func (a *app) checkAgent(name string) error {
 	known := a.agents().Names()
 	if name == "" || slices.Contains(known, name) {

@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
-// applyPatch applies what an agent wrote to the work tree around dir, at its
-// top. An empty patch is an error: whoever wants something applied must see
-// that nothing was.
+// applyPatch applies an agent's patch to the work tree around dir, at its top. An empty
+// patch is an error: the user must see that nothing was applied.
 func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patch []byte) error {
 	tree, err := checkout.Open(ctx, dir, os.Environ())
 	if err != nil {

@@ -46,7 +46,7 @@ type attachment struct {
 	*app
 	pool     *pool
 	rec      jobs.Record
-	ask      terminal.Request // whom the requests name
+	ask      terminal.Request // the sender of the requests
 	readOnly bool
 	timeout  time.Duration
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/terminal"
 )
 
-// Keys: what detaches, and what says that there is no more.
+// Keys: the one that detaches, and the one that ends the input.
 const (
 	detachKey = 0x1d // Ctrl-]
 	endKey    = 0x04 // Ctrl-D
@@ -148,7 +148,7 @@ func listen(in io.Reader, tty bool, keys chan<- []byte, end context.CancelCauseF
 		switch {
 		case err == nil:
 		case tty:
-			end(errDetached) // whoever sat there has gone
+			end(errDetached) // the user has gone
 			return
 		default:
 			keys <- []byte{endKey}
@@ -169,10 +169,10 @@ func (s *attachment) enter(ctx context.Context, keys <-chan []byte) {
 				r.Data = b[:min(len(b), terminal.MaxInput)]
 				answer, err := s.pool.log.Terminal(ctx, s.rec.Session, r)
 				if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Code == control.Over {
-					return // show tells how it ended
+					return // show reports how it ended
 				}
 				taken := min(max(0, answer.From-r.From), int64(len(r.Data)))
-				if taken == 0 { // the program does not read, or nobody is there for now
+				if taken == 0 { // the program does not read, or the worker is away for now
 					time.Sleep(sendAgain / 4)
 				}
 				b, r.From = b[taken:], r.From+taken
@@ -219,8 +219,8 @@ func sizeOf(tty *os.File) (rows, columns uint16, ok bool) {
 	return uint16(min(h, 1000)), uint16(min(w, 1000)), true
 }
 
-// calm takes back what a program may have asked of a terminal that nobody
-// looks at any more: colours, a hidden cursor, reports of the mouse and of pastes.
+// calm resets what a program may have changed in a terminal that is no longer shown:
+// colors, a hidden cursor, reports of the mouse and of pastes.
 const calm = "\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>"
 
 // raw hands every key to the program, and returns what ends that.

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/layout"
 )
 
-// A backupFile is what backup and restore tell of a file.
+// A backupFile is the summary of a file for backup and restore.
 type backupFile struct {
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"` // of the file
@@ -228,7 +228,7 @@ func (a *app) fill(ctx context.Context, p *pool, f *backup.File) error {
 	return err
 }
 
-// atBroker opens a directory's broker for one thing that nobody else sees.
+// atBroker opens a directory's broker for one operation, without serving it.
 func (a *app) atBroker(dir string, do func(*pool) error) error {
 	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
 	server, err := natsd.Open(natsd.Config{StoreDir: dir, Owner: "restore", Fast: true, Logger: p.logger})
@@ -258,7 +258,7 @@ func vacant(ctx context.Context, p *pool) error {
 // was sent.
 const copyWithin = 10 * time.Minute
 
-// restoreThere restores to a server of somebody else's.
+// restoreThere restores to an external server.
 func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool, wanted layout.Config) (err error) {
 	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
 	if err := a.connect(p, "restore"); err != nil {

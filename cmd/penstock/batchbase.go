@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
-// pin gives all items of a repository and branch the same commit to begin
-// from: the one that was found when the batch began, also where it goes on. A
-// branch that moves meanwhile would make results that cannot be compared.
+// pin gives all items of a repository and branch the same base commit: the branch's
+// commit at the start of the batch, also when the batch continues. A branch that moves
+// meanwhile would make results that cannot be compared.
 func (b *batchRun) pin(ctx context.Context, flags batchFlags) error {
 	if flags.follow && flags.uncommitted {
 		return cli.Usage("leave one of them out", "--include-uncommitted uses the work tree as it is now, and --follow later commits")

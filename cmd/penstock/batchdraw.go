@@ -29,8 +29,8 @@ func (b *batchRun) draw(ctx context.Context) error {
 	}
 }
 
-// askDoing asks the log what the agents do that have a row on the screen. What
-// it does not tell is left as it was: the batch goes on without.
+// askDoing reads from the log what the agents on the screen are doing. It ignores
+// errors, because the batch does not depend on it.
 func (b *batchRun) askDoing(ctx context.Context) error {
 	tick := time.NewTicker(doingEvery)
 	defer tick.Stop()

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// count tells how an item ended, and stops the batch where going on is of no
-// use.
+// count reports how an item ended, and stops the batch if continuing is pointless.
 func (b *batchRun) count(r jobs.Result) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +127,7 @@ func (b *batchRun) finish(err error) error {
 	}
 	if code := cli.OutcomeCode(m.Totals.Outcomes); code != cli.ExitOK {
 		if b.board != nil {
-			return &cli.Error{Code: code, Err: errors.New("")} // the screen has just told it
+			return &cli.Error{Code: code, Err: errors.New("")} // the screen has just shown it
 		}
 		return cli.Fail(code, "penstock batch report "+b.where, "some jobs did not succeed: %s", transcript.Tally(m.Totals.Outcomes))
 	}

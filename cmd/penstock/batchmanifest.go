@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// manifest describes the batch, so that the directory can tell whether a
-// later call is the same one.
+// manifest describes the batch, so that the directory can recognize a later call of the
+// same one.
 func manifest(items intake.Items, flags batchFlags) results.Manifest {
 	j := flags.job
 	m := results.Manifest{
@@ -24,7 +24,7 @@ func manifest(items intake.Items, flags batchFlags) results.Manifest {
 			"shuffle": strconv.FormatBool(flags.read.Shuffle), "prompt-template": flags.template, "jobs": digest(items),
 		},
 	}
-	if flags.follow { // absent otherwise: batches of earlier versions go on
+	if flags.follow { // absent otherwise, so that batches of earlier versions can continue
 		m.Options["follow"] = "true"
 	}
 	if flags.uncommitted {
@@ -46,8 +46,8 @@ func agentName(items intake.Items) string {
 	return ""
 }
 
-// digest tells whether a later call would run the same jobs: with another
-// command or prompt, the results that are there would not be its own.
+// digest distinguishes calls that would run other jobs: with another command or prompt,
+// the stored results would not be those of the call.
 func digest(items intake.Items) string {
 	sum := sha256.New()
 	enc := json.NewEncoder(sum)

@@ -83,7 +83,8 @@ func (p *pool) cancelBatch(ctx context.Context, id, by string) ([]jobs.Record, e
 		return nil, err
 	}
 	until := time.Now().Add(cancelledFor).UTC()
-	// First what is not there yet, then what is: so none slips through between.
+	// First the jobs that are not submitted yet, then those that are, so that none
+	// slips through in between.
 	if err := p.queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldBatch, Name: id, By: by, Until: &until, Cancel: true}); err != nil {
 		return nil, err
 	}
@@ -107,8 +108,8 @@ func (p *pool) cancelBatch(ctx context.Context, id, by string) ([]jobs.Record, e
 	return changed, nil
 }
 
-// unhold lets a batch that was cancelled begin again, because somebody runs it,
-// and says of one that is paused how it goes on.
+// unhold resumes a batch that was cancelled, because it is being run again, and says
+// how to resume one that is paused.
 func (b *batchRun) unhold(ctx context.Context) error {
 	id := b.dir.Manifest().ID
 	holds, err := b.pool.queue.Holds(ctx)

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// unbounded is how many jobs of a batch wait in somebody else's pool at once
-// where nobody said how many may.
+// unbounded is how many jobs of a batch wait at once in a shared pool without a limit
+// of the user's.
 const unbounded = 1000
 
 // A batchRun is one call of batch run: the items that are missing, each from
@@ -35,7 +35,7 @@ type batchRun struct {
 	max   int    // failures that are too many; 0 for no bound
 	// strictKey refuses an item whose key belongs to a job that differs from it.
 	strictKey bool
-	lines     *cli.Progress     // where progress is told in lines
+	lines     *cli.Progress     // if progress is written in lines
 	board     *transcript.Batch // where it is drawn; else nil
 	// cancel the jobs that are left when the user interrupts the batch.
 	cancel bool
@@ -157,7 +157,7 @@ func (b *batchRun) work(ctx context.Context, missing []string, window int) error
 	return err
 }
 
-// watch hands each finished job to who waits for it.
+// watch sends each finished job to the goroutine that waits for it.
 func (b *batchRun) watch(ctx context.Context) error {
 	for rec, err := range b.pool.queue.Watch(ctx, queue.Filter{Batch: b.dir.Manifest().ID}) {
 		if ctx.Err() != nil {
@@ -175,7 +175,7 @@ func (b *batchRun) watch(ctx context.Context) error {
 		}
 		select {
 		case wait <- rec:
-		default: // told twice
+		default: // reported twice
 		}
 	}
 	return nil
@@ -208,8 +208,9 @@ func (b *batchRun) collect(ctx context.Context, rec jobs.Record) error {
 	if err := b.pool.patch(ctx, rec, &patch); err != nil {
 		return fmt.Errorf("item %s: %w", rec.Item, err)
 	}
-	// A record is final before its session's last event is there. Whoever comes
-	// first writes that, so that no log in the directory ends before its job.
+	// A record is final before its session's last event is stored. The first process
+	// that notices writes that event, so that no log in the directory ends before its
+	// job.
 	if err := b.pool.log.Finish(ctx, rec, result); err != nil {
 		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}

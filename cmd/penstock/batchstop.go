@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// stopWithin is how long an interrupted batch asks the pool what goes on.
+// stopWithin is how long an interrupted batch asks the pool which jobs continue.
 const stopWithin = 30 * time.Second
 
 // interrupted says of a batch that its user has stopped what becomes of its jobs,
@@ -56,9 +56,9 @@ func (b *batchRun) onward() string {
 	return "penstock batch ls watches them, penstock batch cancel " + b.where + " ends them, the same command again waits for them and continues"
 }
 
-// cancelRest cancels what is left of the batch, so that the same command makes it
-// again. The pool cancels some by itself as soon as it knows, so those count that
-// were cancelled here, and those whose records say so.
+// cancelRest cancels the remaining jobs of the batch, so that the same command submits
+// them again. The pool cancels some of them itself as soon as it notices, so both
+// count: those cancelled here, and those whose records say so.
 func (b *batchRun) cancelRest(ctx context.Context, id string) (int, error) {
 	changed, err := b.pool.cancelBatch(ctx, id, "batch")
 	list, unread := b.pool.queue.List(ctx, queue.Filter{Batch: id})

@@ -67,7 +67,7 @@ func (p *pool) result(ctx context.Context, rec jobs.Record) (jobs.Result, error)
 	return result, err
 }
 
-// asked asks after a job until it has finished, for who may not follow it.
+// asked polls a job until it has finished, for roles that may not follow it.
 func (p *pool) asked(ctx context.Context, rec jobs.Record) (jobs.Result, error) {
 	for rec.State != jobs.Finished {
 		select {
@@ -175,7 +175,7 @@ func refused(ctx context.Context) error {
 	return nil
 }
 
-// noEntry says what a connection failed on, where it is not that nobody answers.
+// noEntry says why a connection failed, unless the server does not answer.
 func noEntry(server string, err error) error {
 	if errors.Is(err, nats.ErrAuthorization) {
 		return cli.Fail(cli.ExitDenied, "is --creds for this server, and not revoked? penstock nats credentials ls lists those of the embedded broker",

@@ -24,7 +24,7 @@ type cleaned struct {
 	What   string `json:"what"`
 	Action string `json:"action"` // removed, would remove, kept, discarded, would discard
 	Why    string `json:"why,omitempty"`
-	// Lost is what was in a discarded workspace.
+	// Lost is the content of a discarded workspace.
 	Lost []string `json:"lost,omitempty"`
 }
 

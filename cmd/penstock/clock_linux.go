@@ -2,7 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// checkClock asks the kernel whether somebody keeps its clock right.
+// checkClock asks the kernel whether its clock is synchronized.
 func checkClock() finding {
 	f := finding{Check: "clock", Status: "ok", Detail: "synchronized"}
 	const unsynchronized = 5 // TIME_ERROR of adjtimex(2)

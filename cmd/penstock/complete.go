@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// complete has shells complete each argument and flag of a tree that names
-// something. What it names is told by the operand in the usage line, or by the
-// flag's name, so that a command that is written as the others are has it, too.
+// complete makes shells complete each argument and flag that names something. The
+// operand in the usage line, or the flag's name, says what it names, so a new command
+// gets completion if it follows the convention.
 func (a *app) complete(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.complete(sub)

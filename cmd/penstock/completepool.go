@@ -37,8 +37,9 @@ func (a *app) fromPool(read func(context.Context, *pool) ([]cobra.Completion, er
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
 		answer := make(chan []cobra.Completion, 1)
-		// Nobody waits for it: it may look for a broker that is starting, or a
-		// host's name, and cannot be told to stop. The program ends with this.
+		// This goroutine may outlive the call: it may wait for a broker that is
+		// starting, or resolve a host's name, and cannot be interrupted. The program
+		// ends soon.
 		go func() {
 			found, err := a.ask(ctx, read)
 			if err != nil {
@@ -163,7 +164,7 @@ func jobLabels(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 	return slices.Sorted(maps.Keys(labels)), err
 }
 
-// agentNames are those that the settings and the program know.
+// agentNames are the agents in the settings and the built-in ones.
 func (a *app) agentNames(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if a.cfg.Load(cmd.Flags(), a.file, a.secrets) != nil {
 		return nil, sorted
@@ -171,7 +172,7 @@ func (a *app) agentNames(cmd *cobra.Command, _ []string, begun string) ([]cobra.
 	return beginning(a.agents().Names(), begun), sorted
 }
 
-// credentialNames are those that the data directory's broker accepts.
+// credentialNames are the credentials that the data directory's broker accepts.
 func (a *app) credentialNames(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if a.cfg.Load(cmd.Flags(), a.file, a.secrets) != nil {
 		return nil, sorted

@@ -48,7 +48,7 @@ func (f *letterFilter) match(l jobs.DeadLetter) bool {
 	}.Selects(l)
 }
 
-// choose returns the letters that ids name, or with --all those that match.
+// choose returns the letters with the given ids, or with --all those that match.
 func (f *letterFilter) choose(letters []jobs.DeadLetter, ids []string) ([]jobs.DeadLetter, error) {
 	if f.all == (len(ids) > 0) {
 		return nil, cli.Usage("penstock dead ls lists them", "name dead letters by their ids, or select with --all")

@@ -43,7 +43,8 @@ retried stay, and the others are retried.`,
 	})
 }
 
-// resubmit submits what was refused, and lets go of it when that is accepted.
+// resubmit submits a refused submission again, and drops its letter once it is
+// accepted.
 func (p *pool) resubmit(ctx context.Context, l jobs.DeadLetter) (string, error) {
 	if l.Cut {
 		return "", fmt.Errorf("only its beginning was kept")
@@ -52,7 +53,8 @@ func (p *pool) resubmit(ctx context.Context, l jobs.DeadLetter) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	// Somebody may do this twice, or die in between; one job comes of it.
+	// If two users do this, or the process dies in between, the result is still one
+	// job.
 	if job.Key == "" {
 		job.Key = "rejected-" + l.ID
 	}

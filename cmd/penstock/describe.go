@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// summary is what a person wants to know of an event. Empty: nothing.
+// summary is one line about an event for a person. It is empty for details.
 func summary(e jobs.Event) string {
 	payload, _ := event.Decode(e) // of a newer version, what fits is shown
 	switch d := payload.(type) {
 	case event.MessageDelta, event.ThoughtDelta, event.ToolDelta, event.ToolOutput, event.StateChanged, event.Usage, event.TerminalOutput:
-		return "" // details of what another event tells as a whole
+		return "" // details of what another event reports as a whole
 	case event.InputState:
 		return told(d)
 	case event.AskOpened:

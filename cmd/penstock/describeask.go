@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// told is what somebody has sent to a session. Its way through the agent is a
-// detail.
+// told describes a message to a session. How the agent receives it is a detail.
 func told(d event.InputState) string {
 	if d.State != control.Accepted {
 		return ""

@@ -58,7 +58,7 @@ missing (fail); with --strict also 1 when something is not enforced (weak).`,
 	return cmd
 }
 
-// tell writes findings for people: what costs something with its price and fix.
+// tell writes findings for people: a failed check with its consequence and its fix.
 func tell(w *console.Writer, found []finding) {
 	for _, f := range found {
 		w.Printf("%-5s %-13s %s\n", f.Status, f.Check, f.Detail)
@@ -189,7 +189,7 @@ func (a *app) checkData() finding {
 	return f
 }
 
-// existing returns dir, or what there is of the way to it.
+// existing returns dir, or its nearest existing parent.
 func existing(dir string) (string, error) {
 	for {
 		info, err := os.Stat(dir)

@@ -21,11 +21,11 @@ var gitVariables = []string{
 	"DBUS_SESSION_BUS_ADDRESS", "GNUPGHOME", "PASSWORD_STORE_DIR", "GH_*", "GITHUB_TOKEN", "KRB5CCNAME", "KRB5_CONFIG",
 }
 
-// fetchEnv takes from an environment what git may know of it when it fetches a
+// fetchEnv returns the variables of an environment that git may have when it fetches a
 // repository or pushes to one.
 //
-// SSH_ASKPASS, DISPLAY and a terminal are not among it: nobody is there to
-// answer, and a question in a window would hold the job up.
+// SSH_ASKPASS and DISPLAY are not among them, and git has no terminal: a question could
+// not be answered, and would block the job.
 func fetchEnv(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

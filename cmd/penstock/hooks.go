@@ -6,8 +6,7 @@ import (
 	"github.com/penstock-run/penstock/worker"
 )
 
-// hooks join those who work with those who watch. The zero value watches
-// nothing.
+// hooks connect the services to their observers. The zero value observes nothing.
 type hooks struct {
 	queue      queue.Hooks
 	dispatcher dispatcher.Hooks

@@ -70,7 +70,7 @@ replaces it. The values of secrets are removed from it.`,
 			if err != nil {
 				return err
 			}
-			// Whoever opens a pipe waits for its writer.
+			// Opening a pipe would block until it has a writer.
 			file, err := os.OpenFile(args[0], os.O_RDONLY|syscall.O_NONBLOCK, 0)
 			if err != nil {
 				return cli.Fail(cli.ExitNotFound, "", "%w", err)

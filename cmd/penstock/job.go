@@ -69,7 +69,7 @@ func (a *app) jobGet() *cobra.Command {
 				if cause, ok := jobs.Reasons[rec.Reason]; ok {
 					view.Cause = &cause
 				}
-				if p.role != jobs.RoleSubmitter { // which is told the record and the result
+				if p.role != jobs.RoleSubmitter { // called with the record and the result
 					if err := p.readBeside(ctx, &view); err != nil {
 						return err
 					}
@@ -184,7 +184,7 @@ conflicting changes are merged, in the index, too.`,
 	return cmd
 }
 
-// changedNothing is for those who want the result of a job that has none.
+// changedNothing is the error for a job without a change, where the user wants one.
 func changedNothing(rec jobs.Record) error {
 	return cli.Fail(cli.ExitNotFound, "", "job %s changed nothing", rec.ID)
 }

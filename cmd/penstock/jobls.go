@@ -107,7 +107,7 @@ func (f *jobFilter) match(r jobs.Record) bool {
 	return true
 }
 
-// choose selects and orders what was found; --limit keeps the last.
+// choose filters and sorts the jobs; --limit keeps the last.
 func (f *jobFilter) choose(found []jobs.Record) []jobs.Record {
 	found = slices.DeleteFunc(found, func(r jobs.Record) bool { return !f.match(r) })
 	if order := orders[f.sort]; order != nil {

@@ -45,15 +45,15 @@ with the changes. job retry begins anew instead.`,
 	return cmd
 }
 
-// waits says that nobody runs what was brought back, where that is so.
+// waits warns that no pool runs that would continue the job.
 func (a *app) waits(p *pool) {
 	if p.server != nil {
 		a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
 	}
 }
 
-// resume brings a finished job back. Who may only ask a dispatcher has to have
-// something to say.
+// resume brings a finished job back. A role that may only send requests to a dispatcher
+// needs a prompt.
 func (p *pool) resume(ctx context.Context, rec jobs.Record, prompt *control.Message) (jobs.Record, error) {
 	if p.role.All() {
 		return p.dispatcher.Resume(ctx, rec.ID, prompt)
@@ -67,7 +67,7 @@ func (p *pool) resume(ctx context.Context, rec jobs.Record, prompt *control.Mess
 	return p.record(ctx, rec.ID)
 }
 
-// goOn is what a fork is told that is not told anything else.
+// goOn is the prompt of a fork without one.
 const goOn = "Go on with what is left to do. If nothing is, say so in one short sentence."
 
 func (a *app) jobFork() *cobra.Command {

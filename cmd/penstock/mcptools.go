@@ -26,7 +26,7 @@ const mcpGather = 250 * time.Millisecond
 // terminalTools are the tools by which an agent uses the terminals of its jail.
 type terminalTools struct {
 	client *inside.Client
-	id     string // of who types and looks
+	id     string // the sender of the requests
 
 	mu    sync.Mutex    // guards read
 	read  map[int]int64 // where the last read of a terminal ended
@@ -118,9 +118,9 @@ func (t *terminalTools) types(ctx context.Context, number int, from int64, text 
 	}})
 }
 
-// A screenful is what terminal_read tells.
+// A screenful is the result of terminal_read.
 type screenful struct {
-	From int64          `json:"from"` // later than what was asked for: the rest is not kept
+	From int64          `json:"from"` // later than requested, because the rest is not kept
 	Next int64          `json:"next"`
 	Text string         `json:"text"`
 	Exit *terminal.Exit `json:"exit,omitempty"` // nothing comes after it

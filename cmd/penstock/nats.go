@@ -45,8 +45,8 @@ func (a *app) layoutFlags() *pflag.FlagSet {
 	return cli.Settings(flags)
 }
 
-// layout is what is wanted of the broker. A lease that nobody has set is no
-// reason to change the one that the pool has.
+// layout is the layout that this release needs on the broker. A lease that is not set
+// does not change the pool's.
 func (a *app) layout(cmd *cobra.Command) layout.Config {
 	keep := a.cfg.Keep
 	cfg := layout.Config{

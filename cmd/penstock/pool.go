@@ -30,17 +30,18 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// A pool is what a command works with: the queue, the logs and the artifacts,
-// reached over a connection to somebody's broker or to one of our own.
+// A pool is the queue, the logs and the artifacts that a command works with, over a
+// connection to an external broker or to one of our own.
 type pool struct {
 	queue      *queue.Queue
 	log        *session.Log
 	store      *artifact.Store
 	dispatcher *dispatcher.Dispatcher
 	api        *api.Server // answers requests, where this process does
-	// server is the broker in this process; nil when it is somebody else's.
+	// server is the broker in this process; nil if it is another process.
 	server *natsd.Server
-	// owner is who runs the pool of the data directory, if not we.
+	// owner is the process that runs the pool of the data directory, if it is another
+	// one.
 	owner string
 	// role is the one of --creds; empty where a command has its user's rights.
 	role jobs.Role
@@ -186,8 +187,8 @@ func (a *app) wasServed(owner string) error {
 	return cli.Fail(cli.ExitNotFound, "check --data; penstock serve starts a pool, --server names one on another host", "data directory %s not found: no pool has used it", a.cfg.Data)
 }
 
-// free reports whether nobody listens at an address. A default that another
-// pool has taken is replaced; an address that was asked for is not.
+// free reports whether an address has no listener. A default that another pool uses is
+// replaced; an address that the user set is not.
 func free(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 )
 
-// endings are the signals that end a command in order. SIGHUP is one where it
-// says that the terminal has gone, and nobody wanted it ignored (nohup).
+// endings are the signals that end a command in order. SIGHUP is one of them if it
+// means that the terminal has gone, unless it is ignored (nohup).
 func (a *app) endings() []os.Signal {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|syscall.O_NOCTTY, 0)

@@ -25,7 +25,7 @@ type app struct {
 	format   cli.Format
 	progress cli.ProgressMode
 	screen   *transcript.Screen // of the session that is shown; nil until one is
-	// secrets are variables that nobody else may read; no process inherits them.
+	// secrets are variables that no other process may read; no process inherits them.
 	secrets map[string]string
 	// args are the command line, and terminal whether it has one that may go.
 	args     []string

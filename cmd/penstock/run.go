@@ -75,7 +75,7 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 	}
 	err = outcome(nil, result)
 	if err != nil && r.shown() {
-		return &cli.Error{Code: cli.Code(err), Err: errors.New("")} // the session's end has told it
+		return &cli.Error{Code: cli.Code(err), Err: errors.New("")} // the session's end has shown it
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 			return none, err
 		}
 	}
-	if ctx.Err() != nil { // a follower that is told to stop just ends
+	if ctx.Err() != nil { // a follower that is cancelled just ends
 		return none, r.interrupted(ctx, p, submitted.ID, context.Cause(ctx))
 	}
 	rec, err := p.queue.Get(ctx, submitted.ID)
@@ -121,7 +121,7 @@ func (r *oneRun) interrupted(ctx context.Context, p *pool, id string, err error)
 	return cause(ctx, fmt.Errorf("follow job %s: %w", id, err))
 }
 
-// tell shows an event: to programs on standard output, to people on the other.
+// tell shows an event: to programs on standard output, to people on standard error.
 func (r *oneRun) tell(event jobs.Event) error {
 	switch {
 	case r.format == cli.JSON || r.format == cli.JSONL:
@@ -132,7 +132,7 @@ func (r *oneRun) tell(event jobs.Event) error {
 	return r.tellPerson(r.err, event)
 }
 
-// print writes the result, unless whoever reads it has just seen all of it.
+// print writes the result, unless the user has just seen all of it.
 func (r *oneRun) print(result jobs.Result) error {
 	if r.format == cli.Table && r.shown() && r.out.Terminal() != nil {
 		return nil
@@ -179,7 +179,7 @@ func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job
 		}
 		return ctx, nil
 	}
-	for _, job := range work { // there is nobody else to serve them
+	for _, job := range work { // no other worker serves them
 		for _, need := range job.Needs {
 			if !slices.Contains(a.cfg.Worker.Labels, need) {
 				return nil, cli.Usage("declare that this host has it: PENSTOCK_WORKER_LABELS="+strings.Join(job.Needs, ",")+"; or use --server",
@@ -190,7 +190,7 @@ func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job
 			a.cfg.Worker.Queues = append(slices.Clone(a.cfg.Worker.Queues), queue)
 		}
 	}
-	a.cfg.Worker.Drain = 0 // whoever interrupts the command wants it to end
+	a.cfg.Worker.Drain = 0 // a user who interrupts the command wants it to end
 	w, err := a.worker(ctx, p, slots, hooks{})
 	if err != nil {
 		return nil, err

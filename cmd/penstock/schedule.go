@@ -95,7 +95,7 @@ func (a *app) withCalendar(ctx context.Context, owner string, fn func(p *pool) e
 	return errors.Join(err, p.close())
 }
 
-// sayUnserved tells people that nothing will happen by itself.
+// sayUnserved warns that nothing happens while no pool runs.
 func (a *app) sayUnserved(p *pool, what string) {
 	if p.server != nil {
 		a.err.Printf("penstock: no pool runs on %s; %s while one does (penstock serve --slots 2)\n", a.cfg.Data, what)

@@ -11,14 +11,14 @@ import (
 	"github.com/penstock-run/penstock/worker"
 )
 
-// secretVariables are those that hold a key, whatever their value is.
+// secretVariables are the variables that hold a key, whatever their value.
 var secretVariables = []string{
 	"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY",
 	cli.EnvPrefix + "ANTHROPIC_API_KEY", cli.EnvPrefix + "OPENAI_API_KEY", cli.EnvPrefix + "GOOGLE_API_KEY",
 }
 
-// isSecret reports whether a variable is one of those that only this process
-// may know: keys, the secrets of jobs, and an address with a password.
+// isSecret reports whether only this process may know a variable: keys, the secrets of
+// jobs, and an address with a password.
 func isSecret(name, value string) bool {
 	switch {
 	case value == "":
@@ -35,10 +35,9 @@ func isSecret(name, value string) bool {
 // secretPrefix begins the names of the variables with the secrets of jobs.
 const secretPrefix = cli.EnvPrefix + "SECRET_"
 
-// takeSecrets takes the secrets out of the environment: other processes of the
-// same user can read the one that a process was started with, for as long as it
-// lives. So this process starts over without them, where the system has a way to
-// hand them on that nobody else sees.
+// takeSecrets removes the secrets from the environment: other processes of the same
+// user can read the initial environment of a process for as long as it runs. So this
+// process restarts without them, on systems with a private way to pass them on.
 func takeSecrets() (map[string]string, error) {
 	secrets, err := inherited()
 	if secrets != nil || err != nil {

@@ -77,7 +77,7 @@ func (a *app) serve(ctx context.Context) error {
 	return watch.around(ctx, p, admin, services...)
 }
 
-// sayWhere tells people, and scripts that wait for it, that the pool is ready.
+// sayWhere reports to people, and to scripts that wait for it, that the pool is ready.
 func (a *app) sayWhere(p *pool, admin net.Listener) {
 	a.err.Printf("penstock: serving %s", p.address(a.cfg))
 	if a.cfg.Serve.Slots > 0 {

@@ -65,9 +65,9 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// clientTLS returns the options of a connection to a broker with TLS. Of the
-// embedded one of our own directory the certificate is known: then that is
-// wanted, whoever has issued it.
+// clientTLS returns the options of a connection to a broker with TLS. The certificate
+// of the embedded broker of our own directory is known: then exactly that one is
+// accepted, whatever authority issued it.
 func (a *app) clientTLS(known []byte) ([]nats.Option, error) {
 	if a.cfg.TLSCA == "" && a.cfg.TLSClientCert == "" && a.cfg.TLSClientKey == "" && len(known) == 0 {
 		return nil, nil

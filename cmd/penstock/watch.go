@@ -109,7 +109,7 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	if rec, err = p.queue.Wait(ctx, rec.ID); err != nil {
 		return jobs.Result{}, err
 	}
-	// The log's last event is written after the record. Whoever has waited for a job
+	// The log's last event is written after the record. A user who has waited for a job
 	// should find it there.
 	for _, err := range p.events(ctx, rec.ID, rec.Session, 1) {
 		if err != nil {
@@ -122,8 +122,8 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	return p.dispatcher.Result(ctx, rec)
 }
 
-// alive refuses to wait for a job that nobody will run: where this command had
-// to open the data directory's broker itself, no pool is there.
+// alive refuses to wait for a job that will never run: if this command had to open the
+// data directory's broker itself, no pool is running.
 func (p *pool) alive(rec jobs.Record) error {
 	if p.server == nil || rec.State == jobs.Finished {
 		return nil
@@ -181,7 +181,7 @@ func (p *pool) events(ctx context.Context, job, log string, from uint64) iter.Se
 	})
 }
 
-// tellSilentEnd says how a job ended whose log does not tell it.
+// tellSilentEnd reports how a job ended if its log does not contain the end.
 func (a *app) tellSilentEnd(ctx context.Context, p *pool, id string) error {
 	rec, err := p.queue.Get(ctx, id)
 	if err != nil {

@@ -53,7 +53,7 @@ func (a *app) newWatchers(component string, slots int) *watchers {
 	return w
 }
 
-// hooks join those who work with those who count.
+// hooks connect the services to the metrics.
 func (w *watchers) hooks() hooks {
 	var h hooks
 	if d := w.dispatcher; d != nil {
@@ -118,9 +118,9 @@ func (w *watchers) worked(h *hooks) {
 	h.worker.Limited = func(rec jobs.Record) { m.RateLimited(rec.Agent) }
 }
 
-// around runs services until one of them fails, or ctx ends and all have ended,
-// and closes the pool. Health and metrics are shown all the time, and last of all:
-// while the services drain, whoever asks learns that they are not ready.
+// around runs services until one of them fails, or ctx ends and all have ended, and
+// closes the pool. It serves health and metrics all the time, and stops them last:
+// while the services drain, probes see that they are not ready.
 func (w *watchers) around(ctx context.Context, p *pool, admin net.Listener, services ...func(context.Context) error) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -172,11 +172,11 @@ func (w *watchers) serve(ctx context.Context, p *pool, listener net.Listener) er
 	return g.Wait()
 }
 
-// adminServer shows what anybody who reaches the address may see: numbers, and
-// whether the service is well. Nothing can be changed there.
+// adminServer serves public information: numbers, and whether the service is healthy.
+// It changes nothing.
 func adminServer(h http.Handler) gate.Server {
 	return gate.Server{Auth: gate.Public, Connections: 64, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Who does not read would hold a connection for ever.
+		// A client that does not read could hold a connection for ever.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(30 * time.Second)) // every connection of ours has one
 		h.ServeHTTP(w, r)
 	})}

@@ -79,8 +79,8 @@ func (a *app) worker(ctx context.Context, p *pool, slots int, hooks hooks) (*wor
 // markPool begins the mark of a pool's jails.
 const markPool = "pool-"
 
-// poolMark tells the jails of this data directory from those of all others that
-// are on the same host, or at the same engine.
+// poolMark distinguishes the jails of this data directory from all others on the same
+// host, or at the same engine.
 func (a *app) poolMark() string {
 	dir := a.cfg.Data
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -102,8 +102,8 @@ func (a *app) salvager(p *pool) func(context.Context, *workspace.Workspace) erro
 	return worker.Salvage(worker.Config{Name: a.workerName(), Queue: p.queue, Log: p.log, Store: p.store})
 }
 
-// reserve is what the settings, which were validated, want to be free on the
-// disk of a directory.
+// reserve is the free space that the validated settings require on the disk of a
+// directory.
 func (a *app) reserve(dir string) worker.Reserve {
 	r, _ := worker.ParseReserve(a.cfg.Worker.Reserve)
 	r.Dir = dir
@@ -174,7 +174,7 @@ func (a *app) agents() *agent.Agents {
 	return agent.New(agent.Config{Programs: programs, Custom: a.cfg.Agents, Path: os.Getenv("PATH")})
 }
 
-// able reports what a job asks for and its agent, or anybody, cannot do.
+// able reports what a job asks for and its agent, or every agent, cannot do.
 func (a *app) able() func(jobs.Job) error {
 	agents := a.agents()
 	return func(j jobs.Job) error {
@@ -196,7 +196,7 @@ func (a *app) workerName() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// slots is how many jobs run at once where nobody said.
+// slots is the default number of slots.
 func slots(asked int) int {
 	if asked > 0 {
 		return asked

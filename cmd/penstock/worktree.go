@@ -215,7 +215,7 @@ func named(wt worktree.Worktree, name string) bool {
 	return err == nil && abs == wt.Path
 }
 
-// removeWorktrees goes on with the rest where one is kept.
+// removeWorktrees continues with the others if one is kept.
 func (a *app) removeWorktrees(ctx context.Context, list []worktree.Worktree, force bool) error {
 	trees, err := a.worktrees()
 	if err != nil {

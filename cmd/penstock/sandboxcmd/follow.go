@@ -90,7 +90,7 @@ func unmade(err error) bool {
 	return !field && !unsupported
 }
 
-// sayWeaker tells what the jail does not hold, or holds late.
+// sayWeaker lists the restrictions that the jail does not enforce, or enforces late.
 func (r *jailRun) sayWeaker(p *sandbox.Process) {
 	if *r.shell.Progress == cli.ProgressQuiet {
 		return

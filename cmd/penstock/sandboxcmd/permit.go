@@ -25,7 +25,7 @@ func (r *jailRun) untried() sandbox.Backend {
 		name = r.shell.Config.Worker.Backend
 	}
 	switch {
-	case r.explain: // tells what is true here
+	case r.explain: // it describes the jail of this host
 		return nil
 	case name != backends.Auto:
 		return backends.Untried(name)
@@ -35,7 +35,7 @@ func (r *jailRun) untried() sandbox.Backend {
 	return backends.Untried(backends.Names()...)
 }
 
-// choose finds the backend, among those that the policy permits.
+// choose finds the backend among those that the policy permits.
 func (r *jailRun) choose(ctx context.Context) (sandbox.Backend, error) {
 	b, err := jail.Choose(ctx, r.shell.Config.Worker.Backend, r.policy.Backends)(r.asked.Backend)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *jailRun) permitted(ctx context.Context) error {
 	return nil
 }
 
-// denied says that a policy does not permit what was asked for.
+// denied says that a policy does not permit the request.
 func denied(err error) error {
 	return cli.Fail(cli.ExitDenied, "ask for less, or have the policy changed", "%w", err)
 }
@@ -112,8 +112,8 @@ func (r *jailRun) mounts() ([]sandbox.Mount, error) {
 	return spec.Mounts, nil
 }
 
-// listed reports whether the policy shows m, or somebody at the terminal lets
-// it be shown. Without a policy the flags are all there is.
+// listed reports whether the policy shows m, or the user at the terminal permits it.
+// Without a policy the flags decide alone.
 func (r *jailRun) listed(ctx context.Context, m sandbox.Mount) (bool, error) {
 	if r.policy.File() == "" {
 		return true, nil

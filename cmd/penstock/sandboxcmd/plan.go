@@ -141,8 +141,8 @@ func (r *jailRun) complete() error {
 	return r.setEnvironment()
 }
 
-// openNetwork opens what the flags and the policy grant, and tells programs
-// where the way out is.
+// openNetwork opens the network as the flags and the policy permit, and passes the
+// proxy's address to programs.
 func (r *jailRun) openNetwork() error {
 	switch r.asked.Network {
 	case jobs.NetworkFull:

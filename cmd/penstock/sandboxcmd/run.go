@@ -35,7 +35,7 @@ type jailRun struct {
 	dir     string   // the workspace
 	allowed []string // hosts
 	rules   proxy.Rules
-	token   string // of the proxy; empty: nobody else reaches it
+	token   string // of the proxy; empty: no other process can reach it
 	spec    sandbox.Spec
 	jail    sandbox.Backend
 	tried   bool // jail can make one

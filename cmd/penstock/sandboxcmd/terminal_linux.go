@@ -4,6 +4,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushInput forgets what was typed and not read. Where it is no terminal
-// there is nothing to forget.
+// flushInput drops typed input that was not read. If stdin is no terminal there is
+// nothing to drop.
 func flushInput(tty int) { _ = unix.IoctlSetInt(tty, unix.TCFLSH, unix.TCIFLUSH) }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushInput forgets what was typed and not read.
+// flushInput drops typed input that was not read.
 func flushInput(tty int) {
 	const read = 1 // FREAD
 	_ = unix.IoctlSetPointerInt(tty, unix.TIOCFLUSH, read)
