@@ -83,7 +83,7 @@ func (f *field) arm(mark string) {
 	}
 }
 
-// hostile is what an agent does who wants its program to run outside.
+// hostile is what an agent does to run its program outside of the jail.
 const hostile = `printf '#!/bin/sh\necho "agent: $0 $*" >> %[1]s\nexec cat\n' > tools/fmt.sh
 for hook in tools/hooks/post-*; do cp tools/fmt.sh $hook; done
 printf '* filter=fmt diff=fmt merge=fmt\n*.lfs filter=lfs\n' > .gitattributes

@@ -45,7 +45,7 @@ func (r room) do(args ...string) string {
 	return string(out)
 }
 
-// sits has somebody sit down at a shell of the host, in the size of a terminal.
+// sits starts a user at a shell of the host, in a terminal of that size.
 func (r room) sits(name string, width, height int) {
 	r.Helper()
 	cmd := r.field.command()
@@ -190,7 +190,7 @@ func (f *field) attachedByPrograms(id string) {
 	}
 }
 
-// An operator attaches to what a worker with a credential runs, and nobody else.
+// Only an operator may attach to the jails of a worker with a credential.
 func TestRolesOfAttach(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

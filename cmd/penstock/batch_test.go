@@ -43,8 +43,8 @@ func (f *field) issues(n int, body func(i int) string) string {
 	return file
 }
 
-// listing describes every file below dir, so that two of them are equal when
-// nobody touched anything.
+// listing describes every file below dir: two listings are equal if no file was touched
+// in between.
 func (f *field) listing(dir string) string {
 	f.Helper()
 	var b strings.Builder

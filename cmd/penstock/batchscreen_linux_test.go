@@ -104,8 +104,8 @@ func TestBatchOnAScreen(t *testing.T) {
 	}
 }
 
-// Whoever resizes the terminal while a batch runs finds nothing of its screen above
-// the next one, nor in the history.
+// After a resize while a batch runs, nothing of its screen is left above the next one,
+// nor in the history.
 func TestABatchIsResized(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// publish.mjs is the client of somebody who uses Node and knows nothing of
-// this program but its documentation.
+// publish.mjs is the client of a user of Node who knows nothing of this program but its
+// documentation.
 const publisher = `
 import { connect } from "@nats-io/transport-node";
 const nc = await connect({ servers: process.env.URL, user: process.env.NATS_USER, pass: process.env.PASSWORD });

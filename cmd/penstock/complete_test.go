@@ -20,8 +20,8 @@ var nothing = []string{
 	"FILE", "FILE|-", "FILE|DIR", "PROMPT|-", "PROMPT", "TEXT", "TEXT|-", "JSON|-", "PATH", "QUESTION", "COMMAND", "COMMAND|TOPIC", "flags", "--",
 }
 
-// Each argument and each flag that names something is completed, whatever command
-// it belongs to: one that is new, and of a kind that nobody has thought of, fails here.
+// Each argument and each flag that names something is completed, for every command: a
+// new one, of an unknown kind, fails here.
 func TestWhatNamesSomethingIsCompleted(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"agent", "queue", "queues", "batch", "after", "need", "labels", "output", "progress", "color"}

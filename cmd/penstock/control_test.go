@@ -159,7 +159,7 @@ func TestLifeOfAJob(t *testing.T) {
 	}
 }
 
-// A secret of the worker reaches the agent that names it, and nobody else.
+// A secret of the worker reaches only the agent that names it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -55,7 +55,7 @@ func TestRefusedSubmissions(t *testing.T) {
 		ID: jobs.NewID(), Tenant: "default", At: time.Now(),
 		Data: []byte(`{"prompt":"x","isolation":"none","agent":{"name":"command","command":["true"]}}`),
 	}
-	for range 2 { // whoever retried it first died before the letter was dropped
+	for range 2 { // the first retry died before the letter was dropped
 		f.must(q.Reject(t.Context(), good, errors.New("there was no room")))
 		out := f.run("dead", "retry", good.ID)
 		if !strings.Contains(out, "submitted") {

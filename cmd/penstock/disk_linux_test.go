@@ -55,8 +55,8 @@ func TestAFullWorkspace(t *testing.T) {
 	f.run("wait", "--timeout", patience(30), f.submit("echo fits >new.txt"))
 }
 
-// What a killed worker left on a disk without any room stays, and the next one
-// says why; when there is room it is salvaged, without a word of anybody.
+// The workspace of a killed worker on a full disk stays, and the next worker says why;
+// when there is room it is salvaged automatically.
 func TestSalvageOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -146,9 +146,9 @@ func (f *field) goesOn(submit []string, accepted ...string) {
 	}
 }
 
-// A broker whose disk is full to the last byte, while a job runs: it refuses
-// jobs with words and an exit code, and when there is room again everything goes
-// on, although nobody has started anything again.
+// The broker's disk is full to the last byte while a job runs: the broker refuses jobs
+// with an explanation and an exit code, and when there is room again everything
+// continues without a restart.
 func TestABrokerWithoutAByte(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -184,9 +184,9 @@ func TestABrokerWithoutAByte(t *testing.T) {
 	f.goesOn(submit, accepted...)
 }
 
-// A worker whose disk gets low claims nothing more, says so once and where
-// somebody looks, lets its jobs end, and goes on when there is room again. What
-// of its cache no job needs goes first.
+// A worker whose disk gets low claims no more jobs, reports that once in its log and
+// its metrics, lets its jobs end, and continues when there is room again. It first
+// evicts the parts of its cache that no job needs.
 func TestALowDisk(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -27,7 +27,7 @@ func (f *field) refused(code int, words []string, args ...string) {
 	}
 }
 
-// A data directory belongs to one program at a time. The second is told who
+// A data directory belongs to one program at a time. The second is told which program
 // has it, and the first does not notice.
 func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 	}
 	f.serve()
 	f.refused(1, []string{"in use by penstock serve"}, "serve", "--listen", "127.0.0.1:0", "--admin", "")
-	// The pool that runs is no obstacle to those who only need one.
+	// A running pool does not hinder commands that only need one.
 	if got := len(f.list()); got != 1 {
 		t.Errorf("%d jobs were made, want that of the first run", got)
 	}
@@ -99,7 +99,7 @@ func TestNoBubblewrap(t *testing.T) {
 	}
 }
 
-// An agent that nobody knows, that is not installed, or has no key.
+// An agent that is unknown, that is not installed, or has no key.
 func TestAgentsThatCannotRun(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -135,7 +135,7 @@ func TestResultsDirectoryInUse(t *testing.T) {
 	}
 }
 
-// Who stops watching does not stop the job.
+// A user who stops watching does not stop the job.
 func TestAnInterruptedWatcher(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

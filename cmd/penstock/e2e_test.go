@@ -366,9 +366,9 @@ func (f *field) nothingLeft() {
 	}
 }
 
-// jailed lists the processes that have something below dir in their table of
-// mounts. A disk that a test mounts on the host is in the tables of whoever
-// makes one meanwhile, and stays there.
+// jailed lists the processes that have a mount below dir in their table of mounts. A
+// disk that a test mounts on the host is in the tables of all that are made meanwhile,
+// and stays there.
 func jailed(dir string) []string {
 	var found []string
 	names, _ := filepath.Glob("/proc/[0-9]*/mountinfo")

@@ -242,8 +242,8 @@ func TestHangup(t *testing.T) {
 	f := newField(t)
 	settings := filepath.Join(t.TempDir(), "penstock.yaml")
 	f.must(os.WriteFile(settings, []byte("log: {level: warn}\n"), 0o644))
-	// Whoever runs the tests may have them ignore it, as nohup does, and what they start
-	// would do the same.
+	// The tests may run with the signal ignored, as under nohup, and the processes that
+	// they start would inherit that.
 	hups := make(chan os.Signal, 1)
 	signal.Notify(hups, syscall.SIGHUP)
 	defer signal.Stop(hups)

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
-// Who watches a worker sees what its agents hung in, and how they ended.
+// Users who watch a worker see what its agents hung in, and how they ended.
 func TestHangsAreCounted(t *testing.T) {
 	t.Parallel()
 	jail, err := backends.New(t.Context(), backends.Auto)

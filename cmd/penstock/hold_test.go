@@ -21,8 +21,8 @@ func (f *field) batches() []operation.Batch {
 	return list
 }
 
-// A batch that is paused begins nothing more, stands in nobody's way, and goes
-// on where it was; one that is cancelled ends, and can be begun again.
+// A paused batch starts no more jobs, does not block others, and continues where it
+// was; a cancelled one ends, and can be started again.
 func TestPauseResumeAndCancelABatch(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -44,7 +44,7 @@ func TestPauseResumeAndCancelABatch(t *testing.T) {
 		s := f.batches()[0]
 		return s.Outcomes[jobs.Success] == 1 && s.States[jobs.Waiting] == 3 && s.Paused != nil
 	})
-	f.run("wait", "--timeout", patience(30), f.submit("true")) // somebody else's job
+	f.run("wait", "--timeout", patience(30), f.submit("true")) // a job of another batch
 	if s := f.batches()[0]; s.States[jobs.Waiting] != 3 {
 		t.Errorf("the paused batch went on: %+v", s)
 	}

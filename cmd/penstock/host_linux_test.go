@@ -83,7 +83,7 @@ func (t tip) agent(between string) []string {
 	return []string{"sh", "-c", examine, "sh", t.commit, t.who, between}
 }
 
-// batch runs jobs over tips, in any order, and returns who did which.
+// batch runs jobs over tips, in any order, and returns the worker of each job.
 func (o *origins) batch(jobs int, tips []tip, between string) (workers map[string]string) {
 	o.Helper()
 	var lines []string

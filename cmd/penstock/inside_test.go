@@ -29,9 +29,9 @@ func (f *field) opened(id string) map[string]string {
 	return found
 }
 
-// A program of the jail asks, and goes on with the answer: two at once, one that
-// nobody answers, one that is declined, one whose asker dies, and one that is
-// open when its agent is stopped.
+// A program of the jail asks, and continues with the answer: two questions at once, one
+// without an answer, one that is declined, one whose asker dies, and one that is open
+// when its agent is stopped.
 func TestAskFromTheJail(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -59,7 +59,7 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 	f.run("batch", "cancel", again)
 	f.ended(p, 20*time.Second)
 
-	// Somebody who does not want to wait for a pool that does not answer, does not.
+	// A second interrupt ends the command although the pool does not answer.
 	silent := filepath.Join(t.TempDir(), "silent")
 	p = begin(silent, "--cancel-on-interrupt")
 	f.must(pool.Process.Signal(syscall.SIGSTOP))

@@ -47,8 +47,8 @@ func TestJobsAreSelected(t *testing.T) {
 	c.wants(0, []string{"swebench", "jsonl"}, "help", "formats")
 }
 
-// A queue that is drained begins nothing more, and the command ends with its last
-// job; who watches jobs sees each change.
+// A drained queue starts no more jobs, and the command ends with its last job; job ls
+// --watch shows each change.
 func TestAQueueIsDrained(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -114,7 +114,7 @@ func (k *killing) killAgent(id string) {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	k.must(err)
 	for _, name := range found {
-		args, _ := os.ReadFile(name) // whoever has ended is not the one
+		args, _ := os.ReadFile(name) // a process that has ended has none
 		env, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "environ"))
 		if string(args) != "sh\x00-c\x00"+writer+"\x00" || !bytes.Contains(env, []byte(id)) {
 			continue

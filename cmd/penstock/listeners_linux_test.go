@@ -65,9 +65,9 @@ func (f *field) address(s string) string {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(number)).String()
 }
 
-// Every address that a pool listens on is tried by somebody without credentials,
-// while jobs run that share the host's network: nobody answers but the health and
-// the numbers of the admin address.
+// A client without credentials tries every address that a pool listens on, while jobs
+// run that share the host's network: only the health and the metrics of the admin
+// address answer.
 func TestNoListenerAnswersStrangers(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -41,7 +41,7 @@ while test ! -e go-on; do sleep 0.1; done
 	f.run("job", "stop", id)
 }
 
-// How an agent harms itself: too many terminals, too much, as somebody else.
+// How an agent harms itself: too many terminals, too much input, another sender.
 func TestTerminalsOfAHostileAgent(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -224,7 +224,7 @@ func (f *field) agentOf(script string, flags ...string) string {
 	return strings.TrimSpace(f.run(append(flags, "-o", "id", "--", "bash", "-c", speaks+script)...))
 }
 
-// A person at is somebody who is attached to a terminal.
+// A person is a user who is attached to a terminal.
 type personAt struct {
 	*field
 	in  io.Writer
@@ -265,8 +265,8 @@ func (p personAt) sees(text string) {
 	p.eventually(30*time.Second, "a person sees "+text, func() bool { return strings.Contains(p.out.String(), text) })
 }
 
-// The agent's own terminal is seen by a person, who types in it, and theirs by
-// the agent.
+// A person sees the agent's own terminal and types in it, and the agent does the same
+// with theirs.
 func TestTerminalsOfTheAgent(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -92,7 +92,7 @@ func TestArgumentsThatAreMissing(t *testing.T) {
 func TestFlagsOfCertainWords(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	// Each of them, with a word that nobody means and one that is nearly right.
+	// Each of them, with a nonsensical word and with one that is nearly right.
 	known := map[string][2]string{
 		"output": {"", ""}, "progress": {"", ""}, // types of their own
 		"log-level": {"inof", "info"}, "log-format": {"jsn", "json"}, "isolation": {"worktre", "worktree"}, "backend": {"bwarp", "bwrap"},

@@ -48,9 +48,9 @@ func (l *lot) crash() {
 	l.worker = l.field.worker("--slots", "1")
 }
 
-// A program of the user's own asks, and gives its slot up. It is begun anew when
-// somebody has answered, and gets each answer when it asks again; the broker and
-// its worker were killed meanwhile.
+// A program of the user's own asks, and gives its slot up. After the answers it is
+// started again, and gets each answer when it asks again; the broker and its worker
+// were killed meanwhile.
 func TestAProgramIsParked(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

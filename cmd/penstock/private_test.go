@@ -25,7 +25,7 @@ import (
 type forge struct {
 	*field
 	http, https *httptest.Server // for user "u" with password "s3cret"
-	ssh         string           // user@host:port, for who has the key
+	ssh         string           // user@host:port, for clients with the key
 	key, locked string           // files; the second has a passphrase
 	known       string           // known hosts
 	ca          string           // the certificate of https

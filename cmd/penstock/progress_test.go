@@ -34,8 +34,8 @@ func (w slowWriter) Write(p []byte) (int, error) {
 	return sent, nil
 }
 
-// TestProgressOfASlowFetch: who runs a first job on a large repository sees how
-// far its fetch is.
+// TestProgressOfASlowFetch: a first job on a large repository shows the progress of its
+// fetch.
 func TestProgressOfASlowFetch(t *testing.T) {
 	t.Parallel()
 	f := newForge(newField(t))

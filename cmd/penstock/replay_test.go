@@ -57,7 +57,7 @@ func TestAKilledWatcherMissesNothing(t *testing.T) {
 	f.must(<-told)
 	t.Logf("%d events under %d kills in %v", r.seen, kills, time.Since(began).Round(time.Second))
 
-	// Once more in one go, as who comes late does.
+	// Once more in one go, as for a late client.
 	began = time.Now()
 	all := &replay{field: f, id: id, every: max(1, r.seen/100)}
 	all.rest(lines)

@@ -101,8 +101,8 @@ func (k talk) asked(model *agenttest.Model, text string) (n int) {
 	return n
 }
 
-// A job that somebody cancelled is brought back, and goes on instead of
-// beginning anew. What has no conversation is refused.
+// A cancelled job is resumed, and continues instead of beginning anew. A job without a
+// conversation is refused.
 func TestACancelledJobIsResumed(t *testing.T) {
 	t.Parallel()
 	agent := realAgents[0]

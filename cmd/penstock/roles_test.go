@@ -134,7 +134,7 @@ func TestSignedJobs(t *testing.T) {
 		t.Error("the signed job did not run")
 	}
 
-	// Somebody who may write to the bus copies the signed job to another id, and
+	// A client that may write to the bus copies the signed job to another id, and
 	// changes one in its place.
 	var view struct{ Job jobs.Job }
 	f.must(json.Unmarshal([]byte(f.run("job", "get", id, "-o", "json")), &view))

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
-// mending is a conversation in which the model writes something wrong, says
-// that it is done, and mends it only if it then sees the check's output and
-// still knows what it was told first.
+// mending is a conversation in which the model writes a mistake, says that it is done,
+// and fixes the mistake only if it then sees the check's output and still knows its
+// first prompt.
 func mending(write func(text string) agenttest.Step) *agenttest.Model {
 	return agenttest.New(agenttest.Script{On: "MEND-IT", Steps: []agenttest.Step{
 		write("bad"),

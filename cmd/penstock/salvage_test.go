@@ -210,8 +210,8 @@ func TestClean(t *testing.T) {
 	f.run("job", "cancel", last)
 }
 
-// A workspace that cannot be stored stays until somebody gives it up by its
-// name. He is told what is lost; what can be stored is not.
+// A workspace that cannot be stored stays until a user gives it up by its name. The
+// command says what is lost, and still stores what it can.
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

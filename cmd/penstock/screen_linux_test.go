@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
-// A screen is a terminal without anybody in front of it.
+// A screen is a terminal without a person.
 type screen struct {
 	testing.TB
 	master, slave *os.File

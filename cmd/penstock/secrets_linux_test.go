@@ -63,9 +63,9 @@ func (f *field) environments(uid int, word string) (found []string, seen int) {
 	return found, seen
 }
 
-// Nobody reads a key, a secret of a job or a password of an address in the
-// environment of any process of a worker, however it was started: not another
-// program of the same user, and not an agent without a jail.
+// No other program can read a key, a secret of a job or a password of an address in the
+// environment of any process of a worker, however it was started: not another program
+// of the same user, and not an agent without a jail.
 func TestSecretsAreInNoEnvironment(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it runs programs as several users")

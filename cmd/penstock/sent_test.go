@@ -18,8 +18,8 @@ var ownNames = []string{
 }
 
 // An agent that stores files under the worker's own names, says in them that an
-// existing branch is its job's, and then kills itself, moves no branch of a real
-// remote in the next attempt, and its files are in nobody's place.
+// existing branch is its job's, and then kills itself, moves no branch of a real remote
+// in the next attempt, and its files replace no other ones.
 func TestWhatAnAgentSendsDecidesNothing(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

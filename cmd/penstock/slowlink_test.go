@@ -87,7 +87,7 @@ func (s *slowLink) pass(to, from net.Conn, asks bool) {
 	}
 }
 
-// trips returns how often somebody waited for an answer since it was last called.
+// trips returns how many answers were waited for since it was last called.
 func (s *slowLink) trips() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

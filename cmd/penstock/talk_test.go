@@ -26,7 +26,7 @@ func ask(questions ...any) agenttest.Step {
 	return agenttest.Use("AskUserQuestion", map[string]any{"questions": questions})
 }
 
-// A talk is a job of the real Claude Code that somebody talks to.
+// A talk is a job of the real Claude Code with a person who talks to it.
 type talk struct {
 	*field
 	id string
@@ -157,7 +157,7 @@ func TestTalkToClaude(t *testing.T) {
 	f.gapless(f.events(k.id))
 }
 
-// Of a job that waits there is nobody to talk to, and then there is.
+// A waiting job has no agent to talk to, and later it has one.
 func TestTalkToAJobThatWaits(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

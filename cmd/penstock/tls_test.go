@@ -156,7 +156,7 @@ func (f *field) spoken(address string) {
 	}
 }
 
-// A server that wants certificates lets in nobody without, also with the right
+// A server that requires certificates refuses clients without one, even with the right
 // password.
 func TestTLSOfClients(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What jails are refused is shown as it happens, until somebody has seen enough.
+// Refused requests of jails are shown as they happen, until the user interrupts.
 func TestViolationsAreFollowed(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
-// Somebody watches the real Claude Code at a wide and at a narrow terminal, and
-// answers it.
+// A person watches the real Claude Code at a wide and at a narrow terminal, and answers
+// it.
 func TestAPersonWatchesClaude(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("claude"); err != nil {

@@ -161,7 +161,7 @@ func scriptedAgent(t *testing.T, prompt string, c agent.Custom) (*agent.Agents, 
 	return agents, prompted(t, "mine", prompt, program, "")
 }
 
-// Where nobody is there to ask, the jail decides.
+// Without a person to ask, the jail decides.
 func TestACP(t *testing.T) {
 	for _, tt := range []struct {
 		prompt string
@@ -193,8 +193,8 @@ func TestACP(t *testing.T) {
 	}
 }
 
-// Somebody refuses a permission and gives another one, says more within a turn
-// and after it, sets the mode and interrupts; a later process goes on.
+// A person refuses a permission and grants another one, sends prompts during a turn and
+// after it, sets the mode and interrupts; a later process continues.
 func TestACPInteractive(t *testing.T) {
 	agents, l := scriptedAgent(t, "EDIT", agent.Custom{})
 	l.Job.Agent.Interactive = true
@@ -256,7 +256,7 @@ func TestJailedACP(t *testing.T) {
 	}
 }
 
-// opencode speaks the protocol where somebody talks to it.
+// opencode speaks the protocol in interactive jobs.
 func TestRealOpencodeInteractive(t *testing.T) {
 	agents, program := requireProgram(t, "opencode")
 	run := func(command string) agenttest.Step {

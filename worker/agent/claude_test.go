@@ -147,7 +147,7 @@ func TestClaudeState(t *testing.T) {
 	}
 }
 
-// Nobody answers in an unattended job, so the decoder does.
+// In an unattended job the decoder answers.
 func TestClaudeQuestions(t *testing.T) {
 	d := claude{}.Decoder(launch("claude"))
 	r := feed(d, claudeInit, claudeAsked)

@@ -101,8 +101,7 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-// The directory of a script may be somebody's home: only packages bring files
-// beside it.
+// The directory of a script may be a user's home: only packages have files beside it.
 func TestAScriptAloneIsShownAlone(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "agent.sh")

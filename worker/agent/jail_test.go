@@ -180,7 +180,7 @@ func TestJailedClaudeBudget(t *testing.T) {
 	}
 }
 
-// One turn, or with somebody who could say more.
+// One turn, or an interactive job.
 func TestJailedCodex(t *testing.T) {
 	agents, program := requireProgram(t, "codex")
 	requireJail(t)

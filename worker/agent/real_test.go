@@ -127,7 +127,7 @@ func (c *conversation) read(r io.Reader, stream string) error {
 	})
 }
 
-// interact does what somebody who watches does; nobody closes stdin.
+// interact acts as a person who watches; it never closes stdin.
 func (c *conversation) interact(got agent.Read) {
 	var lines [][]byte
 	for _, e := range got.Events {
@@ -391,7 +391,7 @@ func TestRealClaudeResumes(t *testing.T) {
 	}
 }
 
-// Somebody answers its question, and says more when it has ended its turn.
+// A person answers the agent's question, and sends another prompt after its turn.
 func TestRealClaudeInteractive(t *testing.T) {
 	agents, program := requireProgram(t, "claude")
 	told := func(r agenttest.Request) agenttest.Reply { return agenttest.Reply{Text: "told " + r.Last} }

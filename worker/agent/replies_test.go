@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// What was answered is told with its question, to who has asked and to who knows
-// nothing of that.
+// An answer is repeated with its question, to the agent that asked and to one that does
+// not know the question.
 func TestReplies(t *testing.T) {
 	l := Launch{Job: jobs.Job{Prompt: "do it"}, Replies: []control.Reply{
 		{Questions: []string{"Which?", "Why?"}, Answers: []string{"B", "it burns"}},

@@ -23,7 +23,7 @@ var codexQuestion = map[string]any{"questions": []any{map[string]any{
 	"options": []any{map[string]any{"label": "A", "description": "a"}, map[string]any{"label": "B", "description": "b"}},
 }}}
 
-// talkCodex is a launch of somebody who talks to Codex, and the API behind it.
+// talkCodex is a launch of an interactive job with Codex, and the API behind it.
 func talkCodex(t *testing.T, p agent.Program, scripts ...agenttest.Script) (agent.Launch, *agenttest.Model) {
 	t.Helper()
 	model := agenttest.New(scripts...)
@@ -34,8 +34,8 @@ func talkCodex(t *testing.T, p agent.Program, scripts ...agenttest.Script) (agen
 	return l, model
 }
 
-// Somebody answers its question, and says more when it has ended its turn. A
-// later process goes on with the conversation.
+// A person answers the agent's question, and sends another prompt after its turn. A
+// later process continues the conversation.
 func TestRealCodexInteractive(t *testing.T) {
 	agents, program := requireProgram(t, "codex")
 	questions := []any{codexQuestion["questions"].([]any)[0], map[string]any{

@@ -80,8 +80,8 @@ func TestAConversationIsPackedAlone(t *testing.T) {
 	}
 }
 
-// What an agent puts in the place of its conversation is not taken, and nobody
-// waits for it.
+// Files of other kinds in the place of the conversation are not taken, and do not
+// block.
 func TestAHomeMayBeATrap(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	put(t, filepath.Dir(outside), "outside", "host\n")
@@ -137,7 +137,7 @@ func many(home string, n int) error {
 	return nil
 }
 
-// A capsule that somebody made has nothing but the conversation, or is refused.
+// A forged capsule has nothing but the conversation, or is refused.
 func TestACapsuleMayBeATrap(t *testing.T) {
 	for name, h := range map[string]tar.Header{
 		"another file": {Name: ".claude.json", Typeflag: tar.TypeReg},

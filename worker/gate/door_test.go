@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
-// Only who has the session's token is answered: in whatever header the programs
-// of an API send their key. A stranger learns nothing, costs nothing, and is told
-// of once.
+// Only clients with the session's token are answered: in whatever header the programs
+// of an API send their key. A stranger learns nothing, costs nothing, and is reported
+// once.
 func TestStrangersAreNotAnswered(t *testing.T) {
 	wrong := []string{"", "dummy", token + "x", token[:len(token)-1], key, strings.ToUpper(token)}
 	for api, path := range map[string]string{"anthropic": "/v1/models", "openai": "/v1/models", "google": "/v1beta/models"} {
@@ -51,7 +51,7 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 	}
 }
 
-// A session without a token is nobody's.
+// A session without a token admits no client.
 func TestASessionWithoutAToken(t *testing.T) {
 	s := NewSession("s", "", Limits{})
 	if s.opens(nil) || s.opens([]string{""}) {
@@ -59,9 +59,9 @@ func TestASessionWithoutAToken(t *testing.T) {
 	}
 }
 
-// Who holds connections and asks for nothing keeps out neither others nor the
+// A client that holds connections without a request keeps out neither others nor the
 // session itself, and uses up no descriptors: not with silence, not with half a
-// request, not with what is refused, and not between two requests.
+// request, not with refused requests, and not between two requests.
 func TestHeldConnectionsMakeRoom(t *testing.T) {
 	r := newRig(t, Config{Parallel: 1}, Limits{}, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/base/v1/messages" {

@@ -31,8 +31,8 @@ func (t *Set) Examine(ctx context.Context, wt Worktree) error {
 	return s.mayGo(ctx, wt, admin)
 }
 
-// printOf tells whether anybody has changed anything in a worktree since: it is
-// a sum of what the kernel says of each file, without a look into it.
+// printOf detects changes in a worktree: it hashes what the kernel reports of each
+// file, without reading it.
 func printOf(wt Worktree, limits changes.Limits) (string, error) {
 	if err := wt.There(); err != nil {
 		return "", err

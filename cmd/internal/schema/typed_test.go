@@ -30,8 +30,7 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// A schema is written by who submits a job, and must not keep a worker busy, or
-// end it.
+// A submitter writes a schema, which must not keep a worker busy, or end it.
 func TestSchemasThatNobodyCanUse(t *testing.T) {
 	var laughs strings.Builder
 	for i := range 40 {
@@ -57,7 +56,7 @@ func TestSchemasThatNobodyCanUse(t *testing.T) {
 			t.Errorf("%.80s: got %v, want %q", schema, err, want)
 		}
 	}
-	// The second of two keys counts, for who looks and for who checks.
+	// The second of two equal keys counts, for people and for the validator.
 	twice := json.RawMessage(`{"items":{"$ref":"#"},"items":{"type":"string"}}`)
 	if err := Typed(twice, json.RawMessage(`["a"]`)); err != nil {
 		t.Errorf("a key that is there twice: %v", err)

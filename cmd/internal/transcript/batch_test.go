@@ -138,7 +138,7 @@ func TestTimeLeft(t *testing.T) {
 	}{
 		{10, 0, 2, 5 * time.Second, 0},
 		{10, 1, 2, 5 * time.Second, 0},                // one says nothing of the others
-		{10, 2, 0, 0, 0},                              // paused: nobody knows
+		{10, 2, 0, 0, 0},                              // paused: unknown
 		{10, 2, 2, 0, 40 * time.Second},               // eight of ten seconds, two at once
 		{10, 2, 2, 5 * time.Second, 35 * time.Second}, // which are half done
 		{10, 2, 8, 0, 10 * time.Second},

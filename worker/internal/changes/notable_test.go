@@ -56,8 +56,8 @@ func TestWhatRunsCodeIsNotable(t *testing.T) {
 	}
 }
 
-// Markers that nothing can match, because they are not in lower case or no
-// patterns, would be missed by nobody.
+// Markers that match nothing, because they are not in lower case or are no patterns,
+// would go unnoticed.
 func TestMarkersCanMatch(t *testing.T) {
 	t.Parallel()
 	for _, m := range markers {

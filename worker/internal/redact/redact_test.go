@@ -202,7 +202,7 @@ func FuzzJSON(f *testing.F) {
 		if !json.Valid(out) {
 			t.Fatalf("%q with %q became %q", in, secret, out)
 		}
-		// Whoever reads it does not see the secret in any string.
+		// A reader does not see the secret in any string.
 		dec := json.NewDecoder(bytes.NewReader(out))
 		for {
 			tok, err := dec.Token()
