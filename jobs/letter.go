@@ -37,6 +37,19 @@ type DeadLetter struct {
 	Seq   uint64 `json:"-"`
 }
 
+// Submission returns the job that was submitted, as it was. If the letter has only its
+// beginning, that is a [CodeNotRetryable].
+func (l DeadLetter) Submission() (Job, error) {
+	if l.Cut {
+		return Job{}, &CodedError{Code: CodeNotRetryable, Message: "only its beginning was kept"}
+	}
+	return Decode([]byte(l.Data))
+}
+
+// RetryKey is the key for a submission that had none and is submitted again: however
+// often that is done, one job comes of it.
+func (l DeadLetter) RetryKey() string { return "rejected-" + l.ID }
+
 // MatchLetters returns the dead letter that has an id, or those whose ids begin
 // with it, where it is long enough to distinguish them.
 func MatchLetters(letters []DeadLetter, id string) []DeadLetter {

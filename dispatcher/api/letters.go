@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,10 @@ func (s *Server) deadList(ctx context.Context, c caller, r operation.DeadRequest
 
 // letter finds a dead letter by its id, or by the beginning that only it has.
 func (s *Server) letter(ctx context.Context, id string) (jobs.DeadLetter, error) {
+	whole, err := s.cfg.Queue.Letter(ctx, id)
+	if !errors.Is(err, jobs.ErrNotFound) {
+		return whole, err
+	}
 	letters, err := s.cfg.Queue.Dead(ctx)
 	if err != nil {
 		return jobs.DeadLetter{}, err
@@ -103,16 +108,14 @@ func (s *Server) deadRetry(ctx context.Context, c caller, r operation.DeadRetryR
 
 // resubmit submits what was refused, and drops its letter when that is accepted.
 func (s *Server) resubmit(ctx context.Context, l jobs.DeadLetter, by string) (string, error) {
-	if l.Cut {
-		return "", &jobs.CodedError{Code: jobs.CodeNotRetryable, Message: "only its beginning was kept"}
-	}
-	job, err := jobs.Decode([]byte(l.Data))
+	job, err := l.Submission()
 	if err != nil {
 		return "", err
 	}
-	// This may be asked twice, or end half way; one job comes of it.
-	if job.Key == "" {
-		job.Key = "rejected-" + l.ID
+	// This may be asked twice, or end half way; one job comes of it. A signed job has
+	// its id for that, and would not be the signed one with another key.
+	if job.Signature == nil {
+		job.Key = cmp.Or(job.Key, l.RetryKey())
 	}
 	submitted, err := s.cfg.Dispatcher.Submit(ctx, job, by)
 	if err != nil {

@@ -134,7 +134,7 @@ func (e *NotRetryableError) Error() string {
 // conclude does what follows a terminal record. It may be repeated.
 func (q *Queue) conclude(ctx context.Context, rec jobs.Record) error {
 	if dead(rec) {
-		if err := q.bury(ctx, q.letterOf(rec)); err != nil {
+		if err := bury(ctx, q.conn, q.letterOf(rec)); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ const maxLetter = 256 << 10
 // Reject files a submission that cannot be accepted, with the reason.
 func (q *Queue) Reject(ctx context.Context, s Submission, why error) error {
 	kept := s.Data[:min(len(s.Data), maxLetter)]
-	return q.bury(ctx, jobs.DeadLetter{
+	return bury(ctx, q.conn, jobs.DeadLetter{
 		ID: s.ID, Kind: jobs.DeadSubmission, At: s.At, Reason: why.Error(), Subject: q.names.Submit(s.Tenant),
 		Data: jobs.CensorAddresses(strings.ToValidUTF8(string(kept), "\uFFFD")), Cut: len(kept) < len(s.Data) || !utf8.Valid(s.Data),
 		Place: q.names.DeadLetter("rejected", s.Tenant, s.ID),
@@ -36,7 +36,7 @@ func (q *Queue) file(ctx context.Context, d delivery, why error) error {
 	if meta, err := (&nats.Msg{Reply: d.reply, Sub: &nats.Subscription{}}).Metadata(); err == nil {
 		name = "message-" + d.lane + "-" + strconv.FormatUint(meta.Sequence.Stream, 10)
 	}
-	return q.bury(ctx, jobs.DeadLetter{
+	return bury(ctx, q.conn, jobs.DeadLetter{
 		ID: name, Kind: jobs.DeadMessage, At: time.Now().UTC(), Reason: why.Error(), Subject: d.subject,
 		Place: q.names.DeadLetter(d.class, q.cfg.Tenant, name),
 	})
@@ -55,12 +55,12 @@ func dead(rec jobs.Record) bool {
 	return rec.State == jobs.Finished && (rec.Outcome == jobs.Error || rec.Outcome == jobs.TimedOut)
 }
 
-func (q *Queue) bury(ctx context.Context, letter jobs.DeadLetter) error {
+func bury(ctx context.Context, conn *wire.Conn, letter jobs.DeadLetter) error {
 	body, err := json.Marshal(letter)
 	if err != nil {
 		return err
 	}
-	if err := q.conn.Publish(ctx, message(letter.Place, body)); err != nil {
+	if err := conn.Publish(ctx, message(letter.Place, body)); err != nil {
 		return fmt.Errorf("file dead letter %s: %w", letter.ID, err)
 	}
 	return nil
@@ -72,22 +72,50 @@ func (q *Queue) Dead(ctx context.Context) ([]jobs.DeadLetter, error) {
 	if err != nil {
 		return nil, err
 	}
+	return letters(ctx, q.conn, q.names.DeadAll(), entries)
+}
+
+// Letter returns the dead letter with an id; there is none if the error is
+// [jobs.ErrNotFound].
+func (q *Queue) Letter(ctx context.Context, id string) (jobs.DeadLetter, error) {
+	if jobs.CheckToken("id", id) != nil { // so it is no subject's end
+		return jobs.DeadLetter{}, fmt.Errorf("dead letter %q: %w", id, jobs.ErrNotFound)
+	}
+	var entries []entry
+	switch e, err := q.read(ctx, id); {
+	case err == nil:
+		entries = []entry{e}
+	case !errors.Is(err, jobs.ErrNotFound):
+		return jobs.DeadLetter{}, err
+	}
+	found, err := letters(ctx, q.conn, q.names.DeadLetter("*", "*", id), entries)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("dead letter %q: %w", id, jobs.ErrNotFound)
+	}
+	if err != nil {
+		return jobs.DeadLetter{}, err
+	}
+	return found[0], nil
+}
+
+// letters reads the dead letters of a subject, without those of jobs that are alive.
+func letters(ctx context.Context, conn *wire.Conn, of string, entries []entry) ([]jobs.DeadLetter, error) {
 	alive := map[string]bool{}
 	for _, e := range entries {
 		alive[e.ID] = !dead(e.Record)
 	}
-	var letters []jobs.DeadLetter
-	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.Dead, Subject: q.names.DeadAll()}) {
+	var found []jobs.DeadLetter
+	for m, err := range conn.Scan(ctx, wire.Range{Stream: subject.Dead, Subject: of}) {
 		if err != nil {
 			return nil, fmt.Errorf("list dead letters: %w", err)
 		}
 		letter := readLetter(m)
 		// A process that brings a job back writes the record first, and may die then.
 		if letter.Kind != jobs.DeadJob || !alive[letter.ID] {
-			letters = append(letters, letter)
+			found = append(found, letter)
 		}
 	}
-	return letters, nil
+	return found, nil
 }
 
 func readLetter(m wire.Message) jobs.DeadLetter {

@@ -34,7 +34,9 @@ func TakeKey(ctx context.Context, q *Queue, id string, job jobs.Job) error {
 func GiveBack(c *Claim) error { return c.q.again(c.d) }
 
 // Bury files a dead letter again.
-func Bury(ctx context.Context, q *Queue, letter jobs.DeadLetter) error { return q.bury(ctx, letter) }
+func Bury(ctx context.Context, q *Queue, letter jobs.DeadLetter) error {
+	return bury(ctx, q.conn, letter)
+}
 
 // Bind returns a queue that finds the lanes of its classes on the broker.
 func Bind(nc *nats.Conn, cfg Config, classes ...string) (*Queue, error) {
