@@ -190,7 +190,7 @@ func TestTerminalsCommandIsBounded(t *testing.T) {
 	t.Setenv(worker.InsideVariable, "http://token@127.0.0.1:1")
 	a := &app{in: strings.NewReader(strings.Repeat("x", mcpstdio.MaxLine+1)), out: console.New(io.Discard, os.Getenv)}
 	cmd := a.terminalsCommand()
-	cmd.SetArgs(nil)
+	cmd.SetArgs([]string{}) // with nil it takes those of the test binary
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	if err := cmd.ExecuteContext(t.Context()); cli.Code(err) != cli.ExitUsage || !strings.Contains(err.Error(), "1048576 bytes") {
 		t.Errorf("a line without an end: %v", err)
