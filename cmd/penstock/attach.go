@@ -138,7 +138,7 @@ func (s *attachment) begin(ctx context.Context, r terminal.Request) (terminal.An
 			return answer, cli.Fail(cli.ExitTimeout, "penstock why "+s.rec.ID+" says what it waits for; --timeout waits longer", "job %s: no terminal after %v: %w", s.rec.ID, s.timeout, err)
 		case <-time.After(sendAgain):
 		}
-		if rec, err := s.pool.record(limited, s.rec.ID); err == nil {
+		if rec, err := s.pool.client.Get(limited, s.rec.ID); err == nil {
 			s.rec = rec
 		}
 	}

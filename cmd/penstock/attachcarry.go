@@ -118,7 +118,7 @@ func (s *attachment) outage(ctx context.Context, err error) error {
 	if ok && refused.Code != control.Busy {
 		return over
 	}
-	rec, err := s.pool.record(ctx, s.rec.ID)
+	rec, err := s.pool.client.Get(ctx, s.rec.ID)
 	if err == nil && (rec.State != jobs.Executing || rec.Attempt != s.ask.Attempt) {
 		return over
 	}

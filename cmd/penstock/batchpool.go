@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -12,10 +11,8 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
-	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // batchID is the id of a batch that was named by its results directory, or by
@@ -43,7 +40,9 @@ func (a *app) batchLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the batches that the pool has jobs of", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, batchView, func(p *pool, ctx context.Context) ([]operation.Batch, error) { return api.Batches(ctx, p.queue, "") })
+			return list(cmd.Context(), a, batchView, func(p *pool, ctx context.Context) ([]operation.Batch, error) {
+				return collect(p.client.Batches().List(ctx))
+			})
 		},
 	}
 }
@@ -61,7 +60,7 @@ func (a *app) batchCancel() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			changed, err := p.cancelBatch(cmd.Context(), id, "cli")
+			changed, err := p.client.Batches().Cancel(cmd.Context(), id)
 			if err == nil && len(changed) == 0 {
 				err = cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no jobs to cancel", id)
 			} else {
@@ -72,52 +71,16 @@ func (a *app) batchCancel() *cobra.Command {
 	}
 }
 
-// cancelledFor is how long the jobs end at once that a cancelled batch submits:
-// a batch run somewhere may not have noticed yet.
-const cancelledFor = 24 * time.Hour
-
-// cancelBatch cancels every job of a batch that has not finished.
-func (p *pool) cancelBatch(ctx context.Context, id, by string) ([]jobs.Record, error) {
-	list, err := p.queue.List(ctx, queue.Filter{Batch: id})
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	until := time.Now().Add(cancelledFor).UTC()
-	// First the jobs that are not submitted yet, then those that are, so that none
-	// slips through in between.
-	if err := p.queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldBatch, Name: id, By: by, Until: &until, Cancel: true}); err != nil {
-		return nil, err
-	}
-	if list, err = p.queue.List(ctx, queue.Filter{Batch: id}); err != nil {
-		return nil, err
-	}
-	var changed []jobs.Record
-	for _, rec := range list {
-		if rec.State == jobs.Finished {
-			continue
-		}
-		rec, err := p.queue.Cancel(ctx, rec.ID, by)
-		if errors.Is(err, jobs.ErrFinished) {
-			continue
-		}
-		if err != nil {
-			return changed, fmt.Errorf("cancel job %s: %w", rec.ID, err)
-		}
-		changed = append(changed, rec)
-	}
-	return changed, nil
-}
-
 // unhold resumes a batch that was cancelled, because it is being run again, and says
 // how to resume one that is paused.
 func (b *batchRun) unhold(ctx context.Context) error {
 	id := b.dir.Manifest().ID
-	holds, err := b.pool.queue.Holds(ctx)
+	holds, err := b.pool.client.Queues().Holds(ctx)
 	for _, h := range holds {
 		switch {
 		case h.Kind != jobs.HoldBatch || h.Name != id:
 		case h.Cancel:
-			err = b.pool.queue.Release(ctx, jobs.HoldBatch, id)
+			_, err = b.pool.client.Batches().Resume(ctx, id)
 		default:
 			b.err.Printf("penstock: batch %s is paused; penstock batch resume %s resumes it\n", id, b.where)
 		}

@@ -151,7 +151,7 @@ func (b *batchRun) work(ctx context.Context, missing []string, window int) error
 	done()
 	err = cause(ctx, errors.Join(err, watch.Wait()))
 	if cli.Code(err) == cli.ExitStopped {
-		_, cancelled := b.pool.cancelBatch(context.WithoutCancel(ctx), b.dir.Manifest().ID, "batch")
+		_, cancelled := b.pool.client.As("batch").Batches().Cancel(context.WithoutCancel(ctx), b.dir.Manifest().ID)
 		err = errors.Join(err, cancelled)
 	}
 	return err
@@ -200,7 +200,7 @@ func (b *batchRun) item(ctx context.Context, item string) error {
 
 // collect writes a finished job's files into the results directory.
 func (b *batchRun) collect(ctx context.Context, rec jobs.Record) error {
-	result, err := b.pool.dispatcher.Result(ctx, rec)
+	result, err := b.pool.client.Result(ctx, rec.ID)
 	if err != nil {
 		return fmt.Errorf("item %s: %w", rec.Item, err)
 	}

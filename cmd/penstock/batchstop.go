@@ -60,7 +60,7 @@ func (b *batchRun) onward() string {
 // them again. The pool cancels some of them itself as soon as it notices, so both
 // count: those cancelled here, and those whose records say so.
 func (b *batchRun) cancelRest(ctx context.Context, id string) (int, error) {
-	changed, err := b.pool.cancelBatch(ctx, id, "batch")
+	changed, err := b.pool.client.As("batch").Batches().Cancel(ctx, id)
 	list, unread := b.pool.queue.List(ctx, queue.Filter{Batch: id})
 	for _, rec := range list {
 		if rec.Outcome == jobs.Cancellation {

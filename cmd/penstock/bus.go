@@ -3,22 +3,16 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/why"
 )
-
-// What a role may not do by itself it asks a dispatcher for. An operator needs
-// none: its commands work beside each other.
 
 // submit hands a job in.
 func (p *pool) submit(ctx context.Context, job jobs.Job, source string) (operation.Submitted, error) {
@@ -26,79 +20,7 @@ func (p *pool) submit(ctx context.Context, job jobs.Job, source string) (operati
 	if err != nil {
 		return operation.Submitted{}, err
 	}
-	if p.role.All() {
-		return p.dispatcher.Submit(ctx, job, source)
-	}
-	var answer operation.Submitted
-	err = p.queue.Ask(ctx, operation.Submit.Row, source, job, &answer)
-	return answer, err
-}
-
-// send gives a message to the agent of a job.
-func (p *pool) send(ctx context.Context, id string, c control.Message) (control.Receipt, error) {
-	if p.role.All() {
-		return p.dispatcher.Send(ctx, id, c)
-	}
-	var receipt control.Receipt
-	err := p.queue.Ask(ctx, operation.Send.Row, "cli", operation.SendRequest{ID: id, Control: c}, &receipt)
-	return receipt, err
-}
-
-// askEvery is how often a dispatcher is asked whether a job has finished.
-const askEvery = time.Second
-
-// record reads a job's record.
-func (p *pool) record(ctx context.Context, id string) (jobs.Record, error) {
-	if p.role != jobs.RoleSubmitter {
-		return p.queue.Get(ctx, id)
-	}
-	var rec jobs.Record
-	err := p.queue.Ask(ctx, operation.Get.Row, "cli", operation.Ref{ID: id}, &rec)
-	return rec, err
-}
-
-// result reads the result of a finished job.
-func (p *pool) result(ctx context.Context, rec jobs.Record) (jobs.Result, error) {
-	if p.role != jobs.RoleSubmitter {
-		return p.dispatcher.Result(ctx, rec)
-	}
-	var result jobs.Result
-	err := p.queue.Ask(ctx, operation.Result.Row, "cli", operation.Ref{ID: rec.ID}, &result)
-	return result, err
-}
-
-// asked polls a job until it has finished, for roles that may not follow it.
-func (p *pool) asked(ctx context.Context, rec jobs.Record) (jobs.Result, error) {
-	for rec.State != jobs.Finished {
-		select {
-		case <-ctx.Done():
-			return jobs.Result{}, context.Cause(ctx)
-		case <-time.After(askEvery):
-		}
-		var err error
-		if rec, err = p.record(ctx, rec.ID); err != nil {
-			return jobs.Result{}, fmt.Errorf("job %s: %w", rec.ID, err)
-		}
-	}
-	return p.result(ctx, rec)
-}
-
-func (p *pool) cancel(ctx context.Context, id string) (jobs.Record, error) {
-	if p.role.All() {
-		return p.queue.Cancel(ctx, id, "cli")
-	}
-	var rec jobs.Record
-	err := p.queue.Ask(ctx, operation.Cancel.Row, "cli", operation.Ref{ID: id}, &rec)
-	return rec, err
-}
-
-func (p *pool) why(ctx context.Context, id string) (why.Standing, error) {
-	if p.role.All() {
-		return p.queue.Why(ctx, id)
-	}
-	var s why.Standing
-	err := p.queue.Ask(ctx, operation.Why.Row, "cli", operation.Ref{ID: id}, &s)
-	return s, err
+	return p.client.As(source).Submit(ctx, job)
 }
 
 // need names the roles for what a command does all the time, and where a single
@@ -126,8 +48,12 @@ func useRole(roles []jobs.Role) string {
 	return hint + "; penstock nats credentials makes one"
 }
 
-// allowed says of what the broker refused which roles may do it.
-func (a *app) allowed(err error) error {
+// advised adds the way out to errors of the bus: what the broker refused names the
+// roles that may do it, and a request that no dispatcher took names what runs one.
+func (a *app) advised(err error) error {
+	if errors.Is(err, client.ErrNoDispatcher) {
+		return cli.Fail(cli.ExitUnreachable, a.dispatcherCommand()+" runs one", "%w", err)
+	}
 	refused, ok := errors.AsType[*jobs.ForbiddenError](err)
 	if !ok {
 		return err
@@ -140,6 +66,17 @@ func (a *app) allowed(err error) error {
 		return err
 	}
 	return cli.Fail(cli.ExitDenied, useRole(roles), "%w", err)
+}
+
+// dispatcherCommand is the command that dispatches for the pool that was asked.
+func (a *app) dispatcherCommand() string {
+	switch {
+	case a.cfg.Server != "":
+		return "penstock serve --server " + redacted(a.cfg.Server)
+	case a.cfg.Data != cli.Defaults().Data:
+		return "penstock serve --data " + a.cfg.Data
+	}
+	return "penstock serve"
 }
 
 // credential returns the options of a connection with --creds, and its role.

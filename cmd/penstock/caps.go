@@ -25,7 +25,7 @@ func (a *app) queueCaps() *cobra.Command {
 cap on each item of a kind, such as repo:*, has a row of its own, and one row for each
 repository with running jobs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, capView, func(p *pool, ctx context.Context) ([]schedule.CapUse, error) { return p.queue.CapsUsed(ctx) })
+			return list(cmd.Context(), a, capView, func(p *pool, ctx context.Context) ([]schedule.CapUse, error) { return p.client.Queues().Caps(ctx) })
 		},
 	}
 }

@@ -100,7 +100,7 @@ func (a *app) withLetters(ctx context.Context, fn func(p *pool, letters []jobs.D
 	if err != nil {
 		return err
 	}
-	letters, err := p.queue.Dead(ctx)
+	letters, err := collect(p.client.DeadLetters().List(ctx, operation.DeadRequest{}))
 	if err == nil {
 		err = fn(p, letters)
 	}
@@ -136,7 +136,7 @@ func (a *app) deadGet() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				view, err := p.api.ShowLetter(cmd.Context(), l, last)
+				view, err := p.client.DeadLetters().Get(cmd.Context(), l.ID, last)
 				if err != nil {
 					return err
 				}

@@ -10,9 +10,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/seal"
 )
 
 // bus connects to the pool that runs on the field's data directory.
@@ -66,6 +69,56 @@ func TestRefusedSubmissions(t *testing.T) {
 		t.Errorf("jobs %+v, want one, pending", list)
 	}
 	f.run("dead", "drop", "--all", "--kind", "submission")
+	if list := f.letters(); len(list) > 0 {
+		t.Errorf("left: %+v", list)
+	}
+}
+
+// A refused submission that is submitted again runs on a worker that wants signatures:
+// with the signature that it had, or with that of whoever submits it again.
+func TestRefusedSubmissionsAreSigned(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	keys := t.TempDir()
+	own, other := f.keyPair(keys, "own"), f.keyPair(keys, "other")
+	f.serve("--slots", "2", "--require-signature", filepath.Join(keys, "own.pub"))
+	q, err := queue.Open(t.Context(), f.bus(), queue.Config{})
+	f.must(err)
+	for what, signing := range map[string]struct{ before, after string }{
+		"unsigned, and then signed": {"", own},
+		"signed before":             {own, ""},
+		"signed by two":             {other, own},
+	} {
+		data := []byte(`{"isolation":"none","agent":{"name":"command","command":["true"]}}`)
+		if signing.before != "" {
+			key, err := (&app{cfg: cli.Config{SignKey: signing.before}}).signingKey()
+			f.must(err)
+			job, err := jobs.Decode(data)
+			f.must(err)
+			job, err = seal.Sign(job.WithDefaults(), jobs.NewID(), key)
+			f.must(err)
+			data, err = json.Marshal(job)
+			f.must(err)
+		}
+		refused := queue.Submission{ID: jobs.NewID(), Tenant: "default", At: time.Now(), Data: data}
+		args := []string{"dead", "retry", refused.ID, "-o", "json"}
+		if signing.after != "" {
+			args = append(args, "--sign-key", signing.after)
+		}
+		var made []string
+		for range 2 { // whoever retried it first died before the letter was dropped
+			f.must(q.Reject(t.Context(), refused, errors.New("there was no room")))
+			var done []operation.DeadDone
+			f.must(json.Unmarshal([]byte(f.run(args...)), &done))
+			made = append(made, done[0].Job)
+		}
+		if made[0] != made[1] {
+			t.Errorf("%s: the jobs %v were made, want one", what, made)
+		}
+		if _, code, said := f.try("wait", "--timeout", patience(60), made[0]); code != 0 {
+			t.Errorf("%s: the job ended with %d: %s", what, code, said)
+		}
+	}
 	if list := f.letters(); len(list) > 0 {
 		t.Errorf("left: %+v", list)
 	}

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -27,55 +27,45 @@ func (a *app) deadRetry() *cobra.Command {
 		Long: `Retry makes dead jobs pending again, with all their attempts still available, and
 submits refused submissions again: they may be accepted now. Name dead letters by
 their ids, or select them with --all and the other flags. Letters that cannot be
-retried stay, and the others are retried.`,
+retried stay, and the others are retried. A refused submission keeps its signature,
+if it has one; with --sign-key it is signed again.`,
 		Example: `  penstock dead retry --all --reason model_billing
   penstock dead retry --all --batch 01a1fa91-97d5 --dry-run`,
-	}, &fromSalvage, func(ctx context.Context, p *pool, l jobs.DeadLetter) (did, job string, err error) {
-		switch l.Kind {
-		case jobs.DeadJob:
-			rec, err := p.dispatcher.Retry(ctx, l.ID, "cli", fromSalvage)
-			return "retried", rec.ID, err
-		case jobs.DeadSubmission:
-			job, err := p.resubmit(ctx, l)
-			return "submitted", job, err
+	}, &fromSalvage, func(ctx context.Context, p *pool, l jobs.DeadLetter) (operation.DeadDone, error) {
+		if key, err := p.signKey(); l.Kind == jobs.DeadSubmission && (key != nil || err != nil) {
+			return p.resubmit(ctx, l) // the dispatcher has no key
 		}
-		return "", "", fmt.Errorf("it does not belong to a job: penstock dead drop %s removes it", l.ID)
+		return p.client.DeadLetters().Retry(ctx, l.ID, fromSalvage)
 	})
 }
 
-// resubmit submits a refused submission again, and drops its letter once it is
-// accepted.
-func (p *pool) resubmit(ctx context.Context, l jobs.DeadLetter) (string, error) {
-	if l.Cut {
-		return "", fmt.Errorf("only its beginning was kept")
-	}
-	job, err := jobs.Decode([]byte(l.Data))
+// resubmit submits a refused submission again, signed with this command's key, and
+// drops its letter once it is accepted.
+func (p *pool) resubmit(ctx context.Context, l jobs.DeadLetter) (operation.DeadDone, error) {
+	job, err := l.Submission()
 	if err != nil {
-		return "", err
+		return operation.DeadDone{}, err
 	}
-	// If two users do this, or the process dies in between, the result is still one
-	// job.
-	if job.Key == "" {
-		job.Key = "rejected-" + l.ID
-	}
+	job.Signature, job.Key = nil, cmp.Or(job.Key, l.RetryKey())
 	submitted, err := p.submit(ctx, job, "cli")
 	if err != nil {
-		return "", err
+		return operation.DeadDone{}, err
 	}
-	return submitted.ID, p.queue.Drop(ctx, l)
+	_, err = p.client.DeadLetters().Drop(ctx, l.ID)
+	return operation.DeadDone{ID: l.ID, Kind: l.Kind, Did: "submitted", Job: submitted.ID}, err
 }
 
 func (a *app) deadDrop() *cobra.Command {
 	return a.deadBulk(&cobra.Command{
 		Use: "drop [ID…]", Short: "Remove dead letters; their jobs stay as they are",
-	}, nil, func(ctx context.Context, p *pool, l jobs.DeadLetter) (did, job string, err error) {
-		return "dropped", "", p.queue.Drop(ctx, l)
+	}, nil, func(ctx context.Context, p *pool, l jobs.DeadLetter) (operation.DeadDone, error) {
+		return p.client.DeadLetters().Drop(ctx, l.ID)
 	})
 }
 
 // deadBulk makes a command that does something to each of the letters that its
 // arguments choose.
-func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool, jobs.DeadLetter) (did, job string, err error)) *cobra.Command {
+func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool, jobs.DeadLetter) (operation.DeadDone, error)) *cobra.Command {
 	var filter letterFilter
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return a.withLetters(cmd.Context(), func(p *pool, letters []jobs.DeadLetter) error {
@@ -96,14 +86,13 @@ func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Co
 	return cmd
 }
 
-func (a *app) deadEach(ctx context.Context, p *pool, chosen []jobs.DeadLetter, do func(context.Context, *pool, jobs.DeadLetter) (did, job string, err error)) error {
+func (a *app) deadEach(ctx context.Context, p *pool, chosen []jobs.DeadLetter, do func(context.Context, *pool, jobs.DeadLetter) (operation.DeadDone, error)) error {
 	var list []operation.DeadDone
 	failed := 0
 	for _, l := range chosen {
-		done := operation.DeadDone{ID: l.ID, Kind: l.Kind}
-		var err error
-		if done.Did, done.Job, err = do(ctx, p, l); err != nil {
-			done.Did, done.Job, done.Error = "nothing", "", err.Error()
+		done, err := do(ctx, p, l)
+		if err != nil {
+			done = operation.DeadDone{ID: l.ID, Kind: l.Kind, Did: "nothing", Error: err.Error()}
 			failed++
 		}
 		list = append(list, done)

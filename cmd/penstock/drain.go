@@ -26,7 +26,7 @@ The other jobs keep waiting until penstock queue resume.`,
 				if err := p.exists(ctx, h.Kind, h.Name); err != nil {
 					return err
 				}
-				if err := p.queue.Hold(ctx, h); err != nil {
+				if err := p.hold(ctx, h); err != nil {
 					return err
 				}
 				return cause(ctx, p.drained(ctx, h.Name))

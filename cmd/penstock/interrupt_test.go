@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -72,7 +73,10 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 		t.Errorf("interrupted twice, it ended with %d, want the signal's", code)
 	}
 	f.must(pool.Process.Signal(syscall.SIGCONT))
-	f.run("batch", "cancel", silent)
+	// What it had asked for may still be done, or may not.
+	if _, code, said := f.try("batch", "cancel", silent); code != 0 && code != cli.ExitNotFound {
+		t.Errorf("batch cancel ended with %d: %s", code, said)
+	}
 }
 
 // states counts the jobs of the pool.

@@ -65,21 +65,9 @@ func (a *app) jobGet() *cobra.Command {
 		Short: "Show a job: its record, what its reason means, its request and its result",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				view := operation.Shown{Record: rec}
-				if cause, ok := jobs.Reasons[rec.Reason]; ok {
-					view.Cause = &cause
-				}
-				if p.role != jobs.RoleSubmitter { // called with the record and the result
-					if err := p.readBeside(ctx, &view); err != nil {
-						return err
-					}
-				}
-				if rec.State == jobs.Finished {
-					result, err := p.result(ctx, rec)
-					if err != nil {
-						return err
-					}
-					view.Result = &result
+				view, err := p.client.Show(ctx, rec.ID)
+				if err != nil {
+					return err
 				}
 				if a.format == cli.Table {
 					a.format = cli.YAML
@@ -90,22 +78,12 @@ func (a *app) jobGet() *cobra.Command {
 	}
 }
 
-// readBeside adds what lies beside a job's record.
-func (p *pool) readBeside(ctx context.Context, v *operation.Shown) error {
-	if job, err := p.queue.Job(ctx, v.ID); err == nil {
-		v.Job = &job
-	}
-	var err error
-	v.Salvages, err = p.store.Salvages(ctx, v.Record)
-	return err
-}
-
 func (a *app) jobCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID…", Short: "Cancel jobs, queued or running", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
-				return p.cancel(ctx, rec.ID)
+				return p.client.Cancel(ctx, rec.ID)
 			})
 		},
 	}
@@ -117,7 +95,7 @@ func (a *app) jobRetry() *cobra.Command {
 		Use: "retry ID…", Short: "Run finished jobs without success again", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
-				return p.dispatcher.Retry(ctx, rec.ID, "cli", fromSalvage)
+				return p.client.Retry(ctx, rec.ID, fromSalvage)
 			})
 		},
 	}

@@ -38,7 +38,7 @@ of the workspace below "workspace", the others beside it.`,
 				if rec.State != jobs.Finished {
 					return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no artifacts yet", rec.ID, rec.State)
 				}
-				result, err := p.dispatcher.Result(ctx, rec)
+				result, err := p.client.Result(ctx, rec.ID)
 				if err != nil {
 					return err
 				}

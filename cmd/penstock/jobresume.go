@@ -31,7 +31,7 @@ with the changes. job retry begins anew instead.`,
 				return cli.Usage("", "--id names a message: it needs --prompt")
 			}
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				rec, err := p.resume(ctx, rec, prompt)
+				rec, err := p.client.Resume(ctx, rec.ID, prompt)
 				if err != nil {
 					return refusal(err)
 				}
@@ -50,21 +50,6 @@ func (a *app) waits(p *pool) {
 	if p.server != nil {
 		a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
 	}
-}
-
-// resume brings a finished job back. A role that may only send requests to a dispatcher
-// needs a prompt.
-func (p *pool) resume(ctx context.Context, rec jobs.Record, prompt *control.Message) (jobs.Record, error) {
-	if p.role.All() {
-		return p.dispatcher.Resume(ctx, rec.ID, prompt)
-	}
-	if prompt == nil {
-		return rec, cli.Fail(cli.ExitDenied, "add a --prompt", "role %s can resume a job only with a prompt", p.role)
-	}
-	if _, err := p.send(ctx, rec.ID, *prompt); err != nil {
-		return rec, err
-	}
-	return p.record(ctx, rec.ID)
 }
 
 // goOn is the prompt of a fork without one.

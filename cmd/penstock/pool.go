@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 )
@@ -38,6 +39,8 @@ type pool struct {
 	store      *artifact.Store
 	dispatcher *dispatcher.Dispatcher
 	api        *api.Server // answers requests, where this process does
+	client     *client.Client
+	unanswered chan error // has the error with which api stopped answering; nil where it never began
 	// server is the broker in this process; nil if it is another process.
 	server *natsd.Server
 	// owner is the process that runs the pool of the data directory, if it is another
@@ -71,7 +74,35 @@ func (a *app) open(ctx context.Context, owner string, hooks hooks) (*pool, error
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
+	if p.server != nil { // no other process can answer what this one asks
+		p.answer(ctx)
+	}
 	return p, nil
+}
+
+// answer answers the requests of clients until the pool is closed, also while the
+// services beside it drain.
+func (p *pool) answer(ctx context.Context) {
+	if p.unanswered != nil {
+		return
+	}
+	p.unanswered = make(chan error, 1)
+	p.start(ctx, func(ctx context.Context) error {
+		err := p.api.Serve(ctx)
+		p.unanswered <- err
+		return err
+	})
+}
+
+// answering waits until ctx ends, or requests are not answered any more, which is the
+// error that it returns.
+func (p *pool) answering(ctx context.Context) error {
+	select {
+	case err := <-p.unanswered:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // connect finds the broker, or becomes it.
@@ -285,7 +316,8 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 		Queue: p.queue, Log: p.log, Store: p.store, Able: a.able(), Caps: caps, Logger: p.logger, Hooks: hooks.dispatcher,
 	})
 	p.api = api.New(api.Config{Dispatcher: p.dispatcher, Queue: p.queue, Log: p.log, Store: p.store})
-	return nil
+	p.client, err = client.Open(ctx, p.conn, client.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Role: p.role, By: "cli"})
+	return err
 }
 
 // artifact writes what an attempt stored under a name.

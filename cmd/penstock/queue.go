@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -57,9 +57,23 @@ func (a *app) queueLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the queues, with their jobs, and which are paused", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, queueView, func(p *pool, ctx context.Context) ([]operation.Queue, error) { return api.Queues(ctx, p.queue) })
+			return list(cmd.Context(), a, queueView, func(p *pool, ctx context.Context) ([]operation.Queue, error) {
+				return collect(p.client.Queues().List(ctx))
+			})
 		},
 	}
+}
+
+// collect reads a list of the pool to its end.
+func collect[T any](list iter.Seq2[T, error]) ([]T, error) {
+	var all []T
+	for item, err := range list {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, item)
+	}
+	return all, nil
 }
 
 // list prints what is read from the pool.
@@ -92,13 +106,24 @@ func (a *app) holdCommand(kind jobs.HoldKind, arg string, name func(string) stri
 				if err := p.exists(cmd.Context(), kind, h.Name); err != nil && !force {
 					return err
 				}
-				return p.queue.Hold(cmd.Context(), h)
+				return p.hold(cmd.Context(), h)
 			})
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "for", 0, "resume automatically after this long (default: only by the resume command)")
 	cmd.Flags().BoolVar(&force, "force", false, fmt.Sprintf("also a %s that the pool does not know yet", kind))
 	return cmd
+}
+
+// hold pauses a queue or a batch, whose name is known to be right.
+func (p *pool) hold(ctx context.Context, h jobs.Hold) (err error) {
+	request := operation.PauseRequest{Name: h.Name, Until: h.Until, Force: true}
+	if h.Kind == jobs.HoldBatch {
+		_, err = p.client.Batches().Pause(ctx, request)
+	} else {
+		_, err = p.client.Queues().Pause(ctx, request)
+	}
+	return err
 }
 
 func (a *app) resumeCommand(kind jobs.HoldKind, arg string, name func(string) string) *cobra.Command {
@@ -110,7 +135,13 @@ func (a *app) resumeCommand(kind jobs.HoldKind, arg string, name func(string) st
 				if err := p.exists(cmd.Context(), kind, h.Name); err != nil {
 					return err
 				}
-				return p.queue.Release(cmd.Context(), h.Kind, h.Name)
+				var err error
+				if kind == jobs.HoldBatch {
+					_, err = p.client.Batches().Resume(cmd.Context(), h.Name)
+				} else {
+					_, err = p.client.Queues().Resume(cmd.Context(), h.Name)
+				}
+				return err
 			})
 		},
 	}
@@ -133,7 +164,7 @@ func (a *app) changeHold(ctx context.Context, h jobs.Hold, change func(*pool) er
 	}
 	var holds []jobs.Hold
 	if err = change(p); err == nil {
-		holds, err = p.queue.Holds(ctx)
+		holds, err = p.client.Queues().Holds(ctx)
 	}
 	if err == nil {
 		err = holdView.List(a.out, a.format, holds)

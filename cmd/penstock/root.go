@@ -40,7 +40,7 @@ func run(ctx context.Context, a *app, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := a.allowed(root.ExecuteContext(ctx))
+	err := a.advised(root.ExecuteContext(ctx))
 	err = errors.Join(err, a.out.Close(), a.err.Close())
 	return cli.Report(a.err, err)
 }

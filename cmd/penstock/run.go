@@ -104,7 +104,7 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 	if err != nil {
 		return none, fmt.Errorf("job %s: %w", submitted.ID, err)
 	}
-	result, err := p.dispatcher.Result(ctx, rec)
+	result, err := p.client.Result(ctx, rec.ID)
 	if err != nil {
 		return none, err
 	}
@@ -195,5 +195,5 @@ func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job
 	if err != nil {
 		return nil, err
 	}
-	return p.start(ctx, p.dispatcher.Run, p.api.Serve, w.Run), nil
+	return p.start(ctx, p.answering, p.dispatcher.Run, w.Run), nil
 }

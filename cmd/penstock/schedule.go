@@ -21,10 +21,10 @@ job, even after a crash.`,
 	}
 	cmd.AddCommand(a.scheduleAdd(), a.scheduleLs(), a.scheduleGet(),
 		a.scheduleChange("pause", "Pause a schedule until it is resumed", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
-			return p.dispatcher.PauseSchedule(ctx, name, "cli")
+			return p.client.Schedules().Pause(ctx, name)
 		}),
 		a.scheduleChange("resume", "Resume a paused schedule", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
-			return p.dispatcher.ResumeSchedule(ctx, name)
+			return p.client.Schedules().Resume(ctx, name)
 		}),
 		a.scheduleRun(), a.scheduleRm())
 	return cmd
@@ -107,7 +107,7 @@ func (a *app) scheduleLs() *cobra.Command {
 		Use: "ls", Short: "List the schedules, when each fires next, and what it did last", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSchedules(cmd.Context(), func(p *pool) error {
-				list, err := p.queue.Schedules(cmd.Context())
+				list, err := collect(p.client.Schedules().List(cmd.Context()))
 				if err != nil {
 					return err
 				}
@@ -126,7 +126,7 @@ func (a *app) scheduleGet() *cobra.Command {
 		Use: "get NAME", Short: "Show a schedule: its job, its next firings and its last one", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchedules(cmd.Context(), func(p *pool) error {
-				rec, err := p.queue.Schedule(cmd.Context(), args[0])
+				rec, err := p.client.Schedules().Get(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
@@ -166,7 +166,7 @@ func (a *app) scheduleRun() *cobra.Command {
 		Use: "run NAME", Short: "Submit a schedule's job now, even if the schedule is paused; its next firing does not change", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchedules(cmd.Context(), func(p *pool) error {
-				rec, err := p.dispatcher.RunSchedule(cmd.Context(), args[0])
+				rec, err := p.client.Schedules().Run(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
@@ -183,7 +183,7 @@ func (a *app) scheduleRm() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchedules(cmd.Context(), func(p *pool) error {
 				for _, name := range args {
-					if err := p.queue.RemoveSchedule(cmd.Context(), name); err != nil {
+					if err := p.client.Schedules().Remove(cmd.Context(), name); err != nil {
 						return err
 					}
 					a.err.Printf("penstock: removed schedule %s\n", name)

@@ -66,7 +66,11 @@ func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) er
 		return scheduleView.One(a.out, a.format, stateOf(calendar.New(s, time.Now())))
 	}
 	return a.withCalendar(cmd.Context(), "schedule", func(p *pool) error {
-		rec, err := p.dispatcher.AddSchedule(cmd.Context(), s, f.replace)
+		put := p.client.Schedules().Add
+		if f.replace {
+			put = p.client.Schedules().Replace
+		}
+		rec, err := put(cmd.Context(), s)
 		if err != nil {
 			return err
 		}

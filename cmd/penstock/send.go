@@ -63,7 +63,7 @@ func (p *pool) deliver(ctx context.Context, id string, c control.Message, limit 
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		receipt, err := p.send(limited, id, c)
+		receipt, err := p.client.Send(limited, id, c)
 		refused, ok := errors.AsType[*control.RefusedError](err)
 		switch {
 		case err == nil:

@@ -64,7 +64,8 @@ func (a *app) serve(ctx context.Context) error {
 		return errors.Join(p.close(), cli.Fail(cli.ExitUnexpected, "use it, or another --data",
 			"data directory %s is in use by penstock %s", a.cfg.Data, p.owner))
 	}
-	services := []func(context.Context) error{p.dispatcher.Run, p.api.Serve}
+	p.answer(ctx)
+	services := []func(context.Context) error{p.answering, p.dispatcher.Run}
 	if a.cfg.Serve.Slots > 0 {
 		w, err := a.worker(ctx, p, a.cfg.Serve.Slots, watch.hooks())
 		if err != nil {

@@ -96,30 +96,21 @@ func (a *app) waitCommand() *cobra.Command {
 
 // await waits until a job has finished and returns its result.
 func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
-	rec, err := p.record(ctx, id)
+	rec, err := p.client.Get(ctx, id)
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
-	}
-	if p.role == jobs.RoleSubmitter {
-		return p.asked(ctx, rec)
 	}
 	if err := p.alive(rec); err != nil {
 		return jobs.Result{}, err
 	}
-	if rec, err = p.queue.Wait(ctx, rec.ID); err != nil {
-		return jobs.Result{}, err
-	}
 	// The log's last event is written after the record. A user who has waited for a job
 	// should find it there.
-	for _, err := range p.events(ctx, rec.ID, rec.Session, 1) {
+	for _, err := range p.client.Follow(ctx, rec.ID, 0) {
 		if err != nil {
 			return jobs.Result{}, fmt.Errorf("follow job %s: %w", rec.ID, err)
 		}
 	}
-	if ctx.Err() != nil {
-		return jobs.Result{}, context.Cause(ctx)
-	}
-	return p.dispatcher.Result(ctx, rec)
+	return p.client.Result(ctx, rec.ID)
 }
 
 // alive refuses to wait for a job that will never run: if this command had to open the
@@ -138,7 +129,7 @@ func (a *app) withJob(ctx context.Context, id string, fn func(context.Context, *
 	if err != nil {
 		return err
 	}
-	rec, err := p.record(ctx, id)
+	rec, err := p.client.Get(ctx, id)
 	if err != nil {
 		err = fmt.Errorf("job %s: %w", id, err)
 		if errors.Is(err, jobs.ErrNotFound) {

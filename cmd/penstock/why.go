@@ -27,7 +27,7 @@ cause: as long as that remains, removing another one would not help.`,
 			var list []why.Standing
 			for _, id := range args {
 				var s why.Standing
-				if s, err = p.why(cmd.Context(), id); err != nil {
+				if s, err = p.client.Why(cmd.Context(), id); err != nil {
 					if errors.Is(err, jobs.ErrNotFound) {
 						err = cli.Fail(cli.ExitNotFound, "penstock job ls lists the jobs that are kept", "%w", err)
 					}

@@ -58,7 +58,7 @@ func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r workt
 	if rec.State != jobs.Finished {
 		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no result yet", rec.ID, rec.State)
 	}
-	result, err := p.dispatcher.Result(ctx, rec)
+	result, err := p.client.Result(ctx, rec.ID)
 	if err != nil {
 		return err
 	}
