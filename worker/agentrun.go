@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
 
@@ -29,7 +30,7 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 		// Its port is one of the host's, as all that it listens on.
 		door, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return failed(jobs.SandboxFailed, "open the way to the model API", err)
+			return verdict.Failed(jobs.SandboxFailed, "open the way to the model API", err)
 		}
 		defer door.Close()
 		in.door, in.gate = door, door.Addr().String()
@@ -43,15 +44,15 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 	}
 	plan, err := adapter.Launch(launch)
 	if err != nil {
-		return failed(jobs.AgentMissing, "plan the agent's start", err)
+		return verdict.Failed(jobs.AgentMissing, "plan the agent's start", err)
 	}
 	about := adapter.About()
 	way := a.gateTo(about.API)
 	if about.API != "" && a.offline() { // by the worker's policy
-		return ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
+		return verdict.Ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
 	}
 	if about.API != "" && way == nil {
-		return ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", about.API, about.Name, strings.ToUpper(about.API))
+		return verdict.Ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", about.API, about.Name, strings.ToUpper(about.API))
 	}
 	spec, err := a.spec(in, plan, way != nil)
 	if err != nil {
@@ -196,17 +197,17 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 	}
 	for _, err := range errs {
 		if err != nil {
-			return failed(jobs.SandboxFailed, "run the agent", err)
+			return verdict.Failed(jobs.SandboxFailed, "run the agent", err)
 		}
 	}
 	if r.parked != nil {
-		return errParked
+		return verdict.ErrParked
 	}
 	if hung.Outcome != "" {
 		return r.explained(hung)
 	}
 	if r.leaving != "" && end.Outcome != jobs.Success {
-		return ended(jobs.Cancelled, "%s stopped the agent within its turn", r.leaving)
+		return verdict.Ended(jobs.Cancelled, "%s stopped the agent within its turn", r.leaving)
 	}
 	if end.Outcome == jobs.Success {
 		return nil
@@ -303,7 +304,7 @@ func (r *agentRun) line(line agent.Line) {
 		r.in.put(read.Reply...)
 	}
 	if read.Hopeless != "" {
-		r.end(ended(read.Hopeless, "the agent tries on, but it cannot succeed: %s", jobs.Reasons[read.Hopeless].Advice))
+		r.end(verdict.Ended(read.Hopeless, "the agent tries on, but it cannot succeed: %s", jobs.Reasons[read.Hopeless].Advice))
 	}
 	r.pulse.because = read.Retried
 	r.pulse.beat(time.Now(), len(line.Bytes), read.Events)

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // maxAsks is how many questions of an agent may be open at once.
@@ -76,7 +77,7 @@ func (r *agentRun) lapse(now time.Time, limit time.Duration) {
 			continue
 		}
 		if r.job.Ask.Fail {
-			r.end(ended(jobs.Unanswered, "nobody has answered its question: %s", a.words()))
+			r.end(verdict.Ended(jobs.Unanswered, "nobody has answered its question: %s", a.words()))
 		}
 		if r.expire(a.Ask.Ask) {
 			continue

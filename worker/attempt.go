@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/images"
 	"github.com/penstock-run/penstock/worker/internal/redact"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -112,7 +113,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	if err == nil {
 		err = a.attend(ctx)
 	}
-	a.settle(ctx, verdict(ctx, err))
+	a.settle(ctx, verdict.Of(ctx, err))
 }
 
 // attend runs the attempt, and listens to the session meanwhile.
@@ -124,7 +125,7 @@ func (a *attempt) attend(ctx context.Context) error {
 	defer stop()
 	stopTerminals, err := a.cfg.Log.ServeTerminals(a.rec.Session, a.terminal)
 	if err != nil {
-		return failed(jobs.StoreFailed, "listen to the session", err)
+		return verdict.Failed(jobs.StoreFailed, "listen to the session", err)
 	}
 	defer stopTerminals()
 	return a.run(ctx)
@@ -162,11 +163,11 @@ func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error 
 	first := event.New(event.JobClaimed{Worker: a.cfg.Name, Epoch: src.Epoch, Lost: a.claim.Previous()})
 	writer, err := a.cfg.Log.Writer(ctx, src, first)
 	if err != nil {
-		return failed(jobs.StoreFailed, "open the session's log", err)
+		return verdict.Failed(jobs.StoreFailed, "open the session's log", err)
 	}
 	a.writer = writer
 	a.events = newRecorder(writer, a.secrets.Event, a.cfg.Hooks, func(err error) {
-		end(failed(jobs.StoreFailed, "append to the session's log", err))
+		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
 	})
 	a.events.start(ctx)
 	return missing
@@ -204,7 +205,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		a.release("workspace", "cleanup", func() error { return a.vacate(ctx, space, verdict(ctx, err)) })
+		a.release("workspace", "cleanup", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
 	}()
 	if err := a.restore(ctx, space, salvage); err != nil {
 		return err
@@ -220,7 +221,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer a.leave()
-	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), errTimeLimit)
+	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), verdict.ErrTimeLimit)
 	defer cancel()
 	err = a.work(limited, in, adapter)
 	if err == nil {
@@ -236,14 +237,14 @@ func (a *attempt) run(ctx context.Context) (err error) {
 // signed whom the worker trusts.
 func (a *attempt) acceptable() error {
 	if jobs.HasCredentials(a.job.Repo.URL) { // of an earlier version, or a client that asked no dispatcher
-		return ended(jobs.InvalidJob, "the repository's address has a password or a token in it: submit the job without, and give it to this worker's git (docs/private-repositories.md)")
+		return verdict.Ended(jobs.InvalidJob, "the repository's address has a password or a token in it: submit the job without, and give it to this worker's git (docs/private-repositories.md)")
 	}
 	if len(a.cfg.Signers) == 0 {
 		return nil
 	}
 	err := seal.Verify(a.job, a.rec, a.cfg.Signers)
 	if unsigned, ok := errors.AsType[*seal.UnsignedError](err); ok {
-		return ended(jobs.Unsigned, "%s", unsigned.Error())
+		return verdict.Ended(jobs.Unsigned, "%s", unsigned.Error())
 	}
 	return err
 }
@@ -251,7 +252,7 @@ func (a *attempt) acceptable() error {
 // conclude takes what the agent left, and delivers it where that is a success.
 // Err is how the work ended.
 func (a *attempt) conclude(ctx context.Context, in jail, adapter agent.Adapter, err error) error {
-	if errors.Is(err, errParked) {
+	if errors.Is(err, verdict.ErrParked) {
 		return err // there is no result yet
 	}
 	change, collected := a.collect(ctx, in.space)
@@ -259,10 +260,10 @@ func (a *attempt) conclude(ctx context.Context, in jail, adapter agent.Adapter, 
 		err = collected
 	}
 	if err == nil && a.job.ExpectChanges && change.PatchSize == 0 {
-		err = ended(jobs.NoChanges, "%s", strings.Join(append([]string{"the agent ended without a change"}, change.Notes...), "; "))
+		err = verdict.Ended(jobs.NoChanges, "%s", strings.Join(append([]string{"the agent ended without a change"}, change.Notes...), "; "))
 	}
 	if err == nil && len(a.job.ResultSchema) > 0 && a.result.Value == nil {
-		err = ended(jobs.NoResult, "the agent ended without setting the job's result")
+		err = verdict.Ended(jobs.NoResult, "the agent ended without setting the job's result")
 	}
 	if err == nil {
 		err = a.draft(ctx, in, adapter, change)
@@ -284,7 +285,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	began := time.Now()
 	features, err := backend.Check(ctx)
 	if err != nil {
-		return nil, failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
+		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
 	}
 	r := workspace.Request{
 		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
@@ -297,7 +298,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	space, err := a.cfg.Spaces.Prepare(ctx, r)
 	a.result.Durations.Provision = a.stage("provision", began)
 	if err != nil {
-		return nil, failed(jobs.WorkspaceFailed, "prepare workspace", err)
+		return nil, verdict.Failed(jobs.WorkspaceFailed, "prepare workspace", err)
 	}
 	a.result.BaseCommit = space.Base()
 	// What "auto" means is known only now.

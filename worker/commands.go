@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // commands runs the job's setup or check commands, one after the other, until
@@ -23,7 +24,7 @@ func (a *attempt) commands(ctx context.Context, in jail, reason jobs.Reason, com
 			return err
 		}
 		if check.Exit != 0 {
-			return &commandError{ended(reason, "%q ended with status %d", command, check.Exit), check}
+			return &commandError{verdict.Ended(reason, "%q ended with status %d", command, check.Exit), check}
 		}
 	}
 	return nil
@@ -63,7 +64,7 @@ func (a *attempt) command(ctx context.Context, in jail, command string) (event.C
 	if check.Exit != 0 && err == nil {
 		return check, limit
 	}
-	return check, failed(jobs.SandboxFailed, "run "+strconv.Quote(command), err)
+	return check, verdict.Failed(jobs.SandboxFailed, "run "+strconv.Quote(command), err)
 }
 
 // A tail keeps the end of what is written to it: the part of a failing

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // acceptLimit bounds how long an accepted message may take to be stored.
@@ -46,7 +47,7 @@ func (a *attempt) listen(ctx context.Context) (stop func(), err error) {
 	}
 	stop, err = a.cfg.Log.Listen(a.rec.Session, a.past.Receipts, func(c control.Message) (control.Receipt, error) { return a.control(ctx, c) })
 	if err != nil {
-		return nil, failed(jobs.StoreFailed, "listen to the session", err)
+		return nil, verdict.Failed(jobs.StoreFailed, "listen to the session", err)
 	}
 	return stop, nil
 }
@@ -167,7 +168,7 @@ func (r *agentRun) accept(ctx context.Context, c control.Message, images []contr
 		r.end(err)
 	default:
 		// Whether it is in the log is not known, and so not what was done.
-		r.end(failed(jobs.StoreFailed, "store that a message was accepted", err))
+		r.end(verdict.Failed(jobs.StoreFailed, "store that a message was accepted", err))
 	}
 	return control.Refuse(control.Lost, "the worker could not store it: %v", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -27,7 +28,7 @@ func (a *attempt) deliver(ctx context.Context, space *workspace.Workspace, chang
 	d := a.delivery()
 	var err error
 	if d.Replaces, err = a.delivered(ctx, d.Branch); err != nil {
-		return failed(jobs.StoreFailed, "read what earlier attempts delivered", err)
+		return verdict.Failed(jobs.StoreFailed, "read what earlier attempts delivered", err)
 	}
 	got, err := a.try(ctx, space, change, d)
 	if err != nil {
@@ -68,7 +69,7 @@ func (a *attempt) delivery() workspace.Delivery {
 func (a *attempt) permit(ctx context.Context, branch, commit string) (time.Time, error) {
 	err := a.cfg.Store.PutDelivery(ctx, a.rec.ID, a.claim.Epoch(), event.BranchDelivered{Branch: branch, Commit: commit})
 	if err != nil {
-		return time.Time{}, failed(jobs.StoreFailed, "note the delivery", err)
+		return time.Time{}, verdict.Failed(jobs.StoreFailed, "note the delivery", err)
 	}
 	return a.claim.Assert(ctx)
 }
@@ -112,7 +113,7 @@ func (a *attempt) try(ctx context.Context, space *workspace.Workspace, change wo
 // final reports whether trying again cannot end otherwise.
 func final(err error) bool {
 	_, there := errors.AsType[*workspace.BranchError](err)
-	_, step := errors.AsType[*stepError](err)
+	_, step := errors.AsType[*verdict.StepError](err)
 	return there || step || errors.Is(err, jobs.ErrFenced) || errors.Is(err, jobs.ErrCancelled)
 }
 
@@ -120,10 +121,10 @@ func final(err error) bool {
 // mean in another step does not count: the agent's work is done and stored.
 func undelivered(err error) error {
 	if there, ok := errors.AsType[*workspace.BranchError](err); ok {
-		return ended(jobs.BranchExists, "%v", there)
+		return verdict.Ended(jobs.BranchExists, "%v", there)
 	}
 	if final(err) {
 		return err
 	}
-	return ended(jobs.DeliveryFailed, "deliver the result: %v", err)
+	return verdict.Ended(jobs.DeliveryFailed, "deliver the result: %v", err)
 }

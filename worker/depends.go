@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // maxFollowed is how large a patch may be that is handed to the job that
@@ -25,7 +26,7 @@ func (a *attempt) follow(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return failed(jobs.StoreFailed, "fetch the results of the jobs that this one depends on", err)
+			return verdict.Failed(jobs.StoreFailed, "fetch the results of the jobs that this one depends on", err)
 		}
 		a.depends = append(a.depends, d)
 	}

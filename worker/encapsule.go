@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/capsule"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -283,7 +284,7 @@ func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *jobs.C
 	}
 	list, err := a.cfg.Store.Capsules(ctx, a.rec.ID)
 	if err != nil {
-		return nil, "", failed(jobs.StoreFailed, "look for a capsule", err)
+		return nil, "", verdict.Failed(jobs.StoreFailed, "look for a capsule", err)
 	}
 	if c = a.begins(list); c == nil {
 		return nil, lost, a.unbound("its capsule is not kept any more")
@@ -292,7 +293,7 @@ func (a *attempt) capsule(ctx context.Context, adapter agent.Adapter) (c *jobs.C
 	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
 		return nil, unfit.Error(), a.unbound(unfit.Error())
 	}
-	return c, "", failed(jobs.StoreFailed, "read the capsule", err)
+	return c, "", verdict.Failed(jobs.StoreFailed, "read the capsule", err)
 }
 
 // begins chooses among the capsules of the job's attempts: the last one's, if
@@ -327,7 +328,7 @@ func (a *attempt) unbound(why string) error {
 	if !a.bound() {
 		return nil
 	}
-	return ended(jobs.NotResumed, "the conversation cannot be continued: %s", why)
+	return verdict.Ended(jobs.NotResumed, "the conversation cannot be continued: %s", why)
 }
 
 // resume puts the conversation into the agent's home, and tells the session
@@ -340,7 +341,7 @@ func (a *attempt) resume(ctx context.Context, in jail, c *jobs.Capsule, why stri
 	if c != nil {
 		content, err := a.cfg.Store.Get(ctx, c.Job, c.Epoch, c.Home.Name)
 		if err != nil {
-			return failed(jobs.StoreFailed, "read the capsule", err)
+			return verdict.Failed(jobs.StoreFailed, "read the capsule", err)
 		}
 		err = errors.Join(a.memory.talk(c.Conversation).Unpack(content), content.Close())
 		if err != nil {
@@ -390,6 +391,6 @@ func (a *attempt) anew(ctx context.Context, why string) error {
 // deaf reports whether an agent has refused to go on with its conversation: it
 // ended before it had begun a turn.
 func (a *attempt) deaf(err error) bool {
-	end, ok := errors.AsType[*endedError](err)
+	end, ok := errors.AsType[*verdict.EndedError](err)
 	return ok && end.Reason == jobs.AgentProtocol && a.memory.begun != nil && a.talk.round == 0 && a.talk.at.turn == a.memory.begun.Turn
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // vague are ends that a failing model API explains better than the agent, or
@@ -41,5 +42,5 @@ func (r *agentRun) explained(own jobs.Ended) error {
 		seen := r.talk.meter.Failing()
 		own, r.again = blame(own, seen), seen.Again
 	}
-	return &endedError{own}
+	return &verdict.EndedError{Ended: own}
 }

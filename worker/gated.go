@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // gate serves the way out of the jail until ctx ends, and ends the attempt
@@ -27,7 +28,7 @@ func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
 		select {
 		case <-ctx.Done():
 		case <-r.talk.meter.Spent():
-			r.end(ended(jobs.BudgetExceeded, "the budget is spent: %d tokens, %.2f USD at the most", r.job.Budget.Tokens, r.job.Budget.USD))
+			r.end(verdict.Ended(jobs.BudgetExceeded, "the budget is spent: %d tokens, %.2f USD at the most", r.job.Budget.Tokens, r.job.Budget.USD))
 		}
 		return nil
 	})

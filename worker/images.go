@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/internal/images"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // storeImages stores the images of a prompt, if the agent takes them now, and says
@@ -44,7 +45,7 @@ func (a *attempt) loadPrompts(ctx context.Context) error {
 	}
 	loaded, err := images.Store{Artifacts: a.cfg.Store, Job: a.rec.ID}.Load(ctx, a.unheard())
 	if err != nil {
-		return failed(jobs.StoreFailed, "read the images of a prompt", err)
+		return verdict.Failed(jobs.StoreFailed, "read the images of a prompt", err)
 	}
 	a.retold = map[string]images.Prompt{}
 	for _, p := range loaded {

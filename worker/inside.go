@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // InsideVariable has, in the agent's jail, the URL of its worker.
@@ -55,7 +56,7 @@ func (a *attempt) admit(s *sandbox.Spec, in *jail) error {
 	if in.unjailed || s.Network == sandbox.NetworkFull {
 		var err error
 		if in.inside, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return failed(jobs.SandboxFailed, "open the agent's way to its worker", err)
+			return verdict.Failed(jobs.SandboxFailed, "open the agent's way to its worker", err)
 		}
 		address = in.inside.Addr().String()
 	} else {

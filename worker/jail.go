@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/redact"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -74,7 +75,7 @@ func (a *attempt) backend() (sandbox.Backend, error) {
 	}
 	backend, err := a.cfg.Backend(name)
 	if err != nil {
-		return nil, failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
+		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
 	}
 	a.result.Backend = backend.Name()
 	// What the worker prefers may be something else than the policy permits.
@@ -180,7 +181,7 @@ func (a *attempt) around(in jail) (sandbox.Spec, error) {
 	s.Args = []string{"true"} // whoever asks says what runs
 	s, err := p.Apply(s, a.cfg.Where)
 	if err != nil {
-		return s, failed(jobs.SandboxMissing, "apply the worker's policy", err)
+		return s, verdict.Failed(jobs.SandboxMissing, "apply the worker's policy", err)
 	}
 	if watchesDisk {
 		s.Limits.Disk = cmp.Or(s.Limits.Disk, a.cfg.DiskLimit)
@@ -231,7 +232,7 @@ func (a *attempt) redactor() (*redact.Redactor, error) {
 	for _, name := range a.job.Secrets {
 		value, ok := a.cfg.Secret(name)
 		if !ok {
-			missing = ended(jobs.SecretMissing, "the worker has no secret %s: set PENSTOCK_SECRET_%s in its environment", name, name)
+			missing = verdict.Ended(jobs.SecretMissing, "the worker has no secret %s: set PENSTOCK_SECRET_%s in its environment", name, name)
 			continue
 		}
 		secrets[name] = value
@@ -253,7 +254,7 @@ func (a *attempt) start(ctx context.Context, in jail, spec sandbox.Spec, streams
 		a.cfg.Hooks.Jailed(a.job.Isolation, time.Since(began), err)
 	}
 	if err != nil {
-		return nil, failed(startReason(err), "start the jail", a.diagnosed(err))
+		return nil, verdict.Failed(verdict.StartReason(err), "start the jail", a.diagnosed(err))
 	}
 	// When the lease is lost there is no time to be polite: another worker may
 	// begin before a program that was asked to end has ended.
@@ -290,30 +291,6 @@ func (a *attempt) diagnosed(err error) error {
 		return fmt.Errorf("%w (%s)", err, cause)
 	}
 	return err
-}
-
-// startReason tells a jail that cannot be made here from a program that is
-// not in it.
-func startReason(err error) jobs.Reason {
-	if image, ok := errors.AsType[imageError](err); ok && image.ImageMissing() {
-		return jobs.ImageMissing
-	}
-	if _, ok := errors.AsType[*sandbox.UnsupportedError](err); ok {
-		return jobs.SandboxMissing
-	}
-	if _, ok := errors.AsType[*sandbox.FieldError](err); ok {
-		return jobs.SandboxMissing // what job and policy ask for together is no jail
-	}
-	if start, ok := errors.AsType[*sandbox.StartError](err); ok && start.Step == "execute" {
-		return jobs.AgentMissing
-	}
-	return jobs.SandboxFailed
-}
-
-// An imageError is what a backend of containers refuses a jail with.
-type imageError interface {
-	error
-	ImageMissing() bool
 }
 
 func words(features []sandbox.Feature) []string {

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // watchesDisk: jails of this system keep a limit of disk. Where none does, the
@@ -48,7 +49,7 @@ func (a *attempt) reached(what string, exit sandbox.Exit) error {
 		{sandbox.FeaturePIDs, jobs.ProcessLimit, fmt.Sprintf("reached its limit of %d processes and threads", l.PIDs), ""},
 	} {
 		if slices.Contains(exit.Reached, r.limit) {
-			return ended(r.reason, "%s %s: %s", what, r.says, cmp.Or(r.advice, jobs.Reasons[r.reason].Advice))
+			return verdict.Ended(r.reason, "%s %s: %s", what, r.says, cmp.Or(r.advice, jobs.Reasons[r.reason].Advice))
 		}
 	}
 	return nil

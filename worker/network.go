@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // A network is what all programs of an attempt reach besides the model API:
@@ -38,7 +39,7 @@ func (a *attempt) reach(in jail) (err error) {
 		cfg.Token = a.tokens.network
 	}
 	if a.net.Network, err = gate.NewNetwork(cfg); err != nil {
-		return failed(jobs.InvalidJob, "allow hosts", err)
+		return verdict.Failed(jobs.InvalidJob, "allow hosts", err)
 	}
 	a.net.listen = a.net.Listen()
 	if in.unjailed {
@@ -46,7 +47,7 @@ func (a *attempt) reach(in jail) (err error) {
 		// nothing that could keep programs to it.
 		address, err := freeAddress()
 		if err != nil {
-			return failed(jobs.WorkspaceFailed, "find a port for the way to the allowed hosts", err)
+			return verdict.Failed(jobs.WorkspaceFailed, "find a port for the way to the allowed hosts", err)
 		}
 		a.net.listen = []string{address}
 	}

@@ -10,15 +10,13 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // A session is parked in these steps, each of which may be the last one:
 //
 //	the agent asks, and nothing happens ─▶ its capsule is stored, while it waits
 //	─▶ it is ended ─▶ job.waiting ─▶ the record says so, and the slot is free
-
-// errParked is why an attempt ends whose questions are open.
-var errParked = errors.New("parked until its questions are answered")
 
 // A parking is how an attempt ends whose questions are open.
 type parking struct {
@@ -153,7 +151,7 @@ func (a *attempt) park(ctx context.Context) (jobs.Ended, error) {
 	e := event.New(event.JobWaiting{Reason: "question", Asks: p.asks, Question: p.question, Until: p.until})
 	// First, so that no record is parked whose session does not say so.
 	if err := a.writer.Append(ctx, a.secrets.Event(e)); err != nil {
-		return unlessLost(jobs.Ended{}, err), nil
+		return verdict.UnlessLost(jobs.Ended{}, err), nil
 	}
 	rec, err := a.claim.Park(ctx, p.question, p.until)
 	if errors.Is(err, jobs.ErrCancelled) {

@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -13,7 +14,7 @@ import (
 // reports all that it does not permit together.
 func (a *attempt) permitted() error {
 	if a.strategy() == string(workspace.Hook) && a.job.Deliver.Mode == jobs.DeliverBranch {
-		return ended(jobs.InvalidJob, "this worker's workspaces are not of git, so there is no branch to deliver; use deliver mode patch")
+		return verdict.Ended(jobs.InvalidJob, "this worker's workspaces are not of git, so there is no branch to deliver; use deliver mode patch")
 	}
 	return a.deny(a.cfg.Policy.Permits(policy.Request{
 		Mode: string(a.job.Isolation), Backend: a.job.Sandbox.Backend, Network: string(a.job.Sandbox.Network),
@@ -47,7 +48,7 @@ func (a *attempt) deny(err error) error {
 	for _, d := range denied.Denials {
 		a.refused.Note(policy.KindPolicy, d.Field+": "+d.Value, "permitted is "+d.Most)
 	}
-	return ended(jobs.PolicyDenied, "the worker does not permit what the job asks for: %v", denied)
+	return verdict.Ended(jobs.PolicyDenied, "the worker does not permit what the job asks for: %v", denied)
 }
 
 // refuse hands on what the attempt did not get, and tells it to those who

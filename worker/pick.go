@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -45,10 +46,10 @@ func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
 	if said = append(said, left...); len(said) > 0 {
 		a.events.put(event.Make(event.Notice{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
 	}
-	if _, ours := errors.AsType[*stepError](err); ours {
+	if _, ours := errors.AsType[*verdict.StepError](err); ours {
 		return err
 	}
-	return failed(cannotCollect(err), "pick the job's artifacts", err)
+	return verdict.Failed(verdict.CollectReason(err), "pick the job's artifacts", err)
 }
 
 // keepClean stores what content has without the values of secrets, and says

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/dialog"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // remember reads what was said in earlier attempts, and closes the questions
@@ -19,7 +20,7 @@ func (a *attempt) remember(ctx context.Context) error {
 	a.past.Job = a.rec.ID
 	for e, err := range a.cfg.Log.Read(ctx, a.rec.Session, 1) {
 		if err != nil {
-			return failed(jobs.StoreFailed, "read what the session was told before", err)
+			return verdict.Failed(jobs.StoreFailed, "read what the session was told before", err)
 		}
 		if e.Attempt < a.rec.Attempt {
 			a.past.Read(e)
@@ -34,7 +35,7 @@ func (a *attempt) remember(ctx context.Context) error {
 		asked.How = a.fate(*asked, now)
 		a.events.put(event.Make(event.AskClosed{Ask: asked.Ask.Ask, How: asked.How}))
 		if asked.How == "expired" && a.job.Ask.Fail {
-			return ended(jobs.Unanswered, "nobody has answered its question: %s", asked.List()[0].Question)
+			return verdict.Ended(jobs.Unanswered, "nobody has answered its question: %s", asked.List()[0].Question)
 		}
 	}
 	return nil

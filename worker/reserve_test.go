@@ -1,8 +1,6 @@
 package worker
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestParseReserve(t *testing.T) {
 	t.Parallel()

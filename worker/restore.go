@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -20,7 +21,7 @@ func (a *attempt) lastSalvage(ctx context.Context) (*jobs.Salvage, error) {
 	if a.rec.FromSalvage {
 		if a.job.Isolation == jobs.IsolationNone {
 			// The directory is the user's own, and has files that no salvage may replace.
-			return nil, ended(jobs.InvalidJob, "isolation none begins from no salvage: apply it with penstock job salvage %s --apply DIR, and retry without --from-salvage", a.rec.ID)
+			return nil, verdict.Ended(jobs.InvalidJob, "isolation none begins from no salvage: apply it with penstock job salvage %s --apply DIR, and retry without --from-salvage", a.rec.ID)
 		}
 		own, err := a.salvageOf(ctx, a.rec, a.claim.Epoch())
 		if own != nil || err != nil {
@@ -38,16 +39,16 @@ func (a *attempt) lastSalvage(ctx context.Context) (*jobs.Salvage, error) {
 			return s, err
 		}
 	case !errors.Is(err, jobs.ErrNotFound):
-		return nil, failed(jobs.StoreFailed, "look for a salvage", err)
+		return nil, verdict.Failed(jobs.StoreFailed, "look for a salvage", err)
 	}
-	return nil, ended(jobs.InvalidJob, "nothing that was saved of job %s is kept any more: submit the job without from_salvage", a.job.FromSalvage)
+	return nil, verdict.Ended(jobs.InvalidJob, "nothing that was saved of job %s is kept any more: submit the job without from_salvage", a.job.FromSalvage)
 }
 
 // salvageOf returns what was last saved of a job before an epoch, or nil.
 func (a *attempt) salvageOf(ctx context.Context, rec jobs.Record, before uint64) (*jobs.Salvage, error) {
 	list, err := a.cfg.Store.Salvages(ctx, rec)
 	if err != nil {
-		return nil, failed(jobs.StoreFailed, "look for a salvage", err)
+		return nil, verdict.Failed(jobs.StoreFailed, "look for a salvage", err)
 	}
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].Epoch < before {
@@ -71,19 +72,19 @@ func (a *attempt) restore(ctx context.Context, space *workspace.Workspace, s *jo
 	}
 	dir, err := os.MkdirTemp("", "penstock-salvage-")
 	if err != nil {
-		return failed(jobs.WorkspaceFailed, "restore the salvage", err)
+		return verdict.Failed(jobs.WorkspaceFailed, "restore the salvage", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	patch, err := a.fetch(ctx, s, s.Patch, filepath.Join(dir, "patch"))
 	if err != nil {
-		return failed(jobs.StoreFailed, "read the salvage", err)
+		return verdict.Failed(jobs.StoreFailed, "read the salvage", err)
 	}
 	bundle, err := a.fetch(ctx, s, s.Bundle, filepath.Join(dir, "bundle"))
 	if err != nil {
-		return failed(jobs.StoreFailed, "read the salvage", err)
+		return verdict.Failed(jobs.StoreFailed, "read the salvage", err)
 	}
 	if err := space.Restore(ctx, patch, bundle); err != nil {
-		return failed(jobs.WorkspaceFailed, fmt.Sprintf("restore the salvage of epoch %d", s.Epoch), err)
+		return verdict.Failed(jobs.WorkspaceFailed, fmt.Sprintf("restore the salvage of epoch %d", s.Epoch), err)
 	}
 	whose := "attempt of this job"
 	switch {

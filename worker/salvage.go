@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -236,7 +237,7 @@ func (p place) keepAll(ctx context.Context, k *stored, patch, bundle string) (er
 func (p place) keep(ctx context.Context, name, path string) (*jobs.Artifact, error) {
 	content, err := os.Open(path)
 	if err != nil {
-		return nil, failed(jobs.WorkspaceFailed, "read "+name, err)
+		return nil, verdict.Failed(jobs.WorkspaceFailed, "read "+name, err)
 	}
 	defer content.Close()
 	return p.put(ctx, name, content)
@@ -250,14 +251,14 @@ func (p place) put(ctx context.Context, name string, content io.Reader) (*jobs.A
 	}
 	put, err := write(ctx, p.job, p.epoch, name, content)
 	if err != nil {
-		return nil, failed(jobs.StoreFailed, "store "+name, err)
+		return nil, verdict.Failed(jobs.StoreFailed, "store "+name, err)
 	}
 	back, err := p.store.Check(ctx, p.job, p.epoch, put.Name)
 	if err == nil && back != put {
 		err = fmt.Errorf("%d bytes were stored, %d came back, and not the same", put.Bytes, back.Bytes)
 	}
 	if err != nil {
-		return nil, failed(jobs.StoreFailed, "read "+name+" back", err)
+		return nil, verdict.Failed(jobs.StoreFailed, "read "+name+" back", err)
 	}
 	return &put, nil
 }

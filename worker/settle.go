@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -25,7 +26,7 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 	began := time.Now()
 	change, err := space.Collect(ctx)
 	if err != nil {
-		return change, failed(cannotCollect(err), "collect the result", err)
+		return change, verdict.Failed(verdict.CollectReason(err), "collect the result", err)
 	}
 	defer func() { a.result.Durations.Collect = a.stage("collect", began) }()
 	a.result.FilesChanged, a.result.PatchSHA256, a.result.Commits = change.Files, change.SHA256, change.Commits
@@ -42,11 +43,11 @@ func (a *attempt) collect(ctx context.Context, space *workspace.Workspace) (work
 	}
 	whole := space.Whole(ctx, change.Over)
 	if err := space.KeepWhole(whole); err != nil {
-		return change, failed(jobs.WorkspaceFailed, "keep the workspace", err)
+		return change, verdict.Failed(jobs.WorkspaceFailed, "keep the workspace", err)
 	}
 	// An agent that failed besides has another reason: this is told in any case.
 	a.events.put(event.Make(event.Notice{Text: tooLarge(a.cfg.Name, whole)}))
-	return change, ended(jobs.TooLarge, "%s", tooLarge(a.cfg.Name, whole))
+	return change, verdict.Ended(jobs.TooLarge, "%s", tooLarge(a.cfg.Name, whole))
 }
 
 // tooLarge says what became of a workspace of which only a part is stored.
@@ -69,9 +70,9 @@ func (a *attempt) store(ctx context.Context, space *workspace.Workspace, change 
 	a.stored = &k
 	// Who is killed before the verdict leaves files that no result names.
 	if err := a.cfg.Store.PutSalvage(ctx, k.of(a.salvaged(jobs.WorkerLost))); err != nil {
-		return failed(jobs.StoreFailed, "note what was stored", err)
+		return verdict.Failed(jobs.StoreFailed, "note what was stored", err)
 	}
-	return failed(jobs.StoreFailed, "compare what was read back", space.Saved(k.receipt()))
+	return verdict.Failed(jobs.StoreFailed, "compare what was read back", space.Saved(k.receipt()))
 }
 
 // settle writes the verdict: events first, then the result, then the record,
@@ -101,7 +102,7 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 
 func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	if a.events != nil {
-		v = unlessLost(v, a.events.close(ctx))
+		v = verdict.UnlessLost(v, a.events.close(ctx))
 	}
 	if a.parked != nil && v.Outcome == "" {
 		var err error
@@ -117,7 +118,7 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	a.result.Outcome, a.result.Reason, a.result.Message = v.Outcome, v.Reason, v.Message
 	a.result.Worker, a.result.Attempts = a.cfg.Name, a.rec.Attempt
 	a.result.Durations.Total = time.Since(a.rec.Submitted).Seconds()
-	v = unlessLost(v, a.cfg.Store.PutResult(ctx, a.claim.Epoch(), a.result))
+	v = verdict.UnlessLost(v, a.cfg.Store.PutResult(ctx, a.claim.Epoch(), a.result))
 	if provider := jobs.Reasons[v.Reason].Fault == jobs.FaultProvider; provider && !a.again.IsZero() {
 		v.Wait = time.Until(a.again)
 	}
@@ -138,16 +139,6 @@ func (a *attempt) surrender(ctx context.Context, v jobs.Ended) error {
 		a.log.Info("handed back", "state", rec.State)
 	}
 	return jobs.ErrFenced
-}
-
-// unlessLost returns the verdict, or another one where the attempt's events
-// or its result could not be stored: nobody could see what it was given for.
-// To give none would leave the job to its lease, without a word of why.
-func unlessLost(v jobs.Ended, err error) jobs.Ended {
-	if err == nil || v.Reason == jobs.LeaseLost {
-		return v
-	}
-	return verdict(context.Background(), failed(jobs.StoreFailed, "store what the attempt left", err))
 }
 
 // clean removes the values of secrets from what is not an event.

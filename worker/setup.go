@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -36,7 +37,7 @@ func (a *attempt) setup(ctx context.Context, in jail) error {
 	case ran != nil:
 		return err
 	case err != nil:
-		return failed(jobs.WorkspaceFailed, "share what setup wrote", err)
+		return verdict.Failed(jobs.WorkspaceFailed, "share what setup wrote", err)
 	}
 	spent := time.Since(began)
 	data := event.SetupEnded{Cached: reused, Seconds: spent.Seconds(), Reason: why}
@@ -86,7 +87,7 @@ func (a *attempt) setupKey(in jail) (key, why string, err error) {
 	}
 	data, err := json.Marshal(depends)
 	if err != nil {
-		return "", "", failed(jobs.WorkspaceFailed, "name what setup depends on", err)
+		return "", "", verdict.Failed(jobs.WorkspaceFailed, "name what setup depends on", err)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16]), "", nil

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
 
@@ -22,11 +23,11 @@ func (a *attempt) lookable() bool {
 func (a *attempt) canOpen(in jail) error {
 	switch {
 	case !a.lookable():
-		return ended(jobs.SandboxMissing, "the job gives its agent terminals, and a jail of %s has none", a.result.Backend)
+		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and a jail of %s has none", a.result.Backend)
 	case in.url == "":
-		return ended(jobs.InvalidJob, "the job gives its agent terminals, and preset offline leaves it no way to its worker")
+		return verdict.Ended(jobs.InvalidJob, "the job gives its agent terminals, and preset offline leaves it no way to its worker")
 	case in.program == "":
-		return ended(jobs.SandboxMissing, "the job gives its agent terminals, and the worker has no program penstock for its jail")
+		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and the worker has no program penstock for its jail")
 	}
 	return nil
 }

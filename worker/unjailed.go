@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -23,11 +24,11 @@ func (a *attempt) enter(backend sandbox.Backend, space *workspace.Workspace, res
 	}
 	beside, err := space.Beside()
 	if err != nil {
-		return jail{}, failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
+		return jail{}, verdict.Failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
 	}
 	home := path.Join(beside, "home")
 	if err := os.Mkdir(home, 0o700); err != nil {
-		return jail{}, failed(jobs.WorkspaceFailed, "make the agent's home", err)
+		return jail{}, verdict.Failed(jobs.WorkspaceFailed, "make the agent's home", err)
 	}
 	if !in.unjailed {
 		in.kept = home
@@ -35,7 +36,7 @@ func (a *attempt) enter(backend sandbox.Backend, space *workspace.Workspace, res
 	}
 	in.cwd, in.home, in.input = space.Dir(), home, path.Join(beside, "job")
 	in.gate, err = freeAddress()
-	return in, failed(jobs.WorkspaceFailed, "find a port for the way to the model API", err)
+	return in, verdict.Failed(jobs.WorkspaceFailed, "find a port for the way to the model API", err)
 }
 
 // without is what a job goes without where the backend none was asked for, by
@@ -70,7 +71,7 @@ func (in jail) link(s *sandbox.Spec, program, at string) error {
 	if errors.Is(err, os.ErrExist) { // of an earlier run of the agent
 		err = nil
 	}
-	return failed(jobs.WorkspaceFailed, "show the agent the command penstock", err)
+	return verdict.Failed(jobs.WorkspaceFailed, "show the agent the command penstock", err)
 }
 
 // show makes files and directories visible where spec says. Without a jail
@@ -82,10 +83,10 @@ func (in jail) show(s *sandbox.Spec, files []sandbox.File, mounts []sandbox.Moun
 	}
 	for _, f := range files {
 		if err := os.MkdirAll(path.Dir(f.Path), 0o700); err != nil {
-			return failed(jobs.WorkspaceFailed, "hand the agent its input", err)
+			return verdict.Failed(jobs.WorkspaceFailed, "hand the agent its input", err)
 		}
 		if err := os.WriteFile(f.Path, f.Data, 0o600); err != nil {
-			return failed(jobs.WorkspaceFailed, "hand the agent its input", err)
+			return verdict.Failed(jobs.WorkspaceFailed, "hand the agent its input", err)
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// readResult closes a turn. Subtype "success" says nothing: a turn that an
-// error of the model API ended has it too.
+// readResult closes a turn. Subtype "success" means nothing: a turn that an error of
+// the model API ended has it, too.
 func (d *claudeDecoder) readResult(out *claudeOut, r *Read) {
 	if out.APIStatus != 0 {
 		d.failure.http = out.APIStatus
@@ -34,8 +34,8 @@ func (d *claudeDecoder) readResult(out *claudeOut, r *Read) {
 	r.add(turn)
 }
 
-// turnReason is one word for how a turn ended. Older versions say "completed"
-// whatever happened.
+// turnReason is the reason for which a turn ended, as one word. Older versions always
+// say "completed".
 func (d *claudeDecoder) turnReason(out *claudeOut, status string) string {
 	switch {
 	case out.Subtype == "error_max_turns":
@@ -62,9 +62,9 @@ func claudeStatus(out *claudeOut) string {
 	return "error"
 }
 
-// count adds up what the run used. The total that the program tells begins
-// at zero or goes on from an earlier process, by version; what it used since
-// the last result is exact where it is told.
+// count adds up the usage of the run. The total that the program reports starts at zero
+// or continues that of an earlier process, depending on the version; the usage since
+// the last result is exact where it is reported.
 func (d *claudeDecoder) count(out *claudeOut) {
 	switch {
 	case out.Since != nil:
@@ -101,7 +101,7 @@ type claudeFailure struct {
 	http  int
 }
 
-// reason sorts a failure into the pool's reasons.
+// reason maps a failure to one of the pool's reasons.
 func (f claudeFailure) reason() jobs.Reason {
 	if f.http == 0 && f.class == "unknown" {
 		return jobs.ModelUnavailable
@@ -122,8 +122,8 @@ func (d *claudeDecoder) verdict(code int, signal string) (string, jobs.Ended) {
 	}
 	switch {
 	case d.open && d.retried != "":
-		// It died, or was ended, while it tried the model API again: that
-		// is the cause, not the death.
+		// The program died, or was ended, while it retried the model API: the API is
+		// the cause.
 		return "died", d.retried.Ended(fmt.Sprintf("claude %s while it retried the model API", how))
 	case d.open:
 		return "died", jobs.AgentCrashed.Ended(d.words.after("claude " + how + " within a turn"))
@@ -137,8 +137,8 @@ func (d *claudeDecoder) verdict(code int, signal string) (string, jobs.Ended) {
 	return "no_turn", jobs.AgentProtocol.Ended(d.words.after("claude " + how + " without a turn"))
 }
 
-// lastTurn is the verdict of a process that ended between turns: how it
-// ended does not matter then.
+// lastTurn is the verdict on a process that ended between turns: its exit status does
+// not matter then.
 func (d *claudeDecoder) lastTurn() (string, jobs.Ended) {
 	turn := d.last
 	message := firstText(append([]string{turn.Result}, turn.Errors...)...)
@@ -155,14 +155,14 @@ func (d *claudeDecoder) lastTurn() (string, jobs.Ended) {
 		return "interrupted", jobs.AgentFailed.Ended("the turn was interrupted")
 	}
 	if d.turn == 0 {
-		// A result without a turn is how a session that cannot be resumed
-		// is reported.
+		// The program reports a session that it cannot resume as a result without a
+		// turn.
 		return "error", jobs.AgentProtocol.Ended(firstText(message, d.words.after("claude could not begin")))
 	}
 	return "error", d.failure.reason().Ended(firstText(message, "the turn failed: "+turn.Reason))
 }
 
-// firstText is the first of the texts that says something.
+// firstText is the first of the texts that is not empty.
 func firstText(texts ...string) string {
 	for _, t := range texts {
 		if t = strings.TrimSpace(t); t != "" {

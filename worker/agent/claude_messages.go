@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// maxResult is how much of a tool's structured result is repeated in an
-// event; the line itself has all of it.
+// maxResult is how much of a tool's structured result an event repeats; the line itself
+// has all of it.
 const maxResult = 8 << 10
 
 func (d *claudeDecoder) readAssistant(out *claudeOut, r *Read) {
 	var m claudeMessage
-	_ = json.Unmarshal(out.Message, &m) // an unknown shape has no blocks, and becomes agent.raw
+	_ = json.Unmarshal(out.Message, &m) // an unknown message has no blocks, and becomes agent.raw
 	d.retried = ""
 	if out.Error != "" {
 		d.failure = claudeFailure{class: out.Error, http: out.APIStatus}
@@ -56,7 +56,7 @@ func (d *claudeDecoder) readUser(out *claudeOut, r *Read) {
 			r.add(event.Message{Role: "user", Text: b.Text, Parent: out.Parent})
 		case "tool_result":
 			d.endTool(out, b, result, r)
-			result = nil // it belongs to one call
+			result = nil // the line belongs to one call
 		}
 	}
 }
@@ -81,14 +81,14 @@ func (d *claudeDecoder) endTool(out *claudeOut, b claudeBlock, result json.RawMe
 	}
 }
 
-// claudeBlocks reads the content of a message: blocks, or a text alone.
+// claudeBlocks decodes the content of a message: blocks, or a single text.
 func claudeBlocks(content json.RawMessage) []claudeBlock {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
 		return []claudeBlock{{Type: "text", Text: text}}
 	}
 	var blocks []claudeBlock
-	_ = json.Unmarshal(content, &blocks) // what cannot be read stays zero, and is skipped
+	_ = json.Unmarshal(content, &blocks) // a block that cannot be decoded stays zero, and is skipped
 	return blocks
 }
 
@@ -109,8 +109,8 @@ func claudeText(content json.RawMessage) string {
 	return b.String()
 }
 
-// fileOf tells from a structured result which file was changed. Reading a
-// file gives no such path at the top, only below "file".
+// fileOf returns the file that a tool changed, from its structured result. The result
+// of reading a file has no such path at the top, only below "file".
 func fileOf(result json.RawMessage) (event.FileChanged, bool) {
 	var res struct {
 		Type     string          `json:"type"`
@@ -118,7 +118,7 @@ func fileOf(result json.RawMessage) (event.FileChanged, bool) {
 		Notebook string          `json:"notebook_path"`
 		Patch    json.RawMessage `json:"structuredPatch"`
 	}
-	_ = json.Unmarshal(result, &res) // a text where a call failed
+	_ = json.Unmarshal(result, &res) // a text if the call failed
 	change := "update"
 	if res.Type == "create" {
 		change = "create"
@@ -144,7 +144,7 @@ func planOf(b claudeBlock) (event.PlanUpdated, bool) {
 	return event.PlanUpdated{}, false
 }
 
-// toolKind sorts the tools into the few kinds that all agents share.
+// toolKind maps the tools to the few kinds that all agents share.
 func toolKind(name string) string {
 	switch name {
 	case "Read", "NotebookRead", "LS":
@@ -170,10 +170,10 @@ func toolKind(name string) string {
 	return "other"
 }
 
-// toolTitle is the argument that says most about a call.
+// toolTitle is the argument that describes a call best.
 func toolTitle(input json.RawMessage) string {
 	var in map[string]json.RawMessage
-	_ = json.Unmarshal(input, &in) // no arguments, no title
+	_ = json.Unmarshal(input, &in) // without arguments there is no title
 	for _, name := range []string{"command", "file_path", "notebook_path", "path", "pattern", "url", "query", "description", "prompt"} {
 		var text string
 		if json.Unmarshal(in[name], &text) == nil && text != "" {
@@ -195,8 +195,8 @@ func exitCode(output string) (int, bool) {
 	return code, err == nil
 }
 
-// remember adds to a map that hostile output must not let grow for ever. What
-// has a longer name than any agent gives is not remembered.
+// remember adds to a map that hostile output must not grow without bound. It ignores
+// names that are longer than those of any agent.
 func remember[V any](m map[string]V, key string, v V) {
 	if len(key) > maxKey {
 		return

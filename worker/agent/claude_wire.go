@@ -2,9 +2,8 @@ package agent
 
 import "encoding/json"
 
-// claudeOut is any line of Claude Code. Only what is used is named. The order
-// of keys is not stable, and a field of a type that is not expected is left
-// at its zero value.
+// claudeOut is any line of Claude Code. Only the fields that are used have names. The
+// order of keys is not stable, and a field of an unexpected type stays zero.
 type claudeOut struct {
 	Type      string `json:"type"`
 	Subtype   string `json:"subtype"`
@@ -87,7 +86,7 @@ type claudeUsage struct {
 	Output     int64 `json:"output_tokens"`
 	CacheRead  int64 `json:"cache_read_input_tokens"`
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
-	Total      int64 `json:"total_tokens"` // of a task, which tells nothing else
+	Total      int64 `json:"total_tokens"` // of a task, which reports nothing else
 }
 
 type claudeModel struct {

@@ -11,12 +11,12 @@ import (
 // maxVariable is what Linux allows for one "NAME=value" and the NUL after it.
 const maxVariable = 128 << 10
 
-// command runs any program as the agent. The program finds its prompt in the
-// file that PENSTOCK_PROMPT_FILE names, and in PENSTOCK_PROMPT unless that
-// would be longer than the system allows for a variable (128 KiB). An issue's
-// fields are in PENSTOCK_ISSUE_FILE as JSON, the job's files in
-// PENSTOCK_INPUT_DIR, and the model that the job asks for in PENSTOCK_MODEL. Its lines become events of kind output.line, whatever
-// they say. Exit status 0 means success.
+// command runs any program as the agent. The program finds its prompt in the file that
+// PENSTOCK_PROMPT_FILE names, and in PENSTOCK_PROMPT unless that would be longer than
+// the system allows for a variable (128 KiB). An issue's fields are in
+// PENSTOCK_ISSUE_FILE as JSON, the job's files in PENSTOCK_INPUT_DIR, and the model
+// that the job asks for in PENSTOCK_MODEL. The program's lines become events of kind
+// output.line, whatever they contain. Exit status 0 means success.
 type command struct{}
 
 func (command) About() About {
@@ -79,7 +79,7 @@ func (d *commandDecoder) Exit(code int, signal string) (event.Event, jobs.Ended)
 	return exited("command", 0, data), end
 }
 
-// missing is the verdict on a program that was not found or is none.
+// missing is the verdict on a program that was not found or cannot be executed.
 func missing(program string, code int, last *lastWords) jobs.Ended {
 	what := "was not found (status 127)"
 	if code == 126 {

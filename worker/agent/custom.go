@@ -11,22 +11,22 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// A Custom is an agent that a settings file adds: another program, or other
-// arguments and variables, for a protocol that is known here.
+// A Custom is an agent that a settings file adds: another program, or other arguments
+// and variables, for a protocol that this package knows.
 type Custom struct {
-	// Protocol is the name of the agent that it speaks like: "claude", or
+	// Protocol is the name of the built-in agent whose protocol it speaks: "claude", or
 	// "command" for a program that just runs.
 	Protocol string `yaml:"protocol" json:"protocol"`
 	// Command is the program and its first arguments: an absolute path, or a
 	// name to look up in PATH. Empty: the protocol's own program.
 	Command []string `yaml:"command,omitempty" json:"command,omitempty"`
-	// Env are variables for it. They are not secret: jobs name secrets.
+	// Env are variables for the program. They are not secret: jobs name secrets.
 	Env map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
 	// API is the model API that a program of protocol command or acp needs:
-	// "anthropic", "openai" or "google". The others know their own.
+	// "anthropic", "openai" or "google". Other protocols imply one.
 	API string `yaml:"api,omitempty" json:"api,omitempty"`
-	// Auth names the method by which an agent of protocol acp authenticates, where
-	// it wants that before a session.
+	// Auth names the method by which an agent of protocol acp authenticates, if it
+	// requires that before a session.
 	Auth string `yaml:"auth,omitempty" json:"auth,omitempty"`
 }
 

@@ -17,16 +17,17 @@ import (
 
 // A Program is an agent's program on this host.
 type Program struct {
-	// Args start it: its real path, or an interpreter and a script.
+	// Args start the program: its real path, or an interpreter and a script.
 	Args []string
-	// Mounts are the paths of the host that it needs besides the system's
-	// own directories.
+	// Mounts are the paths of the host that the program needs besides the system's own
+	// directories.
 	Mounts []string
-	// Version is what it says of itself, once it was asked.
+	// Version is the version that the program reported, if it was asked.
 	Version string
 }
 
-// command starts the program, or the one of that name in the jail's PATH.
+// command returns the command line of the program, or of the one of that name in the
+// jail's PATH.
 func (p Program) command(name string) []string {
 	if len(p.Args) > 0 {
 		return p.Args
@@ -38,7 +39,7 @@ func (p Program) command(name string) []string {
 type MissingError struct {
 	Agent string
 	Where string // where it was looked for
-	Err   error  // what else stood in the way, if anything
+	Err   error  // another reason, if any
 }
 
 func (e *MissingError) Error() string {
@@ -51,9 +52,9 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// Find looks for the program of an agent on this host. It only looks at
-// files, so it may be called for every attempt. Of an agent whose program is brought
-// to it there is none to find.
+// Find looks for the program of an agent on this host. It only looks at files, so it
+// may be called for every attempt. It finds nothing for an agent whose job brings the
+// program.
 func (a *Agents) Find(name string) (Program, error) {
 	adapter, err := a.Get(name)
 	if err != nil || adapter.About().Brought {
@@ -75,8 +76,7 @@ func (a *Agents) Find(name string) (Program, error) {
 	return p, nil
 }
 
-// named is how the settings name the program of an agent, and its first
-// arguments.
+// named is the agent's program and its first arguments, as the settings name them.
 func (a *Agents) named(about About) (program string, more []string) {
 	if c := a.cfg.Custom[about.Name]; len(c.Command) > 0 {
 		return c.Command[0], c.Command[1:]
@@ -104,7 +104,7 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 	cmd := exec.CommandContext(ctx, p.Args[0], append(slices.Clone(p.Args[1:]), "--version")...)
 	cmd.Env = []string{"HOME=" + home, "PATH=" + a.cfg.Path, "DISABLE_AUTOUPDATER=1"}
 	cmd.Dir = home
-	// A child of the program that keeps the pipe open must not keep us.
+	// A child of the program that keeps the pipe open must not block this process.
 	cmd.WaitDelay = 2 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -116,8 +116,8 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 
 var version = regexp.MustCompile(`\d+\.\d+\.\d+[-+.\w]*`)
 
-// resolve follows links to what is really run. A script needs its interpreter
-// by path, because the jail's PATH may not have it.
+// resolve follows links to the file that really runs. A script needs its interpreter by
+// path, because the jail's PATH may not contain it.
 func (a *Agents) resolve(path string) (Program, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *Agents) resolve(path string) (Program, error) {
 		return Program{}, err
 	}
 	if native := nativeBeside(real); native != "" {
-		// Its resources are beside it.
+		// The resources of the program lie beside it.
 		return Program{Args: []string{native}, Mounts: []string{filepath.Dir(filepath.Dir(native))}}, nil
 	}
 	words, err := shebang(real)
@@ -152,9 +152,9 @@ func (a *Agents) resolve(path string) (Program, error) {
 	}, nil
 }
 
-// nativeBeside is the native program that the script of a package starts, in
-// a package for this system beside it. Started by itself it needs no Node.js,
-// and is killed as one process instead of two.
+// nativeBeside is the native program that a package's script starts, in a package for
+// this system beside it. Started directly it needs no Node.js, and is killed as one
+// process instead of two.
 func nativeBeside(script string) string {
 	pkg := filepath.Dir(filepath.Dir(script)) // …/@openai/codex of …/@openai/codex/bin/codex.js
 	name := filepath.Base(pkg)
@@ -170,8 +170,8 @@ func nativeBeside(script string) string {
 	return ""
 }
 
-// shebang returns the interpreter that a script names in its first line, with
-// its arguments; nothing for a native program.
+// shebang returns the interpreter that a script names in its first line, with its
+// arguments; nothing for a native program.
 func shebang(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -200,9 +200,9 @@ func shebang(path string) ([]string, error) {
 	return words, nil
 }
 
-// installation is where a script's own files are: the outermost node_modules
-// above it. Of another script nobody knows; the directory that it lies in may
-// be somebody's home, so the jail sees the file alone.
+// installation is the directory of a script's own files: the outermost node_modules
+// above it. For any other script there is no such rule; its directory may be a user's
+// home, so the jail sees the file alone.
 func installation(script string) string {
 	found := script
 	for d := filepath.Dir(script); d != filepath.Dir(d); d = filepath.Dir(d) {
@@ -213,8 +213,8 @@ func installation(script string) string {
 	return found
 }
 
-// lookPath finds a program in a list of directories. Relative directories do
-// not count: they would depend on where the worker was started.
+// lookPath finds a program in a list of directories. Relative directories do not count:
+// they would depend on the working directory of the worker.
 func lookPath(list, name string) string {
 	for _, dir := range filepath.SplitList(list) {
 		if !filepath.IsAbs(dir) {

@@ -9,16 +9,16 @@ import (
 // geminiTries is how often Gemini CLI makes a model call before its turn fails.
 const geminiTries = 4
 
-// gemini runs Gemini CLI: one prompt a process. The prompt goes in on stdin,
+// gemini runs Gemini CLI: one prompt in each process. The prompt goes in on stdin,
 // events come out as JSON lines.
 //
-// A gate for it has to lead to Google's Gemini API.
+// The gate must lead to Google's Gemini API.
 //
-// Settings, hooks and servers of the repository are not read, because they
-// would run without being asked for. The program reads them where it trusts the
-// directory as it starts, and does as it is asked to, git included, where it
-// trusts the directory later: so it is told one by a variable and the other by
-// an argument, which comes after it.
+// Settings, hooks and servers of the repository are not read, because they would run
+// without being asked for. The program reads them if it trusts the directory when it
+// starts, and uses tools, git included, if it trusts the directory later. A variable
+// denies the first, and an argument, which the program reads after the variable, grants
+// the second.
 type gemini struct{}
 
 func (gemini) About() About {
@@ -35,7 +35,7 @@ func (gemini) Launch(l Launch) (Plan, error) {
 	l.api = "google"
 	args := []string{"--output-format", "stream-json", "--skip-trust"}
 	if !hasFlag(l.Job.Agent.Args, "--approval-mode") {
-		// The jail decides what may be done, not a question that nobody answers.
+		// The jail decides what the agent may do. A question would never be answered.
 		args = append(args, "--approval-mode", "yolo")
 	}
 	if l.Resume != "" {
@@ -54,15 +54,15 @@ func (gemini) Launch(l Launch) (Plan, error) {
 	}, nil
 }
 
-// geminiStart puts the settings where the program reads them, which is a file of
-// its home only, and starts it.
+// geminiStart writes the settings to the only place where the program reads them, a
+// file in its home, and starts the program.
 const geminiStart = `mkdir -p "$HOME/.gemini" && printf %s "$` + geminiSettingsIn + `" >"$HOME/.gemini/settings.json" && exec "$@"`
 
 const geminiSettingsIn = "PENSTOCK_GEMINI_SETTINGS"
 
 var geminiEnv = []string{
 	"GEMINI_CLI_TRUST_WORKSPACE=false",
-	// It would start itself once more, to set how much memory it may use.
+	// Otherwise the program would start itself again to set its memory limit.
 	"GEMINI_CLI_NO_RELAUNCH=1",
 }
 
@@ -74,12 +74,13 @@ func geminiSettings(l Launch) string {
 		"privacy": object{"usageStatisticsEnabled": false}, "telemetry": object{"enabled": false},
 		"general": object{
 			"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": geminiTries,
-			"plan": object{"enabled": false}, // which somebody would have to agree to
+			"plan": object{"enabled": false}, // which a person would have to accept
 		},
 	}
 	tools := object{"shell": object{"enableInteractiveShell": false}}
 	if l.Gate != "" {
-		// They run at the provider: a way out of the jail, which the gate refuses.
+		// These tools run at the provider: a way out of the jail, which the gate
+		// refuses.
 		tools["exclude"] = []string{"google_web_search", "web_fetch"}
 	}
 	settings["tools"] = tools

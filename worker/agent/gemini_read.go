@@ -30,24 +30,24 @@ type geminiOut struct {
 	} `json:"error"`
 	Stats struct {
 		Total  int64 `json:"total_tokens"`
-		All    int64 `json:"input_tokens"` // with those that were read from the cache
+		All    int64 `json:"input_tokens"` // including those that were read from the cache
 		Input  int64 `json:"input"`
 		Cached int64 `json:"cached"`
 	} `json:"stats"`
 }
 
-// geminiDecoder reads one run of Gemini CLI: one turn. Why the model API
-// refused a call stands on stderr, and in the exit status, but not always in
+// geminiDecoder decodes one run of Gemini CLI: one turn. The program prints on stderr
+// why the model API refused a call, and shows it in the exit status, but not always in
 // the line that ends the turn.
 type geminiDecoder struct {
 	turns
 	prompt string // its id
 	tools  map[string]geminiTool
-	text   strings.Builder // of the message that is coming
+	text   strings.Builder // of the message that is arriving
 	answer string          // the last message: the turn's result
-	unsure bool            // why the turn failed is not known from its end alone
-	http   int             // the status that the model API answered with last
-	noSuch bool            // it does not know the model
+	unsure bool            // the end of the turn does not say why it failed
+	http   int             // the last status of the model API
+	noSuch bool            // the API does not know the model
 }
 
 type geminiTool struct{ name, kind, path string }
@@ -63,7 +63,7 @@ func (gemini) Decoder(l Launch) Decoder {
 func (d *geminiDecoder) Line(line Line) Read {
 	r := d.line(line, func(object json.RawMessage, r *Read) event.AgentRaw {
 		var out geminiOut
-		_ = json.Unmarshal(object, &out) // what has an unexpected type stays zero
+		_ = json.Unmarshal(object, &out) // fields of an unexpected type stay zero
 		d.read(out, r)
 		return event.AgentRaw{Type: out.Type, Subtype: out.Role}
 	})
@@ -104,7 +104,7 @@ func (d *geminiDecoder) begins(out geminiOut, r *Read) {
 		Path  string `json:"file_path"`
 		About string `json:"description"`
 	}
-	_ = json.Unmarshal(out.Input, &input) // what it says of itself, if anything
+	_ = json.Unmarshal(out.Input, &input) // the program's own explanation, if any
 	t.path = input.Path
 	remember(d.tools, out.ID, t)
 	r.add(event.ToolStarted{Call: out.ID, Name: t.name, Kind: t.kind, Title: short(input.About, 120), Input: out.Input})
@@ -126,7 +126,7 @@ var geminiKinds = map[string]string{
 	"invoke_agent": "agent", "write_todos": "plan",
 }
 
-// flush tells a message as a whole, once all of it is there.
+// flush reports a message once it is complete.
 func (d *geminiDecoder) flush(r *Read) {
 	if d.text.Len() == 0 {
 		return
@@ -160,16 +160,16 @@ func (d *geminiDecoder) finish(out geminiOut, r *Read) {
 	d.end(turn, why, r)
 }
 
-// A geminiFailure is what the program says of a call that failed.
+// A geminiFailure is the program's report of a call that failed.
 type geminiFailure struct {
 	message string
 	api     bool // it was a call of the model API
-	http    int  // zero: it does not say
-	badKey  bool // which Google tells with status 400
+	http    int  // zero: not reported
+	badKey  bool // Google reports it with status 400
 }
 
-// geminiError reads "[API Error: …]", which has the provider's answer in it, or
-// a message alone.
+// geminiError decodes "[API Error: …]", which contains the provider's answer, or a
+// message alone.
 func geminiError(text string) geminiFailure {
 	inner, api := strings.CutPrefix(text, "[API Error: ")
 	f := geminiFailure{message: text, api: api}
@@ -203,8 +203,8 @@ var (
 	geminiStatus = regexp.MustCompile(`^\s*(?:status|code): (\d{3}),?$`)
 )
 
-// readStderr reads what stands there alone: that a call is made again, and why
-// the last one failed.
+// readStderr decodes what only stderr has: that a call is retried, and why the last one
+// failed.
 func (d *geminiDecoder) readStderr(line string, r *Read) {
 	if m := geminiStatus.FindStringSubmatch(line); m != nil {
 		d.http, _ = strconv.Atoi(m[1]) // three digits
@@ -227,7 +227,7 @@ func (d *geminiDecoder) readStderr(line string, r *Read) {
 
 // Exit implements [Decoder].
 func (d *geminiDecoder) Exit(code int, signal string) (event.Event, jobs.Ended) {
-	// A status of the model API is the exit status too, as far as it fits.
+	// The exit status is the status of the model API, too, as far as it fits.
 	if status := code + 256; d.http == 0 && status >= 400 && status < 512 {
 		d.http = status
 	}

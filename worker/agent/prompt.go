@@ -23,9 +23,9 @@ const (
 	patchesOf  = "depends"
 )
 
-// prompt is what an agent is told. It is the job's prompt, then the issue in
-// a frame unless the prompt quotes it already, then the names of the job's files, then
-// what there is to know of the workspace:
+// prompt is the first prompt of an agent: the job's prompt, then the issue in a frame
+// unless the prompt quotes it already, then the names of the job's files, then notes on
+// the workspace:
 //
 //	<the job's prompt>
 //
@@ -73,8 +73,8 @@ func (l Launch) prompt() string {
 	return strings.TrimSpace(b.String())
 }
 
-// promptID names the prompt, so that its echo and its progress can be told
-// from those of other input.
+// promptID is the id of the prompt, which distinguishes its echo and its progress from
+// those of other input.
 func (l Launch) promptID() string {
 	if l.Input != "" {
 		return l.Input
@@ -82,10 +82,10 @@ func (l Launch) promptID() string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+strconv.Itoa(l.Round)+"/"+l.prompt())).String()
 }
 
-// Failed is the launch that gives a failed check back to the agent. Where
-// Resume names the conversation that is all it is told; else it knows nothing,
-// and is told the job first. What the check printed may quote what the agent
-// wrote, so it stands in a frame as an issue does.
+// Failed is the launch that gives a failed check back to the agent. If Resume names the
+// conversation, the check is the whole prompt; otherwise the agent knows nothing, and
+// gets the job's prompt first. The output of the check may quote what the agent wrote,
+// so it stands in a frame as an issue does.
 func (l Launch) Failed(check jobs.Check, output string) Launch {
 	var b strings.Builder
 	if l.Resume == "" {
@@ -99,8 +99,8 @@ func (l Launch) Failed(check jobs.Check, output string) Launch {
 	return l
 }
 
-// replied tells of the replies. The words of an answer are those of who may speak with
-// the agent, as a prompt's are.
+// replied is the text with the replies. The words of an answer come from a person who
+// may prompt the agent, so they need no frame.
 func (l Launch) replied() string {
 	var b strings.Builder
 	for _, r := range l.Replies {
@@ -119,9 +119,9 @@ func (l Launch) replied() string {
 	return strings.TrimSpace(b.String())
 }
 
-// Continued is the launch that goes on, in a new process, with the conversation
-// that Resume names. Open: its last turn was not over. Said is what it has not
-// heard yet.
+// Continued is the launch that continues, in a new process, the conversation that
+// Resume names. Open: its last turn was not over. Said are the prompts that it has not
+// received yet.
 func (l Launch) Continued(open bool, said ...string) Launch {
 	var b strings.Builder
 	b.WriteString("This conversation goes on in a new process. The one before has ended, and with it whatever ran in it.")
@@ -131,7 +131,7 @@ func (l Launch) Continued(open bool, said ...string) Launch {
 			"\n\nTake that for the result, do not ask it again, and go on where you were. Another tool whose result you do not see may have run or not.")
 	case open:
 		b.WriteString(" You were within a turn: a tool whose result you do not see may have run or not. Go on where you were.")
-	case len(said) > 0: // it says what is to be done
+	case len(said) > 0: // the prompts say what to do
 	case l.Job.Agent.Interactive:
 		b.WriteString(" Nothing new is asked of you by this message. Unless another one follows, answer with one short sentence, and wait.")
 	default:
@@ -144,15 +144,15 @@ func (l Launch) Continued(open bool, said ...string) Launch {
 	return l.Told(said...)
 }
 
-// Forked is the launch of a job of its own that begins with a copy of the
-// conversation that Resume names.
+// Forked is the launch of a new job that begins with a copy of the conversation that
+// Resume names.
 func (l Launch) Forked() Launch {
 	l.Prompt = "This conversation was copied, and goes on here in a new process, beside the one that it was copied from. " +
 		"What ran in the process before does not run here. What follows is asked of you here alone.\n\n" + l.prompt()
 	return l
 }
 
-// Told is the launch that says more than its prompt.
+// Told is the launch whose prompt has more texts at its end.
 func (l Launch) Told(said ...string) Launch {
 	if len(said) > 0 {
 		l.Prompt = strings.Join(append([]string{l.prompt()}, said...), "\n\n")
@@ -160,8 +160,8 @@ func (l Launch) Told(said ...string) Launch {
 	return l
 }
 
-// Describing is the launch that has the agent write about a change that was made,
-// in a process that knows nothing else. Diff is its beginning where it was cut.
+// Describing is the launch that lets the agent describe a finished change, in a process
+// that knows nothing else. If cut, diff is only its beginning.
 func (l Launch) Describing(title, diff string, cut bool) Launch {
 	var b strings.Builder
 	b.WriteString("A change was made for this request:\n\n")
@@ -181,8 +181,8 @@ func (l Launch) Describing(title, diff string, cut bool) Launch {
 	return l
 }
 
-// frame writes a text between marker lines. The number in them is a hash over
-// the job's id and the text, so that no text contains the line that ends it.
+// frame writes a text between marker lines. The number in them is a hash of the job's
+// id and the text, so no text contains the line that ends it.
 func frame(b *strings.Builder, name, id, text string) {
 	sum := sha256.Sum256([]byte(id + "\x00" + text))
 	mark := hex.EncodeToString(sum[:16])
@@ -196,7 +196,7 @@ func quotes(prompt string, issue jobs.Issue) bool {
 	if text == "" {
 		text = strings.TrimSpace(issue.Title)
 	}
-	// A short text may stand in a prompt by chance.
+	// A prompt may contain a short text by chance.
 	return len(text) >= 40 && strings.Contains(prompt, text)
 }
 
@@ -283,7 +283,7 @@ func (l Launch) env() []string {
 	return env
 }
 
-// gateVariables are those in which programs look for the base URL of a model
+// gateVariables are the variables in which programs look for the base URL of a model
 // API, and for their key.
 var gateVariables = map[string][2]string{
 	"anthropic": {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"},
@@ -291,8 +291,8 @@ var gateVariables = map[string][2]string{
 	"google":    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"},
 }
 
-// gateEnv points programs that speak a model API to the gate: the Anthropic
-// API, unless the gate leads to another one.
+// gateEnv points programs that use a model API to the gate: the Anthropic API, unless
+// the gate leads to another one.
 func (l Launch) gateEnv() []string {
 	if l.Gate == "" {
 		return nil
@@ -300,7 +300,7 @@ func (l Launch) gateEnv() []string {
 	api := cmp.Or(l.api, "anthropic")
 	url, key := l.Gate, gateVariables[api]
 	if api == "openai" {
-		url += "/v1" // which its programs do not add
+		url += "/v1" // which the API's programs do not add
 	}
 	return []string{
 		key[0] + "=" + url,

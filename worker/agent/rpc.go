@@ -29,7 +29,7 @@ type rpcError struct {
 // maxID bounds an id that the agent chose, since answers repeat it.
 const maxID = 128
 
-// answerable is the text of an id that can be answered: a number or a string.
+// answerable returns the text of an id that can be answered: a number or a string.
 func (m rpcMessage) answerable() (string, bool) {
 	if len(m.ID) == 0 || len(m.ID) > maxID {
 		return "", false
@@ -45,24 +45,25 @@ func (m rpcMessage) answerable() (string, bool) {
 // An rpcCall is a request of ours that has no answer yet.
 type rpcCall struct {
 	method string
-	input  string // the id of the message that it carries, or of what somebody sent
+	input  string // the id of the message that the call sends, or of the request that a person sent
 }
 
 // An rpc makes the messages of our side.
 type rpc struct {
-	version string // of the protocol, in every message; empty: the agent wants none
+	version string // the protocol's version field in every message; empty: the agent wants none
 	made    int
 	calls   map[string]rpcCall // by id
 }
 
-// request asks the agent. Input names what is sent, for the answer.
+// request makes a request to the agent. Input is the id of the message that it sends,
+// for the answer.
 func (c *rpc) request(method string, params any, input string) []byte {
 	c.made++
 	remember(c.calls, strconv.Itoa(c.made), rpcCall{method, input})
 	return c.message(map[string]any{"id": c.made, "method": method, "params": params})
 }
 
-// notify tells the agent what needs no answer.
+// notify makes a notification, which has no answer.
 func (c *rpc) notify(method string, params any) []byte {
 	m := map[string]any{"method": method}
 	if params != nil {
@@ -88,7 +89,7 @@ func (c *rpc) message(m map[string]any) []byte {
 	return jsonLine(m)
 }
 
-// answered finds the request that a message answers, once.
+// answered returns the request that a message answers, once.
 func (c *rpc) answered(m rpcMessage) (rpcCall, bool) {
 	id := string(m.ID)
 	call, ok := c.calls[id]
@@ -96,7 +97,7 @@ func (c *rpc) answered(m rpcMessage) (rpcCall, bool) {
 	return call, ok
 }
 
-// reply is the event of an answer that says only whether it was done.
+// reply makes the event of an answer that only says whether the request succeeded.
 func (r *Read) reply(call rpcCall, m rpcMessage) {
 	ok := m.Error == nil
 	data := event.ControlReply{Type: call.method, OK: &ok}
@@ -109,8 +110,8 @@ func (r *Read) reply(call rpcCall, m rpcMessage) {
 	r.add(data)
 }
 
-// rawRequest checks a request that somebody outside has written: its method is
-// one of those that are allowed, and its params are an object.
+// rawRequest checks a request that a person has written: its method must be one of
+// those allowed, and its params an object.
 func rawRequest(name string, line []byte, allowed []string) (method string, params map[string]json.RawMessage, err error) {
 	var m struct {
 		Method string                     `json:"method"`

@@ -1,7 +1,7 @@
 package agent
 
-// serverName is what agents call the server of their jail's terminals, and
-// terminalServer how it is started, after the name of this program.
+// serverName is the agents' name for the MCP server of their jail's terminals, and
+// terminalServer is the command that starts it, after the name of this program.
 const serverName = "penstock"
 
 var terminalServer = []string{"terminals"}

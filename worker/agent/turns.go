@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// turns is what decoders have in common whose agents tell when a turn begins
-// and how it ends: one in a process, or many.
+// turns is the common part of decoders whose agents report when a turn begins and how
+// it ends: one turn in a process, or many.
 //
 //	(nothing) ──begin──▶ turn open ──end──▶ turn over ──begin──▶ …
 type turns struct {
@@ -18,15 +18,15 @@ type turns struct {
 	open    bool
 	turn    int
 	last    *event.TurnEnded // how the turn ended
-	why     jobs.Reason      // of a turn that did not end well
-	retried jobs.Reason      // why the model API is being tried again
+	why     jobs.Reason      // of a turn that failed
+	retried jobs.Reason      // why the model API is being retried
 	total   Total
 	words   lastWords
-	unread  int // prompts that it was told and has not taken up, at its end
+	unread  int // prompts that the agent was sent and has not taken up at its end
 }
 
-// line carries a line. Read makes events of one that is a JSON object, and
-// says of which type it is, for one that makes none.
+// line adds the events of a line. Read makes events of a JSON object; for one that
+// makes none it returns the type.
 func (d *turns) line(line Line, read func(object json.RawMessage, r *Read) event.AgentRaw) Read {
 	raw, object := parse(line)
 	var r Read
@@ -57,7 +57,7 @@ func (d *turns) begin(r *Read) {
 	r.add(event.TurnStarted{})
 }
 
-// end closes the turn. Why is empty for one that ended well.
+// end closes the turn. Why is empty for a turn that ended well.
 func (d *turns) end(turn event.TurnEnded, why jobs.Reason, r *Read) {
 	d.open, d.last, d.why, d.retried = false, &turn, why, ""
 	d.total.Turns = d.turn
@@ -99,7 +99,7 @@ func (d *turns) verdict(code int, signal string) (string, jobs.Ended) {
 	return "no_turn", jobs.AgentProtocol.Ended(d.words.after(how + " without a turn"))
 }
 
-// httpReason sorts a failure of the model API by the status that it had.
+// httpReason maps an HTTP status of the model API to a reason.
 func httpReason(status int) jobs.Reason {
 	return cmp.Or(jobs.APIFailure{Status: status}.Reason(), jobs.AgentFailed)
 }

@@ -1,13 +1,12 @@
-// Package capsule packs the files of an agent's conversation out of its home,
-// and unpacks them in the home of the agent that goes on with it.
+// Package capsule packs the files of an agent's conversation out of its home, and
+// unpacks them in the home of the agent that goes on with it.
 //
 //	home of one attempt ──Pack──▶ bytes ──Unpack──▶ home of the next one
 //
-// The agent has written all of it, and may have written it to mislead us. So
-// only regular files are taken whose names an adapter has given as a [Pattern],
-// no link is followed, nothing is waited for, and all of it is bounded. What is
-// unpacked has to fit the same pattern. A home is for a jail: no program of the
-// host reads anything in it.
+// The agent has written all files, and may have written them to mislead us. So Pack
+// takes only regular files whose names fit the [Pattern] of an adapter, follows no
+// link, never waits, and bounds everything. Unpacked files must fit the same pattern. A
+// home is for a jail: no program of the host reads anything in it.
 package capsule
 
 import (
@@ -26,14 +25,14 @@ import (
 	"syscall"
 )
 
-// What one capsule may hold.
+// Limits of one capsule.
 const (
 	MaxBytes = 64 << 20 // of all files
 	maxFiles = 64
-	maxNames = 2000 // that are looked at to find these
+	maxNames = 2000 // that are examined to find these
 )
 
-// ErrNone says that a home has no file of the conversation.
+// ErrNone: a home has no file of the conversation.
 var ErrNone = errors.New("there is no file of this conversation")
 
 // A Pattern names the files of conversations in a home, relative to it: "*" in
@@ -41,16 +40,16 @@ var ErrNone = errors.New("there is no file of this conversation")
 // own id. Their lines are JSON.
 type Pattern string
 
-// A Conversation is one of those that a home may have.
+// A Conversation is one of the conversations in a home.
 type Conversation struct {
 	Home  string // a directory of the host
 	Files Pattern
-	ID    string // as the agent calls it
+	ID    string // the agent's id of it
 }
 
 var goodID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// elements are the pattern's for one conversation. The agent has chosen the id.
+// elements are those of the pattern for one conversation. The agent has chosen the id.
 func (p Pattern) elements(id string) ([]string, error) {
 	if !goodID.MatchString(id) {
 		return nil, fmt.Errorf("conversation %.140q: its name may have up to 128 of A-Z, a-z, 0-9, '_' and '-'", id)
@@ -58,7 +57,7 @@ func (p Pattern) elements(id string) ([]string, error) {
 	return strings.Split(strings.ReplaceAll(string(p), "{id}", id), "/"), nil
 }
 
-// fits reports whether a name is one of the pattern's.
+// fits reports whether a name matches the pattern.
 func (p Pattern) fits(id, name string) bool {
 	elements, err := p.elements(id)
 	names := strings.Split(name, "/")
@@ -73,10 +72,9 @@ func (p Pattern) fits(id, name string) bool {
 	return true
 }
 
-// Pack writes the files of one conversation. Clean gets each line of them and
-// returns what is kept of it. A line that was not written to its end is left
-// out, so a home may be packed that its agent still uses. It returns [ErrNone]
-// where there is no such file.
+// Pack writes the files of one conversation. It passes each line to clean, and writes
+// what clean returns. It omits a line that is incomplete, so it may pack a home that
+// its agent still uses. It returns [ErrNone] if there is no such file.
 func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
 	elements, err := c.Files.elements(c.ID)
 	if err != nil {
@@ -104,7 +102,7 @@ func (c Conversation) Pack(to io.Writer, clean func([]byte) []byte) error {
 		}
 		left -= int64(len(content))
 		content = cleaned(content, clean)
-		// Without times and owners, the same files are the same bytes.
+		// Without times and owners, the same files give the same bytes.
 		h := &tar.Header{Name: name, Size: int64(len(content)), Mode: 0o600, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 		if err := archive.WriteHeader(h); err != nil {
 			return err
@@ -145,7 +143,7 @@ func find(root *os.Root, elements []string) ([]string, error) {
 // list returns the names in a directory that fit one element.
 func list(root *os.Root, dir, element string, budget *int) ([]string, error) {
 	if !strings.Contains(element, "*") {
-		return []string{element}, nil // no need to look at others
+		return []string{element}, nil // no need to list the directory
 	}
 	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -165,13 +163,13 @@ func list(root *os.Root, dir, element string, budget *int) ([]string, error) {
 	}), nil
 }
 
-// read reads a regular file as far as it was written when it was opened.
+// read reads a regular file up to the size that it had when it was opened.
 func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	before, err := root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
-	// A FIFO that took the file's place must not be waited for.
+	// A FIFO in the file's place must not block this process.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -189,7 +187,7 @@ func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, info.Size()))
 }
 
-// cleaned are the whole lines of a file, each cleaned.
+// cleaned returns the complete lines of a file, each cleaned.
 func cleaned(content []byte, clean func([]byte) []byte) []byte {
 	content = content[:bytes.LastIndexByte(content, '\n')+1]
 	var out bytes.Buffer
@@ -201,9 +199,8 @@ func cleaned(content []byte, clean func([]byte) []byte) []byte {
 	return out.Bytes()
 }
 
-// Unpack writes the files of a conversation into its home, in which nothing of
-// it is yet. What is not wholly as Pack makes it is an error, and then the home is
-// not to be used.
+// Unpack writes the files of a conversation into a home that has no file of it yet.
+// Anything that Pack would not write is an error, and then the home must not be used.
 func (c Conversation) Unpack(from io.Reader) error {
 	squeezed, err := gzip.NewReader(from)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // ErrEmpty: a patch names no file, so there is nothing to apply.
 var ErrEmpty = errors.New("the patch changes no file")
 
-// A ConflictError names files that could be merged only in part. They have
-// marks where the user has to decide, and git's index says so.
+// A ConflictError names files that could be merged only in part. They have conflict
+// markers, and git's index lists them as unmerged.
 type ConflictError struct{ Files []string }
 
 func (e *ConflictError) Error() string {
@@ -52,21 +52,21 @@ func Open(ctx context.Context, dir string, env []string) (*Tree, error) {
 // Top is the top of the work tree.
 func (t *Tree) Top() string { return t.place.Top }
 
-// How says in which way a patch is applied.
+// How says how to apply a patch.
 type How struct {
-	Check    bool // only see whether it applies
-	ThreeWay bool // merge where it does not, in the index, too
+	Check    bool // only check whether it applies
+	ThreeWay bool // merge where it does not apply, in the index, too
 }
 
-// Applied says what a patch did. Filtered are files that the repository's
-// attributes name a filter for, "path (filter)": it was not run.
+// Applied is the effect of a patch. Filtered lists files for which the repository's
+// attributes name a filter, "path (filter)": it was not run.
 type Applied struct {
 	Files    []string
 	Filtered []string
 }
 
-// Apply applies a patch at the top of the work tree. All of it is applied or
-// nothing, unless the user asked for a merge that ends in a [*ConflictError].
+// Apply applies a patch at the top of the work tree. It applies all of it or nothing,
+// unless the user asked for a merge that ends in a [*ConflictError].
 func (t *Tree) Apply(ctx context.Context, patch []byte, how How) (done Applied, err error) {
 	shadow, drop, err := t.shadow()
 	if err != nil {
@@ -123,8 +123,8 @@ func (t *Tree) apply(ctx context.Context, shadow *git.Shadow, patch []byte, how 
 }
 
 // outsideGit refuses a patch that would write to the repository itself: its git
-// directory may be in the work tree under another name than .git, which git
-// takes for a directory as any other.
+// directory may be in the work tree under another name than .git, which git treats like
+// any other directory.
 func (t *Tree) outsideGit(paths []string) error {
 	for _, dir := range []string{t.place.Dir, t.place.Common, t.place.Objects} {
 		inside, err := filepath.Rel(t.place.Top, dir)

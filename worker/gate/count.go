@@ -8,28 +8,28 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// maxCounted is the longest piece of an answer that is read for its usage: a
-// line of a stream, or an answer as a whole.
+// maxCounted is the longest piece of an answer that is searched for usage: a line of a
+// stream, or a whole answer.
 const maxCounted = 4 << 20
 
-// A counter reads the usage from one answer, while it passes.
+// A counter reads the usage from one answer, while the answer passes.
 type counter struct {
 	read   func(data []byte) (told, bool) // the provider's
-	mark   []byte                         // of a piece that tells usage; the provider's
+	mark   []byte                         // of a piece that reports usage; the provider's
 	stream bool                           // an event stream; else one JSON object
 	sent   int64                          // bytes of the request
 
-	line    []byte // the line, or the answer, as far as it came
+	line    []byte // the line, or the answer, as far as it has arrived
 	dropped int64  // how many bytes of it are not kept
 	text    int64  // tokens of the text that was streamed, estimated
-	final   bool   // the closing usage was seen
+	final   bool   // the final usage was seen
 	usage   jobs.Usage
 	model   string
 	kind    string // of the error that it is, or ends with
 }
 
-// told is what a piece of an answer says of its usage. Counts are totals of
-// the answer; those that are missing hold.
+// told is the usage that a piece of an answer reports. Counts are totals of the answer;
+// missing ones keep their value.
 type told struct {
 	model                                string
 	input, output, cacheRead, cacheWrite *int64
@@ -63,13 +63,13 @@ func (c *counter) readLine() {
 	case bytes.Contains(data, c.mark) && c.dropped == 0:
 		c.take(data)
 	default:
-		// Some 85 bytes frame a piece of text; four of text are a token.
+		// About 85 bytes frame a piece of text; four bytes of text are a token.
 		c.text += max(1, (int64(len(data))+c.dropped-85)/4)
 	}
 	c.line, c.dropped = c.line[:0], 0
 }
 
-// failed notes that a piece of a stream is the error that ends it.
+// failed handles a piece of a stream that is the error that ends it.
 func (c *counter) failed(data []byte) bool {
 	var e struct {
 		Type string `json:"type"`
@@ -102,9 +102,9 @@ func raise(to *int64, n *int64) {
 	}
 }
 
-// finish takes note that no more will come. An answer that did not come to
-// its closing usage is estimated: the provider charges for it, and an agent
-// that hangs up before the end must not get it for nothing.
+// finish ends the count. The usage of an answer that did not reach its final report is
+// estimated: the provider charges for it, and an agent that hangs up early must not get
+// it for nothing.
 func (c *counter) finish() {
 	switch {
 	case !c.stream && c.dropped == 0:
@@ -115,7 +115,7 @@ func (c *counter) finish() {
 	case !c.final && c.text > 0:
 		c.usage.Output = max(c.usage.Output, c.text)
 		if c.usage.Input+c.usage.CacheRead+c.usage.CacheWrite == 0 {
-			c.usage.Input = c.sent / 4 // a provider that tells all of it at the end
+			c.usage.Input = c.sent / 4 // a provider that reports all usage at the end
 		}
 	}
 }
@@ -127,8 +127,8 @@ type anthropicUsage struct {
 	CacheWrite *int64 `json:"cache_creation_input_tokens"`
 }
 
-// readAnthropic reads the events that tell usage: message_start, of what went
-// in, message_delta, of what came out, and a message that came as a whole.
+// readAnthropic decodes the events that report usage: message_start for the input,
+// message_delta for the output, and a message that is not streamed.
 func readAnthropic(data []byte) (told, bool) {
 	var e struct {
 		Type    string          `json:"type"`
@@ -140,7 +140,7 @@ func readAnthropic(data []byte) (told, bool) {
 		} `json:"message"`
 	}
 	if json.Unmarshal(data, &e) != nil {
-		return told{}, false // not what the provider writes; the end is estimated then
+		return told{}, false // not what the provider sends; the usage is estimated then
 	}
 	t, usage := told{model: e.Model}, e.Usage
 	switch e.Type {
@@ -157,8 +157,8 @@ func readAnthropic(data []byte) (told, bool) {
 	return t, true
 }
 
-// readOpenAI reads the event that closes an answer, and an answer that came
-// as a whole. What was read from the cache is in the input there.
+// readOpenAI decodes the event that closes an answer, and an answer that is not
+// streamed. Its input includes what was read from the cache.
 func readOpenAI(data []byte) (told, bool) {
 	type response struct {
 		Object string `json:"object"`
@@ -189,9 +189,9 @@ func readOpenAI(data []byte) (told, bool) {
 	return told{model: r.Model, input: &input, output: &r.Usage.Output, cacheRead: &r.Usage.Details.Cached, final: true}, true
 }
 
-// readGoogle reads a piece of a stream, or an answer that came as a whole:
-// each tells all that was used so far. What was read from the cache is in the
-// input there, and thoughts are not in the output.
+// readGoogle decodes a piece of a stream, or an answer that is not streamed: each
+// reports all usage so far. Its input includes what was read from the cache, and its
+// output does not include thoughts.
 func readGoogle(data []byte) (told, bool) {
 	var e struct {
 		Model      string `json:"modelVersion"`

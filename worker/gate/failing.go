@@ -11,35 +11,35 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// A Failure is how the model API answers a session by now: the last of the
-// calls that failed in a row. Calls that ask for no answer of a model, such as
-// those that count tokens, are none of them.
+// A Failure says how the model API fails for a session: the last of the calls that
+// failed in a row. Calls that do not ask a model, such as those that count tokens, do
+// not count.
 type Failure struct {
 	jobs.APIFailure
 	Row int // how many failed; 0: the last one did not
-	// Again is when the API said to come again; zero: it did not say.
+	// Again is when the API asked to retry; zero: it did not say.
 	Again time.Time
 }
 
-// Failing returns how the model API answers by now.
+// Failing returns the current failures of the model API.
 func (s *Session) Failing() Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failing
 }
 
-// Forgive forgets what has failed so far: another run of the agent begins.
+// Forgive resets the failures, because another run of the agent begins.
 func (s *Session) Forgive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing = Failure{}
 }
 
-// errGone is an agent that takes no more of its answer, which is no failure of
-// the API's.
+// errGone means that the agent stopped reading its answer, which is no failure of the
+// API.
 var errGone = errors.New("the agent hung up")
 
-// judge notes whether the model API failed the call.
+// judge records whether the model API failed the call.
 func (c *call) judge(gone bool) {
 	if !c.route.asks || gone || errors.Is(c.told.Err, errGone) || errors.Is(c.told.Err, errSpent) {
 		return
@@ -78,7 +78,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	if at, err := http.ParseTime(value); err == nil {
 		if here, err := http.ParseTime(h.Get("Date")); err == nil {
-			now = here // its clock, and not ours
+			now = here // by the provider's clock
 		}
 		return bounded(at.Sub(now))
 	}
@@ -87,8 +87,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), 1e6*time.Second) }
 
-// readFailure returns what an answer of any provider calls its error; empty
-// if it is none.
+// readFailure returns the kind of an error, in an answer of any provider; empty if it
+// is none.
 func readFailure(data []byte) string {
 	var e struct {
 		Type  string `json:"type"`
@@ -116,10 +116,10 @@ func readFailure(data []byte) string {
 		}
 	}
 	if strings.HasPrefix(e.Error.Message, "API key not valid") {
-		return badGoogleKey // which has no word of its own where the details are left out
+		return badGoogleKey // which names no kind if the details are missing
 	}
 	var code string
-	_ = json.Unmarshal(e.Error.Code, &code) // Google's is a number, and its status is the word
+	_ = json.Unmarshal(e.Error.Code, &code) // Google's code is a number, and its status is the name
 	return cmp.Or(code, e.Response.Error.Code, e.Error.Status, e.Error.Type)
 }
 

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A Config says where the model API is, and how to be let in there.
+// A Config says where the model API is, and how to authenticate there.
 type Config struct {
 	API      string // "anthropic", the default, "openai" or "google"
 	Upstream string // base URL; empty is the provider's own
 	Key      Key
-	// Bearer sends the key as "Authorization: Bearer", not in the provider's
-	// own header.
+	// Bearer sends the key as "Authorization: Bearer", not in the provider's own
+	// header.
 	Bearer bool
 	Proxy  string      // an HTTP proxy on the way to the upstream; empty is none
 	TLS    *tls.Config // nil is the system's
@@ -33,19 +33,19 @@ type Config struct {
 	// Parallel bounds the calls of one session that are under way; further
 	// ones wait. Default: 16.
 	Parallel int
-	// Prices are those of models, by the beginnings of their names.
+	// Prices are the prices of models, by the beginnings of their names.
 	Prices map[string]Price
 	Hooks  Hooks
 }
 
-// Hooks let a program watch. Every field may be nil. Hooks run on the goroutine
-// of a call and must not block.
+// Hooks let a program observe the gate. Every field may be nil. Hooks run on the
+// goroutine of a call and must not block.
 type Hooks struct {
 	Called func(session string, c Call)
 	Spent  func(session string)
 }
 
-// A Key is a credential. However it is printed, it does not show.
+// A Key is a credential. Formatting and marshalling hide it.
 type Key string
 
 // Format implements [fmt.Formatter].
@@ -63,7 +63,7 @@ type Gate struct {
 	maxBody  int64 // of a request; the constant, except in tests
 }
 
-// New returns a gate. It connects to nothing yet.
+// New returns a gate. It does not connect yet.
 func New(cfg Config) (*Gate, error) {
 	p, ok := providers[orDefault(cfg.API, "anthropic")]
 	if !ok {
@@ -90,7 +90,7 @@ func New(cfg Config) (*Gate, error) {
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     90 * time.Second,
 		MaxIdleConnsPerHost: 64,
-		// Answers are counted while they pass, so they must not be packed.
+		// Answers are counted while they pass, so they must not be compressed.
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 256 << 10,
 		ResponseHeaderTimeout:  cfg.Answer,
@@ -122,7 +122,7 @@ type door struct {
 	inspector sync.Mutex // one body at a time: no agent gets more than one CPU of the worker
 }
 
-// parseUpstream refuses what would send the key in the clear.
+// parseUpstream refuses a URL that would send the key in the clear.
 func parseUpstream(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
@@ -142,9 +142,9 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Serve answers what comes in on l with the token of one session, until ctx ends or l is
-// closed. Then it cuts what is under way, and returns when nothing of it is
-// left. It closes l.
+// Serve answers requests on l with the token of one session, until ctx ends or l is
+// closed. Then it cuts the calls that are under way, and returns when none is left. It
+// closes l.
 func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
 	d := &door{session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
 	server := Server{

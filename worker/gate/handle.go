@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// maxBody is what the provider takes at most.
+// maxBody is the largest body that the provider accepts.
 const maxBody = 32 << 20
 
 var (
@@ -27,20 +27,20 @@ var (
 	errMoved   = errors.New("the provider answered with a redirect")
 )
 
-// A call is a request on its way.
+// A call is a request that is being forwarded.
 type call struct {
 	g     *Gate
 	s     *Session
 	route route
-	query string // as it goes out
+	query string // as it is sent on
 	began time.Time
-	model string // that it asks for
+	model string // that the request names
 	count *counter
 	told  Call
-	used  jobs.Usage // what the session knows of
+	used  jobs.Usage // already reported to the session
 }
 
-// handle takes one request from the jail to its end.
+// handle serves one request from the jail to its end.
 func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 	c := &call{g: g, s: d.session}
 	if what := c.allowed(r); what != "" {
@@ -51,7 +51,7 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	// A call that waits has not sent its body yet: bodies are large.
+	// A waiting call has not sent its body yet: bodies are large.
 	select {
 	case d.slots <- struct{}{}:
 		defer func() { <-d.slots }()
@@ -59,13 +59,13 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 		panic(http.ErrAbortHandler)
 	}
 	select {
-	case <-d.over: // the slot is that of a call which was cut a moment before this one
+	case <-d.over: // the slot was freed by a call that was cut a moment before this one
 		panic(http.ErrAbortHandler)
 	default:
 	}
 	size := r.ContentLength
 	if size < 0 || size > g.maxBody {
-		size = g.maxBody // not told, or to be refused
+		size = g.maxBody // length unknown, or too long
 	}
 	if d.room.Acquire(r.Context(), size) != nil {
 		panic(http.ErrAbortHandler)
@@ -81,7 +81,7 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 	case errors.Is(err, errBody):
 		g.violation(w, r, d.session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
 	default:
-		panic(http.ErrAbortHandler) // it hung up
+		panic(http.ErrAbortHandler) // the client hung up
 	}
 }
 
@@ -115,7 +115,7 @@ func localHost(hostport string) bool {
 	return loopback(strings.Trim(host, "[]"))
 }
 
-// read takes the body. It gives errBody for one that may not pass.
+// read reads the body. It returns errBody for one that is not allowed.
 func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, error) {
 	if !c.route.body {
 		return nil, nil
@@ -134,14 +134,14 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, er
 	return body, rc.SetReadDeadline(time.Time{})
 }
 
-// How long a body may take, and pause: it comes from this host, and who is slow
-// holds memory that others of the session wait for.
+// How long a body may take, and pause. It comes from this host, and a slow client holds
+// memory that other calls of the session wait for.
 const (
 	bodyTime  = time.Minute
 	bodyPause = 10 * time.Second
 )
 
-// A steadyReader fails where the bytes of a body do not come.
+// A steadyReader fails if the bytes of a body arrive too slowly.
 type steadyReader struct {
 	from  io.Reader
 	rc    *http.ResponseController
@@ -199,13 +199,13 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	c.tally()
 	c.finish(r.Context(), err)
 	if err != nil {
-		// The answer is not whole. Ending it as if it were would hide that.
+		// The answer is incomplete. To end it normally would hide that.
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// request is what goes out: nothing of the agent's request is in it but the
-// route, the allowed headers and the inspected body.
+// request is the outgoing request: of the agent's request it has the route, the allowed
+// headers and the inspected body, and nothing else.
 func (c *call) request(ctx context.Context, r *http.Request, body []byte) *http.Request {
 	g := c.g
 	out := (&http.Request{
@@ -229,7 +229,7 @@ func (c *call) request(ctx context.Context, r *http.Request, body []byte) *http.
 	return out
 }
 
-// acceptable refuses answers that would lead elsewhere or hide their usage.
+// acceptable refuses answers that would redirect the agent or hide their usage.
 func acceptable(res *http.Response) error {
 	switch enc := res.Header.Get("Content-Encoding"); {
 	case enc != "" && enc != "identity":
@@ -240,7 +240,7 @@ func acceptable(res *http.Response) error {
 	return nil
 }
 
-// copy passes the answer on, piece by piece as it comes, and counts it.
+// copy forwards the answer piece by piece as it arrives, and counts it.
 func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.ResponseWriter, from io.Reader) error {
 	silence := time.AfterFunc(c.g.cfg.Silence, func() { cut(errSilence) })
 	defer silence.Stop()
@@ -265,7 +265,7 @@ func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.Res
 	}
 }
 
-// send writes to the agent at once. An agent that does not read is cut.
+// send writes to the agent at once. An agent that does not read is cut off.
 func send(w http.ResponseWriter, p []byte, patience time.Duration) error {
 	rc := http.NewResponseController(w)
 	err := rc.SetWriteDeadline(time.Now().Add(patience))
@@ -281,7 +281,7 @@ func send(w http.ResponseWriter, p []byte, patience time.Duration) error {
 	return nil
 }
 
-// tally tells the session what was used since the last time.
+// tally reports to the session what was used since the last time.
 func (c *call) tally() {
 	sum := c.count.usage
 	if sum == c.used {
@@ -300,8 +300,8 @@ func (c *call) tally() {
 	}
 }
 
-// unreachable answers a call that got no answer, so that the agent tries
-// again where that may help.
+// unreachable answers a call that got no answer, so that the agent retries if that may
+// help.
 func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error) {
 	err = errors.Join(context.Cause(ctx), err)
 	c.told.Status = http.StatusBadGateway
@@ -317,7 +317,7 @@ func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error
 	}
 }
 
-// finish enters how the call ended.
+// finish records how the call ended.
 func (c *call) finish(ctx context.Context, err error) {
 	c.told.Err, c.told.Usage, c.told.Took = err, c.used, time.Since(c.began)
 	c.judge(err != nil && errors.Is(context.Cause(ctx), context.Canceled))
@@ -361,9 +361,9 @@ func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v w
 	g.refuse(w, v.status, v.kind, "penstock: not allowed from inside the jail: "+v.what)
 }
 
-// refuse answers in the provider's own form.
+// refuse answers in the provider's own format.
 func (g *Gate) refuse(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(g.provider.refusal(status, kind, message)) // the client has gone if this fails
+	_, _ = w.Write(g.provider.refusal(status, kind, message)) // fails only if the client has gone
 }

@@ -10,19 +10,19 @@ import (
 )
 
 var (
-	// errRemote refuses what the provider would do in the network.
+	// errRemote refuses a request that would make the provider use the network.
 	errRemote = errors.New("the provider would reach into the network for it")
-	// errUncounted refuses what would be used and not be told here.
+	// errUncounted refuses a request whose usage the provider would not report here.
 	errUncounted = errors.New("what it uses could not be counted")
 )
 
-// rules are what may stand in a body. Names are compared wherever they stand,
-// except in opaque values.
+// rules list what a body may contain. Names are compared at every depth, except in
+// opaque values.
 type rules struct {
 	opaque  []string         // whose values are the agent's own data, which the provider does not interpret
 	refused map[string]error // at the top
-	tools   []string         // kinds of tools that run where the agent does, or without a network
-	fields  []string         // the same, of a provider whose tools are told by the fields that they have
+	tools   []string         // kinds of tools that run beside the agent, or without a network
+	fields  []string         // the same, for a provider whose tools are known by their fields
 	byURL   func(path []string, value string) bool
 }
 
@@ -47,7 +47,7 @@ var openaiRules = rules{
 // In Google's, every name may be spelled in two ways.
 var googleRules = rules{
 	opaque: []string{"args", "response", "parameters", "parametersJsonSchema", "parameters_json_schema", "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema"},
-	// What is cached may have tools and files of its own.
+	// Cached content may have tools and files of its own.
 	refused: map[string]error{"cachedContent": errRemote, "cached_content": errRemote},
 	fields:  []string{"functionDeclarations", "function_declarations"},
 	byURL:   func(path []string, _ string) bool { return endsWith(path, "fileUri") || endsWith(path, "file_uri") },
@@ -60,12 +60,12 @@ func endsWith(path []string, names ...string) bool {
 // maxDepth bounds the recursion: a body of brackets must not use up the stack.
 const maxDepth = 200
 
-// inspect reads a body as the provider will, and returns the model that it
-// names, or that its path has named. A name that stands twice in an object is
-// refused, because two readers may choose different ones.
+// inspect reads a body as the provider will, and returns the model that the body or the
+// path names. It refuses an object with a duplicate name, because two readers may
+// choose different ones.
 //
-// It reads the bytes itself: a decoder that makes values of them takes seconds
-// for a body that is made to be slow, and an agent may send many.
+// It reads the bytes itself: a decoder that makes values of them takes seconds for a
+// body that is made to be slow, and an agent may send many.
 func (r rules) inspect(body []byte, model string, remote bool) (string, error) {
 	if !json.Valid(body) {
 		return "", errors.New("is not JSON")
@@ -116,7 +116,7 @@ func (in *inspector) value() error {
 	return nil
 }
 
-// next skips white space and returns the byte after it, which it leaves.
+// next skips white space and returns the byte after it without consuming it.
 func (in *inspector) next() byte {
 	in.p = bytes.TrimLeft(in.p, " \t\r\n")
 	return in.p[0]
@@ -129,7 +129,7 @@ func (in *inspector) take() byte {
 	return c
 }
 
-// plainEnd is the length of a number or a word.
+// plainEnd is the length of a number, true, false or null.
 func (in *inspector) plainEnd() int {
 	if end := bytes.IndexAny(in.p, ",]} \t\r\n"); end >= 0 {
 		return end
@@ -137,7 +137,7 @@ func (in *inspector) plainEnd() int {
 	return len(in.p)
 }
 
-// str reads a string, as its reader sees it.
+// str reads a string and decodes its escapes.
 func (in *inspector) str() string {
 	end := 1
 	for in.p[end] != '"' {
@@ -197,7 +197,7 @@ func (in *inspector) object() error {
 	}
 }
 
-// field reads what stands under a name.
+// field reads the value of a name.
 func (in *inspector) field(name string) error {
 	refused := in.refused[name]
 	switch {
@@ -239,7 +239,7 @@ func (in *inspector) skip() {
 	}
 }
 
-// text looks at a string.
+// text checks a string.
 func (in *inspector) text(s string) error {
 	switch {
 	case slices.Equal(in.path, []string{"model"}):

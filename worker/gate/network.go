@@ -14,24 +14,24 @@ import (
 
 // What one attempt may add to its session's log.
 const (
-	maxRefusals = 100 // told one by one; the others are counted
+	maxRefusals = 100 // reported one by one; the rest are counted
 	maxHosts    = 200
 )
 
-// NetworkConfig says which hosts jobs with an allow-list may reach.
+// NetworkConfig says which hosts a job with an allow-list may reach.
 type NetworkConfig struct {
-	Hosts    []string // as package proxy reads them
+	Hosts    []string // in the syntax of package proxy
 	MaxBytes int64    // of an attempt, in both directions; 0 is no limit
 	// MaxConnections of an attempt, at once; 0 is 256.
 	MaxConnections int
 
-	// Ask decides on hosts that are not listed; see [proxy.Config]. Nil is no.
+	// Ask decides on hosts that are not listed; see [proxy.Config]. Nil refuses them.
 	Ask func(ctx context.Context, host string, port uint16) bool
-	// Refused hears of each host, port and reason once. It must not block.
+	// Refused is called once for each host, port and reason. It must not block.
 	Refused func(v event.JailViolation)
 
-	// Token, where the jail has no loopback of its own, is what its programs send to
-	// the proxy; [Network.Env] tells them.
+	// Token is for a jail without a loopback of its own: its programs send it to the
+	// proxy. [Network.Env] contains it.
 	Token string
 
 	// Resolve and Dial replace the system's.
@@ -39,9 +39,8 @@ type NetworkConfig struct {
 	Dial    func(ctx context.Context, address netip.AddrPort) (net.Conn, error)
 }
 
-// A Network is the way of one attempt's programs to the hosts on a list. All
-// jails of the attempt share its budgets. Its methods may be called from any
-// goroutine.
+// A Network connects one attempt's programs to the hosts on a list. All jails of the
+// attempt share its budgets. Its methods may be called from any goroutine.
 type Network struct {
 	proxy   *proxy.Proxy
 	token   string
@@ -74,19 +73,19 @@ func NewNetwork(cfg NetworkConfig) (*Network, error) {
 	return n, nil
 }
 
-// Listen returns what a jail opens for Serve, as its Spec lists it.
+// Listen returns the listeners that a jail opens for Serve, for its Spec.
 func (n *Network) Listen() []string { return proxy.Listen() }
 
-// Env returns the variables that lead programs to the proxy at an address:
-// the first of Listen, or another where the jail has no loopback of its own.
+// Env returns the variables that point programs to the proxy at an address: the first
+// of Listen, or another if the jail has no loopback of its own.
 func (n *Network) Env(address string) []string { return proxy.Env(address, n.token) }
 
-// Serve serves the sockets that one jail opened, until it ends or ctx does.
+// Serve serves the sockets that one jail opened, until the jail ends or ctx does.
 func (n *Network) Serve(ctx context.Context, listeners []net.Listener, packets []net.PacketConn) error {
 	return n.proxy.ServeAll(ctx, listeners, packets)
 }
 
-// Used sums up what was reached so far.
+// Used returns a summary of what was reached so far.
 func (n *Network) Used() event.JailNetwork {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,8 +100,8 @@ func (n *Network) Used() event.JailNetwork {
 	return sum
 }
 
-// decided reports a refusal, once. It does not report an allowed host that does
-// not exist or does not answer.
+// decided reports a refusal, once. It does not report an allowed host that does not
+// exist or does not answer.
 func (n *Network) decided(d proxy.Decision) {
 	if d.Allowed || d.Reason == proxy.ReasonResolve || d.Reason == proxy.ReasonConnect {
 		return
@@ -113,9 +112,9 @@ func (n *Network) decided(d proxy.Decision) {
 	}
 }
 
-// news counts a refusal and reports whether it is to be told.
+// news counts a refusal and returns whether to report it.
 func (n *Network) news(v event.JailViolation) bool {
-	v.Method = "" // the same host by other ways is the same news
+	v.Method = "" // the same host by other routes is the same refusal
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.used.Refused++
@@ -126,7 +125,7 @@ func (n *Network) news(v event.JailViolation) bool {
 	return true
 }
 
-// cut bounds a word that a program inside chose.
+// cut bounds a string that a program inside chose.
 func cut(method string) string { return method[:min(len(method), 16)] }
 
 func (n *Network) closed(d proxy.Decision, sent, received int64) {

@@ -16,7 +16,7 @@ func (p Price) of(u jobs.Usage) float64 {
 		p.CacheRead*float64(u.CacheRead) + p.CacheWrite*float64(u.CacheWrite)) / 1e6
 }
 
-// price finds the price of a model: that of the longest name it begins with,
+// price finds the price of a model: that of the longest name that begins the model's,
 // because providers append dates to names.
 func (g *Gate) price(model string) *Price {
 	best := -1

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// A provider is one model API: what may be called, and how it talks. A
-// further API is a further row.
+// A provider is one model API: which calls are allowed, and how to decode them. Another
+// API is another row.
 type provider struct {
 	upstream string
-	header   string // that its key travels in; empty is Authorization
+	header   string // the header of its key; empty is Authorization
 	routes   []route
-	// request and answer list the headers that pass, in canonical form; a
-	// name that ends with "-" stands for all that begin with it.
+	// request and answer list the headers that pass, in canonical form; a name that
+	// ends with "-" stands for all that begin with it.
 	request, answer []string
 	rules           rules
 	usage           func(data []byte) (told, bool)
 	refusal         func(status int, kind, message string) []byte
-	// mark stands in every piece of an answer that tells usage, and secrets are
-	// the names in a query that bring a credential, which is dropped.
+	// mark stands in every piece of an answer that reports usage, and secrets are the
+	// query parameters that hold a credential, which is dropped.
 	mark    string
 	secrets []string
 }
@@ -31,10 +31,10 @@ type provider struct {
 type route struct {
 	method, path string // "*" stands for one plain segment; before a colon it is the model
 	query        []string
-	must         string // that the query is, but for credentials; empty: of names in query
-	local        bool   // answered here, with nothing
-	body         bool   // has one that is inspected
-	asks         bool   // for an answer of the model
+	must         string // the required query, but for credentials; empty: any of names in query
+	local        bool   // answered here, with an empty body
+	body         bool   // has a body, which is inspected
+	asks         bool   // asks for an answer of the model
 }
 
 var providers = map[string]provider{
@@ -46,8 +46,8 @@ var providers = map[string]provider{
 			{method: http.MethodPost, path: "/v1/messages/count_tokens", query: []string{"beta"}, body: true},
 			{method: http.MethodGet, path: "/v1/models", query: []string{"limit", "after_id", "before_id", "beta"}},
 			{method: http.MethodGet, path: "/v1/models/*", query: []string{"beta"}},
-			// What Claude Code asks for at its start, to see whether the
-			// network is there.
+			// Claude Code requests this when it starts, to see whether the network is
+			// available.
 			{method: http.MethodHead, path: "/", local: true},
 			{method: http.MethodHead, path: "/api/hello", local: true},
 			{method: http.MethodGet, path: "/api/hello", local: true},
@@ -78,8 +78,8 @@ var providers = map[string]provider{
 		header:   "X-Goog-Api-Key",
 		routes: []route{
 			{method: http.MethodPost, path: "/v1beta/models/*:generateContent", body: true, asks: true},
-			// Without this it would come as one list, which cannot be counted
-			// while it comes.
+			// Without this the answer would be one list, which cannot be counted while
+			// it arrives.
 			{method: http.MethodPost, path: "/v1beta/models/*:streamGenerateContent", must: "alt=sse", body: true, asks: true},
 			{method: http.MethodPost, path: "/v1beta/models/*:countTokens", body: true},
 			{method: http.MethodGet, path: "/v1beta/models", query: []string{"pageSize", "pageToken"}},
@@ -169,8 +169,8 @@ func (p provider) find(method, path string) (r route, model string, ok bool) {
 	return route{}, "", false
 }
 
-// credentials are what a request brings as the key of the API: the headers that
-// programs of any of them use, and the query where this API knows it.
+// credentials returns every key of the API in a request: in the headers that programs
+// of any API use, and in the query if this API uses it.
 func (p provider) credentials(r *http.Request) []string {
 	found := slices.Concat(r.Header["X-Api-Key"], r.Header["X-Goog-Api-Key"])
 	for _, value := range r.Header["Authorization"] {
@@ -187,7 +187,7 @@ func (p provider) credentials(r *http.Request) []string {
 	return found
 }
 
-// asked is the query of a request as it goes out, or what is wrong with it.
+// asked is the query of a request as it is sent on, or what is wrong with it.
 func (p provider) asked(r route, query string) (string, bool) {
 	values, err := url.ParseQuery(query)
 	if err != nil {

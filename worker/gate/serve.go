@@ -13,39 +13,39 @@ import (
 	"github.com/penstock-run/penstock/sandbox/connlimit"
 )
 
-// strangerTime is how long a request without credentials may hold on.
+// strangerTime is how long a request without credentials may take.
 const strangerTime = time.Second
 
-// A Server answers HTTP on one listener. Every listener of a worker is served by
-// one, so that none is without a decision on who may come in.
+// A Server answers HTTP on one listener. Every listener of a worker is served by one,
+// so each of them decides which requests to admit.
 type Server struct {
 	Handler http.Handler
-	// Auth reports whether a request has the right credentials. The zero value
-	// admits no request; see [Public].
+	// Auth reports whether a request has the right credentials. The zero value admits
+	// no request; see [Public].
 	Auth func(r *http.Request) bool
-	// Deny answers a request that has not; nil is a plain 401.
+	// Deny answers a request that does not; nil is a plain 401.
 	Deny http.HandlerFunc
-	// Connections bounds those that are open at once. One on which no request is
-	// answered makes room for another one.
+	// Connections bounds the open connections. A connection without a request under way
+	// makes room for another one.
 	Connections int
 }
 
-// Public is the Auth of health and metrics, which every client may ask for.
+// Public is the Auth of health and metrics, which every client may request.
 func Public(*http.Request) bool { return true }
 
-// connKey finds the connection of a request in its context.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
-// Serve answers what comes in on l until ctx ends or l is closed. Then it cuts
-// what is under way, and returns when nothing of it is left. It closes l.
+// Serve answers requests on l until ctx ends or l is closed. Then it cuts those under
+// way, and returns when none is left. It closes l.
 func (s Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var conns sync.WaitGroup
 	srv := &http.Server{
 		Handler: http.HandlerFunc(s.handle),
-		// Close does not wait for the goroutines of its connections; this does.
-		// The first state is set before the goroutine begins.
+		// Close does not wait for the goroutines of its connections; this does. The
+		// first state is set before the goroutine begins.
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
@@ -60,7 +60,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:                  5 * time.Minute,
 		MaxHeaderBytes:               64 << 10,
 		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     log.New(io.Discard, "", 0), // it would tell of the agent's mistakes
+		ErrorLog:                     log.New(io.Discard, "", 0), // it would log the agent's mistakes
 	}
 	closed := make(chan struct{})
 	go func() {
@@ -79,7 +79,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // handle admits requests with the right credentials. When there are too many
-// connections, those without them, and idle ones, are closed first.
+// connections, it closes those without them, and idle ones, first.
 func (s Server) handle(w http.ResponseWriter, r *http.Request) {
 	if s.Auth == nil || !s.Auth(r) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTime)) // every connection of ours has one
@@ -99,8 +99,8 @@ func (s Server) handle(w http.ResponseWriter, r *http.Request) {
 	s.Handler.ServeHTTP(w, r)
 }
 
-// limited accepts no more connections than it has room for: every one is a
-// descriptor of the worker, which others need too.
+// limited accepts no more connections than it has room for: each is a descriptor of the
+// worker, which needs them for other things, too.
 type limited struct {
 	net.Listener
 	room *connlimit.Limit

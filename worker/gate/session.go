@@ -12,26 +12,25 @@ import (
 
 // Limits bound what a session may use.
 type Limits struct {
-	// Tokens is the budget: everything that the provider counts, read from
-	// its cache or not. Zero is no limit.
+	// Tokens is the budget: every token that the provider counts, whether read from its
+	// cache or not. Zero is no limit.
 	Tokens int64
-	// USD is the same in money. It holds for models that Config.Prices knows.
+	// USD is the budget in money. It applies to models in Config.Prices.
 	USD float64
-	// Used and UsedUSD were used before, by earlier attempts, and count.
+	// Used and UsedUSD are the usage of earlier attempts, which counts.
 	Used    jobs.Usage
 	UsedUSD float64
-	// Remote allows what the provider does on the agent's behalf in the
-	// network: tools that run there, contents given by URL. It is a way out
-	// of a jail that has no other.
+	// Remote allows the provider to use the network on the agent's behalf: tools that
+	// run there, contents given by URL. It is a way out of a jail that has no other.
 	Remote bool
 }
 
-// A Meter is what a session has used so far, without Limits.Used.
+// A Meter is the usage of a session so far, without Limits.Used.
 type Meter struct {
 	Usage      jobs.Usage
-	CostUSD    float64 // of those models that Config.Prices knows
-	Unpriced   int64   // tokens of the others
-	Model      string  // the last that answered
+	CostUSD    float64 // of the models in Config.Prices
+	Unpriced   int64   // tokens of other models
+	Model      string  // the last model that answered
 	Calls      int     // forwarded to the provider
 	Limited    int     // of these, answered with 429
 	Failed     int     // of these, answered with 5xx or not at all
@@ -44,26 +43,25 @@ type Meter struct {
 type Call struct {
 	Route  string // "POST /v1/messages"
 	Model  string
-	Status int // what the agent was told
+	Status int // the status that the agent received
 	Usage  jobs.Usage
 	Took   time.Duration
 	// RetryAfter is how long the provider asked to wait, if it did.
 	RetryAfter time.Duration
-	Err        error // what went wrong on the way, if anything
+	Err        error // the error on the way, if any
 }
 
-// A Violation is a request that may not pass.
+// A Violation is a request that is not allowed.
 type Violation struct {
 	What   string // "path", "host", "body: …"
 	Method string
 	Path   string // without the query, of printable characters; longer than any reader keeps, so that a secret in it is seen whole
 }
 
-// A Session is one user of a gate. Its methods may be called from any
-// goroutine.
+// A Session is one client of a gate. Its methods may be called from any goroutine.
 type Session struct {
-	// Refused hears of every request that may not pass, on the goroutine of
-	// that request. It must not block, and is set before the session is served.
+	// Refused is called for every request that is not allowed, on the goroutine of that
+	// request. It must not block, and is set before the session is served.
 	Refused func(v Violation)
 
 	id     string
@@ -77,9 +75,9 @@ type Session struct {
 	calls   map[*call]context.CancelCauseFunc // under way; guarded by mu
 }
 
-// NewSession returns a session that has used nothing but limits.Used. It admits
-// only requests with the token, which a program sends as the key of the API. An
-// empty token admits no request.
+// NewSession returns a session without usage besides limits.Used. It admits only
+// requests with the token, which a program sends as the key of the API. An empty token
+// admits no request.
 func NewSession(id string, token Key, limits Limits) *Session {
 	s := &Session{id: id, token: token, limits: limits, spent: make(chan struct{}), calls: map[*call]context.CancelCauseFunc{}}
 	if s.over() {
@@ -88,8 +86,8 @@ func NewSession(id string, token Key, limits Limits) *Session {
 	return s
 }
 
-// opens reports whether one of the credentials of a request is the token. It
-// takes the same time for all that are wrong.
+// opens reports whether one of the credentials of a request is the token. It takes the
+// same time for all wrong ones.
 func (s *Session) opens(credentials []string) bool {
 	found := 0
 	for _, c := range credentials {
@@ -105,7 +103,7 @@ func (s *Session) over() bool {
 	return l.Tokens > 0 && tokens(s.meter.Usage.Add(l.Used)) >= l.Tokens || l.USD > 0 && s.meter.CostUSD+l.UsedUSD >= l.USD
 }
 
-// Meter returns what was used so far.
+// Meter returns the usage so far.
 func (s *Session) Meter() Meter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +129,8 @@ func (s *Session) note(change func(*Meter)) {
 	change(&s.meter)
 }
 
-// begin enters a call, so that it is cut if another spends the budget. It
-// reports whether there is a budget left.
+// begin registers a call, so that another call that spends the budget can cut it. It
+// reports whether budget is left.
 func (s *Session) begin(c *call, cut context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,9 +149,8 @@ func (s *Session) end(c *call) {
 	delete(s.calls, c)
 }
 
-// use adds to the meter what c has used since it was last asked, at its
-// price. It reports whether that spent the budget; then every other call is
-// cut.
+// use adds to the meter what c has used since the last time, at its price. It reports
+// whether that spent the budget; then it cuts every other call.
 func (s *Session) use(c *call, more jobs.Usage, price *Price) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +173,7 @@ func (s *Session) use(c *call, more jobs.Usage, price *Price) bool {
 	return true
 }
 
-// budget says what the budget is, for those who meet its end.
+// budget describes the budget, for the message that says it is spent.
 func (s *Session) budget() string {
 	switch l := s.limits; {
 	case l.Tokens > 0 && l.USD > 0:

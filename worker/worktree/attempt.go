@@ -15,17 +15,17 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// A Attempt is what a worktree is made for, where a job works in it.
+// An Attempt describes the attempt that works in a worktree.
 type Attempt struct {
 	ID                    string // "<job>.<epoch>"
 	Title, Session, Batch string
 	Base                  string // the commit that the job begins from
-	// Where the user is: the work tree that the job named, and its branch.
+	// The user's position: the work tree that the job named, and its branch.
 	OriginalDir, OriginalBranch string
 }
 
-// Again finds the worktree that an earlier attempt left, with the commit that
-// it is at now; nil if it is not there any more.
+// Again finds the worktree that an earlier attempt left, with the commit that it is at
+// now; nil if the worktree is gone.
 func (s *Repo) Again(ctx context.Context, attempt string) (*Worktree, error) {
 	if attempt == "" {
 		return nil, nil
@@ -50,16 +50,16 @@ func (s *Repo) Again(ctx context.Context, attempt string) (*Worktree, error) {
 	return &wt, err
 }
 
-// TakeUp makes a worktree that is there the attempt's. Whatever is in it stays.
+// TakeUp gives an existing worktree to the attempt, with all its files.
 func (s *Repo) TakeUp(attempt string, wt Worktree) (Worktree, error) {
 	wt.State, wt.Attempt = working, attempt
 	wt.Stored, wt.Print, wt.Look = nil, "", nil
 	return wt, s.writeRecord(wt)
 }
 
-// AddFor makes the worktree of an attempt; fill makes its files, and holds what
-// it is given until it has ended. From the worktree's record on a sweep knows it,
-// and by the absence of the workspace's own that nobody was given it.
+// AddFor makes the worktree of an attempt; fill makes its files, and holds its lock
+// until it has ended. Once the record exists a sweep knows the worktree; without the
+// workspace's own record the sweep knows that no agent has had it.
 func (s *Repo) AddFor(ctx context.Context, a Attempt, fill func(ctx context.Context, wt Worktree, admin string, hold *os.File) error) (Worktree, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", a.Base+"^{commit}"); err != nil {
 		return Worktree{}, fmt.Errorf("%s does not have commit %s", disk.Printable(s.repo), a.Base)
@@ -71,8 +71,8 @@ func (s *Repo) AddFor(ctx context.Context, a Attempt, fill func(ctx context.Cont
 	return s.create(ctx, wt, func(admin string) error { return fill(ctx, wt, admin, s.lock.File) })
 }
 
-// planFor decides on a name that is free. Each attempt has a worktree of
-// its own, unless it takes one up.
+// planFor chooses a free name. Each attempt has a worktree of its own, unless it takes
+// one up.
 func (s *Repo) planFor(ctx context.Context, a Attempt) (Worktree, error) {
 	records, err := readRecords(s.dir)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *Repo) taken(ctx context.Context, records []Worktree, name string) (bool
 	return tip != "" || disk.Exists(filepath.Join(filepath.Dir(s.repo), ownDir, "worktrees", flat(name))), err
 }
 
-// workingFor finds the record of the worktree that an attempt works in, if there
-// still is one.
+// workingFor finds the record of the worktree that an attempt works in, if it still
+// exists.
 func (r records) workingFor(attempt string) (wt Worktree, found bool, err error) {
 	records, err := readRecords(r.dir)
 	i := slices.IndexFunc(records, func(wt Worktree) bool { return wt.Attempt == attempt && wt.State == working })
@@ -116,7 +116,7 @@ func (r records) workingFor(attempt string) (wt Worktree, found bool, err error)
 	return records[i], true, nil
 }
 
-// Drop removes the worktree that an attempt works in, if there still is one.
+// Drop removes the worktree that an attempt works in, if it still exists.
 func (s *Repo) Drop(ctx context.Context, attempt string) error {
 	wt, found, err := s.workingFor(attempt)
 	if err != nil || !found {
@@ -129,13 +129,13 @@ func (s *Repo) Drop(ctx context.Context, attempt string) error {
 	return s.erase(ctx, wt)
 }
 
-// A Outcome is what an attempt leaves in its worktree, for people.
+// An Outcome is what an attempt leaves in its worktree, for people.
 type Outcome struct {
-	Head      string      // its last commit, as collected; "" if it was not
+	Head      string      // its last commit, as collected; "" if nothing was collected
 	Commits   *NewCommits // nil: there are none, or the agent made them in the repository itself
 	Collected bool
-	Stored    *changes.Receipt // what is stored of what was collected
-	Look      []string         // changed files that deserve a look
+	Stored    *changes.Receipt // the part of the collected changes that is stored
+	Look      []string         // changed files that people should check
 	Limits    changes.Limits
 }
 
@@ -146,7 +146,7 @@ type NewCommits struct {
 }
 
 // HandOver gives the worktree of an attempt to people: the agent's commits on its
-// branch, and a .git that leads to the repository.
+// branch, and a .git that points to the repository.
 func (s *Repo) HandOver(ctx context.Context, attempt string, left Outcome) error {
 	if !disk.Exists(s.repo) {
 		return s.Drop(ctx, attempt)
@@ -184,8 +184,8 @@ func (s *Repo) HandOver(ctx context.Context, attempt string, left Outcome) error
 	return s.writeRecord(wt)
 }
 
-// advance takes the agent's commits into the repository, and the branch that
-// the worktree is on to the last of them. What the agent did not commit stays so.
+// advance brings the agent's commits into the repository, and moves the worktree's
+// branch to the last of them. Uncommitted files stay as they are.
 func (s *Repo) advance(ctx context.Context, wt Worktree, admin string, left Outcome) error {
 	c, tip := left.Commits, left.Head
 	if _, err := s.takeCommits(ctx, Request{Base: c.Base, Bundle: c.Bundle}); err != nil {
@@ -205,14 +205,14 @@ func (s *Repo) advance(ctx context.Context, wt Worktree, admin string, left Outc
 	return disk.CopyFile(filepath.Join(admin, "index"), index)
 }
 
-// WorksFor reports whether a worktree of the repository is an attempt's.
+// WorksFor reports whether a worktree of the repository belongs to an attempt.
 func (t *Set) WorksFor(repo, attempt string) (bool, error) {
 	s := newRepo(filepath.Join(t.dir, source.Digest(repo)), repo)
 	_, found, err := s.workingFor(attempt)
 	return found, err
 }
 
-// Settle ends what was begun with the worktrees of a repository.
+// Settle completes unfinished changes of a repository's worktrees.
 func (t *Set) Settle(ctx context.Context, repo string) error {
 	s, err := t.Repo(ctx, repo)
 	if err == nil {
@@ -221,7 +221,7 @@ func (t *Set) Settle(ctx context.Context, repo string) error {
 	return err
 }
 
-// Withdraw removes the worktree that an attempt works in, if there still is one.
+// Withdraw removes the worktree that an attempt works in, if it still exists.
 func (t *Set) Withdraw(ctx context.Context, repo, attempt string) error {
 	s, err := t.Repo(ctx, repo)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// ownDir is where the worktrees of a repository are: below its own work tree,
-// in a directory that git does not see.
+// ownDir holds the worktrees of a repository: below its own work tree, in a directory
+// that git ignores.
 const ownDir = ".penstock"
 
-// choosePath returns the canonical path of a worktree that is to be made: the one
-// that was asked for, else below the main repository's work tree, wherever in
-// it or in another worktree of it the user is.
+// choosePath returns the canonical path for a new worktree: the requested one, or one
+// below the main repository's work tree, wherever in it or in another worktree of it
+// the user is.
 func (s *Repo) choosePath(name, asked string) (string, error) {
 	path := asked
 	if asked == "" {
@@ -58,8 +58,8 @@ func (r registry) outside(path string) error {
 	return err
 }
 
-// canonical resolves the directory that path is in. The last element need not
-// exist, and is not followed if it does.
+// canonical resolves the directory that contains path. The last element need not exist,
+// and is not followed if it does.
 func canonical(path string) (string, error) {
 	if strings.ContainsFunc(filepath.Base(path), unicode.IsControl) {
 		return "", fmt.Errorf("directory %s has a control character in its name", disk.Printable(path))
@@ -72,9 +72,9 @@ func canonical(path string) (string, error) {
 	return filepath.Join(parent, filepath.Base(abs)), err
 }
 
-// makeRoot makes <top>/.penstock/worktrees. The files below top may be a
-// result that somebody merged, with a link where we want a directory: none of
-// the two may lead elsewhere, or belong to somebody else.
+// makeRoot makes <top>/.penstock/worktrees. The files below top may come from a merged
+// result, with a link where we want a directory. Neither directory may be a link or
+// belong to another user.
 func makeRoot(top string) (string, error) {
 	at := top
 	for _, name := range []string{ownDir, "worktrees"} {
@@ -90,8 +90,8 @@ func makeRoot(top string) (string, error) {
 			return "", fmt.Errorf("%s is not a directory of yours; remove it, or name a directory with --dir", disk.Printable(at))
 		}
 	}
-	// What lies in a work tree is untracked to git, unless it is ignored. A
-	// link in the file's place is not followed.
+	// Without this file git would list the directory as untracked. A link in the file's
+	// place is not followed.
 	ignore := filepath.Join(top, ownDir, ".gitignore")
 	f, err := os.OpenFile(ignore, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, os.ErrExist) {
@@ -109,7 +109,7 @@ type registry struct {
 	repo string // the main repository's git directory
 }
 
-// admins lists what the repository keeps of each of its worktrees.
+// admins lists the registrations of the repository's worktrees.
 func (r registry) admins() ([]string, error) {
 	dir := filepath.Join(r.repo, "worktrees")
 	names, err := disk.Names(dir)
@@ -122,14 +122,13 @@ func (r registry) admins() ([]string, error) {
 	return names, err
 }
 
-// registered returns what the repository keeps of a worktree of ours; "" if
-// it knows of none.
+// registered returns the registration of a worktree of ours; "" if there is none.
 func (r registry) registered(wt Worktree) (string, error) {
 	return r.admin(func(admin string) bool { return gitdirOf(admin) == wt.Path+"/.git" })
 }
 
-// begun returns the same of one that git was told to make and that nobody was
-// given yet. There may be no path in it.
+// begun returns the registration of a worktree that git was told to make and that no
+// job has had yet. It may not have a path yet.
 func (r registry) begun(wt Worktree) (string, error) {
 	return r.admin(func(admin string) bool { return lockedFor(admin) == wt.reason() })
 }
@@ -144,8 +143,8 @@ func (r registry) admin(is func(admin string) bool) (string, error) {
 	return "", err
 }
 
-// reason is what the lock of a registration says until all is done. It tells
-// ours from one that somebody else makes at the same place.
+// reason is the text of a registration's lock until the worktree is complete. It
+// distinguishes our registration from another one at the same path.
 func (wt Worktree) reason() string { return "penstock is making " + wt.Name + " for job " + wt.Job }
 
 // lockedFor returns the reason of git's lock; "" if there is none.
@@ -157,8 +156,8 @@ func lockedFor(admin string) string {
 	return line
 }
 
-// gitdirOf reads where a worktree is; "" if that cannot be read. A path may
-// contain newlines.
+// gitdirOf reads the path of a worktree; "" if that cannot be read. A path may contain
+// newlines.
 func gitdirOf(admin string) string {
 	name := filepath.Join(admin, "gitdir")
 	info, err := os.Lstat(name)

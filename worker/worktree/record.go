@@ -34,8 +34,8 @@ type records struct{ dir string }
 
 func (r records) file(name string) string { return filepath.Join(r.dir, flat(name)+".json") }
 
-// writeRecord writes a record so that a reader sees the old one or the new one, and
-// so that it is on the disk before git begins.
+// writeRecord writes a record so that a reader sees the old one or the new one, and so
+// that it is on the disk before git begins.
 func (r records) writeRecord(wt Worktree) error {
 	return disk.ReplaceFile(r.file(wt.Name), filepath.Join(r.dir, "new"), wt)
 }
@@ -46,7 +46,7 @@ func readRecords(dir string) ([]Worktree, error) {
 	for _, name := range names {
 		data, failed := os.ReadFile(name)
 		if errors.Is(failed, os.ErrNotExist) {
-			continue // removed since we looked
+			continue // removed meanwhile
 		}
 		var wt Worktree
 		if failed == nil {
@@ -61,11 +61,11 @@ func readRecords(dir string) ([]Worktree, error) {
 	return all, err
 }
 
-// maxBundle bounds the commits that are taken into a user's repository.
+// maxBundle bounds the size of commits that are brought into a user's repository.
 const maxBundle = 1 << 30
 
-// takeCommits brings the result's commits into the repository and returns the last.
-// Nothing refers to them yet, so a git that tidies may take them away again.
+// takeCommits brings the result's commits into the repository and returns the last. No
+// ref points to them yet, so git's garbage collection may delete them again.
 func (s *userRepo) takeCommits(ctx context.Context, r Request) (string, error) {
 	if err := s.git().Run(ctx, "cat-file", "-e", r.Base+"^{commit}"); err != nil || !git.IsCommit(r.Base) {
 		return "", fmt.Errorf("%s does not have commit %s, which the job began from; fetch it first, or apply the patch alone with penstock job apply", disk.Printable(s.repo), r.Base)
@@ -85,7 +85,7 @@ func (s *userRepo) takeCommits(ctx context.Context, r Request) (string, error) {
 	return made.Tip, nil
 }
 
-// commit makes a commit of a patch. The same result gives the same commit.
+// commit makes a commit from a patch. The same result gives the same commit.
 func (s *userRepo) commit(ctx context.Context, r Request) (_ string, err error) {
 	repo := s.git()
 	repo.Index = filepath.Join(s.temp, "index")
@@ -97,7 +97,7 @@ func (s *userRepo) commit(ctx context.Context, r Request) (_ string, err error) 
 			err = errors.Join(err, gone)
 		}
 	}()
-	// A kill may have left git's lock on it; we hold the repository's.
+	// A killed git may have left its lock; we hold the repository's.
 	if err := os.Remove(repo.Index + ".lock"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}

@@ -28,11 +28,11 @@ func (e *KeptError) Error() string {
 	return fmt.Sprintf("worktree %s %s", disk.Printable(e.Path), e.Why)
 }
 
-// Remove removes a worktree and what the repository knows of it. Without
-// force it returns a [KeptError] where work would be lost with it, where git's
-// lock is on it, or where a process is in it, and leaves a branch whose
-// commits are nowhere else. With force the branch goes, too, if it was made
-// with the worktree. It returns the branch that is left, with a word on why.
+// Remove removes a worktree and its registration in the repository. Without force it
+// returns a [KeptError] if work would be lost, if git's lock is on the worktree, or if
+// a process works in it, and leaves a branch whose commits are nowhere else. With force
+// it removes the branch, too, if the branch was made with the worktree. It returns the
+// branch that remains, with the reason.
 func (t *Set) Remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
 	s, err := t.Repo(ctx, wt.Repo)
 	if err != nil {
@@ -51,13 +51,13 @@ func (t *Set) Remove(ctx context.Context, wt Worktree, force bool) (left string,
 			return "", fmt.Errorf("remove worktree %s: %w", now.Name, err)
 		}
 	}
-	return left, nil // one that is not there is removed
+	return left, nil // a missing worktree is removed
 }
 
 func (s *Repo) remove(ctx context.Context, wt Worktree, force bool) (left string, err error) {
 	if _, err := os.Stat(s.repo); errors.Is(err, os.ErrNotExist) {
-		// The repository was removed, and its history with it: what lies in
-		// the worktree may be all that is left.
+		// The repository was removed with its history: the files in the worktree may be
+		// all that is left.
 		if !force && disk.Exists(wt.Path) {
 			return "", &KeptError{wt.Path, "has lost its repository; use --force to remove it"}
 		}
@@ -101,7 +101,7 @@ func (s *userRepo) mayGo(ctx context.Context, wt Worktree, admin string) error {
 	case occupied(wt.Path):
 		return keep("is in use by a process")
 	}
-	// Whoever could write in there must not make our git read elsewhere.
+	// A process that can write in the worktree must not make our git read elsewhere.
 	if repo, _, err := source.Main(admin); err != nil || repo != s.repo {
 		return keep("has a registration that leads elsewhere")
 	}
@@ -132,8 +132,8 @@ func (s *userRepo) alone(ctx context.Context, wt Worktree, revisions ...string) 
 	return s.git().Output(ctx, append(args, "--not", "--exclude="+wt.Branch, "--branches", "--tags", "--remotes")...)
 }
 
-// head is the commit that a worktree is at. Git is not asked in there: whoever
-// worked in it may have written what git would read.
+// head is the commit of a worktree. It does not run git in the worktree, because an
+// agent may have written what git would read there.
 func (s *userRepo) head(ctx context.Context, admin string) (string, error) {
 	line, err := source.ReadLine(filepath.Join(admin, "HEAD"))
 	if err != nil || git.IsCommit(line) {
@@ -160,8 +160,8 @@ func headBranch(admin string) (string, error) {
 	return branch, err
 }
 
-// dirty names something that is neither committed nor, in the worktree of a
-// job, stored. Git compares with a configuration of our own.
+// dirty names a file that is neither committed nor, in the worktree of a job, stored.
+// Git compares with a configuration of our own.
 func (s *userRepo) dirty(ctx context.Context, wt Worktree, admin, head string) (_ string, err error) {
 	if wt.Print != "" {
 		if now, err := printOf(wt, changes.Limits{}.WithDefaults()); err == nil && now == wt.Print {
@@ -182,7 +182,7 @@ func (s *userRepo) dirty(ctx context.Context, wt Worktree, admin, head string) (
 	return uncommittedIn(ctx, repo)
 }
 
-// maxIndex bounds what is read of an index that somebody else wrote.
+// maxIndex bounds how much is read of an index that another program wrote.
 const maxIndex = 512 << 20
 
 func copyIndex(to, admin string) error {
@@ -202,8 +202,8 @@ func copyIndex(to, admin string) error {
 	return errors.Join(err, f.Close())
 }
 
-// uncommittedIn names something that is not committed. Git would look into the
-// repository of a submodule, which is not the user's: whatever is there counts.
+// uncommittedIn names a file that is not committed. Git would look into the repository
+// of a submodule, which is not the user's: any file there counts.
 func uncommittedIn(ctx context.Context, repo git.Repo) (string, error) {
 	var out bytes.Buffer
 	if err := repo.Pipe(ctx, nil, &out, "status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames"); err != nil {
@@ -229,8 +229,8 @@ func uncommittedIn(ctx context.Context, repo git.Repo) (string, error) {
 	return "", nil
 }
 
-// undo takes back an addition that did not come to its end. Without a
-// registration git has written nothing: what lies at the path is another's.
+// undo reverts an incomplete addition. If there is no registration, git has written
+// nothing, and the files at the path are not ours.
 func (s *Repo) undo(ctx context.Context, wt Worktree) error {
 	admin, err := s.begun(wt)
 	if err != nil {
@@ -254,8 +254,8 @@ func (s *Repo) undo(ctx context.Context, wt Worktree) error {
 	return s.erase(ctx, wt)
 }
 
-// removeFiles removes the directory, or a link that lies in its place. A
-// directory that is not the one that was made is somebody else's.
+// removeFiles removes the directory, or a link in its place. It refuses any other
+// directory than the one that was made: that one is not ours.
 func (wt Worktree) removeFiles() error {
 	if wt.Path == "" {
 		return nil
@@ -270,8 +270,8 @@ func (wt Worktree) removeFiles() error {
 	return disk.RemoveAll(wt.Path)
 }
 
-// erase removes all of a worktree; what is gone already is no error. The
-// registration outlives the directory, so that a kill can be told apart.
+// erase removes all of a worktree; missing parts are no error. The registration
+// outlives the directory, so that a killed removal can be recognized.
 func (s *Repo) erase(ctx context.Context, wt Worktree) error {
 	if err := wt.removeFiles(); err != nil {
 		return err
@@ -293,12 +293,11 @@ func (s *Repo) erase(ctx context.Context, wt Worktree) error {
 	return os.Remove(s.file(wt.Name))
 }
 
-// dropBranch deletes the branch, with what the configuration says of it,
-// unless somebody has it checked out.
+// dropBranch deletes the branch and its configuration, unless it is checked out
+// elsewhere.
 func (s *Repo) dropBranch(ctx context.Context, wt Worktree) error {
-	// A git that was killed at it, ours or an agent's, has left its lock. The
-	// agent may also have put a link on the way there, which is not followed
-	// out of the repository.
+	// A git that was killed, ours or an agent's, has left its lock. The agent may also
+	// have put a link on the path, which is not followed out of the repository.
 	root, err := os.OpenRoot(s.repo)
 	if err != nil {
 		return err
@@ -317,8 +316,8 @@ func (s *Repo) dropBranch(ctx context.Context, wt Worktree) error {
 	return s.git().Run(ctx, "branch", "--quiet", "-D", "--", wt.Branch)
 }
 
-// removed is where a registration is moved to in the repository before it is
-// deleted. Half of one would be taken for another's.
+// removed is the path to which a registration is renamed before it is deleted. Half of
+// one could be mistaken for another's.
 const removed = "penstock-removed"
 
 func (r registry) unregister(admin string) error {
@@ -328,7 +327,7 @@ func (r registry) unregister(admin string) error {
 	return disk.RemoveAll(filepath.Join(r.repo, removed))
 }
 
-// occupied reports whether a process that we may look at works in dir.
+// occupied reports whether a process that we may inspect works in dir.
 func occupied(dir string) bool {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
@@ -342,8 +341,8 @@ func occupied(dir string) bool {
 	return false
 }
 
-// Touched is when somebody last worked with a worktree, as far as its files
-// and the repository tell: what is removed for its age is so by this time.
+// Touched is the last time of any change in a worktree, as far as its files and the
+// repository show: removal by age goes by this time.
 func (wt Worktree) Touched() time.Time {
 	last := wt.Refreshed
 	admin, err := registry{wt.Repo}.registered(wt)

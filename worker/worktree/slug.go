@@ -40,7 +40,7 @@ func checkSlug(slug string) error {
 	return nil
 }
 
-// makeSlug makes a name out of a title, and of an id so that it is the only one.
+// makeSlug makes a name from a title, and from an id so that it is unique.
 func makeSlug(title, id string) string {
 	words := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(title), "-"), "-")
 	words = strings.Trim(words[:min(len(words), 40)], "-")
@@ -48,10 +48,10 @@ func makeSlug(title, id string) string {
 	if words == "" {
 		return "job-" + tail
 	}
-	// A word of its own that is reserved is none with what follows.
+	// A reserved word is harmless with more text after it.
 	return words + "-" + tail
 }
 
-// flat is the directory's name for a slug. A directory in another would be
-// one worktree inside another; no slug has a '+'.
+// flat is the directory's name for a slug. A slash would put one worktree inside
+// another; no slug has a '+'.
 func flat(slug string) string { return strings.ReplaceAll(slug, "/", "+") }

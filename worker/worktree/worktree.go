@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// A Set is the worktrees of which records are kept in one directory.
+// A Set is the worktrees whose records are in one directory.
 type Set struct{ dir string }
 
-// A Worktree is the record of one.
+// A Worktree is the record of one worktree.
 type Worktree struct {
 	Name    string `json:"name"`
 	Path    string `json:"path"`
@@ -30,10 +30,10 @@ type Worktree struct {
 	Session string `json:"session,omitempty"`
 	Batch   string `json:"batch,omitempty"`
 	Base    string `json:"base"` // the commit that the job began from
-	Head    string `json:"head"` // its result
+	Head    string `json:"head"` // the commit of the result
 
 	Created   time.Time `json:"created"`
-	Refreshed time.Time `json:"refreshed"` // when it was last asked for
+	Refreshed time.Time `json:"refreshed"` // when it was last requested
 
 	// State is "" for a worktree that is ready.
 	State string `json:"state,omitempty"`
@@ -44,23 +44,23 @@ type Worktree struct {
 	// Attempt is the workspace that the worktree is or was, "<job>.<epoch>";
 	// "" if it was made of a result.
 	Attempt string `json:"attempt,omitempty"`
-	// Where the user was: the work tree that the job named, and its branch.
+	// The user's position: the work tree that the job named, and its branch.
 	OriginalDir    string `json:"original_dir,omitempty"`
 	OriginalBranch string `json:"original_branch,omitempty"`
-	// Stored is what was read back from the store of what an attempt did here,
-	// and Print the worktree's files at that time.
+	// Stored is what was read back from the store of an attempt's changes here, and
+	// Print the worktree's files at that time.
 	Stored *changes.Receipt `json:"stored,omitempty"`
 	Print  string           `json:"print,omitempty"`
-	Look   []string         `json:"look,omitempty"` // changed files that deserve a look
-	// Inode tells the directory from another one in its place.
+	Look   []string         `json:"look,omitempty"` // changed files that people should check
+	// Inode distinguishes the directory from another one in its place.
 	Inode string `json:"inode,omitempty"`
 }
 
-// ownBranches begins the branches that nobody named.
+// ownBranches begins the names of branches that were not chosen by the user.
 const ownBranches = "penstock/job/"
 
-// The states of a record. One that is working belongs to an attempt, which
-// ends that state, or the sweep does after it.
+// The states of a record. A working one belongs to an attempt; the attempt ends that
+// state, or the sweep does after it.
 const (
 	adding   = "adding"
 	working  = "working"
@@ -70,7 +70,7 @@ const (
 func (wt Worktree) Ready() bool   { return wt.State == "" }
 func (wt Worktree) Working() bool { return wt.State == working }
 
-// Half reports whether the record was left between two states.
+// Half reports whether the record is between two states.
 func (wt Worktree) Half() bool { return wt.State == adding || wt.State == removing }
 
 // A Request asks for the worktree of a job's result.
@@ -88,10 +88,10 @@ type Request struct {
 	Name, Dir, Branch string
 }
 
-// New returns the worktrees whose records are in a directory that is there.
+// New returns the worktrees whose records are in an existing directory.
 func New(dir string) *Set { return &Set{dir: dir} }
 
-// Open opens the records that are kept in dir.
+// Open opens the records in dir, which it creates.
 func Open(dir string) (*Set, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("open worktrees: directory %q is not an absolute path", dir)
@@ -102,9 +102,9 @@ func Open(dir string) (*Set, error) {
 	return &Set{dir: dir}, nil
 }
 
-// Add makes a worktree, or returns the one that the job has, with a new time
-// of refreshment. The second result lists changed files that deserve a look
-// before anybody works there.
+// Add makes a worktree, or returns the one that the job has, with its request time
+// renewed. The second result lists changed files that people should check before they
+// work there.
 func (t *Set) Add(ctx context.Context, r Request) (Worktree, []string, error) {
 	at, err := source.FindLocal(ctx, r.Repo)
 	if err == nil {
@@ -131,8 +131,8 @@ func (t *Set) Add(ctx context.Context, r Request) (Worktree, []string, error) {
 	return wt, slices.Concat(look, wt.Look), err
 }
 
-// A Repo is one repository and its worktrees. Whoever has it holds the lock
-// of the repository: git's own commands fail when two of them add.
+// A Repo is one repository and its worktrees, with the lock of the repository: git's
+// own commands fail when two of them add a worktree at once.
 type Repo struct {
 	records
 	userRepo
@@ -142,7 +142,7 @@ func newRepo(dir, repo string) *Repo {
 	return &Repo{records: records{dir}, userRepo: userRepo{registry: registry{repo}, temp: dir}}
 }
 
-// Repo waits for the repository's lock, and settles what is in half state.
+// Repo waits for the repository's lock, and completes unfinished changes.
 func (t *Set) Repo(ctx context.Context, repo string) (*Repo, error) {
 	s := newRepo(filepath.Join(t.dir, source.Digest(repo)), repo)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -163,8 +163,7 @@ func (t *Set) Repo(ctx context.Context, repo string) (*Repo, error) {
 	return s, nil
 }
 
-// Close gives the lock up, which cannot fail in a way that matters: nothing
-// was written through it.
+// Close releases the lock. An error does not matter: nothing was written through it.
 func (s *Repo) Close() { _ = s.lock.Release() }
 
 // A userRepo is the user's own repository, as git of ours uses it.
@@ -172,11 +171,11 @@ type userRepo struct {
 	registry
 	temp string // of ours, for files that one command needs
 	lock *disk.Lock
-	env  []string // that turns the hooks of its configuration off
+	env  []string // settings that turn off the hooks of its configuration
 }
 
-// git runs in the user's repository. It inherits our lock: a git that we are
-// survived by keeps others out until it has ended.
+// git runs in the user's repository. It inherits our lock: if it outlives us, it keeps
+// other processes out until it has ended.
 func (s *userRepo) git() git.Repo {
 	return git.Repo{Dir: s.repo, Hold: []*os.File{s.lock.File}, Env: s.env}
 }
@@ -184,14 +183,14 @@ func (s *userRepo) git() git.Repo {
 // disableHooks turns off the hooks that the repository's configuration defines.
 func (s *userRepo) disableHooks(ctx context.Context) error {
 	if !disk.Exists(s.repo) {
-		return nil // it was removed; what is left of its worktrees can be, too
+		return nil // the repository was removed; its worktrees can be removed, too
 	}
 	quiet, err := s.git().Quiet(ctx)
 	s.env = quiet.Env
 	return err
 }
 
-// settle undoes what was being added and ends what was being removed.
+// settle undoes incomplete additions and completes removals.
 func (s *Repo) settle(ctx context.Context) error {
 	err := errors.Join(disk.RemoveAll(filepath.Join(s.repo, removed)), disk.RemoveAll(filepath.Join(s.dir, "fill")), disk.RemoveAll(filepath.Join(s.dir, "examine")))
 	records, failed := readRecords(s.dir)
@@ -240,8 +239,8 @@ func (s *Repo) add(ctx context.Context, r Request) (Worktree, error) {
 	return s.create(ctx, wt, nil)
 }
 
-// fill makes the files of a result, and gives git's record of the worktree the
-// index. It says for which files a filter was not run.
+// fill writes the files of a result, and gives git's record of the worktree the index.
+// It returns for which files a filter was not run.
 func (s *Repo) fill(ctx context.Context, wt Worktree, admin string) (look []string, err error) {
 	own, err := s.privateRepo("fill", wt, len(wt.Head))
 	if err != nil {
@@ -265,11 +264,11 @@ func (s *Repo) fill(ctx context.Context, wt Worktree, admin string) (look []stri
 	return look, disk.CopyFile(filepath.Join(admin, "index"), filepath.Join(own.Dir, "index"))
 }
 
-// maxFiltered bounds what is said of files without their filter.
+// maxFiltered bounds how many files without their filter are listed.
 const maxFiltered = 20
 
-// privateRepo makes a git directory of ours that has the repository's objects, for
-// one command on the files of a worktree. It defines no program.
+// privateRepo makes a git directory of ours with the repository's objects, for one
+// command on the files of a worktree. It defines no program.
 func (s *userRepo) privateRepo(name string, wt Worktree, idLen int) (git.Repo, error) {
 	dir := filepath.Join(s.temp, name)
 	repo := git.Repo{Dir: dir, WorkTree: wt.Path, Hold: []*os.File{s.lock.File}}
@@ -284,8 +283,8 @@ func newestFirst(records []Worktree) []Worktree {
 	return records
 }
 
-// reuse refreshes a worktree that is there. Where somebody removed it, the
-// record goes, so that it can be made again.
+// reuse renews the record of an existing worktree. If a user removed the worktree,
+// reuse drops the record, so that it can be made again.
 func (s *Repo) reuse(wt *Worktree, r Request) (bool, error) {
 	admin, err := s.registered(*wt)
 	if err != nil {
@@ -315,9 +314,9 @@ func (s *Repo) reuse(wt *Worktree, r Request) (bool, error) {
 	return true, s.writeRecord(*wt)
 }
 
-// forget drops the record of a worktree whose directory or registration is
-// gone, and the registration if there still is one. A directory that is there
-// stays: it is not ours any more.
+// forget drops the record of a worktree whose directory or registration is gone, and
+// the registration if it still exists. It leaves the directory: that is not ours any
+// more.
 func (s *Repo) forget(wt Worktree, admin string) error {
 	if admin != "" {
 		if err := s.unregister(admin); err != nil {
@@ -327,7 +326,7 @@ func (s *Repo) forget(wt Worktree, admin string) error {
 	return os.Remove(s.file(wt.Name))
 }
 
-// plan decides on name, directory and branch.
+// plan chooses the name, directory and branch.
 func (s *Repo) plan(records []Worktree, r Request) (Worktree, error) {
 	now := time.Now()
 	wt := Worktree{
@@ -341,7 +340,7 @@ func (s *Repo) plan(records []Worktree, r Request) (Worktree, error) {
 		return wt, err
 	}
 	for _, other := range records {
-		// One that differs in case only is the same file to some systems.
+		// A name that differs only in case is the same file on some systems.
 		if strings.EqualFold(other.Name, wt.Name) && other.Job != wt.Job {
 			return wt, fmt.Errorf("the name %s is taken by job %s; give another", wt.Name, other.Job)
 		}
@@ -357,7 +356,7 @@ func (s *Repo) plan(records []Worktree, r Request) (Worktree, error) {
 	return wt, err
 }
 
-// freeBranch sees that the branch does not exist, or is at the result.
+// freeBranch checks that the branch does not exist, or is at the result.
 func (s *Repo) freeBranch(ctx context.Context, wt *Worktree) error {
 	tip, err := s.tip(ctx, wt.Branch)
 	switch {
@@ -375,9 +374,9 @@ func (s *userRepo) tip(ctx context.Context, branch string) (string, error) {
 	return s.git().Output(ctx, "for-each-ref", "--format=%(objectname)", "--count=1", "refs/heads/"+branch)
 }
 
-// create lets git make the worktree, and takes it back if that fails. Its lock
-// goes last: a registration with our lock is one that nobody has worked with.
-// fill, if there is one, makes the files.
+// create lets git make the worktree, and undoes that if it fails. Its lock is removed
+// last: a registration with our lock has never been used. fill, unless nil, makes the
+// files.
 func (s *Repo) create(ctx context.Context, wt Worktree, fill func(admin string) error) (Worktree, error) {
 	made, err := s.try(ctx, wt, fill)
 	if err != nil {
@@ -426,11 +425,11 @@ func (s *Repo) try(ctx context.Context, wt Worktree, fill func(admin string) err
 	return wt, s.unlock(wt, admin)
 }
 
-// owns reports whether info is of the directory that was made. Older records
-// do not know.
+// owns reports whether info is that of the directory that was made. Older records do
+// not say.
 func (wt Worktree) owns(info os.FileInfo) bool { return wt.Inode == "" || wt.Inode == disk.Inode(info) }
 
-// unlock removes our own lock, if it is there.
+// unlock removes our own lock, if it exists.
 func (s *Repo) unlock(wt Worktree, admin string) error {
 	if lockedFor(admin) != wt.reason() {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// generateBody is a request of Google's Gemini API. The model stands in the
-// path.
+// generateBody is a request of Google's Gemini API. The path has the model.
 type generateBody struct {
 	Contents []struct {
 		Role  string `json:"role"`
@@ -46,13 +45,13 @@ func (b generateBody) request() Request {
 				req.Last += string(p.Response.Response)
 			}
 		}
-		// The agent puts words of its own before the user's.
+		// The agent puts text of its own before the user's.
 		req.First += req.Last
 	}
 	return req
 }
 
-// generates finds the model and the call in a path of the Gemini API.
+// generates returns the model and the call in a path of the Gemini API.
 func generates(path string) (model, call string) {
 	rest, ok := strings.CutPrefix(path, "/v1beta/models/")
 	if !ok {
@@ -62,8 +61,8 @@ func generates(path string) (model, call string) {
 	return model, call
 }
 
-// generate sends an answer as the Gemini API does: each piece of a stream has
-// the usage so far, and the last one tells why it ended.
+// generate sends an answer as the Gemini API does: each piece of a stream has the usage
+// so far, and the last one says why it ended.
 func (a *answer) generate() {
 	var parts []object
 	if a.reply.Text != "" || len(a.reply.Calls) == 0 {
@@ -106,8 +105,8 @@ func (a *answer) generated(parts []object, last bool) object {
 	}
 }
 
-// failGenerate sends an error as the Gemini API does. Its kind is the status
-// in words: "RESOURCE_EXHAUSTED".
+// failGenerate sends an error as the Gemini API does. Its kind is the status as a name:
+// "RESOURCE_EXHAUSTED".
 func failGenerate(w http.ResponseWriter, r Reply) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(r.Status)

@@ -1,15 +1,14 @@
-// Package agenttest is a model API that plays a script, so that real agents
-// can be run in tests.
+// Package agenttest is a model API that plays a script, so that tests can run real
+// agents.
 //
 //	agent ──POST /v1/messages──▶ Model: which Script? which step? ──▶ events
 //
-// The script is chosen by a word in the first thing the agent was told, the
-// step by how often the model has spoken in the history that comes with each
-// request. So the Model keeps no state: agents that try again, start again or
-// run side by side all get what they should.
+// A word in the first prompt chooses the script. The number of the model's messages in
+// the history, which comes with each request, chooses the step. So the Model keeps no
+// state: agents that retry, restart or run side by side all get the right answers.
 //
-// It speaks Anthropic's Messages API, OpenAI's Responses API and Google's
-// Gemini API as far as agents use them.
+// It speaks Anthropic's Messages API, OpenAI's Responses API and Google's Gemini API as
+// far as agents use them.
 package agenttest
 
 import (
@@ -23,21 +22,21 @@ import (
 	"time"
 )
 
-// A Request is what an agent asked.
+// A Request is a request of an agent.
 type Request struct {
 	Path   string
 	Header http.Header
 	Model  string
 	Tools  []string
-	Turn   int      // how often the model has spoken before
+	Turn   int      // how many messages of the model the history has
 	First  string   // the first thing the user said
 	Last   string   // the last thing the user said, or a tool returned
-	Images []string // all that the user has shown, as data URLs
-	Try    int      // how often this step was asked for before, by anybody
+	Images []string // all images that the user sent, as data URLs
+	Try    int      // how often this step was requested before, by any agent
 	Stream bool
 }
 
-// A Reply is what the model answers. The zero value says nothing.
+// A Reply is the answer of the model. The zero value is an empty text.
 type Reply struct {
 	Text  string
 	Calls []Call
@@ -62,8 +61,8 @@ func (r Reply) withDefaults() Reply {
 	return r
 }
 
-// A Call is a tool that the model wants to use. For OpenAI's Responses API the
-// name of a server's has the server's before it, and a slash.
+// A Call is a tool that the model wants to use. In OpenAI's Responses API the name of a
+// server's tool begins with the server's and a slash.
 type Call struct {
 	Name  string
 	Input any
@@ -85,8 +84,8 @@ func Fail(status int, kind string) Step {
 	return func(Request) Reply { return Reply{Status: status, Error: kind} }
 }
 
-// A Script is what the model says to those whose first words contain On. The
-// last step is repeated.
+// A Script is the answers to agents whose first prompt contains On. The last step is
+// repeated.
 type Script struct {
 	On    string
 	Steps []Step
@@ -102,8 +101,8 @@ type Model struct {
 	tries    map[string]int // guarded by mu
 }
 
-// New returns a model with scripts; the first that fits is played. It says
-// "ok" to all others.
+// New returns a model with scripts; the first that matches is played. It answers "ok"
+// to all others.
 func New(scripts ...Script) *Model { return &Model{scripts: scripts, tries: map[string]int{}} }
 
 // Requests returns the requests for messages so far.
@@ -173,7 +172,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reply chooses the script and the step, and notes the request.
+// reply chooses the script and the step, and records the request.
 func (m *Model) reply(req *Request) Reply {
 	step := Say("ok")
 	key := "-"

@@ -23,7 +23,7 @@ type responsesBody struct {
 	} `json:"tools"`
 }
 
-// request counts what the model said: neighbouring items of it are one turn.
+// request counts the messages of the model: neighbouring items of it are one turn.
 func (b responsesBody) request() Request {
 	req := Request{Model: b.Model, Stream: b.Stream}
 	for _, t := range b.Tools {
@@ -40,7 +40,7 @@ func (b responsesBody) request() Request {
 		case item.Role == "user":
 			req.Last, spoke = text(item.Content), false
 			req.Images = append(req.Images, images(item.Content)...)
-			// Agents put words of their own before the user's.
+			// Agents put text of their own before the user's.
 			req.First += req.Last
 		case item.Role == "" || item.Role == "assistant":
 			if !spoke {

@@ -40,7 +40,7 @@ func (b messagesBody) request() Request {
 	return req
 }
 
-// text is all the text in a content, that of tools' results included.
+// text is all the text in a content, including that of tools' results.
 func text(content json.RawMessage) string {
 	var s string
 	if json.Unmarshal(content, &s) == nil {
@@ -87,7 +87,7 @@ func images(content json.RawMessage) (urls []string) {
 	return urls
 }
 
-// An answer is one message on its way to the agent.
+// An answer is one message that is being sent to the agent.
 type answer struct {
 	w     http.ResponseWriter
 	reply Reply
@@ -129,7 +129,7 @@ func (a *answer) send() {
 	a.event("message_stop", object{})
 }
 
-// block streams a block as the provider does: what fills it comes after it.
+// block streams a block as the provider does: its content comes after it.
 func (a *answer) block(i int, block object) {
 	empty, delta := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": block["text"]}
 	if block["type"] == "tool_use" {

@@ -19,8 +19,8 @@ type fileChange struct {
 	old, now git.Entry
 }
 
-// Notable lists the files that differ between two trees and deserve a look before
-// anybody works in a checkout that has them, and why.
+// Notable lists the files that differ between two trees and that people should check
+// before they work in a checkout that has them, and why.
 func Notable(ctx context.Context, repo git.Repo, from, to string) ([]string, error) {
 	var raw bytes.Buffer
 	if err := repo.Pipe(ctx, nil, &raw, git.DiffTree("--raw", "--no-abbrev", from, to)...); err != nil {
@@ -30,8 +30,8 @@ func Notable(ctx context.Context, repo git.Repo, from, to string) ([]string, err
 	return notables(changes), err
 }
 
-// parseRaw reads the lines of a raw diff: modes, ids and a letter, and behind a
-// tab the path, in quotes if there is anything in it that could be mistaken.
+// parseRaw reads the lines of a raw diff: modes, ids and a letter, and after a tab the
+// path, quoted if it has unusual characters.
 func parseRaw(raw string) ([]fileChange, error) {
 	var all []fileChange
 	for line := range strings.Lines(raw) {
@@ -56,8 +56,8 @@ func parseRaw(raw string) ([]fileChange, error) {
 	return all, nil
 }
 
-// A diffWriter parts what git prints of a difference: the raw lines, and
-// behind an empty line the patch.
+// A diffWriter splits the output of git diff: the raw lines, and after an empty line
+// the patch.
 type diffWriter struct {
 	raw   bytes.Buffer
 	patch *patchWriter
@@ -81,7 +81,7 @@ func (d *diffWriter) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// patchWriter writes a file up to a limit and sums it.
+// patchWriter writes a file up to a limit and hashes it.
 type patchWriter struct {
 	file  *os.File
 	sum   hash.Hash

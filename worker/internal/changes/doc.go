@@ -4,12 +4,12 @@
 //	    │   walk, stage, index
 //	    └──Pick──▶ files that patterns name
 //
-// The walk goes from descriptor to descriptor and never through a link, and
-// stages copies of what differs: no git process of the host reads anything an
-// agent could have written. Of an overlay it reads the upper directory, as the
-// kernel does, and grafts what is there on the base's tree, at a cost of what
-// changed. A patch is applied to its own base before it is handed out.
+// The walk goes from descriptor to descriptor, never follows a link, and stages copies
+// of changed files: no git process of the host reads a file that an agent could have
+// written. In an overlay it reads the upper directory, as the kernel does, and grafts
+// the changes on the base's tree, at a cost that grows with the changes only. A patch
+// is applied to its own base before it is returned.
 //
-// What counts as changed is what "git add -A" would add; what is over a limit is
-// left out by name, and everything else is collected.
+// Changed files are those that "git add -A" would add. Files over a limit are left out
+// and named; all others are collected.
 package changes

@@ -13,8 +13,8 @@ import (
 // grafted is the ref under which the host's git keeps a grafted tree.
 const grafted = "refs/penstock/after"
 
-// graft makes a tree of the base's and what is staged. It costs what changed,
-// whatever the size of the rest: neither an index nor a tree is read as a
+// graft makes a tree from the base's tree and the staged files. Its cost grows with the
+// changes, whatever the size of the rest: it reads neither an index nor a tree as a
 // whole.
 func (d *Directory) graft(ctx context.Context, known git.Listing, st *stage, left *skipped) (string, error) {
 	added, err := d.content(ctx, known, st, left)
@@ -23,7 +23,7 @@ func (d *Directory) graft(ctx context.Context, known git.Listing, st *stage, lef
 	}
 	var in bytes.Buffer
 	fmt.Fprintf(&in, "commit %s\ncommitter Penstock <penstock@penstock.invalid> 0 +0000\ndata 0\nfrom %s\n", grafted, d.Base)
-	// What is gone comes first: below it something else may be.
+	// Removals come first: the new files may have the removed paths as directories.
 	for _, p := range st.deleted {
 		fmt.Fprintf(&in, "D %s\n", git.Quote(p))
 	}

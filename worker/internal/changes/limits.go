@@ -8,17 +8,17 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// Limits bound what is collected of a directory; zero fields have defaults.
+// Limits bound what is collected from a directory; zero fields have defaults.
 type Limits struct {
 	Files   int   // changed files; default 50,000
-	Entries int   // files and directories that are looked at; default 2,000,000
+	Entries int   // files and directories that are examined; default 2,000,000
 	Bytes   int64 // content of all changed files; default 1 GiB
 	Patch   int64 // bytes of the patch; default 128 MiB
 	Depth   int   // directories above a file; default 128
 	Path    int   // bytes of a path; default 2,048
 
-	Artifacts     int   // files that Pick hands out; default 200
-	ArtifactBytes int64 // content of them all; default 256 MiB
+	Artifacts     int   // files that Pick passes on; default 200
+	ArtifactBytes int64 // their total content; default 256 MiB
 }
 
 // WithDefaults returns the limits with the defaults where they are zero.
@@ -34,18 +34,18 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// A LimitError says that there is more than [Limits] allow to be collected.
+// A LimitError says that a directory exceeds its [Limits].
 type LimitError struct {
 	What  string // "files", "bytes", "patch bytes", "depth", "path length", "entries"
 	Limit int64
-	Path  string // where it was passed, if it was at one place
+	Path  string // the path that exceeded it, if there is one
 
-	// Where the whole lies on this host, and what it takes there, once
-	// the workspace has said so.
+	// Where the whole directory lies on this host, and its size there, once the
+	// workspace has determined that.
 	Dir   string    `json:",omitempty"`
 	Bytes int64     `json:",omitempty"`
 	Since time.Time `json:",omitzero"`
-	Until time.Time `json:",omitzero"` // or until others need the room
+	Until time.Time `json:",omitzero"` // or until its space is needed
 }
 
 func (e *LimitError) Error() string {

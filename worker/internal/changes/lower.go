@@ -12,10 +12,11 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A shown is what shows through a directory of the upper layer, or in its place.
+// A shown is the lower layers that show through a directory of the upper layer, or in
+// its place.
 type shown struct {
 	layer int    // descriptor of the layer's directory, -1: none shows through
-	lower string // the template's directory that does; meaningless if alone
+	lower string // the template's directory that shows through; meaningless if alone
 	alone bool   // none of the template's does
 }
 
@@ -25,14 +26,14 @@ func (s shown) close() {
 	}
 }
 
-// A lower is what is below the upper directory of an overlay.
+// A lower is the layers below the upper directory of an overlay.
 type lower struct {
 	View
 	known  git.Listing // the template's files
 	opener opener
 }
 
-// top is what shows through the top of the upper directory.
+// top is the lower layers at the top of the upper directory.
 func (l lower) top() (shown, error) {
 	if l.Layer == "" {
 		return shown{layer: -1}, nil
@@ -44,8 +45,8 @@ func (l lower) top() (shown, error) {
 	return shown{layer: fd}, nil
 }
 
-// enter opens the directory name of at in the upper directory, if that has it,
-// and what shows through it.
+// enter opens the directory name of at in the upper directory, if that exists, and the
+// lower layers that show through it.
 func (l lower) enter(at layered, name string) (int, shown, error) {
 	var fd int
 	err := error(unix.ENOENT)
@@ -90,7 +91,7 @@ func (l lower) resolve(p string) (shown, error) {
 	return at, err
 }
 
-// beneath finds the directory name of what shows through a directory.
+// beneath finds the directory name in the lower layers of a directory.
 func (l lower) beneath(at shown, name string) (shown, error) {
 	next := shown{layer: -1, lower: path.Join(at.lower, name), alone: at.alone}
 	var st unix.Stat_t
@@ -125,7 +126,7 @@ func (l lower) beneath(at shown, name string) (shown, error) {
 	return next, nil
 }
 
-// read reads a file that the template has.
+// read reads a file of the template.
 func (l lower) read(p string) (content []byte, err error) {
 	for _, dir := range l.Trees {
 		// Above the file is what hides it, and what is above that hides both.

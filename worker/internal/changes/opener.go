@@ -5,12 +5,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An opener opens what an agent wrote, and nothing behind a link.
+// An opener opens files that an agent wrote, and never follows a link.
 type opener struct {
-	chmod bool // the files are ours: make readable what is not
+	chmod bool // the files are ours: make unreadable ones readable
 }
 
-// top opens the directory itself. A user's may be a link, ours is none.
+// top opens the directory itself. A user's may be a link, ours never is.
 func (o opener) top(root string) (int, error) {
 	if o.chmod {
 		return disk.OpenDir(unix.AT_FDCWD, root)
@@ -18,8 +18,8 @@ func (o opener) top(root string) (int, error) {
 	return unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// open opens one name and nothing behind a link. It does not wait for the
-// other end of a FIFO.
+// open opens one name without following a link. It does not wait for the other end of a
+// FIFO.
 func (o opener) open(parent int, name string, more int) (int, error) {
 	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | more
 	fd, err := unix.Openat(parent, name, flags, 0)

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MayHaveCommits reports whether there may be a commit in an overlay that the
-// base does not have. Each needs an object at least, so something beside the index
-// was written in the git directory then, by the job or by setup.
+// MayHaveCommits reports whether an overlay may contain a commit that the base does not
+// have. A commit needs an object at least, so the job or setup has written a file
+// besides the index in the git directory then.
 func (d *Directory) MayHaveCommits() bool {
 	return gitWritten(d.Path) || d.View.Layer != "" && gitWritten(d.View.Layer)
 }
 
-// marks reads what the kernel wrote on a directory of the upper layer: as
-// root in attributes that nobody else can see, as a user in others. Only the
-// ones count that it uses here: to a view that root mounted those of the other
-// kind are any program's, and an agent could make up a removal that nobody sees.
+// marks reads the kernel's marks on a directory of the upper layer: for root they are
+// attributes that other users cannot see, for a user other attributes. Only the kind in
+// use counts: in a view that root mounted, any program can set the other kind, and an
+// agent could forge a removal that nobody sees.
 func marks(fd int) (opaque bool, redirect string, err error) {
 	class := "trusted"
 	if os.Geteuid() != 0 {

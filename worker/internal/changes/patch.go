@@ -16,12 +16,12 @@ type Patch struct {
 	Path    string // "" if there is none
 	Size    int64
 	Sum     string   // SHA-256, hexadecimal
-	Files   int      // that it changes
-	Notable []string // changed files that deserve a look, and why
+	Files   int      // that the patch changes
+	Notable []string // changed files that people should check, and why
 }
 
-// Diff writes the patch from one state to another, and checks that it leads
-// from one to the other.
+// Diff writes the patch from one state to another, and verifies that it leads from one
+// to the other.
 func (d *Directory) Diff(ctx context.Context, before, after State) (Patch, error) {
 	p := Patch{Path: d.file("patch")}
 	f, err := os.Create(p.Path)
@@ -52,7 +52,7 @@ func (d *Directory) Diff(ctx context.Context, before, after State) (Patch, error
 	return p, nil
 }
 
-// verify applies the patch to what it changes, without any file.
+// verify applies the patch to its base, without writing files.
 func (d *Directory) verify(ctx context.Context, patch string, changes []fileChange) error {
 	var old []git.Entry
 	for _, c := range changes {

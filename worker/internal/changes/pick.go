@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// Pick hands the files that patterns name to take. known
-// are the files of an overlay's template.
+// Pick passes the files that match patterns to take. known are the files of an
+// overlay's template.
 func (d *Directory) Pick(ctx context.Context, known git.Listing, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
 	p := newPicker(d, known, patterns)
 	p.take = take
@@ -37,12 +37,12 @@ func (d *Directory) Pick(ctx context.Context, known git.Listing, patterns []stri
 	return p.skipped.list(), nil
 }
 
-// A picker walks a workspace as a [walk] does, from descriptor to descriptor,
-// but only where a pattern leads. In an overlay it goes through all layers at
-// once, as the agent saw them.
+// A picker walks a workspace as a [walk] does, from descriptor to descriptor, but only
+// where a pattern may match. In an overlay it goes through all layers at once, as the
+// agent saw them.
 type picker struct {
 	*walk
-	below    *lower // of an overlay: what shows through
+	below    *lower // of an overlay: the lower layers that show through
 	root     string
 	patterns [][]string
 	matched  []bool
@@ -63,8 +63,8 @@ func newPicker(d *Directory, known git.Listing, patterns []string) *picker {
 	return p
 }
 
-// A want is what is left of a pattern below some directory: its parts from at.
-// With none left, all that is there is wanted.
+// A want is the rest of a pattern below some directory: its parts from at. Without a
+// rest, all files there match.
 type want struct{ pattern, at int }
 
 func (p *picker) run(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (p *picker) run(ctx context.Context) error {
 	return p.directory(ctx, at)
 }
 
-// also adds a want; that for ** is one for what follows it, too.
+// also adds a want. One for ** includes one for the part that follows it.
 func (p *picker) also(wants []want, w want) []want {
 	if slices.Contains(wants, w) {
 		return wants
@@ -90,7 +90,7 @@ func (p *picker) also(wants []want, w want) []want {
 	return wants
 }
 
-// directory looks through one directory, which it closes.
+// directory walks one directory, which it closes.
 func (p *picker) directory(ctx context.Context, at seen) error {
 	names, done, err := p.union(at.dirs(), at.place)
 	defer done()
@@ -111,7 +111,7 @@ func (p *picker) directory(ctx context.Context, at seen) error {
 	return nil
 }
 
-// entry decides on one name.
+// entry handles one name.
 func (p *picker) entry(ctx context.Context, at seen, name string) error {
 	full := path.Join(at.path, name)
 	below, wanted := p.match(at.wants, name)
@@ -120,7 +120,7 @@ func (p *picker) entry(ctx context.Context, at seen, name string) error {
 	}
 	from, st, err := find(at.dirs(), name)
 	if err == unix.ENOENT {
-		return nil // with isolation none others may be at work
+		return nil // without isolation other processes may change it
 	}
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", disk.Printable(full), err)
@@ -134,7 +134,7 @@ func (p *picker) entry(ctx context.Context, at seen, name string) error {
 		next.wants = below
 		return p.directory(ctx, *next)
 	}
-	if len(wanted) == 0 || p.below != nil && isWhiteout(&st) { // which says that the agent removed it
+	if len(wanted) == 0 || p.below != nil && isWhiteout(&st) { // which records that the agent removed it
 		return nil
 	}
 	for _, i := range wanted {
@@ -151,8 +151,8 @@ func (p *picker) entry(ctx context.Context, at seen, name string) error {
 	return nil
 }
 
-// match returns what is wanted below name if that is a directory, and the
-// patterns that want it if it is none.
+// match returns the wants below name if it is a directory, and the patterns that it
+// matches if it is not.
 func (p *picker) match(wants []want, name string) (below []want, wanted []int) {
 	for _, w := range wants {
 		parts := p.patterns[w.pattern]
@@ -171,8 +171,8 @@ func (p *picker) match(wants []want, name string) (below []want, wanted []int) {
 	return below, wanted
 }
 
-// file hands out one regular file. What it is decides the descriptor, not the
-// name that somebody may have swapped.
+// file passes on one regular file. The descriptor decides what it is, because an agent
+// may have replaced the name.
 func (p *picker) file(from int, name, full string) error {
 	shown := disk.Printable(full)
 	fd, err := p.open(from, name, 0)
@@ -200,10 +200,10 @@ func (p *picker) file(from int, name, full string) error {
 	return p.take(shown, io.LimitReader(f, st.Size))
 }
 
-// maxPicked is the length of a path as people see it: results list them.
+// maxPicked is the length of a path that people still see whole: results list them.
 const maxPicked = 512
 
-// refuse says why a file that is open is not handed out, or "".
+// refuse says why an open file is not passed on, or "".
 func (p *picker) refuse(st *unix.Stat_t, shown string) string {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// A seen is a directory as the agent saw it. In an overlay that is what was
-// written there, by the job and by setup, and the template's that shows through.
+// A seen is a directory as the agent saw it. In an overlay it is the job's and setup's
+// files, and the template's directory that shows through.
 type seen struct {
 	layered
 	template []int // descriptors of the template's directories that show through
@@ -48,8 +48,8 @@ func (p *picker) begin() (seen, error) {
 	return at, err
 }
 
-// enter opens the directory name of at, with what shows through it. It returns
-// nil if there is none any more.
+// enter opens the directory name of at, with the layers that show through it. It
+// returns nil if the directory is gone.
 func (p *picker) enter(at seen, name string) (*seen, error) {
 	next := &seen{layered: layered{place: place{path: path.Join(at.path, name), depth: at.depth + 1}, shown: shown{layer: -1}}}
 	var err error
@@ -78,7 +78,7 @@ func (p *picker) enter(at seen, name string) (*seen, error) {
 	return next, err
 }
 
-// through opens the directory of the template that shows through.
+// through opens the template's directory that shows through.
 func (p *picker) through(at *seen) (err error) {
 	if at.alone {
 		return nil
@@ -89,5 +89,5 @@ func (p *picker) through(at *seen) (err error) {
 	return nil
 }
 
-// swapped reports whether something else is there now than was before.
+// swapped reports whether the entry was replaced by another one since.
 func swapped(err error) bool { return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP }

@@ -1,5 +1,5 @@
 package changes
 
-// A Receipt says what was read back from where a workspace's change was
-// stored: SHA-256 sums in hexadecimal, "" for what the change has none of.
+// A Receipt has the hashes of what was read back from the store of a workspace's
+// change: SHA-256 in hexadecimal, "" for missing parts.
 type Receipt struct{ Patch, Bundle string }

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// Snapshot makes a tree of the directory's files, given one from before. The
-// new index is kept in a file of its own. It says what was left out, and why.
+// Snapshot makes a tree of the directory's files, given an earlier one. The new index
+// is a file of its own. Snapshot returns which files it left out, and why.
 func (d *Directory) Snapshot(ctx context.Context, before State, index string) (after State, left []string, err error) {
 	stageDir := d.file("stage")
 	if err := d.Trash.Remove(ctx, stageDir); err != nil {
@@ -41,8 +41,7 @@ func (d *Directory) Snapshot(ctx context.Context, before State, index string) (a
 	return after, walk.skipped.list(), err
 }
 
-// overlaid is the snapshot of an overlay: what the upper directory has is
-// what changed.
+// overlaid is the snapshot of an overlay: the upper directory has the changes.
 func (d *Directory) overlaid(ctx context.Context, walk *walk, before State) (after State, left []string, err error) {
 	upper := &upperWalk{walk: walk, below: lower{View: *d.View, known: walk.known, opener: walk.opener}}
 	if err := upper.run(ctx, d.Path); err != nil {

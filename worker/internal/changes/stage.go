@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A stage holds the host's copies of what an agent changed. Git reads these
+// A stage holds the host's copies of the files that an agent changed. Git reads these
 // and never the originals.
 type stage struct {
 	dir   string
@@ -24,8 +24,8 @@ type stage struct {
 	moved []git.Entry
 }
 
-// A rawFile is a .gitattributes. In its own place git would obey it, so its
-// content lies apart, and is added as it is after all others.
+// A rawFile is a .gitattributes. Git would obey it in its own place, so its content is
+// stored elsewhere, and added unconverted after all other files.
 type rawFile struct {
 	path string
 	mode uint32
@@ -79,7 +79,7 @@ func (s *stage) file(p string, from io.Reader, size int64, executable bool) erro
 	return nil
 }
 
-// link makes the same link; git reads where it points and goes no further.
+// link makes the same link; git reads its target as text and does not follow it.
 func (s *stage) link(p, target string) error {
 	if path.Base(p) == ".gitattributes" {
 		return s.root.WriteFile(s.apart(p, git.ModeLink), []byte(target), 0o600)
@@ -95,7 +95,7 @@ func (s *stage) link(p, target string) error {
 	return nil
 }
 
-// apart gives the place of a raw file's content.
+// apart is the path for a raw file's content.
 func (s *stage) apart(p string, mode uint32) string {
 	s.raw = append(s.raw, rawFile{p, mode})
 	return fmt.Sprintf("raw/%d", len(s.raw)-1)

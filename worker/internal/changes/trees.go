@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// openTrees opens a directory that the template has in all of its trees that
-// show there, the uppermost first.
+// openTrees opens a directory in all of the template's trees that show through there,
+// the uppermost first.
 func openTrees(trees []string, dir string) (fds []int, err error) {
 	shut := func(fds []int) {
 		for _, fd := range fds {
@@ -38,8 +38,8 @@ func openTrees(trees []string, dir string) (fds []int, err error) {
 	return fds, nil
 }
 
-// descend opens the directory name in directories that lie above each other,
-// down to where something hides the rest.
+// descend opens the directory name in directories that lie above each other, down to
+// the first entry that hides the rest.
 func descend(fds []int, name string) (next []int, err error) {
 	for _, parent := range fds {
 		fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -15,21 +15,20 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// In the upper directory of an overlay lies what differs from what is below:
-// files as they are, a character device 0:0 for what is gone, and on a
-// directory the marks that it hides the one below, or shows another of them.
-// Only the kernel can set the marks: an agent reaches the directory through
-// the overlay, which keeps them to itself. Below is the template, and between
-// the two may be the layer of setup, which was an upper directory itself. The
-// walk resolves names as the kernel does, so that it makes no difference which
-// of the two has a file.
+// The upper directory of an overlay contains the differences from the layers below:
+// files as they are, a character device 0:0 for a removed entry, and on a directory the
+// marks that it hides the one below, or shows another one. Only the kernel can set the
+// marks: an agent reaches the directory through the overlay, which keeps them to
+// itself. Below is the template, and between the two may be the layer of setup, which
+// was an upper directory itself. The walk resolves names as the kernel does, so it
+// makes no difference which of the two has a file.
 
-// A layered is a directory of the view. Its own descriptor is that of the
-// upper directory, -1 where that has none.
+// A layered is a directory of the merged view. Its own descriptor is that of the upper
+// directory, -1 if that does not have it.
 type layered struct {
 	place
 	shown
-	moved bool // the template's shows through at another path than its own
+	moved bool // the template's directory shows through at another path than its own
 }
 
 // dirs lists the descriptors of a directory, the uppermost first.
@@ -37,7 +36,7 @@ func (at layered) dirs() []int {
 	return slices.DeleteFunc([]int{at.fd, at.shown.layer}, func(fd int) bool { return fd < 0 })
 }
 
-// An upperWalk is the walk of an overlay's upper directory, over what is below.
+// An upperWalk walks the upper directory of an overlay, over the layers below.
 type upperWalk struct {
 	*walk
 	below lower
@@ -57,7 +56,7 @@ func (w *upperWalk) run(ctx context.Context, root string) error {
 	return w.layer(ctx, layered{place: place{fd: fd}, shown: below})
 }
 
-// layer walks one open directory of the view, which it closes.
+// layer walks one open directory of the merged view, which it closes.
 func (w *upperWalk) layer(ctx context.Context, at layered) error {
 	names, done, err := w.union(at.dirs(), at.place)
 	defer done()
@@ -102,8 +101,8 @@ func (w *walk) union(fds []int, at place) (names []string, done func(), err erro
 	return slices.Compact(names), done, nil
 }
 
-// addMoved adds the template's files that show through at another path and were
-// not touched there. Their content is known.
+// addMoved adds the template's files that show through at another path unchanged. Their
+// content is known.
 func (w *upperWalk) addMoved(at layered, names []string) {
 	touched := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -119,14 +118,14 @@ func (w *upperWalk) addMoved(at layered, names []string) {
 	}
 }
 
-// layered decides on one name of the upper directory or the layer.
+// layered handles one name of the upper directory or the layer.
 func (w *upperWalk) layered(ctx context.Context, at layered, name string) error {
 	p := path.Join(at.path, name)
 	from, st, err := find(at.dirs(), name)
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", disk.Printable(p), err)
 	}
-	w.device = uint64(st.Dev) // the two may lie on different ones; nothing is mounted in either
+	w.device = uint64(st.Dev) // the two may be on different devices; nothing is mounted in either
 	kind := st.Mode & unix.S_IFMT
 	if isWhiteout(&st) {
 		w.remove(p)
@@ -148,8 +147,8 @@ func (w *upperWalk) layered(ctx context.Context, at layered, name string) error 
 	return w.leaf(from, p, name, &st)
 }
 
-// find looks a name up in the directories that lie above each other. It returns
-// the uppermost that has it.
+// find looks a name up in directories that lie above each other. It returns the
+// uppermost one that has it.
 func find(dirs []int, name string) (parent int, st unix.Stat_t, err error) {
 	err = unix.ENOENT
 	for _, parent = range dirs {
@@ -162,8 +161,8 @@ func find(dirs []int, name string) (parent int, st unix.Stat_t, err error) {
 
 func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
 
-// moduleAt keeps a submodule's commit as it is, if there is one: what is
-// inside belongs to another repository.
+// moduleAt keeps a submodule's commit as it is, if there is one: its files belong to
+// another repository.
 func (w *upperWalk) moduleAt(at layered, p, name string) bool {
 	from := p
 	if at.moved && !at.alone {
@@ -182,15 +181,16 @@ func (w *upperWalk) moduleAt(at layered, p, name string) bool {
 	return true
 }
 
-// remove says that what the base has at p, or below, is gone. What else is
-// found there is added afterwards.
+// remove records that the base's files at p, or below, are gone. Files found there are
+// added afterwards.
 func (w *upperWalk) remove(p string) {
 	if w.known.Has(p) || len(w.known.Below(p)) > 0 {
 		w.stage.deleted = append(w.stage.deleted, p)
 	}
 }
 
-// descendLayer walks the directory name of at, with what shows through it.
+// descendLayer walks the directory name of at, with the lower layers that show through
+// it.
 func (w *upperWalk) descendLayer(ctx context.Context, at layered, name string) error {
 	p := path.Join(at.path, name)
 	fd, below, err := w.below.enter(at, name)
@@ -210,7 +210,7 @@ func (w *upperWalk) descendLayer(ctx context.Context, at layered, name string) e
 	if at.moved {
 		w.remove(p)
 		if w.gone(p) {
-			// What is the same as before at p has to be added again.
+			// Unchanged files at p have to be added again.
 			was := w.again
 			w.again = true
 			defer func() { w.again = was }()
@@ -225,12 +225,12 @@ func (w *upperWalk) gone(p string) bool {
 	return n > 0 && w.stage.deleted[n-1] == p
 }
 
-// ignoreOf reads the .gitignore that holds in a directory: the agent's where
-// there is one, or the layer's, else the template's that shows through.
+// ignoreOf reads the .gitignore that applies in a directory: the agent's if there is
+// one, or the layer's, or else the template's that shows through.
 func (w *upperWalk) ignoreOf(at layered, names []string) []byte {
 	if slices.Contains(names, ".gitignore") {
 		from := at.place
-		from.fd, _, _ = find(at.dirs(), ".gitignore") // what cannot be read is not obeyed
+		from.fd, _, _ = find(at.dirs(), ".gitignore") // an unreadable file has no patterns
 		return w.ignoreFile(from)
 	}
 	i, found := w.known.Find(path.Join(at.lower, ".gitignore"))

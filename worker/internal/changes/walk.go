@@ -22,35 +22,34 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A walk compares a directory that an agent wrote with the files that are
-// known, and stages what differs. It goes from descriptor to descriptor and
-// opens one name at a time, never through a link, so it does not matter what
-// is renamed or replaced meanwhile: it sees one file or another, but nothing
-// outside.
+// A walk compares a directory that an agent wrote with the known files, and stages the
+// differences. It goes from descriptor to descriptor and opens one name at a time
+// without following links. So it does not matter what is renamed or replaced meanwhile:
+// it reads one file or another, but never one outside.
 type walk struct {
 	opener
 	limits Limits
 	known  git.Listing
 	seen   []bool
 	forced []string  // sorted; not known, but never ignored
-	fresh  time.Time // a Stat with a time before it can be relied on
+	fresh  time.Time // a Stat with an earlier time is reliable
 	device uint64
-	// foreign: another version control's own files lie at the top, and are no
-	// part of the result.
+	// foreign: another version control's own files lie at the top, and are not part of
+	// the result.
 	foreign bool
 	stage   *stage
 
-	again bool // what the base has at this place was removed, so what is the same is added again
+	again bool // the base's entry at this path was removed, so unchanged files are added again
 
 	entries int
 	files   int
 	bytes   int64
 	skipped skipped
-	over    *LimitError // the first limit that was passed
+	over    *LimitError // the first limit that was exceeded
 }
 
-// leaveOut leaves what is at p out of the result, if it is a limit that err
-// reports: what is known there stays as it was.
+// leaveOut leaves the entry at p out of the result if err is a limit: its known files
+// stay as they were.
 func (w *walk) leaveOut(p string, err error) error {
 	limit, ok := errors.AsType[*LimitError](err)
 	if !ok {
@@ -80,14 +79,14 @@ func newWalk(d *Directory, before State, known git.Listing, st *stage) *walk {
 		forced: before.Forced, foreign: d.Foreign, stage: st,
 	}
 	if !before.Written.IsZero() {
-		// A file that was touched while the index was written may carry the
-		// same time stamps afterwards, as far as the clock's ticks go.
+		// A file that was written while the index was written may have the same time
+		// stamps afterwards, as far as the clock's resolution goes.
 		w.fresh = before.Written.Add(-20 * time.Millisecond)
 	}
 	return w
 }
 
-// run walks all of root. What is known and was not found is deleted.
+// run walks all of root. Known files that it does not find are deleted.
 func (w *walk) run(ctx context.Context, root string) error {
 	fd, err := w.top(root)
 	if err != nil {
@@ -110,7 +109,7 @@ func (w *walk) run(ctx context.Context, root string) error {
 	return nil
 }
 
-// A place is a directory on the walk's way.
+// A place is a directory that the walk has reached.
 type place struct {
 	fd       int
 	path     string // "" at the top
@@ -133,7 +132,7 @@ func (w *walk) directory(ctx context.Context, at place) error {
 	return w.each(ctx, at.path, names, func(name string) error { return w.entry(ctx, at, name) })
 }
 
-// each visits the names in a directory, but no git directory.
+// each visits the names in a directory, except git directories.
 func (w *walk) each(ctx context.Context, dir string, names []string, visit func(name string) error) error {
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -153,7 +152,7 @@ func (w *walk) each(ctx context.Context, dir string, names []string, visit func(
 	return nil
 }
 
-// controls are where other version controls keep what they know of a directory.
+// controls are the directories of other version controls.
 var controls = map[string]bool{
 	".hg": true, ".sl": true, ".svn": true, ".jj": true, "CVS": true, ".bzr": true, "_darcs": true, ".pijul": true,
 	".fslckout": true, "_FOSSIL_": true, ".p4config": true, ".p4root": true, ".eden": true,
@@ -193,7 +192,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(at.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == unix.ENOENT {
-		return nil // with isolation none others may be at work
+		return nil // without isolation other processes may change it
 	}
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", disk.Printable(p), err)
@@ -215,7 +214,7 @@ func (w *walk) entry(ctx context.Context, at place, name string) error {
 	return w.leaf(at.fd, p, name, &st)
 }
 
-// leaf takes over what is no directory, if it can be part of a commit.
+// leaf records an entry that is no directory, if it can be part of a commit.
 func (w *walk) leaf(parent int, p, name string, st *unix.Stat_t) error {
 	if len(p) > w.limits.Path {
 		return w.leaveOut(p, &LimitError{What: "bytes of a path", Limit: int64(w.limits.Path), Path: disk.Shorten(p)})
@@ -255,8 +254,7 @@ func (w *walk) descend(ctx context.Context, at place, name string) error {
 	return w.directory(ctx, at)
 }
 
-// module keeps a submodule's commit as it is: what is inside belongs to
-// another repository.
+// module keeps a submodule's commit as it is: its files belong to another repository.
 func (w *walk) module(at place, name string, index int) error {
 	w.seen[index] = true
 	p := path.Join(at.path, name)
@@ -302,8 +300,8 @@ func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
 	size := st.Size
 	same, err := w.same(p, content, size, executable)
 	if name == ".gitattributes" && size <= maxControlFile && !same && err == nil {
-		// This file is added without conversion. With the line ends that
-		// every repository has it is what git would make of it.
+		// This file is added without conversion. Its bytes are what git would store
+		// with the line ends that every repository has.
 		if content, size, err = unixLines(f); err == nil {
 			same, err = w.same(p, content, size, executable)
 		}
@@ -317,8 +315,8 @@ func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
 	return w.stage.file(p, content, size, executable)
 }
 
-// untouched reports whether nobody can have written to a file since its Stat
-// was taken: no program sets a change time.
+// untouched reports whether no process can have written to a file since its Stat was
+// taken: no program can set a change time.
 func (w *walk) untouched(e git.Entry, st *unix.Stat_t, executable bool) bool {
 	changed := time.Unix(st.Ctim.Unix())
 	return e.Mode == fileMode(executable) && changed.Before(w.fresh) &&
@@ -326,7 +324,7 @@ func (w *walk) untouched(e git.Entry, st *unix.Stat_t, executable bool) bool {
 		uint32(st.Ino) == e.Stat.Inode && uint32(st.Size) == e.Stat.Size
 }
 
-// same compares content with what is known under its path.
+// same compares a file's content with the known content of its path.
 func (w *walk) same(p string, content io.ReadSeeker, size int64, executable bool) (bool, error) {
 	index, known := w.known.Find(p)
 	if !known || w.again || w.known[index].Mode != fileMode(executable) || size > w.limits.Bytes {
@@ -392,8 +390,8 @@ func (w *walk) count(p string, size int64) error {
 // maxControlFile is the size up to which ignore and attributes files are read.
 const maxControlFile = 1 << 20
 
-// ignoreFile reads the .gitignore of an open directory. Like git it takes a
-// regular file only.
+// ignoreFile reads the .gitignore of an open directory. Like git it accepts only a
+// regular file.
 func (w *walk) ignoreFile(at place) []byte {
 	file, err := w.open(at.fd, ".gitignore", 0)
 	if err != nil {
@@ -413,7 +411,7 @@ func (w *walk) ignoreFile(at place) []byte {
 	return content
 }
 
-// knownBelow reports whether an ignored directory has files that count.
+// knownBelow reports whether an ignored directory has known files.
 func (w *walk) knownBelow(dir string) bool {
 	if len(w.known.Below(dir)) > 0 {
 		return true

@@ -15,35 +15,35 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A Branch is what somebody committed, after it has been checked. Its objects
-// are in the repository that took it.
+// A Branch is the commits of an agent or a user after they have been checked. Their
+// objects are in the repository that took them.
 type Branch struct {
 	Tip   string
 	Tree  string // of the last commit
 	Count int
-	Added []string // files that it added to its base; sorted
+	Added []string // files that they add to the base; sorted
 }
 
-// bundleScript runs in the jail, beside whatever the agent left there. Its
-// exit code tells that there is nothing to bundle, which git refuses.
+// bundleScript runs in the jail, beside any process that the agent left there. Its exit
+// code says that there is nothing to bundle, which git treats as an error.
 const bundleScript = `git bundle create - "$1..HEAD" && exit
 new=$(git rev-list -n 1 "$1..HEAD") && [ -z "$new" ] && exit 4
 exit 5`
 
 const nothingNew = 4
 
-// A Reader takes over what an agent committed. The agent's git directory is read
-// in a jail only; what comes out of there is checked as any stranger's pack.
+// A Reader takes over the commits of an agent. It reads the agent's git directory in a
+// jail only, and checks the result like the pack of any stranger.
 type Reader struct {
 	Jail  sandbox.Backend
-	Show  func(*sandbox.Spec) // what the agent worked in
+	Show  func(*sandbox.Spec) // the directory that the agent worked in
 	Label string
 	Repo  git.Repo // the host's own, which takes the objects
 	Base  string   // the commit that the agent began from
 	File  string   // where the bundle is written
 	Limit int64    // bytes of it
-	// Time bounds the jail. A repository in which git waits for ever costs that
-	// much, and then goes without commits.
+	// Time bounds the jail. A repository in which git waits for ever costs that much,
+	// and then its commits are left out.
 	Time time.Duration
 }
 

@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// readBundle reads the head of a bundle and returns the commit it leads to
-// and the pack behind. It accepts one ref and nothing that changes how the
-// pack is to be read.
+// readBundle reads the head of a bundle and returns its commit and the pack behind. It
+// accepts one ref, and no capability that changes how the pack must be read.
 func readBundle(from io.Reader, ref string, idLen int) (tip string, pack io.Reader, err error) {
 	r := bufio.NewReader(from)
 	for n := 0; ; n++ {
@@ -39,18 +38,18 @@ func readBundle(from io.Reader, ref string, idLen int) (tip string, pack io.Read
 	}
 }
 
-// A Bundle is commits that somebody else made.
+// A Bundle is commits of an untrusted author.
 type Bundle struct {
-	Ref   string // the one that it has
+	Ref   string // the last commit
 	Base  string // the commit that it builds on
 	Limit int64  // bytes of the pack
-	// closed says that what the repository has is all there, as far as its
-	// objects name others. A look at all that a tip reaches costs as much as the
-	// base has directories; git index-pack has looked at what the pack names.
+	// closed says that everything which the repository's objects refer to is there. To
+	// check everything that a tip reaches costs as much as the base has directories;
+	// git index-pack has checked what the pack names.
 	closed bool
 }
 
-// Take takes over the commits of a bundle, which it reads from from.
+// Take takes over the commits of a bundle, which it reads from its reader.
 func (b Bundle) Take(ctx context.Context, repo git.Repo, from io.Reader) (*Branch, error) {
 	tip, pack, err := readBundle(from, b.Ref, len(b.Base))
 	if err != nil {
@@ -59,8 +58,8 @@ func (b Bundle) Take(ctx context.Context, repo git.Repo, from io.Reader) (*Branc
 	return b.admit(ctx, repo, tip, pack)
 }
 
-// admit checks a pack and takes it over: each object is well formed, names in
-// it harm nobody, none is missing, and the commits build on the base.
+// admit checks a pack and takes it over: each object is well formed, names in it are
+// harmless, no object is missing, and the commits build on the base.
 func (b Bundle) admit(ctx context.Context, repo git.Repo, tip string, pack io.Reader) (*Branch, error) {
 	limit := "--max-input-size=" + strconv.FormatInt(b.Limit, 10)
 	if err := repo.Pipe(ctx, pack, nil, "index-pack", "--stdin", "--fix-thin", "--strict", limit); err != nil {
@@ -80,10 +79,10 @@ func (b Bundle) admit(ctx context.Context, repo git.Repo, tip string, pack io.Re
 	return &found.Branch, nil
 }
 
-// reached reads what git rev-list says is reached from a tip and not from a
-// base: two lines for a commit, and one for each other object. A commit behind
-// a dash is the first on its way that the base reaches as well, so a tip that
-// builds on the base has the base itself among them.
+// reached reads the list of git rev-list of what a tip reaches and a base does not: two
+// lines for a commit, and one for each other object. A commit after a dash is the first
+// on its path that the base reaches as well, so a tip that builds on the base lists the
+// base itself.
 type reached struct {
 	Branch
 	base   string

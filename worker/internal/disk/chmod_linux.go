@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags of a file that keep everybody from changing or removing it.
+// Flags of a file that prevent its change and removal, for every user.
 const locked = 0x10 | 0x20 // immutable and append-only, as lsattr shows them
 
-// unlockAt takes the flags away that chattr sets and that keep an entry from
-// being removed. Who may not set them may not take them away.
+// unlockAt clears the flags of chattr that prevent the removal of an entry. A user who
+// may not set them may not clear them.
 func unlockAt(parent int, name string) error {
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -22,13 +22,13 @@ func unlockAt(parent int, name string) error {
 		return err
 	}
 	if flags&locked == 0 {
-		return unix.EPERM // it is something else
+		return unix.EPERM // another kind of entry
 	}
 	return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(flags&^locked))
 }
 
-// ChmodAt changes the mode of an entry, and never through a link: the path of
-// a descriptor that was opened without following one leads to that entry.
+// ChmodAt changes the mode of an entry without following a link: it uses the path of a
+// descriptor that was opened without following one.
 func ChmodAt(parent int, name string, mode uint32) error {
 	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

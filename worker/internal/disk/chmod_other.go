@@ -4,11 +4,10 @@ package disk
 
 import "golang.org/x/sys/unix"
 
-// unlockAt takes away flags that keep an entry from being removed, where that
-// is known how.
+// unlockAt clears flags that prevent the removal of an entry, on systems where it can.
 func unlockAt(int, string) error { return unix.EPERM }
 
-// ChmodAt changes the mode of an entry, and never through a link.
+// ChmodAt changes the mode of an entry without following a link.
 func ChmodAt(parent int, name string, mode uint32) error {
 	return unix.Fchmodat(parent, name, mode, unix.AT_SYMLINK_NOFOLLOW)
 }

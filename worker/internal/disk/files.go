@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenDir opens a directory that is not a link, also one that its owner has
-// made unreadable.
+// OpenDir opens a directory that is not a link, including one that its owner made
+// unreadable.
 func OpenDir(parent int, name string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Openat(parent, name, flags, 0)
@@ -35,7 +35,7 @@ func Names(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// ReplaceFile writes a value by way of another file of the same directory.
+// ReplaceFile writes a value through another file of the same directory.
 func ReplaceFile(name, fresh string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -61,7 +61,7 @@ func CopyFile(to, from string) error {
 	return os.WriteFile(to, data, 0o600)
 }
 
-// Within reports whether path is dir, or below it.
+// Within reports whether path is dir or below it.
 func Within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
@@ -73,15 +73,15 @@ func Inode(info os.FileInfo) string {
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
-// Exists reports whether anything lies at path, a link that leads nowhere too.
+// Exists reports whether path exists; a dangling link does.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// CheckDir returns an error unless the directory that was made still is in its
-// place, by its inode: what lies there otherwise may be anybody's. An empty inode
-// is not known, and any directory will do.
+// CheckDir returns an error unless the directory that was made still is in its place,
+// by its inode: another one there is not ours. An empty inode is unknown, and any
+// directory is accepted.
 func CheckDir(path, inode string) error {
 	info, err := os.Lstat(path)
 	if err == nil && (!info.IsDir() || inode != "" && inode != Inode(info)) {

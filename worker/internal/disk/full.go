@@ -13,8 +13,8 @@ func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// BlameFull adds to an error that the disk is full, if it is. Not every git
-// command says why it could not write a file.
+// BlameFull adds to an error that the disk is full, if it is. Some git commands do not
+// say why they could not write a file.
 func BlameFull(dir string, err error) error {
 	if err == nil || IsFull(err) {
 		return err

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// ErrLocked: somebody else, here or in another process, holds the lock.
+// ErrLocked: another holder, in this process or another one, has the lock.
 var ErrLocked = errors.New("is in use")
 
-// A Lock is a locked file. The kernel gives it up when the last process that
-// has the file open is gone.
+// A Lock is a locked file. The kernel releases it when the last process that has the
+// file open has ended.
 type Lock struct{ File *os.File }
 
 // TryLock locks the file at path, which it creates; how is LOCK_EX or LOCK_SH.
@@ -30,8 +30,8 @@ func TryLock(path string, how int) (*Lock, error) {
 			}
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		// Its last owner may have removed the file between our open and our
-		// lock. Then we hold a lock that nobody else can see.
+		// Its last owner may have removed the file between our open and our lock. Then
+		// we hold a lock that no other process can see.
 		if sameFile(f, path) {
 			return &Lock{f}, nil
 		}
@@ -39,8 +39,8 @@ func TryLock(path string, how int) (*Lock, error) {
 	}
 }
 
-// WaitLock is tryLock until it succeeds or ctx ends. A blocking flock could
-// not be interrupted, and would hold a thread for each waiting job.
+// WaitLock calls TryLock until it succeeds or ctx ends. A blocking flock could not be
+// interrupted, and would hold a thread for each waiting job.
 func WaitLock(ctx context.Context, path string, how int) (*Lock, error) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		l, err := TryLock(path, how)
@@ -55,16 +55,16 @@ func WaitLock(ctx context.Context, path string, how int) (*Lock, error) {
 	}
 }
 
-// Share lets others have the lock, too, who want it shared. Whoever wants it
-// alone has no chance in between: nobody waits for a lock in the kernel.
+// Share turns the lock into a shared one. A process that wants the lock exclusively
+// cannot take it in between, because waiting processes poll.
 func (l *Lock) Share() error {
 	return os.NewSyscallError("flock", syscall.Flock(int(l.File.Fd()), syscall.LOCK_SH|syscall.LOCK_NB))
 }
 
-// Release gives the lock up.
+// Release releases the lock.
 func (l *Lock) Release() error { return l.File.Close() }
 
-// Remove deletes the locked file and gives the lock up.
+// Remove deletes the locked file and releases the lock.
 func (l *Lock) Remove() error {
 	return errors.Join(os.Remove(l.File.Name()), l.File.Close())
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sync writes what the file system of a directory still holds in memory.
+// Sync writes the buffers of a directory's file system to disk.
 func Sync(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -4,5 +4,5 @@ package disk
 
 import "golang.org/x/sys/unix"
 
-// Sync writes what the file systems still hold in memory.
+// Sync writes the buffers of all file systems to disk.
 func Sync(string) error { return unix.Sync() }

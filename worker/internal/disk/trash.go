@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Trash takes directories away in an instant and deletes them afterwards.
-// It deletes what others left unreadable or, if it may, marked immutable, and
+// A Trash removes directories in an instant and deletes their files afterwards. It also
+// deletes unreadable directories, those marked immutable if it has the right to, and
 // trees deeper than any path.
 type Trash struct {
 	Dir   string
 	count atomic.Int64
 }
 
-// Take renames path into the trash. A path that is not there is no error.
+// Take renames path into the trash. A missing path is no error.
 func (t *Trash) Take(path string) (string, error) {
 	name := fmt.Sprintf("%s-%d-%d", filepath.Base(path), time.Now().UnixNano(), t.count.Add(1))
 	to := filepath.Join(t.Dir, name)
@@ -32,7 +32,7 @@ func (t *Trash) Take(path string) (string, error) {
 	return to, err
 }
 
-// Remove takes path away and deletes it.
+// Remove moves path into the trash and deletes it.
 func (t *Trash) Remove(ctx context.Context, path string) error {
 	taken, err := t.Take(path)
 	if err != nil || taken == "" {
@@ -41,8 +41,8 @@ func (t *Trash) Remove(ctx context.Context, path string) error {
 	return t.delete(ctx, filepath.Base(taken))
 }
 
-// Empty deletes all that is in the trash; what cannot be deleted does not
-// keep the rest.
+// Empty deletes everything in the trash; an entry that cannot be deleted does not stop
+// the others.
 func (t *Trash) Empty(ctx context.Context) error {
 	names, err := Names(t.Dir)
 	for _, name := range names {
@@ -51,7 +51,7 @@ func (t *Trash) Empty(ctx context.Context) error {
 	return err
 }
 
-// delete removes one entry of the trash, with what it moved out of the way.
+// delete removes one entry of the trash, with the directories that it moved up.
 func (t *Trash) delete(ctx context.Context, name string) error {
 	dir, err := os.Open(t.Dir)
 	if err != nil {
@@ -73,7 +73,7 @@ func (t *Trash) delete(ctx context.Context, name string) error {
 type deletion struct {
 	top     int // descriptor of the trash
 	prefix  string
-	pending []string // entries of the trash that are still to go
+	pending []string // entries of the trash that still have to be deleted
 	moved   int
 }
 
@@ -125,7 +125,7 @@ func (d *deletion) entry(ctx context.Context, parent int, name string, depth int
 				return err
 			}
 		}
-		if readErr != nil { // io.EOF, or the removal below says what is wrong
+		if readErr != nil { // the removal below reports what is wrong
 			break
 		}
 	}
@@ -140,7 +140,7 @@ func (d *deletion) entry(ctx context.Context, parent int, name string, depth int
 	return err
 }
 
-// again repeats a removal that met new entries, but not for ever.
+// again repeats a removal that met new entries, a bounded number of times.
 func (d *deletion) again(ctx context.Context, parent int, name string, depth int) error {
 	if d.moved++; d.moved > 1<<20 {
 		return unix.ENOTEMPTY
@@ -151,7 +151,7 @@ func (d *deletion) again(ctx context.Context, parent int, name string, depth int
 func (d *deletion) move(parent int, name string) error {
 	d.moved++
 	up := d.prefix + "." + strconv.Itoa(d.moved)
-	// A directory can only be moved by who may write in it.
+	// Only a user who may write in a directory can move it.
 	err := ChmodAt(parent, name, 0o700)
 	if err == nil {
 		err = unix.Renameat(parent, name, d.top, up)
@@ -166,8 +166,7 @@ func (d *deletion) move(parent int, name string) error {
 	return nil
 }
 
-// RemoveAll removes a directory where it is, also what others made
-// unreadable.
+// RemoveAll removes a directory in place, including unreadable directories in it.
 func RemoveAll(path string) error {
 	if !Exists(path) {
 		return nil

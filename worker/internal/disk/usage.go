@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage measures what directories take on the disk: the blocks of their files,
-// and how many inodes there are. Others may be at work there: what comes and goes
-// meanwhile is counted or not. What is deeper, or more, than max is not counted to
-// its end.
+// Usage measures how much disk space directories take: the blocks of their files, and
+// the number of inodes. Other processes may write there: files that come and go
+// meanwhile may or may not be counted. Usage stops counting below the depth, and above
+// the number, in max.
 func Usage(ctx context.Context, max UsageLimits, dirs ...string) (bytes, inodes int64) {
 	m := &footprint{depth: max.Depth, entries: max.Entries, seen: map[uint64]bool{}}
 	for _, dir := range dirs {
@@ -19,12 +19,12 @@ func Usage(ctx context.Context, max UsageLimits, dirs ...string) (bytes, inodes 
 	return m.bytes, m.inodes
 }
 
-// UsageLimits bound a look at what directories take.
+// UsageLimits bound a call of Usage.
 type UsageLimits struct{ Depth, Entries int }
 
 type footprint struct {
 	depth, entries int
-	seen           map[uint64]bool // files with several names
+	seen           map[uint64]bool // files with several links
 	bytes, inodes  int64
 }
 
@@ -44,7 +44,7 @@ func (m *footprint) add(st *unix.Stat_t) {
 func (m *footprint) directory(ctx context.Context, parent int, path string, depth int) {
 	fd, err := unix.Openat(parent, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return // it is gone, or nobody may look into it
+		return // it is gone, or not readable
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
@@ -64,7 +64,7 @@ func (m *footprint) directory(ctx context.Context, parent int, path string, dept
 				m.add(&st)
 			}
 		}
-		if err != nil { // io.EOF, or there is no more to be had
+		if err != nil { // io.EOF, or no more entries
 			return
 		}
 	}

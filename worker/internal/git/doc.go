@@ -1,13 +1,13 @@
-// Package git runs the host's git so that nothing of it can be steered from
-// outside, and does in Go what git must not be asked to do.
+// Package git runs the host's git so that no file of an agent or a user can influence
+// it, and does in Go what git must not do.
 //
-// A [Repo] is a git directory that only the host writes. Every git process
-// gets an environment of its own: no system or user configuration, no hooks,
-// no file-system monitor, no attributes file, no protocol. What an agent could
-// have written (its .git, its attributes, its ignore files) is never read by
-// one of these processes: files are walked, matched against ignore patterns
-// and copied by Go code, and git sees the copies only.
+// A [Repo] is a git directory that only the host writes. Every git process gets an
+// environment of its own: no system or user configuration, no hooks, no file-system
+// monitor, no attributes file, no protocol. None of these processes reads a file that
+// an agent could have written (its .git, its attributes, its ignore files): Go code
+// walks the files, matches them against ignore patterns and copies them, and git sees
+// only the copies.
 //
-// The package is the only place that looks at git's error text; others ask
-// with errors.Is and errors.As.
+// Only this package examines git's error text; other packages use errors.Is and
+// errors.As.
 package git

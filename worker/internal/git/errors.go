@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// What git says of a repository, beside what a system call says.
+// Conditions that git reports, besides those of system calls.
 var (
-	// ErrNoObject: the remote does not have, or does not give, what was asked for.
+	// ErrNoObject: the remote does not have the requested object, or refuses it.
 	ErrNoObject = errors.New("remote does not have the object")
-	// ErrIncomplete: the remote is a partial clone, and what was asked for needs
-	// objects that it has never fetched itself.
+	// ErrIncomplete: the remote is a partial clone, and the request needs objects that
+	// it has never fetched itself.
 	ErrIncomplete = errors.New("remote is a partial clone without these objects")
-	// ErrCredentials: the remote wants others than it was given, or any at all.
+	// ErrCredentials: the remote requires credentials, or other ones.
 	ErrCredentials = errors.New("remote does not accept the credentials")
 	// ErrFormat: this host's git cannot read a repository of that format.
 	ErrFormat = errors.New("git here cannot read the repository's format")
@@ -29,7 +29,7 @@ var ErrNoRepository = errors.New("not a git repository")
 type Error struct {
 	Command string // "fetch"
 	Code    int    // its exit status; -1 if a signal ended it
-	Message string // git's own last words
+	Message string // the last lines that git printed
 	cause   error
 }
 
@@ -40,12 +40,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("git %s: %s", e.Command, e.Message)
 }
 
-// Unwrap gives the condition that git reported, if it is a known one:
-// [ErrNoObject], [ErrIncomplete], [ErrCredentials], [ErrFormat],
-// [ErrNoRepository], ENOSPC or EDQUOT.
+// Unwrap returns the condition that git reported, if it is a known one: [ErrNoObject],
+// [ErrIncomplete], [ErrCredentials], [ErrFormat], [ErrNoRepository], ENOSPC or EDQUOT.
 func (e *Error) Unwrap() error { return e.cause }
 
-// conditions are the parts of git's messages that mean something to callers.
+// conditions are the parts of git's messages that callers distinguish.
 var conditions = []struct {
 	text  string
 	cause error
@@ -84,7 +83,7 @@ func newError(args []string, err error, stderr string) *Error {
 		if strings.Contains(stderr, c.text) {
 			e.cause = c.cause
 			if !strings.Contains(e.Message, c.text) {
-				// Of a helper, such as ssh, whose lines git does not mark.
+				// Messages of a helper, such as ssh, whose lines git does not mark.
 				e.Message = Redact(lineWith(stderr, c.text)) + "; " + e.Message
 			}
 			break
@@ -106,7 +105,7 @@ func lineWith(text, part string) string {
 // that git does not know.
 var continued = strings.NewReplacer(":\n\t", ": ", "\n\t", ", ")
 
-// lastWords takes the lines in which git says what is wrong, at most three.
+// lastWords returns the lines in which git states the error, at most three.
 func lastWords(stderr string) string {
 	var said []string
 	for line := range strings.Lines(continued.Replace(stderr)) {
@@ -131,7 +130,7 @@ var (
 	query    = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s'"?]*)\?[^\s'"]*`)
 )
 
-// Redact removes from text what a URL may carry besides its address: user,
+// Redact removes from text everything that a URL may contain besides its address: user,
 // password, query.
 func Redact(text string) string {
 	return query.ReplaceAllString(userinfo.ReplaceAllString(text, "$1"), "$1")

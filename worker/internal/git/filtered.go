@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Filtered lists those of paths that attributes name a filter for, as
-// "path (filter)", whether such a filter is defined or not.
+// Filtered lists those of paths for which attributes name a filter, as "path (filter)",
+// whether or not such a filter is defined.
 func (r Repo) Filtered(ctx context.Context, paths []string) ([]string, error) {
 	return r.filtered(ctx, strings.Join(paths, "\x00")+"\x00")
 }
 
-// AllFiltered is [Repo.Filtered] for what is in the index, by the attributes
-// that are there.
+// AllFiltered is [Repo.Filtered] for the files in the index, by the attributes that
+// exist.
 func (r Repo) AllFiltered(ctx context.Context) ([]string, error) {
 	var all bytes.Buffer
 	if err := r.Pipe(ctx, nil, &all, "ls-files", "-z"); err != nil {

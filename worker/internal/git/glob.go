@@ -2,9 +2,8 @@ package git
 
 import "strings"
 
-// A glob is a compiled ignore pattern. It is matched by following all states
-// at once, so that no pattern, however hostile, takes more time than its
-// length times the text's.
+// A glob is a compiled ignore pattern. It follows all states at once, so that no
+// pattern, however hostile, takes more time than its length times the text's.
 type glob struct {
 	tokens []token
 	never  bool // the pattern is malformed, and git matches nothing with it
@@ -102,7 +101,7 @@ func (g glob) match(text string) bool {
 	return now[len(g.tokens)]
 }
 
-// enter turns state s on, and those that are reached from it with no text.
+// enter activates state s, and the states that follow it without text.
 func (g glob) enter(states []bool, s int) {
 	for !states[s] {
 		states[s] = true
@@ -147,14 +146,14 @@ func literal(c byte) token {
 	return token{one, &set}
 }
 
-// class compiles what follows a '[' and returns the place after its ']'.
+// class compiles the part after a '[' and returns the index after its ']'.
 func class(p string, i int) (*[256]bool, int, bool) {
 	var set [256]bool
 	negated := i < len(p) && (p[i] == '!' || p[i] == '^')
 	if negated {
 		i++
 	}
-	// low is the byte that a following '-' begins a range with.
+	// low is the first byte of a range that a following '-' makes.
 	low := -1
 	for first := true; ; first = false {
 		if i >= len(p) {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Ignore holds the ignore files from the top of a tree down to one directory.
-// It decides as git does, but reads nothing by itself: the caller walks the
-// tree and hands it each .gitignore. The nil value ignores nothing.
+// Ignore holds the ignore files from the top of a tree down to one directory. It
+// decides as git does, but reads nothing by itself: the caller walks the tree and
+// passes it each .gitignore. The nil value ignores nothing.
 type Ignore struct {
 	parent *Ignore
 	base   string // the directory, with a slash at its end; "" at the top
@@ -17,14 +17,14 @@ type Ignore struct {
 type rule struct {
 	negated  bool
 	dirsOnly bool
-	anywhere bool   // the pattern has no slash: it is about names, not paths
-	prefix   string // what the text must begin with
+	anywhere bool   // the pattern has no slash: it applies to names, not paths
+	prefix   string // the beginning of a matching text
 	rest     glob
-	whole    bool // the prefix is all of the pattern
+	whole    bool // the prefix is the whole pattern
 }
 
-// Enter returns what holds in directory dir, whose .gitignore has the given
-// content. Dir has no slash at its end and is "" for the top.
+// Enter returns the rules in directory dir, whose .gitignore has the given content. Dir
+// has no slash at its end and is "" for the top.
 func (g *Ignore) Enter(dir string, content []byte) *Ignore {
 	var rules []rule
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))

@@ -22,8 +22,8 @@ const (
 	ModeModule = 0o160000 // a submodule: a commit of another repository
 )
 
-// An Entry is one line of an index: a path, its content, and what the file
-// looked like when git wrote or read it.
+// An Entry is one line of an index: a path, its content, and the file's Stat when git
+// wrote or read it.
 type Entry struct {
 	Path   string
 	Mode   uint32
@@ -31,15 +31,15 @@ type Entry struct {
 	Stat   Stat
 }
 
-// A Stat tells whether a file has been touched since. Only the kernel
-// sets CTime, so a file with the same Stat has the same content.
+// A Stat tells whether a file has been changed since. Only the kernel sets CTime, so a
+// file with the same Stat has the same content.
 type Stat struct {
 	CTime, MTime time.Time
 	Inode, Size  uint32 // the low 32 bits
 }
 
-// ReadIndex reads an index that our own git wrote, in its version 2, and the
-// time at which that was.
+// ReadIndex reads an index of version 2 that our own git wrote, and the time at which
+// git wrote it.
 func ReadIndex(path string) (entries []Entry, written time.Time, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -90,8 +90,8 @@ func parseIndex(data []byte, oid int) ([]Entry, error) {
 	return entries, nil
 }
 
-// WriteIndex makes an index of at least one entry for our own git. Of no file
-// it tells what it looks like, so git will read those that there are.
+// WriteIndex makes an index of at least one entry for our own git. It has no Stat of
+// any file, so git will read the files that exist.
 func WriteIndex(path string, entries []Entry) error {
 	entries = slices.SortedFunc(slices.Values(entries), func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	data := binary.BigEndian.AppendUint32([]byte("DIRC\x00\x00\x00\x02"), uint32(len(entries)))
@@ -118,8 +118,8 @@ func WriteIndex(path string, entries []Entry) error {
 	return os.WriteFile(path, sum.Sum(data), 0o600)
 }
 
-// entryFlags checks that flags say what a merged, plain entry with a path of
-// n bytes says; it tells an index of one hash from an index of the other.
+// entryFlags checks that flags are those of a merged, plain entry with a path of n
+// bytes; this distinguishes the indexes of the two hashes.
 func entryFlags(flags []byte, n int) bool {
 	f := binary.BigEndian.Uint16(flags)
 	return f&0x7000 == 0 && int(f&0x0fff) == min(n, 0x0fff)

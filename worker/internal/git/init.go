@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// AgentBranch is the branch that an agent finds itself on, and that a bundle of its
-// commits has.
+// AgentBranch is the branch in an agent's repository, and in a bundle of its commits.
 const AgentBranch = "agent"
 
-// EmptyTree is known to every git without being stored anywhere.
+// Every git knows EmptyTree without storing it.
 const EmptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// Init makes an empty git directory without templates and hooks, for object
-// names of idLen characters. It is what git init does, less a process.
+// Init makes an empty git directory without templates and hooks, for object names of
+// idLen characters. It does the same as git init without starting a process.
 func Init(dir string, idLen int, core string, more ...string) error {
 	for _, sub := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {

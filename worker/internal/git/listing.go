@@ -9,7 +9,7 @@ import (
 // A Listing is the files of a commit, sorted by path.
 type Listing []Entry
 
-// Find returns the place of a file.
+// Find returns the index of a file.
 func (l Listing) Find(p string) (int, bool) {
 	i := sort.Search(len(l), func(i int) bool { return l[i].Path >= p })
 	return i, i < len(l) && l[i].Path == p
@@ -21,7 +21,7 @@ func (l Listing) Has(p string) bool {
 	return found
 }
 
-// Below returns the files in a directory and in those in it; of all for "".
+// Below returns the files in a directory and its subdirectories; "" means all.
 func (l Listing) Below(dir string) Listing {
 	if dir == "" {
 		return l
@@ -32,7 +32,7 @@ func (l Listing) Below(dir string) Listing {
 	return l[from:to]
 }
 
-// Attributes returns the .gitattributes, which decide how others are stored.
+// Attributes returns the .gitattributes files, which decide how other files are stored.
 func (l Listing) Attributes() []Entry {
 	var found []Entry
 	for _, e := range l {

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// IsGitDir reports whether name is ".git" on some file system: in another
-// case, with characters that are ignored there, with trailing dots and
-// spaces, with a stream, as a short name. git refuses such names in a tree,
-// because a user who checks them out there gets a repository of the agent's.
+// IsGitDir reports whether name is ".git" on some file system: in another case, with
+// characters that are ignored there, with trailing dots and spaces, with a stream, as a
+// short name. git refuses such names in a tree, because a user who checks them out
+// there gets a repository that the agent wrote.
 func IsGitDir(name string) bool {
 	plain := strings.ToLower(dropIgnored(name))
 	if plain == ".git" {

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// A progress is how far one phase of a git command has come.
+// A progress is the progress of one phase of a git command.
 type progress struct {
-	phase       string // git's own word: "Receiving objects"
+	phase       string // git's own name: "Receiving objects"
 	percent     int
 	done, total int64
 }
@@ -33,15 +33,15 @@ func parseProgress(line string) (progress, bool) {
 	return p, p.percent <= 100
 }
 
-// progressFilter tells progress, which git ends by a carriage return, and
-// passes on what else git says.
+// progressFilter reports progress, which git ends by a carriage return, and passes on
+// the rest of git's output.
 type progressFilter struct {
 	tell func(phase string, percent int, done, total int64)
 	rest io.Writer
 	line []byte
 }
 
-// maxProgressLine is far beyond what git writes; a remote may write anything.
+// maxProgressLine is far longer than any line of git; a remote may write anything.
 const maxProgressLine = 4 << 10
 
 func (f *progressFilter) Write(p []byte) (int, error) {
@@ -62,13 +62,13 @@ func (f *progressFilter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush ends a line, and at the end of git what is left of the last.
+// flush ends a line, and when git ends the rest of the last line.
 func (f *progressFilter) flush() {
 	line := f.line
 	f.line = f.line[:0]
 	if p, ok := parseProgress(strings.TrimSpace(string(line))); ok && f.tell != nil {
 		f.tell(p.phase, p.percent, p.done, p.total)
 	} else if len(line) > 0 {
-		_, _ = f.rest.Write(line) // the tail takes everything
+		_, _ = f.rest.Write(line) // the tail accepts everything
 	}
 }

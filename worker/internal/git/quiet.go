@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Quiet is a repository of a user's whose hooks are all off. Those in a
-// directory are for every [Repo]; newer gits also run hooks that the
-// configuration defines by name, and these can be told off by name only.
+// Quiet is a repository of a user's with all hooks turned off. Every [Repo] turns off
+// those in a directory; newer gits also run hooks that the configuration defines by
+// name, and these can be turned off by name only.
 func (r Repo) Quiet(ctx context.Context) (Repo, error) {
 	var out bytes.Buffer
 	err := r.Pipe(ctx, nil, &out, "config", "-z", "--name-only", "--get-regexp", `^hook\.`)

@@ -11,15 +11,14 @@ import (
 	"strings"
 )
 
-// A Remote is where objects come from.
+// A Remote is a source of objects.
 type Remote struct {
 	URL string // an absolute path if Local
-	// Local is a repository of this host. Its own configuration is read by
-	// git-upload-pack only, which by design obeys nothing in it that runs a
-	// program.
+	// Local is a repository of this host. Only git-upload-pack reads its configuration,
+	// and by design it obeys no setting there that runs a program.
 	Local bool
-	// Trust is a configuration file that marks local repositories as safe to
-	// read, whatever their owner. git accepts that from a file only.
+	// Trust is a configuration file that marks local repositories as safe to read,
+	// whatever their owner. git accepts that setting from a file only.
 	Trust string
 	// Env is the operator's own environment, for URLs: credential helpers and
 	// ssh keys work through it. Empty means that there are none.
@@ -29,8 +28,8 @@ type Remote struct {
 // A Ref is a name of a remote and what it points to.
 type Ref struct{ Name, Commit string }
 
-// List asks the remote for its HEAD and the given full names. It also returns
-// the branch that HEAD points to, if the remote says.
+// List asks the remote for its HEAD and the given full names. It also returns the
+// branch that HEAD points to, if the remote reports it.
 func (r Remote) List(ctx context.Context, dir string, names ...string) (refs []Ref, branch string, err error) {
 	var out bytes.Buffer
 	args := append([]string{"ls-remote", "--symref", "--", r.URL, "HEAD"}, names...)
@@ -50,8 +49,8 @@ func (r Remote) List(ctx context.Context, dir string, names ...string) (refs []R
 	return refs, branch, nil
 }
 
-// Fetch brings refspecs from the remote into r. Depth 0 means all of history
-// that the remote has, also where an earlier fetch brought less.
+// Fetch fetches refspecs from the remote into r. Depth 0 means the whole history of the
+// remote, also if an earlier fetch got less.
 func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...string) error {
 	volume := "--quiet"
 	if r.Progress != nil {
@@ -59,8 +58,8 @@ func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...str
 	}
 	args := []string{"fetch", volume, "--no-tags", "--no-auto-maintenance",
 		"--no-recurse-submodules", "--no-write-fetch-head",
-		// A remote whose own history is cut gives it as it is. Without this git
-		// refuses the ref, and calls that a success.
+		// A shallow remote passes on its history as it is. Without this git refuses the
+		// ref, and reports success.
 		"--update-shallow"}
 	switch cut, err := os.Stat(filepath.Join(r.Dir, "shallow")); {
 	case depth > 0:
@@ -71,8 +70,8 @@ func (r Repo) Fetch(ctx context.Context, from Remote, depth int, refspecs ...str
 	return from.run(ctx, r, nil, slices.Concat(args, []string{"--", from.URL}, refspecs))
 }
 
-// CheckOut writes the files of a commit, and their index, over what is there.
-// Only the host has been in the work tree.
+// CheckOut writes the files of a commit, and their index, over the existing files. Only
+// the host has written in the work tree.
 func (r Repo) CheckOut(ctx context.Context, commit string) error {
 	args := []string{"read-tree", "-u", "--reset", commit}
 	if r.Progress != nil {
@@ -81,10 +80,9 @@ func (r Repo) CheckOut(ctx context.Context, commit string) error {
 	return r.Run(ctx, args...)
 }
 
-// Push makes a full name of the remote lead to a commit of r if it leads to
-// old now; "" says that it must not exist. The remote compares and changes in
-// one step. Nothing is forced beside that, no other name is touched, and no
-// hook of this host runs.
+// Push makes a full name of the remote point to a commit of r if it points to old now;
+// "" says that it must not exist. The remote compares and changes in one step. Push
+// forces nothing else, touches no other name, and runs no hook of this host.
 func (r Repo) Push(ctx context.Context, to Remote, name, commit, old string) error {
 	return to.run(ctx, r, nil, []string{"push", "--quiet", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules",
 		"--force-with-lease=" + name + ":" + old, "--", to.URL, commit + ":" + name})
@@ -101,14 +99,14 @@ func (r Remote) run(ctx context.Context, in Repo, out io.Writer, args []string) 
 		if len(r.Env) > 0 {
 			env = operator(r.Env)
 			if allow == "ssh" && !in.choosesSSH(ctx, env) {
-				// A dead host must be noticed.
+				// A dead host must be detected.
 				env = append(env, "GIT_SSH_COMMAND=ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15")
 			}
 		}
 	}
 	set := append(slices.Clone(settings), "protocol."+allow+".allow=always",
 		"fetch.unpackLimit=1", "transfer.fsckObjects=false",
-		// A remote that goes silent must not hold a slot for ever.
+		// A silent remote must not occupy a slot for ever.
 		"http.lowSpeedLimit=1000", "http.lowSpeedTime=60")
 	return in.exec(ctx, call{args: args, env: env, settings: set, out: out})
 }
@@ -122,8 +120,8 @@ func scheme(url string) string {
 	return strings.ToLower(name)
 }
 
-// operator keeps of an environment what helps git to reach a remote, and
-// drops the variables that would point it at another repository.
+// operator keeps the variables of an environment that help git to reach a remote, and
+// drops those that would point it to another repository.
 func operator(env []string) []string {
 	keep := []string{"GIT_SSH", "GIT_ASKPASS", "GIT_SSL_", "GIT_CONFIG_", "GIT_PROXY_", "GIT_HTTP_"}
 	var kept []string
@@ -139,8 +137,8 @@ func operator(env []string) []string {
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1")
 }
 
-// choosesSSH reports whether the operator says which ssh to use, and how: in
-// variables, or in a configuration file, which a variable of ours would beat.
+// choosesSSH reports whether the operator configures ssh: in variables, or in a
+// configuration file, which a variable of ours would override.
 func (r Repo) choosesSSH(ctx context.Context, env []string) bool {
 	for _, kv := range env {
 		if strings.HasPrefix(kv, "GIT_SSH=") || strings.HasPrefix(kv, "GIT_SSH_COMMAND=") {

@@ -14,40 +14,41 @@ import (
 	"time"
 )
 
-// A Repo is a git directory that only the host writes, with what a single
-// command needs beside it. The zero value of all but Dir is right for
-// commands that need neither files nor an index.
+// A Repo is a git directory that only the host writes, with the settings for a single
+// command. The zero value of all fields but Dir is right for commands that need neither
+// files nor an index.
 type Repo struct {
 	Dir      string   // the git directory itself
-	WorkTree string   // where files are; git runs in there
+	WorkTree string   // the work tree; git runs in there
 	Index    string   // instead of Dir/index
 	Set      []string // settings for these commands, "name=value"
 	Env      []string // variables for these commands, "NAME=value"
-	// Progress is told how far a command has come that can say so, phase by phase,
-	// in git's own words. It must not block.
+	// Progress is called with the progress of commands that report it, phase by phase,
+	// by git's own names. It must not block.
 	Progress func(phase string, percent int, done, total int64)
-	// Hold is inherited by git. A lock on such a file lives until the last
-	// process that writes under it has gone, even if ours is killed first.
+	// git inherits Hold. A lock on such a file lives until the last process that writes
+	// under it has ended, even if this process is killed first.
 	Hold []*os.File
-	// As is the user that git runs as, if not ours: what it writes into that
-	// user's repository must be theirs, and it must have no right beyond theirs.
+	// As is the user that git runs as, if it is not ours: files that git writes into
+	// that user's repository must belong to that user, and git must have no other
+	// rights.
 	As *syscall.Credential
 }
 
-// environment of every git process: nothing of the user's or the system's.
-// The three before the last keep git from reading through replacement objects, from
-// running filters of large files, and from fetching what a partial clone lacks.
+// environment of every git process: nothing of the user's or the system's. The three
+// before the last prevent git from reading through replacement objects, from running
+// filters of large files, and from fetching missing objects of a partial clone.
 var environment = []string{
 	"HOME=/nonexistent", "LC_ALL=C",
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 	"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
 	"GIT_NO_REPLACE_OBJECTS=1", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1",
-	// Older gits do not know that they must not fetch, and a repository may
-	// allow itself any protocol: this overrides it.
+	// Older gits do not know that setting, and a repository may allow any protocol for
+	// itself: this overrides it.
 	"GIT_ALLOW_PROTOCOL=none",
 }
 
-// settings beat every configuration file, the repository's own included.
+// settings override every configuration file, including the repository's own.
 var settings = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false",
 	"core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
@@ -56,21 +57,21 @@ var settings = []string{
 	"gc.auto=0", "maintenance.auto=false", "protocol.version=2", "protocol.allow=never",
 }
 
-// Run runs one git command and drops what it prints.
+// Run runs one git command and drops its output.
 func (r Repo) Run(ctx context.Context, args ...string) error {
 	return r.Pipe(ctx, nil, nil, args...)
 }
 
-// Output runs one git command and returns what it prints, without the last
-// newline. It is for short answers.
+// Output runs one git command and returns its output without the last newline. It is
+// for short answers.
 func (r Repo) Output(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := r.Pipe(ctx, nil, &out, args...)
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// Pipe runs one git command with the given input and output. When out refuses
-// a write, git is stopped and out's error is returned.
+// Pipe runs one git command with the given input and output. If out returns an error,
+// Pipe stops git and returns that error.
 func (r Repo) Pipe(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
 	return r.exec(ctx, call{args: args, env: environment, settings: slices.Concat(settings, r.Set), in: in, out: out})
 }
@@ -80,7 +81,7 @@ type call struct {
 	args, env, settings []string
 	in                  io.Reader
 	out                 io.Writer
-	dir                 string // to run in, for a Repo without Dir: git looks for the repository
+	dir                 string // the working directory, for a Repo without Dir: git searches for the repository
 }
 
 func (r Repo) exec(ctx context.Context, c call) error {
@@ -107,9 +108,9 @@ func (r Repo) exec(ctx context.Context, c call) error {
 	said := &progressFilter{tell: r.Progress, rest: stderr}
 	cmd.Stderr = said
 	cmd.ExtraFiles = r.Hold
-	// git starts helpers (ssh, remote-https, index-pack): they end with it.
-	// Without a terminal none of them can ask anything, whatever they are told:
-	// ssh would, and be stopped by the kernel for it, as it is in the background.
+	// git starts helpers (ssh, remote-https, index-pack): they end with it. Without a
+	// terminal none of them can prompt, whatever their settings: ssh would, and the
+	// kernel would stop it, because it is in the background.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.As}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -143,8 +144,8 @@ func (r Repo) environ(env []string, bin string) []string {
 	return env
 }
 
-// failure remembers why its writer refused, which os/exec would report as a
-// broken pipe of git's.
+// failure remembers its writer's error, which os/exec would report as a broken pipe of
+// git's.
 type failure struct {
 	w   io.Writer
 	err error
@@ -158,7 +159,7 @@ func (f *failure) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// tail keeps the last bytes of what git says: the reason comes last.
+// tail keeps the end of git's messages, because the reason comes last.
 type tail struct {
 	limit int
 	buf   []byte

@@ -31,17 +31,16 @@ type Place struct {
 	Ignored    string
 }
 
-// plain are the settings of a user that we follow when we write files for
-// them. Each has a closed set of values, none of which names a program or a file.
+// plain are the settings of a user that we apply to files that we write for them. Each
+// has a closed set of values, none of which names a program or a file.
 var plain = []string{
 	"core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode",
 	"core.protecthfs", "core.protectntfs", "core.sharedrepository", "merge.conflictstyle",
 }
 
-// Locate finds the work tree around a directory. It reads the user's
-// configuration and runs no program that it names: those are for other
-// commands than these. Without a work tree it returns [ErrNoRepository], or
-// git's own reason.
+// Locate finds the work tree around a directory. It reads the user's configuration and
+// runs no program that the configuration names. Without a work tree it returns
+// [ErrNoRepository], or git's own reason.
 func Locate(ctx context.Context, dir string, env []string) (Place, error) {
 	ask := asker{dir: dir, env: env}
 	out, err := ask.output(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir",
@@ -64,8 +63,8 @@ func Locate(ctx context.Context, dir string, env []string) (Place, error) {
 	return p, nil
 }
 
-// UserCommit returns the commit that the first of names means that means one,
-// in the user's repository around a directory; "" if none does.
+// UserCommit returns the commit of the first of names that names one, in the user's
+// repository around a directory; "" if none does.
 func UserCommit(ctx context.Context, dir string, names []string, env []string) (string, error) {
 	ask := asker{dir: dir, env: env}
 	if _, err := ask.output(ctx, "rev-parse", "--git-dir"); err != nil {
@@ -83,7 +82,7 @@ func UserCommit(ctx context.Context, dir string, names []string, env []string) (
 	return "", nil
 }
 
-// An asker runs the user's git for answers that need the user's configuration.
+// An asker runs the user's git for questions that need the user's configuration.
 type asker struct {
 	dir string
 	env []string
@@ -93,7 +92,7 @@ func (a asker) output(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := Repo{}.exec(ctx, call{
 		args: args, env: append(operator(a.env), "GIT_OPTIONAL_LOCKS=0"), out: &out, dir: a.dir,
-		// Whose repository it is does not matter, since nothing that it says runs.
+		// The owner of the repository does not matter, since nothing in it runs.
 		settings: []string{"core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.directory=*"},
 	})
 	return strings.TrimSuffix(out.String(), "\n"), err
@@ -113,7 +112,7 @@ func (a asker) settings(ctx context.Context) (list []string, err error) {
 	for entry := range strings.SplitSeq(out, "\x00") {
 		name, value, given := strings.Cut(entry, "\n")
 		if !given {
-			value = "true" // as git reads a name alone
+			value = "true" // git reads a name without a value as true
 		}
 		if slices.Contains(plain, name) {
 			list = append(list, name+"="+value)
@@ -122,8 +121,8 @@ func (a asker) settings(ctx context.Context) (list []string, err error) {
 	return list, nil
 }
 
-// ownFile is one that the user has for all repositories, named by a setting or
-// at its usual place.
+// ownFile is a file of the user for all repositories, named by a setting or at its
+// usual path.
 func (a asker) ownFile(ctx context.Context, setting, usual string) string {
 	if file, err := a.output(ctx, "config", "--type=path", "--get", setting); err == nil {
 		if !filepath.IsAbs(file) {
@@ -158,8 +157,8 @@ type Shadow struct {
 	dir   string
 }
 
-// NewShadow makes one in dir, which must not exist. With objects, what the
-// user's repository has can be read, and what is written stays here.
+// NewShadow makes one in dir, which must not exist. With objects, it can read those of
+// the user's repository, and writes only its own.
 func NewShadow(dir string, p Place) (*Shadow, error) {
 	if err := Init(dir, p.IDLen, "bare = false"); err != nil {
 		return nil, err
@@ -193,11 +192,11 @@ func NewShadow(dir string, p Place) (*Shadow, error) {
 	return s, nil
 }
 
-// maxAttributes is what git reads of a file of attributes.
+// maxAttributes is git's limit for a file of attributes.
 const maxAttributes = 100 << 20
 
-// OnIndex is the shadow with the user's own index and object store, for a
-// command that changes them; with change false it works on copies.
+// OnIndex is the shadow with the user's own index and object store, for a command that
+// changes them; with change false it works on copies.
 func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
 	r := s.Repo
 	r.Set = append(slices.Clone(r.Set), "core.splitIndex=false")
@@ -211,7 +210,7 @@ func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
 	} else if err := s.copyIndex(); err != nil {
 		return r, err
 	}
-	// What git knows of the files may be out of date, as after a copy.
+	// The Stats in git's index may be stale, as after a copy.
 	err := r.Run(ctx, "update-index", "-q", "--refresh")
 	if none(err) {
 		return r, nil // some were changed
@@ -222,8 +221,8 @@ func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
 // maxIndex bounds what is read of an index.
 const maxIndex = 1 << 30
 
-// copyIndex gives the shadow the user's index. There may be none yet. The time
-// of the index tells git which files may have changed since without a sign.
+// copyIndex gives the shadow the user's index, if there is one. The time of the index
+// tells git which files may have changed without a visible sign.
 func (s *Shadow) copyIndex() error {
 	info, err := os.Stat(s.place.Index)
 	if errors.Is(err, os.ErrNotExist) {
@@ -240,12 +239,12 @@ func (s *Shadow) copyIndex() error {
 	return errors.Join(os.WriteFile(to, data, 0o600), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
 
-// At puts the shadow's HEAD on a commit of the user's repository.
+// At sets the shadow's HEAD to a commit of the user's repository.
 func (s *Shadow) At(commit string) error {
 	return os.WriteFile(filepath.Join(s.dir, "HEAD"), []byte(commit+"\n"), 0o600)
 }
 
-// shareIndex lets git find the part of a split index that lies beside it.
+// shareIndex lets git find the shared part of a split index, which lies beside it.
 func (s *Shadow) shareIndex() error {
 	entries, err := os.ReadDir(filepath.Dir(s.place.Index))
 	for _, e := range entries {

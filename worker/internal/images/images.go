@@ -1,11 +1,11 @@
-// Package images keeps the images of prompts: as artifacts of the attempt that accepts
-// a prompt, because an event has no room for them, and for every attempt after it, whose
-// agent may have to be told the prompt again.
+// Package images stores the images of prompts as artifacts of the attempt that accepts
+// a prompt, because an event has no room for them. Later attempts read them when they
+// repeat the prompt to their agents.
 //
 //	message ──Put──▶ artifacts, named by the event that accepts it ──Load──▶ the next attempt's agent
 //
-// An image that cannot be read back, or that there is no room for, is counted and
-// never left out silently.
+// An image that cannot be read back, or that exceeds the limit, is counted and never
+// omitted silently.
 package images
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// maxLoaded bounds the images that an attempt holds in memory to tell its agent
-// prompts again.
+// maxLoaded bounds the images that an attempt holds in memory to repeat prompts to its
+// agent.
 const maxLoaded = 16 << 20
 
 // A Store keeps the images of one job.
@@ -31,8 +31,8 @@ type Store struct {
 	Job       string
 }
 
-// Put stores images as artifacts of the attempt with that epoch, and says where they
-// are.
+// Put stores images as artifacts of the attempt with that epoch, and returns their
+// names and hashes.
 func (s Store) Put(ctx context.Context, epoch uint64, images []control.Image) ([]control.StoredImage, error) {
 	var stored []control.StoredImage
 	for _, i := range images {
@@ -45,17 +45,17 @@ func (s Store) Put(ctx context.Context, epoch uint64, images []control.Image) ([
 	return stored, nil
 }
 
-// A Prompt is what an agent is told again.
+// A Prompt is a prompt that is repeated to an agent.
 type Prompt struct {
 	ID      string
-	Text    string // says what is missing
+	Text    string // lists what is missing
 	Images  []control.Image
 	Missing int    // images that are left out
 	Why     string // they are
 }
 
-// Load reads back the images of prompts. If there are too many, those of the newest
-// prompts are taken. An error is one of the store that another try might not have.
+// Load reads back the images of prompts. If there are too many, it takes those of the
+// newest prompts. Another try may succeed after an error, which comes from the store.
 func (s Store) Load(ctx context.Context, prompts []control.Input) ([]Prompt, error) {
 	loaded := make([]Prompt, len(prompts))
 	room := int64(maxLoaded)
@@ -81,7 +81,7 @@ func (s Store) Load(ctx context.Context, prompts []control.Input) ([]Prompt, err
 	return loaded, nil
 }
 
-// get reads an image back, and checks that it is the one that was stored.
+// get reads an image back, and verifies its hash.
 func (s Store) get(ctx context.Context, at control.StoredImage) (data []byte, err error) {
 	content, err := s.Artifacts.Get(ctx, s.Job, at.Epoch, at.Artifact)
 	if err != nil {

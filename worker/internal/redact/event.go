@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// Event returns e without the secrets, in its data and in the agent's line.
-// It changes nothing that e points to.
+// Event returns e without the secrets, in its data and in the agent's line. It does not
+// change anything that e points to.
 func (r *Redactor) Event(e jobs.Event) jobs.Event {
 	e.Data = r.JSON(e.Data)
 	if e.Raw != nil {
@@ -20,8 +20,8 @@ func (r *Redactor) Event(e jobs.Event) jobs.Event {
 	return e
 }
 
-// JSON returns p, which is JSON, without the secrets, and it is JSON still.
-// It returns p itself when there are none.
+// JSON returns p, which is JSON, without the secrets; the result is JSON, too. It
+// returns p itself if it contains none.
 func (r *Redactor) JSON(p []byte) []byte {
 	var out []byte
 	done := 0 // up to where p is in out
@@ -47,8 +47,8 @@ func (r *Redactor) JSON(p []byte) []byte {
 	return append(out, p[done:]...)
 }
 
-// cleanString returns what stands in the place of a string, quotes included,
-// or nil when it may stay. It is compared as its reader sees it.
+// cleanString returns the replacement of a string, quotes included, or nil if the
+// string may stay. It compares the decoded string.
 func (r *Redactor) cleanString(quoted []byte) []byte {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
@@ -68,7 +68,7 @@ func (r *Redactor) cleanString(quoted []byte) []byte {
 	return out
 }
 
-// cleanNumber does the same for a number: a secret may be made of digits.
+// cleanNumber does the same for a number: a secret may consist of digits.
 func (r *Redactor) cleanNumber(number []byte) []byte {
 	clean := r.Text(number)
 	if len(number) < MinLength || &clean[0] == &number[0] {

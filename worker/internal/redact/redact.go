@@ -3,16 +3,15 @@
 //	New(name → value) ──▶ Redactor ──Event──▶ the same event without them
 //	                          └─────Writer──▶ the same stream without them
 //
-// A value is found as it is, and in the forms that programs print without
-// meaning to hide it: base64 and base64url at any alignment, hexadecimal,
-// percent-encoded, escaped for JSON. Each line of a value with several lines
-// is found by itself, because events are made of lines. In JSON every string
-// is compared as its reader will see it, so no way of escaping hides a value,
-// and JSON stays JSON.
+// A value is found as it is, and in the encodings in which programs often print it:
+// base64 and base64url at any alignment, hexadecimal, percent-encoded, escaped for
+// JSON. Each line of a value with several lines is found by itself, because events are
+// made of lines. In JSON every string is compared as its reader will see it, so no way
+// of escaping hides a value, and JSON stays JSON.
 //
-// This is a net for accidents. A program that wants to get a secret past it
-// can: by splitting it, by encoding it in a way of its own. What must not get
-// out must not get into the jail.
+// This is a net for accidents. A program can deliberately evade it, by splitting a
+// secret or by an encoding of its own. A secret that must not get out must not get into
+// the jail.
 package redact
 
 import (
@@ -28,22 +27,22 @@ import (
 	"strings"
 )
 
-// MinLength is the shortest value that is looked for. Shorter ones would be
-// found everywhere.
+// MinLength is the shortest value that is searched for. Shorter ones would be found
+// everywhere.
 const MinLength = 8
 
-// minLine is the shortest line of a value with several lines that is looked
-// for by itself.
+// minLine is the shortest line of a value with several lines that is searched for by
+// itself.
 const minLine = 16
 
-// A Skipped names a secret that is not looked for, and why.
+// A Skipped names a secret that is not searched for, and why.
 type Skipped struct{ Name, Reason string }
 
-// A Redactor looks for the values of some secrets. It may be used from any
+// A Redactor searches for the values of some secrets. It may be used from any
 // goroutine.
 type Redactor struct {
-	// pairs holds a bit for each two bytes that a pattern begins with: nearly
-	// every place of a text is dismissed by it.
+	// pairs has a bit for the first two bytes of each pattern: it rules out nearly
+	// every position of a text.
 	pairs    [1 << 16 / 64]uint64
 	patterns map[[2]byte][]pattern // the longest first
 	longest  int
@@ -51,10 +50,11 @@ type Redactor struct {
 
 type pattern struct {
 	text []byte
-	mark []byte // what stands in its place
+	mark []byte // the replacement
 }
 
-// New returns a Redactor for secrets, by name. It says which it cannot look for.
+// New returns a Redactor for secrets, by name. It also returns those that it cannot
+// search for.
 func New(secrets map[string]string) (*Redactor, []Skipped) {
 	r := &Redactor{patterns: map[[2]byte][]pattern{}}
 	var skipped []Skipped
@@ -95,12 +95,12 @@ func (r *Redactor) add(p pattern) {
 	r.longest = max(r.longest, len(p.text))
 }
 
-// forms are the ways in which a value is looked for.
+// forms are the encodings in which a value is searched for.
 func forms(value string) map[string]bool {
 	values := []string{value, strings.TrimSpace(value)}
 	if strings.Contains(value, "\n") {
 		for line := range strings.Lines(value) {
-			// The first and last line of a key file say nothing.
+			// The first and last line of a key file are the same for every key.
 			if line = strings.TrimSpace(line); len(line) >= minLine && !strings.HasPrefix(line, "-----") {
 				values = append(values, line)
 			}
@@ -129,9 +129,9 @@ func forms(value string) map[string]bool {
 	return found
 }
 
-// aligned is what is always the same in the base64 form of a text that has v
-// in it, after shift bytes or three more or six more. The digits at its ends
-// are left out where they depend on the neighbours too.
+// aligned is the constant part of the base64 encodings of all texts that have v after
+// shift bytes, or three more or six more. It omits the digits at its ends that depend
+// on the neighbouring bytes.
 func aligned(enc *base64.Encoding, v string, shift int) string {
 	digits := enc.EncodeToString(append(make([]byte, shift), v...))
 	first := (shift*8 + 5) / 6
@@ -174,8 +174,8 @@ func (r *Redactor) match(p []byte) (pattern, bool) {
 	return pattern{}, false
 }
 
-// find returns the first pattern that begins in p between from and to, and
-// where. There is none at to.
+// find returns the first pattern that begins in p between from and to, and its
+// position; if there is none, the position is to.
 func (r *Redactor) find(p []byte, from, to int) (int, pattern, bool) {
 	for i := from; i < to && i+1 < len(p); i++ {
 		if pair := uint(p[i])<<8 | uint(p[i+1]); r.pairs[pair/64]&(1<<(pair%64)) == 0 {
@@ -188,7 +188,7 @@ func (r *Redactor) find(p []byte, from, to int) (int, pattern, bool) {
 	return to, pattern{}, false
 }
 
-// Text returns p without the secrets. It returns p itself when there are none.
+// Text returns p without the secrets. It returns p itself if it contains none.
 func (r *Redactor) Text(p []byte) []byte {
 	var out []byte
 	done := 0 // up to where p is in out

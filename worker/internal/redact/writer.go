@@ -2,8 +2,8 @@ package redact
 
 import "io"
 
-// A Writer passes a stream on without the secrets. It holds back what may be
-// the beginning of one; Close passes that on. It does not close what is below.
+// A Writer passes a stream on without the secrets. It holds back what may be the
+// beginning of one; Close writes the rest. It does not close the underlying writer.
 type Writer struct {
 	r    *Redactor
 	to   io.Writer
@@ -16,8 +16,8 @@ func (r *Redactor) Writer(w io.Writer) *Writer { return &Writer{r: r, to: w} }
 // Write implements [io.Writer].
 func (w *Writer) Write(p []byte) (int, error) {
 	w.held = append(w.held, p...)
-	// Where the next pattern could still begin before the end of what came,
-	// and be longer than it, nothing is decided yet.
+	// If the next pattern could begin before the end of the data, and be longer than
+	// the rest, the decision waits for more data.
 	ready := min(len(w.held)-w.r.longest+1, len(w.held))
 	if ready <= 0 {
 		return len(p), nil
@@ -31,7 +31,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 // Close passes on what is held back.
 func (w *Writer) Close() error { return w.pass(len(w.held)) }
 
-// pass writes what begins before ready, whole patterns included.
+// pass writes everything that begins before ready, including whole patterns.
 func (w *Writer) pass(ready int) error {
 	var out []byte
 	done := 0

@@ -13,13 +13,13 @@ type Access struct {
 	// Env is the environment in which git fetches from a URL, for its credential
 	// helpers and ssh keys.
 	Env []string
-	// Trust is the file that lets git-upload-pack serve a repository of another
-	// user. It is read by nothing else.
+	// Trust is the file that lets git-upload-pack serve a repository of another user.
+	// No other program reads it.
 	Trust string
 }
 
-// WriteTrust makes the file, by way of another one in the directory temp. It
-// never leaves an empty file, which another worker's git may be about to read.
+// WriteTrust writes the file through another one in the directory temp. It never leaves
+// an empty file, which another worker's git may be about to read.
 func (a Access) WriteTrust(temp string) error {
 	want := "[safe]\n\tdirectory = *\n"
 	if got, err := os.ReadFile(a.Trust); err == nil && string(got) == want {
@@ -36,9 +36,9 @@ func (a Access) WriteTrust(temp string) error {
 	return os.Rename(f.Name(), a.Trust)
 }
 
-// Locate finds the repository that an address means. A path may lead to a
-// directory inside a repository or to a linked worktree of it: all of them
-// are one source, the main repository.
+// Locate finds the repository that an address means. A path may point to a directory
+// inside a repository or to a linked worktree of it: all of them are one source, the
+// main repository.
 func (a Access) Locate(ctx context.Context, address string) (Source, error) {
 	path, local := LocalPath(address)
 	if !local {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// An UnreachableError is a repository that could not be read at all: a wrong
-// address, a missing permission, a network that is down.
+// An UnreachableError is a repository that could not be read at all: the address is
+// wrong, a permission is missing, or the network is down.
 type UnreachableError struct {
 	Repo string // without credentials
 	Err  error
@@ -21,8 +21,8 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// A RefusedError is a repository that no job can begin from as it is: another
-// attempt would end no better. Err says what stands in the way, and the way out.
+// A RefusedError is a repository that no job can begin from as it is: another attempt
+// would end no better. Err names the obstacle, and the way out.
 type RefusedError struct {
 	Repo   string // without credentials
 	Reason jobs.Reason
@@ -48,8 +48,8 @@ func (e *RefError) Error() string {
 	return fmt.Sprintf("repository %s has no branch, tag or commit %q; push it, or name another", e.Repo, e.Ref)
 }
 
-// Unreachable wraps what a remote did, without its credentials. What has been
-// said of the repository already stays.
+// Unreachable wraps the error of a remote, without its credentials. It keeps an error
+// that already describes the repository.
 func Unreachable(repo string, err error) error {
 	if already, ok := errors.AsType[*RefusedError](err); ok {
 		return already
@@ -57,8 +57,8 @@ func Unreachable(repo string, err error) error {
 	return &UnreachableError{Repo: git.Redact(repo), Err: err}
 }
 
-// Unsupported is the error of a repository that no attempt can begin from; the
-// format says why, and the way out.
+// Unsupported is the error of a repository that no attempt can begin from; the format
+// says why, and the way out.
 func Unsupported(repo, format string, args ...any) error {
 	return &RefusedError{Repo: git.Redact(repo), Reason: jobs.RepoUnsupported, Err: fmt.Errorf(format, args...)}
 }
@@ -67,7 +67,7 @@ func notGit(path string) error {
 	return &RefusedError{Repo: path, Reason: jobs.NotARepository, Err: errors.New("it is not a git repository; run git init there, or use isolation none")}
 }
 
-// privateDocs is where users read how the worker's git gets credentials.
+// privateDocs is the page that tells users how the worker's git gets credentials.
 const privateDocs = "https://github.com/penstock-run/penstock/blob/main/docs/private-repositories.md"
 
 // NoCredentials is the error of a repository that asks for credentials which the

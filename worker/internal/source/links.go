@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// reftableHead is what HEAD says, for old programs, where refs are kept in the
-// format reftable.
+// reftableHead is the content of HEAD, for old programs, in a repository that keeps its
+// refs in the format reftable.
 const reftableHead = "refs/heads/.invalid"
 
-// unknown refuses a .git that leads to a repository of which nothing says that
-// it has its files there. It may be the user's own, of git init
-// --separate-git-dir, or another one that an earlier agent wants to see.
+// unknown refuses a .git that points to a repository which does not name the directory
+// as its work tree. The repository may be the user's own, made by git init
+// --separate-git-dir, or another one that an earlier agent wants to read.
 func unknown(dotGit, dir string) error {
 	return Unsupported(filepath.Dir(dotGit), "its .git leads to %[1]s, and nothing there says that its files are here; name %[1]s, or run git --git-dir=%[1]s config core.worktree %[2]s if you made it so", dir, filepath.Dir(dotGit))
 }
@@ -37,8 +37,8 @@ func isBare(ctx context.Context, dir string) bool {
 	return setting(ctx, dir, "core.bare", "bool") == "true"
 }
 
-// setting reads one value from a repository's own configuration and from no
-// file that this includes; "" if there is none.
+// setting reads one value from a repository's own configuration, and from no file that
+// the configuration includes; "" if there is none.
 func setting(ctx context.Context, dir, name, kind string) string {
 	for _, file := range []string{"config.worktree", "config"} {
 		file = filepath.Join(dir, file)
@@ -52,9 +52,9 @@ func setting(ctx context.Context, dir, name, kind string) string {
 	return ""
 }
 
-// follow reads a .git file: that of a linked worktree or of a submodule. The
-// file may have been written by an earlier agent, to have another repository
-// of this host fetched. So the repository must know of the directory, too.
+// follow reads the .git file of a linked worktree or of a submodule. An earlier agent
+// may have written the file, so that another repository of this host is fetched. So the
+// repository must name the directory, too.
 func follow(ctx context.Context, dotGit string) (string, error) {
 	line, err := ReadLine(dotGit)
 	if err != nil {
@@ -77,7 +77,8 @@ func follow(ctx context.Context, dotGit string) (string, error) {
 		above, inside, found := strings.Cut(dir, "/.git/modules/")
 		rel, err := filepath.Rel(above, filepath.Dir(dotGit))
 		module := found && inside != "" && err == nil && filepath.IsLocal(rel)
-		// One beside the file may have been made by whoever made that.
+		// An agent that made this directory may have made a git directory beside it,
+		// too.
 		beside := filepath.Dir(dir) == filepath.Dir(dotGit) && isBare(ctx, dir)
 		if !isGitDir(dir) || !module && !beside && !knows(ctx, dir, filepath.Dir(dotGit)) {
 			return "", unknown(dotGit, dir)
@@ -97,12 +98,12 @@ func follow(ctx context.Context, dotGit string) (string, error) {
 	return dir, nil
 }
 
-// Main finds the repository that a git directory is part of, and what its
-// own HEAD says.
+// Main finds the repository that a git directory is part of, and reads the directory's
+// own HEAD.
 func Main(dir string) (repo, head string, err error) {
 	name := filepath.Join(dir, "HEAD")
 	if to, err := os.Readlink(name); err == nil && strings.HasPrefix(to, "refs/") {
-		head = to // as git wrote it when it was young, and still reads it
+		head = to // as early versions of git wrote it, and git still reads it
 	} else if head, err = ReadLine(name); err != nil {
 		return "", "", err
 	}
@@ -120,8 +121,8 @@ func Main(dir string) (repo, head string, err error) {
 		up = filepath.Join(dir, up)
 	}
 	repo, err = filepath.EvalSymlinks(up)
-	// Whoever writes both ends of a link can point it anywhere, so only the
-	// place where git itself keeps worktrees counts.
+	// An agent can write both ends of a link and point it anywhere, so only the
+	// directory where git itself keeps worktrees counts.
 	if err == nil && (!isGitDir(repo) || filepath.Dir(dir) != filepath.Join(repo, "worktrees")) {
 		err = Unsupported(dir, "it is not a worktree of %s", repo)
 	}

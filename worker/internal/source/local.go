@@ -17,15 +17,14 @@ import (
 
 // A Source is a repository that jobs begin from.
 type Source struct {
-	Name   string // for people: no credentials
+	Name   string // for people: without credentials
 	Key    string // names its mirror
 	Remote git.Remote
 	Root   string // of a local work tree, else ""
-	Head   string // what its HEAD says: "refs/heads/x" or a commit; "" to ask the remote
+	Head   string // its HEAD: "refs/heads/x" or a commit; "" to ask the remote
 }
 
-// Origin is the work tree that the address led to, and the branch it is on;
-// either may be "".
+// Origin is the work tree that the address names, and its branch; either may be "".
 func (s Source) Origin() (dir, branch string) {
 	branch, _ = strings.CutPrefix(s.Head, "refs/heads/")
 	if branch == s.Head {
@@ -34,11 +33,11 @@ func (s Source) Origin() (dir, branch string) {
 	return s.Root, branch
 }
 
-// A Local is a repository of this host, as it was found from some directory.
+// A Local is a repository of this host, as seen from some directory.
 type Local struct {
 	Git  string // the main repository's git directory
 	root string // of the work tree that contains the directory, else ""
-	head string // what the HEAD of that work tree says
+	head string // the HEAD of that work tree
 }
 
 // FindLocal finds the main repository that a path leads to.
@@ -62,7 +61,7 @@ func FindLocal(ctx context.Context, path string) (Local, error) {
 		return Local{}, Unreachable(path, err)
 	}
 	if head == reftableHead {
-		// Where that format keeps the name only git knows.
+		// In that format only git can read HEAD.
 		if head = ""; dir != common {
 			return Local{}, Unsupported(path, "it is a worktree of a repository that keeps its refs in the format reftable; name the repository itself, %s", common)
 		}
@@ -70,8 +69,8 @@ func FindLocal(ctx context.Context, path string) (Local, error) {
 	return Local{Git: common, root: root, head: head}, nil
 }
 
-// CheckReadable is asked right before git reads a source. That costs what the
-// repository has loose objects, and a commit that is here needs no reading.
+// CheckReadable is called right before git reads a source. Its cost grows with the
+// loose objects of the repository, and a commit that is already here needs no reading.
 func (s Source) CheckReadable() error {
 	if !s.Remote.Local {
 		return nil
@@ -89,7 +88,7 @@ func LocalPath(address string) (string, bool) {
 	return filepath.Clean(address), filepath.IsAbs(address)
 }
 
-// Digest names the directory of what is kept of an address.
+// Digest names the directory for everything that is kept of an address.
 func Digest(address string) string {
 	sum := sha256.Sum256([]byte(address))
 	return hex.EncodeToString(sum[:16])
@@ -144,10 +143,10 @@ func isLinked(dir string) bool {
 	return err == nil
 }
 
-// CheckReadable refuses a repository in which reading would wait for ever or lead
-// elsewhere: an earlier agent may have left a FIFO where git expects a file,
-// or a link to another repository's refs. A git process that waits would keep
-// the mirror locked, even after our end.
+// CheckReadable refuses a repository in which git would wait for ever or read
+// elsewhere: an earlier agent may have left a FIFO where git expects a file, or a link
+// to another repository's refs. A waiting git process would keep the mirror locked,
+// even after this process ends.
 func CheckReadable(dir string) error {
 	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "info", "logs/HEAD", "objects", "refs"} {
 		err := filepath.WalkDir(filepath.Join(dir, name), func(path string, d os.DirEntry, err error) error {
@@ -158,7 +157,7 @@ func CheckReadable(dir string) error {
 			if kind == os.ModeSymlink {
 				to, err := filepath.EvalSymlinks(path)
 				if err != nil {
-					return nil // leads nowhere, so nothing waits there
+					return nil // a dangling link, so git cannot wait there
 				}
 				if rel, err := filepath.Rel(dir, to); err != nil || !filepath.IsLocal(rel) {
 					return Unsupported(dir, "%s is a link that leads out of the repository; name the repository that has the files", path)
@@ -181,8 +180,8 @@ func CheckReadable(dir string) error {
 	return nil
 }
 
-// ReadLine reads one of git's files of one line, which another program may
-// have replaced by anything.
+// ReadLine reads one of git's files of one line, which another program may have
+// replaced by anything.
 func ReadLine(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
