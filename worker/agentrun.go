@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -17,28 +16,25 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
 
 // agent runs the coding agent in its jail until it exits, and returns its
 // verdict.
-func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) error {
+func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
 	began := time.Now()
 	defer func() { a.result.Durations.Agent += a.stage("agent", began) }()
-	if a.job.Sandbox.Network == jobs.NetworkFull && len(a.cfg.Gates) > 0 {
-		// Its port is one of the host's, as all that it listens on.
-		door, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return verdict.Failed(jobs.SandboxFailed, "open the way to the model API", err)
-		}
-		defer door.Close()
-		in.door, in.gate = door, door.Addr().String()
+	model, err := in.Model(len(a.cfg.Gates) > 0)
+	if err != nil {
+		return err
 	}
+	defer model.Close()
 	if err := a.loadPrompts(ctx); err != nil {
 		return err
 	}
-	launch, err := a.launch(in, adapter)
+	launch, err := a.launch(in, model, adapter)
 	if err != nil {
 		return err
 	}
@@ -47,29 +43,19 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 		return verdict.Failed(jobs.AgentMissing, "plan the agent's start", err)
 	}
 	about := adapter.About()
-	way := a.gateTo(about.API)
-	if about.API != "" && a.offline() { // by the worker's policy
+	way := a.gateTo(in, about.API)
+	if about.API != "" && in.Offline() { // by the worker's policy
 		return verdict.Ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
 	}
 	if about.API != "" && way == nil {
 		return verdict.Ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", about.API, about.Name, strings.ToUpper(about.API))
 	}
-	spec, err := a.spec(in, plan, way != nil)
+	start, err := in.Agent(plan, wayTo(model, way))
 	if err != nil {
 		return err
 	}
-	if err := a.admit(&spec, &in); err != nil {
-		return err
-	}
-	if in.inside != nil {
-		defer in.inside.Close()
-	}
-	if launch.Penstock, launch.Inside = in.program, in.url; a.job.Agent.Terminals {
-		if err := a.canOpen(in); err != nil {
-			return err
-		}
-	}
-	spec.Grace = a.cfg.Hangs.Step
+	defer start.Close()
+	launch.Penstock, launch.Inside = start.Program, start.Inside
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	run := &agentRun{
@@ -81,7 +67,15 @@ func (a *attempt) agent(ctx context.Context, in jail, adapter agent.Adapter) err
 		a.talk.at = run.position()
 		a.memory.turns += run.turn
 	}()
-	return run.wait(ctx, in, spec, plan)
+	return run.wait(ctx, in, start, plan)
+}
+
+// wayTo returns the jail's way to the model API, or nil where no gate serves it.
+func wayTo(model confine.Way, served *gate.Gate) *confine.Way {
+	if served == nil {
+		return nil
+	}
+	return &model
 }
 
 // An agentRun joins one agent process to the session's events.
@@ -123,10 +117,10 @@ type agentRun struct {
 
 // wait runs the agent to its end. Whatever happens, nothing of it is alive
 // when wait returns, and every line it wrote is recorded.
-func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan agent.Plan) error {
+func (r *agentRun) wait(ctx context.Context, in confine.Jail, start *confine.Start, plan agent.Plan) error {
 	stdout, stdoutIn := io.Pipe()
 	stderr, stderrIn := io.Pipe()
-	p, err := r.start(ctx, in, spec, sandbox.Streams{Stdout: stdoutIn, Stderr: stderrIn, StdinPipe: true})
+	p, err := r.start(ctx, in, start, sandbox.Streams{Stdout: stdoutIn, Stderr: stderrIn, StdinPipe: true})
 	if err != nil {
 		return err
 	}
@@ -149,15 +143,12 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	readers.Go(func() error { return r.read(stdout, agent.Stdout) })
 	readers.Go(func() error { return r.read(stderr, agent.Stderr) })
 	gated, closeGate := context.WithCancel(ctx)
-	doors := p.Listeners()
-	if in.door != nil {
-		doors = []net.Listener{in.door}
-	}
-	others.Go(func() error { return r.gate(gated, doors) })
-	others.Go(func() error { return r.heed(gated, in, spec) })
+	doors := start.Doors(p)
+	others.Go(func() error { return r.serveModel(gated, doors.Model) })
+	others.Go(func() error { return r.serveInside(gated, doors.Inside) })
 	others.Go(func() error { r.in.run(p.Done()); return nil })
 	others.Go(func() error { r.watch(); return nil })
-	others.Go(func() error { r.keepCapsules(ctx, in); return nil })
+	others.Go(func() error { r.keepCapsules(ctx); return nil })
 
 	r.floor.set(r)
 	exit, err := p.Wait()
@@ -171,11 +162,11 @@ func (r *agentRun) wait(ctx context.Context, in jail, spec sandbox.Spec, plan ag
 	if broken := others.Wait(); err == nil {
 		err = broken
 	}
-	return r.verdict(ctx, exit, err, unread)
+	return r.verdict(ctx, in, exit, err, unread)
 }
 
 // verdict records how the process ended and says what that means.
-func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error) error {
+func (r *agentRun) verdict(ctx context.Context, in confine.Jail, exit sandbox.Exit, errs ...error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	signal := ""
@@ -189,7 +180,7 @@ func (r *agentRun) verdict(ctx context.Context, exit sandbox.Exit, errs ...error
 		ended, _ := exited.Payload.(event.RunExited)
 		r.cfg.Hooks.Exited(r.rec, ended.Class, slices.Contains(exit.Reached, sandbox.FeatureMemory))
 	}
-	limit := r.reached("the agent", exit)
+	limit := in.Reached("the agent", exit)
 	blamed := limit != nil && end.Outcome != jobs.Success && slices.Contains(unexplained, end.Reason)
 	r.noteLimits("the agent", exit)
 	if cause := context.Cause(ctx); cause != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -20,6 +21,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/images"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
@@ -45,7 +47,8 @@ type attempt struct {
 	result jobs.Result
 	// refused notes what the attempt's jails wanted and did not get.
 	refused *policy.Watch
-	net     network
+	serving sync.WaitGroup // one for each jail that has a way to the allowed hosts
+	space   *workspace.Workspace
 	// secrets removes what must not leave the worker; nil before begin.
 	secrets *redact.Redactor
 	// notice is what the agent must know of its workspace; "" if that is new.
@@ -207,20 +210,21 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	defer func() {
 		a.release("workspace", "cleanup", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
 	}()
+	a.space = space
 	if err := a.restore(ctx, space, salvage); err != nil {
 		return err
 	}
-	in, err := a.enter(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume || a.memory.files != "")
+	in, err := a.confine(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume || a.memory.files != "")
 	if err != nil {
 		return err
 	}
 	if err := a.resume(ctx, in, begun, why); err != nil {
 		return err
 	}
-	if err := a.reach(in); err != nil {
+	if in, err = in.Reach(); err != nil {
 		return err
 	}
-	defer a.leave()
+	defer a.reportNetwork(in)
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), verdict.ErrTimeLimit)
 	defer cancel()
 	err = a.work(limited, in, adapter)
@@ -251,11 +255,11 @@ func (a *attempt) acceptable() error {
 
 // conclude takes what the agent left, and delivers it where that is a success.
 // Err is how the work ended.
-func (a *attempt) conclude(ctx context.Context, in jail, adapter agent.Adapter, err error) error {
+func (a *attempt) conclude(ctx context.Context, in confine.Jail, adapter agent.Adapter, err error) error {
 	if errors.Is(err, verdict.ErrParked) {
 		return err // there is no result yet
 	}
-	change, collected := a.collect(ctx, in.space)
+	change, collected := a.collect(ctx, a.space)
 	if err == nil {
 		err = collected
 	}
@@ -269,7 +273,7 @@ func (a *attempt) conclude(ctx context.Context, in jail, adapter agent.Adapter, 
 		err = a.draft(ctx, in, adapter, change)
 	}
 	if err == nil {
-		err = a.deliver(ctx, in.space, change)
+		err = a.deliver(ctx, a.space, change)
 	}
 	return err
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // commands runs the job's setup or check commands, one after the other, until
 // one fails.
-func (a *attempt) commands(ctx context.Context, in jail, reason jobs.Reason, commands []string) error {
+func (a *attempt) commands(ctx context.Context, in confine.Jail, reason jobs.Reason, commands []string) error {
 	for _, command := range commands {
 		check, err := a.command(ctx, in, command)
 		if check.Command != "" { // it ran, however it ended
@@ -39,16 +40,15 @@ type commandError struct {
 func (e *commandError) Unwrap() error { return e.error }
 
 // command runs one command in a jail of its own. Its output becomes events.
-func (a *attempt) command(ctx context.Context, in jail, command string) (event.CheckEnded, error) {
+func (a *attempt) command(ctx context.Context, in confine.Jail, command string) (event.CheckEnded, error) {
 	began := time.Now()
 	a.events.put(event.Make(event.CheckStarted{Command: command}))
-	s, err := a.base(in)
+	start, err := in.Command(command)
 	if err != nil {
 		return event.CheckEnded{}, err
 	}
-	s.Args = []string{"/bin/sh", "-c", command}
 	out := &tail{}
-	p, err := a.start(ctx, in, s, sandbox.Streams{Stdout: out, Stderr: out})
+	p, err := a.start(ctx, in, start, sandbox.Streams{Stdout: out, Stderr: out})
 	if err != nil {
 		return event.CheckEnded{}, err
 	}
@@ -56,7 +56,7 @@ func (a *attempt) command(ctx context.Context, in jail, command string) (event.C
 	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}, Output: out.String()}
 	a.result.Durations.Check += check.Seconds
 	a.events.put(event.Make(check))
-	limit := a.reached(strconv.Quote(command), exit)
+	limit := in.Reached(strconv.Quote(command), exit)
 	a.noteLimits(strconv.Quote(command), exit)
 	if cause := context.Cause(ctx); cause != nil {
 		return check, cause

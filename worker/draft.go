@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -39,7 +37,7 @@ func (d draft) String() string { return strings.TrimSpace(d.title + "\n\n" + d.t
 // draft has the agent write about its change, where the job wants that. Nothing
 // depends on it: where it fails, the job's title stands for it. Only what ends
 // the attempt is an error.
-func (a *attempt) draft(ctx context.Context, in jail, adapter agent.Adapter, change workspace.Change) error {
+func (a *attempt) draft(ctx context.Context, in confine.Jail, adapter agent.Adapter, change workspace.Change) error {
 	if !a.job.Deliver.DraftText || change.PatchSize == 0 {
 		return nil
 	}
@@ -78,14 +76,17 @@ func (a *attempt) keepDraft(ctx context.Context, d draft) error {
 
 // describe runs the agent once more, in a jail with nothing in it but the
 // change, and returns what it said. The budget is that of the job.
-func (a *attempt) describe(ctx context.Context, in jail, adapter agent.Adapter, change workspace.Change) (string, error) {
-	if in.unjailed {
+func (a *attempt) describe(ctx context.Context, in confine.Jail, adapter agent.Adapter, change workspace.Change) (string, error) {
+	if in.Unjailed {
 		return "", errors.New("without a jail it could change the files")
 	}
 	began := time.Now()
 	defer func() { a.result.Durations.Agent += a.stage("agent", began) }()
-	in.kept, in.door, in.inside = "", nil, nil
-	launch, err := a.launch(in, adapter)
+	model, err := in.Model(false)
+	if err != nil {
+		return "", err
+	}
+	launch, err := a.launch(in, model, adapter)
 	if err != nil {
 		return "", err
 	}
@@ -98,16 +99,13 @@ func (a *attempt) describe(ctx context.Context, in jail, adapter agent.Adapter, 
 	if err != nil {
 		return "", err
 	}
-	way := a.gateTo(adapter.About().API)
+	way := a.gateTo(in, adapter.About().API)
 	if adapter.About().API != "" && way == nil {
 		return "", errors.New("the worker has no key for its model API")
 	}
-	spec, err := a.secluded(in, plan)
+	start, err := in.Draft(plan, wayTo(model, way))
 	if err != nil {
 		return "", err
-	}
-	if way != nil {
-		spec.Network, spec.Listen = sandbox.NetworkGate, []string{in.gate}
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -116,38 +114,10 @@ func (a *attempt) describe(ctx context.Context, in jail, adapter agent.Adapter, 
 		attempt: a, decoder: ear, end: end, keepStdin: plan.KeepStdin, way: way, greets: adapter.About().Protocol != "command",
 		news: make(chan struct{}, 1), rested: make(chan position, 1),
 	}
-	err = run.wait(ctx, in, spec, plan)
+	err = run.wait(ctx, in, start, plan)
 	used := ear.Total()
 	a.talk.total.Usage, a.talk.total.CostUSD = a.talk.total.Usage.Add(used.Usage), jobs.AddUSD(a.talk.total.CostUSD, used.CostUSD)
 	return ear.said(), err
-}
-
-// secluded is the jail of an agent that has nothing to do but to answer: an
-// empty workspace, no secret, no network, and nothing that it may write to.
-func (a *attempt) secluded(in jail, plan agent.Plan) (sandbox.Spec, error) {
-	s, err := a.around(in)
-	if err != nil {
-		return s, err
-	}
-	s.Network, s.Listen = sandbox.NetworkNone, nil
-	s.Env = slices.DeleteFunc(s.Env, func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(a.job.Secrets, name) || has(a.net.env, kv)
-	})
-	s.Env = slices.Concat(plan.Env, s.Env, []string{"PENSTOCK_DRAFT=1"})
-	for i := range s.Mounts {
-		s.Mounts[i].Writable = false
-	}
-	s.Args, s.Grace = plan.Args, a.cfg.Hangs.Step
-	var files []sandbox.File
-	for _, f := range plan.Files {
-		files = append(files, sandbox.File{Path: path.Join(in.input, f.Path), Data: f.Content})
-	}
-	var mounts []sandbox.Mount
-	for _, p := range plan.Mounts {
-		mounts = append(mounts, sandbox.Mount{Source: p, Target: p})
-	}
-	return s, in.show(&s, files, mounts)
 }
 
 // beginning reads up to limit bytes of a file.

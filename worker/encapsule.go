@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/capsule"
+	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -141,11 +142,11 @@ func (r *agentRun) takenUp(events []event.Event) {
 }
 
 // keepCapsules stores a capsule after each turn until the agent has ended.
-func (r *agentRun) keepCapsules(ctx context.Context, in jail) {
+func (r *agentRun) keepCapsules(ctx context.Context) {
 	for {
 		select {
 		case at := <-r.rested:
-			stored := r.encapsule(ctx, at, "", r.changed(in.space))
+			stored := r.encapsule(ctx, at, "", r.changed(r.space))
 			if !at.since.IsZero() {
 				r.leaveOpen(at, stored)
 			}
@@ -333,9 +334,9 @@ func (a *attempt) unbound(why string) error {
 
 // resume puts the conversation into the agent's home, and tells the session
 // how the attempt goes on.
-func (a *attempt) resume(ctx context.Context, in jail, c *jobs.Capsule, why string) error {
-	a.memory.home = in.kept
-	if c != nil && in.kept == "" {
+func (a *attempt) resume(ctx context.Context, in confine.Jail, c *jobs.Capsule, why string) error {
+	a.memory.home = in.Kept
+	if c != nil && in.Kept == "" {
 		c, why = nil, "without a jail an agent finds its conversation elsewhere"
 	}
 	if c != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// gate serves the way out of the jail until ctx ends, and ends the attempt
+// serveModel serves the way out of the jail until ctx ends, and ends the attempt
 // when its budget is spent. What went through is counted here, because the
 // agent's own numbers are only what it says.
-func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
-	if r.way == nil || len(listeners) == 0 {
+func (r *agentRun) serveModel(ctx context.Context, l net.Listener) error {
+	if r.way == nil || l == nil {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -32,7 +32,7 @@ func (r *agentRun) gate(ctx context.Context, listeners []net.Listener) error {
 		}
 		return nil
 	})
-	err := r.way.Serve(ctx, r.talk.meter, listeners[0])
+	err := r.way.Serve(ctx, r.talk.meter, l)
 	stop()
 	_ = budget.Wait() // it returns nothing but nil
 	return err

@@ -6,74 +6,19 @@ import (
 	"errors"
 	"io"
 	"net"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/inside"
-	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// InsideVariable has, in the agent's jail, the URL of its worker.
-const InsideVariable = "PENSTOCK_INSIDE"
-
-// insideAddress is where a jail with a loopback of its own finds its worker, and
-// insideDir where this program is shown there, as "penstock".
-const (
-	insideAddress = "127.0.0.1:3127"
-	insideDir     = "/penstock/bin"
-)
-
-// admit gives the agent's jail the command penstock, and its way to the worker:
-// a listener of the jail, the last one, or of the host where the jail has no
-// loopback of its own. A jail that nothing leads out of has none.
-func (a *attempt) admit(s *sandbox.Spec, in *jail) error {
-	if a.cfg.Program != "" {
-		dir := insideDir
-		if in.unjailed {
-			dir = path.Join(path.Dir(in.home), "bin")
-		}
-		in.program = path.Join(dir, "penstock")
-		if err := in.link(s, a.cfg.Program, in.program); err != nil {
-			return err
-		}
-		for i, kv := range s.Env {
-			if rest, ok := strings.CutPrefix(kv, "PATH="); ok {
-				s.Env[i] = "PATH=" + dir + ":" + rest
-			}
-		}
-	}
-	if a.offline() {
-		return nil
-	}
-	address := insideAddress
-	if in.unjailed || s.Network == sandbox.NetworkFull {
-		var err error
-		if in.inside, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return verdict.Failed(jobs.SandboxFailed, "open the agent's way to its worker", err)
-		}
-		address = in.inside.Addr().String()
-	} else {
-		s.Network, s.Listen = sandbox.NetworkGate, append(slices.Clip(s.Listen), address)
-	}
-	in.url = a.inside.URL(address)
-	s.Env = append(s.Env, InsideVariable+"="+in.url)
-	return nil
-}
-
-// heed answers the programs of the agent's jail until ctx ends.
-func (r *agentRun) heed(ctx context.Context, in jail, spec sandbox.Spec) error {
-	l := in.inside
-	if slices.Contains(spec.Listen, insideAddress) {
-		all := r.process.Listeners()
-		l = all[len(all)-1]
-	}
+// serveInside answers the programs of the agent's jail until ctx ends. A jail that nothing
+// leads out of has no listener for that.
+func (r *agentRun) serveInside(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}

@@ -259,7 +259,10 @@ func TestAnAllowListWithoutAJail(t *testing.T) {
 	f.cfg.Backend = func(name string) (sandbox.Backend, error) { return backends.New(t.Context(), name) }
 	job := f.job("curl -sS --fail -m 20 http://example.com/ && ! curl -sS --fail -m 20 http://evil.test/")
 	job.Sandbox.Backend, job.Sandbox.Network, job.Sandbox.AllowHosts = "none", jobs.NetworkAllowlist, []string{"example.com"}
-	for _, feature := range without {
+	for _, feature := range []sandbox.Feature{
+		sandbox.FeatureFiles, sandbox.FeatureProcesses, sandbox.FeatureIPC, sandbox.FeatureNetwork,
+		sandbox.FeatureSyscalls, sandbox.FeaturePrivileges, sandbox.FeatureTemporary,
+	} {
 		job.Sandbox.AllowWeaker = append(job.Sandbox.AllowWeaker, string(feature))
 	}
 	rec, events := f.run(job)

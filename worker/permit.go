@@ -16,10 +16,7 @@ func (a *attempt) permitted() error {
 	if a.strategy() == string(workspace.Hook) && a.job.Deliver.Mode == jobs.DeliverBranch {
 		return verdict.Ended(jobs.InvalidJob, "this worker's workspaces are not of git, so there is no branch to deliver; use deliver mode patch")
 	}
-	return a.deny(a.cfg.Policy.Permits(policy.Request{
-		Mode: string(a.job.Isolation), Backend: a.job.Sandbox.Backend, Network: string(a.job.Sandbox.Network),
-		Hosts: a.job.Sandbox.AllowHosts, Limits: a.limits(), Workspace: a.strategy(), Deliver: a.leaving(), Budget: Budget(a.job.Sandbox.Limits),
-	}))
+	return a.deny(a.cfg.confinement().Permits(a.job, a.strategy(), a.leaving()))
 }
 
 // leaving is how the job's result leaves the store; "" if it does not.

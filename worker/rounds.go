@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/confine"
 )
 
 // A conversation is what the runs of an agent within one attempt share: the
@@ -26,8 +27,8 @@ type conversation struct {
 // workspace. A check that fails goes back to the agent up to check_rounds
 // times. The agent has ended by then, because a check must not see a workspace
 // that somebody writes in.
-func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) error {
-	defer a.watchSize(ctx, in.space)()
+func (a *attempt) work(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
+	defer a.watchSize(ctx, a.space)()
 	if err := a.follow(ctx); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (a *attempt) work(ctx context.Context, in jail, adapter agent.Adapter) erro
 
 // converse runs the agent once. One that does not go on with an earlier
 // conversation begins anew, in the workspace as it is, unless it is there to go on.
-func (a *attempt) converse(ctx context.Context, in jail, adapter agent.Adapter) error {
+func (a *attempt) converse(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
 	err := a.agent(ctx, in, adapter)
 	if a.deaf(err) && !a.bound() {
 		if err := a.anew(ctx, "the agent did not resume the conversation: "+err.Error()); err != nil {
@@ -63,7 +64,7 @@ func (a *attempt) converse(ctx context.Context, in jail, adapter agent.Adapter) 
 		// The checks may take long, and what the agent said is complete.
 		at := a.talk.at
 		at.conversation = a.talk.resume
-		a.encapsule(ctx, at, "", a.changed(in.space))
+		a.encapsule(ctx, at, "", a.changed(a.space))
 	}
 	return err
 }

@@ -2,22 +2,18 @@ package worker
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
 // setup brings into the workspace what the job's setup commands write. Where
 // another job of this host had the same done, it takes that over.
-func (a *attempt) setup(ctx context.Context, in jail) error {
+func (a *attempt) setup(ctx context.Context, in confine.Jail) error {
 	if len(a.job.Setup) == 0 {
 		return nil
 	}
@@ -27,10 +23,8 @@ func (a *attempt) setup(ctx context.Context, in jail) error {
 		return err
 	}
 	var ran error
-	took, reused, err := in.space.Setup(ctx, key, func(ctx context.Context, space *workspace.Workspace) error {
-		there := in
-		there.space = space
-		ran = a.commands(ctx, there, jobs.SetupFailed, a.job.Setup)
+	took, reused, err := a.space.Setup(ctx, key, func(ctx context.Context, space *workspace.Workspace) error {
+		ran = a.commands(ctx, in.Around(space), jobs.SetupFailed, a.job.Setup)
 		return ran
 	})
 	switch {
@@ -52,43 +46,20 @@ func (a *attempt) setup(ctx context.Context, in jail) error {
 	return nil
 }
 
-// setupKey names all that setup depends on besides the commit, as this host
-// knows it: the commands, and the jail that they run in. It is "" where what
-// they write is for this job alone, and then says why.
-func (a *attempt) setupKey(in jail) (key, why string, err error) {
-	s, err := a.around(in)
-	if err != nil {
-		return "", "", err
-	}
+// setupKey names all that setup depends on besides the commit. It is "" where what
+// it writes is for this job alone, and then says why.
+func (a *attempt) setupKey(in confine.Jail) (key, why string, err error) {
 	switch {
 	case a.cfg.SetupCache == 0:
-		return "", "the worker's setting setup_cache is 0", nil
+		why = "the worker's setting setup_cache is 0"
 	case a.job.FreshSetup:
-		return "", "the job has fresh_setup", nil
-	case in.space.Strategy() != workspace.Overlay:
-		return "", "the workspace is no overlay", nil
-	case in.space.Unsaved():
-		return "", "the workspace begins from a salvage", nil
-	case len(a.job.Secrets) > 0:
-		return "", "the job has secrets, which could be in what setup writes", nil
-	case slices.ContainsFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Writable }):
-		return "", "the worker's policy lets it write elsewhere, too", nil
+		why = "the job has fresh_setup"
+	case a.space.Strategy() != workspace.Overlay:
+		why = "the workspace is no overlay"
+	case a.space.Unsaved():
+		why = "the workspace begins from a salvage"
+	default:
+		return in.SetupKey(time.Now().UnixNano() / int64(a.cfg.SetupCache))
 	}
-	s.Args, s.Label = nil, "" // of this attempt
-	depends := struct {
-		Version, Backend     string
-		Setup, Hosts, Weaker []string
-		Jail                 sandbox.Spec
-		Limits               jobs.Limits // those of the network are in no jail
-		Period               int64
-	}{
-		"1", in.backend.Name(), a.job.Setup, slices.Compact(slices.Sorted(slices.Values(a.net.hosts))), a.job.Sandbox.AllowWeaker, s, a.job.Sandbox.Limits,
-		time.Now().UnixNano() / int64(a.cfg.SetupCache),
-	}
-	data, err := json.Marshal(depends)
-	if err != nil {
-		return "", "", verdict.Failed(jobs.WorkspaceFailed, "name what setup depends on", err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16]), "", nil
+	return "", why, nil
 }

@@ -4,33 +4,12 @@ import (
 	"context"
 	"io"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/terminal"
 	"github.com/penstock-run/penstock/worker/inside"
-	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
-
-// lookable reports whether the agent's jail can have terminals. The policy is
-// about people: an agent's own add nothing to what it may do.
-func (a *attempt) lookable() bool {
-	return (a.cfg.Policy.Attach != "deny" || a.job.Agent.Terminals) && a.result.Backend != "seatbelt"
-}
-
-// canOpen says why an agent that shall have terminals can have none here.
-func (a *attempt) canOpen(in jail) error {
-	switch {
-	case !a.lookable():
-		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and a jail of %s has none", a.result.Backend)
-	case in.url == "":
-		return verdict.Ended(jobs.InvalidJob, "the job gives its agent terminals, and preset offline leaves it no way to its worker")
-	case in.program == "":
-		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and the worker has no program penstock for its jail")
-	}
-	return nil
-}
 
 // terminal answers a request about the terminals of the agent's jail.
 func (a *attempt) terminal(ctx context.Context, r terminal.Request) (terminal.Answer, bool) {

@@ -1,0 +1,161 @@
+// Package confine decides what the programs of an attempt may touch. From the job,
+// the worker's policy and the workspace it makes the specification of each jail:
+//
+//	job + policy + workspace ──New──▶ Jail ──Command, Agent, Draft──▶ Start ──Doors──▶ listeners by name
+//
+// It starts no jail and serves no listener. What it opens itself are listeners of
+// the host, for jails that have no loopback of their own; [Start.Close] and
+// [Way.Close] close them.
+package confine
+
+import (
+	"net"
+	"os"
+	"path"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
+)
+
+// InsideVariable has, in the agent's jail, the URL of its worker.
+const InsideVariable = "PENSTOCK_INSIDE"
+
+// Where the programs of a jail with a loopback of its own find the model API and
+// their worker, where this program is shown to them, as "penstock", and where an
+// agent finds its prompt and files.
+const (
+	gateAddress   = "127.0.0.1:3128"
+	insideAddress = "127.0.0.1:3127"
+	insideDir     = "/penstock/bin"
+	inputDir      = "/job"
+)
+
+// Config is what a worker brings to the jails of all its jobs.
+type Config struct {
+	Policy policy.Policy
+	Where  policy.Where // says what the policy's patterns are relative to
+	// Mounts are directories of the host that every jail sees read-only, unless it
+	// has a root of its own from an image.
+	Mounts []sandbox.Mount
+	// Secret returns the value of a secret that a job names.
+	Secret func(name string) (string, bool)
+	// DiskLimit is what a workspace may grow by whose job names no limit; 0: no limit.
+	DiskLimit int64
+	// Program is this program; empty: jails do not have it.
+	Program string
+	// Network is what jobs with an allow-list reach besides their own hosts.
+	Network gate.NetworkConfig
+	// Grace is how long an agent may take to end when it is asked to.
+	Grace time.Duration
+}
+
+// A Space is the workspace as a jail needs it.
+type Space interface {
+	Dir() string
+	Show(spec *sandbox.Spec)
+	// Beside returns a directory of the host that goes with the workspace.
+	Beside() (string, error)
+}
+
+// A Request is what one attempt asks for.
+type Request struct {
+	Job     jobs.Job
+	Label   string // of the attempt's jails
+	Backend sandbox.Backend
+	Space   Space
+	// KeepHome: the agent has the same home in each of its runs.
+	KeepHome bool
+	// Inside returns the URL of the worker, for programs that reach it at an address.
+	Inside func(address string) string
+	// Token is for programs that reach the allowed hosts from a jail whose loopback
+	// others share.
+	Token string
+	// Refused gets what programs wanted of the network and did not get.
+	Refused func(event.JailViolation)
+}
+
+// A Jail is what all programs of an attempt share: the mechanism, the
+// workspace, and where things are.
+type Jail struct {
+	Backend sandbox.Backend
+	// As the programs see them: the workspace, and the files of an agent's plan.
+	Cwd, Files string
+	// Kept is a directory of the host that is the agent's home from one of its
+	// runs to the next; empty: each has one of its own. No check ever sees it.
+	Kept string
+	// Unjailed: the programs share all with the host.
+	Unjailed bool
+	// Network is the way to the allowed hosts; nil: the job has no list.
+	Network *gate.Network
+
+	cfg        Config
+	req        Request
+	home, gate string
+	hosts      []string // that are allowed
+	listen     []string // what each jail opens for Network
+	env        []string // how programs find it
+}
+
+// New returns what the attempt's programs share. Where somebody asked for
+// no jail, nothing can be shown inside, so it gets a directory of the host
+// for that, which goes with the workspace; so does an agent that resumes its
+// conversation, for its home.
+func New(cfg Config, req Request) (Jail, error) {
+	j := Jail{
+		cfg: cfg, req: req, Backend: req.Backend, Unjailed: req.Backend.Name() == "none",
+		Cwd: sandbox.WorkspacePath, home: sandbox.HomePath, Files: inputDir, gate: gateAddress,
+	}
+	if !j.Unjailed && !req.KeepHome {
+		return j, nil
+	}
+	beside, err := req.Space.Beside()
+	if err != nil {
+		return Jail{}, verdict.Failed(jobs.WorkspaceFailed, "make a directory for the agent's input", err)
+	}
+	home := path.Join(beside, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return Jail{}, verdict.Failed(jobs.WorkspaceFailed, "make the agent's home", err)
+	}
+	if !j.Unjailed {
+		j.Kept = home
+		return j, nil
+	}
+	j.Cwd, j.home, j.Files = req.Space.Dir(), home, path.Join(beside, "job")
+	j.gate, err = freeAddress()
+	return j, verdict.Failed(jobs.WorkspaceFailed, "find a port for the way to the model API", err)
+}
+
+// Around returns the same jail around another workspace.
+func (j Jail) Around(space Space) Jail {
+	j.req.Space = space
+	return j
+}
+
+// container reports whether the job's programs come from an image.
+func (j Jail) container() bool { return j.req.Job.Isolation == jobs.IsolationContainer }
+
+// shared reports whether what the jail listens on can be reached by others than
+// the programs in it.
+func (j Jail) shared() bool { return j.Unjailed || j.Backend.Name() == "seatbelt" }
+
+// Attachable reports whether the agent's jail can have terminals. The policy is
+// about people: an agent's own add nothing to what it may do.
+func (j Jail) Attachable() bool {
+	return (j.cfg.Policy.Attach != "deny" || j.req.Job.Agent.Terminals) && j.Backend.Name() != "seatbelt"
+}
+
+// freeAddress is one on the host's own loopback, which all programs without a
+// jail share. Somebody may take it before the agent's start opens it; then the
+// start fails, and the job is tried again.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}

@@ -1,0 +1,170 @@
+package confine
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// A named backend has a name and cannot start anything.
+type named struct {
+	sandbox.Backend
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+// A place is a workspace that is only a directory.
+type place struct{ dir string }
+
+func (p place) Dir() string             { return p.dir }
+func (p place) Beside() (string, error) { return p.dir, nil }
+func (p place) Show(s *sandbox.Spec) {
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: p.dir, Target: sandbox.WorkspacePath, Writable: true})
+}
+
+// An opened listener knows the address that the jail has opened for it.
+type opened struct {
+	net.Listener
+	address string
+}
+
+func at(l net.Listener) string {
+	if o, ok := l.(opened); ok {
+		return o.address
+	}
+	if l == nil {
+		return ""
+	}
+	return "host"
+}
+
+func jailOf(t *testing.T, backend string, job jobs.Job) Jail {
+	t.Helper()
+	cfg := Config{
+		Program: "/usr/bin/penstock", Secret: func(name string) (string, bool) { return "value of " + name, true },
+		Policy: policy.Policy{Write: []policy.Pattern{policy.Pattern("/" + t.TempDir())}},
+	}
+	j, err := New(cfg, Request{
+		Job: job, Label: "label", Backend: named{name: backend}, Space: place{t.TempDir()},
+		Inside: func(address string) string { return "http://token@" + address },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j, err = j.Reach(); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func jobWith(network jobs.Network) jobs.Job {
+	var job jobs.Job
+	job.Sandbox.Network, job.Sandbox.Preset = network, "strict"
+	if network == jobs.NetworkAllowlist {
+		job.Sandbox.AllowHosts = []string{"example.com"}
+	}
+	return job
+}
+
+// Each listener of a jail is found by what it leads to, however many there are.
+func TestDoorsAreFoundByName(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, backend string
+		network       jobs.Network
+		served        bool // a gate serves the model API
+		model, inside string
+		hosts         int
+	}{
+		{"no network", "bwrap", jobs.NetworkNone, true, gateAddress, insideAddress, 0},
+		{"no gate", "bwrap", jobs.NetworkNone, false, "", insideAddress, 0},
+		{"a list of hosts", "bwrap", jobs.NetworkAllowlist, true, gateAddress, insideAddress, 4},
+		{"a list of hosts and no gate", "bwrap", jobs.NetworkAllowlist, false, "", insideAddress, 4},
+		{"the host's network", "bwrap", jobs.NetworkFull, true, "host", "host", 0},
+		{"the host's network and no gate", "bwrap", jobs.NetworkFull, false, "", "host", 0},
+		{"no jail and a list of hosts", "none", jobs.NetworkAllowlist, false, "", "host", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := jailOf(t, tt.backend, jobWith(tt.network))
+			way, err := j.Model(tt.served)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer way.Close()
+			model := &way
+			if !tt.served {
+				model = nil
+			}
+			start, err := j.Agent(agent.Plan{Args: []string{"agent"}}, model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer start.Close()
+			var listeners []net.Listener
+			for _, address := range start.Spec.Listen {
+				if !strings.HasPrefix(address, "udp/") {
+					listeners = append(listeners, opened{address: address})
+				}
+			}
+			got := start.doors(listeners)
+			if at(got.Model) != tt.model || at(got.Inside) != tt.inside || len(got.Network) != tt.hosts {
+				t.Errorf("model %q, inside %q, %d of the network; want %q, %q, %d", at(got.Model), at(got.Inside), len(got.Network), tt.model, tt.inside, tt.hosts)
+			}
+			for _, l := range got.Network {
+				if !slices.Contains(j.listen, at(l)) {
+					t.Errorf("%s leads to the allowed hosts, which was opened for something else", at(l))
+				}
+			}
+		})
+	}
+}
+
+// Who writes about a change gets none of what the job's own programs have.
+func TestADraftHasNothingOfTheJob(t *testing.T) {
+	t.Parallel()
+	job := jobWith(jobs.NetworkAllowlist)
+	job.Secrets = []string{"TOKEN"}
+	j := jailOf(t, "bwrap", job)
+	command, err := j.Command("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writable := func(m sandbox.Mount) bool { return m.Writable }
+	if !has(command.Spec.Env, "TOKEN=") || !has(command.Spec.Env, "HTTP_PROXY=") || !slices.ContainsFunc(command.Spec.Mounts, writable) {
+		t.Fatalf("a command of the job has neither its secret, nor its network, nor its workspace: %+v", command.Spec)
+	}
+	start, err := j.Draft(agent.Plan{Args: []string{"agent"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start.Spec
+	if has(s.Env, "TOKEN=") || has(s.Env, "HTTP_PROXY=") || has(s.Env, InsideVariable+"=") || len(s.Listen) > 0 || slices.ContainsFunc(s.Mounts, writable) {
+		t.Errorf("a draft has more than its agent: %+v", s)
+	}
+}
+
+// Nothing leads out of a jail that is offline, not even to its worker.
+func TestNothingLeadsOutOfAnOfflineJail(t *testing.T) {
+	t.Parallel()
+	job := jobWith(jobs.NetworkNone)
+	job.Sandbox.Preset = "offline"
+	start, err := jailOf(t, "bwrap", job).Agent(agent.Plan{Args: []string{"agent"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start.Inside != "" || len(start.Spec.Listen) > 0 || has(start.Spec.Env, InsideVariable+"=") {
+		t.Errorf("an offline jail has a way out: %+v", start)
+	}
+	job.Agent.Terminals = true
+	if _, err := jailOf(t, "bwrap", job).Agent(agent.Plan{Args: []string{"agent"}}, nil); err == nil {
+		t.Error("an agent that shall have terminals, and cannot ask for them, was not refused")
+	}
+}

@@ -1,0 +1,45 @@
+package confine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
+)
+
+// SetupKey names all that the job's setup depends on besides the commit, as this
+// host knows it: the commands, and the jail that they run in, in a period of time. It is
+// "" where what they write is for this job alone, and then says why.
+func (j Jail) SetupKey(period int64) (key, why string, err error) {
+	s, err := j.around()
+	if err != nil {
+		return "", "", err
+	}
+	job := j.req.Job
+	switch {
+	case len(job.Secrets) > 0:
+		return "", "the job has secrets, which could be in what setup writes", nil
+	case slices.ContainsFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Writable }):
+		return "", "the worker's policy lets it write elsewhere, too", nil
+	}
+	s.Args, s.Label = nil, "" // of this attempt
+	depends := struct {
+		Version, Backend     string
+		Setup, Hosts, Weaker []string
+		Jail                 sandbox.Spec
+		Limits               jobs.Limits // those of the network are in no jail
+		Period               int64
+	}{
+		"1", j.Backend.Name(), job.Setup, slices.Compact(slices.Sorted(slices.Values(j.hosts))), job.Sandbox.AllowWeaker, s, job.Sandbox.Limits, period,
+	}
+	data, err := json.Marshal(depends)
+	if err != nil {
+		return "", "", verdict.Failed(jobs.WorkspaceFailed, "name what setup depends on", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16]), "", nil
+}

@@ -1,0 +1,220 @@
+package confine
+
+import (
+	"net"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
+)
+
+// A Way leads from the agent's jail to the model API.
+type Way struct {
+	// Address is where the agent finds it.
+	Address  string
+	listener net.Listener // of the host, where the jail opens none; else nil
+}
+
+// Close closes the listener of the host, if there is one.
+func (w Way) Close() {
+	if w.listener != nil {
+		_ = w.listener.Close() // its server may have closed it
+	}
+}
+
+// Model returns the way to the model API. One of a job with the host's network is
+// a port of the host, as all that such a jail listens on; it is opened if the worker
+// serves any API.
+func (j Jail) Model(served bool) (Way, error) {
+	if j.req.Job.Sandbox.Network != jobs.NetworkFull || !served {
+		return Way{Address: j.gate}, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return Way{}, verdict.Failed(jobs.SandboxFailed, "open the way to the model API", err)
+	}
+	return Way{Address: l.Addr().String(), listener: l}, nil
+}
+
+// A Start is one jail, as it is to be started.
+type Start struct {
+	Spec sandbox.Spec
+	// Program is this program, as the agent sees it, and Inside the URL of its
+	// worker; empty: there is none.
+	Program, Inside string
+
+	model, inside   string       // the addresses in Spec.Listen; empty: not there
+	hostModel, host net.Listener // of the host, in their place; else nil
+}
+
+// Close closes the listeners of the host that the start has opened.
+func (s *Start) Close() {
+	if s.host != nil {
+		_ = s.host.Close() // its server may have closed it
+	}
+}
+
+// Doors are the listeners of a jail that runs, by what they lead to.
+type Doors struct {
+	Model   net.Listener // the model API; nil: there is no way to it
+	Inside  net.Listener // the worker; nil: there is no way to it
+	Network []net.Listener
+}
+
+// Doors tells apart what a jail listens on.
+func (s *Start) Doors(p *sandbox.Process) Doors { return s.doors(p.Listeners()) }
+
+// doors takes the listeners of the TCP addresses in Spec.Listen, in order.
+func (s *Start) doors(listeners []net.Listener) Doors {
+	d := Doors{Model: s.hostModel, Inside: s.host}
+	for _, address := range s.Spec.Listen {
+		if strings.HasPrefix(address, "udp/") || len(listeners) == 0 {
+			continue
+		}
+		l := listeners[0]
+		listeners = listeners[1:]
+		switch address {
+		case s.model:
+			d.Model = l
+		case s.inside:
+			d.Inside = l
+		default:
+			d.Network = append(d.Network, l)
+		}
+	}
+	return d
+}
+
+// Agent returns the jail of the agent's own process. Model is its way to the model
+// API; nil: it has none.
+func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
+	spec, err := j.base()
+	if err != nil {
+		return nil, err
+	}
+	spec.Args, spec.Home = plan.Args, j.Kept
+	spec.Dial, spec.Grace = j.Attachable(), j.cfg.Grace
+	// An agent's own idea of what is behind a proxy knows only the gate.
+	env := slices.DeleteFunc(slices.Clone(plan.Env), func(kv string) bool { return has(j.env, kv) })
+	spec.Env = slices.Concat(env, spec.Env)
+	s := &Start{Spec: spec}
+	switch {
+	case model == nil:
+	case model.listener != nil:
+		s.hostModel = model.listener
+	default:
+		s.listenForModel(model.Address)
+	}
+	if err := j.showPlan(&s.Spec, plan); err != nil {
+		return nil, err
+	}
+	if err := j.showProgram(s); err != nil {
+		return nil, err
+	}
+	if err := j.openInside(s); err != nil {
+		return nil, err
+	}
+	if err := j.terminals(s); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// listenForModel has the jail open an address that leads to the model API.
+func (s *Start) listenForModel(address string) {
+	s.model = address
+	s.Spec.Network, s.Spec.Listen = sandbox.NetworkGate, append([]string{address}, s.Spec.Listen...)
+}
+
+// Command returns the jail of a command of the job.
+func (j Jail) Command(command string) (*Start, error) {
+	spec, err := j.base()
+	spec.Args = []string{"/bin/sh", "-c", command}
+	return &Start{Spec: spec}, err
+}
+
+// Draft returns the jail of an agent that has nothing to do but to answer: an
+// empty workspace, no secret, no network, and nothing that it may write to. Model is
+// its way to the model API; nil: it has none.
+func (j Jail) Draft(plan agent.Plan, model *Way) (*Start, error) {
+	spec, err := j.around()
+	if err != nil {
+		return nil, err
+	}
+	spec.Network, spec.Listen = sandbox.NetworkNone, nil
+	spec.Env = slices.DeleteFunc(spec.Env, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(j.req.Job.Secrets, name) || has(j.env, kv)
+	})
+	spec.Env = slices.Concat(plan.Env, spec.Env, []string{"PENSTOCK_DRAFT=1"})
+	for i := range spec.Mounts {
+		spec.Mounts[i].Writable = false
+	}
+	spec.Args, spec.Grace = plan.Args, j.cfg.Grace
+	s := &Start{Spec: spec}
+	if model != nil {
+		s.listenForModel(j.gate)
+	}
+	return s, j.showPlan(&s.Spec, plan)
+}
+
+// showProgram gives the agent's jail the command penstock.
+func (j Jail) showProgram(s *Start) error {
+	if j.cfg.Program == "" {
+		return nil
+	}
+	dir := insideDir
+	if j.Unjailed {
+		dir = path.Join(path.Dir(j.home), "bin")
+	}
+	s.Program = path.Join(dir, "penstock")
+	for i, kv := range s.Spec.Env {
+		if rest, ok := strings.CutPrefix(kv, "PATH="); ok {
+			s.Spec.Env[i] = "PATH=" + dir + ":" + rest
+		}
+	}
+	return j.link(&s.Spec, j.cfg.Program, s.Program)
+}
+
+// openInside gives the agent's jail its way to the worker: a listener of the jail,
+// or of the host where the jail has no loopback of its own. A jail that nothing
+// leads out of has none.
+func (j Jail) openInside(s *Start) error {
+	if j.Offline() {
+		return nil
+	}
+	address := insideAddress
+	if j.Unjailed || s.Spec.Network == sandbox.NetworkFull {
+		var err error
+		if s.host, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return verdict.Failed(jobs.SandboxFailed, "open the agent's way to its worker", err)
+		}
+		address = s.host.Addr().String()
+	} else {
+		s.inside = address
+		s.Spec.Network, s.Spec.Listen = sandbox.NetworkGate, append(slices.Clip(s.Spec.Listen), address)
+	}
+	s.Inside = j.req.Inside(address)
+	s.Spec.Env = append(s.Spec.Env, InsideVariable+"="+s.Inside)
+	return nil
+}
+
+// terminals says why an agent that shall have terminals can have none here.
+func (j Jail) terminals(s *Start) error {
+	switch {
+	case !j.req.Job.Agent.Terminals:
+		return nil
+	case !j.Attachable():
+		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and a jail of %s has none", j.Backend.Name())
+	case s.Inside == "":
+		return verdict.Ended(jobs.InvalidJob, "the job gives its agent terminals, and preset offline leaves it no way to its worker")
+	case s.Program == "":
+		return verdict.Ended(jobs.SandboxMissing, "the job gives its agent terminals, and the worker has no program penstock for its jail")
+	}
+	return nil
+}
