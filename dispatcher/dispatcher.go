@@ -1,5 +1,5 @@
-// Package dispatcher accepts jobs, publishes them, and keeps the queue's
-// books in order.
+// Package dispatcher accepts jobs, publishes them, and completes steps that a
+// crash left undone.
 //
 //	submit ─▶ validate ─▶ job.submitted ─▶ record ─▶ (whose turn is it?) ─▶ queue
 //	                                          ▲                              ▲
@@ -31,7 +31,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// How often the dispatcher looks through its books for steps that a crash left
+// How often the dispatcher searches all records for steps that a crash left
 // undone, through the sessions of parked jobs for answers that had no effect,
 // through everything for what belongs to jobs that are no longer kept, and
 // through the artifacts for what was replaced.

@@ -184,7 +184,7 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 }
 
 // A submitter that dies after its job was stored, and before it was queued,
-// has a job all the same: the books are looked through.
+// has a job all the same: the leader finds its record.
 func TestASubmissionIsFinished(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	rec, _, err := p.queue.Accept(t.Context(), job())

@@ -68,7 +68,7 @@ func TestAMuteBrokerWhileSettling(t *testing.T) {
 			var once atomic.Bool
 			f.cfg.Hooks.Stage = func(name string, _ time.Duration) {
 				if name == stage && once.CompareAndSwap(false, true) {
-					proxy.Mute()
+					proxy.Blackhole()
 					time.AfterFunc(testLease/4, proxy.Heal)
 				}
 			}

@@ -34,8 +34,8 @@ type Layout struct {
 type Share struct {
 	Subject string // in the pool's account
 	Local   string // in the role's, where it differs
-	// Heard: messages come from there. Else they go there.
-	Heard bool
+	// Published: the pool publishes the messages. Otherwise the role does.
+	Published bool
 	// Many: a request has more than one answer.
 	Many bool
 	// Served: the other way round, the pool asks and the role answers.
@@ -100,7 +100,7 @@ func (l Layout) Rights(role jobs.Role, user string) (Rights, error) {
 	r := Rights{Subscribe: []string{Inbox(user) + ".>"}}
 	for _, s := range shares {
 		switch {
-		case s.Heard, s.Served:
+		case s.Published, s.Served:
 			r.Subscribe = append(r.Subscribe, s.local())
 		default:
 			r.Publish = append(r.Publish, s.local())
@@ -113,7 +113,7 @@ func (l Layout) Rights(role jobs.Role, user string) (Rights, error) {
 			return Rights{}, err
 		}
 		// Workers wake each other, within their account.
-		r.Publish = append(r.Publish, names.Ring("*", "*"))
+		r.Publish = append(r.Publish, names.WakeAgain("*", "*"))
 	}
 	return r, nil
 }
@@ -158,7 +158,7 @@ func requests(names subject.Names, role jobs.Role) []Share {
 // not the intake, which holds jobs that are not checked yet, nor the queues.
 func viewer(names subject.Names) []Share {
 	shares := append(requests(names, jobs.RoleViewer),
-		Share{Subject: names.StoredAll(), Heard: true}, Share{Subject: names.ChangedAll(), Heard: true})
+		Share{Subject: names.StoredAll(), Published: true}, Share{Subject: names.ChangedAll(), Published: true})
 	return append(shares, reads(
 		subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings),
 		subject.KVStream(subject.Results), subject.KVStream(subject.Workers), subject.KVStream(subject.Permits), subject.KVStream(subject.Timetable),
@@ -193,7 +193,7 @@ func worker(names subject.Names) []Share {
 		Share{Subject: names.DeadLetter("*", "*", "*")},
 		Share{Subject: names.Control("*", "*"), Served: true},
 		Share{Subject: names.Terminals("*", "*"), Served: true},
-		Share{Subject: names.WakeClass("*"), Heard: true})
+		Share{Subject: names.WakeClass("*"), Published: true})
 }
 
 // reads lets an account read streams: what there is, in ranges, and one by one.

@@ -81,7 +81,7 @@ func (l Layout) writeExports(b *strings.Builder) error {
 	b.WriteString("    jetstream: enabled\n    exports: [\n")
 	for _, e := range all {
 		kind, many := "service", ""
-		if e.share.Heard {
+		if e.share.Published {
 			kind = "stream"
 		}
 		if e.share.Many {
@@ -128,7 +128,7 @@ func (l Layout) writeImports(b *strings.Builder, role jobs.Role) error {
 			continue
 		}
 		kind, to := "service", ""
-		if s.Heard {
+		if s.Published {
 			kind = "stream"
 		}
 		if s.Local != "" {

@@ -109,8 +109,8 @@ var artifactName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustComp
 // SentPrefix begins the names of artifacts that an agent's programs have sent.
 const SentPrefix = "agent/"
 
-// place is the object's name, and listing the key under which it is listed.
-func place(job string, epoch uint64, name string) (object, listing string, err error) {
+// keys returns the object's name, and the key under which it is listed.
+func keys(job string, epoch uint64, name string) (object, listing string, err error) {
 	if err := jobs.CheckToken("job", job); err != nil {
 		return "", "", err
 	}
@@ -138,7 +138,7 @@ func (s *Store) PutSent(ctx context.Context, job string, epoch uint64, name stri
 }
 
 func (s *Store) put(ctx context.Context, job string, epoch uint64, name string, r io.Reader) (jobs.Artifact, error) {
-	object, listing, err := place(job, epoch, name)
+	object, listing, err := keys(job, epoch, name)
 	if err != nil {
 		return jobs.Artifact{}, err
 	}
@@ -155,7 +155,7 @@ func (s *Store) put(ctx context.Context, job string, epoch uint64, name string, 
 
 // Get opens an artifact. Close it.
 func (s *Store) Get(ctx context.Context, job string, epoch uint64, name string) (io.ReadCloser, error) {
-	object, _, err := place(job, epoch, name)
+	object, _, err := keys(job, epoch, name)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (s *Store) PutPart(ctx context.Context, job string, epoch uint64, r io.Read
 		return jobs.Artifact{}, fmt.Errorf("read a part of job %s: %w", job, err)
 	}
 	a := jobs.Artifact{Name: partPrefix + hex.EncodeToString(sum.Sum(nil)), Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))}
-	object, _, err := place(job, epoch, a.Name)
+	object, _, err := keys(job, epoch, a.Name)
 	if err != nil {
 		return jobs.Artifact{}, err
 	}
@@ -103,7 +103,7 @@ func (s *Store) PutPart(ctx context.Context, job string, epoch uint64, r io.Read
 
 // dropPart removes a part. What cannot be removed goes with the retention.
 func (s *Store) dropPart(ctx context.Context, job string, epoch uint64, name string) {
-	object, _, err := place(job, epoch, name)
+	object, _, err := keys(job, epoch, name)
 	if err != nil {
 		return
 	}

@@ -234,11 +234,11 @@ func snapshot(to io.Writer, from io.Reader, s Stream) error {
 
 // chunk is how much is sent to the broker at once, and sendWithin how long that
 // may take; the last answer comes when everything is on the disk. Within
-// heardWithin each server of a cluster knows the subscriber that takes the chunks.
+// subscribedWithin each server of a cluster knows the subscriber that takes the chunks.
 const (
-	chunk       = 128 << 10
-	sendWithin  = 2 * time.Minute
-	heardWithin = 10 * time.Second
+	chunk            = 128 << 10
+	sendWithin       = 2 * time.Minute
+	subscribedWithin = 10 * time.Second
 )
 
 // send sends a snapshot, and returns the last sequence of what came of it.
@@ -288,7 +288,7 @@ func ask(ctx context.Context, nc *nats.Conn, to string, data []byte) ([]byte, er
 		// The server that leads the stream listens, but in a cluster the server of
 		// this connection may hear of that later. What it refused went nowhere, so
 		// it can be sent again.
-		if !errors.Is(err, nats.ErrNoResponders) || time.Since(begin) > heardWithin {
+		if !errors.Is(err, nats.ErrNoResponders) || time.Since(begin) > subscribedWithin {
 			return nil, fmt.Errorf("send it to the broker: %w", err)
 		}
 		time.Sleep(20 * time.Millisecond)

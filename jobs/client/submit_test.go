@@ -33,8 +33,8 @@ func submitting(ctx context.Context, c *client.Client, job jobs.Job) <-chan subm
 	return done
 }
 
-// mutePool is a pool that hears a client, whose answers get lost on the way.
-func mutePool(t *testing.T) (*queue.Queue, *flaky.Proxy, *client.Client) {
+// unansweringPool is a pool that hears a client, whose answers get lost on the way.
+func unansweringPool(t *testing.T) (*queue.Queue, *flaky.Proxy, *client.Client) {
 	t.Helper()
 	server := jobstest.Start(t)
 	q := serveOn(t, server.Connect())
@@ -43,7 +43,7 @@ func mutePool(t *testing.T) (*queue.Queue, *flaky.Proxy, *client.Client) {
 	if _, err := c.Get(jobstest.Context(t), jobs.NewID()); !errors.Is(err, jobs.ErrNotFound) {
 		t.Fatalf("the pool answers %v", err)
 	}
-	proxy.Mute()
+	proxy.Blackhole()
 	return q, proxy, c
 }
 
@@ -79,7 +79,7 @@ func onlyJob(t *testing.T, q *queue.Queue, got submission) {
 // A job without a key is one job, though the answer to its submitter got lost.
 func TestALostAnswerIsOneJob(t *testing.T) {
 	t.Parallel()
-	q, proxy, c := mutePool(t)
+	q, proxy, c := unansweringPool(t)
 	done := submitting(jobstest.Context(t), c, plain())
 	stored(t, q)
 	proxy.Heal()
@@ -117,7 +117,7 @@ func TestADispatcherDiesBeforeItAnswers(t *testing.T) {
 // if it was stored.
 func TestASubmissionThatIsGivenUp(t *testing.T) {
 	t.Parallel()
-	q, _, c := mutePool(t)
+	q, _, c := unansweringPool(t)
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	done := submitting(ctx, c, plain())

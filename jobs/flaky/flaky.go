@@ -1,4 +1,4 @@
-// Package flaky is a way to a server that can be cut, muted and slowed down.
+// Package flaky is a way to a server that can be cut, slowed down, or left without answers.
 package flaky
 
 import (
@@ -12,12 +12,12 @@ type Proxy struct {
 	listen net.Listener
 	target string
 
-	mu    sync.Mutex
-	down  bool          // refuses and drops everything
-	mute  bool          // swallows what the server answers
-	delay time.Duration // of each piece from the server
-	conns map[net.Conn]bool
-	done  sync.WaitGroup
+	mu        sync.Mutex
+	down      bool          // refuses and drops everything
+	blackhole bool          // swallows what the server answers
+	delay     time.Duration // of each piece from the server
+	conns     map[net.Conn]bool
+	done      sync.WaitGroup
 }
 
 // Listen opens a proxy on loopback that passes on to an address.
@@ -51,12 +51,12 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Mute lets everything through to the server and nothing back: requests take
+// Blackhole lets everything through to the server and nothing back: requests take
 // effect and are never answered.
-func (p *Proxy) Mute() {
+func (p *Proxy) Blackhole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mute = true
+	p.blackhole = true
 }
 
 // Delay slows down what the server answers.
@@ -66,17 +66,17 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Heal ends what Cut, Mute and Delay began. What was muted is lost, so its
-// connections are dropped.
+// Heal ends what Cut, Blackhole and Delay began. Answers that were swallowed are
+// lost, so Heal drops their connections.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mute {
+	if p.blackhole {
 		for c := range p.conns {
 			_ = c.Close()
 		}
 	}
-	p.down, p.mute, p.delay = false, false, 0
+	p.down, p.blackhole, p.delay = false, false, 0
 }
 
 func (p *Proxy) accept() {
@@ -124,9 +124,9 @@ func (p *Proxy) pass(to, from net.Conn, answers bool) {
 			return
 		}
 		p.mu.Lock()
-		mute, delay := p.mute, p.delay
+		blackhole, delay := p.blackhole, p.delay
 		p.mu.Unlock()
-		if answers && mute {
+		if answers && blackhole {
 			continue
 		}
 		if answers && delay > 0 {

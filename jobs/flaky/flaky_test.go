@@ -18,7 +18,7 @@ func TestProxy(t *testing.T) {
 	if err := nc.FlushTimeout(jobstest.Patience); err != nil {
 		t.Fatal(err)
 	}
-	p.Mute()
+	p.Blackhole()
 	if err := nc.FlushTimeout(100 * time.Millisecond); err == nil {
 		t.Error("a muted proxy let an answer through")
 	}

@@ -74,13 +74,13 @@ func join(opts *server.Options) {
 	if text == "" {
 		return
 	}
-	var told clusterText
-	if err := json.Unmarshal([]byte(text), &told); err != nil {
+	var settings clusterText
+	if err := json.Unmarshal([]byte(text), &settings); err != nil {
 		panic(err)
 	}
-	opts.ServerName = told.Name
-	opts.Cluster = server.ClusterOpts{Name: "jobstest", Host: "127.0.0.1", Port: told.Port}
-	for _, port := range told.Others {
+	opts.ServerName = settings.Name
+	opts.Cluster = server.ClusterOpts{Name: "jobstest", Host: "127.0.0.1", Port: settings.Port}
+	for _, port := range settings.Others {
 		opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
 	}
 }

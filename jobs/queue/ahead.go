@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// A field is the jobs that compete to be claimed next.
-type field struct {
+// A contenders is the jobs that compete to be claimed next.
+type contenders struct {
 	me     entry
 	caps   schedule.Caps
 	all    []entry
@@ -29,7 +29,7 @@ type field struct {
 // ahead finds the jobs that are or may be claimed before one that is pending,
 // and whether that one is not in its queue at all.
 func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
-	in := field{me: me, ready: map[string]entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
+	in := contenders{me: me, ready: map[string]entry{}, before: map[string]bool{}, runs: map[string]bool{}, f: f}
 	var holds []jobs.Hold
 	var led bool
 	g, asking := errgroup.WithContext(ctx)
@@ -69,7 +69,7 @@ func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
 }
 
 // enter notes a job that could be claimed.
-func (in field) enter(e entry) {
+func (in contenders) enter(e entry) {
 	in.ready[e.ID] = e
 	both := func(w why.Worker) bool { return w.Serves(e.Record) && w.Serves(in.me.Record) }
 	switch {
@@ -85,7 +85,7 @@ func (in field) enter(e entry) {
 
 // aheadIn is ahead in one lane, whose order is the broker's. What is not there
 // yet comes after that, in the order of shares.
-func (q *Queue) aheadIn(ctx context.Context, lane string, in field) error {
+func (q *Queue) aheadIn(ctx context.Context, lane string, in contenders) error {
 	if _, err := q.lane(ctx, in.me.Class, lane); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (q *Queue) aheadIn(ctx context.Context, lane string, in field) error {
 
 // backlog is aheadIn for the jobs of a lane that have no message. Whose turn
 // it is only the leader knows; this is the order from the first turn on.
-func (in field) backlog(lane string, there map[string]bool) {
+func (in contenders) backlog(lane string, there map[string]bool) {
 	plan := schedule.New(nil)
 	for id, e := range in.ready {
 		if e.Class == in.me.Class && e.Lane == lane && e.State == jobs.Pending && !there[id] {
@@ -134,7 +134,7 @@ func (in field) backlog(lane string, there map[string]bool) {
 }
 
 // full returns the keys of the caps that have no permit left.
-func (q *Queue) full(ctx context.Context, in field) (map[string]bool, error) {
+func (q *Queue) full(ctx context.Context, in contenders) (map[string]bool, error) {
 	most := map[string]int{}
 	for _, e := range in.all {
 		if e.State == jobs.Pending {
@@ -155,7 +155,7 @@ func (q *Queue) full(ctx context.Context, in field) (map[string]bool, error) {
 }
 
 // running is how many jobs run that have a permit of a cap.
-func (q *Queue) running(ctx context.Context, key string, in field) (int, error) {
+func (q *Queue) running(ctx context.Context, key string, in contenders) (int, error) {
 	_, p, err := q.permits(ctx, key)
 	n := 0
 	for _, h := range p.Holders {
@@ -167,7 +167,7 @@ func (q *Queue) running(ctx context.Context, key string, in field) (int, error) 
 }
 
 // capped says of the caps that bound a job how they are used.
-func (q *Queue) capped(ctx context.Context, in field) error {
+func (q *Queue) capped(ctx context.Context, in contenders) error {
 	for _, c := range in.caps.Of(in.me.Record) {
 		running, err := q.running(ctx, c.Key, in)
 		if err != nil {

@@ -191,11 +191,11 @@ func (q *Queue) recall(ctx context.Context, others known, rec jobs.Record, last 
 		rec.Epoch = max(rec.Epoch, epoch)
 	}
 	if last.Kind == jobs.JobFinished {
-		var told jobs.Result
-		if err := json.Unmarshal(last.Data, &told); err != nil || told.Outcome == "" {
+		var reported jobs.Result
+		if err := json.Unmarshal(last.Data, &reported); err != nil || reported.Outcome == "" {
 			return rec, "", fmt.Errorf("the event job.finished has no result: %w", err)
 		}
-		return rec.Again(told, last.Time), session, nil
+		return rec.Again(reported, last.Time), session, nil
 	}
 	final := stored.Outcome == jobs.Success || stored.Outcome != "" && jobs.Reasons[stored.Reason].Retry == jobs.Never
 	if err == nil && final && stored.Attempts == rec.Attempt {

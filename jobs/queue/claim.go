@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// poll is how often a claimer looks for itself. Doorbells are not stored, and
-// what the broker redelivers rings none.
+// poll is how often a claimer looks without a notification: notifications are not
+// stored, and a redelivery sends none.
 const poll = 2 * time.Second
 
 // decideWithin bounds what follows a delivery, also when the claimer's
@@ -32,7 +32,7 @@ const decideWithin = 5 * time.Second
 // asks once however many slots it has. Claim outlasts an absence of the
 // broker; it ends with ctx.
 func (q *Queue) Claim(ctx context.Context, worker string, queues []string, labels ...string) (*Claim, error) {
-	var bells []string
+	var notifications []string
 	for _, name := range queues {
 		if err := jobs.CheckToken("queue", name); err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 		if _, needs := subject.SplitClass(name); len(needs) > 0 {
 			return nil, fmt.Errorf("queue %q: a queue's name has no \"--\"; what jobs need is a label", name)
 		}
-		bells = append(bells, q.names.WakeClass(name))
+		notifications = append(notifications, q.names.WakeClass(name))
 	}
 	turn := q.turn(strings.Join(queues, " ") + "; " + strings.Join(labels, " "))
 	select {
@@ -50,12 +50,12 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 	}
 	defer func() { <-turn.busy }()
 
-	rung, stop, err := q.conn.Bell(bells...)
+	rung, stop, err := q.conn.Notify(notifications...)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	defer stop()
-	if err := q.listen(ctx); err != nil && ctx.Err() != nil {
+	if err := q.readClock(ctx); err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	next := time.NewTimer(0)
@@ -75,8 +75,8 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 	}
 }
 
-// lookAgain is how long a claimer sleeps that has missed so often since the
-// bell rang. The broker rings when it has stored a message, which may be
+// lookAgain is how long a claimer sleeps that has found nothing so many times since
+// the notification. The broker notifies when it has stored a message, which may be
 // before it hands the message out: a claimer that pulls at once may find nothing.
 func (q *Queue) lookAgain(missed int) time.Duration {
 	echoes := []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
@@ -399,5 +399,5 @@ func (q *Queue) again(d delivery) error {
 		return err
 	}
 	queue, _ := subject.SplitClass(d.class)
-	return q.conn.NC.PublishMsg(nats.NewMsg(q.names.Ring(queue, d.lane)))
+	return q.conn.NC.PublishMsg(nats.NewMsg(q.names.WakeAgain(queue, d.lane)))
 }

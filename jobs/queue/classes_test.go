@@ -79,12 +79,12 @@ func TestAJobIsOfferedToWhoHasWhatItNeeds(t *testing.T) {
 
 // A worker that already waits hears of a job of a class that did not exist when
 // it began to wait, and of one that comes back.
-func TestTheBellRingsForANewClass(t *testing.T) {
+func TestANewClassNotifiesClaimers(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
 	fastest := time.Hour
-	// Without the bell each would take as long as a claimer sleeps; a busy
+	// Without the notification each would take as long as a claimer sleeps; a busy
 	// machine may make some of them slow.
 	for _, label := range []string{"gpu", "docker", "arm", "large"} {
 		claims := make(chan *queue.Claim, 1)

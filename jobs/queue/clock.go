@@ -19,17 +19,17 @@ type watchedClock struct {
 	ahead  time.Duration // of the count
 	known  bool
 	set    time.Time // when it was last found to have been set
-	seen   map[string]sight
+	seen   map[string]firstSeen
 }
 
-// A sight is a record as this process has first seen it.
-type sight struct {
+// firstSeen is a revision of a record, and when this process first saw it.
+type firstSeen struct {
 	rev uint64
 	at  time.Time
 }
 
-// heard takes note of what the broker's clock says now.
-func (q *Queue) heard(now time.Time, tolerance time.Duration) {
+// noteClock records the time of the broker's clock.
+func (q *Queue) noteClock(now time.Time, tolerance time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := &q.watched
@@ -40,9 +40,9 @@ func (q *Queue) heard(now time.Time, tolerance time.Duration) {
 	c.ahead, c.known = ahead, true
 }
 
-// listen makes sure that this process has heard of the broker's clock before
-// it has to judge by it.
-func (q *Queue) listen(ctx context.Context) error {
+// readClock makes sure that this process has read the broker's clock before it
+// decides by it.
+func (q *Queue) readClock(ctx context.Context) error {
 	q.mu.Lock()
 	known := q.watched.known
 	q.mu.Unlock()
@@ -51,7 +51,7 @@ func (q *Queue) listen(ctx context.Context) error {
 	}
 	now, err := q.now(ctx)
 	if err == nil {
-		q.heard(now, q.cfg.Lease)
+		q.noteClock(now, q.cfg.Lease)
 	}
 	return err
 }
@@ -59,7 +59,7 @@ func (q *Queue) listen(ctx context.Context) error {
 // age is how long a record has certainly not been renewed, where that was
 // promised. While a clock that was set says nothing, it is the time since.
 func (q *Queue) age(e entry, now time.Time, promised time.Duration) time.Duration {
-	q.heard(now, promised/2)
+	q.noteClock(now, promised/2)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c, age := &q.watched, now.Sub(e.at)
@@ -109,7 +109,7 @@ func (q *Queue) sighted(e entry) (since time.Time, ok bool) {
 	}
 	s := seen[e.ID]
 	if s.rev != e.rev {
-		s = sight{e.rev, time.Now()}
+		s = firstSeen{e.rev, time.Now()}
 	}
 	seen[e.ID] = s
 	return s.at, true

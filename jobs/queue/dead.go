@@ -155,7 +155,7 @@ func (q *Queue) RunAdvisories(ctx context.Context) error {
 }
 
 func (q *Queue) advised(ctx context.Context, msg *nats.Msg) error {
-	var told struct {
+	var advisory struct {
 		Stream     string `json:"stream"`
 		Consumer   string `json:"consumer"`
 		Seq        uint64 `json:"stream_seq"`
@@ -164,10 +164,10 @@ func (q *Queue) advised(ctx context.Context, msg *nats.Msg) error {
 	exhausted := strings.Contains(msg.Subject, ".MAX_DELIVERIES.")
 	// A message that was terminated is gone: if it was a job's, the job is
 	// found stranded and offered again.
-	if err := json.Unmarshal(msg.Data, &told); err == nil && exhausted && told.Consumer == subject.Consumer {
-		m, err := q.conn.At(ctx, told.Stream, told.Seq)
+	if err := json.Unmarshal(msg.Data, &advisory); err == nil && exhausted && advisory.Consumer == subject.Consumer {
+		m, err := q.conn.At(ctx, advisory.Stream, advisory.Seq)
 		if err == nil {
-			err = q.undelivered(ctx, told.Stream, m, told.Deliveries)
+			err = q.undelivered(ctx, advisory.Stream, m, advisory.Deliveries)
 		}
 		if err != nil && !errors.Is(err, jobs.ErrNotFound) {
 			return err

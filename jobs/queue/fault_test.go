@@ -81,9 +81,9 @@ func TestUnansweredSteps(t *testing.T) {
 	jobstest.Submit(t, q, jobstest.Job())
 	settle(t, jobstest.Claim(t, q, "w"), success) // the lane exists
 
-	// muted runs a step whose first answers are lost.
-	muted := func(step func()) {
-		p.Mute()
+	// withoutAnswers runs a step whose first answers are lost.
+	withoutAnswers := func(step func()) {
+		p.Blackhole()
 		healed := time.AfterFunc(300*time.Millisecond, p.Heal)
 		defer healed.Stop()
 		step()
@@ -91,13 +91,13 @@ func TestUnansweredSteps(t *testing.T) {
 	job := jobstest.Job()
 	job.Key = "once"
 	var rec jobs.Record
-	muted(func() {
+	withoutAnswers(func() {
 		var err error
 		if rec, _, err = q.Accept(jobstest.Context(t), job); err != nil {
 			t.Fatalf("accept: %v", err)
 		}
 	})
-	muted(func() {
+	withoutAnswers(func() {
 		if err := q.Enqueue(jobstest.Context(t), rec); err != nil {
 			t.Fatalf("enqueue: %v", err)
 		}
@@ -106,7 +106,7 @@ func TestUnansweredSteps(t *testing.T) {
 		t.Errorf("pending %v, %v; want %s", all, err, rec.ID)
 	}
 	c := jobstest.Claim(t, q, "w")
-	muted(func() {
+	withoutAnswers(func() {
 		if got := settle(t, c, success); got.Outcome != jobs.Success || got.Epoch != c.Epoch() {
 			t.Errorf("settled %+v", got)
 		}

@@ -146,7 +146,7 @@ func (q *Queue) pause(ctx context.Context, queue string, until time.Time) error 
 			}
 		}
 		if until.Before(time.Now()) { // waiting claimers have heard of nothing new
-			if err := q.conn.NC.Publish(q.names.Ring(queue, lane), nil); err != nil {
+			if err := q.conn.NC.Publish(q.names.WakeAgain(queue, lane), nil); err != nil {
 				return fmt.Errorf("resume queue %s: %w", queue, err)
 			}
 		}

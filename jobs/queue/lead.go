@@ -44,10 +44,10 @@ func (q *Queue) Lead(ctx context.Context, do func(context.Context)) error {
 		return fmt.Errorf("lead: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-	var last sight
+	var last firstSeen
 	for ctx.Err() == nil {
 		if rev, err := q.campaign(ctx, me, &last); err == nil && rev > 0 {
-			q.reign(ctx, me, rev, do)
+			q.holdLead(ctx, me, rev, do)
 		}
 		if q.conn.NC.IsClosed() {
 			return fmt.Errorf("lead: %w: the connection is closed", jobs.ErrUnavailable)
@@ -59,13 +59,13 @@ func (q *Queue) Lead(ctx context.Context, do func(context.Context)) error {
 
 // campaign tries once to become the leader, and returns the revision that says
 // so; zero: another one leads. Last is the lease that was seen last.
-func (q *Queue) campaign(ctx context.Context, me leader, last *sight) (uint64, error) {
+func (q *Queue) campaign(ctx context.Context, me leader, last *firstSeen) (uint64, error) {
 	m, err := q.conn.Last(ctx, subject.KVStream(subject.Leader), subject.LeaderKey)
 	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
 		return 0, err
 	}
 	if last.rev != m.Seq {
-		*last = sight{m.Seq, time.Now()}
+		*last = firstSeen{m.Seq, time.Now()}
 	}
 	// The broker ends a lease by its clock, which may have been set back.
 	over := time.Since(last.at) > leadFor
@@ -74,7 +74,7 @@ func (q *Queue) campaign(ctx context.Context, me leader, last *sight) (uint64, e
 		return 0, nil
 	}
 	me.Since = time.Now().UTC()
-	w, err := me.word(m.Seq)
+	w, err := me.leaseWrite(m.Seq)
 	if err != nil {
 		return 0, err
 	}
@@ -98,14 +98,14 @@ func (q *Queue) present(ctx context.Context, l leader) bool {
 	return !errors.Is(err, nats.ErrNoResponders)
 }
 
-// word is the lease a leader writes, over the revision that it knows.
-func (l leader) word(over uint64) (wire.Write, error) {
+// leaseWrite is the write of the leader's lease over the revision that it knows.
+func (l leader) leaseWrite(over uint64) (wire.Write, error) {
 	data, err := json.Marshal(l)
 	return wire.Write{Stream: subject.KVStream(subject.Leader), Subject: subject.LeaderKey, Data: data, Expect: over, TTL: leadFor}, err
 }
 
-// reign runs do for as long as the lease can be renewed.
-func (q *Queue) reign(ctx context.Context, me leader, rev uint64, do func(context.Context)) {
+// holdLead renews the lease and runs do for as long as the lease can be renewed.
+func (q *Queue) holdLead(ctx context.Context, me leader, rev uint64, do func(context.Context)) {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	done := make(chan struct{})
@@ -121,7 +121,7 @@ func (q *Queue) reign(ctx context.Context, me leader, rev uint64, do func(contex
 		case <-tick.C:
 		}
 		sent := time.Now()
-		w, err := me.word(rev)
+		w, err := me.leaseWrite(rev)
 		if err == nil {
 			// Measured by this process's own clock, as with leases.
 			try, cancel := context.WithDeadline(working, good.Add(leadFor*3/4))

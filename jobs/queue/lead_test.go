@@ -71,7 +71,7 @@ func TestOneLeads(t *testing.T) {
 	within(t, "the first ends", firstEnded)
 	within(t, "the second leads", second)
 	third, _, _ := leads(t, open(t, s, queue.Config{}))
-	proxy.Mute()
+	proxy.Blackhole()
 	within(t, "the second, which hears nothing, ends", secondEnded)
 	within(t, "the third leads", third)
 }

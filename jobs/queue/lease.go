@@ -24,12 +24,12 @@ type Claim struct {
 	permits  []string // keys of the caps that it has one of
 	claimed  uint64   // the revision that they are for
 
-	busy  chan struct{} // held while the record is written; guards what follows
-	held  entry         // the record as this claim knows it
-	good  time.Time     // when the last write that succeeded was sent
-	told  bool          // ErrCancelled has been returned
-	done  bool          // the record says how the attempt ended
-	ended chan struct{} // closed with done
+	busy           chan struct{} // held while the record is written; guards what follows
+	held           entry         // the record as this claim knows it
+	good           time.Time     // when the last write that succeeded was sent
+	cancelReported bool          // ErrCancelled has been returned
+	done           bool          // the record says how the attempt ended
+	ended          chan struct{} // closed with done
 
 	spent atomic.Pointer[jobs.Spent]   // what the attempt has used; nil: not reported
 	asks  atomic.Pointer[jobs.OpenAsk] // what its agent waits with; nil: nothing
@@ -83,7 +83,7 @@ func (c *Claim) next() entry {
 // once. It returns [jobs.ErrCancelled] once when a cancel was asked for; call
 // it again to hold the lease while the agent is ended.
 func (c *Claim) Keep(ctx context.Context) error {
-	rung, stop, err := c.q.conn.Bell(c.q.names.Control(c.rec.Tenant, c.rec.Session))
+	rung, stop, err := c.q.conn.Notify(c.q.names.Control(c.rec.Tenant, c.rec.Session))
 	if err != nil {
 		return fmt.Errorf("keep job %s: %w", c.rec.ID, err)
 	}
@@ -196,10 +196,10 @@ func (c *Claim) Assert(ctx context.Context) (until time.Time, err error) {
 
 // wanted returns ErrCancelled the first time that the record asks for it.
 func (c *Claim) wanted() error {
-	if c.held.Cancel == nil || c.told {
+	if c.held.Cancel == nil || c.cancelReported {
 		return nil
 	}
-	c.told = true
+	c.cancelReported = true
 	return fmt.Errorf("job %s: %w", c.rec.ID, jobs.ErrCancelled)
 }
 

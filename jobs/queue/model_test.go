@@ -85,7 +85,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"nothing is said about a message when the write failed", ackAnyway, late, "acknowledged the message of a job"},
 		{"nobody takes a job whose heartbeat is fresh", clockAhead, again, "two attempts are alive"},
 		{"a heartbeat is a write", silentBeats, again, "two attempts are alive"},
-		{"who cannot renew in time stops", deafWorker, slow, "two attempts are alive"},
+		{"a worker that cannot renew in time stops", ignoredLoss, slow, "two attempts are alive"},
 		{"a write without an answer is looked for", noMark, lost, "its verdict stands"},
 		{"what is stranded is offered again", asItIs, alone, "has not ended"},
 	} {

@@ -37,7 +37,7 @@ const (
 	clockAhead
 	silentBeats
 	noMark
-	deafWorker
+	ignoredLoss
 )
 
 func (m modelRequest) isRecord() bool { return strings.HasPrefix(m.subject, "$KV.ps_jobs.") }
@@ -211,7 +211,7 @@ func (p *modelProc) attempt(c *queue.Claim) {
 		defer close(kept)
 		for {
 			if err := c.Keep(ctx); !errors.Is(err, jobs.ErrCancelled) {
-				if p.w.breaks != deafWorker {
+				if p.w.breaks != ignoredLoss {
 					p.live.Store(false)
 				}
 				return

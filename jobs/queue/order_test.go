@@ -68,7 +68,7 @@ func TestQueuesAreApart(t *testing.T) {
 
 // A claimer that already waits hears of a new job at once, and of a job in a
 // queue that did not exist when it began to wait.
-func TestDoorbell(t *testing.T) {
+func TestClaimersAreNotified(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{Lease: 10 * time.Second})

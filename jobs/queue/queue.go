@@ -124,7 +124,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	return &Queue{
 		cfg: cfg, names: names, conn: conn,
 		lanes: map[string]time.Duration{}, turns: map[string]*turn{}, classes: map[string]bool{},
-		watched: watchedClock{opened: time.Now(), seen: map[string]sight{}},
+		watched: watchedClock{opened: time.Now(), seen: map[string]firstSeen{}},
 	}, nil
 }
 

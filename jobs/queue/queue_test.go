@@ -69,9 +69,9 @@ func idle(tb testing.TB, q *queue.Queue, d time.Duration) {
 func TestSubmitClaimSettle(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	var told []jobs.Record
+	var recorded []jobs.Record
 	q := open(t, s, queue.Config{Finished: func(_ context.Context, rec jobs.Record) error {
-		told = append(told, rec)
+		recorded = append(recorded, rec)
 		return nil
 	}})
 	job := jobstest.Job()
@@ -94,8 +94,8 @@ func TestSubmitClaimSettle(t *testing.T) {
 	if err != nil || got.Outcome != jobs.Success || got.Epoch != c.Epoch() {
 		t.Errorf("settled %+v, %v; want success with epoch %d", got, err, c.Epoch())
 	}
-	if !announced || len(told) != 1 || told[0].ID != rec.ID {
-		t.Errorf("announced %v, finished %v; want both once", announced, told)
+	if !announced || len(recorded) != 1 || recorded[0].ID != rec.ID {
+		t.Errorf("announced %v, finished %v; want both once", announced, recorded)
 	}
 	idle(t, q, 100*time.Millisecond)
 	if got := get(t, q, rec.ID[:13]); got.ID != rec.ID || got.State != jobs.Finished {

@@ -257,7 +257,7 @@ func (q *Queue) entries(ctx context.Context, f Filter) ([]entry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}
-		e, ok := q.told(m)
+		e, ok := q.decodeFound(m)
 		if delete(found, e.ID); ok && f.match(e.Record) {
 			found[e.ID] = e
 		}
@@ -270,9 +270,9 @@ func (q *Queue) entries(ctx context.Context, f Filter) ([]entry, error) {
 	return list, nil
 }
 
-// told decodes what a scan found. A record that cannot be read is left to the
+// decodeFound decodes a message that a scan found. A record that cannot be read is left to the
 // claim to report: it must not hide all others.
-func (q *Queue) told(m wire.Message) (entry, bool) {
+func (q *Queue) decodeFound(m wire.Message) (entry, bool) {
 	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	e, err := decode(m)
 	if m.Gone() || err != nil || e.ID != id {
@@ -302,7 +302,7 @@ func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, erro
 				yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
 				return
 			}
-			e, ok := q.told(m)
+			e, ok := q.decodeFound(m)
 			if ok {
 				q.sighted(e)
 			}

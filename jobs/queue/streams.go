@@ -221,7 +221,7 @@ func (q *Queue) claimers(class, lane string) wire.Asset {
 }
 
 func (q *Queue) laneAsset(class, lane string) wire.Asset {
-	// The bell of the whole queue: a claimer that waits may not know the class yet.
+	// Notify on a subject of the whole queue: a waiting claimer may not know the class yet.
 	queue, _ := subject.SplitClass(class)
 	return wire.StreamAsset(jetstream.StreamConfig{
 		Name: subject.QueueStream(class, lane), Subjects: []string{q.names.QueueAll(class, lane)},

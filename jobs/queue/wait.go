@@ -26,7 +26,7 @@ func (q *Queue) Wait(ctx context.Context, id string) (jobs.Record, error) {
 		if m.Gone() {
 			return jobs.Record{}, fmt.Errorf("wait for job %s: %w", id, jobs.ErrNotFound)
 		}
-		if e, ok := q.told(m); ok && e.State == jobs.Finished {
+		if e, ok := q.decodeFound(m); ok && e.State == jobs.Finished {
 			return e.Record, nil
 		}
 	}

@@ -15,14 +15,14 @@ type lane struct {
 	jobs        [3]int         // by state
 	ready       map[string]int // by cap
 	owners      map[string]*owner
-	turns       ring[*owner]
+	turns       roundRobin[*owner]
 }
 
 // An owner has jobs that wait.
 type owner struct {
 	name    string
 	batches map[string]*batch
-	turns   ring[*batch]
+	turns   roundRobin[*batch]
 }
 
 // A batch is an owner's jobs of one batch that wait, in groups. Those that are
@@ -136,21 +136,21 @@ func (l *line) Pop() any {
 	return e
 }
 
-// A ring is served in turns.
-type ring[T any] struct {
+// A roundRobin is served in turns.
+type roundRobin[T any] struct {
 	items []T
 	next  int
 }
 
 // add inserts an item, whose turn comes after those of all others.
-func (r *ring[T]) add(item T) {
+func (r *roundRobin[T]) add(item T) {
 	r.items = slices.Insert(r.items, r.next, item)
 	r.next++
 }
 
 // serve offers a turn to one item after the other, until one takes it or all
 // have declined. An empty item leaves the ring.
-func (r *ring[T]) serve(offer func(T) (took, empty bool)) {
+func (r *roundRobin[T]) serve(offer func(T) (took, empty bool)) {
 	for range len(r.items) {
 		if r.next >= len(r.items) {
 			r.next = 0

@@ -289,7 +289,7 @@ func TestUnansweredAppends(t *testing.T) {
 	w := writer(t, l, source(id, 1))
 	total := 1
 	for _, n := range []int{1, 20} {
-		p.Mute()
+		p.Blackhole()
 		heal := time.AfterFunc(200*time.Millisecond, p.Heal)
 		if err := w.Append(jobstest.Context(t), lines(n)...); err != nil {
 			t.Fatalf("append %d: %v", n, err)

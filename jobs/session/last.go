@@ -10,7 +10,7 @@ import (
 // behind its end without bringing it back; nil where there is none.
 func (l *Log) Last(ctx context.Context, rec jobs.Record) (*jobs.Event, error) {
 	at, err := l.end(ctx, rec.Session)
-	if err != nil || at.place == 0 {
+	if err != nil || at.pos == 0 {
 		return nil, err
 	}
 	counts := func(e jobs.Event) bool {

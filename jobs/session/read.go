@@ -182,14 +182,14 @@ func (l *Log) seek(ctx context.Context, r wire.Range, session string, from uint6
 		return r, nil
 	}
 	last, err := l.end(ctx, session)
-	if err != nil || last.place == 0 {
+	if err != nil || last.pos == 0 {
 		return r, err
 	}
 	if last.seq < from {
-		r.From = last.place + 1
+		r.From = last.pos + 1
 		return r, nil
 	}
-	low, high := uint64(1), last.place // the place sought is in (low, high]
+	low, high := uint64(1), last.pos // the position sought is in (low, high]
 	for high-low > near {
 		middle := low + (high-low)/2
 		m, err := l.conn.First(ctx, wire.Range{Stream: r.Stream, Subject: r.Subject, From: middle})

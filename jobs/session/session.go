@@ -109,11 +109,11 @@ type Source struct {
 	Epoch   uint64
 }
 
-// An end is the last event of a session: its number, and its place in the
+// An end is the last event of a session: its number, and its position in the
 // stream. The zero value is that of an empty session.
 type end struct {
 	seq   uint64
-	place uint64
+	pos   uint64
 	event jobs.Event
 }
 
@@ -131,7 +131,7 @@ func (l *Log) end(ctx context.Context, session string) (end, error) {
 
 // write returns the write that goes behind at.
 func (l *Log) write(src Source, at end) wire.Write {
-	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.place}
+	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.pos}
 }
 
 // Append adds one event by a process that runs no attempt: a dispatcher, or a
@@ -216,7 +216,7 @@ func (l *Log) finished(ctx context.Context, rec jobs.Record, at end) (bool, erro
 		return true, nil // it goes on since
 	}
 	later := at.event.Kind == jobs.SalvageStored || at.event.Kind == jobs.InputState || at.event.Kind == jobs.JobReopened
-	if at.place == 0 || mine && !later {
+	if at.pos == 0 || mine && !later {
 		return is(at.event), nil
 	}
 	for e, err := range l.Read(ctx, rec.Session, 1) {

@@ -86,7 +86,7 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.at = end{seq: w.at.seq + uint64(len(all)), place: place}
+	w.at = end{seq: w.at.seq + uint64(len(all)), pos: place}
 	return len(all), nil
 }
 
@@ -110,7 +110,7 @@ func (w *Writer) encode(events []jobs.Event) ([][]byte, error) {
 // adopt moves behind what others have appended, unless one of them has taken
 // the job over.
 func (w *Writer) adopt(ctx context.Context) error {
-	after := wire.Range{Stream: subject.Events, Subject: w.log.names.SessionEvents(w.log.cfg.Tenant, w.src.Session), From: w.at.place + 1}
+	after := wire.Range{Stream: subject.Events, Subject: w.log.names.SessionEvents(w.log.cfg.Tenant, w.src.Session), From: w.at.pos + 1}
 	for m, err := range w.log.conn.Scan(ctx, after) {
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (w *Writer) adopt(ctx context.Context) error {
 			w.lost = true
 			return jobs.ErrFenced
 		}
-		w.at = end{seq: e.Seq, place: m.Seq}
+		w.at = end{seq: e.Seq, pos: m.Seq}
 	}
 	return nil
 }

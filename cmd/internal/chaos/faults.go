@@ -112,7 +112,7 @@ func cutConnection(ctx context.Context, f *field, n int) {
 // muteConnection lets a worker's requests through, and drops their answers.
 func muteConnection(ctx context.Context, f *field, n int) {
 	p := f.proxies[n]
-	p.all((*flaky.Proxy).Mute)
+	p.all((*flaky.Proxy).Blackhole)
 	f.wait(ctx, 0, 1.5)
 	p.all((*flaky.Proxy).Heal)
 }

@@ -80,11 +80,12 @@ func (n Names) QueueAll(class, lane string) string { return n.join("q", class, l
 // Wake is where the broker repeats the headers of what enters a lane.
 func (n Names) Wake(class, lane string) string { return n.join("wake", class, lane, ">") }
 
-// WakeClass matches the doorbells of all lanes of a class.
+// WakeClass matches the notifications of all lanes of a class.
 func (n Names) WakeClass(class string) string { return n.join("wake", class, ">") }
 
-// Ring is the notification subject of one lane, for a process that puts a job back without a publish.
-func (n Names) Ring(class, lane string) string { return n.join("wake", class, lane, "again") }
+// WakeAgain is the notification subject of one lane for a process that returns a job
+// to it without a publish.
+func (n Names) WakeAgain(class, lane string) string { return n.join("wake", class, lane, "again") }
 
 // Changed is where the broker repeats the headers of every record's change:
 // of the class, which may be a wildcard.

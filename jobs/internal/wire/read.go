@@ -134,13 +134,13 @@ func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() b
 	}
 }
 
-// Bell returns a channel that has a value after something was published to
-// one of the subjects. However often it was, there is one value.
-func (c *Conn) Bell(subjects ...string) (notified <-chan struct{}, stop func(), err error) {
+// Notify returns a channel that has a value after something was published to one of
+// the subjects: one value, however many messages there were.
+func (c *Conn) Notify(subjects ...string) (notified <-chan struct{}, stop func(), err error) {
 	return c.notifications(new(atomic.Uint64), subjects...)
 }
 
-// notifications is Bell, and keeps the highest sequence of a stored message that
+// notifications is Notify that also keeps the highest sequence of a stored message that
 // the broker has announced.
 func (c *Conn) notifications(announced *atomic.Uint64, subjects ...string) (notified <-chan struct{}, stop func(), err error) {
 	wake := make(chan struct{}, 1)

@@ -25,10 +25,9 @@ const leastReady = 16
 // still reads those that there are.
 const planEvery = 10_000
 
-// books are what the dispatcher that leads knows of all jobs that have not
-// ended. They are made from one watch over the records, and forgotten with
-// the leadership.
-type books struct {
+// An index is what the leader knows of all jobs that have not ended. It is built
+// from one watch over the records, and dropped when the leadership ends.
+type index struct {
 	*Dispatcher
 	caps  schedule.Caps
 	plan  *schedule.Plan
@@ -42,10 +41,10 @@ type books struct {
 	dependents map[string][]string
 	recheck    map[string]bool
 	// asking are the jobs that are parked with a question.
-	asking  map[string]jobs.Record
-	workers []why.Worker
-	looked  time.Time // when the workers were asked for last
-	heard   time.Time // when the sessions of asking were last looked at
+	asking       map[string]jobs.Record
+	workers      []why.Worker
+	workersRead  time.Time // when the workers were asked for last
+	sessionsRead time.Time // when the sessions of asking were last looked at
 }
 
 type moving struct {
@@ -53,7 +52,7 @@ type moving struct {
 	batch string // whose pause keeps it
 }
 
-// lead keeps the books while this dispatcher is the one that does.
+// lead keeps the index up to date while this dispatcher leads.
 func (d *Dispatcher) lead(ctx context.Context) {
 	arrived := newArrivals(time.Now())
 	if d.cfg.Hooks.Leading != nil {
@@ -66,7 +65,7 @@ func (d *Dispatcher) lead(ctx context.Context) {
 	defer upkeep.Wait()
 	for ctx.Err() == nil {
 		if err := d.keep(ctx, arrived); err != nil && ctx.Err() == nil {
-			d.log.Warn("keep the books", "err", err)
+			d.log.Warn("keep the index of jobs", "err", err)
 			pause(ctx, time.Second)
 		}
 	}
@@ -113,8 +112,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// keep opens the books and keeps them until they have to be reopened: after an
-// error, or when the caps have changed.
+// keep builds the index and updates it until it has to be rebuilt: after an error,
+// or when the caps have changed.
 func (d *Dispatcher) keep(ctx context.Context, arrived *arrivals) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -122,7 +121,7 @@ func (d *Dispatcher) keep(ctx context.Context, arrived *arrivals) error {
 	if err != nil {
 		return err
 	}
-	b := &books{
+	b := &index{
 		Dispatcher: d, caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
 		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
 		asking: map[string]jobs.Record{},
@@ -156,7 +155,7 @@ func (d *Dispatcher) keep(ctx context.Context, arrived *arrivals) error {
 }
 
 // enter notes what a record says now.
-func (b *books) enter(ctx context.Context, rec jobs.Record) error {
+func (b *index) enter(ctx context.Context, rec jobs.Record) error {
 	delete(b.moving, rec.ID)
 	delete(b.asking, rec.ID)
 	if rec.State == jobs.Pending {
@@ -193,7 +192,7 @@ func (b *books) enter(ctx context.Context, rec jobs.Record) error {
 // schedule sets the timer of a job that an attempt has put off: workers with a
 // role of their own may not. A job without an attempt was put off by an operator,
 // who may. If that fails, repair brings the job on, only later.
-func (b *books) schedule(ctx context.Context, rec jobs.Record) {
+func (b *index) schedule(ctx context.Context, rec jobs.Record) {
 	if rec.Attempt == 0 {
 		return
 	}
@@ -214,7 +213,7 @@ func due(rec jobs.Record) time.Time {
 
 // pending puts a job into the plan. What it was before does not matter: one
 // that has a message already is admitted once more, and nothing comes of it.
-func (b *books) pending(ctx context.Context, rec jobs.Record) error {
+func (b *index) pending(ctx context.Context, rec jobs.Record) error {
 	if lane := rec.Class + "." + rec.Lane; !b.lanes[lane] {
 		ids, err := b.cfg.Queue.Admitted(ctx, rec.Class, rec.Lane)
 		if err != nil {
@@ -235,12 +234,12 @@ func (b *books) pending(ctx context.Context, rec jobs.Record) error {
 	return nil
 }
 
-// step does the pending work once the books hold all that is known. Again says
-// that they must be reopened.
-func (b *books) step(ctx context.Context) (again bool, err error) {
-	if time.Since(b.looked) >= repairEvery {
-		first := b.looked.IsZero()
-		b.looked = time.Now()
+// step does the pending work once the index has all records. Again says that the
+// index must be rebuilt.
+func (b *index) step(ctx context.Context) (again bool, err error) {
+	if time.Since(b.workersRead) >= repairEvery {
+		first := b.workersRead.IsZero()
+		b.workersRead = time.Now()
 		if b.workers, err = b.cfg.Queue.Workers(ctx); err != nil {
 			return false, err
 		}
@@ -257,11 +256,11 @@ func (b *books) step(ctx context.Context) (again bool, err error) {
 }
 
 // listen looks now and then for answers whose job was not woken.
-func (b *books) listen(ctx context.Context) error {
-	if time.Since(b.heard) < hearEvery {
+func (b *index) listen(ctx context.Context) error {
+	if time.Since(b.sessionsRead) < hearEvery {
 		return nil
 	}
-	b.heard = time.Now()
+	b.sessionsRead = time.Now()
 	for _, rec := range b.asking {
 		if err := b.hear(ctx, rec); err != nil {
 			return fmt.Errorf("look for answers to job %s: %w", rec.ID, err)
@@ -271,7 +270,7 @@ func (b *books) listen(ctx context.Context) error {
 }
 
 // depth is how many jobs of a lane may be ready.
-func (b *books) depth(rec jobs.Record) int {
+func (b *index) depth(rec jobs.Record) int {
 	slots := 0
 	for _, w := range b.workers {
 		if w.Serves(rec) {
@@ -282,7 +281,7 @@ func (b *books) depth(rec jobs.Record) int {
 }
 
 // admit sends the messages of the jobs that are next.
-func (b *books) admit(ctx context.Context) error {
+func (b *index) admit(ctx context.Context) error {
 	next := b.plan.Next(b.depth)
 	now := time.Now()
 	for _, rec := range next {
@@ -316,7 +315,7 @@ func byLane(list []jobs.Record) (lanes [][]jobs.Record) {
 }
 
 // depend looks at the jobs for which a job that they wait for has ended.
-func (b *books) depend(ctx context.Context) error {
+func (b *index) depend(ctx context.Context) error {
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(admitAtOnce)
@@ -339,7 +338,7 @@ func (b *books) depend(ctx context.Context) error {
 }
 
 // look finds what should have moved by itself and has not, and brings it on.
-func (b *books) look(ctx context.Context) (again bool, err error) {
+func (b *index) look(ctx context.Context) (again bool, err error) {
 	caps, err := b.cfg.Queue.Caps(ctx)
 	if err != nil || !slices.Equal(caps, b.caps) {
 		return err == nil, err
@@ -372,7 +371,7 @@ func (b *books) look(ctx context.Context) (again bool, err error) {
 	return false, nil
 }
 
-func (b *books) repair(ctx context.Context, rec jobs.Record) error {
+func (b *index) repair(ctx context.Context, rec jobs.Record) error {
 	var err error
 	if rec.State == jobs.Pending {
 		err = b.cfg.Queue.Admit(ctx, rec)

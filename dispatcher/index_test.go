@@ -241,7 +241,7 @@ func TestALeaderIsReplaced(t *testing.T) {
 	eventually(t, "the second leads alone", func() bool {
 		return silent.leads.Load() && !dies.leads.Load() && !p.leads.Load()
 	})
-	proxy.Mute()
+	proxy.Blackhole()
 	claim(n - 30)
 	eventually(t, "the third leads instead", func() bool { return !silent.leads.Load() && p.leads.Load() })
 	proxy.Heal()
