@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shelf is a service that keeps a jail as an empty file called by its token.
-type shelf struct {
+// fileService is a service that keeps a jail as an empty file called by its token.
+type fileService struct {
 	Backend
 	dir     string
-	deaf    bool // the commands do nothing
-	mute    bool // it does not answer
+	failing bool // the commands do nothing
+	silent  bool // it does not answer
 	answers int
 }
 
-func (s *shelf) Name() string { return "shelf" }
+func (s *fileService) Name() string { return "files" }
 
-func (s *shelf) Kept(context.Context) ([]string, error) {
-	if s.answers++; s.mute {
+func (s *fileService) Kept(context.Context) ([]string, error) {
+	if s.answers++; s.silent {
 		return nil, errors.New("no answer")
 	}
 	entries, err := os.ReadDir(s.dir)
@@ -37,16 +37,16 @@ func (s *shelf) Kept(context.Context) ([]string, error) {
 	return tokens, err
 }
 
-func (s *shelf) End() ([][]string, []string) {
-	if s.deaf {
+func (s *fileService) End() ([][]string, []string) {
+	if s.failing {
 		return [][]string{{"/bin/sh", "-c", "echo no >&2; exit 1"}}, nil
 	}
 	return [][]string{{"/bin/false"}, {"/bin/sh", "-c", `rm "$DIR"/` + Token}}, []string{"DIR=" + s.dir}
 }
 
-// putOn lays jails on the shelf: of a dead starter, of this process, of one in
+// addJail adds jails to the service: of a dead starter, of this process, of one in
 // another process namespace, and something that is no jail.
-func (s *shelf) putOn(t *testing.T) (dead string) {
+func (s *fileService) addJail(t *testing.T) (dead string) {
 	t.Helper()
 	dead = fmt.Sprintf("kept.1_%s-%d-1-1", namespace(), os.Getpid())
 	for _, name := range []string{dead, newToken("kept.2"), "kept.3_other-1-1-1", "kept.4", "kept_1-2"} {
@@ -58,8 +58,8 @@ func (s *shelf) putOn(t *testing.T) (dead string) {
 }
 
 func TestLeftoversOfAService(t *testing.T) {
-	s := &shelf{dir: t.TempDir()}
-	dead := s.putOn(t)
+	s := &fileService{dir: t.TempDir()}
+	dead := s.addJail(t)
 	for _, prefix := range []string{"kept.2", "other"} {
 		if left, err := Leftovers(t.Context(), prefix, s); err != nil || len(left) > 0 {
 			t.Errorf("of %q: got %v, err %v", prefix, left, err)
@@ -78,8 +78,8 @@ func TestLeftoversOfAService(t *testing.T) {
 }
 
 func TestALeftoverThatTheServiceDoesNotGiveUp(t *testing.T) {
-	s := &shelf{dir: t.TempDir(), deaf: true}
-	s.putOn(t)
+	s := &fileService{dir: t.TempDir(), failing: true}
+	s.addJail(t)
 	left, err := Leftovers(t.Context(), "kept.", s)
 	if err != nil || len(left) != 1 {
 		t.Fatalf("got %v, err %v", left, err)
@@ -89,7 +89,7 @@ func TestALeftoverThatTheServiceDoesNotGiveUp(t *testing.T) {
 	if err := left[0].Kill(ctx); err == nil || !strings.Contains(err.Error(), "still holds") {
 		t.Errorf("got %v, want that the service still holds it", err)
 	}
-	s.mute = true
+	s.silent = true
 	if left, err := Leftovers(t.Context(), "kept.", s); err == nil || len(left) > 0 {
 		t.Errorf("of a service that does not answer: got %v, err %v", left, err)
 	}

@@ -49,7 +49,7 @@ func newService(c *Command, token string) (*service, error) {
 
 // An account is what the supervisor inside has said.
 type account struct {
-	told    bool
+	exited  bool
 	code    int
 	signal  syscall.Signal
 	reached []Feature // limits that its control group ran into
@@ -58,7 +58,7 @@ type account struct {
 func (a *account) note(said []string) {
 	switch {
 	case said[0] == "exited" && len(said) == 3:
-		a.told, a.code, a.signal = true, atoi(said[1])&0xff, syscall.Signal(atoi(said[2])&0x7f)
+		a.exited, a.code, a.signal = true, atoi(said[1])&0xff, syscall.Signal(atoi(said[2])&0x7f)
 	case said[0] == "reached" && len(said) == 2:
 		if f := Feature(said[1]); f == FeatureMemory || f == FeaturePIDs {
 			a.reached = append(a.reached, f)
@@ -83,7 +83,7 @@ func (j *jail) attend() {
 		}
 		j.mu.Lock()
 		j.account.note(strings.Split(string(word[:n]), "\x00"))
-		told := j.account.told
+		told := j.account.exited
 		j.mu.Unlock()
 		if told {
 			j.look()
@@ -279,7 +279,7 @@ func (j *jail) isSupervised() bool {
 func (j *jail) code(p *os.ProcessState, stopped bool) (code int, signal syscall.Signal) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.account.told {
+	if j.account.exited {
 		return j.account.code, j.account.signal
 	}
 	code = p.ExitCode()

@@ -63,7 +63,7 @@ func (p *Process) launch(ctx context.Context, backend string, c *Command, stream
 	p.jail.beginCover()
 	defer p.jail.endCover()
 	begun := make(chan error, 1)
-	go thread.Alone(func() { p.carry(ctx, pipes, ends, begun) })
+	go thread.Alone(func() { p.runMain(ctx, pipes, ends, begun) })
 	if err := <-begun; err != nil {
 		<-p.done
 		return &StartError{Backend: backend, Step: "start", Err: errors.Join(err, p.err)}
@@ -126,10 +126,10 @@ func (p *Process) furnish(c *Command, streams Streams) (pipes *plumbing, e *ends
 	return pipes, e, step, err
 }
 
-// carry is the life of the mechanism's first process. It keeps its thread to
+// runMain runs the mechanism's first process to its end. It keeps its thread to
 // the end: the kernel takes the end of the thread that started a process for
 // the end of its parent, and would kill the jail.
-func (p *Process) carry(ctx context.Context, pipes *plumbing, ends *ends, begun chan<- error) {
+func (p *Process) runMain(ctx context.Context, pipes *plumbing, ends *ends, begun chan<- error) {
 	defer close(p.done)
 	cmd := p.jail.prepare(pipes, ends)
 	clean, err := p.begin(cmd)

@@ -63,7 +63,7 @@ type attempt struct {
 	tokens tokens
 	// inside is the way from the agent's jail to its worker, and attached what
 	// came through it to be kept.
-	inside   *inside.Door
+	inside   *inside.Server
 	attached []jobs.Artifact
 	// terminals is how many the runs of the agent have had that are over.
 	terminals int
@@ -94,7 +94,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	rec := claim.Record()
 	a := &attempt{
 		Worker: w, claim: claim, rec: rec, job: claim.Job(), result: rec.Result(),
-		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewDoor(), tokens: newTokens(),
+		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewServer(), tokens: newTokens(),
 	}
 	a.refused = policy.NewWatch(a.name(), a.refuse)
 	if rec.Started != nil {

@@ -280,11 +280,11 @@ func (a *attempt) carry(l agent.Launch, adapter agent.Adapter) agent.Launch {
 	}
 	switch {
 	case a.forks():
-		l = l.Forked().Told(texts...)
+		l = l.Forked().With(texts...)
 	case m.begun != nil:
 		l = l.Continued(m.begun.Open, texts...)
 	default:
-		l = l.Told(texts...)
+		l = l.With(texts...)
 	}
 	if len(said) == 1 {
 		l.Input = said[0].Input

@@ -22,12 +22,12 @@ func (r *agentRun) serveInside(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}
-	return r.inside.Serve(ctx, l, r.deeds())
+	return r.inside.Serve(ctx, l, r.insideHandlers())
 }
 
-// deeds are what the programs of the agent's jail may have done.
-func (r *agentRun) deeds() inside.Deeds {
-	return inside.Deeds{
+// insideHandlers carry out what the programs of the agent's jail may have done.
+func (r *agentRun) insideHandlers() inside.Handlers {
+	return inside.Handlers{
 		Milestone: func(ctx context.Context, text string) error {
 			return r.tell(ctx, event.New(event.Milestone{Text: text}))
 		},

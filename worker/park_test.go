@@ -116,7 +116,7 @@ func TestAParkedQuestionThatNobodyAnswers(t *testing.T) {
 		ask        jobs.Ask
 		hears, how string
 	}{
-		"declined": {jobs.Ask{}, "Nobody is there to answer", "expired"},
+		"declined": {jobs.Ask{}, "This is an unattended run", "expired"},
 		"default":  {jobs.Ask{Default: "B"}, "The answer is: B", "default"},
 		"fail":     {jobs.Ask{Fail: true}, "", "expired"},
 	} {

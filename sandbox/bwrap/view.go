@@ -50,7 +50,7 @@ func (v *view) tmpfs(path, perms string, size int64) {
 func (v *view) build(spec sandbox.Spec, h host) {
 	v.namespaces(spec)
 	v.system(spec, h)
-	v.places(spec, h.Host)
+	v.mounts(spec, h.Host)
 	// The root is a temporary file system: writable, it would be unlimited memory.
 	v.add("--remount-ro", "/")
 	v.add("--chdir", "/", "--seccomp", strconv.Itoa(filterFD), "--json-status-fd", strconv.Itoa(sandbox.StatusFD))
@@ -111,16 +111,16 @@ func (v *view) system(spec sandbox.Spec, h host) {
 	v.add("--symlink", "/tmp", "/var/tmp")
 }
 
-// places shows what the Spec names, parents before children.
-func (v *view) places(spec sandbox.Spec, h layout.Host) {
+// mounts shows what the Spec names, parents before children.
+func (v *view) mounts(spec sandbox.Spec, h layout.Host) {
 	home := sandbox.Mount{Source: h.Home, Target: sandbox.HomePath, Writable: true}
-	v.place(home, "0700", spec.Limits.TmpSize)
+	v.mount(home, "0700", spec.Limits.TmpSize)
 	workspace := sandbox.Mount{Source: h.Workspace, Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}
-	v.place(workspace, "0755", spec.Limits.TmpSize)
+	v.mount(workspace, "0755", spec.Limits.TmpSize)
 	mounts := slices.Clone(h.Mounts)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return cmp.Compare(a.Target, b.Target) })
 	for _, m := range mounts {
-		v.place(m, "", 0)
+		v.mount(m, "", 0)
 	}
 	for _, f := range spec.Files {
 		v.file(f.Path, f.Mode, f.Data)
@@ -128,9 +128,9 @@ func (v *view) places(spec sandbox.Spec, h layout.Host) {
 	v.add("--ro-bind", h.Init, jailinit.Path)
 }
 
-// place mounts m; without a source, a file system in memory with the permissions
+// mount mounts m; without a source, a file system in memory with the permissions
 // and the size.
-func (v *view) place(m sandbox.Mount, perms string, size int64) {
+func (v *view) mount(m sandbox.Mount, perms string, size int64) {
 	switch {
 	case m.Source == "":
 		v.tmpfs(m.Target, perms, size)

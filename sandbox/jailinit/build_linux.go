@@ -110,7 +110,7 @@ func enter() error {
 	return os.Chdir("/")
 }
 
-func (p Place) make(n int) error {
+func (p Mount) make(n int) error {
 	target := newRoot + p.Target
 	if p.Kind != KindMask && p.Kind != KindFreeze {
 		if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {

@@ -99,7 +99,7 @@ type Config struct {
 	Supervise bool     // stay as the parent, and end whatever the agent leaves
 	Covered   bool     // wait for the runner's word that it has covered what the agent must not see
 	Dial      bool     // leave a process inside that answers requests, see Request
-	View      []Place  // what the agent sees, with processes of its own; none: what the mechanism made of it
+	View      []Mount  // what the agent sees, with processes of its own; none: what the mechanism made of it
 	User      uint64   // the uid and gid of the agent, in a user namespace of its own; 0: those of the first program
 	Filter    []byte   // of system calls, as package seccomp makes it; none: the mechanism has one
 
@@ -212,7 +212,7 @@ func decode(b []byte) (c Config, err error) {
 	c.Scoped, c.Supervise, c.Covered, c.Dial, c.nested = number() == 1, number() == 1, number() == 1, number() == 1, number() == 1
 	c.User = number()
 	if err == nil {
-		c.View, err = places(view)
+		c.View, err = decodeMounts(view)
 	}
 	if err == nil && (len(b) != 0 || len(c.Args) == 0) {
 		err = errConfig

@@ -45,7 +45,7 @@ func TestConfigSurvivesTheWay(t *testing.T) {
 	c := Config{
 		Args: []string{"sh", "-c", "\x01\xff\n"}, Env: []string{"A=", "B=\xfe"}, Dir: "/w", Listen: []string{"[::1]:1024"},
 		OpenFiles: 1 << 40, FileSize: 7, Processes: 9, Writable: []string{"/w", ""}, Scoped: true, Supervise: true, Dial: true,
-		View: []Place{
+		View: []Mount{
 			{Kind: KindFile, Target: "/etc/x", Data: []byte("a\x00b"), Mode: 0o640}, {Kind: KindMemory, Target: "/tmp", Mode: 0o1777, Size: 1 << 40},
 			{Kind: KindBind, Source: "/given/0", Target: "/w", Writable: true},
 		},

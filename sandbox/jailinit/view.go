@@ -2,9 +2,9 @@ package jailinit
 
 import "strconv"
 
-// A Place is one thing that a view shows. They are made in order, parents
+// A Mount is one thing that a view shows. They are made in order, parents
 // before children; directories between are made as needed.
-type Place struct {
+type Mount struct {
 	Kind     Kind
 	Target   string // where the agent sees it
 	Source   string // what KindBind shows, in the view that the mechanism gave; what KindLink points to
@@ -30,27 +30,27 @@ const (
 )
 
 // fields and place are the way of a Place through a Config.
-func (p Place) fields() []string {
+func (p Mount) fields() []string {
 	return []string{
 		string(p.Kind), p.Target, p.Source, string(p.Data),
 		strconv.FormatUint(uint64(p.Mode), 8), strconv.FormatInt(p.Size, 10), strconv.FormatUint(flag(p.Writable), 10),
 	}
 }
 
-const placeFields = 7
+const mountFields = 7
 
-func places(l []string) ([]Place, error) {
-	if len(l)%placeFields != 0 {
+func decodeMounts(l []string) ([]Mount, error) {
+	if len(l)%mountFields != 0 {
 		return nil, errConfig
 	}
-	var view []Place
-	for ; len(l) > 0; l = l[placeFields:] {
+	var view []Mount
+	for ; len(l) > 0; l = l[mountFields:] {
 		mode, errMode := strconv.ParseUint(l[4], 8, 32)
 		size, errSize := strconv.ParseInt(l[5], 10, 64)
 		if errMode != nil || errSize != nil {
 			return nil, errConfig
 		}
-		p := Place{Kind: Kind(l[0]), Target: l[1], Source: l[2], Mode: uint32(mode), Size: size, Writable: l[6] == "1"}
+		p := Mount{Kind: Kind(l[0]), Target: l[1], Source: l[2], Mode: uint32(mode), Size: size, Writable: l[6] == "1"}
 		if l[3] != "" {
 			p.Data = []byte(l[3])
 		}

@@ -77,7 +77,7 @@ func compile(spec sandbox.Spec, e engine) (*sandbox.Command, error) {
 	v.identity()
 	v.walls(spec)
 	v.limits(spec.Limits)
-	v.places(spec)
+	v.mounts(spec)
 	v.add("--entrypoint", jailinit.Path, spec.Image, sandbox.Mark)
 	return &sandbox.Command{
 		Path: e.path, Args: v.args, Env: e.env, Shown: v.shown, Executable: v.programs,
@@ -204,20 +204,20 @@ func (v *view) limits(l sandbox.Limits) {
 
 const supervisorThreads = 16
 
-// places shows what is there, parents before children.
-func (v *view) places(spec sandbox.Spec) {
+// mounts shows what is there, parents before children.
+func (v *view) mounts(spec sandbox.Spec) {
 	v.add("--shm-size", strconv.FormatInt(spec.Limits.ShmSize, 10))
 	v.tmpfs("/tmp", "1777", spec.Limits.TmpSize)
 	v.tmpfs("/var/tmp", "1777", spec.Limits.TmpSize)
 	v.tmpfs("/run", "0755"+v.owner(), 16<<20)
 	// It tells of the machine, and no agent needs it.
 	v.add("--tmpfs", "/sys:ro,nosuid,nodev,noexec,size=4096,mode=0555"+v.empty())
-	v.place(sandbox.Mount{Source: spec.Home, Target: sandbox.HomePath, Writable: true}, spec.Limits.TmpSize)
-	v.place(sandbox.Mount{Source: spec.Workspace, Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}, spec.Limits.TmpSize)
+	v.mount(sandbox.Mount{Source: spec.Home, Target: sandbox.HomePath, Writable: true}, spec.Limits.TmpSize)
+	v.mount(sandbox.Mount{Source: spec.Workspace, Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}, spec.Limits.TmpSize)
 	mounts := slices.Clone(spec.Mounts)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return cmp.Compare(a.Target, b.Target) })
 	for _, m := range mounts {
-		v.place(m, 0)
+		v.mount(m, 0)
 	}
 	v.names(spec)
 	for _, f := range spec.Files {
@@ -245,9 +245,9 @@ func (v *view) names(spec sandbox.Spec) {
 	v.file("/etc/resolv.conf", nil)
 }
 
-// place shows m; without a source, a file system in memory that belongs to the
+// mount shows m; without a source, a file system in memory that belongs to the
 // agent.
-func (v *view) place(m sandbox.Mount, size int64) {
+func (v *view) mount(m sandbox.Mount, size int64) {
 	if m.Source != "" {
 		v.bind(m.Source, m.Target, m.Writable)
 		return

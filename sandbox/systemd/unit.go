@@ -126,55 +126,55 @@ func initConfig(spec sandbox.Spec, h host) (jailinit.Config, error) {
 }
 
 // view is what jailinit makes of what the unit has.
-func view(spec sandbox.Spec, h host) []jailinit.Place {
-	v := []jailinit.Place{{Kind: jailinit.KindBind, Source: "/usr", Target: "/usr"}}
-	add := func(p jailinit.Place) { v = append(v, p) }
+func view(spec sandbox.Spec, h host) []jailinit.Mount {
+	v := []jailinit.Mount{{Kind: jailinit.KindBind, Source: "/usr", Target: "/usr"}}
+	add := func(p jailinit.Mount) { v = append(v, p) }
 	for _, l := range h.Links {
-		add(jailinit.Place{Kind: jailinit.KindLink, Source: l.Source, Target: l.Target})
+		add(jailinit.Mount{Kind: jailinit.KindLink, Source: l.Source, Target: l.Target})
 	}
 	for _, m := range h.Shared {
-		add(jailinit.Place{Kind: jailinit.KindBind, Source: m.Target, Target: m.Target})
+		add(jailinit.Mount{Kind: jailinit.KindBind, Source: m.Target, Target: m.Target})
 	}
 	for _, f := range h.Files(spec) {
-		add(jailinit.Place{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: uint32(f.Mode)})
+		add(jailinit.Mount{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: uint32(f.Mode)})
 	}
-	add(jailinit.Place{Kind: jailinit.KindProc, Target: "/proc"})
+	add(jailinit.Mount{Kind: jailinit.KindProc, Target: "/proc"})
 	// The unit's own keyring can be listed there by its owner.
 	hidden := append([]string{"/proc/keys"}, h.Hidden...)
 	slices.Sort(hidden)
 	for _, p := range slices.Compact(hidden) {
-		add(jailinit.Place{Kind: jailinit.KindMask, Target: p})
+		add(jailinit.Mount{Kind: jailinit.KindMask, Target: p})
 	}
 	for _, p := range h.ReadOnly {
-		add(jailinit.Place{Kind: jailinit.KindFreeze, Target: p})
+		add(jailinit.Mount{Kind: jailinit.KindFreeze, Target: p})
 	}
-	add(jailinit.Place{Kind: jailinit.KindDevices, Target: "/dev", Size: spec.Limits.ShmSize})
-	add(jailinit.Place{Kind: jailinit.KindMemory, Target: "/tmp", Mode: 0o1777, Size: spec.Limits.TmpSize})
-	add(jailinit.Place{Kind: jailinit.KindMemory, Target: "/run", Mode: 0o755, Size: layout.RunSize})
-	add(jailinit.Place{Kind: jailinit.KindLink, Source: "/tmp", Target: "/var/tmp"})
+	add(jailinit.Mount{Kind: jailinit.KindDevices, Target: "/dev", Size: spec.Limits.ShmSize})
+	add(jailinit.Mount{Kind: jailinit.KindMemory, Target: "/tmp", Mode: 0o1777, Size: spec.Limits.TmpSize})
+	add(jailinit.Mount{Kind: jailinit.KindMemory, Target: "/run", Mode: 0o755, Size: layout.RunSize})
+	add(jailinit.Mount{Kind: jailinit.KindLink, Source: "/tmp", Target: "/var/tmp"})
 	return append(v, places(spec, h)...)
 }
 
 // places shows what the Spec names, parents before children.
-func places(spec sandbox.Spec, h host) []jailinit.Place {
-	v := []jailinit.Place{
+func places(spec sandbox.Spec, h host) []jailinit.Mount {
+	v := []jailinit.Mount{
 		{Kind: jailinit.KindMemory, Target: sandbox.HomePath, Mode: 0o700, Size: spec.Limits.TmpSize},
 		{Kind: jailinit.KindMemory, Target: sandbox.WorkspacePath, Mode: 0o755, Size: spec.Limits.TmpSize},
 	}
 	if h.Home != "" {
-		v[0] = jailinit.Place{Kind: jailinit.KindBind, Source: given + "home", Target: sandbox.HomePath, Writable: true}
+		v[0] = jailinit.Mount{Kind: jailinit.KindBind, Source: given + "home", Target: sandbox.HomePath, Writable: true}
 	}
 	if h.Workspace != "" {
-		v[1] = jailinit.Place{Kind: jailinit.KindBind, Source: given + "workspace", Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}
+		v[1] = jailinit.Mount{Kind: jailinit.KindBind, Source: given + "workspace", Target: sandbox.WorkspacePath, Writable: !spec.WorkspaceReadOnly}
 	}
-	var mounts []jailinit.Place
+	var mounts []jailinit.Mount
 	for i, m := range h.Mounts {
-		mounts = append(mounts, jailinit.Place{Kind: jailinit.KindBind, Source: given + strconv.Itoa(i), Target: m.Target, Writable: m.Writable})
+		mounts = append(mounts, jailinit.Mount{Kind: jailinit.KindBind, Source: given + strconv.Itoa(i), Target: m.Target, Writable: m.Writable})
 	}
-	slices.SortStableFunc(mounts, func(a, b jailinit.Place) int { return cmp.Compare(a.Target, b.Target) })
+	slices.SortStableFunc(mounts, func(a, b jailinit.Mount) int { return cmp.Compare(a.Target, b.Target) })
 	v = append(v, mounts...)
 	for _, f := range spec.Files {
-		v = append(v, jailinit.Place{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: uint32(f.Mode)})
+		v = append(v, jailinit.Mount{Kind: jailinit.KindFile, Target: f.Path, Data: f.Data, Mode: uint32(f.Mode)})
 	}
-	return append(v, jailinit.Place{Kind: jailinit.KindBind, Source: jailinit.Path, Target: jailinit.Path})
+	return append(v, jailinit.Mount{Kind: jailinit.KindBind, Source: jailinit.Path, Target: jailinit.Path})
 }

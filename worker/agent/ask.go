@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// nobody is the answer to a question in a job that is not interactive. Without it the
+// unattended is the answer to a question in a job that is not interactive. Without it the
 // agent would wait for ever.
-const nobody = "Nobody is there to answer: this is an unattended run. Decide by yourself, say what you assumed, and go on."
+const unattended = "This is an unattended run: no person can answer. Decide yourself, state your assumptions, and continue."
 
 // asks are the open questions, by the ids that answers use.
 type asks map[string]ask

@@ -38,7 +38,7 @@ func (d *claudeDecoder) readRequest(out *claudeOut, r *Read) {
 		return
 	}
 	r.add(event.AskClosed{Ask: out.RequestID, How: "declined"})
-	r.Reply = append(r.Reply, claudeAnswer(out.RequestID, claudeDecision{Behavior: "deny", Message: nobody}))
+	r.Reply = append(r.Reply, claudeAnswer(out.RequestID, claudeDecision{Behavior: "deny", Message: unattended}))
 }
 
 // A claudeSuggestion is a change of what the program may do without asking.
@@ -113,7 +113,7 @@ func (d *claudeDecoder) Answer(a control.Message) ([]event.Event, [][]byte, erro
 		input = map[string]json.RawMessage{}
 	}
 	how, decision := "answered", claudeDecision{Behavior: "allow", Input: input}
-	denied := claudeDecision{Behavior: "deny", Message: firstText(a.Text, nobody)}
+	denied := claudeDecision{Behavior: "deny", Message: firstText(a.Text, unattended)}
 	switch {
 	case a.Deny:
 		how, decision = "declined", denied

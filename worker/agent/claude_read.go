@@ -37,7 +37,7 @@ type claudeDecoder struct {
 	said    map[string]bool  // prompts that it was sent and has not taken up; true: it has read it
 	total   Total
 	exact   bool // result messages report usage since the previous one
-	words   lastWords
+	words   lastError
 }
 
 // A tool is a call that has not ended.

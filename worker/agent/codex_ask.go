@@ -97,7 +97,7 @@ func codexAnswers(open ask, a control.Message) (any, error) {
 	answers := map[string]said{}
 	if a.Deny {
 		for _, name := range open.names {
-			answers[name] = said{[]string{firstText(a.Text, nobody)}}
+			answers[name] = said{[]string{firstText(a.Text, unattended)}}
 		}
 		return map[string]any{"answers": answers}, nil
 	}

@@ -89,7 +89,7 @@ func (d *codexTalk) state() State {
 	switch {
 	case d.dead:
 		return Over
-	case d.last == nil || d.open || len(d.told)+len(d.queue) > 0:
+	case d.last == nil || d.open || len(d.sent)+len(d.queue) > 0:
 		return Working
 	}
 	return Idle
@@ -98,7 +98,7 @@ func (d *codexTalk) state() State {
 // Exit implements [Decoder].
 func (d *codexTalk) Exit(code int, signal string) (event.Event, jobs.Ended) {
 	if !d.dead {
-		d.unread = len(d.told) + len(d.queue)
+		d.unread = len(d.sent) + len(d.queue)
 	}
 	return d.turns.Exit(code, signal)
 }
@@ -143,24 +143,24 @@ func (d *codexTalk) readAnswer(m rpcMessage, r *Read) {
 	case call.method == "initialize":
 		d.fail(m, r)
 	case call.method == "turn/start":
-		d.readTold(call.input, got.Turn.ID, m, r)
+		d.readAccepted(call.input, got.Turn.ID, m, r)
 	default:
 		r.reply(call, m)
 	}
 }
 
-// readTold notes which turn a prompt belongs to.
-func (d *codexTalk) readTold(input, turn string, m rpcMessage, r *Read) {
-	_, waits := d.told[input]
+// readAccepted notes which turn a prompt belongs to.
+func (d *codexTalk) readAccepted(input, turn string, m rpcMessage, r *Read) {
+	_, waits := d.sent[input]
 	switch {
 	case m.Error != nil && d.last == nil && !d.open:
 		d.fail(m, r) // the first one
 		return
 	case m.Error != nil || turn == d.now && !d.open:
-		delete(d.told, input)
-		d.cut = d.cut && len(d.told) > 0
+		delete(d.sent, input)
+		d.cut = d.cut && len(d.sent) > 0
 	case waits:
-		d.told[input] = turn
+		d.sent[input] = turn
 	}
 	r.reply(rpcCall{input: input}, m)
 }
@@ -235,7 +235,7 @@ func (d *codexTalk) readTurn(method string, p *codexParams, r *Read) {
 			r.Reply = append(r.Reply, d.Interrupt()...)
 		}
 	case d.open && p.Turn.ID == d.now:
-		maps.DeleteFunc(d.told, func(_, turn string) bool { return turn == d.now })
+		maps.DeleteFunc(d.sent, func(_, turn string) bool { return turn == d.now })
 		d.readEnd(p.Turn, r)
 	}
 }

@@ -27,9 +27,9 @@ type codexTalk struct {
 	thread string // empty: the thread has not begun
 	now    string // the turn that is open, or the last one
 	queue  []codexPrompt
-	// told are the prompts that the program was sent and has not taken up, with the
+	// sent are the prompts that the program was sent and has not taken up, with the
 	// turn that will take each up; empty: the program has not said which.
-	told    map[string]string
+	sent    map[string]string
 	asks    asks
 	cut     bool                  // an interrupt waits for the turn's id
 	dead    bool                  // the agent could not begin
@@ -61,7 +61,7 @@ func newCodexTalk(l Launch) *codexTalk {
 	return &codexTalk{
 		turns: turns{name: "codex", total: Total{Session: l.Resume, Model: l.Job.Agent.Model}},
 		rpc:   rpc{calls: map[string]rpcCall{}}, launch: l,
-		queue: []codexPrompt{{l.promptID(), l.prompt(), l.Images}}, told: map[string]string{}, asks: asks{}, used: map[string]jobs.Usage{},
+		queue: []codexPrompt{{l.promptID(), l.prompt(), l.Images}}, sent: map[string]string{}, asks: asks{}, used: map[string]jobs.Usage{},
 	}
 }
 
@@ -106,7 +106,7 @@ func (d *codexTalk) say(p codexPrompt) [][]byte {
 		d.queue = append(d.queue, p)
 		return nil
 	}
-	remember(d.told, p.id, "")
+	remember(d.sent, p.id, "")
 	return [][]byte{d.request("turn/start", map[string]any{"threadId": d.thread, "clientUserMessageId": p.id, "input": p.input()}, p.id)}
 }
 
@@ -158,7 +158,7 @@ func (d *codexTalk) Raw(id string, line []byte) ([][]byte, error) {
 			return nil, control.Refuse(control.Cannot, "agent codex does not take this line: turn/start needs params with a list input")
 		}
 		params["clientUserMessageId"] = jsonLine(id)
-		remember(d.told, id, "")
+		remember(d.sent, id, "")
 	}
 	return [][]byte{d.request(m, params, id)}, nil
 }

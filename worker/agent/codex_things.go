@@ -58,7 +58,7 @@ func (d *codexTalk) readThing(method string, p *codexParams, r *Read) {
 	switch t := p.Item; t.Type {
 	case "userMessage":
 		if stage == "started" && t.Client != "" {
-			delete(d.told, t.Client)
+			delete(d.sent, t.Client)
 			r.add(event.InputState{Input: t.Client, State: "taken"})
 		}
 		return

@@ -49,7 +49,7 @@ func (command) Decoder(l Launch) Decoder {
 
 type commandDecoder struct {
 	program string
-	last    lastWords
+	last    lastError
 }
 
 func (d *commandDecoder) Line(line Line) Read {
@@ -80,7 +80,7 @@ func (d *commandDecoder) Exit(code int, signal string) (event.Event, jobs.Ended)
 }
 
 // missing is the verdict on a program that was not found or cannot be executed.
-func missing(program string, code int, last *lastWords) jobs.Ended {
+func missing(program string, code int, last *lastError) jobs.Ended {
 	what := "was not found (status 127)"
 	if code == 126 {
 		what = "cannot be executed (status 126)"

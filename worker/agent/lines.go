@@ -113,11 +113,11 @@ func outputLine(line Line, raw *jobs.Raw) event.Event {
 	return e
 }
 
-// lastWords keeps the last line that a program printed on stderr: the best explanation
+// lastError keeps the last line that a program printed on stderr: the best explanation
 // there is when the program dies without another one.
-type lastWords struct{ text string }
+type lastError struct{ text string }
 
-func (w *lastWords) note(line Line) {
+func (w *lastError) note(line Line) {
 	if text := strings.TrimSpace(short(string(line.Bytes), 500)); text != "" {
 		w.text = text
 	}
@@ -125,7 +125,7 @@ func (w *lastWords) note(line Line) {
 
 // event returns the event of a line that is no message of an agent's protocol, and
 // keeps a line of stderr as the last one.
-func (w *lastWords) event(line Line, raw *jobs.Raw) event.Event {
+func (w *lastError) event(line Line, raw *jobs.Raw) event.Event {
 	if line.Stream == Stderr {
 		w.note(line)
 	}
@@ -133,7 +133,7 @@ func (w *lastWords) event(line Line, raw *jobs.Raw) event.Event {
 }
 
 // after appends the last line of stderr to a message.
-func (w *lastWords) after(message string) string {
+func (w *lastError) after(message string) string {
 	if w.text == "" {
 		return message
 	}

@@ -112,7 +112,7 @@ func (l Launch) replied() string {
 			case r.Why != "":
 				fmt.Fprintf(&b, "It was declined: %s", r.Why)
 			default:
-				b.WriteString(nobody)
+				b.WriteString(unattended)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func (l Launch) Continued(open bool, said ...string) Launch {
 		b.WriteString("\n\n" + l.Notice)
 	}
 	l.Prompt = b.String()
-	return l.Told(said...)
+	return l.With(said...)
 }
 
 // Forked is the launch of a new job that begins with a copy of the conversation that
@@ -152,8 +152,8 @@ func (l Launch) Forked() Launch {
 	return l
 }
 
-// Told is the launch whose prompt has more texts at its end.
-func (l Launch) Told(said ...string) Launch {
+// With is the launch whose prompt has more texts at its end.
+func (l Launch) With(said ...string) Launch {
 	if len(said) > 0 {
 		l.Prompt = strings.Join(append([]string{l.prompt()}, said...), "\n\n")
 	}

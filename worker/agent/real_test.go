@@ -298,7 +298,7 @@ func TestRealClaude(t *testing.T) {
 			}
 		}},
 		{prompt: "ASK", check: func(t *testing.T, _ agent.Launch, r run) {
-			if r.count(jobs.AskOpened) != 1 || r.count(jobs.AskClosed) != 1 || !strings.Contains(r.data(jobs.TurnEnded), "Nobody is there to answer") {
+			if r.count(jobs.AskOpened) != 1 || r.count(jobs.AskClosed) != 1 || !strings.Contains(r.data(jobs.TurnEnded), "This is an unattended run") {
 				t.Errorf("the model was told %s", r.data(jobs.TurnEnded))
 			}
 		}},

@@ -17,7 +17,7 @@ func TestReplies(t *testing.T) {
 		{Questions: []string{"Who?"}, Answers: []string{""}, Declined: true},
 	}}
 	want := "The question was: Which?\nThe answer is: B\n\nThe question was: Why?\nThe answer is: it burns\n\n" +
-		"The question was: When?\nIt was declined: not today\n\nThe question was: Who?\n" + nobody
+		"The question was: When?\nIt was declined: not today\n\nThe question was: Who?\n" + unattended
 	for name, tt := range map[string]struct{ got, begins string }{
 		"in its conversation": {l.Continued(true).Prompt, "This conversation goes on in a new process."},
 		"knowing nothing":     {l.prompt(), "do it\n\nAn earlier run"},

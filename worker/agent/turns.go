@@ -21,7 +21,7 @@ type turns struct {
 	why     jobs.Reason      // of a turn that failed
 	retried jobs.Reason      // why the model API is being retried
 	total   Total
-	words   lastWords
+	words   lastError
 	unread  int // prompts that the agent was sent and has not taken up at its end
 }
 

@@ -26,8 +26,8 @@ func (e *ConflictError) Error() string {
 
 // A Tree is a work tree of the user's, or a directory in no repository.
 type Tree struct {
-	place git.Place
-	env   []string
+	user git.UserTree
+	env  []string
 }
 
 // Open finds the work tree around a directory, with the user's environment.
@@ -41,16 +41,16 @@ func Open(ctx context.Context, dir string, env []string) (*Tree, error) {
 	}
 	place, err := git.Locate(ctx, dir, env)
 	if errors.Is(err, git.ErrNoRepository) {
-		return &Tree{place: git.Place{Top: dir, IDLen: 40}, env: env}, nil
+		return &Tree{user: git.UserTree{Top: dir, IDLen: 40}, env: env}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("work tree around %s: %w", dir, err)
 	}
-	return &Tree{place: place, env: env}, nil
+	return &Tree{user: place, env: env}, nil
 }
 
 // Top is the top of the work tree.
-func (t *Tree) Top() string { return t.place.Top }
+func (t *Tree) Top() string { return t.user.Top }
 
 // How says how to apply a patch.
 type How struct {
@@ -99,8 +99,8 @@ func (t *Tree) apply(ctx context.Context, shadow *git.Shadow, patch []byte, how 
 	args := []string{"apply", "--binary", "--whitespace=nowarn"}
 	repo := shadow.Repo
 	if how.ThreeWay {
-		if t.place.Dir == "" {
-			return fmt.Errorf("merge into %s: %w", t.place.Top, git.ErrNoRepository)
+		if t.user.Dir == "" {
+			return fmt.Errorf("merge into %s: %w", t.user.Top, git.ErrNoRepository)
 		}
 		args = append(args, "--3way")
 		var err error
@@ -126,8 +126,8 @@ func (t *Tree) apply(ctx context.Context, shadow *git.Shadow, patch []byte, how 
 // directory may be in the work tree under another name than .git, which git treats like
 // any other directory.
 func (t *Tree) outsideGit(paths []string) error {
-	for _, dir := range []string{t.place.Dir, t.place.Common, t.place.Objects} {
-		inside, err := filepath.Rel(t.place.Top, dir)
+	for _, dir := range []string{t.user.Dir, t.user.Common, t.user.Objects} {
+		inside, err := filepath.Rel(t.user.Top, dir)
 		if dir == "" || err != nil || !filepath.IsLocal(inside) {
 			continue
 		}
@@ -147,7 +147,7 @@ func (t *Tree) shadow() (*git.Shadow, func() error, error) {
 		return nil, nil, err
 	}
 	drop := func() error { return os.RemoveAll(dir) }
-	shadow, err := git.NewShadow(filepath.Join(dir, "git"), t.place)
+	shadow, err := git.NewShadow(filepath.Join(dir, "git"), t.user)
 	if err != nil {
 		return nil, nil, errors.Join(err, drop())
 	}

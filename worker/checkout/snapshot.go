@@ -32,10 +32,10 @@ func (t *Tree) Uncommitted(ctx context.Context) (found Uncommitted, err error) {
 
 // atHead lets see work with a copy of the user's index, at the user's HEAD.
 func (t *Tree) atHead(ctx context.Context, see func(r git.Repo, head string) error) (err error) {
-	if t.place.Dir == "" {
+	if t.user.Dir == "" {
 		return nil
 	}
-	head, err := git.UserCommit(ctx, t.place.Top, []string{"HEAD"}, t.env)
+	head, err := git.UserCommit(ctx, t.user.Top, []string{"HEAD"}, t.env)
 	if err != nil || head == "" {
 		return err
 	}
@@ -99,8 +99,8 @@ const (
 // runs: its program could be a file of the work tree that an agent wrote. The
 // same files on the same HEAD give the same commit.
 func (t *Tree) Snapshot(ctx context.Context, take func(head, commit string, pack io.Reader) error) (snap Snapshot, err error) {
-	if t.place.Dir == "" {
-		return snap, fmt.Errorf("%s: %w", t.place.Top, git.ErrNoRepository)
+	if t.user.Dir == "" {
+		return snap, fmt.Errorf("%s: %w", t.user.Top, git.ErrNoRepository)
 	}
 	err = t.atHead(ctx, func(r git.Repo, head string) error {
 		snap.Head, snap.Commit = head, head
@@ -125,7 +125,7 @@ func (t *Tree) Snapshot(ctx context.Context, take func(head, commit string, pack
 		return handOver(ctx, r, snap, take)
 	})
 	if err == nil && snap.Commit == "" {
-		err = fmt.Errorf("%s has no commit yet: make one first", t.place.Top)
+		err = fmt.Errorf("%s has no commit yet: make one first", t.user.Top)
 	}
 	return snap, err
 }
@@ -138,7 +138,7 @@ func (t *Tree) bounded(paths []string) error {
 	var total, largest int64
 	var name string
 	for _, p := range paths {
-		if info, err := os.Lstat(filepath.Join(t.place.Top, p)); err == nil && info.Mode().IsRegular() {
+		if info, err := os.Lstat(filepath.Join(t.user.Top, p)); err == nil && info.Mode().IsRegular() {
 			total += info.Size()
 			if info.Size() > largest {
 				largest, name = info.Size(), p

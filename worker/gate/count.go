@@ -14,10 +14,10 @@ const maxCounted = 4 << 20
 
 // A counter reads the usage from one answer, while the answer passes.
 type counter struct {
-	read   func(data []byte) (told, bool) // the provider's
-	mark   []byte                         // of a piece that reports usage; the provider's
-	stream bool                           // an event stream; else one JSON object
-	sent   int64                          // bytes of the request
+	read   func(data []byte) (report, bool) // the provider's
+	mark   []byte                           // of a piece that reports usage; the provider's
+	stream bool                             // an event stream; else one JSON object
+	sent   int64                            // bytes of the request
 
 	line    []byte // the line, or the answer, as far as it has arrived
 	dropped int64  // how many bytes of it are not kept
@@ -28,9 +28,9 @@ type counter struct {
 	kind    string // of the error that it is, or ends with
 }
 
-// told is the usage that a piece of an answer reports. Counts are totals of the answer;
+// report is the usage that a piece of an answer reports. Counts are totals of the answer;
 // missing ones keep their value.
-type told struct {
+type report struct {
 	model                                string
 	input, output, cacheRead, cacheWrite *int64
 	final                                bool
@@ -129,7 +129,7 @@ type anthropicUsage struct {
 
 // readAnthropic decodes the events that report usage: message_start for the input,
 // message_delta for the output, and a message that is not streamed.
-func readAnthropic(data []byte) (told, bool) {
+func readAnthropic(data []byte) (report, bool) {
 	var e struct {
 		Type    string          `json:"type"`
 		Model   string          `json:"model"`
@@ -140,16 +140,16 @@ func readAnthropic(data []byte) (told, bool) {
 		} `json:"message"`
 	}
 	if json.Unmarshal(data, &e) != nil {
-		return told{}, false // not what the provider sends; the usage is estimated then
+		return report{}, false // not what the provider sends; the usage is estimated then
 	}
-	t, usage := told{model: e.Model}, e.Usage
+	t, usage := report{model: e.Model}, e.Usage
 	switch e.Type {
 	case "message_start":
 		t.model, usage = e.Message.Model, e.Message.Usage
 	case "message_delta", "message":
 		t.final = usage != nil
 	default:
-		return told{}, false
+		return report{}, false
 	}
 	if usage != nil {
 		t.input, t.output, t.cacheRead, t.cacheWrite = usage.Input, usage.Output, usage.CacheRead, usage.CacheWrite
@@ -159,7 +159,7 @@ func readAnthropic(data []byte) (told, bool) {
 
 // readOpenAI decodes the event that closes an answer, and an answer that is not
 // streamed. Its input includes what was read from the cache.
-func readOpenAI(data []byte) (told, bool) {
+func readOpenAI(data []byte) (report, bool) {
 	type response struct {
 		Object string `json:"object"`
 		Model  string `json:"model"`
@@ -176,23 +176,23 @@ func readOpenAI(data []byte) (told, bool) {
 		Response response `json:"response"`
 	}
 	if json.Unmarshal(data, &e) != nil {
-		return told{}, false // as above
+		return report{}, false // as above
 	}
 	r := e.Response
 	if e.Object == "response" {
 		r = e.response
 	}
 	if r.Usage == nil {
-		return told{model: r.Model}, true
+		return report{model: r.Model}, true
 	}
 	input := r.Usage.Input - r.Usage.Details.Cached
-	return told{model: r.Model, input: &input, output: &r.Usage.Output, cacheRead: &r.Usage.Details.Cached, final: true}, true
+	return report{model: r.Model, input: &input, output: &r.Usage.Output, cacheRead: &r.Usage.Details.Cached, final: true}, true
 }
 
 // readGoogle decodes a piece of a stream, or an answer that is not streamed: each
 // reports all usage so far. Its input includes what was read from the cache, and its
 // output does not include thoughts.
-func readGoogle(data []byte) (told, bool) {
+func readGoogle(data []byte) (report, bool) {
 	var e struct {
 		Model      string `json:"modelVersion"`
 		Candidates []struct {
@@ -210,9 +210,9 @@ func readGoogle(data []byte) (told, bool) {
 		} `json:"usageMetadata"`
 	}
 	if json.Unmarshal(data, &e) != nil {
-		return told{}, false // as above
+		return report{}, false // as above
 	}
-	t := told{model: e.Model, final: e.Feedback.Block != ""}
+	t := report{model: e.Model, final: e.Feedback.Block != ""}
 	for _, c := range e.Candidates {
 		t.final = t.final || c.Finish != ""
 	}

@@ -41,14 +41,14 @@ var errGone = errors.New("the agent hung up")
 
 // judge records whether the model API failed the call.
 func (c *call) judge(gone bool) {
-	if !c.route.asks || gone || errors.Is(c.told.Err, errGone) || errors.Is(c.told.Err, errSpent) {
+	if !c.route.asks || gone || errors.Is(c.result.Err, errGone) || errors.Is(c.result.Err, errSpent) {
 		return
 	}
-	f := jobs.APIFailure{Status: c.told.Status}
+	f := jobs.APIFailure{Status: c.result.Status}
 	if c.count != nil {
 		f.Kind = c.count.kind
 	}
-	broken := c.told.Err != nil && f.Status < 400 // within its answer
+	broken := c.result.Err != nil && f.Status < 400 // within its answer
 	if broken {
 		f.Kind = cmp.Or(f.Kind, "api_error")
 	}
@@ -59,8 +59,8 @@ func (c *call) judge(gone bool) {
 		return
 	}
 	next := Failure{APIFailure: f, Row: c.s.failing.Row + 1}
-	if c.told.RetryAfter > 0 {
-		next.Again = time.Now().Add(c.told.RetryAfter)
+	if c.result.RetryAfter > 0 {
+		next.Again = time.Now().Add(c.result.RetryAfter)
 	}
 	c.s.failing = next
 }

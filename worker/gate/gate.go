@@ -111,8 +111,8 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// A door is what Serve keeps for a session: what bounds the worker's own costs.
-type door struct {
+// A quota bounds what one session costs the worker itself.
+type quota struct {
 	session *Session
 	slots   chan struct{}   // holds a value for each call under way
 	over    <-chan struct{} // closed when no call begins any more
@@ -146,9 +146,9 @@ func loopback(host string) bool {
 // closed. Then it cuts the calls that are under way, and returns when none is left. It
 // closes l.
 func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
-	d := &door{session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
+	q := &quota{session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
 	server := Server{
-		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, d) }),
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, q) }),
 		Auth:        func(r *http.Request) bool { return s.opens(g.provider.credentials(r)) },
 		Deny:        func(w http.ResponseWriter, r *http.Request) { g.stranger(w, s) },
 		Connections: 4 * g.cfg.Parallel,

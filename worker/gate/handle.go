@@ -29,22 +29,22 @@ var (
 
 // A call is a request that is being forwarded.
 type call struct {
-	g     *Gate
-	s     *Session
-	route route
-	query string // as it is sent on
-	began time.Time
-	model string // that the request names
-	count *counter
-	told  Call
-	used  jobs.Usage // already reported to the session
+	g      *Gate
+	s      *Session
+	route  route
+	query  string // as it is sent on
+	began  time.Time
+	model  string // that the request names
+	count  *counter
+	result Call
+	used   jobs.Usage // already reported to the session
 }
 
 // handle serves one request from the jail to its end.
-func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
-	c := &call{g: g, s: d.session}
+func (g *Gate) handle(w http.ResponseWriter, r *http.Request, q *quota) {
+	c := &call{g: g, s: q.session}
 	if what := c.allowed(r); what != "" {
-		g.violation(w, r, d.session, wrong{http.StatusForbidden, "permission_error", what})
+		g.violation(w, r, q.session, wrong{http.StatusForbidden, "permission_error", what})
 		return
 	}
 	if c.route.local {
@@ -53,13 +53,13 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 	}
 	// A waiting call has not sent its body yet: bodies are large.
 	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
+	case q.slots <- struct{}{}:
+		defer func() { <-q.slots }()
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler)
 	}
 	select {
-	case <-d.over: // the slot was freed by a call that was cut a moment before this one
+	case <-q.over: // the slot was freed by a call that was cut a moment before this one
 		panic(http.ErrAbortHandler)
 	default:
 	}
@@ -67,19 +67,19 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, d *door) {
 	if size < 0 || size > g.maxBody {
 		size = g.maxBody // length unknown, or too long
 	}
-	if d.room.Acquire(r.Context(), size) != nil {
+	if q.room.Acquire(r.Context(), size) != nil {
 		panic(http.ErrAbortHandler)
 	}
-	defer d.room.Release(size)
+	defer q.room.Release(size)
 	c.began = time.Now()
-	body, err := c.read(w, r, d)
+	body, err := c.read(w, r, q)
 	switch large, isLarge := errors.AsType[*http.MaxBytesError](err); {
 	case err == nil:
 		c.forward(w, r, body)
 	case isLarge:
 		g.refuse(w, http.StatusRequestEntityTooLarge, "request_too_large", fmt.Sprintf("penstock: a request has at most %d bytes", large.Limit))
 	case errors.Is(err, errBody):
-		g.violation(w, r, d.session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
+		g.violation(w, r, q.session, wrong{http.StatusBadRequest, "invalid_request_error", err.Error()})
 	default:
 		panic(http.ErrAbortHandler) // the client hung up
 	}
@@ -116,7 +116,7 @@ func localHost(hostport string) bool {
 }
 
 // read reads the body. It returns errBody for one that is not allowed.
-func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, error) {
+func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, error) {
 	if !c.route.body {
 		return nil, nil
 	}
@@ -126,8 +126,8 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, d *door) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	d.inspector.Lock()
-	defer d.inspector.Unlock()
+	q.inspector.Lock()
+	defer q.inspector.Unlock()
 	if c.model, err = c.g.provider.rules.inspect(body, c.model, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
@@ -169,7 +169,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	defer c.s.end(c)
-	c.told = Call{Route: c.route.method + " " + c.route.path, Model: c.model}
+	c.result = Call{Route: c.route.method + " " + c.route.path, Model: c.model}
 
 	res, err := c.g.client.RoundTrip(c.request(ctx, r, body))
 	if err == nil {
@@ -180,7 +180,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		c.unreachable(ctx, w, err)
 		return
 	}
-	c.told.Status, c.told.RetryAfter = res.StatusCode, retryAfter(res.Header, time.Now())
+	c.result.Status, c.result.RetryAfter = res.StatusCode, retryAfter(res.Header, time.Now())
 	c.count = &counter{
 		read: c.g.provider.usage, mark: []byte(c.g.provider.mark), sent: int64(len(body)),
 		stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
@@ -293,9 +293,9 @@ func (c *call) tally() {
 	}
 	c.used = sum
 	if c.count.model != "" {
-		c.told.Model = c.count.model
+		c.result.Model = c.count.model
 	}
-	if c.s.use(c, more, c.g.price(c.told.Model)) && c.g.cfg.Hooks.Spent != nil {
+	if c.s.use(c, more, c.g.price(c.result.Model)) && c.g.cfg.Hooks.Spent != nil {
 		c.g.cfg.Hooks.Spent(c.s.id)
 	}
 }
@@ -304,33 +304,33 @@ func (c *call) tally() {
 // help.
 func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error) {
 	err = errors.Join(context.Cause(ctx), err)
-	c.told.Status = http.StatusBadGateway
+	c.result.Status = http.StatusBadGateway
 	defer c.finish(ctx, err)
 	switch {
 	case errors.Is(err, errSpent):
-		c.told.Status = http.StatusBadRequest
-		c.g.refuse(w, c.told.Status, "invalid_request_error", "penstock: the budget was spent while this call was under way")
+		c.result.Status = http.StatusBadRequest
+		c.g.refuse(w, c.result.Status, "invalid_request_error", "penstock: the budget was spent while this call was under way")
 	case errors.Is(err, errPacked), errors.Is(err, errMoved):
-		c.g.refuse(w, c.told.Status, "api_error", "penstock: the model API gave an answer that cannot be passed on")
+		c.g.refuse(w, c.result.Status, "api_error", "penstock: the model API gave an answer that cannot be passed on")
 	default:
-		c.g.refuse(w, c.told.Status, "api_error", "penstock: the model API does not answer")
+		c.g.refuse(w, c.result.Status, "api_error", "penstock: the model API does not answer")
 	}
 }
 
 // finish records how the call ended.
 func (c *call) finish(ctx context.Context, err error) {
-	c.told.Err, c.told.Usage, c.told.Took = err, c.used, time.Since(c.began)
+	c.result.Err, c.result.Usage, c.result.Took = err, c.used, time.Since(c.began)
 	c.judge(err != nil && errors.Is(context.Cause(ctx), context.Canceled))
 	c.s.note(func(m *Meter) {
 		switch {
-		case c.told.Status == http.StatusTooManyRequests:
+		case c.result.Status == http.StatusTooManyRequests:
 			m.Limited++
-		case c.told.Status >= 500:
+		case c.result.Status >= 500:
 			m.Failed++
 		}
 	})
 	if c.g.cfg.Hooks.Called != nil {
-		c.g.cfg.Hooks.Called(c.s.id, c.told)
+		c.g.cfg.Hooks.Called(c.s.id, c.result)
 	}
 }
 

@@ -46,10 +46,10 @@ type Network struct {
 	token   string
 	refused func(event.JailViolation)
 
-	mu   sync.Mutex
-	told map[event.JailViolation]bool // guarded by mu
-	used event.JailNetwork            // without the hosts; guarded by mu
-	per  map[netKey]*event.Host       // guarded by mu
+	mu       sync.Mutex
+	reported map[event.JailViolation]bool // guarded by mu
+	used     event.JailNetwork            // without the hosts; guarded by mu
+	per      map[netKey]*event.Host       // guarded by mu
 }
 
 type netKey struct {
@@ -64,7 +64,7 @@ func NewNetwork(cfg NetworkConfig) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{token: cfg.Token, refused: cfg.Refused, told: map[event.JailViolation]bool{}, per: map[netKey]*event.Host{}}
+	n := &Network{token: cfg.Token, refused: cfg.Refused, reported: map[event.JailViolation]bool{}, per: map[netKey]*event.Host{}}
 	n.proxy = proxy.New(proxy.Config{
 		Rules: rules, Token: cfg.Token, MaxBytes: cfg.MaxBytes, MaxConnections: cfg.MaxConnections, Ask: cfg.Ask, Resolve: cfg.Resolve, Dial: cfg.Dial,
 		Hint:  "The job can name it in sandbox.allow_hosts (--allow-host), or the worker in worker.allow_hosts.",
@@ -118,10 +118,10 @@ func (n *Network) news(v event.JailViolation) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.used.Refused++
-	if n.told[v] || len(n.told) >= maxRefusals {
+	if n.reported[v] || len(n.reported) >= maxRefusals {
 		return false
 	}
-	n.told[v] = true
+	n.reported[v] = true
 	return true
 }
 

@@ -21,10 +21,10 @@ func TestNetworkTellsOnceAndCountsAll(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer server.Close()
 	var mu sync.Mutex
-	var told []event.JailViolation
+	var reports []event.JailViolation
 	n, err := NewNetwork(NetworkConfig{
 		Hosts:   []string{"*.allowed.test", "gone.test"},
-		Refused: func(v event.JailViolation) { mu.Lock(); defer mu.Unlock(); told = append(told, v) },
+		Refused: func(v event.JailViolation) { mu.Lock(); defer mu.Unlock(); reports = append(reports, v) },
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host == "gone.test" {
 				return nil, errors.New("no such name")
@@ -70,8 +70,8 @@ func TestNetworkTellsOnceAndCountsAll(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if len(told) != maxRefusals || told[0] != (event.JailViolation{Kind: "network", Method: "GET", Host: "evil.test", Port: 80, Reason: "not-listed"}) {
-		t.Errorf("told %d, first %+v", len(told), told[0])
+	if len(reports) != maxRefusals || reports[0] != (event.JailViolation{Kind: "network", Method: "GET", Host: "evil.test", Port: 80, Reason: "not-listed"}) {
+		t.Errorf("reported %d, first %+v", len(reports), reports[0])
 	}
 	used := n.Used()
 	if used.Refused != 6+maxRefusals+5 || len(used.Hosts) != maxHosts+1 || used.Hosts[0].Host != "" || used.Hosts[0].Connections != 5 {
@@ -82,7 +82,7 @@ func TestNetworkTellsOnceAndCountsAll(t *testing.T) {
 	}
 }
 
-// What a job may say at the door, the proxy can read.
+// The proxy can read everything that a job may name.
 func FuzzAllowedHosts(f *testing.F) {
 	for _, s := range []string{"a.example", "*.a.example:443", "A.example.:*", "10.0.0.0/8:*", "192.0.2.7:5432", "[2001:db8::1]:443", "[2001:db8::/32]:443", "::1",
 		"2001:db8::/32", "a:b:c", "[a]:1", "0x7f.1", "xn--bcher-kva.example", "a_b.example", "*.10.0.0.1", "[::1", "::1]", "1.2.3.4/8:1", "fe80::1%eth0", "*.:1", "::ffff:1.2.3.4"} {
@@ -95,7 +95,7 @@ func FuzzAllowedHosts(f *testing.F) {
 			return
 		}
 		if _, err := proxy.ParseRules(entry); err != nil {
-			t.Errorf("accepted at the door: %v", err)
+			t.Errorf("accepted in a job: %v", err)
 		}
 	})
 }

@@ -19,7 +19,7 @@ type provider struct {
 	// ends with "-" stands for all that begin with it.
 	request, answer []string
 	rules           rules
-	usage           func(data []byte) (told, bool)
+	usage           func(data []byte) (report, bool)
 	refusal         func(status int, kind, message string) []byte
 	// mark stands in every piece of an answer that reports usage, and secrets are the
 	// query parameters that hold a credential, which is dropped.

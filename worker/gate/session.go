@@ -160,7 +160,7 @@ func (s *Session) use(c *call, more jobs.Usage, price *Price) bool {
 	} else {
 		s.meter.Unpriced += tokens(more)
 	}
-	s.meter.Model = c.told.Model
+	s.meter.Model = c.result.Model
 	if !s.over() || s.isSpent() {
 		return false
 	}

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// body reads a short one. What follows takes as long as it takes: a deadline
-// that is left would end the request.
+// body reads a short body. The answer may take as long as it needs: a deadline that
+// remained would end the request.
 func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -23,7 +23,7 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// read reads a body that is one JSON object of ours.
+// read decodes a body that is one JSON object.
 func read(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	data, err := body(w, r, limit)
 	if err != nil {
@@ -40,7 +40,7 @@ func read(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	return nil
 }
 
-// checkText accepts what people are shown.
+// checkText accepts text that may be shown to people.
 func checkText(what, s string) error {
 	switch {
 	case strings.TrimSpace(s) == "":
@@ -78,7 +78,8 @@ func checkAsk(a Ask) error {
 
 var artifactName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`) })
 
-// checkName accepts any plain name: an agent's names have a space of their own.
+// checkName accepts any plain name: the names of agents' artifacts have their own
+// prefix.
 func checkName(name string) error {
 	if !artifactName().MatchString(name) {
 		return Refuse("invalid", "%q is no artifact's name: use up to 100 of A-Z, a-z, 0-9, '.', '_' and '-'", name)

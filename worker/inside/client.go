@@ -14,33 +14,33 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// A Client speaks to the door of the jail that it runs in.
+// A Client sends requests to the worker of the jail that it runs in.
 type Client struct {
-	door *url.URL
+	url  *url.URL
 	http *http.Client
 }
 
-// NewClient returns a client for the URL that the jail's environment has.
-func NewClient(door string) (*Client, error) {
-	u, err := url.Parse(door)
+// NewClient returns a client for the URL in the jail's environment.
+func NewClient(address string) (*Client, error) {
+	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" || u.Host == "" || u.User == nil {
 		return nil, errors.New("the address of the worker is not one that a worker gives")
 	}
-	// The door is on the loopback: no proxy of the environment leads there.
-	return &Client{door: u, http: &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}}, nil
+	// The server is on the loopback: a proxy of the environment cannot reach it.
+	return &Client{url: u, http: &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}}, nil
 }
 
-// Milestone tells how far the agent has come.
+// Milestone reports the progress of the agent.
 func (c *Client) Milestone(ctx context.Context, text string) error {
 	return c.post(ctx, "milestones", milestone{text}, &struct{}{})
 }
 
-// Result sets the job's result. The same again replaces it.
+// Result sets the job's result. A later one replaces it.
 func (c *Client) Result(ctx context.Context, value []byte) error {
 	return c.do(ctx, request{"PUT", "result", bytes.NewReader(value), int64(len(value))}, &struct{}{})
 }
 
-// Artifact keeps size bytes of content under a name. The same name again
+// Artifact stores size bytes of content under a name. A later one with the same name
 // replaces it.
 func (c *Client) Artifact(ctx context.Context, name string, content io.Reader, size int64) (jobs.Artifact, error) {
 	var stored jobs.Artifact
@@ -50,7 +50,7 @@ func (c *Client) Artifact(ctx context.Context, name string, content io.Reader, s
 	return stored, c.do(ctx, request{"PUT", "artifacts/" + name, io.LimitReader(content, size), size}, &stored)
 }
 
-// Ask asks a person, and waits.
+// Ask asks a person, and waits for the answer.
 func (c *Client) Ask(ctx context.Context, ask Ask) (Answer, error) {
 	var answer Answer
 	err := c.post(ctx, "asks", ask, &answer)
@@ -62,7 +62,7 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	return c.do(ctx, request{"POST", path, bytes.NewReader(data), int64(len(data))}, into)
 }
 
-// A request is what do sends.
+// A request is a request of [Client.do].
 type request struct {
 	method, path string
 	body         io.Reader
@@ -70,7 +70,7 @@ type request struct {
 }
 
 func (c *Client) do(ctx context.Context, r request, into any) error {
-	req, err := http.NewRequestWithContext(ctx, r.method, c.door.JoinPath("v1", r.path).String(), r.body)
+	req, err := http.NewRequestWithContext(ctx, r.method, c.url.JoinPath("v1", r.path).String(), r.body)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *Client) do(ctx context.Context, r request, into any) error {
 	if r.size == 0 {
 		req.Body = http.NoBody
 	}
-	if r.size > 64<<10 { // a door that refuses says so before it is sent
+	if r.size > 64<<10 { // a server that refuses the request says so before the content is sent
 		req.Header.Set("Expect", "100-continue")
 	}
 	res, err := c.http.Do(req)

@@ -1,13 +1,13 @@
-// Package inside is the API of a worker for the programs in a jail: they store
-// files, set the job's result, and report milestones, ask questions and use terminals.
+// Package inside is the API of a worker for the programs in a jail: they store files,
+// set the job's result, and report milestones, ask questions and use terminals.
 //
-//	command penstock in the jail ──HTTP──▶ Door ──▶ Deeds of the attempt
+//	command penstock in the jail ──HTTP──▶ Server ──▶ Handlers of the attempt
 //	(Client)                        (checks, counts)
 //
-// Every client is the agent, which is hostile. The door trusts nothing: each
-// request is bounded in size, number and rate, and names are from a list of
-// characters. The worker never opens a file by a name that came through it: contents
-// come as bytes. The door closes for good to a client that keeps exceeding the rate.
+// Every client is the agent, which is hostile. The server trusts nothing: each request
+// is bounded in size, number and rate, and names consist of listed characters. The
+// worker never opens a file by a name from a request: contents arrive as bytes. The
+// server shuts for good if a client keeps exceeding the rate.
 //
 //	POST /v1/milestones        {"text":…}
 //	PUT  /v1/artifacts/NAME    the file's bytes
@@ -15,8 +15,8 @@
 //	POST /v1/asks              {"question":…,"options":[…],"timeout":"5m"}; the response waits for the answer
 //	POST /v1/terminals         {"verb":…}, as [terminal.Request], and "wait":"5s"
 //
-// The address and a token are in one URL, which the jail has in its environment.
-// A request without the token is refused, and does not count.
+// The environment of the jail has one URL with the address and a token. A request
+// without the token is refused, and does not count.
 package inside
 
 import (
@@ -28,15 +28,15 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 )
 
-// Bounds of what one attempt may send.
+// Limits on the requests of one attempt.
 const (
 	MaxText          = 4 << 10   // of a milestone, and of a question
 	MaxResult        = 64 << 10  // of a result
 	MaxArtifact      = 256 << 20 // of one artifact
-	MaxArtifactBytes = 512 << 20 // of all of them, those included that failed
+	MaxArtifactBytes = 512 << 20 // of all of them, including those that failed
 	MaxArtifacts     = 100
 	MaxMilestones    = 1000
-	MaxResults       = 100 // how often it is set
+	MaxResults       = 100 // how often it may be set
 	MaxAsks          = 100
 	MaxOpen          = 4 // questions at once
 )
@@ -48,13 +48,13 @@ type Ask struct {
 	Timeout jobs.Duration `json:"timeout,omitempty"`
 }
 
-// An Answer is what became of an Ask. Text is the answer, or why there is none.
+// An Answer is the outcome of an Ask. Text is the answer, or why there is none.
 type Answer struct {
 	How  string `json:"how"` // answered declined expired
 	Text string `json:"text"`
 }
 
-// A RefusedError is a request that had no effect.
+// A RefusedError is a request without effect.
 type RefusedError struct {
 	Code    string `json:"code"` // invalid, too_large, too_many, forbidden, over or lost
 	Message string `json:"message"`
@@ -62,12 +62,12 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Message }
 
-// Refuse makes one.
+// Refuse makes a RefusedError.
 func Refuse(code, format string, args ...any) *RefusedError {
 	return &RefusedError{code, fmt.Sprintf(format, args...)}
 }
 
-// status is the one of HTTP for a refusal's code.
+// status is the status of HTTP for a refusal's code.
 func (e *RefusedError) status() int {
 	switch e.Code {
 	case "invalid":
@@ -84,7 +84,7 @@ func (e *RefusedError) status() int {
 	return http.StatusServiceUnavailable
 }
 
-// refusal is the body of an answer to what was refused.
+// refusal is the body of the answer to a refused request.
 type refusal struct {
 	Error *RefusedError `json:"error"`
 }

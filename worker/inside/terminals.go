@@ -10,22 +10,21 @@ import (
 	"github.com/penstock-run/penstock/jobs/terminal"
 )
 
-// Bounds of the terminals that an agent has besides those of a terminal.
+// Limits on the agent's use of terminals, besides those of each terminal.
 const (
-	MaxTerminals = 50               // that an attempt's agent opens, all in all
-	MaxReads     = 8                // that wait at once
-	MaxWait      = 30 * time.Second // of one that waits
+	MaxTerminals = 50               // that an attempt's agent opens in total
+	MaxReads     = 8                // reads that wait at once
+	MaxWait      = 30 * time.Second // of a read
 )
 
-// A Terminal is a request about the terminals of the jail. Wait bounds how long
-// a read waits for something to be shown; its answer may come sooner, and have
-// nothing.
+// A Terminal is a request about the terminals of the jail. Wait bounds how long a read
+// waits for output; it may return earlier, and without output.
 type Terminal struct {
 	terminal.Request
 	Wait jobs.Duration `json:"wait,omitempty"`
 }
 
-func (d *Door) terminal(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, error) {
+func (d *Server) terminal(w http.ResponseWriter, r *http.Request, handlers Handlers) (any, error) {
 	var t Terminal
 	if err := read(w, r, terminal.MaxBytes, &t); err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func (d *Door) terminal(w http.ResponseWriter, r *http.Request, deeds Deeds) (an
 	ctx := r.Context()
 	switch {
 	case t.Verb == terminal.Resize || t.Verb == terminal.Open && t.Terminal != 0:
-		// Each would be an event or a line of a recording, without a bound.
+		// Each of them would be an event or a line of a recording, without a limit.
 		return nil, Refuse("invalid", "an agent opens, reads, writes, lists and closes terminals")
 	case t.Verb == terminal.Open:
 		if err := d.use("terminals", MaxTerminals); err != nil {
@@ -51,21 +50,21 @@ func (d *Door) terminal(w http.ResponseWriter, r *http.Request, deeds Deeds) (an
 		defer cancel()
 		ctx = limited
 	}
-	return deeds.Terminal(ctx, t.Request)
+	return handlers.Terminal(ctx, t.Request)
 }
 
-// codes are the refusals of terminals, as ours.
+// codes maps the refusals of terminals to those of this package.
 var codes = map[control.Refusal]string{
 	control.Invalid: "invalid", control.Nothing: "invalid", control.Busy: "too_many",
 	control.Over: "over", control.NotReady: "over", control.Cannot: "forbidden", control.Lost: "lost",
 }
 
-// Refused makes a refusal of a terminal's one.
+// Refused converts a refusal of package terminal.
 func Refused(e *control.RefusedError) *RefusedError {
 	return Refuse(codes[e.Code], "%s", e.Message)
 }
 
-// Terminal asks about the terminals of the jail.
+// Terminal sends a request about the terminals of the jail.
 func (c *Client) Terminal(ctx context.Context, t Terminal) (terminal.Answer, error) {
 	var answer terminal.Answer
 	err := c.post(ctx, "terminals", t, &answer)

@@ -27,7 +27,7 @@ type recording struct {
 	cast    bytes.Buffer
 	text    []byte // that no event has yet
 	since0  time.Time
-	told    int   // bytes that events and file have
+	written int   // bytes that events and file have
 	dropped int64 // bytes that they have not
 }
 
@@ -70,9 +70,9 @@ func (r *recording) run() {
 
 // Write takes what was shown, without the values of secrets.
 func (r *recording) Write(p []byte) (int, error) {
-	room := min(len(p), recorded-r.told)
+	room := min(len(p), recorded-r.written)
 	r.dropped += int64(len(p) - room)
-	r.told += room
+	r.written += room
 	if room == 0 {
 		return len(p), nil
 	}

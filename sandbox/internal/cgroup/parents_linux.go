@@ -20,15 +20,15 @@ const home = "penstock"
 // changes only by Delegate: trying it once is enough.
 func parents() []dir { return found.get() }
 
-var found places
+var found lazyDirs
 
-type places struct {
+type lazyDirs struct {
 	mu   sync.Mutex
 	list func() []dir // guarded by mu; nil until the first get
 }
 
 // get looks outside of the lock, once.
-func (p *places) get() []dir {
+func (p *lazyDirs) get() []dir {
 	p.mu.Lock()
 	if p.list == nil {
 		p.list = sync.OnceValue(look)
@@ -38,7 +38,7 @@ func (p *places) get() []dir {
 	return list()
 }
 
-func (p *places) forget() {
+func (p *lazyDirs) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = nil

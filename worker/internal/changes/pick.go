@@ -92,7 +92,7 @@ func (p *picker) also(wants []want, w want) []want {
 
 // directory walks one directory, which it closes.
 func (p *picker) directory(ctx context.Context, at seen) error {
-	names, done, err := p.union(at.dirs(), at.place)
+	names, done, err := p.union(at.dirs(), at.visit)
 	defer done()
 	if err != nil {
 		return err

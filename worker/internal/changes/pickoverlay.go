@@ -51,7 +51,7 @@ func (p *picker) begin() (seen, error) {
 // enter opens the directory name of at, with the layers that show through it. It
 // returns nil if the directory is gone.
 func (p *picker) enter(at seen, name string) (*seen, error) {
-	next := &seen{layered: layered{place: place{path: path.Join(at.path, name), depth: at.depth + 1}, shown: shown{layer: -1}}}
+	next := &seen{layered: layered{visit: visit{path: path.Join(at.path, name), depth: at.depth + 1}, shown: shown{layer: -1}}}
 	var err error
 	if p.below != nil {
 		next.fd, next.shown, err = p.below.enter(at.layered, name)

@@ -26,7 +26,7 @@ import (
 // A layered is a directory of the merged view. Its own descriptor is that of the upper
 // directory, -1 if that does not have it.
 type layered struct {
-	place
+	visit
 	shown
 	moved bool // the template's directory shows through at another path than its own
 }
@@ -53,12 +53,12 @@ func (w *upperWalk) run(ctx context.Context, root string) error {
 		unix.Close(fd)
 		return err
 	}
-	return w.layer(ctx, layered{place: place{fd: fd}, shown: below})
+	return w.layer(ctx, layered{visit: visit{fd: fd}, shown: below})
 }
 
 // layer walks one open directory of the merged view, which it closes.
 func (w *upperWalk) layer(ctx context.Context, at layered) error {
-	names, done, err := w.union(at.dirs(), at.place)
+	names, done, err := w.union(at.dirs(), at.visit)
 	defer done()
 	if at.ignored && err != nil && !w.knownBelow(at.path) {
 		_, limit := errors.AsType[*LimitError](err)
@@ -80,7 +80,7 @@ func (w *upperWalk) layer(ctx context.Context, at layered) error {
 
 // union lists the names in open directories that lie above each other, sorted,
 // until done closes them.
-func (w *walk) union(fds []int, at place) (names []string, done func(), err error) {
+func (w *walk) union(fds []int, at visit) (names []string, done func(), err error) {
 	var files []*os.File
 	for _, fd := range fds {
 		files = append(files, os.NewFile(uintptr(fd), at.path))
@@ -229,7 +229,7 @@ func (w *upperWalk) gone(p string) bool {
 // one, or the layer's, or else the template's that shows through.
 func (w *upperWalk) ignoreOf(at layered, names []string) []byte {
 	if slices.Contains(names, ".gitignore") {
-		from := at.place
+		from := at.visit
 		from.fd, _, _ = find(at.dirs(), ".gitignore") // an unreadable file has no patterns
 		return w.ignoreFile(from)
 	}

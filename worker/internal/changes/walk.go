@@ -98,7 +98,7 @@ func (w *walk) run(ctx context.Context, root string) error {
 		return err
 	}
 	w.device = uint64(st.Dev)
-	if err := w.directory(ctx, place{fd: fd}); err != nil {
+	if err := w.directory(ctx, visit{fd: fd}); err != nil {
 		return err
 	}
 	for i, e := range w.known {
@@ -109,8 +109,8 @@ func (w *walk) run(ctx context.Context, root string) error {
 	return nil
 }
 
-// A place is a directory that the walk has reached.
-type place struct {
+// A visit is a directory that the walk has reached.
+type visit struct {
 	fd       int
 	path     string // "" at the top
 	depth    int
@@ -119,7 +119,7 @@ type place struct {
 }
 
 // directory walks one open directory, which it closes.
-func (w *walk) directory(ctx context.Context, at place) error {
+func (w *walk) directory(ctx context.Context, at visit) error {
 	f := os.NewFile(uintptr(at.fd), at.path)
 	defer f.Close()
 	names, err := w.names(f, at)
@@ -159,7 +159,7 @@ var controls = map[string]bool{
 }
 
 // names lists an open directory, sorted, within the limits.
-func (w *walk) names(f *os.File, at place) ([]string, error) {
+func (w *walk) names(f *os.File, at visit) ([]string, error) {
 	if at.depth > w.limits.Depth {
 		return nil, &LimitError{What: "directories above a file", Limit: int64(w.limits.Depth), Path: disk.Shorten(at.path)}
 	}
@@ -187,7 +187,7 @@ func (w *walk) gitDir(dir, name string) {
 	}
 }
 
-func (w *walk) entry(ctx context.Context, at place, name string) error {
+func (w *walk) entry(ctx context.Context, at visit, name string) error {
 	p := path.Join(at.path, name)
 	var st unix.Stat_t
 	err := unix.Fstatat(at.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -230,7 +230,7 @@ func (w *walk) leaf(parent int, p, name string, st *unix.Stat_t) error {
 }
 
 // descend walks the directory name of at.
-func (w *walk) descend(ctx context.Context, at place, name string) error {
+func (w *walk) descend(ctx context.Context, at visit, name string) error {
 	p := path.Join(at.path, name)
 	fd, err := w.open(at.fd, name, unix.O_DIRECTORY)
 	switch err {
@@ -255,7 +255,7 @@ func (w *walk) descend(ctx context.Context, at place, name string) error {
 }
 
 // module keeps a submodule's commit as it is: its files belong to another repository.
-func (w *walk) module(at place, name string, index int) error {
+func (w *walk) module(at visit, name string, index int) error {
 	w.seen[index] = true
 	p := path.Join(at.path, name)
 	fd, err := w.open(at.fd, name, unix.O_DIRECTORY)
@@ -392,7 +392,7 @@ const maxControlFile = 1 << 20
 
 // ignoreFile reads the .gitignore of an open directory. Like git it accepts only a
 // regular file.
-func (w *walk) ignoreFile(at place) []byte {
+func (w *walk) ignoreFile(at visit) []byte {
 	file, err := w.open(at.fd, ".gitignore", 0)
 	if err != nil {
 		return nil

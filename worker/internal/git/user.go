@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// A Place is a work tree of the user's, as the user's own git finds it.
-type Place struct {
+// A UserTree is a work tree of the user's, as the user's own git finds it.
+type UserTree struct {
 	Top     string // of the work tree
 	Dir     string // its git directory; of a linked worktree its own one
 	Common  string // the repository's; the same where there is no other worktree
@@ -41,18 +41,18 @@ var plain = []string{
 // Locate finds the work tree around a directory. It reads the user's configuration and
 // runs no program that the configuration names. Without a work tree it returns
 // [ErrNoRepository], or git's own reason.
-func Locate(ctx context.Context, dir string, env []string) (Place, error) {
+func Locate(ctx context.Context, dir string, env []string) (UserTree, error) {
 	ask := asker{dir: dir, env: env}
 	out, err := ask.output(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir",
 		"--git-path", "objects", "--git-path", "index", "--show-object-format")
 	if err != nil {
-		return Place{}, err
+		return UserTree{}, err
 	}
 	lines := strings.Split(out, "\n")
 	if len(lines) != 6 {
-		return Place{}, errors.New("the repository's path has a line break in it")
+		return UserTree{}, errors.New("the repository's path has a line break in it")
 	}
-	p := Place{Top: lines[0], Dir: lines[1], Common: lines[2], Objects: lines[3], Index: lines[4], IDLen: 40}
+	p := UserTree{Top: lines[0], Dir: lines[1], Common: lines[2], Objects: lines[3], Index: lines[4], IDLen: 40}
 	if lines[5] == "sha256" {
 		p.IDLen = 64
 	}
@@ -149,21 +149,21 @@ func (a asker) ownFile(ctx context.Context, setting, usual string) string {
 
 // A Shadow is a git directory of ours beside a work tree of the user's. Git
 // that works through it sees the user's files, and of the user's configuration
-// what [Place.Plain] and [Place.Attributes] say: no filter, driver, hook or
+// what [UserTree.Plain] and [UserTree.Attributes] say: no filter, driver, hook or
 // monitor is defined there, whatever attributes name.
 type Shadow struct {
 	Repo
-	place Place
-	dir   string
+	user UserTree
+	dir  string
 }
 
 // NewShadow makes one in dir, which must not exist. With objects, it can read those of
 // the user's repository, and writes only its own.
-func NewShadow(dir string, p Place) (*Shadow, error) {
+func NewShadow(dir string, p UserTree) (*Shadow, error) {
 	if err := Init(dir, p.IDLen, "bare = false"); err != nil {
 		return nil, err
 	}
-	s := &Shadow{place: p, dir: dir, Repo: Repo{Dir: dir, WorkTree: p.Top, Set: p.Plain}}
+	s := &Shadow{user: p, dir: dir, Repo: Repo{Dir: dir, WorkTree: p.Top, Set: p.Plain}}
 	if p.Objects != "" {
 		if err := os.WriteFile(filepath.Join(dir, "objects/info/alternates"), []byte(Quote(p.Objects)+"\n"), 0o600); err != nil {
 			return nil, err
@@ -204,9 +204,9 @@ func (s *Shadow) OnIndex(ctx context.Context, change bool) (Repo, error) {
 		return r, err
 	}
 	if change {
-		r.Index = s.place.Index
+		r.Index = s.user.Index
 		r.Set = append(r.Set, "core.untrackedCache=keep")
-		r.Env = append(slices.Clone(r.Env), "GIT_OBJECT_DIRECTORY="+s.place.Objects)
+		r.Env = append(slices.Clone(r.Env), "GIT_OBJECT_DIRECTORY="+s.user.Objects)
 	} else if err := s.copyIndex(); err != nil {
 		return r, err
 	}
@@ -224,14 +224,14 @@ const maxIndex = 1 << 30
 // copyIndex gives the shadow the user's index, if there is one. The time of the index
 // tells git which files may have changed without a visible sign.
 func (s *Shadow) copyIndex() error {
-	info, err := os.Stat(s.place.Index)
+	info, err := os.Stat(s.user.Index)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	data, err := readRegular(s.place.Index, maxIndex)
+	data, err := readRegular(s.user.Index, maxIndex)
 	if err != nil {
 		return err
 	}
@@ -246,10 +246,10 @@ func (s *Shadow) At(commit string) error {
 
 // shareIndex lets git find the shared part of a split index, which lies beside it.
 func (s *Shadow) shareIndex() error {
-	entries, err := os.ReadDir(filepath.Dir(s.place.Index))
+	entries, err := os.ReadDir(filepath.Dir(s.user.Index))
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), "sharedindex.") {
-			err = errors.Join(err, os.Symlink(filepath.Join(filepath.Dir(s.place.Index), e.Name()), filepath.Join(s.dir, e.Name())))
+			err = errors.Join(err, os.Symlink(filepath.Join(filepath.Dir(s.user.Index), e.Name()), filepath.Join(s.dir, e.Name())))
 		}
 	}
 	return err

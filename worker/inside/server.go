@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
-// How fast an attempt may ask, how often beyond that, and how many connections
-// it may hold.
+// How fast an attempt may send requests, how many more at once, and how many
+// connections it may hold.
 const (
 	perSecond   = 20
 	burst       = 100
@@ -28,7 +28,7 @@ const (
 	connections = 16
 )
 
-// shortLimit is how long a request is that has a text.
+// shortLimit is the size of a request with a text.
 const shortLimit = 32 << 10
 
 // How long the bytes of a request may take.
@@ -37,28 +37,28 @@ const (
 	longBody  = 10 * time.Minute
 )
 
-// Deeds are what requests come to. Several run at once, except for Result, and
-// for Artifact. What they return goes to the agent: a [*RefusedError] as it is.
-type Deeds struct {
+// Handlers carry out requests. Several of them run at once, except for Result, and for
+// Artifact. The agent receives what they return, and a [*RefusedError] as it is.
+type Handlers struct {
 	Milestone func(ctx context.Context, text string) error
 	Artifact  func(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error)
 	Result    func(ctx context.Context, value json.RawMessage) error
 	Ask       func(ctx context.Context, ask Ask) (Answer, error)
-	// Terminal answers what is asked about the terminals of the jail.
+	// Terminal handles requests about the terminals of the jail.
 	Terminal func(ctx context.Context, r terminal.Request) (terminal.Answer, error)
-	// Shut is told once that the door was shut, and why.
+	// Shut is called once when the server shuts, with the reason.
 	Shut func(why string)
 }
 
-// A Door is one attempt's. It counts over all runs of the attempt's agent.
-type Door struct {
+// A Server serves one attempt. It counts over all runs of the attempt's agent.
+type Server struct {
 	token    string
-	shut     chan struct{} // closed when it is shut
-	writing  chan struct{} // held by an artifact that is stored
-	deciding chan struct{} // held by a result that is set
+	shut     chan struct{} // closed when the server shuts
+	writing  chan struct{} // held while an artifact is stored
+	deciding chan struct{} // held while a result is set
 
 	mu      sync.Mutex
-	tokens  float64 // requests that may come at once
+	tokens  float64 // how many requests may come at once
 	filled  time.Time
 	refused int
 	used    map[string]int // by the name of a bound
@@ -66,25 +66,25 @@ type Door struct {
 	names   map[string]bool
 }
 
-// NewDoor returns a door with a token of its own.
-func NewDoor() *Door {
-	return &Door{
+// NewServer returns a server with a token of its own.
+func NewServer() *Server {
+	return &Server{
 		token: strings.ToLower(rand.Text()), shut: make(chan struct{}), writing: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
 		tokens: burst, filled: time.Now(), used: map[string]int{}, names: map[string]bool{},
 	}
 }
 
-// Token is what opens the door.
-func (d *Door) Token() string { return d.token }
+// Token is the credential for the server.
+func (d *Server) Token() string { return d.token }
 
-// URL is what the programs of the jail find in their environment.
-func (d *Door) URL(address string) string {
+// URL is the server's URL in the environment of the jail's programs.
+func (d *Server) URL(address string) string {
 	return (&url.URL{Scheme: "http", User: url.User(d.token), Host: address}).String()
 }
 
-// Serve answers what comes in on l until ctx ends, l is closed, or the door is
-// shut. Then it cuts what is under way. It closes l.
-func (d *Door) Serve(ctx context.Context, l net.Listener, deeds Deeds) error {
+// Serve answers requests on l until ctx ends, l is closed, or the server shuts. Then it
+// cuts the requests under way. It closes l.
+func (d *Server) Serve(ctx context.Context, l net.Listener, handlers Handlers) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var closer sync.WaitGroup
@@ -95,15 +95,15 @@ func (d *Door) Serve(ctx context.Context, l net.Listener, deeds Deeds) error {
 		case <-ctx.Done():
 		}
 	})
-	err := gate.Server{Handler: d.handler(deeds), Auth: d.opens, Deny: deny, Connections: connections}.Serve(ctx, l)
+	err := gate.Server{Handler: d.handler(handlers), Auth: d.opens, Deny: deny, Connections: connections}.Serve(ctx, l)
 	cancel()
 	closer.Wait()
 	return err
 }
 
-func (d *Door) handler(deeds Deeds) http.Handler {
+func (d *Server) handler(handlers Handlers) http.Handler {
 	mux := http.NewServeMux()
-	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request, Deeds) (any, error){
+	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request, Handlers) (any, error){
 		"POST /v1/milestones":      d.milestone,
 		"PUT /v1/artifacts/{name}": d.artifact,
 		"PUT /v1/result":           d.result,
@@ -111,14 +111,14 @@ func (d *Door) handler(deeds Deeds) http.Handler {
 		"POST /v1/terminals":       d.terminal,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			answer, err := h(w, r, deeds)
+			answer, err := h(w, r, handlers)
 			reply(w, answer, err)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A client that sends a byte now and then would hold a connection for ever.
+		// A client that sends a byte now and then could hold a connection for ever.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(shortBody)) // every connection of ours has one
-		if err := d.admit(deeds); err != nil {
+		if err := d.admit(handlers); err != nil {
 			reply(w, nil, err)
 			return
 		}
@@ -140,13 +140,13 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(encode(answer)) // who asked may have gone
+	_, _ = w.Write(encode(answer)) // the client may have gone
 }
 
-// opens reports whether a request has the token. One without it does not
-// count: if a jail shares the host's network it may come from any program, and must
-// not close the door to the agent.
-func (d *Door) opens(r *http.Request) bool {
+// opens reports whether a request has the token. A request without it does not count:
+// if a jail shares the host's network any program may send it, and must not shut the
+// server for the agent.
+func (d *Server) opens(r *http.Request) bool {
 	name, _, _ := r.BasicAuth()
 	return subtle.ConstantTimeCompare([]byte(name), []byte(d.token)) == 1
 }
@@ -155,8 +155,8 @@ func deny(w http.ResponseWriter, _ *http.Request) {
 	reply(w, nil, Refuse("forbidden", "the token is wrong: take the whole URL of the environment"))
 }
 
-// admit counts a request, and refuses one too many.
-func (d *Door) admit(deeds Deeds) error {
+// admit counts a request, and refuses one that exceeds the rate.
+func (d *Server) admit(handlers Handlers) error {
 	d.mu.Lock()
 	now := time.Now()
 	d.tokens = min(burst, d.tokens+perSecond*now.Sub(d.filled).Seconds())
@@ -168,22 +168,22 @@ func (d *Door) admit(deeds Deeds) error {
 	}
 	if d.refused >= patience {
 		d.mu.Unlock()
-		panic(http.ErrAbortHandler) // it is shut, and about to be closed
+		panic(http.ErrAbortHandler) // the server has shut, and is about to be closed
 	}
 	d.refused++
 	shut := d.refused == patience
 	d.mu.Unlock()
 	if shut {
 		close(d.shut)
-		if deeds.Shut != nil {
-			deeds.Shut("the agent's programs sent too many requests to their worker: nothing more is taken from them")
+		if handlers.Shut != nil {
+			handlers.Shut("the agent's programs sent too many requests to their worker: nothing more is taken from them")
 		}
 	}
 	return Refuse("too_many", "more than %d requests a second; wait a little", perSecond)
 }
 
-// use takes one of a number of things that an attempt has.
-func (d *Door) use(what string, of int) error {
+// use counts one of a limited number of things.
+func (d *Server) use(what string, of int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.used[what] >= of {
@@ -193,13 +193,13 @@ func (d *Door) use(what string, of int) error {
 	return nil
 }
 
-func (d *Door) giveBack(what string) {
+func (d *Server) giveBack(what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.used[what]--
 }
 
-// hold takes a lock that a slow client may keep, or gives up with the request.
+// hold takes a lock that a slow client may keep, or gives up when the request ends.
 func hold(ctx context.Context, lock chan struct{}) (release func(), err error) {
 	select {
 	case lock <- struct{}{}:
@@ -209,7 +209,7 @@ func hold(ctx context.Context, lock chan struct{}) (release func(), err error) {
 	}
 }
 
-func (d *Door) milestone(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, error) {
+func (d *Server) milestone(w http.ResponseWriter, r *http.Request, handlers Handlers) (any, error) {
 	var m milestone
 	if err := read(w, r, shortLimit, &m); err != nil {
 		return nil, err
@@ -220,10 +220,10 @@ func (d *Door) milestone(w http.ResponseWriter, r *http.Request, deeds Deeds) (a
 	if err := d.use("milestones", MaxMilestones); err != nil {
 		return nil, err
 	}
-	return struct{}{}, deeds.Milestone(r.Context(), m.Text)
+	return struct{}{}, handlers.Milestone(r.Context(), m.Text)
 }
 
-func (d *Door) result(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, error) {
+func (d *Server) result(w http.ResponseWriter, r *http.Request, handlers Handlers) (any, error) {
 	data, err := body(w, r, MaxResult)
 	if err != nil {
 		return nil, err
@@ -239,10 +239,10 @@ func (d *Door) result(w http.ResponseWriter, r *http.Request, deeds Deeds) (any,
 	if err := d.use("results", MaxResults); err != nil {
 		return nil, err
 	}
-	return struct{}{}, deeds.Result(r.Context(), data)
+	return struct{}{}, handlers.Result(r.Context(), data)
 }
 
-func (d *Door) ask(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, error) {
+func (d *Server) ask(w http.ResponseWriter, r *http.Request, handlers Handlers) (any, error) {
 	var a Ask
 	if err := read(w, r, shortLimit, &a); err != nil {
 		return nil, err
@@ -257,10 +257,10 @@ func (d *Door) ask(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, er
 		return nil, err
 	}
 	defer d.giveBack("open questions")
-	return deeds.Ask(r.Context(), a)
+	return handlers.Ask(r.Context(), a)
 }
 
-func (d *Door) artifact(w http.ResponseWriter, r *http.Request, deeds Deeds) (any, error) {
+func (d *Server) artifact(w http.ResponseWriter, r *http.Request, handlers Handlers) (any, error) {
 	name := r.PathValue("name")
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func (d *Door) artifact(w http.ResponseWriter, r *http.Request, deeds Deeds) (an
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(longBody))
 	content := &counting{from: http.MaxBytesReader(w, r.Body, left)}
-	file, err := deeds.Artifact(r.Context(), name, content)
+	file, err := handlers.Artifact(r.Context(), name, content)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bytes += content.n
@@ -290,7 +290,7 @@ func (d *Door) artifact(w http.ResponseWriter, r *http.Request, deeds Deeds) (an
 }
 
 // room is how many bytes the artifact of that name may have.
-func (d *Door) room(name string) (int64, error) {
+func (d *Server) room(name string) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.names[name] && len(d.names) >= MaxArtifacts {
@@ -300,7 +300,7 @@ func (d *Door) room(name string) (int64, error) {
 	return min(MaxArtifact, MaxArtifactBytes-d.bytes), nil
 }
 
-// counting counts what is read.
+// counting counts the bytes that are read.
 type counting struct {
 	from io.Reader
 	n    int64

@@ -26,13 +26,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A rig is a door that is served on the loopback, and what came through it.
+// A rig is a server on the loopback, and the requests that reached its handlers.
 type rig struct {
 	*testing.T
-	door    *Door
+	server  *Server
 	address string
 	client  *Client
-	stop    func() // and wait
+	stop    func() // handlers of results wait for it
 
 	mu         sync.Mutex
 	milestones []string
@@ -41,24 +41,24 @@ type rig struct {
 	shut       []string
 	asked      chan Ask
 	answers    chan Answer
-	gone       atomic.Int32 // questions whose asker has gone
+	gone       atomic.Int32 // questions whose client has gone
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{T: t, door: NewDoor(), artifacts: map[string]int64{}, asked: make(chan Ask, 100), answers: make(chan Answer)}
+	r := &rig{T: t, server: NewServer(), artifacts: map[string]int64{}, asked: make(chan Ask, 100), answers: make(chan Answer)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.address = l.Addr().String()
-	if r.client, err = NewClient(r.door.URL(r.address)); err != nil {
+	if r.client, err = NewClient(r.server.URL(r.address)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	served.Go(func() {
-		if err := r.door.Serve(ctx, l, r.deeds()); err != nil {
+		if err := r.server.Serve(ctx, l, r.handlers()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,8 +68,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) deeds() Deeds {
-	return Deeds{
+func (r *rig) handlers() Handlers {
+	return Handlers{
 		Milestone: func(_ context.Context, text string) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *rig) deeds() Deeds {
 	}
 }
 
-// refused wants a refusal with that code.
+// refused expects a refusal with that code.
 func (r *rig) refused(err error, code string) {
 	r.Helper()
 	if refused, _ := errors.AsType[*RefusedError](err); refused == nil || refused.Code != code {
@@ -140,7 +140,7 @@ func TestWhatComesThrough(t *testing.T) {
 	}
 }
 
-// What no program of good will sends has no effect, and says why.
+// Malformed requests have no effect, and get the reason.
 func TestWhatIsRefused(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -188,8 +188,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A gigabyte is refused before it is sent, and without being told that it is
-// one, in the middle. Nothing of it is kept.
+// A gigabyte is refused before it is sent, and also if its size is unknown, in the
+// middle. Nothing of it is kept.
 func TestAnArtifactThatIsTooLarge(t *testing.T) {
 	r := newRig(t)
 	content := &endless{}
@@ -209,8 +209,8 @@ func TestAnArtifactThatIsTooLarge(t *testing.T) {
 	if len(r.artifacts) > 0 {
 		t.Errorf("kept: %v", r.artifacts)
 	}
-	if r.door.bytes > MaxArtifactBytes+3 {
-		t.Errorf("%d bytes were taken", r.door.bytes)
+	if r.server.bytes > MaxArtifactBytes+3 {
+		t.Errorf("%d bytes were taken", r.server.bytes)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestAnArtifactThatBreaksOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(c, "PUT /v1/artifacts/half HTTP/1.1\r\nHost: x\r\nAuthorization: Basic %s\r\nContent-Length: 100\r\n\r\nhalf of", basic(r.door))
+	fmt.Fprintf(c, "PUT /v1/artifacts/half HTTP/1.1\r\nHost: x\r\nAuthorization: Basic %s\r\nContent-Length: 100\r\n\r\nhalf of", basic(r.server))
 	c.Close()
 	r.stop()
 	if len(r.artifacts) > 0 {
@@ -229,55 +229,55 @@ func TestAnArtifactThatBreaksOff(t *testing.T) {
 	}
 }
 
-func basic(d *Door) string {
+func basic(d *Server) string {
 	req := &http.Request{Header: http.Header{}}
 	req.SetBasicAuth(d.token, "")
 	return strings.TrimPrefix(req.Header.Get("Authorization"), "Basic ")
 }
 
-// A hundred thousand requests cost the worker a bounded number of answers, and
-// shut the door on who sent them.
+// A hundred thousand requests cost the worker a bounded number of answers, and shut the
+// server for their sender.
 func TestAFlood(t *testing.T) {
 	r := newRig(t)
-	one := "POST /v1/milestones HTTP/1.1\r\nHost: x\r\nAuthorization: Basic " + basic(r.door) + "\r\nContent-Length: 12\r\n\r\n{\"text\":\"x\"}"
+	one := "POST /v1/milestones HTTP/1.1\r\nHost: x\r\nAuthorization: Basic " + basic(r.server) + "\r\nContent-Length: 12\r\n\r\n{\"text\":\"x\"}"
 	var senders sync.WaitGroup
 	for range connections {
 		senders.Go(func() {
 			c, err := net.Dial("tcp", r.address)
 			if err != nil {
-				return // it is shut already
+				return // it has shut already
 			}
 			defer c.Close()
 			senders.Go(func() { _, _ = io.Copy(io.Discard, c) }) // until it is cut
 			_, _ = io.WriteString(c, strings.Repeat(one, 100_000/connections))
-			<-r.door.shut
+			<-r.server.shut
 		})
 	}
 	senders.Wait()
 	if err := r.client.Milestone(t.Context(), "x"); err == nil {
-		t.Error("the door is open")
+		t.Error("the server is open")
 	}
 	r.stop()
 	if n := len(r.milestones); n < burst || n > MaxMilestones || len(r.shut) != 1 {
-		t.Errorf("%d requests came through; the door was shut %d times", n, len(r.shut))
+		t.Errorf("%d requests came through; the server was shut %d times", n, len(r.shut))
 	}
-	if r.door.refused > patience {
-		t.Errorf("%d requests were refused", r.door.refused)
+	if r.server.refused > patience {
+		t.Errorf("%d requests were refused", r.server.refused)
 	}
-	// It is shut for the next run of the same attempt, too.
+	// The server has shut for the next run of the same attempt, too.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.door.Serve(t.Context(), l, r.deeds()); err != nil {
+	if err := r.server.Serve(t.Context(), l, r.handlers()); err != nil {
 		t.Error(err)
 	}
 }
 
-// What is no request of HTTP, or one that never ends, holds nobody else up.
+// Requests that are not HTTP, or never end, do not block others.
 func TestForgedFrames(t *testing.T) {
 	r := newRig(t)
-	head := "POST /v1/milestones HTTP/1.1\r\nHost: x\r\nAuthorization: Basic " + basic(r.door) + "\r\n"
+	head := "POST /v1/milestones HTTP/1.1\r\nHost: x\r\nAuthorization: Basic " + basic(r.server) + "\r\n"
 	for _, frame := range []string{
 		"\x00\x01\x02\xff", "GET / HTTP/9.9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		head + "Content-Length: 99999999999999999999\r\n\r\n", head + "Content-Length: -1\r\n\r\n",
@@ -319,8 +319,7 @@ func TestForgedFrames(t *testing.T) {
 	}
 }
 
-// Questions wait side by side, not more than a few; and none outlives its asker
-// or the run.
+// Several questions wait at once, up to a limit; none outlives its client or the run.
 func TestQuestionsThatWait(t *testing.T) {
 	r := newRig(t)
 	question := Ask{Question: control.Question{Question: "Paint it?"}}
