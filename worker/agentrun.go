@@ -24,8 +24,7 @@ import (
 // agent runs the coding agent in its jail until it exits, and returns its
 // verdict.
 func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
-	began := time.Now()
-	defer func() { a.result.Durations.Agent += a.stage("agent", began) }()
+	defer a.took("agent", time.Now())
 	model, err := in.Model(len(a.cfg.Gates) > 0)
 	if err != nil {
 		return err

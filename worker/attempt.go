@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/images"
+	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -30,7 +31,6 @@ import (
 
 // How long the steps may take that must still happen when an attempt is over.
 const (
-	collectLimit   = 5 * time.Minute
 	settleLimit    = 2 * time.Minute
 	surrenderLimit = 30 * time.Second
 )
@@ -44,12 +44,13 @@ type attempt struct {
 	log    *slog.Logger
 	writer *session.Writer
 	events *recorder
-	result jobs.Result
+	// out is what the attempt leaves.
+	out *outcome.Outcome
 	// refused notes what the attempt's jails wanted and did not get.
 	refused *policy.Watch
 	serving sync.WaitGroup // one for each jail that has a way to the allowed hosts
 	space   *workspace.Workspace
-	// secrets removes what must not leave the worker; nil before begin.
+	// secrets removes what must not leave the worker.
 	secrets *redact.Redactor
 	// notice is what the agent must know of its workspace; "" if that is new.
 	notice string
@@ -61,18 +62,12 @@ type attempt struct {
 	floor floor
 	// tokens let the attempt's programs in to the model API and to the network.
 	tokens tokens
-	// inside is the way from the agent's jail to its worker, and attached what
-	// came through it to be kept.
-	inside   *inside.Server
-	attached []jobs.Artifact
+	// inside is the way from the agent's jail to its worker.
+	inside *inside.Server
 	// terminals is how many the runs of the agent have had that are over.
 	terminals int
 	// memory is what outlives the agent's processes of its conversation.
 	memory memory
-	// drafted is what the agent has written about its change.
-	drafted draft
-	// saved is what was salvaged; nil: nothing was.
-	saved *jobs.Salvage
 	// past is what was said in earlier attempts, and recalls what the programs
 	// of this one's jail get that ask the same again.
 	past    dialog.Past
@@ -85,38 +80,52 @@ type attempt struct {
 	// again is when the model API said to come again, if that is what the attempt
 	// ended for; zero: it did not say.
 	again time.Time
-	// stored is the change that is kept as the result; nil: none is, or it is empty.
-	stored *stored
 }
 
 // handle carries one claim to its end: settled, handed back, or lost.
 func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
-	rec := claim.Record()
-	a := &attempt{
-		Worker: w, claim: claim, rec: rec, job: claim.Job(), result: rec.Result(),
-		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewServer(), tokens: newTokens(),
-	}
-	a.refused = policy.NewWatch(a.name(), a.refuse)
-	if rec.Started != nil {
-		a.result.Durations.Queue = rec.Started.Sub(rec.Submitted).Seconds()
-	}
-	a.log.Info("claimed", "queue", rec.Queue, "agent", rec.Agent)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	a, missing := w.newAttempt(claim, end)
+	a.log.Info("claimed", "queue", a.rec.Queue, "agent", a.rec.Agent)
 	if w.cfg.Hooks.Claimed != nil {
-		w.cfg.Hooks.Claimed(rec)
+		w.cfg.Hooks.Claimed(a.rec)
 	}
 	if w.cfg.Hooks.Released != nil {
 		defer func() { w.cfg.Hooks.Released(a.rec) }()
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	released := a.keep(ctx, end)
 	defer released()
 
-	err := a.begin(ctx, end)
+	err := a.begin(ctx)
+	if err == nil {
+		err = missing
+	}
 	if err == nil {
 		err = a.attend(ctx)
 	}
 	a.settle(ctx, verdict.Of(ctx, err))
+}
+
+// newAttempt returns the attempt of a claim, which ends by end. The error says which of the job's
+// secrets the worker does not have; the attempt can tell so.
+func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a *attempt, missing error) {
+	rec := claim.Record()
+	a = &attempt{
+		Worker: w, claim: claim, rec: rec, job: claim.Job(),
+		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewServer(), tokens: newTokens(),
+	}
+	a.refused = policy.NewWatch(a.name(), a.refuse)
+	a.secrets, missing = a.redactor()
+	a.events = newRecorder(a.secrets.Event, w.cfg.Hooks, func(err error) {
+		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
+	})
+	a.out = outcome.New(outcome.Config{
+		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name,
+		Secrets: a.secrets, Tell: a.events.put, Assert: claim.Assert,
+		CommitAuthor: w.cfg.CommitAuthor, CommitPlain: w.cfg.CommitPlain,
+	})
+	return a, missing
 }
 
 // attend runs the attempt, and listens to the session meanwhile.
@@ -157,9 +166,7 @@ func (a *attempt) keep(ctx context.Context, end context.CancelCauseFunc) (releas
 }
 
 // begin opens the attempt's part of the session's log.
-func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error {
-	var missing error
-	a.secrets, missing = a.redactor()
+func (a *attempt) begin(ctx context.Context) error {
 	src := session.Source{
 		Job: a.rec.ID, Session: a.rec.Session, Agent: a.rec.Agent, Attempt: a.rec.Attempt, Epoch: a.claim.Epoch(),
 	}
@@ -169,11 +176,8 @@ func (a *attempt) begin(ctx context.Context, end context.CancelCauseFunc) error 
 		return verdict.Failed(jobs.StoreFailed, "open the session's log", err)
 	}
 	a.writer = writer
-	a.events = newRecorder(writer, a.secrets.Event, a.cfg.Hooks, func(err error) {
-		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
-	})
-	a.events.start(ctx)
-	return missing
+	a.events.start(ctx, writer)
+	return nil
 }
 
 // run is the way of a job through a worker. A nil error is a success.
@@ -259,21 +263,23 @@ func (a *attempt) conclude(ctx context.Context, in confine.Jail, adapter agent.A
 	if errors.Is(err, verdict.ErrParked) {
 		return err // there is no result yet
 	}
-	change, collected := a.collect(ctx, a.space)
+	began := time.Now()
+	change, collected := a.out.Collect(ctx, a.space)
+	a.took("collect", began)
 	if err == nil {
 		err = collected
 	}
 	if err == nil && a.job.ExpectChanges && change.PatchSize == 0 {
 		err = verdict.Ended(jobs.NoChanges, "%s", strings.Join(append([]string{"the agent ended without a change"}, change.Notes...), "; "))
 	}
-	if err == nil && len(a.job.ResultSchema) > 0 && a.result.Value == nil {
+	if err == nil && len(a.job.ResultSchema) > 0 && a.out.Result.Now().Value == nil {
 		err = verdict.Ended(jobs.NoResult, "the agent ended without setting the job's result")
 	}
 	if err == nil {
 		err = a.draft(ctx, in, adapter, change)
 	}
 	if err == nil {
-		err = a.deliver(ctx, a.space, change)
+		err = a.out.Deliver(ctx, a.space, change)
 	}
 	return err
 }
@@ -300,11 +306,11 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)
 	}
 	space, err := a.cfg.Spaces.Prepare(ctx, r)
-	a.result.Durations.Provision = a.stage("provision", began)
+	a.took("provision", began)
 	if err != nil {
 		return nil, verdict.Failed(jobs.WorkspaceFailed, "prepare workspace", err)
 	}
-	a.result.BaseCommit = space.Base()
+	a.out.Result.SetBase(space.Base())
 	// What "auto" means is known only now.
 	if err := a.deny(a.cfg.Policy.Permits(policy.Request{Backend: "auto", Workspace: string(space.Strategy())})); err != nil {
 		return nil, errors.Join(err, space.Close())
@@ -330,4 +336,11 @@ func (a *attempt) stage(name string, began time.Time) float64 {
 		a.cfg.Hooks.Stage(name, took)
 	}
 	return took.Seconds()
+}
+
+// took reports a step's time, adds it to the result, and returns it in seconds.
+func (a *attempt) took(name string, began time.Time) float64 {
+	seconds := a.stage(name, began)
+	a.out.Result.Took(name, seconds)
+	return seconds
 }

@@ -19,7 +19,7 @@ func (a *attempt) commands(ctx context.Context, in confine.Jail, reason jobs.Rea
 	for _, command := range commands {
 		check, err := a.command(ctx, in, command)
 		if check.Command != "" { // it ran, however it ended
-			a.result.Checks = append(a.result.Checks, check.Check)
+			a.out.Result.Ran(check.Check)
 		}
 		if err != nil {
 			return err
@@ -53,8 +53,7 @@ func (a *attempt) command(ctx context.Context, in confine.Jail, command string) 
 		return event.CheckEnded{}, err
 	}
 	exit, err := p.Wait()
-	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.stage("check", began)}, Output: out.String()}
-	a.result.Durations.Check += check.Seconds
+	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.took("check", began)}, Output: out.String()}
 	a.events.put(event.Make(check))
 	limit := in.Reached(strconv.Quote(command), exit)
 	a.noteLimits(strconv.Quote(command), exit)

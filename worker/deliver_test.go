@@ -252,8 +252,8 @@ func TestTheLeaseIsProvenBeforeTheBranch(t *testing.T) {
 	slept := jobstest.Claim(t, f.eye.queue, "sleeper")
 	heir := jobstest.Claim(t, f.eye.queue, "heir")
 	for claim, want := range map[*queue.Claim]error{slept: jobs.ErrFenced, heir: nil} {
-		a := &attempt{Worker: New(f.cfg), claim: claim, rec: claim.Record()}
-		_, err := a.permit(t.Context(), "penstock/x", "0123")
+		a, _ := New(f.cfg).newAttempt(claim, nil)
+		_, err := a.out.Permit(t.Context(), "penstock/x", "0123")
 		if !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", claim.Record().Worker, err, want)
 		}

@@ -6,33 +6,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
-
-// DraftName is the artifact with what the agent has written about its change:
-// the title of a pull request in the first line, and its text.
-const DraftName = "draft.md"
 
 const (
 	draftLimit = 5 * time.Minute // of the agent that writes it
 	draftDiff  = 256 << 10       // of the patch, that the agent is shown
-	draftText  = 16 << 10
-	draftTitle = 120 // characters
 )
-
-// A draft is the text for a change. The zero value is none.
-type draft struct{ title, text string }
-
-func (d draft) String() string { return strings.TrimSpace(d.title + "\n\n" + d.text) }
 
 // draft has the agent write about its change, where the job wants that. Nothing
 // depends on it: where it fails, the job's title stands for it. Only what ends
@@ -45,12 +33,12 @@ func (a *attempt) draft(ctx context.Context, in confine.Jail, adapter agent.Adap
 	defer cancel()
 	said, err := a.describe(limited, in, adapter, change)
 	a.count()
-	found := readDraft(a.clean(said))
-	if err == nil && found.title == "" {
+	found := outcome.ReadDraft(a.clean(said))
+	if err == nil && found.Title == "" {
 		err = errors.New("the agent wrote nothing")
 	}
 	if err == nil {
-		err = a.keepDraft(limited, found)
+		err = a.out.KeepDraft(limited, found)
 	}
 	if over := context.Cause(ctx); over != nil {
 		return over
@@ -59,18 +47,6 @@ func (a *attempt) draft(ctx context.Context, in confine.Jail, adapter agent.Adap
 		a.events.put(event.Make(event.Notice{Text: a.clean("no text was drafted, so the job's title stands for it: " + err.Error())}))
 		return nil
 	}
-	a.drafted = found
-	return nil
-}
-
-func (a *attempt) keepDraft(ctx context.Context, d draft) error {
-	at := place{store: a.cfg.Store, job: a.rec.ID, epoch: a.claim.Epoch()}
-	file, err := at.put(ctx, DraftName, strings.NewReader(d.String()+"\n"))
-	if err != nil {
-		return err
-	}
-	a.result.Artifacts = append(a.result.Artifacts, *file)
-	a.events.put(event.Make(event.ArtifactStored(*file)))
 	return nil
 }
 
@@ -80,8 +56,7 @@ func (a *attempt) describe(ctx context.Context, in confine.Jail, adapter agent.A
 	if in.Unjailed {
 		return "", errors.New("without a jail it could change the files")
 	}
-	began := time.Now()
-	defer func() { a.result.Durations.Agent += a.stage("agent", began) }()
+	defer a.took("agent", time.Now())
 	model, err := in.Model(false)
 	if err != nil {
 		return "", err
@@ -147,7 +122,7 @@ func (l *listener) Line(line agent.Line) agent.Read {
 			l.result = d.Result
 		case event.OutputLine:
 			if d.Stream == agent.Stdout {
-				room := max(0, 2*draftText-len(l.lines))
+				room := max(0, outcome.MaxDraft-len(l.lines))
 				l.lines = append(append(l.lines, line.Bytes[:min(len(line.Bytes), room)]...), '\n')
 			}
 		}
@@ -160,49 +135,4 @@ func (l *listener) said() string {
 		return l.result
 	}
 	return string(l.lines)
-}
-
-var (
-	draftFence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
-	// draftMark is what people put before a title.
-	draftMark = regexp.MustCompile(`^(#+\s+|[Tt]itle:\s*)`)
-	// draftClaim is a line that says who has looked at a change, or which job
-	// made it: not the agent's to say.
-	draftClaim = regexp.MustCompile(`(?i)^\s*([a-z]+-)*(by|job|session):`)
-)
-
-// readDraft finds title and text in what an agent has said, as far as they can
-// stand in a commit.
-func readDraft(said string) draft {
-	said = strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
-		}
-		if r == '\t' {
-			return ' '
-		}
-		return -1
-	}, strings.ToValidUTF8(said, ""))
-	said = strings.TrimSpace(said)
-	if inner := draftFence.FindStringSubmatch(said); inner != nil {
-		said = strings.TrimSpace(inner[1])
-	}
-	title, text, _ := strings.Cut(said, "\n")
-	var d draft
-	d.title = strings.Join(strings.Fields(draftMark.ReplaceAllString(title, "")), " ")
-	if r := []rune(d.title); len(r) > draftTitle {
-		d.title = string(r[:draftTitle-1]) + "…"
-	}
-	var kept []string
-	size := 0
-	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		if size += len(line) + 1; size > draftText {
-			break
-		}
-		if !draftClaim.MatchString(line) {
-			kept = append(kept, strings.TrimRight(line, " "))
-		}
-	}
-	d.text = strings.TrimSpace(strings.Join(kept, "\n"))
-	return d
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/capsule"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -75,7 +75,7 @@ func (a *attempt) encapsule(ctx context.Context, at position, why jobs.Reason, w
 	if m.home == "" || m.files == "" || at.conversation == "" {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
+	ctx, cancel := context.WithTimeout(ctx, outcome.SalvageLimit)
 	defer cancel()
 	c := jobs.Capsule{
 		Format: artifact.CapsuleFormat, Job: a.rec.ID, Epoch: a.claim.Epoch(), Agent: a.rec.Agent, Worker: a.cfg.Name,
@@ -146,7 +146,7 @@ func (r *agentRun) keepCapsules(ctx context.Context) {
 	for {
 		select {
 		case at := <-r.rested:
-			stored := r.encapsule(ctx, at, "", r.changed(r.space))
+			stored := r.encapsule(ctx, at, "", r.snapshot)
 			if !at.since.IsZero() {
 				r.leaveOpen(at, stored)
 			}
@@ -184,68 +184,17 @@ func (a *attempt) cleanLine(line []byte) []byte {
 	return a.secrets.Text(line)
 }
 
-// changed stores what was changed in a workspace that is still worked in, in
-// the form of a salvage.
-func (a *attempt) changed(space *workspace.Workspace) func(context.Context) (*jobs.Salvage, error) {
-	if a.job.Isolation == jobs.IsolationNone {
-		return func(context.Context) (*jobs.Salvage, error) { return nil, nil } // it is the user's own, and stays
-	}
-	return func(ctx context.Context) (*jobs.Salvage, error) {
-		// Its git is not cut off in the middle because the agent ends: what it
-		// leaves then would be in the way of the result.
-		whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), salvageLimit)
-		defer cancel()
-		change, err := space.Snapshot(whole)
-		if err != nil {
-			return nil, err
-		}
-		if change.Over != nil {
-			return nil, change.Over // half of it is nothing to go on from
-		}
-		k := stored{base: space.Base(), change: change}
-		if !change.Empty() {
-			for file, artifact := range map[string]**jobs.Artifact{change.Patch: &k.patch, change.Bundle: &k.bundle} {
-				if *artifact, err = a.part(ctx, file); err != nil {
-					return nil, err
-				}
-			}
-		}
-		s := k.of(a.salvaged(""))
-		return &s, nil
-	}
-}
-
-// part stores a file of the host, if it has a name.
-func (a *attempt) part(ctx context.Context, file string) (*jobs.Artifact, error) {
-	if file == "" {
-		return nil, nil
-	}
-	content, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
-	put, err := a.cfg.Store.PutPart(ctx, a.rec.ID, a.claim.Epoch(), content)
-	return &put, err
+// snapshot stores what was changed in the workspace while it is still worked in.
+func (a *attempt) snapshot(ctx context.Context) (*jobs.Salvage, error) {
+	return a.out.Snapshot(ctx, a.space)
 }
 
 // seal stores the capsule of an attempt that is over, with what is stored of
 // its work already.
 func (a *attempt) seal(ctx context.Context, space *workspace.Workspace, v jobs.Ended) {
-	var work *jobs.Salvage
-	switch {
-	case a.job.Isolation == jobs.IsolationNone && v.Reason != jobs.LeaseLost: // it stays where it is
-	case v.Reason == jobs.LeaseLost || space.Unsaved():
-		return // what there was at the last turn's end is more than nothing
-	case a.stored != nil:
-		s := a.stored.of(a.salvaged(v.Reason))
-		work = &s
-	case a.saved != nil:
-		work = a.saved
-	default:
-		s := a.salvaged(v.Reason)
-		s.BaseCommit = space.Base()
-		work = &s
+	work, complete := a.out.Work(space, v)
+	if !complete {
+		return
 	}
 	at := a.talk.at
 	at.conversation = a.talk.resume

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -58,26 +57,23 @@ func (r *agentRun) tell(ctx context.Context, e jobs.Event) error {
 // sent stores a file that a program of the agent sends, under a name of the
 // agent's own.
 func (r *agentRun) sent(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
-	return r.attach(ctx, place{store: r.cfg.Store, job: r.rec.ID, epoch: r.claim.Epoch(), sent: true}, name, content)
-}
-
-// attach stores one of the attempt's files: it is listed when the job has ended.
-func (r *agentRun) attach(ctx context.Context, at place, name string, content io.Reader) (jobs.Artifact, error) {
-	file, _, err := r.keepClean(ctx, at, name, content)
+	file, err := r.out.Send(ctx, name, content)
 	if large, ok := errors.AsType[*artifact.TooLargeError](err); ok {
 		return jobs.Artifact{}, inside.Refuse("too_large", "%v", large)
 	}
-	if err != nil {
-		return jobs.Artifact{}, err
+	return file, r.attach(ctx, file, err)
+}
+
+// attach lists one of the attempt's files among its artifacts, if it was stored and
+// the log can be told.
+func (r *agentRun) attach(ctx context.Context, file jobs.Artifact, err error) error {
+	if err == nil {
+		err = r.tell(ctx, event.New(event.ArtifactStored(file)))
 	}
-	if err := r.tell(ctx, event.New(event.ArtifactStored(*file))); err != nil {
-		return jobs.Artifact{}, err
+	if err == nil {
+		r.out.Result.Attach(file)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.attached = slices.DeleteFunc(r.attached, func(old jobs.Artifact) bool { return old.Name == file.Name })
-	r.attached = append(r.attached, *file)
-	return *file, nil
+	return err
 }
 
 // setResult takes the job's result, if it is what the job wants.
@@ -91,9 +87,7 @@ func (r *agentRun) setResult(ctx context.Context, value json.RawMessage) error {
 	if err := r.tell(ctx, e); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.result.Value = event.As[event.ResultSet](e).Value // as the log has it
+	r.out.Result.SetValue(event.As[event.ResultSet](e).Value) // as the log has it
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +38,7 @@ func (a *attempt) backend() (sandbox.Backend, error) {
 	if err != nil {
 		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
 	}
-	a.result.Backend = backend.Name()
+	a.out.Result.SetBackend(backend.Name())
 	// What the worker prefers may be something else than the policy permits.
 	return backend, a.deny(a.cfg.Policy.Permits(policy.Request{Backend: backend.Name()}))
 }
@@ -91,8 +90,7 @@ func (a *attempt) gateTo(in confine.Jail, api string) *gate.Gate {
 // redactor removes the values of the job's secrets, and the worker's own
 // keys, from everything that leaves the worker. A secret that the worker does
 // not have is an error; the redactor is good all the same.
-func (a *attempt) redactor() (*redact.Redactor, error) {
-	var missing error
+func (a *attempt) redactor() (_ *redact.Redactor, missing error) {
 	secrets := map[string]string{}
 	maps.Copy(secrets, a.cfg.Keys)
 	for _, name := range a.job.Secrets {
@@ -129,14 +127,10 @@ func (a *attempt) start(ctx context.Context, in confine.Jail, start *confine.Sta
 			_ = p.Close(context.WithoutCancel(ctx)) // Wait reports what failed
 		}
 	})
-	a.result.Durations.Jail += a.stage("jail", began)
+	a.took("jail", began)
 	a.serveNetwork(ctx, in, p, start.Doors(p).Network)
 	weaker := words(p.Weaker())
-	for _, w := range weaker {
-		if !slices.Contains(a.result.Weaker, w) {
-			a.result.Weaker = append(a.result.Weaker, w)
-		}
-	}
+	a.out.Result.SetBackend(in.Backend.Name(), weaker...)
 	a.events.put(event.Make(event.JailStarted{Backend: in.Backend.Name(), Command: start.Spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
 	return p, nil
 }

@@ -11,7 +11,7 @@ import (
 
 func (a *attempt) ready(space *workspace.Workspace) event.WorkspaceReady {
 	r := event.WorkspaceReady{
-		Base: space.Base(), Isolation: a.job.Isolation, Strategy: string(space.Strategy()), Seconds: a.result.Durations.Provision,
+		Base: space.Base(), Isolation: a.job.Isolation, Strategy: string(space.Strategy()), Seconds: a.out.Result.Now().Durations.Provision,
 	}
 	r.OriginalDir, r.OriginalBranch = space.Origin()
 	if wt, ok := space.Worktree(); ok {
@@ -24,7 +24,7 @@ func (a *attempt) ready(space *workspace.Workspace) event.WorkspaceReady {
 // it. what says what it is instead.
 func (a *attempt) inherits(space *workspace.Workspace, what string, s *jobs.Salvage) {
 	at := sandbox.WorkspacePath
-	if a.result.Backend == "none" {
+	if a.out.Result.Now().Backend == "none" {
 		at = space.Dir()
 	}
 	a.notice = fmt.Sprintf("About your workspace: it %s. It is at %s; paths in older notes or messages that begin elsewhere "+

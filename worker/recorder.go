@@ -52,15 +52,16 @@ type recorder struct {
 	dropped int
 }
 
-func newRecorder(to Events, clean func(jobs.Event) jobs.Event, hooks Hooks, failed func(error)) *recorder {
-	r := &recorder{to: to, clean: clean, hooks: hooks, failed: failed, done: make(chan struct{})}
+func newRecorder(clean func(jobs.Event) jobs.Event, hooks Hooks, failed func(error)) *recorder {
+	r := &recorder{clean: clean, hooks: hooks, failed: failed, done: make(chan struct{})}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }
 
-// start begins to append. Appending outlives ctx, because how an attempt
+// start begins to append to a log. Appending outlives ctx, because how an attempt
 // ended must be recorded, too; but not the loss of the lease.
-func (r *recorder) start(ctx context.Context) {
+func (r *recorder) start(ctx context.Context, to Events) {
+	r.to = to
 	appending, abort := context.WithCancel(context.WithoutCancel(ctx))
 	r.abort = abort
 	context.AfterFunc(ctx, func() {
@@ -176,8 +177,12 @@ func (r *recorder) takes(n int) bool {
 }
 
 // close waits until everything is appended, or ctx ends. An error means that
-// the session's log has not all of it, so the attempt must not be settled.
+// the session's log has not all of it, so the attempt must not be settled. One that
+// was never started has no log to be complete.
 func (r *recorder) close(ctx context.Context) error {
+	if r.abort == nil {
+		return nil
+	}
 	if n := r.lost(); n > 0 {
 		r.put(event.Make(event.Notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
 		if r.hooks.Dropped != nil {

@@ -64,7 +64,7 @@ func (a *attempt) converse(ctx context.Context, in confine.Jail, adapter agent.A
 		// The checks may take long, and what the agent said is complete.
 		at := a.talk.at
 		at.conversation = a.talk.resume
-		a.encapsule(ctx, at, "", a.changed(a.space))
+		a.encapsule(ctx, at, "", a.snapshot)
 	}
 	return err
 }
@@ -77,7 +77,7 @@ func (c *conversation) heard(run agent.Total) {
 	c.total.Model = run.Model
 }
 
-// sum puts what the agent used and kept into the result.
+// sum puts what the agent used into the result.
 func (a *attempt) sum() {
 	a.count()
 	if a.talk.meter != nil && a.cfg.Hooks.Limited != nil {
@@ -85,15 +85,13 @@ func (a *attempt) sum() {
 			a.cfg.Hooks.Limited(a.rec)
 		}
 	}
-	a.result.Artifacts = append(a.result.Artifacts, a.attached...)
 }
 
 // count tells what the agent used by now.
 func (a *attempt) count() {
 	spent, model := a.talk.spent(agent.Total{})
 	a.claim.Spend(spent)
-	a.result.Spend(a.rec.SpentBefore, spent)
-	a.result.Model = model
+	a.out.Result.Spend(spent, model)
 }
 
 // spent is what the attempt has used, with a run that is not over: as the gate

@@ -37,9 +37,9 @@ func (a *attempt) setup(ctx context.Context, in confine.Jail) error {
 	data := event.SetupEnded{Cached: reused, Seconds: spent.Seconds(), Reason: why}
 	if reused {
 		data.Saved = max(0, took-spent).Seconds()
-		a.result.Durations.Check += data.Seconds
+		a.out.Result.Took("check", data.Seconds)
 		for _, command := range a.job.Setup {
-			a.result.Checks = append(a.result.Checks, jobs.Check{Command: command, Cached: true})
+			a.out.Result.Ran(jobs.Check{Command: command, Cached: true})
 		}
 	}
 	a.events.put(event.Make(data))

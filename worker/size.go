@@ -65,7 +65,7 @@ func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (st
 		<-done
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sizeEvery)
 		defer cancel()
-		a.result.Disk = m.look(ctx)
+		a.out.Result.SetDisk(m.look(ctx))
 		m.report(nil)
 	}
 }

@@ -49,8 +49,8 @@ func (r *agentRun) terminalConfig() terminals.Config {
 		Attempt: r.rec.Attempt, First: r.attempt.terminals + 1,
 		Start: r.process.Terminal, Prove: r.tell, Output: r.output,
 		Keep: func(ctx context.Context, name string, content io.Reader) error {
-			_, err := r.attach(ctx, place{store: r.cfg.Store, job: r.rec.ID, epoch: r.claim.Epoch()}, name, content)
-			return err
+			file, err := r.out.Keep(ctx, name, content)
+			return r.attach(ctx, file, err)
 		},
 		Clean: func(w io.Writer) io.WriteCloser { return r.secrets.Writer(w) },
 	}

@@ -76,8 +76,8 @@ func line(text string) event.Event {
 func TestTheRecorderKeepsOrder(t *testing.T) {
 	t.Parallel()
 	to := &kept{}
-	r := newRecorder(to, same, Hooks{}, func(error) {})
-	r.start(t.Context())
+	r := newRecorder(same, Hooks{}, func(error) {})
+	r.start(t.Context(), to)
 	for i := range 1000 {
 		r.putOutput(line(fmt.Sprint(i)))
 	}
@@ -99,8 +99,8 @@ func TestTheRecorderKeepsOrder(t *testing.T) {
 func TestTheRecorderPushesBack(t *testing.T) {
 	t.Parallel()
 	to := &kept{wait: make(chan struct{})}
-	r := newRecorder(to, same, Hooks{}, func(error) {})
-	r.start(t.Context())
+	r := newRecorder(same, Hooks{}, func(error) {})
+	r.start(t.Context(), to)
 	blocked := make(chan struct{})
 	go func() {
 		defer close(blocked)
@@ -125,8 +125,8 @@ func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
 	t.Parallel()
 	to := &kept{}
 	var dropped string
-	r := newRecorder(to, same, Hooks{Dropped: func(reason string) { dropped = reason }}, func(error) {})
-	r.start(t.Context())
+	r := newRecorder(same, Hooks{Dropped: func(reason string) { dropped = reason }}, func(error) {})
+	r.start(t.Context(), to)
 	big := line(strings.Repeat("x", 1<<20))
 	for range maxOutput>>20 + 5 {
 		r.putOutput(big)
@@ -149,8 +149,8 @@ func TestTheRecorderEndsTheAttemptOnceWhenItCannotAppend(t *testing.T) {
 	t.Parallel()
 	to := &kept{fail: jobs.ErrFenced}
 	told := make(chan error, 10)
-	r := newRecorder(to, same, Hooks{}, func(err error) { told <- err })
-	r.start(t.Context())
+	r := newRecorder(same, Hooks{}, func(err error) { told <- err })
+	r.start(t.Context(), to)
 	for range backlog * 3 {
 		r.putOutput(line("x"))
 	}
@@ -167,8 +167,8 @@ func TestALostLeaseAbortsTheRecorder(t *testing.T) {
 	t.Parallel()
 	to := &kept{wait: make(chan struct{})}
 	ctx, end := context.WithCancelCause(t.Context())
-	r := newRecorder(to, same, Hooks{}, func(error) {})
-	r.start(ctx)
+	r := newRecorder(same, Hooks{}, func(error) {})
+	r.start(ctx, to)
 	r.put(line("x"))
 	end(jobs.ErrFenced)
 	closed := make(chan error, 1)

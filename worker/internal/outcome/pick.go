@@ -1,4 +1,4 @@
-package worker
+package outcome
 
 import (
 	"context"
@@ -17,18 +17,18 @@ import (
 
 // pick stores the files of the workspace that the job asked for. What the
 // agent did to them costs the file and not the result: it is told in an event.
-func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
-	if len(a.job.Artifacts) == 0 {
+func (o *Outcome) pick(ctx context.Context, space *workspace.Workspace) error {
+	if len(o.cfg.Job.Artifacts) == 0 {
 		return nil
 	}
-	at := place{store: a.cfg.Store, job: a.rec.ID, epoch: a.claim.Epoch()}
+	at := o.place()
 	var said []string
 	n := 0
-	left, err := space.Pick(ctx, a.job.Artifacts, func(path string, content io.Reader) error {
+	left, err := space.Pick(ctx, o.cfg.Job.Artifacts, func(path string, content io.Reader) error {
 		n++
-		path = a.clean(path)
+		path = o.clean(path)
 		// The path is the agent's, and may be anything; the name is ours.
-		file, changed, err := a.keepClean(ctx, at, fmt.Sprintf("file-%d", n), content)
+		file, changed, err := o.keepClean(ctx, at, fmt.Sprintf("file-%d", n), content)
 		if large, ok := errors.AsType[*artifact.TooLargeError](err); ok {
 			said = append(said, fmt.Sprintf("%s: has more than the %d bytes that the store takes", path, large.Max))
 			return nil
@@ -40,11 +40,11 @@ func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
 			said = append(said, path+": the value of a secret was removed from it")
 		}
 		file.Path = path
-		a.result.Artifacts = append(a.result.Artifacts, *file)
+		o.Result.list(*file)
 		return nil
 	})
 	if said = append(said, left...); len(said) > 0 {
-		a.events.put(event.Make(event.Notice{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
+		o.cfg.Tell(event.Make(event.Notice{Text: "files that the job asked for are not kept, or not as they were", Skipped: said}))
 	}
 	if _, ours := errors.AsType[*verdict.StepError](err); ours {
 		return err
@@ -54,13 +54,13 @@ func (a *attempt) pick(ctx context.Context, space *workspace.Workspace) error {
 
 // keepClean stores what content has without the values of secrets, and says
 // whether there were any.
-func (a *attempt) keepClean(ctx context.Context, at place, name string, content io.Reader) (file *jobs.Artifact, changed bool, err error) {
+func (o *Outcome) keepClean(ctx context.Context, at place, name string, content io.Reader) (file *jobs.Artifact, changed bool, err error) {
 	out, in := io.Pipe()
 	was := sha256.New()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w := a.secrets.Writer(in)
+		w := o.cfg.Secrets.Writer(in)
 		_, err := io.Copy(w, io.TeeReader(content, was))
 		if err == nil {
 			err = w.Close()

@@ -1,4 +1,4 @@
-package worker
+package outcome
 
 import (
 	"context"
@@ -17,77 +17,77 @@ const (
 	deliverTries = 3
 )
 
-// deliver makes the branch of a job that asked for one. The result is stored
+// Deliver makes the branch of a job that asked for one. The result is stored
 // already: a delivery that fails costs the branch and nothing else.
-func (a *attempt) deliver(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
-	if a.job.Deliver.Mode != jobs.DeliverBranch {
+func (o *Outcome) Deliver(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
+	if o.cfg.Job.Deliver.Mode != jobs.DeliverBranch {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, deliverLimit, fmt.Errorf("it took longer than %v", deliverLimit))
 	defer cancel()
-	d := a.delivery()
+	d := o.delivery()
 	var err error
-	if d.Replaces, err = a.delivered(ctx, d.Branch); err != nil {
+	if d.Replaces, err = o.delivered(ctx, d.Branch); err != nil {
 		return verdict.Failed(jobs.StoreFailed, "read what earlier attempts delivered", err)
 	}
-	got, err := a.try(ctx, space, change, d)
+	got, err := o.try(ctx, space, change, d)
 	if err != nil {
 		return undelivered(err)
 	}
 	if got.Commit == "" {
-		a.events.put(event.Make(event.Notice{Text: "no branch was made: the agent changed nothing"}))
+		o.cfg.Tell(event.Make(event.Notice{Text: "no branch was made: the agent changed nothing"}))
 		return nil
 	}
-	a.result.Branch = d.Branch
-	a.events.put(event.Make(event.BranchDelivered{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
+	o.Result.change(func(r *jobs.Result) { r.Branch = d.Branch })
+	o.cfg.Tell(event.Make(event.BranchDelivered{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
 	return nil
 }
 
-func (a *attempt) delivery() workspace.Delivery {
+func (o *Outcome) delivery() workspace.Delivery {
 	d := workspace.Delivery{
-		Repo: a.job.Repo.URL, Branch: a.job.DeliveryBranch(a.rec.ID),
-		Message: a.clean(a.job.Title()), At: a.rec.Submitted, Author: a.cfg.CommitAuthor,
+		Repo: o.cfg.Job.Repo.URL, Branch: o.cfg.Job.DeliveryBranch(o.cfg.Record.ID),
+		Message: o.clean(o.cfg.Job.Title()), At: o.cfg.Record.Submitted, Author: o.cfg.CommitAuthor,
 	}
-	if a.drafted.title != "" {
-		d.Message = a.drafted.String()
+	if o.draft.Title != "" {
+		d.Message = o.draft.String()
 	}
 	if d.Message == "" {
-		d.Message = "Changes by job " + a.rec.ID
+		d.Message = "Changes by job " + o.cfg.Record.ID
 	}
-	if !a.cfg.CommitPlain {
-		d.Trailers = []string{"Penstock-Job: " + a.rec.ID, "Penstock-Session: " + a.rec.Session}
+	if !o.cfg.CommitPlain {
+		d.Trailers = []string{"Penstock-Job: " + o.cfg.Record.ID, "Penstock-Session: " + o.cfg.Record.Session}
 	}
-	if a.rec.Claimed != nil {
-		d.At = *a.rec.Claimed
+	if o.cfg.Record.Claimed != nil {
+		d.At = *o.cfg.Record.Claimed
 	}
-	d.Permit = func(ctx context.Context, commit string) (time.Time, error) { return a.permit(ctx, d.Branch, commit) }
+	d.Permit = func(ctx context.Context, commit string) (time.Time, error) { return o.Permit(ctx, d.Branch, commit) }
 	return d
 }
 
-// permit stores what is about to be done, and then proves that the lease is
+// Permit stores what is about to be done, and then proves that the lease is
 // still ours. In this order: whoever claims the job after us finds it.
-func (a *attempt) permit(ctx context.Context, branch, commit string) (time.Time, error) {
-	err := a.cfg.Store.PutDelivery(ctx, a.rec.ID, a.claim.Epoch(), event.BranchDelivered{Branch: branch, Commit: commit})
+func (o *Outcome) Permit(ctx context.Context, branch, commit string) (time.Time, error) {
+	err := o.cfg.Store.PutDelivery(ctx, o.cfg.Record.ID, o.cfg.Epoch, event.BranchDelivered{Branch: branch, Commit: commit})
 	if err != nil {
 		return time.Time{}, verdict.Failed(jobs.StoreFailed, "note the delivery", err)
 	}
-	return a.claim.Assert(ctx)
+	return o.cfg.Assert(ctx)
 }
 
 // delivered lists the commits that lost attempts of this job may have put on
 // the branch. Only what an attempt before this one has noted of this very branch
 // counts: a commit in the list may be replaced.
-func (a *attempt) delivered(ctx context.Context, branch string) ([]string, error) {
-	if a.rec.Attempt < 2 {
+func (o *Outcome) delivered(ctx context.Context, branch string) ([]string, error) {
+	if o.cfg.Record.Attempt < 2 {
 		return nil, nil
 	}
-	noted, err := a.cfg.Store.Deliveries(ctx, a.rec.ID)
+	noted, err := o.cfg.Store.Deliveries(ctx, o.cfg.Record.ID)
 	if err != nil {
 		return nil, err
 	}
 	var commits []string
 	for epoch, d := range noted {
-		if epoch < a.claim.Epoch() && d.Branch == branch {
+		if epoch < o.cfg.Epoch && d.Branch == branch {
 			commits = append(commits, d.Commit)
 		}
 	}
@@ -96,18 +96,30 @@ func (a *attempt) delivered(ctx context.Context, branch string) ([]string, error
 
 // try delivers, more than once where the repository may just be away. To run
 // the agent again for that would cost more, and help no better.
-func (a *attempt) try(ctx context.Context, space *workspace.Workspace, change workspace.Change, d workspace.Delivery) (got workspace.Delivered, err error) {
+func (o *Outcome) try(ctx context.Context, space *workspace.Workspace, change workspace.Change, d workspace.Delivery) (got workspace.Delivered, err error) {
 	for n := range deliverTries {
 		got, err = space.Deliver(ctx, change, d)
 		if err == nil || ctx.Err() != nil || final(err) {
 			return got, err
 		}
-		a.log.Warn("could not deliver", "try", n+1, "err", err)
+		o.cfg.Log.Warn("could not deliver", "try", n+1, "err", err)
 		if n+1 < deliverTries && !pause(ctx, time.Second<<(2*n)) {
 			return got, context.Cause(ctx)
 		}
 	}
 	return got, err
+}
+
+// pause waits for d and reports whether ctx lived that long.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // final reports whether trying again cannot end otherwise.

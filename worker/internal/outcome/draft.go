@@ -1,0 +1,85 @@
+package outcome
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/penstock-run/penstock/jobs/event"
+)
+
+// DraftName is the artifact with what the agent has written about its change:
+// the title of a pull request in the first line, and its text.
+const DraftName = "draft.md"
+
+// MaxDraft is how many bytes of what an agent says can be of use for a draft.
+const MaxDraft = 2 * draftText
+
+const (
+	draftText  = 16 << 10
+	draftTitle = 120 // characters
+)
+
+// A Draft is the text for a change. The zero value is none.
+type Draft struct{ Title, text string }
+
+func (d Draft) String() string { return strings.TrimSpace(d.Title + "\n\n" + d.text) }
+
+// KeepDraft stores what the agent has written about its change, which [Outcome.Deliver]
+// uses.
+func (o *Outcome) KeepDraft(ctx context.Context, d Draft) error {
+	file, err := o.place().put(ctx, DraftName, strings.NewReader(d.String()+"\n"))
+	if err != nil {
+		return err
+	}
+	o.Result.list(*file)
+	o.cfg.Tell(event.Make(event.ArtifactStored(*file)))
+	o.draft = d
+	return nil
+}
+
+var (
+	draftFence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
+	// draftMark is what people put before a title.
+	draftMark = regexp.MustCompile(`^(#+\s+|[Tt]itle:\s*)`)
+	// draftClaim is a line that says who has looked at a change, or which job
+	// made it: not the agent's to say.
+	draftClaim = regexp.MustCompile(`(?i)^\s*([a-z]+-)*(by|job|session):`)
+)
+
+// ReadDraft finds title and text in what an agent has said, as far as they can
+// stand in a commit.
+func ReadDraft(said string) Draft {
+	said = strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		if r == '\t' {
+			return ' '
+		}
+		return -1
+	}, strings.ToValidUTF8(said, ""))
+	said = strings.TrimSpace(said)
+	if inner := draftFence.FindStringSubmatch(said); inner != nil {
+		said = strings.TrimSpace(inner[1])
+	}
+	title, text, _ := strings.Cut(said, "\n")
+	var d Draft
+	d.Title = strings.Join(strings.Fields(draftMark.ReplaceAllString(title, "")), " ")
+	if r := []rune(d.Title); len(r) > draftTitle {
+		d.Title = string(r[:draftTitle-1]) + "…"
+	}
+	var kept []string
+	size := 0
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		if size += len(line) + 1; size > draftText {
+			break
+		}
+		if !draftClaim.MatchString(line) {
+			kept = append(kept, strings.TrimRight(line, " "))
+		}
+	}
+	d.text = strings.TrimSpace(strings.Join(kept, "\n"))
+	return d
+}

@@ -1,0 +1,75 @@
+// Package outcome keeps what an attempt leaves: it takes the changes out of the
+// workspace, stores them, reads them back, and writes the job's result.
+//
+//	workspace ──Collect──▶ patch, commits, files ──store, read back──▶ result ──Deliver──▶ branch
+//	    └──Salvage──▶ what an attempt without a success has done
+//
+// An [Outcome] is the only writer of the attempt's [jobs.Result]. Nothing that is in
+// a result is only on this host.
+package outcome
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/internal/redact"
+)
+
+// Config says whose outcome it is, and where it is kept.
+type Config struct {
+	Store  *artifact.Store
+	Log    *slog.Logger
+	Job    jobs.Job
+	Record jobs.Record // as the claim left it
+	Epoch  uint64
+	Worker string
+	// Secrets removes what must not leave the worker.
+	Secrets *redact.Redactor
+	// Tell records events of the session. It must not block.
+	Tell func(...event.Event)
+	// Assert proves that the attempt still has its lease.
+	Assert func(context.Context) (time.Time, error)
+	// CommitAuthor replaces author and committer of what is delivered; empty keeps
+	// them. CommitPlain leaves out the trailers that name job and session.
+	CommitAuthor string
+	CommitPlain  bool
+}
+
+// An Outcome is that of one attempt.
+type Outcome struct {
+	// Result is what the attempt's result says so far.
+	Result *Result
+
+	cfg Config
+	// stored is the change that is kept as the result; nil: none is, or it is empty.
+	stored *stored
+	// saved is what was salvaged; nil: nothing was.
+	saved *jobs.Salvage
+	draft Draft
+}
+
+// New returns the outcome of an attempt that has done nothing yet.
+func New(cfg Config) *Outcome {
+	return &Outcome{cfg: cfg, Result: newResult(cfg.Record)}
+}
+
+// Stored reports whether a change is kept as the result.
+func (o *Outcome) Stored() bool { return o.stored != nil }
+
+// End writes the attempt's end into the result and stores it.
+func (o *Outcome) End(ctx context.Context, v jobs.Ended) error {
+	o.Result.change(func(r *jobs.Result) {
+		r.Outcome, r.Reason, r.Message = v.Outcome, v.Reason, v.Message
+		r.Worker, r.Attempts = o.cfg.Worker, o.cfg.Record.Attempt
+		r.Model = o.clean(r.Model) // it may quote the agent, as events do
+		r.Durations.Total = time.Since(o.cfg.Record.Submitted).Seconds()
+	})
+	return o.cfg.Store.PutResult(ctx, o.cfg.Epoch, o.Result.Now())
+}
+
+// clean removes the values of secrets from what is not an event.
+func (o *Outcome) clean(text string) string { return string(o.cfg.Secrets.Text([]byte(text))) }

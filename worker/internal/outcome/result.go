@@ -1,0 +1,118 @@
+package outcome
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// A Result is written while the attempt goes on, by the attempt and by the programs of the
+// agent's jail: its methods may be called from any goroutine.
+type Result struct {
+	before jobs.Spent // by earlier attempts
+
+	mu  sync.Mutex
+	now jobs.Result
+}
+
+func newResult(rec jobs.Record) *Result {
+	r := &Result{before: rec.SpentBefore, now: rec.Result()}
+	if rec.Started != nil {
+		r.now.Durations.Queue = rec.Started.Sub(rec.Submitted).Seconds()
+	}
+	return r
+}
+
+// change writes to the result.
+func (w *Result) change(write func(*jobs.Result)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	write(&w.now)
+}
+
+// Now returns the result as it is now.
+func (w *Result) Now() jobs.Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// SetBackend notes the mechanism of the attempt's jails, and what a jail was
+// allowed to go without.
+func (w *Result) SetBackend(name string, weaker ...string) {
+	w.change(func(r *jobs.Result) {
+		r.Backend = name
+		for _, feature := range weaker {
+			if !slices.Contains(r.Weaker, feature) {
+				r.Weaker = append(r.Weaker, feature)
+			}
+		}
+	})
+}
+
+// SetBase notes the commit that the workspace begins from.
+func (w *Result) SetBase(commit string) {
+	w.change(func(r *jobs.Result) { r.BaseCommit = commit })
+}
+
+// SetValue notes the value that the agent has set.
+func (w *Result) SetValue(value json.RawMessage) {
+	w.change(func(r *jobs.Result) { r.Value = value })
+}
+
+// SetDisk notes what the workspace takes.
+func (w *Result) SetDisk(use jobs.DiskUse) {
+	w.change(func(r *jobs.Result) { r.Disk = use })
+}
+
+// Spend notes what the attempt has used by now, of a model.
+func (w *Result) Spend(spent jobs.Spent, model string) {
+	w.change(func(r *jobs.Result) {
+		r.Spend(w.before, spent)
+		r.Model = model
+	})
+}
+
+// Took adds to the time of a step.
+func (w *Result) Took(step string, seconds float64) {
+	w.change(func(r *jobs.Result) {
+		d := &r.Durations
+		switch step {
+		case "provision":
+			d.Provision += seconds
+		case "jail":
+			d.Jail += seconds
+		case "agent":
+			d.Agent += seconds
+		case "check":
+			d.Check += seconds
+		case "collect":
+			d.Collect += seconds
+		}
+	})
+}
+
+// Ran notes that commands of the job ran, or were taken over.
+func (w *Result) Ran(checks ...jobs.Check) {
+	w.change(func(r *jobs.Result) { r.Checks = append(r.Checks, checks...) })
+}
+
+// Attach lists a file that the session's log has. One of the same name is replaced.
+func (w *Result) Attach(file jobs.Artifact) {
+	w.change(func(r *jobs.Result) {
+		r.Artifacts = slices.DeleteFunc(r.Artifacts, func(old jobs.Artifact) bool { return old.Name == file.Name })
+		r.Artifacts = append(r.Artifacts, file)
+	})
+}
+
+func (w *Result) list(files ...jobs.Artifact) {
+	w.change(func(r *jobs.Result) { r.Artifacts = append(r.Artifacts, files...) })
+}
+
+// Settled takes over how the record says that the job has ended.
+func (w *Result) Settled(rec jobs.Record) jobs.Result {
+	w.change(func(r *jobs.Result) { r.Outcome, r.Reason, r.Message = rec.Outcome, rec.Reason, rec.Message })
+	return w.Now()
+}
