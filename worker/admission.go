@@ -95,7 +95,8 @@ func (w *Worker) lookAtDisk(ctx context.Context, evict bool) {
 	if w.cfg.Hooks.Disk != nil {
 		w.cfg.Hooks.Disk(disk, low)
 	}
-	// The end is told as loud as the beginning: who has seen that waits for it.
+	// The end is logged at the same level as the beginning, for people who saw the
+	// beginning.
 	switch {
 	case !w.admission.set(low):
 	case low != nil:

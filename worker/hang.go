@@ -24,8 +24,8 @@ type Hangs struct {
 	// Exit is how long it may take to end when its last turn is over and its
 	// input is closed. What it did counts all the same.
 	Exit time.Duration
-	// Output is how many bytes one run may write. A line counts as a KiB at
-	// least, since that is about what it takes to keep.
+	// Output is how many bytes one run may write. A line counts as a KiB at least,
+	// which is about the cost of keeping it.
 	Output int64
 	// Retries is how often in a row it may try the model API again, with
 	// nothing in between.
@@ -34,7 +34,7 @@ type Hangs struct {
 	Step time.Duration
 }
 
-// DefaultHangs are the limits of somebody who set none.
+// DefaultHangs are the default limits.
 func DefaultHangs() Hangs {
 	return Hangs{
 		Start: 2 * time.Minute, Halt: time.Minute, Exit: 15 * time.Second,
@@ -50,7 +50,7 @@ func (h Hangs) withDefaults() Hangs {
 	}
 }
 
-// minLine is what a line counts for at least.
+// minLine is the least size for which a line counts.
 const minLine = 1 << 10
 
 // A pulse is what shows that an agent lives.
@@ -75,7 +75,7 @@ var progress = []jobs.Kind{
 	jobs.ToolStarted, jobs.ToolDelta, jobs.ToolOutput, jobs.ToolEnded,
 }
 
-// beat notes what a line meant.
+// beat records the meaning of a line.
 func (p *pulse) beat(now time.Time, length int, events []event.Event) {
 	p.last, p.spoke, p.halted = now, true, time.Time{}
 	p.written += int64(max(0, minLine-length))
@@ -103,7 +103,7 @@ func (r *agentRun) watch() {
 			r.descend(found)
 			return
 		case r.parks():
-			_ = r.process.Stop(context.Background()) // as in steps; what it says to that counts no more
+			_ = r.process.Stop(context.Background()) // as in steps; its reaction to that does not count
 			return
 		case r.told():
 			r.leave()
@@ -121,8 +121,8 @@ func (r *agentRun) watch() {
 	}
 }
 
-// look says whether the agent hangs, or when to look again. An agent that only
-// waits to be told that there is no more is told so.
+// look says whether the agent hangs, or when to check again. It closes the input of an
+// agent that only waits for more.
 func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 	attended := r.terminals.InUse()
 	r.mu.Lock()
@@ -151,11 +151,11 @@ func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 		switch {
 		case len(r.asks) > 0:
 			r.lapse(now, 0)
-			p.last = now // it can go on now
+			p.last = now // it can continue now
 			return nil, idle
 		case r.state != agent.Working && p.closed.IsZero():
-			// Its turn is over, and it waits for what it left running, or for
-			// somebody who does not come.
+			// Its turn is over, and it waits for a background process, or for a prompt
+			// that does not come.
 			r.closeStdin()
 			return nil, h.Exit
 		}
@@ -198,7 +198,7 @@ func (r *agentRun) starting(now time.Time) (*event.Hang, time.Duration) {
 		silent.Round(time.Millisecond), did.cpu, jobs.Bytes(did.io))), 0
 }
 
-// An activity is what an agent's processes have done since its start.
+// An activity is the work of an agent's processes since its start.
 type activity struct {
 	cpu time.Duration
 	io  int64 // bytes
@@ -217,8 +217,8 @@ func works(before, after activity, span time.Duration) bool {
 		io < 0 || float64(io) >= max(idleIO, idleIO*span.Seconds())
 }
 
-// idled is what silence means. An agent that the model API told to come again
-// in hours waits for that without a word, and the API is the cause.
+// idled is the verdict on silence. An agent that the model API told to retry in hours
+// waits silently, and the API is the cause.
 func (r *agentRun) idled(quiet time.Duration) *event.Hang {
 	reason, message := jobs.IdleLimit, fmt.Sprintf("it was silent for %v", time.Duration(r.job.IdleTimeout))
 	if why := r.pulse.because; jobs.Reasons[why].Fault == jobs.FaultProvider {
@@ -240,7 +240,7 @@ func (r *agentRun) beyond(now time.Time) *event.Hang {
 	return nil
 }
 
-// told reports whether somebody has told the agent to stop.
+// told reports whether a user has stopped the agent.
 func (r *agentRun) told() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,16 +267,16 @@ func (r *agentRun) halted(now time.Time, quiet time.Duration) (*event.Hang, time
 	return nil, every
 }
 
-// descend ends an agent that hangs: it is asked to end its turn, told that no
-// more will come, asked to end, and killed with all that is in its jail. Each
-// step has its time. What comes next does not depend on the agent.
+// descend ends an agent that hangs: it interrupts the turn, closes the input, asks the
+// process to end, and kills everything in the jail. Each step has its time. The
+// sequence does not depend on the agent.
 func (r *agentRun) descend(found *event.Hang) {
 	r.events.put(event.Make(event.HangDetected(*found)))
 	r.log.Warn("the agent hangs", "what", found.What, "message", found.Message)
 	r.steps(func(step string) { r.note(found, step) })
 }
 
-// steps takes each step to the agent's end, and tells of it before.
+// steps takes each step until the agent has ended, and reports it before.
 func (r *agentRun) steps(tell func(step string)) {
 	for _, step := range []struct {
 		name string
@@ -331,8 +331,9 @@ func (r *agentRun) gone(limit time.Duration) bool {
 	}
 }
 
-// hung tells how an agent that hung has ended, and returns what the attempt
-// ends for, if that is the reason. Nothing of it is alive any more: that is what Wait waits for.
+// hung reports how an agent that hung has ended, and returns the reason for the end of
+// the attempt, if that is it. All processes of the agent have ended: Wait waits for
+// that.
 func (r *agentRun) hung(killed bool) jobs.Ended {
 	if r.found == nil {
 		return jobs.Ended{}

@@ -8,8 +8,8 @@ import (
 // maxInput is how much may wait for an agent that does not read.
 const maxInput = 4 << 20
 
-// An input writes to an agent from a goroutine of its own: an agent that does
-// not read holds nobody up who has something else to do.
+// An input writes to an agent on a goroutine of its own, so that an agent which does
+// not read does not block its callers.
 type input struct {
 	to   io.WriteCloser
 	bell chan struct{} // has a value while there is news
@@ -34,8 +34,8 @@ func (in *input) put(lines ...[]byte) bool {
 	return true
 }
 
-// add writes lines behind what waits, however much that is: what an agent is told
-// before it runs must not be lost.
+// add appends lines to the queue without a limit: prompts from before the start of the
+// agent must not be lost.
 func (in *input) add(lines ...[]byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

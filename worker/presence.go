@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// present tells the pool until work ends that the worker lives, with what, and
-// why it claims nothing once ctx has ended. It is for those who ask why a job
-// waits; no lease depends on it.
+// present reports to the pool until work ends that the worker is alive, its labels and
+// slots, and why it claims nothing once ctx has ended. It explains why jobs wait; no
+// lease depends on it.
 func (w *Worker) present(ctx, work context.Context) {
 	tick := time.NewTicker(queue.PresentEvery)
 	defer tick.Stop()
@@ -38,7 +38,7 @@ func (w *Worker) present(ctx, work context.Context) {
 // leaveLimit bounds the last word of a worker: the broker may be gone before.
 const leaveLimit = time.Second
 
-// tell is one word of present. A broker that is away hears a later one.
+// tell sends one report of present. If the broker is away, a later report reaches it.
 func (w *Worker) tell(ctx context.Context, draining bool) {
 	ctx, cancel := context.WithTimeout(ctx, queue.PresentEvery)
 	defer cancel()

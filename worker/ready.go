@@ -20,8 +20,8 @@ func (a *attempt) ready(space *workspace.Workspace) event.WorkspaceReady {
 	return r
 }
 
-// inherits tells agent and watchers that the workspace is not as the base has
-// it. what says what it is instead.
+// inherits reports to the agent and to users that the workspace differs from the base.
+// what describes it.
 func (a *attempt) inherits(space *workspace.Workspace, what string, s *jobs.Salvage) {
 	at := sandbox.WorkspacePath
 	if a.out.Result.Now().Backend == "none" {

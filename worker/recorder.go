@@ -23,7 +23,7 @@ const (
 	backlog   = 256
 	batchSize = 64
 	maxOutput = 64 << 20
-	// minEvent is what an event counts for at least. A session's log has room
+	// minEvent is the least size for which an event counts. A session's log has room
 	// for a million; many short lines must not push out its beginning.
 	minEvent = 256
 )
@@ -46,7 +46,7 @@ type recorder struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond   // the queue, or closed
-	queue   []jobs.Event // what is not being appended yet
+	queue   []jobs.Event // events that are not being appended yet
 	closed  bool
 	bytes   int
 	dropped int
@@ -72,8 +72,8 @@ func (r *recorder) start(ctx context.Context, to Events) {
 	go r.run(appending)
 }
 
-// run appends until the recorder is closed or an append fails; then it keeps
-// taking events, so that nobody blocks, and drops them.
+// run appends until the recorder is closed or an append fails; then it keeps taking
+// events, so that no caller blocks, and drops them.
 func (r *recorder) run(ctx context.Context) {
 	defer close(r.done)
 	for {
@@ -93,8 +93,8 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// next waits for what is to be appended, and takes as much of it as fits a batch;
-// nil: the recorder is closed, and there is no more.
+// next waits for events to append, and takes as many as fit a batch; nil: the recorder
+// is closed, and there are no more.
 func (r *recorder) next() []jobs.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -45,7 +45,7 @@ func ParseReserve(text string) (Reserve, error) {
 	return r, nil
 }
 
-// Disk is what a disk has free, and what is reserved of it.
+// Disk is the free space of a disk, and the reserved part of it.
 type Disk struct {
 	Dir           string
 	Free, Reserve Room
@@ -54,14 +54,14 @@ type Disk struct {
 // Room is a part of a disk.
 type Room struct{ Bytes, Inodes uint64 }
 
-// The most that is reserved where nobody said how much.
+// The maximum of the default reserve.
 const (
 	reserveBytes   = 1 << 30
 	reserveInodes  = 50_000
 	reservePercent = 5
 )
 
-// Look measures what an ordinary user may still write.
+// Look measures how much an ordinary user may still write.
 func (r Reserve) Look() (Disk, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(r.Dir, &st); err != nil {
@@ -87,7 +87,7 @@ func (r Reserve) Look() (Disk, error) {
 	return d, nil
 }
 
-// Low says what is missing, if something is.
+// Low says what is short, if anything is.
 func (d Disk) Low() error { return d.below(d.Reserve) }
 
 // stillLow wants a quarter more than Low: a worker that claims as soon as one

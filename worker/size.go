@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// A tally is what the workspaces of running jobs take, by the attempts' names.
+// A tally is the sizes of the workspaces of running jobs, by the attempts' names.
 type tally struct {
 	mu sync.Mutex
 	of map[string]jobs.DiskUse
@@ -70,8 +70,8 @@ func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (st
 	}
 }
 
-// look measures once. The session is told when the workspace has become twice
-// as large, and that is much.
+// look measures once. It adds an event to the session if the workspace has doubled, and
+// is large.
 func (m *sizeWatch) look(ctx context.Context) jobs.DiskUse {
 	var use jobs.DiskUse
 	use.Bytes, use.Inodes = m.space.Size(ctx)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 )
 
-// JailLabel is what a jail of a workspace is called: its name, and the mark of the
-// pool that it belongs to, where there is one.
+// JailLabel is the name of a workspace's jail: the workspace's name, and the mark of
+// its pool, if there is one.
 func JailLabel(workspace, pool string) string {
 	if pool == "" {
 		return workspace
@@ -44,8 +44,8 @@ func (w *Worker) sweep(ctx context.Context) error {
 	return w.sweepSpaces(ctx)
 }
 
-// sweepSpaces salvages and removes the workspaces that nobody owns. One that
-// cannot be salvaged now stays; that must not keep a worker from its work.
+// sweepSpaces salvages and removes the workspaces without an owner. One that cannot be
+// salvaged now stays; that must not keep a worker from its work.
 func (w *Worker) sweepSpaces(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()

@@ -2,8 +2,8 @@
 //
 //	claim ─▶ workspace ─▶ jail ─▶ agent ─▶ events ─▶ collect ─▶ store ─▶ settle
 //
-// A [Worker] keeps nothing that another one would need: it may be killed at
-// any time, on any host, and the pool goes on. What it promises:
+// A [Worker] keeps no state that another one would need: it may be killed at any time,
+// on any host, and the pool continues. It promises:
 //
 //   - While it works on a job it holds the job's lease. When it has lost the
 //     lease it ends the agent and publishes nothing more.
@@ -45,13 +45,14 @@ type Workspaces interface {
 	Evict(ctx context.Context, enough func() bool) (int, error)
 }
 
-// Config is what a worker works with. Everything but the limits is needed.
+// Config is everything that a worker works with. All fields but the limits are
+// required.
 type Config struct {
 	Name   string   // of this worker, in records and events
 	Slots  int      // jobs at once
 	Queues []string // to claim from
-	Labels []string // what it has that jobs may need
-	// Drain is how long running jobs may go on after Run's context ended.
+	Labels []string // its labels, which jobs may need
+	// Drain is how long running jobs may continue after Run's context has ended.
 	Drain time.Duration
 
 	Queue  *queue.Queue
@@ -65,14 +66,14 @@ type Config struct {
 	// An agent that needs one that is not here is refused.
 	Gates map[string]*gate.Gate
 
-	// Network is what jobs with an allow-list reach besides their own hosts,
-	// and how. Its field Refused is the worker's.
+	// Network is the network of jobs with an allow-list, besides their own hosts. The
+	// worker sets its field Refused.
 	Network gate.NetworkConfig
 
 	// Backend returns the jail by its name in a job; "auto" is the host's best.
 	Backend func(name string) (sandbox.Backend, error)
-	// Pool is the mark of whose jails this worker's are: it sweeps those with the same
-	// one. See [JailLabel]. Without one it sweeps none.
+	// Pool marks this worker's jails: it sweeps those with the same mark. See
+	// [JailLabel]. Without a mark it sweeps none.
 	Pool string
 	// Keepers are the backends whose jails a service of the host may still hold
 	// after a worker was killed; Run asks them when it begins.
@@ -84,39 +85,37 @@ type Config struct {
 	// Signers are the keys one of which must have signed each job; none: jobs
 	// need no signature.
 	Signers []ed25519.PublicKey
-	// Policy bounds what jobs may ask for, and adds to their jails. The zero
-	// value does neither.
+	// Policy bounds jobs, and adds to their jails. The zero value does neither.
 	Policy policy.Policy
-	// Where says what the policy's patterns are relative to.
+	// Where is the base of relative patterns in the policy.
 	Where policy.Where
-	// Refused gets what jobs wanted and did not get, from any goroutine; nil:
-	// nobody wants to know.
+	// Refused is called with each refused request of a job, from any goroutine; may be
+	// nil.
 	Refused func(policy.Violation)
-	// Diagnose says in words what an error of a jail comes from, where it
-	// knows that, for the job's message; may be nil.
+	// Diagnose explains an error of a jail, if it can, for the job's message; may be
+	// nil.
 	Diagnose func(error) string
-	// CommitAuthor, "Name <address>", replaces author and committer of what is
-	// delivered; empty keeps them. CommitPlain leaves out the trailers that name
-	// job and session.
+	// CommitAuthor, "Name <address>", replaces author and committer of delivered
+	// commits; empty keeps them. CommitPlain leaves out the trailers that name job and
+	// session.
 	CommitAuthor string
 	CommitPlain  bool
-	// SetupCache is how long jobs take over what the setup of another wrote, if
-	// it would write the same. 0 lets each job do it for itself.
+	// SetupCache is how long jobs reuse the output of another job's setup, if it is the
+	// same. 0 runs setup for each job.
 	SetupCache time.Duration
 	// Program is this program, which jails see as the command penstock; empty:
 	// they have none.
 	Program string
-	// Typed reports why what an agent sets as its job's result does not fit the
-	// job's schema.
+	// Typed reports why a result that an agent sets does not match the job's schema.
 	Typed func(schema, value json.RawMessage) error
 	// Mounts are host directories that every jail sees read-only: toolchains.
 	Mounts []sandbox.Mount
-	// Reserve is what must be free on the disk of the workspaces for jobs to be
-	// claimed. Those that run go on without.
+	// Reserve is the free space on the disk of the workspaces below which the worker
+	// claims no jobs. Running jobs continue.
 	Reserve Reserve
 
-	// DiskLimit is what a workspace may grow by whose job names no limit, where
-	// the jail can tell; 0 is no limit.
+	// DiskLimit bounds the growth of a workspace whose job names no limit, if the jail
+	// can measure it; 0 is no limit.
 	DiskLimit int64
 
 	// Hangs are the limits beyond which an agent hangs.
@@ -126,9 +125,8 @@ type Config struct {
 	Hooks  Hooks
 }
 
-// Hooks let a program watch a [Worker] without the worker knowing who
-// watches. Every field may be nil. Hooks run on the job's own goroutine and
-// must not block.
+// Hooks let a program observe a [Worker] without the worker knowing the observer. Every
+// field may be nil. Hooks run on the job's own goroutine and must not block.
 type Hooks struct {
 	Claimed func(rec jobs.Record)
 	// Released: the slot is free again, however the attempt ended.
@@ -143,17 +141,17 @@ type Hooks struct {
 	// Exited: an agent's process has ended, as its event run.exited says; full:
 	// it reached its limit of memory.
 	Exited func(rec jobs.Record, class string, full bool)
-	// Hung: nothing is alive any more of an agent that hung; what and step are
+	// Hung: an agent that hung has ended with all its processes; what and step are
 	// those of its event hang.ended.
 	Hung    func(rec jobs.Record, what, step string)
 	Turn    func(rec jobs.Record) // the agent has ended a turn
 	Limited func(rec jobs.Record) // the model API refused a call because of its rate
-	// Violation: a jail wanted something that it did not get. Each thing is
-	// told once for an attempt.
+	// Violation: a jail was refused something. Each refusal is reported once in an
+	// attempt.
 	Violation func(rec jobs.Record, v event.JailViolation)
-	// Network: what an attempt with an allow-list used, when it has ended.
+	// Network: the usage of an attempt with an allow-list, when it has ended.
 	Network func(rec jobs.Record, used event.JailNetwork)
-	// Events: one event was stored; took is shared by those stored with it.
+	// Events: one event was stored; took is the time for all events stored with it.
 	Events  func(kind jobs.Kind, bytes int, took time.Duration)
 	Dropped func(reason string)
 	// Present: the broker has heard that the worker lives.
@@ -161,9 +159,9 @@ type Hooks struct {
 	// Leftover reports something that could not be cleaned up, or that an
 	// earlier worker left and this one removed.
 	Leftover func(what string)
-	// Disk: what the disk has, every second; low says why no jobs are claimed.
+	// Disk: the space of the disk, every second; low says why no jobs are claimed.
 	Disk func(d Disk, low error)
-	// Workspaces: what those of the running jobs take together, on the host's
+	// Workspaces: the size of the running jobs' workspaces together, on the host's
 	// disks; from any goroutine.
 	Workspaces func(bytes, inodes int64)
 }
@@ -176,7 +174,7 @@ type Worker struct {
 	tally     *tally
 
 	busy    atomic.Int32  // slots in use
-	news    chan struct{} // has a value while that is not told
+	news    chan struct{} // has a value while a change is not reported
 	started time.Time
 }
 
@@ -193,10 +191,9 @@ func New(cfg Config) *Worker {
 	}
 }
 
-// Run removes what an earlier kill left, then claims and runs jobs until ctx
-// ends. Running jobs may then finish for up to Config.Drain; what has not is
-// handed back without counting. When Run returns, everything it started has
-// stopped.
+// Run removes leftovers of an earlier kill, then claims and runs jobs until ctx ends.
+// Running jobs may then finish for up to Config.Drain; the others are requeued without
+// counting. When Run returns, everything that it started has stopped.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.sweep(ctx); err != nil {
 		return fmt.Errorf("clean up after an earlier worker: %w", err)

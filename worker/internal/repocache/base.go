@@ -13,9 +13,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A Base is what all workspaces of one commit have in common: a git directory
-// to copy and an index. It never changes after it has its name, and it stays
-// while somebody holds it.
+// A Base is common to all workspaces of one commit: a git directory to copy and an
+// index. It never changes after it has its name, and it stays while it is held.
 type Base struct {
 	mirror *mirror // nil if it was not made here
 	Dir    string
@@ -28,7 +27,7 @@ func (b *Base) Git() string    { return filepath.Join(b.Dir, "git") }
 func (b *Base) Index() string  { return filepath.Join(b.Dir, "index") }
 func (b *Base) Release() error { return b.lock.Release() }
 
-// BaseAt is the base that was in a directory, held by nobody yet.
+// BaseAt is the base in a directory, which is not held yet.
 func BaseAt(dir string) *Base { return &Base{Dir: dir, Commit: filepath.Base(dir)} }
 
 // Hold keeps a base from being removed, as its maker did.
@@ -53,7 +52,7 @@ func (m *mirror) base(ctx context.Context, t target) (_ *Base, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Release()) }()
-	// While we waited for the lock somebody else may have built it.
+	// Another process may have built it while this one waited for the lock.
 	if b, err := m.open(ctx, t.commit); b != nil || err != nil {
 		return b, err
 	}
@@ -87,7 +86,7 @@ func (m *mirror) open(ctx context.Context, commit string) (*Base, error) {
 		return nil, l.Release() // evicted meanwhile; only Sweep removes lock files
 	}
 	now := time.Now()
-	if err := os.Chtimes(dir, now, now); err != nil { // for those who evict
+	if err := os.Chtimes(dir, now, now); err != nil { // for eviction
 		return nil, errors.Join(err, l.Release())
 	}
 	return &Base{mirror: m, Commit: commit, Dir: dir, lock: l}, nil

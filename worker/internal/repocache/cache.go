@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// A Config says where a [Cache] is, and what it may become.
+// A Config says where a [Cache] is, and bounds it.
 type Config struct {
 	Dir    string // of the workspaces; the cache has "mirrors" in it
 	Access source.Access
@@ -19,8 +19,8 @@ type Config struct {
 	// History is the size of a repository's objects up to which a base gets all
 	// of its history. Above, it gets 50 commits.
 	History int64
-	// Fetched is called after something was fetched from a repository, Leftover
-	// with what was found damaged and is made anew. They may be nil.
+	// Fetched is called after a fetch from a repository, Leftover with damaged parts
+	// that are made anew. They may be nil.
 	Fetched  func(repo string, took time.Duration)
 	Leftover func(what string, err error)
 }
@@ -36,8 +36,8 @@ type Cache struct {
 // New returns the cache in cfg's directory.
 func New(cfg Config) *Cache { return &Cache{cfg: cfg} }
 
-// Base returns the base of the commit that a job begins from, which it makes if
-// it must. tell, if it is not nil, is told how far that has come.
+// Base returns the base of the commit that a job begins from, and makes it if it must.
+// tell, unless nil, is called with the progress.
 func (c *Cache) Base(ctx context.Context, src source.Source, at Revision, tell Progress) (*Base, error) {
 	m, err := c.mirror(src)
 	if err != nil {
@@ -51,8 +51,8 @@ func (c *Cache) Base(ctx context.Context, src source.Source, at Revision, tell P
 	return m.base(ctx, t)
 }
 
-// A Revision is what a job asks for: a full commit id, or else a branch, a tag
-// or a short id. Without either it is what the repository is at.
+// A Revision is the commit that a job asks for: a full commit id, or else a branch, a
+// tag or a short id. Without either it is the repository's HEAD.
 type Revision struct{ Ref, Commit string }
 
 // Resolve finds the commit that a job asks for.

@@ -17,9 +17,9 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A template is whole, or a delta over that of another commit. A delta has the
-// files that differ, with the kernel's marks for what is gone, and costs what
-// differs. The template below stays as long as there is one above.
+// A template is whole, or a delta over that of another commit. A delta has the files
+// that differ, with the kernel's marks for removed ones, and its cost grows with the
+// differences. The template below stays as long as there is one above.
 
 const (
 	// maxTrees is how many directories make up a template. Each costs every
@@ -62,7 +62,7 @@ func (b *Base) stack() ([]string, error) {
 	return trees, nil
 }
 
-// carries reports whether another template lies on this one. The answer holds
+// carries reports whether another template is a delta over this one. The answer holds
 // as long as the mirror's lock.
 func (b *Base) carries() (bool, error) {
 	all := filepath.Dir(b.Dir)
@@ -73,8 +73,8 @@ func (b *Base) carries() (bool, error) {
 	}), err
 }
 
-// belowLast makes those who evict come to a template before they come to those
-// below it, which it keeps: these were used whenever it was.
+// belowLast makes eviction visit a template before those below it, which it keeps:
+// these were used whenever it was.
 func belowLast(all []cached) {
 	at := map[string]int{}
 	for i, c := range all {

@@ -1,5 +1,5 @@
-// Package repocache keeps what this host has fetched of repositories, and what
-// it made of it for the workspaces of jobs.
+// Package repocache caches repositories on this host, and the parts of jobs' workspaces
+// that it makes from them.
 //
 //	remote ──fetch──▶ mirror ──▶ Base ──▶ template ──▶ Layer
 //	                    │          │          │           what setup wrote over it
@@ -7,15 +7,15 @@
 //	                    │          a git directory and an index of one commit
 //	                    a bare repository
 //
-// What has its name is whole and never changes: it is made under another name,
-// by who holds the mirror's lock or the layer's, and renamed. It stays while
-// somebody holds it, or a workspace on the disk was made from it ([InUse]), and
-// goes by age and size.
+// An entry with its final name is complete and never changes: the holder of the
+// mirror's or the layer's lock makes it under another name, and renames it. It stays
+// while it is held, or while a workspace on the disk is based on it ([InUse]), and is
+// evicted by age and size.
 //
 //	mirrors/<remote>/mirror.git      "unfinished" beside it: git was at work there
 //	mirrors/<remote>/bases/<commit>  with "git", "index", and "template"
 //	  …/layers/<key>                 with "files", and "layer.json", written last
 //
-// A template is whole, or a delta over that of another commit. A mirror that
-// turns out to be damaged is fetched anew.
+// A template is whole, or a delta over that of another commit. A damaged mirror is
+// fetched anew.
 package repocache

@@ -20,9 +20,9 @@ import (
 // from, be their owners alive or not.
 type InUse func() (map[string]bool, error)
 
-// Evict removes bases and layers that nobody uses, the oldest first, until there
-// is enough room, and then mirrors that have no bases. It returns how many that
-// were. What is removed is fetched and made again when a job needs it.
+// Evict removes unused bases and layers, the oldest first, until there is enough room,
+// and then mirrors without bases. It returns how many it removed. Removed entries are
+// fetched and made again when a job needs them.
 func (c *Cache) Evict(ctx context.Context, used InUse, enough func() bool) (int, error) {
 	errs := []error{c.cfg.Trash.Empty(ctx)}
 	all, free, err := c.list(used)
@@ -58,19 +58,19 @@ type cached struct {
 	base string // of a layer: the directory of its base, with which it goes
 	used time.Time
 	size int64
-	over int // of a base: how many templates its own lies on; of a layer: its base's
+	over int // of a base: how many templates its own is built on; of a layer: its base's
 }
 
-// A Retention says what a sweep leaves: what was used within age, the newest of
-// it up to so many bytes.
+// A Retention says what a sweep keeps: entries that were used within age, the newest up
+// to so many bytes.
 type Retention struct {
 	Age   time.Duration
 	Bytes int64
 }
 
-// Sweep removes bases and layers that were not used for long, and the oldest of
-// the rest as long as they take more than they may. With dry it removes nothing,
-// and counts what it would.
+// Sweep removes bases and layers that were not used for long, and the oldest of the
+// rest as long as they exceed the limit. With dry it removes nothing, and counts what
+// it would remove.
 func (c *Cache) Sweep(used InUse, keep Retention, dry bool) (bases, layers int, err error) {
 	mirrors, err := c.mirrors()
 	errs := []error{err}
@@ -137,8 +137,8 @@ func (c *Cache) list(used InUse) (all []cached, free map[string]bool, err error)
 	return all, free, errors.Join(errs...)
 }
 
-// evict removes what nobody holds. A base goes under the mirror's lock, since
-// who has just built one there has not got hold of it yet.
+// evict removes entries that are not held. It removes a base under the mirror's lock,
+// since the process that has just built one does not hold the base yet.
 func (c *Cache) evict(old cached, dry bool) (_ bool, err error) {
 	if old.base == "" {
 		mirror, err := disk.TryLock(filepath.Join(filepath.Dir(filepath.Dir(old.dir)), "lock"), syscall.LOCK_EX)
@@ -167,8 +167,8 @@ func (c *Cache) evict(old cached, dry bool) (_ bool, err error) {
 	return err == nil, errors.Join(err, l.Remove())
 }
 
-// sweepMirror removes what was half built, and a mirror that has no bases and
-// was not used for age. Only who has the mirror's lock builds.
+// sweepMirror removes unfinished bases, and a mirror without bases that was not used
+// for age. Only the holder of the mirror's lock builds.
 func (c *Cache) sweepMirror(dir string, age time.Duration) (err error) {
 	l, err := disk.TryLock(filepath.Join(dir, "lock"), syscall.LOCK_EX)
 	if errors.Is(err, disk.ErrLocked) {
@@ -200,8 +200,8 @@ func (c *Cache) sweepMirror(dir string, age time.Duration) (err error) {
 	return errors.Join(errs...)
 }
 
-// sweepLayers removes the layers that were half made when their maker died, and
-// the locks of those that are not there.
+// sweepLayers removes layers that were unfinished when their maker died, and the locks
+// of missing layers.
 func (c *Cache) sweepLayers(dir string) error {
 	names, err := disk.Names(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -229,7 +229,7 @@ func (c *Cache) sweepLayers(dir string) error {
 	return errors.Join(errs...)
 }
 
-// entriesOf lists what has a lock beside it, without the locks.
+// entriesOf lists the entries with a lock beside them, without the locks.
 func entriesOf(dir string) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -305,7 +305,7 @@ func sizeOf(dir string) (size int64, err error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // somebody else evicts it
+		err = nil // another process evicts it
 	}
 	return size, err
 }

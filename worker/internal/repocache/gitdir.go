@@ -22,8 +22,8 @@ func (b *Base) CopyGit(to string) error {
 	return configure(to, cloneConfig)
 }
 
-// LendGit makes a git directory that has no objects: git finds those of the
-// base where a jail shows them, at objectsPath.
+// LendGit makes a git directory without objects: git finds those of the base at
+// objectsPath, where a jail shows them.
 func (b *Base) LendGit(to string) error {
 	if err := copyWithoutObjects(to, b.Git()); err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// A Layer is what a job's setup wrote over a template, in a jail in which
-// nothing else ran. The workspaces of all jobs with the same setup show it
-// between the template and what they write themselves. It never changes after
-// it has its name, and it stays while somebody holds it.
+// A Layer is the files that a job's setup wrote over a template, in a jail in which
+// nothing else ran. The workspaces of all jobs with the same setup show it between the
+// template and their own files. It never changes after it has its name, and it stays
+// while it is held.
 //
 //	bases/<commit>/layers/<key>/       files, and layer.json, which is written last
-//	bases/<commit>/layers/<key>.new/   being made, by who holds the lock
-//	bases/<commit>/layers/<key>.lock   not empty: whoever tried last could not
+//	bases/<commit>/layers/<key>.new/   being made, by the holder of the lock
+//	bases/<commit>/layers/<key>.lock   not empty: the last try failed
 type Layer struct {
 	Dir  string
 	lock *disk.Lock    // shared
@@ -35,7 +35,7 @@ func (l *Layer) Files() string {
 	return layerFiles(l.Dir)
 }
 
-// LayerAt is the layer that was in a directory, held by nobody yet.
+// LayerAt is the layer in a directory, which is not held yet.
 func LayerAt(dir string) *Layer { return &Layer{Dir: dir} }
 
 // Hold keeps a layer from being removed, as its maker did.
@@ -53,7 +53,7 @@ func (l *Layer) Release() error {
 
 func layerFiles(dir string) string { return filepath.Join(dir, "files") }
 
-// A layerInfo is what is written beside a layer's files.
+// A layerInfo is stored beside a layer's files.
 type layerInfo struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"` // that setup took
@@ -73,9 +73,9 @@ func readLayer(dir string) (layerInfo, error) {
 
 func (b *Base) layers() string { return filepath.Join(b.Dir, "layers") }
 
-// Layer returns the layer of that key, locked against removal; or the right to
-// make it; or neither, where somebody is trying again what could not be done
-// before. To wait for that would cost each job the time of another one's failure.
+// Layer returns the layer of that key, locked against removal; or the right to make it;
+// or neither, if another job is retrying a setup that failed before. To wait for that
+// would cost each job the time of another one's failure.
 func (b *Base) Layer(ctx context.Context, key string) (*Layer, *LayerMaker, error) {
 	if err := os.MkdirAll(b.layers(), 0o700); err != nil {
 		return nil, nil, err
@@ -126,7 +126,7 @@ func openLayer(dir string) (*Layer, error) {
 		return nil, l.Release() // evicted meanwhile, or damaged
 	}
 	now := time.Now()
-	if err := os.Chtimes(dir, now, now); err != nil { // for those who evict
+	if err := os.Chtimes(dir, now, now); err != nil { // for eviction
 		return nil, errors.Join(err, l.Release())
 	}
 	return &Layer{Dir: dir, lock: l, Took: time.Duration(info.Seconds * float64(time.Second))}, nil
@@ -185,7 +185,7 @@ func (m *LayerMaker) Publish(took time.Duration) (*Layer, error) {
 func (m *LayerMaker) GiveUp(ctx context.Context, to string) error {
 	var err error
 	if ctx.Err() == nil {
-		// Nobody shall wait for the next who tries.
+		// No job shall wait for the next one that tries.
 		_, err = m.lock.File.WriteAt([]byte("could not be made\n"), 0)
 	}
 	return errors.Join(err, m.moveTo(ctx, to), m.lock.Release())
@@ -199,8 +199,8 @@ func (m *LayerMaker) moveTo(ctx context.Context, to string) error {
 	return errors.Join(err, m.trash.Remove(context.WithoutCancel(ctx), m.fresh()))
 }
 
-// seal measures what setup wrote. It refuses what cannot be read as it is: to
-// collect such a file its mode must be changed, and a layer never is.
+// seal measures the files of setup. It refuses files that cannot be read as they are:
+// to collect one its mode must be changed, and a layer never changes.
 func seal(dir string) (size int64, err error) {
 	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// listings keeps those that were used last. Reading one costs what the
-// repository is large.
+// listings keeps the most recently used ones. Reading one costs time in proportion to
+// the repository.
 type listings struct {
 	mu   sync.Mutex
 	last []*entryList

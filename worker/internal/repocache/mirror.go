@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// A mirror is what this host has fetched from one remote: a bare repository
-// and the bases that were made from it. Whoever changes it holds its lock.
+// A mirror is a copy of one remote on this host: a bare repository and the bases that
+// were made from it. Changing it needs its lock.
 type mirror struct {
 	dir    string
 	source source.Source
@@ -43,8 +43,8 @@ func (m *mirror) repo(hold ...*os.File) git.Repo {
 	return git.Repo{Dir: m.path("mirror.git"), Hold: hold}
 }
 
-// lock waits until nobody else, here or in another process, changes m. Its
-// time tells Sweep when the mirror was last of use.
+// lock waits until no other holder, in this process or another one, changes m. The
+// lock's time tells Sweep when the mirror was last used.
 func (m *mirror) lock(ctx context.Context) (*disk.Lock, error) {
 	l, err := disk.WaitLock(ctx, m.path("lock"), syscall.LOCK_EX)
 	if err != nil {
@@ -143,8 +143,8 @@ func (m *mirror) expand(ctx context.Context, short string, idLen int) (_ target,
 
 var everything = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
 
-// begin makes sure that there is a mirror that can be used. The caller holds
-// the lock. A mark tells whether the last one who fetched came to its end.
+// begin makes sure that there is a usable mirror. The caller holds the lock. A mark
+// says whether the last fetch was completed.
 func (m *mirror) begin(ctx context.Context, l *disk.Lock, idLen int) error {
 	repo := m.repo(l.File)
 	if _, err := os.Stat(m.path("unfinished")); err == nil {
@@ -173,16 +173,16 @@ func (m *mirror) begin(ctx context.Context, l *disk.Lock, idLen int) error {
 	return os.Rename(fresh, repo.Dir)
 }
 
-// holds reports whether the mirror can have objects with ids of that length.
-// One that cannot be read is damaged, and whoever reads it finds that out.
+// holds reports whether the mirror can have objects with ids of that length. It accepts
+// one that cannot be read, because its reader will notice the damage.
 func (m *mirror) holds(idLen int) bool {
 	config, err := os.ReadFile(m.path("mirror.git/config"))
 	return err != nil || strings.Contains(string(config), "objectFormat = sha256") == (idLen == 64)
 }
 
-// repair makes a mirror usable in which git was killed. Git's own locks have
-// no owner any more, because all of its processes held ours. Objects need no
-// check here: what is damaged is noticed when a base is made of it.
+// repair makes a mirror usable in which git was killed. Git's own locks have no owner
+// any more, because all of its processes held ours. Objects need no check here: damage
+// is noticed when a base is made.
 func (m *mirror) repair(repo git.Repo) error {
 	err := filepath.WalkDir(repo.Dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -256,7 +256,7 @@ func (m *mirror) obtain(ctx context.Context, l *disk.Lock, t target) error {
 	itself := "+" + t.commit + ":refs/commits/" + t.commit
 	err := m.fetch(ctx, l, 0, itself)
 	if errors.Is(err, git.ErrIncomplete) {
-		// A partial clone has the files of what was checked out there, and
+		// A partial clone has the files of the commits that were checked out there, and
 		// often not those of its history.
 		err = m.fetch(ctx, l, 1, itself)
 	}
@@ -264,8 +264,8 @@ func (m *mirror) obtain(ctx context.Context, l *disk.Lock, t target) error {
 		return nil
 	}
 	if err == nil || errors.Is(err, git.ErrNoObject) {
-		// Some servers give out what a branch or tag leads to, and nothing
-		// by its id alone.
+		// Some servers serve commits that a branch or tag points to, and none by its id
+		// alone.
 		err = m.fetch(ctx, l, 0, everything...)
 		if errors.Is(err, git.ErrNoObject) || err == nil && !m.has(ctx, t.commit) {
 			return &source.RefError{Repo: m.source.Name, Ref: t.commit}

@@ -6,12 +6,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// A Progress tells whoever asked for a workspace how far its steps have come.
-// It may be nil.
+// A Progress reports the progress of a workspace's steps to the caller that asked for
+// it. It may be nil.
 type Progress func(event.WorkspaceProgress)
 
-// How long a step takes before it is told of, and how often it is. What is
-// over in a moment is not worth an event, and an event is kept for long.
+// How long a step takes before it is reported, and how often it is. A short step is not
+// worth an event, which is kept for long.
 const (
 	firstProgress = 2 * time.Second
 	nextProgress  = 2 * time.Second
@@ -31,7 +31,7 @@ func Throttled(tell Progress) Progress {
 	}
 }
 
-// Of is what git tells its progress in one step, which begins now.
+// Of is the progress function for git in one step, which begins now.
 func (p Progress) Of(step string) func(phase string, percent int, done, total int64) {
 	if p == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// An answer is what a remote said, and when it was asked.
+// An answer is the reply of a remote, and the time of the request.
 type answer struct {
 	asked time.Time
 	refs  []git.Ref
@@ -20,9 +20,9 @@ type answer struct {
 	err   error
 }
 
-// answers shares one question to a remote between all who wait for it. An
-// answer is good for those who came before it was asked for: they see every
-// push that had ended when they came.
+// answers shares one request to a remote between all waiting callers. A caller gets an
+// answer to a request that was sent after the caller came, so it sees every push that
+// had ended by then.
 type answers struct {
 	mu     sync.Mutex
 	byName map[string]*asking
@@ -78,8 +78,8 @@ func (m *mirror) list(ctx context.Context, ref string) ([]git.Ref, string, error
 	}
 	now.refs, now.head, now.err = m.ask(ctx, names...)
 	if ctx.Err() == nil {
-		// An error is shared as well: a remote that is down costs all who
-		// wait one time-out, not one each.
+		// An error is shared as well: a remote that is down costs all waiting callers
+		// one time-out, not one each.
 		q.last = now
 	}
 	return now.refs, now.head, now.err
@@ -107,8 +107,8 @@ func (m *mirror) unreachable(ctx context.Context, err error) error {
 	return source.Unreachable(m.source.Name, err)
 }
 
-// refused says what is wrong with a repository that no other attempt would
-// read, either; nil if that is not what err means.
+// refused says what is wrong with a repository that other attempts could not read,
+// either; nil if err means something else.
 func (m *mirror) refused(err error) error {
 	if already, ok := errors.AsType[*source.RefusedError](err); ok {
 		return already

@@ -39,7 +39,7 @@ func (b *Base) MakeTemplate(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Release()) }()
-	// While we waited for the lock somebody else may have made it.
+	// Another process may have made it while this one waited for the lock.
 	if b.Trees, err = b.stack(); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -86,7 +86,7 @@ func (b *Base) fillOver(ctx context.Context, l *disk.Lock, below *Base, fresh st
 		lower = below.Trees
 		err = b.delta(ctx, below, fresh)
 	} else {
-		// Nobody but us has been in this directory.
+		// Only this process has written in this directory.
 		repo := git.Repo{Dir: b.Git(), WorkTree: dir, Index: filepath.Join(dir, ".git/index"), Hold: []*os.File{l.File}, Progress: b.mirror.progress.Of("checkout")}
 		err = repo.CheckOut(ctx, "HEAD")
 	}
@@ -96,9 +96,9 @@ func (b *Base) fillOver(ctx context.Context, l *disk.Lock, below *Base, fresh st
 	if err := backdate(dir, time.Now().Add(-time.Minute)); err != nil {
 		return err
 	}
-	// Git writes down what the files look like from inside a jail: there they have
-	// other owners. An index that does not match would make the first command of
-	// every agent read every file.
+	// Git records what the files look like from inside a jail: there they have other
+	// owners. With an index that does not match, the first command of every agent would
+	// read every file.
 	return b.inside(ctx, sandbox.Spec{Workspace: dir, Lower: lower, Args: []string{"git", "update-index", "-q", "--index-version", "4", "--refresh"}})
 }
 
@@ -119,10 +119,10 @@ func dotGit(dir string, b *Base) error {
 	return configure(dotGit, templateConfig)
 }
 
-// backdate makes the files below dir as old as that, but those of git. Git reads a
-// file again that is as young as the index, and does not notice a change that
-// leaves size and time, in seconds, as they were: so the files have to be older
-// than both the index and whatever an agent does.
+// backdate makes the files below dir, except git's, as old as that. Git reads a file
+// again if it is as young as the index, and does not notice a change that keeps size
+// and time, in seconds: so the files have to be older than both the index and any
+// change of an agent.
 func backdate(dir string, to time.Time) error {
 	times := []unix.Timespec{unix.NsecToTimespec(to.UnixNano()), unix.NsecToTimespec(to.UnixNano())}
 	return filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
@@ -138,7 +138,7 @@ func backdate(dir string, to time.Time) error {
 	})
 }
 
-// configure adds settings to those of a git directory of an agent.
+// configure adds settings to those of an agent's git directory.
 func configure(dotGit, settings string) error {
 	f, err := os.OpenFile(filepath.Join(dotGit, "config"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
