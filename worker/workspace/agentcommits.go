@@ -16,7 +16,7 @@ import (
 // commitsTime bounds the jail that bundles an agent's commits.
 const commitsTime = time.Minute
 
-// commits tells the agent's commits, or why they are not there.
+// commits returns the agent's commits, or why there are none.
 func (w *Workspace) commits(ctx context.Context, c *Change) (*commits.Branch, error) {
 	if w.Strategy() == "" || w.commit == "" {
 		return nil, nil // they are in the user's repository, where the agent made them
@@ -64,7 +64,7 @@ func (w *Workspace) publish(ctx context.Context, s *commits.Branch, after change
 		}
 		c.Commits++
 	}
-	// Nobody else uses this git directory: git's lock would be a process more.
+	// No other process uses this git directory: git's lock would cost another process.
 	if err := os.WriteFile(filepath.Join(repo.Dir, "refs/heads", git.AgentBranch), []byte(c.Head+"\n"), 0o600); err != nil {
 		return err
 	}

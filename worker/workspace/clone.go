@@ -27,8 +27,8 @@ func (f *cloneFiles) prepare(ctx context.Context, r Request) error {
 	if err := f.base.CopyGit(dotGit); err != nil {
 		return err
 	}
-	// The last moment at which the host's git may look into this directory:
-	// nobody but us has been there.
+	// The host's git may read this directory for the last time: only this process has
+	// written in it.
 	agent := git.Repo{Dir: dotGit, WorkTree: f.dir, Hold: []*os.File{f.lock.File}, Progress: f.progress.Of("checkout")}
 	if err := agent.CheckOut(ctx, f.commit); err != nil {
 		return fmt.Errorf("check out %s: %w", f.commit, err)

@@ -12,35 +12,34 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// A Change is what an agent did to its workspace. The files it names are the
-// workspace's and go with it.
+// A Change is the change that an agent made in its workspace. Its files belong to the
+// workspace and are removed with it.
 type Change struct {
 	Patch     string // a file: a patch that applies to Base; "" if there is none
 	PatchSize int64
 	SHA256    string // of the patch, hexadecimal
 	Files     int    // files that the patch changes
 
-	// Bundle is a file with the agent's commits, from Base to Head, as the
-	// branch "agent"; "" if it made none. Its last commit has the same files
-	// as the patch: what the agent did not commit is a commit of its own.
+	// Bundle is a file with the agent's commits, from Base to Head, as the branch
+	// "agent"; "" if there are none. Its last commit has the same files as the patch:
+	// uncommitted changes of the agent become a commit of their own.
 	Bundle  string
 	Commits int
 	Head    string
 
-	// Over is the limit that kept some of the files out of the change, which then
-	// is not all that the agent did; nil: it is. Skipped names what was left out.
+	// Over is the limit that kept some files out of the change, which is incomplete
+	// then; nil: it is complete. Skipped names the missing files.
 	Over *changes.LimitError
 
 	tree string // of the files after the agent; "" if they were not collected
 
-	// Notable are changed files that deserve a look before anybody works in
-	// a checkout that has them: they run code there, or lead elsewhere. Each
-	// says why.
+	// Notable are changed files that people should check before they work in a checkout
+	// that has them: they run code there, or point elsewhere. Each has the reason.
 	Notable []string
 	// Skipped are files that are no part of the patch, though no ignore file
 	// names them. Each says why.
 	Skipped []string
-	// Notes say what is missing in this change as a whole, and why.
+	// Notes say which parts of the change are missing, and why.
 	Notes []string
 }
 
@@ -92,7 +91,7 @@ func (w *Workspace) collect(ctx context.Context, c *Change) error {
 		after, err = w.compare(ctx, before, c)
 		w.fewer = 0
 		c.Over = limit
-		if _, still := errors.AsType[*changes.LimitError](err); still { // what was deleted is too much
+		if _, still := errors.AsType[*changes.LimitError](err); still { // deleted files exceed the limit
 			c.Patch, c.PatchSize, c.SHA256, c.Files = "", 0, "", 0
 			return nil
 		}
@@ -116,7 +115,7 @@ func (w *Workspace) compare(ctx context.Context, before changes.State, c *Change
 	return after, err
 }
 
-// directory is what is collected of the workspace.
+// directory is the directory that is collected.
 func (w *Workspace) directory() *changes.Directory {
 	d := w.site.directory()
 	d.Private, d.Foreign, d.View = w.files.private() && !w.inUse, w.Strategy() == Hook, w.files.view()
@@ -136,15 +135,15 @@ func (s *site) repo() git.Repo {
 	}
 }
 
-// Pick hands the files that patterns name to take, one after the other, by
-// their paths as people may see them. It says which were left out, and why.
-// Nothing of the attempt may be running any more.
+// Pick passes the files that match patterns to take, one after the other, by their
+// printable paths. It returns which files it left out, and why. All processes of the
+// attempt must have ended.
 //
-// A pattern is a path with the syntax of [path.Match] in its parts and ** for
-// any number of directories; a directory stands for all that is in it. What
-// ignore files say does not count, nor whether a file was changed. Only regular
-// files with one name are taken, no link is followed, and no git directory is
-// entered: what the agent could not read is not handed out as its work.
+// A pattern is a path with the syntax of [path.Match] in its parts and ** for any
+// number of directories; a directory stands for all files in it. Ignore files do not
+// matter, nor whether a file was changed. Pick takes only regular files with one name,
+// follows no link, and enters no git directory: a file that the agent could not read
+// must not pass as its work.
 func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
 	err = w.files.check()
 	var known git.Listing

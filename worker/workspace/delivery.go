@@ -12,7 +12,7 @@ type (
 	Delivery = delivery.Delivery
 	// Delivered says what [Workspace.Deliver] left.
 	Delivered = delivery.Delivered
-	// A BranchError is a branch that cannot be made because of what is there.
+	// A BranchError is a branch that cannot be made because of an existing one.
 	BranchError = delivery.BranchError
 )
 

@@ -18,10 +18,10 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// Discard removes a workspace that nobody owns, though its work cannot be
-// salvaged, and returns what is lost with it; why says what kept it from being
-// stored. Where it can be stored after all, nothing is lost. With dry nothing
-// is stored or removed. With isolation none the directory itself stays.
+// Discard removes a workspace without an owner although its work cannot be salvaged,
+// and returns what is lost with it; why says what prevented the salvage. If its work
+// can be stored after all, nothing is lost. With dry it stores and removes nothing.
+// With isolation none it keeps the directory itself.
 func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []string, why, err error) {
 	if !idPattern().MatchString(id) {
 		return nil, nil, fmt.Errorf("workspace %s: %w", id, jobs.ErrNotFound)
@@ -54,7 +54,7 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 		why = s.salvage(ctx, w)
 	}
 	if why != nil {
-		// Whoever cannot be told what is lost has not agreed to it.
+		// A user who cannot see the losses has not agreed to them.
 		if lost, err = s.written(id); err != nil {
 			return nil, why, errors.Join(err, l.Release())
 		}
@@ -67,8 +67,8 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 	return lost, why, errors.Join(s.trash.Remove(ctx, s.jobDir(id)), l.Remove())
 }
 
-// written says what was written in a workspace since it was made: a line for
-// each entry at its top.
+// written lists what was written in a workspace since it was made: a line for each
+// entry at its top.
 func (s *Spaces) written(id string) ([]string, error) {
 	home := s.jobDir(id)
 	r, err := readRecord(home)
@@ -79,7 +79,7 @@ func (s *Spaces) written(id string) ([]string, error) {
 		return nil, err
 	}
 	if r.Linked != nil && r.Linked.There() != nil {
-		return nil, nil // it is gone, and what lies in its place stays
+		return nil, nil // the directory is gone, and another one in its place stays
 	}
 	hooked, err := readHook(home)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Spaces) written(id string) ([]string, error) {
 	return lines, err
 }
 
-// written is what an agent wrote in one place.
+// written lists what an agent wrote in one directory.
 type written struct {
 	files, unreadable int
 	bytes             int64
@@ -129,7 +129,7 @@ func (t *written) add(path string, d fs.DirEntry, err error, since time.Time) er
 		err = unix.Lstat(path, &st)
 	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENAMETOOLONG) {
-		t.unreadable++ // what is below is not known
+		t.unreadable++ // entries below are not known
 		return fs.SkipDir
 	}
 	// No program sets the time of a change. The record was written by the same

@@ -20,5 +20,6 @@ type (
 // A LimitError says that there is more than [Limits] allow to be collected.
 type LimitError = changes.LimitError
 
-// A Receipt says what was read back from where a workspace's change was stored.
+// A Receipt has the hashes of what was read back from the store of a workspace's
+// change.
 type Receipt = changes.Receipt

@@ -16,19 +16,19 @@ type files interface {
 	strategy() Strategy
 	// prepare makes the files, and notes how the agent finds them.
 	prepare(ctx context.Context, r Request) error
-	// show adds to a jail's spec what it needs besides the directory.
+	// show adds to a jail's spec what the files need besides the directory.
 	show(spec *sandbox.Spec)
-	// check refuses what lies in the place of a directory that others can replace.
+	// check refuses another directory in the place of one that others can replace.
 	check() error
 	// view is what shows through the directory; nil: all files are in it.
 	view() *changes.View
 	// private reports whether the directory is the workspace's own, and goes with it.
 	private() bool
-	// release ends what they have outside of the host's own directories. A worktree
-	// stays for people if left says what they find there.
+	// release ends their hold on anything outside of the host's own directories. A
+	// worktree stays for people if left describes its contents.
 	release(ctx context.Context, left *worktree.Outcome) error
-	// released reports whether release had begun when the owner died: then there was
-	// nothing to lose, and what is left may be half of it, or somebody else's.
+	// released reports whether release had begun when the owner died: then nothing can
+	// be lost, and the remaining files may be incomplete, or not ours.
 	released() (bool, error)
 }
 

@@ -38,8 +38,8 @@ type programs struct {
 	Keep []string
 }
 
-// A hooked is the directory that a program made, as the next process must know
-// it. Its file lies beside the workspace and is written before each step.
+// A hooked is the record of a directory that a program made, for the next process. Its
+// file lies beside the workspace and is written before each step.
 type hooked struct {
 	State string    `json:"state"`
 	Began time.Time `json:"began"` // the state
@@ -104,8 +104,8 @@ func (w *hookFiles) prepare(ctx context.Context, r Request) error {
 // commit: EX_NOINPUT of sysexits.h.
 const hookNoRef = 66
 
-// hookRefused says what a create program meant that ended with an exit code: a
-// job for which there is no workspace must not be tried for ever.
+// hookRefused interprets the exit code of a create program: a job that cannot have a
+// workspace must not be retried for ever.
 func (w *hookFiles) hookRefused(err error) error {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	repo := w.hooked.Repo
@@ -118,7 +118,7 @@ func (w *hookFiles) hookRefused(err error) error {
 	return source.Unreachable(repo.URL, err)
 }
 
-// hookIs writes down what is done next.
+// hookIs records the next step.
 func (w *hookFiles) hookIs(state string) error {
 	w.hooked.State, w.hooked.Began = state, time.Now()
 	return disk.ReplaceFile(w.path(hookFile), w.path("hook.new"), w.hooked)
@@ -194,9 +194,9 @@ func (w *hookFiles) release(ctx context.Context, _ *worktree.Outcome) error {
 	return w.hookIs(gone)
 }
 
-// hookEnded refuses to go on while a program of a worker that was killed may
-// still run. It holds a lock; so may a service that it began, for ever, so after
-// the time that it has the lock does not count.
+// hookEnded refuses to continue while a program of a killed worker may still run. The
+// program holds a lock; so may a service that it started, for ever, so the lock does
+// not count after the program's time limit.
 func (w *hookFiles) hookEnded() error {
 	l, err := disk.TryLock(w.path("hook.lock"), syscall.LOCK_EX)
 	if err == nil {
@@ -208,8 +208,8 @@ func (w *hookFiles) hookEnded() error {
 	return fmt.Errorf("a program of an earlier worker may still be at it: %w", err)
 }
 
-// recordAll takes all files for the state before the agent. Who has as many as
-// nobody can compare gets no patch.
+// recordAll records all files as the state before the agent. With too many files to
+// compare there is no patch.
 func (w *hookFiles) recordAll(ctx context.Context) error {
 	w.before = changes.State{Tree: git.EmptyTree, Index: w.path("index.empty")}
 	if err := w.ownGit(); err != nil {
@@ -217,7 +217,7 @@ func (w *hookFiles) recordAll(ctx context.Context) error {
 	}
 	d := w.directory()
 	d.Private, d.Foreign = true, true
-	d.Limits.Files, d.Limits.Bytes = d.Limits.Entries, 32*d.Limits.Bytes // what is there before is bounded by more
+	d.Limits.Files, d.Limits.Bytes = d.Limits.Entries, 32*d.Limits.Bytes // more than this bounds the state before
 	before, _, err := d.Snapshot(ctx, w.before, w.path("index"))
 	if err == nil && before.Over != nil {
 		w.note = "no patch: the files cannot be recorded: " + before.Over.Error()

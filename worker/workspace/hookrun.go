@@ -19,19 +19,18 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// maxHookOutput is what a program may print: a path.
+// maxHookOutput bounds the output of a program: a path.
 const maxHookOutput = 4096
 
 // hookGrace is how long a program's end may take beyond its time.
 const hookGrace = 10 * time.Second
 
-// runHook runs one of the operator's programs and returns what it printed,
-// without the last newline. All that it began in its process group ends with its
-// time.
+// runHook runs one of the operator's programs and returns its output without the last
+// newline. All processes in its process group end with its time limit.
 func (w *hookFiles) runHook(ctx context.Context, program string) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, w.spaces.cfg.Programs.Time)
 	defer cancel()
-	// Inherited by the program: whoever comes after us sees by it that it runs.
+	// The program inherits it, so that later processes see that it still runs.
 	l, err := disk.TryLock(w.path("hook.lock"), syscall.LOCK_EX)
 	switch {
 	case errors.Is(err, disk.ErrLocked): // by a service that an earlier program began
@@ -83,7 +82,7 @@ func (w *hookFiles) hookEnv() []string {
 		"PENSTOCK_REPO="+h.Repo.URL, "PENSTOCK_REF="+h.Repo.Ref, "PENSTOCK_COMMIT="+h.Repo.Commit)
 }
 
-// boundedOutput takes what a program prints, and refuses what is too much.
+// boundedOutput takes a program's output, and refuses too much.
 type boundedOutput struct {
 	buf  []byte
 	over bool
@@ -97,7 +96,7 @@ func (b *boundedOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tailWriter keeps the last bytes of what a program says.
+// tailWriter keeps the end of a program's messages.
 type tailWriter struct {
 	limit int
 	buf   []byte
@@ -127,9 +126,9 @@ func (s *Spaces) tryHook() error {
 	return nil
 }
 
-// Where no workspace may be: the system's directories and what is below them,
-// and directories that have others' in them. What a user keeps secret there is
-// below the home directory.
+// Where no workspace may be: the system's directories and those below them, and
+// directories that contain other users' directories. A user's secrets are below the
+// home directory.
 var (
 	systems = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/run"}
 	crowded = []string{"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"}

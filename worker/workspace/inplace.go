@@ -21,9 +21,8 @@ type inPlaceFiles struct{ own }
 func (*inPlaceFiles) strategy() Strategy { return "" }
 func (*inPlaceFiles) private() bool      { return false }
 
-// prepare takes a directory as it is. If a repository begins there, its files
-// are recorded, so that what was changed before does not count as the
-// agent's work.
+// prepare uses a directory as it is. If a repository begins there, prepare records its
+// files, so that earlier changes do not count as the agent's work.
 func (f *inPlaceFiles) prepare(ctx context.Context, r Request) error {
 	repo := r.Repo
 	path, local := source.LocalPath(repo.URL)

@@ -30,9 +30,8 @@ type linkedFiles struct {
 func (*linkedFiles) strategy() Strategy { return Linked }
 func (f *linkedFiles) check() error     { return f.worktree.There() }
 
-// prepare makes the workspace a worktree of the user's repository. The files are
-// made as those of a clone are: no filter of the repository's configuration
-// runs.
+// prepare makes the workspace a worktree of the user's repository. It makes the files
+// like those of a clone: no filter of the repository's configuration runs.
 func (w *linkedFiles) prepare(ctx context.Context, r Request) error {
 	src := w.origin
 	trees, err := w.spaces.linkable(src)
@@ -100,7 +99,7 @@ func (s *Spaces) linkable(src source.Source) (*worktree.Set, error) {
 	return worktree.Open(s.cfg.Worktrees)
 }
 
-// attempt is what the worktree of the workspace is made for.
+// attempt describes the attempt to the repository of worktrees.
 func (w *linkedFiles) attempt(r Request, src source.Source) worktree.Attempt {
 	a := worktree.Attempt{ID: w.id, Title: r.Title, Session: r.Session, Batch: r.Batch, Base: w.commit}
 	a.OriginalDir, a.OriginalBranch = src.Origin()
@@ -125,11 +124,11 @@ func (w *linkedFiles) fill(ctx context.Context, wt worktree.Worktree, admin stri
 	return disk.CopyFile(filepath.Join(admin, "index"), own.Index)
 }
 
-// unlinkTime bounds the wait for others who work on the same repository.
+// unlinkTime bounds the wait for other processes that work on the same repository.
 const unlinkTime = 2 * time.Minute
 
-// release ends the workspace's hold on its worktree, which stays for people if
-// they shall have it.
+// release ends the workspace's hold on its worktree, which stays if people shall have
+// it.
 func (w *linkedFiles) release(ctx context.Context, left *worktree.Outcome) error {
 	if w.worktree == nil {
 		return nil
@@ -178,8 +177,8 @@ func (s *site) indexOf(ctx context.Context, commit string) (string, error) {
 // closed, for people to look at. It means nothing to other workspaces.
 func (w *Workspace) Keep() { w.keep = true }
 
-// Reused reports whether the workspace is one that an earlier attempt left,
-// with what was in it.
+// Reused reports whether the workspace is the one of an earlier attempt, with its
+// contents.
 func (w *Workspace) Reused() bool { return w.reused }
 
 // Origin is where the user is: the work tree that the job's address led to,

@@ -40,7 +40,7 @@ func (w *linkedFiles) show(spec *sandbox.Spec) {
 			sandbox.Mount{Source: w.base.Objects(), Target: repocache.ObjectsPath})
 		return
 	}
-	if spec.WorkspaceReadOnly { // a jail of ours, to read what an agent without one has left
+	if spec.WorkspaceReadOnly { // a jail of ours, to read the files of an agent without one
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: w.worktree.Repo, Target: w.worktree.Repo})
 	}
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
-// overlayFiles show the base's template through a directory that takes what is
-// written.
+// overlayFiles show the base's template through a directory that takes the writes.
 type overlayFiles struct{ own }
 
 func (*overlayFiles) strategy() Strategy { return Overlay }
 
-// prepare makes the directory that takes what is written.
+// prepare makes the directory that takes the writes.
 func (f *overlayFiles) prepare(ctx context.Context, r Request) error {
 	if err := f.begin(ctx, f.origin, repocache.Revision{Ref: r.Repo.Ref, Commit: r.Repo.Commit}); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// What puts a change into a workspace runs in a jail. What was not committed is
-// the last commit of a bundle, and becomes what is not committed again.
+// A program in a jail restores a change to a workspace. The last commit of a bundle has
+// the uncommitted changes, which become uncommitted again.
 const (
 	restorePatch  = `cd "$1" && git apply --binary --whitespace=nowarn "$2"`
 	restoreBundle = `set -e
@@ -26,10 +26,10 @@ git reset -q --hard FETCH_HEAD
 
 const uncommitted = "Uncommitted changes"
 
-// Restore puts a change that was collected from a workspace with the same base
-// into this one, where nobody has been yet. patch and bundle are files; a bundle
-// has all that the patch has, and is "" if there is none. Git runs in a jail:
-// both were written by an agent.
+// Restore restores a change that was collected from a workspace with the same base to
+// this one, before any agent runs in it. patch and bundle are files; a bundle includes
+// all of the patch, and is "" if there is none. Git runs in a jail: an agent wrote both
+// files.
 func (w *Workspace) Restore(ctx context.Context, patch, bundle string) error {
 	if w.spaces.cfg.Jail == nil {
 		return errors.New("this worker has no jail to restore a salvage in")

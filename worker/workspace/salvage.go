@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-run/penstock/worker/worktree"
 )
 
-// A record is what the next process must know of a workspace to collect it.
-// It lies beside the workspace, where no agent can write.
+// A record is what the next process needs to collect a workspace. It lies beside the
+// workspace, where no agent can write.
 type record struct {
 	Isolation jobs.Isolation     `json:"isolation"`
 	Dir       string             `json:"dir"`
@@ -71,16 +71,16 @@ func readRecord(home string) (record, error) {
 	return r, err
 }
 
-// An UnsavedError says that a workspace was not removed, because what is in it
-// is not known to be safe anywhere else.
+// An UnsavedError says that a workspace was not removed, because its contents may not
+// be safe anywhere else.
 type UnsavedError struct{ ID string }
 
 func (e *UnsavedError) Error() string {
 	return "workspace " + e.ID + " stays: its changes are not stored anywhere else yet"
 }
 
-// Saved says that what the last Collect found is stored elsewhere and was read
-// back. It refuses a receipt that is not of that.
+// Saved records that the changes of the last Collect are stored elsewhere and were read
+// back. It refuses the receipt of other changes.
 func (w *Workspace) Saved(r changes.Receipt) error {
 	if w.collected == nil {
 		return fmt.Errorf("workspace %s was not collected", w.id)
@@ -99,7 +99,7 @@ func (w *Workspace) Saved(r changes.Receipt) error {
 	if r != want {
 		return fmt.Errorf("workspace %s: what was read back is not what was collected: got %+v, want %+v", w.id, r, want)
 	}
-	// For the sweep after a kill: what is stored need not be stored again.
+	// For the sweep after a kill: stored changes need not be stored again.
 	if err := os.WriteFile(w.path(savedFile), nil, 0o600); err != nil {
 		return err
 	}
@@ -120,9 +120,9 @@ func (w *Workspace) touched() {
 	w.shown, w.collected, w.saved, w.receipt = true, nil, false, nil
 }
 
-// Unsaved reports whether the workspace may hold changes that are not safe
-// elsewhere. Of an overlay in which nothing was written it costs next to
-// nothing to know; a clone that somebody has seen must be collected first.
+// Unsaved reports whether the workspace may hold changes that are not safe elsewhere.
+// For an overlay without writes the answer costs next to nothing; a clone that a jail
+// has seen must be collected first.
 func (w *Workspace) Unsaved() bool {
 	switch {
 	case !w.shown || w.saved || w.note != "": // there is nothing, or it stays where it is
@@ -158,8 +158,7 @@ func sumFile(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// abandoned is the workspace of an owner that is gone; nil if nobody was given
-// one.
+// abandoned is the workspace of a dead owner; nil if no agent has had one.
 func (s *Spaces) abandoned(id string, l *disk.Lock) (*Workspace, error) {
 	hooked, err := readHook(s.jobDir(id))
 	if err != nil {
@@ -189,7 +188,7 @@ func (s *Spaces) abandoned(id string, l *disk.Lock) (*Workspace, error) {
 	return &Workspace{site: at, files: r.files(at, hooked), shown: true}, nil
 }
 
-// files are those of the workspace that the record is of.
+// files are those of the recorded workspace.
 func (r record) files(at *site, hooked *hooked) files {
 	switch {
 	case hooked != nil:
@@ -233,8 +232,8 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 		}
 	}
 	if w.base != nil && w.Strategy() != "" {
-		// Whoever began to collect may have left half a repository. The files
-		// of the state before are in the base; with isolation none in there.
+		// An interrupted collect may have left half a repository. The files of the
+		// state before are in the base; with isolation none they are in there.
 		if err := s.trash.Remove(ctx, w.path("git")); err != nil {
 			return fmt.Errorf("salvage %s: %w", w.id, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
-// scratchFiles are those of a job without a repository.
+// scratchFiles are the files of a job without a repository.
 type scratchFiles struct{ own }
 
 func (*scratchFiles) strategy() Strategy { return "" }

@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
-// Setup brings into the workspace what run writes. Whoever calls it with the
-// same key for the same commit gets what one of them made, and waits for that;
-// an empty key makes it for this workspace alone, and so does a clone, or a
-// workspace that somebody has seen. run is called with the workspace that its
-// jails must show, and with no other. Setup returns how long the run took that
-// it took over, and whether it did; an error of run as it is.
+// Setup brings the output of run into the workspace. Calls with the same key for the
+// same commit share the output of one run, and wait for it. With an empty key, with a
+// clone, or with a workspace that a jail has seen, the run is for this workspace alone.
+// run is called with the workspace that its jails must show, and with no other. Setup
+// returns whether it took over another run's output, and how long that run took; it
+// returns an error of run as it is.
 //
-// Where run fails, what it wrote is in the workspace, as if there were no
-// others; the next one tries again.
+// If run fails, its output is in the workspace, as without sharing; the next job tries
+// again.
 func (w *Workspace) Setup(ctx context.Context, key string, run func(context.Context, *Workspace) error) (took time.Duration, reused bool, err error) {
 	if key == "" || w.Strategy() != Overlay || w.shown {
 		return 0, false, run(ctx, w)
@@ -33,11 +33,11 @@ func (w *Workspace) Setup(ctx context.Context, key string, run func(context.Cont
 	return 0, false, w.makeLayer(ctx, maker, run)
 }
 
-// put puts a layer below a workspace in which nobody has written.
+// put puts a layer below a workspace without writes.
 func (w *Workspace) put(l *repocache.Layer) error {
 	w.layer = l
 	w.touched()
-	return w.writeRecord() // what the workspace will have means nothing without
+	return w.writeRecord() // without the record the files of the workspace mean nothing
 }
 
 // makeLayer runs setup in a directory of its own. If it succeeds that becomes

@@ -21,7 +21,7 @@ type site struct {
 	spaces *Spaces
 	id     string
 	home   string // jobs/<id>: the host's, around the workspace
-	dir    string // what the agent gets
+	dir    string // the agent's directory
 	lock   *disk.Lock
 
 	isolation jobs.Isolation
@@ -99,7 +99,7 @@ func (s *site) leftover(err error) {
 	}
 }
 
-// directory is what is collected of a directory of the host.
+// directory is the description of a host's directory, for collecting it.
 func (s *site) directory() *changes.Directory {
 	return &changes.Directory{
 		Path: s.dir, Home: s.home, Repo: s.repo(), Base: s.commit, Trash: s.spaces.trash,

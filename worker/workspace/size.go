@@ -6,11 +6,10 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
-// Size measures what the workspace takes on the disk of the host, beside what
-// it shares with others: the blocks of its files, and how many inodes there
-// are. An agent may be at work: what comes and goes meanwhile is counted or
-// not. A tree that is deeper or larger than what may be collected is not
-// counted to its end.
+// Size measures how much space the workspace takes on the host's disk, besides shared
+// parts: the blocks of its files, and the number of inodes. An agent may be writing:
+// files that come and go meanwhile may or may not be counted. Size stops counting below
+// the depth, and above the number, that may be collected.
 func (w *Workspace) Size(ctx context.Context) (bytes, inodes int64) {
 	dirs := []string{w.home}
 	if w.worktree != nil {

@@ -22,10 +22,10 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/source"
 )
 
-// Config says where workspaces live and what they may become.
+// Config says where workspaces live, and bounds them.
 type Config struct {
-	// Dir is the part of the data directory that belongs to workspaces. All
-	// workers of a host that use the same Dir share what is fetched.
+	// Dir is the part of the data directory that belongs to workspaces. All workers of
+	// a host with the same Dir share the fetched repositories.
 	Dir string
 	// FetchEnv is the environment in which git fetches from a URL, for its
 	// credential helpers and ssh keys. Empty means that it has none. It is
@@ -34,10 +34,10 @@ type Config struct {
 	// Jail is where git reads the repository that an agent leaves behind, to
 	// take its commits. Without one only the files are collected.
 	Jail sandbox.Backend
-	// Salvage is called by Sweep with each workspace whose owner died, before
-	// it is removed: Collect it, store what is in it, and say so with Saved. It
-	// must not Close it. Otherwise the workspace stays, and the next sweep tries
-	// again; without a Salvage every one that was changed stays.
+	// Salvage is called by Sweep with each workspace whose owner died, before it is
+	// removed: Collect it, store its changes, and confirm that with Saved. It must not
+	// Close the workspace. Without a confirmation the workspace stays, and the next
+	// sweep tries again; without a Salvage every changed workspace stays.
 	Salvage func(ctx context.Context, w *Workspace) error
 	// Strategy is how jobs get files of their own, Auto if empty. One that is
 	// named and cannot be used is an error.
@@ -47,11 +47,10 @@ type Config struct {
 	Worktrees string
 	// Programs make and remove the workspaces of strategy Hook.
 	Programs programs
-	// Stored reports whether what an attempt did, "<job>.<epoch>", still is in
-	// the store. Without it no worktree with changes of a job is removed for
-	// its age.
+	// Stored reports whether the changes of an attempt, "<job>.<epoch>", still are in
+	// the store. Without it no worktree with changes of a job is removed for its age.
 	Stored func(ctx context.Context, attempt string, r changes.Receipt) (bool, error)
-	// Limits of what is fetched, kept and collected; zero fields have defaults.
+	// Limits of fetching, caching and collecting; zero fields have defaults.
 	Limits Limits
 	Hooks  Hooks
 }
@@ -81,13 +80,13 @@ type Limits struct {
 	// History is the size of a repository's objects up to which a workspace
 	// gets all of its history, default 64 MiB. Above, it gets 50 commits.
 	History int64
-	// BaseAge and BaseBytes decide which bases Sweep evicts: those not used
-	// for so long, default a week, and the oldest beyond so much, default
-	// 20 GiB. A mirror goes when it has no bases and is as old.
+	// BaseAge and BaseBytes decide which bases Sweep evicts: those not used for that
+	// long, default a week, and the oldest beyond that size, default 20 GiB. A mirror
+	// goes when it has no bases and is as old.
 	BaseAge   time.Duration
 	BaseBytes int64
-	// WorktreeAge is how long nobody has touched a worktree of a repository
-	// when Sweep removes it; default 30 days, negative is never.
+	// WorktreeAge is how long a worktree of a repository must be unused before Sweep
+	// removes it; default 30 days, negative is never.
 	WorktreeAge time.Duration
 	// WholeAge and WholeBytes decide how long Sweep leaves workspaces that were
 	// too large to be stored whole: for so long, default a week, and the newest of
@@ -109,7 +108,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// changes are the limits of what is collected.
+// changes are the limits of collecting.
 func (l Limits) changes() changes.Limits {
 	return changes.Limits{
 		Files: l.Files, Entries: l.Entries, Bytes: l.Bytes, Patch: l.Patch, Depth: l.Depth, Path: l.Path,
@@ -176,19 +175,19 @@ type Request struct {
 
 	Unjailed bool // the agent sees the host's own paths
 
-	// Progress is told, now and then, how far a fetch or a checkout has come. It
+	// Progress is called, now and then, with the progress of a fetch or a checkout. It
 	// must not block.
 	Progress func(event.WorkspaceProgress)
 
-	// For a worktree of the user's repository: what it is called after, and the
-	// attempt whose worktree shall be taken up if it is there, "<job>.<epoch>".
+	// For a worktree of the user's repository: the title for its name, and the earlier
+	// attempt whose worktree is taken up if it exists, "<job>.<epoch>".
 	Title, Session, Batch string
 	Again                 string
 }
 
 var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,127}$`) })
 
-// Prepare makes a workspace. Whoever gets one must Close it.
+// Prepare makes a workspace. The caller must Close it.
 func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 	w, err := s.reserve(ctx, r.ID)
 	if err != nil {
@@ -231,10 +230,10 @@ func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
 func (s *Spaces) jobDir(id string) string   { return filepath.Join(s.cfg.Dir, "jobs", id) }
 func (s *Spaces) lockFile(id string) string { return filepath.Join(s.cfg.Dir, "locks", id) }
 
-// Bring puts a commit that is in no repository into what this host has fetched
-// of one, so that jobs of that repository can begin from it. Pack has what its
-// parent lacks. The repository is only read. The commit is there for as long
-// as the host keeps what it fetched of the repository.
+// Bring adds a commit that is in no repository to this host's copy of a repository, so
+// that jobs of that repository can begin from it. Pack has the objects that its parent
+// lacks. The repository is only read. The commit exists for as long as the host keeps
+// its copy of the repository.
 func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io.Reader) error {
 	src, err := s.access.Locate(ctx, repo)
 	if err != nil {
@@ -243,9 +242,9 @@ func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io
 	return s.cache.Bring(ctx, src, repocache.ForeignPack{Parent: parent, Commit: commit, Pack: pack})
 }
 
-// Evict removes bases and layers that nobody uses, the oldest first, until there
-// is enough room, and then mirrors that have no bases. It returns how many that
-// were. What is removed is fetched and made again when a job needs it.
+// Evict removes unused bases and layers, the oldest first, until there is enough room,
+// and then mirrors without bases. It returns how many it removed. Removed entries are
+// fetched and made again when a job needs them.
 func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
 	return s.cache.Evict(ctx, func() (map[string]bool, error) { return s.needed(nil) }, enough)
 }

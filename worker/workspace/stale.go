@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-run/penstock/worker/worktree"
 )
 
-// sweepWorktrees ends what killed processes have left half done in users'
-// repositories, and removes the worktrees that nobody has touched for long.
+// sweepWorktrees completes what killed processes have left unfinished in users'
+// repositories, and removes the worktrees that were unused for long.
 func (s *Spaces) sweepWorktrees(ctx context.Context, dry bool) (map[string]error, error) {
 	if s.cfg.Worktrees == "" {
 		return nil, nil
@@ -39,8 +39,8 @@ func (s *Spaces) sweepWorktrees(ctx context.Context, dry bool) (map[string]error
 	return stale, errors.Join(errs...)
 }
 
-// settleWorktree ends what was begun. A worktree that works for an attempt
-// without a record was given to nobody.
+// settleWorktree completes an unfinished step. A worktree that works for an attempt
+// without a record has never had an agent.
 func (s *Spaces) settleWorktree(ctx context.Context, trees *worktree.Set, wt worktree.Worktree) (err error) {
 	if !wt.Working() {
 		return trees.Settle(ctx, wt.Repo)

@@ -17,17 +17,17 @@ type Strategy string
 const (
 	// Auto is the fastest that the host can do.
 	Auto Strategy = "auto"
-	// Overlay shows a checkout that all jobs of a commit share, through a
-	// directory that takes what the job writes: constant in time and space.
+	// Overlay shows a checkout that all jobs of a commit share, through a directory
+	// that takes the job's writes: constant in time and space.
 	Overlay Strategy = "overlay"
 	// Clone checks out the files for each job.
 	Clone Strategy = "clone"
-	// Linked is a linked worktree of the user's own repository. It shares
-	// objects and refs with that: only for agents that may write those, and
-	// only where somebody named it.
+	// Linked is a linked worktree of the user's own repository. It shares objects and
+	// refs with that: only for agents that may write those, and only if a user or a job
+	// names it.
 	Linked Strategy = "linked"
-	// Hook is a directory that a program of the operator makes, for what is not
-	// kept in git. Only where somebody named it.
+	// Hook is a directory that a program of the operator makes, for version control
+	// other than git. Only if it is configured.
 	Hook Strategy = "hook"
 )
 
@@ -38,8 +38,8 @@ type trials struct {
 	err  error
 }
 
-// Try reports why strategy cannot be used here, or nil. It does what a job
-// would do, once.
+// Try reports why strategy cannot be used here, or nil. It performs the steps of a job
+// once.
 func (s *Spaces) Try(ctx context.Context, strategy Strategy) error {
 	switch strategy {
 	case Clone, Auto, Linked:
@@ -83,7 +83,7 @@ func (s *Spaces) files(ctx context.Context, r Request, at *site) (files, error) 
 	return filesOf(chosen, at), nil
 }
 
-// filesOf are those of a strategy that makes files for one job.
+// filesOf returns the files of a strategy for one job.
 func filesOf(strategy Strategy, at *site) files {
 	switch strategy {
 	case Hook:

@@ -12,37 +12,37 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/repocache"
 )
 
-// Swept is what a sweep removed.
+// Swept is the result of a sweep.
 type Swept struct {
 	Workspaces []string // ids
 	Bases      int
-	Layers     int // of setup; those that went with their bases count, too
+	Layers     int // of setup; includes those that went with their bases
 	Trash      int // entries of the trash that earlier processes left
-	// Kept says of each workspace that nobody owns and that stays, why. Its
-	// work could not be salvaged; the next sweep tries again.
+	// Kept says for each workspace without an owner that stays, why. Its work could not
+	// be salvaged; the next sweep tries again.
 	Kept map[string]error
-	// Worktrees are those of users' repositories that were not touched for
+	// Worktrees are the worktrees of users' repositories that were unused for
 	// Limits.WorktreeAge, by their path: nil was removed, an error says why the
 	// worktree stays.
 	Worktrees map[string]error
-	// Undeleted says why entries of the trash are still there. They take room,
-	// and are in nobody's way.
+	// Undeleted says why entries of the trash still exist. They take space, and are
+	// otherwise harmless.
 	Undeleted error
 }
 
-// Sweep removes what processes that are gone have left, after Config.Salvage
-// has taken what is in their workspaces, and bases that nobody needs. It
-// touches nothing that is in use, so any number of workers may sweep at any
-// time. What cannot be removed does not keep the rest.
+// Sweep removes the leftovers of dead processes, after Config.Salvage has stored the
+// changes in their workspaces, and unused bases. It touches nothing that is in use, so
+// any number of workers may sweep at any time. An entry that cannot be removed does not
+// stop the others.
 func (s *Spaces) Sweep(ctx context.Context) (Swept, error) {
 	swept, err := s.sweep(ctx, false)
 	swept.Undeleted = s.trash.Empty(ctx)
 	return swept, err
 }
 
-// Preview says what Sweep would remove, and removes nothing. Config.Salvage is
-// called as by Sweep, to see whether it can take what is in a workspace; it
-// need not store it.
+// Preview says what Sweep would remove, and removes nothing. It calls Config.Salvage
+// like Sweep, to see whether it can store the changes of a workspace; Salvage need not
+// store them.
 func (s *Spaces) Preview(ctx context.Context) (Swept, error) { return s.sweep(ctx, true) }
 
 func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {

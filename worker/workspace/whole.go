@@ -24,10 +24,10 @@ func (w *Workspace) Whole(ctx context.Context, limit *changes.LimitError) *chang
 	return &whole
 }
 
-// KeepWhole says that what could be collected is stored elsewhere, and that the
-// workspace stays for those who need the rest: Close leaves it, and a sweep
-// removes it by Limits.WholeAge and Limits.WholeBytes. A user's own directory, and
-// a worktree, stay as they do anyway.
+// KeepWhole records that the collected part is stored elsewhere, and that the workspace
+// stays for users who need the rest: Close leaves it, and a sweep removes it by
+// Limits.WholeAge and Limits.WholeBytes. A user's own directory, and a worktree, stay
+// anyway.
 func (w *Workspace) KeepWhole(whole *changes.LimitError) error {
 	w.saved = true
 	if w.worktree != nil {
@@ -61,9 +61,9 @@ func wholeOf(home string) (*changes.LimitError, error) {
 	return &whole, nil
 }
 
-// spent lists the workspaces that were kept for longer than they may, and the
-// oldest of the rest that take more than all of them may. Others are left to
-// whoever asks after them.
+// spent lists the workspaces that were kept too long, and the oldest of the rest that
+// together exceed the size limit. Other workspaces are left for their owners or the
+// next sweep.
 func (s *Spaces) spent() (map[string]bool, error) {
 	ids, err := disk.Names(filepath.Join(s.cfg.Dir, "jobs"))
 	kept := map[string]changes.LimitError{}

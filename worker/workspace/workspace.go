@@ -20,8 +20,8 @@ type Workspace struct {
 	tip   string // the agent's last commit, as collected
 	keep  bool   // a worktree stays for people, when the attempt ends
 
-	shown     bool    // somebody may have written in it since it was made, or collected
-	collected *Change // what the last Collect found; nil after another Show
+	shown     bool    // a jail may have written in it since it was made, or collected
+	collected *Change // the change of the last Collect; nil after another Show
 	saved     bool    // that is safe elsewhere
 	receipt   *changes.Receipt
 	stays     bool // Close leaves it, though all that can be is safe elsewhere
@@ -30,24 +30,25 @@ type Workspace struct {
 // ID is the id of the request that the workspace was made for.
 func (w *Workspace) ID() string { return w.id }
 
-// Dir is the directory of the host that the jail sees as its workspace. Who
-// lets anybody write in it calls Show first, jail or not.
+// Dir is the directory of the host that the jail sees as its workspace. Call Show
+// before any process may write in it, with a jail or without.
 func (w *Workspace) Dir() string { return w.dir }
 
 // Base is the commit that the workspace began from, or "" if there is none.
 func (w *Workspace) Base() string { return w.commit }
 
-// Beside returns a directory of the host that nobody uses but the caller, and
-// that goes with the workspace.
+// Beside returns a directory of the host for the caller alone, which is removed with
+// the workspace.
 func (w *Workspace) Beside() (string, error) {
 	dir := w.path("beside")
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// Close removes the workspace and all that the host kept beside it. It refuses,
-// with an [UnsavedError], while the workspace may hold changes that were not
-// [Workspace.Saved]: then everything stays as it is, for the next sweep. So it
-// does after [Workspace.KeepWhole], without an error. With isolation none the directory itself stays in any case.
+// Close removes the workspace and the host's files beside it. It refuses, with an
+// [UnsavedError], while the workspace may hold changes that were not [Workspace.Saved]:
+// then everything stays as it is, for the next sweep. After [Workspace.KeepWhole] it
+// also leaves everything, without an error. With isolation none the directory itself
+// always stays.
 func (w *Workspace) Close() error {
 	if w.lock != nil && w.Unsaved() {
 		err := errors.Join(&UnsavedError{ID: w.id}, w.leave())
@@ -94,7 +95,7 @@ func (w *Workspace) remove() error {
 	return err
 }
 
-// withdraw ends what the workspace has outside of the host's own directories.
+// withdraw ends the workspace's hold on anything outside of the host's own directories.
 func (w *Workspace) withdraw(ctx context.Context) error {
 	if w.files == nil {
 		return nil

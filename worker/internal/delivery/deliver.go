@@ -34,7 +34,7 @@ type Delivery struct {
 	Permit func(ctx context.Context, commit string) (until time.Time, err error)
 }
 
-// A BranchError is a branch that cannot be made because of what is there.
+// A BranchError is a branch that cannot be made because of an existing one.
 type BranchError struct {
 	Repo   string // without credentials
 	Branch string
@@ -45,18 +45,17 @@ func (e *BranchError) Error() string {
 	return fmt.Sprintf("branch %s of %s %s; it was not touched", e.Branch, e.Repo, e.Why)
 }
 
-// Delivered says what a delivery left. Commit is "" where there was
-// nothing to deliver.
+// Delivered is the result of a delivery. Commit is "" if there was nothing to deliver.
 type Delivered struct {
 	Repo     string // without credentials
 	Commit   string
 	Replaced string // the earlier attempt's commit that the branch led to
 }
 
-// An Origin is what is delivered from: what a job left, in the host's own git
+// An Origin is the source of a delivery: a job's result, in the host's own git
 // directory.
 type Origin struct {
-	Repo   git.Repo // with the base's objects, and those of the result
+	Repo   git.Repo // with the objects of the base and of the result
 	Base   string   // the commit that the job began from
 	Head   string   // the last of its commits; "" if it made none
 	Tree   string   // of its files, if there are no commits; "" if nothing changed
@@ -95,8 +94,8 @@ func (o Origin) Deliver(ctx context.Context, d Delivery) (Delivered, error) {
 	return done, nil
 }
 
-// move makes the branch lead to commit. What is said of it after a failure is
-// what is there: an answer may have been lost.
+// move makes the branch point to commit. After a failure it reports the branch as it
+// is: an answer may have been lost.
 func (o Origin) move(ctx context.Context, to outlet, old, commit string, d Delivery) error {
 	if old != "" && !slices.Contains(d.Replaces, old) {
 		return to.refuse("exists, at " + old + ", and is not this job's")
@@ -124,8 +123,8 @@ func (o Origin) move(ctx context.Context, to outlet, old, commit string, d Deliv
 	return to.refuse("was made meanwhile, at " + now + ", and not by this attempt")
 }
 
-// compose returns the commit that the branch shall lead to. It depends on
-// nothing but its arguments and the origin.
+// compose returns the commit for the branch. It depends on nothing but its arguments
+// and the origin.
 func (o Origin) compose(ctx context.Context, d Delivery) (string, error) {
 	if o.Head == "" && o.Tree == "" {
 		return "", nil

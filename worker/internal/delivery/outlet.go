@@ -49,7 +49,7 @@ func (o outlet) refuse(why string) error {
 func (o outlet) now(ctx context.Context) (string, error) {
 	if o.src.Remote.Local {
 		id, err := o.here.Output(ctx, "for-each-ref", "--format=%(objectname) %(refname)", o.ref)
-		// The pattern also finds what is below the name.
+		// The pattern also matches names below this one.
 		id, name, _ := strings.Cut(id, " ")
 		if err != nil || name != o.ref {
 			return "", o.failed(err)
@@ -65,8 +65,8 @@ func (o outlet) now(ctx context.Context) (string, error) {
 	return "", o.failed(err)
 }
 
-// send brings the objects to a local repository. No ref leads to them yet,
-// so that nobody sees them. With a remote this is part of the push.
+// send brings the objects to a local repository. No ref points to them yet, so they are
+// not visible. With a remote this is part of the push.
 func (o outlet) send(ctx context.Context, commit string) error {
 	if !o.src.Remote.Local {
 		return nil

@@ -138,8 +138,8 @@ func rewrite(text []byte, d Delivery, renamed map[string]string) []byte {
 	return []byte(out.String() + "\n" + withTrailers(message, d))
 }
 
-// withTrailers ends a message with the delivery's own trailers. Lines of the
-// agent under the same keys go: nobody may sign for another job.
+// withTrailers ends a message with the delivery's own trailers. It removes the agent's
+// lines with the same keys: an agent must not sign for another job.
 func withTrailers(message string, d Delivery) string {
 	if len(d.Trailers) == 0 {
 		return message
