@@ -70,9 +70,9 @@ func TestOneStoppedWorkerHoldsUpNobodyElse(t *testing.T) {
 	}
 	well := p.claimed(t)
 	const many = 40
-	var heard []string
+	var received []string
 	stop, err := p.log.Listen(well.Session, nil, func(c control.Message) (control.Receipt, error) {
-		heard = append(heard, c.Text)
+		received = append(received, c.Text)
 		return control.Receipt{ID: c.ID, Verb: c.Verb, Job: well.ID, State: "accepted"}, nil
 	})
 	if err != nil {
@@ -93,8 +93,8 @@ func TestOneStoppedWorkerHoldsUpNobodyElse(t *testing.T) {
 		}
 	}
 	stop()
-	if !slices.Equal(heard, sent) {
-		t.Errorf("one agent heard %q, want it in the order in which it was sent", heard)
+	if !slices.Equal(received, sent) {
+		t.Errorf("one agent got %q, want it in the order in which it was sent", received)
 	}
 }
 

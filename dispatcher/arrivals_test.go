@@ -14,15 +14,15 @@ import (
 // The dispatcher that leads reports every job that is accepted, once, whether by
 // itself, by another process, or by a foreign client that only knows the queue.
 // Changes of a job, and jobs from before, are not new.
-func TestEveryAcceptedJobIsToldOnce(t *testing.T) {
+func TestEveryAcceptedJobIsReportedOnce(t *testing.T) {
 	var mu sync.Mutex
-	told := map[string]int{}
+	reported := map[string]int{}
 	sources := map[string]bool{}
 	var leads atomic.Bool
 	p := open(t, dispatcher.Hooks{Leading: leads.Store, Submitted: func(rec jobs.Record) {
 		mu.Lock()
 		defer mu.Unlock()
-		told[rec.ID]++
+		reported[rec.ID]++
 		sources[rec.Source] = true
 	}})
 	before, err := p.Submit(t.Context(), job(), "cli")
@@ -57,16 +57,16 @@ func TestEveryAcceptedJobIsToldOnce(t *testing.T) {
 	eventually(t, "the leader has seen the last job", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return told[last.ID] > 0
+		return reported[last.ID] > 0
 	})
 	mu.Lock()
 	defer mu.Unlock()
 	for _, id := range append(want, last.ID) {
-		if told[id] != 1 {
-			t.Errorf("job %s was told %d times", id, told[id])
+		if reported[id] != 1 {
+			t.Errorf("job %s was reported %d times", id, reported[id])
 		}
 	}
-	if told[before.ID] > 0 || !sources["nats"] || !sources[""] {
-		t.Errorf("told of a job from before: %d times; of sources %v", told[before.ID], sources)
+	if reported[before.ID] > 0 || !sources["nats"] || !sources[""] {
+		t.Errorf("reported a job from before: %d times; of sources %v", reported[before.ID], sources)
 	}
 }

@@ -106,7 +106,7 @@ func TestAnswerAParkedJob(t *testing.T) {
 	}
 }
 
-// Of many who answer at once one is heard.
+// Of many answers at once one counts.
 func TestOneAnswerCounts(t *testing.T) {
 	t.Parallel()
 	p := open(t, dispatcher.Hooks{})
@@ -117,17 +117,17 @@ func TestOneAnswerCounts(t *testing.T) {
 		all.Go(func() { _, errs[i] = p.Send(jobstest.Context(t), rec.ID, answerWith([]string{"Red", "Blue"}[i%2])) })
 	}
 	all.Wait()
-	heard := 0
+	answered := 0
 	for _, err := range errs {
 		if err == nil {
-			heard++
+			answered++
 		} else if refused, ok := errors.AsType[*control.RefusedError](err); !ok || refused.Code != control.Nothing && refused.Code != control.NotReady {
 			t.Errorf("got %v", err)
 		}
 	}
 	past, err := p.log.Past(t.Context(), rec.Session, rec.ID)
-	if heard != 1 || err != nil || len(past.Receipts) != 1 {
-		t.Errorf("%d were heard, %+v, %v", heard, past, err)
+	if answered != 1 || err != nil || len(past.Receipts) != 1 {
+		t.Errorf("%d were answered, %+v, %v", answered, past, err)
 	}
 }
 

@@ -33,10 +33,10 @@ func TestSend(t *testing.T) {
 	claim := jobstest.Claim(t, p.queue, "w1")
 	send(answer.ID, control.NotReady, "worker w1")
 
-	var heard []string
+	var received []string
 	shown := 0
 	stop, err := p.log.Listen(answer.Session, nil, func(c control.Message) (control.Receipt, error) {
-		heard = append(heard, c.Text)
+		received = append(received, c.Text)
 		shown += len(c.Images)
 		return control.Receipt{ID: c.ID, Verb: c.Verb, Job: answer.ID, State: "accepted"}, nil
 	})
@@ -64,15 +64,15 @@ func TestSend(t *testing.T) {
 	if got := request(string(largest)); got["state"] != "accepted" || shown != 1 {
 		t.Errorf("of the largest message: got %v, %d images", got, shown)
 	}
-	heard = heard[:1]
+	received = received[:1]
 	for _, bad := range []string{`{}`, `{"id":"` + answer.ID + `"}`, strings.Replace(body, "prompt", "dance", 1), strings.Replace(body, "text", "words", 1)} {
 		if got, _ := request(bad)["error"].(map[string]any); got["code"] != "invalid" {
 			t.Errorf("%s: got %v", bad, got)
 		}
 	}
 	stop()
-	if len(heard) != 1 || heard[0] != "over the bus" {
-		t.Errorf("heard %q", heard)
+	if len(received) != 1 || received[0] != "over the bus" {
+		t.Errorf("got %q", received)
 	}
 
 	if _, err := claim.Settle(jobstest.Context(t), jobs.Ended{Outcome: jobs.Success}, nil); err != nil {

@@ -192,7 +192,7 @@ func TestBytes(t *testing.T) {
 }
 
 // An error names a bound in the unit that its field is written in.
-func TestBoundsAreToldInTheirUnits(t *testing.T) {
+func TestBoundsAreReportedInTheirUnits(t *testing.T) {
 	for field, want := range map[string]string{
 		`"timeout":"-5s"`:                                 `timeout: -5s is not between 1s and 720h0m0s`,
 		`"timeout":"1ms"`:                                 `timeout: 1ms is not between 1s and 720h0m0s`,

@@ -31,10 +31,10 @@ type DeadLetter struct {
 	Data    string `json:"data,omitempty"`
 	Cut     bool   `json:"cut,omitempty"`
 
-	// Place is the subject that the letter is kept under, and Seq its number among the
+	// StoredAt is the subject that the letter is kept under, and Seq its number among the
 	// letters in the order in which they came.
-	Place string `json:"-"`
-	Seq   uint64 `json:"-"`
+	StoredAt string `json:"-"`
+	Seq      uint64 `json:"-"`
 }
 
 // Submission returns the job that was submitted, as it was. If the letter has only its

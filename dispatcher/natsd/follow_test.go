@@ -29,8 +29,8 @@ func TestAViewerFollowsWithTheClientLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bell := make(chan *nats.Msg, 64)
-		if _, err := nc.ChanSubscribe("penstock.v1.stored.default."+rec.Session+".events", bell); err != nil {
+		stored := make(chan *nats.Msg, 64)
+		if _, err := nc.ChanSubscribe("penstock.v1.stored.default."+rec.Session+".events", stored); err != nil {
 			t.Fatal(err)
 		}
 		if err := nc.FlushTimeout(jobstest.Patience); err != nil {
@@ -54,7 +54,7 @@ func TestAViewerFollowsWithTheClientLibrary(t *testing.T) {
 					tell(jobs.JobFinished)
 				}
 				select {
-				case <-bell:
+				case <-stored:
 				case <-ctx.Done():
 					t.Fatal("nobody rang")
 				}

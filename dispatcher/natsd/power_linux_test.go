@@ -219,8 +219,8 @@ func (m *machine) open() (nc *nats.Conn, made parts) {
 	}
 }
 
-// told is what the server acknowledged to clients, until the power was cut.
-type told struct {
+// acked is what the server acknowledged to clients, until the power was cut.
+type acked struct {
 	off      atomic.Bool
 	mu       sync.Mutex
 	accepted []string
@@ -230,7 +230,7 @@ type told struct {
 
 // load submits jobs and does them, and notes what was acknowledged. What comes
 // while the power is being cut counts for nothing.
-func (l *told) load(ctx context.Context, made parts) (wait func()) {
+func (l *acked) load(ctx context.Context, made parts) (wait func()) {
 	var clients sync.WaitGroup
 	d := dispatcher.New(dispatcher.Config{Queue: made.queue, Log: made.log, Store: made.store})
 	loop := func(do func() (note func(), err error)) {
@@ -263,7 +263,7 @@ func (l *told) load(ctx context.Context, made parts) (wait func()) {
 }
 
 // some reports whether there is something to lose.
-func (l *told) some() bool {
+func (l *acked) some() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.accepted) > 0 && len(l.finished) > 0
@@ -295,7 +295,7 @@ func finish(ctx context.Context, made parts) (jobs.Record, error) {
 }
 
 // lost returns what the server acknowledged to clients and no longer has.
-func (l *told) lost(ctx context.Context, made parts) (lost []string) {
+func (l *acked) lost(ctx context.Context, made parts) (lost []string) {
 	for _, id := range l.accepted {
 		_, err := made.queue.Job(ctx, id)
 		if err == nil {
@@ -351,7 +351,7 @@ func (m *machine) lose() (acknowledged int, lost []string) {
 	nc, made := m.open()
 	ctx, cancel := context.WithCancel(m.Context())
 	defer cancel()
-	l := &told{}
+	l := &acked{}
 	wait := l.load(ctx, made)
 	for begun := time.Now(); !l.some(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > 2*jobstest.Patience {
@@ -423,7 +423,7 @@ func TestPowerCutAfterAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	nc, made := m.open()
-	l := &told{}
+	l := &acked{}
 	d := dispatcher.New(dispatcher.Config{Queue: made.queue, Log: made.log, Store: made.store})
 	for range 20 {
 		answer, err := d.Submit(jobstest.Context(t), small(), "test")

@@ -151,15 +151,15 @@ func (b *bus) file(name string) string { return filepath.Join(b.dir, name+".cred
 
 // connect opens a connection with a credential, and sends what it complains
 // about to heard.
-func (b *bus) connect(name string, heard chan error) *nats.Conn {
+func (b *bus) connect(name string, received chan error) *nats.Conn {
 	b.t.Helper()
 	_, options, err := natsd.Present(b.file(name))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	options = append(options, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if heard != nil {
-			heard <- err
+		if received != nil {
+			received <- err
 		}
 	}))
 	nc, err := nats.Connect(b.url, options...)
@@ -543,7 +543,7 @@ func (b *bus) steer(w parts, ofWorker string) {
 		defer stop()
 		message := control.Message{ID: jobs.NewID(), Verb: control.Prompt, Text: "go on"}
 		var got control.Receipt
-		untilHeard(b.t, func() (err error) { got, err = b.pool.log.Send(ctx, session, message); return err })
+		untilReceived(b.t, func() (err error) { got, err = b.pool.log.Send(ctx, session, message); return err })
 		if got.ID != message.ID {
 			b.t.Errorf("receipt %+v, want one for %s", got, message.ID)
 		}
@@ -553,8 +553,8 @@ func (b *bus) steer(w parts, ofWorker string) {
 	}
 }
 
-// untilHeard waits until a subscription has arrived.
-func untilHeard(t *testing.T, send func() error) {
+// untilReceived waits until a subscription has arrived.
+func untilReceived(t *testing.T, send func() error) {
 	t.Helper()
 	for ctx := jobstest.Context(t); ; time.Sleep(20 * time.Millisecond) {
 		err := send()

@@ -31,7 +31,7 @@ func (c *Client) Submit(ctx context.Context, job jobs.Job) (operation.Submitted,
 	}
 	call := newCall(c, operation.Submit.Row, job)
 	call.JobID = id
-	began, heard := time.Now(), false
+	began, answered := time.Now(), false
 	for wait := c.unanswered; ; wait *= 2 {
 		answer, err := submitOnce(ctx, c, call, wait)
 		if err == nil {
@@ -39,9 +39,9 @@ func (c *Client) Submit(ctx context.Context, job jobs.Job) (operation.Submitted,
 			answer.Duplicate = answer.Duplicate && answer.ID != id
 			return answer, nil
 		}
-		heard = heard || !errors.Is(err, ErrNoDispatcher)
+		answered = answered || !errors.Is(err, ErrNoDispatcher)
 		waited := time.Since(began)
-		if ctx.Err() != nil || jobs.Code(err) != jobs.CodeUnavailable || waited >= submitWithin || !heard && waited >= servedWithin {
+		if ctx.Err() != nil || jobs.Code(err) != jobs.CodeUnavailable || waited >= submitWithin || !answered && waited >= servedWithin {
 			return operation.Submitted{ID: id}, err
 		}
 		pause(ctx)

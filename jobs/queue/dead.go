@@ -26,7 +26,7 @@ func (q *Queue) Reject(ctx context.Context, s Submission, why error) error {
 	return bury(ctx, q.conn, jobs.DeadLetter{
 		ID: s.ID, Kind: jobs.DeadSubmission, At: s.At, Reason: why.Error(), Subject: q.names.Submit(s.Tenant),
 		Data: jobs.CensorAddresses(strings.ToValidUTF8(string(kept), "\uFFFD")), Cut: len(kept) < len(s.Data) || !utf8.Valid(s.Data),
-		Place: q.names.DeadLetter("rejected", s.Tenant, s.ID),
+		StoredAt: q.names.DeadLetter("rejected", s.Tenant, s.ID),
 	})
 }
 
@@ -38,7 +38,7 @@ func (q *Queue) file(ctx context.Context, d delivery, why error) error {
 	}
 	return bury(ctx, q.conn, jobs.DeadLetter{
 		ID: name, Kind: jobs.DeadMessage, At: time.Now().UTC(), Reason: why.Error(), Subject: d.subject,
-		Place: q.names.DeadLetter(d.class, q.cfg.Tenant, name),
+		StoredAt: q.names.DeadLetter(d.class, q.cfg.Tenant, name),
 	})
 }
 
@@ -46,7 +46,7 @@ func (q *Queue) file(ctx context.Context, d delivery, why error) error {
 func (q *Queue) letterOf(rec jobs.Record) jobs.DeadLetter {
 	return jobs.DeadLetter{
 		ID: rec.ID, Kind: jobs.DeadJob, At: time.Now().UTC(), Reason: string(rec.Reason), Record: rec,
-		Place: q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID),
+		StoredAt: q.names.DeadLetter(rec.Class, rec.Tenant, rec.ID),
 	}
 }
 
@@ -60,7 +60,7 @@ func bury(ctx context.Context, conn *wire.Conn, letter jobs.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	if err := conn.Publish(ctx, message(letter.Place, body)); err != nil {
+	if err := conn.Publish(ctx, message(letter.StoredAt, body)); err != nil {
 		return fmt.Errorf("file dead letter %s: %w", letter.ID, err)
 	}
 	return nil
@@ -123,7 +123,7 @@ func readLetter(m wire.Message) jobs.DeadLetter {
 	if err := json.Unmarshal(m.Data, &letter); err != nil {
 		letter = jobs.DeadLetter{Kind: jobs.DeadMessage, Subject: m.Subject, Reason: "unreadable: " + err.Error(), At: m.Time}
 	}
-	letter.Place, letter.Seq = m.Subject, m.Seq
+	letter.StoredAt, letter.Seq = m.Subject, m.Seq
 	letter.Record.Repo, letter.Data = jobs.WithoutCredentials(letter.Record.Repo), jobs.CensorAddresses(letter.Data)
 	if letter.ID == "" { // of a version that kept it in the subject only
 		parts := strings.Split(m.Subject, ".")
@@ -140,7 +140,7 @@ func readLetter(m wire.Message) jobs.DeadLetter {
 
 // Drop removes a dead letter. A job stays as it is.
 func (q *Queue) Drop(ctx context.Context, letter jobs.DeadLetter) error {
-	if err := q.conn.Purge(ctx, subject.Dead, letter.Place); err != nil {
+	if err := q.conn.Purge(ctx, subject.Dead, letter.StoredAt); err != nil {
 		return fmt.Errorf("drop dead letter %s: %w", letter.ID, err)
 	}
 	return nil

@@ -34,10 +34,10 @@ func leads(t *testing.T, q *queue.Queue) (began, ended chan time.Time, stop func
 	return began, ended, stop
 }
 
-func within(t *testing.T, what string, told chan time.Time) {
+func within(t *testing.T, what string, notified chan time.Time) {
 	t.Helper()
 	select {
-	case <-told:
+	case <-notified:
 	case <-time.After(jobstest.Patience):
 		t.Fatalf("%s: not within %s", what, jobstest.Patience)
 	}
@@ -109,7 +109,7 @@ func TestAWordThatTheBrokerKeepsTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	word, err := bucket.Get(jobstest.Context(t), "dispatcher")
+	lease, err := bucket.Get(jobstest.Context(t), "dispatcher")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,12 +117,12 @@ func TestAWordThatTheBrokerKeepsTooLong(t *testing.T) {
 	if _, err := nc.SubscribeSync("penstock.v1.leader." + other); err != nil { // and it is silent
 		t.Fatal(err)
 	}
-	for who, text := range map[string]string{"itself": string(word.Value()), "somebody silent": `{"instance":"` + other + `"}`} {
+	for leader, text := range map[string]string{"itself": string(lease.Value()), "a silent dispatcher": `{"instance":"` + other + `"}`} {
 		if _, err := bucket.Put(jobstest.Context(t), "dispatcher", []byte(text)); err != nil { // for ever
 			t.Fatal(err)
 		}
-		within(t, "it ends, "+who+" having the word", ended)
-		within(t, "it leads after "+who, began)
+		within(t, "it ends, "+leader+" having the lease", ended)
+		within(t, "it leads after "+leader, began)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -298,32 +297,4 @@ func message(to string, body []byte) *nats.Msg {
 	msg := nats.NewMsg(to)
 	msg.Data = body
 	return msg
-}
-
-// Sweep removes the specifications and keys of jobs that are not kept any
-// more, and returns how many.
-func (q *Queue) Sweep(ctx context.Context) (int, error) {
-	now, err := q.now(ctx)
-	if err != nil {
-		return 0, err
-	}
-	// This looks at the keys and not at the values: a value that this release
-	// cannot read is not gone.
-	kept, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
-	if err != nil {
-		return 0, err
-	}
-	alive := make(map[string]bool, len(kept))
-	for key := range kept {
-		alive[key[strings.LastIndexByte(key, '.')+1:]] = true
-	}
-	removed := 0
-	for _, bucket := range []string{subject.Specs, subject.Keys} {
-		n, err := q.sweep(ctx, bucket, alive, now.Add(-2*adoptFor))
-		removed += n
-		if err != nil {
-			return removed, fmt.Errorf("sweep %s: %w", bucket, err)
-		}
-	}
-	return removed, nil
 }

@@ -3,46 +3,16 @@ package queue
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
-	"github.com/penstock-run/penstock/jobs/internal/wire"
-	"github.com/penstock-run/penstock/jobs/operation"
 )
-
-// sweep removes what is older than before and belongs to no job that is kept.
-func (q *Queue) sweep(ctx context.Context, bucket string, alive map[string]bool, before time.Time) (int, error) {
-	n := 0
-	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, "*")}) {
-		if err != nil {
-			return n, err
-		}
-		id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-		if bucket == subject.Keys {
-			var held keyValue
-			if json.Unmarshal(m.Data, &held) == nil {
-				id = held.ID
-			}
-		}
-		if alive[id] || m.Time.After(before) {
-			continue
-		}
-		if err := q.conn.Purge(ctx, subject.KVStream(bucket), m.Subject); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
-}
 
 // A Stat counts the jobs of one queue that are in one state, and says what
 // the broker knows about the queue.
@@ -131,34 +101,4 @@ func (q *Queue) addLane(ctx context.Context, s *Stat, stream string) error {
 	s.Messages += info.NumPending + uint64(info.NumAckPending)
 	s.Paused = s.Paused || info.Paused
 	return nil
-}
-
-// A Submission is a job that some client has published, not yet validated.
-type Submission struct {
-	// ID is always the same for the same publish: accept the job as this
-	// one, and a crash before the acknowledgement does not double it. Chosen is
-	// the id that the publisher has asked for instead, as it was written; empty,
-	// it has not.
-	ID     string
-	Chosen string
-	Tenant string
-	Data   []byte
-	At     time.Time
-}
-
-// Submissions hands what clients published to do, one at a time, until ctx
-// ends. A submission is removed when do returns nil, else it comes again.
-func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s Submission) error) error {
-	return q.consume(ctx, subject.Intake, subject.Taker, func(ctx context.Context, msg *nats.Msg) error {
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		tenant := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
-		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Chosen: msg.Header.Get(operation.JobIDHeader), Tenant: tenant, Data: msg.Data, At: meta.Timestamp}
-		if err := do(ctx, s); err != nil {
-			return err
-		}
-		return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})
-	})
 }

@@ -75,10 +75,10 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	place, err := w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
+	pos, err := w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
 	if errors.Is(err, wire.ErrNoBatch) {
 		all = all[:1]
-		place, err = w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
+		pos, err = w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
 	}
 	if errors.Is(err, wire.ErrConflict) {
 		return 0, w.adopt(ctx)
@@ -86,7 +86,7 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.at = end{seq: w.at.seq + uint64(len(all)), pos: place}
+	w.at = end{seq: w.at.seq + uint64(len(all)), pos: pos}
 	return len(all), nil
 }
 

@@ -35,9 +35,9 @@ type simJob struct {
 	missing bool
 }
 
-// place is where a job is in its lane. A job that is not there yet is behind all
+// position is where a job is in its lane. A job that is not there yet is behind all
 // others.
-func (j simJob) place() int {
+func (j simJob) position() int {
 	if j.rec.State == jobs.Pending && j.missing {
 		return j.seq + 1000
 	}
@@ -71,7 +71,7 @@ func (s *sim) tick() map[string]bool {
 		line = append(line, j)
 	}
 	slices.SortFunc(line, func(a, b simJob) int {
-		return cmp.Or(cmp.Compare(a.rec.Lane, b.rec.Lane), cmp.Compare(a.place(), b.place()))
+		return cmp.Or(cmp.Compare(a.rec.Lane, b.rec.Lane), cmp.Compare(a.position(), b.position()))
 	})
 	claimed, running, taken := map[string]bool{}, s.running(), make([]int, len(s.workers))
 	for _, more := range [][]string{nil, {"p3"}} { // what comes, when all others have had the choice
@@ -165,14 +165,14 @@ func (s *sim) facts(i int) why.Facts {
 		alike := j.rec.Queue == me.rec.Queue && slices.Equal(j.rec.Needs, me.rec.Needs)
 		both := slices.ContainsFunc(s.workers, func(w why.Worker) bool { return w.Serves(j.rec) && w.Serves(me.rec) })
 		switch {
-		case alike && (j.rec.Lane < me.rec.Lane || j.rec.Lane == me.rec.Lane && (j.place() < me.place() || lost)):
+		case alike && (j.rec.Lane < me.rec.Lane || j.rec.Lane == me.rec.Lane && (j.position() < me.position() || lost)):
 			f.Ahead++
 		case j.rec.Lane > me.rec.Lane && both:
 			f.Below++
 		case !alike && j.rec.Lane <= me.rec.Lane && both:
 			f.Rivals++
 		}
-		behind := alike && j.rec.Lane == me.rec.Lane && j.place() > me.place()
+		behind := alike && j.rec.Lane == me.rec.Lane && j.position() > me.position()
 		if !lost && !behind && j.rec.Agent == me.rec.Agent {
 			before++
 		}

@@ -39,14 +39,14 @@ func Open(ctx context.Context, dir string, env []string) (*Tree, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	place, err := git.Locate(ctx, dir, env)
+	user, err := git.Locate(ctx, dir, env)
 	if errors.Is(err, git.ErrNoRepository) {
 		return &Tree{user: git.UserTree{Top: dir, IDLen: 40}, env: env}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("work tree around %s: %w", dir, err)
 	}
-	return &Tree{user: place, env: env}, nil
+	return &Tree{user: user, env: env}, nil
 }
 
 // Top is the top of the work tree.

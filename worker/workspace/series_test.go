@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestSeries(t *testing.T) {
+func TestAgentCommits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, script string
@@ -74,7 +74,7 @@ func TestSeries(t *testing.T) {
 
 // The jail may run the agent's programs; the host must not, and the series
 // must not be lost where git can still read it.
-func TestSeriesOfPlantings(t *testing.T) {
+func TestAgentCommitsOfPlantings(t *testing.T) {
 	t.Parallel()
 	for _, p := range someOf(plantings) {
 		t.Run(p.name, func(t *testing.T) {

@@ -104,14 +104,14 @@ func (r Report) Faultless() bool { return len(r.Violations) == 0 }
 // run is the state of one Run.
 type run struct {
 	Options
-	field   *field
-	pool    Pool
-	random  *rand.Rand // of the goroutine that submits
-	report  Report
-	jobs    []*job
-	retried map[string]int
-	told    int            // jobs that had finished at the last report of progress
-	harm    sync.WaitGroup // faults that are under way
+	field    *field
+	pool     Pool
+	random   *rand.Rand // of the goroutine that submits
+	report   Report
+	jobs     []*job
+	retried  map[string]int
+	reported int            // jobs that had finished at the last report of progress
+	harm     sync.WaitGroup // faults that are under way
 }
 
 // A job is a submitted job.
@@ -309,8 +309,8 @@ func (r *run) pace(ctx context.Context, faults int, wanted chan<- int) error {
 		if err != nil {
 			return err
 		}
-		if r.Progress != nil && len(list) >= r.told+20 {
-			r.told = len(list)
+		if r.Progress != nil && len(list) >= r.reported+20 {
+			r.reported = len(list)
 			r.Progress(faults, len(list))
 		}
 		if len(list) >= due-ahead || time.Since(began) > stall {

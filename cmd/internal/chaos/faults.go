@@ -25,7 +25,7 @@ var kinds = []kind{
 	{"kill worker", 25, worker, killWorker},
 	{"stop worker", 20, worker, stopWorker},
 	{"cut connection", 25, connection, cutConnection},
-	{"mute connection", 20, connection, muteConnection},
+	{"mute connection", 20, connection, dropAnswers},
 	{"kill broker", 10, broker, killBroker},
 	{fullDisk, 5, disk, fillDisk},
 	{clockJump, 10, clock, moveClock},
@@ -109,8 +109,8 @@ func cutConnection(ctx context.Context, f *field, n int) {
 	p.all((*flaky.Proxy).Heal)
 }
 
-// muteConnection lets a worker's requests through, and drops their answers.
-func muteConnection(ctx context.Context, f *field, n int) {
+// dropAnswers lets a worker's requests through, and drops their answers.
+func dropAnswers(ctx context.Context, f *field, n int) {
 	p := f.proxies[n]
 	p.all((*flaky.Proxy).Blackhole)
 	f.wait(ctx, 0, 1.5)

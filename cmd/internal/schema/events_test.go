@@ -42,15 +42,15 @@ func TestEventsReference(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.Kind, row.Sender, row.About)
 	}
 	b.WriteString("\n## Data\n")
-	told := map[jobs.Kind]bool{}
+	described := map[jobs.Kind]bool{}
 	for _, row := range event.Kinds() {
-		if told[row.Kind] {
+		if described[row.Kind] {
 			continue
 		}
 		var names []string
 		for _, other := range event.Kinds() { // those of the same fields are told together
 			if reflect.TypeOf(other.Payload).ConvertibleTo(reflect.TypeOf(row.Payload)) {
-				told[other.Kind] = true
+				described[other.Kind] = true
 				names = append(names, "`"+string(other.Kind)+"`")
 			}
 		}

@@ -25,7 +25,7 @@ func (s *Screen) toolStarted(e jobs.Event, d event.Tool) error {
 }
 
 func (s *Screen) file(d event.FileChanged) error {
-	if _, told := s.calls[d.Call]; told {
+	if _, described := s.calls[d.Call]; described {
 		return nil
 	}
 	return s.block(look{indent: 2, style: console.Dim}, fmt.Sprintf("%s: %s", inWorkspace(d.Path), d.Change))

@@ -170,7 +170,7 @@ func TestATailDoesNotWaitForAServerThatLagsBehind(t *testing.T) {
 		}
 		done <- fmt.Errorf("it ended")
 	}()
-	told := func() string {
+	notified := func() string {
 		select {
 		case value := <-seen:
 			return value
@@ -181,16 +181,16 @@ func TestATailDoesNotWaitForAServerThatLagsBehind(t *testing.T) {
 		}
 		return ""
 	}
-	if first := told(); first != "1" {
+	if first := notified(); first != "1" {
 		t.Errorf("first %q", first)
 	}
 	<-caught
 	for n := range 20 {
 		put("b", strconv.Itoa(n))
-		told()
+		notified()
 	}
 	put("b", "last")
-	told()
+	notified()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

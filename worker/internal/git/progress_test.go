@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestProgressIsToldAndTakenOut(t *testing.T) {
+func TestProgressIsReportedAndRemoved(t *testing.T) {
 	const said = "remote: Counting objects:  50% (8/16)        \rremote: Counting objects: 100% (16/16), done.        \n" +
 		"Receiving objects:   7% (1/14), 1.20 MiB | 3.00 MiB/s\rfatal: no\nremote: Not objects: 200% (2/1)\rUpdating files: 100% (3/3), done.\nwarning: an end without"
 	want := []progress{{"Counting objects", 50, 8, 16}, {"Counting objects", 100, 16, 16}, {"Receiving objects", 7, 1, 14}, {"Updating files", 100, 3, 3}}

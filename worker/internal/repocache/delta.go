@@ -62,9 +62,9 @@ func (b *Base) stack() ([]string, error) {
 	return trees, nil
 }
 
-// carries reports whether another template is a delta over this one. The answer holds
+// supports reports whether another template is a delta over this one. The answer holds
 // as long as the mirror's lock.
-func (b *Base) carries() (bool, error) {
+func (b *Base) supports() (bool, error) {
 	all := filepath.Dir(b.Dir)
 	names, err := disk.Names(all)
 	return slices.ContainsFunc(names, func(name string) bool {

@@ -157,7 +157,7 @@ func (c *Cache) evict(old cached, dry bool) (_ bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if carries, err := (&Base{Dir: old.dir}).carries(); old.base == "" && (carries || err != nil) {
+	if supports, err := (&Base{Dir: old.dir}).supports(); old.base == "" && (supports || err != nil) {
 		return false, errors.Join(err, l.Release())
 	}
 	if dry {
