@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
@@ -30,8 +31,10 @@ func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adap
 		return err
 	}
 	defer model.Close()
-	if err := a.loadPrompts(ctx); err != nil {
-		return err
+	if a.talk.round == 0 { // an agent that goes on with a check is told nothing again
+		if err := a.conversation.Prompts.Load(ctx); err != nil {
+			return err
+		}
 	}
 	launch, err := a.launch(in, model, adapter)
 	if err != nil {
@@ -59,12 +62,12 @@ func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adap
 	defer end(nil)
 	run := &agentRun{
 		attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way,
-		parkable: a.canPark(about), greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1), rested: make(chan position, 1),
+		parkable: a.canPark(about), greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1), rested: make(chan conversation.Position, 1),
 	}
 	defer func() {
 		a.talk.heard(run.decoder.Total())
 		a.talk.at = run.position()
-		a.memory.turns += run.turn
+		a.conversation.EndRun(run.turn)
 	}()
 	return run.wait(ctx, in, start, plan)
 }
@@ -110,7 +113,7 @@ type agentRun struct {
 	parked  *parking // it is being parked
 	// questions are those of the jail's programs that are open.
 	questions map[string]pending
-	rested    chan position // has a value when a turn is over and the agent is kept
+	rested    chan conversation.Position // has a value when a turn is over and the agent is kept
 	terminals *terminals.Set
 }
 
@@ -289,7 +292,7 @@ func (r *agentRun) line(line agent.Line) {
 	r.work.note(read.Events)
 	r.asked(read.Events)
 	r.spare()
-	r.takenUp(read.Events)
+	r.conversation.Prompts.Note(read.Events)
 	if len(read.Reply) > 0 {
 		r.in.put(read.Reply...)
 	}

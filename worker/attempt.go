@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
-	"github.com/penstock-run/penstock/jobs/dialog"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/seal"
@@ -22,7 +20,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/confine"
-	"github.com/penstock-run/penstock/worker/internal/images"
+	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
@@ -57,7 +55,7 @@ type attempt struct {
 	// depends are the jobs that this one depends on.
 	depends []agent.Dependency
 	// talk is what the agent's runs within the attempt share.
-	talk conversation
+	talk agentRuns
 	// floor is who hears what the session is told.
 	floor floor
 	// tokens let the attempt's programs in to the model API and to the network.
@@ -66,15 +64,8 @@ type attempt struct {
 	inside *inside.Server
 	// terminals is how many the runs of the agent have had that are over.
 	terminals int
-	// memory is what outlives the agent's processes of its conversation.
-	memory memory
-	// past is what was said in earlier attempts, and recalls what the programs
-	// of this one's jail get that ask the same again.
-	past    dialog.Past
-	recalls map[string][]inside.Answer
-	retold  map[string]images.Prompt // the prompts of past that the agent has not heard, by id
-	// replies are for an agent that goes on with its conversation.
-	replies []control.Reply
+	// conversation is what outlives the agent's processes.
+	conversation *conversation.Conversation
 	// parked is how the attempt ends with its questions open; nil: it does not.
 	parked *parking
 	// again is when the model API said to come again, if that is what the attempt
@@ -124,6 +115,10 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name,
 		Secrets: a.secrets, Tell: a.events.put, Assert: claim.Assert,
 		CommitAuthor: w.cfg.CommitAuthor, CommitPlain: w.cfg.CommitPlain,
+	})
+	a.conversation = conversation.New(conversation.Config{
+		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name, Lost: claim.Previous() != nil,
+		Secrets: a.secrets, Tell: a.events.put, Assert: claim.Assert,
 	})
 	return a, missing
 }
@@ -218,7 +213,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.restore(ctx, space, salvage); err != nil {
 		return err
 	}
-	in, err := a.confine(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume || a.memory.files != "")
+	in, err := a.confine(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume || a.conversation.Continues())
 	if err != nil {
 		return err
 	}

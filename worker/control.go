@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -40,12 +39,10 @@ func (f *floor) get() *agentRun {
 // returns is called. What earlier attempts have accepted counts: it is not
 // taken again, and what their agents were told this one's is told, too.
 func (a *attempt) listen(ctx context.Context) (stop func(), err error) {
-	if a.rec.Attempt > 1 {
-		if err := a.remember(ctx); err != nil {
-			return nil, err
-		}
+	if err := a.conversation.Read(ctx, a.cfg.Log); err != nil {
+		return nil, err
 	}
-	stop, err = a.cfg.Log.Listen(a.rec.Session, a.past.Receipts, func(c control.Message) (control.Receipt, error) { return a.control(ctx, c) })
+	stop, err = a.cfg.Log.Listen(a.rec.Session, a.conversation.Questions.Receipts(), func(c control.Message) (control.Receipt, error) { return a.control(ctx, c) })
 	if err != nil {
 		return nil, verdict.Failed(jobs.StoreFailed, "listen to the session", err)
 	}
@@ -200,7 +197,7 @@ func (r *agentRun) deed(c control.Message) (deed, error) {
 	if c.Verb == control.Prompt {
 		return deed{lines: speaker.Say(c.ID, c.Text, c.Images...), then: func() {
 			r.state = agent.Working // it has something to do
-			r.memory.tells(c.ID)
+			r.conversation.Prompts.Tells(c.ID)
 		}}, nil
 	}
 	tuner, ok := speaker.(agent.Tuner)
@@ -225,7 +222,7 @@ func (r *agentRun) listener(c control.Message) (agent.Speaker, error) {
 		return speaker, nil
 	case r.pulse.closed.IsZero():
 		return speaker, speaker.TakesImages()
-	case c.Verb == control.Prompt && r.memory.home != "" && r.memory.files != "":
+	case c.Verb == control.Prompt && r.conversation.Kept():
 		return nil, control.Refuse(control.NotReady, "the agent has ended its last turn; when the job has finished, a prompt brings it back")
 	}
 	return nil, control.Refuse(control.Over,
@@ -247,64 +244,14 @@ func (r *agentRun) mute(verb control.Verb) error {
 	return control.Refuse(control.Cannot, "agent %s %s", r.job.Agent.Name, what)
 }
 
-// unheard are the prompts that earlier attempts, or who brought the job back,
-// have accepted, and that the conversation does not have.
-func (a *attempt) unheard() []control.Input {
-	return slices.DeleteFunc(slices.Clone(a.past.Prompts), func(in control.Input) bool { return slices.Contains(a.memory.heard, in.Input) })
-}
-
-// carry adds to an attempt's first launch what there was before it: the
-// conversation that goes on, and what it has not heard. Of that an agent that
-// listens is told one message in its first prompt, so that it begins with it,
-// and the others behind; one that does not listen is told all at once.
-func (a *attempt) carry(l agent.Launch, adapter agent.Adapter) agent.Launch {
-	m, said := &a.memory, a.unheard()
-	_, listens := adapter.Decoder(l).(agent.Speaker)
-	if listens {
-		if m.begun == nil || m.begun.Open || a.forks() {
-			said = nil
-		}
-		said = said[:min(len(said), 1)]
-	}
-	var texts []string
-	m.within = nil
-	for _, in := range said {
-		told := a.retold[in.Input]
-		if listens {
-			l.Images = told.Images
-		} else {
-			told.Text = control.WithoutImages(told.Text, len(told.Images), "which you cannot be given")
-		}
-		texts, m.within = append(texts, cmp.Or(told.Text, "The message is an image.")), append(m.within, in.Input)
-		m.tells(in.Input)
-	}
-	switch {
-	case a.forks():
-		l = l.Forked().With(texts...)
-	case m.begun != nil:
-		l = l.Continued(m.begun.Open, texts...)
-	default:
-		l = l.With(texts...)
-	}
-	if len(said) == 1 {
-		l.Input = said[0].Input
-	}
-	return l
-}
-
 // replay tells the agent what else the conversation has not heard.
 func (r *agentRun) replay() {
 	speaker, ok := r.decoder.(agent.Speaker)
 	if !ok || !r.keepStdin || r.talk.round > 0 {
 		return
 	}
-	for _, in := range r.unheard() {
-		if slices.Contains(r.memory.within, in.Input) {
-			continue
-		}
-		r.memory.tells(in.Input)
-		told := r.retold[in.Input]
-		r.in.add(speaker.Say(in.Input, told.Text, told.Images...)...)
+	for _, told := range r.conversation.Prompts.Rest() {
+		r.in.add(speaker.Say(told.ID, told.Text, told.Images...)...)
 	}
 }
 

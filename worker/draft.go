@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -87,7 +88,7 @@ func (a *attempt) describe(ctx context.Context, in confine.Jail, adapter agent.A
 	ear := &listener{Decoder: adapter.Decoder(launch)}
 	run := &agentRun{
 		attempt: a, decoder: ear, end: end, keepStdin: plan.KeepStdin, way: way, greets: adapter.About().Protocol != "command",
-		news: make(chan struct{}, 1), rested: make(chan position, 1),
+		news: make(chan struct{}, 1), rested: make(chan conversation.Position, 1),
 	}
 	err = run.wait(ctx, in, start, plan)
 	used := ear.Total()

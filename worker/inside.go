@@ -101,7 +101,7 @@ type pending struct {
 
 // inquire asks whoever follows the session, and waits for an answer.
 func (r *agentRun) inquire(ctx context.Context, a inside.Ask) (inside.Answer, error) {
-	if answer, ok := r.recall(a.Question); ok {
+	if answer, ok := r.conversation.Questions.Recall(a.Question); ok {
 		return answer, nil
 	}
 	r.events.pace() // a program may ask without end
@@ -164,12 +164,9 @@ func (r *agentRun) giveUp(id, how string) {
 		r.events.put(e)
 		r.asked([]event.Event{e})
 		delete(r.questions, id)
-		p.answer <- nobody
+		p.answer <- inside.Unanswered
 	}
 }
-
-// nobody is what a program gets that nobody has answered in time.
-var nobody = inside.Answer{How: "expired", Text: "nobody has answered"}
 
 // expire closes a question of the jail's programs that was open for too long,
 // for who holds the lock and changes the list of questions. It reports whether
@@ -179,7 +176,7 @@ func (r *agentRun) expire(id string) bool {
 	if !ok || p.taken {
 		return ok
 	}
-	how, answer := "expired", nobody
+	how, answer := "expired", inside.Unanswered
 	if r.job.Ask.Default != "" {
 		how, answer = "default", inside.Answer{How: "answered", Text: r.job.Ask.Default}
 	}
@@ -224,5 +221,5 @@ func (r *agentRun) answer(c control.Message) (_ deed, ours bool, err error) {
 			p.answer <- a
 		}
 	}
-	return deed{events: []event.Event{r.closed(id, how)}, then: reply(inside.Answer{How: how, Text: text}), undo: reply(nobody)}, true, nil
+	return deed{events: []event.Event{r.closed(id, how)}, then: reply(inside.Answer{How: how, Text: text}), undo: reply(inside.Unanswered)}, true, nil
 }

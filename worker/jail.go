@@ -65,9 +65,10 @@ func (a *attempt) launch(in confine.Jail, model confine.Way, adapter agent.Adapt
 	}
 	if a.talk.round == 0 {
 		if adapter.About().Protocol != "command" { // whose programs ask again
-			l.Replies = a.replies
+			l.Replies = a.conversation.Questions.Replies()
 		}
-		l = a.carry(l, adapter)
+		_, listens := adapter.Decoder(l).(agent.Speaker)
+		l = a.conversation.Launch(l, listens)
 	}
 	if failed := a.talk.failed; failed != nil {
 		l = l.Failed(failed.check.Check, failed.check.Output)

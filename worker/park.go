@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
@@ -62,7 +63,7 @@ func (u *undertaking) note(events []event.Event) {
 // conversation afterwards, or it is a program of which the job says that it may
 // be run again.
 func (a *attempt) canPark(about agent.About) bool {
-	return a.memory.home != "" && a.memory.files != "" || about.Protocol == "command" && a.job.Ask.ParkAfter > 0
+	return a.conversation.Kept() || about.Protocol == "command" && a.job.Ask.ParkAfter > 0
 }
 
 // lookAtAsks gives up the questions that nobody has answered in time, and has the
@@ -92,7 +93,7 @@ func (r *agentRun) lookAtAsks(now time.Time, quiet time.Duration) time.Duration 
 	}
 	r.offered = r.pulse.last
 	at := r.now()
-	at.since = r.pulse.last
+	at.Since = r.pulse.last
 	r.offer(at)
 	return limit
 }
@@ -118,15 +119,15 @@ func (r *agentRun) onlyAsks() bool {
 
 // leaveOpen decides that the session is parked, unless something has happened
 // since that was asked for. Stored says that there is a capsule of then.
-func (r *agentRun) leaveOpen(at position, stored bool) {
+func (r *agentRun) leaveOpen(at conversation.Position, stored bool) {
 	attended := r.terminals.InUse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.work.attended = attended
-	if !stored && r.memory.files != "" || !r.pulse.last.Equal(at.since) || !r.onlyAsks() || !slices.Equal(r.openAsks(), at.asks) {
+	if !stored && r.conversation.Continues() || !r.pulse.last.Equal(at.Since) || !r.onlyAsks() || !slices.Equal(r.openAsks(), at.Asks) {
 		return
 	}
-	p := &parking{asks: at.asks, question: r.asks[0].words(), until: r.asks[0].since.Add(r.job.Ask.Limit())}
+	p := &parking{asks: at.Asks, question: r.asks[0].words(), until: r.asks[0].since.Add(r.job.Ask.Limit())}
 	for _, a := range r.asks {
 		if until := a.since.Add(r.job.Ask.Limit()); until.Before(p.until) {
 			p.until = until

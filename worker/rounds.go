@@ -10,17 +10,18 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/conversation"
 )
 
-// A conversation is what the runs of an agent within one attempt share: the
+// agentRuns are what the runs of an agent within one attempt share: the
 // first, and one more for each check that went back to it.
-type conversation struct {
-	round  int           // how often a check went back
-	failed *commandError // the check that did last
-	resume string        // what the agent calls the conversation; empty: it has no name
-	meter  *gate.Session // what went through the gate; nil: there is none
-	total  agent.Total   // what the agent itself told, of all runs
-	at     position      // how far it had come when its last run ended
+type agentRuns struct {
+	round  int                   // how often a check went back
+	failed *commandError         // the check that did last
+	resume string                // what the agent calls the conversation; empty: it has no name
+	meter  *gate.Session         // what went through the gate; nil: there is none
+	total  agent.Total           // what the agent itself told, of all runs
+	at     conversation.Position // how far it had come when its last run ended
 }
 
 // work runs the job's setup, its agent and its checks, all in the same
@@ -54,7 +55,7 @@ func (a *attempt) work(ctx context.Context, in confine.Jail, adapter agent.Adapt
 // conversation begins anew, in the workspace as it is, unless it is there to go on.
 func (a *attempt) converse(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
 	err := a.agent(ctx, in, adapter)
-	if a.deaf(err) && !a.bound() {
+	if a.deaf(err) && !a.conversation.Bound() {
 		if err := a.anew(ctx, "the agent did not resume the conversation: "+err.Error()); err != nil {
 			return err
 		}
@@ -63,14 +64,14 @@ func (a *attempt) converse(ctx context.Context, in confine.Jail, adapter agent.A
 	if err == nil && len(a.job.Check) > 0 {
 		// The checks may take long, and what the agent said is complete.
 		at := a.talk.at
-		at.conversation = a.talk.resume
-		a.encapsule(ctx, at, "", a.snapshot)
+		at.Conversation = a.talk.resume
+		a.conversation.Store(ctx, at, "", a.snapshot)
 	}
 	return err
 }
 
 // heard notes what one run of the agent told.
-func (c *conversation) heard(run agent.Total) {
+func (c *agentRuns) heard(run agent.Total) {
 	c.resume = run.Session
 	c.total.Usage = c.total.Usage.Add(run.Usage)
 	c.total.CostUSD = jobs.AddUSD(c.total.CostUSD, run.CostUSD)
@@ -97,7 +98,7 @@ func (a *attempt) count() {
 // spent is what the attempt has used, with a run that is not over: as the gate
 // counted it, or as the agent reports it where nothing went through the gate.
 // What that cost only the agent knows, unless the gate has prices.
-func (c *conversation) spent(run agent.Total) (jobs.Spent, string) {
+func (c *agentRuns) spent(run agent.Total) (jobs.Spent, string) {
 	s := jobs.Spent{Usage: c.total.Usage.Add(run.Usage), CostUSD: jobs.AddUSD(c.total.CostUSD, run.CostUSD)}
 	model := cmp.Or(run.Model, c.total.Model)
 	if c.meter != nil {

@@ -54,6 +54,9 @@ type Answer struct {
 	Text string `json:"text"`
 }
 
+// Unanswered is what a program gets whose question has had no answer in time.
+var Unanswered = Answer{How: "expired", Text: "nobody has answered"}
+
 // A RefusedError is a request without effect.
 type RefusedError struct {
 	Code    string `json:"code"` // invalid, too_large, too_many, forbidden, over or lost

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/conversation"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// stay has the capsule stored of a turn that is over, while the agent waits for
+// more.
+func (r *agentRun) stay() { r.offer(r.now()) }
+
+// offer has the capsule stored of a position.
+func (r *agentRun) offer(at conversation.Position) {
+	select {
+	case <-r.rested: // nobody has looked at the last one
+	default:
+	}
+	r.rested <- at // it has room, and only this method sends, under the lock
+}
+
+// now is how far the run has come. Its caller holds the lock.
+func (r *agentRun) now() conversation.Position {
+	return conversation.Position{
+		Conversation: r.decoder.Total().Session, Turn: r.conversation.Turns() + r.turn, Open: r.state == agent.Working,
+		Heard: r.conversation.Prompts.Heard(), Asks: r.openAsks(),
+	}
+}
+
+func (r *agentRun) position() conversation.Position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now()
+}
+
+// keepCapsules stores a capsule after each turn until the agent has ended.
+func (r *agentRun) keepCapsules(ctx context.Context) {
+	for {
+		select {
+		case at := <-r.rested:
+			stored := r.conversation.Store(ctx, at, "", r.snapshot)
+			if !at.Since.IsZero() {
+				r.leaveOpen(at, stored)
+			}
+		case <-r.process.Done():
+			return
+		}
+	}
+}
+
+// snapshot stores what was changed in the workspace while it is still worked in.
+func (a *attempt) snapshot(ctx context.Context) (*jobs.Salvage, error) {
+	return a.out.Snapshot(ctx, a.space)
+}
+
+// seal stores the capsule of an attempt that is over, with what is stored of
+// its work already.
+func (a *attempt) seal(ctx context.Context, space *workspace.Workspace, v jobs.Ended) {
+	work, complete := a.out.Work(space, v)
+	if !complete {
+		return
+	}
+	at := a.talk.at
+	at.Conversation = a.talk.resume
+	a.conversation.Store(context.WithoutCancel(ctx), at, v.Reason, func(context.Context) (*jobs.Salvage, error) { return work, nil })
+}
+
+// before finds what the attempt begins from: a capsule, with what was changed in
+// the workspace by then, or a salvage, if somebody has asked for that.
+func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Salvage, c *jobs.Capsule, why string, err error) {
+	c, why, err = a.conversation.Find(ctx, adapter.About())
+	if err == nil && c == nil {
+		s, err = a.lastSalvage(ctx)
+	} else if c != nil {
+		s = c.Work
+	}
+	return s, c, why, err
+}
+
+// resume puts the conversation into the agent's home, or has the agent begin anew.
+func (a *attempt) resume(ctx context.Context, in confine.Jail, c *jobs.Capsule, why string) error {
+	resumed, why, err := a.conversation.Resume(ctx, in.Kept, c, why)
+	if err != nil {
+		return err
+	}
+	if !resumed {
+		return a.anew(ctx, why)
+	}
+	a.talk.at = a.conversation.Begun()
+	a.talk.resume = a.talk.at.Conversation
+	return nil
+}
+
+// anew tells the session that the agent knows nothing of what was before, if
+// there is anything to say.
+func (a *attempt) anew(ctx context.Context, why string) error {
+	var epoch uint64
+	if why != "" {
+		s, err := a.salvageOf(ctx, a.rec, a.claim.Epoch())
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			epoch = s.Epoch
+		}
+	}
+	a.talk.resume = ""
+	a.conversation.Anew(why, epoch)
+	return nil
+}
+
+// deaf reports whether an agent has refused to go on with its conversation: it
+// ended before it had begun a turn.
+func (a *attempt) deaf(err error) bool {
+	end, ok := errors.AsType[*verdict.EndedError](err)
+	return ok && end.Reason == jobs.AgentProtocol && a.talk.round == 0 && a.conversation.Refused(a.talk.at)
+}

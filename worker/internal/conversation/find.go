@@ -1,0 +1,132 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/capsule"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
+)
+
+// Find finds what the attempt goes on with: what an attempt before it has
+// stored, if that one was cut short, or what the job was brought back or forked
+// to go on with. It returns nil where it begins anew, and why if that might
+// surprise.
+func (c *Conversation) Find(ctx context.Context, about agent.About) (found *jobs.Capsule, why string, err error) {
+	c.files = capsule.Pattern(about.Conversation)
+	if c.cfg.Record.Attempt < 2 && !c.Bound() {
+		return nil, "", nil
+	}
+	lost := ""
+	if c.cfg.Lost {
+		lost = "no turn of an earlier attempt had ended"
+	}
+	if about.Conversation == "" {
+		if lost != "" || c.Bound() {
+			lost = "agent " + about.Name + " cannot go on with a conversation on another worker"
+		}
+		return nil, lost, c.unbound(lost)
+	}
+	list, err := c.cfg.Store.Capsules(ctx, c.cfg.Record.ID)
+	if err != nil {
+		return nil, "", verdict.Failed(jobs.StoreFailed, "look for a capsule", err)
+	}
+	if found = c.begins(list); found == nil {
+		return nil, lost, c.unbound("its capsule is not kept any more")
+	}
+	err = c.cfg.Store.Usable(ctx, *found, c.cfg.Record)
+	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
+		return nil, unfit.Error(), c.unbound(unfit.Error())
+	}
+	return found, "", verdict.Failed(jobs.StoreFailed, "read the capsule", err)
+}
+
+// begins chooses among the capsules of the job's attempts: the last one's, if
+// that goes on, else the one that the job is bound to.
+func (c *Conversation) begins(list []jobs.Capsule) *jobs.Capsule {
+	var last, base *jobs.Capsule
+	for i, kept := range list {
+		switch {
+		case kept.Epoch >= c.cfg.Epoch:
+		case c.Bound() && kept.Epoch == c.cfg.Record.Resume:
+			base = &list[i]
+		case kept.Epoch > max(c.cfg.Record.Since, c.cfg.Record.Resume):
+			last = &list[i]
+		}
+	}
+	if last != nil && last.Why.Continues() {
+		return last
+	}
+	return base
+}
+
+// Bound reports whether the job goes on with a conversation or not at all.
+func (c *Conversation) Bound() bool { return c.cfg.Record.Resume > 0 || c.cfg.Job.Fork != "" }
+
+// forks reports whether the attempt begins where the job was forked.
+func (c *Conversation) forks() bool {
+	return c.begun != nil && c.begun.Epoch == 0
+}
+
+// unbound is the end of a job that was to go on with a conversation and cannot.
+func (c *Conversation) unbound(why string) error {
+	if !c.Bound() {
+		return nil
+	}
+	return verdict.Ended(jobs.NotResumed, "the conversation cannot be continued: %s", why)
+}
+
+// Resume puts the conversation into the agent's home, and tells the session that the
+// attempt goes on with it. It returns false where the attempt begins anew, and why if
+// that might surprise.
+func (c *Conversation) Resume(ctx context.Context, home string, from *jobs.Capsule, why string) (resumed bool, reason string, err error) {
+	c.home = home
+	if from != nil && home == "" {
+		from, why = nil, "without a jail an agent finds its conversation elsewhere"
+	}
+	if from != nil {
+		content, err := c.cfg.Store.Get(ctx, from.Job, from.Epoch, from.Home.Name)
+		if err != nil {
+			return false, "", verdict.Failed(jobs.StoreFailed, "read the capsule", err)
+		}
+		err = errors.Join(c.talk(from.Conversation).Unpack(content), content.Close())
+		if err != nil {
+			from, why = nil, "the capsule is broken: "+err.Error()
+		}
+	}
+	if from == nil {
+		return false, why, c.unbound(why)
+	}
+	c.Questions.bring(from)
+	c.begun, c.turns = from, from.Turn
+	c.Prompts.begin(from.Heard)
+	c.cfg.Log.Info("resumed", "epoch", from.Epoch, "turn", from.Turn)
+	d := event.SessionContinued{How: "resumed", Epoch: from.Epoch, Conversation: from.Conversation, Turn: from.Turn}
+	if c.forks() {
+		d.How, d.From = "forked", c.cfg.Job.Fork
+	}
+	c.cfg.Tell(event.Make(d))
+	return true, "", nil
+}
+
+// Anew forgets the conversation that the attempt was to go on with, and tells the session why,
+// if there is anything to say. Epoch is that of the salvage that the job has by now; 0: it
+// has none.
+func (c *Conversation) Anew(why string, epoch uint64) {
+	c.Questions.bring(nil)
+	c.begun, c.turns = nil, 0
+	c.Prompts.begin(nil)
+	if why == "" {
+		return
+	}
+	c.cfg.Log.Info("begins anew", "why", why)
+	c.cfg.Tell(event.Make(event.SessionContinued{How: "anew", Why: c.clean(why), Epoch: epoch}))
+}
+
+// Refused reports whether an agent that has come this far in its first run has not gone
+// on with its conversation: it has begun no turn.
+func (c *Conversation) Refused(at Position) bool { return c.begun != nil && at.Turn == c.begun.Turn }

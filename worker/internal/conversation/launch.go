@@ -1,0 +1,45 @@
+package conversation
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// Launch adds to an attempt's first launch what there was before it: the
+// conversation that goes on, and what it has not heard. Of that an agent that
+// listens is told one message in its first prompt, so that it begins with it,
+// and the others behind; one that does not listen is told all at once.
+func (c *Conversation) Launch(l agent.Launch, listens bool) agent.Launch {
+	most := math.MaxInt
+	if listens {
+		most = 1
+		if c.begun == nil || c.begun.Open || c.forks() {
+			most = 0
+		}
+	}
+	said := c.Prompts.first(most)
+	var texts []string
+	for _, told := range said {
+		if listens {
+			l.Images = told.Images
+		} else {
+			told.Text = control.WithoutImages(told.Text, len(told.Images), "which you cannot be given")
+		}
+		texts = append(texts, cmp.Or(told.Text, "The message is an image."))
+	}
+	switch {
+	case c.forks():
+		l = l.Forked().With(texts...)
+	case c.begun != nil:
+		l = l.Continued(c.begun.Open, texts...)
+	default:
+		l = l.With(texts...)
+	}
+	if len(said) == 1 {
+		l.Input = said[0].ID
+	}
+	return l
+}

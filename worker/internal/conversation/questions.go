@@ -1,0 +1,151 @@
+package conversation
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/dialog"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
+)
+
+// Questions are those of earlier attempts, with what has become of them.
+type Questions struct {
+	cfg     Config
+	past    dialog.Past
+	replies []control.Reply // for an agent that goes on with its conversation
+
+	mu sync.Mutex
+	// recalls are the answers for programs that ask again, by the question.
+	recalls map[string][]inside.Answer
+}
+
+// read reads what was said in earlier attempts, and closes the questions
+// that they have left open.
+func (q *Questions) read(ctx context.Context, log *session.Log) (prompts []control.Input, err error) {
+	for e, err := range log.Read(ctx, q.cfg.Record.Session, 1) {
+		if err != nil {
+			return nil, verdict.Failed(jobs.StoreFailed, "read what the session was told before", err)
+		}
+		if e.Attempt < q.cfg.Record.Attempt {
+			q.past.Read(e)
+		}
+	}
+	now := time.Now()
+	for i := range q.past.Asks {
+		asked := &q.past.Asks[i]
+		if asked.How != "" {
+			continue
+		}
+		asked.How = q.fate(*asked, now)
+		q.cfg.Tell(event.Make(event.AskClosed{Ask: asked.Ask.Ask, How: asked.How}))
+		if asked.How == "expired" && q.cfg.Job.Ask.Fail {
+			return nil, verdict.Ended(jobs.Unanswered, "nobody has answered its question: %s", asked.List()[0].Question)
+		}
+	}
+	return q.past.Prompts, nil
+}
+
+// fate says what has become of a question that an earlier attempt left open. A
+// parked job was woken by its answers or else by its time.
+func (q *Questions) fate(asked dialog.Asked, now time.Time) string {
+	woken := q.past.Parked && !q.cfg.Lost && asked.Attempt == q.past.Attempt
+	switch {
+	case asked.Answer != nil && asked.Answer.Deny:
+		return "declined"
+	case asked.Answer != nil:
+		return "answered"
+	case asked.Type != "question" || !woken && now.Sub(asked.Opened) < q.cfg.Job.Ask.Limit():
+		return "withdrawn"
+	case q.cfg.Job.Ask.Default != "":
+		return "default"
+	}
+	return "expired"
+}
+
+// bring finds out what this attempt's agent and its programs are to be told of
+// the questions that were asked before: from is what the agent goes on with, nil if
+// it begins anew. What had its answer by then the conversation knows.
+func (q *Questions) bring(from *jobs.Capsule) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.replies, q.recalls = nil, map[string][]inside.Answer{}
+	for _, asked := range q.past.Asks {
+		answer, ok := q.answerTo(asked)
+		if !ok || from != nil && !slices.Contains(from.Asks, asked.Ask.Ask) && asked.Opened.Before(from.Stored) {
+			continue
+		}
+		key := q.keyOf(asked.List()[0])
+		q.recalls[key] = append(q.recalls[key], answer)
+		if from == nil || slices.Contains(from.Asks, asked.Ask.Ask) {
+			q.replies = append(q.replies, q.replyTo(asked))
+		}
+	}
+}
+
+// answerTo is what a program gets that asks again.
+func (q *Questions) answerTo(asked dialog.Asked) (inside.Answer, bool) {
+	switch asked.How {
+	case "answered":
+		return inside.Answer{How: asked.How, Text: asked.Said()[asked.List()[0].Question]}, true
+	case "declined":
+		return inside.Answer{How: asked.How, Text: asked.Answer.Text}, true
+	case "default":
+		return inside.Answer{How: "answered", Text: q.cfg.Job.Ask.Default}, true
+	case "expired":
+		return inside.Unanswered, true
+	}
+	return inside.Answer{}, false
+}
+
+// replyTo is what an agent is told.
+func (q *Questions) replyTo(asked dialog.Asked) control.Reply {
+	reply := control.Reply{Declined: asked.How == "declined" || asked.How == "expired"}
+	if asked.How == "declined" {
+		reply.Why = asked.Answer.Text
+	}
+	said := asked.Said()
+	for _, question := range asked.List() {
+		answer := said[question.Question]
+		if asked.How == "default" {
+			answer = q.cfg.Job.Ask.Default
+		}
+		reply.Questions = append(reply.Questions, question.Question)
+		reply.Answers = append(reply.Answers, answer)
+	}
+	return reply
+}
+
+// keyOf tells one question from another, as the log has it.
+func (q *Questions) keyOf(question control.Question) string {
+	key, _ := json.Marshal(question) // strings
+	return string(q.cfg.Secrets.Text(key))
+}
+
+// Receipts are those of the messages that earlier attempts have accepted.
+func (q *Questions) Receipts() []control.Receipt { return q.past.Receipts }
+
+// Recall answers a program that asks what was asked in an earlier attempt, in
+// the same order.
+func (q *Questions) Recall(question control.Question) (inside.Answer, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := q.keyOf(question)
+	known := q.recalls[key]
+	if len(known) == 0 {
+		return inside.Answer{}, false
+	}
+	q.recalls[key] = known[1:]
+	return known[0], true
+}
+
+// Replies are for an agent whose questions were asked before, in the conversation that it goes
+// on with or in another one.
+func (q *Questions) Replies() []control.Reply { return q.replies }

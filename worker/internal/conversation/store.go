@@ -1,0 +1,76 @@
+package conversation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/capsule"
+)
+
+// storeLimit bounds the storing of a capsule, which holds up the attempt's end.
+const storeLimit = time.Minute
+
+// Store stores a capsule: what the next attempt needs to go on from here. The work is
+// what was changed in the workspace, which is stored by then. That it fails
+// costs the attempt nothing: the capsule before it stays.
+func (c *Conversation) Store(ctx context.Context, at Position, why jobs.Reason, work func(context.Context) (*jobs.Salvage, error)) (stored bool) {
+	if !c.Kept() || at.Conversation == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	made := jobs.Capsule{
+		Format: artifact.CapsuleFormat, Job: c.cfg.Record.ID, Epoch: c.cfg.Epoch, Agent: c.cfg.Record.Agent, Worker: c.cfg.Worker,
+		Conversation: at.Conversation, Turn: at.Turn, Open: at.Open, Heard: at.Heard, Asks: at.Asks, Why: why,
+	}
+	err := c.fill(ctx, &made, work)
+	if ctx.Err() != nil || errors.Is(err, capsule.ErrNone) || errors.Is(err, jobs.ErrFenced) {
+		return false // the attempt ends, or its agent has said nothing yet
+	}
+	if err != nil {
+		c.cfg.Log.Warn("no capsule was stored", "err", err)
+		if !c.complain {
+			c.complain = true
+			c.cfg.Tell(event.Make(event.Notice{Text: "the conversation cannot be continued from here, if the worker dies: " + err.Error()}))
+		}
+		return false
+	}
+	c.last = made
+	c.cfg.Tell(event.Make(event.CapsuleStored(made)))
+	return true
+}
+
+// fill stores the parts of a capsule and then, if the lease is still ours, what
+// makes a capsule of them.
+func (c *Conversation) fill(ctx context.Context, made *jobs.Capsule, work func(context.Context) (*jobs.Salvage, error)) (err error) {
+	var packed bytes.Buffer
+	if err := c.talk(made.Conversation).Pack(&packed, c.cleanLine); err != nil {
+		return fmt.Errorf("pack the conversation: %w", err)
+	}
+	if made.Work, err = work(ctx); err != nil {
+		return err
+	}
+	if made.Home, err = c.cfg.Store.PutPart(ctx, made.Job, made.Epoch, bytes.NewReader(packed.Bytes())); err != nil {
+		return err
+	}
+	made.Stored = time.Now().UTC()
+	if _, err := c.cfg.Assert(ctx); err != nil && !errors.Is(err, jobs.ErrCancelled) {
+		return err
+	}
+	return c.cfg.Store.PutCapsule(ctx, *made, c.last)
+}
+
+// cleanLine removes secrets from a line of a conversation, which is JSON still.
+func (c *Conversation) cleanLine(line []byte) []byte {
+	if json.Valid(line) {
+		return c.cfg.Secrets.JSON(line)
+	}
+	return c.cfg.Secrets.Text(line)
+}
