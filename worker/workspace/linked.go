@@ -28,7 +28,7 @@ type linkedFiles struct {
 }
 
 func (*linkedFiles) strategy() Strategy { return Linked }
-func (f *linkedFiles) check() error     { return f.worktree.There() }
+func (w *linkedFiles) check() error     { return w.worktree.There() }
 
 // prepare makes the workspace a worktree of the user's repository. It makes the files
 // like those of a clone: no filter of the repository's configuration runs.
