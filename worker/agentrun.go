@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,11 +15,16 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/conversation"
+	"github.com/penstock-run/penstock/worker/internal/outcome"
+	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
@@ -60,16 +67,52 @@ func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adap
 	launch.Penstock, launch.Inside = start.Program, start.Inside
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	run := &agentRun{
-		attempt: a, decoder: adapter.Decoder(launch), end: end, keepStdin: plan.KeepStdin, way: way,
-		parkable: a.canPark(about), greets: about.Protocol != "command", hears: about.Interactive, news: make(chan struct{}, 1), rested: make(chan conversation.Position, 1),
+	run := a.newRun(adapter.Decoder(launch), way, end)
+	run.keepStdin, run.parkable, run.greets, run.hears = plan.KeepStdin, a.canPark(about), about.Protocol != "command", about.Interactive
+	err = a.runAgent(ctx, in, start, run, plan.Stdin)
+	a.talk.heard(run.decoder.Total())
+	a.talk.at = run.position()
+	a.conversation.EndRun(run.turn)
+	a.parked = run.parked
+	return err
+}
+
+// newRun returns a run of the agent that has not begun. It ends by end.
+func (a *attempt) newRun(decoder agent.Decoder, way *gate.Gate, end context.CancelCauseFunc) *agentRun {
+	if way != nil {
+		a.measure() // before any line of the agent's, which asks for it
+		a.talk.meter.Forgive()
 	}
-	defer func() {
-		a.talk.heard(run.decoder.Total())
-		a.talk.at = run.position()
-		a.conversation.EndRun(run.turn)
-	}()
-	return run.wait(ctx, in, start, plan)
+	return &agentRun{
+		job: a.job, rec: a.rec, log: a.log, hangs: a.cfg.Hangs, hooks: a.cfg.Hooks, typed: a.cfg.Typed,
+		claim: a.claim, events: a.events, append: a.append, secrets: a.secrets, refused: a.refused,
+		out: a.out, snapshot: a.snapshot, inside: a.inside, conversation: a.conversation, runs: &a.talk, floor: &a.floor,
+		meter: a.talk.meter, way: way, before: a.terminals,
+		decoder: decoder, end: end, news: make(chan struct{}, 1), rested: make(chan conversation.Position, 1),
+	}
+}
+
+// append stores what must be in the session's log before it is acted on. It is the proof of
+// the lease, too: the broker refuses the event of an attempt that another one has followed.
+func (a *attempt) append(ctx context.Context, e jobs.Event) error {
+	return a.writer.Append(ctx, a.secrets.Event(e))
+}
+
+// runAgent starts the agent's jail and runs the agent in it to its end. Stdin is what it
+// reads first.
+func (a *attempt) runAgent(ctx context.Context, in confine.Jail, start *confine.Start, run *agentRun, stdin [][]byte) error {
+	out := newOutput()
+	p, err := a.start(ctx, in, start, sandbox.Streams{Stdout: out.stdoutIn, Stderr: out.stderrIn, StdinPipe: true})
+	if err != nil {
+		return err
+	}
+	defer a.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
+	run.process = p
+	exit, errs := run.wait(ctx, start.Doors(p), out, stdin)
+	a.terminals += run.terminals.Opened()
+	err = run.verdict(ctx, in.Reached("the agent", exit), exit, errs...)
+	a.again = run.again
+	return err
 }
 
 // wayTo returns the jail's way to the model API, or nil where no gate serves it.
@@ -82,7 +125,27 @@ func wayTo(model confine.Way, served *gate.Gate) *confine.Way {
 
 // An agentRun joins one agent process to the session's events.
 type agentRun struct {
-	*attempt
+	// What it has from its attempt.
+	job          jobs.Job
+	rec          jobs.Record
+	log          *slog.Logger
+	hangs        Hangs
+	hooks        Hooks
+	typed        func(schema, value json.RawMessage) error
+	claim        *queue.Claim
+	events       *recorder
+	append       func(context.Context, jobs.Event) error
+	secrets      *redact.Redactor
+	refused      *policy.Watch
+	out          *outcome.Outcome
+	snapshot     func(context.Context) (*jobs.Salvage, error)
+	inside       *inside.Server
+	conversation *conversation.Conversation
+	runs         *agentRuns
+	floor        *floor
+	meter        *gate.Session // of what goes through the gate; nil: nothing does
+	before       int           // terminals of the runs before
+
 	end       context.CancelCauseFunc
 	keepStdin bool
 	greets    bool // its protocol begins with a word of the agent
@@ -115,37 +178,41 @@ type agentRun struct {
 	questions map[string]pending
 	rested    chan conversation.Position // has a value when a turn is over and the agent is kept
 	terminals *terminals.Set
+	// again is when the model API said to come again, if the run ended for that.
+	again time.Time
+}
+
+// An output is what carries an agent's two streams to their readers.
+type output struct {
+	stdout, stderr     *io.PipeReader
+	stdoutIn, stderrIn *io.PipeWriter
+}
+
+func newOutput() output {
+	var o output
+	o.stdout, o.stdoutIn = io.Pipe()
+	o.stderr, o.stderrIn = io.Pipe()
+	return o
 }
 
 // wait runs the agent to its end. Whatever happens, nothing of it is alive
-// when wait returns, and every line it wrote is recorded.
-func (r *agentRun) wait(ctx context.Context, in confine.Jail, start *confine.Start, plan agent.Plan) error {
-	stdout, stdoutIn := io.Pipe()
-	stderr, stderrIn := io.Pipe()
-	p, err := r.start(ctx, in, start, sandbox.Streams{Stdout: stdoutIn, Stderr: stderrIn, StdinPipe: true})
-	if err != nil {
-		return err
-	}
-	defer r.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
-	r.process, r.in = p, newInput(p.Stdin())
+// when wait returns, and every line it wrote is recorded. The errors are those of the
+// ways to the process and from it.
+func (r *agentRun) wait(ctx context.Context, doors confine.Doors, out output, stdin [][]byte) (sandbox.Exit, []error) {
+	p := r.process
+	r.in = newInput(p.Stdin())
 	r.pulse.began = time.Now()
 	r.pulse.last, r.pulse.measured = r.pulse.began, r.pulse.began
-	r.in.put(plan.Stdin...)
+	r.in.put(stdin...)
 	r.replay()
-	if !plan.KeepStdin {
+	if !r.keepStdin {
 		r.in.close()
-	}
-
-	if r.way != nil {
-		r.measure() // before any line of the agent's, which asks for it
-		r.talk.meter.Forgive()
 	}
 	r.terminals = terminals.New(r.terminalConfig())
 	var readers, others errgroup.Group
-	readers.Go(func() error { return r.read(stdout, agent.Stdout) })
-	readers.Go(func() error { return r.read(stderr, agent.Stderr) })
+	readers.Go(func() error { return r.read(out.stdout, agent.Stdout) })
+	readers.Go(func() error { return r.read(out.stderr, agent.Stderr) })
 	gated, closeGate := context.WithCancel(ctx)
-	doors := start.Doors(p)
 	others.Go(func() error { return r.serveModel(gated, doors.Model) })
 	others.Go(func() error { return r.serveInside(gated, doors.Inside) })
 	others.Go(func() error { r.in.run(p.Done()); return nil })
@@ -157,18 +224,15 @@ func (r *agentRun) wait(ctx context.Context, in confine.Jail, start *confine.Sta
 	r.floor.set(nil)
 	r.claim.Ask(nil) // it waits for nothing any more
 	r.terminals.Close()
-	r.attempt.terminals += r.terminals.Opened()
-	_, _ = stdoutIn.Close(), stderrIn.Close() // the readers see the end; closing a pipe cannot fail
+	_, _ = out.stdoutIn.Close(), out.stderrIn.Close() // the readers see the end; closing a pipe cannot fail
 	unread := readers.Wait()
 	closeGate()
-	if broken := others.Wait(); err == nil {
-		err = broken
-	}
-	return r.verdict(ctx, in, exit, err, unread)
+	return exit, []error{err, others.Wait(), unread}
 }
 
-// verdict records how the process ended and says what that means.
-func (r *agentRun) verdict(ctx context.Context, in confine.Jail, exit sandbox.Exit, errs ...error) error {
+// verdict records how the process ended and says what that means. Limit is the
+// limit of the job that it has reached, and errs what else has failed.
+func (r *agentRun) verdict(ctx context.Context, limit error, exit sandbox.Exit, errs ...error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	signal := ""
@@ -178,13 +242,12 @@ func (r *agentRun) verdict(ctx context.Context, in confine.Jail, exit sandbox.Ex
 	exited, end := r.decoder.Exit(exit.Code, signal)
 	r.events.put(exited)
 	hung := r.hung(exit.Signal == syscall.SIGKILL)
-	if r.cfg.Hooks.Exited != nil {
+	if r.hooks.Exited != nil {
 		ended, _ := exited.Payload.(event.RunExited)
-		r.cfg.Hooks.Exited(r.rec, ended.Class, slices.Contains(exit.Reached, sandbox.FeatureMemory))
+		r.hooks.Exited(r.rec, ended.Class, slices.Contains(exit.Reached, sandbox.FeatureMemory))
 	}
-	limit := in.Reached("the agent", exit)
 	blamed := limit != nil && end.Outcome != jobs.Success && slices.Contains(unexplained, end.Reason)
-	r.noteLimits("the agent", exit)
+	noteLimits(r.refused, "the agent", exit)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -283,7 +346,7 @@ func (r *agentRun) line(line agent.Line) {
 	if r.parked != nil {
 		return // it ends where its capsule was stored
 	}
-	if r.pulse.written > r.cfg.Hangs.Output {
+	if r.pulse.written > r.hangs.Output {
 		r.events.drop(len(read.Events)) // the flood is not kept while it is ended
 	} else {
 		r.events.putOutput(read.Events...)
@@ -323,15 +386,15 @@ func (r *agentRun) rest(state agent.State) {
 // turns notes how far the agent has come, and what that took: whoever comes
 // after a worker that died adds it up. The end of a turn is written at once.
 func (r *agentRun) turns(events []event.Event) {
-	spent, _ := r.talk.spent(r.decoder.Total())
+	spent, _ := r.runs.spent(r.decoder.Total())
 	r.claim.Spend(spent)
 	for _, e := range events {
 		r.turn = e.Turn
 		if e.Kind == jobs.TurnEnded {
 			r.claim.Renew()
 		}
-		if e.Kind == jobs.TurnEnded && r.cfg.Hooks.Turn != nil {
-			r.cfg.Hooks.Turn(r.rec)
+		if e.Kind == jobs.TurnEnded && r.hooks.Turn != nil {
+			r.hooks.Turn(r.rec)
 		}
 	}
 }

@@ -140,3 +140,6 @@ func (r *agentRun) reply(c control.Message, how string) []event.Event {
 func (a openAsk) words() string {
 	return cmp.Or(a.List()[0].Question, "may it use "+cmp.Or(a.Tool, "a tool")+"?")
 }
+
+// clean removes the values of secrets from what is not an event.
+func (r *agentRun) clean(text string) string { return string(r.secrets.Text([]byte(text))) }

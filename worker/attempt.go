@@ -35,13 +35,15 @@ const (
 
 // An attempt is one try of a job, from the claim to the verdict.
 type attempt struct {
-	*Worker
-	claim  *queue.Claim
-	rec    jobs.Record
-	job    jobs.Job
-	log    *slog.Logger
-	writer *session.Writer
-	events *recorder
+	cfg      *Config
+	tally    *tally
+	leftover func(what string)
+	claim    *queue.Claim
+	rec      jobs.Record
+	job      jobs.Job
+	log      *slog.Logger
+	writer   *session.Writer
+	events   *recorder
 	// out is what the attempt leaves.
 	out *outcome.Outcome
 	// refused notes what the attempt's jails wanted and did not get.
@@ -103,7 +105,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a *attempt, missing error) {
 	rec := claim.Record()
 	a = &attempt{
-		Worker: w, claim: claim, rec: rec, job: claim.Job(),
+		cfg: &w.cfg, tally: w.tally, leftover: w.leftover, claim: claim, rec: rec, job: claim.Job(),
 		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewServer(), tokens: newTokens(),
 	}
 	a.refused = policy.NewWatch(a.name(), a.refuse)

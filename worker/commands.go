@@ -56,7 +56,7 @@ func (a *attempt) command(ctx context.Context, in confine.Jail, command string) 
 	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.took("check", began)}, Output: out.String()}
 	a.events.put(event.Make(check))
 	limit := in.Reached(strconv.Quote(command), exit)
-	a.noteLimits(strconv.Quote(command), exit)
+	noteLimits(a.refused, strconv.Quote(command), exit)
 	if cause := context.Cause(ctx); cause != nil {
 		return check, cause
 	}

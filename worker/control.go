@@ -157,7 +157,7 @@ func (r *agentRun) accept(ctx context.Context, c control.Message, images []contr
 	r.mu.Lock()
 	e.Turn = r.turn
 	r.mu.Unlock()
-	err := r.writer.Append(ctx, r.secrets.Event(e))
+	err := r.append(ctx, e)
 	switch {
 	case err == nil:
 		return nil
@@ -247,7 +247,7 @@ func (r *agentRun) mute(verb control.Verb) error {
 // replay tells the agent what else the conversation has not heard.
 func (r *agentRun) replay() {
 	speaker, ok := r.decoder.(agent.Speaker)
-	if !ok || !r.keepStdin || r.talk.round > 0 {
+	if !ok || !r.keepStdin || r.runs.round > 0 {
 		return
 	}
 	for _, told := range r.conversation.Prompts.Rest() {
@@ -263,7 +263,7 @@ func (r *agentRun) leave() {
 	r.mu.Unlock()
 	if rests {
 		r.hangUp()
-		if r.gone(r.cfg.Hangs.Exit) {
+		if r.gone(r.hangs.Exit) {
 			return
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/internal/confine"
-	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -86,11 +85,9 @@ func (a *attempt) describe(ctx context.Context, in confine.Jail, adapter agent.A
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	ear := &listener{Decoder: adapter.Decoder(launch)}
-	run := &agentRun{
-		attempt: a, decoder: ear, end: end, keepStdin: plan.KeepStdin, way: way, greets: adapter.About().Protocol != "command",
-		news: make(chan struct{}, 1), rested: make(chan conversation.Position, 1),
-	}
-	err = run.wait(ctx, in, start, plan)
+	run := a.newRun(ear, way, end)
+	run.keepStdin, run.greets = plan.KeepStdin, adapter.About().Protocol != "command"
+	err = a.runAgent(ctx, in, start, run, plan.Stdin)
 	used := ear.Total()
 	a.talk.total.Usage, a.talk.total.CostUSD = a.talk.total.Usage.Add(used.Usage), jobs.AddUSD(a.talk.total.CostUSD, used.CostUSD)
 	return ear.said(), err

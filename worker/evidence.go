@@ -38,8 +38,8 @@ func blame(own jobs.Ended, seen gate.Failure) jobs.Ended {
 
 // explained is how the run ended, with what its gate saw.
 func (r *agentRun) explained(own jobs.Ended) error {
-	if r.talk.meter != nil {
-		seen := r.talk.meter.Failing()
+	if r.meter != nil {
+		seen := r.meter.Failing()
 		own, r.again = blame(own, seen), seen.Again
 	}
 	return &verdict.EndedError{Ended: own}

@@ -27,12 +27,12 @@ func (r *agentRun) serveModel(ctx context.Context, l net.Listener) error {
 	budget.Go(func() error {
 		select {
 		case <-ctx.Done():
-		case <-r.talk.meter.Spent():
+		case <-r.meter.Spent():
 			r.end(verdict.Ended(jobs.BudgetExceeded, "the budget is spent: %d tokens, %.2f USD at the most", r.job.Budget.Tokens, r.job.Budget.USD))
 		}
 		return nil
 	})
-	err := r.way.Serve(ctx, r.talk.meter, l)
+	err := r.way.Serve(ctx, r.meter, l)
 	stop()
 	_ = budget.Wait() // it returns nothing but nil
 	return err

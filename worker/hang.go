@@ -128,7 +128,7 @@ func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.work.attended = attended
-	p, h, idle := &r.pulse, r.cfg.Hangs, time.Duration(r.job.IdleTimeout)
+	p, h, idle := &r.pulse, r.hangs, time.Duration(r.job.IdleTimeout)
 	if r.parked != nil {
 		return nil, 0
 	}
@@ -178,7 +178,7 @@ func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 // is given as much processor time as it may take by the clock; idle_timeout bounds
 // that.
 func (r *agentRun) starting(now time.Time) (*event.Hang, time.Duration) {
-	p, limit := &r.pulse, r.cfg.Hangs.Start
+	p, limit := &r.pulse, r.hangs.Start
 	every := max(limit/4, time.Millisecond)
 	if due := every - now.Sub(p.measured); due > 0 {
 		return nil, due
@@ -229,7 +229,7 @@ func (r *agentRun) idled(quiet time.Duration) *event.Hang {
 
 // beyond finds what needs no clock: too much output, too many retries.
 func (r *agentRun) beyond(now time.Time) *event.Hang {
-	p, h := &r.pulse, r.cfg.Hangs
+	p, h := &r.pulse, r.hangs
 	switch {
 	case p.written > h.Output:
 		return hang("output", jobs.OutputLimit, now.Sub(p.began), fmt.Sprintf("it wrote more than %v", jobs.Bytes(h.Output)))
@@ -249,7 +249,7 @@ func (r *agentRun) told() bool {
 
 // halted looks at the agent's processes now and then while it is silent.
 func (r *agentRun) halted(now time.Time, quiet time.Duration) (*event.Hang, time.Duration) {
-	p, limit := &r.pulse, r.cfg.Hangs.Halt
+	p, limit := &r.pulse, r.hangs.Halt
 	every := max(limit/4, 50*time.Millisecond)
 	if due := max(every-quiet, every-now.Sub(p.looked)); due > 0 {
 		return nil, due
@@ -283,7 +283,7 @@ func (r *agentRun) steps(tell func(step string)) {
 		take func() bool
 	}{{"interrupt", r.interrupt}, {"input", r.hangUp}} {
 		tell(step.name)
-		if step.take() && r.gone(r.cfg.Hangs.Step) {
+		if step.take() && r.gone(r.hangs.Step) {
 			return
 		}
 	}
@@ -344,8 +344,8 @@ func (r *agentRun) hung(killed bool) jobs.Ended {
 		end.Step = "kill"
 	}
 	r.events.put(event.Make(event.HangEnded(end)))
-	if r.cfg.Hooks.Hung != nil {
-		r.cfg.Hooks.Hung(r.rec, end.What, end.Step)
+	if r.hooks.Hung != nil {
+		r.hooks.Hung(r.rec, end.What, end.Step)
 	}
 	if end.Reason == "" {
 		return jobs.Ended{}

@@ -47,7 +47,7 @@ func (r *agentRun) tell(ctx context.Context, e jobs.Event) error {
 	e.Turn = r.turn
 	r.pulse.last = time.Now() // it does something
 	r.mu.Unlock()
-	err := r.writer.Append(ctx, r.secrets.Event(e))
+	err := r.append(ctx, e)
 	if errors.Is(err, jobs.ErrFenced) {
 		r.end(err)
 	}
@@ -79,7 +79,7 @@ func (r *agentRun) attach(ctx context.Context, file jobs.Artifact, err error) er
 // setResult takes the job's result, if it is what the job wants.
 func (r *agentRun) setResult(ctx context.Context, value json.RawMessage) error {
 	if len(r.job.ResultSchema) > 0 {
-		if err := r.cfg.Typed(r.job.ResultSchema, value); err != nil {
+		if err := r.typed(r.job.ResultSchema, value); err != nil {
 			return inside.Refuse("invalid", "it does not fit the job's result_schema: %v", err)
 		}
 	}
@@ -148,24 +148,32 @@ func (r *agentRun) open(id string, p pending) error {
 	return nil
 }
 
-// giveUp closes a question that nobody has answered. One of a session that is
-// being parked stays open: it ended because of that.
+// giveUp closes a question that nobody has answered, and tells the program that asked.
 func (r *agentRun) giveUp(id, how string) {
+	p, answer, open := r.withdraw(id, how)
+	if open {
+		p.answer <- answer
+	}
+}
+
+// withdraw takes a question off the list of open ones, if it is one and no answer is being
+// stored, and returns what its program is told. A question of a session that is being
+// parked stays open in the log: the program ended because of that.
+func (r *agentRun) withdraw(id, how string) (p pending, answer inside.Answer, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, ok := r.questions[id]
-	switch {
-	case !ok || p.taken:
-	case r.parked != nil:
-		delete(r.questions, id)
-		p.answer <- inside.Answer{How: "withdrawn"}
-	default:
-		e := r.closed(id, how)
-		r.events.put(e)
-		r.asked([]event.Event{e})
-		delete(r.questions, id)
-		p.answer <- inside.Unanswered
+	p, open = r.questions[id]
+	if !open || p.taken {
+		return p, answer, false
 	}
+	delete(r.questions, id)
+	if r.parked != nil {
+		return p, inside.Answer{How: "withdrawn"}, true
+	}
+	e := r.closed(id, how)
+	r.events.put(e)
+	r.asked([]event.Event{e})
+	return p, inside.Unanswered, true
 }
 
 // expire closes a question of the jail's programs that was open for too long,

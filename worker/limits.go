@@ -8,9 +8,9 @@ import (
 
 // noteLimits records the limits that a program has run into, whether it ended
 // by them or went on: an agent may live on without the compiler that it lost.
-func (a *attempt) noteLimits(program string, exit sandbox.Exit) {
+func noteLimits(refused *policy.Watch, program string, exit sandbox.Exit) {
 	for _, f := range exit.Reached {
-		a.refused.Note(policy.KindLimit, string(f), program+" reached it")
+		refused.Note(policy.KindLimit, string(f), program+" reached it")
 	}
 }
 

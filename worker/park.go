@@ -133,7 +133,7 @@ func (r *agentRun) leaveOpen(at conversation.Position, stored bool) {
 			p.until = until
 		}
 	}
-	r.parked, r.attempt.parked = p, p
+	r.parked = p
 	r.wake()
 }
 
@@ -151,7 +151,7 @@ func (a *attempt) park(ctx context.Context) (jobs.Ended, error) {
 	p.question = a.clean(p.question)
 	e := event.New(event.JobWaiting{Reason: "question", Asks: p.asks, Question: p.question, Until: p.until})
 	// First, so that no record is parked whose session does not say so.
-	if err := a.writer.Append(ctx, a.secrets.Event(e)); err != nil {
+	if err := a.append(ctx, e); err != nil {
 		return verdict.UnlessLost(jobs.Ended{}, err), nil
 	}
 	rec, err := a.claim.Park(ctx, p.question, p.until)

@@ -40,15 +40,22 @@ const (
 
 // A sizeWatch measures the workspace of one attempt.
 type sizeWatch struct {
-	*attempt
-	space *workspace.Workspace
-	told  jobs.DiskUse // to the session
+	name   string // of the attempt
+	space  *workspace.Workspace
+	tally  *tally
+	report func(sum jobs.DiskUse) // of all workspaces
+	events *recorder
+	told   jobs.DiskUse // to the session
 }
 
 // watchSize measures the workspace again and again until the function that it
 // returns is called, which has the last result recorded.
 func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (stop func()) {
-	m := &sizeWatch{attempt: a, space: space}
+	m := &sizeWatch{name: a.name(), space: space, tally: a.tally, events: a.events, report: func(sum jobs.DiskUse) {
+		if a.cfg.Hooks.Workspaces != nil {
+			a.cfg.Hooks.Workspaces(sum.Bytes, sum.Inodes)
+		}
+	}}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -66,7 +73,7 @@ func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (st
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sizeEvery)
 		defer cancel()
 		a.out.Result.SetDisk(m.look(ctx))
-		m.report(nil)
+		m.report(m.tally.set(m.name, nil))
 	}
 }
 
@@ -75,17 +82,10 @@ func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (st
 func (m *sizeWatch) look(ctx context.Context) jobs.DiskUse {
 	var use jobs.DiskUse
 	use.Bytes, use.Inodes = m.space.Size(ctx)
-	m.report(&use)
+	m.report(m.tally.set(m.name, &use))
 	if use.Bytes >= 2*m.told.Bytes+16<<20 || use.Inodes >= 2*m.told.Inodes+1000 {
 		m.told = use
 		m.events.put(event.Make(event.WorkspaceGrown(use)))
 	}
 	return use
-}
-
-func (m *sizeWatch) report(use *jobs.DiskUse) {
-	sum := m.tally.set(m.name(), use)
-	if m.cfg.Hooks.Workspaces != nil {
-		m.cfg.Hooks.Workspaces(sum.Bytes, sum.Inodes)
-	}
 }

@@ -46,7 +46,7 @@ func (r *agentRun) ownTerminal(ctx context.Context, t terminal.Request) (termina
 // terminalConfig joins the terminals to the jail and to the session's log.
 func (r *agentRun) terminalConfig() terminals.Config {
 	return terminals.Config{
-		Attempt: r.rec.Attempt, First: r.attempt.terminals + 1,
+		Attempt: r.rec.Attempt, First: r.before + 1,
 		Start: r.process.Terminal, Prove: r.tell, Output: r.output,
 		Keep: func(ctx context.Context, name string, content io.Reader) error {
 			file, err := r.out.Keep(ctx, name, content)
