@@ -32,7 +32,7 @@ func ReadAll(r io.Reader, name string, most jobs.Bytes) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if jobs.Bytes(len(data)) > most {
-		return nil, fmt.Errorf("%s is larger than %s, and at most that is read", name, most)
+		return nil, fmt.Errorf("%s is larger than %s, which is the limit", name, most)
 	}
 	return data, nil
 }

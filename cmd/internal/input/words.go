@@ -14,7 +14,7 @@ var phrases = []struct {
 }{
 	{regexp.MustCompile("cannot unmarshal !!(\\w+) `([^`]*)` into ([\\w.\\[\\]*]+)"), func(m []string) string { return m[2] + " is " + kinds[m[1]] + ", wants " + wanted(m[3]) }},
 	{regexp.MustCompile(`cannot unmarshal !!(\w+) into ([\w.\[\]*]+)`), func(m []string) string { return "is " + kinds[m[1]] + ", wants " + wanted(m[2]) }},
-	{regexp.MustCompile(`field (\S+) (?:not found in|already set in) type [\w.]+`), func(m []string) string { return `"` + m[1] + `" is not a field here, or is there twice` }},
+	{regexp.MustCompile(`field (\S+) (?:not found in|already set in) type [\w.]+`), func(m []string) string { return `"` + m[1] + `" is not a field here, or is listed twice` }},
 	{regexp.MustCompile(`yaml: unmarshal errors:\n\s*`), func([]string) string { return "" }},
 	{regexp.MustCompile(`strconv\.Parse(?:Int|Uint): parsing ("[^"]*"): [a-z ]+`), func(m []string) string { return m[1] + " is not a whole number that is allowed here" }},
 	{regexp.MustCompile(`strconv\.ParseFloat: parsing ("[^"]*"): [a-z ]+`), func(m []string) string { return m[1] + " is not a number" }},

@@ -60,7 +60,7 @@ func (d *Dir) claim(r jobs.Result) (added bool, err error) {
 		return false, &DuplicateError{Item: r.ID, Job: old.job}
 	}
 	if d.adding[r.ID] {
-		return false, fmt.Errorf("item %s is being added already", r.ID)
+		return false, fmt.Errorf("item %s is already being added", r.ID)
 	}
 	d.adding[r.ID] = true
 	return false, nil
@@ -82,7 +82,7 @@ func (d *Dir) addPatch(ctx context.Context, r jobs.Result, patch io.Reader) erro
 			return err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); r.PatchSHA256 != "" && got != r.PatchSHA256 {
-			return fmt.Errorf("the patch has sha256 %s, the result says %s: it was damaged on its way", got, r.PatchSHA256)
+			return fmt.Errorf("the patch has sha256 %s, the result says %s: it was damaged in transit", got, r.PatchSHA256)
 		}
 		return nil
 	})
@@ -124,7 +124,7 @@ func (d *Dir) append(r jobs.Result) error {
 	at := d.size
 	if d.torn {
 		if err := d.file.Truncate(at); err != nil {
-			return fmt.Errorf("mend %s: %w", d.files.path(resultsName), err)
+			return fmt.Errorf("repair %s: %w", d.files.path(resultsName), err)
 		}
 	}
 	// Until it is known to be whole, the line is taken for half of one, as on

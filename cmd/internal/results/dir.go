@@ -151,7 +151,7 @@ func (d *Dir) openResults(m Manifest) error {
 		return err
 	}
 	if err := f.Truncate(d.size); err != nil {
-		return fmt.Errorf("mend %s: %w", d.files.path(resultsName), err)
+		return fmt.Errorf("repair %s: %w", d.files.path(resultsName), err)
 	}
 	return d.files.syncDir(".")
 }

@@ -125,7 +125,7 @@ func (m *Manifest) check() error {
 			return err
 		}
 		if seen[item.ID] {
-			return fmt.Errorf("item %q is there twice", item.ID)
+			return fmt.Errorf("item %q is listed twice", item.ID)
 		}
 		seen[item.ID] = true
 	}
@@ -162,7 +162,7 @@ func differences(old, now Manifest) []string {
 	}
 	same := slices.EqualFunc(old.Items, now.Items, func(a, b Item) bool { return a.ID == b.ID })
 	if len(found) == 0 && !same {
-		found = append(found, fmt.Sprintf("it has %d items, now %d are selected, or others", len(old.Items), len(now.Items)))
+		found = append(found, fmt.Sprintf("it has %d items, now %d or different ones are selected", len(old.Items), len(now.Items)))
 	}
 	return found
 }

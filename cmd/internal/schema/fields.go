@@ -266,7 +266,7 @@ var policyFields = map[string]string{
 	"limits.open_files":  "Open files of one process.",
 	"limits.tmp":         "The size of /tmp, and of a private home or workspace.",
 	"limits.shm":         "The size of /dev/shm.",
-	"limits.cpu_weight":  "The share of busy processors, against the 100 of a jail without.",
+	"limits.cpu_weight":  "The share of busy processors, relative to 100, the default.",
 	"limits.disk":        "What the workspace and home may grow by.",
 	"limits.inodes":      "How many files and directories they may grow by.",
 	"limits.output_rate": "Bytes a second of both outputs together.",

@@ -41,15 +41,15 @@ func (b *Batch) Finished(e BatchEnd, now time.Time) error {
 		err = cmp.Or(err, b.command("job diff", id, "shows the first change"), b.command("job apply", id, "brings it into your work tree"))
 	}
 	if id := b.failed; id != "" {
-		err = cmp.Or(err, b.command("why", id, "tells of the first that did not succeed"), b.command("logs", id, "shows what its agent did"))
+		err = cmp.Or(err, b.command("why", id, "explains the first job without success"), b.command("logs", id, "shows what its agent did"))
 	}
 	switch {
 	case err != nil:
 		return err
 	case !e.Complete:
-		return b.screen.block(look{indent: 2}, "The same command again goes on with what is left.")
+		return b.screen.block(look{indent: 2}, "The same command again continues with the remaining items.")
 	case !e.Good:
-		return b.screen.block(look{indent: 2}, "The same command with --redo failed runs again what did not succeed.")
+		return b.screen.block(look{indent: 2}, "The same command with --redo failed runs the items without success again.")
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func less(now, before jobs.Usage) jobs.Usage {
 }
 
 func (s *Screen) retry(d event.Retry) error {
-	words := fmt.Sprintf("the model API is asked again: attempt %d", d.Attempt)
+	words := fmt.Sprintf("retrying the model API: attempt %d", d.Attempt)
 	if d.Max > 0 {
 		words += fmt.Sprintf(" of %d", d.Max)
 	}
@@ -118,7 +118,7 @@ func (s *Screen) next(r jobs.Result) error {
 		err = cmp.Or(s.command("job diff", "", "shows the change"), s.command("job apply", "", "brings it into your work tree"))
 	}
 	if s.capsule && err == nil {
-		err = s.command("send", `"…"`, "goes on with the conversation")
+		err = s.command("send", `"…"`, "continues the conversation")
 	}
 	if r.Outcome != jobs.Success && r.Outcome != jobs.Skip && err == nil {
 		err = s.command("job retry", "", "runs it again")

@@ -210,7 +210,7 @@ func TestEnd(t *testing.T) {
   ` + jobs.Reasons[jobs.CheckFailed].Advice + `
   penstock job diff 01a205f6-dbaa-771f  shows the change
   penstock job apply 01a205f6-dbaa-771f  brings it into your work tree
-  penstock send 01a205f6-dbaa-771f "…"  goes on with the conversation
+  penstock send 01a205f6-dbaa-771f "…"  continues the conversation
   penstock job retry 01a205f6-dbaa-771f  runs it again
 `
 	if got := colors.ReplaceAllString(shown.String(), ""); got != want || !s.Over() {

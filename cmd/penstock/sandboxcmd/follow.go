@@ -99,7 +99,7 @@ func (r *jailRun) sayWeaker(p *sandbox.Process) {
 		r.shell.Err.Printf("penstock: not enforced on this host: %s\n", join(weaker))
 	}
 	if watched := p.Watched(); len(watched) > 0 {
-		r.shell.Err.Printf("penstock: watched, so that it may be exceeded for a moment: %s\n", join(watched))
+		r.shell.Err.Printf("penstock: checked periodically, so it may be exceeded for a moment: %s\n", join(watched))
 	}
 }
 
@@ -140,7 +140,7 @@ func (r *jailRun) verdict(ctx context.Context, exit sandbox.Exit, err error) err
 	for _, f := range exit.Reached {
 		limit, flag := r.limit(f)
 		r.seen.Note(policy.KindLimit, string(f), "the limit is "+limit)
-		r.shell.Err.Printf("penstock: the command reached its limit of %s, %s; --%s raises it, as far as a policy permits\n", f, limit, flag)
+		r.shell.Err.Printf("penstock: the command reached its limit of %s, %s; --%s raises it, if the policy permits\n", f, limit, flag)
 	}
 	if n := r.seen.Count(); n > 0 {
 		r.shell.Err.Printf("penstock: %d refused; penstock sandbox violations --label %s lists what\n", n, r.label)
@@ -176,11 +176,11 @@ func jailError(err error) error {
 		return cli.Usage("", "%w", err)
 	}
 	if e, ok := errors.AsType[*sandbox.UnsupportedError](err); ok {
-		return cli.Fail(exitNoJail, "penstock doctor says what is missing; --allow-weaker "+strings.ReplaceAll(join(e.Missing), " ", "")+" goes without", "%w", err)
+		return cli.Fail(exitNoJail, "penstock doctor says what is missing; --allow-weaker "+strings.ReplaceAll(join(e.Missing), " ", "")+" runs without it", "%w", err)
 	}
 	if e, ok := errors.AsType[*sandbox.StartError](err); ok && e.Step == "execute" {
 		if errors.Is(err, fs.ErrNotExist) {
-			return cli.Fail(exitNoSuchFile, "the jail has the system's programs and the workspace; --read shows it more", "%w", err)
+			return cli.Fail(exitNoSuchFile, "the jail has the system's programs and the workspace; --read adds paths", "%w", err)
 		}
 		return cli.Fail(exitCannotRun, "", "%w", err)
 	}

@@ -43,7 +43,7 @@ func (r *jailRun) choose(ctx context.Context) (sandbox.Backend, error) {
 	}
 	if b.Name() == "none" {
 		if r.asked.Network == jobs.NetworkAllowlist {
-			return nil, cli.Usage("use --network full or a real jail", "backend none cannot hold a list of hosts")
+			return nil, cli.Usage("use --network full or another backend", "backend none cannot enforce a list of hosts")
 		}
 		r.spec = r.spec.Allow(none.Unenforced()...)
 	}
@@ -93,7 +93,7 @@ func (r *jailRun) permitted(ctx context.Context) error {
 
 // denied says that a policy does not permit the request.
 func denied(err error) error {
-	return cli.Fail(cli.ExitDenied, "ask for less, or have the policy changed", "%w", err)
+	return cli.Fail(cli.ExitDenied, "request less, or have the policy changed", "%w", err)
 }
 
 // mounts are what --read and --write name.

@@ -32,7 +32,7 @@ func (r *jailRun) workspace() (string, error) {
 		return "", fmt.Errorf("current directory: %w", err)
 	}
 	if file := r.policy.File(); beneath(file, dir) && !r.readOnly {
-		r.shell.Err.Printf("penstock: policy %s is inside of the workspace: what the command writes there holds for the next one\n", file)
+		r.shell.Err.Printf("penstock: policy %s is inside the workspace: changes that the command makes to it apply to the next command\n", file)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil || !beneath(home, dir) {
@@ -45,7 +45,7 @@ func (r *jailRun) workspace() (string, error) {
 		}
 	}
 	if len(found) > 0 {
-		return "", cli.Usage("go to the directory that the command shall work in", "the current directory would show the command your home, with %s", strings.Join(found, ", "))
+		return "", cli.Usage("change to the directory that the command shall work in", "the current directory would give the command your home, with %s", strings.Join(found, ", "))
 	}
 	return dir, nil
 }

@@ -47,7 +47,7 @@ func (p ports) close() {
 // report says where the ports are, because port 0 is any free one.
 func (p ports) report(w *console.Writer) {
 	for _, one := range p {
-		w.Printf("penstock: %s leads to port %d of the jail\n", one.listener.Addr(), one.inside)
+		w.Printf("penstock: %s is forwarded to port %d of the jail\n", one.listener.Addr(), one.inside)
 	}
 }
 

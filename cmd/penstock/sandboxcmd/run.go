@@ -49,20 +49,20 @@ func runCommand(shell cli.Shell) *cobra.Command {
 		Use:   "run [flags] -- COMMAND [ARG…]",
 		Short: "Run a command in a jail, with the current directory as its workspace",
 		Long: `Run starts a command in a jail. The current directory is its workspace, at
-/workspace; its home, its temporary files and its network are its own and begin
-empty. What it may touch besides is said by flags or by a policy.
+/workspace; its home, its temporary files and its network are private and start
+empty. Flags or a policy grant it more.
 
-The exit code is the command's, or 128+n where signal n ended it. 124: --timeout
-was reached. 125: the jail could not be made. 126, 127: the command could not be
-executed, or is not there. 2: a flag is wrong. 6: the policy does not permit it.
-130: interrupted. Ctrl-C asks the command to end and kills it after five seconds.`,
+The exit code is the command's, or 128+n if signal n ended it. 124: --timeout was
+reached. 125: the jail could not be made. 126, 127: the command could not be executed,
+or was not found. 2: a flag is wrong. 6: the policy does not permit it. 130:
+interrupted. Ctrl-C asks the command to end and kills it after five seconds.`,
 		Example: `  penstock sandbox run -- npm test
   penstock sandbox run --network allowlist --allow-host registry.npmjs.org -- npm ci
   penstock sandbox run --policy policy.yaml --memory 2GiB --explain -- make`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, command := input.SplitDash(cmd.Flags(), args)
 			if len(before) > 0 || len(command) == 0 {
-				return cli.Usage("write the command after --, as in: penstock sandbox run -- make test", "there is no command to run")
+				return cli.Usage("write the command after --, as in: penstock sandbox run -- make test", "no command given")
 			}
 			return r.run(cmd.Context(), command)
 		},
@@ -74,18 +74,18 @@ executed, or is not there. 2: a flag is wrong. 6: the policy does not permit it.
 }
 
 func (r *jailRun) add(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&r.read, "read", nil, "path to show inside: /absolute, ~/in-the-home or ./in-the-current-directory; *, ? and [a-z] match (repeatable)")
-	flags.StringArrayVar(&r.write, "write", nil, "the same, writable (repeatable)")
-	flags.BoolVar(&r.readOnly, "read-only", false, "let the command only read the workspace")
-	flags.StringArrayVar(&r.publish, "publish", nil, "[HOST:]PORT[:JAILPORT]: let a port of this host lead to one of the jail; 0 is any free one (repeatable)")
+	flags.StringArrayVar(&r.read, "read", nil, "path that the command may read: /absolute, ~/in-the-home or ./in-the-current-directory; *, ? and [a-z] match (repeatable)")
+	flags.StringArrayVar(&r.write, "write", nil, "path that the command may read and write (repeatable)")
+	flags.BoolVar(&r.readOnly, "read-only", false, "make the workspace read-only")
+	flags.StringArrayVar(&r.publish, "publish", nil, "[HOST:]PORT[:JAILPORT]: forward a port of this host to the jail; 0 is any free one (repeatable)")
 	flags.StringVar(&r.home, "home", "", "directory to use as the command's home (default: a private one, in memory)")
 	flags.StringVar(&r.label, "label", "", "name of the jail: a-z, 0-9, dot and dash (default: a new one)")
 	flags.DurationVar(&r.timeout, "timeout", 0, "end the command after this time")
 	flags.StringVar(&r.fileSize, "file-size", "", "limit of one file, as in 1GiB (default 16GiB)")
 	flags.IntVar(&r.openFiles, "open-files", 0, "open files of one process (default 65536)")
 	flags.StringVar(&r.tmp, "tmp", "", "size of /tmp, and of a private home (default 1GiB)")
-	flags.BoolVar(&r.ask, "ask", false, "ask on the terminal about hosts and paths that are not listed; no answer in 30 s is a no")
-	flags.BoolVar(&r.explain, "explain", false, "print what the jail would be, and stop")
+	flags.BoolVar(&r.ask, "ask", false, "ask on the terminal about hosts and paths that are not listed; no answer in 30 s means no")
+	flags.BoolVar(&r.explain, "explain", false, "describe the jail, and exit")
 }
 
 func (r *jailRun) run(ctx context.Context, command []string) error {
@@ -123,7 +123,7 @@ func (r *jailRun) prepare(ctx context.Context, command []string) error {
 			err = tty.Close()
 		}
 		if err != nil {
-			r.shell.Err.Printf("penstock: --ask: there is no terminal to ask on; what is not listed is refused\n")
+			r.shell.Err.Printf("penstock: --ask: there is no terminal to ask on; hosts and paths that are not listed are refused\n")
 		}
 	}
 	if err := r.describe(command); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // New returns the command.
 func New(shell cli.Shell) *cobra.Command {
-	cmd := &cobra.Command{Use: "sandbox", Short: "The jail by hand, and what jails were refused"}
+	cmd := &cobra.Command{Use: "sandbox", Short: "Run a command in a jail, and list refused requests of jails"}
 	cmd.AddCommand(runCommand(shell), violationsCommand(shell))
 	return cmd
 }

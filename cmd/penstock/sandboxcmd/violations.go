@@ -23,11 +23,11 @@ func violationsCommand(shell cli.Shell) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "violations",
-		Short: "List what jails wanted and did not get, the oldest first",
-		Long: `Violations lists what jails that were started on this data directory wanted and
-did not get: hosts that are not on their list, paths and settings that a policy
-does not permit, limits that they reached. A program that looks for a file which
-its jail does not have finds nothing there, and leaves no trace here.`,
+		Short: "List refused requests of jails, the oldest first",
+		Long: `Violations lists what jails of this data directory were refused: hosts that are not on
+their list, paths and settings that a policy does not permit, limits that they
+reached. It does not list missing files: a program that opens a file outside of its
+jail just does not find it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -45,10 +45,10 @@ its jail does not have finds nothing there, and leaves no trace here.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&since, "since", "", "only after this time (RFC 3339), or not longer ago than this (as in 2h)")
+	flags.StringVar(&since, "since", "", "only after this time (RFC 3339), or within this duration (as in 2h)")
 	flags.Var(input.OneOf(&q.Kind, kinds...), "kind", "only host, model, read, write, limit or policy")
 	flags.StringVar(&q.Label, "label", "", "only of the jail with this label, or of the job with this id")
-	flags.BoolVarP(&follow, "follow", "f", false, "go on with those that come, until interrupted")
+	flags.BoolVarP(&follow, "follow", "f", false, "continue with new ones, until interrupted")
 	return cmd
 }
 
