@@ -21,8 +21,8 @@ func (d *Dispatcher) relearn(ctx context.Context) {
 	for ctx.Err() == nil {
 		lost, err := d.Audit(ctx, true)
 		if len(lost) > 0 {
-			d.log.Error("the broker's store has lost what was written last: records do not know what their sessions tell",
-				"jobs", len(lost), "hint", "look after the broker's disk; what was found is repaired, and what has finished does not run again")
+			d.log.Error("the broker's store has lost its last writes: records are older than their sessions",
+				"jobs", len(lost), "hint", "check the broker's disk; the records are repaired, and finished jobs do not run again")
 		}
 		for _, loss := range lost {
 			d.log.Warn("record was lost", "job", loss.Job, "was", loss.Was, "is", loss.Is, "outcome", loss.Result, "known_by", loss.From, "repaired", loss.Fixed)

@@ -25,9 +25,9 @@ func (d *Dispatcher) origin(ctx context.Context, job jobs.Job) (*jobs.Capsule, e
 	case err != nil:
 		return nil, fmt.Errorf("look for the fork's origin: %w", err)
 	case from.Repo != job.Repo.URL:
-		return nil, wrong("job %s is of another repository: what it changed leads from a commit there", from.ID)
+		return nil, wrong("job %s belongs to another repository: its changes are based on a commit there", from.ID)
 	case from.Agent != job.Agent.Name:
-		return nil, wrong("job %s is of agent %s, whose conversations no other agent can go on with", from.ID, from.Agent)
+		return nil, wrong("job %s used agent %s, and no other agent can continue its conversation", from.ID, from.Agent)
 	}
 	c, err := d.cfg.Store.LastCapsule(ctx, from)
 	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
@@ -37,7 +37,7 @@ func (d *Dispatcher) origin(ctx context.Context, job jobs.Job) (*jobs.Capsule, e
 	case err != nil:
 		return nil, fmt.Errorf("look for a capsule: %w", err)
 	case c.Work == nil:
-		return nil, wrong("job %s has worked in a directory of its user's, which stays what it is", from.ID)
+		return nil, wrong("job %s worked in a user's own directory, which cannot be copied", from.ID)
 	case job.Repo.Commit != "" && job.Repo.Commit != c.Work.BaseCommit:
 		return nil, wrong("job %s began from commit %s, not from repo.commit", from.ID, c.Work.BaseCommit)
 	}

@@ -92,7 +92,7 @@ func (d *Dispatcher) upkeep(ctx context.Context) {
 		case <-sweep.C:
 			d.relearn(ctx) // first, because it needs what is swept
 			if _, err = d.cfg.Queue.Sweep(ctx); err != nil {
-				err = fmt.Errorf("sweep what is not kept any more: %w", err)
+				err = fmt.Errorf("sweep expired entries: %w", err)
 			}
 		case <-tidy.C:
 			_, err = d.cfg.Store.Sweep(ctx)

@@ -156,7 +156,7 @@ func TestStopAParkedJob(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	rec, _ := p.parked(t, false, "a")
 	_, err := p.Send(jobstest.Context(t), rec.ID, control.Message{ID: jobs.NewID(), Verb: control.Prompt, Text: "more"})
-	refusedAs(t, err, control.Cannot, "takes no more prompts")
+	refusedAs(t, err, control.Cannot, "takes no prompts")
 	if _, err := p.Send(jobstest.Context(t), rec.ID, control.Message{ID: jobs.NewID(), Verb: control.Stop, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Mess
 	case rec.State != jobs.Finished:
 		return rec, control.Refuse(control.NotReady, "job %s is %s: only a finished job can be resumed", rec.ID, rec.State)
 	case rec.Outcome == jobs.Success:
-		return rec, control.Refuse(control.Nothing, "job %s ended in success, and nothing is left to go on with: give it a prompt", rec.ID)
+		return rec, control.Refuse(control.Nothing, "job %s ended in success, and has no work left: give it a prompt", rec.ID)
 	}
 	c, err := d.lastCapsule(ctx, rec)
 	if err == nil {
@@ -102,7 +102,7 @@ func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c jobs.Capsule
 func (d *Dispatcher) lastCapsule(ctx context.Context, rec jobs.Record) (jobs.Capsule, error) {
 	c, err := d.cfg.Store.LastCapsule(ctx, rec)
 	if unfit, ok := errors.AsType[*artifact.CapsuleError](err); ok {
-		return c, control.Refuse(control.Finished, "job %s has finished (%s), and cannot go on: %v; submit a new job", rec.ID, rec.Outcome, unfit)
+		return c, control.Refuse(control.Finished, "job %s has finished (%s), and cannot continue: %v; submit a new job", rec.ID, rec.Outcome, unfit)
 	}
 	if err != nil {
 		return c, fmt.Errorf("look for a capsule: %w", err)

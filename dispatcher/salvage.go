@@ -24,17 +24,17 @@ func (d *Dispatcher) checkSalvage(ctx context.Context, job jobs.Job) error {
 		return fmt.Errorf("look for the salvage: %w", err)
 	}
 	if from.Repo != job.Repo.URL {
-		return wrong("job %s is of another repository: what was saved of it leads from a commit there", from.ID)
+		return wrong("job %s belongs to another repository: its saved changes are based on a commit there", from.ID)
 	}
 	list, err := d.cfg.Store.Salvages(ctx, from)
 	if err != nil {
 		return fmt.Errorf("look for the salvage: %w", err)
 	}
 	if len(list) == 0 {
-		return wrong("nothing was saved of job %s: penstock job salvage %s lists what was", from.ID, from.ID)
+		return wrong("job %s has no saved changes: see penstock job salvage %s", from.ID, from.ID)
 	}
 	if base := list[len(list)-1].BaseCommit; job.Repo.Commit != "" && job.Repo.Commit != base {
-		return wrong("what was saved of job %s leads from commit %s, not from repo.commit", from.ID, base)
+		return wrong("the saved changes of job %s are based on commit %s, not on repo.commit", from.ID, base)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (d *Dispatcher) sendParked(ctx context.Context, rec jobs.Record, c control.
 			return control.Receipt{}, err
 		}
 		if !job.Agent.Interactive {
-			return control.Receipt{}, control.Refuse(control.Cannot, "job %s is parked, and its agent takes no more prompts; answer what it asks", rec.ID)
+			return control.Receipt{}, control.Refuse(control.Cannot, "job %s is parked, and its agent takes no prompts; answer its question", rec.ID)
 		}
 	default:
 		return control.Receipt{}, control.Refuse(control.NotReady, "job %s is parked with a question: no agent runs until it is answered", rec.ID)

@@ -64,6 +64,6 @@ func (j Job) validateDeliver(found *InvalidError) {
 		found.add("deliver.base", checkBranch(d.Base))
 	}
 	if d.Mode == DeliverBranch && j.Isolation == IsolationNone {
-		found.add("deliver.mode", fmt.Errorf("%q needs files of the job's own: isolation none works in the directory itself, where its commits are already", d.Mode))
+		found.add("deliver.mode", fmt.Errorf("%q needs a workspace of the job's own: with isolation none the agent works in the directory itself, which has its commits already", d.Mode))
 	}
 }

@@ -46,7 +46,7 @@ var ErrorCodes = []CodeMeaning{
 	{CodeInvalid, "The request or the job is not valid; fields says where.", nil},
 	{CodeAmbiguous, "Several jobs have the abbreviated id.", nil},
 	{CodeNotFound, "Nothing has that id or name, or it is not kept any more.", ErrNotFound},
-	{CodeFinished, "The job has ended, so what was asked for cannot be done.", ErrFinished},
+	{CodeFinished, "The job has ended, so the request cannot be carried out.", ErrFinished},
 	{CodeNotFinished, "The job has not ended, so it has no result yet.", ErrNotFinished},
 	{CodeNotRetryable, "Only a job that has finished without success can be retried.", nil},
 	{CodeForbidden, "The role of this credential may not do that.", ErrForbidden},

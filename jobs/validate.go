@@ -123,7 +123,7 @@ func (j Job) validateWork(found *InvalidError) {
 		found.add("agent.command", fmt.Errorf(`is for the agent "command", not for %q`, j.Agent.Name))
 	}
 	if j.Prompt == "" && j.Issue == nil && j.Agent.Name != "command" {
-		found.add("prompt", fmt.Errorf("is missing: say what the agent shall do, or give an issue"))
+		found.add("prompt", fmt.Errorf("is missing: describe the work for the agent, or give an issue"))
 	}
 	for i, s := range slices.Concat(j.Agent.Command, j.Agent.Args) {
 		found.add(fmt.Sprintf("agent.command[%d]", i), noNUL(s))
@@ -314,7 +314,7 @@ func checkPattern(s string) error {
 		case part == "" || part == "." || part == "..":
 			return fmt.Errorf("%q is not a path below the workspace: write out/report.xml, or out/*.xml", s)
 		case strings.EqualFold(part, ".git"):
-			return fmt.Errorf("%q leads into a git directory, and what is in there is never kept", s)
+			return fmt.Errorf("%q is in a git directory, whose files are never kept", s)
 		case bad != nil || part != "**" && strings.Contains(part, "**"):
 			return fmt.Errorf("%q is not a pattern: use *, ? and [a-z] in a name, and ** alone for any number of directories", s)
 		}

@@ -108,7 +108,7 @@ func (s Spec) validatePlaces() error {
 
 func (s Spec) validateLower() error {
 	if len(s.Lower) > 0 && s.Workspace == "" {
-		return &FieldError{"Workspace", "", "is needed: it takes what is written over Lower"}
+		return &FieldError{"Workspace", "", "is needed: it takes the writes over Lower"}
 	}
 	for i, l := range s.Lower {
 		if err := checkPath(fmt.Sprintf("Lower[%d]", i), l); err != nil {

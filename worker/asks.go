@@ -77,7 +77,7 @@ func (r *agentRun) lapse(now time.Time, limit time.Duration) {
 			continue
 		}
 		if r.job.Ask.Fail {
-			r.end(verdict.Ended(jobs.Unanswered, "nobody has answered its question: %s", a.words()))
+			r.end(verdict.Ended(jobs.Unanswered, "its question was not answered: %s", a.words()))
 		}
 		if r.expire(a.Ask.Ask) {
 			continue

@@ -137,7 +137,7 @@ func (r *agentRun) decide(c control.Message) (deed, control.Message, error) {
 		}
 	}
 	if len(do.lines) > 0 && r.in.full() {
-		return do, c, control.Refuse(control.Busy, "the agent does not read what was sent to it before")
+		return do, c, control.Refuse(control.Busy, "the agent has not read earlier messages")
 	}
 	r.asked(do.events) // an answered question does not lapse
 	r.pulse.last = time.Now()
@@ -239,7 +239,7 @@ func (r *agentRun) mute(verb control.Verb) error {
 		control.Raw: "takes no input while it runs", control.Set: "keeps its model and mode while it runs",
 	}[verb]
 	if r.hears {
-		what += "; a job with agent.interactive lets somebody talk to it"
+		what += "; a job with agent.interactive takes prompts"
 	}
 	return control.Refuse(control.Cannot, "agent %s %s", r.job.Agent.Name, what)
 }

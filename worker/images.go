@@ -21,7 +21,7 @@ func (a *attempt) storeImages(ctx context.Context, run *agentRun, c control.Mess
 	defer cancel()
 	stored, err := images.Store{Artifacts: a.cfg.Store, Job: a.rec.ID}.Put(ctx, a.claim.Epoch(), c.Images)
 	if err != nil {
-		return nil, control.Refuse(control.Lost, "its images could not be stored, so the agent was not told: %v", err)
+		return nil, control.Refuse(control.Lost, "its images could not be stored, so the agent did not get the prompt: %v", err)
 	}
 	return stored, nil
 }

@@ -93,7 +93,7 @@ func (a *attempt) restore(ctx context.Context, space *workspace.Workspace, s *jo
 	case s.Epoch == 0:
 		whose = "job, " + a.job.Fork + ","
 	}
-	a.inherits(space, "begins from a salvage: what an earlier "+whose+" had changed is there again, on a fresh checkout", s)
+	a.inherits(space, "begins from a salvage: the changes of an earlier "+whose+" were restored to a fresh checkout", s)
 	return nil
 }
 

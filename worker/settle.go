@@ -18,7 +18,7 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 	err := a.publish(ctx, v)
 	switch {
 	case errors.Is(err, jobs.ErrFenced):
-		a.log.Warn("lease lost; the job goes on elsewhere")
+		a.log.Warn("lease lost; the job continues elsewhere")
 		if a.cfg.Hooks.Fenced != nil {
 			a.cfg.Hooks.Fenced(a.rec)
 		}

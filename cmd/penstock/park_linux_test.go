@@ -71,7 +71,7 @@ test "$(cat runs)" = run && penstock result "\"$a because $b\""`, "--park-after"
 		t.Errorf("waiting: %s", list)
 	}
 	l.refused(6, []string{"Red, Blue"}, "answer", l.id, "--option", "Green")
-	l.refused(6, []string{"takes no more prompts"}, "send", l.id, "more")
+	l.refused(6, []string{"takes no prompts"}, "send", l.id, "more")
 	l.run("answer", l.id, "--option", "2")
 	l.eventually(30*time.Second, "it asks more", func() bool { return len(l.opened(l.id)) == 2 })
 	l.parked(2)

@@ -130,7 +130,7 @@ func TestACancelledJobIsResumed(t *testing.T) {
 	if rec = f.record(k.id); rec.Outcome != jobs.Success || rec.Attempt != 2 {
 		t.Errorf("%s %s (%s) in attempt %d", rec.Outcome, rec.Reason, rec.Message, rec.Attempt)
 	}
-	f.refused(6, []string{"nothing is left"}, "job", "resume", k.id)
+	f.refused(6, []string{"no work left"}, "job", "resume", k.id)
 	f.run("job", "resume", k.id, "--prompt", "Leave out the docs")
 	f.run("wait", k.id)
 	k.has(k.all(jobs.Message), "Leave out the docs")

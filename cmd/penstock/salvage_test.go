@@ -145,8 +145,8 @@ func TestSubmitFromSalvage(t *testing.T) {
 	}{
 		"unknown":            {[]string{"--from-salvage", "01a1fab7-22c3-751e-ab93-8778e647f6f1"}, "from_salvage: there is no job 01a1fab7"},
 		"no id":              {[]string{"--from-salvage", "../x"}, "from_salvage: \"../x\" is not a job's id"},
-		"another repository": {[]string{"--from-salvage", id, "--repo", filepath.Dir(f.repo)}, "is of another repository"},
-		"nothing saved":      {[]string{"--from-salvage", f.submit("exit 3")}, "nothing was saved of job"},
+		"another repository": {[]string{"--from-salvage", id, "--repo", filepath.Dir(f.repo)}, "belongs to another repository"},
+		"nothing saved":      {[]string{"--from-salvage", f.submit("exit 3")}, "has no saved changes"},
 		"isolation none":     {[]string{"--from-salvage", id, "--isolation", "none"}, "has no meaning with isolation"},
 	} {
 		_, code, said := f.try(append(append([]string{"submit", "--repo", f.repo}, c.args...), "--", "true")...)

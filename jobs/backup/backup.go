@@ -178,7 +178,7 @@ func Running(ctx context.Context, nc *nats.Conn) ([]string, error) {
 	if err == nil {
 		found = append(found, "a dispatcher")
 	} else if !errors.Is(err, nats.ErrNoResponders) {
-		return nil, fmt.Errorf("look who is at work: %w", err)
+		return nil, fmt.Errorf("find running dispatchers and workers: %w", err)
 	}
 	presence := subject.KVStream(subject.Workers)
 	all, err := streams(ctx, conn)
@@ -190,7 +190,7 @@ func Running(ctx context.Context, nc *nats.Conn) ([]string, error) {
 	}
 	for m, err := range conn.Scan(ctx, wire.Range{Stream: presence, Subject: ">"}) {
 		if err != nil {
-			return nil, fmt.Errorf("look who is at work: %w", err)
+			return nil, fmt.Errorf("find running dispatchers and workers: %w", err)
 		}
 		var w why.Worker
 		if !m.Gone() && json.Unmarshal(m.Data, &w) == nil {

@@ -114,7 +114,7 @@ func (c Message) Validate() error {
 	switch c.Verb {
 	case Prompt:
 		if strings.TrimSpace(c.Text) == "" && len(c.Images) == 0 {
-			found.add("text", fmt.Errorf("is missing: say what the agent shall hear"))
+			found.add("text", fmt.Errorf("is missing: write the text for the agent"))
 		}
 		c.validateImages(found)
 	case Answer:

@@ -28,7 +28,7 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("somebody changes this installation already: process %d on %s, since %s; should it have died, wait for %v",
+	return fmt.Sprintf("another process is changing this installation: process %d on %s, since %s; if it has died, wait for %v",
 		e.PID, e.Host, e.Since.Local().Format("15:04:05"), lockFor)
 }
 

@@ -52,7 +52,7 @@ func (q *Queue) dependencies(ctx context.Context, e entry) (open []string, faile
 		on, err := q.read(ctx, id)
 		switch {
 		case errors.Is(err, jobs.ErrNotFound):
-			return nil, fmt.Sprintf("job %s is not kept any more, and nobody knows how it ended", id), nil
+			return nil, fmt.Sprintf("job %s is no longer kept, so its outcome is not known", id), nil
 		case err != nil:
 			return nil, "", err
 		case on.State != jobs.Finished:

@@ -162,7 +162,7 @@ func (f Facts) executing(s Standing) Standing {
 		s.Constraint, s.Message = KeptLost, fmt.Sprintf("worker %s has not been heard of since %s", r.Worker, clock(f.Written))
 		s.Change = "another worker takes it over; one with a free slot must be alive"
 	case r.Cancel != nil:
-		s.Constraint, s.Message = KeptCancelling, fmt.Sprintf("worker %s is ending it, as somebody asked at %s", r.Worker, clock(r.Cancel.At))
+		s.Constraint, s.Message = KeptCancelling, fmt.Sprintf("worker %s is ending it, because of a request at %s", r.Worker, clock(r.Cancel.At))
 		s.Change = "it ends when the agent has"
 	case r.Asks != nil:
 		return asking(s, r)
@@ -184,7 +184,7 @@ func asking(s Standing, r jobs.Record) Standing {
 	if r.Asks.Type != "question" {
 		s.Change = "penstock answer " + r.ID + " --allow, or --deny"
 	}
-	s.Change += "; it goes on without one when the job's ask.timeout is over"
+	s.Change += "; it continues without one when the job's ask.timeout is over"
 	return s
 }
 
@@ -197,7 +197,7 @@ func (f Facts) waiting(s Standing) Standing {
 	case f.Record.Dependent():
 		return f.depends(s)
 	}
-	s.Constraint, s.Message = KeptDue, "the pause of its batch is over, and nobody has brought it back yet"
+	s.Constraint, s.Message = KeptDue, "the pause of its batch is over, and no dispatcher has queued it again yet"
 	s.Change = "the dispatcher does so within seconds; penstock serve runs one"
 	return s
 }
@@ -207,19 +207,19 @@ func (f Facts) asks(s Standing) Standing {
 	r := f.Record
 	s.Until = r.NotBefore
 	if r.NotBefore == nil || !f.Now.Before(*r.NotBefore) {
-		s.Constraint, s.Message = KeptDue, "nobody has answered its agent in time, and it is not in its queue yet"
+		s.Constraint, s.Message = KeptDue, "its agent was not answered in time, and it is not in its queue yet"
 		s.Change = "the dispatcher puts it there at once; penstock serve runs one"
 		return s
 	}
 	s.Constraint, s.Message = KeptParked, "its agent asks: "+r.Message
-	s.Change = "penstock answer " + r.ID + "; it goes on without one at " + clock(*r.NotBefore)
+	s.Change = "penstock answer " + r.ID + "; it continues without one at " + clock(*r.NotBefore)
 	return s
 }
 
 // depends says which jobs one waits for.
 func (f Facts) depends(s Standing) Standing {
 	if len(f.Open) == 0 {
-		s.Constraint, s.Message = KeptDue, "the jobs that it depends on have ended, and nobody has brought it on yet"
+		s.Constraint, s.Message = KeptDue, "the jobs that it depends on have ended, and no dispatcher has queued it yet"
 		s.Change = "the dispatcher does so at once; penstock serve runs one"
 		return s
 	}
@@ -328,7 +328,7 @@ func (f Facts) unclaimed(s Standing) Standing {
 		s.Change = "start a worker that has it: penstock worker --labels " + strings.Join(r.Needs, ",")
 	case open == 0:
 		s.Constraint, s.Message = KeptClosed, fmt.Sprintf("none of the %d workers that serve it claims anything now (%s)", able, closed)
-		s.Change = "mend that, or start another worker"
+		s.Change = "fix that, or start another worker"
 	case s.Free < s.Position+rivals:
 		s.Constraint = KeptSlots
 		s.Message = fmt.Sprintf("it is number %d of queue %s, and %d of the %d slots that serve it are free", s.Position, r.Queue, s.Free, s.Slots)

@@ -131,7 +131,7 @@ func engineSocket(uid int) []Finding {
 	for _, socket := range []string{"/run/docker.sock", "/var/run/docker.sock"} {
 		if uid != 0 && unix.Access(socket, unix.W_OK) == nil {
 			return []Finding{{Check: "docker.sock", Level: LevelAdvice, Message: "this user may write to " + socket + ", which is not visible in jails",
-				Price: "whoever is this user is as good as root", Fix: "take the user out of the group docker, or use rootless docker"}}
+				Price: "this user has the rights of root", Fix: "take the user out of the group docker, or use rootless docker"}}
 		}
 	}
 	return nil
@@ -149,7 +149,7 @@ func surroundings(root fs.FS) []Finding {
 	}
 	for _, file := range []string{".dockerenv", "run/.containerenv"} {
 		if _, err := fs.Stat(root, file); err == nil {
-			findings = append(findings, Finding{Check: "nested", Level: LevelOK, Message: "this is a container; what it hides, jails cannot have"})
+			findings = append(findings, Finding{Check: "nested", Level: LevelOK, Message: "this is a container; jails cannot have what it hides"})
 			break
 		}
 	}

@@ -26,6 +26,6 @@ func Doctor(ctx context.Context, _ string) Report {
 	}
 	return Report{Tier: TierDegraded, Findings: append(untried, []Finding{
 		{Check: "jail", Level: LevelOK, Message: fmt.Sprintf("backend %s made a jail, which enforces %v", b.Name(), features)},
-		{Check: "limits", Level: LevelProblem, Message: "what is not in that list has to be allowed to be absent, job by job"},
+		{Check: "limits", Level: LevelProblem, Message: "each job has to allow the absence of other features by name"},
 	}...)}
 }

@@ -135,7 +135,7 @@ func (c *checks) daemon(e engine, err error) {
 		c.found("daemon", fmt.Sprintf("no %s daemon listens at %s", e.name, socket), "sudo systemctl start docker")
 	case errors.Is(access(socket), os.ErrPermission):
 		c.found("permission", "this user may not speak to the docker daemon at "+socket,
-			"use rootless docker or podman; or sudo usermod -aG docker $USER and log in again, which is as good as root")
+			"use rootless docker or podman; or sudo usermod -aG docker $USER and log in again, which gives the rights of root")
 	default:
 		c.found("daemon", fmt.Sprintf("the %s daemon at %s does not answer: %v", e.name, socket, err), "sudo systemctl restart docker")
 	}

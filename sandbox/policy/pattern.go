@@ -70,7 +70,7 @@ func (p Pattern) split(w Where) (path, base string, err error) {
 	}
 	switch {
 	case !filepath.IsAbs(base):
-		return "", "", fmt.Errorf("%q: it is not known what it is relative to", string(p))
+		return "", "", fmt.Errorf("%q: it is relative, and its base is not known", string(p))
 	case strings.ContainsAny(rest, "\x00\n\r"):
 		return "", "", fmt.Errorf("%q contains a NUL or a line break", string(p))
 	case filepath.Clean(rest) == "." || !filepath.IsLocal(rest):

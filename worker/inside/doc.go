@@ -55,7 +55,7 @@ type Answer struct {
 }
 
 // Unanswered is what a program gets whose question has had no answer in time.
-var Unanswered = Answer{How: "expired", Text: "nobody has answered"}
+var Unanswered = Answer{How: "expired", Text: "the question was not answered"}
 
 // A RefusedError is a request without effect.
 type RefusedError struct {

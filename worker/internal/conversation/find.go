@@ -27,7 +27,7 @@ func (c *Conversation) Find(ctx context.Context, about agent.About) (found *jobs
 	}
 	if about.Conversation == "" {
 		if lost != "" || c.Bound() {
-			lost = "agent " + about.Name + " cannot go on with a conversation on another worker"
+			lost = "agent " + about.Name + " cannot continue a conversation on another worker"
 		}
 		return nil, lost, c.unbound(lost)
 	}

@@ -111,7 +111,7 @@ func (p *Prompts) Load(ctx context.Context) error {
 	for _, prompt := range loaded {
 		p.retold[prompt.ID] = prompt
 		if prompt.Missing > 0 {
-			p.cfg.Tell(event.Make(event.Notice{Text: fmt.Sprintf("the agent is told message %s again without %d of its images, %s", prompt.ID, prompt.Missing, prompt.Why)}))
+			p.cfg.Tell(event.Make(event.Notice{Text: fmt.Sprintf("the agent gets message %s again without %d of its images, %s", prompt.ID, prompt.Missing, prompt.Why)}))
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ func (q *Questions) read(ctx context.Context, log *session.Log) (prompts []contr
 		asked.How = q.fate(*asked, now)
 		q.cfg.Tell(event.Make(event.AskClosed{Ask: asked.Ask.Ask, How: asked.How}))
 		if asked.How == "expired" && q.cfg.Job.Ask.Fail {
-			return nil, verdict.Ended(jobs.Unanswered, "nobody has answered its question: %s", asked.List()[0].Question)
+			return nil, verdict.Ended(jobs.Unanswered, "its question was not answered: %s", asked.List()[0].Question)
 		}
 	}
 	return q.past.Prompts, nil
