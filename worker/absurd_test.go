@@ -27,7 +27,7 @@ func TestAnAgentReportsAbsurdCosts(t *testing.T) {
 			f := newField(t)
 			path := filepath.Join(f.TempDir(), "stub")
 			f.must(exectest.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-			g, err := gate.New(gate.Config{Key: "key", Upstream: "http://127.0.0.1:1"}) // which nobody asks
+			g, err := gate.New(gate.Config{Key: "key", Upstream: "http://127.0.0.1:1"}) // never asked
 			f.must(err)
 			f.Cleanup(func() { f.must(g.Close()) })
 			f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}

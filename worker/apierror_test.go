@@ -60,8 +60,8 @@ var apiErrors = []struct {
 // fewRetries are for codex; the real number takes half a minute.
 var fewRetries = []string{"-c", "model_providers.penstock.request_max_retries=1", "-c", "model_providers.penstock.stream_max_retries=1"}
 
-// The real agents, in the jail, meet each error of a model API: the attempt
-// ends for the right reason, and nobody waits for an agent that waits.
+// The real agents, in the jail, meet each error of a model API: the attempt ends for
+// the right reason, and does not wait for an agent that waits.
 func TestErrorsOfAModelAPI(t *testing.T) {
 	t.Parallel()
 	for _, meets := range []struct {

@@ -22,7 +22,7 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 	var fenced, settled atomic.Int32
 	f.cfg.Hooks.Fenced = func(jobs.Record) { fenced.Add(1) }
 	f.cfg.Hooks.Settled = func(jobs.Record, jobs.Result) { settled.Add(1) }
-	f.cfg.Slots = 1 // nobody else takes the job over first
+	f.cfg.Slots = 1 // no other worker takes the job over first
 	stop := f.work()
 	rec := f.submit(f.job(`echo begun; [ $PENSTOCK_ATTEMPT = 2 ] && exit; trap "" TERM INT HUP; while :; do sleep 0.1; done`))
 	f.runs(rec.ID)
@@ -84,8 +84,8 @@ func TestAMuteBrokerWhileSettling(t *testing.T) {
 	}
 }
 
-// A job that somebody cancels while it comes to its end is either done or
-// cancelled, in the record, the result and the events alike.
+// A job that is cancelled while it ends is either done or cancelled, in the record, the
+// result and the events alike.
 func TestACancelRacesWithTheEnd(t *testing.T) {
 	t.Parallel()
 	stages := []string{"provision", "jail", "agent", "collect", "cleanup"}

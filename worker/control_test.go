@@ -127,7 +127,7 @@ func TestPromptsReachTheAgentOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// Nobody comes: the agent is let go, and its work counts.
+// No prompt comes: the agent is ended, and its work counts.
 func TestAnInteractiveAgentIsLetGo(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -169,8 +169,8 @@ func TestWhatAnAgentCannotHear(t *testing.T) {
 	}
 }
 
-// Without somebody to keep it for, an agent takes more only while its turn is
-// open, and then again when its job has finished.
+// In a job that is not interactive, an agent takes prompts only while its turn is open,
+// and then again when its job has finished.
 func TestAPromptAfterTheLastTurn(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -227,8 +227,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// Who asks for ever is told no, since each question is kept until it is answered.
-// The same one again is no other question.
+// An agent that never stops asking is refused, since each question is kept until it is
+// answered. The same question again is not a new one.
 func TestTooManyQuestions(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -312,7 +312,7 @@ func TestWhatWasAcceptedOutlivesTheAttempt(t *testing.T) {
 	}
 }
 
-// Who has lost the job, and does not know it yet, tells its agent nothing.
+// A worker that has lost the job, and does not know it yet, sends its agent nothing.
 func TestOnlyTheHolderActs(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -149,8 +149,8 @@ func TestADeliveryThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// A job that somebody cancels before its branch is made has none, and one
-// whose lease is lost there is delivered by its next attempt.
+// A job that is cancelled before its branch is made has none, and one whose lease is
+// lost there is delivered by its next attempt.
 func TestNoBranchWithoutTheLease(t *testing.T) {
 	t.Parallel()
 	t.Run("cancelled", func(t *testing.T) {

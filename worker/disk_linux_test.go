@@ -50,8 +50,8 @@ func TestADiskThatFailsIsNotTheAgents(t *testing.T) {
 	}
 }
 
-// readOnly lets nothing be written below what a pattern in the workspaces'
-// directory finds, until it is mended.
+// readOnly makes a directory that matches a pattern in the workspaces' directory
+// read-only, until it is repaired.
 func (b *breaker) readOnly(pattern string) (mend func()) {
 	found, err := filepath.Glob(filepath.Join(b.dir, pattern))
 	if err != nil || len(found) != 1 {

@@ -20,7 +20,7 @@ type ending struct {
 	reason jobs.Reason                    // of the job's end; empty: it succeeds
 	again  bool                           // by another attempt than the first
 	on     jobs.Kind                      // when the job's log has it …
-	act    func(*ends, jobs.Record) error // … somebody does this
+	act    func(*ends, jobs.Record) error // … a user does this
 }
 
 func within(d time.Duration) func(*jobs.Job) {
@@ -73,7 +73,7 @@ var endsElsewhere = []ending{
 	{name: "check takes too long", script: "true", job: func(j *jobs.Job) { j.Check, j.Timeout = []string{"sleep 60"}, jobs.Duration(3*second) }, reason: jobs.TimeLimit},
 }
 
-// By somebody who watches, and by the loss of the lease.
+// By a user who watches, and by the loss of the lease.
 var endsByOthers = []ending{
 	{name: "cancelled at its claim", script: "sleep 60", on: jobs.JobClaimed, act: (*ends).cancel, reason: jobs.Cancelled},
 	{name: "cancelled with its workspace", script: "sleep 60", on: jobs.WorkspaceDone, act: (*ends).cancel, reason: jobs.Cancelled},
@@ -132,7 +132,7 @@ func types(script string, then func(*ends, jobs.Record) error) func(*ends, jobs.
 	}
 }
 
-// usurp writes to the session as one who has claimed the job since.
+// usurp writes to the session like a worker that has claimed the job since.
 func (e *ends) usurp(rec jobs.Record) error {
 	src := session.Source{Job: rec.ID, Session: rec.Session, Attempt: 2, Epoch: 1 << 40}
 	_, err := e.eye.log.Writer(e.Context(), src, event.New(event.JobClaimed{}))

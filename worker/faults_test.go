@@ -36,7 +36,7 @@ type breaker struct {
 	cleanup int
 }
 
-// step breaks something if it is its turn, until mended is called.
+// step breaks something if it is its turn, until the returned function repairs it.
 func (b *breaker) step(name string, broken func() (mend func())) {
 	if b.fault.Check(name) == nil {
 		return

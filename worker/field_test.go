@@ -44,7 +44,7 @@ type field struct {
 	spaces *workspace.Spaces
 	cfg    Config
 	logged *lockedBuffer
-	bounds jobs.Bounds // of attempts, of who connects next
+	bounds jobs.Bounds // of attempts, of the next worker to connect
 	mu     sync.Mutex
 	ids    []string
 }

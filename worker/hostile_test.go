@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/none"
 )
 
-// What agents do that nobody asked them to, and how the job ends then.
+// What hostile agents do, and how their jobs end.
 func TestAgentsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	second := jobs.Duration(time.Second)
@@ -79,8 +79,8 @@ func TestAgentsThatMisbehave(t *testing.T) {
 	}
 }
 
-// Without a jail, where somebody asked for that, an agent finds what it would
-// find in one, and leaves as little.
+// Without a jail, if the job asks for that, an agent finds what it would find in one,
+// and leaves as little behind.
 func TestAnAgentWithoutAJail(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

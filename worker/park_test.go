@@ -42,8 +42,8 @@ func (f *field) asking(ask jobs.Ask) jobs.Job {
 	return job
 }
 
-// A question that nobody answers gives its slot up, and the next attempt goes on
-// with the conversation and hears the answer. Nobody is charged for that.
+// A question without an answer gives its slot up, and the next attempt continues the
+// conversation and gets the answer. The first attempt is not charged.
 func TestAQuestionGivesItsSlotUp(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -104,7 +104,7 @@ func TestAQuestionGivesItsSlotUp(t *testing.T) {
 	}
 }
 
-// What becomes of a question that nobody answers at all is the job's to say.
+// The job decides what happens to a question that is never answered.
 func TestAParkedQuestionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -146,9 +146,9 @@ func TestAParkedQuestionThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-// What cannot be gone on with keeps its slot: a conversation that is not stored,
-// an agent that does something else meanwhile, one that asks for a permission,
-// and one that somebody looks after.
+// Agents that cannot continue later keep their slot: one whose conversation is not
+// stored, one that does something else meanwhile, one that asks for a permission, and
+// one that is attached to.
 func TestWhatIsNotParked(t *testing.T) {
 	t.Parallel()
 	const tool = `echo '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t2","name":"Bash","input":{}}]}}';`

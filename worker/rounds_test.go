@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// Whoever accepted a job may not have known what the worker's agent can do.
+// The dispatcher that accepted a job may not have known what the worker's agent can do.
 func TestWhatTheAgentCannotDoIsNotTried(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

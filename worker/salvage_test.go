@@ -107,8 +107,8 @@ func TestNothingToSalvage(t *testing.T) {
 	}
 }
 
-// Who is killed after the result's files are stored, and before the verdict,
-// leaves something that tells of them.
+// A worker that is killed after the result's files are stored, and before the verdict,
+// leaves an event that names them.
 func TestStoredFilesAreNotedBeforeTheVerdict(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

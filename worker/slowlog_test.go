@@ -78,8 +78,8 @@ func TestASlowLogHoldsUpNoMessage(t *testing.T) {
 	f.checkEvents(events)
 }
 
-// While the log takes nothing the agent is watched: what nobody answers in time
-// ends it. That it is not heard is no silence of its own.
+// While the log takes no events the agent is watched: a question without an answer in
+// time ends it. The silence of the log does not count as the agent's.
 func TestASlowLogHoldsUpNoWatch(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

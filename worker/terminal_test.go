@@ -109,7 +109,7 @@ func TestTerminals(t *testing.T) {
 	bob := f.looks(rec.Session, ann.at.Terminal)
 	bob.sees("ready\r\n") // what was shown before
 	ann.types("echo one; stty size; echo $TOKEN; pwd\n")
-	bob.sees("one\r\n24 80\r\n" + secret) // who looks sees what there is
+	bob.sees("one\r\n24 80\r\n" + secret) // viewers see what is there
 	_, err := bob.ask(terminal.Request{Verb: terminal.Resize, Rows: 50, Columns: 132})
 	f.must(err)
 	bob.types("stty size; echo t''wo\n")
@@ -173,8 +173,8 @@ func (f *field) checkRecording(rec jobs.Record, events []jobs.Event, secret stri
 	}
 }
 
-// The end of the agent is the end of its terminals, whatever floods them, and
-// who has read slowly knows what is missing.
+// The end of the agent is the end of its terminals, whatever floods them, and a slow
+// viewer learns what it missed.
 func TestTerminalsOfAFlood(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -241,7 +241,7 @@ func (f *field) refusesTooMany(session string) {
 	}
 }
 
-// Who has lost the job opens nothing, and what it has open ends.
+// A worker that has lost the job opens no terminals, and its open ones end.
 func TestTerminalsOfAnAttemptThatWasFollowed(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

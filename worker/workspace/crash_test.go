@@ -354,7 +354,7 @@ func TestManySweepersAtOnce(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// As an unprivileged user, whom modes stop.
+// As an unprivileged user, to whom modes apply.
 func TestUnreadableTreesAsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user; as a user, TestCloseRemovesEverything does the same")

@@ -143,7 +143,7 @@ func testDeliverTo(t *testing.T, url, dir string) {
 	if now := around(t, dir); now != before {
 		t.Errorf("the repository changed beside the branch:\n%s\nwas\n%s", now, before)
 	}
-	// Again, because nobody heard that it was done.
+	// Again, because the confirmation was lost.
 	if again := deliver(t, w, change, d); again.Commit != tip {
 		t.Errorf("again: got %+v, want %s", again, tip)
 	}
@@ -158,8 +158,8 @@ func testDeliverTo(t *testing.T, url, dir string) {
 	}
 }
 
-// A branch that is there is somebody's, unless a lost attempt of the same job
-// has said that it would put this commit there.
+// An existing branch belongs to its user, unless a lost attempt of the same job has
+// announced that it would put this commit there.
 func TestDeliverToABranchThatExists(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"local", "remote"} {

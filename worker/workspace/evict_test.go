@@ -90,7 +90,8 @@ func TestEvictUntilEnough(t *testing.T) {
 	}
 	enough := func(n int) func() bool { return func() bool { return len(left()) <= n } }
 	evict(enough(4), 0, commits[0], commits[1], commits[2], "mirror.git")
-	// Who builds a base in a mirror has its lock, and no hold on the base yet.
+	// A process that builds a base in a mirror has the mirror's lock, and does not hold
+	// the base yet.
 	locks, err := filepath.Glob(filepath.Join(s.cfg.Dir, "mirrors/*/lock"))
 	if err != nil || len(locks) != 1 {
 		t.Fatal(locks, err)

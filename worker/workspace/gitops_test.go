@@ -50,8 +50,8 @@ var operations = []struct{ name, script string }{
 	{"files", "ln README hard\necho x >> hard\ncat README\nstat -c %h README hard\nmv -T src tools/src\nmv tools/src src\ncp -a many copy\ntouch -d @1000 many/f1\nflock README true\nmkfifo f\nrm f\nfind . -newer README -name 'f*'"},
 }
 
-// told is what git and the files say in the end. What is stored where is not
-// the same, and nobody's business: objects that the base has stay there.
+// told is the final state by git and the files. It leaves out which objects are stored
+// where: objects of the base stay there.
 const told = `echo "== in the end"
 git rev-parse HEAD; git symbolic-ref -q HEAD; git for-each-ref; git stash list; git worktree list; git submodule status
 git status --porcelain=v2 --branch; git ls-files -s -v; git fsck --full --strict --no-progress; git log --all --format='%H %T %an %s'
@@ -202,7 +202,7 @@ func asUser(t *testing.T, tests string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const id = 48_765                               // somebody who owns nothing here
+	const id = 48_765                               // a user who owns nothing here
 	home, err := os.MkdirTemp("", "penstock-user-") //nolint:usetesting // that of the test only this user may enter
 	if err != nil {
 		t.Fatal(err)

@@ -185,8 +185,8 @@ func TestHookOfAnotherUser(t *testing.T) {
 	}
 }
 
-// Two workspaces never share a directory, nor is one in the other, and whoever
-// is refused does not take the other's directory away.
+// Two workspaces never share a directory, nor is one in the other, and a refused one
+// does not remove the other's directory.
 func TestHookDirectoryInUse(t *testing.T) {
 	h := newHook(t, copied)
 	w, err := h.s.Prepare(t.Context(), hookRequest("job.1"))

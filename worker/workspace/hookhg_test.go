@@ -32,7 +32,7 @@ echo "$to"`)
 		t.Fatal(err)
 	}
 	ran := filepath.Join(h.dir, "ran")
-	// What an agent does, and what it plants for whoever runs hg there.
+	// What an agent does, and what it plants for a user who runs hg there.
 	sh(t, w.Dir(), `echo mine >> a; hg commit -q -u agent -m third; rm b; echo new > "with space"
 printf '[hooks]\nupdate = touch %s\npre-status = touch %s\n' '`+ran+`' '`+ran+`' >> .hg/hgrc`)
 	w.touched()

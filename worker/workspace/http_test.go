@@ -141,8 +141,8 @@ func TestDeadRemoteIsAskedOnceForAll(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// One for who came first, one for all who came meanwhile, and one more if
-	// the machine was slow to start them.
+	// One for the first, one for all that came meanwhile, and one more if the machine
+	// was slow to start them.
 	if got := asked.Load(); got > 3 {
 		t.Errorf("asked %d times, want 2", got)
 	}

@@ -244,8 +244,8 @@ func TestSetupThatIsNotShared(t *testing.T) {
 	}
 }
 
-// After a failure nobody waits for somebody who tries again, and what succeeds
-// at last is shared.
+// After a failure no job waits for another one that tries again, and a later success is
+// shared.
 func TestNobodyWaitsForAFailure(t *testing.T) {
 	s, repo := openAs(t, Overlay, Limits{}), newRepo(t)
 	try := func(id string, run func() error) {
@@ -263,8 +263,8 @@ func TestNobodyWaitsForAFailure(t *testing.T) {
 	try("four.1", func() error { t.Error("what the second made is not there"); return nil })
 }
 
-// A job that ends while it makes the layer leaves that to the next one who
-// waits; one that ends while it waits stops waiting.
+// A job that ends while it makes the layer leaves that to the next one that waits; one
+// that ends while it waits stops waiting.
 func TestSetupIsCancelled(t *testing.T) {
 	s, repo := openAs(t, Overlay, Limits{}), newRepo(t)
 	ctx, cancel := context.WithCancelCause(t.Context())

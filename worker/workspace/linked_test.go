@@ -159,7 +159,8 @@ func TestLinkedGoesWithAnAttemptThatLeavesNothing(t *testing.T) {
 	onlyWorktrees(t, s, repo, 0)
 }
 
-// Killed before its workspace had a record, nobody was given the worktree.
+// The worker was killed before the workspace had a record, so no agent has had the
+// worktree.
 func TestLinkedThatNobodyWasGiven(t *testing.T) {
 	s, repo := openLinked(t), newRepo(t)
 	w := prepareLinked(t, s, linkRequest(jobA, "7", repo))
@@ -231,7 +232,7 @@ func TestLinkedIsTakenUpAgain(t *testing.T) {
 	if got := inJail(t, w, "cat out/x by-hand; git status --porcelain"); got != "built\na person's M README\n?? by-hand" {
 		t.Errorf("got %s", got)
 	}
-	// Whoever asks meanwhile for the same is told so.
+	// A second request for the same worktree is refused meanwhile.
 	other := again
 	other.Repo.URL = repo
 	other.ID = jobA + ".10"

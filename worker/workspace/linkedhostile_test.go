@@ -92,7 +92,7 @@ func TestLinkedAfterAHostileAgent(t *testing.T) {
 				}
 				nothingLeft(t, s)
 				sh(t, repo, `rm -rf "`+wt.Path+`.away"`)
-				if name == "another" { // whose it is nobody knows, so it stays
+				if name == "another" { // its owner is not known, so it stays
 					sh(t, repo, `test -x "`+wt.Path+`/run"; rm -rf "`+wt.Path+`"`)
 				}
 			}
@@ -226,7 +226,7 @@ func TestLinkedKilledAtAnyPoint(t *testing.T) {
 		}
 		sweepLinked(t, s, seed)
 	}
-	closeUnused(t, held) // with what is in it: nobody was there
+	closeUnused(t, held) // with its files: no agent has been there
 	list, err := worktree.New(s.cfg.Worktrees).List()
 	if err != nil {
 		t.Fatal(err)

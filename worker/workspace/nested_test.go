@@ -6,8 +6,8 @@ import (
 )
 
 // TestNestedRepositoryWithCommits: a repository that the agent makes within its
-// workspace comes back as its files, whatever the agent's git made of it. A
-// gitlink would name a commit that nobody but the agent had.
+// workspace comes back as its files, whatever the agent's git made of it. A gitlink
+// would name a commit that only the agent had.
 func TestNestedRepositoryWithCommits(t *testing.T) {
 	t.Parallel()
 	const nested = `git init -q sub/inner; cd sub/inner; echo deep > f; echo '*.o' > .gitignore; echo x > x.o; git add .; git commit -q -m inner; echo more > g; cd ../..

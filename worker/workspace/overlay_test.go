@@ -168,7 +168,7 @@ func TestOverlayIsSalvaged(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestRandomEdits compares the two ways after scripts that nobody thought of.
+// TestRandomEdits compares the two ways after random scripts.
 func TestRandomEdits(t *testing.T) {
 	t.Parallel()
 	rounds := 20

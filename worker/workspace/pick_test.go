@@ -137,7 +137,7 @@ func TestPickFromTheUsersDirectory(t *testing.T) {
 	}
 }
 
-// Who takes a file decides whether it goes on.
+// The function that takes a file decides whether to continue.
 func TestPickEndsWithItsTaker(t *testing.T) {
 	t.Parallel()
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Somebody swaps files and directories for links, and for what would hang or
-// flood a reader, while the host collects.
-// With isolation none an earlier agent's leftover process may do that.
+// A process swaps files and directories for links, and for files that would block or
+// flood a reader, while the host collects. With isolation none an earlier agent's
+// leftover process may do that.
 func TestNothingOutsideIsEverRead(t *testing.T) {
 	t.Parallel()
 	const secret = "S3CRET-outside"

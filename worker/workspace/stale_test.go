@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-run/penstock/worker/worktree"
 )
 
-// aged makes a worktree that a job has left, and that nobody has touched since.
+// aged makes an old, unused worktree of a finished job.
 func aged(t *testing.T, s *Spaces, repo string) worktree.Worktree {
 	t.Helper()
 	w := prepareLinked(t, s, linkRequest(jobA, "7", repo))

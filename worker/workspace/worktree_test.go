@@ -289,7 +289,7 @@ func TestWorktreeInUseStays(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	t.Chdir("/")
-	// Without its repository nobody can say what would be lost.
+	// Without its repository the possible losses are not known.
 	if err := os.Rename(filepath.Join(r.repo, ".git"), filepath.Join(r.repo, "git")); err != nil {
 		t.Fatal(err)
 	}
@@ -449,15 +449,15 @@ func TestWorktreeKilledAtAnyPoint(t *testing.T) {
 	r.clean(t)
 }
 
-// A git kills who started it in the middle of a checkout, and ends: a power cut,
-// as far as the repository can tell.
+// A git kills its starter in the middle of a checkout, and ends: a power cut, as far as
+// the repository can tell.
 func TestWorktreeOfWhichOnlyHalfIsThere(t *testing.T) {
 	r := newResult(t, twoCommits)
 	real, err := exec.LookPath("git")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This git ends whoever called it in the middle of the checkout.
+	// This git kills its starter in the middle of the checkout.
 	bin := t.TempDir()
 	script := "#!/bin/sh\ncase \" $* \" in *' read-tree -u '*) : > half; kill -9 $PPID; exit 1;; esac\nexec " + real + " \"$@\"\n"
 	if err := exectest.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o755); err != nil {
