@@ -68,7 +68,7 @@ const (
 	Internal         Reason = "internal"
 )
 
-// Fault says whom a reason blames.
+// Fault says which side a reason blames.
 type Fault string
 
 // The parties to blame for a reason, which are also those that can fix it.

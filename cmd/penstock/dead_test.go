@@ -75,7 +75,7 @@ func TestRefusedSubmissions(t *testing.T) {
 }
 
 // A refused submission that is submitted again runs on a worker that wants signatures:
-// with the signature that it had, or with that of whoever submits it again.
+// with the signature that it had, or with that of the program that submits it again.
 func TestRefusedSubmissionsAreSigned(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -106,7 +106,7 @@ func TestRefusedSubmissionsAreSigned(t *testing.T) {
 			args = append(args, "--sign-key", signing.after)
 		}
 		var made []string
-		for range 2 { // whoever retried it first died before the letter was dropped
+		for range 2 { // the first retry died before the letter was dropped
 			f.must(q.Reject(t.Context(), refused, errors.New("there was no room")))
 			var done []operation.DeadDone
 			f.must(json.Unmarshal([]byte(f.run(args...)), &done))

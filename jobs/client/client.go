@@ -37,7 +37,7 @@ import (
 // takes requests. penstock serve runs one.
 var ErrNoDispatcher = request.ErrNoDispatcher
 
-// Config says which pool to ask, and as whom. The zero value is for an installation
+// Config names the pool and the caller. The zero value is for an installation
 // with the default names, and a connection that may do everything.
 type Config struct {
 	Prefix string // of every subject; default "penstock.v1"

@@ -346,7 +346,7 @@ func (q *Queue) finish(ctx context.Context, d delivery, e entry, end jobs.Ended)
 	return q.retire(ctx, e.Record, d, "")
 }
 
-// retire does what is left to do for a terminal record. Anybody may repeat it.
+// retire does the remaining steps for a terminal record. It may be repeated.
 func (q *Queue) retire(ctx context.Context, rec jobs.Record, d delivery, repaired string) error {
 	if err := q.conclude(ctx, rec); err != nil {
 		return err

@@ -37,7 +37,7 @@ func modelScenarios() []scenario {
 // The queue itself, not a description of it, is taken along every schedule
 // that differs from the simplest one in one place: another process goes first,
 // an answer is lost, a process is killed before or after a step, time passes,
-// the broker forgets to whom it gave the message. Then along some that differ
+// the broker forgets which claimer has the message. Then along some that differ
 // anywhere. PENSTOCK_TEST_DEPTH says in how many places, and takes a hundred
 // times as many at random.
 func TestEverySchedule(t *testing.T) {

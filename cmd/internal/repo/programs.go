@@ -9,7 +9,7 @@ import (
 )
 
 // programOnly are calls that only a program may make: a library that reads the
-// environment or ends the process surprises whoever imports it.
+// environment or ends the process surprises its importers.
 var programOnly = []string{
 	"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ",
 	"os.Exit", "syscall.Exit", "log.Fatal", "log.Fatalf", "log.Fatalln",

@@ -16,7 +16,7 @@ func packageComments(t *Tree) []Finding {
 	var found []Finding
 	for _, p := range t.Packages {
 		if !slices.ContainsFunc(p.Files, func(f *File) bool { return !f.Test }) {
-			continue // only tests: nobody imports it
+			continue // only tests: it is never imported
 		}
 		var comments []string
 		for _, f := range p.Files {

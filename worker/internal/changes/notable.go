@@ -100,7 +100,7 @@ func lookUp(name string, exact map[string]string, like [][2]string) string {
 	return ""
 }
 
-// notable says why a changed file deserves a look before anybody works in a
+// notable says why a changed file should be checked before people work in a
 // checkout that has it, or "" if it does not.
 func notable(c fileChange) string {
 	switch {

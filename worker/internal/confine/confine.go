@@ -101,10 +101,10 @@ type Jail struct {
 	env        []string // how programs find it
 }
 
-// New returns what the attempt's programs share. Where somebody asked for
-// no jail, nothing can be shown inside, so it gets a directory of the host
-// for that, which goes with the workspace; so does an agent that resumes its
-// conversation, for its home.
+// New returns the common part of the attempt's jails. Without a jail no files can be
+// shown inside, so they go to a directory of the host, which is removed with the
+// workspace. The home of an agent that resumes its conversation is such a directory,
+// too.
 func New(cfg Config, req Request) (Jail, error) {
 	j := Jail{
 		cfg: cfg, req: req, Backend: req.Backend, Unjailed: req.Backend.Name() == "none",
@@ -150,7 +150,7 @@ func (j Jail) Attachable() bool {
 }
 
 // freeAddress is one on the host's own loopback, which all programs without a
-// jail share. Somebody may take it before the agent's start opens it; then the
+// jail share. Another program may take it before the agent's start opens it; then the
 // start fails, and the job is tried again.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

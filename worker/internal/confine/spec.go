@@ -18,9 +18,9 @@ import (
 // otherwise.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// without is what a job goes without where the backend none was asked for, by
-// the job or by whoever runs the worker: it is never chosen otherwise. The
-// result lists it. Limits that a job sets must be enforced all the same.
+// without lists the features that a job with the backend none does not have. The job
+// or the operator must name that backend: it is never chosen otherwise. The result
+// lists the features. Limits that a job sets must still be enforced.
 var without = []sandbox.Feature{
 	sandbox.FeatureFiles, sandbox.FeatureProcesses, sandbox.FeatureIPC, sandbox.FeatureNetwork,
 	sandbox.FeatureSyscalls, sandbox.FeaturePrivileges, sandbox.FeatureTemporary,
@@ -51,7 +51,7 @@ func (j Jail) around() (sandbox.Spec, error) {
 		s = s.Allow(without...)
 		p.Read, p.Write = nil, nil // they are where they are
 	}
-	s.Args = []string{"true"} // whoever asks says what runs
+	s.Args = []string{"true"} // the caller sets the program
 	s, err := p.Apply(s, j.cfg.Where)
 	if err != nil {
 		return s, verdict.Failed(jobs.SandboxMissing, "apply the worker's policy", err)

@@ -69,7 +69,7 @@ func (o *Outcome) store(ctx context.Context, space *workspace.Workspace, change 
 		return err
 	}
 	o.stored = &k
-	// Who is killed before the verdict leaves files that no result names.
+	// A worker that is killed before the verdict leaves files that no result names.
 	if err := o.cfg.Store.PutSalvage(ctx, k.of(o.salvaged(jobs.WorkerLost))); err != nil {
 		return verdict.Failed(jobs.StoreFailed, "note what was stored", err)
 	}

@@ -64,8 +64,8 @@ func (o *Outcome) delivery() workspace.Delivery {
 	return d
 }
 
-// Permit stores what is about to be done, and then proves that the lease is
-// still ours. In this order: whoever claims the job after us finds it.
+// Permit stores the intended delivery, and then proves that the lease is still ours.
+// In this order the next claimer of the job finds the delivery.
 func (o *Outcome) Permit(ctx context.Context, branch, commit string) (time.Time, error) {
 	err := o.cfg.Store.PutDelivery(ctx, o.cfg.Record.ID, o.cfg.Epoch, event.BranchDelivered{Branch: branch, Commit: commit})
 	if err != nil {

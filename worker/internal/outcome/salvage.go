@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// The names of what is saved of an attempt that has no result. They are not
-// those of a result: nobody may take the one for the other.
+// The names of the artifacts of an attempt without a result. They differ from those
+// of a result, so that the two cannot be confused.
 const (
 	salvagePatch  = "salvage.patch"
 	salvageBundle = "salvage.bundle"
