@@ -26,7 +26,7 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 		a.log.Error("verdict lost; the job will be attempted again", "outcome", v.Outcome, "reason", v.Reason, "err", err)
 	default:
 		if err != nil {
-			a.log.Warn("settled; what follows is left to whoever is offered the job next", "err", err)
+			a.log.Warn("settled; the next claimer of the job completes the remaining steps", "err", err)
 		}
 		a.log.Info("settled", "state", a.rec.State, "outcome", a.rec.Outcome, "reason", a.rec.Reason)
 		if a.cfg.Hooks.Settled != nil {

@@ -63,7 +63,7 @@ func poolSummary(payload event.Payload) string {
 	case event.JobRequeued:
 		return fmt.Sprintf("requeued (%s): %s", d.Reason, d.Message)
 	case event.JobReopened:
-		return "job brought back by " + cmp.Or(d.By, "somebody")
+		return "job resumed by " + cmp.Or(d.By, "unknown")
 	case event.JobWaiting:
 		return parked(d)
 	case event.SessionContinued:

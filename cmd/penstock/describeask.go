@@ -17,7 +17,7 @@ func told(d event.InputState) string {
 	if d.State != control.Accepted {
 		return ""
 	}
-	who := cmp.Or(d.By, "somebody")
+	who := cmp.Or(d.By, "unknown")
 	if d.Verb == control.Prompt {
 		return fmt.Sprintf("%s: %s", who, d.Content())
 	}

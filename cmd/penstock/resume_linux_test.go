@@ -42,7 +42,7 @@ func TestAFinishedJobIsToldMore(t *testing.T) {
 			k.goesOn(model, "more.txt", `"how":"resumed"`)
 			f.run("send", k.id, "thank you")
 			f.run("wait", k.id)
-			if said := f.run("logs", k.id); strings.Count(said, "brought back by cli") != 2 {
+			if said := f.run("logs", k.id); strings.Count(said, "resumed by cli") != 2 {
 				t.Errorf("the log says\n%s", said)
 			}
 			if n := k.asked(model, "now write more.txt"); n != 1 {

@@ -51,7 +51,7 @@ func (a *Agents) Able(j jobs.Job) error {
 	}
 	_, bare := adapter.(acp)
 	lacks(bare, false, "agent.name", "has no program of its own: give it a name under agents: in the settings")
-	lacks(j.Agent.Model != "", can.Model, "agent.model", "lets nobody choose its model")
+	lacks(j.Agent.Model != "", can.Model, "agent.model", "has no choice of models")
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
 	lacks(j.Agent.Terminals, can.Terminals, "agent.terminals", "can be given none")

@@ -167,8 +167,8 @@ func (l Launch) Describing(title, diff string, cut bool) Launch {
 	b.WriteString("A change was made for this request:\n\n")
 	frame(&b, "request", l.ID, title+"\n")
 	b.WriteString("\n\nWrite the title and the text of a pull request for it. Answer with these alone: the title in the first " +
-		"line, of 70 characters at most, an empty line, and then the text in Markdown: what was changed, why, and what whoever " +
-		"reviews it should look at. There are no files, and nothing is to be run. ")
+		"line, of 70 characters at most, an empty line, and then the text in Markdown: what was changed, why, and what its " +
+		"reviewers should check. There are no files, and nothing is to be run. ")
 	if cut {
 		b.WriteString("The beginning of the change")
 	} else {

@@ -85,7 +85,7 @@ type WorkerConfig struct {
 	WorkspaceCreate  string        `yaml:"workspace_create" env:"WORKSPACE_CREATE" doc:"program that makes a workspace and prints its path, for workspace hook"`
 	WorkspaceRemove  string        `yaml:"workspace_remove" env:"WORKSPACE_REMOVE" doc:"program that removes it"`
 	WorkspaceTime    time.Duration `yaml:"workspace_time" env:"WORKSPACE_TIME" doc:"how long each of the two may take"`
-	WorktreeAge      time.Duration `yaml:"worktree_age" env:"WORKTREE_AGE" doc:"remove worktrees of users' repositories that nobody touched for so long; 0 is never"`
+	WorktreeAge      time.Duration `yaml:"worktree_age" env:"WORKTREE_AGE" doc:"remove worktrees of users' repositories that were unused for this long; 0 is never"`
 	DiskLimit        string        `yaml:"disk_limit" env:"DISK_LIMIT" doc:"what the workspace of a job may grow by that names no disk limit, where the jail can tell; 0 is no limit"`
 	WholeAge         time.Duration `yaml:"whole_age" env:"WHOLE_AGE" doc:"how long workspaces stay that were too large to be stored whole; 0 keeps none"`
 	WholeBytes       string        `yaml:"whole_bytes" env:"WHOLE_BYTES" doc:"what all of those may take on the disk; the oldest go first"`

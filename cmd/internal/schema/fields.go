@@ -76,20 +76,20 @@ var jobFields = map[string]string{
 	"secrets[]":    "A secret's name.",
 	"setup":        "Commands to run before the agent, in its jail.",
 	"setup[]":      "A command for the shell.",
-	"fresh_setup":  "Run setup for this job alone, also where another job has had the same done.",
+	"fresh_setup":  "Run setup for this job alone, even if another job has run the same.",
 	"check":        "Commands that must succeed after the agent, in its jail.",
 	"check[]":      "A command for the shell.",
-	"check_rounds": "How often a failing check goes back to the agent, which goes on in the same workspace.",
+	"check_rounds": "How often a failed check goes back to the agent, which continues in the same workspace.",
 
-	"expect_changes": "An agent that ended without a change has failed.",
+	"expect_changes": "The job fails if the agent changes nothing.",
 
 	"result_schema": "The JSON Schema of the result that the agent has to set, with penstock result in its jail. Without $anchor, $dynamicRef or recursion.",
 
-	"ask":            "What becomes of questions that nobody answers at once.",
-	"ask.park_after": "How long a question keeps its slot; then the session is parked until somebody answers. 1m, for agents that go on with their conversation.",
+	"ask":            "What happens to questions that are not answered at once.",
+	"ask.park_after": "How long a question keeps its slot; then the session is parked until there is an answer. 1m, for agents that can continue a conversation.",
 	"ask.timeout":    "How long a question may stay open; 24h.",
-	"ask.default":    "The answer that it gets then.",
-	"ask.fail":       "End the job then.",
+	"ask.default":    "The answer that it gets after that time.",
+	"ask.fail":       "End the job after that time.",
 
 	"timeout":            "How long an attempt may take.",
 	"idle_timeout":       "How long the agent may be silent.",

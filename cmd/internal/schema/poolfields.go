@@ -112,9 +112,9 @@ var scheduleFields = below("job", jobFields, map[string]string{
 	"cron":     "The five fields of a crontab line, or @daily and the like.",
 	"every":    "A distance instead, from when the schedule was made.",
 	"timezone": "The time zone that cron is read in.",
-	"missed":   "What becomes of a firing while the pool is down: one late job, or none.",
+	"missed":   "What happens to a firing while the pool is down: one late job, or none.",
 	"grace":    "How late a firing may be before it is missed, for missed skip.",
-	"overlap":  "What becomes of a firing while the last one's job goes on.",
+	"overlap":  "What happens to a firing while the last one's job is not finished.",
 	"job":      "The job to submit.",
 })
 

@@ -17,7 +17,7 @@ func (s *Screen) input(d event.InputState) error {
 	if d.State != control.Accepted {
 		return nil
 	}
-	who := cmp.Or(d.By, "somebody")
+	who := cmp.Or(d.By, "unknown")
 	if d.Verb == control.Prompt {
 		return s.marked(console.Cyan, "›", who+": "+d.Content())
 	}

@@ -34,7 +34,7 @@ const pause = 150 * time.Millisecond
 const MarkHeader = "Penstock-Write"
 
 // ErrConflict says that the subject has moved on since it was read.
-var ErrConflict = errors.New("somebody else has written since")
+var ErrConflict = errors.New("another client has written since")
 
 // A Conn is a connection to the broker.
 type Conn struct {
