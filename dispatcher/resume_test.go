@@ -267,7 +267,7 @@ func TestFork(t *testing.T) {
 	rec, _ := p.attempted(t, true, well)
 	refused(func(j *jobs.Job) { j.Fork = jobs.NewID() }, "there is no job")
 	refused(func(j *jobs.Job) { j.Repo.URL = "/src/other" }, "another repository")
-	refused(func(j *jobs.Job) { j.Agent = jobs.Agent{Name: "claude"} }, "is of agent command")
+	refused(func(j *jobs.Job) { j.Agent = jobs.Agent{Name: "claude"} }, "used agent command")
 	refused(func(j *jobs.Job) { j.Isolation = jobs.IsolationNone }, "two jobs would work in one directory")
 	refused(func(j *jobs.Job) { j.Repo.Commit = strings.Repeat("a", 40) }, "not from repo.commit")
 	refused(func(j *jobs.Job) { j.FromSalvage = id }, "exclude each other")
