@@ -18,7 +18,7 @@ import (
 // does not show it, and does not begin.
 func TestPasswordsInAddressesAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	const secret, address = "hunter2", "https://user:hunter2@127.0.0.1:9/x.git"
 	item := `{"prompt":"x","repo":{"url":"` + address + `"},"agent":{"name":"command","command":["true"]}}`
@@ -67,7 +67,7 @@ func TestPasswordsInAddressesAreRefused(t *testing.T) {
 }
 
 // silent runs the program and wants a word nowhere in what it says.
-func (f *field) silent(word string, args ...string) {
+func (f *fixture) silent(word string, args ...string) {
 	f.Helper()
 	out, code, told := f.try(args...)
 	if code != 0 || out == "" || strings.Contains(out+told, word) {

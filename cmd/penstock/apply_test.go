@@ -43,7 +43,7 @@ var gitHooks = strings.Fields(`applypatch-msg pre-applypatch post-applypatch pre
 
 // arm makes a repository whose configuration, and that of its user, names
 // programs of the repository wherever git takes one. Each of them leaves a mark.
-func (f *field) arm(mark string) {
+func (f *fixture) arm(mark string) {
 	f.Helper()
 	for _, dir := range []string{"tools/hooks", "tools/absolute", ".git/hooks"} {
 		f.must(os.MkdirAll(filepath.Join(f.repo, dir), 0o755))
@@ -95,7 +95,7 @@ echo changed > dir0/file0.txt; echo fresh > dir0/fresh.txt; %[2]s`
 // wrote gets into a repository of the user's.
 func TestAgentsProgramsDoNotRun(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	mark := filepath.Join(t.TempDir(), "mark")
 	f.arm(mark)
 	twin := func() string {
@@ -172,7 +172,7 @@ func TestAgentsProgramsDoNotRun(t *testing.T) {
 
 // begins lets jobs begin from a work tree that has what an agent wrote, without
 // and with what is not committed.
-func (f *field) begins(twin func() string, id string, ran func() string) {
+func (f *fixture) begins(twin func() string, id string, ran func() string) {
 	f.Helper()
 	dir := twin()
 	f.run("job", "apply", id, "--dir", dir)
@@ -192,7 +192,7 @@ func (f *field) begins(twin func() string, id string, ran func() string) {
 }
 
 // named is the name of the worktree of a job.
-func (f *field) named(job string) string {
+func (f *fixture) named(job string) string {
 	f.Helper()
 	var list []struct{ Name, Job string }
 	f.must(json.Unmarshal([]byte(f.run("job", "worktree", "ls", "-o", "json")), &list))

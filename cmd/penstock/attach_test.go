@@ -16,11 +16,11 @@ import (
 
 // A room is a tmux server of one test, in which people sit.
 type room struct {
-	*field
+	*fixture
 	socket string
 }
 
-func newRoom(f *field) room {
+func newRoom(f *fixture) room {
 	f.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		skip(f, "tmux", "there is no tmux: %v", err)
@@ -48,7 +48,7 @@ func (r room) do(args ...string) string {
 // sits starts a user at a shell of the host, in a terminal of that size.
 func (r room) sits(name string, width, height int) {
 	r.Helper()
-	cmd := r.field.command()
+	cmd := r.fixture.command()
 	args := []string{"new-session", "-d", "-s", name, "-x", fmt.Sprint(width), "-y", fmt.Sprint(height)}
 	for _, kv := range cmd.Env {
 		if strings.HasPrefix(kv, "PENSTOCK_") || strings.HasPrefix(kv, "TMPDIR=") {
@@ -89,7 +89,7 @@ func (r room) sees(name, expression string) {
 // Two people look at one terminal in the jail, each at a terminal of its own.
 func TestAttach(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	r := newRoom(f)
 	f.serve("--slots", "1")
 	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
@@ -148,7 +148,7 @@ func TestAttach(t *testing.T) {
 }
 
 // attachedByPrograms attaches without a terminal, and ends the job's agent.
-func (f *field) attachedByPrograms(id string) {
+func (f *fixture) attachedByPrograms(id string) {
 	f.Helper()
 	piped := func(text string, args ...string) (string, int) {
 		cmd := f.command(append([]string{"attach", id}, args...)...)
@@ -193,7 +193,7 @@ func (f *field) attachedByPrograms(id string) {
 // Only an operator may attach to the jails of a worker with a credential.
 func TestRolesOfAttach(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	as := f.credentials()
 	f.worker(flagged(as[jobs.RoleWorker], []string{"--slots", "1"})...)

@@ -19,7 +19,7 @@ import (
 // empty directory by one command, and goes on.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	serve, _ := f.serve("--slots", "1")
 	done := f.submit("echo done >new.txt", "--key", "done")
 	f.run("wait", "--timeout", patience(60), done)
@@ -74,7 +74,7 @@ func TestBackupAndRestore(t *testing.T) {
 // A backup that is killed leaves no file that could be taken for one.
 func TestAKilledBackup(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	f.run("wait", "--timeout", patience(60), f.submit("head -c 30000000 /dev/urandom >big.bin"))
 	path := filepath.Join(t.TempDir(), "pool.backup")

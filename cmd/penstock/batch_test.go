@@ -18,7 +18,7 @@ import (
 )
 
 // issues writes a file as gh issue list --json makes it, with issues 1 to n.
-func (f *field) issues(n int, body func(i int) string) string {
+func (f *fixture) issues(n int, body func(i int) string) string {
 	f.Helper()
 	type label struct {
 		Name string `json:"name"`
@@ -45,7 +45,7 @@ func (f *field) issues(n int, body func(i int) string) string {
 
 // listing describes every file below dir: two listings are equal if no file was touched
 // in between.
-func (f *field) listing(dir string) string {
+func (f *fixture) listing(dir string) string {
 	f.Helper()
 	var b strings.Builder
 	f.must(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -72,7 +72,7 @@ func (f *field) listing(dir string) string {
 
 // applies fails unless the patch applies to the base and, applied, makes the
 // file end with that line.
-func (f *field) applies(checkout, patch, file, line string) {
+func (f *fixture) applies(checkout, patch, file, line string) {
 	f.Helper()
 	f.git("-C", checkout, "apply", "--check", patch)
 	f.git("-C", checkout, "apply", patch)
@@ -99,7 +99,7 @@ echo "issue $n done"`
 // A hundred issues, sixteen at once: each has its result and a patch that
 // applies, and nothing of it all is left but the results.
 func TestAHundredIssues(t *testing.T) {
-	f := newField(t)
+	f := newFixture(t)
 	f.env = append(f.env, "PENSTOCK_LEASE=60s") // sixteen jails that start at once keep a busy machine from renewing
 	file := f.issues(100, func(i int) string { return fmt.Sprintf("Line `%d` is \"missing\".", i) })
 	out := filepath.Join(t.TempDir(), "results")
@@ -149,7 +149,7 @@ func TestAHundredIssues(t *testing.T) {
 
 // predictions reads both forms of a results directory's predictions, and
 // fails where they say different things.
-func (f *field) predictions(dir string) map[string]string {
+func (f *fixture) predictions(dir string) map[string]string {
 	f.Helper()
 	type prediction struct {
 		Instance string `json:"instance_id"`
@@ -182,7 +182,7 @@ func (f *field) predictions(dir string) map[string]string {
 func TestABatchIsResumed(t *testing.T) {
 	for name, stop := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
 		t.Run(name, func(t *testing.T) {
-			f := newField(t)
+			f := newFixture(t)
 			file := f.issues(12, func(int) string { return "" })
 			out := filepath.Join(t.TempDir(), "results")
 			args := []string{
@@ -245,7 +245,7 @@ func written(t *testing.T, dir string) map[string]jobs.Result {
 }
 
 // begin starts the program and does not wait for anything.
-func (f *field) begin(args ...string) *program {
+func (f *fixture) begin(args ...string) *program {
 	f.Helper()
 	p := &program{Cmd: f.command(args...), log: &syncBuffer{}}
 	p.Stdout, p.Stderr = p.log, p.log
@@ -261,7 +261,7 @@ func (f *field) begin(args ...string) *program {
 
 // ended waits for the end of the program and returns its exit code; -1 where
 // a signal ended it.
-func (f *field) ended(p *program, limit time.Duration) int {
+func (f *fixture) ended(p *program, limit time.Duration) int {
 	f.Helper()
 	over := make(chan error, 1)
 	go func() { over <- p.Wait() }()

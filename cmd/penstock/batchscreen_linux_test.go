@@ -41,7 +41,7 @@ func widest(told string) int {
 // the batch ended, and what to type next.
 func TestBatchOnAScreen(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "2")
 	items := filepath.Join(t.TempDir(), "items.jsonl")
 	f.must(os.WriteFile(items, []byte(`{"item":"good","prompt":"0"}`+"\n"+`{"item":"bad","prompt":"3"}`+"\n"), 0o644))
@@ -108,7 +108,7 @@ func TestBatchOnAScreen(t *testing.T) {
 // nor in the history.
 func TestABatchIsResized(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	r := newRoom(f)
 	f.serve("--slots", "4")
 	dir := t.TempDir()

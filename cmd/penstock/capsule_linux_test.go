@@ -18,7 +18,7 @@ import (
 )
 
 // open puts the repository where every user may read it.
-func (f *field) open() {
+func (f *fixture) open() {
 	f.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "penstock-test-") // its own is closed to other users
 	f.must(err)
@@ -30,7 +30,7 @@ func (f *field) open() {
 
 // abroad starts a worker with nothing but a credential: in a root directory of
 // its own, and as another user where this one is root.
-func (f *field) abroad(agent string) {
+func (f *fixture) abroad(agent string) {
 	f.Helper()
 	as := f.credentials()[jobs.RoleWorker]
 	base := f.TempDir()
@@ -77,7 +77,7 @@ func TestAConversationGoesOnAbroad(t *testing.T) {
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()
-			f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+			f, model := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
 				later := func(r agenttest.Request) agenttest.Reply {
 					if strings.Contains(r.Last, "the third") {
 						return agent.shell("git log --format=%s -1; cat one.txt out.txt; pwd")(r)
@@ -130,7 +130,7 @@ func TestAConversationGoesOnAbroad(t *testing.T) {
 func TestAKilledAgentGoesOn(t *testing.T) {
 	t.Parallel()
 	agent := realAgents[0]
-	f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+	f, model := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
 		return []agenttest.Step{
 			agenttest.Say("first"),
 			write("within the second"),
@@ -165,7 +165,7 @@ func TestAKilledTurnGoesOn(t *testing.T) {
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()
-			f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+			f, model := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
 				return []agenttest.Step{write("first"), func(r agenttest.Request) agenttest.Reply {
 					if strings.Contains(r.Last, "goes on in a new process") {
 						return agent.shell("echo second >> out.txt")(r)
@@ -187,7 +187,7 @@ func TestAKilledTurnGoesOn(t *testing.T) {
 }
 
 // killAgent kills the process of a job's agent, and nothing else of it.
-func (f *field) killAgent(id string) {
+func (f *fixture) killAgent(id string) {
 	f.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*/environ")
 	f.must(err)
@@ -228,14 +228,14 @@ var realAgents = []realAgent{
 	}},
 }
 
-// field is a pool whose agent has a model that plays a script. What the
+// fixture is a pool whose agent has a model that plays a script. What the
 // script's steps write, they write to out.txt.
-func (a realAgent) field(t *testing.T, steps func(write func(text string) agenttest.Step) []agenttest.Step) (*field, *agenttest.Model) {
+func (a realAgent) fixture(t *testing.T, steps func(write func(text string) agenttest.Step) []agenttest.Step) (*fixture, *agenttest.Model) {
 	t.Helper()
 	if _, err := exec.LookPath(a.name); err != nil {
 		skip(t, a.name, "no %s in PATH", a.name)
 	}
-	f := newField(t)
+	f := newFixture(t)
 	model := agenttest.New(agenttest.Script{On: "CARRY", Steps: steps(func(text string) agenttest.Step { return a.shell("echo " + text + " > out.txt") })})
 	upstream := httptest.NewServer(model)
 	t.Cleanup(upstream.Close)
@@ -244,7 +244,7 @@ func (a realAgent) field(t *testing.T, steps func(write func(text string) agentt
 }
 
 // begin submits a job.
-func (a realAgent) begin(f *field, args ...string) talk {
+func (a realAgent) begin(f *fixture, args ...string) talk {
 	f.Helper()
 	args = append([]string{"submit", "CARRY", "--agent", a.name, "--repo", f.repo, "-o", "id"}, args...)
 	if a.model != "" {

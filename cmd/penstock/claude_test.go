@@ -67,7 +67,7 @@ func TestTwentyClaudes(t *testing.T) {
 		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
 	}
 	const issues = 20
-	f := newField(t)
+	f := newFixture(t)
 	model := scripted(issues)
 	upstream := httptest.NewServer(model)
 	t.Cleanup(upstream.Close)
@@ -101,7 +101,7 @@ func TestTwentyClaudes(t *testing.T) {
 }
 
 // transcript fails unless a log has everything that Claude Code told.
-func (f *field) transcript(id string, events []jobs.Event) {
+func (f *fixture) transcript(id string, events []jobs.Event) {
 	f.Helper()
 	f.gapless(events)
 	for kind, want := range map[jobs.Kind]int{
@@ -130,7 +130,7 @@ func (f *field) transcript(id string, events []jobs.Event) {
 
 // upstream fails unless each request came with the real key, and none of what
 // the agents found in their jails has it.
-func (f *field) upstream(requests []agenttest.Request, key string, issues int) {
+func (f *fixture) upstream(requests []agenttest.Request, key string, issues int) {
 	f.Helper()
 	searched := 0
 	for _, r := range requests {
@@ -157,7 +157,7 @@ func (f *field) upstream(requests []agenttest.Request, key string, issues int) {
 
 // absent fails where a secret is in the output or in a file below the
 // directories. To be sure that it would be found, so must a word of the jobs.
-func (f *field) absent(secret string, output []byte, dirs ...string) {
+func (f *fixture) absent(secret string, output []byte, dirs ...string) {
 	f.Helper()
 	if bytes.Contains(output, []byte(secret)) {
 		f.Errorf("the secret is in the output:\n%s", output)

@@ -33,7 +33,7 @@ await nc.close();
 // A client in another language publishes one JSON message and has a job. One
 // that is malformed is refused with the field named, or filed with it.
 func TestAClientInAnotherLanguage(t *testing.T) {
-	f := newField(t)
+	f := newFixture(t)
 	modules := nodeModules(t)
 	f.serve("--slots", "2")
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
@@ -88,7 +88,7 @@ func TestAClientInAnotherLanguage(t *testing.T) {
 func TestAViewerFollowsInAnotherLanguage(t *testing.T) {
 	t.Parallel()
 	program := documented(t, "clients.md", "js", "jetstreamManager")
-	f := newField(t)
+	f := newFixture(t)
 	modules := nodeModules(t)
 	if _, err := os.Stat(filepath.Join(modules, "node_modules", "@nats-io", "jetstream")); err != nil {
 		skip(t, "node", "no JetStream client for Node: npm install @nats-io/jetstream beside @nats-io/transport-node")

@@ -55,7 +55,7 @@ func TestWhatNamesSomethingIsCompleted(t *testing.T) {
 // What shells are told comes from the pool that runs.
 func TestShellsCompleteFromThePool(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1", "--labels", "gpu,docker")
 	done := f.submit("true", "--label", "team=web")
 	f.run("wait", done)
@@ -85,7 +85,7 @@ func TestShellsCompleteFromThePool(t *testing.T) {
 }
 
 // bash completes the id of a job in a real bash.
-func (f *field) bash(id string) {
+func (f *fixture) bash(id string) {
 	f.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 // containerImage is made by deploy/images/debian-root.sh.
 const containerImage = "penstock/test:1"
 
-// containerField is a field whose program is linked statically, as it is when
+// containerFixture is a fixture whose program is linked statically, as it is when
 // it is installed: containers have the C library of their image.
-func containerField(t *testing.T) *field {
+func containerFixture(t *testing.T) *fixture {
 	t.Helper()
 	if out, err := exec.Command("docker", "image", "inspect", containerImage).CombinedOutput(); err != nil {
 		skip(t, "docker", "docker: %v: %s; make the image with deploy/images/debian-root.sh %s", err, strings.TrimSpace(string(out)), containerImage)
@@ -28,14 +28,14 @@ func containerField(t *testing.T) *field {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v: %s", err, out)
 	}
-	f := newField(t)
+	f := newFixture(t)
 	f.program = filepath.Join(dir, "penstock")
 	f.env = []string{"PENSTOCK_WORKER_ENGINE=docker"}
 	return f
 }
 
 // containers lists the tokens of a job's containers, running or not.
-func (f *field) containers(job string) []string {
+func (f *fixture) containers(job string) []string {
 	f.Helper()
 	out, err := exec.Command("docker", "ps", "--all", "--filter", "label=penstock-jail", "--format", `{{.Label "penstock-jail"}}`).Output()
 	f.must(err)
@@ -44,7 +44,7 @@ func (f *field) containers(job string) []string {
 
 // What a job runs, it runs in its image, and the result is that of any job.
 func TestAJobInAContainer(t *testing.T) {
-	f := containerField(t)
+	f := containerFixture(t)
 	patch := filepath.Join(t.TempDir(), "patch")
 	// Only the image has a list of packages: other jails have no /var.
 	in := "test -d /var/lib/dpkg && "
@@ -78,7 +78,7 @@ func TestAJobInAContainer(t *testing.T) {
 
 // A worker that is killed leaves no container behind its successor's start.
 func TestAKilledWorkerLeavesNoContainer(t *testing.T) {
-	f := containerField(t)
+	f := containerFixture(t)
 	f.serve()
 	w := f.worker()
 	id := f.submit("sleep 1000", "--isolation", "container", "--image", containerImage)

@@ -20,7 +20,7 @@ const stubborn = `trap '' TERM INT HUP
 echo begun
 while :; do sleep 1; done`
 
-func (f *field) runs(id string) {
+func (f *fixture) runs(id string) {
 	f.Helper()
 	f.eventually(20*time.Second, "job "+id+" runs", func() bool { return count(f.events(id), jobs.OutputLine) > 0 })
 }
@@ -28,7 +28,7 @@ func (f *field) runs(id string) {
 // A job is cancelled wherever it is, within seconds and altogether.
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	running := f.submit(stubborn)
 	queued := f.submit("echo never")
@@ -66,7 +66,7 @@ func TestCancel(t *testing.T) {
 // With one slot, what is urgent is first, and equals come in their order.
 func TestPriorities(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	var want []string
 	ids := map[string]string{}
@@ -102,7 +102,7 @@ func TestPriorities(t *testing.T) {
 // What is asked of a job from outside, at any time of its life.
 func TestLifeOfAJob(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	serve, args := f.serve("--slots", "1")
 	id := f.submit("echo one; sleep 4; echo two; test -e passes", "--key", "the-key")
 	out, code, told := f.try("wait", "--timeout", "1s", id)
@@ -162,7 +162,7 @@ func TestLifeOfAJob(t *testing.T) {
 // A secret of the worker reaches only the agent that names it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	secret := "s3cret-" + jobs.NewID()
 	encoded := base64.StdEncoding.EncodeToString([]byte(secret))
 	f.env = []string{"PENSTOCK_SECRET_TOKEN=" + secret}
@@ -200,7 +200,7 @@ func TestSecrets(t *testing.T) {
 }
 
 // list lists all jobs that are kept.
-func (f *field) list() []jobs.Record {
+func (f *fixture) list() []jobs.Record {
 	f.Helper()
 	var list []jobs.Record
 	f.must(json.Unmarshal([]byte(f.run("job", "ls", "-o", "json")), &list))

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/seal"
 )
 
-// bus connects to the pool that runs on the field's data directory.
-func (f *field) bus() *nats.Conn {
+// bus connects to the pool that runs on the fixture's data directory.
+func (f *fixture) bus() *nats.Conn {
 	f.Helper()
 	at, err := natsd.Find(filepath.Join(f.data, "nats"))
 	f.must(err)
@@ -29,7 +29,7 @@ func (f *field) bus() *nats.Conn {
 	return nc
 }
 
-func (f *field) letters(args ...string) []jobs.DeadLetter {
+func (f *fixture) letters(args ...string) []jobs.DeadLetter {
 	f.Helper()
 	var list []jobs.DeadLetter
 	f.must(json.Unmarshal([]byte(f.run(append([]string{"dead", "ls", "-o", "json"}, args...)...)), &list))
@@ -40,7 +40,7 @@ func (f *field) letters(args ...string) []jobs.DeadLetter {
 // and becomes one job when it is not, however often that is asked for.
 func TestRefusedSubmissions(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "0")
 	nc := f.bus()
 	_, err := nc.Request("penstock.v1.submit.default", []byte(`{"prompt":"x","agent":{"brand":"claude"}}`), 10*time.Second)
@@ -78,7 +78,7 @@ func TestRefusedSubmissions(t *testing.T) {
 // with the signature that it had, or with that of the program that submits it again.
 func TestRefusedSubmissionsAreSigned(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	keys := t.TempDir()
 	own, other := f.keyPair(keys, "own"), f.keyPair(keys, "other")
 	f.serve("--slots", "2", "--require-signature", filepath.Join(keys, "own.pub"))

@@ -18,7 +18,7 @@ import (
 )
 
 // branches lists the branches that a repository got, with their commits.
-func (f *field) branches(repo string) map[string]string {
+func (f *fixture) branches(repo string) map[string]string {
 	f.Helper()
 	found := map[string]string{}
 	for line := range strings.Lines(f.git("-C", repo, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/penstock")) {
@@ -28,8 +28,8 @@ func (f *field) branches(repo string) map[string]string {
 	return found
 }
 
-// remote serves a bare copy of the field's repository over HTTP, with a hook.
-func (f *field) remote(hook, script string) (url, dir string) {
+// remote serves a bare copy of the fixture's repository over HTTP, with a hook.
+func (f *fixture) remote(hook, script string) (url, dir string) {
 	f.Helper()
 	root := f.TempDir()
 	dir = filepath.Join(root, "app.git")
@@ -46,7 +46,7 @@ func (f *field) remote(hook, script string) (url, dir string) {
 }
 
 // deliveredOnce wants the one branch of a job with what that attempt wrote.
-func (f *field) deliveredOnce(id, repo, content string) {
+func (f *fixture) deliveredOnce(id, repo, content string) {
 	f.Helper()
 	branch := "penstock/" + id
 	got := f.branches(repo)
@@ -73,7 +73,7 @@ func (f *field) deliveredOnce(id, repo, content string) {
 // issue alone, and nothing else of it has changed.
 func TestABatchBecomesBranches(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	file := f.issues(20, func(i int) string { return fmt.Sprint("Issue ", i) })
 	out := filepath.Join(t.TempDir(), "results")
 	status := func() string {
@@ -110,7 +110,7 @@ func TestABatchBecomesBranches(t *testing.T) {
 // The next attempt takes the branch over: it is delivered once.
 func TestAKilledWorkersBranchIsTakenOver(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	mark := filepath.Join(t.TempDir(), "pushed")
 	url, dir := f.remote("post-receive", `[ -e `+mark+` ] || { : > `+mark+`; exec sleep 3; }`)
 	f.repo = url
@@ -134,7 +134,7 @@ func TestAKilledWorkersBranchIsTakenOver(t *testing.T) {
 // late finds the branch of the attempt that took over, and changes nothing.
 func TestASleepersPushIsRefused(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	tmp := t.TempDir()
 	came, wake, ended := filepath.Join(tmp, "came"), filepath.Join(tmp, "wake"), filepath.Join(tmp, "ended")
 	url, dir := f.remote("pre-receive", `[ -e `+came+` ] && exit 0; : > `+came+`; while ! [ -e `+wake+` ]; do sleep 0.1; done; : > `+ended)
@@ -158,7 +158,7 @@ func TestASleepersPushIsRefused(t *testing.T) {
 // out that the message shows works.
 func TestABranchThatExistsIsKept(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.git("-C", f.repo, "branch", "penstock/mine")
 	before := f.branches(f.repo)
 	file := filepath.Join(t.TempDir(), "job.json")

@@ -19,7 +19,7 @@ func summary(e jobs.Event) string {
 	case event.MessageDelta, event.ThoughtDelta, event.ToolDelta, event.ToolOutput, event.StateChanged, event.Usage, event.TerminalOutput:
 		return "" // details of what another event reports as a whole
 	case event.InputState:
-		return told(d)
+		return describeMessage(d)
 	case event.AskOpened:
 		return inquiry(e.Job, control.Ask(d))
 	case event.AskClosed:

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// told describes a message to a session. How the agent receives it is a detail.
-func told(d event.InputState) string {
+// describeMessage describes a message to a session. How the agent receives it is a detail.
+func describeMessage(d event.InputState) string {
 	if d.State != control.Accepted {
 		return ""
 	}

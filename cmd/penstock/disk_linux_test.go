@@ -16,7 +16,7 @@ import (
 )
 
 // small mounts a disk of that many MiB at a directory, to be filled.
-func (f *field) small(dir string, mib int) {
+func (f *fixture) small(dir string, mib int) {
 	f.Helper()
 	f.must(os.MkdirAll(dir, 0o700))
 	if err := syscall.Mount(smallDisk, dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
@@ -29,7 +29,7 @@ func (f *field) small(dir string, mib int) {
 // other begins there. What is in it stays until there is room to store it.
 func TestAFullWorkspace(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	work := filepath.Join(f.data, "work")
 	f.small(work, 48)
 	f.serve("--slots", "1")
@@ -59,7 +59,7 @@ func TestAFullWorkspace(t *testing.T) {
 // when there is room it is salvaged automatically.
 func TestSalvageOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	work := filepath.Join(f.data, "work")
 	f.small(work, 48)
 	f.serve()
@@ -103,7 +103,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // already ends once there is room again.
 func TestAFullBroker(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	store := filepath.Join(f.data, "nats")
 	f.small(store, 64)
 	f.serve("--slots", "1")
@@ -130,7 +130,7 @@ func TestAFullBroker(t *testing.T) {
 // goesOn waits until a broker that has room again takes what submit submits, and
 // the jobs that it had accepted have ended, once each; the first of them, which
 // ran all the time, with its work.
-func (f *field) goesOn(submit []string, accepted ...string) {
+func (f *fixture) goesOn(submit []string, accepted ...string) {
 	f.Helper()
 	f.eventually(30*time.Second, "submissions are taken again", func() bool { _, code, _ := f.try(submit...); return code == 0 })
 	f.run(append([]string{"wait", "--timeout", patience(90)}, accepted...)...)
@@ -151,7 +151,7 @@ func (f *field) goesOn(submit []string, accepted ...string) {
 // continues without a restart.
 func TestABrokerWithoutAByte(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	store := filepath.Join(f.data, "nats")
 	f.small(store, 64)
 	f.serve("--slots", "1")
@@ -189,7 +189,7 @@ func TestABrokerWithoutAByte(t *testing.T) {
 // evicts the parts of its cache that no job needs.
 func TestALowDisk(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	work, signs := filepath.Join(f.data, "work"), t.TempDir()
 	f.small(work, 64)
 	f.serve()

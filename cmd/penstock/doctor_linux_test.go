@@ -13,7 +13,7 @@ import (
 )
 
 // examined runs doctor in some way and returns what it found, by check.
-func (f *field) examined(cmd *exec.Cmd) (found map[string]finding, code int) {
+func (f *fixture) examined(cmd *exec.Cmd) (found map[string]finding, code int) {
 	f.Helper()
 	cmd.Stderr = os.Stderr
 	out, _ := cmd.Output() // how it ended is in ProcessState
@@ -32,7 +32,7 @@ func (f *field) examined(cmd *exec.Cmd) (found map[string]finding, code int) {
 }
 
 // wants fails unless the checks have those statuses.
-func (f *field) wants(found map[string]finding, want map[string]string) {
+func (f *fixture) wants(found map[string]finding, want map[string]string) {
 	f.Helper()
 	for check, status := range want {
 		if found[check].Status != status {
@@ -48,7 +48,7 @@ func (f *field) wants(found map[string]finding, want map[string]string) {
 // names what.
 func TestDoctorOnOtherHosts(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	found, code := f.examined(f.command("doctor", "-o", "json"))
 	f.wants(found, map[string]string{"system": "ok", "git": "ok", "bwrap": "ok", "userns": "ok", "netns": "ok", "proc": "ok", "jail": "ok", "seccomp": "ok", "data": "ok", "policy": "ok"})
 	if code != 0 || found["view"].Detail == "" || found["tier"].Detail == "none" {

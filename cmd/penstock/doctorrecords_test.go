@@ -15,7 +15,7 @@ import (
 // Doctor and restore find a record that does not know of the end of its job.
 func TestDoctorAndRestoreCompareTheRecords(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	srv := jobstest.Start(t)
 	nc := srv.Connect()
 	q, log := jobstest.Queue(t, nc, queue.Config{}), jobstest.Log(t, nc)

@@ -14,7 +14,7 @@ import (
 )
 
 // refused fails unless the program ends with that code and says each word.
-func (f *field) refused(code int, words []string, args ...string) {
+func (f *fixture) refused(code int, words []string, args ...string) {
 	f.Helper()
 	out, got, told := f.try(args...)
 	if got != code {
@@ -31,7 +31,7 @@ func (f *field) refused(code int, words []string, args ...string) {
 // has it, and the first does not notice.
 func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	first := f.begin("run", "--repo", f.repo, "--", "sh", "-c", "echo begun; sleep 4; echo done >new.txt")
 	f.eventually(20*time.Second, "the first run runs", func() bool { return strings.Contains(first.log.String(), "begun") })
 	inUse := []string{f.data, "in use by penstock run", "hint: ", "--data"}
@@ -52,7 +52,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 // Addresses and directories that cannot be had are named at once.
 func TestPlacesThatCannotBeHad(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	f.must(err)
 	defer l.Close()
@@ -74,7 +74,7 @@ func TestPlacesThatCannotBeHad(t *testing.T) {
 // Without bubblewrap no agent runs; doctor says what to install.
 func TestNoBubblewrap(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	bin := t.TempDir()
 	for _, name := range []string{"penstock", "git", "sh"} {
 		path, err := exec.LookPath(name)
@@ -102,7 +102,7 @@ func TestNoBubblewrap(t *testing.T) {
 // An agent that is unknown, that is not installed, or has no key.
 func TestAgentsThatCannotRun(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.refused(4, []string{"unknown_agent", `"nobody"`, "known are"}, "run", "--repo", f.repo, "--agent", "nobody", "do it")
 	f.env = []string{"PENSTOCK_WORKER_CLAUDE=" + filepath.Join(f.tmp, "nowhere")}
 	f.refused(4, []string{"agent_missing", "claude"}, "run", "--repo", f.repo, "--agent", "claude", "do it")
@@ -116,7 +116,7 @@ func TestAgentsThatCannotRun(t *testing.T) {
 // A results directory belongs to one batch, and to one program at a time.
 func TestResultsDirectoryInUse(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "2")
 	out := filepath.Join(t.TempDir(), "out")
 	file := f.issues(2, func(int) string { return "" })
@@ -138,7 +138,7 @@ func TestResultsDirectoryInUse(t *testing.T) {
 // A user who stops watching does not stop the job.
 func TestAnInterruptedWatcher(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.submit("echo begun; sleep 3")
 	for _, verb := range []string{"watch", "wait"} {
@@ -157,7 +157,7 @@ func TestAnInterruptedWatcher(t *testing.T) {
 // pool on the data directory does it.
 func TestAnInterruptedRun(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	run := f.begin("run", "--repo", f.repo, "--key", "k", "--", "sh", "-c", "echo begun; sleep 3; echo done >new.txt")
 	f.eventually(20*time.Second, "it runs", func() bool { return strings.Contains(run.log.String(), "begun") })
 	f.must(run.Process.Signal(syscall.SIGINT))

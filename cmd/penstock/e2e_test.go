@@ -85,9 +85,9 @@ func skip(tb testing.TB, what, format string, args ...any) {
 	tb.Skipf(format, args...)
 }
 
-// A field is where one test plays: a data directory, a repository, and the
+// A fixture is the environment of one test: a data directory, a repository, and the
 // programs that were started.
-type field struct {
+type fixture struct {
 	*testing.T
 	data, repo string
 	tmp        string   // where the programs put temporary files
@@ -95,10 +95,10 @@ type field struct {
 	program    string   // what is run; empty is the penstock in PATH
 }
 
-func newField(t *testing.T) *field {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	requireJail(t)
-	f := &field{T: t, data: filepath.Join(t.TempDir(), "data"), repo: filepath.Join(t.TempDir(), "repo"), tmp: t.TempDir()}
+	f := &fixture{T: t, data: filepath.Join(t.TempDir(), "data"), repo: filepath.Join(t.TempDir(), "repo"), tmp: t.TempDir()}
 	f.git("init", "-q", "-b", "main", f.repo)
 	for i := range 20 {
 		name := filepath.Join(f.repo, fmt.Sprintf("dir%d", i%4), fmt.Sprintf("file%d.txt", i))
@@ -107,7 +107,7 @@ func newField(t *testing.T) *field {
 	}
 	f.git("-C", f.repo, "add", "-A")
 	f.git("-C", f.repo, "commit", "-qm", "base")
-	data := f.data // a test may go on with another
+	data := f.data // a test may use another one
 	t.Cleanup(func() { f.removable(data) })
 	t.Cleanup(f.nothingLeft)
 	return f
@@ -115,7 +115,7 @@ func newField(t *testing.T) *field {
 
 // removable opens what the kernel keeps closed in the directory of an overlay
 // whose worker was killed: only root removes it as it is.
-func (f *field) removable(data string) {
+func (f *fixture) removable(data string) {
 	closed, err := filepath.Glob(filepath.Join(data, "work", "jobs", "*", "workspace.work", "work"))
 	f.must(err)
 	for _, dir := range closed {
@@ -128,14 +128,14 @@ func (f *field) removable(data string) {
 	}
 }
 
-func (f *field) must(err error) {
+func (f *fixture) must(err error) {
 	f.Helper()
 	if err != nil {
 		f.Fatal(err)
 	}
 }
 
-func (f *field) git(args ...string) string {
+func (f *fixture) git(args ...string) string {
 	f.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=T", "GIT_AUTHOR_EMAIL=t@example.com",
@@ -148,7 +148,7 @@ func (f *field) git(args ...string) string {
 }
 
 // command is one call of the program, not started yet.
-func (f *field) command(args ...string) *exec.Cmd {
+func (f *fixture) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(cmp.Or(f.program, "penstock"), args...)
 	// git prefers these to its configuration, and some hosts set them.
 	usual := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_SSL_") })
@@ -159,7 +159,7 @@ func (f *field) command(args ...string) *exec.Cmd {
 }
 
 // run runs the program to its end and returns its standard output.
-func (f *field) run(args ...string) string {
+func (f *fixture) run(args ...string) string {
 	f.Helper()
 	out, code, stderr := f.try(args...)
 	if code != 0 {
@@ -169,7 +169,7 @@ func (f *field) run(args ...string) string {
 }
 
 // try is run where the exit code is part of the question.
-func (f *field) try(args ...string) (out string, code int, stderr string) {
+func (f *fixture) try(args ...string) (out string, code int, stderr string) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), slowtest.Limit(2*time.Minute))
 	defer cancel()
@@ -197,12 +197,12 @@ type program struct {
 }
 
 // start starts the program and waits until it says that it is ready.
-func (f *field) start(ready string, args ...string) *program {
+func (f *fixture) start(ready string, args ...string) *program {
 	f.Helper()
 	return f.launch(f.command(args...), ready)
 }
 
-func (f *field) launch(cmd *exec.Cmd, ready string) *program {
+func (f *fixture) launch(cmd *exec.Cmd, ready string) *program {
 	f.Helper()
 	p := &program{Cmd: cmd, log: &syncBuffer{}}
 	p.Stdout, p.Stderr = p.log, p.log
@@ -212,7 +212,7 @@ func (f *field) launch(cmd *exec.Cmd, ready string) *program {
 	return p
 }
 
-func (f *field) note(p *program, args []string) {
+func (f *fixture) note(p *program, args []string) {
 	if f.Failed() {
 		f.Logf("penstock %v:\n%s", args, p.log)
 	}
@@ -232,38 +232,38 @@ func (p *program) kill() {
 }
 
 // serve starts a pool on a port that stays the same when it is started again.
-func (f *field) serve(args ...string) (*program, []string) {
+func (f *fixture) serve(args ...string) (*program, []string) {
 	f.Helper()
 	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
 	args = append([]string{"serve", "--listen", address, "--admin", "", "--drain", "1s"}, args...)
 	return f.start("serving", args...), args
 }
 
-func (f *field) worker(args ...string) *program {
+func (f *fixture) worker(args ...string) *program {
 	f.Helper()
 	return f.start("slots on", append([]string{"worker", "--admin", "", "--drain", "1s"}, args...)...)
 }
 
 // submit submits a job with a shell command as its agent.
-func (f *field) submit(script string, args ...string) string {
+func (f *fixture) submit(script string, args ...string) string {
 	f.Helper()
 	args = append([]string{"submit", "-o", "id", "--repo", f.repo}, args...)
 	return strings.TrimSpace(f.run(append(args, "--", "sh", "-c", script)...))
 }
 
-func (f *field) record(id string) jobs.Record {
+func (f *fixture) record(id string) jobs.Record {
 	f.Helper()
 	var rec jobs.Record
 	f.must(json.Unmarshal([]byte(f.run("job", "get", "-o", "json", id)), &rec))
 	return rec
 }
 
-func (f *field) events(id string) []jobs.Event {
+func (f *fixture) events(id string) []jobs.Event {
 	f.Helper()
 	return f.decode(f.run("logs", "-o", "jsonl", id))
 }
 
-func (f *field) decode(lines string) []jobs.Event {
+func (f *fixture) decode(lines string) []jobs.Event {
 	f.Helper()
 	var events []jobs.Event
 	dec := json.NewDecoder(strings.NewReader(lines))
@@ -293,7 +293,7 @@ var eventSchema = sync.OnceValues(func() (*jsonschema.Resolved, error) {
 
 // valid holds an event that penstock printed against the schema of events and,
 // since that leaves room for fields to come, against the payload of its kind.
-func (f *field) valid(e jobs.Event, line []byte) {
+func (f *fixture) valid(e jobs.Event, line []byte) {
 	f.Helper()
 	eventtest.Strict(f, e)
 	published, err := eventSchema()
@@ -305,7 +305,7 @@ func (f *field) valid(e jobs.Event, line []byte) {
 	}
 }
 
-func (f *field) eventually(limit time.Duration, what string, ok func() bool) time.Duration {
+func (f *fixture) eventually(limit time.Duration, what string, ok func() bool) time.Duration {
 	f.Helper()
 	began := time.Now()
 	if !slowtest.Eventually(limit, 50*time.Millisecond, ok) {
@@ -320,7 +320,7 @@ func patience(seconds int) string {
 }
 
 // gapless fails unless the events are numbered 1, 2, 3 and so on.
-func (f *field) gapless(events []jobs.Event) {
+func (f *fixture) gapless(events []jobs.Event) {
 	f.Helper()
 	for i, e := range events {
 		if e.Seq != uint64(i+1) {
@@ -342,7 +342,7 @@ func count(events []jobs.Event, kind jobs.Kind) int {
 // nothingLeft looks for what the programs of the test should have removed:
 // jails, mounts, workspaces. It runs in a cleanup, where a fatal error would make
 // Go forget what a test with parallel parts has said, and its name.
-func (f *field) nothingLeft() {
+func (f *fixture) nothingLeft() {
 	gone := func(what string, ok func() bool) {
 		if !slowtest.Eventually(time.Minute, 50*time.Millisecond, ok) {
 			f.Errorf("%s is left", what)
@@ -404,7 +404,7 @@ func inheriting(variable string) []string {
 }
 
 // workspaces lists the attempts that have a directory on disk.
-func (f *field) workspaces() []string {
+func (f *fixture) workspaces() []string {
 	entries, err := os.ReadDir(filepath.Join(f.data, "work", "jobs"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		f.Fatal(err)

@@ -32,14 +32,14 @@ func running(word string) (found []string) {
 	return found
 }
 
-// deaf is an agent that does not end when it is asked to, and that has a child of the
+// ignoreSignals is an agent that does not end when it is asked to, and that has a child of the
 // same kind.
-const deaf = `trap '' TERM INT HUP; (while :; do sleep 0.1; done) & while :; do sleep 0.1; done`
+const ignoreSignals = `trap '' TERM INT HUP; (while :; do sleep 0.1; done) & while :; do sleep 0.1; done`
 
-// submitDeaf returns when the job's agent and its child run.
-func (f *field) submitDeaf(mark string, flags ...string) (id string) {
+// submitIgnoringSignals returns when the job's agent and its child run.
+func (f *fixture) submitIgnoringSignals(mark string, flags ...string) (id string) {
 	f.Helper()
-	id = f.submit(": "+mark+"; "+deaf, flags...)
+	id = f.submit(": "+mark+"; "+ignoreSignals, flags...)
 	f.eventually(60*time.Second, "the agent runs, or the job has ended", func() bool {
 		return len(running(mark)) > 1 || f.record(id).State == jobs.Finished
 	})
@@ -67,15 +67,15 @@ var inContainer = map[string][]string{"oci": {"--isolation", "container", "--ima
 // more, however the agent takes it to be asked to end.
 func TestFinishedMeansThatNothingLives(t *testing.T) {
 	t.Parallel()
-	finishedMeansThatNothingLives(newField(t), jailsHere())
+	finishedMeansThatNothingLives(newFixture(t), jailsHere())
 }
 
 func TestFinishedMeansThatNoContainerLives(t *testing.T) {
-	f := containerField(t)
+	f := containerFixture(t)
 	finishedMeansThatNothingLives(f, inContainer)
 }
 
-func finishedMeansThatNothingLives(f *field, jails map[string][]string) {
+func finishedMeansThatNothingLives(f *fixture, jails map[string][]string) {
 	f.env = append(f.env, "PENSTOCK_WORKER_STEP_TIMEOUT=1s")
 	f.serve("--slots", fmt.Sprint(3*len(jails)))
 	for jail, flags := range jails {
@@ -89,11 +89,11 @@ func finishedMeansThatNothingLives(f *field, jails map[string][]string) {
 				mark := fmt.Sprint("mark-", os.Getpid(), "-", jail, "-", name)
 				var id string
 				if end != nil {
-					id = f.submitDeaf(mark, flags...)
+					id = f.submitIgnoringSignals(mark, flags...)
 				}
 				// On a slow machine a jail takes seconds to start, which count.
 				for limit := 2 * time.Second; end == nil && len(running(mark)) == 0; limit *= 2 {
-					id = f.submitDeaf(mark, append([]string{"--timeout", limit.String(), "--max-attempts", "1"}, flags...)...)
+					id = f.submitIgnoringSignals(mark, append([]string{"--timeout", limit.String(), "--max-attempts", "1"}, flags...)...)
 				}
 				waiting := f.begin("wait", id)
 				if len(running(mark)) == 0 {
@@ -121,7 +121,7 @@ func TestAWorkerSweepsItsOwnPool(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("what a jail of backend none leaves is its control group, and only root has one here")
 	}
-	f, other := newField(t), newField(t)
+	f, other := newFixture(t), newFixture(t)
 	left := func(id string) (found []string) {
 		all, err := sandbox.Leftovers(context.Background(), id)
 		f.must(err)
@@ -136,8 +136,8 @@ func TestAWorkerSweepsItsOwnPool(t *testing.T) {
 // A container ends itself when its worker is killed. One that cannot, since it is
 // paused, is left.
 func TestAWorkerSweepsItsOwnContainers(t *testing.T) {
-	f := containerField(t)
-	other := newField(t)
+	f := containerFixture(t)
+	other := newFixture(t)
 	other.env, other.program = f.env, f.program
 	pause := func(id string) {
 		for _, token := range f.containers(id) {
@@ -156,7 +156,7 @@ func TestAWorkerSweepsItsOwnUnits(t *testing.T) {
 	if !systemdRuns() {
 		t.Skip("this machine was not booted with systemd: TestEndingsUnderSystemd boots a container")
 	}
-	f, other := newField(t), newField(t)
+	f, other := newFixture(t), newFixture(t)
 	units := func(id string) []string {
 		out, err := exec.Command("systemctl", "list-units", "--plain", "--no-legend", "penstock-"+id+"*").Output()
 		f.must(err)
@@ -178,17 +178,17 @@ func TestAWorkerSweepsItsOwnUnits(t *testing.T) {
 
 // sweepsItsOwnPool kills the workers of two pools and starts others. What is left of a
 // job is found by left; holds has its jail survive the worker.
-func sweepsItsOwnPool(f, other *field, left func(id string) []string, hold func(id string), jail ...string) {
-	ids := map[*field]string{}
-	for _, f := range []*field{f, other} {
+func sweepsItsOwnPool(f, other *fixture, left func(id string) []string, hold func(id string), jail ...string) {
+	ids := map[*fixture]string{}
+	for _, f := range []*fixture{f, other} {
 		pool, args := f.serve("--slots", "1")
 		mark := fmt.Sprintf("mark-%d-%p", os.Getpid(), f)
-		ids[f] = f.submitDeaf(mark, jail...)
+		ids[f] = f.submitIgnoringSignals(mark, jail...)
 		hold(ids[f])
 		pool.kill()
 		f.start("serving", append(args, "--slots", "0")...) // no worker
 	}
-	for _, f := range []*field{f, other} {
+	for _, f := range []*fixture{f, other} {
 		if found := left(ids[f]); len(found) != 1 {
 			f.Fatalf("left are %v, want one jail", found)
 		}
@@ -209,7 +209,7 @@ func sweepsItsOwnPool(f, other *field, left func(id string) []string, hold func(
 // is not ready.
 func TestServeShowsThatItDrains(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	admin := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
 	pool := f.start("serving", "serve", "--listen", "127.0.0.1:0", "--admin", admin, "--slots", "1", "--drain", "3s")
 	id := f.submit("echo up; sleep 300")
@@ -239,7 +239,7 @@ func TestServeShowsThatItDrains(t *testing.T) {
 // is closed, it drains.
 func TestHangup(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	settings := filepath.Join(t.TempDir(), "penstock.yaml")
 	f.must(os.WriteFile(settings, []byte("log: {level: warn}\n"), 0o644))
 	// The tests may run with the signal ignored, as under nohup, and the processes that
@@ -277,7 +277,7 @@ func TestHangup(t *testing.T) {
 	}
 }
 
-func terminalPair(f *field) (master, slave *os.File) {
+func terminalPair(f *fixture) (master, slave *os.File) {
 	f.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	f.must(err)

@@ -16,7 +16,7 @@ import (
 // A worker that is killed loses nothing: another one has its jobs within
 // fifteen seconds, its agents are gone, and each job has one result.
 func TestAKilledWorkersJobsGoOnElsewhere(t *testing.T) {
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	first := f.worker("--slots", "4", "--name", "first")
 	var ids []string
@@ -54,7 +54,7 @@ func TestAKilledWorkersJobsGoOnElsewhere(t *testing.T) {
 // A worker that sleeps past its lease and wakes again finds that it may do
 // nothing any more: its agent ends and its result is refused.
 func TestASleepingWorkerIsFenced(t *testing.T) {
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	first := f.worker("--slots", "1", "--name", "sleeper", "--log-level", "info")
 	id := f.submit("echo begun; sleep $((22 - 9 * PENSTOCK_ATTEMPT)); echo from $PENSTOCK_ATTEMPT > new.txt")
@@ -85,7 +85,7 @@ func TestASleepingWorkerIsFenced(t *testing.T) {
 
 // A drained worker hands back what it could not finish, at no cost.
 func TestADrainedWorkerHandsItsJobsBack(t *testing.T) {
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	first := f.worker("--slots", "2", "--name", "first", "--drain", "1s")
 	id := f.submit("echo begun; sleep 5; echo done > new.txt", "--max-attempts", "1")
@@ -105,7 +105,7 @@ func TestADrainedWorkerHandsItsJobsBack(t *testing.T) {
 // The broker and its dispatcher die in the middle of a batch and are started
 // again: nothing that was accepted is lost.
 func TestAKilledServerLosesNothing(t *testing.T) {
-	f := newField(t)
+	f := newFixture(t)
 	serve, args := f.serve()
 	f.worker("--slots", "3", "--name", "w")
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")

@@ -20,7 +20,7 @@ func TestHangsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	sandboxtest.Require(t, jail, sandbox.FeatureCPU) // control groups, which name the limit that ended a program
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	w := f.start("slots on", "worker", "--slots", "1", "--admin", "127.0.0.1:0", "--drain", "1s")
 	admin := regexp.MustCompile(`http://[^/]+/`).FindString(w.log.String())

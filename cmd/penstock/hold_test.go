@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-func (f *field) batches() []operation.Batch {
+func (f *fixture) batches() []operation.Batch {
 	f.Helper()
 	var list []operation.Batch
 	f.must(json.Unmarshal([]byte(f.run("batch", "ls", "-o", "json")), &list))
@@ -25,7 +25,7 @@ func (f *field) batches() []operation.Batch {
 // was; a cancelled one ends, and can be started again.
 func TestPauseResumeAndCancelABatch(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	file := f.issues(4, func(int) string { return "" })
 	out, gate := filepath.Join(t.TempDir(), "out"), filepath.Join(f.repo, "go")
@@ -72,7 +72,7 @@ func TestPauseResumeAndCancelABatch(t *testing.T) {
 // line and to a client of the bus alike.
 func TestWhyFollowsTheWorkers(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "0")
 	first := f.submit("while [ ! -e go ]; do sleep 0.1; done", "--isolation", "none")
 	second := f.submit("true")
@@ -106,7 +106,7 @@ func TestWhyFollowsTheWorkers(t *testing.T) {
 
 func TestPauseAQueue(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	f.run("queue", "pause", "default", "--for", "1h")
 	id := f.submit("true")
@@ -124,7 +124,7 @@ func TestPauseAQueue(t *testing.T) {
 }
 
 // whyIs waits until why names what keeps a job.
-func (f *field) whyIs(id string, want why.Constraint) (got why.Standing) {
+func (f *fixture) whyIs(id string, want why.Constraint) (got why.Standing) {
 	f.Helper()
 	f.eventually(30*time.Second, id+" is kept by "+string(want), func() bool {
 		f.must(json.Unmarshal([]byte(f.run("why", id, "-o", "json")), &got))
@@ -137,7 +137,7 @@ func (f *field) whyIs(id string, want why.Constraint) (got why.Standing) {
 // while its last job ends: why says so, and not that it is about to claim.
 func TestWhyOfAWorkerThatShutsDown(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "0")
 	w := f.worker("--slots", "2", "--name", "one", "--drain", patience(120))
 	last := f.submit("while [ ! -e go ]; do sleep 0.1; done", "--isolation", "none")

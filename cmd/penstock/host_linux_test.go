@@ -22,7 +22,7 @@ import (
 // origins are repositories that a server gives out over HTTP. What it sends is
 // kept, pack by pack.
 type origins struct {
-	*field
+	*fixture
 	url, root, packs string
 	tips             []tip
 }
@@ -36,9 +36,9 @@ file=$(mktemp "$PACKS/$(basename "$PWD")-XXXXXXXX") && "$@" > "$file" && cat "$f
 
 // origins makes repositories of some branches each: a trunk that all have, and
 // a commit with a file of that many bytes that no other has.
-func (f *field) origins(repos, branches, bytes int) *origins {
+func (f *fixture) origins(repos, branches, bytes int) *origins {
 	f.Helper()
-	o := &origins{field: f, root: f.TempDir(), packs: f.TempDir()}
+	o := &origins{fixture: f, root: f.TempDir(), packs: f.TempDir()}
 	for r := range repos {
 		name := fmt.Sprintf("r%d.git", r)
 		work := filepath.Join(f.TempDir(), name)
@@ -184,7 +184,7 @@ func inOrder(index string) []string {
 }
 
 // twoWorkers starts a pool and two workers on the data directory of one host.
-func (f *field) twoWorkers(args ...string) (first, second *program) {
+func (f *fixture) twoWorkers(args ...string) (first, second *program) {
 	f.Helper()
 	f.serve()
 	start := func(name string) *program {
@@ -206,7 +206,7 @@ func asked(variable string, small int) int {
 // waits for ever, and what they share is whole.
 func TestTwoWorkersFetchEachObjectOnce(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	jobs := asked("PENSTOCK_TEST_HOST_JOBS", 60)
 	o := f.origins(min(5, 2+jobs/50), min(20, 2+jobs/10), 20_000)
 	f.twoWorkers()
@@ -228,7 +228,7 @@ func TestTwoWorkersFetchEachObjectOnce(t *testing.T) {
 }
 
 // cacheIsWhole lets git check what the workers share.
-func (f *field) cacheIsWhole() {
+func (f *fixture) cacheIsWhole() {
 	f.Helper()
 	n := 0
 	for _, pattern := range []string{"mirrors/*/mirror.git", "mirrors/*/bases/*/git"} {
@@ -249,7 +249,7 @@ func (f *field) cacheIsWhole() {
 // whichever of the workers evicts.
 func TestEvictionLeavesWhatJobsUse(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	work := filepath.Join(f.data, "work")
 	// A commit takes a megabyte of its mirror, and two more while it is kept for
 	// jobs. All that there are have no room beside what is reserved.

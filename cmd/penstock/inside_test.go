@@ -13,7 +13,7 @@ import (
 )
 
 // opened returns the ids of the questions that are in the log, by their texts.
-func (f *field) opened(id string) map[string]string {
+func (f *fixture) opened(id string) map[string]string {
 	f.Helper()
 	found := map[string]string{}
 	for _, e := range f.events(id) {
@@ -34,7 +34,7 @@ func (f *field) opened(id string) map[string]string {
 // when its agent is stopped.
 func TestAskFromTheJail(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.submit(`
 penstock ask "Which one?" --option Red --option Blue >one & one=$!
@@ -95,7 +95,7 @@ penstock ask "Last?"; echo "never"`, "--idle-timeout", "5m")
 // is told off, and ends as it would have.
 func TestAFloodFromTheJail(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.submit(`
 penstock result '"before"'

@@ -43,7 +43,7 @@ func TestAgentsTellTheirWorker(t *testing.T) {
 			if _, err := exec.LookPath(tt.agent); err != nil {
 				skip(t, tt.agent, "no %s in PATH", tt.agent)
 			}
-			f := newField(t)
+			f := newFixture(t)
 			upstream := httptest.NewServer(tt.upstream)
 			t.Cleanup(upstream.Close)
 			f.env = []string{tt.api + "_API_KEY=sk-real-" + rand.Text(), "PENSTOCK_MODEL_" + tt.api + "_URL=" + upstream.URL}

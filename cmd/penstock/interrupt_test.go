@@ -19,7 +19,7 @@ const firstOnly = `grep -q '"number": 1\b' $PENSTOCK_ISSUE_FILE || exec sleep 60
 // how to watch and cancel them; with --cancel-on-interrupt none does.
 func TestAnInterruptedBatchInAPool(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	pool, _ := f.serve("--slots", "5")
 	file := f.issues(5, func(int) string { return "" })
 	out := filepath.Join(t.TempDir(), "out")
@@ -80,7 +80,7 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 }
 
 // states counts the jobs of the pool.
-func (f *field) states() map[jobs.State]int {
+func (f *fixture) states() map[jobs.State]int {
 	f.Helper()
 	counts := map[jobs.State]int{}
 	for _, rec := range f.list() {
@@ -90,7 +90,7 @@ func (f *field) states() map[jobs.State]int {
 }
 
 // text is what a file holds; nothing where it is not there yet.
-func (f *field) text(name string) string {
+func (f *fixture) text(name string) string {
 	data, err := os.ReadFile(name)
 	if err != nil && !os.IsNotExist(err) {
 		f.Fatal(err)

@@ -51,7 +51,7 @@ func TestJobsAreSelected(t *testing.T) {
 // --watch shows each change.
 func TestAQueueIsDrained(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.submit("echo begun; sleep 600")
 	f.runs(id)

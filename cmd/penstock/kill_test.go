@@ -32,7 +32,7 @@ func TestKilledAtRandomPoints(t *testing.T) {
 	for i, victim := range []string{"worker", "agent", "both"} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
-			k := &killing{field: newField(t), victim: victim, rng: rand.New(rand.NewPCG(seed, uint64(i)))}
+			k := &killing{fixture: newFixture(t), victim: victim, rng: rand.New(rand.NewPCG(seed, uint64(i)))}
 			k.serve()
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -50,9 +50,9 @@ func TestKilledAtRandomPoints(t *testing.T) {
 // checkEvery is after how many kills all is looked at.
 const checkEvery = 25
 
-// A killing is a field with a victim that dies again and again.
+// A killing is a fixture with a victim that dies again and again.
 type killing struct {
-	*field
+	*fixture
 	victim       string
 	rng          *rand.Rand
 	kills, files int

@@ -25,7 +25,7 @@ import (
 )
 
 // listening lists the addresses of TCP that a process listens on.
-func (f *field) listening(pid int) []string {
+func (f *fixture) listening(pid int) []string {
 	f.Helper()
 	sockets := map[string]bool{}
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
@@ -51,7 +51,7 @@ func (f *field) listening(pid int) []string {
 
 // address reads one of the kernel's tables: words of four bytes in the order of
 // this machine, and a port.
-func (f *field) address(s string) string {
+func (f *fixture) address(s string) string {
 	f.Helper()
 	host, port, _ := strings.Cut(s, ":")
 	ip, err := hex.DecodeString(host)
@@ -73,7 +73,7 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a pool's descriptors are hidden from its own user: only root can list its listeners")
 	}
-	f := newField(t)
+	f := newFixture(t)
 	asked := make(chan string, 100)
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path + " " + r.Header.Get("X-Api-Key") }))
 	t.Cleanup(upstream.Close)
@@ -123,7 +123,7 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 }
 
 // stranger asks for whatever is behind an address. Only what is named is answered.
-func (f *field) stranger(address string, open map[string]int) {
+func (f *fixture) stranger(address string, open map[string]int) {
 	f.Helper()
 	for _, line := range []string{
 		"GET /metrics", "GET /livez", "GET /readyz", "GET /version", "GET /debug/pprof/", "GET /", "HEAD /", "GET /api/hello",

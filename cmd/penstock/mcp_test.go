@@ -25,7 +25,7 @@ import (
 // A policy that keeps people out leaves the agent its own terminals.
 func TestTerminalsWithoutPeople(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	f.must(os.WriteFile(policy, []byte("attach: deny\n"), 0o600))
 	f.serve("--slots", "1", "--policy", policy)
@@ -44,7 +44,7 @@ while test ! -e go-on; do sleep 0.1; done
 // How an agent harms itself: too many terminals, too much input, another sender.
 func TestTerminalsOfAHostileAgent(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.agentOf(`
 for i in {1..6}; do call create '{"command":["sleep","1000"]}'; done
@@ -218,7 +218,7 @@ sees() { while :; do call read "{\"terminal\":$1,\"from\":0}"; case $said in *"$
 ask initialize '{"protocolVersion":"2025-06-18"}'
 `
 
-func (f *field) agentOf(script string, flags ...string) string {
+func (f *fixture) agentOf(script string, flags ...string) string {
 	f.Helper()
 	flags = append([]string{"submit", "--isolation", "none", "--terminals", "--max-attempts", "1"}, flags...)
 	return strings.TrimSpace(f.run(append(flags, "-o", "id", "--", "bash", "-c", speaks+script)...))
@@ -226,12 +226,12 @@ func (f *field) agentOf(script string, flags ...string) string {
 
 // A person is a user who is attached to a terminal.
 type personAt struct {
-	*field
+	*fixture
 	in  io.Writer
 	out *syncBuffer
 }
 
-func (f *field) attaches(args ...string) personAt {
+func (f *fixture) attaches(args ...string) personAt {
 	f.Helper()
 	p := personAt{f, nil, &syncBuffer{}}
 	cmd := f.command(append([]string{"attach"}, args...)...)
@@ -245,7 +245,7 @@ func (f *field) attaches(args ...string) personAt {
 }
 
 // looksAt waits until a terminal is open.
-func (f *field) looksAt(id, number string, args ...string) personAt {
+func (f *fixture) looksAt(id, number string, args ...string) personAt {
 	f.Helper()
 	f.eventually(30*time.Second, "terminal "+number+" is open", func() bool {
 		list, _, _ := f.try("attach", id, "--list") // the agent may not run yet
@@ -269,7 +269,7 @@ func (p personAt) sees(text string) {
 // with theirs.
 func TestTerminalsOfTheAgent(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.agentOf(`
 call create '{"command":["sh","-c","stty -echo; echo from the agent; read x; echo got $x; exec cat"],"rows":30,"columns":100}'

@@ -39,7 +39,7 @@ func TestTerminalsOfRealAgents(t *testing.T) {
 			if _, err := exec.LookPath(tt.agent); err != nil {
 				skip(t, tt.agent, "no %s in PATH", tt.agent)
 			}
-			f := newField(t)
+			f := newFixture(t)
 			model := opens(tt.prefix)
 			upstream := httptest.NewServer(model)
 			t.Cleanup(upstream.Close)

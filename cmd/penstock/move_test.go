@@ -15,7 +15,7 @@ import (
 
 // servers starts n servers of their own, as operators do, and returns where
 // they are; several are a cluster.
-func (f *field) servers(n int) (urls []string, running []*program) {
+func (f *fixture) servers(n int) (urls []string, running []*program) {
 	f.Helper()
 	address := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)) }
 	var clients, routes []string
@@ -44,7 +44,7 @@ func (f *field) servers(n int) (urls []string, running []*program) {
 // backup and restore: what had ended has its result, what waited is done there.
 func TestAPoolMovesToACluster(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.env = []string{"PENSTOCK_LEASE=10s"} // servers choose a leader meanwhile
 	serve, _ := f.serve("--slots", "1", "--queues", "default,slow")
 	done := f.submit("echo done >new.txt", "--key", "done")
@@ -92,7 +92,7 @@ func TestAPoolMovesToACluster(t *testing.T) {
 }
 
 // kept looks for what jobs that have ended have left.
-func (f *field) kept(patches map[string]string) {
+func (f *fixture) kept(patches map[string]string) {
 	f.Helper()
 	for id, text := range patches {
 		if rec := f.record(id); rec.Outcome != jobs.Success {

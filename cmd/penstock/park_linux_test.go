@@ -18,7 +18,7 @@ type lot struct {
 }
 
 // enter submits the job to a broker and a worker of their own.
-func (f *field) enter(submit func() string) *lot {
+func (f *fixture) enter(submit func() string) *lot {
 	f.Helper()
 	l := &lot{}
 	l.serve, l.args = f.serve()
@@ -45,7 +45,7 @@ func (l *lot) crash() {
 	l.worker.kill()
 	l.serve.kill()
 	l.serve = l.start("serving", l.args...)
-	l.worker = l.field.worker("--slots", "1")
+	l.worker = l.fixture.worker("--slots", "1")
 }
 
 // A program of the user's own asks, and gives its slot up. After the answers it is
@@ -53,7 +53,7 @@ func (l *lot) crash() {
 // were killed meanwhile.
 func TestAProgramIsParked(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	l := f.enter(func() string {
 		return f.submit(`
 echo run >>runs
@@ -91,7 +91,7 @@ test "$(cat runs)" = run && penstock result "\"$a because $b\""`, "--park-after"
 		t.Errorf("asked %d times, closed %d, parked %d", count(events, jobs.AskOpened), count(events, jobs.AskClosed), count(events, jobs.JobWaiting))
 	}
 	l.gapless(events)
-	if text := l.run("logs", l.id); !strings.Contains(text, "parked: no slot is held") {
+	if text := l.run("logs", l.id); !strings.Contains(text, "parked: the job holds no slot") {
 		t.Errorf("the log shows %s", text)
 	}
 }
@@ -99,7 +99,7 @@ test "$(cat runs)" = run && penstock result "\"$a because $b\""`, "--park-after"
 // A parked session can be ended, and what was made by then is kept.
 func TestAParkedSessionIsStopped(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	l := f.enter(func() string {
 		return f.submit(`echo mine >made; penstock ask "Go on?"; echo never`, "--park-after", "1s")
 	})
@@ -123,7 +123,7 @@ func TestARealAgentIsParked(t *testing.T) {
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()
-			f, _ := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+			f, _ := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
 				then := func(r agenttest.Request) agenttest.Reply {
 					switch {
 					case strings.Contains(r.Last, "The answer is: Green"):

@@ -23,7 +23,7 @@ import (
 
 // A forge has one private repository, at three doors.
 type forge struct {
-	*field
+	*fixture
 	http, https *httptest.Server // for user "u" with password "s3cret"
 	ssh         string           // user@host:port, for clients with the key
 	key, locked string           // files; the second has a passphrase
@@ -31,9 +31,9 @@ type forge struct {
 	ca          string           // the certificate of https
 }
 
-func newForge(f *field) *forge {
+func newForge(f *fixture) *forge {
 	f.Helper()
-	forge := &forge{field: f}
+	forge := &forge{fixture: f}
 	forge.http = httptest.NewServer(forge.handler())
 	f.Cleanup(forge.http.Close)
 	forge.https = httptest.NewTLSServer(forge.handler())
@@ -198,7 +198,7 @@ func TestPrivateRepositories(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := newForge(newField(t))
+			f := newForge(newFixture(t))
 			home := filepath.Dir(f.data)
 			f.env = []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=1", "http_proxy=", "HTTP_PROXY="}
 			if c.config != nil {

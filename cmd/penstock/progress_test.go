@@ -38,7 +38,7 @@ func (w slowWriter) Write(p []byte) (int, error) {
 // fetch.
 func TestProgressOfASlowFetch(t *testing.T) {
 	t.Parallel()
-	f := newForge(newField(t))
+	f := newForge(newFixture(t))
 	random := make([]byte, 48<<10)
 	for i := range 40 {
 		_, _ = rand.Read(random)

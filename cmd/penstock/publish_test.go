@@ -16,7 +16,7 @@ import (
 // port that was asked for and no other, until the jail ends.
 func TestPublish(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	if _, err := exec.LookPath("python3"); err != nil {
 		skip(t, "python3", "python3 is not here: %v", err)
 	}
@@ -27,7 +27,7 @@ func TestPublish(t *testing.T) {
 	said := &syncBuffer{}
 	cmd.Stdout, cmd.Stderr = said, said
 	f.must(cmd.Start())
-	where := regexp.MustCompile(`penstock: (127\.0\.0\.1:[0-9]+) leads to port 3000`)
+	where := regexp.MustCompile(`penstock: (127\.0\.0\.1:[0-9]+) is forwarded to port 3000`)
 	f.eventually(20*time.Second, "the port is said", func() bool { return where.MatchString(said.String()) })
 	address := where.FindStringSubmatch(said.String())[1]
 	url := "http://" + address + "/page"

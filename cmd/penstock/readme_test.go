@@ -28,7 +28,7 @@ func TestTheRequestOfTheReadme(t *testing.T) {
 	if block == "" {
 		t.Fatal("the README has no such lines")
 	}
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	script := block
 	if _, err := exec.LookPath("nats"); err != nil {

@@ -16,7 +16,7 @@ import (
 // A dispatcher whose store takes no job is not ready, and is again when there is room.
 func TestAFullStoreIsNotReady(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.env = append(f.env, "PENSTOCK_RETENTION_STORE_BYTES=32MiB")
 	admin := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
 	f.start("serving", "serve", "--listen", fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)), "--admin", admin)
@@ -53,7 +53,7 @@ func TestAFullStoreIsNotReady(t *testing.T) {
 }
 
 // page is what an address answers.
-func (f *field) page(url string) string {
+func (f *fixture) page(url string) string {
 	f.Helper()
 	resp, err := http.Get(url) //nolint:gosec,noctx // our own program, on loopback
 	f.must(err)

@@ -35,13 +35,13 @@ func TestAKilledWatcherMissesNothing(t *testing.T) {
 	if lines >= 100_000 {
 		kills, restarts = 100, 3
 	}
-	f := newField(t)
+	f := newFixture(t)
 	serve, args := f.serve()
 	began := time.Now()
 	id := f.submit("true") // there is no worker: this test tells what one would
 	told := make(chan error, 1)
 	go func() { told <- narrate(f, id, lines) }()
-	r := &replay{field: f, id: id}
+	r := &replay{fixture: f, id: id}
 	for n := range kills {
 		// So many that the kills are spread over the whole session.
 		r.watch(1 + rand.IntN(2*lines/(kills+1)))
@@ -59,7 +59,7 @@ func TestAKilledWatcherMissesNothing(t *testing.T) {
 
 	// Once more in one go, as for a late client.
 	began = time.Now()
-	all := &replay{field: f, id: id, every: max(1, r.seen/100)}
+	all := &replay{fixture: f, id: id, every: max(1, r.seen/100)}
 	all.rest(lines)
 	if all.seen != r.seen {
 		t.Errorf("saw %d events, and %d in one go", r.seen, all.seen)
@@ -75,7 +75,7 @@ func TestAKilledWatcherMissesNothing(t *testing.T) {
 }
 
 // narrate writes lines to a job's session, and then its end.
-func narrate(f *field, id string, lines int) error {
+func narrate(f *fixture, id string, lines int) error {
 	a := &app{out: console.New(io.Discard, os.Getenv), err: console.New(io.Discard, os.Getenv), cfg: cli.Defaults()}
 	a.cfg.Data = f.data
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -109,7 +109,7 @@ func narrate(f *field, id string, lines int) error {
 
 // A replay is a session as its watchers have seen it, one after the other.
 type replay struct {
-	*field
+	*fixture
 	id    string
 	seen  int
 	lines int

@@ -14,11 +14,11 @@ import (
 // then opens its next attempt, on another worker: the model sees the whole
 // conversation and the new prompt, and the result has both changes. Two forks go
 // on from there, each by itself.
-func TestAFinishedJobIsToldMore(t *testing.T) {
+func TestAFinishedJobGetsAPrompt(t *testing.T) {
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()
-			f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+			f, model := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
 				return []agenttest.Step{write("first"), func(r agenttest.Request) agenttest.Reply {
 					_, wanted, _ := strings.Cut(r.Last, "now write ")
 					if name := strings.Fields(wanted); len(name) > 0 {
@@ -106,7 +106,7 @@ func (k talk) asked(model *agenttest.Model, text string) (n int) {
 func TestACancelledJobIsResumed(t *testing.T) {
 	t.Parallel()
 	agent := realAgents[0]
-	f, model := agent.field(t, func(write func(string) agenttest.Step) []agenttest.Step {
+	f, model := agent.fixture(t, func(write func(string) agenttest.Step) []agenttest.Step {
 		return []agenttest.Step{write("first"), func(r agenttest.Request) agenttest.Reply {
 			if strings.Contains(r.Last, "goes on in a new process") {
 				return agenttest.Reply{Text: "resumed"}

@@ -14,7 +14,7 @@ import (
 
 // credentials makes one of each role, and returns the flags with which a
 // command somewhere else uses it.
-func (f *field) credentials() map[jobs.Role][]string {
+func (f *fixture) credentials() map[jobs.Role][]string {
 	f.Helper()
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
 	f.must(err)
@@ -43,7 +43,7 @@ func flagged(lists ...[]string) []string {
 // else, and is told what it may not do: at once, with the role that may.
 func TestRolesOfTheCommands(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	as := f.credentials()
 
@@ -106,7 +106,7 @@ func TestRolesOfTheCommands(t *testing.T) {
 // A worker that wants signatures runs what was signed, and nothing else.
 func TestSignedJobs(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	keys := t.TempDir()
 	good, bad := f.keyPair(keys, "good"), f.keyPair(keys, "bad")
 	f.serve("--slots", "1", "--require-signature", filepath.Join(keys, "good.pub"))

@@ -12,10 +12,10 @@ import (
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
-// mending is a conversation in which the model writes a mistake, says that it is done,
+// fixing is a conversation in which the model writes a mistake, says that it is done,
 // and fixes the mistake only if it then sees the check's output and still knows its
 // first prompt.
-func mending(write func(text string) agenttest.Step) *agenttest.Model {
+func fixing(write func(text string) agenttest.Step) *agenttest.Model {
 	return agenttest.New(agenttest.Script{On: "MEND-IT", Steps: []agenttest.Step{
 		write("bad"),
 		agenttest.Say("done"),
@@ -52,8 +52,8 @@ func TestAnAgentMendsAFailedCheck(t *testing.T) {
 			if _, err := exec.LookPath(agent.name); err != nil {
 				skip(t, agent.name, "no %s in PATH", agent.name)
 			}
-			f := newField(t)
-			model := mending(agent.write)
+			f := newFixture(t)
+			model := fixing(agent.write)
 			upstream := httptest.NewServer(model)
 			t.Cleanup(upstream.Close)
 			f.env = []string{agent.api + "_API_KEY=sk-" + rand.Text(), "PENSTOCK_MODEL_" + agent.api + "_URL=" + upstream.URL}

@@ -15,7 +15,7 @@ import (
 )
 
 // unharmed looks at what all jobs share, and at the locks and the trash.
-func (f *field) unharmed() {
+func (f *fixture) unharmed() {
 	f.Helper()
 	for _, sub := range []string{"jobs", "locks", "trash"} {
 		if left, err := os.ReadDir(filepath.Join(f.data, "work", sub)); err != nil || len(left) > 0 {
@@ -36,7 +36,7 @@ func (f *field) unharmed() {
 // What a killed worker's agent did is listed, shown, applied and written out.
 func TestSalvageIsRestored(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	w := f.worker("--slots", "1")
 	id := f.submit(`echo one > one; git add one; git commit -qm one; echo two > two; echo begun; sleep 60`, "--max-attempts", "1")
@@ -87,7 +87,7 @@ func TestSalvageIsRestored(t *testing.T) {
 func TestRetryFromSalvage(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"overlay", "clone"} {
-		f := newField(t)
+		f := newFixture(t)
 		f.serve()
 		f.worker("--slots", "1", "--workspace", strategy)
 		id := f.submit(`if [ -e two ]; then git log -1 --format=%s; git status --short; echo three > three; exit; fi
@@ -118,7 +118,7 @@ echo one > one; git add one; git commit -qm one; echo two > two; echo begun; sle
 // what it cannot begin from is refused at the door.
 func TestSubmitFromSalvage(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	f.worker("--slots", "1")
 	id := f.submit("echo one > one; git add one; git commit -qm one; echo two > two; echo begun; sleep 60")
@@ -136,7 +136,7 @@ func TestSubmitFromSalvage(t *testing.T) {
 	if rec := f.record(next); rec.Outcome != jobs.Success || rec.Attempt != 2 {
 		t.Errorf("%s %s %s after %d attempts", rec.Outcome, rec.Reason, rec.Message, rec.Attempt)
 	}
-	if log := f.run("logs", next); strings.Count(log, "what an earlier job, "+id) != 2 {
+	if log := f.run("logs", next); strings.Count(log, "the changes of an earlier job, "+id) != 2 {
 		t.Errorf("the agent was not told at each attempt:\n%s", log)
 	}
 	for name, c := range map[string]struct {
@@ -160,7 +160,7 @@ func TestSubmitFromSalvage(t *testing.T) {
 // removes it. It leaves alone what is in use, and does nothing on a dry run.
 func TestClean(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	w := f.worker("--slots", "1")
 	dead := f.submit("echo one > one; echo begun; sleep 60", "--max-attempts", "1")
@@ -214,7 +214,7 @@ func TestClean(t *testing.T) {
 // command says what is lost, and still stores what it can.
 func TestDiscard(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	w := f.worker("--slots", "1")
 	deep := f.submit(`echo one > one; i=0; while [ $i -lt 140 ]; do i=$((i+1)); mkdir d; cd d; done; echo two > two`, "--max-attempts", "1")
@@ -268,7 +268,7 @@ func TestDiscard(t *testing.T) {
 }
 
 // workspaceOf is the one workspace of a job.
-func (f *field) workspaceOf(job string) string {
+func (f *fixture) workspaceOf(job string) string {
 	f.Helper()
 	names := slices.DeleteFunc(f.workspaces(), func(name string) bool { return !strings.HasPrefix(name, job+".") })
 	if len(names) != 1 {

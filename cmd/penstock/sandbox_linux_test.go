@@ -21,7 +21,7 @@ import (
 // jail finds none, wherever it looks, and reaches no agent that holds one.
 func TestNoSecretIsSeen(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	secret := rand.Text()
 	home, ws := t.TempDir(), t.TempDir()
 	for _, name := range []string{
@@ -107,7 +107,7 @@ func children(pid int) []string {
 // Ctrl-C asks the command to end, and the jail ends with it.
 func TestSandboxRunInterrupted(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	mark := "sleep 97531"
 	cmd := f.command("sandbox", "run", "--", "sh", "-c", `trap "echo asked to end; exit 3" TERM; setsid `+mark+` & echo up; wait`)
 	cmd.Dir = t.TempDir()
@@ -158,7 +158,7 @@ func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 }
 
 // dialogue runs a command on a terminal and answers its questions in turn.
-func (f *field) dialogue(dir string, answers []string, args ...string) (said string, cmd *exec.Cmd) {
+func (f *fixture) dialogue(dir string, answers []string, args ...string) (said string, cmd *exec.Cmd) {
 	f.Helper()
 	keyboard, terminal := openTerminal(f.T)
 	cmd = f.command(args...)
@@ -191,7 +191,7 @@ func (f *field) dialogue(dir string, answers []string, args ...string) (said str
 // Hosts and paths that are on no list are asked for, once each.
 func TestAskOnTheTerminal(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	if _, err := exec.LookPath("curl"); err != nil {
 		skip(t, "curl", "curl is not here: %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 // trial says why, or finds another; and the command runs once.
 func TestSandboxRunMakesOneJail(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	real, err := exec.LookPath("bwrap")
 	if err != nil {
 		skip(t, "bwrap", "%v", err)

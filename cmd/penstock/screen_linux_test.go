@@ -115,7 +115,7 @@ func (s *screen) holds(args []string, shown string) {
 
 // hostilePool fills a pool with what an attacker can put there, and returns the ids
 // of a job that succeeded and of one that failed.
-func hostilePool(f *field) (done, dead string) {
+func hostilePool(f *fixture) (done, dead string) {
 	f.Helper()
 	f.must(os.WriteFile(filepath.Join(f.repo, "evil.txt"), []byte(evil), 0o644))
 	f.must(os.WriteFile(filepath.Join(f.repo, "agent.sh"), []byte(`
@@ -149,7 +149,7 @@ exit $1
 
 // everywhere lists, for each command, the command lines that a hostile pool is
 // shown with. A command that is not there fails the test.
-func everywhere(f *field, done, dead string) map[string][][]string {
+func everywhere(f *fixture, done, dead string) map[string][][]string {
 	out := filepath.Join(f.TempDir(), "out")
 	items := filepath.Join(f.TempDir(), "items.jsonl")
 	f.must(os.WriteFile(items, []byte(`{"id":"one","prompt":"a\u001b]0;x\u0007\r\nFORGED \u009b \u202e","repo":"`+f.repo+`"}`+"\n"), 0o644))
@@ -230,7 +230,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 // terminal's acting on it.
 func TestNothingActsOnATerminal(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "2")
 	done, dead := hostilePool(f)
 	table := everywhere(f, done, dead)

@@ -21,7 +21,7 @@ import (
 const nobody = 65534
 
 // as has a command run as that user, in a directory of his own.
-func (f *field) as(uid int, args ...string) *exec.Cmd {
+func (f *fixture) as(uid int, args ...string) *exec.Cmd {
 	f.Helper()
 	home, err := os.MkdirTemp("/opt", "penstock-test-") // open to other users, and not hidden in a jail
 	f.must(err)
@@ -42,7 +42,7 @@ func (f *field) as(uid int, args ...string) *exec.Cmd {
 
 // environments lists the processes that have a word in their environment, and
 // how many could be looked at, as a user sees them.
-func (f *field) environments(uid int, word string) (found []string, seen int) {
+func (f *fixture) environments(uid int, word string) (found []string, seen int) {
 	f.Helper()
 	cmd := exec.Command("sh", "-c", `for p in /proc/[0-9]*; do
 		tr '\0' '\n' <$p/environ >/tmp/penstock-environ-$$ 2>/dev/null || continue
@@ -83,7 +83,7 @@ func TestSecretsAreInNoEnvironment(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t)
+			f := newFixture(t)
 			f.open()
 			upstream := httptest.NewServer(agenttest.New())
 			t.Cleanup(upstream.Close)

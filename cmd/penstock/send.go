@@ -28,8 +28,8 @@ var receiptView = cli.View[control.Receipt]{
 	ID: func(r control.Receipt) string { return r.ID },
 }
 
-// speech makes a command of a function that says what to send.
-func (a *app) speech(cmd *cobra.Command, say func(args []string) (control.Message, error)) *cobra.Command {
+// messageCommand makes a command of a function that says what to send.
+func (a *app) messageCommand(cmd *cobra.Command, say func(args []string) (control.Message, error)) *cobra.Command {
 	var id string
 	var timeout time.Duration
 	cmd.Flags().StringVar(&id, "id", "", "id of the message, a UUID: the same id again has no effect (default: a new one)")
@@ -103,7 +103,7 @@ func refusal(err error) error {
 
 func (a *app) sendCommand() *cobra.Command {
 	var files []string
-	cmd := a.speech(&cobra.Command{
+	cmd := a.messageCommand(&cobra.Command{
 		Use: "send ID [TEXT|-]",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(files) > 0 {
@@ -164,7 +164,7 @@ const scaleDown = "scale it down: magick shot.png -resize 1200x1200 small.png"
 func (a *app) answerCommand() *cobra.Command {
 	c := control.Message{Verb: control.Answer}
 	var answers []string
-	cmd := a.speech(&cobra.Command{
+	cmd := a.messageCommand(&cobra.Command{
 		Use: "answer ID", Args: cobra.ExactArgs(1),
 		Short: "Answer a question of a running job's agent",
 		Long: `Answer answers a question of the agent: with labels of its options, or with text of
@@ -193,20 +193,20 @@ watch shows the questions.`,
 }
 
 func (a *app) jobInterrupt() *cobra.Command {
-	return a.speech(&cobra.Command{
+	return a.messageCommand(&cobra.Command{
 		Use: "interrupt ID", Args: cobra.ExactArgs(1), Short: "End the turn of a running job's agent, and keep the agent running",
 	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Interrupt}, nil })
 }
 
 func (a *app) jobStop() *cobra.Command {
-	return a.speech(&cobra.Command{
+	return a.messageCommand(&cobra.Command{
 		Use: "stop ID", Args: cobra.ExactArgs(1), Short: "Stop the agent of a running job, and collect its changes",
 	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Stop}, nil })
 }
 
 func (a *app) jobSet() *cobra.Command {
 	c := control.Message{Verb: control.Set}
-	cmd := a.speech(&cobra.Command{
+	cmd := a.messageCommand(&cobra.Command{
 		Use: "set ID", Args: cobra.ExactArgs(1), Short: "Change the model or the mode of a running job's agent",
 	}, func([]string) (control.Message, error) { return c, nil })
 	cmd.Flags().StringVar(&c.Model, "model", "", "the model")
@@ -215,7 +215,7 @@ func (a *app) jobSet() *cobra.Command {
 }
 
 func (a *app) jobRaw() *cobra.Command {
-	return a.speech(&cobra.Command{
+	return a.messageCommand(&cobra.Command{
 		Use: "raw ID LINE|-", Args: cobra.ExactArgs(2), Short: "Send one line of its own protocol to a running job's agent, if the line is safe",
 	}, func(args []string) (control.Message, error) {
 		line := args[1]

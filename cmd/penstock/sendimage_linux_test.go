@@ -20,7 +20,7 @@ import (
 const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 
 // file makes a file for a command to read.
-func (f *field) file(name, content string) string {
+func (f *fixture) file(name, content string) string {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), name)
 	f.must(os.WriteFile(path, []byte(content), 0o600))
@@ -34,7 +34,7 @@ func TestAScreenshotIsSent(t *testing.T) {
 	if _, err := exec.LookPath("claude"); err != nil {
 		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
 	}
-	f := newField(t)
+	f := newFixture(t)
 	model := agenttest.New(agenttest.Script{On: "LOOK", Steps: []agenttest.Step{
 		agenttest.Say("begun"),
 		func(r agenttest.Request) agenttest.Reply {
@@ -75,7 +75,7 @@ func TestAScreenshotIsSent(t *testing.T) {
 // What is no image, or too large, is refused before anything is sent.
 func TestImagesThatAreNotSent(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.submit("sleep 60")
 	f.eventually(60*time.Second, "it runs", func() bool { return f.record(id).State == jobs.Executing })

@@ -22,7 +22,7 @@ var ownNames = []string{
 // in the next attempt, and its files replace no other ones.
 func TestWhatAnAgentSendsDecidesNothing(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	url, dir := f.remote("post-receive", "true")
 	f.repo = url
 	f.serve()

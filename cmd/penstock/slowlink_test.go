@@ -98,7 +98,7 @@ func (s *slowLink) trips() int {
 
 // A command needs a few round trips, however many streams an installation has.
 func TestCommandsNeedFewRoundTrips(t *testing.T) {
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	id := f.submit("true")
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
@@ -128,7 +128,7 @@ func TestCommandsNeedFewRoundTrips(t *testing.T) {
 // A worker that is started before its pool waits for it, and says so.
 func TestAWorkerWaitsForItsPool(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	pool, again := f.serve()
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
 	f.must(err)

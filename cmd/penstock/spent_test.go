@@ -34,7 +34,7 @@ while read -r line; do
 done
 `
 
-func (f *field) result(id string) (res jobs.Result) {
+func (f *fixture) result(id string) (res jobs.Result) {
 	f.Helper()
 	out, _, _ := f.try("wait", "-o", "jsonl", id)
 	f.must(json.Unmarshal([]byte(out), &res))
@@ -46,7 +46,7 @@ func (f *field) result(id string) (res jobs.Result) {
 // a retry. What is told of the last attempt is of that alone.
 func TestAResultCountsAllAttempts(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	dir := t.TempDir()
 	f.must(exectest.WriteFile(filepath.Join(dir, "spender"), []byte(acpSpender), 0o755))
 	config := filepath.Join(dir, "penstock.yaml")

@@ -25,7 +25,7 @@ func TestInterruptAndStop(t *testing.T) {
 			if _, err := exec.LookPath(tt.agent); err != nil {
 				skip(t, tt.agent, "no %s in PATH", tt.agent)
 			}
-			f := newField(t)
+			f := newFixture(t)
 			run := func(command string) agenttest.Reply {
 				return agenttest.Reply{Calls: []agenttest.Call{{Name: tt.tool, Input: map[string]any{tt.argument: command, "description": "run"}}}}
 			}

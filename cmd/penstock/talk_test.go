@@ -28,7 +28,7 @@ func ask(questions ...any) agenttest.Step {
 
 // A talk is a job of the real Claude Code with a person who talks to it.
 type talk struct {
-	*field
+	*fixture
 	id string
 }
 
@@ -67,7 +67,7 @@ func TestTalkToClaude(t *testing.T) {
 	if _, err := exec.LookPath("claude"); err != nil {
 		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
 	}
-	f := newField(t)
+	f := newFixture(t)
 	within, hanging := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(hanging) })
 	last := func(r agenttest.Request) agenttest.Reply { return agenttest.Reply{Text: "LAST " + r.Last} }
@@ -160,7 +160,7 @@ func TestTalkToClaude(t *testing.T) {
 // A waiting job has no agent to talk to, and later it has one.
 func TestTalkToAJobThatWaits(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	id := f.submit("sleep 60")
 	f.refused(8, []string{"no agent runs yet"}, "send", id, "hello", "--timeout", "1s")

@@ -22,7 +22,7 @@ import (
 )
 
 // keyPair writes an ed25519 key, and its public half beside it.
-func (f *field) keyPair(dir, name string) (private string) {
+func (f *fixture) keyPair(dir, name string) (private string) {
 	f.Helper()
 	public, key, err := ed25519.GenerateKey(nil)
 	f.must(err)
@@ -35,7 +35,7 @@ func (f *field) keyPair(dir, name string) (private string) {
 	return private
 }
 
-func (f *field) pem(path, kind string, der []byte) string {
+func (f *fixture) pem(path, kind string, der []byte) string {
 	f.Helper()
 	f.must(os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
@@ -43,14 +43,14 @@ func (f *field) pem(path, kind string, der []byte) string {
 
 // An authority issues certificates for 127.0.0.1.
 type authority struct {
-	f    *field
+	f    *fixture
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	file string
 }
 
-func (f *field) authority(name string) *authority {
+func (f *fixture) authority(name string) *authority {
 	f.Helper()
 	a := &authority{f: f, dir: filepath.Join(f.TempDir(), name)}
 	f.must(os.Mkdir(a.dir, 0o700))
@@ -89,7 +89,7 @@ func (a *authority) issue(name string, until time.Time) (cert, key string) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	ca, stranger := f.authority("ca"), f.authority("stranger")
 	cert, key := ca.issue("server", time.Now().Add(time.Hour))
 
@@ -134,7 +134,7 @@ func TestTLS(t *testing.T) {
 }
 
 // spoken wants that a client without TLS is told nothing but that.
-func (f *field) spoken(address string) {
+func (f *fixture) spoken(address string) {
 	f.Helper()
 	c, err := net.Dial("tcp", address)
 	f.must(err)
@@ -160,7 +160,7 @@ func (f *field) spoken(address string) {
 // password.
 func TestTLSOfClients(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	ca, stranger := f.authority("ca"), f.authority("stranger")
 	cert, key := ca.issue("server", time.Now().Add(time.Hour))
 	f.start("serving", "serve", "--listen", "127.0.0.1:0", "--admin", "", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.file)
@@ -188,7 +188,7 @@ func TestTLSOfClients(t *testing.T) {
 // A client that wants TLS does not speak to a server without.
 func TestTLSIsNotGivenUp(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	f.serve()
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
 	f.must(err)

@@ -38,7 +38,7 @@ func documented(t *testing.T, page, language, text string) string {
 
 // execute runs a client's program with a role's credential, until it ends, and returns
 // what it prints.
-func (f *field) execute(interpreter, script, program string, role jobs.Role, arg string) string {
+func (f *fixture) execute(interpreter, script, program string, role jobs.Role, arg string) string {
 	f.Helper()
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
 	f.must(err)
@@ -67,7 +67,7 @@ func TestAClientInTypeScript(t *testing.T) {
 	if err != nil {
 		skip(t, "tsx", "no tsx, which runs TypeScript: npm install tsx, and put its node_modules/.bin on PATH")
 	}
-	f := newField(t)
+	f := newFixture(t)
 	f.serve("--slots", "1")
 	got := f.execute(tsx, filepath.Join(modules, "client-"+jobs.NewID()+".mts"), program, jobs.RoleSubmitter, f.repo)
 	id := strings.TrimSpace(f.run("job", "ls", "-o", "id"))

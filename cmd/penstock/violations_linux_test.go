@@ -10,7 +10,7 @@ import (
 // Refused requests of jails are shown as they happen, until the user interrupts.
 func TestViolationsAreFollowed(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
+	f := newFixture(t)
 	refused := func(label string) {
 		cmd := f.command("sandbox", "run", "--label", label, "--file-size", "1MiB", "--", "sh", "-c", "exec head -c 2000000 /dev/zero >big")
 		cmd.Dir = t.TempDir()

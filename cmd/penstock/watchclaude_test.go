@@ -19,7 +19,7 @@ func TestAPersonWatchesClaude(t *testing.T) {
 	if _, err := exec.LookPath("claude"); err != nil {
 		skip(t, "claude", "no Claude Code in PATH: npm install -g @anthropic-ai/claude-code")
 	}
-	f := newField(t)
+	f := newFixture(t)
 	r := newRoom(f)
 	call := func(name string, input map[string]any) agenttest.Step { return agenttest.Use(name, input) }
 	model := httptest.NewServer(agenttest.New(agenttest.Script{On: "greeting", Steps: []agenttest.Step{

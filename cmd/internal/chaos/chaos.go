@@ -104,7 +104,7 @@ func (r Report) Faultless() bool { return len(r.Violations) == 0 }
 // run is the state of one Run.
 type run struct {
 	Options
-	field    *field
+	target   *target
 	pool     Pool
 	random   *rand.Rand // of the goroutine that submits
 	report   Report
@@ -142,15 +142,15 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	for _, k := range r.Kinds {
 		r.report.Faults[k] = 0
 	}
-	if r.field, err = begin(ctx, r.Options); err != nil {
+	if r.target, err = begin(ctx, r.Options); err != nil {
 		return r.report, err
 	}
-	defer r.field.kill()
-	if r.pool, err = o.Connect(ctx, r.field.data, r.field.servers()); err != nil {
+	defer r.target.kill()
+	if r.pool, err = o.Connect(ctx, r.target.data, r.target.servers()); err != nil {
 		return r.report, fmt.Errorf("connect to the pool: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.pool.Close()) }()
-	r.field.leader = r.pool.Leader
+	r.target.leader = r.pool.Leader
 	if err = r.hurt(ctx); err == nil {
 		err = r.check(ctx)
 	}
@@ -164,7 +164,7 @@ func (r *run) hurt(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer watch.Wait()
 	defer stop()
-	watch.Go(func() { r.field.supervise(watching) })
+	watch.Go(func() { r.target.supervise(watching) })
 	harm := r.breakThings
 	if r.Every > 0 {
 		harm = r.breakSteadily
@@ -177,7 +177,7 @@ func (r *run) hurt(ctx context.Context) error {
 	}
 	stop()
 	watch.Wait() // from now on programs end because they were asked to
-	if err := r.field.drain(); err != nil {
+	if err := r.target.drain(); err != nil {
 		r.wrong("a worker that was asked to end: %v", err)
 	}
 	return nil
@@ -340,7 +340,7 @@ func (r *run) finished(ctx context.Context) (list []jobs.Record, err error) {
 func (r *run) feed(ctx context.Context, n int) error {
 	for len(r.jobs) < n {
 		j := &job{n: len(r.jobs) + 1, ticks: 5 + r.random.IntN(25)}
-		spec := r.field.spec(j, r.Seed)
+		spec := r.target.spec(j, r.Seed)
 		err := patiently(ctx, func(ctx context.Context) (err error) {
 			j.id, j.session, err = r.pool.Submit(ctx, spec)
 			if errors.Is(err, jobs.ErrFull) {

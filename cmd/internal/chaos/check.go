@@ -216,7 +216,7 @@ func (r *run) left(ctx context.Context) (found []string, err error) {
 		return nil, err
 	}
 	for _, table := range tables {
-		if b, err := os.ReadFile(table); err == nil && jailed(string(b), r.field.data) {
+		if b, err := os.ReadFile(table); err == nil && jailed(string(b), r.target.data) {
 			found = append(found, "process "+filepath.Base(filepath.Dir(table))+" of a jail")
 		}
 	}
@@ -224,12 +224,12 @@ func (r *run) left(ctx context.Context) (found []string, err error) {
 		// Objects that a full broker could not store stay until the next sweep: a
 		// worker makes one every few minutes, and so does this.
 		cmd := exec.CommandContext(ctx, r.Program, "clean")
-		cmd.Env, cmd.Stdout, cmd.Stderr = r.field.broker.env, r.field.broker.said, r.field.broker.said
+		cmd.Env, cmd.Stdout, cmd.Stderr = r.target.broker.env, r.target.broker.said, r.target.broker.said
 		if err := cmd.Run(); err != nil {
 			return nil, fmt.Errorf("penstock clean: %w", err)
 		}
 	}
-	spaces, err := os.ReadDir(filepath.Join(r.field.data, "work", "jobs"))
+	spaces, err := os.ReadDir(filepath.Join(r.target.data, "work", "jobs"))
 	for _, s := range spaces {
 		found = append(found, "workspace "+s.Name())
 	}

@@ -31,7 +31,7 @@ authorization { user: chaos, password: "%[6]s" }
 `
 
 // beginCluster starts the servers of a cluster, and a dispatcher of its own.
-func (f *field) beginCluster(ctx context.Context, o Options, settings []string, said io.Writer) error {
+func (f *target) beginCluster(ctx context.Context, o Options, settings []string, said io.Writer) error {
 	password := rand.Text()
 	f.user = "chaos:" + password
 	var routes []string
@@ -69,7 +69,7 @@ func (f *field) beginCluster(ctx context.Context, o Options, settings []string, 
 }
 
 // servers lists the servers of the cluster; nothing without a cluster.
-func (f *field) servers() string {
+func (f *target) servers() string {
 	var urls []string
 	for _, n := range f.nodes {
 		urls = append(urls, "nats://"+f.user+"@"+n.address)
@@ -88,7 +88,7 @@ func (n *node) listens(ctx context.Context) error {
 
 // killLeader kills a server that leads some stream, every other time together with the
 // dispatcher, and restarts what it killed.
-func (f *field) killLeader(ctx context.Context) {
+func (f *target) killLeader(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	name, err := f.leader(ask)

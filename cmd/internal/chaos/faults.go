@@ -17,8 +17,8 @@ import (
 type kind struct {
 	name   string
 	weight int
-	victim func(f *field, n int) *sync.Mutex
-	do     func(ctx context.Context, f *field, n int)
+	victim func(f *target, n int) *sync.Mutex
+	do     func(ctx context.Context, f *target, n int)
 }
 
 var kinds = []kind{
@@ -37,11 +37,11 @@ const (
 	clockJump = "clock jump"
 )
 
-func worker(f *field, n int) *sync.Mutex     { return &f.workers[n].mu }
-func connection(f *field, n int) *sync.Mutex { return &f.proxies[n].mu }
-func broker(f *field, _ int) *sync.Mutex     { return &f.broker.mu }
-func disk(f *field, _ int) *sync.Mutex       { return &f.disk.mu }
-func clock(f *field, n int) *sync.Mutex      { return &f.timed(n).mu }
+func worker(f *target, n int) *sync.Mutex     { return &f.workers[n].mu }
+func connection(f *target, n int) *sync.Mutex { return &f.proxies[n].mu }
+func broker(f *target, _ int) *sync.Mutex     { return &f.broker.mu }
+func disk(f *target, _ int) *sync.Mutex       { return &f.disk.mu }
+func clock(f *target, n int) *sync.Mutex      { return &f.timed(n).mu }
 
 // Kinds lists all faults, which are the default.
 func Kinds() []string {
@@ -56,12 +56,12 @@ func Kinds() []string {
 func (r *run) strike(ctx context.Context, random *rand.Rand) string {
 	for {
 		k, n := r.draw(random)
-		if victim := k.victim(r.field, n); victim.TryLock() {
+		if victim := k.victim(r.target, n); victim.TryLock() {
 			r.harm.Go(func() {
 				defer victim.Unlock()
-				r.field.note("%s %d begins", k.name, n+1)
-				k.do(ctx, r.field, n)
-				r.field.note("%s %d is over", k.name, n+1)
+				r.target.note("%s %d begins", k.name, n+1)
+				k.do(ctx, r.target, n)
+				r.target.note("%s %d is over", k.name, n+1)
 			})
 			return k.name
 		}
@@ -85,7 +85,7 @@ func (r *run) draw(random *rand.Rand) (kind, int) {
 }
 
 // killWorker kills a worker as kill -9 does, and starts another in its place.
-func killWorker(ctx context.Context, f *field, n int) {
+func killWorker(ctx context.Context, f *target, n int) {
 	w := f.workers[n]
 	w.kill()
 	f.wait(ctx, 0, 0.5)
@@ -94,7 +94,7 @@ func killWorker(ctx context.Context, f *field, n int) {
 
 // stopWorker stops a worker past its lease: when it continues, it believes that no time
 // has passed.
-func stopWorker(ctx context.Context, f *field, n int) {
+func stopWorker(ctx context.Context, f *target, n int) {
 	w := f.workers[n]
 	w.signal(syscall.SIGSTOP)
 	f.wait(ctx, 1.5, 5)
@@ -102,7 +102,7 @@ func stopWorker(ctx context.Context, f *field, n int) {
 }
 
 // cutConnection breaks a worker's connections and refuses new ones.
-func cutConnection(ctx context.Context, f *field, n int) {
+func cutConnection(ctx context.Context, f *target, n int) {
 	p := f.proxies[n]
 	p.all((*flaky.Proxy).Cut)
 	f.wait(ctx, 0, 1.5)
@@ -110,7 +110,7 @@ func cutConnection(ctx context.Context, f *field, n int) {
 }
 
 // dropAnswers lets a worker's requests through, and drops their answers.
-func dropAnswers(ctx context.Context, f *field, n int) {
+func dropAnswers(ctx context.Context, f *target, n int) {
 	p := f.proxies[n]
 	p.all((*flaky.Proxy).Blackhole)
 	f.wait(ctx, 0, 1.5)
@@ -119,7 +119,7 @@ func dropAnswers(ctx context.Context, f *field, n int) {
 
 // killBroker kills the broker with its dispatcher, and restarts it. In a cluster it
 // kills a server that leads some stream.
-func killBroker(ctx context.Context, f *field, _ int) {
+func killBroker(ctx context.Context, f *target, _ int) {
 	if len(f.nodes) > 0 {
 		f.killLeader(ctx)
 		return
@@ -135,7 +135,7 @@ func killBroker(ctx context.Context, f *field, _ int) {
 }
 
 // fillDisk fills the broker's disk to the last byte, and frees it again.
-func fillDisk(ctx context.Context, f *field, _ int) {
+func fillDisk(ctx context.Context, f *target, _ int) {
 	f.disk.fill()
 	f.wait(ctx, 0.5, 2)
 	f.disk.free()
@@ -143,7 +143,7 @@ func fillDisk(ctx context.Context, f *field, _ int) {
 
 // moveClock moves the clock of a worker, or of the broker, forwards or backwards by up
 // to two minutes, and later sets it right.
-func moveClock(ctx context.Context, f *field, n int) {
+func moveClock(ctx context.Context, f *target, n int) {
 	p := f.timed(n)
 	p.moveClock(time.Duration((rand.Float64()*2 - 1) * float64(2*time.Minute)))
 	f.wait(ctx, 0.5, 3)
@@ -152,7 +152,7 @@ func moveClock(ctx context.Context, f *field, n int) {
 
 // timed is the program whose clock a fault moves: a worker, or, for the first of them,
 // the broker.
-func (f *field) timed(n int) *program {
+func (f *target) timed(n int) *program {
 	if n == 0 {
 		return f.broker
 	}
@@ -160,7 +160,7 @@ func (f *field) timed(n int) *program {
 }
 
 // wait waits between from and to leases.
-func (f *field) wait(ctx context.Context, from, to float64) {
+func (f *target) wait(ctx context.Context, from, to float64) {
 	leases := from + rand.Float64()*(to-from)
 	select {
 	case <-ctx.Done():

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
-// A field is the pool that chaos breaks.
-type field struct {
+// A target is the pool that chaos breaks.
+type target struct {
 	data, repo string
 	lease      time.Duration
 	broker     *program // the dispatcher, and the broker in it, unless there is a cluster
@@ -38,7 +38,7 @@ type field struct {
 }
 
 // note writes a fault into the programs' log.
-func (f *field) note(format string, args ...any) {
+func (f *target) note(format string, args ...any) {
 	fmt.Fprintf(f.said, "time=%s chaos: %s\n", time.Now().Format("2006-01-02T15:04:05.000Z07:00"), fmt.Sprintf(format, args...))
 }
 
@@ -80,9 +80,9 @@ func (p *proxy) urls(user string) string {
 }
 
 // begin starts the broker and the workers.
-func begin(ctx context.Context, o Options) (_ *field, err error) {
+func begin(ctx context.Context, o Options) (_ *target, err error) {
 	said := &lockedWriter{w: o.Log}
-	f := &field{data: filepath.Join(o.Dir, "data"), repo: filepath.Join(o.Dir, "repo"), lease: o.Lease, said: said}
+	f := &target{data: filepath.Join(o.Dir, "data"), repo: filepath.Join(o.Dir, "repo"), lease: o.Lease, said: said}
 	defer func() {
 		if err != nil {
 			f.kill()
@@ -128,7 +128,7 @@ func begin(ctx context.Context, o Options) (_ *field, err error) {
 }
 
 // beginBroker starts a dispatcher with the broker inside.
-func (f *field) beginBroker(ctx context.Context, o Options, settings []string, said io.Writer) error {
+func (f *target) beginBroker(ctx context.Context, o Options, settings []string, said io.Writer) error {
 	address, err := freeAddress()
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (f *field) beginBroker(ctx context.Context, o Options, settings []string, s
 func timed(o Options) bool { return slices.Contains(o.Kinds, clockJump) }
 
 // spec is a job whose agent writes a line now and then, and a file at last.
-func (f *field) spec(j *job, seed uint64) jobs.Job {
+func (f *target) spec(j *job, seed uint64) jobs.Job {
 	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "tick $i"; sleep 0.1; done; echo "job %d" >>done.txt`, j.ticks, j.n)
 	return jobs.Job{
 		Item: fmt.Sprint(j.n), Key: fmt.Sprintf("chaos-%d-%d", seed, j.n), Repo: jobs.Repo{URL: f.repo},
@@ -153,7 +153,7 @@ func (f *field) spec(j *job, seed uint64) jobs.Job {
 }
 
 // serving waits until the broker accepts connections.
-func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error) {
+func (f *target) serving(ctx context.Context) (endpoint natsd.Endpoint, err error) {
 	err = patiently(ctx, func(context.Context) (err error) {
 		endpoint, err = natsd.Find(filepath.Join(f.data, "nats"))
 		return err
@@ -167,14 +167,14 @@ func (f *field) serving(ctx context.Context) (endpoint natsd.Endpoint, err error
 // supervise restarts programs that ended by themselves, until ctx ends, as a service
 // manager does: a worker that finds no broker when it starts reports that and ends, and
 // so does a broker that cannot write.
-func (f *field) supervise(ctx context.Context) {
+func (f *target) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.revive()
 		f.wait(ctx, 0.05, 0.05)
 	}
 }
 
-func (f *field) revive() {
+func (f *target) revive() {
 	for _, w := range append([]*program{f.broker}, f.workers...) {
 		if !w.mu.TryLock() {
 			continue // a fault is under way
@@ -193,7 +193,7 @@ func (p *program) revive() {
 }
 
 // drain stops everything but the broker as an operator would.
-func (f *field) drain() error {
+func (f *target) drain() error {
 	var errs []error
 	for _, w := range f.workers {
 		w.signal(syscall.SIGTERM)
@@ -207,7 +207,7 @@ func (f *field) drain() error {
 }
 
 // kill ends everything at once.
-func (f *field) kill() {
+func (f *target) kill() {
 	for _, p := range append([]*program{f.broker}, f.workers...) {
 		if p != nil {
 			p.kill()
@@ -264,7 +264,7 @@ func (p *program) moveClock(by time.Duration) {
 }
 
 // awaitServing waits until the broker accepts connections, or has ended.
-func (p *program) awaitServing(ctx context.Context, f *field) error {
+func (p *program) awaitServing(ctx context.Context, f *target) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func(ended <-chan struct{}) {

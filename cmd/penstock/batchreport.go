@@ -46,7 +46,7 @@ func (b *batchRun) tell(r jobs.Result) {
 		line += fmt.Sprintf("  %s: %s", r.Reason, firstLine(r.Message))
 	}
 	b.lines.Say(line)
-	b.lines.Status(b.words())
+	b.lines.Status(b.status())
 }
 
 // luckless is how many items in a row may end for a reason that one worker may
@@ -86,10 +86,10 @@ func (b *batchRun) note(rec jobs.Record) {
 	if rec.State == jobs.Executing {
 		b.running[rec.ID] = true
 	}
-	b.lines.Status(b.words())
+	b.lines.Status(b.status())
 }
 
-func (b *batchRun) words() string {
+func (b *batchRun) status() string {
 	words := fmt.Sprintf("%d running", len(b.running))
 	if t := transcript.Tally(b.outcomes); t != "" {
 		words += ", " + t
