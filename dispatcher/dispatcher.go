@@ -97,10 +97,16 @@ func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (o
 // that another job has is refused.
 func (d *Dispatcher) SubmitJSON(ctx context.Context, chosen string, data []byte, source string) (operation.Submitted, error) {
 	job, err := jobs.Decode(data)
-	if err == nil {
-		err = checkChosen(chosen, job)
-	}
 	if err != nil {
+		d.rejected(source, err)
+		return operation.Submitted{}, err
+	}
+	return d.SubmitAs(ctx, chosen, job, source)
+}
+
+// SubmitAs is Submit with the id that the submitter has chosen, as SubmitJSON.
+func (d *Dispatcher) SubmitAs(ctx context.Context, chosen string, job jobs.Job, source string) (operation.Submitted, error) {
+	if err := checkChosen(chosen, job); err != nil {
 		d.rejected(source, err)
 		return operation.Submitted{}, err
 	}

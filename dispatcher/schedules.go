@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,14 +57,19 @@ func (d *Dispatcher) ResumeSchedule(ctx context.Context, name string) (calendar.
 }
 
 // RunSchedule submits a schedule's job now, also while it is paused or its last
-// job goes on. Its calendar stays as it is.
-func (d *Dispatcher) RunSchedule(ctx context.Context, name string) (calendar.Record, error) {
-	var run calendar.Firing // decided once: a repetition is the same run
+// job goes on. Its calendar stays as it is. The job has the id that was chosen, unless
+// that is empty: the same id again is the same run.
+func (d *Dispatcher) RunSchedule(ctx context.Context, name, chosen string) (calendar.Record, error) {
+	if err := checkChosen(chosen, jobs.Job{}); err != nil {
+		return calendar.Record{}, err
+	}
+	id := cmp.Or(chosen, jobs.NewID()) // decided once: a repetition is the same run
 	return d.cfg.Queue.ChangeSchedule(ctx, name, func(ctx context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
-		if run.Run == "" {
-			run = rec.Manual(now)
+		run := rec.Manual(id, now)
+		if rec.Last != nil && rec.Last.Run == run.Run {
+			return rec, nil
 		}
-		answer, err := d.Submit(ctx, rec.Instance(run), "schedule")
+		answer, err := d.submit(ctx, id, rec.Instance(run), "schedule")
 		if err != nil {
 			return rec, template(err)
 		}

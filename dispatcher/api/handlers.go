@@ -47,8 +47,9 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // A caller is the sender of a request, and what an answer has room for.
 type caller struct {
-	by   string // in a word; empty: unsaid
-	room int    // bytes
+	by    string // in a word; empty: unsaid
+	jobID string // that the new job is to have; empty: any
+	room  int    // bytes
 }
 
 // name names the sender, for people who look at what the request has changed.
@@ -61,7 +62,7 @@ func handle[Q, A any](op operation.Operation[Q, A], do func(context.Context, cal
 		if err != nil {
 			return nil, err
 		}
-		return do(ctx, caller{by: call.By, room: call.Room}, request)
+		return do(ctx, caller{by: call.By, jobID: call.JobID, room: call.Room}, request)
 	}}
 }
 
@@ -142,7 +143,9 @@ func (s *Server) scheduleHandlers() []queue.Handler {
 			return s.cfg.Dispatcher.PauseSchedule(ctx, r.Name, c.name())
 		}),
 		handle(operation.ScheduleResume, aboutSchedule(s.cfg.Dispatcher.ResumeSchedule)),
-		handle(operation.ScheduleRun, aboutSchedule(s.cfg.Dispatcher.RunSchedule)),
+		handle(operation.ScheduleRun, func(ctx context.Context, c caller, r operation.Named) (calendar.Record, error) {
+			return s.cfg.Dispatcher.RunSchedule(ctx, r.Name, c.jobID)
+		}),
 		handle(operation.ScheduleRemove, func(ctx context.Context, _ caller, r operation.Named) (operation.Named, error) {
 			return r, s.cfg.Queue.RemoveSchedule(ctx, r.Name)
 		}),
@@ -193,6 +196,9 @@ func (s *Server) workers(ctx context.Context, _ caller, _ operation.Nothing) (op
 // fork submits jobs that begin with a copy of a job's conversation.
 func (s *Server) fork(ctx context.Context, c caller, r operation.ForkRequest) (operation.Forked, error) {
 	var made operation.Forked
+	if c.jobID != "" && r.Count > 1 {
+		return made, &jobs.InvalidError{What: "request", Fields: []jobs.FieldError{{Field: "count", Reason: "is more than 1, and header " + operation.JobIDHeader + " is the id of one job"}}}
+	}
 	rec, err := s.cfg.Queue.Get(ctx, r.ID)
 	if err != nil {
 		return made, err
@@ -203,7 +209,7 @@ func (s *Server) fork(ctx context.Context, c caller, r operation.ForkRequest) (o
 	}
 	job = job.Forked(rec.ID, r.Prompt)
 	for range max(1, r.Count) {
-		answer, err := s.cfg.Dispatcher.Submit(ctx, job, c.name())
+		answer, err := s.cfg.Dispatcher.SubmitAs(ctx, c.jobID, job, c.name())
 		if err != nil {
 			return made, fmt.Errorf("fork %d of %d: %w", len(made.Jobs)+1, max(1, r.Count), err)
 		}

@@ -96,10 +96,10 @@ func (r Record) Firing(now time.Time) Firing {
 	return Firing{Run: "schedule/" + r.Name + "/" + at.Format(time.RFC3339), At: at, Fired: now.UTC()}
 }
 
-// Manual is a firing that a user has requested.
-func (r Record) Manual(now time.Time) Firing {
+// Manual is the firing with an id that a user has requested.
+func (r Record) Manual(id string, now time.Time) Firing {
 	now = now.UTC()
-	return Firing{Run: "schedule/" + r.Name + "/" + jobs.NewID(), At: now, Fired: now, Manual: true}
+	return Firing{Run: "schedule/" + r.Name + "/" + id, At: now, Fired: now, Manual: true}
 }
 
 // Late reports whether a firing is one that was missed, and that the schedule

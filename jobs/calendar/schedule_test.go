@@ -96,7 +96,7 @@ func TestLifeOfASchedule(t *testing.T) {
 	}
 
 	// A firing by hand leaves the calendar alone, and so does a pause what was.
-	by := r.Manual(at("2026-11-23T12:00:00Z"))
+	by := r.Manual("m1", at("2026-11-23T12:00:00Z"))
 	by.Job = "j2"
 	r = r.After(by)
 	next("2026-11-24T02:00:00Z")

@@ -26,16 +26,11 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
-	"github.com/penstock-run/penstock/jobs/internal/request"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/session"
 )
-
-// ErrNoDispatcher is a [jobs.ErrUnavailable]: the broker is there, and no dispatcher
-// takes requests. penstock serve runs one.
-var ErrNoDispatcher = request.ErrNoDispatcher
 
 // Config names the pool and the caller. The zero value is for an installation
 // with the default names, and a connection that may do everything.
@@ -56,7 +51,7 @@ type Client struct {
 	conn  *wire.Conn
 	log   *session.Log
 	store *artifact.Store
-	// unanswered is how long Submit waits before it sends a job again.
+	// unanswered is how long a request that makes a job waits before it is sent again.
 	unanswered time.Duration
 }
 
@@ -101,10 +96,9 @@ func reads(role jobs.Role) bool { return role.All() || role == jobs.RoleViewer }
 // Ask asks for an operation. The methods of Client are a shorter way to write it.
 func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], question Q) (A, error) {
 	var answer A
-	call := newCall(c, op.Row, question)
-	return answer, call.Do(ctx, c.conn, &answer)
+	return answer, newCall(c, op.Row, question).do(ctx, c.conn, &answer)
 }
 
-func newCall(c *Client, row operation.Row, question any) request.Call {
-	return request.Call{Subject: c.names.API(row.Name), Operation: row.Name, By: c.cfg.By, Request: question}
+func newCall(c *Client, row operation.Row, question any) call {
+	return call{subject: c.names.API(row.Name), operation: row.Name, by: c.cfg.By, request: question, within: answerWithin}
 }

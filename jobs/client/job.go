@@ -139,10 +139,22 @@ func (c *Client) Resume(ctx context.Context, id string, prompt *control.Message)
 	return Ask(ctx, c, operation.Resume, operation.ResumeRequest{ID: id, Prompt: prompt})
 }
 
-// Fork submits jobs that begin with a copy of a job's conversation.
+// Fork submits jobs that begin with a copy of a job's conversation, one after the other.
+// With an error it returns those that it has submitted. As [Client.Submit] does, it asks
+// again where no answer comes, which makes no other job.
 func (c *Client) Fork(ctx context.Context, id, prompt string, count int) ([]operation.Submitted, error) {
-	made, err := Ask(ctx, c, operation.Fork, operation.ForkRequest{ID: id, Prompt: prompt, Count: count})
-	return made.Jobs, err
+	var forks []operation.Submitted
+	for range max(1, count) {
+		fork := jobs.NewID()
+		made, err := makeJob[operation.Forked](ctx, c, newCall(c, operation.Fork.Row, operation.ForkRequest{ID: id, Prompt: prompt}), fork)
+		if err != nil {
+			return forks, err
+		}
+		for _, job := range made.Jobs {
+			forks = append(forks, chosen(job, fork))
+		}
+	}
+	return forks, nil
 }
 
 // Artifacts lists the artifacts of a job's attempt with an epoch; zero is the last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -53,9 +54,10 @@ func (s Schedules) Resume(ctx context.Context, name string) (calendar.Record, er
 }
 
 // Run submits a schedule's job now; its calendar stays as it is. The record that it
-// returns names the job.
+// returns names the job. As [Client.Submit] does, it asks again where no answer comes,
+// which makes no other job.
 func (s Schedules) Run(ctx context.Context, name string) (calendar.Record, error) {
-	return Ask(ctx, s.c, operation.ScheduleRun, operation.Named{Name: name})
+	return makeJob[calendar.Record](ctx, s.c, newCall(s.c, operation.ScheduleRun.Row, operation.Named{Name: name}), jobs.NewID())
 }
 
 // Remove removes a schedule; the jobs that it made stay.

@@ -6,16 +6,12 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/internal/request"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-const (
-	// submitWithin bounds how long Submit sends a job again that nothing has answered.
-	submitWithin = 30 * time.Second
-	// servedWithin is how long Submit waits for a first dispatcher to be there.
-	servedWithin = 3 * time.Second
-)
+// makeWithin bounds how long a request that makes a job is sent again while no answer
+// comes.
+const makeWithin = 30 * time.Second
 
 // Submit submits a job. When it returns without an error the job is stored and will
 // run; submitting again with the same key returns the same job.
@@ -29,29 +25,37 @@ func (c *Client) Submit(ctx context.Context, job jobs.Job) (operation.Submitted,
 	if job.Signature != nil {
 		id = job.Signature.ID
 	}
-	call := newCall(c, operation.Submit.Row, job)
-	call.JobID = id
-	began, answered := time.Now(), false
-	for wait := c.unanswered; ; wait *= 2 {
-		answer, err := submitOnce(ctx, c, call, wait)
-		if err == nil {
-			// The duplicate of what an earlier request has stored is this job.
-			answer.Duplicate = answer.Duplicate && answer.ID != id
-			return answer, nil
-		}
-		answered = answered || !errors.Is(err, ErrNoDispatcher)
-		waited := time.Since(began)
-		if ctx.Err() != nil || jobs.Code(err) != jobs.CodeUnavailable || waited >= submitWithin || !answered && waited >= servedWithin {
-			return operation.Submitted{ID: id}, err
-		}
-		pause(ctx)
+	made, err := makeJob[operation.Submitted](ctx, c, newCall(c, operation.Submit.Row, job), id)
+	if err != nil {
+		return operation.Submitted{ID: id}, err
 	}
+	return chosen(made, id), nil
 }
 
-// submitOnce sends a job once and waits so long for the answer.
-func submitOnce(ctx context.Context, c *Client, call request.Call, wait time.Duration) (operation.Submitted, error) {
-	ctx, done := context.WithTimeout(ctx, wait)
-	defer done()
-	var answer operation.Submitted
-	return answer, call.Do(ctx, c.conn, &answer)
+// chosen returns an answer to requests that chose the job's id: what is a duplicate of
+// an earlier one of these requests is not one to their caller.
+func chosen(made operation.Submitted, id string) operation.Submitted {
+	made.Duplicate = made.Duplicate && made.ID != id
+	return made
+}
+
+// makeJob makes a request from which a job with an id comes, again while no answer
+// comes, which makes no second job.
+func makeJob[A any](ctx context.Context, c *Client, request call, id string) (A, error) {
+	request.jobID, request.within = id, c.unanswered
+	began, answered := time.Now(), false
+	for {
+		var answer A
+		err := request.do(ctx, c.conn, &answer)
+		if err == nil {
+			return answer, nil
+		}
+		absent := errors.Is(err, ErrNoDispatcher) // after some time in which one could have come
+		if ctx.Err() != nil || jobs.Code(err) != jobs.CodeUnavailable || absent && !answered || time.Since(began) >= makeWithin {
+			return answer, err
+		}
+		answered = answered || !absent
+		request.within *= 2
+		pause(ctx)
+	}
 }

@@ -3,12 +3,17 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/flaky"
 	"github.com/penstock-run/penstock/jobs/jobstest"
@@ -126,5 +131,87 @@ func TestASubmissionThatIsGivenUp(t *testing.T) {
 	got := <-done
 	if _, err := q.Get(jobstest.Context(t), got.ID); got.err == nil || err != nil {
 		t.Errorf("submitted: %+v, %v; job: %v", got.Submitted, got.err, err)
+	}
+}
+
+// withCapsule returns a finished job that can be forked.
+func withCapsule(t *testing.T, server *jobstest.Server, q *queue.Queue) string {
+	t.Helper()
+	ctx := jobstest.Context(t)
+	job := jobstest.Job()
+	job.Isolation, job.Repo.URL = jobs.IsolationWorktree, "/src/app"
+	rec := jobstest.Submit(t, q, job)
+	claim := jobstest.Claim(t, q, "w")
+	c := jobs.Capsule{
+		Format: artifact.CapsuleFormat, Job: rec.ID, Epoch: claim.Epoch(), Agent: rec.Agent, Conversation: "x", Turn: 1,
+		Work: &jobs.Salvage{Job: rec.ID, Epoch: claim.Epoch()},
+	}
+	store := jobstest.Store(t, server.Connect())
+	var err error
+	c.Home, err = store.PutPart(ctx, rec.ID, claim.Epoch(), strings.NewReader("talk"))
+	if err = errors.Join(err, store.PutCapsule(ctx, c, jobs.Capsule{})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claim.Settle(ctx, jobs.Ended{Outcome: jobs.Success}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return rec.ID
+}
+
+func list(t *testing.T, q *queue.Queue) []jobs.Record {
+	t.Helper()
+	found, err := q.List(jobstest.Context(t), queue.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// What makes a job in other ways than by Submit makes one, though the answer got lost.
+func TestALostAnswerToForkAndRun(t *testing.T) {
+	t.Parallel()
+	server := jobstest.Start(t)
+	q := serveOn(t, server.Connect())
+	ctx := jobstest.Context(t)
+	direct := open(t, server.Connect(), client.Config{})
+	if _, err := direct.Schedules().Add(ctx, calendar.Schedule{Name: "s", Every: jobs.Duration(24 * time.Hour), Job: plain()}); err != nil {
+		t.Fatal(err)
+	}
+	origin := withCapsule(t, server, q)
+	for what, ask := range map[string]func(c *client.Client) (string, error){
+		"schedule-run": func(c *client.Client) (string, error) {
+			rec, err := c.Schedules().Run(ctx, "s")
+			return rec.LastJob, err
+		},
+		"fork": func(c *client.Client) (string, error) {
+			forks, err := c.Fork(ctx, origin, "another way", 1)
+			if err != nil || len(forks) != 1 || forks[0].Duplicate {
+				return "", fmt.Errorf("%+v: %w", forks, err)
+			}
+			return forks[0].ID, nil
+		},
+	} {
+		before := list(t, q)
+		proxy := server.Proxy()
+		c := open(t, jobstest.Connect(t, proxy.URL()), client.Config{})
+		client.SubmitAgainAfter(c, 100*time.Millisecond)
+		proxy.Blackhole()
+		made, done := "", make(chan error, 1)
+		go func() {
+			var err error
+			made, err = ask(c)
+			done <- err
+		}()
+		for len(list(t, q)) == len(before) && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+		proxy.Heal()
+		if err := errors.Join(<-done, ctx.Err()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		after := list(t, q)
+		if len(after) != len(before)+1 || !slices.ContainsFunc(after, func(rec jobs.Record) bool { return rec.ID == made }) {
+			t.Errorf("%s: %d jobs more, want the one of the answer, %s", what, len(after)-len(before), made)
+		}
 	}
 }

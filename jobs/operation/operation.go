@@ -28,9 +28,9 @@ const (
 	// kept with what the request changes, for people who ask who did that; nothing is
 	// allowed or refused by it.
 	CallerHeader = "Penstock-By"
-	// JobIDHeader is the id that a submitted job is to have, a UUIDv7 that the submitter
-	// has chosen. So the submitter may send the job again when it has heard no answer,
-	// and there is one job. Plain publishes have it, too, since their acknowledgement
+	// JobIDHeader is the id that the job of a request to submit, fork or schedule-run is
+	// to have, a UUIDv7 that the submitter has chosen. So the submitter may send the
+	// request again when it has heard no answer, and there is one job. Plain publishes have it, too, since their acknowledgement
 	// cannot tell an id.
 	JobIDHeader = "Penstock-Job-Id"
 )

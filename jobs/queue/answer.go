@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/internal/request"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
@@ -41,7 +40,7 @@ type Handler struct {
 type Call struct {
 	Request []byte
 	By      string // the sender's name for itself; empty: unsaid
-	JobID   string // that a submitted job is to have, as it was written; empty: any
+	JobID   string // that the new job is to have, as it was written; empty: any
 	Room    int    // how many bytes of an answer a message holds
 }
 
@@ -188,12 +187,6 @@ func (a *answerer) send(r micro.Request, header nats.Header, body []byte) {
 
 func refusal(code jobs.ErrorCode, format string, args ...any) operation.Refusal {
 	return operation.Refuse(&jobs.CodedError{Code: code, Message: fmt.Sprintf(format, args...)})
-}
-
-// Ask asks a dispatcher, through the bus, and decodes its answer. An error has the
-// code that the dispatcher has given it; see [jobs.Code].
-func (q *Queue) Ask(ctx context.Context, row operation.Row, by string, question, answer any) error {
-	return request.Call{Subject: q.names.API(row.Name), Operation: row.Name, By: by, Request: question}.Do(ctx, q.conn, answer)
 }
 
 // caller returns the name that a request gives for its sender. Others will read it.

@@ -1,6 +1,4 @@
-// Package request asks dispatchers over the bus: for clients, and for commands
-// whose role may not look and write for itself.
-package request
+package client
 
 import (
 	"context"
@@ -18,7 +16,7 @@ import (
 )
 
 // ErrNoDispatcher is a [jobs.ErrUnavailable]: the broker is there, and no dispatcher
-// takes requests.
+// takes requests. penstock serve runs one.
 var ErrNoDispatcher = fmt.Errorf("%w: no dispatcher answers", jobs.ErrUnavailable)
 
 const (
@@ -29,57 +27,57 @@ const (
 	comingUp = 3 * time.Second
 )
 
-// A Call is a request to a dispatcher.
-type Call struct {
-	Subject   string
-	Operation string // its name, for errors
-	By        string // a word for the program that makes it
-	JobID     string // that a submitted job is to have; empty: any
-	Request   any
+// A call is a request to a dispatcher.
+type call struct {
+	subject   string
+	operation string // its name, for errors
+	by        string // a word for the program that makes it
+	jobID     string // that the new job is to have; empty: any
+	request   any
+	within    time.Duration // how long a dispatcher may take to answer
 }
 
-// Do makes the request and decodes its answer. An error has the code that the
+// do makes the request and decodes its answer. An error has the code that the
 // dispatcher has given it; see [jobs.Code].
-func (c Call) Do(ctx context.Context, conn *wire.Conn, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	body, err := json.Marshal(c.Request)
+func (c call) do(ctx context.Context, conn *wire.Conn, answer any) error {
+	body, err := json.Marshal(c.request)
 	if err != nil {
 		return err
 	}
-	m := nats.NewMsg(c.Subject)
+	m := nats.NewMsg(c.subject)
 	m.Data = body
-	m.Header.Set(operation.CallerHeader, c.By)
-	if c.JobID != "" {
-		m.Header.Set(operation.JobIDHeader, c.JobID)
+	m.Header.Set(operation.CallerHeader, c.by)
+	if c.jobID != "" {
+		m.Header.Set(operation.JobIDHeader, c.jobID)
 	}
-	msg, err := requestWhenServed(ctx, conn, m)
+	msg, err := c.send(ctx, conn, m)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w %s", ErrNoDispatcher, c.Operation)
+		return fmt.Errorf("%w %s", ErrNoDispatcher, c.operation)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return &jobs.CodedError{Code: jobs.CodeTooLarge, Cause: err, Message: fmt.Sprintf(
-			"ask to %s: the request has %d bytes, and a message of this broker at most %d: raise its max_payload, or send less", c.Operation, len(body), conn.NC.MaxPayload())}
+			"ask to %s: the request has %d bytes, and a message of this broker at most %d: raise its max_payload, or send less", c.operation, len(body), conn.NC.MaxPayload())}
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, c.Operation, err)
+		return fmt.Errorf("%w: no answer to %s: %w", jobs.ErrUnavailable, c.operation, err)
 	case err != nil:
-		return fmt.Errorf("ask to %s: %w", c.Operation, err)
+		return fmt.Errorf("ask to %s: %w", c.operation, err)
 	case msg.Header.Get(micro.ErrorHeader) == "":
 		return json.Unmarshal(msg.Data, answer)
 	}
 	var refused operation.Refusal
 	if err := json.Unmarshal(msg.Data, &refused); err != nil {
-		return fmt.Errorf("%s: %s", c.Operation, msg.Header.Get(micro.ErrorHeader))
+		return fmt.Errorf("%s: %s", c.operation, msg.Header.Get(micro.ErrorHeader))
 	}
 	return refused.Err()
 }
 
-// requestWhenServed sends a request, again while no dispatcher is there to have
-// heard it.
-func requestWhenServed(ctx context.Context, conn *wire.Conn, m *nats.Msg) (*nats.Msg, error) {
+// send sends a request, again while no dispatcher is there to have taken it.
+func (c call) send(ctx context.Context, conn *wire.Conn, m *nats.Msg) (*nats.Msg, error) {
 	began := time.Now()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		msg, err := conn.Request(ctx, m)
+		limited, done := context.WithTimeout(ctx, c.within)
+		msg, err := conn.Request(limited, m)
+		done()
 		if !errors.Is(err, nats.ErrNoResponders) || time.Since(began) > comingUp {
 			return msg, err
 		}
