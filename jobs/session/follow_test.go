@@ -120,6 +120,35 @@ func TestFollowEndsWithTheJob(t *testing.T) {
 	}
 }
 
+// A session with many events, of which each comes alone, costs few reads of its job's
+// record.
+func TestFollowReadsTheRecordNowAndThen(t *testing.T) {
+	t.Parallel()
+	l := jobstest.Log(t, jobstest.Start(t).Connect())
+	id, reads, began := jobs.NewID(), 0, time.Now()
+	w := writer(t, l, source(id, 1))
+	opts := session.FollowOptions{Job: id, Record: func(context.Context) (jobs.Record, error) {
+		reads++
+		return jobs.Record{ID: id, Session: id, State: jobs.Executing}, nil
+	}}
+	for e, err := range l.Follow(jobstest.Context(t), id, 1, opts) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Seq == 100 {
+			break
+		}
+		time.AfterFunc(time.Millisecond, func() { // when the follower waits for it
+			if err := w.Append(jobstest.Context(t), line("next")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if most := 2 + int(time.Since(began).Seconds()); reads > most {
+		t.Errorf("the record was read %d times, want %d at most", reads, most)
+	}
+}
+
 func appendOne(tb testing.TB, l *session.Log, src session.Source) {
 	tb.Helper()
 	if _, err := l.Append(jobstest.Context(tb), src, event.New(event.JobSubmitted{})); err != nil {

@@ -84,10 +84,15 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 // A silentEnd is the end of a job whose terminal event is not in the log. The
 // event is written after the record, so it is given a moment to arrive.
 type silentEnd struct {
-	seen time.Time // when the record was first seen to be finished
+	asked time.Time // when the record was last read
+	seen  time.Time // when the record was first seen to be finished
 }
 
 const (
+	// askEvery is how often the record is read at most: events that come say that the
+	// job goes on.
+	askEvery = time.Second
+
 	arrives = 2 * time.Second  // how long the terminal event may take behind the record
 	settled = 30 * time.Second // a record that finished so long ago has no event on its way
 )
@@ -96,10 +101,11 @@ const (
 // that is not a missing record means that the broker is away: then the following
 // goes on.
 func (s *silentEnd) reached(ctx context.Context, record func(context.Context) (jobs.Record, error)) bool {
-	if record == nil {
+	if record == nil || time.Since(s.asked) < askEvery {
 		return false
 	}
 	rec, err := record(ctx)
+	s.asked = time.Now()
 	if errors.Is(err, jobs.ErrNotFound) {
 		return true
 	}
