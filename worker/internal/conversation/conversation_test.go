@@ -19,10 +19,10 @@ func again(t *testing.T, begun *jobs.Capsule) *Conversation {
 	t.Helper()
 	secrets, _ := redact.New(nil)
 	c := New(Config{Record: jobs.Record{ID: "job", Attempt: 2}, Secrets: secrets, Tell: func(...event.Event) {}})
-	c.begun, c.Prompts.retold = begun, map[string]images.Prompt{}
+	c.begun, c.Prompts.reloaded = begun, map[string]images.Prompt{}
 	for _, id := range []string{"1", "2", "3"} {
 		c.Prompts.said = append(c.Prompts.said, control.Input{Input: id})
-		c.Prompts.retold[id] = images.Prompt{ID: id, Text: "prompt " + id}
+		c.Prompts.reloaded[id] = images.Prompt{ID: id, Text: "prompt " + id}
 	}
 	if begun != nil {
 		c.Prompts.begin(begun.Heard)

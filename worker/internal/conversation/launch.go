@@ -22,13 +22,13 @@ func (c *Conversation) Launch(l agent.Launch, listens bool) agent.Launch {
 	}
 	said := c.Prompts.first(most)
 	var texts []string
-	for _, told := range said {
+	for _, prompt := range said {
 		if listens {
-			l.Images = told.Images
+			l.Images = prompt.Images
 		} else {
-			told.Text = control.WithoutImages(told.Text, len(told.Images), "which you cannot be given")
+			prompt.Text = control.WithoutImages(prompt.Text, len(prompt.Images), "which you cannot be given")
 		}
-		texts = append(texts, cmp.Or(told.Text, "The message is an image."))
+		texts = append(texts, cmp.Or(prompt.Text, "The message is an image."))
 	}
 	switch {
 	case c.forks():

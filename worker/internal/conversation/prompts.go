@@ -13,34 +13,34 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// Prompts are what the agent was told besides the job's own prompt, and what of it the
-// conversation has. Their methods may be called from any goroutine.
+// Prompts are the prompts that the agent was sent besides the job's own, and those of
+// them that the conversation has. Their methods may be called from any goroutine.
 type Prompts struct {
 	cfg  Config
 	said []control.Input // in earlier attempts
 
-	mu     sync.Mutex
-	told   map[string]bool          // of said and of this attempt, by id
-	heard  []string                 // the part of it that the conversation has; the oldest first
-	within []string                 // the part of it that the agent's first prompt has
-	retold map[string]images.Prompt // of said, what the agent has not heard
+	mu       sync.Mutex
+	sent     map[string]bool          // of said and of this attempt, by id
+	taken    []string                 // the part of it that the conversation has; the oldest first
+	within   []string                 // the part of it that the agent's first prompt has
+	reloaded map[string]images.Prompt // of said, what the agent has not heard
 }
 
-// maxHeard bounds what is remembered of the prompts that an agent has heard.
-const maxHeard = 1024
+// maxTaken bounds the list of prompts that an agent has taken up.
+const maxTaken = 1024
 
-// Tells notes that the agent is told something.
+// Tells records that a prompt is sent to the agent.
 func (p *Prompts) Tells(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tells(id)
+	p.markSent(id)
 }
 
-func (p *Prompts) tells(id string) {
-	if p.told == nil {
-		p.told = map[string]bool{}
+func (p *Prompts) markSent(id string) {
+	if p.sent == nil {
+		p.sent = map[string]bool{}
 	}
-	p.told[id] = true
+	p.sent[id] = true
 }
 
 // Note notes which prompts the conversation has, by what the agent says.
@@ -51,22 +51,22 @@ func (p *Prompts) Note(events []event.Event) {
 		switch d := e.Payload.(type) {
 		case event.TurnStarted:
 			for _, id := range p.within {
-				p.hears(id)
+				p.markTaken(id)
 			}
 		case event.InputState:
 			if d.State == "taken" {
-				p.hears(d.Input)
+				p.markTaken(d.Input)
 			}
 		}
 	}
 }
 
-// hears notes that the agent has taken up what it was told.
-func (p *Prompts) hears(id string) {
-	if p.told[id] {
-		delete(p.told, id)
-		p.heard = append(p.heard, id)
-		p.heard = p.heard[max(0, len(p.heard)-maxHeard):]
+// markTaken records that the agent has taken up a prompt.
+func (p *Prompts) markTaken(id string) {
+	if p.sent[id] {
+		delete(p.sent, id)
+		p.taken = append(p.taken, id)
+		p.taken = p.taken[max(0, len(p.taken)-maxTaken):]
 	}
 }
 
@@ -74,13 +74,13 @@ func (p *Prompts) hears(id string) {
 func (p *Prompts) Heard() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.heard)
+	return slices.Clone(p.taken)
 }
 
-// unheard are the prompts that earlier attempts, or who brought the job back,
+// missing are the prompts that earlier attempts, or who brought the job back,
 // have accepted, and that the conversation does not have.
-func (p *Prompts) unheard() []control.Input {
-	return slices.DeleteFunc(slices.Clone(p.said), func(in control.Input) bool { return slices.Contains(p.heard, in.Input) })
+func (p *Prompts) missing() []control.Input {
+	return slices.DeleteFunc(slices.Clone(p.said), func(in control.Input) bool { return slices.Contains(p.taken, in.Input) })
 }
 
 // Rest returns what else the conversation has not heard, besides what its first prompt
@@ -88,14 +88,14 @@ func (p *Prompts) unheard() []control.Input {
 func (p *Prompts) Rest() (rest []images.Prompt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, in := range p.unheard() {
+	for _, in := range p.missing() {
 		if slices.Contains(p.within, in.Input) {
 			continue
 		}
-		p.tells(in.Input)
-		told := p.retold[in.Input]
-		told.ID = in.Input
-		rest = append(rest, told)
+		p.markSent(in.Input)
+		prompt := p.reloaded[in.Input]
+		prompt.ID = in.Input
+		rest = append(rest, prompt)
 	}
 	return rest
 }
@@ -103,13 +103,13 @@ func (p *Prompts) Rest() (rest []images.Prompt) {
 // Load reads back the prompts that the agent has to be told again, with their
 // images. The session is told of images that are missing, and so is the agent.
 func (p *Prompts) Load(ctx context.Context) error {
-	loaded, err := images.Store{Artifacts: p.cfg.Store, Job: p.cfg.Record.ID}.Load(ctx, p.unheard())
+	loaded, err := images.Store{Artifacts: p.cfg.Store, Job: p.cfg.Record.ID}.Load(ctx, p.missing())
 	if err != nil {
 		return verdict.Failed(jobs.StoreFailed, "read the images of a prompt", err)
 	}
-	p.retold = map[string]images.Prompt{}
+	p.reloaded = map[string]images.Prompt{}
 	for _, prompt := range loaded {
-		p.retold[prompt.ID] = prompt
+		p.reloaded[prompt.ID] = prompt
 		if prompt.Missing > 0 {
 			p.cfg.Tell(event.Make(event.Notice{Text: fmt.Sprintf("the agent gets message %s again without %d of its images, %s", prompt.ID, prompt.Missing, prompt.Why)}))
 		}
@@ -123,19 +123,19 @@ func (p *Prompts) first(most int) (first []images.Prompt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.within = nil
-	unheard := p.unheard()
-	for _, in := range unheard[:min(most, len(unheard))] {
-		told := p.retold[in.Input]
-		told.ID = in.Input
-		first, p.within = append(first, told), append(p.within, in.Input)
-		p.tells(in.Input)
+	missing := p.missing()
+	for _, in := range missing[:min(most, len(missing))] {
+		prompt := p.reloaded[in.Input]
+		prompt.ID = in.Input
+		first, p.within = append(first, prompt), append(p.within, in.Input)
+		p.markSent(in.Input)
 	}
 	return first
 }
 
 // begin sets what the conversation has heard by now.
-func (p *Prompts) begin(heard []string) {
+func (p *Prompts) begin(taken []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard = heard
+	p.taken = taken
 }
