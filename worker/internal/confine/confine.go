@@ -1,11 +1,10 @@
-// Package confine decides what the programs of an attempt may touch. From the job,
-// the worker's policy and the workspace it makes the specification of each jail:
+// Package confine decides what the programs of an attempt may access. From the job, the
+// worker's policy and the workspace it makes the specification of each jail:
 //
 //	job + policy + workspace ──New──▶ Jail ──Command, Agent, Draft──▶ Start ──Doors──▶ listeners by name
 //
-// It starts no jail and serves no listener. What it opens itself are listeners of
-// the host, for jails that have no loopback of their own; [Start.Close] and
-// [Way.Close] close them.
+// It starts no jail and serves no listener. It opens only listeners of the host, for
+// jails that have no loopback of their own; [Start.Close] and [Way.Close] close them.
 package confine
 
 import (
@@ -22,12 +21,12 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// InsideVariable has, in the agent's jail, the URL of its worker.
+// InsideVariable is the variable in the agent's jail that has the URL of its worker.
 const InsideVariable = "PENSTOCK_INSIDE"
 
-// Where the programs of a jail with a loopback of its own find the model API and
-// their worker, where this program is shown to them, as "penstock", and where an
-// agent finds its prompt and files.
+// The addresses of the model API and of the worker in a jail with a loopback of its
+// own, the path at which the jail shows this program as "penstock", and the directory
+// of an agent's prompt and files.
 const (
 	gateAddress   = "127.0.0.1:3128"
 	insideAddress = "127.0.0.1:3127"
@@ -35,20 +34,20 @@ const (
 	inputDir      = "/job"
 )
 
-// Config is what a worker brings to the jails of all its jobs.
+// Config is the worker's part of the jails of all its jobs.
 type Config struct {
 	Policy policy.Policy
-	Where  policy.Where // says what the policy's patterns are relative to
+	Where  policy.Where // the base of relative patterns in the policy
 	// Mounts are directories of the host that every jail sees read-only, unless it
 	// has a root of its own from an image.
 	Mounts []sandbox.Mount
 	// Secret returns the value of a secret that a job names.
 	Secret func(name string) (string, bool)
-	// DiskLimit is what a workspace may grow by whose job names no limit; 0: no limit.
+	// DiskLimit bounds the growth of a workspace whose job names no limit; 0: no limit.
 	DiskLimit int64
 	// Program is this program; empty: jails do not have it.
 	Program string
-	// Network is what jobs with an allow-list reach besides their own hosts.
+	// Network is the network of jobs with an allow-list, besides their own hosts.
 	Network gate.NetworkConfig
 	// Grace is how long an agent may take to end when it is asked to.
 	Grace time.Duration
@@ -58,11 +57,11 @@ type Config struct {
 type Space interface {
 	Dir() string
 	Show(spec *sandbox.Spec)
-	// Beside returns a directory of the host that goes with the workspace.
+	// Beside returns a directory of the host that is removed with the workspace.
 	Beside() (string, error)
 }
 
-// A Request is what one attempt asks for.
+// A Request is the request of one attempt.
 type Request struct {
 	Job     jobs.Job
 	Label   string // of the attempt's jails
@@ -72,33 +71,33 @@ type Request struct {
 	KeepHome bool
 	// Inside returns the URL of the worker, for programs that reach it at an address.
 	Inside func(address string) string
-	// Token is for programs that reach the allowed hosts from a jail whose loopback
-	// others share.
+	// Token is for programs in a jail that shares its loopback with others: they send
+	// it to reach the allowed hosts.
 	Token string
-	// Refused gets what programs wanted of the network and did not get.
+	// Refused is called with each refused request for the network.
 	Refused func(event.JailViolation)
 }
 
-// A Jail is what all programs of an attempt share: the mechanism, the
-// workspace, and where things are.
+// A Jail is the common part of the jails of an attempt: the backend, the workspace, and
+// the paths.
 type Jail struct {
 	Backend sandbox.Backend
 	// As the programs see them: the workspace, and the files of an agent's plan.
 	Cwd, Files string
-	// Kept is a directory of the host that is the agent's home from one of its
-	// runs to the next; empty: each has one of its own. No check ever sees it.
+	// Kept is a directory of the host that is the agent's home in all of its runs;
+	// empty: each run has a home of its own. No check ever sees it.
 	Kept string
-	// Unjailed: the programs share all with the host.
+	// Unjailed: the programs share everything with the host.
 	Unjailed bool
-	// Network is the way to the allowed hosts; nil: the job has no list.
+	// Network connects programs to the allowed hosts; nil: the job has no list.
 	Network *gate.Network
 
 	cfg        Config
 	req        Request
 	home, gate string
-	hosts      []string // that are allowed
+	hosts      []string // allowed hosts
 	listen     []string // what each jail opens for Network
-	env        []string // how programs find it
+	env        []string // variables that point programs to the network
 }
 
 // New returns the common part of the attempt's jails. Without a jail no files can be
@@ -139,12 +138,11 @@ func (j Jail) Around(space Space) Jail {
 // container reports whether the job's programs come from an image.
 func (j Jail) container() bool { return j.req.Job.Isolation == jobs.IsolationContainer }
 
-// shared reports whether what the jail listens on can be reached by others than
-// the programs in it.
+// shared reports whether programs outside of the jail can reach its listeners.
 func (j Jail) shared() bool { return j.Unjailed || j.Backend.Name() == "seatbelt" }
 
-// Attachable reports whether the agent's jail can have terminals. The policy is
-// about people: an agent's own add nothing to what it may do.
+// Attachable reports whether the agent's jail can have terminals. The policy restricts
+// people: an agent's own terminals give it no more rights.
 func (j Jail) Attachable() bool {
 	return (j.cfg.Policy.Attach != "deny" || j.req.Job.Agent.Terminals) && j.Backend.Name() != "seatbelt"
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// watchesDisk: jails of this system keep a limit of disk. Where none does, the
-// worker's own is not asked for: it would refuse every job.
+// watchesDisk: jails of this system enforce a limit of disk. On other systems the
+// worker's own limit is ignored: it would refuse every job.
 const watchesDisk = runtime.GOOS == "linux"
 
-// Limits are those of a jail that a job asks for.
+// Limits are the limits of the jail that a job requests.
 func Limits(asked jobs.Limits) sandbox.Limits {
 	return sandbox.Limits{
 		Memory: int64(asked.Memory), CPUs: asked.CPUs, CPUWeight: asked.CPUWeight, PIDs: asked.PIDs,
@@ -24,7 +24,7 @@ func Limits(asked jobs.Limits) sandbox.Limits {
 	}
 }
 
-// Budget is that of the way out of a jail that a job asks for.
+// Budget is the budget of the network that a job requests.
 func Budget(asked jobs.Limits) policy.Budget {
 	return policy.Budget{Traffic: int64(asked.Traffic), Connections: asked.Connections}
 }
@@ -38,8 +38,9 @@ func agentLimits(job jobs.Job) sandbox.Limits {
 	return l
 }
 
-// Permits asks the policy for all that a job asks for in a jail. Strategy is how it gets its files,
-// and delivers how its result leaves the store; "": that is not known, or it does not.
+// Permits asks the policy for everything that a job requests for its jail. Strategy is
+// how it gets its files, and delivers how its result leaves the store; "": unknown, or
+// not at all.
 func (c Config) Permits(job jobs.Job, strategy, delivers string) error {
 	return c.Policy.Permits(policy.Request{
 		Mode: string(job.Isolation), Backend: job.Sandbox.Backend, Network: string(job.Sandbox.Network),

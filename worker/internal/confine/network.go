@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// Reach returns the jail with the network that the job asks for: nothing, the
-// hosts on a list, or what the host reaches.
+// Reach returns the jail with the network that the job requests: none, the hosts on a
+// list, or the host's network.
 func (j Jail) Reach() (Jail, error) {
 	if j.req.Job.Sandbox.Network != jobs.NetworkAllowlist {
 		return j, nil
@@ -30,8 +30,8 @@ func (j Jail) Reach() (Jail, error) {
 	}
 	j.Network, j.listen = network, network.Listen()
 	if j.Unjailed {
-		// There is no loopback of its own to have a name service on, and
-		// nothing that could keep programs to it.
+		// Such a jail has no loopback of its own for a name service, and cannot force
+		// programs to use the proxy.
 		address, err := freeAddress()
 		if err != nil {
 			return j, verdict.Failed(jobs.WorkspaceFailed, "find a port for the way to the allowed hosts", err)
@@ -42,7 +42,7 @@ func (j Jail) Reach() (Jail, error) {
 	return j, nil
 }
 
-// Offline reports whether nothing leads out, not even to a model API.
+// Offline reports whether the jail has no way out, not even to a model API.
 func (j Jail) Offline() bool {
 	preset := j.req.Job.Sandbox.Preset
 	if preset == "strict" && j.cfg.Policy.Preset != "" {
@@ -51,7 +51,7 @@ func (j Jail) Offline() bool {
 	return preset == string(sandbox.PresetOffline)
 }
 
-// connect gives a jail the network. What the job sets itself stays.
+// connect gives a jail the network. Variables of the job itself stay.
 func (j Jail) connect(s *sandbox.Spec) {
 	switch j.req.Job.Sandbox.Network {
 	case jobs.NetworkFull:

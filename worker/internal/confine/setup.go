@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// SetupKey names all that the job's setup depends on besides the commit, as this
-// host knows it: the commands, and the jail that they run in, in a period of time. It is
-// "" where what they write is for this job alone, and then says why.
+// SetupKey names everything that the job's setup depends on besides the commit, as far
+// as this host knows: the commands, and their jail, in a period of time. It is "" if
+// the output of setup is for this job alone, and then it returns why.
 func (j Jail) SetupKey(period int64) (key, why string, err error) {
 	s, err := j.around()
 	if err != nil {
@@ -31,7 +31,7 @@ func (j Jail) SetupKey(period int64) (key, why string, err error) {
 		Version, Backend     string
 		Setup, Hosts, Weaker []string
 		Jail                 sandbox.Spec
-		Limits               jobs.Limits // those of the network are in no jail
+		Limits               jobs.Limits // variables of the network do not matter in a jail
 		Period               int64
 	}{
 		"1", j.Backend.Name(), job.Setup, slices.Compact(slices.Sorted(slices.Values(j.hosts))), job.Sandbox.AllowWeaker, s, job.Sandbox.Limits, period,

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// Path is where programs are looked for inside, unless a policy or a job says
-// otherwise.
+// Path is the default PATH in the jail.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // without lists the features that a job with the backend none does not have. The job
@@ -49,7 +48,7 @@ func (j Jail) around() (sandbox.Spec, error) {
 	p := j.cfg.Policy
 	if j.Unjailed {
 		s = s.Allow(without...)
-		p.Read, p.Write = nil, nil // they are where they are
+		p.Read, p.Write = nil, nil // the host's paths stay as they are
 	}
 	s.Args = []string{"true"} // the caller sets the program
 	s, err := p.Apply(s, j.cfg.Where)
@@ -65,8 +64,8 @@ func (j Jail) around() (sandbox.Spec, error) {
 	return s, j.show(&s, nil, j.cfg.Mounts)
 }
 
-// environment is what every program of the attempt finds besides its own
-// variables. Nothing is inherited from the worker.
+// environment is the environment of every program of the attempt, besides its own
+// variables. It inherits nothing from the worker.
 func (j Jail) environment() []string {
 	vars := map[string]string{
 		"PATH": Path,
@@ -86,7 +85,7 @@ func (j Jail) environment() []string {
 	return env
 }
 
-// showPlan shows what an agent's plan needs.
+// showPlan shows the files and mounts of an agent's plan.
 func (j Jail) showPlan(s *sandbox.Spec, plan agent.Plan) error {
 	var files []sandbox.File
 	for _, f := range plan.Files {

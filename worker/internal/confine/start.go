@@ -12,11 +12,11 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// A Way leads from the agent's jail to the model API.
+// A Way connects the agent's jail to the model API.
 type Way struct {
-	// Address is where the agent finds it.
+	// Address is the address for the agent.
 	Address  string
-	listener net.Listener // of the host, where the jail opens none; else nil
+	listener net.Listener // of the host, if the jail opens none; else nil
 }
 
 // Close closes the listener of the host, if there is one.
@@ -26,9 +26,8 @@ func (w Way) Close() {
 	}
 }
 
-// Model returns the way to the model API. One of a job with the host's network is
-// a port of the host, as all that such a jail listens on; it is opened if the worker
-// serves any API.
+// Model returns the way to the model API. For a job with the host's network it is a
+// port of the host; it is opened if the worker serves any API.
 func (j Jail) Model(served bool) (Way, error) {
 	if j.req.Job.Sandbox.Network != jobs.NetworkFull || !served {
 		return Way{Address: j.gate}, nil
@@ -40,15 +39,15 @@ func (j Jail) Model(served bool) (Way, error) {
 	return Way{Address: l.Addr().String(), listener: l}, nil
 }
 
-// A Start is one jail, as it is to be started.
+// A Start is one jail that is about to be started.
 type Start struct {
 	Spec sandbox.Spec
-	// Program is this program, as the agent sees it, and Inside the URL of its
-	// worker; empty: there is none.
+	// Program is this program, as the agent sees it, and Inside the URL of its worker;
+	// empty: there is none.
 	Program, Inside string
 
-	model, inside   string       // the addresses in Spec.Listen; empty: not there
-	hostModel, host net.Listener // of the host, in their place; else nil
+	model, inside   string       // the addresses in Spec.Listen; empty: absent
+	hostModel, host net.Listener // of the host, instead of these; else nil
 }
 
 // Close closes the listeners of the host that the start has opened.
@@ -58,14 +57,14 @@ func (s *Start) Close() {
 	}
 }
 
-// Doors are the listeners of a jail that runs, by what they lead to.
+// Doors are the listeners of a running jail, by name.
 type Doors struct {
-	Model   net.Listener // the model API; nil: there is no way to it
-	Inside  net.Listener // the worker; nil: there is no way to it
+	Model   net.Listener // for the model API; nil: there is none
+	Inside  net.Listener // for the worker; nil: there is none
 	Network []net.Listener
 }
 
-// Doors tells apart what a jail listens on.
+// Doors returns the listeners of a running jail by name.
 func (s *Start) Doors(p *sandbox.Process) Doors { return s.doors(p.Listeners()) }
 
 // doors takes the listeners of the TCP addresses in Spec.Listen, in order.
@@ -89,8 +88,8 @@ func (s *Start) doors(listeners []net.Listener) Doors {
 	return d
 }
 
-// Agent returns the jail of the agent's own process. Model is its way to the model
-// API; nil: it has none.
+// Agent returns the jail of the agent's own process. Model is its way to the model API;
+// nil: it has none.
 func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
 	spec, err := j.base()
 	if err != nil {
@@ -98,7 +97,7 @@ func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
 	}
 	spec.Args, spec.Home = plan.Args, j.Kept
 	spec.Dial, spec.Grace = j.Attachable(), j.cfg.Grace
-	// An agent's own idea of what is behind a proxy knows only the gate.
+	// A proxy setting of the agent's own would hide the gate.
 	env := slices.DeleteFunc(slices.Clone(plan.Env), func(kv string) bool { return has(j.env, kv) })
 	spec.Env = slices.Concat(env, spec.Env)
 	s := &Start{Spec: spec}
@@ -125,7 +124,7 @@ func (j Jail) Agent(plan agent.Plan, model *Way) (*Start, error) {
 	return s, nil
 }
 
-// listenForModel has the jail open an address that leads to the model API.
+// listenForModel makes the jail open an address for the model API.
 func (s *Start) listenForModel(address string) {
 	s.model = address
 	s.Spec.Network, s.Spec.Listen = sandbox.NetworkGate, append([]string{address}, s.Spec.Listen...)
@@ -138,9 +137,9 @@ func (j Jail) Command(command string) (*Start, error) {
 	return &Start{Spec: spec}, err
 }
 
-// Draft returns the jail of an agent that has nothing to do but to answer: an
-// empty workspace, no secret, no network, and nothing that it may write to. Model is
-// its way to the model API; nil: it has none.
+// Draft returns the jail of an agent that only answers: an empty workspace, no secret,
+// no network, and no writable files. Model is its way to the model API; nil: it has
+// none.
 func (j Jail) Draft(plan agent.Plan, model *Way) (*Start, error) {
 	spec, err := j.around()
 	if err != nil {
@@ -163,7 +162,7 @@ func (j Jail) Draft(plan agent.Plan, model *Way) (*Start, error) {
 	return s, j.showPlan(&s.Spec, plan)
 }
 
-// showProgram gives the agent's jail the command penstock.
+// showProgram shows the command penstock in the agent's jail.
 func (j Jail) showProgram(s *Start) error {
 	if j.cfg.Program == "" {
 		return nil
@@ -181,9 +180,8 @@ func (j Jail) showProgram(s *Start) error {
 	return j.link(&s.Spec, j.cfg.Program, s.Program)
 }
 
-// openInside gives the agent's jail its way to the worker: a listener of the jail,
-// or of the host where the jail has no loopback of its own. A jail that nothing
-// leads out of has none.
+// openInside opens a listener for the worker in the agent's jail, or on the host if the
+// jail has no loopback of its own. A jail without any way out has none.
 func (j Jail) openInside(s *Start) error {
 	if j.Offline() {
 		return nil
@@ -204,7 +202,7 @@ func (j Jail) openInside(s *Start) error {
 	return nil
 }
 
-// terminals says why an agent that shall have terminals can have none here.
+// terminals says why an agent that requests terminals cannot have them here.
 func (j Jail) terminals(s *Start) error {
 	switch {
 	case !j.req.Job.Agent.Terminals:

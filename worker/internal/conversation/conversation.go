@@ -1,13 +1,13 @@
-// Package conversation keeps what outlives an agent's process of its conversation:
-// what it was told and has heard, what was asked and answered, and the capsules from which a later
-// attempt goes on.
+// Package conversation keeps the parts of a conversation that outlive the agent's
+// process: the prompts that it was sent and has taken up, questions and answers, and
+// the capsules from which a later attempt continues.
 //
 //	the session's log ──Read──▶ prompts, questions ─┐
 //	the store ──Find──▶ capsule ──Resume────────────┴▶ Launch, Rest, Recall ──▶ the agent
 //	the agent ──Tells, Note──▶ Position ──Store──▶ capsule ──▶ the store
 //
-// It starts no agent. One that cannot go on with its conversation begins anew, unless the job
-// is bound to it.
+// It starts no agent. An agent that cannot continue its conversation begins anew,
+// unless the job is bound to the conversation.
 package conversation
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/redact"
 )
 
-// Config says whose conversation it is, and where it is kept.
+// Config names the conversation, and its stores.
 type Config struct {
 	Store  *artifact.Store
 	Log    *slog.Logger
@@ -32,9 +32,9 @@ type Config struct {
 	Record jobs.Record // as the claim left it
 	Epoch  uint64
 	Worker string
-	// Lost: the attempt before has lost its lease.
+	// Lost: the previous attempt has lost its lease.
 	Lost bool
-	// Secrets removes what must not leave the worker.
+	// Secrets removes the values that must not leave the worker.
 	Secrets *redact.Redactor
 	// Tell records events of the session. It must not block.
 	Tell func(...event.Event)
@@ -42,22 +42,22 @@ type Config struct {
 	Assert func(context.Context) (time.Time, error)
 }
 
-// A Conversation is that of one attempt's agent, over all of its runs.
+// A Conversation is the conversation of one attempt's agent, over all of its runs.
 type Conversation struct {
-	// Prompts and Questions are what people and the agent have said.
+	// Prompts and Questions are the messages between people and the agent.
 	Prompts   *Prompts
 	Questions *Questions
 
 	cfg      Config
-	home     string          // that is kept; empty: there is none
-	files    capsule.Pattern // of the conversation; empty: they are not known
-	begun    *jobs.Capsule   // that the attempt goes on with; nil: it began anew
+	home     string          // the conversation's id; empty: it is not kept
+	files    capsule.Pattern // of the conversation; empty: unknown
+	begun    *jobs.Capsule   // the capsule from which the attempt continues; nil: it began anew
 	last     jobs.Capsule    // that the attempt has stored
-	complain bool            // the session was told that there is no capsule
+	complain bool            // the session was told why there is no capsule
 	turns    int             // of agents that have ended
 }
 
-// New returns the conversation of an attempt whose agent has not begun.
+// New returns the conversation of an attempt whose agent has not started.
 func New(cfg Config) *Conversation {
 	return &Conversation{
 		cfg: cfg, Prompts: &Prompts{cfg: cfg},
@@ -65,8 +65,8 @@ func New(cfg Config) *Conversation {
 	}
 }
 
-// Read reads what was said in earlier attempts, and closes the questions that they have left
-// open.
+// Read reads the messages of earlier attempts, and closes the questions that they have
+// left open.
 func (c *Conversation) Read(ctx context.Context, log *session.Log) error {
 	if c.cfg.Record.Attempt < 2 {
 		return nil
@@ -76,23 +76,23 @@ func (c *Conversation) Read(ctx context.Context, log *session.Log) error {
 	return err
 }
 
-// A Position is how far a conversation has come.
+// A Position is the progress of a conversation.
 type Position struct {
-	Conversation string // what the agent calls it
+	Conversation string // the agent's id of it
 	Turn         int
-	Open         bool // the turn goes on
+	Open         bool // the turn is not over
 	Heard        []string
 	Asks         []string  // that are open
-	Since        time.Time // of the last sign of life, where the session is to be parked
+	Since        time.Time // of the last sign of life, if the session is to be parked
 }
 
-// Continues reports whether the conversation of such an agent can be kept at all.
+// Continues reports whether the agent's conversations can be kept at all.
 func (c *Conversation) Continues() bool { return c.files != "" }
 
-// Kept reports whether the next attempt can go on with the conversation.
+// Kept reports whether the next attempt can continue the conversation.
 func (c *Conversation) Kept() bool { return c.home != "" && c.files != "" }
 
-// Begun returns how far the conversation had come that the attempt goes on with.
+// Begun returns the position from which the attempt continues the conversation.
 func (c *Conversation) Begun() Position {
 	if c.begun == nil {
 		return Position{}
@@ -100,15 +100,15 @@ func (c *Conversation) Begun() Position {
 	return Position{Conversation: c.begun.Conversation, Turn: c.begun.Turn, Open: c.begun.Open, Heard: c.begun.Heard}
 }
 
-// Turns counts those of the agent's runs that are over.
+// Turns counts the turns of the agent's finished runs.
 func (c *Conversation) Turns() int { return c.turns }
 
-// EndRun adds the turns of a run that is over.
+// EndRun adds the turns of a finished run.
 func (c *Conversation) EndRun(turns int) { c.turns += turns }
 
 func (c *Conversation) talk(id string) capsule.Conversation {
 	return capsule.Conversation{Home: c.home, Files: c.files, ID: id}
 }
 
-// clean removes the values of secrets from what is not an event.
+// clean removes the values of secrets from text that is not an event.
 func (c *Conversation) clean(text string) string { return string(c.cfg.Secrets.Text([]byte(text))) }

@@ -12,10 +12,9 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// Find finds what the attempt goes on with: what an attempt before it has
-// stored, if that one was cut short, or what the job was brought back or forked
-// to go on with. It returns nil where it begins anew, and why if that might
-// surprise.
+// Find finds the capsule from which the attempt continues: that of an earlier attempt
+// that was cut short, or the one with which the job was resumed or forked. It returns
+// nil if the attempt begins anew, and the reason if that may be a surprise.
 func (c *Conversation) Find(ctx context.Context, about agent.About) (found *jobs.Capsule, why string, err error) {
 	c.files = capsule.Pattern(about.Conversation)
 	if c.cfg.Record.Attempt < 2 && !c.Bound() {
@@ -45,8 +44,8 @@ func (c *Conversation) Find(ctx context.Context, about agent.About) (found *jobs
 	return found, "", verdict.Failed(jobs.StoreFailed, "read the capsule", err)
 }
 
-// begins chooses among the capsules of the job's attempts: the last one's, if
-// that goes on, else the one that the job is bound to.
+// begins chooses among the capsules of the job's attempts: the last one's, if it
+// continues, else the one that the job is bound to.
 func (c *Conversation) begins(list []jobs.Capsule) *jobs.Capsule {
 	var last, base *jobs.Capsule
 	for i, kept := range list {
@@ -64,15 +63,15 @@ func (c *Conversation) begins(list []jobs.Capsule) *jobs.Capsule {
 	return base
 }
 
-// Bound reports whether the job goes on with a conversation or not at all.
+// Bound reports whether the job must continue a conversation or fail.
 func (c *Conversation) Bound() bool { return c.cfg.Record.Resume > 0 || c.cfg.Job.Fork != "" }
 
-// forks reports whether the attempt begins where the job was forked.
+// forks reports whether the attempt begins at the fork of the job.
 func (c *Conversation) forks() bool {
 	return c.begun != nil && c.begun.Epoch == 0
 }
 
-// unbound is the end of a job that was to go on with a conversation and cannot.
+// unbound is the end of a job that must continue a conversation and cannot.
 func (c *Conversation) unbound(why string) error {
 	if !c.Bound() {
 		return nil
@@ -80,9 +79,9 @@ func (c *Conversation) unbound(why string) error {
 	return verdict.Ended(jobs.NotResumed, "the conversation cannot be continued: %s", why)
 }
 
-// Resume puts the conversation into the agent's home, and tells the session that the
-// attempt goes on with it. It returns false where the attempt begins anew, and why if
-// that might surprise.
+// Resume puts the conversation into the agent's home, and reports to the session that
+// the attempt continues it. It returns false if the attempt begins anew, and the reason
+// if that may be a surprise.
 func (c *Conversation) Resume(ctx context.Context, home string, from *jobs.Capsule, why string) (resumed bool, reason string, err error) {
 	c.home = home
 	if from != nil && home == "" {
@@ -113,9 +112,9 @@ func (c *Conversation) Resume(ctx context.Context, home string, from *jobs.Capsu
 	return true, "", nil
 }
 
-// Anew forgets the conversation that the attempt was to go on with, and tells the session why,
-// if there is anything to say. Epoch is that of the salvage that the job has by now; 0: it
-// has none.
+// Anew drops the conversation that the attempt would have continued, and reports the
+// reason to the session, if there is one. Epoch is that of the job's salvage; 0: it has
+// none.
 func (c *Conversation) Anew(why string, epoch uint64) {
 	c.Questions.bring(nil)
 	c.begun, c.turns = nil, 0
@@ -127,6 +126,6 @@ func (c *Conversation) Anew(why string, epoch uint64) {
 	c.cfg.Tell(event.Make(event.SessionContinued{How: "anew", Why: c.clean(why), Epoch: epoch}))
 }
 
-// Refused reports whether an agent that has come this far in its first run has not gone
-// on with its conversation: it has begun no turn.
+// Refused reports whether an agent at this position of its first run has not continued
+// its conversation: it has begun no turn.
 func (c *Conversation) Refused(at Position) bool { return c.begun != nil && at.Turn == c.begun.Turn }

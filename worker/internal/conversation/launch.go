@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
-// Launch adds to an attempt's first launch what there was before it: the
-// conversation that goes on, and what it has not heard. Of that an agent that
-// listens is told one message in its first prompt, so that it begins with it,
-// and the others behind; one that does not listen is told all at once.
+// Launch adds the past to an attempt's first launch: the conversation that continues,
+// and the prompts that it is missing. An agent that takes input gets one of them in its
+// first prompt, so that it begins with it, and the others afterwards; any other agent
+// gets all at once.
 func (c *Conversation) Launch(l agent.Launch, listens bool) agent.Launch {
 	most := math.MaxInt
 	if listens {

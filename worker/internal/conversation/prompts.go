@@ -20,10 +20,10 @@ type Prompts struct {
 	said []control.Input // in earlier attempts
 
 	mu       sync.Mutex
-	sent     map[string]bool          // of said and of this attempt, by id
-	taken    []string                 // the part of it that the conversation has; the oldest first
-	within   []string                 // the part of it that the agent's first prompt has
-	reloaded map[string]images.Prompt // of said, what the agent has not heard
+	sent     map[string]bool          // of said and of this attempt, by id; not taken up yet
+	taken    []string                 // prompts that the conversation has; the oldest first
+	within   []string                 // prompts in the agent's first prompt
+	reloaded map[string]images.Prompt // missing prompts of said, with their images
 }
 
 // maxTaken bounds the list of prompts that an agent has taken up.
@@ -43,7 +43,7 @@ func (p *Prompts) markSent(id string) {
 	p.sent[id] = true
 }
 
-// Note notes which prompts the conversation has, by what the agent says.
+// Note records which prompts the conversation has, by the agent's events.
 func (p *Prompts) Note(events []event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,14 +77,14 @@ func (p *Prompts) Heard() []string {
 	return slices.Clone(p.taken)
 }
 
-// missing are the prompts that earlier attempts, or who brought the job back,
-// have accepted, and that the conversation does not have.
+// missing are the prompts that earlier attempts, or the dispatcher that resumed the
+// job, have accepted, and that the conversation does not have.
 func (p *Prompts) missing() []control.Input {
 	return slices.DeleteFunc(slices.Clone(p.said), func(in control.Input) bool { return slices.Contains(p.taken, in.Input) })
 }
 
-// Rest returns what else the conversation has not heard, besides what its first prompt
-// has; the agent is told it now.
+// Rest returns the other missing prompts besides those in the first prompt; they are
+// sent to the agent now.
 func (p *Prompts) Rest() (rest []images.Prompt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +100,8 @@ func (p *Prompts) Rest() (rest []images.Prompt) {
 	return rest
 }
 
-// Load reads back the prompts that the agent has to be told again, with their
-// images. The session is told of images that are missing, and so is the agent.
+// Load reads back the prompts that are repeated to the agent, with their images. It
+// reports missing images to the session, and so does the prompt to the agent.
 func (p *Prompts) Load(ctx context.Context) error {
 	loaded, err := images.Store{Artifacts: p.cfg.Store, Job: p.cfg.Record.ID}.Load(ctx, p.missing())
 	if err != nil {
@@ -117,8 +117,7 @@ func (p *Prompts) Load(ctx context.Context) error {
 	return nil
 }
 
-// first returns what the conversation has not heard and the agent is told in its first
-// prompt: so many prompts at most.
+// first returns at most so many missing prompts, for the agent's first prompt.
 func (p *Prompts) first(most int) (first []images.Prompt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +132,7 @@ func (p *Prompts) first(most int) (first []images.Prompt) {
 	return first
 }
 
-// begin sets what the conversation has heard by now.
+// begin sets the prompts that the conversation has at the beginning.
 func (p *Prompts) begin(taken []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,19 +16,19 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// Questions are those of earlier attempts, with what has become of them.
+// Questions are those of earlier attempts, with their outcomes.
 type Questions struct {
 	cfg     Config
 	past    dialog.Past
-	replies []control.Reply // for an agent that goes on with its conversation
+	replies []control.Reply // for an agent that continues its conversation
 
 	mu sync.Mutex
 	// recalls are the answers for programs that ask again, by the question.
 	recalls map[string][]inside.Answer
 }
 
-// read reads what was said in earlier attempts, and closes the questions
-// that they have left open.
+// read reads the messages of earlier attempts, and closes the questions that they have
+// left open.
 func (q *Questions) read(ctx context.Context, log *session.Log) (prompts []control.Input, err error) {
 	for e, err := range log.Read(ctx, q.cfg.Record.Session, 1) {
 		if err != nil {
@@ -53,8 +53,8 @@ func (q *Questions) read(ctx context.Context, log *session.Log) (prompts []contr
 	return q.past.Prompts, nil
 }
 
-// fate says what has become of a question that an earlier attempt left open. A
-// parked job was woken by its answers or else by its time.
+// fate returns the outcome of a question that an earlier attempt left open. Its answers
+// woke a parked job, or else its time did.
 func (q *Questions) fate(asked dialog.Asked, now time.Time) string {
 	woken := q.past.Parked && !q.cfg.Lost && asked.Attempt == q.past.Attempt
 	switch {
@@ -70,9 +70,9 @@ func (q *Questions) fate(asked dialog.Asked, now time.Time) string {
 	return "expired"
 }
 
-// bring finds out what this attempt's agent and its programs are to be told of
-// the questions that were asked before: from is what the agent goes on with, nil if
-// it begins anew. What had its answer by then the conversation knows.
+// bring finds the answers for this attempt's agent and its programs to earlier
+// questions: from is the capsule from which the agent continues, nil if it begins anew.
+// The conversation already has the answers from before the capsule.
 func (q *Questions) bring(from *jobs.Capsule) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +90,7 @@ func (q *Questions) bring(from *jobs.Capsule) {
 	}
 }
 
-// answerTo is what a program gets that asks again.
+// answerTo is the answer for a program that asks again.
 func (q *Questions) answerTo(asked dialog.Asked) (inside.Answer, bool) {
 	switch asked.How {
 	case "answered":
@@ -105,7 +105,7 @@ func (q *Questions) answerTo(asked dialog.Asked) (inside.Answer, bool) {
 	return inside.Answer{}, false
 }
 
-// replyTo is what an agent is told.
+// replyTo is the reply for an agent.
 func (q *Questions) replyTo(asked dialog.Asked) control.Reply {
 	reply := control.Reply{Declined: asked.How == "declined" || asked.How == "expired"}
 	if asked.How == "declined" {
@@ -123,7 +123,7 @@ func (q *Questions) replyTo(asked dialog.Asked) control.Reply {
 	return reply
 }
 
-// keyOf tells one question from another, as the log has it.
+// keyOf identifies a question by its text, as the log has it.
 func (q *Questions) keyOf(question control.Question) string {
 	key, _ := json.Marshal(question) // strings
 	return string(q.cfg.Secrets.Text(key))
@@ -132,8 +132,8 @@ func (q *Questions) keyOf(question control.Question) string {
 // Receipts are those of the messages that earlier attempts have accepted.
 func (q *Questions) Receipts() []control.Receipt { return q.past.Receipts }
 
-// Recall answers a program that asks what was asked in an earlier attempt, in
-// the same order.
+// Recall answers a program that repeats the questions of an earlier attempt, in the
+// same order.
 func (q *Questions) Recall(question control.Question) (inside.Answer, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,6 +146,6 @@ func (q *Questions) Recall(question control.Question) (inside.Answer, bool) {
 	return known[0], true
 }
 
-// Replies are for an agent whose questions were asked before, in the conversation that it goes
-// on with or in another one.
+// Replies are for an agent whose questions were asked before, in the conversation that
+// it continues or in another one.
 func (q *Questions) Replies() []control.Reply { return q.replies }

@@ -14,12 +14,12 @@ import (
 	"github.com/penstock-run/penstock/worker/capsule"
 )
 
-// storeLimit bounds the storing of a capsule, which holds up the attempt's end.
+// storeLimit bounds the storing of a capsule, which delays the attempt's end.
 const storeLimit = time.Minute
 
-// Store stores a capsule: what the next attempt needs to go on from here. The work is
-// what was changed in the workspace, which is stored by then. That it fails
-// costs the attempt nothing: the capsule before it stays.
+// Store stores a capsule: everything that the next attempt needs to continue from here.
+// The work is the change of the workspace, which is already stored. A failure costs the
+// attempt nothing: the previous capsule stays.
 func (c *Conversation) Store(ctx context.Context, at Position, why jobs.Reason, work func(context.Context) (*jobs.Salvage, error)) (stored bool) {
 	if !c.Kept() || at.Conversation == "" {
 		return false
@@ -32,7 +32,7 @@ func (c *Conversation) Store(ctx context.Context, at Position, why jobs.Reason, 
 	}
 	err := c.fill(ctx, &made, work)
 	if ctx.Err() != nil || errors.Is(err, capsule.ErrNone) || errors.Is(err, jobs.ErrFenced) {
-		return false // the attempt ends, or its agent has said nothing yet
+		return false // the attempt ends, or its agent has not begun yet
 	}
 	if err != nil {
 		c.cfg.Log.Warn("no capsule was stored", "err", err)
@@ -47,8 +47,8 @@ func (c *Conversation) Store(ctx context.Context, at Position, why jobs.Reason, 
 	return true
 }
 
-// fill stores the parts of a capsule and then, if the lease is still ours, what
-// makes a capsule of them.
+// fill stores the parts of a capsule and then, if the lease is still ours, the capsule
+// itself.
 func (c *Conversation) fill(ctx context.Context, made *jobs.Capsule, work func(context.Context) (*jobs.Salvage, error)) (err error) {
 	var packed bytes.Buffer
 	if err := c.talk(made.Conversation).Pack(&packed, c.cleanLine); err != nil {
@@ -67,7 +67,7 @@ func (c *Conversation) fill(ctx context.Context, made *jobs.Capsule, work func(c
 	return c.cfg.Store.PutCapsule(ctx, *made, c.last)
 }
 
-// cleanLine removes secrets from a line of a conversation, which is JSON still.
+// cleanLine removes secrets from a line of a conversation; the result is still JSON.
 func (c *Conversation) cleanLine(line []byte) []byte {
 	if json.Valid(line) {
 		return c.cfg.Secrets.JSON(line)

@@ -20,8 +20,8 @@ const (
 // CollectLimit bounds the step that takes the result out of a workspace.
 const CollectLimit = 5 * time.Minute
 
-// Collect takes the result out of the workspace and stores it. It happens
-// after an agent that was stopped, too: what it had done may be worth much.
+// Collect collects the result from the workspace and stores it. It also runs after an
+// agent that was stopped: its work may be worth much.
 func (o *Outcome) Collect(ctx context.Context, space *workspace.Workspace) (workspace.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CollectLimit)
 	defer cancel()
@@ -47,22 +47,22 @@ func (o *Outcome) Collect(ctx context.Context, space *workspace.Workspace) (work
 	if err := space.KeepWhole(whole); err != nil {
 		return change, verdict.Failed(jobs.WorkspaceFailed, "keep the workspace", err)
 	}
-	// An agent that failed besides has another reason: this is told in any case.
+	// An agent that failed as well has another reason, so this is always reported.
 	o.cfg.Tell(event.Make(event.Notice{Text: tooLarge(o.cfg.Worker, whole)}))
 	return change, verdict.Ended(jobs.TooLarge, "%s", tooLarge(o.cfg.Worker, whole))
 }
 
-// tooLarge says what became of a workspace of which only a part is stored.
+// tooLarge describes a workspace of which only a part is stored.
 func tooLarge(worker string, whole *workspace.LimitError) string {
 	return "on worker " + worker + " " + whole.Error()
 }
 
-// store keeps the files of a change as the attempt's result. Read back, they
-// are its salvage, too: nothing is stored twice.
+// store stores the files of a change as the attempt's result. Once read back they are
+// its salvage, too: nothing is stored twice.
 func (o *Outcome) store(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
 	k := stored{base: space.Base(), change: change}
 	err := o.place().keepAll(ctx, &k, PatchName, BundleName)
-	for _, file := range k.files() { // also of those before one that failed
+	for _, file := range k.files() { // includes files from before a failure
 		o.Result.list(*file)
 	}
 	if err != nil || change.Empty() {

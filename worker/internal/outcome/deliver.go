@@ -17,8 +17,8 @@ const (
 	deliverTries = 3
 )
 
-// Deliver makes the branch of a job that asked for one. The result is stored
-// already: a delivery that fails costs the branch and nothing else.
+// Deliver makes the branch of a job that asks for one. The result is already stored: a
+// failed delivery costs only the branch.
 func (o *Outcome) Deliver(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
 	if o.cfg.Job.Deliver.Mode != jobs.DeliverBranch {
 		return nil
@@ -74,9 +74,9 @@ func (o *Outcome) Permit(ctx context.Context, branch, commit string) (time.Time,
 	return o.cfg.Assert(ctx)
 }
 
-// delivered lists the commits that lost attempts of this job may have put on
-// the branch. Only what an attempt before this one has noted of this very branch
-// counts: a commit in the list may be replaced.
+// delivered lists the commits that lost attempts of this job may have put on the
+// branch. Only notes of earlier attempts about exactly this branch count: a commit in
+// the list may be replaced.
 func (o *Outcome) delivered(ctx context.Context, branch string) ([]string, error) {
 	if o.cfg.Record.Attempt < 2 {
 		return nil, nil
@@ -94,8 +94,8 @@ func (o *Outcome) delivered(ctx context.Context, branch string) ([]string, error
 	return commits, nil
 }
 
-// try delivers, more than once where the repository may just be away. To run
-// the agent again for that would cost more, and help no better.
+// try delivers, several times if the repository may just be unavailable. To run the
+// agent again for that would cost more, and help no better.
 func (o *Outcome) try(ctx context.Context, space *workspace.Workspace, change workspace.Change, d workspace.Delivery) (got workspace.Delivered, err error) {
 	for n := range deliverTries {
 		got, err = space.Deliver(ctx, change, d)
@@ -122,15 +122,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// final reports whether trying again cannot end otherwise.
+// final reports whether another try would end the same way.
 func final(err error) bool {
 	_, there := errors.AsType[*workspace.BranchError](err)
 	_, step := errors.AsType[*verdict.StepError](err)
 	return there || step || errors.Is(err, jobs.ErrFenced) || errors.Is(err, jobs.ErrCancelled)
 }
 
-// undelivered gives a failed delivery its reason. What the same error would
-// mean in another step does not count: the agent's work is done and stored.
+// undelivered gives a failed delivery its reason. The usual reason of the error does
+// not apply: the agent's work is done and stored.
 func undelivered(err error) error {
 	if there, ok := errors.AsType[*workspace.BranchError](err); ok {
 		return verdict.Ended(jobs.BranchExists, "%v", there)

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// DraftName is the artifact with what the agent has written about its change:
-// the title of a pull request in the first line, and its text.
+// DraftName is the artifact with the agent's description of its change: the title of a
+// pull request in the first line, and its text.
 const DraftName = "draft.md"
 
-// MaxDraft is how many bytes of what an agent says can be of use for a draft.
+// MaxDraft is how many bytes of an agent's message are read for a draft.
 const MaxDraft = 2 * draftText
 
 const (
@@ -26,8 +26,7 @@ type Draft struct{ Title, text string }
 
 func (d Draft) String() string { return strings.TrimSpace(d.Title + "\n\n" + d.text) }
 
-// KeepDraft stores what the agent has written about its change, which [Outcome.Deliver]
-// uses.
+// KeepDraft stores the agent's description of its change, which [Outcome.Deliver] uses.
 func (o *Outcome) KeepDraft(ctx context.Context, d Draft) error {
 	file, err := o.place().put(ctx, DraftName, strings.NewReader(d.String()+"\n"))
 	if err != nil {
@@ -43,13 +42,13 @@ var (
 	draftFence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
 	// draftMark is what people put before a title.
 	draftMark = regexp.MustCompile(`^(#+\s+|[Tt]itle:\s*)`)
-	// draftClaim is a line that says who has looked at a change, or which job
-	// made it: not the agent's to say.
+	// draftClaim is a line that names reviewers of a change, or the job that made it:
+	// the agent must not claim either.
 	draftClaim = regexp.MustCompile(`(?i)^\s*([a-z]+-)*(by|job|session):`)
 )
 
-// ReadDraft finds title and text in what an agent has said, as far as they can
-// stand in a commit.
+// ReadDraft finds title and text in an agent's message, as far as they may stand in a
+// commit.
 func ReadDraft(said string) Draft {
 	said = strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// pick stores the files of the workspace that the job asked for. What the
-// agent did to them costs the file and not the result: it is told in an event.
+// pick stores the files of the workspace that the job asks for. If the agent made a
+// file unusable, that costs the file and not the result, and an event reports it.
 func (o *Outcome) pick(ctx context.Context, space *workspace.Workspace) error {
 	if len(o.cfg.Job.Artifacts) == 0 {
 		return nil
@@ -52,8 +52,8 @@ func (o *Outcome) pick(ctx context.Context, space *workspace.Workspace) error {
 	return verdict.Failed(verdict.CollectReason(err), "pick the job's artifacts", err)
 }
 
-// keepClean stores what content has without the values of secrets, and says
-// whether there were any.
+// keepClean stores content without the values of secrets, and reports whether it had
+// any.
 func (o *Outcome) keepClean(ctx context.Context, at place, name string, content io.Reader) (file *jobs.Artifact, changed bool, err error) {
 	out, in := io.Pipe()
 	was := sha256.New()

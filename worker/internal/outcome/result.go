@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// A Result is written while the attempt goes on, by the attempt and by the programs of the
+// A Result is written during the attempt, by the attempt and by the programs of the
 // agent's jail: its methods may be called from any goroutine.
 type Result struct {
 	before jobs.Spent // by earlier attempts
@@ -39,8 +39,8 @@ func (w *Result) Now() jobs.Result {
 	return w.now
 }
 
-// SetBackend notes the mechanism of the attempt's jails, and what a jail was
-// allowed to go without.
+// SetBackend records the backend of the attempt's jails, and the features that a jail
+// was allowed to lack.
 func (w *Result) SetBackend(name string, weaker ...string) {
 	w.change(func(r *jobs.Result) {
 		r.Backend = name
@@ -52,22 +52,22 @@ func (w *Result) SetBackend(name string, weaker ...string) {
 	})
 }
 
-// SetBase notes the commit that the workspace begins from.
+// SetBase records the commit that the workspace begins from.
 func (w *Result) SetBase(commit string) {
 	w.change(func(r *jobs.Result) { r.BaseCommit = commit })
 }
 
-// SetValue notes the value that the agent has set.
+// SetValue records the value that the agent has set.
 func (w *Result) SetValue(value json.RawMessage) {
 	w.change(func(r *jobs.Result) { r.Value = value })
 }
 
-// SetDisk notes what the workspace takes.
+// SetDisk records the size of the workspace.
 func (w *Result) SetDisk(use jobs.DiskUse) {
 	w.change(func(r *jobs.Result) { r.Disk = use })
 }
 
-// Spend notes what the attempt has used by now, of a model.
+// Spend records the attempt's usage of a model so far.
 func (w *Result) Spend(spent jobs.Spent, model string) {
 	w.change(func(r *jobs.Result) {
 		r.Spend(w.before, spent)
@@ -94,12 +94,12 @@ func (w *Result) Took(step string, seconds float64) {
 	})
 }
 
-// Ran notes that commands of the job ran, or were taken over.
+// Ran records that commands of the job ran, or that their output was reused.
 func (w *Result) Ran(checks ...jobs.Check) {
 	w.change(func(r *jobs.Result) { r.Checks = append(r.Checks, checks...) })
 }
 
-// Attach lists a file that the session's log has. One of the same name is replaced.
+// Attach lists a file of the session's log. A later one with the same name replaces it.
 func (w *Result) Attach(file jobs.Artifact) {
 	w.change(func(r *jobs.Result) {
 		r.Artifacts = slices.DeleteFunc(r.Artifacts, func(old jobs.Artifact) bool { return old.Name == file.Name })
@@ -111,7 +111,7 @@ func (w *Result) list(files ...jobs.Artifact) {
 	w.change(func(r *jobs.Result) { r.Artifacts = append(r.Artifacts, files...) })
 }
 
-// Settled takes over how the record says that the job has ended.
+// Settled copies the outcome from the record.
 func (w *Result) Settled(rec jobs.Record) jobs.Result {
 	w.change(func(r *jobs.Result) { r.Outcome, r.Reason, r.Message = rec.Outcome, rec.Reason, rec.Message })
 	return w.Now()

@@ -18,13 +18,12 @@ const (
 	salvageBundle = "salvage.bundle"
 )
 
-// SalvageLimit bounds the salvage at the end of an attempt, which holds a slot
-// meanwhile. What takes longer is left to a sweep, which has as long as collecting
-// a result may take.
+// SalvageLimit bounds the salvage at the end of an attempt, which occupies a slot. A
+// longer salvage is left to a sweep, which has as long as collecting a result may take.
 const SalvageLimit = time.Minute
 
-// Salvage saves what the attempt did. What is stored already, as the result of
-// an attempt that failed, is only noted.
+// Salvage saves the attempt's changes. If they are already stored, as the result of a
+// failed attempt, it only records them.
 func (o *Outcome) Salvage(ctx context.Context, space *workspace.Workspace, why jobs.Reason) error {
 	if o.stored == nil && !space.Unsaved() {
 		return nil // nothing was changed
@@ -43,19 +42,19 @@ func (o *Outcome) Salvage(ctx context.Context, space *workspace.Workspace, why j
 		return fmt.Errorf("salvage: %w", err)
 	}
 	if o.saved = &s; s.Patch == nil {
-		return nil // there was nothing in it
+		return nil // there were no changes
 	}
 	o.cfg.Log.Info("salvaged", "why", why, "bytes", s.Bytes)
 	o.cfg.Tell(event.Make(event.SalvageStored(s)))
 	return nil
 }
 
-// salvaged is a salvage of this attempt that nothing is stored of yet.
+// salvaged is a salvage of this attempt without stored files.
 func (o *Outcome) salvaged(why jobs.Reason) jobs.Salvage {
 	return jobs.Salvage{Job: o.cfg.Record.ID, Epoch: o.cfg.Epoch, Why: why, Worker: o.cfg.Worker}
 }
 
-// Rescue stores what is in a workspace and reads it back. A salvage without a
+// Rescue stores the changes of a workspace and reads them back. A salvage without a
 // patch says that nothing was changed.
 func Rescue(ctx context.Context, store *artifact.Store, space *workspace.Workspace, s jobs.Salvage) (jobs.Salvage, error) {
 	change, err := space.Collect(ctx)
@@ -77,7 +76,7 @@ func Rescue(ctx context.Context, store *artifact.Store, space *workspace.Workspa
 		return s, err
 	}
 	s = k.of(s)
-	// Before the workspace may go: files that nothing tells of are lost, too.
+	// Before the workspace may go: files that no event names are lost, too.
 	if err := store.PutSalvage(ctx, s); err != nil {
 		return s, err
 	}

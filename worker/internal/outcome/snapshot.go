@@ -8,14 +8,14 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// Snapshot stores what was changed in a workspace that is still worked in, in the
-// form of a salvage: nil where the directory is the user's own, which stays.
+// Snapshot stores the changes of a workspace while the agent works, in the form of a
+// salvage: nil if the directory is the user's own, which stays.
 func (o *Outcome) Snapshot(ctx context.Context, space *workspace.Workspace) (*jobs.Salvage, error) {
 	if o.cfg.Job.Isolation == jobs.IsolationNone {
 		return nil, nil
 	}
-	// Its git is not cut off in the middle because the agent ends: what it
-	// leaves then would be in the way of the result.
+	// The end of the agent must not interrupt its git: unfinished files would disturb
+	// the result.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), SalvageLimit)
 	defer cancel()
 	change, err := space.Snapshot(whole)
@@ -23,7 +23,7 @@ func (o *Outcome) Snapshot(ctx context.Context, space *workspace.Workspace) (*jo
 		return nil, err
 	}
 	if change.Over != nil {
-		return nil, change.Over // half of it is nothing to go on from
+		return nil, change.Over // half of it is of no use to a later attempt
 	}
 	k := stored{base: space.Base(), change: change}
 	if !change.Empty() {
@@ -38,14 +38,14 @@ func (o *Outcome) Snapshot(ctx context.Context, space *workspace.Workspace) (*jo
 }
 
 // Work returns what is stored of the attempt's work when it has ended with v, for its
-// capsule: nil where the directory is the user's own, which stays. Complete says whether
+// capsule: nil if the directory is the user's own, which stays. Complete says whether
 // that is all of it.
 func (o *Outcome) Work(space *workspace.Workspace, v jobs.Ended) (work *jobs.Salvage, complete bool) {
 	switch {
 	case o.cfg.Job.Isolation == jobs.IsolationNone && v.Reason != jobs.LeaseLost:
 		return nil, true
 	case v.Reason == jobs.LeaseLost || space.Unsaved():
-		return nil, false // what there was at the last turn's end is more than nothing
+		return nil, false // the changes at the end of the last turn are better than none
 	case o.stored != nil:
 		s := o.stored.of(o.salvaged(v.Reason))
 		return &s, true

@@ -46,23 +46,23 @@ func (k *stored) receipt() workspace.Receipt {
 	return r
 }
 
-// A place is where an attempt's files are stored. Its epoch is the attempt's
-// own: one that lost its lease reaches nothing of those after it.
+// A place is the destination of an attempt's files. Its epoch is the attempt's own: an
+// attempt that has lost its lease cannot write to a later one's.
 type place struct {
 	store *artifact.Store
 	job   string
 	epoch uint64
-	// sent: the names are the agent's, and lead to what its programs have sent.
+	// sent: the names are the agent's, and mean files that its programs have sent.
 	sent bool
 }
 
-// place is where the files of the attempt itself are stored.
+// place is the destination of the attempt's own files.
 func (o *Outcome) place() place {
 	return place{store: o.cfg.Store, job: o.cfg.Record.ID, epoch: o.cfg.Epoch}
 }
 
-// keepAll stores the files of a change under these names. After an error k
-// has what was stored before it.
+// keepAll stores the files of a change under these names. After an error k has the
+// files that were stored before it.
 func (p place) keepAll(ctx context.Context, k *stored, patch, bundle string) (err error) {
 	if k.change.Patch != "" {
 		k.patch, err = p.keep(ctx, patch, k.change.Patch)
@@ -83,7 +83,7 @@ func (p place) keep(ctx context.Context, name, path string) (*jobs.Artifact, err
 	return p.put(ctx, name, content)
 }
 
-// put stores what content has and reads it back.
+// put stores content and reads it back.
 func (p place) put(ctx context.Context, name string, content io.Reader) (*jobs.Artifact, error) {
 	write := p.store.Put
 	if p.sent {

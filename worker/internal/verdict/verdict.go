@@ -1,6 +1,6 @@
-// Package verdict turns the error that an attempt ends with into what the pool is
-// told. The steps of an attempt return errors of this package where they know the
-// reason, and one function decides:
+// Package verdict turns the error that an attempt ends with into its verdict. The steps
+// of an attempt return errors of this package if they know the reason, and one function
+// decides:
 //
 //	what ended the attempt's context ─▶ an end with a reason ─▶ the error's type
 //	─▶ the reason that its step gave
@@ -20,10 +20,10 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// Why an attempt ends, besides the causes in package jobs.
+// Reasons for the end of an attempt, besides the causes in package jobs.
 var (
 	ErrTimeLimit = errors.New("time limit reached")
-	// ErrParked: the questions of the attempt's agent are open, and the job goes on
+	// ErrParked: the questions of the attempt's agent are open, and the job continues
 	// when they are answered.
 	ErrParked = errors.New("parked until its questions are answered")
 )
@@ -39,8 +39,8 @@ func Ended(reason jobs.Reason, format string, args ...any) error {
 	return &EndedError{Ended: reason.Ended(fmt.Sprintf(format, args...))}
 }
 
-// A StepError carries the reason that a step's failure has where the error
-// itself does not say more.
+// A StepError is the failure of a step with its reason, for errors that do not have one
+// themselves.
 type StepError struct {
 	reason jobs.Reason
 	step   string
@@ -50,7 +50,7 @@ type StepError struct {
 func (e *StepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *StepError) Unwrap() error { return e.err }
 
-// Failed returns the failure of a step, or nil where there was none.
+// Failed returns the failure of a step, or nil if there was none.
 func Failed(reason jobs.Reason, step string, err error) error {
 	if err == nil {
 		return nil
@@ -68,7 +68,7 @@ func Of(ctx context.Context, err error) jobs.Ended {
 		return jobs.Ended{Outcome: jobs.Success}
 	}
 	if errors.Is(err, ErrParked) {
-		return jobs.Ended{} // it goes on
+		return jobs.Ended{} // the job continues
 	}
 	if already, ok := errors.AsType[*EndedError](err); ok {
 		return already.Ended
@@ -76,9 +76,9 @@ func Of(ctx context.Context, err error) jobs.Ended {
 	return reason(err).Ended(err.Error())
 }
 
-// UnlessLost returns the verdict, or another one where the attempt's events
-// or its result could not be stored: a verdict without them would not be explained
-// anywhere, and none at all would leave the job to its lease.
+// UnlessLost returns the verdict, or another one if the attempt's events or its result
+// could not be stored: without them the verdict would not be explained anywhere, and
+// without a verdict the job would wait for the end of its lease.
 func UnlessLost(v jobs.Ended, err error) jobs.Ended {
 	if err == nil || v.Reason == jobs.LeaseLost {
 		return v
@@ -125,10 +125,9 @@ func reason(err error) jobs.Reason {
 	return jobs.Internal
 }
 
-// CollectReason is the reason of a result that could not be taken from the
-// workspace. What the agent wrote stands in the way, unless the error is one
-// that no content of a workspace can cause: then the host failed, and the job is
-// not charged for it.
+// CollectReason is the reason of a result that could not be collected from the
+// workspace. The agent's files are the cause, unless the error is one that no content
+// of a workspace can cause: then the host failed, and the job is not charged for it.
 func CollectReason(err error) jobs.Reason {
 	for _, host := range []error{syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE} {
 		if errors.Is(err, host) {
@@ -138,8 +137,8 @@ func CollectReason(err error) jobs.Reason {
 	return jobs.CollectFailed
 }
 
-// StartReason tells a jail that cannot be made here from a program that is
-// not in it.
+// StartReason distinguishes a jail that cannot be made here from a program that is not
+// in it.
 func StartReason(err error) jobs.Reason {
 	if image, ok := errors.AsType[imageError](err); ok && image.ImageMissing() {
 		return jobs.ImageMissing
@@ -148,7 +147,7 @@ func StartReason(err error) jobs.Reason {
 		return jobs.SandboxMissing
 	}
 	if _, ok := errors.AsType[*sandbox.FieldError](err); ok {
-		return jobs.SandboxMissing // what job and policy ask for together is no jail
+		return jobs.SandboxMissing // job and policy together describe an invalid jail
 	}
 	if start, ok := errors.AsType[*sandbox.StartError](err); ok && start.Step == "execute" {
 		return jobs.AgentMissing
@@ -156,7 +155,7 @@ func StartReason(err error) jobs.Reason {
 	return jobs.SandboxFailed
 }
 
-// An imageError is what a backend of containers refuses a jail with.
+// An imageError is the error of a container backend that refuses a jail.
 type imageError interface {
 	error
 	ImageMissing() bool
