@@ -60,7 +60,7 @@ const trust = `(allow mach-lookup (global-name "com.apple.trustd.agent"))
 `
 
 // profile is the text for a Spec and a number of places.
-func profile(spec sandbox.Spec, named []place) string {
+func profile(spec sandbox.Spec, named []hostPath) string {
 	var b strings.Builder
 	b.WriteString(system)
 	whole := func(param string, writable bool) {

@@ -45,7 +45,7 @@ func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	if err := refuse(spec); err != nil {
 		return nil, err
 	}
-	places, err := readPlaces(spec)
+	paths, err := readPaths(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (b *Backend) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	if path == "" {
 		path = "/usr/bin/sandbox-exec"
 	}
-	return compile(spec, path, places), nil
+	return compile(spec, path, paths), nil
 }
 
 // refuse names what cannot be had without namespaces.
@@ -87,23 +87,23 @@ func refuse(spec sandbox.Spec) error {
 	return nil
 }
 
-// A place is a directory or file of the host that a Spec names.
-type place struct {
+// A hostPath is a directory or file of the host that a Spec names.
+type hostPath struct {
 	path     string // resolved, in the case that the file system has
 	writable bool
 }
 
-// places are what compile needs to know of the host. Where workspace and home
-// are "", they are private: below the directory that Start makes.
-type places struct {
+// hostPaths are the paths of the host that compile needs. A workspace or home that is
+// "" is private: below the directory that Start makes.
+type hostPaths struct {
 	workspace, home string
-	named           []place // parents before what is in them
+	named           []hostPath // parents before what is in them
 }
 
-// placeNames are the parameters that a profile may have.
+// parameter is the name of a profile's parameter.
 func parameter(i int) string { return "PLACE" + strconv.Itoa(i) }
 
-func compile(spec sandbox.Spec, path string, p places) *sandbox.Command {
+func compile(spec sandbox.Spec, path string, p hostPaths) *sandbox.Command {
 	spec = spec.WithDefaults()
 	workspace, home := p.workspace, p.home
 	if workspace == "" {
@@ -147,8 +147,8 @@ func environment(env []string, home string) []string {
 
 // inOrder sorts places so that parents come before what is in them: the last
 // rule of a profile that matches decides.
-func inOrder(named []place) []place {
-	slices.SortStableFunc(named, func(a, b place) int {
+func inOrder(named []hostPath) []hostPath {
+	slices.SortStableFunc(named, func(a, b hostPath) int {
 		return strings.Count(filepath.Clean(a.path), "/") - strings.Count(filepath.Clean(b.path), "/")
 	})
 	return named

@@ -31,16 +31,16 @@ var golden = map[string]sandbox.Spec{
 }
 
 // named is what readPlaces finds on a host where everything is there.
-func named(s sandbox.Spec) places {
-	p := places{workspace: s.Workspace, home: s.Home}
+func named(s sandbox.Spec) hostPaths {
+	p := hostPaths{workspace: s.Workspace, home: s.Home}
 	if s.Workspace != "" {
-		p.named = append(p.named, place{s.Workspace, !s.WorkspaceReadOnly})
+		p.named = append(p.named, hostPath{s.Workspace, !s.WorkspaceReadOnly})
 	}
 	if s.Home != "" {
-		p.named = append(p.named, place{s.Home, true})
+		p.named = append(p.named, hostPath{s.Home, true})
 	}
 	for _, m := range s.Mounts {
-		p.named = append(p.named, place{m.Source, m.Writable})
+		p.named = append(p.named, hostPath{m.Source, m.Writable})
 	}
 	p.named = inOrder(p.named)
 	return p
@@ -175,7 +175,7 @@ func FuzzProfile(f *testing.F) {
 		}
 		p := named(spec)
 		c := compile(spec, "/usr/bin/sandbox-exec", p)
-		plain := profile(spec, []place{{"/a", p.named[0].writable}, {"/b", p.named[1].writable}})
+		plain := profile(spec, []hostPath{{"/a", p.named[0].writable}, {"/b", p.named[1].writable}})
 		want := []string{"sandbox-exec", "-D", "PRIVATE=" + sandbox.Meet,
 			"-D", "PLACE0=" + p.named[0].path, "-D", "PLACE1=" + p.named[1].path,
 			"-p", plain, "/bin/sh", "-c", begin, "sh", strconv.Itoa(65536), workspace, "true", arg}

@@ -61,7 +61,7 @@ func tooLarge(worker string, whole *workspace.LimitError) string {
 // its salvage, too: nothing is stored twice.
 func (o *Outcome) store(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
 	k := stored{base: space.Base(), change: change}
-	err := o.place().keepAll(ctx, &k, PatchName, BundleName)
+	err := o.destination().keepAll(ctx, &k, PatchName, BundleName)
 	for _, file := range k.files() { // includes files from before a failure
 		o.Result.list(*file)
 	}

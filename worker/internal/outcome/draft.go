@@ -28,7 +28,7 @@ func (d Draft) String() string { return strings.TrimSpace(d.Title + "\n\n" + d.t
 
 // KeepDraft stores the agent's description of its change, which [Outcome.Deliver] uses.
 func (o *Outcome) KeepDraft(ctx context.Context, d Draft) error {
-	file, err := o.place().put(ctx, DraftName, strings.NewReader(d.String()+"\n"))
+	file, err := o.destination().put(ctx, DraftName, strings.NewReader(d.String()+"\n"))
 	if err != nil {
 		return err
 	}

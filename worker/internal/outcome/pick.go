@@ -21,7 +21,7 @@ func (o *Outcome) pick(ctx context.Context, space *workspace.Workspace) error {
 	if len(o.cfg.Job.Artifacts) == 0 {
 		return nil
 	}
-	at := o.place()
+	at := o.destination()
 	var said []string
 	n := 0
 	left, err := space.Pick(ctx, o.cfg.Job.Artifacts, func(path string, content io.Reader) error {
@@ -54,7 +54,7 @@ func (o *Outcome) pick(ctx context.Context, space *workspace.Workspace) error {
 
 // keepClean stores content without the values of secrets, and reports whether it had
 // any.
-func (o *Outcome) keepClean(ctx context.Context, at place, name string, content io.Reader) (file *jobs.Artifact, changed bool, err error) {
+func (o *Outcome) keepClean(ctx context.Context, at destination, name string, content io.Reader) (file *jobs.Artifact, changed bool, err error) {
 	out, in := io.Pipe()
 	was := sha256.New()
 	done := make(chan struct{})

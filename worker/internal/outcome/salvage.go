@@ -70,7 +70,7 @@ func Rescue(ctx context.Context, store *artifact.Store, space *workspace.Workspa
 	if change.Empty() {
 		return s, keep()
 	}
-	at := place{store: store, job: s.Job, epoch: s.Epoch}
+	at := destination{store: store, job: s.Job, epoch: s.Epoch}
 	k := stored{base: space.Base(), change: change}
 	if err := at.keepAll(ctx, &k, salvagePatch, salvageBundle); err != nil {
 		return s, err

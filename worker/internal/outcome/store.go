@@ -46,9 +46,9 @@ func (k *stored) receipt() workspace.Receipt {
 	return r
 }
 
-// A place is the destination of an attempt's files. Its epoch is the attempt's own: an
-// attempt that has lost its lease cannot write to a later one's.
-type place struct {
+// A destination is the place of an attempt's files in the store. Its epoch is the
+// attempt's own: an attempt that has lost its lease cannot write to a later one's.
+type destination struct {
 	store *artifact.Store
 	job   string
 	epoch uint64
@@ -56,14 +56,14 @@ type place struct {
 	sent bool
 }
 
-// place is the destination of the attempt's own files.
-func (o *Outcome) place() place {
-	return place{store: o.cfg.Store, job: o.cfg.Record.ID, epoch: o.cfg.Epoch}
+// destination returns that of the attempt's own files.
+func (o *Outcome) destination() destination {
+	return destination{store: o.cfg.Store, job: o.cfg.Record.ID, epoch: o.cfg.Epoch}
 }
 
 // keepAll stores the files of a change under these names. After an error k has the
 // files that were stored before it.
-func (p place) keepAll(ctx context.Context, k *stored, patch, bundle string) (err error) {
+func (p destination) keepAll(ctx context.Context, k *stored, patch, bundle string) (err error) {
 	if k.change.Patch != "" {
 		k.patch, err = p.keep(ctx, patch, k.change.Patch)
 	}
@@ -74,7 +74,7 @@ func (p place) keepAll(ctx context.Context, k *stored, patch, bundle string) (er
 }
 
 // keep stores one file of the host and reads it back.
-func (p place) keep(ctx context.Context, name, path string) (*jobs.Artifact, error) {
+func (p destination) keep(ctx context.Context, name, path string) (*jobs.Artifact, error) {
 	content, err := os.Open(path)
 	if err != nil {
 		return nil, verdict.Failed(jobs.WorkspaceFailed, "read "+name, err)
@@ -84,7 +84,7 @@ func (p place) keep(ctx context.Context, name, path string) (*jobs.Artifact, err
 }
 
 // put stores content and reads it back.
-func (p place) put(ctx context.Context, name string, content io.Reader) (*jobs.Artifact, error) {
+func (p destination) put(ctx context.Context, name string, content io.Reader) (*jobs.Artifact, error) {
 	write := p.store.Put
 	if p.sent {
 		write = p.store.PutSent
@@ -106,17 +106,17 @@ func (p place) put(ctx context.Context, name string, content io.Reader) (*jobs.A
 // Send stores a file that a program of the agent's jail sends, under a name of the
 // agent's own.
 func (o *Outcome) Send(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
-	at := o.place()
+	at := o.destination()
 	at.sent = true
 	return o.keep(ctx, at, name, content)
 }
 
 // Keep stores a file under a name that no agent can choose.
 func (o *Outcome) Keep(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
-	return o.keep(ctx, o.place(), name, content)
+	return o.keep(ctx, o.destination(), name, content)
 }
 
-func (o *Outcome) keep(ctx context.Context, at place, name string, content io.Reader) (jobs.Artifact, error) {
+func (o *Outcome) keep(ctx context.Context, at destination, name string, content io.Reader) (jobs.Artifact, error) {
 	file, _, err := o.keepClean(ctx, at, name, content)
 	if err != nil {
 		return jobs.Artifact{}, err

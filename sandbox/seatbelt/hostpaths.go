@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 )
 
-// readPlaces looks for what a Spec names, and resolves it.
-func readPlaces(spec sandbox.Spec) (places, error) {
-	var p places
+// readPaths resolves the paths in a Spec.
+func readPaths(spec sandbox.Spec) (hostPaths, error) {
+	var p hostPaths
 	find := func(field, path string, writable bool) (string, error) {
 		real, err := canonical(path)
 		if err != nil {
@@ -17,7 +17,7 @@ func readPlaces(spec sandbox.Spec) (places, error) {
 		if real == "/" {
 			return "", &sandbox.FieldError{Field: field, Value: path, Reason: "is the whole host"}
 		}
-		p.named = append(p.named, place{real, writable})
+		p.named = append(p.named, hostPath{real, writable})
 		return real, nil
 	}
 	var err error
