@@ -175,7 +175,7 @@ func (f *fixture) attachedByPrograms(id string) {
 		args []string
 	}{
 		{6, "no terminal 9", []string{"--terminal", "9"}}, {6, "no such file", []string{"--", "no-such-program"}},
-		{2, "--terminal", []string{"--read-only"}}, {2, "number", []string{"--terminal", "1", "--", "sh"}},
+		{2, "--terminal", []string{"--read-only"}}, {2, "already runs", []string{"--terminal", "1", "--", "sh"}},
 	} {
 		if out, code := piped("", c.args...); code != c.code || !strings.Contains(out, c.says) {
 			f.Errorf("%v: %d, %s", c.args, code, out)
