@@ -19,9 +19,11 @@ import (
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
+	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -43,7 +45,7 @@ type attempt struct {
 	job      jobs.Job
 	log      *slog.Logger
 	writer   *session.Writer
-	events   *recorder
+	events   *recorder.Recorder
 	// out is what the attempt leaves.
 	out *outcome.Outcome
 	// refused notes what the attempt's jails wanted and did not get.
@@ -69,7 +71,7 @@ type attempt struct {
 	// conversation is what outlives the agent's processes.
 	conversation *conversation.Conversation
 	// parked is how the attempt ends with its questions open; nil: it does not.
-	parked *parking
+	parked *agentrun.Parking
 	// again is when the model API said to come again, if that is what the attempt
 	// ended for; zero: it did not say.
 	again time.Time
@@ -110,17 +112,17 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 	}
 	a.refused = policy.NewWatch(a.name(), a.refuse)
 	a.secrets, missing = a.redactor()
-	a.events = newRecorder(a.secrets.Event, w.cfg.Hooks, func(err error) {
+	a.events = recorder.New(a.secrets.Event, recorder.Hooks{Stored: w.cfg.Hooks.Events, Dropped: w.cfg.Hooks.Dropped}, func(err error) {
 		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
 	})
 	a.out = outcome.New(outcome.Config{
 		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name,
-		Secrets: a.secrets, Tell: a.events.put, Assert: claim.Assert,
+		Secrets: a.secrets, Tell: a.events.Put, Assert: claim.Assert,
 		CommitAuthor: w.cfg.CommitAuthor, CommitPlain: w.cfg.CommitPlain,
 	})
 	a.conversation = conversation.New(conversation.Config{
 		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name, Lost: claim.Previous() != nil,
-		Secrets: a.secrets, Tell: a.events.put, Assert: claim.Assert,
+		Secrets: a.secrets, Tell: a.events.Put, Assert: claim.Assert,
 	})
 	return a, missing
 }
@@ -173,7 +175,7 @@ func (a *attempt) begin(ctx context.Context) error {
 		return verdict.Failed(jobs.StoreFailed, "open the session's log", err)
 	}
 	a.writer = writer
-	a.events.start(ctx, writer)
+	a.events.Start(ctx, writer)
 	return nil
 }
 
@@ -297,7 +299,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	r := workspace.Request{
 		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
 		Unjailed: backend.Name() == "none", Title: a.job.Title(), Session: a.rec.Session, Batch: a.job.Batch,
-		Progress: func(p event.WorkspaceProgress) { a.events.put(event.Make(event.WorkspaceProgress(p))) },
+		Progress: func(p event.WorkspaceProgress) { a.events.Put(event.Make(event.WorkspaceProgress(p))) },
 	}
 	if salvage != nil && salvage.Job == a.rec.ID {
 		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)
@@ -312,7 +314,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	if err := a.deny(a.cfg.Policy.Permits(policy.Request{Backend: "auto", Workspace: string(space.Strategy())})); err != nil {
 		return nil, errors.Join(err, space.Close())
 	}
-	a.events.put(event.Make(a.ready(space)))
+	a.events.Put(event.Make(a.ready(space)))
 	return space, nil
 }
 

@@ -7,52 +7,9 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/internal/confine"
-	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
-
-// stay has the capsule stored of a turn that is over, while the agent waits for
-// more.
-func (r *agentRun) stay() { r.offer(r.now()) }
-
-// offer has the capsule stored of a position.
-func (r *agentRun) offer(at conversation.Position) {
-	select {
-	case <-r.rested: // nobody has looked at the last one
-	default:
-	}
-	r.rested <- at // it has room, and only this method sends, under the lock
-}
-
-// now is how far the run has come. Its caller holds the lock.
-func (r *agentRun) now() conversation.Position {
-	return conversation.Position{
-		Conversation: r.decoder.Total().Session, Turn: r.conversation.Turns() + r.turn, Open: r.state == agent.Working,
-		Heard: r.conversation.Prompts.Heard(), Asks: r.openAsks(),
-	}
-}
-
-func (r *agentRun) position() conversation.Position {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.now()
-}
-
-// keepCapsules stores a capsule after each turn until the agent has ended.
-func (r *agentRun) keepCapsules(ctx context.Context) {
-	for {
-		select {
-		case at := <-r.rested:
-			stored := r.conversation.Store(ctx, at, "", r.snapshot)
-			if !at.Since.IsZero() {
-				r.leaveOpen(at, stored)
-			}
-		case <-r.process.Done():
-			return
-		}
-	}
-}
 
 // snapshot stores what was changed in the workspace while it is still worked in.
 func (a *attempt) snapshot(ctx context.Context) (*jobs.Salvage, error) {

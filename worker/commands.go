@@ -42,7 +42,7 @@ func (e *commandError) Unwrap() error { return e.error }
 // command runs one command in a jail of its own. Its output becomes events.
 func (a *attempt) command(ctx context.Context, in confine.Jail, command string) (event.CheckEnded, error) {
 	began := time.Now()
-	a.events.put(event.Make(event.CheckStarted{Command: command}))
+	a.events.Put(event.Make(event.CheckStarted{Command: command}))
 	start, err := in.Command(command)
 	if err != nil {
 		return event.CheckEnded{}, err
@@ -54,7 +54,7 @@ func (a *attempt) command(ctx context.Context, in confine.Jail, command string) 
 	}
 	exit, err := p.Wait()
 	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.took("check", began)}, Output: out.String()}
-	a.events.put(event.Make(check))
+	a.events.Put(event.Make(check))
 	limit := in.Reached(strconv.Quote(command), exit)
 	noteLimits(a.refused, strconv.Quote(command), exit)
 	if cause := context.Cause(ctx); cause != nil {

@@ -232,6 +232,7 @@ func TestQuestions(t *testing.T) {
 func TestTooManyQuestions(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
+	const maxAsks = 16 // open at once
 	const asked = 3 * maxAsks
 	job := f.speaks(hears + `read -r first; say init
 awk 'BEGIN { for (i = 0; i < 48; i++) { n = i - (i == 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -44,7 +45,7 @@ func (a *attempt) draft(ctx context.Context, in confine.Jail, adapter agent.Adap
 		return over
 	}
 	if err != nil {
-		a.events.put(event.Make(event.Notice{Text: a.clean("no text was drafted, so the job's title stands for it: " + err.Error())}))
+		a.events.Put(event.Make(event.Notice{Text: a.clean("no text was drafted, so the job's title stands for it: " + err.Error())}))
 		return nil
 	}
 	return nil
@@ -85,9 +86,9 @@ func (a *attempt) describe(ctx context.Context, in confine.Jail, adapter agent.A
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	ear := &listener{Decoder: adapter.Decoder(launch)}
-	run := a.newRun(ear, way, end)
-	run.keepStdin, run.greets = plan.KeepStdin, adapter.About().Protocol != "command"
-	err = a.runAgent(ctx, in, start, run, plan.Stdin)
+	cfg := a.runConfig(ear, way, end)
+	cfg.KeepStdin, cfg.Greets = plan.KeepStdin, adapter.About().Protocol != "command"
+	err = a.runAgent(ctx, in, start, agentrun.New(cfg), plan.Stdin)
 	used := ear.Total()
 	a.talk.total.Usage, a.talk.total.CostUSD = a.talk.total.Usage.Add(used.Usage), jobs.AddUSD(a.talk.total.CostUSD, used.CostUSD)
 	return ear.said(), err

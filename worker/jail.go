@@ -132,7 +132,7 @@ func (a *attempt) start(ctx context.Context, in confine.Jail, start *confine.Sta
 	a.serveNetwork(ctx, in, p, start.Doors(p).Network)
 	weaker := words(p.Weaker())
 	a.out.Result.SetBackend(in.Backend.Name(), weaker...)
-	a.events.put(event.Make(event.JailStarted{Backend: in.Backend.Name(), Command: start.Spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
+	a.events.Put(event.Make(event.JailStarted{Backend: in.Backend.Name(), Command: start.Spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
 	return p, nil
 }
 

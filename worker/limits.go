@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 )
@@ -13,6 +12,3 @@ func noteLimits(refused *policy.Watch, program string, exit sandbox.Exit) {
 		refused.Note(policy.KindLimit, string(f), program+" reached it")
 	}
 }
-
-// unexplained are ends that say that something went wrong, but not what.
-var unexplained = []jobs.Reason{jobs.AgentFailed, jobs.AgentCrashed, jobs.AgentProtocol}

@@ -31,7 +31,7 @@ func (a *attempt) reportNetwork(in confine.Jail) {
 	if a.cfg.Hooks.Network != nil {
 		a.cfg.Hooks.Network(a.rec, used)
 	}
-	a.events.put(event.Make(event.JailNetwork(used)))
+	a.events.Put(event.Make(event.JailNetwork(used)))
 }
 
 // violation tells what a jail wanted and did not get.
@@ -39,6 +39,6 @@ func (a *attempt) violation(v event.JailViolation) {
 	if a.cfg.Hooks.Violation != nil {
 		a.cfg.Hooks.Violation(a.rec, v)
 	}
-	a.events.put(event.Make(event.JailViolation(v)))
+	a.events.Put(event.Make(event.JailViolation(v)))
 	a.refused.Note(policy.KindHost, v.What(), v.Reason)
 }

@@ -3,61 +3,12 @@ package worker
 import (
 	"context"
 	"errors"
-	"math"
-	"slices"
-	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
-	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
-
-// A session is parked in these steps, each of which may be the last one:
-//
-//	the agent asks, and nothing happens ─▶ its capsule is stored, while it waits
-//	─▶ it is ended ─▶ job.waiting ─▶ the record says so, and the slot is free
-
-// A parking is how an attempt ends whose questions are open.
-type parking struct {
-	asks     []string
-	question string // the first of them, for people
-	until    time.Time
-}
-
-// An undertaking is what an agent is about besides its questions.
-type undertaking struct {
-	tools map[string]bool // calls that have no result yet
-	live  int             // what it runs in the background
-	// attended: somebody has a terminal in its jail.
-	attended bool
-}
-
-// maxTools bounds the calls that are remembered: an agent may begin any number.
-const maxTools = 1024
-
-func (u *undertaking) note(events []event.Event) {
-	for _, e := range events {
-		switch d := e.Payload.(type) {
-		case event.ToolStarted:
-			if u.tools == nil {
-				u.tools = map[string]bool{}
-			}
-			if len(u.tools) < maxTools {
-				u.tools[d.Call] = true
-			}
-		case event.ToolEnded:
-			delete(u.tools, d.Call)
-		case event.TurnEnded:
-			clear(u.tools)
-		case event.TaskUpdated:
-			if d.Live != nil {
-				u.live = len(*d.Live)
-			}
-		}
-	}
-}
 
 // canPark reports whether the agent's session may be parked: it goes on with its
 // conversation afterwards, or it is a program of which the job says that it may
@@ -66,95 +17,17 @@ func (a *attempt) canPark(about agent.About) bool {
 	return a.conversation.Kept() || about.Protocol == "command" && a.job.Ask.ParkAfter > 0
 }
 
-// lookAtAsks gives up the questions that nobody has answered in time, and has the
-// session parked if it does nothing but wait. It returns when to look again.
-func (r *agentRun) lookAtAsks(now time.Time, quiet time.Duration) time.Duration {
-	if len(r.asks) == 0 {
-		return math.MaxInt64
-	}
-	limit, oldest := r.job.Ask.Limit(), now
-	for _, a := range r.asks {
-		if a.since.Before(oldest) {
-			oldest = a.since
-		}
-	}
-	if left := limit - now.Sub(oldest); left > 0 {
-		limit = left
-	} else {
-		r.lapse(now, limit)
-		r.pulse.last = now // it can go on now
-		return limit
-	}
-	if !r.onlyAsks() || r.offered.Equal(r.pulse.last) {
-		return limit
-	}
-	if grace := r.job.Ask.Grace() - quiet; grace > 0 {
-		return min(limit, grace)
-	}
-	r.offered = r.pulse.last
-	at := r.now()
-	at.Since = r.pulse.last
-	r.offer(at)
-	return limit
-}
-
-// onlyAsks reports whether the agent does nothing but wait for answers. A tool
-// that it waits for may be the one that asks.
-func (r *agentRun) onlyAsks() bool {
-	if !r.parkable || r.taking > 0 || r.work.attended || r.leaving != "" || r.found != nil || !r.pulse.closed.IsZero() && r.keepStdin {
-		return false
-	}
-	tools := len(r.work.tools) + r.work.live
-	for _, a := range r.asks {
-		p, program := r.questions[a.Ask.Ask]
-		if a.Type != "question" || p.bounded {
-			return false
-		}
-		if program || r.work.tools[a.Call] {
-			tools--
-		}
-	}
-	return tools <= 0
-}
-
-// leaveOpen decides that the session is parked, unless something has happened
-// since that was asked for. Stored says that there is a capsule of then.
-func (r *agentRun) leaveOpen(at conversation.Position, stored bool) {
-	attended := r.terminals.InUse()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.work.attended = attended
-	if !stored && r.conversation.Continues() || !r.pulse.last.Equal(at.Since) || !r.onlyAsks() || !slices.Equal(r.openAsks(), at.Asks) {
-		return
-	}
-	p := &parking{asks: at.Asks, question: r.asks[0].words(), until: r.asks[0].since.Add(r.job.Ask.Limit())}
-	for _, a := range r.asks {
-		if until := a.since.Add(r.job.Ask.Limit()); until.Before(p.until) {
-			p.until = until
-		}
-	}
-	r.parked = p
-	r.wake()
-}
-
-// parks reports whether the session is being parked.
-func (r *agentRun) parks() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.parked != nil
-}
-
 // park lets go of the job. It returns how the attempt ends, where it cannot: it
 // is lost, or somebody wants it to end.
 func (a *attempt) park(ctx context.Context) (jobs.Ended, error) {
 	p := a.parked
-	p.question = a.clean(p.question)
-	e := event.New(event.JobWaiting{Reason: "question", Asks: p.asks, Question: p.question, Until: p.until})
+	p.Question = a.clean(p.Question)
+	e := event.New(event.JobWaiting{Reason: "question", Asks: p.Asks, Question: p.Question, Until: p.Until})
 	// First, so that no record is parked whose session does not say so.
 	if err := a.append(ctx, e); err != nil {
 		return verdict.UnlessLost(jobs.Ended{}, err), nil
 	}
-	rec, err := a.claim.Park(ctx, p.question, p.until)
+	rec, err := a.claim.Park(ctx, p.Question, p.Until)
 	if errors.Is(err, jobs.ErrCancelled) {
 		return jobs.Cancelled.Ended("cancelled"), nil
 	}

@@ -61,5 +61,5 @@ func (a *attempt) refuse(v policy.Violation) {
 	if a.cfg.Hooks.Violation != nil {
 		a.cfg.Hooks.Violation(a.rec, data)
 	}
-	a.events.put(event.Make(event.JailViolation(data)))
+	a.events.Put(event.Make(event.JailViolation(data)))
 }

@@ -31,5 +31,5 @@ func (a *attempt) inherits(space *workspace.Workspace, what string, s *jobs.Salv
 		"mean the same files below there. What you remember of the files may be out of date: read them again before you "+
 		"change them, and look at git status and git log first. Nothing outside of the workspace is yours, and what you "+
 		"change in it reaches other people only after you have ended.", what, at)
-	a.events.put(event.Make(event.Notice{Text: a.notice, SalvageEpoch: s.Epoch, Files: &s.Files, Commits: &s.Commits}))
+	a.events.Put(event.Make(event.Notice{Text: a.notice, SalvageEpoch: s.Epoch, Files: &s.Files, Commits: &s.Commits}))
 }

@@ -47,7 +47,7 @@ func (a *attempt) work(ctx context.Context, in confine.Jail, adapter agent.Adapt
 			return err
 		}
 		a.talk.round, a.talk.failed = a.talk.round+1, failed
-		a.events.put(event.Make(event.CheckReturned{Check: failed.check.Check, Round: a.talk.round, Of: a.job.CheckRounds}))
+		a.events.Put(event.Make(event.CheckReturned{Check: failed.check.Check, Round: a.talk.round, Of: a.job.CheckRounds}))
 	}
 }
 

@@ -36,7 +36,7 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 }
 
 func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
-	v = verdict.UnlessLost(v, a.events.close(ctx))
+	v = verdict.UnlessLost(v, a.events.Close(ctx))
 	if a.parked != nil && v.Outcome == "" {
 		var err error
 		if v, err = a.park(ctx); v.Outcome == "" {

@@ -42,7 +42,7 @@ func (a *attempt) setup(ctx context.Context, in confine.Jail) error {
 			a.out.Result.Ran(jobs.Check{Command: command, Cached: true})
 		}
 	}
-	a.events.put(event.Make(data))
+	a.events.Put(event.Make(data))
 	return nil
 }
 

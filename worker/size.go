@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -44,7 +45,7 @@ type sizeWatch struct {
 	space  *workspace.Workspace
 	tally  *tally
 	report func(sum jobs.DiskUse) // of all workspaces
-	events *recorder
+	events *recorder.Recorder
 	told   jobs.DiskUse // to the session
 }
 
@@ -85,7 +86,7 @@ func (m *sizeWatch) look(ctx context.Context) jobs.DiskUse {
 	m.report(m.tally.set(m.name, &use))
 	if use.Bytes >= 2*m.told.Bytes+16<<20 || use.Inodes >= 2*m.told.Inodes+1000 {
 		m.told = use
-		m.events.put(event.Make(event.WorkspaceGrown(use)))
+		m.events.Put(event.Make(event.WorkspaceGrown(use)))
 	}
 	return use
 }

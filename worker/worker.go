@@ -33,6 +33,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -166,6 +167,12 @@ type Hooks struct {
 	Workspaces func(bytes, inodes int64)
 }
 
+// Hangs says when an agent hangs, besides idle_timeout, which is the job's.
+type Hangs = agentrun.Hangs
+
+// DefaultHangs are the limits of a worker that sets none.
+func DefaultHangs() Hangs { return agentrun.DefaultHangs() }
+
 // A Worker claims and runs jobs. Make one with New.
 type Worker struct {
 	cfg       Config
@@ -183,7 +190,7 @@ func New(cfg Config) *Worker {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Hangs = cfg.Hangs.withDefaults()
+	cfg.Hangs = cfg.Hangs.WithDefaults()
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
 	return &Worker{
 		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: &tally{of: map[string]jobs.DiskUse{}},

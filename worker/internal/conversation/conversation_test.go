@@ -64,7 +64,7 @@ func TestEachPromptIsToldOnce(t *testing.T) {
 				t.Errorf("the first prompt is %q, and behind it come %q; want %q, %q", l.Input, rest, tt.input, tt.rest)
 			}
 			taken := []event.Event{event.Make(event.TurnStarted{})}
-			for _, id := range append(rest, "of nobody") {
+			for _, id := range append(rest, "unknown") {
 				taken = append(taken, event.Make(event.InputState{Input: id, State: "taken"}))
 			}
 			c.Prompts.Note(taken)

@@ -10,6 +10,7 @@ package outcome
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"time"
 
@@ -59,6 +60,12 @@ func New(cfg Config) *Outcome {
 
 // Stored reports whether a change is kept as the result.
 func (o *Outcome) Stored() bool { return o.stored != nil }
+
+// Attach lists a file that the session's log has.
+func (o *Outcome) Attach(file jobs.Artifact) { o.Result.Attach(file) }
+
+// SetValue notes the value that the agent has set.
+func (o *Outcome) SetValue(value json.RawMessage) { o.Result.SetValue(value) }
 
 // End writes the attempt's end into the result and stores it.
 func (o *Outcome) End(ctx context.Context, v jobs.Ended) error {

@@ -1,4 +1,4 @@
-package worker
+package agentrun
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 
 // serveInside answers the programs of the agent's jail until ctx ends. A jail that nothing
 // leads out of has no listener for that.
-func (r *agentRun) serveInside(ctx context.Context, l net.Listener) error {
+func (r *Run) serveInside(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return nil
 	}
-	return r.inside.Serve(ctx, l, r.insideHandlers())
+	return r.cfg.Inside.Serve(ctx, l, r.insideHandlers())
 }
 
 // insideHandlers carry out what the programs of the agent's jail may have done.
-func (r *agentRun) insideHandlers() inside.Handlers {
+func (r *Run) insideHandlers() inside.Handlers {
 	return inside.Handlers{
 		Milestone: func(ctx context.Context, text string) error {
 			return r.tell(ctx, event.New(event.Milestone{Text: text}))
@@ -34,30 +34,30 @@ func (r *agentRun) insideHandlers() inside.Handlers {
 		Result:   r.setResult,
 		Ask:      r.inquire,
 		Terminal: r.ownTerminal,
-		Shut:     func(why string) { r.events.put(event.Make(event.Notice{Text: why})) },
+		Shut:     func(why string) { r.cfg.Events.Put(event.Make(event.Notice{Text: why})) },
 	}
 }
 
 // tell appends what the agent has done to the log, where an attempt that has
 // lost its lease cannot write.
-func (r *agentRun) tell(ctx context.Context, e jobs.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, acceptLimit)
+func (r *Run) tell(ctx context.Context, e jobs.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, AcceptLimit)
 	defer cancel()
 	r.mu.Lock()
 	e.Turn = r.turn
 	r.pulse.last = time.Now() // it does something
 	r.mu.Unlock()
-	err := r.append(ctx, e)
+	err := r.cfg.Append(ctx, e)
 	if errors.Is(err, jobs.ErrFenced) {
-		r.end(err)
+		r.cfg.End(err)
 	}
 	return err
 }
 
 // sent stores a file that a program of the agent sends, under a name of the
 // agent's own.
-func (r *agentRun) sent(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
-	file, err := r.out.Send(ctx, name, content)
+func (r *Run) sent(ctx context.Context, name string, content io.Reader) (jobs.Artifact, error) {
+	file, err := r.cfg.Outcome.Send(ctx, name, content)
 	if large, ok := errors.AsType[*artifact.TooLargeError](err); ok {
 		return jobs.Artifact{}, inside.Refuse("too_large", "%v", large)
 	}
@@ -66,28 +66,28 @@ func (r *agentRun) sent(ctx context.Context, name string, content io.Reader) (jo
 
 // attach lists one of the attempt's files among its artifacts, if it was stored and
 // the log can be told.
-func (r *agentRun) attach(ctx context.Context, file jobs.Artifact, err error) error {
+func (r *Run) attach(ctx context.Context, file jobs.Artifact, err error) error {
 	if err == nil {
 		err = r.tell(ctx, event.New(event.ArtifactStored(file)))
 	}
 	if err == nil {
-		r.out.Result.Attach(file)
+		r.cfg.Outcome.Attach(file)
 	}
 	return err
 }
 
 // setResult takes the job's result, if it is what the job wants.
-func (r *agentRun) setResult(ctx context.Context, value json.RawMessage) error {
-	if len(r.job.ResultSchema) > 0 {
-		if err := r.typed(r.job.ResultSchema, value); err != nil {
+func (r *Run) setResult(ctx context.Context, value json.RawMessage) error {
+	if len(r.cfg.Job.ResultSchema) > 0 {
+		if err := r.cfg.Typed(r.cfg.Job.ResultSchema, value); err != nil {
 			return inside.Refuse("invalid", "it does not fit the job's result_schema: %v", err)
 		}
 	}
-	e := r.secrets.Event(event.New(event.ResultSet{Value: value}))
+	e := r.cfg.Secrets.Event(event.New(event.ResultSet{Value: value}))
 	if err := r.tell(ctx, e); err != nil {
 		return err
 	}
-	r.out.Result.SetValue(event.As[event.ResultSet](e).Value) // as the log has it
+	r.cfg.Outcome.SetValue(event.As[event.ResultSet](e).Value) // as the log has it
 	return nil
 }
 
@@ -100,11 +100,11 @@ type pending struct {
 }
 
 // inquire asks whoever follows the session, and waits for an answer.
-func (r *agentRun) inquire(ctx context.Context, a inside.Ask) (inside.Answer, error) {
-	if answer, ok := r.conversation.Questions.Recall(a.Question); ok {
+func (r *Run) inquire(ctx context.Context, a inside.Ask) (inside.Answer, error) {
+	if answer, ok := r.cfg.Recall(a.Question); ok {
 		return answer, nil
 	}
-	r.events.pace() // a program may ask without end
+	r.cfg.Events.Pace() // a program may ask without end
 	id, answer := jobs.NewID(), make(chan inside.Answer, 1)
 	if err := r.open(id, pending{question: a.Question, answer: answer, bounded: a.Timeout > 0}); err != nil {
 		return inside.Answer{}, err
@@ -126,7 +126,7 @@ func (r *agentRun) inquire(ctx context.Context, a inside.Ask) (inside.Answer, er
 	return <-answer, nil // somebody may have answered meanwhile
 }
 
-func (r *agentRun) open(id string, p pending) error {
+func (r *Run) open(id string, p pending) error {
 	questions, err := json.Marshal([]control.Question{p.question})
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (r *agentRun) open(id string, p pending) error {
 	}
 	e := event.Make(event.AskOpened{Ask: id, Type: "question", Questions: questions})
 	e.Turn = r.turn
-	r.events.put(e)
+	r.cfg.Events.Put(e)
 	r.asked([]event.Event{e})
 	if r.questions == nil {
 		r.questions = map[string]pending{}
@@ -149,7 +149,7 @@ func (r *agentRun) open(id string, p pending) error {
 }
 
 // giveUp closes a question that nobody has answered, and tells the program that asked.
-func (r *agentRun) giveUp(id, how string) {
+func (r *Run) giveUp(id, how string) {
 	p, answer, open := r.withdraw(id, how)
 	if open {
 		p.answer <- answer
@@ -159,7 +159,7 @@ func (r *agentRun) giveUp(id, how string) {
 // withdraw takes a question off the list of open ones, if it is one and no answer is being
 // stored, and returns what its program is told. A question of a session that is being
 // parked stays open in the log: the program ended because of that.
-func (r *agentRun) withdraw(id, how string) (p pending, answer inside.Answer, open bool) {
+func (r *Run) withdraw(id, how string) (p pending, answer inside.Answer, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, open = r.questions[id]
@@ -171,7 +171,7 @@ func (r *agentRun) withdraw(id, how string) (p pending, answer inside.Answer, op
 		return p, inside.Answer{How: "withdrawn"}, true
 	}
 	e := r.closed(id, how)
-	r.events.put(e)
+	r.cfg.Events.Put(e)
 	r.asked([]event.Event{e})
 	return p, inside.Unanswered, true
 }
@@ -179,22 +179,22 @@ func (r *agentRun) withdraw(id, how string) (p pending, answer inside.Answer, op
 // expire closes a question of the jail's programs that was open for too long,
 // for who holds the lock and changes the list of questions. It reports whether
 // it was one of theirs.
-func (r *agentRun) expire(id string) bool {
+func (r *Run) expire(id string) bool {
 	p, ok := r.questions[id]
 	if !ok || p.taken {
 		return ok
 	}
 	how, answer := "expired", inside.Unanswered
-	if r.job.Ask.Default != "" {
-		how, answer = "default", inside.Answer{How: "answered", Text: r.job.Ask.Default}
+	if r.cfg.Job.Ask.Default != "" {
+		how, answer = "default", inside.Answer{How: "answered", Text: r.cfg.Job.Ask.Default}
 	}
-	r.events.put(r.closed(id, how))
+	r.cfg.Events.Put(r.closed(id, how))
 	delete(r.questions, id)
 	p.answer <- answer
 	return true
 }
 
-func (r *agentRun) closed(id, how string) event.Event {
+func (r *Run) closed(id, how string) event.Event {
 	e := event.Make(event.AskClosed{Ask: id, How: how})
 	e.Turn = r.turn
 	return e
@@ -202,7 +202,7 @@ func (r *agentRun) closed(id, how string) event.Event {
 
 // answer finds out what an answer to a question of the jail's programs comes to.
 // Ours says that it is one of theirs.
-func (r *agentRun) answer(c control.Message) (_ deed, ours bool, err error) {
+func (r *Run) answer(c control.Message) (_ deed, ours bool, err error) {
 	id := c.Ask
 	if id == "" && len(r.questions) > 0 {
 		if id, err = c.Meant(r.openAsks()); err != nil {

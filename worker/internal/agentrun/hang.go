@@ -1,4 +1,4 @@
-package worker
+package agentrun
 
 import (
 	"cmp"
@@ -42,7 +42,8 @@ func DefaultHangs() Hangs {
 	}
 }
 
-func (h Hangs) withDefaults() Hangs {
+// WithDefaults fills in the limits that are not set.
+func (h Hangs) WithDefaults() Hangs {
 	d := DefaultHangs()
 	return Hangs{
 		Start: cmp.Or(h.Start, d.Start), Halt: cmp.Or(h.Halt, d.Halt), Exit: cmp.Or(h.Exit, d.Exit),
@@ -95,7 +96,7 @@ func hang(what string, reason jobs.Reason, after time.Duration, message string) 
 }
 
 // watch looks after the agent until it has ended, and ends it when it hangs.
-func (r *agentRun) watch() {
+func (r *Run) watch() {
 	for {
 		found, next := r.look(time.Now())
 		switch {
@@ -123,12 +124,12 @@ func (r *agentRun) watch() {
 
 // look says whether the agent hangs, or when to check again. It closes the input of an
 // agent that only waits for more.
-func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
+func (r *Run) look(now time.Time) (*event.Hang, time.Duration) {
 	attended := r.terminals.InUse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.work.attended = attended
-	p, h, idle := &r.pulse, r.hangs, time.Duration(r.job.IdleTimeout)
+	p, h, idle := &r.pulse, r.cfg.Hangs, time.Duration(r.cfg.Job.IdleTimeout)
 	if r.parked != nil {
 		return nil, 0
 	}
@@ -161,7 +162,7 @@ func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 		}
 		return r.idled(quiet), 0
 	}
-	if r.greets && !p.spoke {
+	if r.cfg.Greets && !p.spoke {
 		found, again := r.starting(now)
 		if found != nil {
 			return found, 0
@@ -177,8 +178,8 @@ func (r *agentRun) look(now time.Time) (*event.Hang, time.Duration) {
 // once they get little of the processors and of the disk, so one that still works
 // is given as much processor time as it may take by the clock; idle_timeout bounds
 // that.
-func (r *agentRun) starting(now time.Time) (*event.Hang, time.Duration) {
-	p, limit := &r.pulse, r.hangs.Start
+func (r *Run) starting(now time.Time) (*event.Hang, time.Duration) {
+	p, limit := &r.pulse, r.cfg.Hangs.Start
 	every := max(limit/4, time.Millisecond)
 	if due := every - now.Sub(p.measured); due > 0 {
 		return nil, due
@@ -219,8 +220,8 @@ func works(before, after activity, span time.Duration) bool {
 
 // idled is the verdict on silence. An agent that the model API told to retry in hours
 // waits silently, and the API is the cause.
-func (r *agentRun) idled(quiet time.Duration) *event.Hang {
-	reason, message := jobs.IdleLimit, fmt.Sprintf("it was silent for %v", time.Duration(r.job.IdleTimeout))
+func (r *Run) idled(quiet time.Duration) *event.Hang {
+	reason, message := jobs.IdleLimit, fmt.Sprintf("it was silent for %v", time.Duration(r.cfg.Job.IdleTimeout))
 	if why := r.pulse.because; jobs.Reasons[why].Fault == jobs.FaultProvider {
 		reason, message = why, message+" while it waited to try the model API again"
 	}
@@ -228,8 +229,8 @@ func (r *agentRun) idled(quiet time.Duration) *event.Hang {
 }
 
 // beyond finds what needs no clock: too much output, too many retries.
-func (r *agentRun) beyond(now time.Time) *event.Hang {
-	p, h := &r.pulse, r.hangs
+func (r *Run) beyond(now time.Time) *event.Hang {
+	p, h := &r.pulse, r.cfg.Hangs
 	switch {
 	case p.written > h.Output:
 		return hang("output", jobs.OutputLimit, now.Sub(p.began), fmt.Sprintf("it wrote more than %v", jobs.Bytes(h.Output)))
@@ -241,15 +242,15 @@ func (r *agentRun) beyond(now time.Time) *event.Hang {
 }
 
 // told reports whether a user has stopped the agent.
-func (r *agentRun) told() bool {
+func (r *Run) told() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leaving != ""
 }
 
 // halted looks at the agent's processes now and then while it is silent.
-func (r *agentRun) halted(now time.Time, quiet time.Duration) (*event.Hang, time.Duration) {
-	p, limit := &r.pulse, r.hangs.Halt
+func (r *Run) halted(now time.Time, quiet time.Duration) (*event.Hang, time.Duration) {
+	p, limit := &r.pulse, r.cfg.Hangs.Halt
 	every := max(limit/4, 50*time.Millisecond)
 	if due := max(every-quiet, every-now.Sub(p.looked)); due > 0 {
 		return nil, due
@@ -270,20 +271,20 @@ func (r *agentRun) halted(now time.Time, quiet time.Duration) (*event.Hang, time
 // descend ends an agent that hangs: it interrupts the turn, closes the input, asks the
 // process to end, and kills everything in the jail. Each step has its time. The
 // sequence does not depend on the agent.
-func (r *agentRun) descend(found *event.Hang) {
-	r.events.put(event.Make(event.HangDetected(*found)))
-	r.log.Warn("the agent hangs", "what", found.What, "message", found.Message)
+func (r *Run) descend(found *event.Hang) {
+	r.cfg.Events.Put(event.Make(event.HangDetected(*found)))
+	r.cfg.Log.Warn("the agent hangs", "what", found.What, "message", found.Message)
 	r.steps(func(step string) { r.note(found, step) })
 }
 
 // steps takes each step until the agent has ended, and reports it before.
-func (r *agentRun) steps(tell func(step string)) {
+func (r *Run) steps(tell func(step string)) {
 	for _, step := range []struct {
 		name string
 		take func() bool
 	}{{"interrupt", r.interrupt}, {"input", r.hangUp}} {
 		tell(step.name)
-		if step.take() && r.gone(r.hangs.Step) {
+		if step.take() && r.gone(r.cfg.Hangs.Step) {
 			return
 		}
 	}
@@ -292,7 +293,7 @@ func (r *agentRun) steps(tell func(step string)) {
 }
 
 // note says which step may have ended the agent.
-func (r *agentRun) note(found *event.Hang, step string) {
+func (r *Run) note(found *event.Hang, step string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.found, r.step = found, step
@@ -302,17 +303,17 @@ func (r *agentRun) note(found *event.Hang, step string) {
 }
 
 // interrupt asks the agent to end its turn, where it can be asked.
-func (r *agentRun) interrupt() bool {
+func (r *Run) interrupt() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	speaker, ok := r.decoder.(agent.Speaker)
-	return ok && r.keepStdin && r.state != agent.Idle && r.in.put(speaker.Interrupt()...)
+	return ok && r.cfg.KeepStdin && r.state != agent.Idle && r.in.put(speaker.Interrupt()...)
 }
 
 // hangUp closes the agent's input at once.
-func (r *agentRun) hangUp() bool {
+func (r *Run) hangUp() bool {
 	r.mu.Lock()
-	open := r.keepStdin && r.pulse.closed.IsZero()
+	open := r.cfg.KeepStdin && r.pulse.closed.IsZero()
 	r.pulse.closed = time.Now()
 	r.mu.Unlock()
 	r.in.cut()
@@ -320,7 +321,7 @@ func (r *agentRun) hangUp() bool {
 }
 
 // gone waits for the agent's end.
-func (r *agentRun) gone(limit time.Duration) bool {
+func (r *Run) gone(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -334,7 +335,7 @@ func (r *agentRun) gone(limit time.Duration) bool {
 // hung reports how an agent that hung has ended, and returns the reason for the end of
 // the attempt, if that is it. All processes of the agent have ended: Wait waits for
 // that.
-func (r *agentRun) hung(killed bool) jobs.Ended {
+func (r *Run) hung(killed bool) jobs.Ended {
 	if r.found == nil {
 		return jobs.Ended{}
 	}
@@ -343,9 +344,9 @@ func (r *agentRun) hung(killed bool) jobs.Ended {
 	if end.Step == "term" && killed {
 		end.Step = "kill"
 	}
-	r.events.put(event.Make(event.HangEnded(end)))
-	if r.hooks.Hung != nil {
-		r.hooks.Hung(r.rec, end.What, end.Step)
+	r.cfg.Events.Put(event.Make(event.HangEnded(end)))
+	if r.cfg.Hooks.Hung != nil {
+		r.cfg.Hooks.Hung(r.cfg.Record, end.What, end.Step)
 	}
 	if end.Reason == "" {
 		return jobs.Ended{}

@@ -1,4 +1,6 @@
-package worker
+// Package recorder appends an attempt's events to the session's log, in order, from one goroutine:
+// to take an event never blocks, so that no lock is held while the broker is slow.
+package recorder
 
 import (
 	"context"
@@ -11,9 +13,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// Events is where a session's events go. It is an interface because a test
+// A Log is where a session's events go. It is an interface because a test
 // must break it.
-type Events interface {
+type Log interface {
 	Append(ctx context.Context, events ...jobs.Event) error
 }
 
@@ -28,12 +30,19 @@ const (
 	minEvent = 256
 )
 
-// A recorder takes an attempt's events, in order, from several goroutines and
+// Hooks let the worker's watchers see what is recorded. Each may be nil.
+type Hooks struct {
+	// Stored: one event was stored; took is the time for all events stored with it.
+	Stored  func(kind jobs.Kind, bytes int, took time.Duration)
+	Dropped func(reason string)
+}
+
+// A Recorder takes an attempt's events, in order, from several goroutines and
 // appends them to the session from one. Taking an event never blocks, so it may
-// happen under a lock; pace blocks while the broker is slow, so that an agent
+// happen under a lock; Pace blocks while the broker is slow, so that an agent
 // cannot fill the worker's memory.
-type recorder struct {
-	to    Events
+type Recorder struct {
+	to    Log
 	clean func(jobs.Event) jobs.Event
 	hooks Hooks
 	// failed is called once, when an event could not be appended: the attempt
@@ -52,15 +61,18 @@ type recorder struct {
 	dropped int
 }
 
-func newRecorder(clean func(jobs.Event) jobs.Event, hooks Hooks, failed func(error)) *recorder {
-	r := &recorder{clean: clean, hooks: hooks, failed: failed, done: make(chan struct{})}
+// New returns a recorder that keeps what it takes until it is started. Clean removes what must not
+// leave the worker. Failed is called once, when an event could not be appended: the
+// attempt must end, since its log would have a hole.
+func New(clean func(jobs.Event) jobs.Event, hooks Hooks, failed func(error)) *Recorder {
+	r := &Recorder{clean: clean, hooks: hooks, failed: failed, done: make(chan struct{})}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }
 
-// start begins to append to a log. Appending outlives ctx, because how an attempt
+// Start begins to append to a log. Appending outlives ctx, because how an attempt
 // ended must be recorded, too; but not the loss of the lease.
-func (r *recorder) start(ctx context.Context, to Events) {
+func (r *Recorder) Start(ctx context.Context, to Log) {
 	r.to = to
 	appending, abort := context.WithCancel(context.WithoutCancel(ctx))
 	r.abort = abort
@@ -74,7 +86,7 @@ func (r *recorder) start(ctx context.Context, to Events) {
 
 // run appends until the recorder is closed or an append fails; then it keeps taking
 // events, so that no caller blocks, and drops them.
-func (r *recorder) run(ctx context.Context) {
+func (r *Recorder) run(ctx context.Context) {
 	defer close(r.done)
 	for {
 		batch := r.next()
@@ -95,7 +107,7 @@ func (r *recorder) run(ctx context.Context) {
 
 // next waits for events to append, and takes as many as fit a batch; nil: the recorder
 // is closed, and there are no more.
-func (r *recorder) next() []jobs.Event {
+func (r *Recorder) next() []jobs.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.queue) == 0 && !r.closed {
@@ -111,9 +123,9 @@ func (r *recorder) next() []jobs.Event {
 	return batch
 }
 
-// pace waits while more events are queued than a slow broker may hold up. Call it
+// Pace waits while more events are queued than a slow broker may hold up. Call it
 // without a lock, after events that the agent can make without end.
-func (r *recorder) pace() {
+func (r *Recorder) Pace() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.queue) > backlog {
@@ -121,24 +133,24 @@ func (r *recorder) pace() {
 	}
 }
 
-// full reports whether pace would wait.
-func (r *recorder) full() bool {
+// Full reports whether Pace would wait.
+func (r *Recorder) Full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.queue) > backlog
 }
 
-func (r *recorder) report(batch []jobs.Event, took time.Duration) {
-	if r.hooks.Events == nil {
+func (r *Recorder) report(batch []jobs.Event, took time.Duration) {
+	if r.hooks.Stored == nil {
 		return
 	}
 	for _, event := range batch {
-		r.hooks.Events(event.Kind, size(event), took)
+		r.hooks.Stored(event.Kind, size(event), took)
 	}
 }
 
-// put records events of the pool itself. They are never dropped.
-func (r *recorder) put(events ...event.Event) {
+// Put records events of the pool itself. They are never dropped.
+func (r *Recorder) Put(events ...event.Event) {
 	clean := make([]jobs.Event, len(events))
 	for i, e := range events {
 		clean[i] = r.clean(e.Event)
@@ -149,24 +161,24 @@ func (r *recorder) put(events ...event.Event) {
 	r.changed.Broadcast()
 }
 
-// putOutput records events that the agent's output became, until the attempt
+// PutOutput records events that the agent's output became, until the attempt
 // has written as much as it may.
-func (r *recorder) putOutput(events ...event.Event) {
+func (r *Recorder) PutOutput(events ...event.Event) {
 	for _, e := range events {
 		if r.takes(size(e.Event)) {
-			r.put(e)
+			r.Put(e)
 		}
 	}
 }
 
-// drop counts events that are not kept.
-func (r *recorder) drop(n int) {
+// Drop counts events that are not kept.
+func (r *Recorder) Drop(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropped += n
 }
 
-func (r *recorder) takes(n int) bool {
+func (r *Recorder) takes(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.bytes += max(n, minEvent); r.bytes <= maxOutput {
@@ -176,15 +188,15 @@ func (r *recorder) takes(n int) bool {
 	return false
 }
 
-// close waits until everything is appended, or ctx ends. An error means that
+// Close waits until everything is appended, or ctx ends. An error means that
 // the session's log has not all of it, so the attempt must not be settled. One that
 // was never started has no log to be complete.
-func (r *recorder) close(ctx context.Context) error {
+func (r *Recorder) Close(ctx context.Context) error {
 	if r.abort == nil {
 		return nil
 	}
 	if n := r.lost(); n > 0 {
-		r.put(event.Make(event.Notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
+		r.Put(event.Make(event.Notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
 		if r.hooks.Dropped != nil {
 			r.hooks.Dropped("too_large")
 		}
@@ -200,7 +212,7 @@ func (r *recorder) close(ctx context.Context) error {
 	return r.err
 }
 
-func (r *recorder) lost() int {
+func (r *Recorder) lost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.dropped

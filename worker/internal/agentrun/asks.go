@@ -1,4 +1,4 @@
-package worker
+package agentrun
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ type openAsk struct {
 }
 
 // openAsks are the ids of the questions that are open.
-func (r *agentRun) openAsks() (ids []string) {
+func (r *Run) openAsks() (ids []string) {
 	for _, a := range r.asks {
 		ids = append(ids, a.Ask.Ask)
 	}
@@ -35,7 +35,7 @@ func (r *agentRun) openAsks() (ids []string) {
 
 // asked keeps the list of open questions. One that is asked once more is the
 // same question.
-func (r *agentRun) asked(events []event.Event) {
+func (r *Run) asked(events []event.Event) {
 	for _, e := range events {
 		switch d := e.Payload.(type) {
 		case event.AskOpened:
@@ -54,7 +54,7 @@ func (r *agentRun) asked(events []event.Event) {
 
 // tellAsks puts the oldest question that is open into the job's record, for
 // people who ask why the job does not end.
-func (r *agentRun) tellAsks() {
+func (r *Run) tellAsks() {
 	var open *jobs.OpenAsk
 	if len(r.asks) > 0 {
 		a := r.asks[0]
@@ -62,29 +62,29 @@ func (r *agentRun) tellAsks() {
 	}
 	if was := r.asking; (was == nil) != (open == nil) || open != nil && *was != *open {
 		r.asking = open
-		r.claim.Ask(open)
-		r.claim.Renew()
+		r.cfg.Lease.Ask(open)
+		r.cfg.Lease.Renew()
 	}
 }
 
 // lapse closes the questions that have been open for so long: nobody came in
 // time, and the job says what that means.
-func (r *agentRun) lapse(now time.Time, limit time.Duration) {
+func (r *Run) lapse(now time.Time, limit time.Duration) {
 	var left []openAsk
 	for _, a := range r.asks {
 		if now.Sub(a.since) < limit {
 			left = append(left, a)
 			continue
 		}
-		if r.job.Ask.Fail {
-			r.end(verdict.Ended(jobs.Unanswered, "its question was not answered: %s", a.words()))
+		if r.cfg.Job.Ask.Fail {
+			r.cfg.End(verdict.Ended(jobs.Unanswered, "its question was not answered: %s", a.words()))
 		}
 		if r.expire(a.Ask.Ask) {
 			continue
 		}
-		answer, how := r.job.Ask.Default, "default"
+		answer, how := r.cfg.Job.Ask.Default, "default"
 		if answer == "" || a.Type != "question" {
-			r.events.put(r.decline(a.Ask.Ask, "expired", "")...)
+			r.cfg.Events.Put(r.decline(a.Ask.Ask, "expired", "")...)
 			continue
 		}
 		c := control.Message{Verb: control.Answer, Ask: a.Ask.Ask, Text: answer}
@@ -94,7 +94,7 @@ func (r *agentRun) lapse(now time.Time, limit time.Duration) {
 				c.Answers[strconv.Itoa(i+1)] = control.Words{answer}
 			}
 		}
-		r.events.put(r.reply(c, how)...)
+		r.cfg.Events.Put(r.reply(c, how)...)
 	}
 	r.asks = left
 	r.tellAsks()
@@ -102,22 +102,22 @@ func (r *agentRun) lapse(now time.Time, limit time.Duration) {
 
 // spare declines the questions that are too many. Each is kept until it is
 // answered, as large as a line, and a hostile agent asks for ever.
-func (r *agentRun) spare() {
+func (r *Run) spare() {
 	for len(r.asks) > maxAsks {
 		last := len(r.asks) - 1
-		r.events.putOutput(r.decline(r.asks[last].Ask.Ask, "declined", tooMany)...)
+		r.cfg.Events.PutOutput(r.decline(r.asks[last].Ask.Ask, "declined", tooMany)...)
 		r.asks = r.asks[:last]
 	}
 }
 
 // decline answers a question with no, and returns how it was closed.
-func (r *agentRun) decline(id, how, why string) []event.Event {
+func (r *Run) decline(id, how, why string) []event.Event {
 	return r.reply(control.Message{Verb: control.Answer, Ask: id, Deny: true, Text: why}, how)
 }
 
 // reply answers a question of the agent's own in nobody's name, and returns how
 // it was closed.
-func (r *agentRun) reply(c control.Message, how string) []event.Event {
+func (r *Run) reply(c control.Message, how string) []event.Event {
 	speaker, ok := r.decoder.(agent.Speaker)
 	if !ok {
 		return nil
@@ -142,4 +142,4 @@ func (a openAsk) words() string {
 }
 
 // clean removes the values of secrets from what is not an event.
-func (r *agentRun) clean(text string) string { return string(r.secrets.Text([]byte(text))) }
+func (r *Run) clean(text string) string { return string(r.cfg.Secrets.Text([]byte(text))) }

@@ -1,4 +1,4 @@
-package worker
+package agentrun
 
 import (
 	"fmt"
@@ -8,6 +8,9 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
+
+// unexplained are ends that say that something went wrong, but not what.
+var unexplained = []jobs.Reason{jobs.AgentFailed, jobs.AgentCrashed, jobs.AgentProtocol}
 
 // vague are ends that a failing model API explains better than the agent, or
 // its silence, does. What the agent says of the API itself is among them: the gate has
@@ -37,9 +40,9 @@ func blame(own jobs.Ended, seen gate.Failure) jobs.Ended {
 }
 
 // explained is how the run ended, with what its gate saw.
-func (r *agentRun) explained(own jobs.Ended) error {
-	if r.meter != nil {
-		seen := r.meter.Failing()
+func (r *Run) explained(own jobs.Ended) error {
+	if r.cfg.Meter != nil {
+		seen := r.cfg.Meter.Failing()
 		own, r.again = blame(own, seen), seen.Again
 	}
 	return &verdict.EndedError{Ended: own}

@@ -1,0 +1,259 @@
+package agentrun
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/inside"
+	"github.com/penstock-run/penstock/worker/internal/conversation"
+	"github.com/penstock-run/penstock/worker/internal/images"
+	"github.com/penstock-run/penstock/worker/internal/recorder"
+	"github.com/penstock-run/penstock/worker/internal/redact"
+	"github.com/penstock-run/penstock/worker/terminals"
+)
+
+// A speaker is an agent that says what a test has it say.
+type speaker struct {
+	agent.Decoder
+	next []event.Event
+}
+
+func (s *speaker) Line(agent.Line) agent.Read                    { return agent.Read{Events: s.next} }
+func (s *speaker) Total() agent.Total                            { return agent.Total{Session: "conversation"} }
+func (s *speaker) Say(string, string, ...control.Image) [][]byte { return nil }
+func (s *speaker) TakesImages() error                            { return nil }
+func (s *speaker) Interrupt() [][]byte                           { return nil }
+func (s *speaker) Answer(c control.Message) ([]event.Event, [][]byte, error) {
+	how := "answered"
+	if c.Deny {
+		how = "declined"
+	}
+	return []event.Event{event.Make(event.AskClosed{Ask: c.Ask, How: how})}, [][]byte{[]byte(c.Text)}, nil
+}
+
+// A memory is a conversation that keeps capsules, and nothing of them.
+type memory struct{}
+
+func (memory) Continues() bool       { return true }
+func (memory) Kept() bool            { return true }
+func (memory) Turns() int            { return 0 }
+func (memory) Rest() []images.Prompt { return nil }
+func (memory) Tells(string)          {}
+func (memory) Note([]event.Event)    {}
+func (memory) Heard() []string       { return nil }
+func (memory) Store(context.Context, conversation.Position, jobs.Reason, func(context.Context) (*jobs.Salvage, error)) bool {
+	return true
+}
+
+// A lease notes which question the record tells of.
+type lease struct{ open *jobs.OpenAsk }
+
+func (l *lease) Spend(jobs.Spent)       {}
+func (l *lease) Ask(open *jobs.OpenAsk) { l.open = open }
+func (l *lease) Renew()                 {}
+
+// A rig is a run without a process, a jail or a broker.
+type rig struct {
+	*Run
+	t      *testing.T
+	agent  *speaker
+	lease  *lease
+	ended  error
+	mu     sync.Mutex
+	events []jobs.Event
+	block  chan struct{} // the log takes nothing before it is closed; nil: it takes all
+}
+
+func (g *rig) Append(_ context.Context, events ...jobs.Event) error {
+	if g.block != nil {
+		<-g.block
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.events = append(g.events, events...)
+	return nil
+}
+
+func newRig(t *testing.T, job jobs.Job, block chan struct{}) *rig {
+	t.Helper()
+	g := &rig{t: t, agent: &speaker{}, lease: &lease{}, block: block}
+	secrets, _ := redact.New(nil)
+	events := recorder.New(secrets.Event, recorder.Hooks{}, func(err error) { t.Error(err) })
+	events.Start(context.Background(), g)
+	t.Cleanup(func() {
+		if err := events.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	ended := func(err error) { g.ended = err }
+	g.Run = New(Config{
+		Job: job, Log: slog.New(slog.DiscardHandler), Hangs: Hangs{}.WithDefaults(), Lease: g.lease, Events: events,
+		Append:  func(ctx context.Context, e jobs.Event) error { return g.Append(ctx, e) },
+		Secrets: secrets, Inside: inside.NewServer(), Conversation: memory{}, Prompts: memory{},
+		Spent: func(agent.Total) jobs.Spent { return jobs.Spent{} }, Decoder: g.agent, End: ended,
+		KeepStdin: true, Parkable: true, First: true,
+	})
+	g.in = newInput(nil)
+	g.Run.terminals = terminals.New(terminals.Config{})
+	g.pulse.began, g.pulse.last = time.Now(), time.Now()
+	return g
+}
+
+// says has the agent print a line that means these events.
+func (g *rig) says(payloads ...event.Event) {
+	g.agent.next = payloads
+	g.line(agent.Line{Bytes: []byte("{}")})
+}
+
+func question(id string) event.Event {
+	return event.Make(event.AskOpened{Ask: id, Type: "question", Questions: []byte(`[{"question":"Which?"}]`)})
+}
+
+// kinds closes the recorder's queue behind all that was put into it, and returns what
+// the log has of a kind.
+func (g *rig) closed() (how []string) {
+	g.t.Helper()
+	if err := g.cfg.Events.Close(context.Background()); err != nil {
+		g.t.Fatal(err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.events {
+		if e.Kind == jobs.AskClosed {
+			how = append(how, event.As[event.AskClosed](e).How)
+		}
+	}
+	return how
+}
+
+// A question that has had no answer in time is closed as the job says.
+func TestAQuestionLapses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		ask jobs.Ask
+		how string
+		end bool
+	}{
+		{jobs.Ask{}, "expired", false},
+		{jobs.Ask{Default: "B"}, "default", false},
+		{jobs.Ask{Fail: true}, "expired", true},
+	} {
+		var job jobs.Job
+		job.IdleTimeout, job.Ask = jobs.Duration(time.Hour), tt.ask
+		job.Ask.Timeout = jobs.Duration(2 * time.Second)
+		g := newRig(t, job, nil)
+		g.says(question("q"))
+		if found, _ := g.look(time.Now().Add(time.Second)); found != nil || len(g.openAsks()) != 1 || g.lease.open == nil {
+			t.Fatalf("before its time: %+v, open %q", found, g.openAsks())
+		}
+		if found, _ := g.look(time.Now().Add(3 * time.Second)); found != nil || len(g.openAsks()) != 0 || g.lease.open != nil {
+			t.Errorf("after its time: %+v, open %q", found, g.openAsks())
+		}
+		if how := g.closed(); !slices.Equal(how, []string{tt.how}) || (g.ended != nil) != tt.end {
+			t.Errorf("%+v: closed %q, the run ends with %v", tt.ask, how, g.ended)
+		}
+	}
+}
+
+// A session is parked where its agent does nothing but wait, and nothing has happened
+// since that was found.
+func TestOnlyAnAgentThatWaitsIsParked(t *testing.T) {
+	t.Parallel()
+	tool := event.Make(event.ToolStarted{Call: "c"})
+	for name, tt := range map[string]struct {
+		before, since []event.Event
+		stored, parks bool
+	}{
+		"nothing happens":           {[]event.Event{question("q")}, nil, true, true},
+		"no capsule":                {[]event.Event{question("q")}, nil, false, false},
+		"a tool runs":               {[]event.Event{question("q"), tool}, nil, true, false},
+		"a tool ran":                {[]event.Event{question("q"), tool, event.Make(event.ToolEnded{Call: "c"})}, nil, true, true},
+		"something is said since":   {[]event.Event{question("q")}, []event.Event{event.Make(event.Message{})}, true, false},
+		"nothing is asked":          {[]event.Event{event.Make(event.Message{})}, nil, true, false},
+		"the question is withdrawn": {[]event.Event{question("q"), event.Make(event.AskClosed{Ask: "q"})}, nil, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var job jobs.Job
+			job.IdleTimeout, job.Ask.ParkAfter = jobs.Duration(time.Hour), jobs.Duration(time.Second)
+			g := newRig(t, job, nil)
+			g.says(tt.before...)
+			g.look(time.Now().Add(2 * time.Second))
+			select {
+			case at := <-g.rested:
+				if tt.since != nil {
+					g.says(tt.since...)
+				}
+				g.leaveOpen(at, tt.stored)
+			default:
+			}
+			if got := g.Parked() != nil; got != tt.parks {
+				t.Errorf("parked: %t", got)
+			}
+		})
+	}
+}
+
+// While the log takes nothing, the run decides on all else: no lock is held that the watch, an answer,
+// or a stop would wait for.
+func TestNothingWaitsForTheLog(t *testing.T) {
+	t.Parallel()
+	block := make(chan struct{})
+	var job jobs.Job
+	job.IdleTimeout = jobs.Duration(time.Hour)
+	g := newRig(t, job, block)
+	g.says(question("q"))
+	accepted := make(chan error, 1)
+	go func() {
+		accepted <- g.Control(t.Context(), control.Message{ID: "m", Verb: control.Answer, Ask: "q", Text: "B"}, nil)
+	}()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for g.waiting() == 0 { // until the answer is being stored
+			g.told()
+		}
+		for range 1000 {
+			g.says(event.Make(event.Message{}))
+		}
+		g.look(time.Now())
+		g.wrote(1)
+		g.Position()
+		if err := g.Takes(control.Message{Verb: control.Prompt, Text: "more"}); err != nil {
+			t.Errorf("a prompt is refused: %v", err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the run waits for the log")
+	}
+	select {
+	case err := <-accepted:
+		t.Errorf("a message was accepted that is not stored: %v", err)
+	default:
+	}
+	close(block)
+	if err := <-accepted; err != nil {
+		t.Error(err)
+	}
+	<-done
+	if how := g.closed(); !slices.Equal(how, []string{"answered"}) {
+		t.Errorf("closed %q", how)
+	}
+}
+
+// waiting counts the control messages that are being stored.
+func (g *rig) waiting() int {
+	g.Run.mu.Lock()
+	defer g.Run.mu.Unlock()
+	return g.taking
+}
