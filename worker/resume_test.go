@@ -179,7 +179,7 @@ func TestAForkBeginsWhereAnotherJobIs(t *testing.T) {
 	f.must(f.eye.queue.Enqueue(t.Context(), forked))
 	rec, events := f.ended(fork)
 	said := heard(events)
-	if rec.Outcome != jobs.Success || len(said) != 1 || !strings.HasPrefix(said[0], "This conversation was copied") || !strings.Contains(said[0], "\n\nanother way\n\n") || !strings.Contains(said[0], "an earlier job, "+id+", had changed") {
+	if rec.Outcome != jobs.Success || len(said) != 1 || !strings.HasPrefix(said[0], "This conversation was copied") || !strings.Contains(said[0], "\n\nanother way\n\n") || !strings.Contains(said[0], "the changes of an earlier job, "+id+", were restored") {
 		t.Errorf("%s %s (%s), heard %q", rec.Outcome, rec.Reason, rec.Message, said)
 	}
 	if how := dataOf[event.SessionContinued](t, events, jobs.SessionContinued); len(how) != 1 || how[0].How != "forked" || how[0].From != id || how[0].Turn != 1 {
