@@ -200,21 +200,17 @@ func (b *batchRun) item(ctx context.Context, item string) error {
 
 // collect writes a finished job's files into the results directory.
 func (b *batchRun) collect(ctx context.Context, rec jobs.Record) error {
-	result, err := b.pool.client.Result(ctx, rec.ID)
+	// A record is final before its session's last event is stored. After Wait it is, so
+	// that no log in the directory ends before its job.
+	result, err := b.pool.client.Wait(ctx, rec.ID)
 	if err != nil {
-		return fmt.Errorf("item %s: %w", rec.Item, err)
+		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}
 	var patch bytes.Buffer
 	if err := b.pool.patch(ctx, rec, &patch); err != nil {
 		return fmt.Errorf("item %s: %w", rec.Item, err)
 	}
-	// A record is final before its session's last event is stored. The first process
-	// that notices writes that event, so that no log in the directory ends before its
-	// job.
-	if err := b.pool.log.Finish(ctx, rec, result); err != nil {
-		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
-	}
-	err = b.dir.Add(ctx, result, &patch, b.pool.log.Read(ctx, rec.Session, 1))
+	err = b.dir.Add(ctx, result, &patch, b.pool.client.Events(ctx, rec.ID, 0))
 	if err != nil {
 		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}

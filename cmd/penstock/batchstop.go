@@ -9,7 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // stopWithin is how long an interrupted batch asks the pool which jobs continue.
@@ -33,7 +33,7 @@ func (b *batchRun) interrupted(ctx context.Context) error {
 		return cli.Fail(cli.ExitInterrupted, "run the same command again to continue", "interrupted; the results so far are kept")
 	}
 	b.err.Printf("penstock: interrupted; asking the pool which jobs continue (interrupt again to exit at once)\n")
-	list, err := b.pool.queue.List(ctx, queue.Filter{Batch: id})
+	list, err := collect(b.pool.client.List(ctx, operation.ListRequest{Batch: id}))
 	if err != nil {
 		return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; the results so far are kept, and the pool does not say which jobs continue: %w", err)
 	}
@@ -61,7 +61,7 @@ func (b *batchRun) onward() string {
 // count: those cancelled here, and those whose records say so.
 func (b *batchRun) cancelRest(ctx context.Context, id string) (int, error) {
 	changed, err := b.pool.client.As("batch").Batches().Cancel(ctx, id)
-	list, unread := b.pool.queue.List(ctx, queue.Filter{Batch: id})
+	list, unread := collect(b.pool.client.List(ctx, operation.ListRequest{Batch: id}))
 	for _, rec := range list {
 		if rec.Outcome == jobs.Cancellation {
 			changed = append(changed, rec)

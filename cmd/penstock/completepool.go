@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
-	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 const (
@@ -81,12 +81,11 @@ func (a *app) ask(ctx context.Context, read func(context.Context, *pool) ([]cobr
 		return nil, err
 	}
 	defer conn.Close()
-	p := &pool{conn: conn, role: role}
-	p.queue, err = queue.Open(ctx, conn, queue.Config{Role: role, Prefix: a.cfg.Prefix, Tenant: a.cfg.Tenant, Bind: true})
+	c, err := client.Open(ctx, conn, client.Config{Prefix: a.cfg.Prefix, Tenant: a.cfg.Tenant, Role: role, By: "cli"})
 	if err != nil {
 		return nil, err
 	}
-	return read(ctx, p)
+	return read(ctx, &pool{conn: conn, role: role, client: c})
 }
 
 // beginning returns the words that begin with what was typed.
@@ -104,7 +103,7 @@ func described(word string, parts ...string) cobra.Completion {
 // jobIDs are the ids of jobs, the newest first.
 func jobIDs(fit func(jobs.Record) bool) func(context.Context, *pool) ([]cobra.Completion, error) {
 	return func(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-		list, err := p.queue.List(ctx, queue.Filter{})
+		list, err := collect(p.client.List(ctx, operation.ListRequest{}))
 		var ids []cobra.Completion
 		for _, rec := range slices.Backward(list) {
 			if fit == nil || fit(rec) {
@@ -116,7 +115,7 @@ func jobIDs(fit func(jobs.Record) bool) func(context.Context, *pool) ([]cobra.Co
 }
 
 func letterIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	list, err := p.queue.Dead(ctx)
+	list, err := collect(p.client.DeadLetters().List(ctx, operation.DeadRequest{}))
 	var ids []cobra.Completion
 	for _, l := range slices.Backward(list) {
 		ids = append(ids, described(l.ID, string(l.Kind), string(l.Reason)))
@@ -125,15 +124,15 @@ func letterIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 }
 
 func queueNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return api.Names(ctx, p.queue, jobs.HoldQueue)
+	return p.names(ctx, jobs.HoldQueue)
 }
 
 func batchIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return api.Names(ctx, p.queue, jobs.HoldBatch)
+	return p.names(ctx, jobs.HoldBatch)
 }
 
 func scheduleNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	list, err := p.queue.Schedules(ctx)
+	list, err := collect(p.client.Schedules().List(ctx))
 	var names []cobra.Completion
 	for _, rec := range list {
 		names = append(names, rec.Name)
@@ -143,7 +142,7 @@ func scheduleNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 
 // workerLabels are what workers have that jobs may need.
 func workerLabels(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	workers, err := p.queue.Workers(ctx)
+	workers, err := p.client.Workers(ctx)
 	labels := map[string]bool{}
 	for _, w := range workers {
 		for _, label := range w.Labels {
@@ -154,7 +153,7 @@ func workerLabels(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 }
 
 func jobLabels(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	list, err := p.queue.List(ctx, queue.Filter{})
+	list, err := collect(p.client.List(ctx, operation.ListRequest{}))
 	labels := map[string]bool{}
 	for _, rec := range list {
 		for name, value := range rec.Labels {

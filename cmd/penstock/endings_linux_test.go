@@ -230,6 +230,9 @@ func TestServeShowsThatItDrains(t *testing.T) {
 	if live, numbers := ready("/livez"), ready("/metrics"); live != 200 || numbers != 200 {
 		t.Errorf("while it drains: livez %d, metrics %d", live, numbers)
 	}
+	if got := f.run("job", "get", id, "-o", "json"); !strings.Contains(got, `"state": "executing"`) {
+		t.Errorf("while it drains, a job is %s", got)
+	}
 	if code := f.ended(pool, 60*time.Second); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
@@ -172,9 +171,13 @@ func (p *pool) patch(ctx context.Context, rec jobs.Record, w io.Writer) error {
 	if rec.State != jobs.Finished {
 		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no patch yet", rec.ID, rec.State)
 	}
-	err := p.artifact(ctx, rec.ID, rec.Epoch, worker.PatchName, w)
-	if errors.Is(err, jobs.ErrNotFound) {
-		return nil // it changed nothing, or there was nothing to compare with
+	patch, err := p.client.Patch(ctx, rec.ID)
+	if err != nil {
+		return err
 	}
-	return err
+	defer patch.Close()
+	if _, err := io.Copy(w, patch); err != nil {
+		return fmt.Errorf("patch of job %s: %w", rec.ID, err)
+	}
+	return nil
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // jobFilter is what job ls selects, and how it lists that.
 type jobFilter struct {
-	queue.Filter
+	operation.ListRequest
 	state, outcome, since, sort string
 	labels                      []string
 	limit                       int
@@ -59,7 +60,7 @@ func (a *app) jobLs() *cobra.Command {
 				return a.watchJobs(cmd.Context(), f)
 			}
 			return list(cmd.Context(), a, recordView, func(p *pool, ctx context.Context) ([]jobs.Record, error) {
-				found, err := p.jobs(ctx, f.Filter)
+				found, err := p.jobs(ctx, f.ListRequest)
 				return f.choose(found), err
 			})
 		},
@@ -87,9 +88,12 @@ func (f *jobFilter) prepare(now time.Time) error {
 	if f.watch && (f.limit > 0 || f.sort != "") {
 		return cli.Usage("", "--watch prints each change as it happens: --limit and --sort do not apply")
 	}
-	var err error
-	if f.Since, err = input.Past(f.since, now); err != nil {
+	since, err := input.Past(f.since, now)
+	if err != nil {
 		return cli.Usage("", "--since: %w", err)
+	}
+	if !since.IsZero() {
+		f.Since = &since
 	}
 	return nil
 }
@@ -126,8 +130,10 @@ func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
 		return err
 	}
 	// One that leaves the state that was asked for is a change, too.
-	all := f.Filter
-	all.State = ""
+	all := queue.Filter{Batch: f.Batch, Queue: f.Queue}
+	if f.Since != nil {
+		all.Since = *f.Since
+	}
 	seen := map[string]bool{}
 	for rec, told := range p.queue.Watch(ctx, all) {
 		if err = told; err != nil || ctx.Err() != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -72,18 +73,9 @@ func (a *app) jobFork() *cobra.Command {
 				return err
 			}
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				job, err := p.queue.Job(ctx, rec.ID)
+				forks, err := p.fork(ctx, rec.ID, prompt, n)
 				if err != nil {
-					return err
-				}
-				job = job.Forked(rec.ID, prompt)
-				var forks []operation.Submitted
-				for range n {
-					answer, err := p.submit(ctx, job, "cli")
-					if err != nil {
-						return cmp.Or(submittedView.List(a.out, a.format, forks), err)
-					}
-					forks = append(forks, answer)
+					return cmp.Or(submittedView.List(a.out, a.format, forks), err)
 				}
 				a.waits(p)
 				return submittedView.List(a.out, a.format, forks)
@@ -93,4 +85,28 @@ func (a *app) jobFork() *cobra.Command {
 	cmd.Flags().StringVar(&text, "prompt", goOn, "prompt for the new jobs, or - for standard input")
 	cmd.Flags().IntVarP(&n, "count", "n", 1, "how many jobs")
 	return cmd
+}
+
+// fork submits jobs that begin with a copy of a job's conversation, signed where this
+// command has a key. With an error it returns those that it has submitted.
+func (p *pool) fork(ctx context.Context, id, prompt string, n int) ([]operation.Submitted, error) {
+	if key, err := p.signKey(); key == nil && err == nil {
+		return p.client.Fork(ctx, id, prompt, n)
+	}
+	shown, err := p.client.Show(ctx, id)
+	if err == nil && shown.Job == nil {
+		err = fmt.Errorf("specification of job %s: %w", id, jobs.ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var forks []operation.Submitted
+	for range n {
+		answer, err := p.submit(ctx, shown.Job.Forked(id, prompt), "cli")
+		if err != nil {
+			return forks, err
+		}
+		forks = append(forks, answer)
+	}
+	return forks, nil
 }

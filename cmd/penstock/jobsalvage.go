@@ -45,11 +45,11 @@ work tree, and with --restore it writes patch and commits to a directory: those 
 newest attempt, unless --epoch names another.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				list, err := p.store.Salvages(ctx, rec)
+				shown, err := p.client.Show(ctx, rec.ID)
 				if err != nil {
 					return err
 				}
-				return a.salvage(ctx, p, list, wish)
+				return a.salvage(ctx, p, shown.Salvages, wish)
 			})
 		},
 	}

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
-	"github.com/penstock-run/penstock/dispatcher/api"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // exists refuses the name of a queue or batch that the pool has nothing of.
@@ -17,7 +17,7 @@ func (p *pool) exists(ctx context.Context, kind jobs.HoldKind, name string) erro
 	if !p.role.All() { // which may not look everywhere, and is refused what it may not do
 		return nil
 	}
-	known, err := api.Names(ctx, p.queue, kind)
+	known, err := p.names(ctx, kind)
 	if err != nil || slices.Contains(known, name) {
 		return err
 	}
@@ -30,18 +30,51 @@ func (p *pool) exists(ctx context.Context, kind jobs.HoldKind, name string) erro
 	return cli.Fail(cli.ExitNotFound, hint, "there is no %s %q", kind, name)
 }
 
+// names lists the queues or the batches that the pool has jobs, pauses or workers of.
+func (p *pool) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
+	found := map[string]bool{}
+	if kind == jobs.HoldBatch {
+		for batch, err := range p.client.Batches().List(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			found[batch.Batch] = true
+		}
+		holds, err := p.client.Queues().Holds(ctx)
+		for _, h := range holds {
+			found[h.Name] = found[h.Name] || h.Kind == kind
+		}
+		maps.DeleteFunc(found, func(_ string, there bool) bool { return !there })
+		return slices.Sorted(maps.Keys(found)), err
+	}
+	found[jobs.Job{}.WithDefaults().Queue] = true
+	for queue, err := range p.client.Queues().List(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		found[queue.Queue] = true
+	}
+	workers, err := p.client.Workers(ctx)
+	for _, w := range workers {
+		for _, name := range w.Queues {
+			found[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), err
+}
+
 // jobs lists what a filter selects. That there is nothing of a queue or batch
 // is no answer where that was mistyped.
-func (p *pool) jobs(ctx context.Context, f queue.Filter) ([]jobs.Record, error) {
-	list, err := p.queue.List(ctx, f)
+func (p *pool) jobs(ctx context.Context, wanted operation.ListRequest) ([]jobs.Record, error) {
+	list, err := collect(p.client.List(ctx, wanted))
 	if err != nil || len(list) > 0 {
 		return list, err
 	}
-	if f.Queue != "" {
-		err = p.exists(ctx, jobs.HoldQueue, f.Queue)
+	if wanted.Queue != "" {
+		err = p.exists(ctx, jobs.HoldQueue, wanted.Queue)
 	}
-	if err == nil && f.Batch != "" {
-		err = p.exists(ctx, jobs.HoldBatch, f.Batch)
+	if err == nil && wanted.Batch != "" {
+		err = p.exists(ctx, jobs.HoldBatch, wanted.Batch)
 	}
 	return list, err
 }

@@ -322,7 +322,10 @@ func (p *pool) bind(ctx context.Context, a *app, hooks hooks) error {
 
 // artifact writes what an attempt stored under a name.
 func (p *pool) artifact(ctx context.Context, job string, epoch uint64, name string, w io.Writer) error {
-	content, err := p.store.Get(ctx, job, epoch, name)
+	content, err := p.client.Artifact(ctx, job, epoch, name)
+	if p.role == jobs.RoleSubmitter && errors.Is(err, jobs.ErrForbidden) {
+		return cli.Fail(cli.ExitDenied, useRole([]jobs.Role{jobs.RoleViewer, jobs.RoleOperator}), "%w", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -59,8 +59,15 @@ func TestRolesOfTheCommands(t *testing.T) {
 			t.Errorf("the viewer sees nothing of %v", look)
 		}
 	}
-	if diff := f.run(flagged([]string{"job", "diff", id}, as[jobs.RoleViewer])...); !strings.Contains(diff, "new.txt") {
-		t.Errorf("the viewer's patch is %s", diff)
+	for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter} {
+		if diff := f.run(flagged([]string{"job", "diff", id}, as[role])...); !strings.Contains(diff, "new.txt") {
+			t.Errorf("the %s's patch is %s", role, diff)
+		}
+	}
+	for _, look := range []string{"watch", "logs"} {
+		if out := f.run(flagged([]string{look, id, "-o", "jsonl"}, as[jobs.RoleSubmitter])...); !strings.Contains(out, string(jobs.JobFinished)) {
+			t.Errorf("%s shows the submitter %s", look, out)
+		}
 	}
 
 	for _, c := range []struct {
@@ -72,7 +79,7 @@ func TestRolesOfTheCommands(t *testing.T) {
 		{jobs.RoleWorker, job, "role submitter or operator"},
 		{jobs.RoleViewer, []string{"job", "cancel", id}, "role submitter or operator"},
 		{jobs.RoleSubmitter, []string{"job", "ls"}, "role viewer or operator"},
-		{jobs.RoleSubmitter, []string{"logs", id}, "role viewer"},
+		{jobs.RoleSubmitter, []string{"job", "artifacts", id, "changes.patch"}, "role viewer"},
 		{jobs.RoleViewer, []string{"queue", "pause", "default"}, "role operator"},
 		{jobs.RoleWorker, []string{"queue", "pause", "default"}, "role operator"},
 		{jobs.RoleSubmitter, []string{"worker", "--admin", ""}, "role worker or operator"},

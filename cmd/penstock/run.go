@@ -89,7 +89,7 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 	if err != nil {
 		return none, err
 	}
-	for event, err := range p.events(ctx, submitted.ID, submitted.Session, 1) {
+	for event, err := range p.client.Follow(ctx, submitted.ID, 0) {
 		if err != nil {
 			return none, r.interrupted(ctx, p, submitted.ID, err)
 		}
@@ -97,10 +97,7 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 			return none, err
 		}
 	}
-	if ctx.Err() != nil { // a follower that is cancelled just ends
-		return none, r.interrupted(ctx, p, submitted.ID, context.Cause(ctx))
-	}
-	rec, err := p.queue.Get(ctx, submitted.ID)
+	rec, err := p.client.Get(ctx, submitted.ID)
 	if err != nil {
 		return none, fmt.Errorf("job %s: %w", submitted.ID, err)
 	}

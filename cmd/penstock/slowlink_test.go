@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // A slowLink is a way to a server whose answers take a moment, so that what is
@@ -146,4 +149,23 @@ func TestAWorkerWaitsForItsPool(t *testing.T) {
 		f.eventually(60*time.Second, "the worker has begun", func() bool { return strings.Contains(w.log.String(), "slots on") })
 	}
 	f.run("wait", "--timeout", patience(60), f.submit("true"))
+}
+
+// Where a broker is reached and no dispatcher answers, a command says so soon, with the
+// command that runs one, and changes nothing.
+func TestCommandsNeedADispatcher(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	server := jobstest.Start(t)
+	for _, args := range [][]string{{"submit", "--isolation", "none", "--", "true"}, {"queue", "pause", "default", "--force"}} {
+		began := time.Now()
+		f.refused(7, []string{"no dispatcher answers", "penstock serve --server " + server.URL()}, append([]string{"--server", server.URL()}, args...)...)
+		if took := time.Since(began); took > slowtest.Limit(15*time.Second) {
+			t.Errorf("%v took %v", args, took)
+		}
+	}
+	q := jobstest.Queue(t, server.Connect(), queue.Config{})
+	if list, err := q.List(jobstest.Context(t), queue.Filter{}); err != nil || len(list) > 0 {
+		t.Errorf("jobs %+v, %v", list, err)
+	}
 }

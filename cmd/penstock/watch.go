@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/session"
 )
 
 func (a *app) watchCommand() *cobra.Command {
@@ -45,7 +43,7 @@ func (a *app) logsCommand() *cobra.Command {
 					return a.follow(ctx, p, rec, from)
 				}
 				none := from <= 1
-				for event, err := range p.log.Read(ctx, rec.Session, from) {
+				for event, err := range p.client.Events(ctx, rec.ID, before(from)) {
 					if err != nil {
 						return fmt.Errorf("read session %s: %w", rec.Session, err)
 					}
@@ -147,7 +145,10 @@ func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64)
 		return err
 	}
 	ended := false
-	for event, err := range p.events(ctx, rec.ID, rec.Session, from) {
+	for event, err := range p.client.Follow(ctx, rec.ID, before(from)) {
+		if ctx.Err() != nil {
+			break
+		}
 		if err != nil {
 			return cause(ctx, fmt.Errorf("follow session %s: %w", rec.Session, err))
 		}
@@ -165,16 +166,12 @@ func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64)
 	return nil
 }
 
-// events follows a session until a job of it has finished.
-func (p *pool) events(ctx context.Context, job, log string, from uint64) iter.Seq2[jobs.Event, error] {
-	return p.log.Follow(ctx, log, from, session.FollowOptions{
-		Job: job, Record: func(ctx context.Context) (jobs.Record, error) { return p.queue.Get(ctx, job) },
-	})
-}
+// before is the number of the event that stands before one in its session.
+func before(from uint64) uint64 { return max(from, 1) - 1 }
 
 // tellSilentEnd reports how a job ended if its log does not contain the end.
 func (a *app) tellSilentEnd(ctx context.Context, p *pool, id string) error {
-	rec, err := p.queue.Get(ctx, id)
+	rec, err := p.client.Get(ctx, id)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", id, err)
 	}

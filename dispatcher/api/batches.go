@@ -24,9 +24,9 @@ const (
 	cancelsMost  = 200
 )
 
-// Batches returns what the pool knows of each batch, or of the one that is named,
+// batches returns what the pool knows of each batch, or of the one that is named,
 // the oldest first.
-func Batches(ctx context.Context, q *queue.Queue, name string) ([]operation.Batch, error) {
+func batches(ctx context.Context, q *queue.Queue, name string) ([]operation.Batch, error) {
 	list, err := q.List(ctx, queue.Filter{Batch: name})
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func Batches(ctx context.Context, q *queue.Queue, name string) ([]operation.Batc
 }
 
 func (s *Server) batchList(ctx context.Context, c caller, r operation.PageRequest) (operation.BatchPage, error) {
-	list, err := Batches(ctx, s.cfg.Queue, "")
+	list, err := batches(ctx, s.cfg.Queue, "")
 	if err != nil {
 		return operation.BatchPage{}, err
 	}
@@ -82,7 +82,7 @@ func (s *Server) batchList(ctx context.Context, c caller, r operation.PageReques
 }
 
 func (s *Server) batchGet(ctx context.Context, _ caller, r operation.Named) (operation.Batch, error) {
-	list, err := Batches(ctx, s.cfg.Queue, r.Name)
+	list, err := batches(ctx, s.cfg.Queue, r.Name)
 	if err != nil {
 		return operation.Batch{}, err
 	}

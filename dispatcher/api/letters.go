@@ -52,12 +52,6 @@ func (s *Server) deadGet(ctx context.Context, _ caller, r operation.DeadShowRequ
 	if err != nil {
 		return operation.DeadShown{DeadLetter: l}, err
 	}
-	return s.ShowLetter(ctx, l, r.Events)
-}
-
-// ShowLetter reads what is still there of what a letter is about, with the last
-// events of its job.
-func (s *Server) ShowLetter(ctx context.Context, l jobs.DeadLetter, events int) (operation.DeadShown, error) {
 	shown := operation.DeadShown{DeadLetter: l}
 	if l.Kind != jobs.DeadJob {
 		return shown, nil
@@ -79,7 +73,7 @@ func (s *Server) ShowLetter(ctx context.Context, l jobs.DeadLetter, events int) 
 		if event.Job == l.ID {
 			shown.Events = append(shown.Events, event)
 		}
-		if over := len(shown.Events) - max(events, 0); over > 0 {
+		if over := len(shown.Events) - max(r.Events, 0); over > 0 {
 			shown.Events = shown.Events[over:]
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
-// Queues returns what each queue holds that has jobs or is paused, by name.
-func Queues(ctx context.Context, q *queue.Queue) ([]operation.Queue, error) {
+// queues returns what each queue holds that has jobs or is paused, by name.
+func queues(ctx context.Context, q *queue.Queue) ([]operation.Queue, error) {
 	list, err := q.List(ctx, queue.Filter{})
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func capOf(caps schedule.Caps, name string) int {
 }
 
 func (s *Server) queueList(ctx context.Context, c caller, r operation.PageRequest) (operation.QueuePage, error) {
-	list, err := Queues(ctx, s.cfg.Queue)
+	list, err := queues(ctx, s.cfg.Queue)
 	if err != nil {
 		return operation.QueuePage{}, err
 	}
@@ -93,8 +93,8 @@ func (s *Server) queueList(ctx context.Context, c caller, r operation.PageReques
 	return answer, err
 }
 
-// Names lists the queues or the batches that the pool has something of.
-func Names(ctx context.Context, q *queue.Queue, kind jobs.HoldKind) ([]string, error) {
+// names lists the queues or the batches that the pool has something of.
+func names(ctx context.Context, q *queue.Queue, kind jobs.HoldKind) ([]string, error) {
 	list, err := q.List(ctx, queue.Filter{})
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *Server) exists(ctx context.Context, kind jobs.HoldKind, name string) er
 	if err := jobs.CheckToken("name", name); err != nil {
 		return err
 	}
-	known, err := Names(ctx, s.cfg.Queue, kind)
+	known, err := names(ctx, s.cfg.Queue, kind)
 	if err != nil || slices.Contains(known, name) {
 		return err
 	}
