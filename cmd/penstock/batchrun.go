@@ -106,6 +106,7 @@ func (b *batchRun) begin(ctx context.Context, parallel int) (_ context.Context, 
 	if err := b.unhold(ctx); err != nil {
 		return nil, errors.Join(err, b.pool.close())
 	}
+	b.pool.outlast(b.app)
 	return b.serveOwn(ctx, b.pool, slots(parallel), slices.Collect(maps.Values(b.items))...)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -21,6 +23,24 @@ func (p *pool) submit(ctx context.Context, job jobs.Job, source string) (operati
 		return operation.Submitted{}, err
 	}
 	return p.client.As(source).Submit(ctx, job)
+}
+
+// waitingEvery is how often a command says that it waits for a dispatcher.
+const waitingEvery = 30 * time.Second
+
+// outlast lets the requests that follow wait for a dispatcher, as long as there is
+// none: for commands that wait for jobs, once a dispatcher has answered.
+func (p *pool) outlast(a *app) {
+	var mu sync.Mutex
+	var told time.Time
+	p.client = p.client.Patient(func(why error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(told) >= waitingEvery {
+			told = now
+			a.progressf("%v; waiting for one (%s runs one)", why, a.dispatcherCommand())
+		}
+	})
 }
 
 // need names the roles for what a command does all the time, and where a single

@@ -153,6 +153,7 @@ func (a *app) connectChaos(ctx context.Context, data, servers string, o chaos.Op
 	if err != nil {
 		return chaos.Pool{}, err
 	}
+	p.outlast(&own)
 	submit := func(ctx context.Context, job jobs.Job) (id, session string, err error) {
 		s, err := p.submit(ctx, job, "cli")
 		return s.ID, s.Session, err

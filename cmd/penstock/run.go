@@ -89,6 +89,7 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 	if err != nil {
 		return none, err
 	}
+	p.outlast(r.app)
 	for event, err := range p.client.Follow(ctx, submitted.ID, 0) {
 		if err != nil {
 			return none, r.interrupted(ctx, p, submitted.ID, err)

@@ -78,7 +78,7 @@ func (a *app) waitCommand() *cobra.Command {
 			}
 			var results []jobs.Result
 			for _, id := range args {
-				result, waited := p.await(ctx, id)
+				result, waited := a.await(ctx, p, id)
 				if err = cause(ctx, waited); err != nil {
 					break
 				}
@@ -93,7 +93,7 @@ func (a *app) waitCommand() *cobra.Command {
 }
 
 // await waits until a job has finished and returns its result.
-func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
+func (a *app) await(ctx context.Context, p *pool, id string) (jobs.Result, error) {
 	rec, err := p.client.Get(ctx, id)
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
@@ -101,6 +101,7 @@ func (p *pool) await(ctx context.Context, id string) (jobs.Result, error) {
 	if err := p.alive(rec); err != nil {
 		return jobs.Result{}, err
 	}
+	p.outlast(a)
 	// The log's last event is written after the record. A user who has waited for a job
 	// should find it there.
 	for _, err := range p.client.Follow(ctx, rec.ID, 0) {
@@ -144,6 +145,7 @@ func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64)
 	if err := p.alive(rec); err != nil {
 		return err
 	}
+	p.outlast(a)
 	ended := false
 	for event, err := range p.client.Follow(ctx, rec.ID, before(from)) {
 		if ctx.Err() != nil {

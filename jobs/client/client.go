@@ -53,6 +53,7 @@ type Client struct {
 	store *artifact.Store
 	// unanswered is how long a request that makes a job waits before it is sent again.
 	unanswered time.Duration
+	waits      func(error) // see Patient
 }
 
 // Open returns a client over a connection, which its caller closes.
@@ -87,6 +88,16 @@ func (c *Client) As(by string) *Client {
 	return &other
 }
 
+// Patient returns a client whose requests wait while no dispatcher is there, until
+// their contexts end, and which asks again where no answer comes to a request that
+// changes nothing. It is for programs that wait for jobs and should outlive a restart
+// of the pool. Every so often while it waits it tells why.
+func (c *Client) Patient(tell func(why error)) *Client {
+	other := *c
+	other.waits = tell
+	return &other
+}
+
 // May reports whether the client's role may ask for an operation.
 func (c *Client) May(row operation.Row) bool { return row.Allows(c.cfg.Role) }
 
@@ -95,10 +106,17 @@ func reads(role jobs.Role) bool { return role.All() || role == jobs.RoleViewer }
 
 // Ask asks for an operation. The methods of Client are a shorter way to write it.
 func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], question Q) (A, error) {
-	var answer A
-	return answer, newCall(c, op.Row, question).do(ctx, c.conn, &answer)
+	for {
+		var answer A
+		err := newCall(c, op.Row, question).do(ctx, c.conn, &answer)
+		if err == nil || c.waits == nil || op.Changes || !away(err) || ctx.Err() != nil {
+			return answer, err
+		}
+		c.waits(err)
+		pause(ctx)
+	}
 }
 
 func newCall(c *Client, row operation.Row, question any) call {
-	return call{subject: c.names.API(row.Name), operation: row.Name, by: c.cfg.By, request: question, within: answerWithin}
+	return call{subject: c.names.API(row.Name), operation: row.Name, by: c.cfg.By, request: question, within: answerWithin, waits: c.waits}
 }

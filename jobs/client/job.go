@@ -72,7 +72,7 @@ func (c *Client) Wait(ctx context.Context, id string) (jobs.Result, error) {
 			pause(ctx)
 		}
 	}
-	return c.Result(ctx, rec.ID)
+	return c.Patient(func(error) {}).Result(ctx, rec.ID)
 }
 
 // askAgainAfter is how long a pool that does not answer, or is busy, is left alone.

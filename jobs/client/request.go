@@ -35,6 +35,7 @@ type call struct {
 	jobID     string // that the new job is to have; empty: any
 	request   any
 	within    time.Duration // how long a dispatcher may take to answer
+	waits     func(error)   // not nil: waits for a dispatcher as long as it may; see Patient
 }
 
 // do makes the request and decodes its answer. An error has the code that the
@@ -78,8 +79,14 @@ func (c call) send(ctx context.Context, conn *wire.Conn, m *nats.Msg) (*nats.Msg
 		limited, done := context.WithTimeout(ctx, c.within)
 		msg, err := conn.Request(limited, m)
 		done()
-		if !errors.Is(err, nats.ErrNoResponders) || time.Since(began) > comingUp {
+		if !errors.Is(err, nats.ErrNoResponders) {
 			return msg, err
+		}
+		if time.Since(began) > comingUp {
+			if c.waits == nil {
+				return msg, err
+			}
+			c.waits(fmt.Errorf("%w %s", ErrNoDispatcher, c.operation))
 		}
 		select {
 		case <-ctx.Done():

@@ -51,11 +51,12 @@ func makeJob[A any](ctx context.Context, c *Client, request call, id string) (A,
 			return answer, nil
 		}
 		absent := errors.Is(err, ErrNoDispatcher) // after some time in which one could have come
-		if ctx.Err() != nil || jobs.Code(err) != jobs.CodeUnavailable || absent && !answered || time.Since(began) >= makeWithin {
+		over := absent && !answered || time.Since(began) >= makeWithin
+		if ctx.Err() != nil || jobs.Code(err) != jobs.CodeUnavailable || over && c.waits == nil {
 			return answer, err
 		}
 		answered = answered || !absent
-		request.within *= 2
+		request.within = min(2*request.within, answerWithin)
 		pause(ctx)
 	}
 }

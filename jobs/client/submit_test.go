@@ -215,3 +215,32 @@ func TestALostAnswerToForkAndRun(t *testing.T) {
 		}
 	}
 }
+
+// A patient client waits for a dispatcher, and another one says that there is none.
+func TestAPatientClientWaitsForADispatcher(t *testing.T) {
+	t.Parallel()
+	server := jobstest.Start(t)
+	q := jobstest.Queue(t, server.Connect(), queue.Config{})
+	rec := jobstest.Submit(t, q, plain())
+	ctx := jobstest.Context(t)
+	c := open(t, server.Connect(), client.Config{})
+	waits := make(chan error, 1000)
+	patient := c.Patient(func(why error) { waits <- why })
+
+	done := make(chan error, 3)
+	go func() { _, err := patient.Get(ctx, rec.ID); done <- err }()
+	go func() { _, err := patient.Cancel(ctx, rec.ID); done <- err }()
+	go func() { _, err := patient.Submit(ctx, plain()); done <- err }()
+	if _, err := c.Get(ctx, rec.ID); !errors.Is(err, client.ErrNoDispatcher) {
+		t.Errorf("without a dispatcher: %v", err)
+	}
+	if why := <-waits; !errors.Is(why, client.ErrNoDispatcher) {
+		t.Errorf("it waits because of %v", why)
+	}
+	serveOn(t, server.Connect())
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Commands that wait for jobs outlive the pool's only dispatcher: the job that runs
+// ends while there is none, and what comes next is submitted when there is one again.
+func TestWaitingCommandsOutliveADispatcher(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	urls, _ := f.servers(1)
+	f.env = append(f.env, "PENSTOCK_SERVER="+urls[0])
+	serve := []string{"serve", "--admin", "", "--drain", "1s", "--slots", "0"}
+	dispatcher := f.start("serving", serve...)
+	f.worker("--slots", "1")
+
+	out := filepath.Join(t.TempDir(), "out")
+	batch := f.begin("batch", "run", f.issues(3, func(int) string { return "" }), "--repo", f.repo, "--out", out, "--max-parallel", "1", "--", "sh", "-c", "sleep 3; echo x >new.txt")
+	f.eventually(30*time.Second, "the first item runs", func() bool { return f.states()[jobs.Executing] == 1 })
+	id := f.list()[0].ID
+	wait, watch := f.begin("wait", id), f.begin("watch", id)
+	f.eventually(20*time.Second, "watch has begun", func() bool { return strings.Contains(watch.log.String(), "bwrap") })
+	dispatcher.kill()
+	for name, p := range map[string]*program{"batch run": batch, "wait": wait} {
+		f.eventually(30*time.Second, name+" says that it waits", func() bool { return strings.Contains(p.log.String(), "waiting for one") })
+	}
+	f.start("serving", serve...)
+	for name, p := range map[string]*program{"wait": wait, "watch": watch, "batch run": batch} {
+		if code := f.ended(p, 60*time.Second); code != 0 {
+			t.Errorf("%s ended with %d:\n%s", name, code, p.log)
+		}
+	}
+	if n := len(written(t, out)); n != 3 {
+		t.Errorf("%d of 3 results", n)
+	}
+}
