@@ -107,7 +107,7 @@ func TestAnswersLargerThanAMessage(t *testing.T) {
 	for i := range many {
 		template := job()
 		template.Prompt = strings.Repeat("x", 60_000)
-		if _, err := p.AddSchedule(t.Context(), calendar.Schedule{Name: fmt.Sprintf("s%02d", i), Cron: "0 3 * * *", Job: template}, false); err != nil {
+		if _, err := p.Schedules().Add(t.Context(), calendar.Schedule{Name: fmt.Sprintf("s%02d", i), Cron: "0 3 * * *", Job: template}, false); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,19 +28,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
-)
-
-// How often the dispatcher searches all records for steps that a crash left
-// undone, through the sessions of parked jobs for answers that had no effect,
-// through everything for what belongs to jobs that are no longer kept, and
-// through the artifacts for what was replaced.
-const (
-	repairEvery = 5 * time.Second
-	hearEvery   = time.Minute
-	sweepEvery  = time.Hour
-	tidyEvery   = 10 * time.Minute
-	auditAgain  = 2 * time.Minute
-	admitAtOnce = 16 // messages under way
 )
 
 // Config is what a dispatcher works with.
@@ -72,8 +58,9 @@ type Hooks struct {
 
 // A Dispatcher accepts, cancels and repairs jobs. Make one with New.
 type Dispatcher struct {
-	cfg Config
-	log *slog.Logger
+	cfg        Config
+	log        *slog.Logger
+	references references
 }
 
 // New returns a dispatcher. It does no I/O.
@@ -82,7 +69,7 @@ func New(cfg Config) *Dispatcher {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
-	return &Dispatcher{cfg: cfg, log: cfg.Logger}
+	return &Dispatcher{cfg: cfg, log: cfg.Logger, references: references{cfg.Queue, cfg.Store}}
 }
 
 // Submit validates a job and stores it. When it returns without an error the
@@ -135,16 +122,10 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if job.Signature != nil {
 		id = job.Signature.ID // which the signature covers
 	}
+	var origin *jobs.Capsule
 	err := d.check(job)
 	if err == nil {
-		err = d.checkSalvage(ctx, job)
-	}
-	if err == nil {
-		err = d.checkDepends(ctx, job)
-	}
-	var origin *jobs.Capsule
-	if err == nil {
-		origin, err = d.origin(ctx, job)
+		origin, err = d.references.check(ctx, job)
 	}
 	if err != nil {
 		d.rejected(source, err)
@@ -230,9 +211,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.cfg.Queue.RunDue(ctx, d.fire) })
+	g.Go(func() error { return d.cfg.Queue.RunDue(ctx, d.Schedules().fire) })
 	g.Go(func() error { return d.cfg.Queue.RunAdvisories(ctx) })
 	g.Go(func() error { return d.cfg.Queue.Submissions(ctx, d.plain) })
-	g.Go(func() error { return d.cfg.Queue.Lead(ctx, d.lead) })
+	g.Go(func() error { return d.cfg.Queue.Lead(ctx, leader{d}.run) })
 	return g.Wait()
 }

@@ -11,7 +11,7 @@ import (
 // Fire works on the next firing of a record like a dispatcher that read the
 // record some time before.
 func Fire(ctx context.Context, d *Dispatcher, rec calendar.Record, now time.Time) (calendar.Record, error) {
-	return d.fire(ctx, rec, now)
+	return d.Schedules().fire(ctx, rec, now)
 }
 
 // Due is when a delayed job should have been brought on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -25,10 +26,15 @@ const leastReady = 16
 // still reads those that there are.
 const planEvery = 10_000
 
+// admitAtOnce is how many messages may be under way.
+const admitAtOnce = 16
+
 // An index is what the leader knows of all jobs that have not ended. It is built
 // from one watch over the records, and dropped when the leadership ends.
 type index struct {
-	*Dispatcher
+	lead  leader
+	queue *queue.Queue
+	log   *slog.Logger
 	caps  schedule.Caps
 	plan  *schedule.Plan
 	lanes map[string]bool // that were looked into
@@ -50,108 +56,6 @@ type index struct {
 type moving struct {
 	since time.Time
 	batch string // whose pause keeps it
-}
-
-// lead keeps the index up to date while this dispatcher leads.
-func (d *Dispatcher) lead(ctx context.Context) {
-	arrived := newArrivals(time.Now())
-	if d.cfg.Hooks.Leading != nil {
-		d.cfg.Hooks.Leading(true)
-		defer d.cfg.Hooks.Leading(false)
-	}
-	d.relearn(ctx)
-	var upkeep sync.WaitGroup
-	upkeep.Go(func() { d.upkeep(ctx) })
-	defer upkeep.Wait()
-	for ctx.Err() == nil {
-		if err := d.keep(ctx, arrived); err != nil && ctx.Err() == nil {
-			d.log.Warn("keep the index of jobs", "err", err)
-			pause(ctx, time.Second)
-		}
-	}
-}
-
-// upkeep does what is due from time to time.
-func (d *Dispatcher) upkeep(ctx context.Context) {
-	repair, sweep, tidy := time.NewTicker(repairEvery), time.NewTicker(sweepEvery), time.NewTicker(tidyEvery)
-	defer repair.Stop()
-	defer sweep.Stop()
-	defer tidy.Stop()
-	// What may have been under way when it was looked for first is lost by then.
-	again := time.NewTimer(auditAgain)
-	defer again.Stop()
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return
-		case <-repair.C:
-			err = d.repairSchedules(ctx)
-		case <-again.C:
-			d.relearn(ctx)
-		case <-sweep.C:
-			d.relearn(ctx) // first, because it needs what is swept
-			if _, err = d.cfg.Queue.Sweep(ctx); err != nil {
-				err = fmt.Errorf("sweep expired entries: %w", err)
-			}
-		case <-tidy.C:
-			_, err = d.cfg.Store.Sweep(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			d.log.Warn("upkeep", "err", err)
-		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
-// keep builds the index and updates it until it has to be rebuilt: after an error,
-// or when the caps have changed.
-func (d *Dispatcher) keep(ctx context.Context, arrived *arrivals) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	caps, err := d.cfg.Queue.Caps(ctx)
-	if err != nil {
-		return err
-	}
-	b := &index{
-		Dispatcher: d, caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
-		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
-		asking: map[string]jobs.Record{},
-	}
-	var failed error
-	step := func() {
-		var again bool
-		if again, failed = b.step(ctx); failed != nil || again {
-			stop()
-		}
-	}
-	read := 0
-	for rec, err := range d.cfg.Queue.Watch(ctx, queue.Filter{Caught: step}) {
-		if hook := d.cfg.Hooks.Submitted; err == nil && hook != nil && arrived.first(rec, time.Now()) {
-			hook(rec)
-		}
-		if err == nil {
-			err = b.enter(ctx, rec)
-		}
-		if err != nil {
-			return err
-		}
-		if read++; read%planEvery == 0 {
-			step()
-		}
-		if failed != nil || ctx.Err() != nil {
-			break
-		}
-	}
-	return failed
 }
 
 // enter notes what a record says now.
@@ -196,7 +100,7 @@ func (b *index) schedule(ctx context.Context, rec jobs.Record) {
 	if rec.Attempt == 0 {
 		return
 	}
-	if err := b.cfg.Queue.Enqueue(ctx, rec); err != nil && ctx.Err() == nil {
+	if err := b.queue.Enqueue(ctx, rec); err != nil && ctx.Err() == nil {
 		b.log.Warn("schedule", "job", rec.ID, "err", err)
 	}
 }
@@ -215,7 +119,7 @@ func due(rec jobs.Record) time.Time {
 // that has a message already is admitted once more, and nothing comes of it.
 func (b *index) pending(ctx context.Context, rec jobs.Record) error {
 	if lane := rec.Class + "." + rec.Lane; !b.lanes[lane] {
-		ids, err := b.cfg.Queue.Admitted(ctx, rec.Class, rec.Lane)
+		ids, err := b.queue.Admitted(ctx, rec.Class, rec.Lane)
 		if err != nil {
 			return err
 		}
@@ -240,7 +144,7 @@ func (b *index) step(ctx context.Context) (again bool, err error) {
 	if time.Since(b.workersRead) >= repairEvery {
 		first := b.workersRead.IsZero()
 		b.workersRead = time.Now()
-		if b.workers, err = b.cfg.Queue.Workers(ctx); err != nil {
+		if b.workers, err = b.queue.Workers(ctx); err != nil {
 			return false, err
 		}
 		if !first {
@@ -262,7 +166,7 @@ func (b *index) listen(ctx context.Context) error {
 	}
 	b.sessionsRead = time.Now()
 	for _, rec := range b.asking {
-		if err := b.hear(ctx, rec); err != nil {
+		if err := b.lead.hear(ctx, rec); err != nil {
 			return fmt.Errorf("look for answers to job %s: %w", rec.ID, err)
 		}
 	}
@@ -293,7 +197,7 @@ func (b *index) admit(ctx context.Context) error {
 	for _, lane := range byLane(next) {
 		g.Go(func() error {
 			for _, rec := range lane {
-				if err := b.cfg.Queue.Admit(ctx, rec); err != nil {
+				if err := b.queue.Admit(ctx, rec); err != nil {
 					return err
 				}
 			}
@@ -321,7 +225,7 @@ func (b *index) depend(ctx context.Context) error {
 	g.SetLimit(admitAtOnce)
 	for id := range b.recheck {
 		g.Go(func() error {
-			open, err := b.cfg.Queue.Depend(ctx, id)
+			open, err := b.queue.Depend(ctx, id)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, on := range open {
@@ -339,11 +243,11 @@ func (b *index) depend(ctx context.Context) error {
 
 // look finds what should have moved by itself and has not, and brings it on.
 func (b *index) look(ctx context.Context) (again bool, err error) {
-	caps, err := b.cfg.Queue.Caps(ctx)
+	caps, err := b.queue.Caps(ctx)
 	if err != nil || !slices.Equal(caps, b.caps) {
 		return err == nil, err
 	}
-	holds, err := b.cfg.Queue.Holds(ctx)
+	holds, err := b.queue.Holds(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -359,7 +263,7 @@ func (b *index) look(ctx context.Context) (again bool, err error) {
 	if len(late) == 0 {
 		return false, nil
 	}
-	stranded, err := b.cfg.Queue.Stranded(ctx, late...)
+	stranded, err := b.queue.Stranded(ctx, late...)
 	if err != nil {
 		return false, fmt.Errorf("look for stranded jobs: %w", err)
 	}
@@ -374,16 +278,16 @@ func (b *index) look(ctx context.Context) (again bool, err error) {
 func (b *index) repair(ctx context.Context, rec jobs.Record) error {
 	var err error
 	if rec.State == jobs.Pending {
-		err = b.cfg.Queue.Admit(ctx, rec)
+		err = b.queue.Admit(ctx, rec)
 	} else {
-		err = b.cfg.Queue.Enqueue(ctx, rec)
+		err = b.queue.Enqueue(ctx, rec)
 	}
 	if err != nil {
 		return err
 	}
 	b.log.Info("repaired", "job", rec.ID, "state", rec.State)
-	if b.cfg.Hooks.Repaired != nil {
-		b.cfg.Hooks.Repaired(rec)
+	if repaired := b.lead.d.cfg.Hooks.Repaired; repaired != nil {
+		repaired(rec)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func every(name string, d time.Duration) calendar.Schedule {
 
 func (p pool) add(t *testing.T, s calendar.Schedule) calendar.Record {
 	t.Helper()
-	rec, err := p.AddSchedule(jobstest.Context(t), s, false)
+	rec, err := p.Schedules().Add(jobstest.Context(t), s, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestAFiringIsOneJobForManyDispatchers(t *testing.T) {
 	a.serve(t)
 	b.serve(t)
 	eventually(t, "three firings", func() bool { return len(a.runs(t, "often")) >= 3 })
-	if _, err := a.PauseSchedule(t.Context(), "often", "test"); err != nil {
+	if _, err := a.Schedules().Pause(t.Context(), "often", "test"); err != nil {
 		t.Fatal(err)
 	}
 	runs, rec := a.runs(t, "often"), a.schedule(t, "often")
@@ -198,16 +198,16 @@ func TestPauseRunResumeReplaceRemove(t *testing.T) {
 	p := openOn(t, s.Connect(), dispatcher.Hooks{})
 	p.serve(t)
 	p.add(t, every("s", time.Second))
-	if _, err := p.AddSchedule(t.Context(), every("s", time.Hour), false); !invalidField(err, "name") {
+	if _, err := p.Schedules().Add(t.Context(), every("s", time.Hour), false); !invalidField(err, "name") {
 		t.Errorf("added twice: %v", err)
 	}
 	eventually(t, "a firing", func() bool { return len(p.runs(t, "s")) > 0 })
-	if rec, err := p.PauseSchedule(t.Context(), "s", "test"); err != nil || rec.Next != nil || rec.Paused.By != "test" {
+	if rec, err := p.Schedules().Pause(t.Context(), "s", "test"); err != nil || rec.Next != nil || rec.Paused.By != "test" {
 		t.Fatalf("paused: %+v, %v", rec, err)
 	}
 	s.Restart()
 	before := len(p.runs(t, "s"))
-	rec, err := p.RunSchedule(jobstest.Context(t), "s", "")
+	rec, err := p.Schedules().Run(jobstest.Context(t), "s", "")
 	if err != nil || !rec.Last.Manual || rec.Next != nil {
 		t.Fatalf("run now while paused: %+v, %v", rec, err)
 	}
@@ -215,11 +215,11 @@ func TestPauseRunResumeReplaceRemove(t *testing.T) {
 	if got := p.runs(t, "s"); len(got) != before+1 || got[rec.Last.Run].ID != rec.Last.Job {
 		t.Errorf("%d jobs, with %+v, want %d", len(got), rec.Last, before+1)
 	}
-	if _, err := p.ResumeSchedule(t.Context(), "s"); err != nil {
+	if _, err := p.Schedules().Resume(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a firing when it is resumed", func() bool { return len(p.runs(t, "s")) > before+1 })
-	if rec, err = p.AddSchedule(t.Context(), every("s", time.Hour), true); err != nil || time.Until(*rec.Next) < 50*time.Minute || rec.LastJob == "" {
+	if rec, err = p.Schedules().Add(t.Context(), every("s", time.Hour), true); err != nil || time.Until(*rec.Next) < 50*time.Minute || rec.LastJob == "" {
 		t.Fatalf("replaced: %+v, %v", rec, err)
 	}
 	before = len(p.runs(t, "s"))
@@ -230,7 +230,7 @@ func TestPauseRunResumeReplaceRemove(t *testing.T) {
 	if got := len(p.runs(t, "s")); got != before {
 		t.Errorf("%d jobs after it was replaced, want %d", got, before)
 	}
-	if _, err := p.RunSchedule(t.Context(), "s", ""); !errors.Is(err, jobs.ErrNotFound) {
+	if _, err := p.Schedules().Run(t.Context(), "s", ""); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("removed, and run: %v", err)
 	}
 }

@@ -115,17 +115,3 @@ func (d *Dispatcher) wake(ctx context.Context, rec jobs.Record, past *dialog.Pas
 	_, err := d.cfg.Queue.Wake(ctx, rec)
 	return err
 }
-
-// hear wakes a parked job whose answer was accepted by a process that died
-// before it could.
-func (d *Dispatcher) hear(ctx context.Context, rec jobs.Record) error {
-	unheard, err := d.cfg.Log.Unheard(ctx, rec)
-	if err != nil || !unheard {
-		return err
-	}
-	past, err := d.cfg.Log.Past(ctx, rec.Session, rec.ID)
-	if err != nil {
-		return err
-	}
-	return d.wake(ctx, rec, past)
-}

@@ -140,11 +140,11 @@ func (s *Server) scheduleHandlers() []queue.Handler {
 		handle(operation.ScheduleList, s.scheduleList),
 		handle(operation.ScheduleGet, aboutSchedule(s.cfg.Queue.Schedule)),
 		handle(operation.SchedulePause, func(ctx context.Context, c caller, r operation.Named) (calendar.Record, error) {
-			return s.cfg.Dispatcher.PauseSchedule(ctx, r.Name, c.name())
+			return s.cfg.Dispatcher.Schedules().Pause(ctx, r.Name, c.name())
 		}),
-		handle(operation.ScheduleResume, aboutSchedule(s.cfg.Dispatcher.ResumeSchedule)),
+		handle(operation.ScheduleResume, aboutSchedule(s.cfg.Dispatcher.Schedules().Resume)),
 		handle(operation.ScheduleRun, func(ctx context.Context, c caller, r operation.Named) (calendar.Record, error) {
-			return s.cfg.Dispatcher.RunSchedule(ctx, r.Name, c.jobID)
+			return s.cfg.Dispatcher.Schedules().Run(ctx, r.Name, c.jobID)
 		}),
 		handle(operation.ScheduleRemove, func(ctx context.Context, _ caller, r operation.Named) (operation.Named, error) {
 			return r, s.cfg.Queue.RemoveSchedule(ctx, r.Name)
@@ -160,7 +160,7 @@ func aboutSchedule(do func(context.Context, string) (calendar.Record, error)) fu
 
 func (s *Server) addSchedule(replace bool) func(context.Context, caller, calendar.Schedule) (calendar.Record, error) {
 	return func(ctx context.Context, _ caller, wanted calendar.Schedule) (calendar.Record, error) {
-		return s.cfg.Dispatcher.AddSchedule(ctx, wanted, replace)
+		return s.cfg.Dispatcher.Schedules().Add(ctx, wanted, replace)
 	}
 }
 

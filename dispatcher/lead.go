@@ -1,0 +1,176 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/schedule"
+)
+
+// How often the leader searches all records for steps that a crash left
+// undone, through the sessions of parked jobs for answers that had no effect,
+// through everything for what belongs to jobs that are no longer kept, and
+// through the artifacts for what was replaced.
+const (
+	repairEvery = 5 * time.Second
+	hearEvery   = time.Minute
+	sweepEvery  = time.Hour
+	tidyEvery   = 10 * time.Minute
+	auditAgain  = 2 * time.Minute
+)
+
+// A leader is the one dispatcher of a pool that admits jobs to their queues and repairs
+// what a crash left undone.
+type leader struct{ d *Dispatcher }
+
+// run leads until ctx ends: it keeps the index up to date.
+func (l leader) run(ctx context.Context) {
+	arrived := newArrivals(time.Now())
+	if leading := l.d.cfg.Hooks.Leading; leading != nil {
+		leading(true)
+		defer leading(false)
+	}
+	l.relearn(ctx)
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { l.upkeep(ctx) })
+	defer upkeep.Wait()
+	for ctx.Err() == nil {
+		if err := l.keep(ctx, arrived); err != nil && ctx.Err() == nil {
+			l.d.log.Warn("keep the index of jobs", "err", err)
+			pause(ctx, time.Second)
+		}
+	}
+}
+
+// upkeep does what is due from time to time.
+func (l leader) upkeep(ctx context.Context) {
+	repair, sweep, tidy := time.NewTicker(repairEvery), time.NewTicker(sweepEvery), time.NewTicker(tidyEvery)
+	defer repair.Stop()
+	defer sweep.Stop()
+	defer tidy.Stop()
+	// What may have been under way when it was looked for first is lost by then.
+	again := time.NewTimer(auditAgain)
+	defer again.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-repair.C:
+			err = l.d.Schedules().repair(ctx)
+		case <-again.C:
+			l.relearn(ctx)
+		case <-sweep.C:
+			l.relearn(ctx) // first, because it needs what is swept
+			if _, err = l.d.cfg.Queue.Sweep(ctx); err != nil {
+				err = fmt.Errorf("sweep expired entries: %w", err)
+			}
+		case <-tidy.C:
+			_, err = l.d.cfg.Store.Sweep(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			l.d.log.Warn("upkeep", "err", err)
+		}
+	}
+}
+
+// keep builds the index and updates it until it has to be rebuilt: after an error,
+// or when the caps have changed.
+func (l leader) keep(ctx context.Context, arrived *arrivals) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	caps, err := l.d.cfg.Queue.Caps(ctx)
+	if err != nil {
+		return err
+	}
+	b := &index{
+		lead: l, queue: l.d.cfg.Queue, log: l.d.log, caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
+		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
+		asking: map[string]jobs.Record{},
+	}
+	var failed error
+	step := func() {
+		var again bool
+		if again, failed = b.step(ctx); failed != nil || again {
+			stop()
+		}
+	}
+	read := 0
+	for rec, err := range l.d.cfg.Queue.Watch(ctx, queue.Filter{Caught: step}) {
+		if hook := l.d.cfg.Hooks.Submitted; err == nil && hook != nil && arrived.first(rec, time.Now()) {
+			hook(rec)
+		}
+		if err == nil {
+			err = b.enter(ctx, rec)
+		}
+		if err != nil {
+			return err
+		}
+		if read++; read%planEvery == 0 {
+			step()
+		}
+		if failed != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}
+
+// Audit compares the records with the sessions and the results, and returns what
+// the records have lost. With fix it repairs them, and no job that has a result
+// runs again.
+func (d *Dispatcher) Audit(ctx context.Context, fix bool) ([]queue.Loss, error) {
+	return d.cfg.Queue.Audit(ctx, fix, d.cfg.Log.Last, d.cfg.Store.LastResult)
+}
+
+// relearn repairs the records before any job is admitted by them.
+func (l leader) relearn(ctx context.Context) {
+	for ctx.Err() == nil {
+		lost, err := l.d.Audit(ctx, true)
+		if len(lost) > 0 {
+			l.d.log.Error("the broker's store has lost its last writes: records are older than their sessions",
+				"jobs", len(lost), "hint", "check the broker's disk; the records are repaired, and finished jobs do not run again")
+		}
+		for _, loss := range lost {
+			l.d.log.Warn("record was lost", "job", loss.Job, "was", loss.Was, "is", loss.Is, "outcome", loss.Result, "known_by", loss.From, "repaired", loss.Fixed)
+		}
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			l.d.log.Error("compare the records with the sessions", "err", err)
+		}
+		if !errors.Is(err, jobs.ErrUnavailable) {
+			return // what is lost must not keep all others
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// hear wakes a parked job whose answer was accepted by a process that died
+// before it could.
+func (l leader) hear(ctx context.Context, rec jobs.Record) error {
+	unheard, err := l.d.cfg.Log.Unheard(ctx, rec)
+	if err != nil || !unheard {
+		return err
+	}
+	past, err := l.d.cfg.Log.Past(ctx, rec.Session, rec.ID)
+	if err != nil {
+		return err
+	}
+	return l.d.wake(ctx, rec, past)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
