@@ -68,8 +68,8 @@ func (e *TooLargeError) Error() string {
 // A Store keeps the artifacts and results of all jobs. Its methods may be
 // called from any goroutine.
 type Store struct {
-	cfg  Config
-	conn *wire.Conn
+	conn    *wire.Conn
+	objects objectStore
 }
 
 // Open creates what is missing on the broker, or binds to what is there.
@@ -80,17 +80,17 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	conn.Bound = conn.Bound || cfg.Bind
-	has, err := conn.Installed(ctx, subject.Marker)
+	has, err := conn.Assets().Installed(ctx, subject.Marker)
 	if err != nil {
 		return nil, err
 	}
 	if !cfg.Upgrade {
 		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas)
 	}
-	if err := conn.EnsureAll(ctx, Assets(cfg, has), cfg.Upgrade); err != nil {
+	if err := conn.Assets().EnsureAll(ctx, Assets(cfg, has), cfg.Upgrade); err != nil {
 		return nil, err
 	}
-	return &Store{cfg: cfg, conn: conn}, nil
+	return &Store{conn: conn, objects: objectStore{conn, cfg.MaxBytes}}, nil
 }
 
 // Assets returns the buckets that the store needs on the broker, for callers that
@@ -142,7 +142,7 @@ func (s *Store) put(ctx context.Context, job string, epoch uint64, name string, 
 	if err != nil {
 		return jobs.Artifact{}, err
 	}
-	a, err := s.write(ctx, object, name, r)
+	a, err := s.objects.write(ctx, object, name, r)
 	if err != nil {
 		return jobs.Artifact{}, fmt.Errorf("store artifact %s of job %s: %w", name, job, err)
 	}
@@ -159,7 +159,7 @@ func (s *Store) Get(ctx context.Context, job string, epoch uint64, name string) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.open(ctx, object)
+	r, err := s.objects.open(ctx, object)
 	if err != nil {
 		return nil, fmt.Errorf("artifact %s of job %s, epoch %d: %w", name, job, epoch, err)
 	}

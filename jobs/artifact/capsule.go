@@ -85,13 +85,13 @@ func (s *Store) PutPart(ctx context.Context, job string, epoch uint64, r io.Read
 	if err != nil {
 		return jobs.Artifact{}, err
 	}
-	there, err := s.meta(ctx, object)
+	there, err := s.objects.meta(ctx, object)
 	if err == nil && there.Digest == digest(sum) {
 		return a, nil
 	}
 	if err == nil || errors.Is(err, jobs.ErrNotFound) {
 		var put jobs.Artifact
-		if put, err = s.write(ctx, object, a.Name, r); err == nil && put != a {
+		if put, err = s.objects.write(ctx, object, a.Name, r); err == nil && put != a {
 			err = errors.New("it changed while it was read")
 		}
 	}
@@ -107,10 +107,10 @@ func (s *Store) dropPart(ctx context.Context, job string, epoch uint64, name str
 	if err != nil {
 		return
 	}
-	if m, err := s.meta(ctx, object); err == nil {
+	if m, err := s.objects.meta(ctx, object); err == nil {
 		m.Deleted = true
-		if s.writeMeta(ctx, m) == nil {
-			s.removeChunks(ctx, m.NUID)
+		if s.objects.writeMeta(ctx, m) == nil {
+			s.objects.removeChunks(ctx, m.NUID)
 		}
 	}
 }

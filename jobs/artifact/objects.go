@@ -45,6 +45,12 @@ type meta struct {
 	} `json:"options"`
 }
 
+// An objectStore reads and writes the contents of artifacts.
+type objectStore struct {
+	conn     *wire.Conn
+	maxBytes int64 // of one object
+}
+
 func metaSubject(object string) string {
 	return "$O." + subject.Artifacts + ".M." + base64.URLEncoding.EncodeToString([]byte(object))
 }
@@ -56,30 +62,30 @@ func digest(sum hash.Hash) string {
 }
 
 // write stores what r holds and returns its size and hash.
-func (s *Store) write(ctx context.Context, object, name string, r io.Reader) (jobs.Artifact, error) {
-	old, err := s.meta(ctx, object)
+func (o objectStore) write(ctx context.Context, object, name string, r io.Reader) (jobs.Artifact, error) {
+	old, err := o.meta(ctx, object)
 	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
 		return jobs.Artifact{}, err
 	}
 	m := meta{Name: object, Bucket: subject.Artifacts, NUID: jobs.NewID()}
 	m.Options.ChunkSize = chunkBytes
 	sum := sha256.New()
-	err = s.writeChunks(ctx, &m, io.TeeReader(&limited{from: r, name: name, left: s.cfg.MaxBytes, max: s.cfg.MaxBytes}, sum))
+	err = o.writeChunks(ctx, &m, io.TeeReader(&limited{from: r, name: name, left: o.maxBytes, max: o.maxBytes}, sum))
 	if err == nil {
 		m.Digest = digest(sum)
-		err = s.writeMeta(ctx, m)
+		err = o.writeMeta(ctx, m)
 	}
 	if err != nil {
-		s.removeChunks(ctx, m.NUID)
+		o.removeChunks(ctx, m.NUID)
 		return jobs.Artifact{}, err
 	}
 	if old.NUID != "" {
-		s.removeChunks(ctx, old.NUID)
+		o.removeChunks(ctx, old.NUID)
 	}
 	return jobs.Artifact{Name: name, Bytes: m.Size, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-func (s *Store) writeChunks(ctx context.Context, m *meta, r io.Reader) error {
+func (o objectStore) writeChunks(ctx context.Context, m *meta, r io.Reader) error {
 	w := wire.Write{Stream: stream, Subject: chunkSubject(m.NUID)}
 	chunk := make([]byte, chunkBytes)
 	for {
@@ -90,7 +96,7 @@ func (s *Store) writeChunks(ctx context.Context, m *meta, r io.Reader) error {
 		if n > 0 {
 			var err error
 			w.Data = chunk[:n]
-			if w.Expect, err = s.conn.Put(ctx, w); err != nil {
+			if w.Expect, err = o.conn.Put(ctx, w); err != nil {
 				return err
 			}
 			m.Chunks, m.Size = m.Chunks+1, m.Size+int64(n)
@@ -101,30 +107,30 @@ func (s *Store) writeChunks(ctx context.Context, m *meta, r io.Reader) error {
 	}
 }
 
-func (s *Store) writeMeta(ctx context.Context, m meta) error {
+func (o objectStore) writeMeta(ctx context.Context, m meta) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
 	msg := nats.NewMsg(metaSubject(m.Name))
 	msg.Data = data // the last one counts
-	return s.conn.Publish(ctx, msg)
+	return o.conn.Publish(ctx, msg)
 }
 
 // removeChunks removes content that no description names. A worker may write to
 // the store but not purge it: [Store.Sweep] finds what it leaves, and what stays
 // because the broker is away.
-func (s *Store) removeChunks(ctx context.Context, nuid string) {
-	if s.conn.Bound {
+func (o objectStore) removeChunks(ctx context.Context, nuid string) {
+	if o.conn.Bound {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
-	_ = s.conn.Purge(ctx, stream, chunkSubject(nuid))
+	_ = o.conn.Purge(ctx, stream, chunkSubject(nuid))
 }
 
-func (s *Store) meta(ctx context.Context, object string) (meta, error) {
-	msg, err := s.conn.Last(ctx, stream, metaSubject(object))
+func (o objectStore) meta(ctx context.Context, object string) (meta, error) {
+	msg, err := o.conn.Last(ctx, stream, metaSubject(object))
 	if err != nil {
 		return meta{}, err
 	}
@@ -139,12 +145,12 @@ func (s *Store) meta(ctx context.Context, object string) (meta, error) {
 }
 
 // open reads an object chunk by chunk.
-func (s *Store) open(ctx context.Context, object string) (io.ReadCloser, error) {
-	m, err := s.meta(ctx, object)
+func (o objectStore) open(ctx context.Context, object string) (io.ReadCloser, error) {
+	m, err := o.meta(ctx, object)
 	if err != nil {
 		return nil, err
 	}
-	next, stop := iter.Pull2(s.conn.Scan(ctx, wire.Range{Stream: stream, Subject: chunkSubject(m.NUID)}))
+	next, stop := iter.Pull2(o.conn.Scan(ctx, wire.Range{Stream: stream, Subject: chunkSubject(m.NUID)}))
 	return &reading{meta: m, next: next, stop: stop, sum: sha256.New()}, nil
 }
 

@@ -29,18 +29,26 @@ type descriptions struct {
 // Sweep removes objects that were replaced, dropped or never finished, and returns
 // how many. Workers may not: a worker that can remove one object could remove all.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
+	removed, err := s.objects.sweep(ctx)
+	if err != nil {
+		return removed, fmt.Errorf("sweep artifacts: %w", err)
+	}
+	return removed, nil
+}
+
+func (o objectStore) sweep(ctx context.Context) (int, error) {
 	// First, so that what is found here and described later was described.
-	content, err := s.conn.Subjects(ctx, stream, chunkSubject("*"))
+	content, err := o.conn.Subjects(ctx, stream, chunkSubject("*"))
 	if err != nil {
-		return 0, fmt.Errorf("sweep artifacts: %w", err)
+		return 0, err
 	}
-	d, err := s.descriptions(ctx)
+	d, err := o.descriptions(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("sweep artifacts: %w", err)
+		return 0, err
 	}
-	now, err := s.conn.Now(ctx, stream)
+	now, err := o.conn.Now(ctx, stream)
 	if err != nil {
-		return 0, fmt.Errorf("sweep artifacts: %w", err)
+		return 0, err
 	}
 	live := map[string]bool{}
 	for _, m := range d.content {
@@ -51,22 +59,22 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		nuid := strings.TrimPrefix(at, chunkSubject(""))
 		dead := d.named[nuid]
 		if !live[nuid] && !dead && !d.foreign {
-			dead, err = s.orphan(ctx, at, now)
+			dead, err = o.orphan(ctx, at, now)
 		}
 		if err == nil && dead && !live[nuid] {
-			err = s.conn.Purge(ctx, stream, at)
+			err = o.conn.Purge(ctx, stream, at)
 			removed++
 		}
 		if err != nil {
-			return removed, fmt.Errorf("sweep artifacts: %w", err)
+			return removed, err
 		}
 	}
-	return removed, s.forget(ctx, d)
+	return removed, o.forget(ctx, d)
 }
 
-func (s *Store) descriptions(ctx context.Context) (descriptions, error) {
+func (o objectStore) descriptions(ctx context.Context) (descriptions, error) {
 	d := descriptions{map[string]wire.Message{}, map[string]meta{}, map[string]bool{}, map[string]bool{}, false}
-	for m, err := range s.conn.Scan(ctx, wire.Range{Stream: stream, Subject: "$O." + subject.Artifacts + ".M.*"}) {
+	for m, err := range o.conn.Scan(ctx, wire.Range{Stream: stream, Subject: "$O." + subject.Artifacts + ".M.*"}) {
 		if err != nil {
 			return d, err
 		}
@@ -83,8 +91,8 @@ func (s *Store) descriptions(ctx context.Context) (descriptions, error) {
 }
 
 // orphan reports whether content without a description is left over.
-func (s *Store) orphan(ctx context.Context, at string, now time.Time) (bool, error) {
-	m, err := s.conn.Last(ctx, stream, at)
+func (o objectStore) orphan(ctx context.Context, at string, now time.Time) (bool, error) {
+	m, err := o.conn.Last(ctx, stream, at)
 	if errors.Is(err, jobs.ErrNotFound) {
 		return false, nil
 	}
@@ -93,7 +101,7 @@ func (s *Store) orphan(ctx context.Context, at string, now time.Time) (bool, err
 
 // forget removes the descriptions that others have replaced, and those of what
 // was dropped. What is written meanwhile stays.
-func (s *Store) forget(ctx context.Context, d descriptions) error {
+func (o objectStore) forget(ctx context.Context, d descriptions) error {
 	for at, m := range d.last {
 		seq := m.Seq
 		if d.content[at].Deleted {
@@ -101,8 +109,8 @@ func (s *Store) forget(ctx context.Context, d descriptions) error {
 		} else if !d.older[at] {
 			continue
 		}
-		if err := s.conn.PurgeBefore(ctx, stream, at, seq); err != nil {
-			return fmt.Errorf("sweep artifacts: %w", err)
+		if err := o.conn.PurgeBefore(ctx, stream, at, seq); err != nil {
+			return err
 		}
 	}
 	return nil

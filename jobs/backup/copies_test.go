@@ -37,7 +37,7 @@ func TestARestoreEndsWithACopyOnEachServer(t *testing.T) {
 	defer nc.Close()
 	conn, err := wire.New(nc, jobs.RoleOperator)
 	p.must(err)
-	_, err = conn.Streams(ctx) // waits until the cluster has a leader
+	_, err = conn.Assets().Streams(ctx) // waits until the cluster has a leader
 	p.must(err)
 
 	first := nc.ConnectedServerName()

@@ -90,9 +90,9 @@ func apply(ctx context.Context, conn *wire.Conn, cfg Config, a wire.Asset, done 
 	}
 	switch {
 	case !p.exists:
-		err = conn.Ensure(ctx, a, false)
+		err = conn.Assets().Ensure(ctx, a, false)
 	case len(fields) > 0:
-		err = conn.Change(ctx, a, fields)
+		err = conn.Assets().Change(ctx, a, fields)
 	}
 	if err != nil {
 		return left, err
@@ -117,7 +117,7 @@ func begin(ctx context.Context, conn *wire.Conn, cfg Config) (*turn, error) {
 		return nil, err
 	}
 	at := slices.IndexFunc(all, func(a wire.Asset) bool { return a.Name == subject.Leader })
-	if err := conn.Ensure(ctx, all[at], false); err != nil {
+	if err := conn.Assets().Ensure(ctx, all[at], false); err != nil {
 		return nil, err
 	}
 	host, err := os.Hostname()

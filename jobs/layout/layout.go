@@ -87,11 +87,11 @@ func Diff(ctx context.Context, nc *nats.Conn, cfg Config) ([]Difference, error) 
 
 // assets lists what is wanted, in the order in which it must be made.
 func assets(ctx context.Context, conn *wire.Conn, cfg Config) ([]wire.Asset, error) {
-	has, err := conn.Installed(ctx, subject.Marker)
+	has, err := conn.Assets().Installed(ctx, subject.Marker)
 	if err != nil {
 		return nil, err
 	}
-	streams, err := conn.Streams(ctx)
+	streams, err := conn.Assets().Streams(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func look(ctx context.Context, conn *wire.Conn, cfg Config) ([]part, error) {
 }
 
 func lookAt(ctx context.Context, conn *wire.Conn, a wire.Asset) (part, error) {
-	fields, layout, err := conn.Compare(ctx, a)
+	fields, layout, err := conn.Assets().Compare(ctx, a)
 	if errors.Is(err, jobs.ErrNotFound) {
 		return part{asset: a}, nil
 	}

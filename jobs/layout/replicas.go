@@ -48,7 +48,7 @@ func Groups(ctx context.Context, nc *nats.Conn, cfg Config) ([]Group, error) {
 	for i, a := range all {
 		g.Go(func() error {
 			// At once: those that have no leader answer nothing for a while.
-			peers, err := conn.Peers(ctx, a.Stream.Name)
+			peers, err := conn.Assets().Peers(ctx, a.Stream.Name)
 			groups[i] = Group{a.Stream.Name, peers.Leader, a.Stream.Replicas, peers.Current, peers.Behind, err != nil}
 			if errors.Is(err, wire.ErrNoLeader) {
 				return nil

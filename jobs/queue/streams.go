@@ -19,12 +19,12 @@ const day = 24 * time.Hour
 
 // create makes what every installation has. Queues come on demand.
 func (q *Queue) create(ctx context.Context) error {
-	has, err := q.conn.Installed(ctx, subject.Marker)
+	has, err := q.conn.Assets().Installed(ctx, subject.Marker)
 	if err != nil {
 		return err
 	}
 	q.cfg.settle(has)
-	return q.conn.EnsureAll(ctx, q.assets(), q.cfg.Upgrade)
+	return q.conn.Assets().EnsureAll(ctx, q.assets(), q.cfg.Upgrade)
 }
 
 // settle completes the settings with those of the installation. Only a process
@@ -170,7 +170,7 @@ func (q *Queue) leaseOf(ctx context.Context, stream string) (time.Duration, erro
 func (q *Queue) makeLane(ctx context.Context, class, lane string) error {
 	now := &Queue{cfg: q.cfg, names: q.names, conn: q.conn}
 	for {
-		has, err := q.conn.Installed(ctx, subject.Marker)
+		has, err := q.conn.Assets().Installed(ctx, subject.Marker)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (q *Queue) makeLane(ctx context.Context, class, lane string) error {
 		}
 		// A migration changes what the installation says of itself first, and looks
 		// for lanes afterwards: one of the two sees the other.
-		if again, err := q.conn.Installed(ctx, subject.Marker); err != nil || again == has {
+		if again, err := q.conn.Assets().Installed(ctx, subject.Marker); err != nil || again == has {
 			return err
 		}
 		now.cfg.Upgrade = true
@@ -189,7 +189,7 @@ func (q *Queue) makeLane(ctx context.Context, class, lane string) error {
 
 func (q *Queue) ensureLane(ctx context.Context, class, lane string) error {
 	queue, _ := subject.SplitClass(class)
-	if err := q.conn.Ensure(ctx, q.laneAsset(class, lane), q.cfg.Upgrade); err != nil {
+	if err := q.conn.Assets().Ensure(ctx, q.laneAsset(class, lane), q.cfg.Upgrade); err != nil {
 		return err
 	}
 	// A lane that is made while its queue is held begins so; and the hold is
@@ -202,7 +202,7 @@ func (q *Queue) ensureLane(ctx context.Context, class, lane string) error {
 	if hold != nil {
 		claimers.Consumer.PauseUntil = new(holdEnd(*hold))
 	}
-	if err := q.conn.Ensure(ctx, claimers, q.cfg.Upgrade); err != nil || hold != nil {
+	if err := q.conn.Assets().Ensure(ctx, claimers, q.cfg.Upgrade); err != nil || hold != nil {
 		return err
 	}
 	if hold, err = q.hold(ctx, jobs.HoldQueue, queue); err == nil && hold != nil {

@@ -62,7 +62,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		return nil, err
 	}
 	conn.Bound = conn.Bound || cfg.Bind
-	has, err := conn.Installed(ctx, subject.Marker)
+	has, err := conn.Assets().Installed(ctx, subject.Marker)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	}
 	l := &Log{cfg: cfg, conn: conn}
 	l.cfg.Tenant = cmp.Or(cfg.Tenant, "default")
-	if err := conn.EnsureAll(ctx, assets, cfg.Upgrade); err != nil {
+	if err := conn.Assets().EnsureAll(ctx, assets, cfg.Upgrade); err != nil {
 		return nil, err
 	}
 	l.names, err = subject.New(cfg.Prefix)

@@ -29,12 +29,12 @@ func (c *Conn) PutAll(ctx context.Context, w Write, all [][]byte) (uint64, error
 		return c.Put(ctx, w)
 	}
 	mark := rand.Text()
-	return c.settle(ctx, w, mark, func(ctx context.Context) (uint64, error) { return c.batchPut(ctx, w, mark, all) })
+	return c.settle(ctx, w, mark, func(ctx context.Context) (uint64, error) { return w.sendBatch(ctx, c, mark, all) })
 }
 
-// batchPut sends a batch once. Only the last message is answered; whatever
+// sendBatch sends a batch once. Only the last message is answered; whatever
 // became of the others shows there.
-func (c *Conn) batchPut(ctx context.Context, w Write, mark string, all [][]byte) (uint64, error) {
+func (w Write) sendBatch(ctx context.Context, c *Conn, mark string, all [][]byte) (uint64, error) {
 	id := rand.Text()
 	for i, data := range all {
 		w.Data = data

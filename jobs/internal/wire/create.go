@@ -10,38 +10,45 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
+// Assets are the streams, buckets and consumers on the broker: what they are, and what
+// makes and changes them.
+type Assets struct{ c *Conn }
+
+// Assets returns those of the connection's broker.
+func (c *Conn) Assets() Assets { return Assets{c} }
+
 // Ensure creates an asset. One that exists is taken as it is, unless upgrade
 // is set: a client with other settings must not change a running pool. What a
 // newer release has made is never changed so. A bound connection makes nothing.
-func (c *Conn) Ensure(ctx context.Context, a Asset, upgrade bool) error {
-	if c.Bound {
+func (s Assets) Ensure(ctx context.Context, a Asset, upgrade bool) error {
+	if s.c.Bound {
 		return nil
 	}
-	if there, err := c.consumes(ctx, a); err != nil {
+	if there, err := s.consumes(ctx, a); err != nil {
 		return err
 	} else if !there {
-		if err := c.create(ctx, a); !exists(err) {
+		if err := s.create(ctx, a); !exists(err) {
 			return err
 		}
 	}
 	if !upgrade {
 		return nil
 	}
-	fields, layout, err := c.Compare(ctx, a)
+	fields, layout, err := s.Compare(ctx, a)
 	if err != nil || len(fields) == 0 || layout > Layout {
 		return err
 	}
-	return c.Change(ctx, a, fields)
+	return s.Change(ctx, a, fields)
 }
 
 // EnsureAll is Ensure for all that a part of an installation has. What exists is
 // asked for once and the rest is done at once, so that it takes a few round trips
 // and not one for each: streams first, since consumers are made on them.
-func (c *Conn) EnsureAll(ctx context.Context, all []Asset, upgrade bool) error {
-	if c.Bound {
+func (s Assets) EnsureAll(ctx context.Context, all []Asset, upgrade bool) error {
+	if s.c.Bound {
 		return nil
 	}
-	names, err := c.Streams(ctx)
+	names, err := s.Streams(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,18 +66,18 @@ func (c *Conn) EnsureAll(ctx context.Context, all []Asset, upgrade bool) error {
 		}
 	}
 	for _, some := range [][]Asset{streams, consumers} {
-		if err := c.ensureAtOnce(ctx, some, upgrade); err != nil {
+		if err := s.ensureAtOnce(ctx, some, upgrade); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Conn) ensureAtOnce(ctx context.Context, all []Asset, upgrade bool) error {
+func (s Assets) ensureAtOnce(ctx context.Context, all []Asset, upgrade bool) error {
 	errs := make([]error, len(all))
 	var asking sync.WaitGroup
 	for i, a := range all {
-		asking.Go(func() { errs[i] = c.Ensure(ctx, a, upgrade) })
+		asking.Go(func() { errs[i] = s.Ensure(ctx, a, upgrade) })
 	}
 	asking.Wait()
 	return errors.Join(errs...)
@@ -78,23 +85,23 @@ func (c *Conn) ensureAtOnce(ctx context.Context, all []Asset, upgrade bool) erro
 
 // consumes reports whether an asset is a consumer that exists. To create one
 // again writes to the broker's disk, which may be full.
-func (c *Conn) consumes(ctx context.Context, a Asset) (bool, error) {
+func (s Assets) consumes(ctx context.Context, a Asset) (bool, error) {
 	if a.Consumer == nil {
 		return false, nil
 	}
-	_, err := c.config(ctx, a)
+	_, err := s.config(ctx, a)
 	if errors.Is(err, jobs.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (c *Conn) create(ctx context.Context, a Asset) error {
+func (s Assets) create(ctx context.Context, a Asset) error {
 	cfg, _, err := a.wanted()
 	if err != nil {
 		return err
 	}
-	if err := c.send(ctx, a, cfg, "create"); err != nil {
+	if err := s.send(ctx, a, cfg, "create"); err != nil {
 		return fmt.Errorf("create %s %s: %w", a.Kind, a.Name, err)
 	}
 	return nil
@@ -103,8 +110,8 @@ func (c *Conn) create(ctx context.Context, a Asset) error {
 // Compare returns the fields in which an asset is not as it is wanted, and by
 // which version of the layout it was made. An asset that does not exist is
 // [jobs.ErrNotFound].
-func (c *Conn) Compare(ctx context.Context, a Asset) (fields []Field, layout int, err error) {
-	is, err := c.config(ctx, a)
+func (s Assets) Compare(ctx context.Context, a Asset) (fields []Field, layout int, err error) {
+	is, err := s.config(ctx, a)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -114,8 +121,8 @@ func (c *Conn) Compare(ctx context.Context, a Asset) (fields []Field, layout int
 
 // Change changes an asset that exists in the fields that differ, and in no
 // other. It may be repeated.
-func (c *Conn) Change(ctx context.Context, a Asset, fields []Field) error {
-	is, err := c.config(ctx, a)
+func (s Assets) Change(ctx context.Context, a Asset, fields []Field) error {
+	is, err := s.config(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -123,14 +130,14 @@ func (c *Conn) Change(ctx context.Context, a Asset, fields []Field) error {
 	if err != nil {
 		return err
 	}
-	if err := c.send(ctx, a, next, "update"); err != nil {
+	if err := s.send(ctx, a, next, "update"); err != nil {
 		return fmt.Errorf("change %s %s: %w", a.Kind, a.Name, err)
 	}
 	return nil
 }
 
 // config is an asset's configuration as the broker has it.
-func (c *Conn) config(ctx context.Context, a Asset) (plain, error) {
+func (s Assets) config(ctx context.Context, a Asset) (plain, error) {
 	verb := "STREAM.INFO." + a.Stream.Name
 	if a.Consumer != nil {
 		verb = "CONSUMER.INFO." + a.Stream.Name + "." + a.Consumer.Durable
@@ -138,7 +145,7 @@ func (c *Conn) config(ctx context.Context, a Asset) (plain, error) {
 	var info struct {
 		Config json.RawMessage `json:"config"`
 	}
-	err := c.Ask(ctx, verb, nil, &info)
+	err := s.c.Ask(ctx, verb, nil, &info)
 	if err == nil {
 		return fromJSON(info.Config)
 	}
@@ -150,7 +157,7 @@ func (c *Conn) config(ctx context.Context, a Asset) (plain, error) {
 
 // send asks the broker to create or update an asset. To create what is there
 // with the same configuration, or to update it to what it is, is no error.
-func (c *Conn) send(ctx context.Context, a Asset, cfg plain, action string) error {
+func (s Assets) send(ctx context.Context, a Asset, cfg plain, action string) error {
 	verb, body := map[string]string{"create": "STREAM.CREATE.", "update": "STREAM.UPDATE."}[action]+a.Stream.Name, cfg
 	if a.Consumer != nil {
 		verb = "CONSUMER.CREATE." + a.Stream.Name + "." + a.Consumer.Durable
@@ -164,7 +171,7 @@ func (c *Conn) send(ctx context.Context, a Asset, cfg plain, action string) erro
 		return err
 	}
 	// A consumer or a stream is several files, on each of the brokers.
-	return c.askWithin(ctx, 5*Patience, verb, data, &struct{}{})
+	return s.c.askWithin(ctx, 5*Patience, verb, data, &struct{}{})
 }
 
 func exists(err error) bool {

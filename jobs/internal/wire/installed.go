@@ -25,8 +25,8 @@ const awaitJetStream = 5 * time.Second
 
 // Installed reads what is written on an asset of the installation. A process that
 // creates nothing there does not need it.
-func (c *Conn) Installed(ctx context.Context, stream string) (Installed, error) {
-	if c.Bound {
+func (s Assets) Installed(ctx context.Context, stream string) (Installed, error) {
+	if s.c.Bound {
 		return Installed{}, nil
 	}
 	var info struct {
@@ -36,7 +36,7 @@ func (c *Conn) Installed(ctx context.Context, stream string) (Installed, error) 
 		} `json:"config"`
 	}
 	for began := time.Now(); ; {
-		err := c.askOnce(ctx, Patience, &nats.Msg{Subject: c.API("STREAM.INFO." + stream)}, &info)
+		err := s.c.askOnce(ctx, Patience, &nats.Msg{Subject: s.c.API("STREAM.INFO." + stream)}, &info)
 		switch {
 		case NoStream(err):
 			return Installed{}, nil
@@ -51,7 +51,7 @@ func (c *Conn) Installed(ctx context.Context, stream string) (Installed, error) 
 		case !unanswered(err):
 			return Installed{}, fmt.Errorf("look for an installation: %w", err)
 		}
-		if err := c.wait(ctx, err); err != nil {
+		if err := s.c.wait(ctx, err); err != nil {
 			return Installed{}, fmt.Errorf("look for an installation: %w", err)
 		}
 	}
@@ -70,7 +70,7 @@ type Peers struct {
 
 // Peers asks for the servers that keep a stream. While the stream has no leader
 // there is no answer: that is [ErrNoLeader].
-func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
+func (s Assets) Peers(ctx context.Context, stream string) (Peers, error) {
 	var info struct {
 		Config struct {
 			Replicas int `json:"num_replicas"`
@@ -86,7 +86,7 @@ func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
 			} `json:"replicas"`
 		} `json:"cluster"`
 	}
-	err := c.askOnce(ctx, Patience, &nats.Msg{Subject: c.API("STREAM.INFO." + stream)}, &info)
+	err := s.c.askOnce(ctx, Patience, &nats.Msg{Subject: s.c.API("STREAM.INFO." + stream)}, &info)
 	if err != nil && unanswered(err) && ctx.Err() == nil {
 		err = ErrNoLeader
 	}
@@ -111,14 +111,14 @@ func (c *Conn) Peers(ctx context.Context, stream string) (Peers, error) {
 }
 
 // Streams returns the names of all streams.
-func (c *Conn) Streams(ctx context.Context) ([]string, error) {
+func (s Assets) Streams(ctx context.Context) ([]string, error) {
 	var all []string
 	for {
 		var page struct {
 			Total   int      `json:"total"`
 			Streams []string `json:"streams"`
 		}
-		if err := c.Ask(ctx, "STREAM.NAMES", fmt.Appendf(nil, `{"offset":%d}`, len(all)), &page); err != nil {
+		if err := s.c.Ask(ctx, "STREAM.NAMES", fmt.Appendf(nil, `{"offset":%d}`, len(all)), &page); err != nil {
 			return nil, fmt.Errorf("list streams: %w", err)
 		}
 		all = append(all, page.Streams...)

@@ -39,16 +39,22 @@ const poll = 2 * time.Second
 // Scan returns what is stored now, in order: all that had been when it was
 // called, and perhaps more. Of a stream that does not exist it is an error.
 func (c *Conn) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
-	return c.scan(ctx, r, math.MaxUint64)
+	return reader{c, r}.scan(ctx, math.MaxUint64)
+}
+
+// A reader reads a range, from its From on.
+type reader struct {
+	c *Conn
+	Range
 }
 
 // scan is Scan for a caller that knows that nothing is stored after a sequence.
-func (c *Conn) scan(ctx context.Context, r Range, upTo uint64) iter.Seq2[Message, error] {
+func (r reader) scan(ctx context.Context, upTo uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for {
-			batch, err := c.patientBatch(ctx, r, batchMessages)
+			batch, err := r.patientBatch(ctx, batchMessages)
 			if len(batch) == 0 && err == nil && r.From <= upTo {
-				batch, err = c.rest(ctx, r)
+				batch, err = r.rest(ctx)
 			}
 			if err != nil {
 				yield(Message{}, err)
@@ -72,8 +78,8 @@ func (c *Conn) scan(ctx context.Context, r Range, upTo uint64) iter.Seq2[Message
 // one has come; and a message that replaces another one is at two places, of
 // which a server that is ahead shows only the later one and another one that
 // lags behind only the first. Only the leader knows that there is no more.
-func (c *Conn) rest(ctx context.Context, r Range) ([]Message, error) {
-	m, err := c.get(ctx, r.Stream, map[string]any{"seq": max(r.From, 1), "next_by_subj": r.Subject})
+func (r reader) rest(ctx context.Context) ([]Message, error) {
+	m, err := r.c.get(ctx, r.Stream, map[string]any{"seq": max(r.From, 1), "next_by_subj": r.Subject})
 	if errors.Is(err, jobs.ErrNotFound) {
 		return nil, nil
 	}
@@ -83,7 +89,7 @@ func (c *Conn) rest(ctx context.Context, r Range) ([]Message, error) {
 // First returns the first message of a range, as far as any server of a
 // cluster knows: for a caller that wants to begin somewhere near.
 func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
-	batch, err := c.patientBatch(ctx, r, 1)
+	batch, err := reader{c, r}.patientBatch(ctx, 1)
 	if err != nil {
 		return Message{}, err
 	}
@@ -100,7 +106,7 @@ func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
 func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() bool) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		var announced atomic.Uint64 // the last sequence that a notification has named
-		notified, stop, err := c.notifications(&announced, notify)
+		notified, stop, err := notifications(c.NC, &announced, notify)
 		if err != nil {
 			yield(Message{}, err)
 			return
@@ -109,7 +115,7 @@ func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() b
 		tick := time.NewTicker(poll)
 		defer tick.Stop()
 		for upTo := uint64(math.MaxUint64); ; upTo = announced.Load() {
-			for m, err := range c.scan(ctx, r, upTo) {
+			for m, err := range (reader{c, r}).scan(ctx, upTo) {
 				if err != nil {
 					if ctx.Err() == nil {
 						yield(Message{}, err)
@@ -137,12 +143,12 @@ func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() b
 // Notify returns a channel that has a value after something was published to one of
 // the subjects: one value, however many messages there were.
 func (c *Conn) Notify(subjects ...string) (notified <-chan struct{}, stop func(), err error) {
-	return c.notifications(new(atomic.Uint64), subjects...)
+	return notifications(c.NC, new(atomic.Uint64), subjects...)
 }
 
 // notifications is Notify that also keeps the highest sequence of a stored message that
 // the broker has announced.
-func (c *Conn) notifications(announced *atomic.Uint64, subjects ...string) (notified <-chan struct{}, stop func(), err error) {
+func notifications(nc *nats.Conn, announced *atomic.Uint64, subjects ...string) (notified <-chan struct{}, stop func(), err error) {
 	wake := make(chan struct{}, 1)
 	var subs []*nats.Subscription
 	stop = func() {
@@ -152,7 +158,7 @@ func (c *Conn) notifications(announced *atomic.Uint64, subjects ...string) (noti
 		}
 	}
 	for _, subject := range subjects {
-		sub, err := c.NC.Subscribe(subject, func(msg *nats.Msg) {
+		sub, err := nc.Subscribe(subject, func(msg *nats.Msg) {
 			// Not there, it is zero; one that was overtaken by another names less.
 			seq, _ := strconv.ParseUint(msg.Header.Get("Nats-Sequence"), 10, 64)
 			for at := announced.Load(); seq > at && !announced.CompareAndSwap(at, seq); {
@@ -175,18 +181,18 @@ func (c *Conn) notifications(announced *atomic.Uint64, subjects ...string) (noti
 // patientBatch is batch, repeated while there is no answer. A stream that does not
 // exist does not answer either, which only the leader can tell; a pool
 // that has just begun may be creating it.
-func (c *Conn) patientBatch(ctx context.Context, r Range, n int) ([]Message, error) {
+func (r reader) patientBatch(ctx context.Context, n int) ([]Message, error) {
 	for began := time.Now(); ; {
-		batch, err := c.batch(ctx, r, n)
+		batch, err := r.batch(ctx, n)
 		if err == nil || errors.Is(err, jobs.ErrForbidden) {
 			return batch, err
 		}
 		if errors.Is(err, nats.ErrNoResponders) && time.Since(began) > Patience {
-			if _, missing := c.rest(ctx, r); NoStream(missing) {
+			if _, missing := r.rest(ctx); NoStream(missing) {
 				return nil, fmt.Errorf("read %s: %w", r.Stream, missing)
 			}
 		}
-		if err := c.wait(ctx, err); err != nil {
+		if err := r.c.wait(ctx, err); err != nil {
 			return nil, err
 		}
 	}
@@ -194,25 +200,25 @@ func (c *Conn) patientBatch(ctx context.Context, r Range, n int) ([]Message, err
 
 // batch asks for up to n messages. An error says that the answer is not
 // complete; what has arrived of it is dropped, since it will come again.
-func (c *Conn) batch(ctx context.Context, r Range, n int) ([]Message, error) {
+func (r reader) batch(ctx context.Context, n int) ([]Message, error) {
 	body, err := json.Marshal(map[string]any{
 		"seq": max(r.From, 1), "next_by_subj": r.Subject, "batch": n, "max_bytes": batchBytes,
 	})
 	if err != nil {
 		return nil, err
 	}
-	inbox := c.NC.NewInbox()
-	sub, err := c.NC.SubscribeSync(inbox)
+	inbox := r.c.NC.NewInbox()
+	sub, err := r.c.NC.SubscribeSync(inbox)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	verb := c.API("DIRECT.GET." + r.Stream)
-	ctx, done := c.refused.watch(ctx, verb)
+	verb := r.c.API("DIRECT.GET." + r.Stream)
+	ctx, done := r.c.refused.watch(ctx, verb)
 	defer done()
-	if err := c.NC.PublishRequest(verb, inbox, body); err != nil {
+	if err := r.c.NC.PublishRequest(verb, inbox, body); err != nil {
 		return nil, err
 	}
 	var got []Message

@@ -30,8 +30,8 @@ const Patience = 2 * time.Second
 // pause lies between two attempts while the broker is away.
 const pause = 150 * time.Millisecond
 
-// MarkHeader names the writer of a message.
-const MarkHeader = "Penstock-Write"
+// markHeader names the writer of a message.
+const markHeader = "Penstock-Write"
 
 // ErrConflict says that the subject has moved on since it was read.
 var ErrConflict = errors.New("another client has written since")
@@ -124,7 +124,7 @@ func (c *Conn) settle(ctx context.Context, w Write, mark string, send func(conte
 		doubt = true
 		last, lastErr := c.Last(ctx, w.Stream, w.Subject)
 		switch {
-		case lastErr == nil && last.Header.Get(MarkHeader) == mark:
+		case lastErr == nil && last.Header.Get(markHeader) == mark:
 			return last.Seq, nil
 		case lastErr == nil && last.Seq != w.Expect:
 			return 0, ErrConflict
@@ -143,7 +143,7 @@ func (w Write) message(mark string) *nats.Msg {
 		msg.Header[name] = values
 	}
 	msg.Data = w.Data
-	msg.Header.Set(MarkHeader, mark)
+	msg.Header.Set(markHeader, mark)
 	if w.TTL > 0 {
 		msg.Header.Set("Nats-TTL", strconv.FormatInt(max(1, int64(w.TTL/time.Second)), 10))
 	}
