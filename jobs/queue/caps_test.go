@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 func setCaps(tb testing.TB, q *queue.Queue, list ...string) {
@@ -110,8 +111,12 @@ func TestAPermitIsTakenOverWithTheJob(t *testing.T) {
 	if c.Record().ID != lost.ID || c.Record().Attempt != 2 {
 		t.Fatalf("claimed %+v, want the second attempt of %s", c.Record(), lost.ID)
 	}
+	stop := keep(c)
 	if c := claimed(t, q, 300*time.Millisecond); c != nil {
 		t.Fatalf("claimed %s over the cap", c.Record().ID)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("keep: %v, want nil", err)
 	}
 	settle(t, c, success)
 	if c = jobstest.Claim(t, q, "w"); c.Record().ID != next.ID {
@@ -159,7 +164,7 @@ func TestAPermitOfADeadClaimerIsVoid(t *testing.T) {
 func TestNoCapIsExceeded(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	cfg := queue.Config{Lease: 3 * time.Second}
+	cfg := queue.Config{Lease: slowtest.Limit(5 * time.Second)}
 	const n, repos = 160, 3
 	caps := map[string]int64{"repo:/0": 2, "repo:/1": 2, "repo:/2": 1, "queue:default": 4}
 	q := open(t, s, cfg)

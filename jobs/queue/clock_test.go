@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // Setting the broker's clock neither makes a live worker look dead, nor keeps a
@@ -45,7 +46,7 @@ func TestAClockThatWasSet(t *testing.T) {
 // one whose lease is renewed is left alone.
 func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 	t.Parallel()
-	const lease = time.Second
+	lease := slowtest.Limit(time.Second) // else a heartbeat of the one that is kept may come too late
 	s := jobstest.Start(t)
 	q := jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease})
 	jobstest.Submit(t, q, jobstest.Job())
@@ -55,7 +56,7 @@ func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := jobstest.Context(t)
-	go func() { _ = kept.Keep(ctx) }() // ends with the test
+	stop := keep(kept)
 	for moved := false; !moved; time.Sleep(lease / 10) {
 		stranded, err := q.Stranded(ctx)
 		if err != nil {
@@ -79,6 +80,9 @@ func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 	}
 	if _, err := lost.Settle(ctx, jobs.Ended{Outcome: jobs.Success}, nil); err == nil {
 		t.Error("who had lost the job could settle it")
+	}
+	if err := stop(); err != nil {
+		t.Errorf("keep: %v, want nil", err)
 	}
 }
 

@@ -201,7 +201,7 @@ func TestCrashBetweenCommitAndAcknowledgement(t *testing.T) {
 	if _, err := c.Settle(jobstest.Context(t), success, func(context.Context, jobs.Record) error { return died }); !errors.Is(err, died) {
 		t.Fatalf("settle: %v, want it to stop at the announcement", err)
 	}
-	idle(t, b, lease+3*time.Second)
+	idleUntil(t, b, "the end is told", func() bool { return finished.Load() > 0 })
 	if got := get(t, b, rec.ID); got.Outcome != jobs.Success || got.Attempt != 1 {
 		t.Errorf("record %+v, want the success of attempt 1", got)
 	}
@@ -236,7 +236,7 @@ func TestCrashInTheCancelOfAJobWithoutMessage(t *testing.T) {
 	}
 	cfg, finished := finishedOnce()
 	b := open(t, s, cfg)
-	idle(t, b, lease)
+	idleUntil(t, b, "both ends are told", func() bool { return finished.Load() >= 2 })
 	for _, id := range ids {
 		if got := get(t, b, id); got.Outcome != jobs.Cancellation {
 			t.Errorf("record %+v, want a cancellation", got)
@@ -344,7 +344,7 @@ func TestJobThatKillsItsWorkersEnds(t *testing.T) {
 			t.Errorf("attempt %d: the one before ended as %+v, want a lost worker", n, p)
 		}
 	}
-	idle(t, q, 3*time.Second)
+	idleUntil(t, q, "the end is told", func() bool { return finished.Load() > 0 })
 	got := get(t, q, rec.ID)
 	if got.Outcome != jobs.Error || got.Reason != jobs.WorkerLost || got.Deaths != jobs.MaxDeaths || got.Counted != 0 {
 		t.Errorf("record %+v, want worker_lost after %d, and nothing counted", got, jobs.MaxDeaths)

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // keep holds a claim until stop is called, which returns what Keep returned.
@@ -26,7 +27,7 @@ func keep(c *queue.Claim) (stop func() error) {
 func TestRestartWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	q := open(t, s, queue.Config{Lease: 6 * time.Second})
+	q := open(t, s, queue.Config{Lease: time.Minute})
 	rec := jobstest.Submit(t, q, jobstest.Job())
 	c := jobstest.Claim(t, q, "w")
 	stop := keep(c)
@@ -44,7 +45,7 @@ func TestRestartWhileRunning(t *testing.T) {
 func TestServerKilledWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Child(t)
-	q := jobstest.Queue(t, jobstest.Connect(t, s.URL()), queue.Config{Lease: 6 * time.Second})
+	q := jobstest.Queue(t, jobstest.Connect(t, s.URL()), queue.Config{Lease: time.Minute})
 	waiting, running := jobstest.Submit(t, q, jobstest.Job()), jobstest.Submit(t, q, jobstest.Job())
 	c := jobstest.Claim(t, q, "w")
 	waiting, running = running, waiting // the older one was claimed
@@ -120,7 +121,7 @@ func TestCutOffWorkerFencesItself(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
 	p := s.Proxy()
-	cut := jobstest.Queue(t, jobstest.Connect(t, p.URL()), queue.Config{Lease: 2 * time.Second})
+	cut := jobstest.Queue(t, jobstest.Connect(t, p.URL()), queue.Config{Lease: slowtest.Limit(2 * time.Second)})
 	other := open(t, s, queue.Config{})
 	jobstest.Submit(t, cut, jobstest.Job())
 	c := jobstest.Claim(t, cut, "w1")
@@ -196,7 +197,7 @@ func TestFullStore(t *testing.T) {
 func TestAssert(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	const lease = 3 * time.Second
+	const lease = time.Minute
 	q := open(t, s, queue.Config{Lease: lease})
 	rec := jobstest.Submit(t, q, jobstest.Job())
 	c := jobstest.Claim(t, q, "w")
@@ -231,7 +232,7 @@ func TestAssert(t *testing.T) {
 func TestAssertAfterTheLease(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	q := open(t, s, queue.Config{Lease: 2 * time.Second})
+	q := open(t, s, queue.Config{Lease: slowtest.Limit(2 * time.Second)})
 	jobstest.Submit(t, q, jobstest.Job())
 	slept := jobstest.Claim(t, q, "w")
 	heir := jobstest.Claim(t, q, "v")

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
-	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 func batchJob(batch string) jobs.Job {
@@ -32,21 +32,18 @@ func release(tb testing.TB, q *queue.Queue, batch string) {
 	}
 }
 
-// waiting waits until so many jobs of a batch are parked.
-func waiting(tb testing.TB, q *queue.Queue, batch string, n int) []jobs.Record {
+// parked claims nothing until so many jobs of a batch are parked: a claimer that
+// is offered one parks it.
+func parked(tb testing.TB, q *queue.Queue, batch string, n int) (list []jobs.Record) {
 	tb.Helper()
-	for deadline := time.Now().Add(jobstest.Patience); ; time.Sleep(lease / 20) {
-		list, err := q.List(jobstest.Context(tb), queue.Filter{Batch: batch, State: jobs.Waiting})
-		if err != nil {
+	idleUntil(tb, q, fmt.Sprint(n, " jobs are parked"), func() bool {
+		var err error
+		if list, err = q.List(jobstest.Context(tb), queue.Filter{Batch: batch, State: jobs.Waiting}); err != nil {
 			tb.Fatal(err)
 		}
-		if len(list) == n {
-			return list
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("%d jobs are parked, want %d", len(list), n)
-		}
-	}
+		return len(list) == n
+	})
+	return list
 }
 
 // The jobs of a held batch do not stand in the way of others, and cost the
@@ -67,7 +64,7 @@ func TestAHeldBatchIsOutOfTheWay(t *testing.T) {
 	}
 	settle(t, c, success)
 	idle(t, q, lease+500*time.Millisecond)
-	for _, rec := range waiting(t, q, "b", 4) {
+	for _, rec := range parked(t, q, "b", 4) {
 		if rec.Hold != "batch" || rec.Message != "batch b is paused" || rec.Attempt != 0 {
 			t.Errorf("parked %+v", rec)
 		}
@@ -90,7 +87,7 @@ func TestAHeldBatchIsOutOfTheWay(t *testing.T) {
 	for range 4 {
 		settle(t, jobstest.Claim(t, q, "w"), success)
 	}
-	waiting(t, q, "b", 0)
+	parked(t, q, "b", 0)
 }
 
 // A hold that ends by itself, or whose release died half way, strands no job.
@@ -98,11 +95,10 @@ func TestAHoldThatIsOverStrandsNobody(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
-	soon := time.Now().Add(2 * lease)
+	soon := time.Now().Add(3 * lease)
 	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b", Until: &soon})
 	rec := jobstest.Submit(t, q, batchJob("b"))
-	idle(t, q, lease/2)
-	waiting(t, q, "b", 1)
+	parked(t, q, "b", 1)
 	if got := repaired(t, q); got[0].ID != rec.ID || time.Now().Before(soon) {
 		t.Errorf("%v came back before %v", got, soon)
 	}
@@ -121,8 +117,7 @@ func TestALostJobOfAHeldBatchIsParked(t *testing.T) {
 	jobstest.Submit(t, q, batchJob("b"))
 	jobstest.Claim(t, q, "dies")
 	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b"})
-	idle(t, q, 2*lease+500*time.Millisecond)
-	if got := waiting(t, q, "b", 1)[0]; got.Reason != jobs.WorkerLost || got.Deaths != 1 || got.Worker != "" {
+	if got := parked(t, q, "b", 1)[0]; got.Reason != jobs.WorkerLost || got.Deaths != 1 || got.Worker != "" {
 		t.Errorf("parked %+v, want it to tell of the lost worker", got)
 	}
 	release(t, q, "b")
@@ -142,8 +137,7 @@ func TestACancelledBatch(t *testing.T) {
 	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b", By: "somebody", Cancel: true})
 	rec := jobstest.Submit(t, q, batchJob("b"))
 	var got jobs.Record
-	slowtest.Eventually(30*time.Second, 0, func() bool {
-		idle(t, q, 200*time.Millisecond) // the next claim ends it
+	idleUntil(t, q, "the next claim ends it", func() bool {
 		got = get(t, q, rec.ID)
 		return got.State == jobs.Finished && finished.Load() > 0
 	})

@@ -72,6 +72,7 @@ func TestClaimersAreNotified(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{Lease: 10 * time.Second})
+	fastest := time.Hour // a busy machine may make some of them slow
 	for range 3 {
 		took := make(chan time.Time, 1)
 		var done sync.WaitGroup
@@ -83,10 +84,11 @@ func TestClaimersAreNotified(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // by now it sleeps until it is woken, or looks for itself
 		begun := time.Now()
 		jobstest.Submit(t, q, jobstest.Job())
-		if d := (<-took).Sub(begun); d > queue.Poll*3/4 {
-			t.Errorf("claimed after %s; who is not told looks every %s", d, queue.Poll)
-		}
+		fastest = min(fastest, (<-took).Sub(begun))
 		done.Wait()
+	}
+	if fastest > queue.Poll/2 {
+		t.Errorf("claimed after %s; a claimer that is not notified looks every %s", fastest, queue.Poll)
 	}
 }
 
@@ -171,19 +173,27 @@ func TestRequeue(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
 	a, b := open(t, s, queue.Config{Lease: 10 * time.Second}), open(t, s, queue.Config{Lease: 10 * time.Second})
-	jobstest.Submit(t, a, jobstest.Job())
-	c := jobstest.Claim(t, a, "w1")
-	took := make(chan *queue.Claim, 1)
-	go func() { took <- jobstest.Claim(t, b, "w2") }()
-	time.Sleep(500 * time.Millisecond) // by now it sleeps until it is woken
-	begun := time.Now()
-	rec := settle(t, c, jobs.Ended{Outcome: jobs.Error, Reason: jobs.WorkerDrained})
-	if rec.State != jobs.Pending || rec.Counted != 0 {
-		t.Errorf("record %+v, want pending, nothing counted", rec)
+	fastest := time.Hour // a busy machine may make some of them slow
+	for range 3 {
+		jobstest.Submit(t, a, jobstest.Job())
+		c := jobstest.Claim(t, a, "w1")
+		took := make(chan *queue.Claim, 1)
+		go func() { took <- jobstest.Claim(t, b, "w2") }()
+		time.Sleep(500 * time.Millisecond) // by now it sleeps until it is woken
+		begun := time.Now()
+		rec := settle(t, c, jobs.Ended{Outcome: jobs.Error, Reason: jobs.WorkerDrained})
+		if rec.State != jobs.Pending || rec.Counted != 0 {
+			t.Errorf("record %+v, want pending, nothing counted", rec)
+		}
+		next := <-took
+		fastest = min(fastest, time.Since(begun))
+		if got := next.Record().Attempt; got != 2 {
+			t.Errorf("attempt %d, want the second", got)
+		}
+		settle(t, next, success)
 	}
-	next := <-took
-	if d := time.Since(begun); d > queue.Poll*3/4 || next.Record().Attempt != 2 {
-		t.Errorf("attempt %d after %s, want the second at once", next.Record().Attempt, d)
+	if fastest > queue.Poll/2 {
+		t.Errorf("the fastest was claimed after %s, want it at once", fastest)
 	}
 }
 

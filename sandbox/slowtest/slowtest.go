@@ -22,7 +22,7 @@ const (
 	// the limits of a calm machine have that much room.
 	roomy = 2
 	// late is how many may share it before heartbeats come late.
-	late = 8
+	late = 4
 	// most bounds the factor, so that a test which hangs still ends.
 	most = 20
 )
