@@ -64,11 +64,11 @@ func (a *attempt) launch(in confine.Jail, model confine.Way, adapter agent.Adapt
 		l.Gate, l.Key = "http://"+model.Address, a.tokens.model
 	}
 	if a.talk.round == 0 {
-		if adapter.About().Protocol != "command" { // whose programs ask again
+		about := adapter.About()
+		if about.Protocol != "command" { // whose programs ask again
 			l.Replies = a.conversation.Questions.Replies()
 		}
-		_, listens := adapter.Decoder(l).(agent.Speaker)
-		l = a.conversation.Launch(l, listens)
+		l = a.conversation.Launch(l, about.TakesPrompts(a.job.Agent.Interactive))
 	}
 	if failed := a.talk.failed; failed != nil {
 		l = l.Failed(failed.check.Check, failed.check.Output)

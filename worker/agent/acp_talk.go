@@ -128,7 +128,7 @@ func (d *acpTalk) Interrupt() [][]byte {
 	return lines
 }
 
-// Set implements [Tuner].
+// Set implements [Speaker].
 func (d *acpTalk) Set(id, model, mode string) (lines [][]byte) {
 	if model != "" {
 		lines = append(lines, d.set("model", model, id))
@@ -155,7 +155,7 @@ var acpRaw = []string{
 	sdk.AgentMethodSessionPrompt, sdk.AgentMethodSessionSetMode, sdk.AgentMethodSessionSetModel, sdk.AgentMethodSessionSetConfigOption,
 }
 
-// Raw implements [Tuner].
+// Raw implements [Speaker].
 func (d *acpTalk) Raw(id string, line []byte) ([][]byte, error) {
 	method, params, err := rawRequest(d.name, line, acpRaw)
 	if err != nil {

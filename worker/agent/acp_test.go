@@ -214,7 +214,7 @@ func TestACPInteractive(t *testing.T) {
 			// This one waits for its turn.
 			return append(lines, speaker.Say(jobs.NewID(), "WAIT")...)
 		case e.Kind == jobs.ToolStarted && strings.Contains(string(e.Data), "c2"):
-			return c.d.(agent.Tuner).Set(set, "", "bold")
+			return c.d.(agent.Speaker).Set(set, "", "bold")
 		case e.Kind == jobs.ControlReply && strings.Contains(string(e.Data), set):
 			return speaker.Interrupt()
 		case e.Kind == jobs.TurnEnded && strings.Contains(string(e.Data), "interrupted"):

@@ -32,7 +32,16 @@ type About struct {
 	// "{id}" for the id that [Total] reports: with these files alone another home can
 	// resume it. Their lines are JSON. Empty: they are not known.
 	Conversation string
+	// OneShot: an agent that takes more prompts while it runs takes them in interactive
+	// jobs only; in any other job its process takes one prompt and ends.
+	OneShot bool
 	Abilities
+}
+
+// TakesPrompts reports whether an agent takes more prompts while it runs, in a job that
+// is interactive or not. Then, and only then, its decoder is a [Speaker].
+func (a About) TakesPrompts(interactive bool) bool {
+	return a.Interactive && (interactive || !a.OneShot)
 }
 
 // A Decoder decodes one run. It is not safe for concurrent use.
@@ -61,15 +70,11 @@ type Speaker interface {
 	Answer(a control.Message) ([]event.Event, [][]byte, error)
 	// Interrupt ends the turn and keeps the agent running.
 	Interrupt() [][]byte
-}
-
-// A Tuner is a [Speaker] whose agent takes more than prompts and answers. Both methods
-// label their request with an id that the sender chose.
-type Tuner interface {
-	// Set chooses another model or mode; an empty one stays as it is.
+	// Set chooses another model or mode; an empty one stays as it is. The request is
+	// labeled with an id that the sender chose.
 	Set(id, model, mode string) [][]byte
 	// Raw checks a line of the agent's own protocol, because a malformed line could end
-	// the agent.
+	// the agent. It gets an id as in Set.
 	Raw(id string, line []byte) ([][]byte, error)
 }
 

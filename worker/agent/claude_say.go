@@ -25,7 +25,7 @@ func (d *claudeDecoder) Interrupt() [][]byte {
 	return [][]byte{claudeControl("interrupt-"+uuid.NewString(), map[string]string{"subtype": "interrupt"})}
 }
 
-// Set implements [Tuner].
+// Set implements [Speaker].
 func (d *claudeDecoder) Set(id, model, mode string) (lines [][]byte) {
 	if model != "" {
 		lines = append(lines, claudeControl(id+"-model", map[string]string{"subtype": "set_model", "model": model}))
@@ -47,7 +47,7 @@ var claudeRaw = []string{
 	"mcp_status", "get_context_usage", "get_settings", "get_session_cost",
 }
 
-// Raw implements [Tuner]. A line that is no JSON, or a user's line without a message,
+// Raw implements [Speaker]. A line that is no JSON, or a user's line without a message,
 // would end the program.
 func (d *claudeDecoder) Raw(id string, line []byte) ([][]byte, error) {
 	wrong := func(format string, args ...any) ([][]byte, error) {

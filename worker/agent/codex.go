@@ -23,6 +23,7 @@ func (codex) About() About {
 	return About{
 		Name: "codex", Protocol: "codex", Install: "npm install -g @openai/codex",
 		Conversation: ".codex/sessions/*/*/*/rollout-*-{id}.jsonl",
+		OneShot:      true,
 		Abilities: Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,
 			Images: true, API: "openai",

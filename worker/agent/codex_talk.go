@@ -123,7 +123,7 @@ func (d *codexTalk) Interrupt() [][]byte {
 	return [][]byte{d.request("turn/interrupt", map[string]any{"threadId": d.thread, "turnId": d.now}, "interrupt-"+uuid.NewString())}
 }
 
-// Set implements [Tuner]. The mode says for what the program asks permission.
+// Set implements [Speaker]. The mode says for what the program asks permission.
 func (d *codexTalk) Set(id, model, mode string) [][]byte {
 	params := map[string]any{"threadId": d.thread}
 	if model != "" {
@@ -142,7 +142,7 @@ var codexRaw = []string{
 	"thread/backgroundTerminals/list", "thread/backgroundTerminals/clean", "thread/settings/update", "thread/name/set",
 }
 
-// Raw implements [Tuner].
+// Raw implements [Speaker].
 func (d *codexTalk) Raw(id string, line []byte) ([][]byte, error) {
 	m, params, err := rawRequest("codex", line, codexRaw)
 	if err != nil {

@@ -26,7 +26,7 @@ type opencode struct{}
 
 func (opencode) About() About {
 	return About{
-		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai",
+		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai", OneShot: true,
 		Abilities: Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
 			Images: true, API: "anthropic",

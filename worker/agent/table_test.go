@@ -100,9 +100,14 @@ func TestAbilitiesAreTrue(t *testing.T) {
 		}
 		l := launch(about.Name)
 		l.Job.Agent.Command = []string{"true"}
-		talked := l
-		talked.Job.Agent.Interactive = about.Interactive
-		_, speaks := adapter.Decoder(talked).(Speaker)
+		speaks := false
+		for _, interactive := range []bool{false, about.Interactive} {
+			talked := l
+			talked.Job.Agent.Interactive = interactive
+			if _, speaks = adapter.Decoder(talked).(Speaker); about.TakesPrompts(interactive) != speaks {
+				t.Errorf("%s, interactive %v: says that it takes prompts: %v, and it does: %v", about.Name, interactive, !speaks, speaks)
+			}
+		}
 		if claims := about.Interactive || about.Questions || about.Interrupt; claims != speaks {
 			t.Errorf("%s: says that it can be spoken to: %v, and it can: %v", about.Name, claims, speaks)
 		}

@@ -94,7 +94,7 @@ func TestRealCodexWithinATurn(t *testing.T) {
 			}
 		case e.Kind == jobs.TurnEnded && tools == 2:
 			tools++
-			return append(c.d.(agent.Tuner).Set(jobs.NewID(), "gpt-5.4", ""), speaker.Say(jobs.NewID(), "sleep")...)
+			return append(c.d.(agent.Speaker).Set(jobs.NewID(), "gpt-5.4", ""), speaker.Say(jobs.NewID(), "sleep")...)
 		case e.Kind == jobs.ToolStarted && tools == 3:
 			tools++
 			return speaker.Interrupt()
@@ -133,7 +133,7 @@ func TestRealCodexPermission(t *testing.T) {
 		speaker := c.d.(agent.Speaker)
 		if e.Kind == jobs.TurnEnded && !begun {
 			begun = true
-			return append(c.d.(agent.Tuner).Set(jobs.NewID(), "", "untrusted"), speaker.Say(jobs.NewID(), "now")...)
+			return append(c.d.(agent.Speaker).Set(jobs.NewID(), "", "untrusted"), speaker.Say(jobs.NewID(), "now")...)
 		}
 		if e.Kind != jobs.AskOpened {
 			return nil
@@ -217,7 +217,7 @@ func TestRealClaudePermission(t *testing.T) {
 		speaker := c.d.(agent.Speaker)
 		if e.Kind == jobs.TurnEnded && !begun {
 			begun = true
-			return append(c.d.(agent.Tuner).Set(jobs.NewID(), "", "default"), speaker.Say(jobs.NewID(), "now")...)
+			return append(c.d.(agent.Speaker).Set(jobs.NewID(), "", "default"), speaker.Say(jobs.NewID(), "now")...)
 		}
 		if e.Kind != jobs.AskOpened {
 			return nil

@@ -149,14 +149,10 @@ func (r *Run) deed(c control.Message) (deed, error) {
 			r.cfg.Prompts.Tells(c.ID)
 		}}, nil
 	}
-	tuner, ok := speaker.(agent.Tuner)
-	if !ok {
-		return deed{}, r.mute(c.Verb)
-	}
 	if c.Verb == control.Set {
-		return deed{lines: tuner.Set(c.ID, c.Model, c.Mode)}, nil
+		return deed{lines: speaker.Set(c.ID, c.Model, c.Mode)}, nil
 	}
-	lines, err := tuner.Raw(c.ID, c.Line)
+	lines, err := speaker.Raw(c.ID, c.Line)
 	return deed{lines: lines}, err
 }
 

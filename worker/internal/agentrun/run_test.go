@@ -31,6 +31,8 @@ func (s *speaker) Total() agent.Total                            { return agent.
 func (s *speaker) Say(string, string, ...control.Image) [][]byte { return nil }
 func (s *speaker) TakesImages() error                            { return nil }
 func (s *speaker) Interrupt() [][]byte                           { return nil }
+func (s *speaker) Set(string, string, string) [][]byte           { return nil }
+func (s *speaker) Raw(string, []byte) ([][]byte, error)          { return nil, nil }
 func (s *speaker) Answer(c control.Message) ([]event.Event, [][]byte, error) {
 	how := "answered"
 	if c.Deny {
