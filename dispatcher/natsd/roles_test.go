@@ -626,7 +626,15 @@ func (b *bus) nothingHangs(submitter, worker, viewer parts) {
 			_, err := viewer.Cancel(ctx, id)
 			return err
 		},
-		"viewer submits":       func() error { _, _, err := viewer.queue.Accept(ctx, jobstest.Job()); return err },
+		"viewer submits": func() error { _, _, err := viewer.queue.Accept(ctx, jobstest.Job()); return err },
+		"viewer claims": func() error {
+			_, err := viewer.queue.Claim(ctx, "viewer", []string{"default"})
+			return err
+		},
+		"submitter claims by a label": func() error {
+			_, err := submitter.queue.Claim(ctx, "submitter", []string{"default"}, "gpu")
+			return err
+		},
 		"worker submits":       func() error { _, _, err := worker.queue.Accept(ctx, jobstest.Job()); return err },
 		"worker reads letters": func() error { _, err := worker.queue.Dead(ctx); return err },
 		"viewer stores": func() error {

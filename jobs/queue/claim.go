@@ -30,7 +30,8 @@ const decideWithin = 5 * time.Second
 // what it has just stored, but for some claims that begin at a lower one; see
 // [LowShare]. The claimers of one process take turns, so that an idle host
 // asks once however many slots it has. Claim outlasts an absence of the
-// broker; it ends with ctx.
+// broker; it ends with ctx. A client whose role may not claim gets a
+// [jobs.ForbiddenError] at once.
 func (q *Queue) Claim(ctx context.Context, worker string, queues []string, labels ...string) (*Claim, error) {
 	var notifications []string
 	for _, name := range queues {
@@ -89,6 +90,9 @@ func (q *Queue) lookAgain(missed int) time.Duration {
 // look takes the first job there is.
 func (q *Queue) look(ctx context.Context, t *turn, worker string, queues, labels []string) (*Claim, error) {
 	classes, err := q.served(ctx, queues, labels)
+	if errors.Is(err, jobs.ErrForbidden) {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
 	if err != nil {
 		return nil, q.closed() // looked again soon, as if nothing were there
 	}
@@ -97,11 +101,14 @@ func (q *Queue) look(ctx context.Context, t *turn, worker string, queues, labels
 		for i := range n {
 			at := (first + i) % n
 			for ctx.Err() == nil {
-				d, ok := q.pull(ctx, classes[at], lane)
-				if !ok {
+				d, err := q.pull(ctx, classes[at], lane)
+				if err != nil {
+					return nil, err
+				}
+				if d == nil {
 					break
 				}
-				if c := q.take(ctx, worker, d); c != nil {
+				if c := q.take(ctx, worker, *d); c != nil {
 					t.claimed(lane, at, n)
 					return c, nil
 				}
@@ -126,15 +133,18 @@ type delivery struct {
 	again       bool // it was handed out before
 }
 
-// pull asks a lane for one message without waiting. That the lane does not
-// exist yet, or that the broker is away, is the same as that it is empty.
-func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
+// pull asks a lane for one message without waiting; nil where the lane is empty. That
+// the lane does not exist yet, or that the broker is away, is the same as that it is
+// empty. An error says that this client's role may not claim, and no wait helps.
+func (q *Queue) pull(ctx context.Context, class, lane string) (*delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.Patience)
 	defer cancel()
 	// A request to a consumer that does not exist is never answered, so the
 	// lanes of a queue without jobs would cost a claimer its whole patience.
-	if _, err := q.lane(ctx, class, lane); err != nil {
-		return delivery{}, false
+	if _, err := q.lane(ctx, class, lane); errors.Is(err, jobs.ErrForbidden) {
+		return nil, fmt.Errorf("claim: %w", err)
+	} else if err != nil {
+		return nil, nil
 	}
 	// An inbox of its own: a message comes with the subject it was published
 	// to, by which a shared one could not tell whose it is. And once it is
@@ -142,22 +152,22 @@ func (q *Queue) pull(ctx context.Context, class, lane string) (delivery, bool) {
 	inbox := q.conn.NC.NewInbox()
 	sub, err := q.conn.NC.SubscribeSync(inbox)
 	if err != nil {
-		return delivery{}, false
+		return nil, nil
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 	verb := q.conn.API("CONSUMER.MSG.NEXT." + subject.QueueStream(class, lane) + "." + subject.Consumer)
 	if err := q.conn.NC.PublishRequest(verb, inbox, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
-		return delivery{}, false
+		return nil, nil
 	}
 	msg, err := sub.NextMsgWithContext(ctx)
 	if err != nil || msg.Header.Get("Status") != "" || msg.Reply == "" {
-		return delivery{}, false
+		return nil, nil
 	}
-	d := delivery{class: class, lane: lane, subject: msg.Subject, reply: msg.Reply}
+	d := &delivery{class: class, lane: lane, subject: msg.Subject, reply: msg.Reply}
 	if meta, err := msg.Metadata(); err == nil {
 		d.again = meta.NumDelivered > 1
 	}
-	return d, true
+	return d, nil
 }
 
 // take turns a delivery into a claim, or does what else its record asks for.
