@@ -130,7 +130,10 @@ func TestWhyTellsThePosition(t *testing.T) {
 		return jobstest.Submit(t, q, job)
 	}
 	lost := submit(jobs.Normal, "")
-	jobstest.Claim(t, q, "dies")
+	claim := jobstest.Claim(t, q, "dies")
+	alive, die := context.WithCancel(t.Context())
+	kept := make(chan error, 1)
+	go func() { kept <- claim.Keep(alive) }()
 	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "held"})
 	submit(jobs.High, "held") // out of the way
 	first, second := submit(jobs.Normal, ""), submit(jobs.Normal, "")
@@ -143,6 +146,10 @@ func TestWhyTellsThePosition(t *testing.T) {
 	}
 	if got := positions(); len(got) != 4 || got[0] != 1 || got[1] != 2 || got[2] != 3 || got[3] != 4 {
 		t.Errorf("positions %v, want 1 2 3 4", got)
+	}
+	die()
+	if err := <-kept; err != nil {
+		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(jobstest.Patience); standing(t, q, lost.ID).Constraint != why.KeptLost; time.Sleep(lease / 10) {
 		if time.Now().After(deadline) {
