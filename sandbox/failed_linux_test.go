@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	"github.com/penstock-run/penstock/sandbox/none"
 )
 
 // What fails to start, for whatever reason and at whatever moment, leaves no
@@ -79,14 +80,27 @@ func failedStarts(t *testing.T, with with) {
 	}
 }
 
+// What a mechanism says before it ends is in the error, whatever the mechanism is
+// called, and without its name.
+func TestTheMechanismsOwnWords(t *testing.T) {
+	b := changed{&none.Backend{}, func(c *sandbox.Command) {
+		c.Path, c.Args = "/bin/sh", []string{"mechanism", "-c", "echo warning; echo mechanism: bwrap: no room >&2"}
+	}}
+	spec := sandbox.Spec{Args: []string{"true"}, Workspace: t.TempDir()}.Allow(none.Unenforced()...)
+	_, err := sandbox.Start(t.Context(), b, spec, sandbox.Streams{})
+	if e, ok := errors.AsType[*sandbox.StartError](err); !ok || e.Detail != "bwrap: no room" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // An agent that stops its supervisor before that has said that the agent runs
 // breaks off the start, and gains nothing by it.
 func TestASupervisorThatIsStoppedAtOnce(t *testing.T) {
-	defer sandbox.SetStartTimeout(500 * time.Millisecond)()
 	stops := func(t *testing.T, with with) {
 		dir := t.TempDir()
 		b, spec := with(sandbox.Spec{Args: []string{"sh", "-c", "kill -STOP $PPID; echo $$ >pid; exec sleep 1000"}, Workspace: dir})
-		p, err := sandbox.Start(t.Context(), b, spec, sandbox.Streams{})
+		impatient := changed{b, func(c *sandbox.Command) { c.StartTimeout = 500 * time.Millisecond }}
+		p, err := sandbox.Start(t.Context(), impatient, spec, sandbox.Streams{})
 		if _, broken := errors.AsType[*sandbox.StartError](err); err != nil && !broken {
 			t.Error(err)
 		}

@@ -7,6 +7,20 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 )
 
+// changed compiles as another backend does, and changes the outcome.
+type changed struct {
+	sandbox.Backend
+	change func(*sandbox.Command)
+}
+
+func (b changed) Command(spec sandbox.Spec) (*sandbox.Command, error) {
+	c, err := b.Backend.Command(spec)
+	if err == nil {
+		b.change(c)
+	}
+	return c, err
+}
+
 // fixed is a backend that enforces one feature and can start nothing.
 type fixed struct{ feature sandbox.Feature }
 

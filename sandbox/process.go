@@ -72,6 +72,7 @@ type Process struct {
 	killOnce sync.Once
 	launched chan struct{} // closed when Start has nothing left to do
 	done     chan struct{} // closed when nothing is alive; exit and err are set before
+	release  func() bool   // ends the wait for the end of the context; set before launched is closed, nil without a jail
 
 	exit Exit
 	err  error
@@ -168,6 +169,11 @@ func (p *Process) Stop(ctx context.Context) error {
 	return p.Close(context.WithoutCancel(ctx))
 }
 
+// stopWith stops the jail at the end of ctx, unless release is called before.
+func (p *Process) stopWith(ctx context.Context) (release func() bool) {
+	return context.AfterFunc(ctx, func() { _ = p.Stop(context.WithoutCancel(ctx)) })
+}
+
 // Close kills the jail, if it still runs, and returns when nothing of it is
 // alive. If that takes longer than ctx allows, the error says so.
 func (p *Process) Close(ctx context.Context) error {
@@ -210,8 +216,8 @@ func (w *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail keeps the mechanism's own words for an error, without its name.
-func tail(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return strings.TrimPrefix(strings.TrimSpace(lines[len(lines)-1]), "bwrap: ")
+// lastLine returns the last line of what a program said, without the program's name.
+func lastLine(program, said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	return strings.TrimPrefix(strings.TrimSpace(lines[len(lines)-1]), program+": ")
 }

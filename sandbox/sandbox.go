@@ -28,8 +28,10 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"time"
 )
 
 // A Feature is something that a backend enforces. The words appear in job
@@ -104,10 +106,13 @@ type demanding interface {
 // A Command is a compiled Spec: what [Start] executes on the host.
 type Command struct {
 	Path string   // the host's program
-	Args []string // all arguments, beginning with the program's name; an element [Mark] is completed by Start
+	Args []string // all arguments, beginning with the name that the program's messages begin with; an element [Mark] is completed by Start
 	Env  []string // the environment of the host's program, not of the jail
 	Dir  string   // its working directory; "" is "/"
 	Data [][]byte // contents that the program, or jailinit behind a Rendezvous, finds in descriptors from DataFD on
+	// StartTimeout bounds the time until the agent is executed, which is 10 ms on
+	// an idle machine under bubblewrap; 0: 30 s. Without Control nothing says when that is.
+	StartTimeout time.Duration
 
 	// Status means that the program writes bubblewrap's JSON status to StatusFD.
 	Status bool
@@ -177,6 +182,16 @@ type Command struct {
 	// get 20 s. Empty: killing the process of Path is enough.
 	End [][]string
 }
+
+// name is what the program is called, and begins its messages with.
+func (c *Command) name() string {
+	if len(c.Args) == 0 {
+		return c.Path
+	}
+	return c.Args[0]
+}
+
+func (c *Command) startTimeout() time.Duration { return cmp.Or(c.StartTimeout, 30*time.Second) }
 
 // A Keeper is a [Backend] whose jails belong to a service of the host, which
 // may still hold them after their starter was killed. [Leftovers] asks it.

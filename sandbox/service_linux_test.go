@@ -300,9 +300,12 @@ func TestAServicesJailThatHangs(t *testing.T) {
 	}
 	for name, change := range hang {
 		b.change = change
-		undo := sandbox.SetStartTimeout(300 * time.Millisecond)
-		_, err := sandbox.Start(t.Context(), b, sh("true"), sandbox.Streams{})
-		undo()
+		impatient := changed{b, func(c *sandbox.Command) { c.StartTimeout = 300 * time.Millisecond }}
+		began := time.Now()
+		_, err := sandbox.Start(t.Context(), impatient, sh("true"), sandbox.Streams{})
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("%s: the start ended after %v", name, took)
+		}
 		e, ok := errors.AsType[*sandbox.StartError](err)
 		if !ok || (name == "client" && e.Detail != "waiting") || !strings.Contains(err.Error(), "did not come") {
 			t.Errorf("%s: got %v", name, err)

@@ -70,13 +70,13 @@ func (p *Process) launch(ctx context.Context, c *Command, streams Streams) (err 
 	}
 	p.jail.leader = cmd.Process.Pid
 	pipes.start()
+	p.release = p.stopWith(ctx)
 	close(p.launched)
-	release := context.AfterFunc(ctx, func() { _ = p.Stop(context.WithoutCancel(ctx)) })
 	go func() { // ends with the jail
 		defer close(p.done)
 		_ = cmd.Wait() // how it ended is in ProcessState
 		p.jail.end()
-		release()
+		p.release()
 		p.finish(ctx, cmd.ProcessState, pipes.finish(true))
 	}()
 	return nil

@@ -18,10 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTimeout bounds the time from the first process to the agent's exec:
-// 10 ms on an idle machine.
-var startTimeout = 30 * time.Second // not changed but by a test
-
 // Start begins a jail and returns when the program in it is executed. The end
 // of ctx stops the jail as [Process.Stop] does. The caller ends with
 // [Process.Wait] or [Process.Close].
@@ -78,7 +74,7 @@ func (p *Process) launch(ctx context.Context, backend string, c *Command, stream
 	if err != nil {
 		// The output is not copied yet: the pipe still holds what the mechanism said.
 		p.killOnce.Do(p.jail.kill)
-		explained := pipes.explanation(p.jail.service != nil)
+		explained := pipes.explanation(c)
 		pipes.closeOutside()
 		close(p.launched)
 		<-p.done
@@ -86,12 +82,8 @@ func (p *Process) launch(ctx context.Context, backend string, c *Command, stream
 	}
 	pipes.start()
 	p.watch.start(&p.jail, func() { p.killOnce.Do(p.jail.kill) })
+	p.release = p.stopWith(ctx)
 	close(p.launched)
-	release := context.AfterFunc(ctx, func() { _ = p.Stop(context.WithoutCancel(ctx)) })
-	go func() { // ends with the jail
-		<-p.done
-		release()
-	}()
 	return nil
 }
 
@@ -173,6 +165,9 @@ func (p *Process) runMain(ctx context.Context, pipes *plumbing, ends *ends, begu
 
 // finish records how the jail ended. Nothing of it is alive.
 func (p *Process) finish(ctx context.Context, cmd *exec.Cmd, output error) {
+	if p.release != nil {
+		p.release()
+	}
 	p.closePorts()
 	p.exit.Ended = time.Now()
 	p.exit.Stopped = p.stopped()
@@ -202,14 +197,14 @@ func (p *Process) startError(ctx context.Context, backend, explained string, err
 		return e
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("the program inside was not executed in %v", startTimeout)
+		err = fmt.Errorf("the program inside was not executed in %v", p.jail.command.startTimeout())
 	}
 	return &StartError{Backend: backend, Step: "set up", Detail: explained, Err: errors.Join(err, p.err)}
 }
 
 // handshake reads the mechanism's status and what jailinit says.
 func (p *Process) handshake(ctx context.Context, ends *ends) error {
-	deadline := time.Now().Add(startTimeout)
+	deadline := time.Now().Add(p.jail.command.startTimeout())
 	p.jail.setDeadline(deadline, ends)
 	defer context.AfterFunc(ctx, func() { p.jail.setDeadline(time.Unix(1, 0), ends) })()
 	if p.jail.command.Status {

@@ -184,13 +184,13 @@ func (p *plumbing) finish(bounded bool) error {
 }
 
 // explanation reads what the mechanism said before it ended without a jail:
-// its last line, or all where it is the client of a service.
-func (p *plumbing) explanation(all bool) string {
+// its last line without the program's name, or all where it is the client of a service.
+func (p *plumbing) explanation(c *Command) string {
 	from := p.outputs[len(p.outputs)-1].from
 	from.SetReadDeadline(time.Now().Add(keptOpen)) // another process may keep it open
 	b, _ := io.ReadAll(io.LimitReader(from, 1<<16))
-	if !all {
-		return tail(string(b))
+	if !c.Rendezvous {
+		return lastLine(c.name(), string(b))
 	}
 	lines := strings.FieldsFunc(string(b), func(c rune) bool { return c == '\n' || c == '\r' })
 	s := strings.Join(lines, "; ")
