@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/seal"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/agentrun"
@@ -26,6 +26,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
+	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -49,7 +50,7 @@ type attempt struct {
 	// out is what the attempt leaves.
 	out *outcome.Outcome
 	// refused notes what the attempt's jails wanted and did not get.
-	refused *policy.Watch
+	refused *jailpolicy.Watch
 	serving sync.WaitGroup // one for each jail that has a way to the allowed hosts
 	space   *workspace.Workspace
 	// secrets removes what must not leave the worker.
@@ -110,7 +111,7 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 		cfg: &w.cfg, tally: w.tally, leftover: w.leftover, claim: claim, rec: rec, job: claim.Job(),
 		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewServer(), tokens: newTokens(),
 	}
-	a.refused = policy.NewWatch(a.name(), a.refuse)
+	a.refused = jailpolicy.NewWatch(a.name(), a.refuse)
 	a.secrets, missing = a.redactor()
 	a.events = recorder.New(a.secrets.Event, recorder.Hooks{Stored: w.cfg.Hooks.Events, Dropped: w.cfg.Hooks.Dropped}, func(err error) {
 		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
@@ -311,7 +312,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	}
 	a.out.Result.SetBase(space.Base())
 	// What "auto" means is known only now.
-	if err := a.deny(a.cfg.Policy.Permits(policy.Request{Backend: "auto", Workspace: string(space.Strategy())})); err != nil {
+	if err := a.deny(a.cfg.Policy.PermitsJob(policy.Request{Jail: jailpolicy.Request{Backend: "auto"}, Workspace: string(space.Strategy())})); err != nil {
 		return nil, errors.Join(err, space.Close())
 	}
 	a.events.Put(event.Make(a.ready(space)))

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/policy"
 )
 
 // branchJob is a job that delivers a branch, which tells the attempt.

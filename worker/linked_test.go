@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 

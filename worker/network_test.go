@@ -74,7 +74,7 @@ func TestAJobReachesTheHostsOfItsList(t *testing.T) {
 	f.cfg.Network.Hosts = []string{"worker.test"}
 	p, err := policy.Parse("/p.yaml", []byte("hosts: [policy.test, example.com, job.test]"))
 	f.must(err)
-	f.cfg.Policy = p
+	f.cfg.Policy.Policy = p
 	var mu sync.Mutex
 	var kept []policy.Violation
 	f.cfg.Refused = func(v policy.Violation) { mu.Lock(); defer mu.Unlock(); kept = append(kept, v) }
@@ -146,7 +146,7 @@ func TestTrafficOfAJobIsBounded(t *testing.T) {
 			f.reachable()
 			p, err := policy.Parse("/p.yaml", []byte(c.policy))
 			f.must(err)
-			f.cfg.Policy = p
+			f.cfg.Policy.Policy = p
 			const get = "curl -sS --fail -m 20 http://job.test/"
 			job := f.job("for i in $(seq 20); do " + get + " || exit 7; done")
 			job.Setup = []string{get} // and counts
@@ -170,7 +170,7 @@ func TestConnectionsOfAJobAreBounded(t *testing.T) {
 	f.reachable()
 	p, err := policy.Parse("/p.yaml", []byte("limits: {connections: 1}"))
 	f.must(err)
-	f.cfg.Policy = p
+	f.cfg.Policy.Policy = p
 	job := f.job(`exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/3129 && printf "GET http://job.test/ HTTP/1.1\r\nHost: job.test\r\n\r\n" >&3 &&
 		read -r answer <&3 && [[ $answer == *200* ]] && ! curl -sS --fail -m 20 http://job.test/ && exec 3>&-'`)
 	job.Sandbox.Network, job.Sandbox.AllowHosts = jobs.NetworkAllowlist, []string{"job.test"}
@@ -205,7 +205,7 @@ func TestNetworksThatAreNotGiven(t *testing.T) {
 			f.reachable()
 			p, err := policy.Parse("/p.yaml", []byte(tt.policy))
 			f.must(err)
-			f.cfg.Policy = p
+			f.cfg.Policy.Policy = p
 			job := f.job("exec curl -sS --fail -m 20 http://example.com/")
 			job.Retry.MaxAttempts = 1
 			if tt.change != nil {

@@ -30,10 +30,11 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/agentrun"
+	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -89,10 +90,10 @@ type Config struct {
 	// Policy bounds jobs, and adds to their jails. The zero value does neither.
 	Policy policy.Policy
 	// Where is the base of relative patterns in the policy.
-	Where policy.Where
+	Where jailpolicy.Where
 	// Refused is called with each refused request of a job, from any goroutine; may be
 	// nil.
-	Refused func(policy.Violation)
+	Refused func(jailpolicy.Violation)
 	// Diagnose explains an error of a jail, if it can, for the job's message; may be
 	// nil.
 	Diagnose func(error) string

@@ -9,17 +9,13 @@ import (
 	"github.com/penstock-run/penstock/sandbox/proxy"
 )
 
-// A Request is what a job asks for, in the words of jobs.
+// A Request is what a jail is asked for, in the words of policies.
 type Request struct {
-	Mode    string // none, worktree, container; "" for what is no job
 	Backend string
 	Network string
 	Hosts   []string
 	Limits  sandbox.Limits
 	Budget  Budget
-
-	Workspace string // how the job gets files of its own; "" leaves it to the host
-	Deliver   string // how its result leaves the store; "" if it does not
 }
 
 // A Denial is one thing that was asked for and is not permitted.
@@ -53,15 +49,6 @@ func (e *DeniedError) Error() string {
 func (p Policy) Permits(r Request) error {
 	var denied []Denial
 	deny := func(field, value, most string) { denied = append(denied, Denial{field, value, most}) }
-	if len(p.Modes) > 0 && r.Mode != "" && !slices.Contains(p.Modes, r.Mode) {
-		deny("modes", r.Mode, strings.Join(p.Modes, ", "))
-	}
-	if len(p.Workspaces) > 0 && r.Workspace != "" && !slices.Contains(p.Workspaces, r.Workspace) {
-		deny("workspaces", r.Workspace, strings.Join(p.Workspaces, ", "))
-	}
-	if len(p.Deliver) > 0 && r.Deliver != "" && !slices.Contains(p.Deliver, r.Deliver) {
-		deny("deliver", r.Deliver, strings.Join(p.Deliver, ", "))
-	}
 	if len(p.Backends) > 0 && r.Backend != "auto" && !slices.Contains(p.Backends, r.Backend) {
 		deny("backends", r.Backend, strings.Join(p.Backends, ", "))
 	}

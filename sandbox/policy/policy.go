@@ -16,6 +16,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,18 +41,9 @@ type Policy struct {
 	Preset  string            `yaml:"preset,omitempty" json:"preset,omitempty"`   // strict, browser, debug, offline
 	Network string            `yaml:"network,omitempty" json:"network,omitempty"` // the most that a job may ask for: none, allowlist, full
 	Limits  Limits            `yaml:"limits,omitempty" json:"limits,omitzero"`    // the most that a job may ask for, and what it gets if it asks for nothing
-	Modes   []string          `yaml:"modes,omitempty" json:"modes,omitempty"`     // isolation modes that a job may ask for; empty is all
-	// Workspaces are the ways in which jobs may get files of their own; empty is all.
-	Workspaces []string `yaml:"workspaces,omitempty" json:"workspaces,omitempty"`
-	// Deliver are the ways in which results may leave the store; empty is all. None and
-	// patch are no such way, and stand for none.
-	Deliver []string `yaml:"deliver,omitempty" json:"deliver,omitempty"`
 	// Backends are those that a job may ask for; empty is all. Seatbelt has never run on a Mac.
-	Backends []string `yaml:"backends,omitempty" json:"backends,omitempty"`
-	// Attach says whether people may open terminals in the jails of agents:
-	// allow, which is the default, or deny.
-	Attach string            `yaml:"attach,omitempty" json:"attach,omitempty"`
-	Weaker []sandbox.Feature `yaml:"weaker,omitempty" json:"weaker,omitempty"` // features that may be absent
+	Backends []string          `yaml:"backends,omitempty" json:"backends,omitempty"`
+	Weaker   []sandbox.Feature `yaml:"weaker,omitempty" json:"weaker,omitempty"` // features that may be absent
 
 	file string
 }
@@ -105,40 +97,47 @@ func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 // by mistake.
 const maxFile = 1 << 20
 
-// Load reads the file at path.
-func Load(path string) (Policy, error) {
+// LoadInto reads the file at path into document, a pointer to a struct that holds
+// the Policy inline beside fields of a program's own. It validates the Policy.
+func LoadInto(path string, document any, p *Policy) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return Policy{}, err
+		return err
 	}
 	f, err := os.Open(abs)
 	if err != nil {
-		return Policy{}, err
+		return err
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return Policy{}, err
+		return err
 	}
 	if len(b) > maxFile {
-		return Policy{}, fmt.Errorf("%s is larger than %d bytes, and at most that is read", abs, maxFile)
+		return fmt.Errorf("%s is larger than %d bytes, and at most that is read", abs, maxFile)
 	}
-	return Parse(abs, b)
+	return ParseInto(abs, b, document, p)
 }
 
 // Parse reads YAML, or JSON, as the content of the file at an absolute path.
-func Parse(file string, b []byte) (Policy, error) {
-	p := Policy{file: file}
+func Parse(file string, b []byte) (p Policy, err error) {
+	err = ParseInto(file, b, &p, &p)
+	return p, err
+}
+
+// ParseInto reads a document as [LoadInto] does.
+func ParseInto(file string, b []byte, document any, p *Policy) error {
+	p.file = file
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
-	if err := d.Decode(&p); err != nil && !errors.Is(err, io.EOF) {
-		return Policy{}, fmt.Errorf("%s%w", p.prefix(), err)
+	if err := d.Decode(document); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s%w", p.prefix(), err)
 	}
-	if err := d.Decode(new(Policy)); !errors.Is(err, io.EOF) {
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		// A second document would have no effect, and the author would not notice.
-		return Policy{}, fmt.Errorf("%shas more than one document", p.prefix())
+		return fmt.Errorf("%shas more than one document", p.prefix())
 	}
-	return p, p.validate()
+	return p.validate()
 }
 
 // File returns the path of the file that the policy was read from; "" where
@@ -153,24 +152,12 @@ func (p Policy) validate() error {
 			}
 		}
 	}
-	for _, c := range []struct {
-		field  string
-		values []string
-		known  []string
-	}{
-		{"preset", []string{p.Preset}, []string{"", "strict", "browser", "debug", "offline"}},
-		{"network", []string{p.Network}, networks},
-		{"attach", []string{p.Attach}, []string{"", "allow", "deny"}},
-		{"modes", p.Modes, []string{"none", "worktree", "container"}},
-		{"workspaces", p.Workspaces, []string{"overlay", "clone", "linked", "hook"}},
-		{"deliver", p.Deliver, []string{"none", "patch", "branch", "pr"}},
-		{"backends", p.Backends, []string{"bwrap", "systemd", "oci", "seatbelt", "none"}},
-	} {
-		for _, v := range c.values {
-			if !slices.Contains(c.known, v) {
-				return fmt.Errorf("%s%s: %q is not one of %s", p.prefix(), c.field, v, strings.TrimPrefix(strings.Join(c.known, ", "), ", "))
-			}
-		}
+	if err := cmp.Or(
+		p.CheckWords("preset", []string{p.Preset}, "", "strict", "browser", "debug", "offline"),
+		p.CheckWords("network", []string{p.Network}, networks...),
+		p.CheckWords("backends", p.Backends, "bwrap", "systemd", "oci", "seatbelt", "none"),
+	); err != nil {
+		return err
 	}
 	for key := range p.Env {
 		if key == "" || strings.ContainsAny(key, "=\x00") {
@@ -190,6 +177,17 @@ func (p Policy) validate() error {
 	}
 	if err := spec.Validate(); err != nil {
 		return fmt.Errorf("%slimits: %w", p.prefix(), err)
+	}
+	return nil
+}
+
+// CheckWords reports a value of a field that is none of the known words, as every
+// mistake in the policy's file is reported. The word "" means that nothing is said.
+func (p Policy) CheckWords(field string, values []string, known ...string) error {
+	for _, v := range values {
+		if !slices.Contains(known, v) {
+			return fmt.Errorf("%s%s: %q is not one of %s", p.prefix(), field, v, strings.TrimPrefix(strings.Join(known, ", "), ", "))
+		}
 	}
 	return nil
 }

@@ -23,8 +23,6 @@ env: {CI: "1", HOME: /elsewhere}
 preset: debug
 network: allowlist
 limits: {memory: 2GiB, cpus: 1.5, pids: 100, tmp: 1048576, cpu_weight: 50, disk: 10GiB, inodes: 100000, output_rate: 1MiB}
-modes: [worktree, container]
-deliver: [patch, pr]
 backends: [bwrap]
 weaker: [cpu]
 `
@@ -70,12 +68,12 @@ func TestPermitsReportsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := Request{Mode: "worktree", Backend: "auto", Network: "none", Limits: sandbox.Limits{Memory: 2 << 30, CPUs: 1}, Deliver: "pr", Hosts: []string{"registry.example:443", "a.cdn.example:443"}}
+	good := Request{Backend: "auto", Network: "none", Limits: sandbox.Limits{Memory: 2 << 30, CPUs: 1}, Hosts: []string{"registry.example:443", "a.cdn.example:443"}}
 	if err := p.Permits(good); err != nil {
 		t.Errorf("got %v for what is permitted", err)
 	}
 	err = p.Permits(Request{
-		Mode: "none", Deliver: "branch", Backend: "none", Network: "full", Hosts: []string{"registry.example", "evil.example", "registry.example:22"},
+		Backend: "none", Network: "full", Hosts: []string{"registry.example", "evil.example", "registry.example:22"},
 		Limits: sandbox.Limits{Memory: 3 << 30, CPUs: 2, PIDs: 101, CPUWeight: 51, Disk: 11 << 30, Inodes: 100_001, OutputRate: 2 << 20},
 	})
 	denied, ok := errors.AsType[*DeniedError](err)
@@ -90,20 +88,20 @@ func TestPermitsReportsEverything(t *testing.T) {
 		}
 	}
 	if want := []string{
-		"modes", "deliver", "backends", "network", "hosts", "hosts", "limits.memory", "limits.cpus", "limits.pids", "limits.cpu_weight", "limits.disk",
+		"backends", "network", "hosts", "hosts", "limits.memory", "limits.cpus", "limits.pids", "limits.cpu_weight", "limits.disk",
 		"limits.inodes", "limits.output_rate",
 	}; !slices.Equal(fields, want) {
 		t.Errorf("got %q, want %q", fields, want)
 	}
 	for _, words := range []string{
-		"policy /etc/penstock/policy.yaml: modes: none is not permitted; permitted is worktree, container",
+		"policy /etc/penstock/policy.yaml: backends: none is not permitted; permitted is bwrap",
 		"limits.memory: 3GiB is not permitted; permitted is 2GiB", "hosts: evil.example is not permitted",
 	} {
 		if !strings.Contains(err.Error(), words) {
 			t.Errorf("%q is not in %v", words, err)
 		}
 	}
-	if err := (Policy{}).Permits(Request{Mode: "none", Backend: "none", Network: "full"}); err != nil {
+	if err := (Policy{}).Permits(Request{Backend: "none", Network: "full"}); err != nil {
 		t.Errorf("the zero value denies: %v", err)
 	}
 }
@@ -143,7 +141,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"read: [~/../x]":                 "read[0]",
 		"read: [./]":                     "read[0]",
 		"read: ['//a[']":                 "read[0]",
-		"modes: [worktre]":               "modes",
+		"modes: [worktree]":              "modes", // of a pool
 		"backends: [bubblewrap]":         "backends",
 		"preset: lax":                    "preset",
 		"network: open":                  "network",

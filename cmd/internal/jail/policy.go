@@ -6,7 +6,8 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/policy"
 )
 
 // LoadPolicy reads the policy of the settings. Without one it is empty.
@@ -23,8 +24,8 @@ func LoadPolicy(cfg *cli.Config) (policy.Policy, error) {
 
 // Here is the base of relative patterns in a policy: this user's home and this
 // program's directory. A pattern that needs an unknown one is refused.
-func Here() policy.Where {
-	var w policy.Where
+func Here() jailpolicy.Where {
+	var w jailpolicy.Where
 	if home, err := os.UserHomeDir(); err == nil {
 		w.Home = home
 	}
@@ -35,14 +36,14 @@ func Here() policy.Where {
 }
 
 // Violations stores the requests that jails of a data directory were refused.
-func Violations(cfg *cli.Config) *policy.Store {
-	return policy.NewStore(filepath.Join(cfg.Data, "violations.jsonl"))
+func Violations(cfg *cli.Config) *jailpolicy.Store {
+	return jailpolicy.NewStore(filepath.Join(cfg.Data, "violations.jsonl"))
 }
 
 // Keep returns a function that adds violations to a store. A violation that
 // cannot be stored is reported, and does not end the jail.
-func Keep(store *policy.Store, report *console.Writer) func(policy.Violation) {
-	return func(v policy.Violation) {
+func Keep(store *jailpolicy.Store, report *console.Writer) func(jailpolicy.Violation) {
+	return func(v jailpolicy.Violation) {
 		if err := store.Add(v); err != nil {
 			report.Printf("penstock: %v\n", err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker/policy"
 )
 
 // What the schema accepts, policies accept, and the other way round.

@@ -215,9 +215,9 @@ func walk(t *testing.T, s *jsonschema.Schema, typ reflect.Type, path string, vis
 	}
 	switch typ.Kind() {
 	case reflect.Struct:
-		for f := range typ.Fields() {
-			if !f.IsExported() {
-				continue
+		for _, f := range reflect.VisibleFields(typ) {
+			if !f.IsExported() || f.Anonymous {
+				continue // the fields of an embedded struct follow it
 			}
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "-" {

@@ -105,10 +105,11 @@ func (r *jailRun) run(ctx context.Context, command []string) error {
 
 // prepare turns flags and policy into a jail that is permitted.
 func (r *jailRun) prepare(ctx context.Context, command []string) error {
-	var err error
-	if r.policy, err = jail.LoadPolicy(r.shell.Config); err != nil {
+	file, err := jail.LoadPolicy(r.shell.Config)
+	if err != nil {
 		return err
 	}
+	r.policy = file.Policy // what it says about jobs has no meaning here
 	if r.dir, err = r.workspace(); err != nil {
 		return err
 	}

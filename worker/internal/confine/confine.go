@@ -16,9 +16,10 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
+	"github.com/penstock-run/penstock/worker/policy"
 )
 
 // InsideVariable is the variable in the agent's jail that has the URL of its worker.
@@ -37,7 +38,7 @@ const (
 // Config is the worker's part of the jails of all its jobs.
 type Config struct {
 	Policy policy.Policy
-	Where  policy.Where // the base of relative patterns in the policy
+	Where  jailpolicy.Where // the base of relative patterns in the policy
 	// Mounts are directories of the host that every jail sees read-only, unless it
 	// has a root of its own from an image.
 	Mounts []sandbox.Mount

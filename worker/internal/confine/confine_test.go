@@ -8,8 +8,9 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/policy"
 )
 
 // A named backend has a name and cannot start anything.
@@ -49,7 +50,7 @@ func jailOf(t *testing.T, backend string, job jobs.Job) Jail {
 	t.Helper()
 	cfg := Config{
 		Program: "/usr/bin/penstock", Secret: func(name string) (string, bool) { return "value of " + name, true },
-		Policy: policy.Policy{Write: []policy.Pattern{policy.Pattern("/" + t.TempDir())}},
+		Policy: policy.Policy{Policy: jailpolicy.Policy{Write: []jailpolicy.Pattern{jailpolicy.Pattern("/" + t.TempDir())}}},
 	}
 	j, err := New(cfg, Request{
 		Job: job, Label: "label", Backend: named{name: backend}, Space: place{t.TempDir()},

@@ -8,8 +8,9 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/policy"
+	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
+	"github.com/penstock-run/penstock/worker/policy"
 )
 
 // watchesDisk: jails of this system enforce a limit of disk. On other systems the
@@ -25,8 +26,8 @@ func Limits(asked jobs.Limits) sandbox.Limits {
 }
 
 // Budget is the budget of the network that a job requests.
-func Budget(asked jobs.Limits) policy.Budget {
-	return policy.Budget{Traffic: int64(asked.Traffic), Connections: asked.Connections}
+func Budget(asked jobs.Limits) jailpolicy.Budget {
+	return jailpolicy.Budget{Traffic: int64(asked.Traffic), Connections: asked.Connections}
 }
 
 // agentLimits are those of the jails of a job.
@@ -42,9 +43,12 @@ func agentLimits(job jobs.Job) sandbox.Limits {
 // how it gets its files, and delivers how its result leaves the store; "": unknown, or
 // not at all.
 func (c Config) Permits(job jobs.Job, strategy, delivers string) error {
-	return c.Policy.Permits(policy.Request{
-		Mode: string(job.Isolation), Backend: job.Sandbox.Backend, Network: string(job.Sandbox.Network),
-		Hosts: job.Sandbox.AllowHosts, Limits: agentLimits(job), Workspace: strategy, Deliver: delivers, Budget: Budget(job.Sandbox.Limits),
+	return c.Policy.PermitsJob(policy.Request{
+		Mode: string(job.Isolation), Workspace: strategy, Deliver: delivers,
+		Jail: jailpolicy.Request{
+			Backend: job.Sandbox.Backend, Network: string(job.Sandbox.Network), Hosts: job.Sandbox.AllowHosts,
+			Limits: agentLimits(job), Budget: Budget(job.Sandbox.Limits),
+		},
 	})
 }
 

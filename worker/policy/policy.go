@@ -1,0 +1,82 @@
+// Package policy reads the policy files of pools: what jails may touch, as package
+// [github.com/penstock-run/penstock/sandbox/policy] says it, and what else a job may
+// request of a worker. It is one file, so that its owner has one place to look.
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/sandbox/policy"
+)
+
+// A Policy is the content of a file. The zero value adds nothing and forbids nothing.
+type Policy struct {
+	policy.Policy `yaml:",inline"`
+
+	Modes []string `yaml:"modes,omitempty" json:"modes,omitempty"` // isolation modes that a job may ask for; empty is all
+	// Workspaces are the ways in which jobs may get files of their own; empty is all.
+	Workspaces []string `yaml:"workspaces,omitempty" json:"workspaces,omitempty"`
+	// Deliver are the ways in which results may leave the store; empty is all. None and
+	// patch are no such way, and stand for none.
+	Deliver []string `yaml:"deliver,omitempty" json:"deliver,omitempty"`
+	// Attach says whether people may open terminals in the jails of agents:
+	// allow, which is the default, or deny.
+	Attach string `yaml:"attach,omitempty" json:"attach,omitempty"`
+}
+
+// Load reads the file at path.
+func Load(path string) (p Policy, err error) {
+	if err = policy.LoadInto(path, &p, &p.Policy); err != nil {
+		return p, err
+	}
+	return p, p.validate()
+}
+
+// Parse reads YAML, or JSON, as the content of the file at an absolute path.
+func Parse(file string, b []byte) (p Policy, err error) {
+	if err = policy.ParseInto(file, b, &p, &p.Policy); err != nil {
+		return p, err
+	}
+	return p, p.validate()
+}
+
+func (p Policy) validate() error {
+	return cmp.Or(
+		p.CheckWords("attach", []string{p.Attach}, "", "allow", "deny"),
+		p.CheckWords("modes", p.Modes, "none", "worktree", "container"),
+		p.CheckWords("workspaces", p.Workspaces, "overlay", "clone", "linked", "hook"),
+		p.CheckWords("deliver", p.Deliver, "none", "patch", "branch", "pr"),
+	)
+}
+
+// A Request is what a job asks for, in the words of jobs.
+type Request struct {
+	Jail      policy.Request
+	Mode      string // none, worktree, container
+	Workspace string // how the job gets files of its own; "" leaves it to the host
+	Deliver   string // how its result leaves the store; "" if it does not
+}
+
+// PermitsJob reports all that the policy does not permit together, as a
+// [*policy.DeniedError]. A field that the policy leaves out bounds nothing.
+func (p Policy) PermitsJob(r Request) error {
+	var denied []policy.Denial
+	for _, c := range []struct {
+		field, asked string
+		permitted    []string
+	}{{"modes", r.Mode, p.Modes}, {"workspaces", r.Workspace, p.Workspaces}, {"deliver", r.Deliver, p.Deliver}} {
+		if len(c.permitted) > 0 && c.asked != "" && !slices.Contains(c.permitted, c.asked) {
+			denied = append(denied, policy.Denial{Field: c.field, Value: c.asked, Most: strings.Join(c.permitted, ", ")})
+		}
+	}
+	if jail, ok := errors.AsType[*policy.DeniedError](p.Permits(r.Jail)); ok {
+		denied = append(denied, jail.Denials...)
+	}
+	if denied == nil {
+		return nil
+	}
+	return &policy.DeniedError{File: p.File(), Denials: denied}
+}
