@@ -23,7 +23,7 @@ func TestBackupAndRestore(t *testing.T) {
 	serve, _ := f.serve("--slots", "1")
 	done := f.submit("echo done >new.txt", "--key", "done")
 	f.run("wait", "--timeout", patience(60), done)
-	running := f.submit("echo begun; sleep 5; echo ran >new.txt", "--key", "runs")
+	running := f.submit("echo begun; "+onlyFirst+"; echo ran >new.txt", "--key", "runs")
 	f.runs(running)
 	waiting := f.submit("echo waited >new.txt", "--key", "waits")
 	dir := t.TempDir()

@@ -180,8 +180,10 @@ func (f *fixture) predictions(dir string) map[string]string {
 // A batch that is interrupted keeps what is done and says so; the same
 // command does the rest, and nothing twice.
 func TestABatchIsResumed(t *testing.T) {
+	t.Parallel()
 	for name, stop := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFixture(t)
 			file := f.issues(12, func(int) string { return "" })
 			out := filepath.Join(t.TempDir(), "results")

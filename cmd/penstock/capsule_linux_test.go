@@ -74,6 +74,7 @@ func (f *fixture) abroad(agent string) {
 // conversation, with the files and the commit, and with the prompt that was not
 // answered.
 func TestAConversationGoesOnAbroad(t *testing.T) {
+	t.Parallel()
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()
@@ -162,6 +163,7 @@ func TestAKilledAgentGoesOn(t *testing.T) {
 // An agent of one turn that is killed with -9 within it goes on with it, in the
 // next attempt.
 func TestAKilledTurnGoesOn(t *testing.T) {
+	t.Parallel()
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()

@@ -33,6 +33,7 @@ await nc.close();
 // A client in another language publishes one JSON message and has a job. One
 // that is malformed is refused with the field named, or filed with it.
 func TestAClientInAnotherLanguage(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	modules := nodeModules(t)
 	f.serve("--slots", "2")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // stubborn is an agent that does not end when it is told to, and has a child
@@ -23,6 +24,22 @@ while :; do sleep 1; done`
 func (f *fixture) runs(id string) {
 	f.Helper()
 	f.eventually(20*time.Second, "job "+id+" runs", func() bool { return count(f.events(id), jobs.OutputLine) > 0 })
+}
+
+const (
+	// untilGoOn is what an agent does that waits for goOn.
+	untilGoOn = "while [ ! -e go-on ]; do sleep 0.1; done"
+	// onlyFirst is what an agent does whose first attempt must not end by itself.
+	onlyFirst = "[ $PENSTOCK_ATTEMPT -gt 1 ] || sleep 600"
+)
+
+// goOn lets an agent that runs go on from untilGoOn.
+func (f *fixture) goOn(id string) { f.Helper(); f.run("attach", id, "--", "touch", "go-on") }
+
+// stays is what an agent does that must still run when the test has done what takes
+// a calm machine less time, and that nothing can reach then.
+func stays(seconds int) string {
+	return fmt.Sprintf("sleep %.0f", slowtest.Limit(time.Duration(seconds)*time.Second).Seconds())
 }
 
 // A job is cancelled wherever it is, within seconds and altogether.
@@ -104,7 +121,7 @@ func TestLifeOfAJob(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	serve, args := f.serve("--slots", "1")
-	id := f.submit("echo one; sleep 4; echo two; test -e passes", "--key", "the-key")
+	id := f.submit("echo one; [ $PENSTOCK_ATTEMPT -gt 1 ] || "+untilGoOn+"; echo two; test -e passes", "--key", "the-key")
 	out, code, told := f.try("wait", "--timeout", "1s", id)
 	if code != 8 || !strings.Contains(told, "the jobs continue") {
 		t.Errorf("wait --timeout ended with %d, want 8:\n%s%s", code, out, told)
@@ -112,6 +129,8 @@ func TestLifeOfAJob(t *testing.T) {
 	if rec := f.record(id); rec.State == jobs.Finished {
 		t.Errorf("the job did not go on: %s", rec.State)
 	}
+	f.runs(id)
+	f.goOn(id)
 	if _, code, _ := f.try("wait", id); code != 3 {
 		t.Errorf("wait ended with %d, want 3", code)
 	}

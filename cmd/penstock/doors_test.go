@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // refused fails unless the program ends with that code and says each word.
@@ -32,7 +33,7 @@ func (f *fixture) refused(code int, words []string, args ...string) {
 func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	first := f.begin("run", "--repo", f.repo, "--", "sh", "-c", "echo begun; sleep 4; echo done >new.txt")
+	first := f.begin("run", "--repo", f.repo, "--", "sh", "-c", "echo begun; "+stays(4)+"; echo done >new.txt")
 	f.eventually(20*time.Second, "the first run runs", func() bool { return strings.Contains(first.log.String(), "begun") })
 	inUse := []string{f.data, "in use by penstock run", "hint: ", "--data"}
 	f.refused(1, inUse, "run", "--repo", f.repo, "--", "true")
@@ -61,7 +62,7 @@ func TestPlacesThatCannotBeHad(t *testing.T) {
 	f.refused(1, []string{taken, "address already in use"}, "serve", "--listen", taken, "--admin", "")
 	f.refused(1, []string{taken, "address already in use"}, "serve", "--listen", "127.0.0.1:0", "--admin", taken)
 	f.refused(1, []string{taken, "address already in use"}, "serve", "--listen", "127.0.0.1:0", "--admin", taken, "--slots", "1")
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > slowtest.Limit(20*time.Second) {
 		t.Errorf("it took %v to say so", took)
 	}
 	file := filepath.Join(t.TempDir(), "file")
@@ -120,10 +121,14 @@ func TestResultsDirectoryInUse(t *testing.T) {
 	f.serve("--slots", "2")
 	out := filepath.Join(t.TempDir(), "out")
 	file := f.issues(2, func(int) string { return "" })
-	args := []string{"batch", "run", file, "--repo", f.repo, "--out", out, "--", "sh", "-c", "sleep 3"}
+	args := []string{"batch", "run", file, "--repo", f.repo, "--out", out, "--", "sh", "-c", "echo begun; " + untilGoOn}
 	first := f.begin(args...)
 	f.eventually(20*time.Second, "the batch runs", func() bool { return len(f.list()) > 0 })
 	f.refused(2, []string{out, "process"}, args...)
+	for _, rec := range f.list() {
+		f.runs(rec.ID)
+		f.goOn(rec.ID)
+	}
 	if code := f.ended(first, 20*time.Second); code != 0 {
 		t.Errorf("the first batch ended with %d", code)
 	}
@@ -140,16 +145,17 @@ func TestAnInterruptedWatcher(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.serve("--slots", "1")
-	id := f.submit("echo begun; sleep 3")
+	id := f.submit("echo begun; " + untilGoOn)
 	for _, verb := range []string{"watch", "wait"} {
 		p := f.begin(verb, id)
 		f.runs(id)
-		time.Sleep(200 * time.Millisecond) // wait says nothing that could be waited for
+		time.Sleep(slowtest.Limit(200 * time.Millisecond)) // wait says nothing that could be waited for
 		f.must(p.Process.Signal(syscall.SIGINT))
 		if code := f.ended(p, 10*time.Second); code != 130 {
 			t.Errorf("%s ended with %d, want 130:\n%s", verb, code, p.log)
 		}
 	}
+	f.goOn(id)
 	f.run("wait", id)
 }
 
@@ -158,7 +164,7 @@ func TestAnInterruptedWatcher(t *testing.T) {
 func TestAnInterruptedRun(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	run := f.begin("run", "--repo", f.repo, "--key", "k", "--", "sh", "-c", "echo begun; sleep 3; echo done >new.txt")
+	run := f.begin("run", "--repo", f.repo, "--key", "k", "--", "sh", "-c", "echo begun; "+onlyFirst+"; echo done >new.txt")
 	f.eventually(20*time.Second, "it runs", func() bool { return strings.Contains(run.log.String(), "begun") })
 	f.must(run.Process.Signal(syscall.SIGINT))
 	if code := f.ended(run, 15*time.Second); code != 130 || !strings.Contains(run.log.String(), "hint: penstock job cancel") {

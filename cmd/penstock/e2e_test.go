@@ -36,6 +36,7 @@ import (
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"penstock": main}) }
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	requireJail(t)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",

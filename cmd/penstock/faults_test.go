@@ -16,12 +16,13 @@ import (
 // A worker that is killed loses nothing: another one has its jobs within
 // fifteen seconds, its agents are gone, and each job has one result.
 func TestAKilledWorkersJobsGoOnElsewhere(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.serve()
 	first := f.worker("--slots", "4", "--name", "first")
 	var ids []string
 	for i := range 4 {
-		ids = append(ids, f.submit(fmt.Sprintf("echo begun; [ $PENSTOCK_ATTEMPT -gt 1 ] || sleep 600; echo %d > new.txt", i)))
+		ids = append(ids, f.submit(fmt.Sprintf("echo begun; %s; echo %d > new.txt", onlyFirst, i)))
 	}
 	for _, id := range ids {
 		f.eventually(20*time.Second, "job "+id+" runs", func() bool { return count(f.events(id), jobs.OutputLine) > 0 })
@@ -54,10 +55,11 @@ func TestAKilledWorkersJobsGoOnElsewhere(t *testing.T) {
 // A worker that sleeps past its lease and wakes again finds that it may do
 // nothing any more: its agent ends and its result is refused.
 func TestASleepingWorkerIsFenced(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.serve()
 	first := f.worker("--slots", "1", "--name", "sleeper", "--log-level", "info")
-	id := f.submit("echo begun; sleep $((22 - 9 * PENSTOCK_ATTEMPT)); echo from $PENSTOCK_ATTEMPT > new.txt")
+	id := f.submit("echo begun; " + onlyFirst + "; sleep 4; echo from $PENSTOCK_ATTEMPT > new.txt")
 	f.eventually(20*time.Second, "the job runs", func() bool { return count(f.events(id), jobs.OutputLine) > 0 })
 	f.must(first.Process.Signal(syscall.SIGSTOP))
 	f.worker("--slots", "1", "--name", "heir")
@@ -85,10 +87,11 @@ func TestASleepingWorkerIsFenced(t *testing.T) {
 
 // A drained worker hands back what it could not finish, at no cost.
 func TestADrainedWorkerHandsItsJobsBack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.serve()
 	first := f.worker("--slots", "2", "--name", "first", "--drain", "1s")
-	id := f.submit("echo begun; sleep 5; echo done > new.txt", "--max-attempts", "1")
+	id := f.submit("echo begun; "+onlyFirst+"; echo done > new.txt", "--max-attempts", "1")
 	f.eventually(20*time.Second, "the job runs", func() bool { return count(f.events(id), jobs.OutputLine) > 0 })
 	f.must(first.Process.Signal(syscall.SIGTERM))
 	if err := first.Wait(); err != nil {
@@ -105,6 +108,7 @@ func TestADrainedWorkerHandsItsJobsBack(t *testing.T) {
 // The broker and its dispatcher die in the middle of a batch and are started
 // again: nothing that was accepted is lost.
 func TestAKilledServerLosesNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	serve, args := f.serve()
 	f.worker("--slots", "3", "--name", "w")
@@ -115,23 +119,13 @@ func TestAKilledServerLosesNothing(t *testing.T) {
 	}
 	f.must(os.WriteFile(file, []byte(lines.String()), 0o644))
 	out := filepath.Join(t.TempDir(), "results")
-	batch := &program{Cmd: f.command("batch", "run", file, "--repo", f.repo, "--out", out, "--max-parallel", "6"), log: &syncBuffer{}}
-	batch.Stdout, batch.Stderr = batch.log, batch.log
-	f.must(batch.Start())
-	t.Cleanup(func() { batch.kill(); f.note(batch, []string{"batch", "run"}) })
+	batch := f.begin("batch", "run", file, "--repo", f.repo, "--out", out, "--max-parallel", "6")
 	f.eventually(30*time.Second, "some items are done", func() bool { return strings.Count(batch.log.String(), "success") >= 3 })
 	serve.kill()
 	time.Sleep(time.Second)
 	f.start("serving", args...)
-	done := make(chan error, 1)
-	go func() { done <- batch.Wait() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Fatalf("batch run: %v", err)
-		}
-	case <-time.After(90 * time.Second):
-		t.Fatal("the batch did not complete")
+	if code := f.ended(batch, 90*time.Second); code != 0 {
+		t.Fatalf("batch run ended with %d", code)
 	}
 	if got := readResults(t, out); len(got) != 12 {
 		t.Errorf("got %d results, want 12", len(got))

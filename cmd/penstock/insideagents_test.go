@@ -28,6 +28,7 @@ func tells(tool, argument string) *agenttest.Model {
 // The shells of real agents find the command penstock, and what they tell by it
 // is the job's.
 func TestAgentsTellTheirWorker(t *testing.T) {
+	t.Parallel()
 	schema := filepath.Join(t.TempDir(), "schema.json")
 	if err := os.WriteFile(schema, []byte(`{"type":"object","required":["risk"],"properties":{"risk":{"enum":["low","high"]}}}`), 0o600); err != nil {
 		t.Fatal(err)

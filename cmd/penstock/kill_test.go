@@ -22,6 +22,7 @@ const writer = `i=0; while :; do i=$((i+1)); echo $i > n$i; sleep 0.05; done`
 // every file that was older than a second is in a salvage after the next
 // start, and nothing else is left. PENSTOCK_TEST_KILLS says how often.
 func TestKilledAtRandomPoints(t *testing.T) {
+	t.Parallel()
 	kills := 30
 	if asked, err := strconv.Atoi(os.Getenv("PENSTOCK_TEST_KILLS")); err == nil {
 		kills = asked

@@ -31,6 +31,7 @@ func opens(prefix string) *agenttest.Model {
 
 // A person looks at the terminal that a real agent has opened.
 func TestTerminalsOfRealAgents(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ agent, api, model, prefix string }{
 		{"claude", "ANTHROPIC", "claude-sonnet-4-5", "mcp__penstock__"},
 		{"codex", "OPENAI", "gpt-5.5", "mcp__penstock/"},

@@ -21,7 +21,7 @@ func TestWaitingCommandsOutliveADispatcher(t *testing.T) {
 	f.worker("--slots", "1")
 
 	out := filepath.Join(t.TempDir(), "out")
-	batch := f.begin("batch", "run", f.issues(3, func(int) string { return "" }), "--repo", f.repo, "--out", out, "--max-parallel", "1", "--", "sh", "-c", "sleep 3; echo x >new.txt")
+	batch := f.begin("batch", "run", f.issues(3, func(int) string { return "" }), "--repo", f.repo, "--out", out, "--max-parallel", "1", "--", "sh", "-c", stays(5)+"; echo x >new.txt")
 	f.eventually(30*time.Second, "the first item runs", func() bool { return f.states()[jobs.Executing] == 1 })
 	id := f.list()[0].ID
 	wait, watch := f.begin("wait", id), f.begin("watch", id)

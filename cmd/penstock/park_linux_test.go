@@ -120,6 +120,7 @@ func TestAParkedSessionIsStopped(t *testing.T) {
 // with -9, and the answer finds it in another process: with its conversation and
 // its files.
 func TestARealAgentIsParked(t *testing.T) {
+	t.Parallel()
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()

@@ -28,6 +28,7 @@ import (
 // kills and three of the server. They are told as a worker tells them, but by this
 // test: a worker does not keep so much of what one attempt says.
 func TestAKilledWatcherMissesNothing(t *testing.T) {
+	t.Parallel()
 	lines, kills, restarts := 10_000, 15, 1
 	if asked, err := strconv.Atoi(os.Getenv("PENSTOCK_TEST_EVENTS")); err == nil {
 		lines = asked

@@ -15,6 +15,7 @@ import (
 // conversation and the new prompt, and the result has both changes. Two forks go
 // on from there, each by itself.
 func TestAFinishedJobGetsAPrompt(t *testing.T) {
+	t.Parallel()
 	for _, agent := range realAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			t.Parallel()

@@ -38,6 +38,7 @@ func shell(tool, argument string) func(text string) agenttest.Step {
 // A real agent goes on with its conversation in a new process when the check
 // has failed: same session, same workspace, one budget.
 func TestAnAgentMendsAFailedCheck(t *testing.T) {
+	t.Parallel()
 	for _, agent := range []struct {
 		name, api string
 		model     string

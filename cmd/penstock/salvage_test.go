@@ -182,7 +182,7 @@ func TestClean(t *testing.T) {
 	// Now a worker has a job of its own, and salvages the dead one's itself;
 	// so another one is killed.
 	second := f.worker("--slots", "1", "--name", "second")
-	live := f.submit("echo begun; sleep 4; echo two > two")
+	live := f.submit("echo begun; " + untilGoOn + "; echo two > two")
 	f.runs(live)
 	var list []cleaned
 	f.must(json.Unmarshal([]byte(f.run("clean", "-o", "json")), &list))
@@ -190,6 +190,7 @@ func TestClean(t *testing.T) {
 	if slices.ContainsFunc(list, workspaces) || len(f.workspaces()) != 1 {
 		t.Errorf("beside a worker: %+v; workspaces %v, want the one in use", list, f.workspaces())
 	}
+	f.goOn(live)
 	f.run("wait", live)
 	if patch := f.run("job", "diff", live); !strings.Contains(patch, "+two") {
 		t.Errorf("the job that ran while all was cleaned has the patch\n%s", patch)

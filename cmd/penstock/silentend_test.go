@@ -17,6 +17,7 @@ var followers = [][]string{{"wait"}, {"watch"}, {"logs", "-f"}}
 
 // A finished job ends every wait, also when its events have left the log.
 func TestWaitsEndWithoutTheEventsOfAJob(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.serve("--slots", "1")
 	id := f.submit("echo hi")
@@ -42,6 +43,7 @@ func TestWaitsEndWithoutTheEventsOfAJob(t *testing.T) {
 // A job that a program finished which writes no events ends the waits that have
 // begun before, too.
 func TestWaitsEndWithAForeignFinish(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.serve() // no slots: the worker is the foreign program
 	id := f.submit("echo hi")
