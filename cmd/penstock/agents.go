@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
@@ -56,7 +57,7 @@ func can(a agent.Abilities) []string {
 // checkAgent refuses an unknown name that is nearly the name of an agent. Workers may
 // have agents that this host does not know, so it refuses no other name.
 func (a *app) checkAgent(name string) error {
-	known := a.agents().Names()
+	known := workerparts.Agents(&a.cfg).Names()
 	if name == "" || slices.Contains(known, name) {
 		return nil
 	}
@@ -74,7 +75,7 @@ func (a *app) agentCommand() *cobra.Command {
 		Long: `Ls lists the agents that jobs may name. It looks for their programs but does not start
 them; penstock doctor starts each of them in a jail.`,
 		RunE: func(*cobra.Command, []string) error {
-			agents := a.agents()
+			agents := workerparts.Agents(&a.cfg)
 			var lines []agentLine
 			for _, about := range agents.All() {
 				line := agentLine{Name: about.Name, Protocol: about.Protocol, Program: []string{}, Abilities: about.Abilities}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -44,7 +45,7 @@ func exitText(e terminal.Exit) string {
 // An attachment is one look at a terminal in the jail of a job's agent.
 type attachment struct {
 	*app
-	pool     *pool
+	pool     *pool.Pool
 	rec      jobs.Record
 	ask      terminal.Request // the sender of the requests
 	readOnly bool
@@ -85,8 +86,8 @@ between them and you.`,
 				return cli.Usage("", "--terminal names a terminal that already runs a program: leave out the program")
 			}
 			s.ask.Args, s.ask.By, s.ask.ID = program, "cli", jobs.NewID()
-			return a.withJob(cmd.Context(), before[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				if err := p.alive(rec); err != nil {
+			return a.withJob(cmd.Context(), before[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				if err := checkServed(p, rec); err != nil {
 					return err
 				}
 				s.pool, s.rec = p, rec
@@ -121,7 +122,7 @@ func (s *attachment) begin(ctx context.Context, r terminal.Request) (terminal.An
 		if s.rec.State == jobs.Finished {
 			return terminal.Answer{}, cli.Fail(cli.ExitDenied, "penstock logs "+s.rec.ID+" shows what there was", "job %s has ended, and the agent's terminals with it", s.rec.ID)
 		}
-		answer, err := s.pool.log.Terminal(limited, s.rec.Session, r)
+		answer, err := s.pool.Log.Terminal(limited, s.rec.Session, r)
 		refused, ok := errors.AsType[*control.RefusedError](err)
 		switch {
 		case err == nil:
@@ -138,7 +139,7 @@ func (s *attachment) begin(ctx context.Context, r terminal.Request) (terminal.An
 			return answer, cli.Fail(cli.ExitTimeout, "penstock why "+s.rec.ID+" says what it waits for; --timeout waits longer", "job %s: no terminal after %v: %w", s.rec.ID, s.timeout, err)
 		case <-time.After(sendAgain):
 		}
-		if rec, err := s.pool.client.Get(limited, s.rec.ID); err == nil {
+		if rec, err := s.pool.Client.Get(limited, s.rec.ID); err == nil {
 			s.rec = rec
 		}
 	}

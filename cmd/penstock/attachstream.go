@@ -80,7 +80,7 @@ func (s *attachment) attach(ctx context.Context) error {
 // show writes what the terminal shows, until it has ended.
 func (s *attachment) show(ctx context.Context) (terminal.Exit, error) {
 	for r := s.request(terminal.Read); ; {
-		answer, err := s.pool.log.Terminal(ctx, s.rec.Session, r)
+		answer, err := s.pool.Log.Terminal(ctx, s.rec.Session, r)
 		if ctx.Err() != nil {
 			return terminal.Exit{}, context.Cause(ctx)
 		}
@@ -118,7 +118,7 @@ func (s *attachment) outage(ctx context.Context, err error) error {
 	if ok && refused.Code != control.Busy {
 		return over
 	}
-	rec, err := s.pool.client.Get(ctx, s.rec.ID)
+	rec, err := s.pool.Client.Get(ctx, s.rec.ID)
 	if err == nil && (rec.State != jobs.Executing || rec.Attempt != s.ask.Attempt) {
 		return over
 	}
@@ -167,7 +167,7 @@ func (s *attachment) enter(ctx context.Context, keys <-chan []byte) {
 		case b := <-keys:
 			for len(b) > 0 && ctx.Err() == nil {
 				r.Data = b[:min(len(b), terminal.MaxInput)]
-				answer, err := s.pool.log.Terminal(ctx, s.rec.Session, r)
+				answer, err := s.pool.Log.Terminal(ctx, s.rec.Session, r)
 				if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Code == control.Over {
 					return // show reports how it ended
 				}
@@ -190,7 +190,7 @@ func (s *attachment) fit(ctx context.Context, tty *os.File) {
 		if rows, columns, ok := sizeOf(tty); ok {
 			r := s.request(terminal.Resize)
 			r.Rows, r.Columns = rows, columns
-			_, _ = s.pool.log.Terminal(ctx, s.rec.Session, r) // it is over, then
+			_, _ = s.pool.Log.Terminal(ctx, s.rec.Session, r) // it is over, then
 		}
 		select {
 		case <-ctx.Done():

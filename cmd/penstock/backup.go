@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/backup"
 	"github.com/penstock-run/penstock/jobs/layout"
@@ -68,12 +69,12 @@ read it.`,
 		Example: `  penstock backup /var/backups/penstock/
   penstock backup pool.backup -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.open(cmd.Context(), "backup", hooks{})
+			p, err := pool.Open(cmd.Context(), a.shell(), "backup", pool.Hooks{})
 			if err != nil {
 				return err
 			}
 			b, err := a.backup(cmd.Context(), p, args[0])
-			if err = errors.Join(err, p.close()); err != nil {
+			if err = errors.Join(err, p.Close()); err != nil {
 				return err
 			}
 			return backupView.One(a.out, a.format, b)
@@ -81,7 +82,7 @@ read it.`,
 	}
 }
 
-func (a *app) backup(ctx context.Context, p *pool, path string) (b backupFile, err error) {
+func (a *app) backup(ctx context.Context, p *pool.Pool, path string) (b backupFile, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "penstock-"+time.Now().UTC().Format("20060102T150405Z")+".backup")
 	}
@@ -98,9 +99,9 @@ func (a *app) backup(ctx context.Context, p *pool, path string) (b backupFile, e
 		}
 	}()
 	b.File = path
-	b.Manifest, err = backup.Write(ctx, p.conn, f, backup.Config{Release: release(), Prefix: a.cfg.Prefix, Progress: a.tellStream})
+	b.Manifest, err = backup.Write(ctx, p.Conn, f, backup.Config{Release: release(), Prefix: a.cfg.Prefix, Progress: a.tellStream})
 	if err != nil {
-		return b, cause(ctx, err)
+		return b, pool.Cause(ctx, err)
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -182,7 +183,7 @@ func (a *app) restoreFile(cmd *cobra.Command, f *backup.File, replace bool) erro
 	if a.cfg.Server != "" {
 		return a.restoreThere(ctx, f, replace, a.layout(cmd))
 	}
-	_, err := natsd.Find(a.store())
+	_, err := natsd.Find(pool.StoreDir(a.shell()))
 	switch {
 	case err == nil:
 		return cli.Fail(cli.ExitUnexpected, "stop it, and all workers: their state will be out of date", "restore: a pool runs on %s", a.cfg.Data)
@@ -190,38 +191,38 @@ func (a *app) restoreFile(cmd *cobra.Command, f *backup.File, replace bool) erro
 		return fmt.Errorf("restore: %w", err)
 	}
 	if !replace {
-		if err := a.atBroker(a.store(), func(p *pool) error { return vacant(ctx, p) }); err != nil {
+		if err := a.atBroker(pool.StoreDir(a.shell()), func(p *pool.Pool) error { return vacant(ctx, p) }); err != nil {
 			return err
 		}
 	}
-	fresh := a.store() + ".restoring"
-	if err := natsd.Beside(a.store(), fresh); err != nil {
+	fresh := pool.StoreDir(a.shell()) + ".restoring"
+	if err := natsd.Beside(pool.StoreDir(a.shell()), fresh); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	a.cfg.Replicas = 1 // the backup may be one of a cluster
-	err = a.atBroker(fresh, func(p *pool) error { return a.fill(ctx, p, f) })
+	err = a.atBroker(fresh, func(p *pool.Pool) error { return a.fill(ctx, p, f) })
 	if err == nil {
-		err = natsd.Adopt(a.store(), fresh)
+		err = natsd.Adopt(pool.StoreDir(a.shell()), fresh)
 	}
 	if err != nil {
-		return fmt.Errorf("restore: %w", errors.Join(cause(ctx, err), os.RemoveAll(fresh)))
+		return fmt.Errorf("restore: %w", errors.Join(pool.Cause(ctx, err), os.RemoveAll(fresh)))
 	}
 	return nil
 }
 
 // fill brings a backup back on a broker that holds nothing, and finishes what
 // workers had just begun to finish.
-func (a *app) fill(ctx context.Context, p *pool, f *backup.File) error {
-	if err := f.Restore(ctx, p.conn, a.cfg.Replicas, a.tellStream); err != nil {
+func (a *app) fill(ctx context.Context, p *pool.Pool, f *backup.File) error {
+	if err := f.Restore(ctx, p.Conn, a.cfg.Replicas, a.tellStream); err != nil {
 		return err
 	}
-	if err := p.bind(ctx, a, hooks{}); err != nil {
+	if err := p.Bind(ctx, a.shell(), pool.Hooks{}); err != nil {
 		return err
 	}
-	if err := p.queue.Conclude(ctx, f.Taken.Add(-time.Hour)); err != nil {
+	if err := p.Queue.Conclude(ctx, f.Taken.Add(-time.Hour)); err != nil {
 		return err
 	}
-	lost, err := p.dispatcher.Audit(ctx, true)
+	lost, err := p.Dispatcher.Audit(ctx, true)
 	for _, loss := range lost {
 		a.err.Printf("penstock: repaired: %s\n", loss)
 	}
@@ -229,22 +230,16 @@ func (a *app) fill(ctx context.Context, p *pool, f *backup.File) error {
 }
 
 // atBroker opens a directory's broker for one operation, without serving it.
-func (a *app) atBroker(dir string, do func(*pool) error) error {
-	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
-	server, err := natsd.Open(natsd.Config{StoreDir: dir, Owner: "restore", Fast: true, Logger: p.logger})
+func (a *app) atBroker(dir string, do func(*pool.Pool) error) error {
+	p, err := pool.OpenDirectory(a.shell(), dir, "restore")
 	if err != nil {
 		return err
 	}
-	p.undo = append(p.undo, server.Close)
-	if p.conn, err = server.Connect(clientOptions("restore")...); err == nil {
-		p.undo = append(p.undo, p.hangUp)
-		err = do(p)
-	}
-	return errors.Join(err, p.close())
+	return errors.Join(do(p), p.Close())
 }
 
-func vacant(ctx context.Context, p *pool) error {
-	found, err := backup.Occupied(ctx, p.conn)
+func vacant(ctx context.Context, p *pool.Pool) error {
+	found, err := backup.Occupied(ctx, p.Conn)
 	if err != nil {
 		return err
 	}
@@ -260,12 +255,12 @@ const copyWithin = 10 * time.Minute
 
 // restoreThere restores to an external server.
 func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool, wanted layout.Config) (err error) {
-	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
-	if err := a.connect(p, "restore"); err != nil {
+	p, err := pool.Reach(a.shell(), "restore")
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	if running, err := backup.Running(ctx, p.conn); err != nil || len(running) > 0 {
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if running, err := backup.Running(ctx, p.Conn); err != nil || len(running) > 0 {
 		return cmp.Or(err, cli.Fail(cli.ExitUnexpected, "stop them: their state will be out of date", "restore: the pool runs: %v", running))
 	}
 	if !replace {
@@ -273,7 +268,7 @@ func (a *app) restoreThere(ctx context.Context, f *backup.File, replace bool, wa
 			return err
 		}
 	}
-	if err := backup.Clear(ctx, p.conn); err != nil {
+	if err := backup.Clear(ctx, p.Conn); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	if err := a.fill(ctx, p, f); err != nil {

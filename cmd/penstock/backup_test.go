@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -109,7 +110,7 @@ func TestRetention(t *testing.T) {
 		{Jobs: time.Hour, Events: 2 * time.Hour, EventsBytes: "64MiB", Results: 3 * time.Hour, Artifacts: 4 * time.Hour, ArtifactsBytes: "32MiB", Dead: 5 * time.Hour},
 	} {
 		a.cfg.Keep = keep
-		p, err := a.open(context.Background(), "run", hooks{})
+		p, err := pool.Open(context.Background(), a.shell(), "run", pool.Hooks{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,15 +130,15 @@ func TestRetention(t *testing.T) {
 				t.Errorf("%s keeps %v and %d bytes, want %v and %d", want.stream, age, bytes, want.age, want.bytes)
 			}
 		}
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func bounds(t *testing.T, p *pool, stream string) (age time.Duration, bytes int64) {
+func bounds(t *testing.T, p *pool.Pool, stream string) (age time.Duration, bytes int64) {
 	t.Helper()
-	msg, err := p.conn.Request("$JS.API.STREAM.INFO."+stream, nil, 10*time.Second)
+	msg, err := p.Conn.Request("$JS.API.STREAM.INFO."+stream, nil, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (b *batchRun) askDoing(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		for _, rec := range b.board.Shown() {
-			if e, err := b.pool.log.Last(ctx, rec); err == nil && e != nil {
+			if e, err := b.pool.Log.Last(ctx, rec); err == nil && e != nil {
 				b.board.Doing(rec.ID, summary(*e))
 			}
 		}

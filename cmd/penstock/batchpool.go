@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
@@ -40,8 +41,8 @@ func (a *app) batchLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the batches that the pool has jobs of", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, batchView, func(p *pool, ctx context.Context) ([]operation.Batch, error) {
-				return collect(p.client.Batches().List(ctx))
+			return pool.List(cmd.Context(), a.shell(), batchView, func(ctx context.Context, p *pool.Pool) ([]operation.Batch, error) {
+				return pool.Collect(p.Client.Batches().List(ctx))
 			})
 		},
 	}
@@ -56,17 +57,17 @@ func (a *app) batchCancel() *cobra.Command {
 			if err := jobs.CheckToken("batch", id); err != nil {
 				return cli.Usage("", "%w", err)
 			}
-			p, err := a.open(cmd.Context(), "read", hooks{})
+			p, err := pool.Open(cmd.Context(), a.shell(), "read", pool.Hooks{})
 			if err != nil {
 				return err
 			}
-			changed, err := p.client.Batches().Cancel(cmd.Context(), id)
+			changed, err := p.Client.Batches().Cancel(cmd.Context(), id)
 			if err == nil && len(changed) == 0 {
 				err = cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no jobs to cancel", id)
 			} else {
 				err = errors.Join(err, recordView.List(a.out, a.format, changed))
 			}
-			return errors.Join(err, p.close())
+			return errors.Join(err, p.Close())
 		},
 	}
 }
@@ -75,12 +76,12 @@ func (a *app) batchCancel() *cobra.Command {
 // how to resume one that is paused.
 func (b *batchRun) unhold(ctx context.Context) error {
 	id := b.dir.Manifest().ID
-	holds, err := b.pool.client.Queues().Holds(ctx)
+	holds, err := b.pool.Client.Queues().Holds(ctx)
 	for _, h := range holds {
 		switch {
 		case h.Kind != jobs.HoldBatch || h.Name != id:
 		case h.Cancel:
-			_, err = b.pool.client.Batches().Resume(ctx, id)
+			_, err = b.pool.Client.Batches().Resume(ctx, id)
 		default:
 			b.err.Printf("penstock: batch %s is paused; penstock batch resume %s resumes it\n", id, b.where)
 		}

@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -28,7 +30,7 @@ const unbounded = 1000
 // its submission to its line in the results.
 type batchRun struct {
 	*app
-	pool  *pool
+	pool  *pool.Pool
 	dir   *results.Dir
 	items map[string]jobs.Job
 	where string // the directory, as the user named it
@@ -91,7 +93,7 @@ func (b *batchRun) run(ctx context.Context, parallel int) error {
 		if errors.Is(err, context.Canceled) {
 			err = b.interrupted(ctx)
 		}
-		err = errors.Join(err, b.pool.close())
+		err = errors.Join(err, b.pool.Close())
 		return b.finish(err)
 	}
 	return b.finish(nil)
@@ -99,23 +101,23 @@ func (b *batchRun) run(ctx context.Context, parallel int) error {
 
 // begin opens the pool; where it is our own, a worker runs in it.
 func (b *batchRun) begin(ctx context.Context, parallel int) (_ context.Context, err error) {
-	b.pool, err = b.open(ctx, "batch run", hooks{})
+	b.pool, err = pool.Open(ctx, b.app.shell(), "batch run", pool.Hooks{})
 	if err != nil {
 		return nil, err
 	}
 	if err := b.unhold(ctx); err != nil {
-		return nil, errors.Join(err, b.pool.close())
+		return nil, errors.Join(err, b.pool.Close())
 	}
-	b.pool.outlast(b.app)
-	return b.serveOwn(ctx, b.pool, slots(parallel), slices.Collect(maps.Values(b.items))...)
+	b.pool.Outlast(b.app.shell())
+	return b.serveOwn(ctx, b.pool, workerparts.Slots(parallel), slices.Collect(maps.Values(b.items))...)
 }
 
 func (b *batchRun) window(parallel int) int {
 	switch {
 	case parallel > 0:
 		return parallel
-	case b.pool.server != nil:
-		return slots(0)
+	case b.pool.Own():
+		return workerparts.Slots(0)
 	}
 	return unbounded
 }
@@ -150,9 +152,9 @@ func (b *batchRun) work(ctx context.Context, missing []string, window int) error
 	}
 	err := g.Wait()
 	done()
-	err = cause(ctx, errors.Join(err, watch.Wait()))
+	err = pool.Cause(ctx, errors.Join(err, watch.Wait()))
 	if cli.Code(err) == cli.ExitStopped {
-		_, cancelled := b.pool.client.As("batch").Batches().Cancel(context.WithoutCancel(ctx), b.dir.Manifest().ID)
+		_, cancelled := b.pool.Client.As("batch").Batches().Cancel(context.WithoutCancel(ctx), b.dir.Manifest().ID)
 		err = errors.Join(err, cancelled)
 	}
 	return err
@@ -160,7 +162,7 @@ func (b *batchRun) work(ctx context.Context, missing []string, window int) error
 
 // watch sends each finished job to the goroutine that waits for it.
 func (b *batchRun) watch(ctx context.Context) error {
-	for rec, err := range b.pool.queue.Watch(ctx, queue.Filter{Batch: b.dir.Manifest().ID}) {
+	for rec, err := range b.pool.Queue.Watch(ctx, queue.Filter{Batch: b.dir.Manifest().ID}) {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -184,12 +186,12 @@ func (b *batchRun) watch(ctx context.Context) error {
 
 // item carries one item from its submission to its line in the results.
 func (b *batchRun) item(ctx context.Context, item string) error {
-	answer, err := b.pool.submit(ctx, b.items[item], "batch")
+	answer, err := b.pool.Submit(ctx, b.items[item], "batch")
 	if err == nil && b.strictKey {
 		err = refuseDiffering(b.items[item], answer)
 	}
 	if err != nil {
-		return cause(ctx, fmt.Errorf("item %s: %w", item, err))
+		return pool.Cause(ctx, fmt.Errorf("item %s: %w", item, err))
 	}
 	select {
 	case <-ctx.Done():
@@ -203,17 +205,17 @@ func (b *batchRun) item(ctx context.Context, item string) error {
 func (b *batchRun) collect(ctx context.Context, rec jobs.Record) error {
 	// A record is final before its session's last event is stored. After Wait it is, so
 	// that no log in the directory ends before its job.
-	result, err := b.pool.client.Wait(ctx, rec.ID)
+	result, err := b.pool.Client.Wait(ctx, rec.ID)
 	if err != nil {
-		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
+		return pool.Cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}
 	var patch bytes.Buffer
-	if err := b.pool.patch(ctx, rec, &patch); err != nil {
+	if err := writePatch(ctx, b.pool, rec, &patch); err != nil {
 		return fmt.Errorf("item %s: %w", rec.Item, err)
 	}
-	err = b.dir.Add(ctx, result, &patch, b.pool.client.Events(ctx, rec.ID, 0))
+	err = b.dir.Add(ctx, result, &patch, b.pool.Client.Events(ctx, rec.ID, 0))
 	if err != nil {
-		return cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
+		return pool.Cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}
 	return b.count(result)
 }

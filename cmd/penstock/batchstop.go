@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -29,11 +30,11 @@ func (b *batchRun) interrupted(ctx context.Context) error {
 		}
 		return cli.Fail(cli.ExitInterrupted, "run the same command again to continue", "interrupted; the results so far are kept, and %d jobs were cancelled", n)
 	}
-	if b.pool.server != nil { // which ends with this command
+	if b.pool.Own() { // which ends with this command
 		return cli.Fail(cli.ExitInterrupted, "run the same command again to continue", "interrupted; the results so far are kept")
 	}
 	b.err.Printf("penstock: interrupted; asking the pool which jobs continue (interrupt again to exit at once)\n")
-	list, err := collect(b.pool.client.List(ctx, operation.ListRequest{Batch: id}))
+	list, err := pool.Collect(b.pool.Client.List(ctx, operation.ListRequest{Batch: id}))
 	if err != nil {
 		return cli.Fail(cli.ExitInterrupted, b.onward(), "interrupted; the results so far are kept, and the pool does not say which jobs continue: %w", err)
 	}
@@ -60,8 +61,8 @@ func (b *batchRun) onward() string {
 // them again. The pool cancels some of them itself as soon as it notices, so both
 // count: those cancelled here, and those whose records say so.
 func (b *batchRun) cancelRest(ctx context.Context, id string) (int, error) {
-	changed, err := b.pool.client.As("batch").Batches().Cancel(ctx, id)
-	list, unread := collect(b.pool.client.List(ctx, operation.ListRequest{Batch: id}))
+	changed, err := b.pool.Client.As("batch").Batches().Cancel(ctx, id)
+	list, unread := pool.Collect(b.pool.Client.List(ctx, operation.ListRequest{Batch: id}))
 	for _, rec := range list {
 		if rec.Outcome == jobs.Cancellation {
 			changed = append(changed, rec)

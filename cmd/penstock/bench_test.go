@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -22,12 +23,12 @@ import (
 
 // benchPool is what "penstock run" opens: a broker in this process, which
 // syncs every write to the disk, with a dispatcher and a worker.
-func benchPool(b *testing.B, slots int, h hooks) *pool {
+func benchPool(b *testing.B, slots int, h pool.Hooks) *pool.Pool {
 	b.Helper()
 	a := &app{out: console.New(io.Discard, os.Getenv), err: console.New(os.Stderr, os.Getenv), cfg: cli.Defaults()}
 	a.cfg.Data = b.TempDir()
 	a.cfg.Worker.Drain = 0
-	p, err := a.open(b.Context(), "run", h)
+	p, err := pool.Open(b.Context(), a.shell(), "run", h)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -35,9 +36,9 @@ func benchPool(b *testing.B, slots int, h hooks) *pool {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx := p.start(context.Background(), p.dispatcher.Run, p.api.Serve, w.Run)
+	ctx := p.Start(context.Background(), p.Dispatcher.Run, p.API.Serve, w.Run)
 	b.Cleanup(func() {
-		if err := p.close(); err != nil || context.Cause(ctx) != nil && context.Cause(ctx) != context.Canceled {
+		if err := p.Close(); err != nil || context.Cause(ctx) != nil && context.Cause(ctx) != context.Canceled {
 			b.Errorf("close: %v, %v", err, context.Cause(ctx))
 		}
 	})
@@ -84,20 +85,20 @@ func noop(repo string, isolation jobs.Isolation, backend string) jobs.Job {
 func BenchmarkLatency(b *testing.B) {
 	requireJail(b)
 	claimed, first, settled := make(chan time.Time, 1), make(chan time.Time, 1), make(chan jobs.Record, 1)
-	var h hooks
-	h.worker.Claimed = func(jobs.Record) { claimed <- time.Now() }
-	h.worker.Events = func(kind jobs.Kind, _ int, _ time.Duration) {
+	var h pool.Hooks
+	h.Worker.Claimed = func(jobs.Record) { claimed <- time.Now() }
+	h.Worker.Events = func(kind jobs.Kind, _ int, _ time.Duration) {
 		if kind == jobs.OutputLine {
 			first <- time.Now()
 		}
 	}
-	h.worker.Settled = func(rec jobs.Record, _ jobs.Result) { settled <- rec }
+	h.Worker.Settled = func(rec jobs.Record, _ jobs.Result) { settled <- rec }
 	p := benchPool(b, 1, h)
 	job := noop(benchRepo(b), jobs.IsolationWorktree, "auto")
 	var submit, claim, output, total []time.Duration
 	one := func() {
 		began := time.Now()
-		if _, err := p.dispatcher.Submit(b.Context(), job, "bench"); err != nil {
+		if _, err := p.Dispatcher.Submit(b.Context(), job, "bench"); err != nil {
 			b.Fatal(err)
 		}
 		submitted, at := time.Since(began), <-claimed
@@ -150,16 +151,16 @@ func benchJobs(b *testing.B, job jobs.Job, slots int) {
 	settled := make(chan jobs.Record, b.N+1)
 	var mu sync.Mutex
 	stages := map[string]time.Duration{}
-	var h hooks
-	h.worker.Settled = func(rec jobs.Record, _ jobs.Result) { settled <- rec }
-	h.worker.Stage = func(name string, took time.Duration) {
+	var h pool.Hooks
+	h.Worker.Settled = func(rec jobs.Record, _ jobs.Result) { settled <- rec }
+	h.Worker.Stage = func(name string, took time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		stages[name] += took
 	}
 	p := benchPool(b, slots, h)
 	submit := func() {
-		if _, err := p.dispatcher.Submit(b.Context(), job, "bench"); err != nil {
+		if _, err := p.Dispatcher.Submit(b.Context(), job, "bench"); err != nil {
 			b.Error(err)
 			settled <- jobs.Record{Outcome: jobs.Success}
 		}
@@ -201,7 +202,7 @@ func benchJobs(b *testing.B, job jobs.Job, slots int) {
 func BenchmarkEvents(b *testing.B) {
 	for _, sessions := range []int{1, 50} {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
-			p := benchPool(b, 0, hooks{})
+			p := benchPool(b, 0, pool.Hooks{})
 			const batch = 64
 			var lines []jobs.Event
 			for i := range batch {
@@ -210,7 +211,7 @@ func BenchmarkEvents(b *testing.B) {
 			var writers []*session.Writer
 			for range sessions {
 				id := jobs.NewID()
-				w, err := p.log.Writer(b.Context(), session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, event.New(event.JobClaimed{}))
+				w, err := p.Log.Writer(b.Context(), session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, event.New(event.JobClaimed{}))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
@@ -25,7 +26,7 @@ func (a *app) queueCaps() *cobra.Command {
 cap on each item of a kind, such as repo:*, has a row of its own, and one row for each
 repository with running jobs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, capView, func(p *pool, ctx context.Context) ([]schedule.CapUse, error) { return p.client.Queues().Caps(ctx) })
+			return pool.List(cmd.Context(), a.shell(), capView, func(ctx context.Context, p *pool.Pool) ([]schedule.CapUse, error) { return p.Client.Queues().Caps(ctx) })
 		},
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/chaos"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/layout"
 )
@@ -149,21 +150,21 @@ func emptyDir(dir string) (string, error) {
 func (a *app) connectChaos(ctx context.Context, data, servers string, o chaos.Options) (chaos.Pool, error) {
 	own := *a
 	own.cfg.Data, own.cfg.Server, own.cfg.Lease, own.cfg.Replicas = data, servers, o.Lease, o.Cluster
-	p, err := own.open(ctx, "chaos", hooks{})
+	p, err := pool.Open(ctx, own.shell(), "chaos", pool.Hooks{})
 	if err != nil {
 		return chaos.Pool{}, err
 	}
-	p.outlast(&own)
+	p.Outlast(own.shell())
 	submit := func(ctx context.Context, job jobs.Job) (id, session string, err error) {
-		s, err := p.submit(ctx, job, "cli")
+		s, err := p.Submit(ctx, job, "cli")
 		return s.ID, s.Session, err
 	}
-	return chaos.Pool{Submit: submit, Queue: p.queue, Log: p.log, Store: p.store, Close: p.close, Leader: p.someLeader}, nil
+	return chaos.Pool{Submit: submit, Queue: p.Queue, Log: p.Log, Store: p.Store, Close: p.Close, Leader: func(ctx context.Context) (string, error) { return someLeader(ctx, p) }}, nil
 }
 
 // someLeader names the server that leads a stream, whichever it is.
-func (p *pool) someLeader(ctx context.Context) (string, error) {
-	groups, err := layout.Groups(ctx, p.conn, layout.Config{})
+func someLeader(ctx context.Context, p *pool.Pool) (string, error) {
+	groups, err := layout.Groups(ctx, p.Conn, layout.Config{})
 	groups = slices.DeleteFunc(groups, func(g layout.Group) bool { return g.Leader == "" })
 	if err != nil || len(groups) == 0 {
 		return "", err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
@@ -76,13 +78,13 @@ func (a *app) clean(ctx context.Context, dry bool) ([]cleaned, error) {
 	if dry {
 		done = "would remove"
 	}
-	jails, err := sandbox.Leftovers(ctx, "", a.containers())
+	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(&a.cfg))
 	if err != nil {
 		return nil, err
 	}
 	list := []cleaned{}
 	for _, jail := range jails {
-		if a.elsewhere(jail.Label) {
+		if workerparts.Elsewhere(&a.cfg, jail.Label) {
 			continue
 		}
 		c := cleaned{What: "jail " + jail.Label, Action: done}
@@ -133,9 +135,9 @@ func (a *app) cleanSpaces(ctx context.Context, dry bool) (swept workspace.Swept,
 // discard gives up workspaces by their names. What a kill left of their jails,
 // a container for one, may still write there.
 func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cleaned, err error) {
-	jails, err := sandbox.Leftovers(ctx, "", a.containers())
+	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(&a.cfg))
 	for _, jail := range jails {
-		if !dry && slices.ContainsFunc(names, func(name string) bool { return jail.Label == worker.JailLabel(name, a.poolMark()) }) {
+		if !dry && slices.ContainsFunc(names, func(name string) bool { return jail.Label == worker.JailLabel(name, workerparts.PoolMark(&a.cfg)) }) {
 			err = errors.Join(err, jail.Kill(ctx))
 		}
 	}
@@ -168,11 +170,11 @@ func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cle
 // withSpaces opens the workspaces, with the pool's store for what is in them.
 // Without a pool they are only kept.
 func (a *app) withSpaces(ctx context.Context, dry bool, fn func(*workspace.Spaces) error) (err error) {
-	cfg := a.spaces(orNil(jail.Choose(ctx, backends.Auto, nil)))
-	p, none := a.open(ctx, "clean", hooks{})
+	cfg := workerparts.Workspaces(&a.cfg, workerparts.BestOrNil(jail.Choose(ctx, backends.Auto, nil)))
+	p, none := pool.Open(ctx, a.shell(), "clean", pool.Hooks{})
 	if none == nil {
-		defer func() { err = errors.Join(err, p.close()) }()
-		cfg.Salvage, cfg.Stored = a.salvager(p), worker.Stored(p.store)
+		defer func() { err = errors.Join(err, p.Close()) }()
+		cfg.Salvage, cfg.Stored = a.salvager(p), worker.Stored(p.Store)
 	} else {
 		cfg.Salvage = func(context.Context, *workspace.Workspace) error {
 			return fmt.Errorf("no pool to store it in: %w", none)

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // fromPool completes with what a pool that runs has of something. Where none
 // runs, or it does not answer at once, there is nothing, and nothing is said.
-func (a *app) fromPool(read func(context.Context, *pool) ([]cobra.Completion, error), directive cobra.ShellCompDirective) cobra.CompletionFunc {
+func (a *app) fromPool(read func(context.Context, *pool.Pool) ([]cobra.Completion, error), directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if a.cfg.Load(cmd.Flags(), a.file, a.secrets) != nil {
 			return nil, directive
@@ -41,7 +41,7 @@ func (a *app) fromPool(read func(context.Context, *pool) ([]cobra.Completion, er
 		// starting, or resolve a host's name, and cannot be interrupted. The program
 		// ends soon.
 		go func() {
-			found, err := a.ask(ctx, read)
+			found, err := pool.Peek(ctx, a.shell(), completeWithin, read)
 			if err != nil {
 				found = nil
 			}
@@ -54,38 +54,6 @@ func (a *app) fromPool(read func(context.Context, *pool) ([]cobra.Completion, er
 			return nil, directive
 		}
 	}
-}
-
-// ask reads from the pool of the settings, over a connection that makes nothing.
-func (a *app) ask(ctx context.Context, read func(context.Context, *pool) ([]cobra.Completion, error)) ([]cobra.Completion, error) {
-	role, credential, err := a.credential()
-	if err != nil {
-		return nil, err
-	}
-	endpoint := natsd.Endpoint{URL: a.cfg.Server}
-	if a.cfg.Server == "" {
-		if endpoint, err = natsd.Find(a.store()); err != nil {
-			return nil, err
-		}
-		if credential == nil {
-			credential = endpoint.Options()
-		}
-	}
-	secure, err := a.clientTLS(endpoint.Certificate)
-	if err != nil {
-		return nil, err
-	}
-	options := slices.Concat(clientOptions("completion"), credential, secure, []nats.Option{nats.NoReconnect(), nats.Timeout(completeWithin)})
-	conn, err := nats.Connect(endpoint.URL, options...)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	c, err := client.Open(ctx, conn, client.Config{Prefix: a.cfg.Prefix, Tenant: a.cfg.Tenant, Role: role, By: "cli"})
-	if err != nil {
-		return nil, err
-	}
-	return read(ctx, &pool{conn: conn, role: role, client: c})
 }
 
 // beginning returns the words that begin with what was typed.
@@ -101,9 +69,9 @@ func described(word string, parts ...string) cobra.Completion {
 }
 
 // jobIDs are the ids of jobs, the newest first.
-func jobIDs(fit func(jobs.Record) bool) func(context.Context, *pool) ([]cobra.Completion, error) {
-	return func(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-		list, err := collect(p.client.List(ctx, operation.ListRequest{}))
+func jobIDs(fit func(jobs.Record) bool) func(context.Context, *pool.Pool) ([]cobra.Completion, error) {
+	return func(ctx context.Context, p *pool.Pool) ([]cobra.Completion, error) {
+		list, err := pool.Collect(p.Client.List(ctx, operation.ListRequest{}))
 		var ids []cobra.Completion
 		for _, rec := range slices.Backward(list) {
 			if fit == nil || fit(rec) {
@@ -114,8 +82,8 @@ func jobIDs(fit func(jobs.Record) bool) func(context.Context, *pool) ([]cobra.Co
 	}
 }
 
-func letterIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	list, err := collect(p.client.DeadLetters().List(ctx, operation.DeadRequest{}))
+func letterIDs(ctx context.Context, p *pool.Pool) ([]cobra.Completion, error) {
+	list, err := pool.Collect(p.Client.DeadLetters().List(ctx, operation.DeadRequest{}))
 	var ids []cobra.Completion
 	for _, l := range slices.Backward(list) {
 		ids = append(ids, described(l.ID, string(l.Kind), string(l.Reason)))
@@ -123,16 +91,16 @@ func letterIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 	return ids, err
 }
 
-func queueNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return p.names(ctx, jobs.HoldQueue)
+func queueNames(ctx context.Context, p *pool.Pool) ([]cobra.Completion, error) {
+	return p.Names(ctx, jobs.HoldQueue)
 }
 
-func batchIDs(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	return p.names(ctx, jobs.HoldBatch)
+func batchIDs(ctx context.Context, p *pool.Pool) ([]cobra.Completion, error) {
+	return p.Names(ctx, jobs.HoldBatch)
 }
 
-func scheduleNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	list, err := collect(p.client.Schedules().List(ctx))
+func scheduleNames(ctx context.Context, p *pool.Pool) ([]cobra.Completion, error) {
+	list, err := pool.Collect(p.Client.Schedules().List(ctx))
 	var names []cobra.Completion
 	for _, rec := range list {
 		names = append(names, rec.Name)
@@ -141,8 +109,8 @@ func scheduleNames(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 }
 
 // workerLabels are what workers have that jobs may need.
-func workerLabels(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	workers, err := p.client.Workers(ctx)
+func workerLabels(ctx context.Context, p *pool.Pool) ([]cobra.Completion, error) {
+	workers, err := p.Client.Workers(ctx)
 	labels := map[string]bool{}
 	for _, w := range workers {
 		for _, label := range w.Labels {
@@ -152,8 +120,8 @@ func workerLabels(ctx context.Context, p *pool) ([]cobra.Completion, error) {
 	return slices.Sorted(maps.Keys(labels)), err
 }
 
-func jobLabels(ctx context.Context, p *pool) ([]cobra.Completion, error) {
-	list, err := collect(p.client.List(ctx, operation.ListRequest{}))
+func jobLabels(ctx context.Context, p *pool.Pool) ([]cobra.Completion, error) {
+	list, err := pool.Collect(p.Client.List(ctx, operation.ListRequest{}))
 	labels := map[string]bool{}
 	for _, rec := range list {
 		for name, value := range rec.Labels {
@@ -168,7 +136,7 @@ func (a *app) agentNames(cmd *cobra.Command, _ []string, begun string) ([]cobra.
 	if a.cfg.Load(cmd.Flags(), a.file, a.secrets) != nil {
 		return nil, sorted
 	}
-	return beginning(a.agents().Names(), begun), sorted
+	return beginning(workerparts.Agents(&a.cfg).Names(), begun), sorted
 }
 
 // credentialNames are the credentials that the data directory's broker accepts.
@@ -176,7 +144,7 @@ func (a *app) credentialNames(cmd *cobra.Command, _ []string, begun string) ([]c
 	if a.cfg.Load(cmd.Flags(), a.file, a.secrets) != nil {
 		return nil, sorted
 	}
-	list, err := natsd.Credentials(a.store())
+	list, err := natsd.Credentials(pool.StoreDir(a.shell()))
 	var names []cobra.Completion
 	for _, c := range list {
 		names = append(names, cobra.CompletionWithDesc(c.Name, string(c.Role)))

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
@@ -42,7 +43,7 @@ configuration goes to standard error.`,
 			if print {
 				err = a.printUser(held)
 			} else {
-				err = natsd.Admit(a.store(), held)
+				err = natsd.Admit(pool.StoreDir(a.shell()), held)
 			}
 			if err != nil {
 				return err
@@ -57,13 +58,8 @@ configuration goes to standard error.`,
 	return cmd
 }
 
-// bus is where the subjects are that the roles may use.
-func (a *app) bus() access.Layout {
-	return access.Layout{Prefix: a.cfg.Prefix, Tenant: a.cfg.Tenant}
-}
-
 func (a *app) printUser(held natsd.Credential) error {
-	entry, err := a.bus().UserConfig(access.User{Name: held.Name, Role: held.Role, Key: held.Key})
+	entry, err := pool.Layout(a.shell()).UserConfig(access.User{Name: held.Name, Role: held.Role, Key: held.Key})
 	if err != nil {
 		return err
 	}
@@ -100,7 +96,7 @@ func (a *app) credentialsLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the credentials that the embedded broker accepts", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			list, err := natsd.Credentials(a.store())
+			list, err := natsd.Credentials(pool.StoreDir(a.shell()))
 			if err != nil {
 				return err
 			}
@@ -115,7 +111,7 @@ func (a *app) credentialsRevoke() *cobra.Command {
 		RunE: func(_ *cobra.Command, names []string) error {
 			var revoked []natsd.Credential
 			for _, name := range names {
-				held, err := natsd.Revoke(a.store(), name)
+				held, err := natsd.Revoke(pool.StoreDir(a.shell()), name)
 				if err != nil {
 					return err
 				}
@@ -134,7 +130,7 @@ func (a *app) credentialsConfig() *cobra.Command {
 NATS server, with the credentials of the data directory as their users. The embedded
 broker itself runs with the same accounts.`,
 		RunE: func(*cobra.Command, []string) error {
-			list, err := natsd.Credentials(a.store())
+			list, err := natsd.Credentials(pool.StoreDir(a.shell()))
 			if err != nil {
 				return err
 			}
@@ -142,7 +138,7 @@ broker itself runs with the same accounts.`,
 			for _, c := range list {
 				users = append(users, access.User{Name: c.Name, Role: c.Role, Key: c.Key})
 			}
-			text, err := a.bus().Config(users)
+			text, err := pool.Layout(a.shell()).Config(users)
 			if err != nil {
 				return cli.Usage("", "%w", err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -95,16 +96,16 @@ var deadView = cli.View[jobs.DeadLetter]{
 }
 
 // withLetters opens the pool and reads its dead letters.
-func (a *app) withLetters(ctx context.Context, fn func(p *pool, letters []jobs.DeadLetter) error) error {
-	p, err := a.open(ctx, "read", hooks{})
+func (a *app) withLetters(ctx context.Context, fn func(p *pool.Pool, letters []jobs.DeadLetter) error) error {
+	p, err := pool.Open(ctx, a.shell(), "read", pool.Hooks{})
 	if err != nil {
 		return err
 	}
-	letters, err := collect(p.client.DeadLetters().List(ctx, operation.DeadRequest{}))
+	letters, err := pool.Collect(p.Client.DeadLetters().List(ctx, operation.DeadRequest{}))
 	if err == nil {
 		err = fn(p, letters)
 	}
-	return errors.Join(err, p.close())
+	return errors.Join(err, p.Close())
 }
 
 func (a *app) deadLs() *cobra.Command {
@@ -112,7 +113,7 @@ func (a *app) deadLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List jobs that ended in an error, refused submissions and unknown messages", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withLetters(cmd.Context(), func(_ *pool, letters []jobs.DeadLetter) error {
+			return a.withLetters(cmd.Context(), func(_ *pool.Pool, letters []jobs.DeadLetter) error {
 				chosen, err := filter.choose(letters, nil)
 				if err != nil {
 					return err
@@ -131,12 +132,12 @@ func (a *app) deadGet() *cobra.Command {
 		Use: "get ID", Args: cobra.ExactArgs(1),
 		Short: "Show a dead letter: the last error, what it means, the request and the last events",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withLetters(cmd.Context(), func(p *pool, letters []jobs.DeadLetter) error {
+			return a.withLetters(cmd.Context(), func(p *pool.Pool, letters []jobs.DeadLetter) error {
 				l, err := letter(letters, args[0])
 				if err != nil {
 					return err
 				}
-				view, err := p.client.DeadLetters().Get(cmd.Context(), l.ID, last)
+				view, err := p.Client.DeadLetters().Get(cmd.Context(), l.ID, last)
 				if err != nil {
 					return err
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/signing"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -79,19 +80,19 @@ func TestRefusedSubmissions(t *testing.T) {
 func TestRefusedSubmissionsAreSigned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	keys := t.TempDir()
-	own, other := f.keyPair(keys, "own"), f.keyPair(keys, "other")
-	f.serve("--slots", "2", "--require-signature", filepath.Join(keys, "own.pub"))
+	dir := t.TempDir()
+	own, other := f.keyPair(dir, "own"), f.keyPair(dir, "other")
+	f.serve("--slots", "2", "--require-signature", filepath.Join(dir, "own.pub"))
 	q, err := queue.Open(t.Context(), f.bus(), queue.Config{})
 	f.must(err)
-	for what, signing := range map[string]struct{ before, after string }{
+	for what, keys := range map[string]struct{ before, after string }{
 		"unsigned, and then signed": {"", own},
 		"signed before":             {own, ""},
 		"signed by two":             {other, own},
 	} {
 		data := []byte(`{"isolation":"none","agent":{"name":"command","command":["true"]}}`)
-		if signing.before != "" {
-			key, err := (&app{cfg: cli.Config{SignKey: signing.before}}).signingKey()
+		if keys.before != "" {
+			key, err := signing.Key(&cli.Config{SignKey: keys.before})
 			f.must(err)
 			job, err := jobs.Decode(data)
 			f.must(err)
@@ -102,8 +103,8 @@ func TestRefusedSubmissionsAreSigned(t *testing.T) {
 		}
 		refused := queue.Submission{ID: jobs.NewID(), Tenant: "default", At: time.Now(), Data: data}
 		args := []string{"dead", "retry", refused.ID, "-o", "json"}
-		if signing.after != "" {
-			args = append(args, "--sign-key", signing.after)
+		if keys.after != "" {
+			args = append(args, "--sign-key", keys.after)
 		}
 		var made []string
 		for range 2 { // the first retry died before the letter was dropped

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -31,44 +32,44 @@ retried stay, and the others are retried. A refused submission keeps its signatu
 if it has one; with --sign-key it is signed again.`,
 		Example: `  penstock dead retry --all --reason model_billing
   penstock dead retry --all --batch 01a1fa91-97d5 --dry-run`,
-	}, &fromSalvage, func(ctx context.Context, p *pool, l jobs.DeadLetter) (operation.DeadDone, error) {
-		if key, err := p.signKey(); l.Kind == jobs.DeadSubmission && (key != nil || err != nil) {
-			return p.resubmit(ctx, l) // the dispatcher has no key
+	}, &fromSalvage, func(ctx context.Context, p *pool.Pool, l jobs.DeadLetter) (operation.DeadDone, error) {
+		if l.Kind == jobs.DeadSubmission && p.Signs() {
+			return resubmit(ctx, p, l) // the dispatcher has no key
 		}
-		return p.client.DeadLetters().Retry(ctx, l.ID, fromSalvage)
+		return p.Client.DeadLetters().Retry(ctx, l.ID, fromSalvage)
 	})
 }
 
 // resubmit submits a refused submission again, signed with this command's key, and
 // drops its letter once it is accepted.
-func (p *pool) resubmit(ctx context.Context, l jobs.DeadLetter) (operation.DeadDone, error) {
+func resubmit(ctx context.Context, p *pool.Pool, l jobs.DeadLetter) (operation.DeadDone, error) {
 	job, err := l.Submission()
 	if err != nil {
 		return operation.DeadDone{}, err
 	}
 	job.Signature, job.Key = nil, cmp.Or(job.Key, l.RetryKey())
-	submitted, err := p.submit(ctx, job, "cli")
+	submitted, err := p.Submit(ctx, job, "cli")
 	if err != nil {
 		return operation.DeadDone{}, err
 	}
-	_, err = p.client.DeadLetters().Drop(ctx, l.ID)
+	_, err = p.Client.DeadLetters().Drop(ctx, l.ID)
 	return operation.DeadDone{ID: l.ID, Kind: l.Kind, Did: "submitted", Job: submitted.ID}, err
 }
 
 func (a *app) deadDrop() *cobra.Command {
 	return a.deadBulk(&cobra.Command{
 		Use: "drop [ID…]", Short: "Remove dead letters; their jobs stay as they are",
-	}, nil, func(ctx context.Context, p *pool, l jobs.DeadLetter) (operation.DeadDone, error) {
-		return p.client.DeadLetters().Drop(ctx, l.ID)
+	}, nil, func(ctx context.Context, p *pool.Pool, l jobs.DeadLetter) (operation.DeadDone, error) {
+		return p.Client.DeadLetters().Drop(ctx, l.ID)
 	})
 }
 
 // deadBulk makes a command that does something to each of the letters that its
 // arguments choose.
-func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool, jobs.DeadLetter) (operation.DeadDone, error)) *cobra.Command {
+func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool.Pool, jobs.DeadLetter) (operation.DeadDone, error)) *cobra.Command {
 	var filter letterFilter
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.withLetters(cmd.Context(), func(p *pool, letters []jobs.DeadLetter) error {
+		return a.withLetters(cmd.Context(), func(p *pool.Pool, letters []jobs.DeadLetter) error {
 			chosen, err := filter.choose(letters, ids)
 			if err != nil {
 				return err
@@ -86,7 +87,7 @@ func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Co
 	return cmd
 }
 
-func (a *app) deadEach(ctx context.Context, p *pool, chosen []jobs.DeadLetter, do func(context.Context, *pool, jobs.DeadLetter) (operation.DeadDone, error)) error {
+func (a *app) deadEach(ctx context.Context, p *pool.Pool, chosen []jobs.DeadLetter, do func(context.Context, *pool.Pool, jobs.DeadLetter) (operation.DeadDone, error)) error {
 	var list []operation.DeadDone
 	failed := 0
 	for _, l := range chosen {

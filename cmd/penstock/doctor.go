@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/worker"
@@ -172,7 +173,7 @@ func (a *app) checkData() finding {
 		probe, err = existing(filepath.Join(a.cfg.Data, "work")) // which may be a disk of its own
 	}
 	if err == nil {
-		disk, err = a.reserve(probe).Look()
+		disk, err = workerparts.Reserve(&a.cfg, probe).Look()
 	}
 	if err != nil {
 		f.Status, f.Detail, f.Fix = "fail", err.Error(), "name another directory with --data"

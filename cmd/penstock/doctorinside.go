@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -34,7 +35,7 @@ func (a *app) checkInside(ctx context.Context) []finding {
 	backend, err := jail.Choose(ctx, a.cfg.Worker.Backend, rules.Backends)("auto")
 	if err != nil || backend.Name() == "none" {
 		return a.checkAgents(ctx, func(ctx context.Context, name string, _ agent.Program) (string, error) {
-			checked, err := a.agents().Check(ctx, name)
+			checked, err := workerparts.Agents(&a.cfg).Check(ctx, name)
 			return checked.Version, err
 		})
 	}
@@ -100,7 +101,7 @@ func checkView(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) fin
 // checkAgents asks each agent for its version.
 func (a *app) checkAgents(ctx context.Context, version func(ctx context.Context, name string, p agent.Program) (string, error)) []finding {
 	var found []finding
-	agents := a.agents()
+	agents := workerparts.Agents(&a.cfg)
 	for _, about := range agents.All() {
 		if about.Brought {
 			continue // it is whatever a job or a settings file brings

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -13,20 +14,20 @@ import (
 // of its jobs. Where none runs, serve looks when it starts.
 func (a *app) checkRecords(ctx context.Context) []finding {
 	if a.cfg.Server == "" {
-		if _, err := natsd.Find(a.store()); err != nil {
+		if _, err := natsd.Find(pool.StoreDir(a.shell())); err != nil {
 			return nil
 		}
 	}
 	f := finding{Check: "records", Status: "ok", Detail: "they agree with the sessions and results"}
-	p, err := a.open(ctx, "doctor", hooks{})
+	p, err := pool.Open(ctx, a.shell(), "doctor", pool.Hooks{})
 	if err == nil {
-		lost, auditErr := p.dispatcher.Audit(ctx, false)
+		lost, auditErr := p.Dispatcher.Audit(ctx, false)
 		if len(lost) > 0 {
 			f.Status, f.Detail = "weak", fmt.Sprintf("%d lost their last update: %s", len(lost), lost[0])
 			f.Price = "the broker's store has lost acknowledged writes"
 			f.Fix = "a dispatcher repairs them when it becomes the leader, and every hour: run penstock serve, then check the broker's disk"
 		}
-		err = errors.Join(auditErr, p.close())
+		err = errors.Join(auditErr, p.Close())
 	}
 	switch {
 	case errors.Is(err, jobs.ErrForbidden):

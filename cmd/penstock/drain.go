@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
@@ -19,17 +20,17 @@ func (a *app) queueDrain() *cobra.Command {
 		Long: `Drain stops starting jobs of a queue, and returns when the running ones have ended.
 The other jobs keep waiting until penstock queue resume.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := within(cmd.Context(), limit)
+			ctx, cancel := pool.Within(cmd.Context(), limit)
 			defer cancel()
 			h := jobs.Hold{Kind: jobs.HoldQueue, Name: args[0], By: "cli"}
-			return a.changeHold(ctx, h, func(p *pool) error {
-				if err := p.exists(ctx, h.Kind, h.Name); err != nil {
+			return a.changeHold(ctx, h, func(p *pool.Pool) error {
+				if err := p.Exists(ctx, h.Kind, h.Name); err != nil {
 					return err
 				}
-				if err := p.hold(ctx, h); err != nil {
+				if err := p.Hold(ctx, h); err != nil {
 					return err
 				}
-				return cause(ctx, p.drained(ctx, h.Name))
+				return pool.Cause(ctx, awaitDrained(ctx, p, h.Name))
 			})
 		},
 	}
@@ -37,8 +38,8 @@ The other jobs keep waiting until penstock queue resume.`,
 	return cmd
 }
 
-// drained waits until no job of a queue runs.
-func (p *pool) drained(ctx context.Context, name string) error {
+// awaitDrained waits until no job of a queue runs.
+func awaitDrained(ctx context.Context, p *pool.Pool, name string) error {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
 	running, known := map[string]bool{}, false
@@ -49,7 +50,7 @@ func (p *pool) drained(ctx context.Context, name string) error {
 			done()
 		}
 	}
-	for rec, err := range p.queue.Watch(ctx, f) {
+	for rec, err := range p.Queue.Watch(ctx, f) {
 		if settled() {
 			return nil
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/schema"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event/eventtest"
 	"github.com/penstock-run/penstock/jobs/jobstest"
@@ -352,7 +353,7 @@ func (f *fixture) nothingLeft() {
 	gone("a process of a jail", func() bool { return len(jailed(f.data)) == 0 })
 	// What others on this host have left, as tests do that run beside this one, is
 	// theirs to remove.
-	own := (&app{cfg: cli.Config{Data: f.data}}).poolMark()
+	own := workerparts.PoolMark(&cli.Config{Data: f.data})
 	gone("a jail of a dead program", func() bool {
 		left, err := sandbox.Leftovers(context.Background(), "")
 		return err == nil && !slices.ContainsFunc(left, func(l sandbox.Leftover) bool { return worker.OfPool(l.Label, own) })

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/worker/checkout"
@@ -63,8 +64,8 @@ func (a *app) jobGet() *cobra.Command {
 		Use: "get ID", Aliases: []string{"show"}, Args: cobra.ExactArgs(1),
 		Short: "Show a job: its record, what its reason means, its request and its result",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				view, err := p.client.Show(ctx, rec.ID)
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				view, err := p.Client.Show(ctx, rec.ID)
 				if err != nil {
 					return err
 				}
@@ -81,8 +82,8 @@ func (a *app) jobCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID…", Short: "Cancel jobs, queued or running", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
-				return p.client.Cancel(ctx, rec.ID)
+			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool.Pool, rec jobs.Record) (jobs.Record, error) {
+				return p.Client.Cancel(ctx, rec.ID)
 			})
 		},
 	}
@@ -93,8 +94,8 @@ func (a *app) jobRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retry ID…", Short: "Run finished jobs without success again", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool, rec jobs.Record) (jobs.Record, error) {
-				return p.client.Retry(ctx, rec.ID, fromSalvage)
+			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool.Pool, rec jobs.Record) (jobs.Record, error) {
+				return p.Client.Retry(ctx, rec.ID, fromSalvage)
 			})
 		},
 	}
@@ -103,10 +104,10 @@ func (a *app) jobRetry() *cobra.Command {
 }
 
 // each does one thing to several jobs, and lists what became of them.
-func (a *app) each(ctx context.Context, ids []string, fn func(context.Context, *pool, jobs.Record) (jobs.Record, error)) error {
+func (a *app) each(ctx context.Context, ids []string, fn func(context.Context, *pool.Pool, jobs.Record) (jobs.Record, error)) error {
 	var changed []jobs.Record
 	for _, id := range ids {
-		err := a.withJob(ctx, id, func(ctx context.Context, p *pool, rec jobs.Record) error {
+		err := a.withJob(ctx, id, func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 			rec, err := fn(ctx, p, rec)
 			if err != nil {
 				return fmt.Errorf("job %s: %w", id, err)
@@ -125,8 +126,8 @@ func (a *app) jobDiff() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff ID", Short: "Print the patch of a finished job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				return p.patch(ctx, rec, a.out)
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				return writePatch(ctx, p, rec, a.out)
 			})
 		},
 	}
@@ -143,9 +144,9 @@ files with a filter are written as they are in the repository, and are listed. A
 that changed nothing, and a patch that does not apply, are errors. With --3way
 conflicting changes are merged, in the index, too.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				var patch bytes.Buffer
-				if err := p.patch(ctx, rec, &patch); err != nil {
+				if err := writePatch(ctx, p, rec, &patch); err != nil {
 					return err
 				}
 				if patch.Len() == 0 {
@@ -166,12 +167,12 @@ func changedNothing(rec jobs.Record) error {
 	return cli.Fail(cli.ExitNotFound, "", "job %s changed nothing", rec.ID)
 }
 
-// patch writes the patch of a finished job.
-func (p *pool) patch(ctx context.Context, rec jobs.Record, w io.Writer) error {
+// writePatch writes the patch of a finished job.
+func writePatch(ctx context.Context, p *pool.Pool, rec jobs.Record, w io.Writer) error {
 	if rec.State != jobs.Finished {
 		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no patch yet", rec.ID, rec.State)
 	}
-	patch, err := p.client.Patch(ctx, rec.ID)
+	patch, err := p.Client.Patch(ctx, rec.ID)
 	if err != nil {
 		return err
 	}

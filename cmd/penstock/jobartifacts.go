@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 )
@@ -34,11 +35,11 @@ the files of the workspace that the job named (--artifact). With a name, or a pa
 the workspace, it prints that file. With --out it writes files to a directory: those
 of the workspace below "workspace", the others beside it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				if rec.State != jobs.Finished {
 					return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no artifacts yet", rec.ID, rec.State)
 				}
-				result, err := p.client.Result(ctx, rec.ID)
+				result, err := p.Client.Result(ctx, rec.ID)
 				if err != nil {
 					return err
 				}
@@ -49,7 +50,7 @@ of the workspace below "workspace", the others beside it.`,
 				case out != "":
 					return a.writeArtifacts(ctx, p, rec, list, out)
 				case len(args) > 1:
-					return p.artifact(ctx, rec.ID, rec.Epoch, list[0].Name, a.out)
+					return p.Artifact(ctx, rec.ID, rec.Epoch, list[0].Name, a.out)
 				}
 				return artifactView.List(a.out, a.format, list)
 			})
@@ -76,7 +77,7 @@ func choose(result jobs.Result, named []string) ([]jobs.Artifact, error) {
 
 // writeArtifacts writes files below a directory, and nowhere else: their paths
 // are an agent's.
-func (a *app) writeArtifacts(ctx context.Context, p *pool, rec jobs.Record, list []jobs.Artifact, dir string) error {
+func (a *app) writeArtifacts(ctx context.Context, p *pool.Pool, rec jobs.Record, list []jobs.Artifact, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (a *app) writeArtifacts(ctx context.Context, p *pool, rec jobs.Record, list
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(p.artifact(ctx, rec.ID, rec.Epoch, file.Name, f), f.Close()); err != nil {
+		if err := errors.Join(p.Artifact(ctx, rec.ID, rec.Epoch, file.Name, f), f.Close()); err != nil {
 			return errors.Join(err, root.Remove(to))
 		}
 		a.err.Printf("penstock: wrote %s\n", filepath.Join(dir, to))

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -59,8 +60,8 @@ func (a *app) jobLs() *cobra.Command {
 			if f.watch {
 				return a.watchJobs(cmd.Context(), f)
 			}
-			return list(cmd.Context(), a, recordView, func(p *pool, ctx context.Context) ([]jobs.Record, error) {
-				found, err := p.jobs(ctx, f.ListRequest)
+			return pool.List(cmd.Context(), a.shell(), recordView, func(ctx context.Context, p *pool.Pool) ([]jobs.Record, error) {
+				found, err := p.Jobs(ctx, f.ListRequest)
 				return f.choose(found), err
 			})
 		},
@@ -125,7 +126,7 @@ func (f *jobFilter) choose(found []jobs.Record) []jobs.Record {
 
 // watchJobs lists each job as it is now, and again when it changes.
 func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
-	p, err := a.open(ctx, "read", hooks{})
+	p, err := pool.Open(ctx, a.shell(), "read", pool.Hooks{})
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
 		all.Since = *f.Since
 	}
 	seen := map[string]bool{}
-	for rec, told := range p.queue.Watch(ctx, all) {
+	for rec, told := range p.Queue.Watch(ctx, all) {
 		if err = told; err != nil || ctx.Err() != nil {
 			break
 		}
@@ -155,5 +156,5 @@ func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
 	if ctx.Err() != nil {
 		err = cli.Fail(cli.ExitInterrupted, "", "interrupted; the jobs continue")
 	}
-	return errors.Join(err, p.close())
+	return errors.Join(err, p.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -31,8 +32,8 @@ with the changes. job retry begins anew instead.`,
 			} else if id != "" {
 				return cli.Usage("", "--id names a message: it needs --prompt")
 			}
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				rec, err := p.client.Resume(ctx, rec.ID, prompt)
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				rec, err := p.Client.Resume(ctx, rec.ID, prompt)
 				if err != nil {
 					return refusal(err)
 				}
@@ -47,8 +48,8 @@ with the changes. job retry begins anew instead.`,
 }
 
 // waits warns that no pool runs that would continue the job.
-func (a *app) waits(p *pool) {
-	if p.server != nil {
+func (a *app) waits(p *pool.Pool) {
+	if p.Own() {
 		a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
 	}
 }
@@ -72,8 +73,8 @@ func (a *app) jobFork() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				forks, err := p.fork(ctx, rec.ID, prompt, n)
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				forks, err := forkJob(ctx, p, rec.ID, prompt, n)
 				if err != nil {
 					return cmp.Or(submittedView.List(a.out, a.format, forks), err)
 				}
@@ -87,13 +88,13 @@ func (a *app) jobFork() *cobra.Command {
 	return cmd
 }
 
-// fork submits jobs that begin with a copy of a job's conversation, signed where this
+// forkJob submits jobs that begin with a copy of a job's conversation, signed where this
 // command has a key. With an error it returns those that it has submitted.
-func (p *pool) fork(ctx context.Context, id, prompt string, n int) ([]operation.Submitted, error) {
-	if key, err := p.signKey(); key == nil && err == nil {
-		return p.client.Fork(ctx, id, prompt, n)
+func forkJob(ctx context.Context, p *pool.Pool, id, prompt string, n int) ([]operation.Submitted, error) {
+	if !p.Signs() {
+		return p.Client.Fork(ctx, id, prompt, n)
 	}
-	shown, err := p.client.Show(ctx, id)
+	shown, err := p.Client.Show(ctx, id)
 	if err == nil && shown.Job == nil {
 		err = fmt.Errorf("specification of job %s: %w", id, jobs.ErrNotFound)
 	}
@@ -102,7 +103,7 @@ func (p *pool) fork(ctx context.Context, id, prompt string, n int) ([]operation.
 	}
 	var forks []operation.Submitted
 	for range n {
-		answer, err := p.submit(ctx, shown.Job.Forked(id, prompt), "cli")
+		answer, err := p.Submit(ctx, shown.Job.Forked(id, prompt), "cli")
 		if err != nil {
 			return forks, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/checkout"
@@ -44,8 +45,8 @@ last. With --show it prints the patch of one, with --apply it applies that patch
 work tree, and with --restore it writes patch and commits to a directory: those of the
 newest attempt, unless --epoch names another.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-				shown, err := p.client.Show(ctx, rec.ID)
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				shown, err := p.Client.Show(ctx, rec.ID)
 				if err != nil {
 					return err
 				}
@@ -61,7 +62,7 @@ newest attempt, unless --epoch names another.`,
 	return cmd
 }
 
-func (a *app) salvage(ctx context.Context, p *pool, list []jobs.Salvage, wish salvageWish) error {
+func (a *app) salvage(ctx context.Context, p *pool.Pool, list []jobs.Salvage, wish salvageWish) error {
 	var found []jobs.Salvage
 	for _, s := range list {
 		if wish.epoch == 0 || s.Epoch == wish.epoch {
@@ -77,12 +78,12 @@ func (a *app) salvage(ctx context.Context, p *pool, list []jobs.Salvage, wish sa
 	s := found[len(found)-1]
 	switch {
 	case wish.show:
-		return p.artifact(ctx, s.Job, s.Epoch, s.Patch.Name, a.out)
+		return p.Artifact(ctx, s.Job, s.Epoch, s.Patch.Name, a.out)
 	case wish.out != "":
 		return a.restore(ctx, p, s, wish.out)
 	}
 	var patch bytes.Buffer
-	if err := p.artifact(ctx, s.Job, s.Epoch, s.Patch.Name, &patch); err != nil {
+	if err := p.Artifact(ctx, s.Job, s.Epoch, s.Patch.Name, &patch); err != nil {
 		return err
 	}
 	if patch.Len() == 0 {
@@ -92,7 +93,7 @@ func (a *app) salvage(ctx context.Context, p *pool, list []jobs.Salvage, wish sa
 }
 
 // restore writes a salvage into a directory of its own.
-func (a *app) restore(ctx context.Context, p *pool, s jobs.Salvage, dir string) error {
+func (a *app) restore(ctx context.Context, p *pool.Pool, s jobs.Salvage, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (a *app) restore(ctx context.Context, p *pool, s jobs.Salvage, dir string) 
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(p.artifact(ctx, s.Job, s.Epoch, artifact.Name, f), f.Close()); err != nil {
+		if err := errors.Join(p.Artifact(ctx, s.Job, s.Epoch, artifact.Name, f), f.Close()); err != nil {
 			return errors.Join(err, os.Remove(path))
 		}
 		a.err.Printf("penstock: wrote %s\n", path)

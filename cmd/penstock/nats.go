@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/layout"
 )
@@ -61,13 +62,12 @@ func (a *app) layout(cmd *cobra.Command) layout.Config {
 }
 
 // broker connects to the broker without making anything on it.
-func (a *app) broker(owner string, do func(p *pool) error) error {
-	p := &pool{logger: a.cfg.Logger(a.err, a.cfg.Level())}
-	err := a.connect(p, owner)
-	if err == nil {
-		err = unreachable(do(p))
+func (a *app) broker(owner string, do func(p *pool.Pool) error) error {
+	p, err := pool.Reach(a.shell(), owner)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, p.close())
+	return errors.Join(pool.Unreachable(do(p)), p.Close())
 }
 
 func (a *app) natsDiff() *cobra.Command {
@@ -79,7 +79,7 @@ operator's choice: placement, compression, a limit in bytes.
 
 The exit code is 0 if nothing differs and 1 if something does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.broker("nats diff", func(p *pool) error {
+			return a.broker("nats diff", func(p *pool.Pool) error {
 				differ, err := differences(cmd.Context(), p, a.layout(cmd))
 				if err != nil {
 					return err
@@ -118,7 +118,7 @@ and 8 if the servers did not copy everything within --timeout: they continue.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := a.layout(cmd)
 			cfg.Downgrade = downgrade
-			return a.broker("nats apply", func(p *pool) error {
+			return a.broker("nats apply", func(p *pool.Pool) error {
 				if dry {
 					return a.planned(cmd.Context(), p, cfg)
 				}
@@ -138,13 +138,13 @@ and 8 if the servers did not copy everything within --timeout: they continue.`,
 // servers it never does.
 const compareWithin = time.Minute
 
-func differences(ctx context.Context, p *pool, cfg layout.Config) ([]layout.Difference, error) {
+func differences(ctx context.Context, p *pool.Pool, cfg layout.Config) ([]layout.Difference, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareWithin)
 	defer cancel()
-	return layout.Diff(ctx, p.conn, cfg)
+	return layout.Diff(ctx, p.Conn, cfg)
 }
 
-func (a *app) planned(ctx context.Context, p *pool, cfg layout.Config) error {
+func (a *app) planned(ctx context.Context, p *pool.Pool, cfg layout.Config) error {
 	differ, err := differences(ctx, p, cfg)
 	if err != nil {
 		return err
@@ -152,15 +152,15 @@ func (a *app) planned(ctx context.Context, p *pool, cfg layout.Config) error {
 	return differenceView.List(a.out, a.format, differ)
 }
 
-func (a *app) applied(ctx context.Context, p *pool, cfg layout.Config, limit time.Duration) error {
+func (a *app) applied(ctx context.Context, p *pool.Pool, cfg layout.Config, limit time.Duration) error {
 	var done []layout.Difference
-	left, err := layout.Apply(ctx, p.conn, cfg, func(d layout.Difference) {
+	left, err := layout.Apply(ctx, p.Conn, cfg, func(d layout.Difference) {
 		done = append(done, d)
 		what := ""
 		if d.Field != "" {
 			what = fmt.Sprintf(": %s from %s to %s", d.Field, d.Is, d.Wanted)
 		}
-		a.progressf("%s %s %s%s", d.Way, d.Kind, d.Name, what)
+		a.shell().Progressf("%s %s %s%s", d.Way, d.Kind, d.Name, what)
 	})
 	err = errors.Join(err, differenceView.List(a.out, a.format, append(done, left...)))
 	if busy, ok := errors.AsType[*layout.BusyError](err); ok {
@@ -179,25 +179,19 @@ func (a *app) applied(ctx context.Context, p *pool, cfg layout.Config, limit tim
 }
 
 // awaitReplicas waits until the servers of a cluster have copied everything.
-func (a *app) awaitReplicas(ctx context.Context, p *pool, cfg layout.Config, limit time.Duration) error {
+func (a *app) awaitReplicas(ctx context.Context, p *pool.Pool, cfg layout.Config, limit time.Duration) error {
 	late := cli.Fail(cli.ExitTimeout, "the servers continue; penstock nats apply waits again", "not every server has all streams after %v", limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
-	err := layout.Await(ctx, p.conn, cfg, func(waits []layout.Group) {
+	err := layout.Await(ctx, p.Conn, cfg, func(waits []layout.Group) {
 		for _, g := range waits {
-			a.progressf("%s: %d of %d servers have it, waiting for %s", g.Stream, len(g.Current), g.Wanted, cmp.Or(strings.Join(g.Behind, ", "), "a leader"))
+			a.shell().Progressf("%s: %d of %d servers have it, waiting for %s", g.Stream, len(g.Current), g.Wanted, cmp.Or(strings.Join(g.Behind, ", "), "a leader"))
 		}
 	})
 	if err != nil {
-		return cause(ctx, err)
+		return pool.Cause(ctx, err)
 	}
 	return nil
-}
-
-func (a *app) progressf(format string, args ...any) {
-	if a.progress != cli.ProgressQuiet {
-		a.err.Printf("penstock: "+format+"\n", args...)
-	}
 }
 
 func (a *app) natsServer() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 )
 
@@ -28,9 +29,9 @@ of a smaller role: penstock nats credentials.`,
   nats request penstock.v1.api.submit '{"prompt":"Fix the typo in README","repo":{"url":"/src/app"},"agent":{"name":"claude"}}'`,
 		RunE: func(*cobra.Command, []string) error {
 			if a.cfg.Server != "" {
-				return cli.Usage("penstock nats credentials makes a credential for it", "the password of %s is not known here", redacted(a.cfg.Server))
+				return cli.Usage("penstock nats credentials makes a credential for it", "the password of %s is not known here", pool.Redacted(a.cfg.Server))
 			}
-			endpoint, err := natsd.Find(a.store())
+			endpoint, err := natsd.Find(pool.StoreDir(a.shell()))
 			if errors.Is(err, natsd.ErrNotRunning) {
 				return cli.Fail(cli.ExitUnreachable, "penstock serve runs one", "no pool runs on data directory %s", a.cfg.Data)
 			}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -57,36 +57,11 @@ func (a *app) queueLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the queues, with their jobs, and which are paused", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return list(cmd.Context(), a, queueView, func(p *pool, ctx context.Context) ([]operation.Queue, error) {
-				return collect(p.client.Queues().List(ctx))
+			return pool.List(cmd.Context(), a.shell(), queueView, func(ctx context.Context, p *pool.Pool) ([]operation.Queue, error) {
+				return pool.Collect(p.Client.Queues().List(ctx))
 			})
 		},
 	}
-}
-
-// collect reads a list of the pool to its end.
-func collect[T any](list iter.Seq2[T, error]) ([]T, error) {
-	var all []T
-	for item, err := range list {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, item)
-	}
-	return all, nil
-}
-
-// list prints what is read from the pool.
-func list[T any](ctx context.Context, a *app, view cli.View[T], read func(*pool, context.Context) ([]T, error)) error {
-	p, err := a.open(ctx, "read", hooks{})
-	if err != nil {
-		return err
-	}
-	all, err := read(p, ctx)
-	if err == nil {
-		err = view.List(a.out, a.format, all)
-	}
-	return errors.Join(err, p.close())
 }
 
 // holdCommand pauses something that has the argument's name.
@@ -102,11 +77,11 @@ func (a *app) holdCommand(kind jobs.HoldKind, arg string, name func(string) stri
 				until := time.Now().Add(limit).UTC()
 				h.Until = &until
 			}
-			return a.changeHold(cmd.Context(), h, func(p *pool) error {
-				if err := p.exists(cmd.Context(), kind, h.Name); err != nil && !force {
+			return a.changeHold(cmd.Context(), h, func(p *pool.Pool) error {
+				if err := p.Exists(cmd.Context(), kind, h.Name); err != nil && !force {
 					return err
 				}
-				return p.hold(cmd.Context(), h)
+				return p.Hold(cmd.Context(), h)
 			})
 		},
 	}
@@ -115,31 +90,20 @@ func (a *app) holdCommand(kind jobs.HoldKind, arg string, name func(string) stri
 	return cmd
 }
 
-// hold pauses a queue or a batch, whose name is known to be right.
-func (p *pool) hold(ctx context.Context, h jobs.Hold) (err error) {
-	request := operation.PauseRequest{Name: h.Name, Until: h.Until, Force: true}
-	if h.Kind == jobs.HoldBatch {
-		_, err = p.client.Batches().Pause(ctx, request)
-	} else {
-		_, err = p.client.Queues().Pause(ctx, request)
-	}
-	return err
-}
-
 func (a *app) resumeCommand(kind jobs.HoldKind, arg string, name func(string) string) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume " + arg, Short: fmt.Sprintf("Start jobs of a paused %s again", kind), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h := jobs.Hold{Kind: kind, Name: name(args[0])}
-			return a.changeHold(cmd.Context(), h, func(p *pool) error {
-				if err := p.exists(cmd.Context(), kind, h.Name); err != nil {
+			return a.changeHold(cmd.Context(), h, func(p *pool.Pool) error {
+				if err := p.Exists(cmd.Context(), kind, h.Name); err != nil {
 					return err
 				}
 				var err error
 				if kind == jobs.HoldBatch {
-					_, err = p.client.Batches().Resume(cmd.Context(), h.Name)
+					_, err = p.Client.Batches().Resume(cmd.Context(), h.Name)
 				} else {
-					_, err = p.client.Queues().Resume(cmd.Context(), h.Name)
+					_, err = p.Client.Queues().Resume(cmd.Context(), h.Name)
 				}
 				return err
 			})
@@ -154,20 +118,20 @@ var holdView = cli.View[jobs.Hold]{
 }
 
 // changeHold does something to a hold, and lists those in force afterwards.
-func (a *app) changeHold(ctx context.Context, h jobs.Hold, change func(*pool) error) error {
+func (a *app) changeHold(ctx context.Context, h jobs.Hold, change func(*pool.Pool) error) error {
 	if err := jobs.CheckToken(string(h.Kind), h.Name); err != nil {
 		return cli.Usage("", "%w", err)
 	}
-	p, err := a.open(ctx, "read", hooks{})
+	p, err := pool.Open(ctx, a.shell(), "read", pool.Hooks{})
 	if err != nil {
 		return err
 	}
 	var holds []jobs.Hold
 	if err = change(p); err == nil {
-		holds, err = p.client.Queues().Holds(ctx)
+		holds, err = p.Client.Queues().Holds(ctx)
 	}
 	if err == nil {
 		err = holdView.List(a.out, a.format, holds)
 	}
-	return errors.Join(err, p.close())
+	return errors.Join(err, p.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 )
 
 // endings are the signals that end a command in order. SIGHUP is one of them if it
@@ -34,7 +35,7 @@ func (a *app) hangups() <-chan os.Signal {
 
 // reloads takes over what can change while a service runs, until ctx ends: the
 // level of its log, and the files of its credential and certificates.
-func (a *app) reloads(p *pool, hups <-chan os.Signal) func(context.Context) error {
+func (a *app) reloads(p *pool.Pool, hups <-chan os.Signal) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			select {
@@ -47,18 +48,14 @@ func (a *app) reloads(p *pool, hups <-chan os.Signal) func(context.Context) erro
 	}
 }
 
-func (a *app) reload(p *pool) {
+func (a *app) reload(p *pool.Pool) {
 	cfg, err := a.settingsAgain()
 	if err != nil {
 		a.err.Printf("penstock: the settings stay as they are: %v\n", err)
 		return
 	}
-	p.level.Set(cfg.Level())
-	if p.server == nil {
-		// A new connection reads the files. What is under way waits for it.
-		if err := p.conn.ForceReconnect(); err != nil {
-			a.err.Printf("penstock: the connection stays as it is: %v\n", err)
-		}
+	if err := p.Reload(cfg.Level()); err != nil {
+		a.err.Printf("penstock: the connection stays as it is: %v\n", err)
 	}
 	a.err.Printf("penstock: settings were read again: log.level is %s; other settings need a restart\n", cfg.Log.Level)
 }

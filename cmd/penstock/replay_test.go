@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -81,12 +82,12 @@ func narrate(f *fixture, id string, lines int) error {
 	a.cfg.Data = f.data
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	p, err := a.open(ctx, "read", hooks{})
+	p, err := pool.Open(ctx, a.shell(), "read", pool.Hooks{})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.close() }() // it only reads the pool's store
-	w, err := p.log.Writer(ctx, session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, event.New(event.JobClaimed{}))
+	defer func() { _ = p.Close() }() // it only reads the pool's store
+	w, err := p.Log.Writer(ctx, session.Source{Job: id, Session: id, Attempt: 1, Epoch: 1}, event.New(event.JobClaimed{}))
 	if err != nil {
 		return err
 	}
@@ -100,12 +101,12 @@ func narrate(f *fixture, id string, lines int) error {
 			return err
 		}
 	}
-	rec, err := p.queue.Get(ctx, id)
+	rec, err := p.Queue.Get(ctx, id)
 	if err != nil {
 		return err
 	}
 	rec.Attempt, rec.Epoch, rec.State, rec.Outcome, rec.Finished = 1, 1, jobs.Finished, jobs.Success, new(time.Now())
-	return p.log.Finish(ctx, rec, rec.Result())
+	return p.Log.Finish(ctx, rec, rec.Result())
 }
 
 // A replay is a session as its watchers have seen it, one after the other.

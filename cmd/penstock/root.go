@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/cmd/penstock/sandboxcmd"
 )
@@ -40,7 +40,7 @@ func run(ctx context.Context, a *app, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := a.advised(root.ExecuteContext(ctx))
+	err := pool.Advise(a.shell(), root.ExecuteContext(ctx))
 	err = errors.Join(err, a.out.Close(), a.err.Close())
 	return cli.Report(a.err, err)
 }
@@ -116,22 +116,4 @@ func (a *app) settings() *pflag.FlagSet {
 	flags.Var(choice(&a.cfg.Log.Format, []string{"text", "json"}), "log-format", "text or json")
 	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")
 	return cli.Settings(flags)
-}
-
-// within bounds ctx when a limit was given. The error that it ends with is
-// the one that a user should see.
-func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if limit <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, limit,
-		cli.Fail(cli.ExitTimeout, "the jobs continue; penstock wait ID waits again", "not finished after %v", limit))
-}
-
-// cause returns why ctx ended, where it has, instead of err.
-func cause(ctx context.Context, err error) error {
-	if over := context.Cause(ctx); over != nil {
-		return over
-	}
-	return err
 }

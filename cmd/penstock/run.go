@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -61,7 +62,7 @@ type oneRun struct {
 }
 
 func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
-	p, err := r.open(ctx, "run", hooks{})
+	p, err := pool.Open(ctx, r.app.shell(), "run", pool.Hooks{})
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 	if err == nil {
 		result, err = r.job(running, p, job)
 	}
-	if err = errors.Join(err, p.close()); err != nil {
+	if err = errors.Join(err, p.Close()); err != nil {
 		return err
 	}
 	err = outcome(nil, result)
@@ -83,14 +84,14 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 // shown reports whether the end of the job was shown to a person.
 func (r *oneRun) shown() bool { return r.screen != nil && r.screen.Over() }
 
-func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, error) {
+func (r *oneRun) job(ctx context.Context, p *pool.Pool, job jobs.Job) (jobs.Result, error) {
 	var none jobs.Result
 	submitted, err := r.submit(ctx, p, job, r.strictKey)
 	if err != nil {
 		return none, err
 	}
-	p.outlast(r.app)
-	for event, err := range p.client.Follow(ctx, submitted.ID, 0) {
+	p.Outlast(r.app.shell())
+	for event, err := range p.Client.Follow(ctx, submitted.ID, 0) {
 		if err != nil {
 			return none, r.interrupted(ctx, p, submitted.ID, err)
 		}
@@ -98,25 +99,25 @@ func (r *oneRun) job(ctx context.Context, p *pool, job jobs.Job) (jobs.Result, e
 			return none, err
 		}
 	}
-	rec, err := p.client.Get(ctx, submitted.ID)
+	rec, err := p.Client.Get(ctx, submitted.ID)
 	if err != nil {
 		return none, fmt.Errorf("job %s: %w", submitted.ID, err)
 	}
-	result, err := p.client.Result(ctx, rec.ID)
+	result, err := p.Client.Result(ctx, rec.ID)
 	if err != nil {
 		return none, err
 	}
 	return result, errors.Join(r.print(result), r.deliver(ctx, p, rec))
 }
 
-func (r *oneRun) interrupted(ctx context.Context, p *pool, id string, err error) error {
+func (r *oneRun) interrupted(ctx context.Context, p *pool.Pool, id string, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
-		if p.server == nil {
+		if !p.Own() {
 			return cli.Fail(cli.ExitInterrupted, "penstock watch "+id+" shows it, penstock job cancel "+id+" ends it", "interrupted; job %s continues in the pool", id)
 		}
 		return cli.Fail(cli.ExitInterrupted, "penstock job cancel "+id+" ends it for good", "interrupted; job %s is kept and continues with the next pool on this data directory", id)
 	}
-	return cause(ctx, fmt.Errorf("follow job %s: %w", id, err))
+	return pool.Cause(ctx, fmt.Errorf("follow job %s: %w", id, err))
 }
 
 // tell shows an event: to programs on standard output, to people on standard error.
@@ -142,12 +143,12 @@ func (r *oneRun) print(result jobs.Result) error {
 }
 
 // deliver writes or applies the patch where that was asked for.
-func (r *oneRun) deliver(ctx context.Context, p *pool, rec jobs.Record) error {
+func (r *oneRun) deliver(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 	if r.patch == "" && !r.apply {
 		return nil
 	}
 	var patch bytes.Buffer
-	if err := p.patch(ctx, rec, &patch); err != nil {
+	if err := writePatch(ctx, p, rec, &patch); err != nil {
 		return err
 	}
 	if r.patch != "" {
@@ -169,11 +170,11 @@ func (r *oneRun) deliver(ctx context.Context, p *pool, rec jobs.Record) error {
 // serveOwn runs a dispatcher and a worker beside the command when the pool is
 // its own. A pool that serves others has its own; one of another run does not
 // take jobs that it would not live to see.
-func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job) (context.Context, error) {
-	if p.server == nil {
-		if p.owner != "" && p.owner != "serve" {
+func (a *app) serveOwn(ctx context.Context, p *pool.Pool, slots int, work ...jobs.Job) (context.Context, error) {
+	if !p.Own() {
+		if p.Owner != "" && p.Owner != "serve" {
 			return nil, cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve so that both can use it",
-				"data directory %s is in use by penstock %s", a.cfg.Data, p.owner)
+				"data directory %s is in use by penstock %s", a.cfg.Data, p.Owner)
 		}
 		return ctx, nil
 	}
@@ -189,9 +190,9 @@ func (a *app) serveOwn(ctx context.Context, p *pool, slots int, work ...jobs.Job
 		}
 	}
 	a.cfg.Worker.Drain = 0 // a user who interrupts the command wants it to end
-	w, err := a.worker(ctx, p, slots, hooks{})
+	w, err := a.worker(ctx, p, slots, pool.Hooks{})
 	if err != nil {
 		return nil, err
 	}
-	return p.start(ctx, p.answering, p.dispatcher.Run, w.Run), nil
+	return p.Start(ctx, p.Answering, p.Dispatcher.Run, w.Run), nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 )
@@ -20,11 +21,11 @@ fixed interval. It fires while a pool runs (penstock serve). Each firing makes o
 job, even after a crash.`,
 	}
 	cmd.AddCommand(a.scheduleAdd(), a.scheduleLs(), a.scheduleGet(),
-		a.scheduleChange("pause", "Pause a schedule until it is resumed", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
-			return p.client.Schedules().Pause(ctx, name)
+		a.scheduleChange("pause", "Pause a schedule until it is resumed", func(ctx context.Context, p *pool.Pool, name string) (calendar.Record, error) {
+			return p.Client.Schedules().Pause(ctx, name)
 		}),
-		a.scheduleChange("resume", "Resume a paused schedule", func(ctx context.Context, p *pool, name string) (calendar.Record, error) {
-			return p.client.Schedules().Resume(ctx, name)
+		a.scheduleChange("resume", "Resume a paused schedule", func(ctx context.Context, p *pool.Pool, name string) (calendar.Record, error) {
+			return p.Client.Schedules().Resume(ctx, name)
 		}),
 		a.scheduleRun(), a.scheduleRm())
 	return cmd
@@ -78,13 +79,13 @@ func nextWords(s scheduleState) string {
 }
 
 // withSchedules opens the pool for a command about schedules.
-func (a *app) withSchedules(ctx context.Context, fn func(p *pool) error) error {
+func (a *app) withSchedules(ctx context.Context, fn func(p *pool.Pool) error) error {
 	return a.withCalendar(ctx, "read", fn)
 }
 
 // withCalendar is withSchedules for a command that may begin a pool.
-func (a *app) withCalendar(ctx context.Context, owner string, fn func(p *pool) error) error {
-	p, err := a.open(ctx, owner, hooks{})
+func (a *app) withCalendar(ctx context.Context, owner string, fn func(p *pool.Pool) error) error {
+	p, err := pool.Open(ctx, a.shell(), owner, pool.Hooks{})
 	if err != nil {
 		return err
 	}
@@ -92,12 +93,12 @@ func (a *app) withCalendar(ctx context.Context, owner string, fn func(p *pool) e
 	if errors.Is(err, jobs.ErrNotFound) {
 		err = cli.Fail(cli.ExitNotFound, "penstock schedule ls lists them", "%w", err)
 	}
-	return errors.Join(err, p.close())
+	return errors.Join(err, p.Close())
 }
 
 // sayUnserved warns that nothing happens while no pool runs.
-func (a *app) sayUnserved(p *pool, what string) {
-	if p.server != nil {
+func (a *app) sayUnserved(p *pool.Pool, what string) {
+	if p.Own() {
 		a.err.Printf("penstock: no pool runs on %s; %s while one does (penstock serve --slots 2)\n", a.cfg.Data, what)
 	}
 }
@@ -106,8 +107,8 @@ func (a *app) scheduleLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the schedules, when each fires next, and what it did last", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool) error {
-				list, err := collect(p.client.Schedules().List(cmd.Context()))
+			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+				list, err := pool.Collect(p.Client.Schedules().List(cmd.Context()))
 				if err != nil {
 					return err
 				}
@@ -125,8 +126,8 @@ func (a *app) scheduleGet() *cobra.Command {
 	return &cobra.Command{
 		Use: "get NAME", Short: "Show a schedule: its job, its next firings and its last one", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool) error {
-				rec, err := p.client.Schedules().Get(cmd.Context(), args[0])
+			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+				rec, err := p.Client.Schedules().Get(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
@@ -140,11 +141,11 @@ func (a *app) scheduleGet() *cobra.Command {
 }
 
 // scheduleChange changes a schedule and shows it.
-func (a *app) scheduleChange(verb, short string, change func(context.Context, *pool, string) (calendar.Record, error)) *cobra.Command {
+func (a *app) scheduleChange(verb, short string, change func(context.Context, *pool.Pool, string) (calendar.Record, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool) error {
+			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
 				rec, err := change(cmd.Context(), p, args[0])
 				if err != nil {
 					return err
@@ -165,8 +166,8 @@ func (a *app) scheduleRun() *cobra.Command {
 	return &cobra.Command{
 		Use: "run NAME", Short: "Submit a schedule's job now, even if the schedule is paused; its next firing does not change", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool) error {
-				rec, err := p.client.Schedules().Run(cmd.Context(), args[0])
+			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+				rec, err := p.Client.Schedules().Run(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
@@ -181,9 +182,9 @@ func (a *app) scheduleRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME…", Short: "Remove schedules; their jobs stay", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool) error {
+			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
 				for _, name := range args {
-					if err := p.client.Schedules().Remove(cmd.Context(), name); err != nil {
+					if err := p.Client.Schedules().Remove(cmd.Context(), name); err != nil {
 						return err
 					}
 					a.err.Printf("penstock: removed schedule %s\n", name)

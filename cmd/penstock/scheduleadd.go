@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 )
@@ -65,10 +66,10 @@ func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) er
 		}
 		return scheduleView.One(a.out, a.format, stateOf(calendar.New(s, time.Now())))
 	}
-	return a.withCalendar(cmd.Context(), "schedule", func(p *pool) error {
-		put := p.client.Schedules().Add
+	return a.withCalendar(cmd.Context(), "schedule", func(p *pool.Pool) error {
+		put := p.Client.Schedules().Add
 		if f.replace {
-			put = p.client.Schedules().Replace
+			put = p.Client.Schedules().Replace
 		}
 		rec, err := put(cmd.Context(), s)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 )
@@ -43,11 +44,11 @@ func (a *app) messageCommand(cmd *cobra.Command, say func(args []string) (contro
 		if c.ID == "" {
 			c.ID = jobs.NewID()
 		}
-		return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
-			if err := p.alive(rec); err != nil {
+		return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			if err := checkServed(p, rec); err != nil {
 				return err
 			}
-			receipt, err := p.deliver(ctx, rec.ID, c, timeout)
+			receipt, err := deliver(ctx, p, rec.ID, c, timeout)
 			if err != nil {
 				return err
 			}
@@ -59,11 +60,11 @@ func (a *app) messageCommand(cmd *cobra.Command, say func(args []string) (contro
 }
 
 // deliver sends a message, and waits for an agent that does not run yet.
-func (p *pool) deliver(ctx context.Context, id string, c control.Message, limit time.Duration) (control.Receipt, error) {
+func deliver(ctx context.Context, p *pool.Pool, id string, c control.Message, limit time.Duration) (control.Receipt, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		receipt, err := p.client.Send(limited, id, c)
+		receipt, err := p.Client.Send(limited, id, c)
 		refused, ok := errors.AsType[*control.RefusedError](err)
 		switch {
 		case err == nil:

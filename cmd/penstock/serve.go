@@ -11,6 +11,8 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -56,20 +58,20 @@ func (a *app) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.openPatiently(ctx, "serve", watch.hooks())
+	p, err := pool.OpenPatiently(ctx, a.shell(), "serve", watch.hooks())
 	if err != nil {
 		return err
 	}
-	if p.owner != "" {
-		return errors.Join(p.close(), cli.Fail(cli.ExitUnexpected, "use it, or another --data",
-			"data directory %s is in use by penstock %s", a.cfg.Data, p.owner))
+	if p.Owner != "" {
+		return errors.Join(p.Close(), cli.Fail(cli.ExitUnexpected, "use it, or another --data",
+			"data directory %s is in use by penstock %s", a.cfg.Data, p.Owner))
 	}
-	p.answer(ctx)
-	services := []func(context.Context) error{p.answering, p.dispatcher.Run}
+	p.Answer(ctx)
+	services := []func(context.Context) error{p.Answering, p.Dispatcher.Run}
 	if a.cfg.Serve.Slots > 0 {
 		w, err := a.worker(ctx, p, a.cfg.Serve.Slots, watch.hooks())
 		if err != nil {
-			return errors.Join(err, p.close())
+			return errors.Join(err, p.Close())
 		}
 		services = append(services, w.Run)
 	}
@@ -79,8 +81,8 @@ func (a *app) serve(ctx context.Context) error {
 }
 
 // sayWhere reports to people, and to scripts that wait for it, that the pool is ready.
-func (a *app) sayWhere(p *pool, admin net.Listener) {
-	a.err.Printf("penstock: serving %s", p.address(a.cfg))
+func (a *app) sayWhere(p *pool.Pool, admin net.Listener) {
+	a.err.Printf("penstock: serving %s", p.Address(a.cfg))
 	if a.cfg.Serve.Slots > 0 {
 		a.err.Printf(", %d slots", a.cfg.Serve.Slots)
 	}
@@ -127,23 +129,23 @@ does the same if the worker runs in a terminal; otherwise it reloads the setting
 }
 
 func (a *app) work(ctx context.Context) error {
-	n := slots(a.cfg.Worker.Slots)
+	n := workerparts.Slots(a.cfg.Worker.Slots)
 	hups := a.hangups()
 	watch := a.newWatchers("worker", n)
 	admin, err := listenAdmin(a.cfg.Worker.Admin, cli.Defaults().Worker.Admin)
 	if err != nil {
 		return err
 	}
-	p, err := a.openPatiently(ctx, "worker", watch.hooks())
+	p, err := pool.OpenPatiently(ctx, a.shell(), "worker", watch.hooks())
 	if err != nil {
 		return err
 	}
-	ctx = p.whileAccepted(ctx)
+	ctx = p.WhileAccepted(ctx)
 	w, err := a.worker(ctx, p, n, watch.hooks())
 	if err != nil {
-		return errors.Join(err, p.close())
+		return errors.Join(err, p.Close())
 	}
-	a.err.Printf("penstock: worker %s with %d slots on %s", a.workerName(), n, p.address(a.cfg))
+	a.err.Printf("penstock: worker %s with %d slots on %s", workerparts.Name(&a.cfg), n, p.Address(a.cfg))
 	sayAdmin(a.err, admin)
-	return errors.Join(watch.around(ctx, p, admin, w.Run, a.reloads(p, hups)), refused(ctx))
+	return errors.Join(watch.around(ctx, p, admin, w.Run, a.reloads(p, hups)), pool.Refused(ctx))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -35,7 +36,7 @@ func (a *app) submitCommand() *cobra.Command {
 			if err := a.baseJob(cmd.Context(), &job, flags); err != nil {
 				return err
 			}
-			p, err := a.open(cmd.Context(), "submit", hooks{})
+			p, err := pool.Open(cmd.Context(), a.shell(), "submit", pool.Hooks{})
 			if err != nil {
 				return err
 			}
@@ -43,10 +44,10 @@ func (a *app) submitCommand() *cobra.Command {
 			if err == nil {
 				err = submittedView.One(a.out, a.format, answer)
 			}
-			if p.server != nil && err == nil {
+			if p.Own() && err == nil {
 				a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
 			}
-			return errors.Join(err, p.close())
+			return errors.Join(err, p.Close())
 		},
 	}
 	flags.add(cmd.Flags())
@@ -57,8 +58,8 @@ func (a *app) submitCommand() *cobra.Command {
 
 // submit hands a job in, and says so if its key belongs to a job that differs
 // from it, which stays as it is. Where the key is strict, that is an error.
-func (a *app) submit(ctx context.Context, p *pool, job jobs.Job, strictKey bool) (operation.Submitted, error) {
-	answer, err := p.submit(ctx, job, "cli")
+func (a *app) submit(ctx context.Context, p *pool.Pool, job jobs.Job, strictKey bool) (operation.Submitted, error) {
+	answer, err := p.Submit(ctx, job, "cli")
 	if err == nil && strictKey {
 		err = refuseDiffering(job, answer)
 	}

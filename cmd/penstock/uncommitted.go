@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -69,7 +70,7 @@ func (a *app) snapshot(ctx context.Context, job jobs.Job) (results.Base, error) 
 	if err != nil {
 		return base, cli.Usage("", "--include-uncommitted: %w", err)
 	}
-	spaces, err := workspace.Open(ctx, a.spaces(nil))
+	spaces, err := workspace.Open(ctx, workerparts.Workspaces(&a.cfg, nil))
 	if err != nil {
 		return base, err
 	}

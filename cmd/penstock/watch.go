@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -22,7 +23,7 @@ func (a *app) watchCommand() *cobra.Command {
 		Use: "watch ID", Short: "Show a session live, from its beginning, until its job has finished",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				return a.follow(ctx, p, rec, from)
 			})
 		},
@@ -38,12 +39,12 @@ func (a *app) logsCommand() *cobra.Command {
 		Use: "logs ID", Short: "Print a session's events as they are stored now",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				if follow {
 					return a.follow(ctx, p, rec, from)
 				}
 				none := from <= 1
-				for event, err := range p.client.Events(ctx, rec.ID, before(from)) {
+				for event, err := range p.Client.Events(ctx, rec.ID, before(from)) {
 					if err != nil {
 						return fmt.Errorf("read session %s: %w", rec.Session, err)
 					}
@@ -70,21 +71,21 @@ func (a *app) waitCommand() *cobra.Command {
 		Use: "wait ID…", Short: "Wait until jobs have finished; the exit code is that of the worst outcome",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := within(cmd.Context(), limit)
+			ctx, cancel := pool.Within(cmd.Context(), limit)
 			defer cancel()
-			p, err := a.open(ctx, "wait", hooks{})
+			p, err := pool.Open(ctx, a.shell(), "wait", pool.Hooks{})
 			if err != nil {
 				return err
 			}
 			var results []jobs.Result
 			for _, id := range args {
 				result, waited := a.await(ctx, p, id)
-				if err = cause(ctx, waited); err != nil {
+				if err = pool.Cause(ctx, waited); err != nil {
 					break
 				}
 				results = append(results, result)
 			}
-			err = errors.Join(err, resultView.List(a.out, a.format, results), p.close())
+			err = errors.Join(err, resultView.List(a.out, a.format, results), p.Close())
 			return outcome(err, results...)
 		},
 	}
@@ -93,29 +94,29 @@ func (a *app) waitCommand() *cobra.Command {
 }
 
 // await waits until a job has finished and returns its result.
-func (a *app) await(ctx context.Context, p *pool, id string) (jobs.Result, error) {
-	rec, err := p.client.Get(ctx, id)
+func (a *app) await(ctx context.Context, p *pool.Pool, id string) (jobs.Result, error) {
+	rec, err := p.Client.Get(ctx, id)
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
 	}
-	if err := p.alive(rec); err != nil {
+	if err := checkServed(p, rec); err != nil {
 		return jobs.Result{}, err
 	}
-	p.outlast(a)
+	p.Outlast(a.shell())
 	// The log's last event is written after the record. A user who has waited for a job
 	// should find it there.
-	for _, err := range p.client.Follow(ctx, rec.ID, 0) {
+	for _, err := range p.Client.Follow(ctx, rec.ID, 0) {
 		if err != nil {
 			return jobs.Result{}, fmt.Errorf("follow job %s: %w", rec.ID, err)
 		}
 	}
-	return p.client.Result(ctx, rec.ID)
+	return p.Client.Result(ctx, rec.ID)
 }
 
-// alive refuses to wait for a job that will never run: if this command had to open the
+// checkServed refuses to wait for a job that will never run: if this command had to open the
 // data directory's broker itself, no pool is running.
-func (p *pool) alive(rec jobs.Record) error {
-	if p.server == nil || rec.State == jobs.Finished {
+func checkServed(p *pool.Pool, rec jobs.Record) error {
+	if !p.Own() || rec.State == jobs.Finished {
 		return nil
 	}
 	return cli.Fail(cli.ExitUnreachable, "penstock serve --slots 2 runs one", "no pool runs on this data directory, so job %s stays %s", rec.ID, rec.State)
@@ -123,12 +124,12 @@ func (p *pool) alive(rec jobs.Record) error {
 
 // withJob opens the pool, finds a job by its id or the beginning of it, and
 // closes the pool again.
-func (a *app) withJob(ctx context.Context, id string, fn func(context.Context, *pool, jobs.Record) error) error {
-	p, err := a.open(ctx, "read", hooks{})
+func (a *app) withJob(ctx context.Context, id string, fn func(context.Context, *pool.Pool, jobs.Record) error) error {
+	p, err := pool.Open(ctx, a.shell(), "read", pool.Hooks{})
 	if err != nil {
 		return err
 	}
-	rec, err := p.client.Get(ctx, id)
+	rec, err := p.Client.Get(ctx, id)
 	if err != nil {
 		err = fmt.Errorf("job %s: %w", id, err)
 		if errors.Is(err, jobs.ErrNotFound) {
@@ -137,22 +138,22 @@ func (a *app) withJob(ctx context.Context, id string, fn func(context.Context, *
 	} else {
 		err = fn(ctx, p, rec)
 	}
-	return errors.Join(err, p.close())
+	return errors.Join(err, p.Close())
 }
 
 // follow shows a session until its job has finished.
-func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64) error {
-	if err := p.alive(rec); err != nil {
+func (a *app) follow(ctx context.Context, p *pool.Pool, rec jobs.Record, from uint64) error {
+	if err := checkServed(p, rec); err != nil {
 		return err
 	}
-	p.outlast(a)
+	p.Outlast(a.shell())
 	ended := false
-	for event, err := range p.client.Follow(ctx, rec.ID, before(from)) {
+	for event, err := range p.Client.Follow(ctx, rec.ID, before(from)) {
 		if ctx.Err() != nil {
 			break
 		}
 		if err != nil {
-			return cause(ctx, fmt.Errorf("follow session %s: %w", rec.Session, err))
+			return pool.Cause(ctx, fmt.Errorf("follow session %s: %w", rec.Session, err))
 		}
 		if err := a.show(event); err != nil {
 			return err
@@ -172,8 +173,8 @@ func (a *app) follow(ctx context.Context, p *pool, rec jobs.Record, from uint64)
 func before(from uint64) uint64 { return max(from, 1) - 1 }
 
 // tellSilentEnd reports how a job ended if its log does not contain the end.
-func (a *app) tellSilentEnd(ctx context.Context, p *pool, id string) error {
-	rec, err := p.client.Get(ctx, id)
+func (a *app) tellSilentEnd(ctx context.Context, p *pool.Pool, id string) error {
+	rec, err := p.Client.Get(ctx, id)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", id, err)
 	}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/metrics"
@@ -39,7 +41,7 @@ type watchers struct {
 
 // newWatchers makes the series of a service: "dispatcher" or "worker".
 func (a *app) newWatchers(component string, slots int) *watchers {
-	opts := metrics.Options{Queues: a.cfg.Worker.Queues, Agents: a.agents().Names()}
+	opts := metrics.Options{Queues: a.cfg.Worker.Queues, Agents: workerparts.Agents(&a.cfg).Names()}
 	w := &watchers{info: metrics.Info{Version: release(), Go: runtime.Version()}}
 	w.registry = metrics.NewRegistry(w.info)
 	w.nats = metrics.NewNATS(w.registry, component)
@@ -54,13 +56,13 @@ func (a *app) newWatchers(component string, slots int) *watchers {
 }
 
 // hooks connect the services to the metrics.
-func (w *watchers) hooks() hooks {
-	var h hooks
+func (w *watchers) hooks() pool.Hooks {
+	var h pool.Hooks
 	if d := w.dispatcher; d != nil {
-		h.dispatcher.Submitted = func(rec jobs.Record) { d.Submitted(rec.Queue, rec.Source) }
-		h.dispatcher.Deduplicated = func(_ jobs.Record, source string) { d.Deduplicated(source) }
-		h.dispatcher.Rejected = func(source string, _ error) { d.Rejected(source, "invalid") }
-		h.dispatcher.Leading = d.Leader
+		h.Dispatcher.Submitted = func(rec jobs.Record) { d.Submitted(rec.Queue, rec.Source) }
+		h.Dispatcher.Deduplicated = func(_ jobs.Record, source string) { d.Deduplicated(source) }
+		h.Dispatcher.Rejected = func(source string, _ error) { d.Rejected(source, "invalid") }
+		h.Dispatcher.Leading = d.Leader
 	}
 	if w.worker != nil {
 		w.worked(&h)
@@ -68,12 +70,12 @@ func (w *watchers) hooks() hooks {
 	return h
 }
 
-func (w *watchers) worked(h *hooks) {
+func (w *watchers) worked(h *pool.Hooks) {
 	m := w.worker
-	h.queue.Claimed = m.Claimed
-	h.worker.Claimed = func(jobs.Record) { m.Busy(1) }
-	h.worker.Released = func(jobs.Record) { m.Busy(-1) }
-	h.worker.Settled = func(rec jobs.Record, result jobs.Result) {
+	h.Queue.Claimed = m.Claimed
+	h.Worker.Claimed = func(jobs.Record) { m.Busy(1) }
+	h.Worker.Released = func(jobs.Record) { m.Busy(-1) }
+	h.Worker.Settled = func(rec jobs.Record, result jobs.Result) {
 		m.Spent(rec.Agent, result.LastAttempt.Usage, result.LastAttempt.CostUSD) // the others were counted as they ended
 		if rec.State == jobs.Finished {
 			m.Ended(jobs.Ended{Outcome: rec.Outcome, Reason: rec.Reason})
@@ -83,22 +85,22 @@ func (w *watchers) worked(h *hooks) {
 		m.Ended(rec.Reason.Ended(""))
 		m.Requeued(rec.Reason)
 	}
-	h.worker.Fenced = func(jobs.Record) { m.LeaseLost() }
-	h.worker.Present = m.Heartbeat
-	h.worker.Stage = m.Stage
-	h.worker.Jailed = m.SandboxStarted
-	h.worker.Violation = func(_ jobs.Record, v event.JailViolation) { m.Refused(v) }
-	h.worker.Network = func(_ jobs.Record, used event.JailNetwork) { m.Reached(used) }
-	h.worker.Dropped = m.EventDropped
-	h.worker.Events = func(kind jobs.Kind, bytes int, took time.Duration) { m.EventStored(kind, bytes, took) }
-	h.worker.Leftover = func(what string) {
+	h.Worker.Fenced = func(jobs.Record) { m.LeaseLost() }
+	h.Worker.Present = m.Heartbeat
+	h.Worker.Stage = m.Stage
+	h.Worker.Jailed = m.SandboxStarted
+	h.Worker.Violation = func(_ jobs.Record, v event.JailViolation) { m.Refused(v) }
+	h.Worker.Network = func(_ jobs.Record, used event.JailNetwork) { m.Reached(used) }
+	h.Worker.Dropped = m.EventDropped
+	h.Worker.Events = func(kind jobs.Kind, bytes int, took time.Duration) { m.EventStored(kind, bytes, took) }
+	h.Worker.Leftover = func(what string) {
 		kind, _, _ := strings.Cut(what, " ")
 		if kind == "jail" {
 			kind = "process"
 		}
 		m.Removed(kind, 1)
 	}
-	h.worker.Disk = func(d worker.Disk, low error) {
+	h.Worker.Disk = func(d worker.Disk, low error) {
 		m.Disk(d.Free.Bytes, d.Free.Inodes, low != nil)
 		why := &low
 		if low == nil {
@@ -106,22 +108,22 @@ func (w *watchers) worked(h *hooks) {
 		}
 		w.low.Store(why)
 	}
-	h.worker.Workspaces = m.Workspaces
-	h.worker.Exited = func(rec jobs.Record, class string, full bool) {
+	h.Worker.Workspaces = m.Workspaces
+	h.Worker.Exited = func(rec jobs.Record, class string, full bool) {
 		m.AgentExited(rec.Agent, class)
 		if full {
 			m.OOMKilled(rec.Isolation)
 		}
 	}
-	h.worker.Hung = func(_ jobs.Record, what, step string) { m.Hung(what, step) }
-	h.worker.Turn = func(rec jobs.Record) { m.Turn(rec.Agent) }
-	h.worker.Limited = func(rec jobs.Record) { m.RateLimited(rec.Agent) }
+	h.Worker.Hung = func(_ jobs.Record, what, step string) { m.Hung(what, step) }
+	h.Worker.Turn = func(rec jobs.Record) { m.Turn(rec.Agent) }
+	h.Worker.Limited = func(rec jobs.Record) { m.RateLimited(rec.Agent) }
 }
 
 // around runs services until one of them fails, or ctx ends and all have ended, and
 // closes the pool. It serves health and metrics all the time, and stops them last:
 // while the services drain, probes see that they are not ready.
-func (w *watchers) around(ctx context.Context, p *pool, admin net.Listener, services ...func(context.Context) error) error {
+func (w *watchers) around(ctx context.Context, p *pool.Pool, admin net.Listener, services ...func(context.Context) error) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
@@ -140,27 +142,27 @@ func (w *watchers) around(ctx context.Context, p *pool, admin net.Listener, serv
 	for _, service := range services {
 		g.Go(func() error { return service(ctx) })
 	}
-	err := errors.Join(g.Wait(), p.close())
+	err := errors.Join(g.Wait(), p.Close())
 	stop()
 	return errors.Join(err, <-shown)
 }
 
 // serve shows the metrics and the health at an address until ctx ends, and
 // measures the connection. An empty address shows nothing.
-func (w *watchers) serve(ctx context.Context, p *pool, listener net.Listener) error {
+func (w *watchers) serve(ctx context.Context, p *pool.Pool, listener net.Listener) error {
 	if w.dispatcher != nil {
-		w.dispatcher.Queues(w.registry, p.queueStats, 2*time.Second)
+		w.dispatcher.Queues(w.registry, func(ctx context.Context) ([]metrics.Stat, error) { return queueStats(ctx, p) }, 2*time.Second)
 	}
 	var g errgroup.Group
 	g.Go(func() error { w.measure(ctx, p); return nil })
 	if listener != nil {
 		admin := metrics.Admin{Registry: w.registry, Info: w.info, Ready: []metrics.Check{
-			{Name: "broker", Test: p.reachable}, {Name: "draining", Test: w.accepting},
+			{Name: "broker", Test: func(ctx context.Context) error { return p.Conn.FlushWithContext(ctx) }}, {Name: "draining", Test: w.accepting},
 		}}
 		if w.dispatcher == nil {
 			admin.Ready = append(admin.Ready, metrics.Check{Name: "disk", Test: w.roomy})
 		} else { // which takes jobs as long as its broker does, whatever its own disk
-			admin.Ready = append(admin.Ready, metrics.Check{Name: "store", Test: p.queue.Room})
+			admin.Ready = append(admin.Ready, metrics.Check{Name: "store", Test: p.Queue.Room})
 		}
 		g.Go(func() error {
 			if err := adminServer(admin.Handler()).Serve(ctx, listener); err != nil {
@@ -182,17 +184,17 @@ func adminServer(h http.Handler) gate.Server {
 	})}
 }
 
-func (w *watchers) measure(ctx context.Context, p *pool) {
+func (w *watchers) measure(ctx context.Context, p *pool.Pool) {
 	tick := time.NewTicker(pulse)
 	defer tick.Stop()
 	reconnects := uint64(0)
 	for {
-		w.nats.Connected(p.conn.IsConnected())
-		if n := p.conn.Stats().Reconnects; n > reconnects {
+		w.nats.Connected(p.Conn.IsConnected())
+		if n := p.Conn.Stats().Reconnects; n > reconnects {
 			w.nats.Reconnected()
 			reconnects = n
 		}
-		if rtt, err := p.conn.RTT(); err == nil {
+		if rtt, err := p.Conn.RTT(); err == nil {
 			w.nats.RoundTrip(rtt)
 		}
 		select {
@@ -225,11 +227,9 @@ func (w *watchers) roomy(context.Context) error {
 	return nil
 }
 
-func (p *pool) reachable(ctx context.Context) error { return p.conn.FlushWithContext(ctx) }
-
 // queueStats gathers the rows of one queue, a row a state, into one.
-func (p *pool) queueStats(ctx context.Context) ([]metrics.Stat, error) {
-	rows, err := p.queue.Stats(ctx)
+func queueStats(ctx context.Context, p *pool.Pool) ([]metrics.Stat, error) {
+	rows, err := p.Queue.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -20,14 +21,14 @@ func (a *app) whyCommand() *cobra.Command {
 a worker that holds it, the lack of a worker, or jobs before it. It names the first
 cause: as long as that remains, removing another one would not help.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.open(cmd.Context(), "read", hooks{})
+			p, err := pool.Open(cmd.Context(), a.shell(), "read", pool.Hooks{})
 			if err != nil {
 				return err
 			}
 			var list []why.Standing
 			for _, id := range args {
 				var s why.Standing
-				if s, err = p.client.Why(cmd.Context(), id); err != nil {
+				if s, err = p.Client.Why(cmd.Context(), id); err != nil {
 					if errors.Is(err, jobs.ErrNotFound) {
 						err = cli.Fail(cli.ExitNotFound, "penstock job ls lists the jobs that are kept", "%w", err)
 					}
@@ -35,7 +36,7 @@ cause: as long as that remains, removing another one would not help.`,
 				}
 				list = append(list, s)
 			}
-			return errors.Join(err, a.sayWhy(list), p.close())
+			return errors.Join(err, a.sayWhy(list), p.Close())
 		},
 	}
 }

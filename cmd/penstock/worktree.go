@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/worktree"
@@ -26,10 +28,8 @@ var worktreeView = cli.View[worktree.Worktree]{
 
 // worktrees are those of the data directory.
 func (a *app) worktrees() (*worktree.Set, error) {
-	return worktree.Open(a.worktreeRecords())
+	return worktree.Open(workerparts.WorktreeRecords(&a.cfg))
 }
-
-func (a *app) worktreeRecords() string { return filepath.Join(a.cfg.Data, "worktrees") }
 
 func (a *app) jobWorktree() *cobra.Command {
 	var r worktree.Request
@@ -40,7 +40,7 @@ a branch, and prints its path. If the job already has one, it prints that. Files
 check before you work there are listed on standard error.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool, rec jobs.Record) error {
+			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				return a.addWorktree(ctx, p, rec, r)
 			})
 		},
@@ -54,11 +54,11 @@ check before you work there are listed on standard error.`,
 	return cmd
 }
 
-func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r worktree.Request) (err error) {
+func (a *app) addWorktree(ctx context.Context, p *pool.Pool, rec jobs.Record, r worktree.Request) (err error) {
 	if rec.State != jobs.Finished {
 		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no result yet", rec.ID, rec.State)
 	}
-	result, err := p.client.Result(ctx, rec.ID)
+	result, err := p.Client.Result(ctx, rec.ID)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r workt
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if r.Bundle, err = p.fetchTo(ctx, rec, worker.BundleName, dir); err == nil {
-		r.Patch, err = p.fetchTo(ctx, rec, worker.PatchName, dir)
+	if r.Bundle, err = fetchTo(ctx, p, rec, worker.BundleName, dir); err == nil {
+		r.Patch, err = fetchTo(ctx, p, rec, worker.PatchName, dir)
 	}
 	if err != nil {
 		return err
@@ -113,12 +113,12 @@ func (a *app) addWorktree(ctx context.Context, p *pool, rec jobs.Record, r workt
 
 // fetchTo writes an artifact of a finished job to a file in dir, and returns
 // its path; "" if the job has no such artifact.
-func (p *pool) fetchTo(ctx context.Context, rec jobs.Record, name, dir string) (path string, err error) {
+func fetchTo(ctx context.Context, p *pool.Pool, rec jobs.Record, name, dir string) (path string, err error) {
 	f, err := os.Create(filepath.Join(dir, name))
 	if err != nil {
 		return "", err
 	}
-	err = errors.Join(p.artifact(ctx, rec.ID, rec.Epoch, name, f), f.Close())
+	err = errors.Join(p.Artifact(ctx, rec.ID, rec.Epoch, name, f), f.Close())
 	if errors.Is(err, jobs.ErrNotFound) {
 		return "", nil // an empty file stays, in a directory that goes
 	}

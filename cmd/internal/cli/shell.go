@@ -16,3 +16,10 @@ type Shell struct {
 	Format   *Format
 	Progress *ProgressMode
 }
+
+// Progressf writes a line of progress to standard error, unless --progress is quiet.
+func (s Shell) Progressf(format string, args ...any) {
+	if *s.Progress != ProgressQuiet {
+		s.Err.Printf("penstock: "+format+"\n", args...)
+	}
+}

@@ -1,4 +1,4 @@
-package main
+package pool
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-// exists refuses the name of a queue or batch that the pool has nothing of.
-func (p *pool) exists(ctx context.Context, kind jobs.HoldKind, name string) error {
+// Exists refuses the name of a queue or batch that the pool has nothing of.
+func (p *Pool) Exists(ctx context.Context, kind jobs.HoldKind, name string) error {
 	if !p.role.All() { // which may not look everywhere, and is refused what it may not do
 		return nil
 	}
-	known, err := p.names(ctx, kind)
+	known, err := p.Names(ctx, kind)
 	if err != nil || slices.Contains(known, name) {
 		return err
 	}
@@ -30,17 +30,17 @@ func (p *pool) exists(ctx context.Context, kind jobs.HoldKind, name string) erro
 	return cli.Fail(cli.ExitNotFound, hint, "there is no %s %q", kind, name)
 }
 
-// names lists the queues or the batches that the pool has jobs, pauses or workers of.
-func (p *pool) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
+// Names lists the queues or the batches that the pool has jobs, pauses or workers of.
+func (p *Pool) Names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
 	found := map[string]bool{}
 	if kind == jobs.HoldBatch {
-		for batch, err := range p.client.Batches().List(ctx) {
+		for batch, err := range p.Client.Batches().List(ctx) {
 			if err != nil {
 				return nil, err
 			}
 			found[batch.Batch] = true
 		}
-		holds, err := p.client.Queues().Holds(ctx)
+		holds, err := p.Client.Queues().Holds(ctx)
 		for _, h := range holds {
 			found[h.Name] = found[h.Name] || h.Kind == kind
 		}
@@ -48,13 +48,13 @@ func (p *pool) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) 
 		return slices.Sorted(maps.Keys(found)), err
 	}
 	found[jobs.Job{}.WithDefaults().Queue] = true
-	for queue, err := range p.client.Queues().List(ctx) {
+	for queue, err := range p.Client.Queues().List(ctx) {
 		if err != nil {
 			return nil, err
 		}
 		found[queue.Queue] = true
 	}
-	workers, err := p.client.Workers(ctx)
+	workers, err := p.Client.Workers(ctx)
 	for _, w := range workers {
 		for _, name := range w.Queues {
 			found[name] = true
@@ -63,18 +63,18 @@ func (p *pool) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) 
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// jobs lists what a filter selects. That there is nothing of a queue or batch
+// Jobs lists what a filter selects. That there is nothing of a queue or batch
 // is no answer where that was mistyped.
-func (p *pool) jobs(ctx context.Context, wanted operation.ListRequest) ([]jobs.Record, error) {
-	list, err := collect(p.client.List(ctx, wanted))
+func (p *Pool) Jobs(ctx context.Context, wanted operation.ListRequest) ([]jobs.Record, error) {
+	list, err := Collect(p.Client.List(ctx, wanted))
 	if err != nil || len(list) > 0 {
 		return list, err
 	}
 	if wanted.Queue != "" {
-		err = p.exists(ctx, jobs.HoldQueue, wanted.Queue)
+		err = p.Exists(ctx, jobs.HoldQueue, wanted.Queue)
 	}
 	if err == nil && wanted.Batch != "" {
-		err = p.exists(ctx, jobs.HoldBatch, wanted.Batch)
+		err = p.Exists(ctx, jobs.HoldBatch, wanted.Batch)
 	}
 	return list, err
 }

@@ -1,47 +1,18 @@
-package main
+package pool
 
 import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/access"
 	"github.com/penstock-run/penstock/jobs/client"
-	"github.com/penstock-run/penstock/jobs/operation"
 )
-
-// submit hands a job in.
-func (p *pool) submit(ctx context.Context, job jobs.Job, source string) (operation.Submitted, error) {
-	job, err := p.sign(job)
-	if err != nil {
-		return operation.Submitted{}, err
-	}
-	return p.client.As(source).Submit(ctx, job)
-}
-
-// waitingEvery is how often a command says that it waits for a dispatcher.
-const waitingEvery = 30 * time.Second
-
-// outlast lets the requests that follow wait for a dispatcher, as long as there is
-// none: for commands that wait for jobs, once a dispatcher has answered.
-func (p *pool) outlast(a *app) {
-	var mu sync.Mutex
-	var told time.Time
-	p.client = p.client.Patient(func(why error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if now := time.Now(); now.Sub(told) >= waitingEvery {
-			told = now
-			a.progressf("%v; waiting for one (%s runs one)", why, a.dispatcherCommand())
-		}
-	})
-}
 
 // need names the roles for what a command does all the time, and where a single
 // refusal of the broker would show late or never.
@@ -68,11 +39,11 @@ func useRole(roles []jobs.Role) string {
 	return hint + "; penstock nats credentials makes one"
 }
 
-// advised adds the way out to errors of the bus: what the broker refused names the
+// Advise adds the way out to errors of the bus: what the broker refused names the
 // roles that may do it, and a request that no dispatcher took names what runs one.
-func (a *app) advised(err error) error {
+func Advise(shell cli.Shell, err error) error {
 	if errors.Is(err, client.ErrNoDispatcher) {
-		return cli.Fail(cli.ExitUnreachable, a.dispatcherCommand()+" runs one", "%w", err)
+		return cli.Fail(cli.ExitUnreachable, dispatcherCommand(shell.Config)+" runs one", "%w", err)
 	}
 	refused, ok := errors.AsType[*jobs.ForbiddenError](err)
 	if !ok {
@@ -81,7 +52,7 @@ func (a *app) advised(err error) error {
 	if own, told := errors.AsType[*cli.Error](err); told && own.Code == cli.ExitDenied {
 		return err
 	}
-	roles, wrong := a.bus().May(refused.Subject)
+	roles, wrong := Layout(shell).May(refused.Subject)
 	if wrong != nil {
 		return err
 	}
@@ -89,34 +60,34 @@ func (a *app) advised(err error) error {
 }
 
 // dispatcherCommand is the command that dispatches for the pool that was asked.
-func (a *app) dispatcherCommand() string {
+func dispatcherCommand(settings *cli.Config) string {
 	switch {
-	case a.cfg.Server != "":
-		return "penstock serve --server " + redacted(a.cfg.Server)
-	case a.cfg.Data != cli.Defaults().Data:
-		return "penstock serve --data " + a.cfg.Data
+	case settings.Server != "":
+		return "penstock serve --server " + Redacted(settings.Server)
+	case settings.Data != cli.Defaults().Data:
+		return "penstock serve --data " + settings.Data
 	}
 	return "penstock serve"
 }
 
 // credential returns the options of a connection with --creds, and its role.
-func (a *app) credential() (jobs.Role, []nats.Option, error) {
-	if a.cfg.Creds == "" {
+func credential(shell cli.Shell) (jobs.Role, []nats.Option, error) {
+	if shell.Config.Creds == "" {
 		return "", nil, nil
 	}
-	role, options, err := natsd.Present(a.cfg.Creds)
+	role, options, err := natsd.Present(shell.Config.Creds)
 	if err != nil {
 		return "", nil, cli.Usage("penstock nats credentials makes such a file", "--creds: %w", err)
 	}
 	return role, options, nil
 }
 
-// whileAccepted returns a context that ends when the server accepts the
+// WhileAccepted returns a context that ends when the server accepts the
 // connection's credential no more. A connection that is only lost comes back.
-func (p *pool) whileAccepted(ctx context.Context) context.Context {
+func (p *Pool) WhileAccepted(ctx context.Context) context.Context {
 	ctx, end := context.WithCancelCause(ctx)
 	p.undo = append(p.undo, func() error { end(nil); return nil })
-	p.conn.SetClosedHandler(func(conn *nats.Conn) {
+	p.Conn.SetClosedHandler(func(conn *nats.Conn) {
 		if err := conn.LastError(); errors.Is(err, nats.ErrAuthorization) {
 			end(cli.Fail(cli.ExitDenied, "penstock nats credentials makes another one", "not allowed: the server accepts this credential no more: %w", err))
 		}
@@ -124,8 +95,8 @@ func (p *pool) whileAccepted(ctx context.Context) context.Context {
 	return ctx
 }
 
-// refused is why a context of whileAccepted has ended, where that is why.
-func refused(ctx context.Context) error {
+// Refused is why a context of [Pool.WhileAccepted] has ended, where that is why.
+func Refused(ctx context.Context) error {
 	if e, ok := errors.AsType[*cli.Error](context.Cause(ctx)); ok && e.Code == cli.ExitDenied {
 		return e
 	}
@@ -142,4 +113,9 @@ func noEntry(server string, err error) error {
 		return cli.Fail(cli.ExitUnreachable, hint, "server %s: %w", server, err)
 	}
 	return cli.Fail(cli.ExitUnreachable, "is it running? penstock serve runs one", "server %s: %w", server, err)
+}
+
+// Layout is where the subjects are that the roles may use.
+func Layout(shell cli.Shell) access.Layout {
+	return access.Layout{Prefix: shell.Config.Prefix, Tenant: shell.Config.Tenant}
 }

@@ -1,4 +1,4 @@
-package main
+package pool
 
 import (
 	"crypto/tls"
@@ -15,8 +15,8 @@ import (
 )
 
 // serverTLS is how the embedded broker listens; nil without TLS.
-func (a *app) serverTLS() (*tls.Config, error) {
-	c := a.cfg.Serve
+func serverTLS(shell cli.Shell) (*tls.Config, error) {
+	c := shell.Config.Serve
 	if c.TLSCert == "" && c.TLSKey == "" {
 		if c.TLSClientCA != "" {
 			return nil, cli.Usage("", "--tls-client-ca needs --tls-cert and --tls-key")
@@ -68,22 +68,22 @@ func authorities(file string) (*x509.CertPool, error) {
 // clientTLS returns the options of a connection to a broker with TLS. The certificate
 // of the embedded broker of our own directory is known: then exactly that one is
 // accepted, whatever authority issued it.
-func (a *app) clientTLS(known []byte) ([]nats.Option, error) {
-	if a.cfg.TLSCA == "" && a.cfg.TLSClientCert == "" && a.cfg.TLSClientKey == "" && len(known) == 0 {
+func clientTLS(shell cli.Shell, known []byte) ([]nats.Option, error) {
+	if shell.Config.TLSCA == "" && shell.Config.TLSClientCert == "" && shell.Config.TLSClientKey == "" && len(known) == 0 {
 		return nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
-	if a.cfg.TLSClientCert != "" || a.cfg.TLSClientKey != "" {
-		pair, err := keyPair(a.cfg.TLSClientCert, a.cfg.TLSClientKey)
+	if shell.Config.TLSClientCert != "" || shell.Config.TLSClientKey != "" {
+		pair, err := keyPair(shell.Config.TLSClientCert, shell.Config.TLSClientKey)
 		if err != nil {
 			return nil, cli.Usage("use both, as PEM", "--tls-client-cert, --tls-client-key: %w", err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	switch {
-	case a.cfg.TLSCA != "":
-		if cfg.RootCAs, err = authorities(a.cfg.TLSCA); err != nil {
+	case shell.Config.TLSCA != "":
+		if cfg.RootCAs, err = authorities(shell.Config.TLSCA); err != nil {
 			return nil, cli.Usage("", "--tls-ca: %w", err)
 		}
 	case len(known) > 0:

@@ -1,0 +1,14 @@
+package pool
+
+import (
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/worker"
+)
+
+// Hooks connect the services to their observers. The zero value observes nothing.
+type Hooks struct {
+	Queue      queue.Hooks
+	Dispatcher dispatcher.Hooks
+	Worker     worker.Hooks
+}

@@ -1,0 +1,261 @@
+package pool
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/signing"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/api"
+	"github.com/penstock-run/penstock/dispatcher/natsd"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/session"
+)
+
+// A Pool is the queue, the logs and the artifacts that a command works with, over a
+// connection to an external broker or to one of our own.
+type Pool struct {
+	Queue      *queue.Queue
+	Log        *session.Log
+	Store      *artifact.Store
+	Dispatcher *dispatcher.Dispatcher
+	API        *api.Server // answers requests, where this process does
+	Client     *client.Client
+	Conn       *nats.Conn
+	Logger     *slog.Logger
+	// Owner is the process that runs the pool of the data directory, if it is another
+	// one.
+	Owner string
+
+	unanswered chan error // has the error with which API stopped answering; nil where it never began
+	// server is the broker in this process; nil if it is another process.
+	server *natsd.Server
+	// role is the one of --creds; empty where a command has its user's rights.
+	role jobs.Role
+	// signKey returns the key that signs what is submitted; nil where none does.
+	signKey func() (ed25519.PrivateKey, error)
+	level   *slog.LevelVar // of the logger
+	undo    []func() error
+}
+
+// Open connects to the pool of --server, or to the one that runs on the data
+// directory; where none runs, it opens the directory's broker in this process.
+// owner is how this process is called when another one finds it there.
+func Open(ctx context.Context, shell cli.Shell, owner string, hooks Hooks) (*Pool, error) {
+	p := &Pool{level: new(slog.LevelVar)}
+	p.level.Set(shell.Config.Level())
+	p.Logger = shell.Config.Logger(shell.Err, p.level)
+	err := wasServed(shell, owner)
+	if err == nil {
+		err = connect(shell, p, owner)
+	}
+	if err == nil {
+		err = p.Bind(ctx, shell, hooks)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	if p.server != nil { // no other process can answer what this one asks
+		p.Answer(ctx)
+	}
+	return p, nil
+}
+
+// Answer answers the requests of clients until the pool is closed, also while the
+// services beside it drain.
+func (p *Pool) Answer(ctx context.Context) {
+	if p.unanswered != nil {
+		return
+	}
+	p.unanswered = make(chan error, 1)
+	p.Start(ctx, func(ctx context.Context) error {
+		err := p.API.Serve(ctx)
+		p.unanswered <- err
+		return err
+	})
+}
+
+// Answering waits until ctx ends, or requests are not answered any more, which is the
+// error that it returns.
+func (p *Pool) Answering(ctx context.Context) error {
+	select {
+	case err := <-p.unanswered:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// How long a service waits before it looks for its broker again: at first, and
+// at most.
+const (
+	lookAgain    = 500 * time.Millisecond
+	lookAgainMax = 15 * time.Second
+)
+
+// OpenPatiently is open for a service, which may be started before its broker:
+// it waits for one until ctx ends, and says so once.
+func OpenPatiently(ctx context.Context, shell cli.Shell, owner string, hooks Hooks) (*Pool, error) {
+	for wait := lookAgain; ; wait = min(2*wait, lookAgainMax) {
+		p, err := Open(ctx, shell, owner, hooks)
+		if err == nil || !absent(err) {
+			return p, err
+		}
+		if wait == lookAgain {
+			shell.Err.Printf("penstock: %v; waiting for it\n", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// wasServed refuses to look for jobs in a directory that no pool has been in: that
+// was mistyped, or is not this user's.
+func wasServed(shell cli.Shell, owner string) error {
+	if shell.Config.Server != "" || owner != "read" && owner != "wait" {
+		return nil
+	}
+	_, err := os.Stat(StoreDir(shell))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return cli.Fail(cli.ExitNotFound, "check --data; penstock serve starts a pool, --server names one on another host", "data directory %s not found: no pool has used it", shell.Config.Data)
+}
+
+// Bind opens the streams and buckets, and makes what does not exist yet.
+func (p *Pool) Bind(ctx context.Context, shell cli.Shell, hooks Hooks) error {
+	cfg := *shell.Config
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var err error
+	p.signKey = sync.OnceValues(func() (ed25519.PrivateKey, error) { return signing.Key(&cfg) })
+	// The queue first: it says what the installation is.
+	ours := p.server != nil // our own broker follows our settings
+	events, artifacts, _, _ := cfg.Keep.Sizes()
+	p.Queue, err = queue.Open(ctx, p.Conn, queue.Config{
+		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease, Bounds: jobs.Bounds{Refusals: cfg.MaxRefusals},
+		Retention: cfg.Keep.Jobs, DeadRetention: cfg.Keep.Dead,
+		Hooks: hooks.Queue, Upgrade: ours,
+	})
+	if err != nil {
+		return opening("queue", err)
+	}
+	var g errgroup.Group // each is a few round trips
+	g.Go(func() (err error) {
+		p.Log, err = session.Open(ctx, p.Conn, session.Config{
+			Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Retention: cfg.Keep.Events, MaxBytes: events, Upgrade: ours,
+		})
+		return opening("sessions", err)
+	})
+	g.Go(func() (err error) {
+		p.Store, err = artifact.Open(ctx, p.Conn, artifact.Config{
+			Role: p.role, Replicas: cfg.Replicas, Retention: cfg.Keep.Artifacts, Results: cfg.Keep.Results, StoreBytes: artifacts, Upgrade: ours,
+		})
+		return opening("artifacts", err)
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	caps, err := cfg.Serve.Limits()
+	if err != nil {
+		return err
+	}
+	p.Dispatcher = dispatcher.New(dispatcher.Config{
+		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(&cfg), Caps: caps, Logger: p.Logger, Hooks: hooks.Dispatcher,
+	})
+	p.API = api.New(api.Config{Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store})
+	p.Client, err = client.Open(ctx, p.Conn, client.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Role: p.role, By: "cli"})
+	return err
+}
+
+// Artifact writes what an attempt stored under a name.
+func (p *Pool) Artifact(ctx context.Context, job string, epoch uint64, name string, w io.Writer) error {
+	content, err := p.Client.Artifact(ctx, job, epoch, name)
+	if p.role == jobs.RoleSubmitter && errors.Is(err, jobs.ErrForbidden) {
+		return cli.Fail(cli.ExitDenied, useRole([]jobs.Role{jobs.RoleViewer, jobs.RoleOperator}), "%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if _, err := io.Copy(w, content); err != nil {
+		return fmt.Errorf("artifact %s of job %s: %w", name, job, err)
+	}
+	return nil
+}
+
+// Start runs services beside the command until the pool is closed. The
+// context that it returns ends with the error of the first one that fails.
+func (p *Pool) Start(ctx context.Context, services ...func(context.Context) error) context.Context {
+	ctx, fail := context.WithCancelCause(ctx)
+	// The services end after the command does, not with it: what the command
+	// still has to say needs them.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var g errgroup.Group
+	for _, service := range services {
+		g.Go(func() error {
+			err := service(serving)
+			if err != nil {
+				fail(err)
+			}
+			return nil
+		})
+	}
+	p.undo = append(p.undo, func() error {
+		stop()
+		defer fail(nil)
+		return g.Wait()
+	})
+	return ctx
+}
+
+// Own reports whether the broker is in this process, so that no other one serves the pool.
+func (p *Pool) Own() bool { return p.server != nil }
+
+// Reload changes the level of the log, and has the files of the credential and of the
+// certificates read again.
+func (p *Pool) Reload(level slog.Level) error {
+	p.level.Set(level)
+	if p.Own() {
+		return nil
+	}
+	// A new connection reads the files. What is under way waits for it.
+	return p.Conn.ForceReconnect()
+}
+
+// Address says where the pool's broker is, for people.
+func (p *Pool) Address(cfg cli.Config) string {
+	if p.server != nil {
+		return fmt.Sprintf("%s at %s", cfg.Data, p.server.Endpoint().URL)
+	}
+	return p.Conn.ConnectedUrlRedacted()
+}
+
+// Close undoes what Open and Start did, the last first.
+func (p *Pool) Close() error {
+	var errs []error
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		errs = append(errs, p.undo[i]())
+	}
+	p.undo = nil
+	return errors.Join(errs...)
+}
