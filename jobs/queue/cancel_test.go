@@ -235,17 +235,14 @@ func TestWhatIsNoJobIsFiled(t *testing.T) {
 			t.Fatalf("publish to %s: %v", subject, err)
 		}
 	}
-	idle(t, q, 300*time.Millisecond)
-	if len(refused) != 3 {
-		t.Errorf("refused %v, want 3", refused)
-	}
-	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 3 {
-		t.Errorf("%d dead letters, %v; want 3", len(dead), err)
-	}
+	idleUntil(t, q, "three dead letters", func() bool { return len(refused) == 3 && len(letters(t, q)) == 3 })
 	if got := get(t, q, rec.ID); got.Outcome != jobs.Success {
 		t.Errorf("the job beside them is %+v", got)
 	}
 	idle(t, q, lease+500*time.Millisecond)
+	if n := len(letters(t, q)); n != 3 || len(refused) != 3 {
+		t.Errorf("%d dead letters, and refused %v; want 3", n, refused)
+	}
 }
 
 func TestSubmissions(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 func batchJob(batch string) jobs.Job {
@@ -95,7 +96,7 @@ func TestAHoldThatIsOverStrandsNobody(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
-	soon := time.Now().Add(3 * lease)
+	soon := time.Now().Add(slowtest.Limit(3 * lease)) // by then the job is parked
 	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b", Until: &soon})
 	rec := jobstest.Submit(t, q, batchJob("b"))
 	parked(t, q, "b", 1)
