@@ -23,7 +23,7 @@ MEASURED  = ./cmd/penstock ./worker/workspace ./sandbox/bwrap
 # The longest first, since go test starts packages in the order in which they are
 # named, and the last one alone would be waited for. Tests wait as much as they
 # compute, so there are more packages at once than processors.
-LONG      = ./worker/workspace ./cmd/penstock ./sandbox/systemd ./sandbox/oci ./worker ./sandbox/bwrap ./cmd/internal/chaos ./sandbox ./worker/agent ./dispatcher/natsd ./jobs/queue ./sandbox/internal/cgroup
+LONG      = ./worker/workspace ./cmd/penstock ./sandbox/systemd ./sandbox/oci ./worker ./sandbox/bwrap ./cmd/internal/chaos ./sandbox ./worker/agent/internal/claude ./worker/agent/internal/codex ./dispatcher/natsd ./jobs/queue ./sandbox/internal/cgroup
 TESTED    = $(if $(filter ./...,$(PKGS)),$(LONG)) $(PKGS)
 ATONCE   ?= $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)" / 2)
 # For the same reason more tests of a package at once than processors.

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -31,7 +32,7 @@ func TestAnAgentReportsAbsurdCosts(t *testing.T) {
 			f.must(err)
 			f.Cleanup(func() { f.must(g.Close()) })
 			f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}
-			f.cfg.Agents = agent.New(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": {Protocol: protocol, Command: []string{path}}}})
+			f.cfg.Agents = builtin.Agents(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": {Protocol: protocol, Command: []string{path}}}})
 			job := f.job("")
 			job.Agent = jobs.Agent{Name: "stub"}
 			rec, events := f.run(job)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -32,7 +33,7 @@ func (f *field) real(program, api string, scripts ...agenttest.Script) *agenttes
 	f.must(err)
 	f.Cleanup(func() { f.must(g.Close()) })
 	f.cfg.Gates = map[string]*gate.Gate{api: g}
-	f.cfg.Agents = agent.New(agent.Config{Path: os.Getenv("PATH")})
+	f.cfg.Agents = builtin.Agents(agent.Config{Path: os.Getenv("PATH")})
 	return model
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -74,7 +75,7 @@ func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
 					protocol.API = is.api
 				}
 				f.cfg.Gates = map[string]*gate.Gate{is.api: g}
-				f.cfg.Agents = agent.New(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": protocol}})
+				f.cfg.Agents = builtin.Agents(agent.Config{Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": protocol}})
 				f.cfg.Hangs = Hangs{Start: 2 * time.Second, Step: 300 * time.Millisecond}
 				var first jobs.Record
 				ended := make(chan struct{})
@@ -127,7 +128,7 @@ func TestAProviderThatSaysWhen(t *testing.T) {
 			path := filepath.Join(f.TempDir(), "stub")
 			f.must(os.WriteFile(path, []byte(caller+"call; exit 1\n"), 0o755))
 			f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}
-			f.cfg.Agents = agent.New(agent.Config{Custom: map[string]agent.Custom{"stub": {Protocol: "command", Command: []string{path}, API: "anthropic"}}})
+			f.cfg.Agents = builtin.Agents(agent.Config{Custom: map[string]agent.Custom{"stub": {Protocol: "command", Command: []string{path}, API: "anthropic"}}})
 			f.cfg.Hooks.Settled = func(rec jobs.Record, _ jobs.Result) {
 				if rec.Attempt != 1 {
 					return

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -88,7 +89,7 @@ func newField(tb testing.TB) *field {
 	choose := sync.OnceValues(func() (sandbox.Backend, error) { return backends.New(context.Background(), backends.Auto) })
 	f.cfg = Config{
 		Name: "w", Slots: 1, Queues: []string{"default"},
-		Spaces: f.spaces, Agents: agent.New(agent.Config{}),
+		Spaces: f.spaces, Agents: builtin.Agents(agent.Config{}),
 		Backend: func(string) (sandbox.Backend, error) { return choose() },
 		Secret:  func(string) (string, bool) { return "", false },
 		Logger:  slog.New(slog.NewTextHandler(f.logged, nil)),

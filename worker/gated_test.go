@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -26,7 +27,7 @@ func TestRefusalsOfTheModelAPIAreTold(t *testing.T) {
 	f.must(err)
 	defer g.Close()
 	f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}
-	f.cfg.Agents = agent.New(agent.Config{})
+	f.cfg.Agents = builtin.Agents(agent.Config{})
 	f.cfg.Secret = func(string) (string, bool) { return secret, true }
 	var mu sync.Mutex
 	var kept []policy.Violation

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -36,7 +37,7 @@ func (f *field) speaks(script string) jobs.Job {
 	f.must(err)
 	f.Cleanup(func() { f.must(g.Close()) })
 	f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}
-	f.cfg.Agents = agent.New(agent.Config{
+	f.cfg.Agents = builtin.Agents(agent.Config{
 		Path: os.Getenv("PATH"), Custom: map[string]agent.Custom{"stub": {Protocol: "claude", Command: []string{path}}},
 	})
 	job := f.job("")

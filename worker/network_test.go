@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -231,7 +232,7 @@ func TestAJobWithTheHostsNetwork(t *testing.T) {
 	f.must(err)
 	defer g.Close()
 	f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}
-	f.cfg.Agents = agent.New(agent.Config{})
+	f.cfg.Agents = builtin.Agents(agent.Config{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "a service of the host") }))
 	defer server.Close()
 	job := f.job("curl -sS -m 20 " + server.URL + ` && curl -sS -m 20 -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/models"`)

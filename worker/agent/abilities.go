@@ -35,6 +35,9 @@ type Abilities struct {
 	API string `json:"api,omitempty"`
 }
 
+// acp is the name of the Agent Client Protocol, and of an agent that has nothing else.
+const acp = "acp"
+
 // Able reports everything that a job asks for and its agent cannot do, as a
 // [*jobs.InvalidError]. It accepts an agent that it does not know.
 func (a *Agents) Able(j jobs.Job) error {
@@ -49,8 +52,7 @@ func (a *Agents) Able(j jobs.Job) error {
 			found = append(found, jobs.FieldError{Field: field, Reason: fmt.Sprintf("agent %s %s", j.Agent.Name, what)})
 		}
 	}
-	_, bare := adapter.(acp)
-	lacks(bare, false, "agent.name", "has no program of its own: give it a name under agents: in the settings")
+	lacks(j.Agent.Name == acp, false, "agent.name", "has no program of its own: give it a name under agents: in the settings")
 	lacks(j.Agent.Model != "", can.Model, "agent.model", "has no choice of models")
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")

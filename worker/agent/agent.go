@@ -118,8 +118,10 @@ type Launch struct {
 	// jail is planned, so only the decoder gets them.
 	Variable, Inside, Penstock string
 
-	api  string // the model API behind Gate; empty: the agent's own
-	auth string // how an agent of protocol acp authenticates; empty: not at all
+	// API is the model API behind Gate. Empty: the Anthropic API.
+	API string
+	// Auth is how an agent of protocol acp authenticates. Empty: not at all.
+	Auth string
 }
 
 // A Dependency is the result of a job that another one depends on.
@@ -184,6 +186,9 @@ type Read struct {
 	// Retried is why the agent retries the model API, until the API has answered.
 	Retried jobs.Reason
 }
+
+// Add adds an event.
+func (r *Read) Add(p event.Payload) { r.Events = append(r.Events, event.Make(p)) }
 
 // A Total sums up a run.
 type Total struct {

@@ -18,29 +18,24 @@ type Config struct {
 	Path string
 }
 
-// Agents are all the agents that this program knows.
+// Agents are all the agents that this program knows: built-in ones, and those that a
+// settings file adds.
 type Agents struct {
 	cfg      Config
 	adapters map[string]Adapter
 }
 
-// New returns the known agents. It does not look for their programs yet.
-func New(cfg Config) *Agents {
+// New returns the agents of these adapters, and those that the settings add. It does not
+// look for their programs yet.
+func New(cfg Config, adapters ...Adapter) *Agents {
 	a := &Agents{cfg: cfg, adapters: map[string]Adapter{}}
-	maps.Copy(a.adapters, builtin())
+	for _, adapter := range adapters {
+		a.adapters[adapter.About().Name] = adapter
+	}
 	for name, c := range cfg.Custom {
 		a.adapters[name] = custom{a.adapters[c.Protocol], name, c}
 	}
 	return a
-}
-
-// builtin are the agents that need no settings.
-func builtin() map[string]Adapter {
-	known := map[string]Adapter{}
-	for _, adapter := range []Adapter{command{}, claude{}, codex{}, gemini{}, opencode{}, acp{}} {
-		known[adapter.About().Name] = adapter
-	}
-	return known
 }
 
 // Names lists the known agents in order.

@@ -12,7 +12,7 @@ import (
 )
 
 // A Custom is an agent that a settings file adds: another program, or other arguments
-// and variables, for a protocol that this package knows.
+// and variables, for the protocol of a built-in agent.
 type Custom struct {
 	// Protocol is the name of the built-in agent whose protocol it speaks: "claude", or
 	// "command" for a program that just runs.
@@ -35,29 +35,29 @@ var (
 	customEnv  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
-// Validate reports what is wrong with an agent of that name. The error is a
-// [*jobs.FieldError], whose field is relative to the settings file.
-func (c Custom) Validate(name string) error {
+// Validate reports what is wrong with another agent that settings add under that name.
+// The error is a [*jobs.FieldError], whose field is relative to the settings file.
+func (a *Agents) Validate(name string, c Custom) error {
 	wrong := func(field, format string, args ...any) error {
 		return &jobs.FieldError{Field: "agents." + name + field, Reason: fmt.Sprintf(format, args...)}
 	}
-	known := builtin()
-	switch _, taken := known[name]; {
+	protocol, known := a.adapters[c.Protocol]
+	switch _, taken := a.adapters[name]; {
 	case !customName.MatchString(name):
 		return wrong("", "is not an agent's name: use up to 63 of a-z, 0-9 and '-'")
 	case taken:
 		return wrong("", "is the name of an agent that is known already; use another")
 	}
-	if _, ok := known[c.Protocol]; !ok {
-		return wrong(".protocol", "%q is not known; use %s", c.Protocol, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	if !known {
+		return wrong(".protocol", "%q is not known; use %s", c.Protocol, strings.Join(a.Names(), ", "))
 	}
-	own := known[c.Protocol].About().Brought
+	own := protocol.About().Brought
 	switch {
 	case own && len(c.Command) == 0:
 		return wrong(".command", "is missing: protocol %s has no program of its own", c.Protocol)
 	case !own && c.API != "":
 		return wrong(".api", "is for protocols acp and command; %s has an API of its own", c.Protocol)
-	case c.Auth != "" && c.Protocol != (acp{}).About().Name:
+	case c.Auth != "" && c.Protocol != acp:
 		return wrong(".auth", "is for protocol acp")
 	case c.API != "" && gateVariables[c.API] == [2]string{}:
 		return wrong(".api", "%q is not known; use %s", c.API, strings.Join(slices.Sorted(maps.Keys(gateVariables)), ", "))
@@ -112,9 +112,9 @@ func (c custom) Launch(l Launch) (Plan, error) {
 		l.Job.Agent.Command = l.Program.Args
 	}
 	if c.API != "" {
-		l.api = c.API
+		l.API = c.API
 	}
-	l.auth = c.Auth
+	l.Auth = c.Auth
 	p, err := c.Adapter.Launch(l)
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		p.Env = append(p.Env, name+"="+c.Env[name])
@@ -127,6 +127,6 @@ func (c custom) Decoder(l Launch) Decoder {
 	if c.Adapter.About().Brought {
 		l.Job.Agent.Command = c.Command
 	}
-	l.auth = c.Auth
+	l.Auth = c.Auth
 	return c.Adapter.Decoder(l)
 }

@@ -1,5 +1,7 @@
-// Package agent knows the coding agents: how to start each of them, and how to decode
-// its output.
+// Package agent is the contract between the worker and the coding agents: an [Adapter]
+// plans how to start an agent, and decodes its output. It also chooses one by name, out
+// of the built-in agents and those that a settings file adds. Each built-in agent has a
+// package under internal, and the package builtin lists them.
 //
 //	Get(name) ─▶ Adapter.Launch ─▶ Plan (arguments, environment, files, stdin)
 //	                  │                      the worker runs it in a jail

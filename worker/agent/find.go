@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/penstock-run/penstock/worker/agent/internal/wording"
 )
 
 // A Program is an agent's program on this host.
@@ -26,9 +28,9 @@ type Program struct {
 	Version string
 }
 
-// command returns the command line of the program, or of the one of that name in the
+// Command returns the command line of the program, or of the one of that name in the
 // jail's PATH.
-func (p Program) command(name string) []string {
+func (p Program) Command(name string) []string {
 	if len(p.Args) > 0 {
 		return p.Args
 	}
@@ -108,7 +110,7 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 	cmd.WaitDelay = 2 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return p, fmt.Errorf("check agent %s: %s --version: %w: %s", name, strings.Join(p.Args, " "), err, short(string(bytes.TrimSpace(out)), 300))
+		return p, fmt.Errorf("check agent %s: %s --version: %w: %s", name, strings.Join(p.Args, " "), err, wording.Short(string(bytes.TrimSpace(out)), 300))
 	}
 	p.Version = version.FindString(string(out))
 	return p, nil

@@ -2,15 +2,8 @@ package agent
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
-	"strings"
-	"unicode/utf8"
-
-	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/event"
 )
 
 // MaxLine is how much of a line is kept. Agents print whole files and images in one
@@ -57,8 +50,8 @@ func ReadLines(r io.Reader, stream string, limit int, fn func(Line) error) error
 		case whole || len(kept) > 0:
 			line.N++
 			line.Bytes = kept
-			if told := fn(line); told != nil {
-				return told
+			if stop := fn(line); stop != nil {
+				return stop
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -72,82 +65,4 @@ func ReadLines(r io.Reader, stream string, limit int, fn func(Line) error) error
 			kept = nil
 		}
 	}
-}
-
-// parse returns the line as an event stores it, and its JSON if it is an object. Bytes
-// that are not UTF-8 are replaced: JSON must be UTF-8, and a decoder that passes other
-// bytes breaks every reader after it.
-func parse(line Line) (*jobs.Raw, json.RawMessage) {
-	raw := &jobs.Raw{Stream: line.Stream, N: line.N}
-	text := line.Bytes
-	if !utf8.Valid(text) {
-		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
-	}
-	// Only objects, and only if nothing was cut: a number or a quoted word is a line of
-	// text that happens to be JSON.
-	if line.Cut == 0 && len(text) > 0 && text[0] == '{' && json.Valid(text) {
-		raw.JSON = bytes.Clone(text)
-		return raw, raw.JSON
-	}
-	raw.Text = string(text)
-	return raw, nil
-}
-
-// jsonLine is v as a line of an agent's protocol.
-func jsonLine(v any) []byte {
-	line, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // our own structs, and JSON that was valid
-	}
-	return line
-}
-
-// outputLine is the event of a line that is text.
-func outputLine(line Line, raw *jobs.Raw) event.Event {
-	text := raw.Text
-	if raw.JSON != nil {
-		text = string(raw.JSON)
-	}
-	e := event.Make(event.OutputLine{Stream: line.Stream, Text: text, Cut: line.Cut})
-	e.Raw = raw
-	return e
-}
-
-// lastError keeps the last line that a program printed on stderr: the best explanation
-// there is when the program dies without another one.
-type lastError struct{ text string }
-
-func (w *lastError) note(line Line) {
-	if text := strings.TrimSpace(short(string(line.Bytes), 500)); text != "" {
-		w.text = text
-	}
-}
-
-// event returns the event of a line that is no message of an agent's protocol, and
-// keeps a line of stderr as the last one.
-func (w *lastError) event(line Line, raw *jobs.Raw) event.Event {
-	if line.Stream == Stderr {
-		w.note(line)
-	}
-	return outputLine(line, raw)
-}
-
-// after appends the last line of stderr to a message.
-func (w *lastError) after(message string) string {
-	if w.text == "" {
-		return message
-	}
-	return message + ": " + w.text
-}
-
-// short cuts s to limit bytes at the boundary of a character.
-func short(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
 }

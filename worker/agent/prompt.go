@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent/internal/wording"
 )
 
 // Names under Launch.Files.
@@ -23,7 +23,7 @@ const (
 	patchesOf  = "depends"
 )
 
-// prompt is the first prompt of an agent: the job's prompt, then the issue in a frame
+// FirstPrompt is the first prompt of an agent: the job's prompt, then the issue in a frame
 // unless the prompt quotes it already, then the names of the job's files, then notes on
 // the workspace:
 //
@@ -39,7 +39,7 @@ const (
 //
 //	<the issue's body>
 //	----- issue 17 ends 9f86d081884c7d659a2feaa0c55ad015 -----
-func (l Launch) prompt() string {
+func (l Launch) FirstPrompt() string {
 	if l.Prompt != "" {
 		return l.Prompt
 	}
@@ -73,13 +73,13 @@ func (l Launch) prompt() string {
 	return strings.TrimSpace(b.String())
 }
 
-// promptID is the id of the prompt, which distinguishes its echo and its progress from
+// PromptID is the id of the prompt, which distinguishes its echo and its progress from
 // those of other input.
-func (l Launch) promptID() string {
+func (l Launch) PromptID() string {
 	if l.Input != "" {
 		return l.Input
 	}
-	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+strconv.Itoa(l.Round)+"/"+l.prompt())).String()
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("prompt/"+l.ID+"/"+strconv.Itoa(l.Attempt)+"/"+strconv.Itoa(l.Round)+"/"+l.FirstPrompt())).String()
 }
 
 // Failed is the launch that gives a failed check back to the agent. If Resume names the
@@ -89,7 +89,7 @@ func (l Launch) promptID() string {
 func (l Launch) Failed(check jobs.Check, output string) Launch {
 	var b strings.Builder
 	if l.Resume == "" {
-		b.WriteString(l.prompt() + "\n\nAn earlier run has worked on this already, and left its changes in the workspace.\n")
+		b.WriteString(l.FirstPrompt() + "\n\nAn earlier run has worked on this already, and left its changes in the workspace.\n")
 	}
 	fmt.Fprintf(&b, "The check did not pass. It ended with status %d; the end of its output follows between two marker lines:\n\n", check.Exit)
 	fmt.Fprintf(&b, "$ %s\n", check.Command)
@@ -105,14 +105,14 @@ func (l Launch) replied() string {
 	var b strings.Builder
 	for _, r := range l.Replies {
 		for i, q := range r.Questions {
-			fmt.Fprintf(&b, "\n\nThe question was: %s\n", short(q, 4096))
+			fmt.Fprintf(&b, "\n\nThe question was: %s\n", wording.Short(q, 4096))
 			switch {
 			case !r.Declined:
 				fmt.Fprintf(&b, "The answer is: %s", r.Answers[i])
 			case r.Why != "":
 				fmt.Fprintf(&b, "It was declined: %s", r.Why)
 			default:
-				b.WriteString(unattended)
+				b.WriteString(wording.Unattended)
 			}
 		}
 	}
@@ -148,14 +148,14 @@ func (l Launch) Continued(open bool, said ...string) Launch {
 // Resume names.
 func (l Launch) Forked() Launch {
 	l.Prompt = "This conversation was copied, and goes on here in a new process, beside the one that it was copied from. " +
-		"What ran in the process before does not run here. What follows is asked of you here alone.\n\n" + l.prompt()
+		"What ran in the process before does not run here. What follows is asked of you here alone.\n\n" + l.FirstPrompt()
 	return l
 }
 
 // With is the launch whose prompt has more texts at its end.
 func (l Launch) With(said ...string) Launch {
 	if len(said) > 0 {
-		l.Prompt = strings.Join(append([]string{l.prompt()}, said...), "\n\n")
+		l.Prompt = strings.Join(append([]string{l.FirstPrompt()}, said...), "\n\n")
 	}
 	return l
 }
@@ -222,10 +222,10 @@ func frameIssue(b *strings.Builder, id string, issue jobs.Issue) {
 	frame(b, name, id, text.String())
 }
 
-// files are the files that every agent gets: the prompt, the issue's fields
+// PlanFiles are the files that every agent gets: the prompt, the issue's fields
 // and the job's own files.
-func (l Launch) files() []File {
-	files := []File{{Path: promptFile, Content: []byte(l.prompt() + "\n")}}
+func (l Launch) PlanFiles() []File {
+	files := []File{{Path: promptFile, Content: []byte(l.FirstPrompt() + "\n")}}
 	if l.Job.Issue != nil {
 		issue, err := json.MarshalIndent(l.Job.Issue, "", "  ")
 		if err != nil {
@@ -259,57 +259,3 @@ func (l Launch) depends() []File {
 	}
 	return append(files, File{Path: resultsOf, Content: append(all, '\n')})
 }
-
-// env are the variables that every agent gets.
-func (l Launch) env() []string {
-	env := []string{
-		"PENSTOCK_JOB=" + l.ID,
-		"PENSTOCK_SESSION=" + l.Session,
-		"PENSTOCK_ATTEMPT=" + itoa(l.Attempt),
-		"PENSTOCK_ROUND=" + itoa(l.Round),
-		"PENSTOCK_WORKSPACE=" + l.Cwd,
-		"PENSTOCK_PROMPT_FILE=" + l.Files + "/" + promptFile,
-		"PENSTOCK_INPUT_DIR=" + l.Files + "/" + inputDir,
-	}
-	if l.Job.Agent.Model != "" {
-		env = append(env, "PENSTOCK_MODEL="+l.Job.Agent.Model)
-	}
-	if l.Job.Issue != nil {
-		env = append(env, "PENSTOCK_ISSUE_FILE="+l.Files+"/"+issueFile)
-	}
-	if len(l.Depends) > 0 {
-		env = append(env, "PENSTOCK_DEPENDS_FILE="+l.Files+"/"+resultsOf, "PENSTOCK_DEPENDS_DIR="+l.Files+"/"+patchesOf)
-	}
-	return env
-}
-
-// gateVariables are the variables in which programs look for the base URL of a model
-// API, and for their key.
-var gateVariables = map[string][2]string{
-	"anthropic": {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"},
-	"openai":    {"OPENAI_BASE_URL", "OPENAI_API_KEY"},
-	"google":    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"},
-}
-
-// gateEnv points programs that use a model API to the gate: the Anthropic API, unless
-// the gate leads to another one.
-func (l Launch) gateEnv() []string {
-	if l.Gate == "" {
-		return nil
-	}
-	api := cmp.Or(l.api, "anthropic")
-	url, key := l.Gate, gateVariables[api]
-	if api == "openai" {
-		url += "/v1" // which the API's programs do not add
-	}
-	return []string{
-		key[0] + "=" + url,
-		key[1] + "=" + l.Key,
-		// A job with allowed hosts has a proxy as well; the gate is not
-		// behind it.
-		"NO_PROXY=127.0.0.1,localhost",
-		"no_proxy=127.0.0.1,localhost",
-	}
-}
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 )
 
 // EnvPrefix begins the name of every variable that penstock reads, except
@@ -317,7 +318,7 @@ func (c *Config) validate() error {
 		return Usage("", "worker.commit_author: %q is not of the form Name <address>", by)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-		if err := c.Agents[name].Validate(name); err != nil {
+		if err := builtin.Agents(agent.Config{}).Validate(name, c.Agents[name]); err != nil {
 			return Usage("see docs/agents.md", "%w", err)
 		}
 	}

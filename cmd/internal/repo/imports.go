@@ -100,18 +100,23 @@ func (t *Tree) fileImports(rows []row, r row, f *File) []Finding {
 // mayImport reports whether the row allows the import. Tests may reach what
 // the package itself reaches, since they look at the effects of the whole.
 func mayImport(rows []row, r row, own string, test bool) bool {
-	if matches(r.imports, own) {
-		return true
-	}
 	if !test {
-		return false
+		return matches(r.imports, own)
 	}
-	if strings.HasSuffix(path.Base(own), "test") || matches(r.tests, own) {
+	if strings.HasSuffix(path.Base(own), "test") {
 		return true
 	}
-	for _, below := range rows {
-		if below.pkg != r.pkg && matches(r.imports, below.pkg) && mayImport(rows, below, own, true) {
+	visited := map[string]bool{r.pkg: true} // rows may name each other by pattern
+	for queue := []row{r}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if matches(at.imports, own) || matches(at.tests, own) {
 			return true
+		}
+		for _, below := range rows {
+			if !visited[below.pkg] && matches(at.imports, below.pkg) {
+				visited[below.pkg] = true
+				queue = append(queue, below)
+			}
 		}
 	}
 	return false

@@ -18,10 +18,11 @@ var programOnly = []string{
 
 // programs are packages outside cmd that are a process of their own.
 var programs = map[string]string{
-	"sandbox/jailinit":    "the first program in a jail: it hands its environment on and exits as its child did",
-	"sandbox/sandboxtest": "imported by tests only, and reads which backends they must not skip",
-	"jobs/jobstest":       "imported by tests only, and reads which backends they must not skip",
-	"cmd/penstock":        "its tests are its user's sessions, run by testscript, which ends the process itself",
+	"sandbox/jailinit":                  "the first program in a jail: it hands its environment on and exits as its child did",
+	"sandbox/sandboxtest":               "imported by tests only, and reads which backends they must not skip",
+	"jobs/jobstest":                     "imported by tests only, and reads which backends they must not skip",
+	"worker/agent/internal/adaptertest": "imported by tests only, and reads which agents they must not skip",
+	"cmd/penstock":                      "its tests are its user's sessions, run by testscript, which ends the process itself",
 }
 
 // takesOver is the package whose init function is its purpose: it decides

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/event/eventtest"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -32,6 +33,12 @@ func wide(columns string) (*Screen, *bytes.Buffer) {
 	return New(w, func(e jobs.Event) string { return string(e.Kind) + ": " + Fields(e.Data) }), &b
 }
 
+// recording is the path of what a real agent wrote, in one of the ways in which it runs.
+func recording(from, name string) string {
+	adapter, _, _ := strings.Cut(from, "-")
+	return filepath.Join("..", "..", "..", "worker", "agent", "internal", adapter, "testdata", from, name+".jsonl")
+}
+
 // recorded replays what a real agent wrote through its decoder.
 func recorded(t *testing.T, path string) []jobs.Event {
 	t.Helper()
@@ -42,7 +49,7 @@ func recorded(t *testing.T, path string) []jobs.Event {
 	name, way, _ := strings.Cut(filepath.Base(filepath.Dir(path)), "-")
 	launch := agent.Launch{ID: "j", Session: "s"}
 	launch.Job.Agent.Interactive = way != ""
-	adapter, err := agent.New(agent.Config{}).Get(name)
+	adapter, err := builtin.Agents(agent.Config{}).Get(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +101,7 @@ func TestGolden(t *testing.T) {
 		from, name, _ := strings.Cut(strings.TrimSuffix(filepath.Base(golden), ".golden"), "_")
 		t.Run(from+"/"+name, func(t *testing.T) {
 			s, shown := wide("80")
-			for _, e := range recorded(t, filepath.Join("..", "..", "..", "worker", "agent", "testdata", from, name+".jsonl")) {
+			for _, e := range recorded(t, recording(from, name)) {
 				if err := s.Show(e); err != nil {
 					t.Fatal(err)
 				}
@@ -154,7 +161,7 @@ func (d described) accept(t *testing.T, e jobs.Event) {
 // No recorded session of any agent shows JSON, is wider than its terminal, or
 // has others' words in the first column.
 func TestEveryRecordedSession(t *testing.T) {
-	paths, err := filepath.Glob("../../../worker/agent/testdata/*/*.jsonl")
+	paths, err := filepath.Glob("../../../worker/agent/internal/*/testdata/*/*.jsonl")
 	if err != nil || len(paths) < 40 {
 		t.Fatalf("%d transcripts, %v", len(paths), err)
 	}

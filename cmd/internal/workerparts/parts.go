@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/oci"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -95,7 +96,7 @@ func Agents(settings *cli.Config) *agent.Agents {
 	if settings.Worker.Claude != "" {
 		programs["claude"] = settings.Worker.Claude
 	}
-	return agent.New(agent.Config{Programs: programs, Custom: settings.Agents, Path: os.Getenv("PATH")})
+	return builtin.Agents(agent.Config{Programs: programs, Custom: settings.Agents, Path: os.Getenv("PATH")})
 }
 
 // Able reports what a job asks for and its agent, or every agent, cannot do.

@@ -1,0 +1,117 @@
+package agent_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
+	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestUnknownAgent(t *testing.T) {
+	_, err := builtin.Agents(agent.Config{}).Get("clippy")
+	unknown, ok := errors.AsType[*agent.UnknownAgentError](err)
+	if !ok || unknown.Name != "clippy" || !slices.Contains(unknown.Known, "claude") || !slices.Contains(unknown.Known, "command") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCustomValidate(t *testing.T) {
+	for _, tt := range []struct {
+		name, field string
+		c           agent.Custom
+	}{
+		{"mine", "", agent.Custom{Protocol: "claude"}},
+		{"mine", "", agent.Custom{Protocol: "command", Command: []string{"run", "--all"}, API: "openai", Env: map[string]string{"A_1": "x"}}},
+		{"mine", "agents.mine.protocol", agent.Custom{}},
+		{"mine", "agents.mine.protocol", agent.Custom{Protocol: "clippy"}},
+		{"claude", "agents.claude", agent.Custom{Protocol: "claude"}},
+		{"My agent", "agents.My agent", agent.Custom{Protocol: "claude"}},
+		{"mine", "agents.mine.command", agent.Custom{Protocol: "command"}},
+		{"mine", "agents.mine.command[0]", agent.Custom{Protocol: "codex", Command: []string{"./codex"}}},
+		{"mine", "agents.mine.command[1]", agent.Custom{Protocol: "codex", Command: []string{"codex", "\x00"}}},
+		{"mine", "agents.mine.api", agent.Custom{Protocol: "claude", API: "openai"}},
+		{"mine", "agents.mine.api", agent.Custom{Protocol: "command", Command: []string{"x"}, API: "psychic"}},
+		{"mine", "", agent.Custom{Protocol: "acp", Command: []string{"x", "acp"}, API: "anthropic", Auth: "key"}},
+		{"mine", "agents.mine.command", agent.Custom{Protocol: "acp"}},
+		{"mine", "agents.mine.auth", agent.Custom{Protocol: "claude", Auth: "key"}},
+		{"mine", "agents.mine.env", agent.Custom{Protocol: "claude", Env: map[string]string{"A B": "x"}}},
+		{"mine", "agents.mine.env.LD_PRELOAD", agent.Custom{Protocol: "claude", Env: map[string]string{"LD_PRELOAD": "x"}}},
+	} {
+		got := ""
+		if wrong, ok := errors.AsType[*jobs.FieldError](builtin.Agents(agent.Config{}).Validate(tt.name, tt.c)); ok {
+			got = wrong.Field
+		}
+		if got != tt.field {
+			t.Errorf("%s %+v: named %q, want %q", tt.name, tt.c, got, tt.field)
+		}
+	}
+}
+
+// An agent of a settings file is started as its protocol's own is, with its
+// program, its arguments before those, and its variables.
+func TestCustom(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "fork")
+	if err := os.WriteFile(program, []byte("\x7fELF"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	agents := builtin.Agents(agent.Config{Path: dir, Custom: map[string]agent.Custom{
+		"mine":  {Protocol: "claude", Command: []string{"fork", "--careful"}, Env: map[string]string{"B": "2", "A": "1"}},
+		"other": {Protocol: "codex"},
+		"tool":  {Protocol: "command", Command: []string{program, "-x"}, API: "openai"},
+	}})
+	if !slices.Equal(agents.Names(), []string{"acp", "claude", "codex", "command", "gemini", "mine", "opencode", "other", "tool"}) {
+		t.Errorf("known are %v", agents.Names())
+	}
+	start := func(name string, found bool) (agent.Plan, agent.About) {
+		t.Helper()
+		adapter, err := agents.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := adaptertest.Launch(name)
+		if found {
+			if l.Program, err = agents.Find(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := adapter.Launch(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, adapter.About()
+	}
+	p, about := start("mine", true)
+	if !slices.Equal(p.Args[:3], []string{program, "--careful", "-p"}) || !slices.Equal(p.Mounts, []string{program}) {
+		t.Errorf("plan %q, mounts %q", p.Args, p.Mounts)
+	}
+	if !slices.Equal(p.Env[len(p.Env)-2:], []string{"A=1", "B=2"}) {
+		t.Errorf("environment %q", p.Env)
+	}
+	if about.Name != "mine" || about.API != "anthropic" || !about.Resume || about.Install != "" {
+		t.Errorf("about %+v", about)
+	}
+	if p, _ := start("mine", false); !slices.Equal(p.Args[:3], []string{"fork", "--careful", "-p"}) {
+		t.Errorf("in an image: %q", p.Args)
+	}
+	p, about = start("tool", true)
+	if !slices.Equal(p.Args, []string{program, "-x"}) || about.API != "openai" || !slices.Contains(p.Env, "OPENAI_BASE_URL=http://127.0.0.1:3128/v1") {
+		t.Errorf("plan %q %q", p.Args, p.Env)
+	}
+	if _, err := agents.Find("other"); err == nil {
+		t.Error("a program was found that is not there")
+	}
+	if err := agents.Able(jobs.Job{Agent: jobs.Agent{Name: "other", MaxTurns: 3}}); err == nil {
+		t.Error("an agent of protocol codex counts its turns")
+	}
+}

@@ -1,0 +1,99 @@
+package decode
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs/control"
+)
+
+// Asks are the open questions, by the ids that answers use.
+type Asks map[string]Ask
+
+// An Ask is a question of the agent that waits for an answer.
+type Ask struct {
+	Input json.RawMessage
+	// Questions are the questions of the ask. A request for permission has one
+	// question, whose options are the answers that the agent offers. It has no options
+	// where the agent offers only yes and no.
+	Questions []control.Question
+	ID        json.RawMessage // the id of the agent's request, where it has one
+	Names     []string        // the agent's own id of each question
+	Choices   []Choice        // for a request for permission
+}
+
+// A Choice is one of the answers that the agent offers to a request for permission.
+type Choice struct {
+	control.Option
+	Send json.RawMessage // what is sent to the agent for it
+}
+
+// Permission makes a request for permission from the answers that the agent offers.
+func Permission(question string, choices []Choice) Ask {
+	open := Ask{Choices: choices}
+	if len(choices) == 0 {
+		return open
+	}
+	q := control.Question{Question: question}
+	for _, c := range choices {
+		q.Options = append(q.Options, c.Option)
+	}
+	open.Questions = []control.Question{q}
+	return open
+}
+
+// List returns the questions as the event of the ask lists them.
+func (a Ask) List() json.RawMessage {
+	if len(a.Questions) == 0 {
+		return nil
+	}
+	return JSON(a.Questions)
+}
+
+// Choose finds the choice that an answer to a request for permission names; nil if it
+// names none and is a plain yes or no.
+func (a Ask) Choose(answer control.Message) (*Choice, error) {
+	switch {
+	case answer.Deny || len(answer.Options)+len(answer.Answers) == 0 && answer.Text == "":
+		return nil, nil
+	case len(a.Choices) == 0:
+		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: allow it, or deny it")
+	}
+	chosen, err := answer.Fit(a.Questions)
+	if err != nil {
+		return nil, err
+	}
+	label := chosen[a.Questions[0].Question]
+	i := slices.IndexFunc(a.Choices, func(c Choice) bool { return c.Label == label })
+	if i < 0 {
+		return nil, control.Refuse(control.Unfit, "the agent asks for a permission: choose an option, allow it, or deny it")
+	}
+	return &a.Choices[i], nil
+}
+
+// Offers finds a choice of the first of these kinds that is offered; nil if there is
+// none.
+func (a Ask) Offers(kinds ...string) *Choice {
+	for _, kind := range kinds {
+		if i := slices.IndexFunc(a.Choices, func(c Choice) bool { return c.Kind == kind }); i >= 0 {
+			return &a.Choices[i]
+		}
+	}
+	return nil
+}
+
+// How says how a choice closes the ask.
+func (c Choice) How() string {
+	if strings.HasPrefix(c.Kind, "reject") {
+		return "declined"
+	}
+	return "answered"
+}
+
+// Find finds the question that an answer means.
+func (a Asks) Find(answer control.Message) (string, Ask, error) {
+	id, err := answer.Meant(slices.Sorted(maps.Keys(a)))
+	return id, a[id], err
+}

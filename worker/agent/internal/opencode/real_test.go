@@ -1,0 +1,72 @@
+package opencode_test
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
+	"github.com/penstock-run/penstock/worker/agent/internal/opencode"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// opencode speaks the protocol in interactive jobs.
+func TestRealOpencodeInteractive(t *testing.T) {
+	agents, program := adaptertest.Program(t, opencode.Adapter{})
+	run := func(command string) agenttest.Step {
+		return agenttest.Use("bash", map[string]any{"command": command, "description": "run it"})
+	}
+	model := agenttest.New(agenttest.Script{On: "FIRST", Steps: []agenttest.Step{run("echo hello > hello.txt"), adaptertest.Echo, run("sleep 1000"), adaptertest.Echo}})
+	srv := httptest.NewServer(model)
+	defer srv.Close()
+	l := adaptertest.Prompted(t, "opencode", "FIRST", program)
+	l.Gate = srv.URL
+	l.Job.Agent.Interactive, l.Job.Agent.Model = true, "claude-sonnet-4-5"
+	c := &adaptertest.Conversation{}
+	n := 0
+	c.OnEvent = func(e event.Event) [][]byte {
+		switch {
+		case e.Kind == jobs.ToolStarted && n == 0:
+			n++ // it waits for its turn
+			return c.Decoder.(agent.Speaker).Say(jobs.NewID(), "sleep")
+		case e.Kind == jobs.ToolStarted && n == 1:
+			n++
+			return c.Decoder.(agent.Speaker).Interrupt()
+		case e.Kind == jobs.TurnEnded && n == 2:
+			n++
+			return c.Decoder.(agent.Speaker).Say(jobs.NewID(), "go on")
+		}
+		return nil
+	}
+	home := t.TempDir()
+	c.Home = home
+	r := adaptertest.Talk(t, agents, l, c)
+	var how []string
+	for _, e := range r.Events {
+		if e.Kind == jobs.TurnEnded {
+			how = append(how, adaptertest.DataOf[event.TurnEnded](t, e).Status)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(l.Cwd, "hello.txt")); err != nil || !slices.Equal(how, []string{"ok", "interrupted", "ok"}) || r.End.Outcome != jobs.Success {
+		t.Errorf("%v, turns %q, ended %+v", err, how, r.End)
+	}
+	l.Resume, l.Attempt, l.Prompt = r.Total.Session, 2, "the check failed"
+	again := adaptertest.Talk(t, agents, l, &adaptertest.Conversation{Home: home})
+	if again.End.Outcome != jobs.Success || !strings.Contains(again.Data(jobs.Message), "told the check failed") {
+		t.Errorf("resumed: %+v, %s", again.End, again.Data(jobs.Message))
+	}
+	if t.Failed() {
+		adaptertest.Log(t, r)
+		adaptertest.Log(t, again)
+	}
+}
