@@ -59,20 +59,20 @@ func (c *Client) Wait(ctx context.Context, id string) (jobs.Result, error) {
 	if err != nil {
 		return jobs.Result{}, err
 	}
+	patient := c
+	if c.waits == nil {
+		patient = c.Patient(func(error) {})
+	}
 	for rec.State != jobs.Finished {
-		now, err := Ask(ctx, c, operation.Wait, operation.WaitRequest{ID: rec.ID, For: jobs.Duration(operation.MaxWait)})
+		rec, err = Ask(ctx, patient, operation.Wait, operation.WaitRequest{ID: rec.ID, For: jobs.Duration(operation.MaxWait)})
 		switch {
 		case ctx.Err() != nil:
 			return jobs.Result{}, context.Cause(ctx)
-		case err == nil:
-			rec = now
-		case !away(err):
+		case err != nil:
 			return jobs.Result{}, err
-		default:
-			pause(ctx)
 		}
 	}
-	return c.Patient(func(error) {}).Result(ctx, rec.ID)
+	return patient.Result(ctx, rec.ID)
 }
 
 // askAgainAfter is how long a pool that does not answer, or is busy, is left alone.
