@@ -96,9 +96,9 @@ func TestAbilitiesAreTrue(t *testing.T) {
 		l.Job.Agent.Command = []string{"true"}
 		speaks := false
 		for _, interactive := range []bool{false, about.Interactive} {
-			talked := l
-			talked.Job.Agent.Interactive = interactive
-			if _, speaks = adapter.Decoder(talked).(agent.Speaker); about.TakesPrompts(interactive) != speaks {
+			run := l
+			run.Job.Agent.Interactive = interactive
+			if _, speaks = adapter.Decoder(run).(agent.Speaker); about.TakesPrompts(interactive) != speaks {
 				t.Errorf("%s, interactive %v: says that it takes prompts: %v, and it does: %v", about.Name, interactive, !speaks, speaks)
 			}
 		}
@@ -108,16 +108,16 @@ func TestAbilitiesAreTrue(t *testing.T) {
 		if about.Images && !speaks {
 			t.Errorf("%s: says that it takes images, and cannot be spoken to", about.Name)
 		}
-		said := func(change func(*agent.Launch)) bool {
+		changes := func(change func(*agent.Launch)) bool {
 			asked := l
 			change(&asked)
 			before, after := adaptertest.Plan(t, adapter, l), adaptertest.Plan(t, adapter, asked)
 			return !slices.Equal(before.Args, after.Args) || !slices.Equal(before.Env, after.Env) || dialogue(adapter, l) != dialogue(adapter, asked)
 		}
 		for field, got := range map[string][2]bool{
-			"model":     {about.Model, said(func(l *agent.Launch) { l.Job.Agent.Model = "m" })},
-			"max_turns": {about.MaxTurns, said(func(l *agent.Launch) { l.Job.Agent.MaxTurns = 7 })},
-			"resume":    {about.Resume, said(func(l *agent.Launch) { l.Resume = "r" })},
+			"model":     {about.Model, changes(func(l *agent.Launch) { l.Job.Agent.Model = "m" })},
+			"max_turns": {about.MaxTurns, changes(func(l *agent.Launch) { l.Job.Agent.MaxTurns = 7 })},
+			"resume":    {about.Resume, changes(func(l *agent.Launch) { l.Resume = "r" })},
 		} {
 			if got[0] != got[1] {
 				t.Errorf("%s: says of %s %v, and its plan %v", about.Name, field, got[0], got[1])

@@ -45,7 +45,7 @@ func FuzzDecoders(f *testing.F) {
 }
 
 func fuzzDecoder(t *testing.T, name string, d agent.Decoder, in string) {
-	spoken := func(lines [][]byte) {
+	check := func(lines [][]byte) {
 		for _, line := range lines {
 			if !json.Valid(line) || bytes.ContainsRune(line, '\n') {
 				t.Fatalf("%s: told %q", name, line)
@@ -67,12 +67,12 @@ func fuzzDecoder(t *testing.T, name string, d agent.Decoder, in string) {
 				t.Fatalf("%s: %q became %s", name, l, e.Kind)
 			}
 		}
-		spoken(r.Reply)
+		check(r.Reply)
 		if speaks {
-			spoken(speaker.Say("id", l))
-			spoken(speaker.Interrupt())
+			check(speaker.Say("id", l))
+			check(speaker.Interrupt())
 			_, lines, _ := speaker.Answer(control.Message{Deny: n%2 == 0}) // nothing may be open
-			spoken(lines)
+			check(lines)
 		}
 	}
 	if _, end := d.Exit(1, ""); end.Outcome == "" || end.Outcome == "success" && name == "command" {

@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 // Without a person to ask, the jail decides.
 func TestACP(t *testing.T) {
 	for _, tt := range []struct {
-		prompt string
-		c      agent.Custom
-		set    func(*agent.Launch)
-		reason jobs.Reason
-		says   string
+		prompt  string
+		c       agent.Custom
+		set     func(*agent.Launch)
+		reason  jobs.Reason
+		message string
 	}{
-		{prompt: "EDIT", says: "told completed in mode careful"},
-		{prompt: "hello", c: agent.Custom{Auth: "key"}, says: "told hello"},
+		{prompt: "EDIT", message: "told completed in mode careful"},
+		{prompt: "hello", c: agent.Custom{Auth: "key"}, message: "told hello"},
 		{prompt: "hello", c: agent.Custom{Auth: "other"}, reason: jobs.Unauthorized},
 		{prompt: "REFUSE", reason: jobs.AgentFailed},
 		{prompt: "hello", set: func(l *agent.Launch) { l.Job.Agent.Model = "gpt" }, reason: jobs.ModelNotFound},
@@ -49,7 +49,7 @@ func TestACP(t *testing.T) {
 			tt.set(&l)
 		}
 		r := adaptertest.Unjailed(t, agents, l, t.TempDir())
-		if r.End.Reason != tt.reason || !strings.Contains(r.Data(jobs.Message), tt.says) {
+		if r.End.Reason != tt.reason || !strings.Contains(r.Data(jobs.Message), tt.message) {
 			t.Errorf("%s: ended %+v, said %s", tt.prompt, r.End, r.Data(jobs.Message))
 			adaptertest.Log(t, r)
 		}
@@ -153,13 +153,13 @@ func TestACPTakesImages(t *testing.T) {
 	c := &adaptertest.Conversation{}
 	c.ShowImages(t, "look at this", adaptertest.Picture(t, 20), adaptertest.Picture(t, 30))
 	r := adaptertest.Talk(t, agents, l, c)
-	said := r.Data(jobs.Message)
+	messages := r.Data(jobs.Message)
 	for _, want := range []string{
 		"told hello " + adaptertest.DataURL(adaptertest.Picture(t, 10)) + " in mode",
 		"told look at this " + adaptertest.DataURL(adaptertest.Picture(t, 20)) + " " + adaptertest.DataURL(adaptertest.Picture(t, 30)) + " in mode",
 		"told  " + adaptertest.DataURL(adaptertest.Picture(t, 20)) + " in mode",
 	} {
-		if !strings.Contains(said, want) {
+		if !strings.Contains(messages, want) {
 			t.Errorf("it did not say %.60s", want)
 		}
 	}

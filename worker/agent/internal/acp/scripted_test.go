@@ -45,12 +45,12 @@ func (a *scripted) NewSession(_ context.Context, r sdk.NewSessionRequest) (sdk.N
 	return sdk.NewSessionResponse{SessionId: sdk.SessionId("s-" + r.Cwd)}, os.WriteFile("session", []byte(r.Cwd), 0o600)
 }
 
-// LoadSession tells what was said before, as the protocol wants.
+// LoadSession repeats the earlier messages, as the protocol wants.
 func (a *scripted) LoadSession(ctx context.Context, r sdk.LoadSessionRequest) (sdk.LoadSessionResponse, error) {
 	if _, err := os.Stat("session"); err != nil {
 		return sdk.LoadSessionResponse{}, err
 	}
-	return sdk.LoadSessionResponse{}, a.says(ctx, r.SessionId, sdk.UpdateAgentMessageText("said before"))
+	return sdk.LoadSessionResponse{}, a.send(ctx, r.SessionId, sdk.UpdateAgentMessageText("said before"))
 }
 
 func (a *scripted) Authenticate(_ context.Context, r sdk.AuthenticateRequest) (sdk.AuthenticateResponse, error) {
@@ -69,13 +69,13 @@ func (a *scripted) SetSessionMode(_ context.Context, r sdk.SetSessionModeRequest
 
 func (a *scripted) Cancel(context.Context, sdk.CancelNotification) error { return nil }
 
-func (a *scripted) says(ctx context.Context, id sdk.SessionId, u sdk.SessionUpdate) error {
+func (a *scripted) send(ctx context.Context, id sdk.SessionId, u sdk.SessionUpdate) error {
 	<-a.ready
 	return a.conn.SessionUpdate(ctx, sdk.SessionNotification{SessionId: id, Update: u})
 }
 
-// said is the text of a prompt, and its images as data URLs.
-func said(prompt []sdk.ContentBlock) string {
+// promptText is the text of a prompt, and its images as data URLs.
+func promptText(prompt []sdk.ContentBlock) string {
 	text := ""
 	for _, b := range prompt {
 		if b.Text != nil {
@@ -89,11 +89,11 @@ func said(prompt []sdk.ContentBlock) string {
 
 // Prompt edits a file if it may, or waits to be interrupted.
 func (a *scripted) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResponse, error) {
-	text := said(r.Prompt)
+	text := promptText(r.Prompt)
 	switch {
 	case strings.Contains(text, "EDIT"):
 		call := sdk.ToolCallId("c1")
-		if err := a.says(ctx, r.SessionId, sdk.StartEditToolCall(call, "edit", "hello.txt", "hello")); err != nil {
+		if err := a.send(ctx, r.SessionId, sdk.StartEditToolCall(call, "edit", "hello.txt", "hello")); err != nil {
 			return sdk.PromptResponse{}, err
 		}
 		p, err := a.conn.RequestPermission(ctx, sdk.RequestPermissionRequest{
@@ -112,12 +112,12 @@ func (a *scripted) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptR
 				return sdk.PromptResponse{}, err
 			}
 		}
-		if err := a.says(ctx, r.SessionId, sdk.UpdateToolCall(call, sdk.WithUpdateStatus(status))); err != nil {
+		if err := a.send(ctx, r.SessionId, sdk.UpdateToolCall(call, sdk.WithUpdateStatus(status))); err != nil {
 			return sdk.PromptResponse{}, err
 		}
 		text = string(status)
 	case strings.Contains(text, "WAIT"):
-		if err := a.says(ctx, r.SessionId, sdk.StartReadToolCall("c2", "wait", "hello.txt")); err != nil {
+		if err := a.send(ctx, r.SessionId, sdk.StartReadToolCall("c2", "wait", "hello.txt")); err != nil {
 			return sdk.PromptResponse{}, err
 		}
 		<-ctx.Done()
@@ -129,7 +129,7 @@ func (a *scripted) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptR
 	mode := a.mode
 	a.mu.Unlock()
 	for _, part := range []string{"told ", text, " in mode " + mode} {
-		if err := a.says(ctx, r.SessionId, sdk.UpdateAgentMessageText(part)); err != nil {
+		if err := a.send(ctx, r.SessionId, sdk.UpdateAgentMessageText(part)); err != nil {
 			return sdk.PromptResponse{}, err
 		}
 	}
