@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -60,7 +61,12 @@ func TestAnInterruptedBatchInAPool(t *testing.T) {
 	f.run("batch", "cancel", again)
 	f.ended(p, 20*time.Second)
 
-	// A second interrupt ends the command although the pool does not answer.
+	// A second interrupt ends the command although the pool does not answer. It would
+	// not where these tests run in the background of a shell: what is ignored stays so
+	// in the programs that are started, but what is caught does not.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, os.Interrupt)
+	defer signal.Stop(caught)
 	silent := filepath.Join(t.TempDir(), "silent")
 	p = begin(silent, "--cancel-on-interrupt")
 	f.must(pool.Process.Signal(syscall.SIGSTOP))
