@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // Run makes every attempt that the features of b are supposed to stop. What
@@ -30,6 +31,9 @@ func Run(t *testing.T, b sandbox.Backend, with ...func(sandbox.Spec) sandbox.Spe
 	host := newHost(t)
 	for _, a := range attacks(host) {
 		t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) {
+			if a.looks() {
+				t.Parallel()
+			}
 			if !slices.Contains(enforced, a.feature) {
 				t.Skipf("backend %s does not enforce %s here", b.Name(), a.feature)
 			}
@@ -73,6 +77,13 @@ type attack struct {
 	exit    func(t *testing.T, exit sandbox.Exit)  // looks at the end, instead of the outcome
 }
 
+// looks reports whether the attempt only looks: it needs nothing of the host and
+// changes nothing there, so others may be made at the same time.
+func (a attack) looks() bool {
+	return a.before == nil && a.during == nil && a.after == nil && a.exit == nil && a.spec == nil &&
+		slices.Contains([]string{"read", "list", "contains", "env"}, a.probe)
+}
+
 func (a attack) run(t *testing.T, g target, h *host) {
 	workspace := h.workspace(t)
 	if a.before != nil {
@@ -97,7 +108,7 @@ func (a attack) run(t *testing.T, g target, h *host) {
 		a.spec(&spec)
 	}
 	spec = g.spec(spec)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), slowtest.Limit(time.Minute))
 	defer cancel()
 	if a.during != nil {
 		a.watch(ctx, t, g, spec)
@@ -148,7 +159,7 @@ func (a attack) watch(ctx context.Context, t *testing.T, g target, spec sandbox.
 
 // control makes the attempt without a jail, in the same kind of workspace.
 func control(t *testing.T, workspace string, a attack) (string, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), slowtest.Limit(time.Minute))
 	defer cancel()
 	self, err := os.Executable()
 	if err != nil {

@@ -263,13 +263,7 @@ func descriptors(t *testing.T) int {
 
 func eventually(t *testing.T, d time.Duration, done func() bool, otherwise string) {
 	t.Helper()
-	for deadline := time.Now().Add(d); ; time.Sleep(5 * time.Millisecond) {
-		if done() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Error(otherwise)
-			return
-		}
+	if !slowtest.Eventually(d, 5*time.Millisecond, done) {
+		t.Error(otherwise)
 	}
 }

@@ -18,6 +18,7 @@ var containerRun []byte
 // and makes the other tests there: as root, and as a user with a manager of his
 // own. Where this machine was booted with systemd they run on it directly.
 func TestUnderItsOwnSystemd(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		t.Skip("this machine was booted with systemd: the tests run on it")
 	}
