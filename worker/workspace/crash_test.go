@@ -63,6 +63,7 @@ func crashOnce(s *Spaces, id, repo string) error {
 }
 
 func TestKilledAtAnyPoint(t *testing.T) {
+	t.Parallel()
 	rounds := 25
 	if testing.Short() {
 		rounds = 5
@@ -356,6 +357,7 @@ func TestManySweepersAtOnce(t *testing.T) {
 
 // As an unprivileged user, to whom modes apply.
 func TestUnreadableTreesAsUser(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user; as a user, TestCloseRemovesEverything does the same")
 	}

@@ -92,6 +92,7 @@ func picked(t *testing.T, w *Workspace) string {
 }
 
 func TestWhatSetupWroteIsCollectedTheSameFromALayer(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	for name, scripts := range map[string][2]string{
 		"nothing at all":        {"true", "true"},
@@ -127,11 +128,15 @@ func TestWhatSetupWroteIsCollectedTheSameFromALayer(t *testing.T) {
 		"branch of setup":       {"git checkout -q -b other; git commit -q --allow-empty -m e; git gc -q", "echo x > x; git add x; git commit -qm x; git stash -q || true"},
 		"nested repository":     {"git init -q sub; echo x > sub/x", "echo y > sub/y"},
 	} {
-		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) { sameFourTimes(t, repo, scripts[0], scripts[1]) })
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			sameFourTimes(t, repo, scripts[0], scripts[1])
+		})
 	}
 }
 
 func TestRandomSetups(t *testing.T) {
+	t.Parallel()
 	rounds := 12
 	if testing.Short() {
 		rounds = 3
@@ -139,6 +144,7 @@ func TestRandomSetups(t *testing.T) {
 	repo := newRepo(t)
 	for seed := range rounds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			r := rand.New(rand.NewPCG(uint64(seed), 2))
 			sameFourTimes(t, repo, edits(r), edits(r))
 		})

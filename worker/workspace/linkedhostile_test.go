@@ -200,6 +200,7 @@ func linkedCrashOnce(s *Spaces, job string, n int, repo string) error {
 }
 
 func TestLinkedKilledAtAnyPoint(t *testing.T) {
+	t.Parallel()
 	rounds := 20
 	if testing.Short() {
 		rounds = 5

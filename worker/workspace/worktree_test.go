@@ -240,6 +240,7 @@ func TestWorktreePlaces(t *testing.T) {
 }
 
 func TestWorktreeStaysWhileWorkWouldBeLost(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ script, want string }{
 		"changed":   {"echo mine >> README", "uncommitted changes in README"},
 		"untracked": {"echo mine > new", "uncommitted changes in new"},
@@ -251,6 +252,7 @@ func TestWorktreeStaysWhileWorkWouldBeLost(t *testing.T) {
 		"submodule": {"git init -q sub; git -C sub commit -q --allow-empty -m x; git -c advice.addEmbeddedRepo=false add sub; git commit -qm sub; git push -q . HEAD:refs/remotes/origin/x; echo > sub/f", "uncommitted changes in sub"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newResult(t, noCommits)
 			wt := r.add(t)
 			sh(t, wt.Path, c.script)
@@ -303,6 +305,7 @@ func TestWorktreeInUseStays(t *testing.T) {
 
 // The traps an agent may set in a worktree that it was let into.
 func TestWorktreeThatWasTamperedWith(t *testing.T) {
+	t.Parallel()
 	evil := `mkdir -p .m/.git/worktrees/j && cd .m/.git && echo 'ref: refs/heads/main' > HEAD && mkdir -p objects refs hooks
 printf '[core]\n\tfsmonitor = touch %s\n\thooksPath = %s\n' "$PWN" "$PWD/hooks" > config
 printf '#!/bin/sh\ntouch %s\n' "$PWN" > hooks/post-checkout; chmod +x hooks/post-checkout; cd ../..`
@@ -315,6 +318,7 @@ printf '#!/bin/sh\ntouch %s\n' "$PWN" > hooks/post-checkout; chmod +x hooks/post
 		"hooks of the repository":            `d="$(git rev-parse --git-common-dir)/hooks"; mkdir -p "$d"; for h in post-checkout reference-transaction post-index-change; do printf '#!/bin/sh\ntouch %s\n' "$PWN" > "$d/$h"; chmod +x "$d/$h"; done`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newResult(t, noCommits)
 			wt := r.add(t)
 			pwn := filepath.Join(t.TempDir(), "pwned")
@@ -398,6 +402,7 @@ func worktreeChild() {
 }
 
 func TestWorktreeKilledAtAnyPoint(t *testing.T) {
+	t.Parallel()
 	rounds := 20
 	if testing.Short() {
 		rounds = 5
