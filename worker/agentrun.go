@@ -56,10 +56,11 @@ func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adap
 	cfg.KeepStdin, cfg.Parkable, cfg.Greets, cfg.Hears = plan.KeepStdin, a.canPark(about), about.Protocol != "command", about.Interactive
 	run := agentrun.New(cfg)
 	err = a.runAgent(ctx, in, start, run, plan.Stdin)
-	a.talk.heard(run.Total())
-	a.talk.at = run.Position()
-	a.conversation.EndRun(run.Turn())
-	a.parked = run.Parked()
+	report := run.Report()
+	a.talk.heard(report.Total)
+	a.talk.at = report.Position
+	a.conversation.EndRun(report.Turn)
+	a.parked = report.Parked
 	return err
 }
 
@@ -99,10 +100,11 @@ func (a *attempt) runAgent(ctx context.Context, in confine.Jail, start *confine.
 	defer a.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
 	doors := start.Doors(p)
 	exit, errs := run.Wait(ctx, p, agentrun.Attached{Stdin: stdin, Output: out, Model: doors.Model, Inside: doors.Inside})
-	a.terminals += run.Terminals()
 	err = run.Verdict(ctx, in.Reached("the agent", exit), exit, errs...)
 	noteLimits(a.refused, "the agent", exit)
-	a.again = run.Again()
+	report := run.Report()
+	a.terminals += report.Terminals
+	a.again = report.Again
 	return err
 }
 

@@ -33,7 +33,7 @@ import (
 	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
-	"github.com/penstock-run/penstock/worker/internal/agentrun"
+	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -169,10 +169,10 @@ type Hooks struct {
 }
 
 // Hangs says when an agent hangs, besides idle_timeout, which is the job's.
-type Hangs = agentrun.Hangs
+type Hangs = watchdog.Hangs
 
 // DefaultHangs are the limits of a worker that sets none.
-func DefaultHangs() Hangs { return agentrun.DefaultHangs() }
+func DefaultHangs() Hangs { return watchdog.DefaultHangs() }
 
 // A Worker claims and runs jobs. Make one with New.
 type Worker struct {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/gate"
-	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // unexplained are ends that say that something went wrong, but not what.
@@ -37,13 +36,4 @@ func blame(own jobs.Ended, seen gate.Failure) jobs.Ended {
 		end.Message = fmt.Sprintf("the model API failed the last call (%s): %s", what, own.Message)
 	}
 	return end
-}
-
-// explained is how the run ended, with what its gate saw.
-func (r *Run) explained(own jobs.Ended) error {
-	if r.cfg.Meter != nil {
-		seen := r.cfg.Meter.Failing()
-		own, r.again = blame(own, seen), seen.Again
-	}
-	return &verdict.EndedError{Ended: own}
 }

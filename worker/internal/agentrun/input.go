@@ -11,8 +11,8 @@ const maxInput = 4 << 20
 // An input writes to an agent on a goroutine of its own, so that an agent which does
 // not read does not block its callers.
 type input struct {
-	to   io.WriteCloser
-	bell chan struct{} // has a value while there is news
+	to   io.WriteCloser // set before run
+	news signal         // lines, or the end
 
 	mu    sync.Mutex
 	lines [][]byte
@@ -20,7 +20,7 @@ type input struct {
 	shut  bool
 }
 
-func newInput(to io.WriteCloser) *input { return &input{to: to, bell: make(chan struct{}, 1)} }
+func newInput() *input { return &input{news: newSignal()} }
 
 // put writes lines behind what waits, and reports whether it will: not when
 // the input is closed, or too much waits already.
@@ -47,7 +47,7 @@ func (in *input) append(lines [][]byte) {
 	for _, line := range lines {
 		in.lines, in.size = append(in.lines, line), in.size+len(line)
 	}
-	in.ring()
+	in.news.set()
 }
 
 // full reports whether put would refuse.
@@ -62,20 +62,13 @@ func (in *input) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.shut = true
-	in.ring()
+	in.news.set()
 }
 
 // cut closes it at once, whatever waits.
 func (in *input) cut() {
 	in.close()
 	_ = in.to.Close() // an agent that has gone already is no error
-}
-
-func (in *input) ring() {
-	select {
-	case in.bell <- struct{}{}:
-	default: // it rings already
-	}
 }
 
 // run writes until the input is closed or the agent is done. That an agent
@@ -96,7 +89,7 @@ func (in *input) run(done <-chan struct{}) {
 			continue
 		}
 		select {
-		case <-in.bell:
+		case <-in.news:
 		case <-done:
 			return
 		}

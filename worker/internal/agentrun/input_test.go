@@ -9,7 +9,7 @@ import (
 // What an agent is told again before it runs may be more than waits for an agent that
 // does not read, and none of it is dropped.
 func TestWhatIsToldAgainIsNotDropped(t *testing.T) {
-	in := newInput(nil)
+	in := newInput()
 	large := make([]byte, control.MaxImageBytes)
 	n := 0
 	for ; in.put(large); n++ {

@@ -5,7 +5,9 @@
 //	 ▲ └──questions, files, a result──▶ lease, outcome      ▲
 //	 └──input── prompts, answers ◀── Control ──Append──▶ the session's log
 //
-// A [Run] decides under its lock and never waits under it: not for the log, not for the agent, and
+// What is known of the agent, and what follows from it, is a [state] of parts that do not know each
+// other: a watchdog, the open [questions], the [work] that the agent has begun, its [turns]. A [Run]
+// never waits under the lock of that state: not for the log, not for the agent, and
 // not for a program in the jail. It knows no queue, no store and no workspace: what it needs of them
 // stands in its [Config].
 package agentrun
@@ -17,7 +19,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
+	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
 
@@ -43,7 +45,7 @@ type Config struct {
 	Job    jobs.Job
 	Record jobs.Record
 	Log    *slog.Logger
-	Hangs  Hangs
+	Hangs  watchdog.Hangs
 	Hooks  Hooks
 	// Typed reports why a value does not fit the job's schema.
 	Typed func(schema, value json.RawMessage) error
@@ -119,70 +121,48 @@ type Prompts interface {
 
 // A Run joins one agent process to the session's events.
 type Run struct {
-	cfg     Config
-	process *sandbox.Process
-	in      *input
-	news    chan struct{} // has a value when watch has to look at once
-
-	mu      sync.Mutex
-	decoder agent.Decoder
-	state   agent.State
-	pulse   pulse
-	found   *event.Hang // the agent hung
-	foundAt time.Time
-	step    string        // the last that was taken to end it
-	asks    []openAsk     // questions that are open
-	asking  *jobs.OpenAsk // that the record tells
-	turn    int           // the agent's, as its last line told
-	began   time.Time     // when that turn did
-	leaving string        // who has told the agent to stop; empty: nobody
-	work    undertaking
-	paced   int // readers of its output that wait for the broker
-	taking  int // control messages that are decided on and not stored yet
-	// offered is the last sign of life at which the session was to be parked.
-	offered time.Time
-	parked  *Parking // it is being parked
-	// questions are those of the jail's programs that are open.
-	questions map[string]pending
-	rested    chan conversation.Position // has a value when a turn is over and the agent is kept
+	cfg       Config
+	state     *state
+	process   *sandbox.Process
 	terminals *terminals.Set
-	// again is when the model API said to come again, if the run ended for that.
-	again time.Time
+	again     time.Time
 }
 
 // New returns a run that has not begun.
-func New(cfg Config) *Run {
-	return &Run{cfg: cfg, decoder: cfg.Decoder, news: make(chan struct{}, 1), rested: make(chan conversation.Position, 1)}
+func New(cfg Config) *Run { return &Run{cfg: cfg, state: newState(cfg)} }
+
+// A Report says what has become of a run.
+type Report struct {
+	Total     agent.Total           // what the agent told of itself
+	Turn      int                   // of the agent
+	Position  conversation.Position // how far it has come
+	Parked    *Parking              // how the session is parked; nil: it is not
+	Again     time.Time             // when the model API said to come again, if the run ended for that
+	Terminals int                   // that were opened
 }
 
-// Total is what the agent has reported of itself.
-func (r *Run) Total() agent.Total { return r.decoder.Total() }
-
-// Turn counts the agent's turns.
-func (r *Run) Turn() int { return r.turn }
-
-// Parked is how the session is parked; nil: it is not.
-func (r *Run) Parked() *Parking { return r.parked }
-
-// Again is when the model API said to come again, if the run ended for that.
-func (r *Run) Again() time.Time { return r.again }
-
-// Terminals counts those of this run.
-func (r *Run) Terminals() int { return r.terminals.Opened() }
-
-// An Output is what carries an agent's two streams to their readers.
-type Output struct {
-	// Stdout and Stderr are for the jail.
-	Stdout, Stderr *io.PipeWriter
-	stdout, stderr *io.PipeReader
+// Report says how far the run has come.
+func (r *Run) Report() Report {
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	report := Report{
+		Total: r.cfg.Decoder.Total(), Turn: r.state.turns.turn, Position: r.state.position(),
+		Parked: r.state.parked, Again: r.again,
+	}
+	if r.terminals != nil {
+		report.Terminals = r.terminals.Opened()
+	}
+	return report
 }
 
-// NewOutput returns what an agent that is to be started writes to.
-func NewOutput() Output {
-	var o Output
-	o.stdout, o.Stdout = io.Pipe()
-	o.stderr, o.Stderr = io.Pipe()
-	return o
+// Over reports whether the agent has ended.
+func (r *Run) Over() bool {
+	select {
+	case <-r.process.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // Attached is what a run has of its agent besides the process.
@@ -197,23 +177,14 @@ type Attached struct {
 // when Wait returns, and every line it wrote is recorded. The errors are those of the
 // ways to the process and from it.
 func (r *Run) Wait(ctx context.Context, p *sandbox.Process, a Attached) (sandbox.Exit, []error) {
-	r.process = p
-	r.in = newInput(p.Stdin())
-	r.pulse.began = time.Now()
-	r.pulse.last, r.pulse.measured = r.pulse.began, r.pulse.began
-	r.in.put(a.Stdin...)
-	r.replay()
-	if !r.cfg.KeepStdin {
-		r.in.close()
-	}
-	r.terminals = terminals.New(r.terminalConfig())
+	api := r.begin(p, a.Stdin)
 	var readers, others errgroup.Group
 	readers.Go(func() error { return r.read(a.Output.stdout, agent.Stdout) })
 	readers.Go(func() error { return r.read(a.Output.stderr, agent.Stderr) })
 	gated, closeGate := context.WithCancel(ctx)
-	others.Go(func() error { return r.serveModel(gated, a.Model) })
-	others.Go(func() error { return r.serveInside(gated, a.Inside) })
-	others.Go(func() error { r.in.run(p.Done()); return nil })
+	others.Go(func() error { return serveModel(gated, r.cfg, a.Model) })
+	others.Go(func() error { return api.serve(gated, a.Inside) })
+	others.Go(func() error { r.state.in.run(p.Done()); return nil })
 	others.Go(func() error { r.watch(); return nil })
 	others.Go(func() error { r.keepCapsules(ctx); return nil })
 
@@ -228,16 +199,36 @@ func (r *Run) Wait(ctx context.Context, p *sandbox.Process, a Attached) (sandbox
 	return exit, []error{err, others.Wait(), unread}
 }
 
+// begin joins the run to a process that has started, and queues what the agent is to read
+// first. It returns what the programs of the jail may ask for.
+func (r *Run) begin(p *sandbox.Process, stdin [][]byte) *jailAPI {
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	r.process, r.state.in.to = p, p.Stdin()
+	r.state.watchdog.Start(time.Now(), p)
+	r.state.in.put(stdin...)
+	if r.cfg.First {
+		r.state.in.add(r.state.recipient.recite(r.cfg.Prompts.Rest())...)
+	}
+	if !r.cfg.KeepStdin {
+		r.state.in.close()
+	}
+	api := &jailAPI{cfg: r.cfg, tell: r.tell, ask: r.ask}
+	r.terminals = terminals.New(api.terminalConfig(p, r.output))
+	api.terminals = r.terminals
+	return api
+}
+
 // Verdict records how the process ended and says what that means. Limit is the
 // limit of the job that it has reached, and errs what else has failed.
 func (r *Run) Verdict(ctx context.Context, limit error, exit sandbox.Exit, errs ...error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
 	signal := ""
 	if exit.Signal != 0 {
 		signal = exit.Signal.String()
 	}
-	exited, end := r.decoder.Exit(exit.Code, signal)
+	exited, end := r.cfg.Decoder.Exit(exit.Code, signal)
 	r.cfg.Events.Put(exited)
 	hung := r.hung(exit.Signal == syscall.SIGKILL)
 	if r.cfg.Hooks.Exited != nil {
@@ -253,168 +244,44 @@ func (r *Run) Verdict(ctx context.Context, limit error, exit sandbox.Exit, errs 
 			return verdict.Failed(jobs.SandboxFailed, "run the agent", err)
 		}
 	}
-	if r.parked != nil {
+	switch stopped := r.state.stopped; {
+	case r.state.parked != nil:
 		return verdict.ErrParked
-	}
-	if hung.Outcome != "" {
+	case hung.Outcome != "":
 		return r.explained(hung)
-	}
-	if r.leaving != "" && end.Outcome != jobs.Success {
-		return verdict.Ended(jobs.Cancelled, "%s stopped the agent within its turn", r.leaving)
-	}
-	if end.Outcome == jobs.Success {
+	case stopped != "" && end.Outcome != jobs.Success:
+		return verdict.Ended(jobs.Cancelled, "%s stopped the agent within its turn", stopped)
+	case end.Outcome == jobs.Success:
 		return nil
-	}
-	if blamed {
+	case blamed:
 		return limit
 	}
 	return r.explained(end)
 }
 
-// read carries every line of one stream to the events.
-func (r *Run) read(stream *io.PipeReader, name string) error {
-	err := agent.ReadLines(counted{stream, r.wrote}, name, agent.MaxLine, func(line agent.Line) error {
-		r.line(line)
-		r.pace()
-		return nil
-	})
-	// Whoever writes must never wait for a reader that has gone.
-	stream.CloseWithError(err)
-	return err
+// hung reports how an agent that hung has ended, and returns the reason for the end of
+// the attempt, if that is it. All processes of the agent have ended: Wait waits for
+// that.
+func (r *Run) hung(killed bool) jobs.Ended {
+	end, ok := r.state.hang.ended(time.Now(), killed)
+	if !ok {
+		return jobs.Ended{}
+	}
+	r.cfg.Events.Put(event.Make(event.HangEnded(end)))
+	if r.cfg.Hooks.Hung != nil {
+		r.cfg.Hooks.Hung(r.cfg.Record, end.What, end.Step)
+	}
+	if end.Reason == "" {
+		return jobs.Ended{}
+	}
+	return end.Reason.Ended("the agent hung: " + end.Message)
 }
 
-// pace holds an agent up that writes faster than the broker takes it. Silence for
-// that reason is not the agent's.
-func (r *Run) pace() {
-	if !r.cfg.Events.Full() {
-		return
+// explained is how the run ended, with what its gate saw.
+func (r *Run) explained(own jobs.Ended) error {
+	if r.cfg.Meter != nil {
+		seen := r.cfg.Meter.Failing()
+		own, r.again = blame(own, seen), seen.Again
 	}
-	held := func(by int) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.paced += by
-		r.pulse.last = time.Now()
-	}
-	held(1)
-	defer held(-1)
-	r.cfg.Events.Pace()
-}
-
-// A counted reader tells how much was read. A line that never ends counts as
-// it grows.
-type counted struct {
-	io.Reader
-	tell func(int)
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.tell(n)
-	return n, err
-}
-
-func (r *Run) wrote(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pulse.written += int64(n)
-	r.alarm()
-}
-
-// alarm has watch look at once where something is found already.
-func (r *Run) alarm() {
-	if r.beyond(r.pulse.last) != nil {
-		r.wake()
-	}
-}
-
-// wake has watch look at once.
-func (r *Run) wake() {
-	select {
-	case r.news <- struct{}{}:
-	default: // it will
-	}
-}
-
-func (r *Run) line(line agent.Line) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	read := r.decoder.Line(line)
-	r.timeTurns(read.Events, time.Now())
-	if r.parked != nil {
-		return // it ends where its capsule was stored
-	}
-	if r.pulse.written > r.cfg.Hangs.Output {
-		r.cfg.Events.Drop(len(read.Events)) // the flood is not kept while it is ended
-	} else {
-		r.cfg.Events.PutOutput(read.Events...)
-	}
-	r.turns(read.Events)
-	r.work.note(read.Events)
-	r.asked(read.Events)
-	r.spare()
-	r.cfg.Prompts.Note(read.Events)
-	if len(read.Reply) > 0 {
-		r.in.put(read.Reply...)
-	}
-	if read.Hopeless != "" {
-		r.cfg.End(verdict.Ended(read.Hopeless, "the agent tries on, but it cannot succeed: %s", jobs.Reasons[read.Hopeless].Advice))
-	}
-	r.pulse.because = read.Retried
-	r.pulse.beat(time.Now(), len(line.Bytes), read.Events)
-	r.alarm()
-	r.rest(read.State)
-}
-
-// rest closes the input of an agent that is done, or could not begin. When it is done once more,
-// after a turn that the end of its input began, its time to exit begins again.
-func (r *Run) rest(state agent.State) {
-	kept := r.cfg.Job.Agent.Interactive && r.leaving == "" && r.found == nil
-	rests := state != agent.Working && r.state == agent.Working
-	r.state = state
-	open := r.pulse.closed.IsZero()
-	if open && (state == agent.Idle && !kept || state == agent.Over) || !open && rests {
-		r.closeStdin()
-	}
-	if open && kept && rests {
-		r.stay()
-	}
-}
-
-// turns notes how far the agent has come, and what that took: whoever comes
-// after a worker that died adds it up. The end of a turn is written at once.
-func (r *Run) turns(events []event.Event) {
-	r.cfg.Lease.Spend(r.cfg.Spent(r.decoder.Total()))
-	for _, e := range events {
-		r.turn = e.Turn
-		if e.Kind == jobs.TurnEnded {
-			r.cfg.Lease.Renew()
-		}
-		if e.Kind == jobs.TurnEnded && r.cfg.Hooks.Turn != nil {
-			r.cfg.Hooks.Turn(r.cfg.Record)
-		}
-	}
-}
-
-// timeTurns measures the turns whose agent does not tell how long they took.
-func (r *Run) timeTurns(events []event.Event, now time.Time) {
-	for i, e := range events {
-		switch turn := e.Payload.(type) {
-		case event.TurnStarted:
-			r.began = now
-		case event.TurnEnded:
-			if turn.Seconds == 0 && !r.began.IsZero() {
-				turn.Seconds = now.Sub(r.began).Seconds()
-				events[i] = e.With(turn)
-			}
-			r.began = time.Time{}
-		}
-	}
-}
-
-// closeStdin tells the agent that nothing more will be asked. From then on it
-// is bounded how long it may take to exit.
-func (r *Run) closeStdin() {
-	r.in.close()
-	r.pulse.closed = time.Now()
-	r.wake() // there is another time to look
+	return &verdict.EndedError{Ended: own}
 }

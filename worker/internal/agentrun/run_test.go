@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/images"
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
+	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/terminals"
 )
 
@@ -62,6 +63,12 @@ func (l *lease) Spend(jobs.Spent)       {}
 func (l *lease) Ask(open *jobs.OpenAsk) { l.open = open }
 func (l *lease) Renew()                 {}
 
+// A stillness is an agent's processes, which do nothing.
+type stillness struct{}
+
+func (stillness) Activity() (time.Duration, int64) { return 0, 0 }
+func (stillness) Halted() int                      { return 0 }
+
 // A rig is a run without a process, a jail or a broker.
 type rig struct {
 	*Run
@@ -97,30 +104,30 @@ func newRig(t *testing.T, job jobs.Job, block chan struct{}) *rig {
 	})
 	ended := func(err error) { g.ended = err }
 	g.Run = New(Config{
-		Job: job, Log: slog.New(slog.DiscardHandler), Hangs: Hangs{}.WithDefaults(), Lease: g.lease, Events: events,
+		Job: job, Log: slog.New(slog.DiscardHandler), Hangs: watchdog.Hangs{}.WithDefaults(), Lease: g.lease, Events: events,
 		Append:  func(ctx context.Context, e jobs.Event) error { return g.Append(ctx, e) },
 		Secrets: secrets, Inside: inside.NewServer(), Conversation: memory{}, Prompts: memory{},
 		Spent: func(agent.Total) jobs.Spent { return jobs.Spent{} }, Decoder: g.agent, End: ended,
+		Recall:    func(control.Question) (inside.Answer, bool) { return inside.Answer{}, false },
 		KeepStdin: true, Parkable: true, First: true,
 	})
-	g.in = newInput(nil)
-	g.Run.terminals = terminals.New(terminals.Config{})
-	g.pulse.began, g.pulse.last = time.Now(), time.Now()
+	g.terminals = terminals.New(terminals.Config{})
+	g.state.watchdog.Start(time.Now(), stillness{})
 	return g
 }
 
 // says has the agent print a line that means these events.
 func (g *rig) says(payloads ...event.Event) {
 	g.agent.next = payloads
-	g.line(agent.Line{Bytes: []byte("{}")})
+	g.state.line(agent.Line{Bytes: []byte("{}")})
 }
 
 func question(id string) event.Event {
 	return event.Make(event.AskOpened{Ask: id, Type: "question", Questions: []byte(`[{"question":"Which?"}]`)})
 }
 
-// kinds closes the recorder's queue behind all that was put into it, and returns what
-// the log has of a kind.
+// closed closes the recorder's queue behind all that was put into it, and returns how
+// the questions were closed by the log.
 func (g *rig) closed() (how []string) {
 	g.t.Helper()
 	if err := g.cfg.Events.Close(context.Background()); err != nil {
@@ -153,11 +160,11 @@ func TestAQuestionLapses(t *testing.T) {
 		job.Ask.Timeout = jobs.Duration(2 * time.Second)
 		g := newRig(t, job, nil)
 		g.says(question("q"))
-		if found, _ := g.look(time.Now().Add(time.Second)); found != nil || len(g.openAsks()) != 1 || g.lease.open == nil {
-			t.Fatalf("before its time: %+v, open %q", found, g.openAsks())
+		if found := g.state.look(time.Now().Add(time.Second), false); found.hang != nil || len(g.open()) != 1 || g.lease.open == nil {
+			t.Fatalf("before its time: %+v, open %q", found, g.open())
 		}
-		if found, _ := g.look(time.Now().Add(3 * time.Second)); found != nil || len(g.openAsks()) != 0 || g.lease.open != nil {
-			t.Errorf("after its time: %+v, open %q", found, g.openAsks())
+		if found := g.state.look(time.Now().Add(3*time.Second), false); found.hang != nil || len(g.open()) != 0 || g.lease.open != nil {
+			t.Errorf("after its time: %+v, open %q", found, g.open())
 		}
 		if how := g.closed(); !slices.Equal(how, []string{tt.how}) || (g.ended != nil) != tt.end {
 			t.Errorf("%+v: closed %q, the run ends with %v", tt.ask, how, g.ended)
@@ -188,16 +195,16 @@ func TestOnlyAnAgentThatWaitsIsParked(t *testing.T) {
 			job.IdleTimeout, job.Ask.ParkAfter = jobs.Duration(time.Hour), jobs.Duration(time.Second)
 			g := newRig(t, job, nil)
 			g.says(tt.before...)
-			g.look(time.Now().Add(2 * time.Second))
+			g.state.look(time.Now().Add(2*time.Second), false)
 			select {
-			case at := <-g.rested:
+			case at := <-g.state.capsules:
 				if tt.since != nil {
 					g.says(tt.since...)
 				}
-				g.leaveOpen(at, tt.stored)
+				g.state.park(at, tt.stored, false)
 			default:
 			}
-			if got := g.Parked() != nil; got != tt.parks {
+			if got := g.Report().Parked != nil; got != tt.parks {
 				t.Errorf("parked: %t", got)
 			}
 		})
@@ -221,14 +228,14 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 	go func() {
 		defer close(done)
 		for g.waiting() == 0 { // until the answer is being stored
-			g.told()
+			g.state.look(time.Now(), false)
 		}
 		for range 1000 {
 			g.says(event.Make(event.Message{}))
 		}
-		g.look(time.Now())
-		g.wrote(1)
-		g.Position()
+		g.state.look(time.Now(), false)
+		g.state.wrote(1)
+		g.Report()
 		if err := g.Takes(control.Message{Verb: control.Prompt, Text: "more"}); err != nil {
 			t.Errorf("a prompt is refused: %v", err)
 		}
@@ -253,9 +260,16 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 	}
 }
 
+// open are the ids of the questions that are open.
+func (g *rig) open() []string {
+	g.state.mu.Lock()
+	defer g.state.mu.Unlock()
+	return g.state.questions.open.ids()
+}
+
 // waiting counts the control messages that are being stored.
 func (g *rig) waiting() int {
-	g.Run.mu.Lock()
-	defer g.Run.mu.Unlock()
-	return g.taking
+	g.state.mu.Lock()
+	defer g.state.mu.Unlock()
+	return g.state.taking
 }
