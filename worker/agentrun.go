@@ -23,7 +23,7 @@ func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adap
 		return err
 	}
 	defer model.Close()
-	if a.talk.round == 0 { // an agent that goes on with a check is told nothing again
+	if a.talk.round == 0 { // an agent that goes on with a check knows the prompts
 		if err := a.conversation.Prompts.Load(ctx); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (a *attempt) runConfig(decoder agent.Decoder, way *gate.Gate, end context.C
 		Outcome: a.out, Snapshot: a.snapshot, Inside: a.inside,
 		Conversation: a.conversation, Prompts: a.conversation.Prompts, Recall: a.conversation.Questions.Recall,
 		Spent:   func(run agent.Total) jobs.Spent { spent, _ := a.talk.spent(run); return spent },
-		Current: a.floor.set, Way: way, Meter: a.talk.meter, Terminals: a.terminals,
+		Current: a.current.set, Way: way, Meter: a.talk.meter, Terminals: a.terminals,
 		Decoder: decoder, End: end, First: a.talk.round == 0,
 	}
 }
@@ -98,8 +98,8 @@ func (a *attempt) runAgent(ctx context.Context, in confine.Jail, start *confine.
 		return err
 	}
 	defer a.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
-	doors := start.Doors(p)
-	exit, errs := run.Wait(ctx, p, agentrun.Attached{Stdin: stdin, Output: out, Model: doors.Model, Inside: doors.Inside})
+	listeners := start.Listeners(p)
+	exit, errs := run.Wait(ctx, p, agentrun.Attached{Stdin: stdin, Output: out, Model: listeners.Model, Inside: listeners.Inside})
 	err = run.Verdict(ctx, in.Reached("the agent", exit), exit, errs...)
 	noteLimits(a.refused, "the agent", exit)
 	report := run.Report()

@@ -61,8 +61,8 @@ type attempt struct {
 	depends []agent.Dependency
 	// talk is what the agent's runs within the attempt share.
 	talk agentRuns
-	// floor is who hears what the session is told.
-	floor floor
+	// current takes the control messages of the session.
+	current currentRun
 	// tokens let the attempt's programs in to the model API and to the network.
 	tokens tokens
 	// inside is the way from the agent's jail to its worker.

@@ -72,9 +72,9 @@ func (a *attempt) anew(ctx context.Context, why string) error {
 	return nil
 }
 
-// deaf reports whether an agent has refused to go on with its conversation: it
+// didNotResume reports whether an agent has refused to go on with its conversation: it
 // ended before it had begun a turn.
-func (a *attempt) deaf(err error) bool {
+func (a *attempt) didNotResume(err error) bool {
 	end, ok := errors.AsType[*verdict.EndedError](err)
 	return ok && end.Reason == jobs.AgentProtocol && a.talk.round == 0 && a.conversation.Refused(a.talk.at)
 }

@@ -10,27 +10,27 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// A floor is had by the run of the agent that takes control messages now.
-type floor struct {
+// A currentRun is the run of the agent that takes control messages now.
+type currentRun struct {
 	mu  sync.Mutex
 	run *agentrun.Run // nil: no agent runs
 }
 
-func (f *floor) set(run *agentrun.Run) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.run = run
+func (c *currentRun) set(run *agentrun.Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.run = run
 }
 
-func (f *floor) get() *agentrun.Run {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.run
+func (c *currentRun) get() *agentrun.Run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.run
 }
 
 // listen answers the session's control messages until the function that it
 // returns is called. What earlier attempts have accepted counts: it is not
-// taken again, and what their agents were told this one's is told, too.
+// taken again, and the prompts of their agents are prompts of this one's, too.
 func (a *attempt) listen(ctx context.Context) (stop func(), err error) {
 	if err := a.conversation.Read(ctx, a.cfg.Log); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (a *attempt) listen(ctx context.Context) (stop func(), err error) {
 // control takes one message. When it returns without an error the message is
 // in the session's log, where no worker can write that has lost the job.
 func (a *attempt) control(ctx context.Context, c control.Message) (control.Receipt, error) {
-	run := a.floor.get()
+	run := a.current.get()
 	if run == nil || run.Over() {
 		return control.Receipt{}, control.Refuse(control.NotReady, "no agent runs now: its worker prepares one, runs commands, or collects the result")
 	}

@@ -85,13 +85,13 @@ func (a *attempt) describe(ctx context.Context, in confine.Jail, adapter agent.A
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	ear := &listener{Decoder: adapter.Decoder(launch)}
-	cfg := a.runConfig(ear, way, end)
+	answer := &answerReader{Decoder: adapter.Decoder(launch)}
+	cfg := a.runConfig(answer, way, end)
 	cfg.KeepStdin, cfg.Greets = plan.KeepStdin, adapter.About().Protocol != "command"
 	err = a.runAgent(ctx, in, start, agentrun.New(cfg), plan.Stdin)
-	used := ear.Total()
+	used := answer.Total()
 	a.talk.total.Usage, a.talk.total.CostUSD = a.talk.total.Usage.Add(used.Usage), jobs.AddUSD(a.talk.total.CostUSD, used.CostUSD)
-	return ear.said(), err
+	return answer.text(), err
 }
 
 // beginning reads up to limit bytes of a file.
@@ -105,33 +105,33 @@ func beginning(file string, limit int64) (string, error) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), err
 }
 
-// A listener keeps what the agent says in the end: the result of its last turn,
+// An answerReader keeps what the agent says in the end: the result of its last turn,
 // or all that a program prints which has no turns.
-type listener struct {
+type answerReader struct {
 	agent.Decoder
 	result string
 	lines  []byte
 }
 
-func (l *listener) Line(line agent.Line) agent.Read {
-	read := l.Decoder.Line(line)
+func (r *answerReader) Line(line agent.Line) agent.Read {
+	read := r.Decoder.Line(line)
 	for _, e := range read.Events {
 		switch d := e.Payload.(type) {
 		case event.TurnEnded:
-			l.result = d.Result
+			r.result = d.Result
 		case event.OutputLine:
 			if d.Stream == agent.Stdout {
-				room := max(0, outcome.MaxDraft-len(l.lines))
-				l.lines = append(append(l.lines, line.Bytes[:min(len(line.Bytes), room)]...), '\n')
+				room := max(0, outcome.MaxDraft-len(r.lines))
+				r.lines = append(append(r.lines, line.Bytes[:min(len(line.Bytes), room)]...), '\n')
 			}
 		}
 	}
 	return read
 }
 
-func (l *listener) said() string {
-	if l.result != "" {
-		return l.result
+func (r *answerReader) text() string {
+	if r.result != "" {
+		return r.result
 	}
-	return string(l.lines)
+	return string(r.lines)
 }

@@ -102,7 +102,7 @@ func (a *attempt) redactor() (_ *redact.Redactor, missing error) {
 		}
 		secrets[name] = value
 	}
-	// They open a door of the worker while the attempt lasts.
+	// They give access to the worker while the attempt lasts.
 	secrets[confine.InsideVariable], secrets["MODEL_TOKEN"], secrets["PROXY_TOKEN"] = a.inside.Token(), a.tokens.model, a.tokens.network
 	r, skipped := redact.New(secrets)
 	for _, s := range skipped {
@@ -129,7 +129,7 @@ func (a *attempt) start(ctx context.Context, in confine.Jail, start *confine.Sta
 		}
 	})
 	a.took("jail", began)
-	a.serveNetwork(ctx, in, p, start.Doors(p).Network)
+	a.serveNetwork(ctx, in, p, start.Listeners(p).Network)
 	weaker := words(p.Weaker())
 	a.out.Result.SetBackend(in.Backend.Name(), weaker...)
 	a.events.Put(event.Make(event.JailStarted{Backend: in.Backend.Name(), Command: start.Spec.Args, Weaker: weaker, Watched: words(p.Watched())}))

@@ -46,7 +46,7 @@ type sizeWatch struct {
 	tally  *tally
 	report func(sum jobs.DiskUse) // of all workspaces
 	events *recorder.Recorder
-	told   jobs.DiskUse // to the session
+	stated jobs.DiskUse // by the last event
 }
 
 // watchSize measures the workspace again and again until the function that it
@@ -84,8 +84,8 @@ func (m *sizeWatch) look(ctx context.Context) jobs.DiskUse {
 	var use jobs.DiskUse
 	use.Bytes, use.Inodes = m.space.Size(ctx)
 	m.report(m.tally.set(m.name, &use))
-	if use.Bytes >= 2*m.told.Bytes+16<<20 || use.Inodes >= 2*m.told.Inodes+1000 {
-		m.told = use
+	if use.Bytes >= 2*m.stated.Bytes+16<<20 || use.Inodes >= 2*m.stated.Inodes+1000 {
+		m.stated = use
 		m.events.Put(event.Make(event.WorkspaceGrown(use)))
 	}
 	return use

@@ -12,7 +12,7 @@ func (a *attempt) terminal(ctx context.Context, r terminal.Request) (terminal.An
 	if a.cfg.Policy.Attach == "deny" {
 		return terminal.Answer{Error: control.Refuse(control.Cannot, "the worker's policy allows no terminals in its jails")}, true
 	}
-	run := a.floor.get()
+	run := a.current.get()
 	if run == nil {
 		return terminal.Answer{Error: control.Refuse(control.NotReady, "no agent runs now: its worker prepares one, runs commands, or collects the result")}, true
 	}

@@ -1,7 +1,7 @@
 // Package confine decides what the programs of an attempt may access. From the job, the
 // worker's policy and the workspace it makes the specification of each jail:
 //
-//	job + policy + workspace ──New──▶ Jail ──Command, Agent, Draft──▶ Start ──Doors──▶ listeners by name
+//	job + policy + workspace ──New──▶ Jail ──Command, Agent, Draft──▶ Start ──Listeners──▶ by name
 //
 // It starts no jail and serves no listener. It opens only listeners of the host, for
 // jails that have no loopback of their own; [Start.Close] and [Way.Close] close them.

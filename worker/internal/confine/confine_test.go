@@ -75,7 +75,7 @@ func jobWith(network jobs.Network) jobs.Job {
 }
 
 // Each listener of a jail is found by what it leads to, however many there are.
-func TestDoorsAreFoundByName(t *testing.T) {
+func TestListenersAreFoundByName(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, backend string
@@ -115,7 +115,7 @@ func TestDoorsAreFoundByName(t *testing.T) {
 					listeners = append(listeners, opened{address: address})
 				}
 			}
-			got := start.doors(listeners)
+			got := start.named(listeners)
 			if at(got.Model) != tt.model || at(got.Inside) != tt.inside || len(got.Network) != tt.hosts {
 				t.Errorf("model %q, inside %q, %d of the network; want %q, %q, %d", at(got.Model), at(got.Inside), len(got.Network), tt.model, tt.inside, tt.hosts)
 			}

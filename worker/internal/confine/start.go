@@ -57,19 +57,19 @@ func (s *Start) Close() {
 	}
 }
 
-// Doors are the listeners of a running jail, by name.
-type Doors struct {
+// Listeners are those of a running jail, by name.
+type Listeners struct {
 	Model   net.Listener // for the model API; nil: there is none
 	Inside  net.Listener // for the worker; nil: there is none
 	Network []net.Listener
 }
 
-// Doors returns the listeners of a running jail by name.
-func (s *Start) Doors(p *sandbox.Process) Doors { return s.doors(p.Listeners()) }
+// Listeners returns the listeners of a running jail by name.
+func (s *Start) Listeners(p *sandbox.Process) Listeners { return s.named(p.Listeners()) }
 
-// doors takes the listeners of the TCP addresses in Spec.Listen, in order.
-func (s *Start) doors(listeners []net.Listener) Doors {
-	d := Doors{Model: s.hostModel, Inside: s.host}
+// named takes the listeners of the TCP addresses in Spec.Listen, in order.
+func (s *Start) named(listeners []net.Listener) Listeners {
+	named := Listeners{Model: s.hostModel, Inside: s.host}
 	for _, address := range s.Spec.Listen {
 		if strings.HasPrefix(address, "udp/") || len(listeners) == 0 {
 			continue
@@ -78,14 +78,14 @@ func (s *Start) doors(listeners []net.Listener) Doors {
 		listeners = listeners[1:]
 		switch address {
 		case s.model:
-			d.Model = l
+			named.Model = l
 		case s.inside:
-			d.Inside = l
+			named.Inside = l
 		default:
-			d.Network = append(d.Network, l)
+			named.Network = append(named.Network, l)
 		}
 	}
-	return d
+	return named
 }
 
 // Agent returns the jail of the agent's own process. Model is its way to the model API;

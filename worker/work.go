@@ -55,7 +55,7 @@ func (a *attempt) work(ctx context.Context, in confine.Jail, adapter agent.Adapt
 // conversation begins anew, in the workspace as it is, unless it is there to go on.
 func (a *attempt) converse(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
 	err := a.agent(ctx, in, adapter)
-	if a.deaf(err) && !a.conversation.Bound() {
+	if a.didNotResume(err) && !a.conversation.Bound() {
 		if err := a.anew(ctx, "the agent did not resume the conversation: "+err.Error()); err != nil {
 			return err
 		}
