@@ -40,8 +40,8 @@ var hostile = []ending{
 		echo '{"seq":1,"attempt":1,"epoch":9,"kind":"'$kind'","type":"result","subtype":"success","data":{"outcome":"success","ask":"a"}}'; done; exit 3`, reason: jobs.AgentFailed},
 	{name: "retries", speaks: true, script: "say init; while sleep 0.02; do say retry; done", reason: jobs.RetryLimit},
 	{name: "stopped", speaks: true, script: "say init; sh -c 'kill -STOP $$'", reason: jobs.AgentHalted},
-	{name: "silent, and deaf", speaks: true, script: deaf + "say init; " + forever, job: silent(8 * second), reason: jobs.IdleLimit},
-	{name: "does not exit", speaks: true, script: deaf + "say init; say result; " + forever},
+	{name: "silent, ignores signals", speaks: true, script: ignoresSignals + "say init; " + forever, job: silent(8 * second), reason: jobs.IdleLimit},
+	{name: "does not exit", speaks: true, script: ignoresSignals + "say init; say result; " + forever},
 }
 
 // Forty sessions at once in one worker, a quarter of them hostile. Those end as

@@ -55,7 +55,7 @@ var endsByItself = []ending{
 	{name: "processes", script: "i=0; while test $((i=i+1)) -lt 60; do sleep 60 & done; exit 1",
 		job: func(j *jobs.Job) { j.Sandbox.Limits.PIDs = 32 }, reason: jobs.ProcessLimit},
 	{name: "time", script: "sleep 60", job: within(second), reason: jobs.TimeLimit},
-	{name: "time, and deaf", script: deaf + forever, job: within(second), reason: jobs.TimeLimit},
+	{name: "time, ignores signals", script: ignoresSignals + forever, job: within(second), reason: jobs.TimeLimit},
 }
 
 // In the steps before and after the agent's.
@@ -78,7 +78,7 @@ var endsByOthers = []ending{
 	{name: "cancelled at its claim", script: "sleep 60", on: jobs.JobClaimed, act: (*ends).cancel, reason: jobs.Cancelled},
 	{name: "cancelled with its workspace", script: "sleep 60", on: jobs.WorkspaceDone, act: (*ends).cancel, reason: jobs.Cancelled},
 	{name: "cancelled in its setup", job: func(j *jobs.Job) { j.Setup = []string{"sleep 60"} }, on: jobs.CheckStarted, act: (*ends).cancel, reason: jobs.Cancelled},
-	{name: "cancelled while it works", script: "echo begun; " + deaf + forever, on: jobs.OutputLine, act: (*ends).cancel, reason: jobs.Cancelled},
+	{name: "cancelled while it works", script: "echo begun; " + ignoresSignals + forever, on: jobs.OutputLine, act: (*ends).cancel, reason: jobs.Cancelled},
 	{name: "cancelled in its check", script: "true", job: func(j *jobs.Job) { j.Check = []string{"sleep 60"} }, on: jobs.CheckStarted, act: (*ends).cancel, reason: jobs.Cancelled},
 	{name: "stopped", script: "echo begun; sleep 60", on: jobs.OutputLine, act: tells(control.Stop), reason: jobs.Cancelled},
 	{name: "stopped between turns", speaks: true, job: stays, script: converses, on: jobs.TurnEnded, act: tells(control.Stop)},
@@ -94,13 +94,13 @@ var endsByOthers = []ending{
 var endsByHanging = []ending{
 	{name: "start", speaks: true, script: "exec sleep 60", reason: jobs.StartLimit},
 	{name: "idle", speaks: true, script: "say init; cat >/dev/null", job: silent(2 * second), reason: jobs.IdleLimit},
-	{name: "idle, and deaf", speaks: true, script: deaf + "say init; " + forever, job: silent(2 * second), reason: jobs.IdleLimit},
+	{name: "idle, ignores signals", speaks: true, script: ignoresSignals + "say init; " + forever, job: silent(2 * second), reason: jobs.IdleLimit},
 	{name: "stop", speaks: true, script: "say init; sh -c 'kill -STOP $$'", reason: jobs.AgentHalted},
 	{name: "flood", speaks: true, script: "say init; exec yes", reason: jobs.OutputLimit},
 	{name: "flood of one line", speaks: true, script: "say init; head -c 3m /dev/zero | tr '\\0' x; exec sleep 60", reason: jobs.OutputLimit},
 	{name: "retries", speaks: true, script: "say init; while sleep 0.02; do say retry; done", reason: jobs.RetryLimit},
 	{name: "exit", speaks: true, script: "say init; say result; exec sleep 60"},
-	{name: "exit of what it left", speaks: true, script: deaf + "say init; say result; setsid sh -c \"" + deaf + forever + "\" & while sleep 0.1; do say text; done"},
+	{name: "exit of what it left", speaks: true, script: ignoresSignals + "say init; say result; setsid sh -c \"" + ignoresSignals + forever + "\" & while sleep 0.1; do say text; done"},
 	{name: "does not read, and asks", speaks: true, job: func(j *jobs.Job) { stays(j); silent(2 * second)(j) },
 		script: `say init; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do
 			echo '{"type":"control_request","request_id":"'$i'","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{}}}'; done; sleep 60`, reason: jobs.IdleLimit},

@@ -20,9 +20,9 @@ import (
 
 // What the scripts of these tests say, as Claude Code does.
 const (
-	says    = `say() { case $1 in init) echo '{"type":"system","subtype":"init","session_id":"s","model":"m","tools":[]}';; result) echo '{"type":"result","subtype":"success","is_error":false,"result":"done"}';; aborted) echo '{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools"}';; retry) echo '{"type":"system","subtype":"api_retry","attempt":1,"error_status":529,"error":"overloaded"}';; text) echo '{"type":"assistant","message":{"content":"a word"}}';; esac; }` + "\n"
-	deaf    = "trap '' TERM INT HUP; "
-	forever = "while :; do sleep 0.2; done"
+	says           = `say() { case $1 in init) echo '{"type":"system","subtype":"init","session_id":"s","model":"m","tools":[]}';; result) echo '{"type":"result","subtype":"success","is_error":false,"result":"done"}';; aborted) echo '{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools"}';; retry) echo '{"type":"system","subtype":"api_retry","attempt":1,"error_status":529,"error":"overloaded"}';; text) echo '{"type":"assistant","message":{"content":"a word"}}';; esac; }` + "\n"
+	ignoresSignals = "trap '' TERM INT HUP; "
+	forever        = "while :; do sleep 0.2; done"
 )
 
 // speaks makes an agent of a script, which is called "stub" and speaks as
@@ -58,17 +58,17 @@ func TestAgentsThatHang(t *testing.T) {
 		step   string      // that ended it
 	}{
 		{"it never says a word", "exec sleep 60", "start", jobs.StartLimit, "term"},
-		{"nor does it listen", deaf + forever, "start", jobs.StartLimit, "kill"},
+		{"nor does it listen", ignoresSignals + forever, "start", jobs.StartLimit, "kill"},
 		{"it works, and never says a word", "while :; do :; done", "start", jobs.StartLimit, "term"},
 		{"it is silent, and lets itself be interrupted", `say init; while read -r l; do case $l in *interrupt*) say aborted;; esac; done`, "idle", jobs.IdleLimit, "interrupt"},
 		{"it is silent until its input ends", "say init; cat >/dev/null", "idle", jobs.IdleLimit, "input"},
 		{"it is stopped", "say init; sh -c 'kill -STOP $$'", "stopped", jobs.AgentHalted, "term"},
-		{"one that left it is stopped", deaf + "say init; setsid sh -c 'kill -STOP $$' & " + forever, "stopped", jobs.AgentHalted, "kill"},
+		{"one that left it is stopped", ignoresSignals + "say init; setsid sh -c 'kill -STOP $$' & " + forever, "stopped", jobs.AgentHalted, "kill"},
 		{"it floods its output", "say init; exec yes", "output", jobs.OutputLimit, "term"},
 		{"it floods it with a line that never ends", "say init; head -c 3m /dev/zero | tr '\\0' x; exec sleep 60", "output", jobs.OutputLimit, "term"},
 		{"it only tries again", "say init; while sleep 0.02; do say retry; done", "retry", jobs.RetryLimit, "term"},
 		{"it does not exit", "say init; say result; exec sleep 60", "exit", "", "term"},
-		{"nor does what it left, and it talks", deaf + "say init; say result; setsid sh -c \"" + deaf + forever + "\" & while sleep 0.1; do say text; done", "exit", "", "kill"},
+		{"nor does what it left, and it talks", ignoresSignals + "say init; say result; setsid sh -c \"" + ignoresSignals + forever + "\" & while sleep 0.1; do say text; done", "exit", "", "kill"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
