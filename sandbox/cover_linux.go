@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cover"
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +16,7 @@ import (
 func (j *jail) beginCover() {
 	c := cover.Cover{Directory: j.directory(), Hidden: j.command.Hidden, ReadOnly: j.command.ReadOnly}
 	if j.command.Devices > 0 {
-		c.Devices = cover.Devices{Path: "/dev", Names: jailinit.Devices, Links: jailinit.DeviceLinks, Shared: j.command.Devices}
+		c.Devices = cover.Devices{Path: "/dev", Names: rootfs.Devices, Links: rootfs.DeviceLinks, Shared: j.command.Devices}
 	}
 	if c.Directory.Path != "" || c.Devices.Path != "" || len(c.Hidden)+len(c.ReadOnly) > 0 {
 		j.cover = c.Begin()

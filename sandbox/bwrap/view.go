@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 )
 
@@ -64,7 +65,7 @@ func (v *view) namespaces(spec sandbox.Spec) {
 	if spec.Preset != sandbox.PresetBrowser {
 		v.add("--disable-userns")
 	}
-	uid := strconv.Itoa(layout.UID)
+	uid := strconv.Itoa(rootfs.AgentID)
 	// Where root starts it, bubblewrap would leave the bounding set as it is.
 	v.add("--uid", uid, "--gid", uid, "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "job", "--clearenv")
 	// These are for jailinit, not for the agent: a Go program begins by looking for

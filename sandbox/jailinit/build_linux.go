@@ -7,10 +7,9 @@ import (
 	"path"
 	"strconv"
 	"syscall"
-)
 
-// agentID is the agent's user and group inside.
-const agentID = 1000
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
+)
 
 // newRoot is where the view is made, in the view that the mechanism gave.
 const newRoot = "/new"
@@ -31,8 +30,8 @@ func build(c Config) error {
 	}
 	agent, err := anew(c, &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: agentID, HostID: 0, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: agentID, HostID: 0, Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: rootfs.AgentID, HostID: 0, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: rootfs.AgentID, HostID: 0, Size: 1}},
 	}, uintptr(mine))
 	if err != nil {
 		return &stepError{"set up", "user", err}
@@ -198,16 +197,6 @@ func touch(path string) error {
 	return f.Close()
 }
 
-// Devices and DeviceLinks, names and texts of symbolic links, are what a jail has
-// in /dev: nothing of the machine.
-var (
-	Devices     = []string{"null", "zero", "full", "random", "urandom", "tty"}
-	DeviceLinks = [][2]string{
-		{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"core", "/proc/kcore"},
-		{"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
-	}
-)
-
 // devicesAt makes a directory of devices with a shared memory of the size.
 func devicesAt(target string, shm int64) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
@@ -217,7 +206,7 @@ func devicesAt(target string, shm int64) error {
 	if err := syscall.Mount("tmpfs", target, "tmpfs", syscall.MS_NOSUID|syscall.MS_NOEXEC, "mode=755,size=65536"); err != nil {
 		return err
 	}
-	for _, name := range Devices {
+	for _, name := range rootfs.Devices {
 		if err := touch(target + "/" + name); err != nil {
 			return err
 		}
@@ -231,7 +220,7 @@ func devicesAt(target string, shm int64) error {
 	if err := syscall.Mount("devpts", target+"/pts", "devpts", syscall.MS_NOSUID|syscall.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"); err != nil {
 		return err
 	}
-	for _, l := range DeviceLinks {
+	for _, l := range rootfs.DeviceLinks {
 		if err := os.Symlink(l[1], target+"/"+l[0]); err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"syscall"
 	"unsafe"
+
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 )
 
 // Rights to files, by the version of the kernel's interface that added them.
@@ -12,9 +14,15 @@ const (
 	fsVersion = landlockFsMakeSym<<1 - 1 // version 1: all bits up to this one
 )
 
-// devices may be written although they are outside the writable directories;
-// what matters in /proc is read-only by its mounts.
-var devices = []string{"/proc", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/pts", "/dev/ptmx"}
+// devices lists what may be written although it is outside the writable directories.
+// What matters in /proc is read-only by its mounts.
+func devices() []string {
+	list := []string{"/proc", "/dev/pts", "/dev/ptmx"}
+	for _, name := range rootfs.Devices {
+		list = append(list, "/dev/"+name)
+	}
+	return list
+}
 
 // landlock refuses writes outside the writable directories for this thread
 // and all it will execute. It is a second wall behind the mount table, so a
@@ -44,7 +52,7 @@ func landlock(writable []string, scoped bool) error {
 	if err := allow(int(fd), "/", fsRead); err != nil {
 		return err
 	}
-	for _, p := range append(writable, devices...) {
+	for _, p := range append(writable, devices()...) {
 		if err := allow(int(fd), p, all); err != nil {
 			return err
 		}

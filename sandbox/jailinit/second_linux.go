@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 )
 
 // secondWord is the argument of this program between the supervisor and the
@@ -77,21 +79,17 @@ func become() error {
 	return execute(c)
 }
 
-// tellTale are files of /proc that tell about the machine. Most belong to root
-// outside, which an agent with a mapped user may be.
-var tellTale = []string{
-	"/proc/cmdline", "/proc/kallsyms", "/proc/keys", "/proc/timer_list", "/proc/kpagecount", "/proc/kpageflags",
-	"/proc/kpagecgroup", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/sysrq-trigger",
-}
-
-// hide covers them, and gives up what that needs.
+// hide covers what of /proc the engine leaves open, and gives up what that needs. An
+// agent with a mapped user may be root outside.
 func hide() error {
-	for _, p := range tellTale {
-		if _, err := os.Lstat(p); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := syscall.Mount("/dev/null", p, "", syscall.MS_BIND, ""); err != nil {
-			return &stepError{"set up", "hide " + p, err}
+	for _, list := range [][]string{rootfs.Hidden, rootfs.HiddenFromRoot, {rootfs.SysRq}} {
+		for _, p := range list {
+			if _, err := os.Lstat(p); errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err := syscall.Mount("/dev/null", p, "", syscall.MS_BIND, ""); err != nil {
+				return &stepError{"set up", "hide " + p, err}
+			}
 		}
 	}
 	if err := prctl(prCapAmbient, prCapAmbientClearAll, 0); err != nil {

@@ -9,15 +9,14 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/layout"
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
 // Label is the label of the engine's containers; its value is the jail's token.
 const Label = "penstock-jail"
-
-// agentID is the uid and gid of the agent where it is not the runner's own.
-const agentID = 1000
 
 // An engine is what compile needs to know of one.
 type engine struct {
@@ -40,10 +39,11 @@ type engine struct {
 // that jailinit has to make it another one.
 func (e engine) mapped() bool { return e.uid == 0 || (e.own && e.name != "podman") }
 
-// ids returns the user and group that the agent sees itself as.
+// ids returns the user and group that the agent sees itself as: the runner's own
+// where the engine does not make it another one.
 func (e engine) ids() (uid, gid int) {
 	if e.mapped() {
-		return agentID, agentID
+		return rootfs.AgentID, rootfs.AgentID
 	}
 	return e.uid, e.gid
 }
@@ -103,22 +103,13 @@ func validateImage(image string) error {
 }
 
 func initConfig(spec sandbox.Spec, e engine, filter []byte) jailinit.Config {
-	writable := []string{sandbox.HomePath, "/tmp", "/var/tmp", "/run", "/dev/shm", "/dev/mqueue"}
-	if !spec.WorkspaceReadOnly || spec.Workspace == "" {
-		writable = append(writable, sandbox.WorkspacePath)
-	}
-	for _, m := range spec.Mounts {
-		if m.Writable {
-			writable = append(writable, m.Target)
-		}
-	}
 	c := jailinit.Config{
 		Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen,
 		OpenFiles: uint64(spec.Limits.OpenFiles), FileSize: uint64(spec.Limits.FileSize),
-		Writable: writable, Scoped: true, Supervise: true, Dial: spec.Dial, Filter: filter,
+		Writable: append(layout.Writable(spec), "/var/tmp", "/dev/mqueue"), Scoped: true, Supervise: true, Dial: spec.Dial, Filter: filter,
 	}
 	if e.mapped() {
-		c.User = agentID
+		c.User = rootfs.AgentID
 	}
 	return c
 }
@@ -209,7 +200,7 @@ func (v *view) mounts(spec sandbox.Spec) {
 	v.add("--shm-size", strconv.FormatInt(spec.Limits.ShmSize, 10))
 	v.tmpfs("/tmp", "1777", spec.Limits.TmpSize)
 	v.tmpfs("/var/tmp", "1777", spec.Limits.TmpSize)
-	v.tmpfs("/run", "0755"+v.owner(), 16<<20)
+	v.tmpfs("/run", "0755"+v.owner(), layout.RunSize)
 	// It tells of the machine, and no agent needs it.
 	v.add("--tmpfs", "/sys:ro,nosuid,nodev,noexec,size=4096,mode=0555"+v.empty())
 	v.mount(sandbox.Mount{Source: spec.Home, Target: sandbox.HomePath, Writable: true}, spec.Limits.TmpSize)
@@ -233,15 +224,14 @@ func (v *view) mounts(spec sandbox.Spec) {
 // names: the agent's user, and the name of its machine.
 func (v *view) names(spec sandbox.Spec) {
 	uid, gid := v.ids()
-	v.file("/etc/passwd", fmt.Appendf(nil, "root:x:0:0:root:/root:/bin/sh\n"+
-		"agent:x:%d:%d:agent:%s:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n", uid, gid, sandbox.HomePath))
-	v.file("/etc/group", fmt.Appendf(nil, "root:x:0:\nagent:x:%d:\nnogroup:x:65534:\n", gid))
+	v.file("/etc/passwd", rootfs.Passwd(uid, gid, sandbox.HomePath))
+	v.file("/etc/group", rootfs.Group(gid))
 	if spec.Network == sandbox.NetworkFull {
 		v.add("--add-host", "job:127.0.1.1")
 		return
 	}
 	// The engine's own would reveal the names of the host.
-	v.file("/etc/hosts", []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 job\n"))
+	v.file("/etc/hosts", []byte(rootfs.Hosts))
 	v.file("/etc/resolv.conf", nil)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
@@ -140,7 +141,7 @@ func view(spec sandbox.Spec, h host) []jailinit.Mount {
 	}
 	add(jailinit.Mount{Kind: jailinit.KindProc, Target: "/proc"})
 	// The unit's own keyring can be listed there by its owner.
-	hidden := append([]string{"/proc/keys"}, h.Hidden...)
+	hidden := append([]string{rootfs.Keys}, h.Hidden...)
 	slices.Sort(hidden)
 	for _, p := range slices.Compact(hidden) {
 		add(jailinit.Mount{Kind: jailinit.KindMask, Target: p})

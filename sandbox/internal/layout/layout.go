@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 )
 
 // A Host is what compiling a Spec needs to know of one. All sources are
@@ -25,18 +26,6 @@ type Host struct {
 	Resolv    []byte // the same
 }
 
-// Inside, the agent is an ordinary user.
-const (
-	UID = 1000
-
-	passwd = "root:x:0:0:root:/root:/bin/sh\n" +
-		"agent:x:1000:1000:agent:" + sandbox.HomePath + ":/bin/sh\n" +
-		"nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
-	group = "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n"
-	// Without names for the loopback, servers that listen on localhost fail.
-	hosts = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 job\n"
-)
-
 // nameService is what a jail listens on where names are answered outside.
 const nameService = "udp/127.0.0.1:53"
 
@@ -46,7 +35,7 @@ const RunSize = 16 << 20
 // Files returns the files of /etc in a jail with spec on h: copies, and what
 // is made up.
 func (h Host) Files(spec sandbox.Spec) []sandbox.File {
-	names, resolv := []byte(hosts), []byte(nil)
+	names, resolv := []byte(rootfs.Hosts), []byte(nil)
 	if spec.Network == sandbox.NetworkFull {
 		names, resolv = append(names, h.Hosts...), h.Resolv
 	}
@@ -54,7 +43,8 @@ func (h Host) Files(spec sandbox.Spec) []sandbox.File {
 		resolv = []byte("nameserver 127.0.0.1\n")
 	}
 	made := []sandbox.File{
-		{Path: "/etc/passwd", Data: []byte(passwd)}, {Path: "/etc/group", Data: []byte(group)},
+		{Path: "/etc/passwd", Data: rootfs.Passwd(rootfs.AgentID, rootfs.AgentID, sandbox.HomePath)},
+		{Path: "/etc/group", Data: rootfs.Group(rootfs.AgentID)},
 		{Path: "/etc/hosts", Data: names}, {Path: "/etc/resolv.conf", Data: resolv},
 	}
 	all := append(slices.Clone(h.Copied), made...)

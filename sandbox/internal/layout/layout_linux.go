@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 )
 
 // sharedEtc are directories of /etc without secrets that programs need. Each
@@ -21,19 +22,6 @@ var copiedEtc = []string{
 	"ld.so.cache", "ld.so.conf", "localtime", "timezone", "nsswitch.conf", "protocols", "services", "mime.types",
 	"os-release", "debian_version", "gai.conf",
 }
-
-// hidden are files of /proc that tell about the machine.
-var hidden = []string{"/proc/cmdline", "/proc/kallsyms"}
-
-// The owner of /proc's files outside is root. Where the agent is root
-// outside too, it could read and write these without any privilege.
-var (
-	hiddenFromRoot = []string{
-		"/proc/keys", "/proc/timer_list", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/slabinfo",
-		"/proc/vmallocinfo",
-	}
-	readOnlyToRoot = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/fs", "/proc/acpi", "/proc/scsi"}
-)
 
 // Read looks at the host for a jail with spec, and at the places that it
 // names. It changes nothing.
@@ -95,10 +83,10 @@ func (h *Host) readSystem(spec sandbox.Spec) error {
 			h.Copied = append(h.Copied, sandbox.File{Path: "/etc/" + name, Data: b})
 		}
 	}
-	h.Hidden = existing(hidden)
+	h.Hidden = existing(rootfs.Hidden)
 	if os.Geteuid() == 0 {
-		h.Hidden = append(h.Hidden, existing(hiddenFromRoot)...)
-		h.ReadOnly = existing(readOnlyToRoot)
+		h.Hidden = append(h.Hidden, existing(rootfs.HiddenFromRoot)...)
+		h.ReadOnly = existing(rootfs.ReadOnlyToRoot)
 	}
 	if spec.Network == sandbox.NetworkFull {
 		// Absent on hosts that resolve names in other ways.
