@@ -113,7 +113,7 @@ func (w *Worker) measure() (Disk, error) {
 	case err != nil:
 		return disk, err
 	case refused != nil:
-		return disk, disk.stillLow()
+		return disk, disk.StillLow()
 	}
 	return disk, disk.Low()
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/conversation"
+	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
@@ -39,7 +40,7 @@ const (
 // An attempt is one try of a job, from the claim to the verdict.
 type attempt struct {
 	cfg      *Config
-	tally    *tally
+	tally    *diskspace.Tally
 	leftover func(what string)
 	claim    *queue.Claim
 	rec      jobs.Record

@@ -16,37 +16,36 @@ import (
 // depends on its job: it is held in memory.
 const maxFollowed = 16 << 20
 
-// follow fetches what is left of the jobs that this one depends on. What is
+// dependencies fetches what is left of the jobs that a job depends on. What is
 // not kept any more is left out.
-func (a *attempt) follow(ctx context.Context) error {
-	a.depends = nil
-	for _, id := range a.job.DependsOn {
-		d, err := a.dependency(ctx, id)
+func dependencies(ctx context.Context, cfg *Config, ids []string) (found []agent.Dependency, err error) {
+	for _, id := range ids {
+		d, err := dependency(ctx, cfg, id)
 		if errors.Is(err, jobs.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return verdict.Failed(jobs.StoreFailed, "fetch the results of the jobs that this one depends on", err)
+			return nil, verdict.Failed(jobs.StoreFailed, "fetch the results of the jobs that this one depends on", err)
 		}
-		a.depends = append(a.depends, d)
+		found = append(found, d)
 	}
-	return nil
+	return found, nil
 }
 
-func (a *attempt) dependency(ctx context.Context, id string) (agent.Dependency, error) {
+func dependency(ctx context.Context, cfg *Config, id string) (agent.Dependency, error) {
 	var d agent.Dependency
-	rec, err := a.cfg.Queue.Get(ctx, id)
+	rec, err := cfg.Queue.Get(ctx, id)
 	if err != nil {
 		return d, err
 	}
-	if d.Result, err = a.cfg.Store.Result(ctx, rec); err != nil {
+	if d.Result, err = cfg.Store.Result(ctx, rec); err != nil {
 		return d, err
 	}
 	has := slices.ContainsFunc(d.Result.Artifacts, func(f jobs.Artifact) bool { return f.Name == PatchName && f.Bytes <= maxFollowed })
 	if !has {
 		return d, nil
 	}
-	patch, err := a.cfg.Store.Get(ctx, rec.ID, rec.Epoch, PatchName)
+	patch, err := cfg.Store.Get(ctx, rec.ID, rec.Epoch, PatchName)
 	if err != nil {
 		return d, err
 	}

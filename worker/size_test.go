@@ -42,16 +42,3 @@ func TestWorkspacesAreMeasured(t *testing.T) {
 		t.Errorf("the sum was %+v at most and %+v in the end; want %+v and nothing", most, last, result.Disk)
 	}
 }
-
-func TestTally(t *testing.T) {
-	t.Parallel()
-	all := tally{of: map[string]jobs.DiskUse{}}
-	all.set("a", &jobs.DiskUse{Bytes: 5, Inodes: 1})
-	all.set("b", &jobs.DiskUse{Bytes: 7, Inodes: 2})
-	if got := all.set("a", &jobs.DiskUse{Bytes: 1, Inodes: 1}); got != (jobs.DiskUse{Bytes: 8, Inodes: 3}) {
-		t.Errorf("together %+v", got)
-	}
-	if got := all.set("b", nil); got != (jobs.DiskUse{Bytes: 1, Inodes: 1}) {
-		t.Errorf("without the second %+v", got)
-	}
-}

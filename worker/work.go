@@ -29,8 +29,9 @@ type agentRuns struct {
 // times. The agent has ended by then, because a check must not see a workspace
 // that somebody writes in.
 func (a *attempt) work(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
-	defer a.watchSize(ctx, a.space)()
-	if err := a.follow(ctx); err != nil {
+	defer a.watchSize(ctx)()
+	var err error
+	if a.depends, err = dependencies(ctx, a.cfg, a.job.DependsOn); err != nil {
 		return err
 	}
 	if err := a.setup(ctx, in); err != nil {

@@ -33,6 +33,7 @@ import (
 	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -179,7 +180,7 @@ type Worker struct {
 	cfg       Config
 	log       *slog.Logger
 	admission *admission
-	tally     *tally
+	tally     *diskspace.Tally
 
 	busy    atomic.Int32  // slots in use
 	news    chan struct{} // has a value while a change is not reported
@@ -194,7 +195,7 @@ func New(cfg Config) *Worker {
 	cfg.Hangs = cfg.Hangs.WithDefaults()
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
 	return &Worker{
-		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: &tally{of: map[string]jobs.DiskUse{}},
+		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: diskspace.NewTally(),
 		news: make(chan struct{}, 1), started: time.Now().UTC(),
 	}
 }

@@ -1,4 +1,4 @@
-package worker
+package diskspace
 
 import "testing"
 
@@ -57,7 +57,7 @@ func TestLowDisk(t *testing.T) {
 		{Room{999, 200}, true, true}, {Room{2000, 99}, true, true},
 	} {
 		d := Disk{Free: c.free, Reserve: reserve}
-		if low, still := d.Low() != nil, d.stillLow() != nil; low != c.low || still != c.still {
+		if low, still := d.Low() != nil, d.StillLow() != nil; low != c.low || still != c.still {
 			t.Errorf("%+v free: low %v, still low %v; want %v, %v", c.free, low, still, c.low, c.still)
 		}
 	}

@@ -1,4 +1,5 @@
-package worker
+// Package diskspace says how much room a disk has, and what workspaces take of it.
+package diskspace
 
 import (
 	"fmt"
@@ -90,9 +91,9 @@ func (r Reserve) Look() (Disk, error) {
 // Low says what is short, if anything is.
 func (d Disk) Low() error { return d.below(d.Reserve) }
 
-// stillLow wants a quarter more than Low: a worker that claims as soon as one
+// StillLow wants a quarter more than Low: a worker that claims as soon as one
 // file was removed would stop again with the next one.
-func (d Disk) stillLow() error {
+func (d Disk) StillLow() error {
 	return d.below(Room{Bytes: d.Reserve.Bytes / 4 * 5, Inodes: d.Reserve.Inodes / 4 * 5})
 }
 
