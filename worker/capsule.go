@@ -33,7 +33,7 @@ func (a *attempt) seal(ctx context.Context, space *workspace.Workspace, v jobs.E
 func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Salvage, c *jobs.Capsule, why string, err error) {
 	c, why, err = a.conversation.Find(ctx, adapter.About())
 	if err == nil && c == nil {
-		s, err = a.lastSalvage(ctx)
+		s, err = a.salvages().Last(ctx, a.job, a.rec, a.claim.Epoch())
 	} else if c != nil {
 		s = c.Work
 	}
@@ -59,7 +59,7 @@ func (a *attempt) resume(ctx context.Context, in confine.Jail, c *jobs.Capsule, 
 func (a *attempt) anew(ctx context.Context, why string) error {
 	var epoch uint64
 	if why != "" {
-		s, err := a.salvageOf(ctx, a.rec, a.claim.Epoch())
+		s, err := a.salvages().Before(ctx, a.rec, a.claim.Epoch())
 		if err != nil {
 			return err
 		}

@@ -3,9 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
@@ -46,7 +43,7 @@ func Salvage(cfg Config) func(context.Context, *workspace.Workspace) error {
 	return func(ctx context.Context, space *workspace.Workspace) error {
 		ctx, cancel := context.WithTimeout(ctx, outcome.CollectLimit)
 		defer cancel()
-		job, epoch, err := attemptOf(space.ID())
+		job, epoch, err := outcome.AttemptOf(space.ID())
 		if err != nil {
 			return err
 		}
@@ -56,15 +53,6 @@ func Salvage(cfg Config) func(context.Context, *workspace.Workspace) error {
 		}
 		return tell(ctx, cfg, s)
 	}
-}
-
-// attemptOf reads the name of an attempt.
-func attemptOf(name string) (job string, epoch uint64, err error) {
-	job, at, _ := strings.Cut(name, ".")
-	if epoch, err = strconv.ParseUint(at, 10, 64); err != nil {
-		err = fmt.Errorf("workspace %s is not of an attempt: %w", name, err)
-	}
-	return job, epoch, err
 }
 
 // tell appends a sweep's salvage to the session. The job may have gone on
@@ -85,24 +73,6 @@ func tell(ctx context.Context, cfg Config, s jobs.Salvage) error {
 // an attempt: whether the store still has them.
 func Stored(store *artifact.Store) func(context.Context, string, workspace.Receipt) (bool, error) {
 	return func(ctx context.Context, attempt string, r workspace.Receipt) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, outcome.SalvageLimit)
-		defer cancel()
-		job, epoch, err := attemptOf(attempt)
-		if err != nil {
-			return false, err
-		}
-		for name, sum := range map[string]string{PatchName: r.Patch, BundleName: r.Bundle} {
-			if sum == "" {
-				continue
-			}
-			got, err := store.Check(ctx, job, epoch, name)
-			if errors.Is(err, jobs.ErrNotFound) || err == nil && got.SHA256 != sum {
-				return false, nil
-			}
-			if err != nil {
-				return false, err
-			}
-		}
-		return true, nil
+		return outcome.Stored(ctx, store, attempt, r)
 	}
 }
