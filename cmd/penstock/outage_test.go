@@ -21,7 +21,7 @@ func TestWaitingCommandsOutliveADispatcher(t *testing.T) {
 	f.worker("--slots", "1")
 
 	out := filepath.Join(t.TempDir(), "out")
-	batch := f.begin("batch", "run", f.issues(3, func(int) string { return "" }), "--repo", f.repo, "--out", out, "--max-parallel", "1", "--", "sh", "-c", stays(5)+"; echo x >new.txt")
+	batch := f.begin("batch", "run", f.issues(3, func(int) string { return "" }), "--repo", f.repo, "--out", out, "--max-parallel", "1", "--", "sh", "-c", `! grep -q '"number": 1\b' $PENSTOCK_ISSUE_FILE || `+stays(5)+"; echo x >new.txt")
 	f.eventually(30*time.Second, "the first item runs", func() bool { return f.states()[jobs.Executing] == 1 })
 	id := f.list()[0].ID
 	wait, watch := f.begin("wait", id), f.begin("watch", id)
@@ -32,7 +32,7 @@ func TestWaitingCommandsOutliveADispatcher(t *testing.T) {
 	}
 	f.start("serving", serve...)
 	for name, p := range map[string]*program{"wait": wait, "watch": watch, "batch run": batch} {
-		if code := f.ended(p, 60*time.Second); code != 0 {
+		if code := f.ended(p, 120*time.Second); code != 0 { // the first item may stay that long
 			t.Errorf("%s ended with %d:\n%s", name, code, p.log)
 		}
 	}
