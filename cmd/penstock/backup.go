@@ -99,7 +99,7 @@ func (a *app) backup(ctx context.Context, p *pool.Pool, path string) (b backupFi
 		}
 	}()
 	b.File = path
-	b.Manifest, err = backup.Write(ctx, p.Conn, f, backup.Config{Release: release(), Prefix: a.cfg.Prefix, Progress: a.tellStream})
+	b.Manifest, err = backup.Write(ctx, p.Conn, f, backup.Config{Release: a.shell().Release, Prefix: a.cfg.Prefix, Progress: func(s backup.Stream) { a.tellStream(s) }})
 	if err != nil {
 		return b, pool.Cause(ctx, err)
 	}
@@ -213,7 +213,7 @@ func (a *app) restoreFile(cmd *cobra.Command, f *backup.File, replace bool) erro
 // fill brings a backup back on a broker that holds nothing, and finishes what
 // workers had just begun to finish.
 func (a *app) fill(ctx context.Context, p *pool.Pool, f *backup.File) error {
-	if err := f.Restore(ctx, p.Conn, a.cfg.Replicas, a.tellStream); err != nil {
+	if err := f.Restore(ctx, p.Conn, a.cfg.Replicas, func(s backup.Stream) { a.tellStream(s) }); err != nil {
 		return err
 	}
 	if err := p.Bind(ctx, a.shell(), pool.Hooks{}); err != nil {

@@ -46,7 +46,7 @@ func (f *batchFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
 	f.addUncommitted(flags)
 	f.read.Format = "auto"
-	flags.Var(choice(&f.read.Format, intake.Formats()), "format", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
+	flags.Var(input.OneOf(&f.read.Format, intake.Formats()...), "format", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
 	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
 	flags.StringArrayVar(&f.vars, "var", nil, "variable k=v for the template (repeatable)")
 	flags.StringArrayVar(&f.columns, "map", nil, "CSV: field=Column (repeatable)")

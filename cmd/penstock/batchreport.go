@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
@@ -43,7 +44,7 @@ func (b *batchRun) tell(r jobs.Result) {
 	}
 	line := fmt.Sprintf("%-12s %-8s %6.1fs  %d files", r.ID, r.Outcome, r.Durations.Total, r.FilesChanged)
 	if r.Reason != "" {
-		line += fmt.Sprintf("  %s: %s", r.Reason, firstLine(r.Message))
+		line += fmt.Sprintf("  %s: %s", r.Reason, console.FirstLine(r.Message))
 	}
 	b.lines.Say(line)
 	b.lines.Status(b.status())

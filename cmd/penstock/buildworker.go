@@ -32,7 +32,7 @@ func (a *app) worker(ctx context.Context, p *pool.Pool, slots int, hooks pool.Ho
 	containers := workerparts.Containers(&a.cfg)
 	choose := withContainers(jail.Choose(ctx, a.cfg.Worker.Backend, rules.Backends), containers)
 	where := workerparts.Workspaces(&a.cfg, workerparts.BestOrNil(choose))
-	where.Salvage, where.Stored = a.salvager(p), worker.Stored(p.Store)
+	where.Salvage, where.Stored = p.Salvager(workerparts.Name(&a.cfg)), worker.Stored(p.Store)
 	spaces, err := workspace.Open(ctx, where)
 	if err != nil {
 		return nil, fmt.Errorf("open the workspaces: %w", err)
@@ -68,11 +68,6 @@ func (a *app) worker(ctx context.Context, p *pool.Pool, slots int, hooks pool.Ho
 		return nil, err
 	}
 	return worker.New(cfg), nil
-}
-
-// salvager stores the work of workers that died in the pool.
-func (a *app) salvager(p *pool.Pool) func(context.Context, *workspace.Workspace) error {
-	return worker.Salvage(worker.Config{Name: workerparts.Name(&a.cfg), Queue: p.Queue, Log: p.Log, Store: p.Store})
 }
 
 // addGates opens a way to each model API that the worker has a key for.

@@ -181,7 +181,7 @@ func (a *app) tellChaos(r chaos.Report) error {
 	var b strings.Builder
 	row := func(what string, n any) { fmt.Fprintf(&b, "%-34s %8v\n", what, n) }
 	fmt.Fprintf(&b, "%s/%s, %d processors, penstock %s, seed %d, lease %s, %d workers of %d slots, %.0f s\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), release(), r.Seed, r.Lease, r.Workers, r.Slots, r.Seconds)
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), a.shell().Release, r.Seed, r.Lease, r.Workers, r.Slots, r.Seconds)
 	if r.Cluster > 0 {
 		fmt.Fprintf(&b, "%d servers in a cluster\n", r.Cluster)
 	}

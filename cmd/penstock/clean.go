@@ -60,7 +60,7 @@ shows what would be lost.
 A dry run collects the contents of workspaces, as clean does, to see whether they can
 be stored, and so takes as long; it stores and removes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			clean := a.clean
+			clean := func(ctx context.Context, dry bool) ([]cleaned, error) { return a.clean(ctx, dry) }
 			if len(discard) > 0 {
 				clean = func(ctx context.Context, dry bool) ([]cleaned, error) { return a.discard(ctx, discard, dry) }
 			}
@@ -174,7 +174,7 @@ func (a *app) withSpaces(ctx context.Context, dry bool, fn func(*workspace.Space
 	p, none := pool.Open(ctx, a.shell(), "clean", pool.Hooks{})
 	if none == nil {
 		defer func() { err = errors.Join(err, p.Close()) }()
-		cfg.Salvage, cfg.Stored = a.salvager(p), worker.Stored(p.Store)
+		cfg.Salvage, cfg.Stored = p.Salvager(workerparts.Name(&a.cfg)), worker.Stored(p.Store)
 	} else {
 		cfg.Salvage = func(context.Context, *workspace.Workspace) error {
 			return fmt.Errorf("no pool to store it in: %w", none)

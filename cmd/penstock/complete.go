@@ -66,7 +66,7 @@ func (a *app) argumentOf(cmd *cobra.Command) cobra.CompletionFunc {
 	case word == "NAME" && group == "credentials":
 		c = a.credentialNames
 	case word == "ROLE":
-		c = oneOf(words(jobs.Roles...))
+		c = oneOf(input.Strings(jobs.Roles...))
 	case cmd.Name() == "schema":
 		return schemaNames
 	default:
@@ -116,8 +116,8 @@ func (a *app) valueOf(f *pflag.Flag) cobra.CompletionFunc {
 		return nil
 	}
 	fixed := map[string][]string{
-		"output":   words(cli.Table, cli.JSON, cli.JSONL, cli.YAML, cli.IDs),
-		"progress": words(cli.ProgressAuto, cli.ProgressTTY, cli.ProgressPlain, cli.ProgressQuiet),
+		"output":   input.Strings(cli.Table, cli.JSON, cli.JSONL, cli.YAML, cli.IDs),
+		"progress": input.Strings(cli.ProgressAuto, cli.ProgressTTY, cli.ProgressPlain, cli.ProgressQuiet),
 		"color":    {"auto", "always", "never"}, "redo": {"failed", "error", "all"}, "kinds": chaos.Kinds(),
 	}
 	if list := fixed[f.Name]; list != nil {

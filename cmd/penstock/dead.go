@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -29,10 +31,10 @@ type letterFilter struct {
 
 func (f *letterFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Var(choice(&f.kind, letterKinds()), "kind", "only of this kind: job, submission or message")
+	flags.Var(input.OneOf(&f.kind, letterKinds()...), "kind", "only of this kind: job, submission or message")
 	flags.StringVar(&f.queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.batch, "batch", "", "only jobs of this batch")
-	flags.Var(choice(&f.reason, reasons()), "reason", "only jobs that ended for this reason")
+	flags.Var(input.OneOf(&f.reason, reasons()...), "reason", "only jobs that ended for this reason")
 	flags.DurationVar(&f.olderThan, "older-than", 0, "only those that are at least this old")
 }
 
@@ -90,7 +92,7 @@ var deadView = cli.View[jobs.DeadLetter]{
 		if l.Kind != jobs.DeadJob {
 			reason, message = "", cmp.Or(l.Reason, l.Subject)
 		}
-		return []string{l.At.Local().Format(time.RFC3339), string(l.Kind), l.ID, r.Queue, short(r.Batch), r.Item, reason, firstLine(message)}
+		return []string{l.At.Local().Format(time.RFC3339), string(l.Kind), l.ID, r.Queue, console.ShortID(r.Batch), r.Item, reason, console.FirstLine(message)}
 	},
 	ID: func(l jobs.DeadLetter) string { return l.ID },
 }

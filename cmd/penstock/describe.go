@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -27,14 +28,14 @@ func summary(e jobs.Event) string {
 	case event.Message:
 		return strings.TrimSpace(fmt.Sprintf("%s: %s", d.Role, d.Text))
 	case event.Thought:
-		return "thinks: " + firstLine(d.Text)
+		return "thinks: " + console.FirstLine(d.Text)
 	case event.OutputLine:
 		if d.Stream == "stderr" {
 			return "! " + d.Text
 		}
 		return "| " + d.Text
 	case event.ToolStarted:
-		return fmt.Sprintf("▸ %s %s", d.Name, firstLine(d.Title))
+		return fmt.Sprintf("▸ %s %s", d.Name, console.FirstLine(d.Title))
 	case event.ToolEnded:
 		return toolEnded(d)
 	case event.TurnEnded:
@@ -106,7 +107,7 @@ func insideSummary(payload event.Payload) string {
 	case event.ResultSet:
 		return "result: " + transcript.Fields(d.Value)
 	case event.TerminalCreated:
-		return fmt.Sprintf("terminal %d: %s", d.Terminal, firstLine(strings.Join(d.Args, " ")))
+		return fmt.Sprintf("terminal %d: %s", d.Terminal, console.FirstLine(strings.Join(d.Args, " ")))
 	}
 	return ""
 }
@@ -156,13 +157,5 @@ func toolEnded(d event.ToolEnded) string {
 	if d.OK != nil && !*d.OK {
 		mark = "✗"
 	}
-	return fmt.Sprintf("%s %s %s", mark, d.Name, firstLine(d.Output))
-}
-
-func firstLine(s string) string {
-	line, _, more := strings.Cut(strings.TrimSpace(s), "\n")
-	if more {
-		line += " …"
-	}
-	return line
+	return fmt.Sprintf("%s %s %s", mark, d.Name, console.FirstLine(d.Output))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -21,7 +22,7 @@ func describeMessage(d event.InputState) string {
 	if d.Verb == control.Prompt {
 		return fmt.Sprintf("%s: %s", who, d.Content())
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, firstLine(d.Text)))
+	return strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, console.FirstLine(d.Text)))
 }
 
 // inquiry is what the agent asks, with its options and how to answer.
@@ -65,7 +66,7 @@ func optionLines(q control.Question) string {
 	for _, o := range q.Options {
 		fmt.Fprintf(&b, "    %s", o.Label)
 		if o.Description != "" {
-			fmt.Fprintf(&b, ": %s", firstLine(o.Description))
+			fmt.Fprintf(&b, ": %s", console.FirstLine(o.Description))
 		}
 		b.WriteByte('\n')
 	}
@@ -73,5 +74,5 @@ func optionLines(q control.Question) string {
 }
 
 func parked(d event.JobWaiting) string {
-	return fmt.Sprintf("parked: the job holds no slot until it gets an answer, or until %s: %s", d.Until.Format(time.DateTime), firstLine(d.Question))
+	return fmt.Sprintf("parked: the job holds no slot until it gets an answer, or until %s: %s", d.Until.Format(time.DateTime), console.FirstLine(d.Question))
 }

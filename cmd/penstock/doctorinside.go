@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/sandbox"
@@ -63,7 +64,7 @@ func said(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) (string,
 	if !exit.Success() {
 		return "", fmt.Errorf("in a jail it exited with %v", exit)
 	}
-	return firstLine(string(out)), nil
+	return console.FirstLine(string(out)), nil
 }
 
 // tools are what jobs often need.

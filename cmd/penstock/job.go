@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -28,7 +29,7 @@ var recordView = cli.View[jobs.Record]{
 	Header: []string{"JOB", "STATE", "OUTCOME", "REASON", "AGENT", "BATCH", "ITEM", "AGE", "TITLE"},
 	Row: func(r jobs.Record) []string {
 		return []string{
-			r.ID, string(r.State), string(r.Outcome), string(r.Reason), r.Agent, short(r.Batch), r.Item,
+			r.ID, string(r.State), string(r.Outcome), string(r.Reason), r.Agent, console.ShortID(r.Batch), r.Item,
 			time.Since(r.Submitted).Truncate(time.Second).String(), r.Title,
 		}
 	},
@@ -40,17 +41,10 @@ var resultView = cli.View[jobs.Result]{
 	Row: func(r jobs.Result) []string {
 		return []string{
 			r.Job, r.ID, string(r.Outcome), string(r.Reason), strconv.Itoa(r.Attempts), strconv.Itoa(r.FilesChanged),
-			strconv.Itoa(r.Commits), fmt.Sprintf("%.1f", r.Durations.Total), fmt.Sprintf("%.2f", r.CostUSD), firstLine(r.Message),
+			strconv.Itoa(r.Commits), fmt.Sprintf("%.1f", r.Durations.Total), fmt.Sprintf("%.2f", r.CostUSD), console.FirstLine(r.Message),
 		}
 	},
 	ID: func(r jobs.Result) string { return r.Job },
-}
-
-func short(id string) string {
-	if len(id) > 13 {
-		return id[:13]
-	}
-	return id
 }
 
 func (a *app) jobEvents() *cobra.Command {

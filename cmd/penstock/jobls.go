@@ -69,12 +69,12 @@ func (a *app) jobLs() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Batch, "batch", "", "only jobs of this batch")
 	flags.StringVar(&f.Queue, "queue", "", "only jobs of this queue")
-	flags.Var(choice(&f.state, states()), "state", "only jobs in this state: pending, delayed, executing, waiting or finished")
-	flags.Var(choice(&f.outcome, outcomes()), "outcome", "only jobs with this outcome: success, failure, error, timeout, cancellation or skip")
+	flags.Var(input.OneOf(&f.state, states()...), "state", "only jobs in this state: pending, delayed, executing, waiting or finished")
+	flags.Var(input.OneOf(&f.outcome, outcomes()...), "outcome", "only jobs with this outcome: success, failure, error, timeout, cancellation or skip")
 	flags.StringArrayVar(&f.labels, "label", nil, "only jobs with this label, k=v, or k with any value (repeatable)")
 	flags.StringVar(&f.since, "since", "", "only jobs submitted after this time (RFC 3339), or within this duration (as in 2h)")
 	flags.IntVar(&f.limit, "limit", 0, "only the last so many jobs")
-	flags.Var(choice(&f.sort, sortWords()), "sort", "by submitted (default), finished, state, outcome, queue, item or title")
+	flags.Var(input.OneOf(&f.sort, sortWords()...), "sort", "by submitted (default), finished, state, outcome, queue, item or title")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "continue with each change, until interrupted")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
@@ -23,7 +24,7 @@ var salvageView = cli.View[jobs.Salvage]{
 	Row: func(s jobs.Salvage) []string {
 		return []string{
 			s.Job, strconv.FormatUint(s.Epoch, 10), string(s.Why), s.Worker, strconv.Itoa(s.Files), strconv.Itoa(s.Commits),
-			strconv.FormatInt(s.Bytes, 10), s.Stored.Local().Format(time.DateTime), short(s.BaseCommit),
+			strconv.FormatInt(s.Bytes, 10), s.Stored.Local().Format(time.DateTime), console.ShortID(s.BaseCommit),
 		}
 	},
 	ID: func(s jobs.Salvage) string { return strconv.FormatUint(s.Epoch, 10) },

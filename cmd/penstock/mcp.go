@@ -24,7 +24,7 @@ ones that penstock attach opens and shows. Agents get this server with --termina
 			if err != nil {
 				return err
 			}
-			err = mcpstdio.Serve(cmd.Context(), terminalServer(newTerminalTools(client)), a.in, a.out)
+			err = mcpstdio.Serve(cmd.Context(), terminalServer(newTerminalTools(client), a.shell().Release), a.in, a.out)
 			if errors.Is(err, bufio.ErrTooLong) {
 				return cli.Usage("", "a line has more than %d bytes", mcpstdio.MaxLine)
 			}
@@ -34,8 +34,8 @@ ones that penstock attach opens and shows. Agents get this server with --termina
 }
 
 // terminalServer offers the tools to clients of the Model Context Protocol.
-func terminalServer(t *terminalTools) *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "penstock-terminals", Version: release()}, &mcp.ServerOptions{
+func terminalServer(t *terminalTools, release string) *mcp.Server {
+	server := mcp.NewServer(&mcp.Implementation{Name: "penstock-terminals", Version: release}, &mcp.ServerOptions{
 		Instructions: "Terminals for programs that keep running or need typed input. People may watch them, and type.",
 		// The tools never change, and the server sends no log.
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},

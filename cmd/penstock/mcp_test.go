@@ -94,7 +94,7 @@ grep -o '"message":"[^"]*' answers | sort | uniq -c
 func mcpAnswers(t *testing.T, lines ...string) map[string]string {
 	t.Helper()
 	var out bytes.Buffer
-	err := mcpstdio.Serve(t.Context(), terminalServer(newTerminalTools(nil)), strings.NewReader(strings.Join(lines, "\n")), &out)
+	err := mcpstdio.Serve(t.Context(), terminalServer(newTerminalTools(nil), "test"), strings.NewReader(strings.Join(lines, "\n")), &out)
 	if err != nil {
 		t.Fatal(err)
 	}

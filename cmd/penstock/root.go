@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/cmd/penstock/sandboxcmd"
@@ -99,7 +100,7 @@ directory, or starts a pool of its own and stops it at the end.`,
 
 // shell is what commands in packages of their own get.
 func (a *app) shell() cli.Shell {
-	return cli.Shell{In: a.in, Out: a.out, Err: a.err, Config: &a.cfg, Format: &a.format, Progress: &a.progress}
+	return cli.Shell{In: a.in, Out: a.out, Err: a.err, Config: &a.cfg, Format: &a.format, Progress: &a.progress, Release: release()}
 }
 
 // settings are the flags of every command that are settings, too.
@@ -112,8 +113,8 @@ func (a *app) settings() *pflag.FlagSet {
 	flags.StringVar(&a.cfg.TLSClientCert, "tls-client-cert", "", "certificate of this client, if the server requires one (PEM)")
 	flags.StringVar(&a.cfg.TLSClientKey, "tls-client-key", "", "its key (PEM)")
 	flags.StringVar(&a.cfg.SignKey, "sign-key", "", "ed25519 key that signs each job that this command submits (PEM)")
-	flags.Var(choice(&a.cfg.Log.Level, []string{"debug", "info", "warn", "error"}), "log-level", "debug, info, warn or error")
-	flags.Var(choice(&a.cfg.Log.Format, []string{"text", "json"}), "log-format", "text or json")
+	flags.Var(input.OneOf(&a.cfg.Log.Level, "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
+	flags.Var(input.OneOf(&a.cfg.Log.Format, "text", "json"), "log-format", "text or json")
 	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")
 	return cli.Settings(flags)
 }

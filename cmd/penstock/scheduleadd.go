@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
@@ -35,9 +36,9 @@ func (a *app) scheduleAdd() *cobra.Command {
 	flags.StringVar(&f.cron, "cron", "", `when: minute, hour, day of month, month and weekday, as in "0 3 * * 1-5", or @hourly, @daily, @weekly, @monthly, @yearly`)
 	flags.DurationVar(&f.every, "every", 0, "or at this interval, as in 1h, counted from now")
 	flags.StringVar(&f.timezone, "timezone", "", "time zone of --cron, as in Europe/Berlin (default UTC)")
-	flags.Var(choice(&f.missed, missedWords()), "missed", "firings missed while no pool ran: once (default: one job, late) or skip")
+	flags.Var(input.OneOf(&f.missed, missedWords()...), "missed", "firings missed while no pool ran: once (default: one job, late) or skip")
 	flags.DurationVar(&f.grace, "grace", 0, "with --missed skip: how late a firing may be (default 1m)")
-	flags.Var(choice(&f.overlap, overlapWords()), "overlap", "a firing while the last job is not finished: skip (default) or allow")
+	flags.Var(input.OneOf(&f.overlap, overlapWords()...), "overlap", "a firing while the last job is not finished: skip (default) or allow")
 	flags.BoolVar(&f.replace, "replace", false, "replace an existing schedule of this name")
 	f.job.add(flags)
 	flags.StringVar(&f.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")

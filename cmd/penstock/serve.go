@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
@@ -113,8 +114,8 @@ does the same if the worker runs in a terminal; otherwise it reloads the setting
 	flags.IntVar(&c.Slots, "slots", 0, "jobs at once (default: one per processor)")
 	flags.StringSliceVar(&c.Queues, "queues", c.Queues, "queues to serve")
 	flags.StringSliceVar(&c.Labels, "labels", nil, "labels of the worker that jobs may need: docker, gpu, …")
-	flags.Var(choice(&c.Backend, jail.BackendNames()), "backend", "jail for jobs that do not name one")
-	flags.Var(choice(&c.Workspace, []string{"auto", "overlay", "clone", "linked", "hook"}), "workspace", "how to make workspaces: auto, overlay, clone, linked (a worktree of your repository) or hook (your own programs)")
+	flags.Var(input.OneOf(&c.Backend, jail.BackendNames()...), "backend", "jail for jobs that do not name one")
+	flags.Var(input.OneOf(&c.Workspace, "auto", "overlay", "clone", "linked", "hook"), "workspace", "how to make workspaces: auto, overlay, clone, linked (a worktree of your repository) or hook (your own programs)")
 	flags.DurationVar(&c.SetupCache, "setup-cache", c.SetupCache, "how long jobs share the output of the same setup; 0 runs it for each job")
 	flags.StringVar(&c.CommitAuthor, "commit-author", "", `"Name <address>" of delivered commits (default: the author that the agent set)`)
 	flags.BoolVar(&c.CommitTrailers, "commit-trailers", c.CommitTrailers, "append job and session to the messages of delivered commits")

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
@@ -85,7 +86,7 @@ func (a *app) snapshot(ctx context.Context, job jobs.Job) (results.Base, error) 
 		a.err.Printf("penstock: %s has no uncommitted files\n", tree.Top())
 		return base, nil
 	}
-	a.err.Printf("penstock: the job begins from %s with %d uncommitted files, as commit %s, which is in none of your repositories\n", short(snap.Head), snap.Files, short(snap.Commit))
+	a.err.Printf("penstock: the job begins from %s with %d uncommitted files, as commit %s, which is in none of your repositories\n", console.ShortID(snap.Head), snap.Files, console.ShortID(snap.Commit))
 	if len(snap.Filtered) > 0 {
 		a.err.Printf("penstock: git filters did not run; these files are used as they are on disk:\n")
 		tellSome(a.err, snap.Filtered)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
@@ -21,7 +22,7 @@ import (
 var worktreeView = cli.View[worktree.Worktree]{
 	Header: []string{"NAME", "JOB", "BATCH", "BRANCH", "REFRESHED", "PATH"},
 	Row: func(wt worktree.Worktree) []string {
-		return []string{wt.Name, wt.Job, short(wt.Batch), wt.Branch, wt.Refreshed.Local().Format(time.DateTime), wt.Path}
+		return []string{wt.Name, wt.Job, console.ShortID(wt.Batch), wt.Branch, wt.Refreshed.Local().Format(time.DateTime), wt.Path}
 	},
 	ID: func(wt worktree.Worktree) string { return wt.Path },
 }

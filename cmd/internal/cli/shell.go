@@ -15,6 +15,7 @@ type Shell struct {
 	Config   *Config
 	Format   *Format
 	Progress *ProgressMode
+	Release  string // of the program
 }
 
 // Progressf writes a line of progress to standard error, unless --progress is quiet.

@@ -103,3 +103,12 @@ func distance(a, b string) int {
 	}
 	return last[len(y)]
 }
+
+// Strings returns words of a type of their own as those that a flag takes.
+func Strings[T ~string](words ...T) []string {
+	list := make([]string, len(words))
+	for i, word := range words {
+		list[i] = string(word)
+	}
+	return list
+}

@@ -10,6 +10,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/seal"
+	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/workspace"
 )
 
 // Submit hands a job in.
@@ -56,4 +58,10 @@ func (p *Pool) sign(job jobs.Job) (jobs.Job, error) {
 		return job, fmt.Errorf("sign the job: %w", err)
 	}
 	return signed, nil
+}
+
+// Salvager stores in the pool the work of workers that died. It acts under the name of
+// a worker.
+func (p *Pool) Salvager(name string) func(context.Context, *workspace.Workspace) error {
+	return worker.Salvage(worker.Config{Name: name, Queue: p.Queue, Log: p.Log, Store: p.Store})
 }
