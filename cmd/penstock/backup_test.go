@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/penstock/backupcmd"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -28,7 +29,7 @@ func TestBackupAndRestore(t *testing.T) {
 	f.runs(running)
 	waiting := f.submit("echo waited >new.txt", "--key", "waits")
 	dir := t.TempDir()
-	var b backupFile
+	var b backupcmd.Summary
 	f.must(json.Unmarshal([]byte(f.run("backup", dir, "-o", "json")), &b))
 	if info, err := os.Stat(b.File); err != nil || info.Size() != b.Bytes || info.Mode().Perm() != 0o600 || b.Jobs[jobs.Finished] != 1 || b.Jobs[jobs.Executing] != 1 || b.Jobs[jobs.Pending] != 1 {
 		t.Errorf("the backup is %+v, %v, %v", b, info, err)

@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/holds"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -22,7 +24,7 @@ import (
 func (a *app) batchCommand() *cobra.Command {
 	batch := &cobra.Command{Use: "batch", Short: "Run many jobs and keep their results in a directory"}
 	batch.AddCommand(a.batchRunCommand(), a.batchStatus(), a.batchResults(), a.batchReport(),
-		a.batchLs(), a.batchCancel(), a.holdCommand(jobs.HoldBatch, "DIR|ID", batchID), a.resumeCommand(jobs.HoldBatch, "DIR|ID", batchID))
+		a.batchLs(), a.batchCancel(), holds.PauseCommand(a.shell(), jobs.HoldBatch, "DIR|ID", batchID), holds.ResumeCommand(a.shell(), jobs.HoldBatch, "DIR|ID", batchID))
 	return batch
 }
 
@@ -137,7 +139,7 @@ func (a *app) readBatch(file string, flags batchFlags, command []string) (intake
 		return none, cli.Usage("--filter matches from the beginning of an id; --dry-run -o id lists what is selected", "%s: none of its %d items is selected", file, items.Total)
 	}
 	for i, item := range items.Items {
-		if err := a.checkAgent(item.Job.Agent.Name); err != nil && item.Err == nil {
+		if err := workerparts.CheckAgent(&a.cfg, item.Job.Agent.Name); err != nil && item.Err == nil {
 			items.Items[i].Err = fmt.Errorf("%s:%d: %w", file, item.Line, err)
 		}
 	}

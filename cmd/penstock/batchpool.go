@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/holds"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
@@ -31,7 +32,7 @@ var batchView = cli.View[operation.Batch]{
 		n := func(state jobs.State) string { return strconv.Itoa(s.States[state]) }
 		return []string{
 			s.Batch, strconv.Itoa(s.Jobs), n(jobs.Pending), n(jobs.Delayed), n(jobs.Executing), n(jobs.Waiting), transcript.Tally(s.Outcomes),
-			time.Since(s.Submitted).Truncate(time.Second).String(), pausedWords(s.Paused),
+			time.Since(s.Submitted).Truncate(time.Second).String(), holds.Words(s.Paused),
 		}
 	},
 	ID: func(s operation.Batch) string { return s.Batch },

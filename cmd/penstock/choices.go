@@ -1,9 +1,6 @@
 package main
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
@@ -15,12 +12,6 @@ func states() []string {
 
 func outcomes() []string {
 	return input.Strings(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip)
-}
-
-func reasons() []string { return input.Strings(slices.Sorted(maps.Keys(jobs.Reasons))...) }
-
-func letterKinds() []string {
-	return input.Strings(jobs.DeadJob, jobs.DeadSubmission, jobs.DeadMessage)
 }
 
 func missedWords() []string  { return input.Strings(calendar.MissedOnce, calendar.MissedSkip) }

@@ -9,19 +9,20 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
 	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // examined runs doctor in some way and returns what it found, by check.
-func (f *fixture) examined(cmd *exec.Cmd) (found map[string]finding, code int) {
+func (f *fixture) examined(cmd *exec.Cmd) (found map[string]doctorcmd.Finding, code int) {
 	f.Helper()
 	cmd.Stderr = os.Stderr
 	out, _ := cmd.Output() // how it ended is in ProcessState
-	var list []finding
+	var list []doctorcmd.Finding
 	if err := json.Unmarshal(out, &list); err != nil {
 		f.Fatalf("%v: %v, %v\n%s", cmd.Args, cmd.ProcessState, err, out)
 	}
-	found = map[string]finding{}
+	found = map[string]doctorcmd.Finding{}
 	for _, x := range list {
 		if _, double := found[x.Check]; double {
 			f.Errorf("%s is there twice", x.Check)
@@ -32,7 +33,7 @@ func (f *fixture) examined(cmd *exec.Cmd) (found map[string]finding, code int) {
 }
 
 // wants fails unless the checks have those statuses.
-func (f *fixture) wants(found map[string]finding, want map[string]string) {
+func (f *fixture) wants(found map[string]doctorcmd.Finding, want map[string]string) {
 	f.Helper()
 	for check, status := range want {
 		if found[check].Status != status {

@@ -13,6 +13,14 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
+	"github.com/penstock-run/penstock/cmd/penstock/agentcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/backupcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/chaoscmd"
+	"github.com/penstock-run/penstock/cmd/penstock/cleancmd"
+	"github.com/penstock-run/penstock/cmd/penstock/deadcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/natscmd"
+	"github.com/penstock-run/penstock/cmd/penstock/queuecmd"
 	"github.com/penstock-run/penstock/cmd/penstock/sandboxcmd"
 )
 
@@ -85,8 +93,8 @@ directory, or starts a pool of its own and stops it at the end.`,
 	flags.AddFlagSet(a.settings())
 	root.AddCommand(
 		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(), a.attachCommand(),
-		a.whyCommand(), a.jobCommand(), a.queueCommand(), a.scheduleCommand(), a.deadCommand(), a.agentCommand(), a.serveCommand(), a.workerCommand(), a.natsCommand(), sandboxcmd.New(a.shell()),
-		a.doctorCommand(), a.cleanCommand(), a.backupCommand(), a.restoreCommand(), a.chaosCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(),
+		a.whyCommand(), a.jobCommand(), queuecmd.New(a.shell()), a.scheduleCommand(), deadcmd.New(a.shell()), agentcmd.New(a.shell()), a.serveCommand(), a.workerCommand(), natscmd.New(a.shell()), sandboxcmd.New(a.shell()),
+		doctorcmd.New(a.shell()), cleancmd.New(a.shell()), backupcmd.New(a.shell()), backupcmd.NewRestore(a.shell()), chaoscmd.New(a.shell()), a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.insideCommands()...)
 	root.AddCommand(topics()...)

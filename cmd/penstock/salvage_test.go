@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/penstock/cleancmd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -184,9 +185,9 @@ func TestClean(t *testing.T) {
 	second := f.worker("--slots", "1", "--name", "second")
 	live := f.submit("echo begun; " + untilGoOn + "; echo two > two")
 	f.runs(live)
-	var list []cleaned
+	var list []cleancmd.Cleaned
 	f.must(json.Unmarshal([]byte(f.run("clean", "-o", "json")), &list))
-	workspaces := func(c cleaned) bool { return strings.HasPrefix(c.What, "workspace ") }
+	workspaces := func(c cleancmd.Cleaned) bool { return strings.HasPrefix(c.What, "workspace ") }
 	if slices.ContainsFunc(list, workspaces) || len(f.workspaces()) != 1 {
 		t.Errorf("beside a worker: %+v; workspaces %v, want the one in use", list, f.workspaces())
 	}
@@ -199,7 +200,7 @@ func TestClean(t *testing.T) {
 	f.runs(last)
 	second.kill()
 	f.must(json.Unmarshal([]byte(f.run("clean", "-o", "json")), &list))
-	if left := f.workspaces(); len(left) > 0 || !slices.ContainsFunc(list, func(c cleaned) bool { return c.Action == "removed" && strings.Contains(c.What, last) }) {
+	if left := f.workspaces(); len(left) > 0 || !slices.ContainsFunc(list, func(c cleancmd.Cleaned) bool { return c.Action == "removed" && strings.Contains(c.What, last) }) {
 		t.Errorf("after a kill: %+v; workspaces %v", list, left)
 	}
 	for id, line := range map[string]string{dead: "+one", last: "+three"} {
@@ -226,12 +227,14 @@ func TestDiscard(t *testing.T) {
 	}
 	live := f.submit("echo begun; echo three > three; sleep 60", "--max-attempts", "1")
 	f.runs(live)
-	clean := func(args ...string) (c cleaned) {
+	clean := func(args ...string) (c cleancmd.Cleaned) {
 		t.Helper()
-		var list []cleaned
+		var list []cleancmd.Cleaned
 		f.must(json.Unmarshal([]byte(f.run(append([]string{"clean", "-o", "json"}, args...)...)), &list))
 		// What tests beside this one have killed is cleaned up, too.
-		list = slices.DeleteFunc(list, func(c cleaned) bool { return !strings.Contains(c.What, deep) && !strings.Contains(c.What, live) })
+		list = slices.DeleteFunc(list, func(c cleancmd.Cleaned) bool {
+			return !strings.Contains(c.What, deep) && !strings.Contains(c.What, live)
+		})
 		if len(list) != 1 {
 			t.Fatalf("clean %v: %+v, want one line", args, list)
 		}

@@ -47,7 +47,7 @@ find both automatically. With --slots N it also runs a worker with N slots.`,
 	flags.DurationVar(&keep.Artifacts, "keep-artifacts", keep.Artifacts, "how long patches and other artifacts are kept, including salvages")
 	flags.DurationVar(&keep.Dead, "keep-dead-letters", keep.Dead, "how long dead letters are kept")
 	cmd.Flags().AddFlagSet(cli.Settings(flags))
-	cmd.Flags().AddFlagSet(a.layoutFlags())
+	cmd.Flags().AddFlagSet(pool.LayoutFlags(a.shell()))
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
 	return cmd
 }

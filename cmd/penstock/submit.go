@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -116,7 +117,7 @@ func (a *app) describedJob(before, command []string, flags jobFlags, file string
 		return jobs.Job{}, err
 	}
 	job = job.WithDefaults()
-	return job, errors.Join(job.Validate(), a.checkAgent(job.Agent.Name))
+	return job, errors.Join(job.Validate(), workerparts.CheckAgent(&a.cfg, job.Agent.Name))
 }
 
 func (a *app) readJob(file string) (jobs.Job, error) {
@@ -137,7 +138,7 @@ func (a *app) readJob(file string) (jobs.Job, error) {
 	if err != nil {
 		return jobs.Job{}, cli.Usage("penstock schema job prints what is allowed", "%s: %w", file, err)
 	}
-	return job, a.checkAgent(job.Agent.Name)
+	return job, workerparts.CheckAgent(&a.cfg, job.Agent.Name)
 }
 
 func (a *app) dryRun(job jobs.Job) error {

@@ -1,4 +1,6 @@
-package main
+// Package chaoscmd is the command chaos: it breaks a pool of its own on purpose, and
+// counts what was lost.
+package chaoscmd
 
 import (
 	"context"
@@ -24,7 +26,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/layout"
 )
 
-func (a *app) chaosCommand() *cobra.Command {
+// New returns the command chaos.
+func New(shell cli.Shell) *cobra.Command {
 	var o chaos.Options
 	var dir string
 	cmd := &cobra.Command{
@@ -53,9 +56,9 @@ directory is kept.`,
 				o.Lease = 10 * time.Second // it takes servers 4 to 9 s to choose a leader
 			}
 			if cmd.Flags().Changed("lease") {
-				o.Lease = a.cfg.Lease
+				o.Lease = shell.Config.Lease
 			}
-			return a.chaos(cmd.Context(), o, dir)
+			return breakPool(cmd.Context(), shell, o, dir)
 		},
 	}
 	flags := cmd.Flags()
@@ -97,7 +100,7 @@ func checkChaos(o chaos.Options) error {
 	return nil
 }
 
-func (a *app) chaos(ctx context.Context, o chaos.Options, dir string) (err error) {
+func breakPool(ctx context.Context, shell cli.Shell, o chaos.Options, dir string) (err error) {
 	if o.Program, err = os.Executable(); err != nil {
 		return err
 	}
@@ -111,19 +114,19 @@ func (a *app) chaos(ctx context.Context, o chaos.Options, dir string) (err error
 	defer log.Close()
 	o.Log = log
 	o.Connect = func(ctx context.Context, data, servers string) (chaos.Pool, error) {
-		return a.connectChaos(ctx, data, servers, o)
+		return connect(ctx, shell, data, servers, o)
 	}
-	if a.progress != cli.ProgressQuiet {
+	if *shell.Progress != cli.ProgressQuiet {
 		o.Progress = func(faults, finished int) {
-			a.err.Printf("penstock: %d of %d faults, %d of %d jobs finished\n", faults, o.Faults, finished, o.Jobs)
+			shell.Err.Printf("penstock: %d of %d faults, %d of %d jobs finished\n", faults, o.Faults, finished, o.Jobs)
 		}
 	}
-	a.err.Printf("penstock: breaking a pool in %s, seed %d\n", o.Dir, o.Seed)
+	shell.Err.Printf("penstock: breaking a pool in %s, seed %d\n", o.Dir, o.Seed)
 	report, err := chaos.Run(ctx, o)
 	if err != nil {
 		return fmt.Errorf("chaos in %s: %w", o.Dir, err)
 	}
-	if err := a.tellChaos(report); err != nil {
+	if err := tell(shell, report); err != nil {
 		return err
 	}
 	if !report.Faultless() {
@@ -146,15 +149,16 @@ func emptyDir(dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// connectChaos opens the pool of another data directory than the user's.
-func (a *app) connectChaos(ctx context.Context, data, servers string, o chaos.Options) (chaos.Pool, error) {
-	own := *a
-	own.cfg.Data, own.cfg.Server, own.cfg.Lease, own.cfg.Replicas = data, servers, o.Lease, o.Cluster
-	p, err := pool.Open(ctx, own.shell(), "chaos", pool.Hooks{})
+// connect opens the pool of another data directory than the user's.
+func connect(ctx context.Context, shell cli.Shell, data, servers string, o chaos.Options) (chaos.Pool, error) {
+	settings := *shell.Config
+	settings.Data, settings.Server, settings.Lease, settings.Replicas = data, servers, o.Lease, o.Cluster
+	shell.Config = &settings
+	p, err := pool.Open(ctx, shell, "chaos", pool.Hooks{})
 	if err != nil {
 		return chaos.Pool{}, err
 	}
-	p.Outlast(own.shell())
+	p.Outlast(shell)
 	submit := func(ctx context.Context, job jobs.Job) (id, session string, err error) {
 		s, err := p.Submit(ctx, job, "cli")
 		return s.ID, s.Session, err
@@ -172,16 +176,16 @@ func someLeader(ctx context.Context, p *pool.Pool) (string, error) {
 	return groups[rand.IntN(len(groups))].Leader, nil
 }
 
-var chaosView = cli.View[chaos.Report]{ID: func(r chaos.Report) string { return strconv.FormatUint(r.Seed, 10) }}
+var view = cli.View[chaos.Report]{ID: func(r chaos.Report) string { return strconv.FormatUint(r.Seed, 10) }}
 
-func (a *app) tellChaos(r chaos.Report) error {
-	if a.format != cli.Table {
-		return chaosView.One(a.out, a.format, r)
+func tell(shell cli.Shell, r chaos.Report) error {
+	if *shell.Format != cli.Table {
+		return view.One(shell.Out, *shell.Format, r)
 	}
 	var b strings.Builder
 	row := func(what string, n any) { fmt.Fprintf(&b, "%-34s %8v\n", what, n) }
 	fmt.Fprintf(&b, "%s/%s, %d processors, penstock %s, seed %d, lease %s, %d workers of %d slots, %.0f s\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), a.shell().Release, r.Seed, r.Lease, r.Workers, r.Slots, r.Seconds)
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), shell.Release, r.Seed, r.Lease, r.Workers, r.Slots, r.Seconds)
 	if r.Cluster > 0 {
 		fmt.Fprintf(&b, "%d servers in a cluster\n", r.Cluster)
 	}
@@ -210,6 +214,6 @@ func (a *app) tellChaos(r chaos.Report) error {
 	for _, v := range r.Violations {
 		fmt.Fprintf(&b, "VIOLATED: %s\n", console.Line(v))
 	}
-	_, err := io.WriteString(a.out, b.String())
+	_, err := io.WriteString(shell.Out, b.String())
 	return err
 }

@@ -1,4 +1,5 @@
-package main
+// Package deadcmd shows, retries and drops jobs and submissions that failed for good.
+package deadcmd
 
 import (
 	"cmp"
@@ -16,9 +17,10 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-func (a *app) deadCommand() *cobra.Command {
+// New returns the command dead.
+func New(shell cli.Shell) *cobra.Command {
 	dead := &cobra.Command{Use: "dead", Short: "Show jobs and submissions that failed for good, and retry them"}
-	dead.AddCommand(a.deadLs(), a.deadGet(), a.deadRetry(), a.deadDrop())
+	dead.AddCommand(ls(shell), get(shell), retry(shell), drop(shell))
 	return dead
 }
 
@@ -84,7 +86,7 @@ func letter(letters []jobs.DeadLetter, id string) (jobs.DeadLetter, error) {
 	return jobs.DeadLetter{}, cli.Fail(cli.ExitNotFound, "penstock dead ls lists them", "there is no dead letter %q", id)
 }
 
-var deadView = cli.View[jobs.DeadLetter]{
+var view = cli.View[jobs.DeadLetter]{
 	Header: []string{"AT", "KIND", "ID", "QUEUE", "BATCH", "ITEM", "REASON", "MESSAGE"},
 	Row: func(l jobs.DeadLetter) []string {
 		r := l.Record
@@ -98,8 +100,8 @@ var deadView = cli.View[jobs.DeadLetter]{
 }
 
 // withLetters opens the pool and reads its dead letters.
-func (a *app) withLetters(ctx context.Context, fn func(p *pool.Pool, letters []jobs.DeadLetter) error) error {
-	p, err := pool.Open(ctx, a.shell(), "read", pool.Hooks{})
+func withLetters(ctx context.Context, shell cli.Shell, fn func(p *pool.Pool, letters []jobs.DeadLetter) error) error {
+	p, err := pool.Open(ctx, shell, "read", pool.Hooks{})
 	if err != nil {
 		return err
 	}
@@ -110,17 +112,17 @@ func (a *app) withLetters(ctx context.Context, fn func(p *pool.Pool, letters []j
 	return errors.Join(err, p.Close())
 }
 
-func (a *app) deadLs() *cobra.Command {
+func ls(shell cli.Shell) *cobra.Command {
 	filter := letterFilter{all: true}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List jobs that ended in an error, refused submissions and unknown messages", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withLetters(cmd.Context(), func(_ *pool.Pool, letters []jobs.DeadLetter) error {
+			return withLetters(cmd.Context(), shell, func(_ *pool.Pool, letters []jobs.DeadLetter) error {
 				chosen, err := filter.choose(letters, nil)
 				if err != nil {
 					return err
 				}
-				return deadView.List(a.out, a.format, chosen)
+				return view.List(shell.Out, *shell.Format, chosen)
 			})
 		},
 	}
@@ -128,13 +130,13 @@ func (a *app) deadLs() *cobra.Command {
 	return cmd
 }
 
-func (a *app) deadGet() *cobra.Command {
+func get(shell cli.Shell) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
 		Use: "get ID", Args: cobra.ExactArgs(1),
 		Short: "Show a dead letter: the last error, what it means, the request and the last events",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withLetters(cmd.Context(), func(p *pool.Pool, letters []jobs.DeadLetter) error {
+			return withLetters(cmd.Context(), shell, func(p *pool.Pool, letters []jobs.DeadLetter) error {
 				l, err := letter(letters, args[0])
 				if err != nil {
 					return err
@@ -143,10 +145,10 @@ func (a *app) deadGet() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.format == cli.Table {
-					a.format = cli.YAML
+				if *shell.Format == cli.Table {
+					*shell.Format = cli.YAML
 				}
-				return cli.View[operation.DeadShown]{ID: func(v operation.DeadShown) string { return v.ID }}.One(a.out, a.format, view)
+				return cli.View[operation.DeadShown]{ID: func(v operation.DeadShown) string { return v.ID }}.One(shell.Out, *shell.Format, view)
 			})
 		},
 	}

@@ -1,4 +1,6 @@
-package main
+// Package doctorcmd is the command doctor: what this host can do, and how to fix what it
+// cannot.
+package doctorcmd
 
 import (
 	"context"
@@ -23,8 +25,8 @@ import (
 	"github.com/penstock-run/penstock/worker"
 )
 
-// A finding is what one check of doctor found.
-type finding struct {
+// A Finding is what one check of doctor found.
+type Finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"` // ok, note, weak or fail
 	Detail string `json:"detail"`
@@ -32,7 +34,8 @@ type finding struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+// New returns the command doctor.
+func New(shell cli.Shell) *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this host can do, and how to fix what it cannot", Args: cobra.NoArgs,
@@ -45,22 +48,22 @@ engine can make a jail) or none.
 The exit code is 0 when jobs can run here, and 1 when something that they need is
 missing (fail); with --strict also 1 when something is not enforced (weak).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := a.examine(cmd.Context())
-			if a.format == cli.Table {
-				tell(a.out, found)
-			} else if err := (cli.View[finding]{ID: func(f finding) string { return f.Check }}).List(a.out, a.format, found); err != nil {
+			found := examine(cmd.Context(), shell)
+			if *shell.Format == cli.Table {
+				tell(shell.Out, found)
+			} else if err := (cli.View[Finding]{ID: func(f Finding) string { return f.Check }}).List(shell.Out, *shell.Format, found); err != nil {
 				return err
 			}
 			return diagnosis(found, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 also when something is not enforced")
-	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
+	cmd.Flags().AddFlagSet(jail.PolicyFlag(shell.Config))
 	return cmd
 }
 
 // tell writes findings for people: a failed check with its consequence and its fix.
-func tell(w *console.Writer, found []finding) {
+func tell(w *console.Writer, found []Finding) {
 	for _, f := range found {
 		w.Printf("%-5s %-13s %s\n", f.Status, f.Check, f.Detail)
 		if f.Price != "" {
@@ -72,7 +75,7 @@ func tell(w *console.Writer, found []finding) {
 	}
 }
 
-func diagnosis(found []finding, strict bool) error {
+func diagnosis(found []Finding, strict bool) error {
 	var bad, weak []string
 	for _, f := range found {
 		switch f.Status {
@@ -91,16 +94,16 @@ func diagnosis(found []finding, strict bool) error {
 	return nil
 }
 
-func (a *app) examine(ctx context.Context) []finding {
+func examine(ctx context.Context, shell cli.Shell) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	found := slices.Concat([]finding{checkSystem(), checkGit(ctx)}, a.checkJails(ctx), a.checkInside(ctx))
-	found = append(found, a.checkData(), checkClock(), a.checkWorkspace(), a.checkKey(), a.checkPolicy())
-	return append(found, a.checkRecords(ctx)...)
+	found := slices.Concat([]Finding{checkSystem(), checkGit(ctx)}, checkJails(ctx, shell), checkInside(ctx, shell))
+	found = append(found, checkData(shell), checkClock(), checkWorkspace(shell), checkKey(shell), checkPolicy(shell))
+	return append(found, checkRecords(ctx, shell)...)
 }
 
-func checkSystem() finding {
-	f := finding{Check: "system", Status: "ok", Detail: fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
+func checkSystem() Finding {
+	f := Finding{Check: "system", Status: "ok", Detail: fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())}
 	if runtime.GOOS != "linux" {
 		f.Status, f.Fix = "fail", "jails need Linux; run the worker on Linux, and this program as a client"
 	}
@@ -108,8 +111,8 @@ func checkSystem() finding {
 }
 
 // checkGit wants what bundles and checks of objects need.
-func checkGit(ctx context.Context) finding {
-	f := finding{Check: "git", Status: "ok"}
+func checkGit(ctx context.Context) Finding {
+	f := Finding{Check: "git", Status: "ok"}
 	out, err := exec.CommandContext(ctx, "git", "version").Output()
 	if err != nil {
 		f.Status, f.Detail, f.Fix = "fail", err.Error(), install("git")
@@ -126,8 +129,8 @@ func checkGit(ctx context.Context) finding {
 // checkJails makes jails, and says what keeps this host from the strictest
 // one. What is not enforced is weak, since a job may allow it; no jail at all
 // is not.
-func (a *app) checkJails(ctx context.Context) []finding {
-	dir, err := existing(a.cfg.Data)
+func checkJails(ctx context.Context, shell cli.Shell) []Finding {
+	dir, err := existing(shell.Config.Data)
 	if err != nil || writable(dir) != nil {
 		dir = "" // which is said by the check of it
 	}
@@ -137,7 +140,7 @@ func (a *app) checkJails(ctx context.Context) []finding {
 	if report.Tier == backends.TierNone {
 		status[backends.LevelProblem] = "fail"
 	}
-	tier := finding{Check: "tier", Status: "ok", Detail: string(report.Tier)}
+	tier := Finding{Check: "tier", Status: "ok", Detail: string(report.Tier)}
 	switch report.Tier {
 	case backends.TierDegraded:
 		tier.Status, tier.Price = "weak", "a job that needs a missing feature is refused, unless it allows that by name"
@@ -146,7 +149,7 @@ func (a *app) checkJails(ctx context.Context) []finding {
 	case backends.TierNone:
 		tier.Status, tier.Price, tier.Fix = "fail", "no job runs, except with backend none", "fix the failures below; see docs/isolation.md"
 	}
-	found := []finding{tier}
+	found := []Finding{tier}
 	for _, f := range append(report.Findings, backends.Environment(os.Environ())) {
 		switch {
 		case f.Check != "cgroup":
@@ -155,25 +158,25 @@ func (a *app) checkJails(ctx context.Context) []finding {
 		case moved:
 			f.Message += "; the groups are those of the user's service manager"
 		}
-		found = append(found, finding{f.Check, status[f.Level], f.Message, f.Price, f.Fix})
+		found = append(found, Finding{f.Check, status[f.Level], f.Message, f.Price, f.Fix})
 	}
 	return found
 }
 
 // checkData sees whether the data directory can be written, and how much room
 // is left there.
-func (a *app) checkData() finding {
-	f := finding{Check: "data", Status: "ok", Detail: a.cfg.Data}
-	probe, err := existing(a.cfg.Data)
+func checkData(shell cli.Shell) Finding {
+	f := Finding{Check: "data", Status: "ok", Detail: shell.Config.Data}
+	probe, err := existing(shell.Config.Data)
 	if err == nil {
 		err = writable(probe)
 	}
 	var disk worker.Disk
 	if err == nil {
-		probe, err = existing(filepath.Join(a.cfg.Data, "work")) // which may be a disk of its own
+		probe, err = existing(filepath.Join(shell.Config.Data, "work")) // which may be a disk of its own
 	}
 	if err == nil {
-		disk, err = workerparts.Reserve(&a.cfg, probe).Look()
+		disk, err = workerparts.Reserve(shell.Config, probe).Look()
 	}
 	if err != nil {
 		f.Status, f.Detail, f.Fix = "fail", err.Error(), "name another directory with --data"
@@ -214,14 +217,14 @@ func writable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-func (a *app) checkKey() finding {
-	f := finding{Check: "model API", Status: "ok"}
+func checkKey(shell cli.Shell) Finding {
+	f := Finding{Check: "model API", Status: "ok"}
 	switch {
-	case a.cfg.AnthropicKey != "":
-		f.Detail = "a key for " + a.cfg.Model.AnthropicURL + " is set; it stays outside of jails"
-	case a.cfg.OpenAIKey != "":
+	case shell.Config.AnthropicKey != "":
+		f.Detail = "a key for " + shell.Config.Model.AnthropicURL + " is set; it stays outside of jails"
+	case shell.Config.OpenAIKey != "":
 		f.Detail = "a key for the OpenAI API is set; it stays outside of jails"
-	case a.cfg.GoogleKey != "":
+	case shell.Config.GoogleKey != "":
 		f.Detail = "a key for the Gemini API is set; it stays outside of jails"
 	default:
 		f.Status, f.Detail, f.Price = "note", "no key", "agents that need a model API are refused"
@@ -231,9 +234,9 @@ func (a *app) checkKey() finding {
 }
 
 // checkPolicy reads the policy of the settings, and looks for what it names.
-func (a *app) checkPolicy() finding {
-	f := finding{Check: "policy", Status: "ok", Detail: "none; jobs may ask for everything"}
-	p, err := jail.LoadPolicy(&a.cfg)
+func checkPolicy(shell cli.Shell) Finding {
+	f := Finding{Check: "policy", Status: "ok", Detail: "none; jobs may ask for everything"}
+	p, err := jail.LoadPolicy(shell.Config)
 	if err == nil && p.File() != "" {
 		f.Detail = p.File()
 		_, err = p.Apply(sandbox.Spec{Args: []string{"true"}}, jail.Here())

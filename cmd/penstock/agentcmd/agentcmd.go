@@ -1,19 +1,19 @@
-package main
+// Package agentcmd is the command agent: the coding agents, what each can do, and where
+// its program is on this host.
+package agentcmd
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
-// An agentLine is an agent as people and programs see it.
-type agentLine struct {
+// A line is an agent as people and programs see it.
+type line struct {
 	Name     string   `json:"name"`
 	Protocol string   `json:"protocol"`
 	Program  []string `json:"program"`
@@ -21,9 +21,9 @@ type agentLine struct {
 	agent.Abilities
 }
 
-var agentView = cli.View[agentLine]{
+var view = cli.View[line]{
 	Header: []string{"AGENT", "PROTOCOL", "API", "CAN", "PROGRAM"},
-	Row: func(l agentLine) []string {
+	Row: func(l line) []string {
 		program := strings.Join(l.Program, " ")
 		switch {
 		case l.Missing != "":
@@ -33,7 +33,7 @@ var agentView = cli.View[agentLine]{
 		}
 		return []string{l.Name, l.Protocol, l.API, strings.Join(can(l.Abilities), " "), program}
 	},
-	ID: func(l agentLine) string { return l.Name },
+	ID: func(l line) string { return l.Name },
 }
 
 // can lists abilities in words.
@@ -54,31 +54,18 @@ func can(a agent.Abilities) []string {
 	return words
 }
 
-// checkAgent refuses an unknown name that is nearly the name of an agent. Workers may
-// have agents that this host does not know, so it refuses no other name.
-func (a *app) checkAgent(name string) error {
-	known := workerparts.Agents(&a.cfg).Names()
-	if name == "" || slices.Contains(known, name) {
-		return nil
-	}
-	like := input.Like(name, known)
-	if like == "" || strings.HasPrefix(name, like) {
-		return nil
-	}
-	return cli.Usage("if only your workers have this agent, add it under agents: in the settings here, too", "there is no agent %q; did you mean %s? Known are %s", name, like, input.List(known))
-}
-
-func (a *app) agentCommand() *cobra.Command {
+// New returns the command agent.
+func New(shell cli.Shell) *cobra.Command {
 	root := &cobra.Command{Use: "agent", Aliases: []string{"agents"}, Short: "Show the coding agents"}
 	root.AddCommand(&cobra.Command{
 		Use: "ls", Short: "List the agents, what each can do, and where its program is on this host", Args: cobra.NoArgs,
 		Long: `Ls lists the agents that jobs may name. It looks for their programs but does not start
 them; penstock doctor starts each of them in a jail.`,
 		RunE: func(*cobra.Command, []string) error {
-			agents := workerparts.Agents(&a.cfg)
-			var lines []agentLine
+			agents := workerparts.Agents(shell.Config)
+			var lines []line
 			for _, about := range agents.All() {
-				line := agentLine{Name: about.Name, Protocol: about.Protocol, Program: []string{}, Abilities: about.Abilities}
+				line := line{Name: about.Name, Protocol: about.Protocol, Program: []string{}, Abilities: about.Abilities}
 				if program, err := agents.Find(about.Name); err != nil {
 					line.Missing = err.Error()
 				} else if len(program.Args) > 0 {
@@ -86,7 +73,7 @@ them; penstock doctor starts each of them in a jail.`,
 				}
 				lines = append(lines, line)
 			}
-			return agentView.List(a.out, a.format, lines)
+			return view.List(shell.Out, *shell.Format, lines)
 		},
 	})
 	return root

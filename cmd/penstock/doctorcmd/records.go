@@ -1,10 +1,11 @@
-package main
+package doctorcmd
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
@@ -12,14 +13,14 @@ import (
 
 // checkRecords compares the records of a pool that runs with what else is known
 // of its jobs. Where none runs, serve looks when it starts.
-func (a *app) checkRecords(ctx context.Context) []finding {
-	if a.cfg.Server == "" {
-		if _, err := natsd.Find(pool.StoreDir(a.shell())); err != nil {
+func checkRecords(ctx context.Context, shell cli.Shell) []Finding {
+	if shell.Config.Server == "" {
+		if _, err := natsd.Find(pool.StoreDir(shell)); err != nil {
 			return nil
 		}
 	}
-	f := finding{Check: "records", Status: "ok", Detail: "they agree with the sessions and results"}
-	p, err := pool.Open(ctx, a.shell(), "doctor", pool.Hooks{})
+	f := Finding{Check: "records", Status: "ok", Detail: "they agree with the sessions and results"}
+	p, err := pool.Open(ctx, shell, "doctor", pool.Hooks{})
 	if err == nil {
 		lost, auditErr := p.Dispatcher.Audit(ctx, false)
 		if len(lost) > 0 {
@@ -35,5 +36,5 @@ func (a *app) checkRecords(ctx context.Context) []finding {
 	case err != nil:
 		f.Status, f.Detail, f.Fix = "note", "they cannot be read: "+err.Error(), "check that the broker runs, and the credential"
 	}
-	return []finding{f}
+	return []Finding{f}
 }

@@ -1,4 +1,4 @@
-package main
+package doctorcmd
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
@@ -19,9 +20,9 @@ import (
 
 // checkInside looks at jails as jobs of a worker with these settings have
 // them: are the host's tools there, and do the agents start?
-func (a *app) checkInside(ctx context.Context) []finding {
+func checkInside(ctx context.Context, shell cli.Shell) []Finding {
 	var spec sandbox.Spec
-	rules, err := jail.LoadPolicy(&a.cfg)
+	rules, err := jail.LoadPolicy(shell.Config)
 	if err == nil {
 		spec.Args = []string{"true"}
 		spec, err = rules.Apply(spec, jail.Here())
@@ -30,13 +31,13 @@ func (a *app) checkInside(ctx context.Context) []finding {
 		rules.Backends = nil // the check of the policy says it
 	}
 	spec.Env = append(slices.DeleteFunc(slices.Clone(spec.WithDefaults().Env), isPath), "PATH="+cmp.Or(rules.Env["PATH"], worker.Path))
-	for _, path := range a.cfg.Worker.ROPaths {
+	for _, path := range shell.Config.Worker.ROPaths {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
 	}
-	backend, err := jail.Choose(ctx, a.cfg.Worker.Backend, rules.Backends)("auto")
+	backend, err := jail.Choose(ctx, shell.Config.Worker.Backend, rules.Backends)("auto")
 	if err != nil || backend.Name() == "none" {
-		return a.checkAgents(ctx, func(ctx context.Context, name string, _ agent.Program) (string, error) {
-			checked, err := workerparts.Agents(&a.cfg).Check(ctx, name)
+		return checkAgents(ctx, shell, func(ctx context.Context, name string, _ agent.Program) (string, error) {
+			checked, err := workerparts.Agents(shell.Config).Check(ctx, name)
 			return checked.Version, err
 		})
 	}
@@ -48,7 +49,7 @@ func (a *app) checkInside(ctx context.Context) []finding {
 		}
 		return said(ctx, backend, s)
 	}
-	return append([]finding{checkView(ctx, backend, spec)}, a.checkAgents(ctx, inside)...)
+	return append([]Finding{checkView(ctx, backend, spec)}, checkAgents(ctx, shell, inside)...)
 }
 
 func isPath(kv string) bool { return strings.HasPrefix(kv, "PATH=") }
@@ -71,8 +72,8 @@ func said(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) (string,
 var tools = []string{"git", "node", "npm", "python3", "go", "cargo", "java", "gcc", "make", "ruby", "bun", "deno", "uv"}
 
 // checkView compares the tools of this user with those in a jail.
-func checkView(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) finding {
-	f := finding{Check: "view", Status: "ok"}
+func checkView(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) Finding {
+	f := Finding{Check: "view", Status: "ok"}
 	var here []string
 	places := map[string]string{}
 	for _, name := range tools {
@@ -100,14 +101,14 @@ func checkView(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) fin
 }
 
 // checkAgents asks each agent for its version.
-func (a *app) checkAgents(ctx context.Context, version func(ctx context.Context, name string, p agent.Program) (string, error)) []finding {
-	var found []finding
-	agents := workerparts.Agents(&a.cfg)
+func checkAgents(ctx context.Context, shell cli.Shell, version func(ctx context.Context, name string, p agent.Program) (string, error)) []Finding {
+	var found []Finding
+	agents := workerparts.Agents(shell.Config)
 	for _, about := range agents.All() {
 		if about.Brought {
 			continue // it is whatever a job or a settings file brings
 		}
-		f := finding{Check: "agent " + about.Name, Status: "ok"}
+		f := Finding{Check: "agent " + about.Name, Status: "ok"}
 		program, err := agents.Find(about.Name)
 		text := ""
 		switch {

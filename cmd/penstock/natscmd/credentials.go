@@ -1,4 +1,4 @@
-package main
+package natscmd
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/access"
 )
 
-func (a *app) natsCredentials() *cobra.Command {
+func credentials(shell cli.Shell) *cobra.Command {
 	var name, file string
 	var print bool
 	cmd := &cobra.Command{
@@ -41,36 +41,36 @@ configuration goes to standard error.`,
 				return cli.Usage("", "%w", err)
 			}
 			if print {
-				err = a.printUser(held)
+				err = printUser(shell, held)
 			} else {
-				err = natsd.Admit(pool.StoreDir(a.shell()), held)
+				err = natsd.Admit(pool.StoreDir(shell), held)
 			}
 			if err != nil {
 				return err
 			}
-			return a.handOver(held, secret, file)
+			return handOver(shell, held, secret, file)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the credential (default: the role and some letters)")
 	cmd.Flags().StringVar(&file, "file", "", "write the credential to a new file that only you can read, not to standard output")
 	cmd.Flags().BoolVar(&print, "print-config", false, "for an external server: print its user entry, and do not add it to the embedded broker")
-	cmd.AddCommand(a.credentialsLs(), a.credentialsRevoke(), a.credentialsConfig())
+	cmd.AddCommand(credentialsLs(shell), credentialsRevoke(shell), credentialsConfig(shell))
 	return cmd
 }
 
-func (a *app) printUser(held natsd.Credential) error {
-	entry, err := pool.Layout(a.shell()).UserConfig(access.User{Name: held.Name, Role: held.Role, Key: held.Key})
+func printUser(shell cli.Shell, held natsd.Credential) error {
+	entry, err := pool.Layout(shell).UserConfig(access.User{Name: held.Name, Role: held.Role, Key: held.Key})
 	if err != nil {
 		return err
 	}
-	a.err.Printf("# users of account %s: %s\n%s\n", access.Account(held.Role), held.Name, entry)
+	shell.Err.Printf("# users of account %s: %s\n%s\n", access.Account(held.Role), held.Name, entry)
 	return nil
 }
 
 // handOver gives the secret away. It is nowhere else.
-func (a *app) handOver(held natsd.Credential, secret natsd.Secret, file string) error {
+func handOver(shell cli.Shell, held natsd.Credential, secret natsd.Secret, file string) error {
 	if file == "" {
-		_, err := a.out.Write(secret)
+		_, err := shell.Out.Write(secret)
 		return err
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -81,7 +81,7 @@ func (a *app) handOver(held natsd.Credential, secret natsd.Secret, file string) 
 	if err != nil {
 		return fmt.Errorf("write credential %s: %w; revoke it", held.Name, err)
 	}
-	return credentialView.One(a.out, a.format, held)
+	return credentialView.One(shell.Out, *shell.Format, held)
 }
 
 var credentialView = cli.View[natsd.Credential]{
@@ -92,37 +92,37 @@ var credentialView = cli.View[natsd.Credential]{
 	ID: func(c natsd.Credential) string { return c.Name },
 }
 
-func (a *app) credentialsLs() *cobra.Command {
+func credentialsLs(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the credentials that the embedded broker accepts", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			list, err := natsd.Credentials(pool.StoreDir(a.shell()))
+			list, err := natsd.Credentials(pool.StoreDir(shell))
 			if err != nil {
 				return err
 			}
-			return credentialView.List(a.out, a.format, list)
+			return credentialView.List(shell.Out, *shell.Format, list)
 		},
 	}
 }
 
-func (a *app) credentialsRevoke() *cobra.Command {
+func credentialsRevoke(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke NAME…", Short: "Refuse credentials from now on, and end their connections", Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, names []string) error {
 			var revoked []natsd.Credential
 			for _, name := range names {
-				held, err := natsd.Revoke(pool.StoreDir(a.shell()), name)
+				held, err := natsd.Revoke(pool.StoreDir(shell), name)
 				if err != nil {
 					return err
 				}
 				revoked = append(revoked, held)
 			}
-			return credentialView.List(a.out, a.format, revoked)
+			return credentialView.List(shell.Out, *shell.Format, revoked)
 		},
 	}
 }
 
-func (a *app) credentialsConfig() *cobra.Command {
+func credentialsConfig(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "config", Args: cobra.NoArgs,
 		Short: "Print accounts and users for the configuration of an external server",
@@ -130,7 +130,7 @@ func (a *app) credentialsConfig() *cobra.Command {
 NATS server, with the credentials of the data directory as their users. The embedded
 broker itself runs with the same accounts.`,
 		RunE: func(*cobra.Command, []string) error {
-			list, err := natsd.Credentials(pool.StoreDir(a.shell()))
+			list, err := natsd.Credentials(pool.StoreDir(shell))
 			if err != nil {
 				return err
 			}
@@ -138,11 +138,11 @@ broker itself runs with the same accounts.`,
 			for _, c := range list {
 				users = append(users, access.User{Name: c.Name, Role: c.Role, Key: c.Key})
 			}
-			text, err := pool.Layout(a.shell()).Config(users)
+			text, err := pool.Layout(shell).Config(users)
 			if err != nil {
 				return cli.Usage("", "%w", err)
 			}
-			_, err = io.WriteString(a.out, text)
+			_, err = io.WriteString(shell.Out, text)
 			return err
 		},
 	}

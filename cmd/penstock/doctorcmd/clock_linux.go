@@ -1,10 +1,12 @@
-package main
+package doctorcmd
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+)
 
 // checkClock asks the kernel whether its clock is synchronized.
-func checkClock() finding {
-	f := finding{Check: "clock", Status: "ok", Detail: "synchronized"}
+func checkClock() Finding {
+	f := Finding{Check: "clock", Status: "ok", Detail: "synchronized"}
 	const unsynchronized = 5 // TIME_ERROR of adjtimex(2)
 	if state, err := unix.Adjtimex(&unix.Timex{}); err == nil && state == unsynchronized {
 		f.Status, f.Detail, f.Fix = "note", "not synchronized", "sudo timedatectl set-ntp true, or run chrony"

@@ -1,4 +1,4 @@
-package main
+package deadcmd
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-var deadDoneView = cli.View[operation.DeadDone]{
+var doneView = cli.View[operation.DeadDone]{
 	Header: []string{"ID", "KIND", "DID", "JOB", "ERROR"},
 	Row: func(d operation.DeadDone) []string {
 		return []string{d.ID, string(d.Kind), d.Did, d.Job, console.FirstLine(d.Error)}
@@ -21,9 +21,9 @@ var deadDoneView = cli.View[operation.DeadDone]{
 	ID: func(d operation.DeadDone) string { return d.ID },
 }
 
-func (a *app) deadRetry() *cobra.Command {
+func retry(shell cli.Shell) *cobra.Command {
 	var fromSalvage bool
-	return a.deadBulk(&cobra.Command{
+	return bulk(shell, &cobra.Command{
 		Use:   "retry [ID…]",
 		Short: "Run dead jobs again, and submit refused submissions again",
 		Long: `Retry makes dead jobs pending again, with all their attempts still available, and
@@ -57,28 +57,28 @@ func resubmit(ctx context.Context, p *pool.Pool, l jobs.DeadLetter) (operation.D
 	return operation.DeadDone{ID: l.ID, Kind: l.Kind, Did: "submitted", Job: submitted.ID}, err
 }
 
-func (a *app) deadDrop() *cobra.Command {
-	return a.deadBulk(&cobra.Command{
+func drop(shell cli.Shell) *cobra.Command {
+	return bulk(shell, &cobra.Command{
 		Use: "drop [ID…]", Short: "Remove dead letters; their jobs stay as they are",
 	}, nil, func(ctx context.Context, p *pool.Pool, l jobs.DeadLetter) (operation.DeadDone, error) {
 		return p.Client.DeadLetters().Drop(ctx, l.ID)
 	})
 }
 
-// deadBulk makes a command that does something to each of the letters that its
+// bulk makes a command that does something to each of the letters that its
 // arguments choose.
-func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool.Pool, jobs.DeadLetter) (operation.DeadDone, error)) *cobra.Command {
+func bulk(shell cli.Shell, cmd *cobra.Command, fromSalvage *bool, do func(context.Context, *pool.Pool, jobs.DeadLetter) (operation.DeadDone, error)) *cobra.Command {
 	var filter letterFilter
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.withLetters(cmd.Context(), func(p *pool.Pool, letters []jobs.DeadLetter) error {
+		return withLetters(cmd.Context(), shell, func(p *pool.Pool, letters []jobs.DeadLetter) error {
 			chosen, err := filter.choose(letters, ids)
 			if err != nil {
 				return err
 			}
 			if filter.dryRun {
-				return deadView.List(a.out, a.format, chosen)
+				return view.List(shell.Out, *shell.Format, chosen)
 			}
-			return a.deadEach(cmd.Context(), p, chosen, do)
+			return each(cmd.Context(), shell, p, chosen, do)
 		})
 	}
 	filter.bulk(cmd)
@@ -88,7 +88,7 @@ func (a *app) deadBulk(cmd *cobra.Command, fromSalvage *bool, do func(context.Co
 	return cmd
 }
 
-func (a *app) deadEach(ctx context.Context, p *pool.Pool, chosen []jobs.DeadLetter, do func(context.Context, *pool.Pool, jobs.DeadLetter) (operation.DeadDone, error)) error {
+func each(ctx context.Context, shell cli.Shell, p *pool.Pool, chosen []jobs.DeadLetter, do func(context.Context, *pool.Pool, jobs.DeadLetter) (operation.DeadDone, error)) error {
 	var list []operation.DeadDone
 	failed := 0
 	for _, l := range chosen {
@@ -99,7 +99,7 @@ func (a *app) deadEach(ctx context.Context, p *pool.Pool, chosen []jobs.DeadLett
 		}
 		list = append(list, done)
 	}
-	if err := deadDoneView.List(a.out, a.format, list); err != nil {
+	if err := doneView.List(shell.Out, *shell.Format, list); err != nil {
 		return err
 	}
 	if failed > 0 {

@@ -1,4 +1,4 @@
-package main
+package queuecmd
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/holds"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-func (a *app) queueDrain() *cobra.Command {
+func drain(shell cli.Shell) *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "drain QUEUE", Short: "Pause a queue, and wait until none of its jobs is running", Args: cobra.ExactArgs(1),
@@ -23,7 +24,7 @@ The other jobs keep waiting until penstock queue resume.`,
 			ctx, cancel := pool.Within(cmd.Context(), limit)
 			defer cancel()
 			h := jobs.Hold{Kind: jobs.HoldQueue, Name: args[0], By: "cli"}
-			return a.changeHold(ctx, h, func(p *pool.Pool) error {
+			return holds.Change(ctx, shell, h, func(p *pool.Pool) error {
 				if err := p.Exists(ctx, h.Kind, h.Name); err != nil {
 					return err
 				}

@@ -1,4 +1,6 @@
-package main
+// Package cleancmd is the command clean: it removes what workers that died left on this
+// host, and stores the work in it first.
+package cleancmd
 
 import (
 	"context"
@@ -21,8 +23,8 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// cleaned is one thing that clean found.
-type cleaned struct {
+// Cleaned is one thing that clean found.
+type Cleaned struct {
 	What   string `json:"what"`
 	Action string `json:"action"` // removed, would remove, kept, discarded, would discard
 	Why    string `json:"why,omitempty"`
@@ -30,19 +32,20 @@ type cleaned struct {
 	Lost []string `json:"lost,omitempty"`
 }
 
-var cleanedView = cli.View[cleaned]{
+var view = cli.View[Cleaned]{
 	Header: []string{"ACTION", "WHAT", "WHY"},
-	Row: func(c cleaned) []string {
+	Row: func(c Cleaned) []string {
 		why := []string{c.Why}
 		if len(c.Lost) > 0 {
 			why = append(why, "lost: "+strings.Join(c.Lost, "; "))
 		}
 		return []string{c.Action, c.What, strings.TrimPrefix(strings.Join(why, "; "), "; ")}
 	},
-	ID: func(c cleaned) string { return c.What },
+	ID: func(c Cleaned) string { return c.What },
 }
 
-func (a *app) cleanCommand() *cobra.Command {
+// New returns the command clean.
+func New(shell cli.Shell) *cobra.Command {
 	var dry bool
 	var discard []string
 	cmd := &cobra.Command{
@@ -60,12 +63,12 @@ shows what would be lost.
 A dry run collects the contents of workspaces, as clean does, to see whether they can
 be stored, and so takes as long; it stores and removes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			clean := func(ctx context.Context, dry bool) ([]cleaned, error) { return a.clean(ctx, dry) }
+			clean := func(ctx context.Context, dry bool) ([]Cleaned, error) { return clean(ctx, shell, dry) }
 			if len(discard) > 0 {
-				clean = func(ctx context.Context, dry bool) ([]cleaned, error) { return a.discard(ctx, discard, dry) }
+				clean = func(ctx context.Context, dry bool) ([]Cleaned, error) { return giveUp(ctx, shell, discard, dry) }
 			}
 			list, err := clean(cmd.Context(), dry)
-			return errors.Join(err, cleanedView.List(a.out, a.format, list))
+			return errors.Join(err, view.List(shell.Out, *shell.Format, list))
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
@@ -73,21 +76,21 @@ be stored, and so takes as long; it stores and removes nothing.`,
 	return cmd
 }
 
-func (a *app) clean(ctx context.Context, dry bool) ([]cleaned, error) {
+func clean(ctx context.Context, shell cli.Shell, dry bool) ([]Cleaned, error) {
 	done := "removed"
 	if dry {
 		done = "would remove"
 	}
-	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(&a.cfg))
+	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(shell.Config))
 	if err != nil {
 		return nil, err
 	}
-	list := []cleaned{}
+	list := []Cleaned{}
 	for _, jail := range jails {
-		if workerparts.Elsewhere(&a.cfg, jail.Label) {
+		if workerparts.Elsewhere(shell.Config, jail.Label) {
 			continue
 		}
-		c := cleaned{What: "jail " + jail.Label, Action: done}
+		c := Cleaned{What: "jail " + jail.Label, Action: done}
 		if !dry {
 			if err := jail.Kill(ctx); err != nil {
 				c.Action, c.Why = "kept", err.Error()
@@ -95,18 +98,18 @@ func (a *app) clean(ctx context.Context, dry bool) ([]cleaned, error) {
 		}
 		list = append(list, c)
 	}
-	swept, err := a.cleanSpaces(ctx, dry)
+	swept, err := cleanSpaces(ctx, shell, dry)
 	for _, id := range swept.Workspaces {
-		list = append(list, cleaned{What: "workspace " + id, Action: done})
+		list = append(list, Cleaned{What: "workspace " + id, Action: done})
 	}
 	for _, id := range slices.Sorted(maps.Keys(swept.Kept)) {
-		list = append(list, cleaned{What: "workspace " + id, Action: "kept", Why: swept.Kept[id].Error()})
+		list = append(list, Cleaned{What: "workspace " + id, Action: "kept", Why: swept.Kept[id].Error()})
 	}
 	if swept.Undeleted != nil {
-		list = append(list, cleaned{What: "trash", Action: "kept", Why: swept.Undeleted.Error()})
+		list = append(list, Cleaned{What: "trash", Action: "kept", Why: swept.Undeleted.Error()})
 	}
 	for _, path := range slices.Sorted(maps.Keys(swept.Worktrees)) {
-		c := cleaned{What: "worktree " + path, Action: done}
+		c := Cleaned{What: "worktree " + path, Action: done}
 		if why := swept.Worktrees[path]; why != nil {
 			c.Action, c.Why = "kept", why.Error()
 		}
@@ -114,14 +117,14 @@ func (a *app) clean(ctx context.Context, dry bool) ([]cleaned, error) {
 	}
 	for what, n := range map[string]int{"commits of the cache": swept.Bases, "results of setup in the cache": swept.Layers, "entries of the trash": swept.Trash} {
 		if n > 0 {
-			list = append(list, cleaned{What: fmt.Sprintf("%d %s", n, what), Action: done})
+			list = append(list, Cleaned{What: fmt.Sprintf("%d %s", n, what), Action: done})
 		}
 	}
 	return list, err
 }
 
-func (a *app) cleanSpaces(ctx context.Context, dry bool) (swept workspace.Swept, err error) {
-	err = a.withSpaces(ctx, dry, func(spaces *workspace.Spaces) error {
+func cleanSpaces(ctx context.Context, shell cli.Shell, dry bool) (swept workspace.Swept, err error) {
+	err = withSpaces(ctx, shell, dry, func(spaces *workspace.Spaces) error {
 		if dry {
 			swept, err = spaces.Preview(ctx)
 		} else {
@@ -132,19 +135,21 @@ func (a *app) cleanSpaces(ctx context.Context, dry bool) (swept workspace.Swept,
 	return swept, err
 }
 
-// discard gives up workspaces by their names. What a kill left of their jails,
+// giveUp gives up workspaces by their names. What a kill left of their jails,
 // a container for one, may still write there.
-func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cleaned, err error) {
-	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(&a.cfg))
+func giveUp(ctx context.Context, shell cli.Shell, names []string, dry bool) (list []Cleaned, err error) {
+	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(shell.Config))
 	for _, jail := range jails {
-		if !dry && slices.ContainsFunc(names, func(name string) bool { return jail.Label == worker.JailLabel(name, workerparts.PoolMark(&a.cfg)) }) {
+		if !dry && slices.ContainsFunc(names, func(name string) bool {
+			return jail.Label == worker.JailLabel(name, workerparts.PoolMark(shell.Config))
+		}) {
 			err = errors.Join(err, jail.Kill(ctx))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = a.withSpaces(ctx, dry, func(spaces *workspace.Spaces) error {
+	err = withSpaces(ctx, shell, dry, func(spaces *workspace.Spaces) error {
 		for _, id := range names {
 			lost, why, err := spaces.Discard(ctx, id, dry)
 			if errors.Is(err, jobs.ErrNotFound) {
@@ -153,7 +158,7 @@ func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cle
 			if err != nil {
 				return err
 			}
-			c := cleaned{What: "workspace " + id, Action: "removed", Lost: lost}
+			c := Cleaned{What: "workspace " + id, Action: "removed", Lost: lost}
 			switch {
 			case dry:
 				c.Action = "would discard"
@@ -169,12 +174,12 @@ func (a *app) discard(ctx context.Context, names []string, dry bool) (list []cle
 
 // withSpaces opens the workspaces, with the pool's store for what is in them.
 // Without a pool they are only kept.
-func (a *app) withSpaces(ctx context.Context, dry bool, fn func(*workspace.Spaces) error) (err error) {
-	cfg := workerparts.Workspaces(&a.cfg, workerparts.BestOrNil(jail.Choose(ctx, backends.Auto, nil)))
-	p, none := pool.Open(ctx, a.shell(), "clean", pool.Hooks{})
+func withSpaces(ctx context.Context, shell cli.Shell, dry bool, fn func(*workspace.Spaces) error) (err error) {
+	cfg := workerparts.Workspaces(shell.Config, workerparts.BestOrNil(jail.Choose(ctx, backends.Auto, nil)))
+	p, none := pool.Open(ctx, shell, "clean", pool.Hooks{})
 	if none == nil {
 		defer func() { err = errors.Join(err, p.Close()) }()
-		cfg.Salvage, cfg.Stored = p.Salvager(workerparts.Name(&a.cfg)), worker.Stored(p.Store)
+		cfg.Salvage, cfg.Stored = p.Salvager(workerparts.Name(shell.Config)), worker.Stored(p.Store)
 	} else {
 		cfg.Salvage = func(context.Context, *workspace.Workspace) error {
 			return fmt.Errorf("no pool to store it in: %w", none)

@@ -1,0 +1,54 @@
+// Package queuecmd is the command queue: queues with their jobs, pauses and caps.
+package queuecmd
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/holds"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
+)
+
+// New returns the command queue.
+func New(shell cli.Shell) *cobra.Command {
+	cmd := &cobra.Command{Use: "queue", Short: "Show, pause and resume queues"}
+	cmd.AddCommand(ls(shell), caps(shell), drain(shell),
+		holds.PauseCommand(shell, jobs.HoldQueue, "QUEUE", func(name string) string { return name }),
+		holds.ResumeCommand(shell, jobs.HoldQueue, "QUEUE", func(name string) string { return name }))
+	return cmd
+}
+
+var view = cli.View[operation.Queue]{
+	Header: []string{"QUEUE", "PENDING", "DELAYED", "EXECUTING", "WAITING", "FINISHED", "CAP", "OLDEST", "PAUSED"},
+	Row: func(s operation.Queue) []string {
+		most, oldest := "", ""
+		if s.Cap > 0 {
+			most = strconv.Itoa(s.Cap)
+		}
+		if s.Oldest != nil {
+			oldest = time.Since(*s.Oldest).Truncate(time.Second).String()
+		}
+		return []string{
+			s.Queue, strconv.Itoa(s.Pending), strconv.Itoa(s.Delayed), strconv.Itoa(s.Executing), strconv.Itoa(s.Waiting),
+			strconv.Itoa(s.Finished), most, oldest, holds.Words(s.Paused),
+		}
+	},
+	ID: func(s operation.Queue) string { return s.Queue },
+}
+
+func ls(shell cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the queues, with their jobs, and which are paused", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return pool.List(cmd.Context(), shell, view, func(ctx context.Context, p *pool.Pool) ([]operation.Queue, error) {
+				return pool.Collect(p.Client.Queues().List(ctx))
+			})
+		},
+	}
+}
