@@ -272,7 +272,7 @@ func TestCloseNeedsAReceipt(t *testing.T) {
 					t.Fatalf("%s: %v", c.name, err)
 				}
 				_, unsaved := errors.AsType[*UnsavedError](w.Close())
-				_, err = os.Stat(s.jobDir("job.1"))
+				_, err = os.Stat(s.homes.dir("job.1"))
 				if unsaved == c.goes || (err == nil) != unsaved {
 					t.Errorf("%s: refused %v, directory %v; want it to go: %v", c.name, unsaved, err, c.goes)
 				}
@@ -291,7 +291,7 @@ func TestNothingToSalvage(t *testing.T) {
 	s.cfg.Salvage = func(_ context.Context, w *Workspace) error {
 		return fmt.Errorf("asked to salvage %s, which was never used", w.ID())
 	}
-	write(t, s.jobDir("half.1"), "workspace/README", "a kill in the middle of Prepare")
+	write(t, s.homes.dir("half.1"), "workspace/README", "a kill in the middle of Prepare")
 	if _, err := s.Sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -338,7 +338,7 @@ func TestSweepLeavesWhatIsInUse(t *testing.T) {
 func TestManySweepersAtOnce(t *testing.T) {
 	s := open(t, Limits{})
 	for i := range 50 {
-		write(t, s.jobDir(fmt.Sprintf("gone.%d", i)), "workspace/a/b/c", "x")
+		write(t, s.homes.dir(fmt.Sprintf("gone.%d", i)), "workspace/a/b/c", "x")
 	}
 	failed := make(chan error, 4)
 	for range 4 {

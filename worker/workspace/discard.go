@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,10 +23,10 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 	if !idPattern().MatchString(id) {
 		return nil, nil, fmt.Errorf("workspace %s: %w", id, jobs.ErrNotFound)
 	}
-	if _, err := os.Lstat(s.jobDir(id)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(s.homes.dir(id)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("workspace %s: %w", id, jobs.ErrNotFound)
 	}
-	l, err := disk.TryLock(s.lockFile(id), syscall.LOCK_EX)
+	l, err := s.homes.lock(id)
 	if errors.Is(err, disk.ErrLocked) {
 		return nil, nil, fmt.Errorf("workspace %s is in use by a worker", id)
 	}
@@ -37,14 +34,14 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 		return nil, nil, err
 	}
 	if dry {
-		lost, err = s.written(id)
+		lost, err = s.homes.written(id)
 		return lost, nil, errors.Join(err, l.Release())
 	}
 	w, err := s.abandoned(id, l)
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Release())
 	}
-	whole, err := wholeOf(s.jobDir(id))
+	whole, err := wholeOf(s.homes.dir(id))
 	switch {
 	case err != nil:
 		return nil, nil, errors.Join(err, l.Release())
@@ -55,7 +52,7 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 	}
 	if why != nil {
 		// A user who cannot see the losses has not agreed to them.
-		if lost, err = s.written(id); err != nil {
+		if lost, err = s.homes.written(id); err != nil {
 			return nil, why, errors.Join(err, l.Release())
 		}
 	}
@@ -64,54 +61,7 @@ func (s *Spaces) Discard(ctx context.Context, id string, dry bool) (lost []strin
 			return lost, why, errors.Join(err, l.Release())
 		}
 	}
-	return lost, why, errors.Join(s.trash.Remove(ctx, s.jobDir(id)), l.Remove())
-}
-
-// written lists what was written in a workspace since it was made: a line for each
-// entry at its top.
-func (s *Spaces) written(id string) ([]string, error) {
-	home := s.jobDir(id)
-	r, err := readRecord(home)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // it was never given to an agent
-	}
-	if err != nil {
-		return nil, err
-	}
-	if r.Linked != nil && r.Linked.There() != nil {
-		return nil, nil // the directory is gone, and another one in its place stays
-	}
-	hooked, err := readHook(home)
-	if err != nil {
-		return nil, err
-	}
-	if hooked != nil && hooked.there() != nil {
-		return nil, nil // the same
-	}
-	if hooked == nil && r.Linked == nil && r.Dir != filepath.Join(home, "workspace") {
-		return []string{"the patch of what was changed in " + disk.Printable(r.Dir) + ", which stays"}, nil
-	}
-	info, err := os.Stat(filepath.Join(home, recordFile))
-	if err != nil {
-		return nil, err
-	}
-	tally := map[string]*written{}
-	err = filepath.WalkDir(r.Dir, func(path string, d fs.DirEntry, err error) error {
-		rel, _ := filepath.Rel(r.Dir, path)
-		top, _, _ := strings.Cut(rel, string(filepath.Separator))
-		if tally[top] == nil {
-			tally[top] = &written{}
-		}
-		return tally[top].add(path, d, err, info.ModTime())
-	})
-	var lines []string
-	for name, t := range tally {
-		if line := t.String(); line != "" && name != "." {
-			lines = append(lines, disk.Printable(disk.Shorten(name))+": "+line)
-		}
-	}
-	slices.Sort(lines)
-	return lines, err
+	return lost, why, errors.Join(s.trash.Remove(ctx, s.homes.dir(id)), l.Remove())
 }
 
 // written lists what an agent wrote in one directory.

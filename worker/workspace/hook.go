@@ -77,7 +77,7 @@ const hookFile = "hook.json"
 // prepare lets the operator's program make the workspace's directory, and takes
 // its files as they are for the state before the agent.
 func (w *hookFiles) prepare(ctx context.Context, r Request) error {
-	if err := w.spaces.tryHook(); err != nil {
+	if err := w.spaces.cfg.Programs.check(); err != nil {
 		return err
 	}
 	w.hooked = &hooked{Repo: r.Repo}
@@ -89,7 +89,7 @@ func (w *hookFiles) prepare(ctx context.Context, r Request) error {
 	if err != nil {
 		return w.hookRefused(fmt.Errorf("create program: %w", err))
 	}
-	info, err := w.spaces.hookPath(said)
+	info, err := w.spaces.cfg.Programs.checkPath(said, w.spaces.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("create program named %s: %w", disk.Printable(disk.Shorten(said)), err)
 	}
@@ -153,24 +153,12 @@ func (w *hookFiles) claim(ctx context.Context, dir, inode string) error {
 		if id == w.id {
 			continue
 		}
-		if at := w.spaces.usedBy(id); at != "" && (disk.Within(dir, at) || disk.Within(at, dir)) {
+		if at := w.spaces.homes.usedBy(id); at != "" && (disk.Within(dir, at) || disk.Within(at, dir)) {
 			return fmt.Errorf("it is in use by workspace %s, at %s", id, disk.Printable(at))
 		}
 	}
 	w.hooked.Dir, w.hooked.Inode = dir, inode
 	return w.hookIs(made)
-}
-
-// usedBy is the directory of a workspace; "" if it has none, or none yet.
-func (s *Spaces) usedBy(id string) string {
-	if h, err := readHook(s.jobDir(id)); err == nil && h != nil {
-		return h.Dir
-	}
-	r, err := readRecord(s.jobDir(id))
-	if err != nil {
-		return ""
-	}
-	return r.Dir
 }
 
 // there returns an error unless the directory still is the one that was made.

@@ -110,9 +110,9 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 
 func (t *tailWriter) String() string { return string(t.buf) }
 
-// tryHook reports why the programs cannot be run.
-func (s *Spaces) tryHook() error {
-	for setting, program := range map[string]string{"create": s.cfg.Programs.Create, "remove": s.cfg.Programs.Remove} {
+// check reports why the programs cannot be run.
+func (p programs) check() error {
+	for setting, program := range map[string]string{"create": p.Create, "remove": p.Remove} {
 		if program == "" {
 			return fmt.Errorf("workspace strategy hook: the worker has no %s program", setting)
 		}
@@ -135,8 +135,9 @@ var (
 	secrets = []string{".ssh", ".gnupg", ".aws", ".config", ".kube", ".docker", ".password-store"}
 )
 
-// hookPath checks the path that a program printed.
-func (s *Spaces) hookPath(path string) (os.FileInfo, error) {
+// checkPath checks the path that a program printed. No workspace may be in the worker's own
+// directory.
+func (p programs) checkPath(path, own string) (os.FileInfo, error) {
 	switch {
 	case path == "":
 		return nil, errors.New("it printed no path")
@@ -162,14 +163,15 @@ func (s *Spaces) hookPath(path string) (os.FileInfo, error) {
 	case unix.Access(path, unix.R_OK|unix.W_OK|unix.X_OK) != nil:
 		return nil, errors.New("the worker cannot write there")
 	}
-	return info, s.forbidden(path)
+	return info, p.permits(path, own)
 }
 
-func (s *Spaces) forbidden(path string) error {
-	keep := append([]string{s.cfg.Dir}, s.cfg.Programs.Keep...)
+// permits refuses a workspace where it would show what is not its own.
+func (p programs) permits(path, own string) error {
+	keep := append([]string{own}, p.Keep...)
 	below := slices.Concat(systems, keep)
-	around := slices.Concat(crowded, keep, []string{s.cfg.Programs.Create, s.cfg.Programs.Remove})
-	for _, kv := range s.cfg.Programs.Env {
+	around := slices.Concat(crowded, keep, []string{p.Create, p.Remove})
+	for _, kv := range p.Env {
 		if home, ok := strings.CutPrefix(kv, "HOME="); ok && filepath.IsAbs(home) {
 			around = append(around, home)
 			for _, name := range secrets {

@@ -52,7 +52,7 @@ func TestWhatCannotBeDeletedIsInNobodysWay(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(busy, 0) }) // unless it is done already
 	write(t, s.trash.Dir, "b/f", "x")
-	write(t, s.jobDir("gone.1"), "workspace/f", "x")
+	write(t, s.homes.dir("gone.1"), "workspace/f", "x")
 	swept, err := s.Sweep(t.Context())
 	if err != nil || swept.Undeleted == nil || len(swept.Workspaces) != 1 {
 		t.Errorf("swept %+v, %v; want one workspace and an entry that stays", swept, err)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -160,23 +159,23 @@ func sumFile(path string) (string, error) {
 
 // abandoned is the workspace of a dead owner; nil if no agent has had one.
 func (s *Spaces) abandoned(id string, l *disk.Lock) (*Workspace, error) {
-	hooked, err := readHook(s.jobDir(id))
+	hooked, err := readHook(s.homes.dir(id))
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", id, err)
 	}
-	r, err := readRecord(s.jobDir(id))
+	r, err := readRecord(s.homes.dir(id))
 	if errors.Is(err, os.ErrNotExist) {
 		if hooked == nil {
 			return nil, nil
 		}
-		at := &site{spaces: s, id: id, home: s.jobDir(id), lock: l}
+		at := &site{spaces: s, id: id, home: s.homes.dir(id), lock: l}
 		return &Workspace{site: at, files: &hookFiles{at, hooked}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", id, err)
 	}
 	at := &site{
-		spaces: s, id: id, home: s.jobDir(id), dir: r.Dir, lock: l, isolation: r.Isolation, commit: r.Commit, note: r.Note,
+		spaces: s, id: id, home: s.homes.dir(id), dir: r.Dir, lock: l, isolation: r.Isolation, commit: r.Commit, note: r.Note,
 		before: changes.State{Tree: r.Tree, Index: r.Index, Written: r.Written}, worktree: r.Linked,
 	}
 	if r.Layer != "" {
@@ -254,21 +253,4 @@ func (s *Spaces) salvage(ctx context.Context, w *Workspace) (err error) {
 		return &UnsavedError{ID: w.id}
 	}
 	return nil
-}
-
-// needed lists the bases and layers that workspaces were made from, be their owners
-// alive or not: without its base a workspace cannot be collected.
-func (s *Spaces) needed(leaving []string) (map[string]bool, error) {
-	ids, err := disk.Names(filepath.Join(s.cfg.Dir, "jobs"))
-	found := map[string]bool{}
-	for _, id := range ids {
-		if slices.Contains(leaving, id) {
-			continue
-		}
-		r, unreadable := readRecord(s.jobDir(id))
-		if unreadable == nil {
-			found[r.Base], found[r.Layer] = true, true
-		}
-	}
-	return found, err
 }

@@ -45,7 +45,7 @@ func TestManyAtOnce(t *testing.T) {
 // taken measures what is on the disk of a workspace.
 func taken(tb testing.TB, s *Spaces, w *Workspace) (bytes int64, inodes int) {
 	tb.Helper()
-	for _, path := range []string{w.home, s.lockFile(w.id)} {
+	for _, path := range []string{w.home, s.homes.lockFile(w.id)} {
 		b, i := size(tb, path)
 		bytes, inodes = bytes+b, inodes+i
 	}

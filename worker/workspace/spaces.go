@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -130,6 +129,7 @@ type Spaces struct {
 	access source.Access
 	trash  *disk.Trash
 	cache  *repocache.Cache
+	homes  homes
 	trials trials
 
 	commitsTime time.Duration // shorter in tests
@@ -145,7 +145,7 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	s := &Spaces{
 		cfg: cfg, access: source.Access{Env: cfg.FetchEnv, Trust: filepath.Join(cfg.Dir, "gitconfig")},
-		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, commitsTime: commitsTime,
+		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, homes: homes{cfg.Dir}, commitsTime: commitsTime,
 	}
 	s.cache = repocache.New(repocache.Config{
 		Dir: cfg.Dir, Access: s.access, Jail: cfg.Jail, Trash: s.trash, History: cfg.Limits.History,
@@ -212,11 +212,11 @@ func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
 	if !idPattern().MatchString(id) {
 		return nil, fmt.Errorf("workspace id %q is not made of a-z, 0-9, '.' and '-'", id)
 	}
-	l, err := disk.TryLock(s.lockFile(id), syscall.LOCK_EX)
+	l, err := s.homes.lock(id)
 	if err != nil {
 		return nil, fmt.Errorf("workspace %s: %w", id, err)
 	}
-	w := &Workspace{site: &site{spaces: s, id: id, home: s.jobDir(id), lock: l}}
+	w := &Workspace{site: &site{spaces: s, id: id, home: s.homes.dir(id), lock: l}}
 	// What is there now has no owner: we hold its lock.
 	if err := s.trash.Remove(ctx, w.home); err != nil {
 		return nil, errors.Join(err, l.Remove())
@@ -226,9 +226,6 @@ func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
 	}
 	return w, nil
 }
-
-func (s *Spaces) jobDir(id string) string   { return filepath.Join(s.cfg.Dir, "jobs", id) }
-func (s *Spaces) lockFile(id string) string { return filepath.Join(s.cfg.Dir, "locks", id) }
 
 // Bring adds a commit that is in no repository to this host's copy of a repository, so
 // that jobs of that repository can begin from it. Pack has the objects that its parent
@@ -246,5 +243,5 @@ func (s *Spaces) Bring(ctx context.Context, repo, parent, commit string, pack io
 // and then mirrors without bases. It returns how many it removed. Removed entries are
 // fetched and made again when a job needs them.
 func (s *Spaces) Evict(ctx context.Context, enough func() bool) (int, error) {
-	return s.cache.Evict(ctx, func() (map[string]bool, error) { return s.needed(nil) }, enough)
+	return s.cache.Evict(ctx, func() (map[string]bool, error) { return s.homes.needed(nil) }, enough)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/worker/internal/changes"
@@ -32,7 +31,7 @@ func (s *Spaces) sweepWorktrees(ctx context.Context, dry bool) (map[string]error
 			return stale, context.Cause(ctx)
 		case wt.Ready() && s.cfg.Limits.WorktreeAge > 0 && time.Since(wt.Touched()) > s.cfg.Limits.WorktreeAge:
 			stale[wt.Path] = s.sweepStale(ctx, trees, wt, dry)
-		case !dry && (wt.Half() || wt.Working() && !disk.Exists(filepath.Join(s.jobDir(wt.Attempt), recordFile))):
+		case !dry && (wt.Half() || wt.Working() && !disk.Exists(filepath.Join(s.homes.dir(wt.Attempt), recordFile))):
 			errs = append(errs, s.settleWorktree(ctx, trees, wt))
 		}
 	}
@@ -45,7 +44,7 @@ func (s *Spaces) settleWorktree(ctx context.Context, trees *worktree.Set, wt wor
 	if !wt.Working() {
 		return trees.Settle(ctx, wt.Repo)
 	}
-	l, err := disk.TryLock(s.lockFile(wt.Attempt), syscall.LOCK_EX)
+	l, err := s.homes.lock(wt.Attempt)
 	if errors.Is(err, disk.ErrLocked) {
 		return nil // it is being made
 	}
@@ -54,7 +53,7 @@ func (s *Spaces) settleWorktree(ctx context.Context, trees *worktree.Set, wt wor
 	}
 	defer func() { err = errors.Join(err, l.Remove()) }()
 	// The attempt may have written its record, or ended, since we looked.
-	if disk.Exists(filepath.Join(s.jobDir(wt.Attempt), recordFile)) {
+	if disk.Exists(filepath.Join(s.homes.dir(wt.Attempt), recordFile)) {
 		return nil
 	}
 	return trees.Withdraw(ctx, wt.Repo, wt.Attempt)

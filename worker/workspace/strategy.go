@@ -45,7 +45,7 @@ func (s *Spaces) Try(ctx context.Context, strategy Strategy) error {
 	case Clone, Auto, Linked:
 		return nil
 	case Hook:
-		return s.tryHook()
+		return s.cfg.Programs.check()
 	case Overlay:
 	default:
 		return fmt.Errorf("unknown workspace strategy %q; known are %s, %s, %s, %s and %s", strategy, Auto, Overlay, Clone, Linked, Hook)

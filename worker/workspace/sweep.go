@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
@@ -50,7 +49,7 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 	trash, listing := disk.Names(s.trash.Dir)
 	swept.Trash = len(trash)
 	ids := map[string]bool{}
-	spent, err := s.spent()
+	spent, err := s.homes.spent(s.cfg.Limits)
 	errs := []error{err}
 	for _, sub := range []string{"jobs", "locks"} {
 		names, err := disk.Names(filepath.Join(s.cfg.Dir, sub))
@@ -77,26 +76,26 @@ func (s *Spaces) sweep(ctx context.Context, dry bool) (Swept, error) {
 		leaving = swept.Workspaces
 	}
 	keep := repocache.Retention{Age: s.cfg.Limits.BaseAge, Bytes: s.cfg.Limits.BaseBytes}
-	swept.Bases, swept.Layers, err = s.cache.Sweep(func() (map[string]bool, error) { return s.needed(leaving) }, keep, dry)
+	swept.Bases, swept.Layers, err = s.cache.Sweep(func() (map[string]bool, error) { return s.homes.needed(leaving) }, keep, dry)
 	return swept, errors.Join(errors.Join(errs...), err, listing)
 }
 
 // sweepJob salvages and removes one workspace. One that was kept whole has
 // nothing more to be salvaged, and goes when it is spent.
 func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (removed bool, kept, err error) {
-	l, err := disk.TryLock(s.lockFile(id), syscall.LOCK_EX)
+	l, err := s.homes.lock(id)
 	if errors.Is(err, disk.ErrLocked) {
 		return false, nil, nil
 	}
 	if err != nil {
 		return false, nil, err
 	}
-	if whole, _ := wholeOf(s.jobDir(id)); whole != nil && !spent {
+	if whole, _ := wholeOf(s.homes.dir(id)); whole != nil && !spent {
 		return false, whole, l.Release()
 	}
 	if dry {
 		defer func() { err = errors.Join(err, l.Release()) }()
-		if _, err := os.Lstat(s.jobDir(id)); err != nil {
+		if _, err := os.Lstat(s.homes.dir(id)); err != nil {
 			return false, nil, nil
 		}
 	}
@@ -117,7 +116,7 @@ func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (remo
 	if err != nil {
 		return false, err, l.Release()
 	}
-	taken, err := s.trash.Take(s.jobDir(id))
+	taken, err := s.trash.Take(s.homes.dir(id))
 	return taken != "", nil, errors.Join(err, l.Remove())
 }
 

@@ -61,21 +61,6 @@ func wholeOf(home string) (*changes.LimitError, error) {
 	return &whole, nil
 }
 
-// spent lists the workspaces that were kept too long, and the oldest of the rest that
-// together exceed the size limit. Other workspaces are left for their owners or the
-// next sweep.
-func (s *Spaces) spent() (map[string]bool, error) {
-	ids, err := disk.Names(filepath.Join(s.cfg.Dir, "jobs"))
-	kept := map[string]changes.LimitError{}
-	for _, id := range ids {
-		whole, unreadable := wholeOf(s.jobDir(id))
-		if whole != nil && unreadable == nil {
-			kept[id] = *whole
-		}
-	}
-	return overdue(kept, s.cfg.Limits, time.Now()), err
-}
-
 // overdue chooses among kept workspaces, by their ids.
 func overdue(kept map[string]changes.LimitError, limits Limits, now time.Time) map[string]bool {
 	gone := map[string]bool{}
