@@ -24,15 +24,19 @@ The other jobs keep waiting until penstock queue resume.`,
 			ctx, cancel := pool.Within(cmd.Context(), limit)
 			defer cancel()
 			h := jobs.Hold{Kind: jobs.HoldQueue, Name: args[0], By: "cli"}
-			return holds.Change(ctx, shell, h, func(p *pool.Pool) error {
+			err := holds.Change(ctx, shell, h, func(p *pool.Pool) error {
 				if err := p.Exists(ctx, h.Kind, h.Name); err != nil {
 					return err
 				}
 				if err := p.Hold(ctx, h); err != nil {
 					return err
 				}
-				return pool.Cause(ctx, awaitDrained(ctx, p, h.Name))
+				return awaitDrained(ctx, p, h.Name)
 			})
+			if err != nil {
+				err = pool.Cause(ctx, err) // the limit may end a request
+			}
+			return err
 		},
 	}
 	cmd.Flags().DurationVar(&limit, "timeout", 0, "give up after this long; the queue stays paused")
