@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -306,4 +307,4 @@ func engines(t *testing.T, f func(t *testing.T, b *engined)) {
 	}
 }
 
-const soon = 10 * time.Second
+var soon = slowtest.Limit(10 * time.Second)

@@ -15,7 +15,6 @@ import (
 // of version 2, where a user's manager has controllers: limits hold for a user
 // there, by units, and by groups that a worker asks for.
 func TestVersion2InAnotherKernel(t *testing.T) {
-	t.Parallel()
 	if testing.Short() || os.Getenv("PENSTOCK_TEST_VM") != "" {
 		t.Skip("this is the other kernel, or has no time for one")
 	}
