@@ -17,7 +17,7 @@ import (
 // agent runs the coding agent in its jail until it exits, and returns its
 // verdict.
 func (a *attempt) agent(ctx context.Context, in confine.Jail, adapter agent.Adapter) error {
-	defer a.took("agent", time.Now())
+	defer a.times.took("agent", time.Now())
 	model, err := in.Model(len(a.cfg.Gates) > 0)
 	if err != nil {
 		return err
@@ -93,15 +93,15 @@ func (a *attempt) append(ctx context.Context, e jobs.Event) error {
 // reads first.
 func (a *attempt) runAgent(ctx context.Context, in confine.Jail, start *confine.Start, run *agentrun.Run, stdin [][]byte) error {
 	out := agentrun.NewOutput()
-	p, err := a.start(ctx, in, start, sandbox.Streams{Stdout: out.Stdout, Stderr: out.Stderr, StdinPipe: true})
+	p, err := a.jails.Start(ctx, in, start, sandbox.Streams{Stdout: out.Stdout, Stderr: out.Stderr, StdinPipe: true})
 	if err != nil {
 		return err
 	}
-	defer a.release("jail", "cleanup", func() error { return p.Close(context.WithoutCancel(ctx)) })
+	defer a.cleanup.release("jail", func() error { return p.Close(context.WithoutCancel(ctx)) })
 	listeners := start.Listeners(p)
 	exit, errs := run.Wait(ctx, p, agentrun.Attached{Stdin: stdin, Output: out, Model: listeners.Model, Inside: listeners.Inside})
 	err = run.Verdict(ctx, in.Reached("the agent", exit), exit, errs...)
-	noteLimits(a.refused, "the agent", exit)
+	a.refused.Limits("the agent", exit)
 	report := run.Report()
 	a.terminals += report.Terminals
 	a.again = report.Again

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -23,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
+	"github.com/penstock-run/penstock/worker/internal/jails"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
@@ -39,20 +39,21 @@ const (
 
 // An attempt is one try of a job, from the claim to the verdict.
 type attempt struct {
-	cfg      *Config
-	tally    *diskspace.Tally
-	leftover func(what string)
-	claim    *queue.Claim
-	rec      jobs.Record
-	job      jobs.Job
-	log      *slog.Logger
-	writer   *session.Writer
-	events   *recorder.Recorder
+	cfg    *Config
+	tally  *diskspace.Tally
+	claim  *queue.Claim
+	rec    jobs.Record
+	job    jobs.Job
+	log    *slog.Logger
+	writer *session.Writer
+	events *recorder.Recorder
 	// out is what the attempt leaves.
-	out *outcome.Outcome
+	out     *outcome.Outcome
+	times   stopwatch
+	cleanup cleanup
 	// refused notes what the attempt's jails wanted and did not get.
-	refused *jailpolicy.Watch
-	serving sync.WaitGroup // one for each jail that has a way to the allowed hosts
+	refused *jails.Refusals
+	jails   *jails.Set
 	space   *workspace.Workspace
 	// secrets removes what must not leave the worker.
 	secrets *redact.Redactor
@@ -109,10 +110,9 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a *attempt, missing error) {
 	rec := claim.Record()
 	a = &attempt{
-		cfg: &w.cfg, tally: w.tally, leftover: w.leftover, claim: claim, rec: rec, job: claim.Job(),
+		cfg: &w.cfg, tally: w.tally, claim: claim, rec: rec, job: claim.Job(),
 		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewServer(), tokens: newTokens(),
 	}
-	a.refused = jailpolicy.NewWatch(a.name(), a.refuse)
 	a.secrets, missing = a.redactor()
 	a.events = recorder.New(a.secrets.Event, recorder.Hooks{Stored: w.cfg.Hooks.Events, Dropped: w.cfg.Hooks.Dropped}, func(err error) {
 		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
@@ -126,6 +126,9 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name, Lost: claim.Previous() != nil,
 		Secrets: a.secrets, Tell: a.events.Put, Assert: claim.Assert,
 	})
+	a.times = stopwatch{w.cfg.Hooks.Stage, a.out.Result}
+	a.cleanup = cleanup{a.times, a.log, w.leftover}
+	a.refused, a.jails = a.newJails()
 	return a, missing
 }
 
@@ -213,7 +216,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		a.release("workspace", "cleanup", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
+		a.cleanup.release("workspace", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
 	}()
 	a.space = space
 	if err := a.restore(ctx, space, salvage); err != nil {
@@ -229,7 +232,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if in, err = in.Reach(); err != nil {
 		return err
 	}
-	defer a.reportNetwork(in)
+	defer a.jails.Wait(in)
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), verdict.ErrTimeLimit)
 	defer cancel()
 	err = a.work(limited, in, adapter)
@@ -266,7 +269,7 @@ func (a *attempt) conclude(ctx context.Context, in confine.Jail, adapter agent.A
 	}
 	began := time.Now()
 	change, collected := a.out.Collect(ctx, a.space)
-	a.took("collect", began)
+	a.times.took("collect", began)
 	if err == nil {
 		err = collected
 	}
@@ -296,7 +299,7 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 	began := time.Now()
 	features, err := backend.Check(ctx)
 	if err != nil {
-		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
+		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.cfg.diagnosed(err))
 	}
 	r := workspace.Request{
 		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
@@ -307,41 +310,15 @@ func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage 
 		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)
 	}
 	space, err := a.cfg.Spaces.Prepare(ctx, r)
-	a.took("provision", began)
+	a.times.took("provision", began)
 	if err != nil {
 		return nil, verdict.Failed(jobs.WorkspaceFailed, "prepare workspace", err)
 	}
 	a.out.Result.SetBase(space.Base())
 	// What "auto" means is known only now.
-	if err := a.deny(a.cfg.Policy.PermitsJob(policy.Request{Jail: jailpolicy.Request{Backend: "auto"}, Workspace: string(space.Strategy())})); err != nil {
+	if err := a.refused.Deny(a.cfg.Policy.PermitsJob(policy.Request{Jail: jailpolicy.Request{Backend: "auto"}, Workspace: string(space.Strategy())})); err != nil {
 		return nil, errors.Join(err, space.Close())
 	}
 	a.events.Put(event.Make(a.ready(space)))
 	return space, nil
-}
-
-// release closes what a step opened. A failure is reported; it does not undo
-// a result that is already there.
-func (a *attempt) release(what, stage string, closing func() error) {
-	defer a.stage(stage, time.Now())
-	if err := closing(); err != nil {
-		a.log.Error("could not be cleaned up", "what", what, "err", err)
-		a.leftover(what)
-	}
-}
-
-// stage reports a step's time and returns it in seconds.
-func (a *attempt) stage(name string, began time.Time) float64 {
-	took := time.Since(began)
-	if a.cfg.Hooks.Stage != nil {
-		a.cfg.Hooks.Stage(name, took)
-	}
-	return took.Seconds()
-}
-
-// took reports a step's time, adds it to the result, and returns it in seconds.
-func (a *attempt) took(name string, began time.Time) float64 {
-	seconds := a.stage(name, began)
-	a.out.Result.Took(name, seconds)
-	return seconds
 }

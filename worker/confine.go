@@ -33,6 +33,6 @@ func (c Config) confinement() confine.Config {
 func (a *attempt) confine(backend sandbox.Backend, space *workspace.Workspace, keepHome bool) (confine.Jail, error) {
 	return confine.New(a.cfg.confinement(), confine.Request{
 		Job: a.job, Label: JailLabel(a.name(), a.cfg.Pool), Backend: backend, Space: space, KeepHome: keepHome,
-		Inside: a.inside.URL, Token: a.tokens.network, Refused: a.violation,
+		Inside: a.inside.URL, Token: a.tokens.network, Refused: a.refused.Host,
 	})
 }

@@ -57,7 +57,7 @@ func (a *attempt) describe(ctx context.Context, in confine.Jail, adapter agent.A
 	if in.Unjailed {
 		return "", errors.New("without a jail it could change the files")
 	}
-	defer a.took("agent", time.Now())
+	defer a.times.took("agent", time.Now())
 	model, err := in.Model(false)
 	if err != nil {
 		return "", err

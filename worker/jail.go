@@ -1,9 +1,7 @@
 package worker
 
 import (
-	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/jails"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
@@ -28,6 +27,24 @@ func newTokens() tokens {
 	return tokens{model: "penstock-" + strings.ToLower(rand.Text()), network: strings.ToLower(rand.Text())}
 }
 
+// newJails returns the attempt's jails, none of which has started, and what they are refused.
+func (a *attempt) newJails() (*jails.Refusals, *jails.Set) {
+	hooks, rec := a.cfg.Hooks, a.rec
+	to := jails.Observers{Refused: a.cfg.Refused, Tell: a.events.Put}
+	if hooks.Violation != nil {
+		to.Violation = func(v event.JailViolation) { hooks.Violation(rec, v) }
+	}
+	refused := jails.NewRefusals(a.name(), to)
+	cfg := jails.Config{Diagnosed: a.cfg.diagnosed, Took: a.times.took, Refusals: refused, Result: a.out.Result, Tell: a.events.Put}
+	if hooks.Jailed != nil {
+		cfg.Started = func(took time.Duration, err error) { hooks.Jailed(a.job.Isolation, took, err) }
+	}
+	if hooks.Network != nil {
+		cfg.Network = func(used event.JailNetwork) { hooks.Network(rec, used) }
+	}
+	return refused, jails.New(cfg)
+}
+
 // backend returns the jail that the job asks for.
 func (a *attempt) backend() (sandbox.Backend, error) {
 	name := a.job.Sandbox.Backend
@@ -36,11 +53,11 @@ func (a *attempt) backend() (sandbox.Backend, error) {
 	}
 	backend, err := a.cfg.Backend(name)
 	if err != nil {
-		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.diagnosed(err))
+		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.cfg.diagnosed(err))
 	}
 	a.out.Result.SetBackend(backend.Name())
 	// What the worker prefers may be something else than the policy permits.
-	return backend, a.deny(a.cfg.Policy.Permits(policy.Request{Backend: backend.Name()}))
+	return backend, a.refused.Deny(a.cfg.Policy.Permits(policy.Request{Backend: backend.Name()}))
 }
 
 // container reports whether the job's programs come from an image.
@@ -71,7 +88,7 @@ func (a *attempt) launch(in confine.Jail, model confine.Way, adapter agent.Adapt
 		l = a.conversation.Launch(l, about.TakesPrompts(a.job.Agent.Interactive))
 	}
 	if failed := a.talk.failed; failed != nil {
-		l = l.Failed(failed.check.Check, failed.check.Output)
+		l = l.Failed(failed.Ended.Check, failed.Ended.Output)
 	}
 	return l, nil
 }
@@ -111,46 +128,13 @@ func (a *attempt) redactor() (_ *redact.Redactor, missing error) {
 	return r, missing
 }
 
-// start starts a jail, says so, and serves its way to the allowed hosts.
-func (a *attempt) start(ctx context.Context, in confine.Jail, start *confine.Start, streams sandbox.Streams) (*sandbox.Process, error) {
-	began := time.Now()
-	p, err := sandbox.Start(ctx, in.Backend, start.Spec, streams)
-	if a.cfg.Hooks.Jailed != nil {
-		a.cfg.Hooks.Jailed(a.job.Isolation, time.Since(began), err)
-	}
-	if err != nil {
-		return nil, verdict.Failed(verdict.StartReason(err), "start the jail", a.diagnosed(err))
-	}
-	// When the lease is lost there is no time to be polite: another worker may
-	// begin before a program that was asked to end has ended.
-	context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), jobs.ErrFenced) {
-			_ = p.Close(context.WithoutCancel(ctx)) // Wait reports what failed
-		}
-	})
-	a.took("jail", began)
-	a.serveNetwork(ctx, in, p, start.Listeners(p).Network)
-	weaker := words(p.Weaker())
-	a.out.Result.SetBackend(in.Backend.Name(), weaker...)
-	a.events.Put(event.Make(event.JailStarted{Backend: in.Backend.Name(), Command: start.Spec.Args, Weaker: weaker, Watched: words(p.Watched())}))
-	return p, nil
-}
-
-// diagnosed adds to an error what it comes from.
-func (a *attempt) diagnosed(err error) error {
-	if a.cfg.Diagnose == nil {
+// diagnosed adds its cause to an error of a jail, if that is known.
+func (c Config) diagnosed(err error) error {
+	if c.Diagnose == nil {
 		return err
 	}
-	if cause := a.cfg.Diagnose(err); cause != "" {
+	if cause := c.Diagnose(err); cause != "" {
 		return fmt.Errorf("%w (%s)", err, cause)
 	}
 	return err
-}
-
-func words(features []sandbox.Feature) []string {
-	var out []string
-	for _, f := range features {
-		out = append(out, string(f))
-	}
-	return out
 }

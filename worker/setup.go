@@ -24,7 +24,7 @@ func (a *attempt) setup(ctx context.Context, in confine.Jail) error {
 	}
 	var ran error
 	took, reused, err := a.space.Setup(ctx, key, func(ctx context.Context, space *workspace.Workspace) error {
-		ran = a.commands(ctx, in.Around(space), jobs.SetupFailed, a.job.Setup)
+		ran = a.jails.Run(ctx, in.Around(space), jobs.SetupFailed, a.job.Setup)
 		return ran
 	})
 	switch {

@@ -11,13 +11,14 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/conversation"
+	"github.com/penstock-run/penstock/worker/internal/jails"
 )
 
 // agentRuns are what the runs of an agent within one attempt share: the
 // first, and one more for each check that went back to it.
 type agentRuns struct {
 	round  int                   // how often a check went back
-	failed *commandError         // the check that did last
+	failed *jails.CommandError   // the check that did last
 	resume string                // what the agent calls the conversation; empty: it has no name
 	meter  *gate.Session         // what went through the gate; nil: there is none
 	total  agent.Total           // what the agent itself told, of all runs
@@ -42,13 +43,13 @@ func (a *attempt) work(ctx context.Context, in confine.Jail, adapter agent.Adapt
 		if err := a.converse(ctx, in, adapter); err != nil {
 			return err
 		}
-		err := a.commands(ctx, in, jobs.CheckFailed, a.job.Check)
-		failed, again := errors.AsType[*commandError](err)
+		err := a.jails.Run(ctx, in, jobs.CheckFailed, a.job.Check)
+		failed, again := errors.AsType[*jails.CommandError](err)
 		if !again || a.talk.round == a.job.CheckRounds {
 			return err
 		}
 		a.talk.round, a.talk.failed = a.talk.round+1, failed
-		a.events.Put(event.Make(event.CheckReturned{Check: failed.check.Check, Round: a.talk.round, Of: a.job.CheckRounds}))
+		a.events.Put(event.Make(event.CheckReturned{Check: failed.Ended.Check, Round: a.talk.round, Of: a.job.CheckRounds}))
 	}
 }
 

@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,15 +35,4 @@ func TestDrainOutlivesItsContextByTheLimit(t *testing.T) {
 			t.Errorf("cause: got %v, want %v", got, jobs.ErrDraining)
 		}
 	})
-}
-
-func TestTailKeepsTheEnd(t *testing.T) {
-	t.Parallel()
-	var out tail
-	for i := range 20_000 {
-		fmt.Fprintf(&out, "line %d\n", i)
-	}
-	if got := out.String(); len(got) > tailSize || !strings.HasSuffix(got, "line 19999\n") {
-		t.Errorf("kept %d bytes, ending in %q", len(got), got[len(got)-20:])
-	}
 }

@@ -1,4 +1,4 @@
-package worker
+package jails
 
 import (
 	"bytes"
@@ -13,50 +13,50 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
-// commands runs the job's setup or check commands, one after the other, until
-// one fails.
-func (a *attempt) commands(ctx context.Context, in confine.Jail, reason jobs.Reason, commands []string) error {
+// Run runs the job's setup or check commands, one after the other, until one fails; the
+// job then failed for that reason. A command that failed by itself is a [CommandError].
+func (s *Set) Run(ctx context.Context, in confine.Jail, reason jobs.Reason, commands []string) error {
 	for _, command := range commands {
-		check, err := a.command(ctx, in, command)
+		check, err := s.command(ctx, in, command)
 		if check.Command != "" { // it ran, however it ended
-			a.out.Result.Ran(check.Check)
+			s.cfg.Result.Ran(check.Check)
 		}
 		if err != nil {
 			return err
 		}
 		if check.Exit != 0 {
-			return &commandError{verdict.Ended(reason, "%q ended with status %d", command, check.Exit), check}
+			return &CommandError{verdict.Ended(reason, "%q ended with status %d", command, check.Exit), check}
 		}
 	}
 	return nil
 }
 
-// A commandError says that a command of the job ran, and failed by itself.
-type commandError struct {
+// A CommandError says that a command of the job ran, and failed by itself.
+type CommandError struct {
 	error
-	check event.CheckEnded
+	Ended event.CheckEnded
 }
 
-func (e *commandError) Unwrap() error { return e.error }
+func (e *CommandError) Unwrap() error { return e.error }
 
 // command runs one command in a jail of its own. Its output becomes events.
-func (a *attempt) command(ctx context.Context, in confine.Jail, command string) (event.CheckEnded, error) {
+func (s *Set) command(ctx context.Context, in confine.Jail, command string) (event.CheckEnded, error) {
 	began := time.Now()
-	a.events.Put(event.Make(event.CheckStarted{Command: command}))
+	s.cfg.Tell(event.Make(event.CheckStarted{Command: command}))
 	start, err := in.Command(command)
 	if err != nil {
 		return event.CheckEnded{}, err
 	}
 	out := &tail{}
-	p, err := a.start(ctx, in, start, sandbox.Streams{Stdout: out, Stderr: out})
+	p, err := s.Start(ctx, in, start, sandbox.Streams{Stdout: out, Stderr: out})
 	if err != nil {
 		return event.CheckEnded{}, err
 	}
 	exit, err := p.Wait()
-	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: a.took("check", began)}, Output: out.String()}
-	a.events.Put(event.Make(check))
+	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: s.cfg.Took("check", began)}, Output: out.String()}
+	s.cfg.Tell(event.Make(check))
 	limit := in.Reached(strconv.Quote(command), exit)
-	noteLimits(a.refused, strconv.Quote(command), exit)
+	s.cfg.Refusals.Limits(strconv.Quote(command), exit)
 	if cause := context.Cause(ctx); cause != nil {
 		return check, cause
 	}
