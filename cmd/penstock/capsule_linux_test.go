@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	agents "github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/builtin"
 )
 
 // open puts the repository where every user may read it.
@@ -44,7 +45,7 @@ func (f *fixture) abroad(agent string) {
 	for name, mode := range map[string]os.FileMode{"bin": 0o755, "data": 0o700, "tmp": 0o700} {
 		f.must(os.Mkdir(filepath.Join(home, name), mode))
 	}
-	found, err := agents.New(agents.Config{Path: os.Getenv("PATH")}).Find(agent)
+	found, err := builtin.Agents(agents.Config{Path: os.Getenv("PATH")}).Find(agent)
 	f.must(err)
 	for name, from := range map[string]string{"penstock": lookPath(f.T, "penstock"), agent: found.Args[0]} {
 		if to := filepath.Join(home, "bin", name); os.Link(from, to) != nil {
