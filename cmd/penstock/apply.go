@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
@@ -20,7 +19,7 @@ func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patc
 	done, err := tree.Apply(ctx, patch, how)
 	if len(done.Filtered) > 0 {
 		a.err.Printf("penstock: git filters do not run on files that an agent wrote; %d files are as they are in the repository:\n", len(done.Filtered))
-		tellSome(a.err, done.Filtered)
+		a.err.Some(done.Filtered)
 	}
 	conflict, conflicts := errors.AsType[*checkout.ConflictError](err)
 	switch {
@@ -28,7 +27,7 @@ func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patc
 		return cli.Fail(cli.ExitNotFound, "", "nothing was applied to %s: %w", tree.Top(), err)
 	case conflicts:
 		a.err.Printf("penstock: these files of %s have conflicts:\n", tree.Top())
-		tellSome(a.err, conflict.Files)
+		a.err.Some(conflict.Files)
 		return cli.Fail(cli.ExitFailure, "resolve the conflict markers, then git add the files", "the patch was applied with conflicts in %d of %d files", len(conflict.Files), len(done.Files))
 	case err != nil && how.ThreeWay:
 		return cli.Fail(cli.ExitFailure, "commit or stash your changes there, or check the result out elsewhere with penstock job worktree", "the patch does not apply to %s: %w", tree.Top(), err)
@@ -41,16 +40,4 @@ func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patc
 	}
 	a.err.Printf("penstock: %d files; the patch %s %s\n", len(done.Files), verb, tree.Top())
 	return nil
-}
-
-// tellSome lists names that strangers chose, and not more than a screen takes.
-func tellSome(w *console.Writer, names []string) {
-	const most = 20
-	for i, name := range names {
-		if i == most {
-			w.Printf("  and %d more\n", len(names)-most)
-			return
-		}
-		w.Printf("  %s\n", name)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -76,7 +77,7 @@ between them and you.`,
   penstock attach ID --terminal 1 --read-only
   echo 'git status' | penstock attach ID -- sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			before, program := split(cmd, args)
+			before, program := input.SplitDash(cmd.Flags(), args)
 			switch {
 			case len(before) != 1:
 				return cli.Usage("penstock job ls lists the jobs", "attach takes one job, and optionally a program after --")

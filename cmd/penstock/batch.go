@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/holds"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
@@ -30,7 +31,7 @@ func (a *app) batchCommand() *cobra.Command {
 
 // batchFlags are the flags of batch run besides those of a job.
 type batchFlags struct {
-	jobFlags
+	jobflags.Flags
 	read        intake.Options
 	template    string
 	vars        []string
@@ -45,8 +46,8 @@ type batchFlags struct {
 }
 
 func (f *batchFlags) add(flags *pflag.FlagSet) {
-	f.jobFlags.add(flags)
-	f.addUncommitted(flags)
+	f.Flags.Add(flags)
+	f.AddUncommitted(flags)
 	f.read.Format = "auto"
 	flags.Var(input.OneOf(&f.read.Format, intake.Formats()...), "format", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
 	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
@@ -81,7 +82,7 @@ running pool, unless --cancel-on-interrupt ends them.`,
   penstock batch run instances.jsonl --format swebench --max-parallel 16 --out results
   penstock batch run issues.csv --map prompt=Description --repo /src/app -- ./agent.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			before, command := split(cmd, args)
+			before, command := input.SplitDash(cmd.Flags(), args)
 			if len(before) != 1 {
 				return cli.Usage("name a file, or - for standard input", "expected one file, not %d", len(before))
 			}
@@ -89,7 +90,7 @@ running pool, unless --cancel-on-interrupt ends them.`,
 			if err != nil {
 				return err
 			}
-			if flags.dryRun {
+			if flags.DryRun {
 				return a.dryBatch(items)
 			}
 			return a.runBatch(cmd.Context(), items, flags)
@@ -97,7 +98,7 @@ running pool, unless --cancel-on-interrupt ends them.`,
 	}
 	flags.add(cmd.Flags())
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
-	return grouped(cmd)
+	return jobflags.Grouped(cmd)
 }
 
 // readBatch reads the items and lays the flags under each of them.
@@ -105,7 +106,7 @@ func (a *app) readBatch(file string, flags batchFlags, command []string) (intake
 	var none intake.Items
 	opts := flags.read
 	var err error
-	if opts.Defaults, err = flags.values(command); err != nil {
+	if opts.Defaults, err = flags.Values(command); err != nil {
 		return none, err
 	}
 	opts.Locate = locator()
@@ -116,10 +117,10 @@ func (a *app) readBatch(file string, flags batchFlags, command []string) (intake
 		}
 		opts.Template = string(text)
 	}
-	if opts.Vars, err = pairs("var", flags.vars); err != nil {
+	if opts.Vars, err = jobflags.Pairs("var", flags.vars); err != nil {
 		return none, err
 	}
-	if opts.Map, err = pairs("map", flags.columns); err != nil {
+	if opts.Map, err = jobflags.Pairs("map", flags.columns); err != nil {
 		return none, err
 	}
 	in := a.in
@@ -150,7 +151,7 @@ func (a *app) readBatch(file string, flags batchFlags, command []string) (intake
 // current directory, which is looked for once, and only if some item needs it.
 func locator() func(jobs.Job) (string, error) {
 	around := sync.OnceValues(func() (string, error) {
-		url, err := repositoryAround()
+		url, err := jobflags.RepositoryAround()
 		if err != nil {
 			err = fmt.Errorf("it names no repository, and %w: use --repo", err)
 		}

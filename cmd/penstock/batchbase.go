@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
@@ -19,7 +20,7 @@ import (
 // commit at the start of the batch, also when the batch continues. A branch that moves
 // meanwhile would make results that cannot be compared.
 func (b *batchRun) pin(ctx context.Context, flags batchFlags) error {
-	if flags.follow && flags.uncommitted {
+	if flags.follow && flags.Uncommitted {
 		return cli.Usage("leave one of them out", "--include-uncommitted uses the work tree as it is now, and --follow later commits")
 	}
 	bases := slices.Clone(b.dir.Manifest().Bases)
@@ -27,20 +28,20 @@ func (b *batchRun) pin(ctx context.Context, flags batchFlags) error {
 	for _, item := range b.dir.Missing() {
 		job := b.items[item]
 		known := slices.ContainsFunc(bases, isBase(job)) || slices.ContainsFunc(lacking, func(j jobs.Job) bool { return isBase(job)(baseOf(j)) })
-		if pinned(job) && !known {
+		if jobflags.Pinned(job) && !known {
 			lacking = append(lacking, job)
 		}
 	}
-	if !flags.uncommitted {
+	if !flags.Uncommitted {
 		for _, job := range lacking {
-			b.tellLeftOut(ctx, job)
+			jobflags.TellLeftOut(ctx, b.app.shell(), job)
 		}
 	}
 	if flags.follow {
 		return nil
 	}
 	if len(lacking) > 0 {
-		found, err := b.findBases(ctx, lacking, flags.uncommitted)
+		found, err := b.findBases(ctx, lacking, flags.Uncommitted)
 		if err != nil {
 			return err
 		}
@@ -50,19 +51,12 @@ func (b *batchRun) pin(ctx context.Context, flags batchFlags) error {
 		}
 	}
 	for id, job := range b.items {
-		if i := slices.IndexFunc(bases, isBase(job)); pinned(job) && i >= 0 {
+		if i := slices.IndexFunc(bases, isBase(job)); jobflags.Pinned(job) && i >= 0 {
 			job.Repo.Commit = bases[i].Commit
 			b.items[id] = job
 		}
 	}
 	return nil
-}
-
-// pinned reports whether a job begins from what a name leads to. One that goes
-// on from another job has that one's base, and with isolation none there is
-// nothing to check out.
-func pinned(j jobs.Job) bool {
-	return j.Repo.URL != "" && j.Repo.Commit == "" && j.Isolation != jobs.IsolationNone && j.Session == "" && j.Fork == "" && j.FromSalvage == ""
 }
 
 func baseOf(j jobs.Job) results.Base { return results.Base{Repo: j.Repo.URL, Ref: j.Repo.Ref} }
@@ -73,7 +67,7 @@ func (b *batchRun) findBases(ctx context.Context, list []jobs.Job, uncommitted b
 	for _, job := range list {
 		base, err := baseOf(job), error(nil)
 		if uncommitted {
-			base, err = b.snapshot(ctx, job)
+			base, err = jobflags.Snapshot(ctx, b.app.shell(), job)
 		}
 		if err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 // manifest describes the batch, so that the directory can recognize a later call of the
 // same one.
 func manifest(items intake.Items, flags batchFlags) results.Manifest {
-	j := flags.job
+	j := flags.Job
 	m := results.Manifest{
 		ID: jobs.NewID(), Version: release(),
 		Input: results.Input{Name: items.Name, SHA256: items.SHA256, Format: items.Format, Items: items.Total},
@@ -27,7 +27,7 @@ func manifest(items intake.Items, flags batchFlags) results.Manifest {
 	if flags.follow { // absent otherwise, so that batches of earlier versions can continue
 		m.Options["follow"] = "true"
 	}
-	if flags.uncommitted {
+	if flags.Uncommitted {
 		m.Options["include-uncommitted"] = "true"
 	}
 	for _, item := range items.Items {

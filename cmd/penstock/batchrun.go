@@ -61,7 +61,7 @@ func (a *app) runBatch(ctx context.Context, items intake.Items, flags batchFlags
 	if err != nil {
 		return cli.Usage("", "%w", err)
 	}
-	b := &batchRun{app: a, dir: dir, where: flags.out, max: flags.maxFailures, cancel: flags.cancelOnInterrupt, strictKey: flags.strictKey, outcomes: map[jobs.Outcome]int{}, running: map[string]bool{}}
+	b := &batchRun{app: a, dir: dir, where: flags.out, max: flags.maxFailures, cancel: flags.cancelOnInterrupt, strictKey: flags.StrictKey, outcomes: map[jobs.Outcome]int{}, running: map[string]bool{}}
 	if flags.redo != "" {
 		if _, err := dir.Redo(flags.redo); err != nil {
 			return errors.Join(cli.Usage("use failed, error, all or item ids", "--redo: %w", err), dir.Close())

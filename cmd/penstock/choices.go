@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/calendar"
 )
 
 func states() []string {
@@ -13,6 +12,3 @@ func states() []string {
 func outcomes() []string {
 	return input.Strings(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip)
 }
-
-func missedWords() []string  { return input.Strings(calendar.MissedOnce, calendar.MissedSkip) }
-func overlapWords() []string { return input.Strings(calendar.OverlapSkip, calendar.OverlapAllow) }

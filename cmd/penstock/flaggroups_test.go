@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 )
 
 // Each flag of the commands that take a job's is in one group, and help shows it
@@ -15,12 +17,12 @@ import (
 func TestFlagsOfAJobAreGrouped(t *testing.T) {
 	t.Parallel()
 	groupOf, used := map[string]string{}, map[string]bool{}
-	for _, g := range flagGroups {
-		for name := range strings.FieldsSeq(g.flags) {
+	for _, g := range jobflags.Groups {
+		for name := range strings.FieldsSeq(g.Flags) {
 			if groupOf[name] != "" {
-				t.Errorf("--%s is in %s and in %s", name, groupOf[name], g.title)
+				t.Errorf("--%s is in %s and in %s", name, groupOf[name], g.Title)
 			}
-			groupOf[name] = g.title
+			groupOf[name] = g.Title
 		}
 	}
 	var commands []string

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -24,7 +25,7 @@ with the changes. job retry begins anew instead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var prompt *control.Message
 			if cmd.Flags().Changed("prompt") {
-				words, err := a.prompt([]string{text})
+				words, err := jobflags.Prompt(a.shell(), []string{text})
 				if err != nil {
 					return err
 				}
@@ -69,7 +70,7 @@ func (a *app) jobFork() *cobra.Command {
 			if n < 1 || n > 100 {
 				return cli.Usage("", "-n is %d: use 1 to 100", n)
 			}
-			prompt, err := a.prompt([]string{text})
+			prompt, err := jobflags.Prompt(a.shell(), []string{text})
 			if err != nil {
 				return err
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/penstock/natscmd"
 	"github.com/penstock-run/penstock/cmd/penstock/queuecmd"
 	"github.com/penstock-run/penstock/cmd/penstock/sandboxcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/schedulecmd"
 )
 
 // An app is one call of the program: its streams, its settings, and the flags
@@ -93,7 +94,7 @@ directory, or starts a pool of its own and stops it at the end.`,
 	flags.AddFlagSet(a.settings())
 	root.AddCommand(
 		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(), a.attachCommand(),
-		a.whyCommand(), a.jobCommand(), queuecmd.New(a.shell()), a.scheduleCommand(), deadcmd.New(a.shell()), agentcmd.New(a.shell()), a.serveCommand(), a.workerCommand(), natscmd.New(a.shell()), sandboxcmd.New(a.shell()),
+		a.whyCommand(), a.jobCommand(), queuecmd.New(a.shell()), schedulecmd.New(a.shell()), deadcmd.New(a.shell()), agentcmd.New(a.shell()), a.serveCommand(), a.workerCommand(), natscmd.New(a.shell()), sandboxcmd.New(a.shell()),
 		doctorcmd.New(a.shell()), cleancmd.New(a.shell()), backupcmd.New(a.shell()), backupcmd.NewRestore(a.shell()), chaoscmd.New(a.shell()), a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.insideCommands()...)

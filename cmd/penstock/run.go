@@ -13,13 +13,14 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 func (a *app) runCommand() *cobra.Command {
-	var flags jobFlags
+	var flags jobflags.Flags
 	var r oneRun
 	cmd := &cobra.Command{
 		Use:   "run [PROMPT|-] [flags] [-- COMMAND ARG…]",
@@ -30,35 +31,35 @@ of JSON on standard output.`,
 		Example: `  penstock run "Fix the failing test" --agent claude --patch fix.patch
   penstock run --repo /src/app -- sh -c 'echo hello > hello.txt'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := a.jobOf(cmd, args, flags, r.file)
+			job, err := jobflags.Parse(a.shell(), cmd, args, flags)
 			if err != nil {
 				return err
 			}
-			if flags.dryRun {
-				return a.dryRun(job)
+			if flags.DryRun {
+				return jobflags.DryRun(a.shell(), job)
 			}
-			if err := a.baseJob(cmd.Context(), &job, flags); err != nil {
+			if err := jobflags.Base(cmd.Context(), a.shell(), &job, flags); err != nil {
 				return err
 			}
-			r.app, r.strictKey = a, flags.strictKey
+			r.app, r.strictKey = a, flags.StrictKey
 			return r.run(cmd.Context(), job)
 		},
 	}
-	flags.add(cmd.Flags())
-	flags.addUncommitted(cmd.Flags())
+	flags.Add(cmd.Flags())
+	flags.AddUncommitted(cmd.Flags())
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(&a.cfg))
-	cmd.Flags().StringVar(&r.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
+	flags.AddFile(cmd.Flags())
 	cmd.Flags().StringVar(&r.patch, "patch", "", "write the patch to this file")
 	cmd.Flags().BoolVar(&r.apply, "apply", false, "apply the patch to the work tree around the current directory, as job apply does")
-	return grouped(cmd)
+	return jobflags.Grouped(cmd)
 }
 
 // A oneRun is one call of run.
 type oneRun struct {
 	*app
-	file, patch string
-	apply       bool
-	strictKey   bool
+	patch     string
+	apply     bool
+	strictKey bool
 }
 
 func (r *oneRun) run(ctx context.Context, job jobs.Job) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -120,7 +121,7 @@ a finished job. --image adds images to the prompt, for a running agent that acce
 		Example: `  penstock send ID "Write a test for it, too"
   penstock send ID "The button is cut off" --image shot.png`,
 	}, func(args []string) (control.Message, error) {
-		text, err := a.prompt(args[1:])
+		text, err := jobflags.Prompt(a.shell(), args[1:])
 		if err != nil {
 			return control.Message{}, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
@@ -70,9 +71,9 @@ func (a *app) addWorktree(ctx context.Context, p *pool.Pool, rec jobs.Record, r 
 		r.Repo = rec.Repo
 	}
 	if r.Repo == "" {
-		r.Repo, err = repositoryAround()
+		r.Repo, err = jobflags.RepositoryAround()
 	} else {
-		r.Repo, err = repository(r.Repo)
+		r.Repo, err = jobflags.Repository(r.Repo)
 	}
 	if err != nil {
 		return err

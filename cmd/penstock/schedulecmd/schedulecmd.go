@@ -1,4 +1,5 @@
-package main
+// Package schedulecmd is the command schedule: jobs that are submitted repeatedly.
+package schedulecmd
 
 import (
 	"context"
@@ -13,26 +14,27 @@ import (
 	"github.com/penstock-run/penstock/jobs/calendar"
 )
 
-func (a *app) scheduleCommand() *cobra.Command {
+// New returns the command schedule.
+func New(shell cli.Shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "schedule", Aliases: []string{"schedules"}, Short: "Submit jobs on a schedule",
 		Long: `A schedule submits the same job repeatedly: at the times of a crontab line, or at a
 fixed interval. It fires while a pool runs (penstock serve). Each firing makes one
 job, even after a crash.`,
 	}
-	cmd.AddCommand(a.scheduleAdd(), a.scheduleLs(), a.scheduleGet(),
-		a.scheduleChange("pause", "Pause a schedule until it is resumed", func(ctx context.Context, p *pool.Pool, name string) (calendar.Record, error) {
+	cmd.AddCommand(add(shell), ls(shell), get(shell),
+		changing(shell, "pause", "Pause a schedule until it is resumed", func(ctx context.Context, p *pool.Pool, name string) (calendar.Record, error) {
 			return p.Client.Schedules().Pause(ctx, name)
 		}),
-		a.scheduleChange("resume", "Resume a paused schedule", func(ctx context.Context, p *pool.Pool, name string) (calendar.Record, error) {
+		changing(shell, "resume", "Resume a paused schedule", func(ctx context.Context, p *pool.Pool, name string) (calendar.Record, error) {
 			return p.Client.Schedules().Resume(ctx, name)
 		}),
-		a.scheduleRun(), a.scheduleRm())
+		run(shell), remove(shell))
 	return cmd
 }
 
-// A scheduleState is a schedule as people and programs see it.
-type scheduleState struct {
+// A state is a schedule as people and programs see it.
+type state struct {
 	calendar.Record
 	// Upcoming are the next firings, in the schedule's time zone.
 	Upcoming []time.Time `json:"upcoming"`
@@ -41,13 +43,13 @@ type scheduleState struct {
 // upcoming is how many of the next firings are shown.
 const upcoming = 5
 
-func stateOf(rec calendar.Record) scheduleState {
-	return scheduleState{rec, append([]time.Time{}, rec.Upcoming(upcoming)...)}
+func stateOf(rec calendar.Record) state {
+	return state{rec, append([]time.Time{}, rec.Upcoming(upcoming)...)}
 }
 
-var scheduleView = cli.View[scheduleState]{
+var view = cli.View[state]{
 	Header: []string{"NAME", "WHEN", "NEXT", "LAST", "JOB", "QUEUE"},
-	Row: func(s scheduleState) []string {
+	Row: func(s state) []string {
 		last, made := "", ""
 		if f := s.Last; f != nil {
 			last, made = f.At.Local().Format(time.RFC3339), f.Job
@@ -57,7 +59,7 @@ var scheduleView = cli.View[scheduleState]{
 		}
 		return []string{s.Name, when(s.Schedule), nextWords(s), last, made, s.Job.Queue}
 	},
-	ID: func(s scheduleState) string { return s.Name },
+	ID: func(s state) string { return s.Name },
 }
 
 // when says in words at which times a schedule fires.
@@ -68,7 +70,7 @@ func when(s calendar.Schedule) string {
 	return s.Cron + " " + s.Timezone
 }
 
-func nextWords(s scheduleState) string {
+func nextWords(s state) string {
 	switch {
 	case s.Paused != nil:
 		return "paused"
@@ -79,13 +81,13 @@ func nextWords(s scheduleState) string {
 }
 
 // withSchedules opens the pool for a command about schedules.
-func (a *app) withSchedules(ctx context.Context, fn func(p *pool.Pool) error) error {
-	return a.withCalendar(ctx, "read", fn)
+func withSchedules(ctx context.Context, shell cli.Shell, fn func(p *pool.Pool) error) error {
+	return withCalendar(ctx, shell, "read", fn)
 }
 
 // withCalendar is withSchedules for a command that may begin a pool.
-func (a *app) withCalendar(ctx context.Context, owner string, fn func(p *pool.Pool) error) error {
-	p, err := pool.Open(ctx, a.shell(), owner, pool.Hooks{})
+func withCalendar(ctx context.Context, shell cli.Shell, owner string, fn func(p *pool.Pool) error) error {
+	p, err := pool.Open(ctx, shell, owner, pool.Hooks{})
 	if err != nil {
 		return err
 	}
@@ -97,60 +99,60 @@ func (a *app) withCalendar(ctx context.Context, owner string, fn func(p *pool.Po
 }
 
 // sayUnserved warns that nothing happens while no pool runs.
-func (a *app) sayUnserved(p *pool.Pool, what string) {
+func sayUnserved(shell cli.Shell, p *pool.Pool, what string) {
 	if p.Own() {
-		a.err.Printf("penstock: no pool runs on %s; %s while one does (penstock serve --slots 2)\n", a.cfg.Data, what)
+		shell.Err.Printf("penstock: no pool runs on %s; %s while one does (penstock serve --slots 2)\n", shell.Config.Data, what)
 	}
 }
 
-func (a *app) scheduleLs() *cobra.Command {
+func ls(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the schedules, when each fires next, and what it did last", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+			return withSchedules(cmd.Context(), shell, func(p *pool.Pool) error {
 				list, err := pool.Collect(p.Client.Schedules().List(cmd.Context()))
 				if err != nil {
 					return err
 				}
-				states := make([]scheduleState, len(list))
+				states := make([]state, len(list))
 				for i, rec := range list {
 					states[i] = stateOf(rec)
 				}
-				return scheduleView.List(a.out, a.format, states)
+				return view.List(shell.Out, *shell.Format, states)
 			})
 		},
 	}
 }
 
-func (a *app) scheduleGet() *cobra.Command {
+func get(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "get NAME", Short: "Show a schedule: its job, its next firings and its last one", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+			return withSchedules(cmd.Context(), shell, func(p *pool.Pool) error {
 				rec, err := p.Client.Schedules().Get(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				if a.format == cli.Table {
-					a.format = cli.YAML
+				if *shell.Format == cli.Table {
+					*shell.Format = cli.YAML
 				}
-				return scheduleView.One(a.out, a.format, stateOf(rec))
+				return view.One(shell.Out, *shell.Format, stateOf(rec))
 			})
 		},
 	}
 }
 
-// scheduleChange changes a schedule and shows it.
-func (a *app) scheduleChange(verb, short string, change func(context.Context, *pool.Pool, string) (calendar.Record, error)) *cobra.Command {
+// changing changes a schedule and shows it.
+func changing(shell cli.Shell, verb, short string, change func(context.Context, *pool.Pool, string) (calendar.Record, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+			return withSchedules(cmd.Context(), shell, func(p *pool.Pool) error {
 				rec, err := change(cmd.Context(), p, args[0])
 				if err != nil {
 					return err
 				}
-				return scheduleView.One(a.out, a.format, stateOf(rec))
+				return view.One(shell.Out, *shell.Format, stateOf(rec))
 			})
 		},
 	}
@@ -162,32 +164,32 @@ var firingView = cli.View[calendar.Firing]{
 	ID:     func(f calendar.Firing) string { return f.Job },
 }
 
-func (a *app) scheduleRun() *cobra.Command {
+func run(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "run NAME", Short: "Submit a schedule's job now, even if the schedule is paused; its next firing does not change", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+			return withSchedules(cmd.Context(), shell, func(p *pool.Pool) error {
 				rec, err := p.Client.Schedules().Run(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				a.sayUnserved(p, "the job begins")
-				return firingView.One(a.out, a.format, *rec.Last)
+				sayUnserved(shell, p, "the job begins")
+				return firingView.One(shell.Out, *shell.Format, *rec.Last)
 			})
 		},
 	}
 }
 
-func (a *app) scheduleRm() *cobra.Command {
+func remove(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME…", Short: "Remove schedules; their jobs stay", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(p *pool.Pool) error {
+			return withSchedules(cmd.Context(), shell, func(p *pool.Pool) error {
 				for _, name := range args {
 					if err := p.Client.Schedules().Remove(cmd.Context(), name); err != nil {
 						return err
 					}
-					a.err.Printf("penstock: removed schedule %s\n", name)
+					shell.Err.Printf("penstock: removed schedule %s\n", name)
 				}
 				return nil
 			})

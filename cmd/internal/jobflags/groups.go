@@ -1,4 +1,4 @@
-package main
+package jobflags
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A flagGroup is a part of the flags that describe a job, as help shows them.
-type flagGroup struct {
-	title string
-	flags string // their names
+// A Group is a part of the flags that describe a job, as help shows them.
+type Group struct {
+	Title string
+	Flags string // their names
 }
 
-// flagGroups hold each flag of the commands that take a job's.
-var flagGroups = []flagGroup{
+// Groups hold each flag of the commands that take a job's.
+var Groups = []Group{
 	{"Items", "format map max-input max-items max-line filter slice limit shuffle seed prompt-template var"},
 	{"Batch", "out redo max-parallel max-failures follow cancel-on-interrupt"},
 	{"Calendar", "cron every timezone missed grace overlap replace"},
@@ -32,10 +32,10 @@ var flagGroups = []flagGroup{
 }
 
 // of returns the flags of a set that belong to the group, in the group's order.
-func (g flagGroup) of(all *pflag.FlagSet) *pflag.FlagSet {
-	own := pflag.NewFlagSet(g.title, pflag.ContinueOnError)
+func (g Group) of(all *pflag.FlagSet) *pflag.FlagSet {
+	own := pflag.NewFlagSet(g.Title, pflag.ContinueOnError)
 	own.SortFlags = false
-	for name := range strings.FieldsSeq(g.flags) {
+	for name := range strings.FieldsSeq(g.Flags) {
 		if f := all.Lookup(name); f != nil {
 			own.AddFlag(f)
 		}
@@ -43,17 +43,17 @@ func (g flagGroup) of(all *pflag.FlagSet) *pflag.FlagSet {
 	return own
 }
 
-// grouped has a command's help show its flags by what they are about.
-func grouped(cmd *cobra.Command) *cobra.Command {
+// Grouped has a command's help show its flags by what they are about.
+func Grouped(cmd *cobra.Command) *cobra.Command {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		var b strings.Builder
 		fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
 		if cmd.HasExample() {
 			fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
 		}
-		for _, g := range flagGroups {
+		for _, g := range Groups {
 			if own := g.of(cmd.LocalFlags()); own.HasAvailableFlags() {
-				fmt.Fprintf(&b, "\n%s:\n%s", g.title, own.FlagUsages())
+				fmt.Fprintf(&b, "\n%s:\n%s", g.Title, own.FlagUsages())
 			}
 		}
 		fmt.Fprintf(&b, "\nGlobal Flags:\n%s", cmd.InheritedFlags().FlagUsages())

@@ -1,4 +1,6 @@
-package main
+// Package jobflags describes jobs on a command line: the flags of every command that
+// takes a job, the job that they make, and the work tree that it begins from.
+package jobflags
 
 import (
 	"fmt"
@@ -7,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
@@ -16,24 +17,26 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// jobFlags are the flags that describe a job: run, submit and batch run
-// share them.
-type jobFlags struct {
-	job                  jobs.Job
+// Flags are the flags that describe a job: run, submit, batch run and schedule add share
+// them.
+type Flags struct {
+	Job                  jobs.Job
 	jail                 jail.Flags
 	priority, isolation  string
 	timeout, idleTimeout time.Duration
 	parkAfter, answerBy  time.Duration
 	runAt                string
 	resultSchema         string // a file's name
+	file                 string // with the whole job; see AddFile
 	labels, files        []string
-	dryRun               bool
-	uncommitted          bool // see addUncommitted
-	strictKey            bool
+	DryRun               bool
+	Uncommitted          bool // see AddUncommitted
+	StrictKey            bool
 }
 
-func (f *jobFlags) add(flags *pflag.FlagSet) {
-	j := &f.job
+// Add adds the flags to those of a command.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	j := &f.Job
 	flags.StringVar(&j.Repo.URL, "repo", "", "repository: a path or URL (default: the one around the current directory)")
 	flags.StringVar(&j.Repo.Ref, "ref", "", "branch, tag or commit to begin from (default: the repository's HEAD)")
 	flags.StringVar(&j.FromSalvage, "from-salvage", "", "begin from the last saved changes of this earlier job")
@@ -69,25 +72,30 @@ func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.Var(input.OneOf(&j.Deliver.Mode, "patch", jobs.DeliverBranch, jobs.DeliverPR, "none"), "deliver", "patch (default), branch, pr or none")
 	flags.BoolVar(&j.Deliver.DraftText, "draft-text", false, "have the agent write a title and a description of its change when it has finished")
 	flags.StringVar(&j.Key, "key", "", "the same key gives the same job")
-	flags.BoolVar(&f.strictKey, "strict-key", false, "refuse a job whose key belongs to a different job")
+	flags.BoolVar(&f.StrictKey, "strict-key", false, "refuse a job whose key belongs to a different job")
 	flags.StringVar(&f.runAt, "run-at", "", "do not start before this time (RFC 3339) or delay (as in 2h)")
 	flags.StringSliceVar(&j.DependsOn, "after", nil, "id of a job that must succeed first (repeatable)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be submitted, and exit")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "print what would be submitted, and exit")
 }
 
-// build turns the flags, and the command after --, into a job. Where no
-// repository is named, it is the one around the current directory.
-func (f *jobFlags) build(command []string) (jobs.Job, error) {
-	j, err := f.values(command)
+// AddFile is for commands that take a whole job from a file.
+func (f *Flags) AddFile(flags *pflag.FlagSet) {
+	flags.StringVar(&f.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
+}
+
+// build is Values with the repository around the current directory, if none is named.
+func (f *Flags) build(command []string) (jobs.Job, error) {
+	j, err := f.Values(command)
 	if err == nil && j.Repo.URL == "" && j.Isolation != jobs.IsolationNone {
-		j.Repo.URL, err = repositoryAround()
+		j.Repo.URL, err = RepositoryAround()
 	}
 	return j, err
 }
 
-// values is build without a repository that was not named.
-func (f *jobFlags) values(command []string) (jobs.Job, error) {
-	j := f.job
+// Values turns the flags, and the command after --, into a job, which has no repository if
+// none is named.
+func (f *Flags) Values(command []string) (jobs.Job, error) {
+	j := f.Job
 	j.Priority, j.Isolation, j.Image = jobs.Priority(f.priority), jobs.Isolation(f.isolation), f.jail.Image
 	j.Timeout, j.IdleTimeout = jobs.Duration(f.timeout), jobs.Duration(f.idleTimeout)
 	j.Ask.ParkAfter, j.Ask.Timeout = jobs.Duration(f.parkAfter), jobs.Duration(f.answerBy)
@@ -99,7 +107,7 @@ func (f *jobFlags) values(command []string) (jobs.Job, error) {
 	if j.Sandbox, err = f.jail.Sandbox(); err != nil {
 		return j, err
 	}
-	if j.Labels, err = pairs("label", f.labels); err != nil {
+	if j.Labels, err = Pairs("label", f.labels); err != nil {
 		return j, err
 	}
 	if j.Env, err = f.jail.ParseEnv(); err != nil {
@@ -116,11 +124,12 @@ func (f *jobFlags) values(command []string) (jobs.Job, error) {
 	if j.Files, err = attachments(f.files); err != nil {
 		return j, err
 	}
-	j.Repo.URL, err = repository(j.Repo.URL)
+	j.Repo.URL, err = Repository(j.Repo.URL)
 	return j, err
 }
 
-func pairs(flag string, list []string) (map[string]string, error) {
+// Pairs reads the values k=v of a flag.
+func Pairs(flag string, list []string) (map[string]string, error) {
 	all, err := input.Pairs(list)
 	if err != nil {
 		return nil, cli.Usage("", "--%s: %w", flag, err)
@@ -128,6 +137,7 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return all, nil
 }
 
+// moment reads --run-at.
 func moment(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -155,8 +165,8 @@ func attachments(names []string) ([]jobs.File, error) {
 	return files, nil
 }
 
-// repository makes a path absolute.
-func repository(url string) (string, error) {
+// Repository returns the address of a repository, with a path made absolute.
+func Repository(url string) (string, error) {
 	if url == "" || strings.Contains(url, "://") || strings.Contains(url, "@") && strings.Contains(url, ":") {
 		return url, nil
 	}
@@ -170,9 +180,9 @@ func repository(url string) (string, error) {
 	return abs, nil
 }
 
-// repositoryAround finds the repository around the current directory. It reads
+// RepositoryAround finds the repository around the current directory. It reads
 // no settings of it.
-func repositoryAround() (string, error) {
+func RepositoryAround() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("current directory: %w", err)
@@ -187,22 +197,17 @@ func repositoryAround() (string, error) {
 	}
 }
 
-// prompt is the argument, standard input for "-", or nothing.
-func (a *app) prompt(args []string) (string, error) {
+// Prompt is the argument, standard input for "-", or nothing.
+func Prompt(shell cli.Shell, args []string) (string, error) {
 	switch {
 	case len(args) == 0:
 		return "", nil
 	case args[0] != "-":
 		return args[0], nil
 	}
-	text, err := input.ReadAll(a.in, "the prompt", jobs.MaxJobBytes)
+	text, err := input.ReadAll(shell.In, "the prompt", jobs.MaxJobBytes)
 	if err != nil {
 		return "", cli.Usage("", "%w", err)
 	}
 	return string(text), nil
-}
-
-// split separates the arguments before -- from the agent's command after it.
-func split(cmd *cobra.Command, args []string) (before, command []string) {
-	return input.SplitDash(cmd.Flags(), args)
 }

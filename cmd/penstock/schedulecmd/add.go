@@ -1,4 +1,4 @@
-package main
+package schedulecmd
 
 import (
 	"time"
@@ -7,22 +7,22 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 )
 
-// scheduleFlags are the flags that describe a schedule, without its job.
-type scheduleFlags struct {
-	job                             jobFlags
-	file                            string
+// addFlags are the flags that describe a schedule, without its job.
+type addFlags struct {
+	job                             jobflags.Flags
 	cron, timezone, missed, overlap string
 	every, grace                    time.Duration
 	replace                         bool
 }
 
-func (a *app) scheduleAdd() *cobra.Command {
-	var f scheduleFlags
+func add(shell cli.Shell) *cobra.Command {
+	var f addFlags
 	cmd := &cobra.Command{
 		Use:   "add NAME [PROMPT|-] [flags] [-- COMMAND ARG…]",
 		Short: "Submit a job repeatedly, by a crontab line or at a fixed interval",
@@ -30,7 +30,7 @@ func (a *app) scheduleAdd() *cobra.Command {
   penstock schedule add smoke --every 1h --repo /src/app -- ./smoke.sh
   penstock schedule add nightly --replace --cron @daily --job job.json`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.addSchedule(cmd, args, f) },
+		RunE: func(cmd *cobra.Command, args []string) error { return addSchedule(shell, cmd, args, f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.cron, "cron", "", `when: minute, hour, day of month, month and weekday, as in "0 3 * * 1-5", or @hourly, @daily, @weekly, @monthly, @yearly`)
@@ -40,17 +40,17 @@ func (a *app) scheduleAdd() *cobra.Command {
 	flags.DurationVar(&f.grace, "grace", 0, "with --missed skip: how late a firing may be (default 1m)")
 	flags.Var(input.OneOf(&f.overlap, overlapWords()...), "overlap", "a firing while the last job is not finished: skip (default) or allow")
 	flags.BoolVar(&f.replace, "replace", false, "replace an existing schedule of this name")
-	f.job.add(flags)
-	flags.StringVar(&f.file, "job", "", "read the whole job from this file (JSON), or from - for standard input")
-	return grouped(cmd)
+	f.job.Add(flags)
+	f.job.AddFile(flags)
+	return jobflags.Grouped(cmd)
 }
 
-func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) error {
-	before, command := split(cmd, args)
+func addSchedule(shell cli.Shell, cmd *cobra.Command, args []string, f addFlags) error {
+	before, command := input.SplitDash(cmd.Flags(), args)
 	if len(before) == 0 {
 		return cli.Usage("penstock schedule add NAME …", "the schedule's name is missing before --")
 	}
-	job, err := a.describedJob(before[1:], command, f.job, f.file)
+	job, err := jobflags.Describe(shell, before[1:], command, f.job)
 	if err != nil {
 		return err
 	}
@@ -61,13 +61,13 @@ func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) er
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	if f.job.dryRun {
-		if a.format == cli.Table {
-			a.format = cli.YAML
+	if f.job.DryRun {
+		if *shell.Format == cli.Table {
+			*shell.Format = cli.YAML
 		}
-		return scheduleView.One(a.out, a.format, stateOf(calendar.New(s, time.Now())))
+		return view.One(shell.Out, *shell.Format, stateOf(calendar.New(s, time.Now())))
 	}
-	return a.withCalendar(cmd.Context(), "schedule", func(p *pool.Pool) error {
+	return withCalendar(cmd.Context(), shell, "schedule", func(p *pool.Pool) error {
 		put := p.Client.Schedules().Add
 		if f.replace {
 			put = p.Client.Schedules().Replace
@@ -76,7 +76,11 @@ func (a *app) addSchedule(cmd *cobra.Command, args []string, f scheduleFlags) er
 		if err != nil {
 			return err
 		}
-		a.sayUnserved(p, "the schedule fires")
-		return scheduleView.One(a.out, a.format, stateOf(rec))
+		sayUnserved(shell, p, "the schedule fires")
+		return view.One(shell.Out, *shell.Format, stateOf(rec))
 	})
 }
+
+func missedWords() []string { return input.Strings(calendar.MissedOnce, calendar.MissedSkip) }
+
+func overlapWords() []string { return input.Strings(calendar.OverlapSkip, calendar.OverlapAllow) }

@@ -1,4 +1,4 @@
-package main
+package jobflags
 
 import (
 	"context"
@@ -17,19 +17,19 @@ import (
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
-// addUncommitted is for commands whose jobs are submitted now.
-func (f *jobFlags) addUncommitted(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.uncommitted, "include-uncommitted", false, "begin from the work tree as it is, including uncommitted files that are not ignored")
+// AddUncommitted is for commands whose jobs are submitted now.
+func (f *Flags) AddUncommitted(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.Uncommitted, "include-uncommitted", false, "begin from the work tree as it is, including uncommitted files that are not ignored")
 }
 
-// baseJob says what of the user's work tree a job does not get, or lets it
+// Base says what of the user's work tree a job does not get, or lets it
 // begin from all of it.
-func (a *app) baseJob(ctx context.Context, job *jobs.Job, flags jobFlags) error {
-	if !flags.uncommitted {
-		a.tellLeftOut(ctx, *job)
+func Base(ctx context.Context, shell cli.Shell, job *jobs.Job, flags Flags) error {
+	if !flags.Uncommitted {
+		TellLeftOut(ctx, shell, *job)
 		return nil
 	}
-	base, err := a.snapshot(ctx, *job)
+	base, err := Snapshot(ctx, shell, *job)
 	job.Repo.Commit = base.Commit
 	return err
 }
@@ -37,11 +37,11 @@ func (a *app) baseJob(ctx context.Context, job *jobs.Job, flags jobFlags) error 
 // lookTime bounds how long a submission waits for what is only a hint.
 const lookTime = 5 * time.Second
 
-// tellLeftOut says how many files of a work tree are not committed, where a
+// TellLeftOut says how many files of a work tree are not committed, where a
 // job begins from its HEAD. What cannot be read here is the worker's to refuse.
-func (a *app) tellLeftOut(ctx context.Context, job jobs.Job) {
+func TellLeftOut(ctx context.Context, shell cli.Shell, job jobs.Job) {
 	path, local := checkout.Local(job.Repo.URL)
-	if !local || job.Repo.Ref != "" || !pinned(job) {
+	if !local || job.Repo.Ref != "" || !Pinned(job) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -55,15 +55,15 @@ func (a *app) tellLeftOut(ctx context.Context, job jobs.Job) {
 	if err != nil || changed+untracked == 0 {
 		return
 	}
-	a.err.Printf("penstock: %d changed and %d untracked files of %s are not committed, so they are left out; --include-uncommitted includes them\n",
+	shell.Err.Printf("penstock: %d changed and %d untracked files of %s are not committed, so they are left out; --include-uncommitted includes them\n",
 		changed, untracked, tree.Top())
 }
 
-// snapshot makes a commit of a work tree as it is, for jobs to begin from. It
+// Snapshot makes a commit of a work tree as it is, for jobs to begin from. It
 // is kept where workers of this data directory keep what they fetched.
-func (a *app) snapshot(ctx context.Context, job jobs.Job) (results.Base, error) {
+func Snapshot(ctx context.Context, shell cli.Shell, job jobs.Job) (results.Base, error) {
 	base := results.Base{Repo: job.Repo.URL}
-	path, err := a.snapshotable(job)
+	path, err := snapshotable(shell, job)
 	if err != nil {
 		return base, err
 	}
@@ -71,7 +71,7 @@ func (a *app) snapshot(ctx context.Context, job jobs.Job) (results.Base, error) 
 	if err != nil {
 		return base, cli.Usage("", "--include-uncommitted: %w", err)
 	}
-	spaces, err := workspace.Open(ctx, workerparts.Workspaces(&a.cfg, nil))
+	spaces, err := workspace.Open(ctx, workerparts.Workspaces(shell.Config, nil))
 	if err != nil {
 		return base, err
 	}
@@ -83,23 +83,23 @@ func (a *app) snapshot(ctx context.Context, job jobs.Job) (results.Base, error) 
 	}
 	base.Commit, base.Uncommitted = snap.Commit, snap.Files
 	if snap.Files == 0 {
-		a.err.Printf("penstock: %s has no uncommitted files\n", tree.Top())
+		shell.Err.Printf("penstock: %s has no uncommitted files\n", tree.Top())
 		return base, nil
 	}
-	a.err.Printf("penstock: the job begins from %s with %d uncommitted files, as commit %s, which is in none of your repositories\n", console.ShortID(snap.Head), snap.Files, console.ShortID(snap.Commit))
+	shell.Err.Printf("penstock: the job begins from %s with %d uncommitted files, as commit %s, which is in none of your repositories\n", console.ShortID(snap.Head), snap.Files, console.ShortID(snap.Commit))
 	if len(snap.Filtered) > 0 {
-		a.err.Printf("penstock: git filters did not run; these files are used as they are on disk:\n")
-		tellSome(a.err, snap.Filtered)
+		shell.Err.Printf("penstock: git filters did not run; these files are used as they are on disk:\n")
+		shell.Err.Some(snap.Filtered)
 	}
 	if len(snap.Nested) > 0 {
-		a.err.Printf("penstock: these are separate repositories, and are left out:\n")
-		tellSome(a.err, snap.Nested)
+		shell.Err.Printf("penstock: these are separate repositories, and are left out:\n")
+		shell.Err.Some(snap.Nested)
 	}
 	return base, nil
 }
 
 // snapshotable returns the path that a snapshot is made of, or why none can be.
-func (a *app) snapshotable(job jobs.Job) (string, error) {
+func snapshotable(shell cli.Shell, job jobs.Job) (string, error) {
 	path, local := checkout.Local(job.Repo.URL)
 	refuse := func(hint, why string) (string, error) {
 		return "", cli.Usage(hint, "--include-uncommitted: %s", why)
@@ -111,12 +111,19 @@ func (a *app) snapshotable(job jobs.Job) (string, error) {
 		return refuse("leave --ref out", "uncommitted files belong to the work tree's HEAD, not to another ref")
 	case job.Isolation == jobs.IsolationNone:
 		return refuse("leave it out", "with --isolation none the agent works in the directory as it is")
-	case !pinned(job):
+	case !Pinned(job):
 		return refuse("", "a job that continues another one begins from the same commit")
 	case job.Deliver.Mode == jobs.DeliverBranch || job.Deliver.Mode == jobs.DeliverPR:
 		return refuse("commit first, or use penstock job apply", "a branch would publish uncommitted files")
-	case a.cfg.Server != "":
+	case shell.Config.Server != "":
 		return refuse("commit first, and let the workers fetch that", "the workers of --server cannot read this data directory, where the files are kept")
 	}
 	return path, nil
+}
+
+// Pinned reports whether a job begins from what a name leads to. One that goes
+// on from another job has that one's base, and with isolation none there is
+// nothing to check out.
+func Pinned(j jobs.Job) bool {
+	return j.Repo.URL != "" && j.Repo.Commit == "" && j.Isolation != jobs.IsolationNone && j.Session == "" && j.Fork == "" && j.FromSalvage == ""
 }
