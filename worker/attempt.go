@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,10 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
-	"github.com/penstock-run/penstock/jobs/seal"
 	"github.com/penstock-run/penstock/jobs/session"
-	"github.com/penstock-run/penstock/sandbox"
-	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/inside"
 	"github.com/penstock-run/penstock/worker/internal/agentrun"
@@ -24,10 +20,10 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/jails"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
+	"github.com/penstock-run/penstock/worker/internal/preparation"
 	"github.com/penstock-run/penstock/worker/internal/recorder"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
-	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -52,9 +48,12 @@ type attempt struct {
 	times   stopwatch
 	cleanup cleanup
 	// refused notes what the attempt's jails wanted and did not get.
-	refused *jails.Refusals
-	jails   *jails.Set
-	space   *workspace.Workspace
+	refused     *jails.Refusals
+	jails       *jails.Set
+	preparation preparation.Preparation
+	// salvages are those of earlier attempts.
+	salvages outcome.Salvages
+	space    *workspace.Workspace
 	// secrets removes what must not leave the worker.
 	secrets *redact.Redactor
 	// notice is what the agent must know of its workspace; "" if that is new.
@@ -129,6 +128,8 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 	a.times = stopwatch{w.cfg.Hooks.Stage, a.out.Result}
 	a.cleanup = cleanup{a.times, a.log, w.leftover}
 	a.refused, a.jails = a.newJails()
+	a.salvages = outcome.Salvages{Store: w.cfg.Store, Record: w.cfg.Queue.Get}
+	a.preparation = a.newPreparation()
 	return a, missing
 }
 
@@ -186,32 +187,12 @@ func (a *attempt) begin(ctx context.Context) error {
 
 // run is the way of a job through a worker. A nil error is a success.
 func (a *attempt) run(ctx context.Context) (err error) {
-	if err := a.acceptable(); err != nil {
-		return err
-	}
-	adapter, err := a.cfg.Agents.Get(a.job.Agent.Name)
+	plan, err := a.preparation.Plan(ctx)
 	if err != nil {
 		return err
 	}
-	// Whoever accepted the job may not have known what this worker's agent can.
-	if err := a.cfg.Agents.Able(a.job); err != nil {
-		return err
-	}
-	if err := a.permitted(); err != nil {
-		return err
-	}
-	backend, err := a.backend()
-	if err != nil {
-		return err
-	}
-	salvage, begun, why, err := a.before(ctx, adapter)
-	if err != nil {
-		return err
-	}
-	if salvage != nil && salvage.BaseCommit != "" {
-		a.job.Repo.Commit = salvage.BaseCommit // what was saved leads from there
-	}
-	space, err := a.prepare(ctx, backend, salvage)
+	a.job = plan.Job
+	space, err := a.preparation.Workspace(ctx, plan)
 	if err != nil {
 		return err
 	}
@@ -219,14 +200,14 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		a.cleanup.release("workspace", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
 	}()
 	a.space = space
-	if err := a.restore(ctx, space, salvage); err != nil {
+	if a.notice, err = a.preparation.Restore(ctx, plan, space); err != nil {
 		return err
 	}
-	in, err := a.confine(backend, space, a.job.CheckRounds > 0 && adapter.About().Resume || a.conversation.Continues())
+	in, err := a.confine(plan, space)
 	if err != nil {
 		return err
 	}
-	if err := a.resume(ctx, in, begun, why); err != nil {
+	if err := a.resume(ctx, in, plan.Capsule, plan.Why); err != nil {
 		return err
 	}
 	if in, err = in.Reach(); err != nil {
@@ -235,30 +216,14 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	defer a.jails.Wait(in)
 	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), verdict.ErrTimeLimit)
 	defer cancel()
-	err = a.work(limited, in, adapter)
+	err = a.work(limited, in, plan.Adapter)
 	if err == nil {
 		err = context.Cause(limited)
 	}
 	if over := context.Cause(ctx); errors.Is(over, jobs.ErrFenced) || errors.Is(over, jobs.ErrDraining) {
 		return over // somebody else will do it again: nothing of this counts
 	}
-	return a.conclude(ctx, in, adapter, err)
-}
-
-// acceptable refuses a job that has a password in its address, or that nobody has
-// signed whom the worker trusts.
-func (a *attempt) acceptable() error {
-	if jobs.HasCredentials(a.job.Repo.URL) { // of an earlier version, or a client that asked no dispatcher
-		return verdict.Ended(jobs.InvalidJob, "the repository's address has a password or a token in it: submit the job without, and give it to this worker's git (docs/private-repositories.md)")
-	}
-	if len(a.cfg.Signers) == 0 {
-		return nil
-	}
-	err := seal.Verify(a.job, a.rec, a.cfg.Signers)
-	if unsigned, ok := errors.AsType[*seal.UnsignedError](err); ok {
-		return verdict.Ended(jobs.Unsigned, "%s", unsigned.Error())
-	}
-	return err
+	return a.conclude(ctx, in, plan.Adapter, err)
 }
 
 // conclude takes what the agent left, and delivers it where that is a success.
@@ -292,33 +257,4 @@ func (a *attempt) conclude(ctx context.Context, in confine.Jail, adapter agent.A
 // jails are called so, and what a kill leaves of them is found by it.
 func (a *attempt) name() string {
 	return a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10)
-}
-
-// prepare makes the workspace.
-func (a *attempt) prepare(ctx context.Context, backend sandbox.Backend, salvage *jobs.Salvage) (*workspace.Workspace, error) {
-	began := time.Now()
-	features, err := backend.Check(ctx)
-	if err != nil {
-		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.cfg.diagnosed(err))
-	}
-	r := workspace.Request{
-		ID: a.name(), Repo: a.job.Repo, Isolation: a.job.Isolation, Plain: !slices.Contains(features, sandbox.FeatureLayers),
-		Unjailed: backend.Name() == "none", Title: a.job.Title(), Session: a.rec.Session, Batch: a.job.Batch,
-		Progress: func(p event.WorkspaceProgress) { a.events.Put(event.Make(event.WorkspaceProgress(p))) },
-	}
-	if salvage != nil && salvage.Job == a.rec.ID {
-		r.Again = a.rec.ID + "." + strconv.FormatUint(salvage.Epoch, 10)
-	}
-	space, err := a.cfg.Spaces.Prepare(ctx, r)
-	a.times.took("provision", began)
-	if err != nil {
-		return nil, verdict.Failed(jobs.WorkspaceFailed, "prepare workspace", err)
-	}
-	a.out.Result.SetBase(space.Base())
-	// What "auto" means is known only now.
-	if err := a.refused.Deny(a.cfg.Policy.PermitsJob(policy.Request{Jail: jailpolicy.Request{Backend: "auto"}, Workspace: string(space.Strategy())})); err != nil {
-		return nil, errors.Join(err, space.Close())
-	}
-	a.events.Put(event.Make(a.ready(space)))
-	return space, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -28,18 +27,6 @@ func (a *attempt) seal(ctx context.Context, space *workspace.Workspace, v jobs.E
 	a.conversation.Store(context.WithoutCancel(ctx), at, v.Reason, func(context.Context) (*jobs.Salvage, error) { return work, nil })
 }
 
-// before finds what the attempt begins from: a capsule, with what was changed in
-// the workspace by then, or a salvage, if somebody has asked for that.
-func (a *attempt) before(ctx context.Context, adapter agent.Adapter) (s *jobs.Salvage, c *jobs.Capsule, why string, err error) {
-	c, why, err = a.conversation.Find(ctx, adapter.About())
-	if err == nil && c == nil {
-		s, err = a.salvages().Last(ctx, a.job, a.rec, a.claim.Epoch())
-	} else if c != nil {
-		s = c.Work
-	}
-	return s, c, why, err
-}
-
 // resume puts the conversation into the agent's home, or has the agent begin anew.
 func (a *attempt) resume(ctx context.Context, in confine.Jail, c *jobs.Capsule, why string) error {
 	resumed, why, err := a.conversation.Resume(ctx, in.Kept, c, why)
@@ -59,7 +46,7 @@ func (a *attempt) resume(ctx context.Context, in confine.Jail, c *jobs.Capsule, 
 func (a *attempt) anew(ctx context.Context, why string) error {
 	var epoch uint64
 	if why != "" {
-		s, err := a.salvages().Before(ctx, a.rec, a.claim.Epoch())
+		s, err := a.salvages.Before(ctx, a.rec, a.claim.Epoch())
 		if err != nil {
 			return err
 		}

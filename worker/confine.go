@@ -5,6 +5,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/preparation"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -29,10 +30,21 @@ func (c Config) confinement() confine.Config {
 	}
 }
 
+// newPreparation returns the attempt's preparation, which has made nothing yet.
+func (a *attempt) newPreparation() preparation.Preparation {
+	return preparation.New(preparation.Config{
+		Job: a.job, Record: a.rec, Epoch: a.claim.Epoch(), Name: a.name(),
+		Confine: a.cfg.confinement(), Strategy: a.cfg.Workspace, Spaces: a.cfg.Spaces, Agents: a.cfg.Agents, Signers: a.cfg.Signers,
+		Backend: a.cfg.Backend, Diagnosed: a.cfg.diagnosed, Salvages: a.salvages, Conversation: a.conversation,
+		Refusals: a.refused, Result: a.out.Result, Took: a.times.took, Tell: a.events.Put,
+	})
+}
+
 // confine returns the jail of the attempt's programs.
-func (a *attempt) confine(backend sandbox.Backend, space *workspace.Workspace, keepHome bool) (confine.Jail, error) {
+func (a *attempt) confine(plan preparation.Plan, space *workspace.Workspace) (confine.Jail, error) {
+	keepHome := a.job.CheckRounds > 0 && plan.Adapter.About().Resume || a.conversation.Continues()
 	return confine.New(a.cfg.confinement(), confine.Request{
-		Job: a.job, Label: JailLabel(a.name(), a.cfg.Pool), Backend: backend, Space: space, KeepHome: keepHome,
+		Job: a.job, Label: JailLabel(a.name(), a.cfg.Pool), Backend: plan.Backend, Space: space, KeepHome: keepHome,
 		Inside: a.inside.URL, Token: a.tokens.network, Refused: a.refused.Host,
 	})
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
-	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/confine"
@@ -43,21 +41,6 @@ func (a *attempt) newJails() (*jails.Refusals, *jails.Set) {
 		cfg.Network = func(used event.JailNetwork) { hooks.Network(rec, used) }
 	}
 	return refused, jails.New(cfg)
-}
-
-// backend returns the jail that the job asks for.
-func (a *attempt) backend() (sandbox.Backend, error) {
-	name := a.job.Sandbox.Backend
-	if a.container() {
-		name = "oci" // the only one whose jails have a root from an image
-	}
-	backend, err := a.cfg.Backend(name)
-	if err != nil {
-		return nil, verdict.Failed(jobs.SandboxMissing, "choose a jail", a.cfg.diagnosed(err))
-	}
-	a.out.Result.SetBackend(backend.Name())
-	// What the worker prefers may be something else than the policy permits.
-	return backend, a.refused.Deny(a.cfg.Policy.Permits(policy.Request{Backend: backend.Name()}))
 }
 
 // container reports whether the job's programs come from an image.
