@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -36,14 +37,14 @@ func (p *Proxy) decide(ctx context.Context, d *Decision) []netip.AddrPort {
 	case p.exhausted():
 		d.Reason = ReasonBudget
 		return nil
-	case !p.permits(ctx, d.Host, d.Port):
+	case !p.permissions.permit(ctx, d.Host, d.Port):
 		d.Reason = ReasonNotListed
 		return nil
 	}
 	addresses := []netip.Addr{}
 	if a, err := netip.ParseAddr(d.Host); err == nil {
 		addresses = append(addresses, a)
-	} else if !p.look(d.Host) {
+	} else if !p.permissions.look(d.Host) {
 		d.Reason = ReasonBudget
 		return nil
 	} else {
@@ -67,13 +68,26 @@ func (p *Proxy) decide(ctx context.Context, d *Decision) []netip.AddrPort {
 	return reachable
 }
 
+// permissions say where the jail may connect to: by the rules, and by what the user
+// has answered.
+type permissions struct {
+	rules    Rules
+	user     func(ctx context.Context, host string, port uint16) bool // Config.Ask
+	timeout  time.Duration                                            // of a question
+	maxNames int
+
+	mu      sync.Mutex
+	answers map[string]*answer // guarded by mu
+	looked  map[string]bool    // names that were resolved; guarded by mu
+}
+
 // look reports whether a name may be resolved: the first names may, and those
 // again and again. A resolution reveals the name to the servers of its zone, and
 // below a wildcard a program chooses what it says.
-func (p *Proxy) look(host string) bool {
+func (p *permissions) look(host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.looked[host] && len(p.looked) >= p.cfg.MaxNames {
+	if !p.looked[host] && len(p.looked) >= p.maxNames {
 		return false
 	}
 	p.looked[host] = true
@@ -86,12 +100,12 @@ type answer struct {
 	yes   bool
 }
 
-// permits reports whether a rule, or the answer to a question, permits host and port.
-func (p *Proxy) permits(ctx context.Context, host string, port uint16) bool {
-	if p.cfg.Rules.Allows(host, port) {
+// permit reports whether a rule, or the answer to a question, permits host and port.
+func (p *permissions) permit(ctx context.Context, host string, port uint16) bool {
+	if p.rules.Allows(host, port) {
 		return true
 	}
-	if p.cfg.Ask == nil {
+	if p.user == nil {
 		return false
 	}
 	a, first, ok := p.question(join(host, port))
@@ -109,7 +123,7 @@ func (p *Proxy) permits(ctx context.Context, host string, port uint16) bool {
 	}
 }
 
-func (p *Proxy) question(key string) (a *answer, first, ok bool) {
+func (p *permissions) question(key string) (a *answer, first, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a, ok = p.answers[key]; ok {
@@ -125,12 +139,12 @@ func (p *Proxy) question(key string) (a *answer, first, ok bool) {
 
 // ask waits for the answer on behalf of all connections. ctx ends with the jail:
 // then there is none, and the next jail may ask again.
-func (p *Proxy) ask(ctx context.Context, a *answer, host string, port uint16) {
+func (p *permissions) ask(ctx context.Context, a *answer, host string, port uint16) {
 	defer close(a.given)
-	limited, cancel := context.WithTimeout(ctx, p.cfg.AskTimeout)
+	limited, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	yes := make(chan bool, 1)
-	go func() { yes <- p.cfg.Ask(limited, host, port) }() // ends when Ask does, whose context ends
+	go func() { yes <- p.user(limited, host, port) }() // ends when Ask does, whose context ends
 	select {
 	case a.yes = <-yes:
 	case <-limited.Done():

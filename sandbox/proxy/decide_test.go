@@ -25,7 +25,7 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 	}})
 	got := make(chan bool)
 	for range 20 {
-		go func() { got <- p.permits(t.Context(), "a.test", 443) }()
+		go func() { got <- p.permissions.permit(t.Context(), "a.test", 443) }()
 	}
 	answer <- true
 	for range 20 {
@@ -34,7 +34,7 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 		}
 	}
 	jail, end := context.WithCancel(t.Context())
-	go func() { got <- p.permits(jail, "b.test", 443) }()
+	go func() { got <- p.permissions.permit(jail, "b.test", 443) }()
 	for asked.Load() < 2 {
 		time.Sleep(time.Millisecond)
 	}
@@ -42,14 +42,14 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 	if <-got {
 		t.Error("the end of the jail was a yes")
 	}
-	go func() { got <- p.permits(t.Context(), "b.test", 443) }()
+	go func() { got <- p.permissions.permit(t.Context(), "b.test", 443) }()
 	answer <- true
 	if !<-got || asked.Load() != 3 {
 		t.Errorf("asked %d times, want again after a jail that ended", asked.Load())
 	}
 	close(answer) // no to everything
 	for i := range 2 * maxQuestions {
-		if p.permits(t.Context(), fmt.Sprintf("x%d.test", i), 443) {
+		if p.permissions.permit(t.Context(), fmt.Sprintf("x%d.test", i), 443) {
 			t.Fatal("yes")
 		}
 	}

@@ -70,7 +70,7 @@ func (p *Proxy) reply(ctx context.Context, message []byte) []byte {
 	}
 	name, ok := normal(q.name)
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // RFC 6761, 6.3
-		return p.found(q, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+		return q.found(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	}
 	d := Decision{Time: time.Now(), Method: "DNS", Host: name}
 	if !ok || q.class != dnsInternet {
@@ -78,7 +78,7 @@ func (p *Proxy) reply(ctx context.Context, message []byte) []byte {
 	} else if !p.catches(ctx, name) {
 		d.Reason = ReasonNotListed
 	} else if a, ok := p.table.address(name); ok {
-		return p.found(q, a)
+		return q.found(a)
 	} else {
 		d.Reason = ReasonBudget
 	}
@@ -86,7 +86,8 @@ func (p *Proxy) reply(ctx context.Context, message []byte) []byte {
 	return q.answer(dnsNotFound, netip.Addr{})
 }
 
-func (p *Proxy) found(q question, a netip.Addr) []byte {
+// found answers with the address of a name that exists.
+func (q question) found(a netip.Addr) []byte {
 	if q.kind != dnsA {
 		a = netip.Addr{} // the name exists, and has nothing of the kind
 	}
@@ -95,7 +96,7 @@ func (p *Proxy) found(q question, a netip.Addr) []byte {
 
 // catches reports whether connections to a name would be let through.
 func (p *Proxy) catches(ctx context.Context, name string) bool {
-	return p.cfg.Rules.Allows(name, 443) || p.cfg.Rules.Allows(name, 80) || p.permits(ctx, name, 443)
+	return p.cfg.Rules.Allows(name, 443) || p.cfg.Rules.Allows(name, 80) || p.permissions.permit(ctx, name, 443)
 }
 
 // ServeNames answers the questions that come to c, until c is closed, as it

@@ -103,11 +103,8 @@ type Proxy struct {
 	room   *connlimit.Limit
 	beyond chan struct{} // holds a value for each connection beyond it
 
-	mu      sync.Mutex
-	answers map[string]*answer // of Ask; guarded by mu
-	looked  map[string]bool    // names that were resolved; guarded by mu
-
-	table table
+	permissions *permissions
+	table       table
 }
 
 // New returns a Proxy.
@@ -132,7 +129,11 @@ func New(cfg Config) *Proxy {
 		}
 	}
 	return &Proxy{
-		cfg: cfg, answers: map[string]*answer{}, looked: map[string]bool{},
+		cfg: cfg,
+		permissions: &permissions{
+			rules: cfg.Rules, user: cfg.Ask, timeout: cfg.AskTimeout, maxNames: cfg.MaxNames,
+			answers: map[string]*answer{}, looked: map[string]bool{},
+		},
 		room: connlimit.New(cfg.MaxConnections), beyond: make(chan struct{}, 16), // some more are told that they are too many
 	}
 }

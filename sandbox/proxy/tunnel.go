@@ -54,7 +54,7 @@ func (p *Proxy) tunnel(ctx context.Context, c *conn, br *bufio.Reader, req *http
 func (p *Proxy) join(c *conn, br *bufio.Reader, up net.Conn, d Decision) {
 	t := &traffic{proxy: p}
 	check := func() bool {
-		if d.Reason = p.inspect(c, br, d); d.Reason != "" {
+		if d.Reason = inspect(c, br, d); d.Reason != "" {
 			d.Allowed = false
 			p.alert(c, d)
 		}
@@ -107,7 +107,7 @@ func linger(c net.Conn) {
 // To port 443 that is TLS. To other ports, which a rule has to name, it may be
 // anything, after anything the other side says; but if it is TLS, it too must
 // be for the name that the client asked for.
-func (p *Proxy) inspect(c net.Conn, br *bufio.Reader, d Decision) Reason {
+func inspect(c net.Conn, br *bufio.Reader, d Decision) Reason {
 	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
 	if d.Port == 443 {
 		_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
