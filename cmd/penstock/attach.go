@@ -87,8 +87,8 @@ between them and you.`,
 				return cli.Usage("", "--terminal names a terminal that already runs a program: leave out the program")
 			}
 			s.ask.Args, s.ask.By, s.ask.ID = program, "cli", jobs.NewID()
-			return a.withJob(cmd.Context(), before[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-				if err := checkServed(p, rec); err != nil {
+			return pool.WithJob(cmd.Context(), a.shell(), before[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				if err := pool.CheckServed(p, rec); err != nil {
 					return err
 				}
 				s.pool, s.rec = p, rec

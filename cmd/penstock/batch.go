@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
@@ -236,7 +237,7 @@ func (a *app) batchResults() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return errors.Join(resultView.List(a.out, a.format, list), outcome(nil, list...))
+				return errors.Join(jobview.Results.List(a.out, a.format, list), jobview.Outcome(nil, list...))
 			})
 		},
 	}

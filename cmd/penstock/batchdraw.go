@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/penstock-run/penstock/cmd/internal/sessionview"
 )
 
 const (
@@ -37,7 +39,7 @@ func (b *batchRun) askDoing(ctx context.Context) error {
 	for {
 		for _, rec := range b.board.Shown() {
 			if e, err := b.pool.Log.Last(ctx, rec); err == nil && e != nil {
-				b.board.Doing(rec.ID, summary(*e))
+				b.board.Doing(rec.ID, sessionview.Summary(*e))
 			}
 		}
 		select {

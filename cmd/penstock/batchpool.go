@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/holds"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
@@ -66,7 +67,7 @@ func (a *app) batchCancel() *cobra.Command {
 			if err == nil && len(changed) == 0 {
 				err = cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no jobs to cancel", id)
 			} else {
-				err = errors.Join(err, recordView.List(a.out, a.format, changed))
+				err = errors.Join(err, jobview.Records.List(a.out, a.format, changed))
 			}
 			return errors.Join(err, p.Close())
 		},

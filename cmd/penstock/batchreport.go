@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
@@ -153,5 +154,5 @@ func (b *batchRun) list() error {
 	if err != nil {
 		return err
 	}
-	return resultView.List(b.out, b.format, list)
+	return jobview.Results.List(b.out, b.format, list)
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jobflags"
+	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
@@ -188,7 +190,7 @@ func (b *batchRun) watch(ctx context.Context) error {
 func (b *batchRun) item(ctx context.Context, item string) error {
 	answer, err := b.pool.Submit(ctx, b.items[item], "batch")
 	if err == nil && b.strictKey {
-		err = refuseDiffering(b.items[item], answer)
+		err = jobflags.RefuseDiffering(b.items[item], answer)
 	}
 	if err != nil {
 		return pool.Cause(ctx, fmt.Errorf("item %s: %w", item, err))
@@ -210,7 +212,7 @@ func (b *batchRun) collect(ctx context.Context, rec jobs.Record) error {
 		return pool.Cause(ctx, fmt.Errorf("item %s: %w", rec.Item, err))
 	}
 	var patch bytes.Buffer
-	if err := writePatch(ctx, b.pool, rec, &patch); err != nil {
+	if err := patches.Write(ctx, b.pool, rec, &patch); err != nil {
 		return fmt.Errorf("item %s: %w", rec.Item, err)
 	}
 	err = b.dir.Add(ctx, result, &patch, b.pool.Client.Events(ctx, rec.ID, 0))

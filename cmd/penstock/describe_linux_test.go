@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/sessionview"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -45,8 +46,8 @@ func TestEveryKindIsWords(t *testing.T) {
 			event := jobs.Event{Kind: e, Job: "01a205f6-dbaa-771f-ac99-41d2010d55db", Data: raw}
 			for _, color := range []string{"", "1"} {
 				var b bytes.Buffer
-				a := &app{out: console.New(&b, func(name string) string { return map[string]string{"FORCE_COLOR": color}[name] })}
-				if err := a.tellPerson(a.out, event); err != nil {
+				out := sessionview.New(console.New(&b, func(name string) string { return map[string]string{"FORCE_COLOR": color}[name] }))
+				if err := out.Show(event); err != nil {
 					t.Fatal(err)
 				}
 				shown := ours.ReplaceAllString(b.String(), "")

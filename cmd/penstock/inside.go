@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/worker"
@@ -90,7 +91,7 @@ replaces it. The values of secrets are removed from it.`,
 			if err != nil {
 				return insideError(err)
 			}
-			return artifactView.One(a.out, a.format, stored)
+			return jobview.Artifacts.One(a.out, a.format, stored)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "the artifact's name (default: the file's)")

@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
+	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/penstock/worktreecmd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/worker/checkout"
@@ -21,30 +20,8 @@ import (
 
 func (a *app) jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "Show and control jobs"}
-	job.AddCommand(a.jobLs(), a.jobGet(), a.jobEvents(), a.jobCancel(), a.jobRetry(), a.jobResume(), a.jobFork(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), a.jobWorktree())
+	job.AddCommand(a.jobLs(), a.jobGet(), a.jobEvents(), a.jobCancel(), a.jobRetry(), a.jobResume(), a.jobFork(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), worktreecmd.New(a.shell()))
 	return job
-}
-
-var recordView = cli.View[jobs.Record]{
-	Header: []string{"JOB", "STATE", "OUTCOME", "REASON", "AGENT", "BATCH", "ITEM", "AGE", "TITLE"},
-	Row: func(r jobs.Record) []string {
-		return []string{
-			r.ID, string(r.State), string(r.Outcome), string(r.Reason), r.Agent, console.ShortID(r.Batch), r.Item,
-			time.Since(r.Submitted).Truncate(time.Second).String(), r.Title,
-		}
-	},
-	ID: func(r jobs.Record) string { return r.ID },
-}
-
-var resultView = cli.View[jobs.Result]{
-	Header: []string{"JOB", "ITEM", "OUTCOME", "REASON", "ATTEMPTS", "FILES", "COMMITS", "SECONDS", "COST", "MESSAGE"},
-	Row: func(r jobs.Result) []string {
-		return []string{
-			r.Job, r.ID, string(r.Outcome), string(r.Reason), strconv.Itoa(r.Attempts), strconv.Itoa(r.FilesChanged),
-			strconv.Itoa(r.Commits), fmt.Sprintf("%.1f", r.Durations.Total), fmt.Sprintf("%.2f", r.CostUSD), console.FirstLine(r.Message),
-		}
-	},
-	ID: func(r jobs.Result) string { return r.Job },
 }
 
 func (a *app) jobEvents() *cobra.Command {
@@ -58,7 +35,7 @@ func (a *app) jobGet() *cobra.Command {
 		Use: "get ID", Aliases: []string{"show"}, Args: cobra.ExactArgs(1),
 		Short: "Show a job: its record, what its reason means, its request and its result",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				view, err := p.Client.Show(ctx, rec.ID)
 				if err != nil {
 					return err
@@ -101,7 +78,7 @@ func (a *app) jobRetry() *cobra.Command {
 func (a *app) each(ctx context.Context, ids []string, fn func(context.Context, *pool.Pool, jobs.Record) (jobs.Record, error)) error {
 	var changed []jobs.Record
 	for _, id := range ids {
-		err := a.withJob(ctx, id, func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+		err := pool.WithJob(ctx, a.shell(), id, func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 			rec, err := fn(ctx, p, rec)
 			if err != nil {
 				return fmt.Errorf("job %s: %w", id, err)
@@ -110,18 +87,18 @@ func (a *app) each(ctx context.Context, ids []string, fn func(context.Context, *
 			return nil
 		})
 		if err != nil {
-			return errors.Join(err, recordView.List(a.out, a.format, changed))
+			return errors.Join(err, jobview.Records.List(a.out, a.format, changed))
 		}
 	}
-	return recordView.List(a.out, a.format, changed)
+	return jobview.Records.List(a.out, a.format, changed)
 }
 
 func (a *app) jobDiff() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff ID", Short: "Print the patch of a finished job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-				return writePatch(ctx, p, rec, a.out)
+			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				return patches.Write(ctx, p, rec, a.out)
 			})
 		},
 	}
@@ -138,15 +115,15 @@ files with a filter are written as they are in the repository, and are listed. A
 that changed nothing, and a patch that does not apply, are errors. With --3way
 conflicting changes are merged, in the index, too.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				var patch bytes.Buffer
-				if err := writePatch(ctx, p, rec, &patch); err != nil {
+				if err := patches.Write(ctx, p, rec, &patch); err != nil {
 					return err
 				}
 				if patch.Len() == 0 {
-					return changedNothing(rec)
+					return patches.Unchanged(rec)
 				}
-				return a.applyPatch(ctx, dir, how, patch.Bytes())
+				return patches.Apply(ctx, a.shell(), dir, how, patch.Bytes())
 			})
 		},
 	}
@@ -154,25 +131,4 @@ conflicting changes are merged, in the index, too.`,
 	cmd.Flags().BoolVar(&how.Check, "check", false, "only check whether it applies")
 	cmd.Flags().BoolVar(&how.ThreeWay, "3way", false, "merge conflicting changes, and leave conflict markers")
 	return cmd
-}
-
-// changedNothing is the error for a job without a change, where the user wants one.
-func changedNothing(rec jobs.Record) error {
-	return cli.Fail(cli.ExitNotFound, "", "job %s changed nothing", rec.ID)
-}
-
-// writePatch writes the patch of a finished job.
-func writePatch(ctx context.Context, p *pool.Pool, rec jobs.Record, w io.Writer) error {
-	if rec.State != jobs.Finished {
-		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no patch yet", rec.ID, rec.State)
-	}
-	patch, err := p.Client.Patch(ctx, rec.ID)
-	if err != nil {
-		return err
-	}
-	defer patch.Close()
-	if _, err := io.Copy(w, patch); err != nil {
-		return fmt.Errorf("patch of job %s: %w", rec.ID, err)
-	}
-	return nil
 }

@@ -7,24 +7,16 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 )
-
-var artifactView = cli.View[jobs.Artifact]{
-	Header: []string{"NAME", "BYTES", "SHA256", "PATH"},
-	Row: func(a jobs.Artifact) []string {
-		return []string{a.Name, strconv.FormatInt(a.Bytes, 10), a.SHA256, a.Path}
-	},
-	ID: func(a jobs.Artifact) string { return a.Name },
-}
 
 func (a *app) jobArtifacts() *cobra.Command {
 	var out string
@@ -35,7 +27,7 @@ the files of the workspace that the job named (--artifact). With a name, or a pa
 the workspace, it prints that file. With --out it writes files to a directory: those
 of the workspace below "workspace", the others beside it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				if rec.State != jobs.Finished {
 					return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no artifacts yet", rec.ID, rec.State)
 				}
@@ -52,7 +44,7 @@ of the workspace below "workspace", the others beside it.`,
 				case len(args) > 1:
 					return p.Artifact(ctx, rec.ID, rec.Epoch, list[0].Name, a.out)
 				}
-				return artifactView.List(a.out, a.format, list)
+				return jobview.Artifacts.List(a.out, a.format, list)
 			})
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -60,7 +61,7 @@ func (a *app) jobLs() *cobra.Command {
 			if f.watch {
 				return a.watchJobs(cmd.Context(), f)
 			}
-			return pool.List(cmd.Context(), a.shell(), recordView, func(ctx context.Context, p *pool.Pool) ([]jobs.Record, error) {
+			return pool.List(cmd.Context(), a.shell(), jobview.Records, func(ctx context.Context, p *pool.Pool) ([]jobs.Record, error) {
 				found, err := p.Jobs(ctx, f.ListRequest)
 				return f.choose(found), err
 			})
@@ -145,9 +146,9 @@ func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
 			continue
 		}
 		if seen[rec.ID] = fits; a.format == cli.Table {
-			err = a.out.Row(console.Span{Text: strings.Join(recordView.Row(rec), "  ")})
+			err = a.out.Row(console.Span{Text: strings.Join(jobview.Records.Row(rec), "  ")})
 		} else {
-			err = recordView.List(a.out, cli.JSONL, []jobs.Record{rec})
+			err = jobview.Records.List(a.out, cli.JSONL, []jobs.Record{rec})
 		}
 		if err != nil {
 			break

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -33,13 +34,13 @@ with the changes. job retry begins anew instead.`,
 			} else if id != "" {
 				return cli.Usage("", "--id names a message: it needs --prompt")
 			}
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				rec, err := p.Client.Resume(ctx, rec.ID, prompt)
 				if err != nil {
 					return refusal(err)
 				}
 				a.waits(p)
-				return recordView.One(a.out, a.format, rec)
+				return jobview.Records.One(a.out, a.format, rec)
 			})
 		},
 	}
@@ -74,13 +75,13 @@ func (a *app) jobFork() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				forks, err := forkJob(ctx, p, rec.ID, prompt, n)
 				if err != nil {
-					return cmp.Or(submittedView.List(a.out, a.format, forks), err)
+					return cmp.Or(jobview.Submitted.List(a.out, a.format, forks), err)
 				}
 				a.waits(p)
-				return submittedView.List(a.out, a.format, forks)
+				return jobview.Submitted.List(a.out, a.format, forks)
 			})
 		},
 	}

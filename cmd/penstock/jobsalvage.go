@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
@@ -46,7 +47,7 @@ last. With --show it prints the patch of one, with --apply it applies that patch
 work tree, and with --restore it writes patch and commits to a directory: those of the
 newest attempt, unless --epoch names another.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				shown, err := p.Client.Show(ctx, rec.ID)
 				if err != nil {
 					return err
@@ -90,7 +91,7 @@ func (a *app) salvage(ctx context.Context, p *pool.Pool, list []jobs.Salvage, wi
 	if patch.Len() == 0 {
 		return cli.Fail(cli.ExitNotFound, "--restore writes them", "the salvage of epoch %d has commits only: nothing was applied", s.Epoch)
 	}
-	return a.applyPatch(ctx, wish.apply, checkout.How{}, patch.Bytes())
+	return patches.Apply(ctx, a.shell(), wish.apply, checkout.How{}, patch.Bytes())
 }
 
 // restore writes a salvage into a directory of its own.

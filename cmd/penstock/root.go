@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
-	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/cmd/penstock/agentcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/backupcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/chaoscmd"
@@ -34,7 +33,6 @@ type app struct {
 	file     string
 	format   cli.Format
 	progress cli.ProgressMode
-	screen   *transcript.Screen // of the session that is shown; nil until one is
 	// secrets are variables that no other process may read; no process inherits them.
 	secrets map[string]string
 	// args are the command line, and terminal whether it has one that may go.

@@ -14,7 +14,10 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
+	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/sessionview"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -41,7 +44,7 @@ of JSON on standard output.`,
 			if err := jobflags.Base(cmd.Context(), a.shell(), &job, flags); err != nil {
 				return err
 			}
-			r.app, r.strictKey = a, flags.StrictKey
+			r.app, r.strictKey, r.session = a, flags.StrictKey, sessionview.New(a.err)
 			return r.run(cmd.Context(), job)
 		},
 	}
@@ -60,6 +63,7 @@ type oneRun struct {
 	patch     string
 	apply     bool
 	strictKey bool
+	session   *sessionview.Output // for people
 }
 
 func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
@@ -75,7 +79,7 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 	if err = errors.Join(err, p.Close()); err != nil {
 		return err
 	}
-	err = outcome(nil, result)
+	err = jobview.Outcome(nil, result)
 	if err != nil && r.shown() {
 		return &cli.Error{Code: cli.Code(err), Err: errors.New("")} // the session's end has shown it
 	}
@@ -83,11 +87,11 @@ func (r *oneRun) run(ctx context.Context, job jobs.Job) error {
 }
 
 // shown reports whether the end of the job was shown to a person.
-func (r *oneRun) shown() bool { return r.screen != nil && r.screen.Over() }
+func (r *oneRun) shown() bool { return r.session.Over() }
 
 func (r *oneRun) job(ctx context.Context, p *pool.Pool, job jobs.Job) (jobs.Result, error) {
 	var none jobs.Result
-	submitted, err := r.submit(ctx, p, job, r.strictKey)
+	submitted, err := jobflags.Submit(ctx, r.app.shell(), p, job, r.strictKey)
 	if err != nil {
 		return none, err
 	}
@@ -129,7 +133,7 @@ func (r *oneRun) tell(event jobs.Event) error {
 	case r.progress == cli.ProgressQuiet:
 		return nil
 	}
-	return r.tellPerson(r.err, event)
+	return r.session.Show(event)
 }
 
 // print writes the result, unless the user has just seen all of it.
@@ -138,9 +142,9 @@ func (r *oneRun) print(result jobs.Result) error {
 		return nil
 	}
 	if r.format == cli.JSON {
-		return resultView.One(r.out, cli.JSONL, result)
+		return jobview.Results.One(r.out, cli.JSONL, result)
 	}
-	return resultView.One(r.out, r.format, result)
+	return jobview.Results.One(r.out, r.format, result)
 }
 
 // deliver writes or applies the patch where that was asked for.
@@ -149,7 +153,7 @@ func (r *oneRun) deliver(ctx context.Context, p *pool.Pool, rec jobs.Record) err
 		return nil
 	}
 	var patch bytes.Buffer
-	if err := writePatch(ctx, p, rec, &patch); err != nil {
+	if err := patches.Write(ctx, p, rec, &patch); err != nil {
 		return err
 	}
 	if r.patch != "" {
@@ -161,9 +165,9 @@ func (r *oneRun) deliver(ctx context.Context, p *pool.Pool, rec jobs.Record) err
 	case !r.apply:
 		return nil
 	case patch.Len() > 0:
-		return r.applyPatch(ctx, ".", checkout.How{}, patch.Bytes())
+		return patches.Apply(ctx, r.app.shell(), ".", checkout.How{}, patch.Bytes())
 	case rec.Outcome == jobs.Success:
-		return changedNothing(rec)
+		return patches.Unchanged(rec)
 	}
 	return nil // the outcome says it
 }

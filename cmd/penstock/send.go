@@ -45,8 +45,8 @@ func (a *app) messageCommand(cmd *cobra.Command, say func(args []string) (contro
 		if c.ID == "" {
 			c.ID = jobs.NewID()
 		}
-		return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-			if err := checkServed(p, rec); err != nil {
+		return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			if err := pool.CheckServed(p, rec); err != nil {
 				return err
 			}
 			receipt, err := deliver(ctx, p, rec.ID, c, timeout)

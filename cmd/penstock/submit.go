@@ -1,18 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
+	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
-	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 func (a *app) submitCommand() *cobra.Command {
@@ -38,9 +33,9 @@ func (a *app) submitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := a.submit(cmd.Context(), p, job, flags.StrictKey)
+			answer, err := jobflags.Submit(cmd.Context(), a.shell(), p, job, flags.StrictKey)
 			if err == nil {
-				err = submittedView.One(a.out, a.format, answer)
+				err = jobview.Submitted.One(a.out, a.format, answer)
 			}
 			if p.Own() && err == nil {
 				a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
@@ -52,36 +47,4 @@ func (a *app) submitCommand() *cobra.Command {
 	flags.AddUncommitted(cmd.Flags())
 	flags.AddFile(cmd.Flags())
 	return jobflags.Grouped(cmd)
-}
-
-// submit hands a job in, and says so if its key belongs to a job that differs
-// from it, which stays as it is. Where the key is strict, that is an error.
-func (a *app) submit(ctx context.Context, p *pool.Pool, job jobs.Job, strictKey bool) (operation.Submitted, error) {
-	answer, err := p.Submit(ctx, job, "cli")
-	if err == nil && strictKey {
-		err = refuseDiffering(job, answer)
-	}
-	if err == nil && len(answer.Differs) > 0 {
-		a.err.Printf("penstock: %s; that job does not change (--strict-key refuses this)\n", keyTaken(job, answer))
-	}
-	return answer, err
-}
-
-func keyTaken(job jobs.Job, answer operation.Submitted) string {
-	return fmt.Sprintf("key %s belongs to job %s already, which differs in %s", job.Key, answer.ID, strings.Join(answer.Differs, ", "))
-}
-
-// refuseDiffering is the error of --strict-key, where the key belongs to a
-// job that differs.
-func refuseDiffering(job jobs.Job, answer operation.Submitted) error {
-	if len(answer.Differs) == 0 {
-		return nil
-	}
-	return cli.Usage("use another key, or leave --strict-key out to get that job", "%s", keyTaken(job, answer))
-}
-
-var submittedView = cli.View[operation.Submitted]{
-	Header: []string{"JOB", "SESSION", "DUPLICATE"},
-	Row:    func(s operation.Submitted) []string { return []string{s.ID, s.Session, fmt.Sprint(s.Duplicate)} },
-	ID:     func(s operation.Submitted) string { return s.ID },
 }

@@ -1,4 +1,4 @@
-package main
+package sessionview
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 )
 
-// summary is one line about an event for a person. It is empty for details.
-func summary(e jobs.Event) string {
+// Summary is one line about an event for a person. It is empty for details.
+func Summary(e jobs.Event) string {
 	payload, _ := event.Decode(e) // of a newer version, what fits is shown
 	switch d := payload.(type) {
 	case event.MessageDelta, event.ThoughtDelta, event.ToolDelta, event.ToolOutput, event.StateChanged, event.Usage, event.TerminalOutput:

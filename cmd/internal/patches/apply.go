@@ -1,4 +1,4 @@
-package main
+package patches
 
 import (
 	"context"
@@ -9,25 +9,25 @@ import (
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
-// applyPatch applies an agent's patch to the work tree around dir, at its top. An empty
+// Apply applies an agent's patch to the work tree around dir, at its top. An empty
 // patch is an error: the user must see that nothing was applied.
-func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patch []byte) error {
+func Apply(ctx context.Context, shell cli.Shell, dir string, how checkout.How, patch []byte) error {
 	tree, err := checkout.Open(ctx, dir, os.Environ())
 	if err != nil {
 		return cli.Fail(cli.ExitNotFound, "name a work tree with --dir", "%w", err)
 	}
 	done, err := tree.Apply(ctx, patch, how)
 	if len(done.Filtered) > 0 {
-		a.err.Printf("penstock: git filters do not run on files that an agent wrote; %d files are as they are in the repository:\n", len(done.Filtered))
-		a.err.Some(done.Filtered)
+		shell.Err.Printf("penstock: git filters do not run on files that an agent wrote; %d files are as they are in the repository:\n", len(done.Filtered))
+		shell.Err.Some(done.Filtered)
 	}
 	conflict, conflicts := errors.AsType[*checkout.ConflictError](err)
 	switch {
 	case errors.Is(err, checkout.ErrEmpty):
 		return cli.Fail(cli.ExitNotFound, "", "nothing was applied to %s: %w", tree.Top(), err)
 	case conflicts:
-		a.err.Printf("penstock: these files of %s have conflicts:\n", tree.Top())
-		a.err.Some(conflict.Files)
+		shell.Err.Printf("penstock: these files of %s have conflicts:\n", tree.Top())
+		shell.Err.Some(conflict.Files)
 		return cli.Fail(cli.ExitFailure, "resolve the conflict markers, then git add the files", "the patch was applied with conflicts in %d of %d files", len(conflict.Files), len(done.Files))
 	case err != nil && how.ThreeWay:
 		return cli.Fail(cli.ExitFailure, "commit or stash your changes there, or check the result out elsewhere with penstock job worktree", "the patch does not apply to %s: %w", tree.Top(), err)
@@ -38,6 +38,6 @@ func (a *app) applyPatch(ctx context.Context, dir string, how checkout.How, patc
 	if how.Check {
 		verb = "applies to"
 	}
-	a.err.Printf("penstock: %d files; the patch %s %s\n", len(done.Files), verb, tree.Top())
+	shell.Err.Printf("penstock: %d files; the patch %s %s\n", len(done.Files), verb, tree.Top())
 	return nil
 }

@@ -1,4 +1,6 @@
-package main
+// Package worktreecmd is the command job worktree: results of jobs as worktrees of the
+// user's own repository.
+package worktreecmd
 
 import (
 	"context"
@@ -20,7 +22,7 @@ import (
 	"github.com/penstock-run/penstock/worker/worktree"
 )
 
-var worktreeView = cli.View[worktree.Worktree]{
+var view = cli.View[worktree.Worktree]{
 	Header: []string{"NAME", "JOB", "BATCH", "BRANCH", "REFRESHED", "PATH"},
 	Row: func(wt worktree.Worktree) []string {
 		return []string{wt.Name, wt.Job, console.ShortID(wt.Batch), wt.Branch, wt.Refreshed.Local().Format(time.DateTime), wt.Path}
@@ -28,12 +30,13 @@ var worktreeView = cli.View[worktree.Worktree]{
 	ID: func(wt worktree.Worktree) string { return wt.Path },
 }
 
-// worktrees are those of the data directory.
-func (a *app) worktrees() (*worktree.Set, error) {
-	return worktree.Open(workerparts.WorktreeRecords(&a.cfg))
+// open are those of the data directory.
+func open(shell cli.Shell) (*worktree.Set, error) {
+	return worktree.Open(workerparts.WorktreeRecords(shell.Config))
 }
 
-func (a *app) jobWorktree() *cobra.Command {
+// New returns the command worktree.
+func New(shell cli.Shell) *cobra.Command {
 	var r worktree.Request
 	cmd := &cobra.Command{
 		Use: "worktree ID", Short: "Check out the result of a finished job as a worktree of your repository",
@@ -42,8 +45,8 @@ a branch, and prints its path. If the job already has one, it prints that. Files
 check before you work there are listed on standard error.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-				return a.addWorktree(ctx, p, rec, r)
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				return add(ctx, shell, p, rec, r)
 			})
 		},
 	}
@@ -52,11 +55,11 @@ check before you work there are listed on standard error.`,
 	flags.StringVar(&r.Name, "name", "", "name of the worktree (default: made from the job's title)")
 	flags.StringVar(&r.Dir, "dir", "", "directory to create (default: .penstock/worktrees/NAME in the main work tree)")
 	flags.StringVar(&r.Branch, "branch", "", "branch to create (default: penstock/job/NAME)")
-	cmd.AddCommand(a.worktreeLs(), a.worktreeRm())
+	cmd.AddCommand(ls(shell), remove(shell))
 	return cmd
 }
 
-func (a *app) addWorktree(ctx context.Context, p *pool.Pool, rec jobs.Record, r worktree.Request) (err error) {
+func add(ctx context.Context, shell cli.Shell, p *pool.Pool, rec jobs.Record, r worktree.Request) (err error) {
 	if rec.State != jobs.Finished {
 		return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no result yet", rec.ID, rec.State)
 	}
@@ -96,7 +99,7 @@ func (a *app) addWorktree(ctx context.Context, p *pool.Pool, rec jobs.Record, r 
 	if err != nil {
 		return err
 	}
-	trees, err := a.worktrees()
+	trees, err := open(shell)
 	if err != nil {
 		return err
 	}
@@ -105,12 +108,12 @@ func (a *app) addWorktree(ctx context.Context, p *pool.Pool, rec jobs.Record, r 
 		return err
 	}
 	if len(look) > 0 {
-		a.err.Printf("penstock: check these before you work there:\n")
+		shell.Err.Printf("penstock: check these before you work there:\n")
 	}
 	for _, line := range look {
-		a.err.Printf("  %s\n", line)
+		shell.Err.Printf("  %s\n", line)
 	}
-	return worktreeView.One(a.out, a.format, wt)
+	return view.One(shell.Out, *shell.Format, wt)
 }
 
 // fetchTo writes an artifact of a finished job to a file in dir, and returns
@@ -127,14 +130,14 @@ func fetchTo(ctx context.Context, p *pool.Pool, rec jobs.Record, name, dir strin
 	return f.Name(), err
 }
 
-func (a *app) worktreeLs() *cobra.Command {
-	var choice worktreeChoice
+func ls(shell cli.Shell) *cobra.Command {
+	var choice selection
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the worktrees of jobs and their results, the oldest first", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			choice.all = choice.batch == "" && choice.session == ""
-			list, err := a.selectWorktrees(choice)
-			return errors.Join(worktreeView.List(a.out, a.format, list), err)
+			list, err := choose(shell, choice)
+			return errors.Join(view.List(shell.Out, *shell.Format, list), err)
 		},
 	}
 	cmd.Flags().StringVar(&choice.batch, "batch", "", "only those of this batch's jobs")
@@ -142,17 +145,17 @@ func (a *app) worktreeLs() *cobra.Command {
 	return cmd
 }
 
-// A worktreeChoice names worktrees: by job, name or path, or by what they
+// A selection names worktrees: by job, name or path, or by what they
 // have in common.
-type worktreeChoice struct {
+type selection struct {
 	names          []string
 	batch, session string
 	older          time.Duration
 	all            bool
 }
 
-func (a *app) worktreeRm() *cobra.Command {
-	var choice worktreeChoice
+func remove(shell cli.Shell) *cobra.Command {
+	var choice selection
 	var force bool
 	cmd := &cobra.Command{
 		Use: "rm [ID|NAME|PATH…]", Short: "Remove worktrees of jobs and their results",
@@ -165,11 +168,11 @@ in it, and removes the others. It keeps a branch whose commits are nowhere else.
 			if len(args) == 0 && choice.batch == "" && choice.session == "" && choice.older == 0 {
 				return cli.Usage("name worktrees, or use --batch, --session or --older-than", "no worktree was named")
 			}
-			list, err := a.selectWorktrees(choice)
+			list, err := choose(shell, choice)
 			if err != nil {
 				return err
 			}
-			return a.removeWorktrees(cmd.Context(), list, force)
+			return removeAll(cmd.Context(), shell, list, force)
 		},
 	}
 	cmd.Flags().StringVar(&choice.batch, "batch", "", "those of this batch's jobs")
@@ -179,8 +182,8 @@ in it, and removes the others. It keeps a branch whose commits are nowhere else.
 	return cmd
 }
 
-func (a *app) selectWorktrees(choice worktreeChoice) ([]worktree.Worktree, error) {
-	trees, err := a.worktrees()
+func choose(shell cli.Shell, choice selection) ([]worktree.Worktree, error) {
+	trees, err := open(shell)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +199,7 @@ func (a *app) selectWorktrees(choice worktreeChoice) ([]worktree.Worktree, error
 	return slices.DeleteFunc(list, func(wt worktree.Worktree) bool { return !choice.has(wt) }), nil
 }
 
-func (c worktreeChoice) has(wt worktree.Worktree) bool {
+func (c selection) has(wt worktree.Worktree) bool {
 	switch {
 	case c.batch != "" && wt.Batch != c.batch, c.session != "" && wt.Session != c.session, c.older > 0 && time.Since(wt.Touched()) < c.older:
 		return false
@@ -217,9 +220,9 @@ func named(wt worktree.Worktree, name string) bool {
 	return err == nil && abs == wt.Path
 }
 
-// removeWorktrees continues with the others if one is kept.
-func (a *app) removeWorktrees(ctx context.Context, list []worktree.Worktree, force bool) error {
-	trees, err := a.worktrees()
+// removeAll continues with the others if one is kept.
+func removeAll(ctx context.Context, shell cli.Shell, list []worktree.Worktree, force bool) error {
+	trees, err := open(shell)
 	if err != nil {
 		return err
 	}
@@ -233,12 +236,12 @@ func (a *app) removeWorktrees(ctx context.Context, list []worktree.Worktree, for
 		}
 		gone = append(gone, wt)
 		if left != "" {
-			a.err.Printf("penstock: branch %s stays: its commits are nowhere else\n", left)
+			shell.Err.Printf("penstock: branch %s stays: its commits are nowhere else\n", left)
 		}
 	}
 	err = errors.Join(errs...)
 	if _, kept := errors.AsType[*worktree.KeptError](err); kept {
 		err = cli.Fail(cli.ExitFailure, "", "%w", err)
 	}
-	return errors.Join(worktreeView.List(a.out, a.format, gone), err)
+	return errors.Join(view.List(shell.Out, *shell.Format, gone), err)
 }
