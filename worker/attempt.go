@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,17 +10,9 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
-	"github.com/penstock-run/penstock/worker/agent"
-	"github.com/penstock-run/penstock/worker/inside"
-	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/internal/confine"
-	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
-	"github.com/penstock-run/penstock/worker/internal/jails"
-	"github.com/penstock-run/penstock/worker/internal/outcome"
 	"github.com/penstock-run/penstock/worker/internal/preparation"
-	"github.com/penstock-run/penstock/worker/internal/recorder"
-	"github.com/penstock-run/penstock/worker/internal/redact"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -33,50 +23,19 @@ const (
 	surrenderLimit = 30 * time.Second
 )
 
-// An attempt is one try of a job, from the claim to the verdict.
+// An attempt is one try of a job, from the claim to the verdict:
+//
+//	handle: keep ─▶ begin ─▶ run ─▶ settle
+//	run:    Plan ─▶ Workspace ─▶ equip ─▶ work ─▶ conclude
+//
+// Its parts know what was claimed, but not each other.
 type attempt struct {
-	cfg    *Config
-	tally  *diskspace.Tally
-	claim  *queue.Claim
-	rec    jobs.Record
-	job    jobs.Job
-	log    *slog.Logger
-	writer *session.Writer
-	events *recorder.Recorder
-	// out is what the attempt leaves.
-	out     *outcome.Outcome
-	times   stopwatch
-	cleanup cleanup
-	// refused notes what the attempt's jails wanted and did not get.
-	refused     *jails.Refusals
-	jails       *jails.Set
+	of          *claimed
+	rec         jobs.Record // as the attempt has left it
+	tally       *diskspace.Tally
 	preparation preparation.Preparation
-	// salvages are those of earlier attempts.
-	salvages outcome.Salvages
-	space    *workspace.Workspace
-	// secrets removes what must not leave the worker.
-	secrets *redact.Redactor
-	// notice is what the agent must know of its workspace; "" if that is new.
-	notice string
-	// depends are the jobs that this one depends on.
-	depends []agent.Dependency
-	// talk is what the agent's runs within the attempt share.
-	talk agentRuns
-	// current takes the control messages of the session.
-	current currentRun
-	// tokens let the attempt's programs in to the model API and to the network.
-	tokens tokens
-	// inside is the way from the agent's jail to its worker.
-	inside *inside.Server
-	// terminals is how many the runs of the agent have had that are over.
-	terminals int
-	// conversation is what outlives the agent's processes.
-	conversation *conversation.Conversation
-	// parked is how the attempt ends with its questions open; nil: it does not.
-	parked *agentrun.Parking
-	// again is when the model API said to come again, if that is what the attempt
-	// ended for; zero: it did not say.
-	again time.Time
+	inbox       *inbox
+	runs        *agentRuns
 }
 
 // handle carries one claim to its end: settled, handed back, or lost.
@@ -84,7 +43,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	a, missing := w.newAttempt(claim, end)
-	a.log.Info("claimed", "queue", a.rec.Queue, "agent", a.rec.Agent)
+	a.of.log.Info("claimed", "queue", a.rec.Queue, "agent", a.rec.Agent)
 	if w.cfg.Hooks.Claimed != nil {
 		w.cfg.Hooks.Claimed(a.rec)
 	}
@@ -104,43 +63,14 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	a.settle(ctx, verdict.Of(ctx, err))
 }
 
-// newAttempt returns the attempt of a claim, which ends by end. The error says which of the job's
-// secrets the worker does not have; the attempt can tell so.
-func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a *attempt, missing error) {
-	rec := claim.Record()
-	a = &attempt{
-		cfg: &w.cfg, tally: w.tally, claim: claim, rec: rec, job: claim.Job(),
-		log: w.log.With("job", rec.ID, "attempt", rec.Attempt), inside: inside.NewServer(), tokens: newTokens(),
-	}
-	a.secrets, missing = a.redactor()
-	a.events = recorder.New(a.secrets.Event, recorder.Hooks{Stored: w.cfg.Hooks.Events, Dropped: w.cfg.Hooks.Dropped}, func(err error) {
-		end(verdict.Failed(jobs.StoreFailed, "append to the session's log", err))
-	})
-	a.out = outcome.New(outcome.Config{
-		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name,
-		Secrets: a.secrets, Tell: a.events.Put, Assert: claim.Assert,
-		CommitAuthor: w.cfg.CommitAuthor, CommitPlain: w.cfg.CommitPlain,
-	})
-	a.conversation = conversation.New(conversation.Config{
-		Store: w.cfg.Store, Log: a.log, Job: a.job, Record: rec, Epoch: claim.Epoch(), Worker: w.cfg.Name, Lost: claim.Previous() != nil,
-		Secrets: a.secrets, Tell: a.events.Put, Assert: claim.Assert,
-	})
-	a.times = stopwatch{w.cfg.Hooks.Stage, a.out.Result}
-	a.cleanup = cleanup{a.times, a.log, w.leftover}
-	a.refused, a.jails = a.newJails()
-	a.salvages = outcome.Salvages{Store: w.cfg.Store, Record: w.cfg.Queue.Get}
-	a.preparation = a.newPreparation()
-	return a, missing
-}
-
 // attend runs the attempt, and listens to the session meanwhile.
 func (a *attempt) attend(ctx context.Context) error {
-	stop, err := a.listen(ctx)
+	stop, err := a.inbox.listen(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	stopTerminals, err := a.cfg.Log.ServeTerminals(a.rec.Session, a.terminal)
+	stopTerminals, err := a.of.cfg.Log.ServeTerminals(a.rec.Session, a.inbox.terminal)
 	if err != nil {
 		return verdict.Failed(jobs.StoreFailed, "listen to the session", err)
 	}
@@ -157,7 +87,7 @@ func (a *attempt) keep(ctx context.Context, end context.CancelCauseFunc) (releas
 	go func() {
 		defer close(done)
 		for {
-			err := a.claim.Keep(ctx)
+			err := a.of.claim.Keep(ctx)
 			if err == nil {
 				return
 			}
@@ -173,15 +103,15 @@ func (a *attempt) keep(ctx context.Context, end context.CancelCauseFunc) (releas
 // begin opens the attempt's part of the session's log.
 func (a *attempt) begin(ctx context.Context) error {
 	src := session.Source{
-		Job: a.rec.ID, Session: a.rec.Session, Agent: a.rec.Agent, Attempt: a.rec.Attempt, Epoch: a.claim.Epoch(),
+		Job: a.rec.ID, Session: a.rec.Session, Agent: a.rec.Agent, Attempt: a.rec.Attempt, Epoch: a.of.claim.Epoch(),
 	}
-	first := event.New(event.JobClaimed{Worker: a.cfg.Name, Epoch: src.Epoch, Lost: a.claim.Previous()})
-	writer, err := a.cfg.Log.Writer(ctx, src, first)
+	first := event.New(event.JobClaimed{Worker: a.of.cfg.Name, Epoch: src.Epoch, Lost: a.of.claim.Previous()})
+	writer, err := a.of.cfg.Log.Writer(ctx, src, first)
 	if err != nil {
 		return verdict.Failed(jobs.StoreFailed, "open the session's log", err)
 	}
-	a.writer = writer
-	a.events.Start(ctx, writer)
+	a.of.writer = writer
+	a.of.events.Start(ctx, writer)
 	return nil
 }
 
@@ -191,70 +121,64 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.job = plan.Job
 	space, err := a.preparation.Workspace(ctx, plan)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		a.cleanup.release("workspace", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
+		a.of.cleanup.release("workspace", func() error { return a.vacate(ctx, space, verdict.Of(ctx, err)) })
 	}()
-	a.space = space
-	if a.notice, err = a.preparation.Restore(ctx, plan, space); err != nil {
-		return err
-	}
-	in, err := a.confine(plan, space)
+	in, err := a.equip(ctx, plan, space)
 	if err != nil {
 		return err
 	}
-	if err := a.resume(ctx, in, plan.Capsule, plan.Why); err != nil {
-		return err
-	}
-	if in, err = in.Reach(); err != nil {
-		return err
-	}
-	defer a.jails.Wait(in)
-	limited, cancel := context.WithTimeoutCause(ctx, time.Duration(a.job.Timeout), verdict.ErrTimeLimit)
-	defer cancel()
-	err = a.work(limited, in, plan.Adapter)
-	if err == nil {
-		err = context.Cause(limited)
-	}
+	defer a.of.jails.Wait(in)
+	err = a.work(ctx, in, space)
 	if over := context.Cause(ctx); errors.Is(over, jobs.ErrFenced) || errors.Is(over, jobs.ErrDraining) {
 		return over // somebody else will do it again: nothing of this counts
 	}
-	return a.conclude(ctx, in, plan.Adapter, err)
+	return a.conclude(ctx, space, err)
+}
+
+// equip restores what the attempt begins from, and returns the jail of its programs.
+func (a *attempt) equip(ctx context.Context, plan preparation.Plan, space *workspace.Workspace) (in confine.Jail, err error) {
+	a.runs.plan, a.runs.space = plan, space
+	if a.runs.notice, err = a.preparation.Restore(ctx, plan, space); err != nil {
+		return in, err
+	}
+	if a.runs.in, err = a.of.confine(plan, space); err != nil {
+		return in, err
+	}
+	if err := a.runs.begin(ctx, plan.Capsule, plan.Why); err != nil {
+		return in, err
+	}
+	a.runs.in, err = a.runs.in.Reach()
+	return a.runs.in, err
 }
 
 // conclude takes what the agent left, and delivers it where that is a success.
 // Err is how the work ended.
-func (a *attempt) conclude(ctx context.Context, in confine.Jail, adapter agent.Adapter, err error) error {
+func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err error) error {
 	if errors.Is(err, verdict.ErrParked) {
 		return err // there is no result yet
 	}
 	began := time.Now()
-	change, collected := a.out.Collect(ctx, a.space)
-	a.times.took("collect", began)
+	change, collected := a.of.out.Collect(ctx, space)
+	a.of.times.took("collect", began)
 	if err == nil {
 		err = collected
 	}
-	if err == nil && a.job.ExpectChanges && change.PatchSize == 0 {
+	if err == nil && a.of.job.ExpectChanges && change.PatchSize == 0 {
 		err = verdict.Ended(jobs.NoChanges, "%s", strings.Join(append([]string{"the agent ended without a change"}, change.Notes...), "; "))
 	}
-	if err == nil && len(a.job.ResultSchema) > 0 && a.out.Result.Now().Value == nil {
+	if err == nil && len(a.of.job.ResultSchema) > 0 && a.of.out.Result.Now().Value == nil {
 		err = verdict.Ended(jobs.NoResult, "the agent ended without setting the job's result")
 	}
 	if err == nil {
-		err = a.draft(ctx, in, adapter, change)
+		err = a.runs.draft(ctx, change)
 	}
 	if err == nil {
-		err = a.out.Deliver(ctx, a.space, change)
+		err = a.of.out.Deliver(ctx, space, change)
 	}
 	return err
-}
-
-// name tells the attempt from all others of all jobs: its workspace and its
-// jails are called so, and what a kill leaves of them is found by it.
-func (a *attempt) name() string {
-	return a.rec.ID + "." + strconv.FormatUint(a.claim.Epoch(), 10)
 }

@@ -31,20 +31,20 @@ func (c Config) confinement() confine.Config {
 }
 
 // newPreparation returns the attempt's preparation, which has made nothing yet.
-func (a *attempt) newPreparation() preparation.Preparation {
+func (c *claimed) newPreparation() preparation.Preparation {
 	return preparation.New(preparation.Config{
-		Job: a.job, Record: a.rec, Epoch: a.claim.Epoch(), Name: a.name(),
-		Confine: a.cfg.confinement(), Strategy: a.cfg.Workspace, Spaces: a.cfg.Spaces, Agents: a.cfg.Agents, Signers: a.cfg.Signers,
-		Backend: a.cfg.Backend, Diagnosed: a.cfg.diagnosed, Salvages: a.salvages, Conversation: a.conversation,
-		Refusals: a.refused, Result: a.out.Result, Took: a.times.took, Tell: a.events.Put,
+		Job: c.job, Record: c.rec, Epoch: c.claim.Epoch(), Name: c.name(),
+		Confine: c.cfg.confinement(), Strategy: c.cfg.Workspace, Spaces: c.cfg.Spaces, Agents: c.cfg.Agents, Signers: c.cfg.Signers,
+		Backend: c.cfg.Backend, Diagnosed: c.cfg.diagnosed, Salvages: c.salvages, Conversation: c.conversation,
+		Refusals: c.refused, Result: c.out.Result, Took: c.times.took, Tell: c.events.Put,
 	})
 }
 
 // confine returns the jail of the attempt's programs.
-func (a *attempt) confine(plan preparation.Plan, space *workspace.Workspace) (confine.Jail, error) {
-	keepHome := a.job.CheckRounds > 0 && plan.Adapter.About().Resume || a.conversation.Continues()
-	return confine.New(a.cfg.confinement(), confine.Request{
-		Job: a.job, Label: JailLabel(a.name(), a.cfg.Pool), Backend: plan.Backend, Space: space, KeepHome: keepHome,
-		Inside: a.inside.URL, Token: a.tokens.network, Refused: a.refused.Host,
+func (c *claimed) confine(plan preparation.Plan, space *workspace.Workspace) (confine.Jail, error) {
+	keepHome := plan.Job.CheckRounds > 0 && plan.Adapter.About().Resume || c.conversation.Continues()
+	return confine.New(c.cfg.confinement(), confine.Request{
+		Job: plan.Job, Label: JailLabel(c.name(), c.cfg.Pool), Backend: plan.Backend, Space: space, KeepHome: keepHome,
+		Inside: c.inside.URL, Token: c.tokens.network, Refused: c.refused.Host,
 	})
 }

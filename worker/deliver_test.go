@@ -253,7 +253,7 @@ func TestTheLeaseIsProvenBeforeTheBranch(t *testing.T) {
 	heir := jobstest.Claim(t, f.eye.queue, "heir")
 	for claim, want := range map[*queue.Claim]error{slept: jobs.ErrFenced, heir: nil} {
 		a, _ := New(f.cfg).newAttempt(claim, nil)
-		_, err := a.out.Permit(t.Context(), "penstock/x", "0123")
+		_, err := a.of.out.Permit(t.Context(), "penstock/x", "0123")
 		if !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", claim.Record().Worker, err, want)
 		}

@@ -11,7 +11,7 @@ import (
 // storeImages stores the images of a prompt, if the agent takes them now, and says
 // where they are. It comes before the agent's decoder learns of the prompt, because
 // that cannot be undone.
-func (a *attempt) storeImages(ctx context.Context, run *agentrun.Run, c control.Message) ([]control.StoredImage, error) {
+func (b *inbox) storeImages(ctx context.Context, run *agentrun.Run, c control.Message) ([]control.StoredImage, error) {
 	if len(c.Images) == 0 {
 		return nil, nil
 	}
@@ -20,7 +20,7 @@ func (a *attempt) storeImages(ctx context.Context, run *agentrun.Run, c control.
 	}
 	ctx, cancel := context.WithTimeout(ctx, agentrun.AcceptLimit)
 	defer cancel()
-	stored, err := images.Store{Artifacts: a.cfg.Store, Job: a.rec.ID}.Put(ctx, a.claim.Epoch(), c.Images)
+	stored, err := images.Store{Artifacts: b.of.cfg.Store, Job: b.of.rec.ID}.Put(ctx, b.of.claim.Epoch(), c.Images)
 	if err != nil {
 		return nil, control.Refuse(control.Lost, "its images could not be stored, so the agent did not get the prompt: %v", err)
 	}

@@ -13,21 +13,21 @@ import (
 // canPark reports whether the agent's session may be parked: it goes on with its
 // conversation afterwards, or it is a program of which the job says that it may
 // be run again.
-func (a *attempt) canPark(about agent.About) bool {
-	return a.conversation.Kept() || about.Protocol == "command" && a.job.Ask.ParkAfter > 0
+func (r *agentRuns) canPark(about agent.About) bool {
+	return r.of.conversation.Kept() || about.Protocol == "command" && r.plan.Job.Ask.ParkAfter > 0
 }
 
 // park lets go of the job. It returns how the attempt ends, where it cannot: it
 // is lost, or somebody wants it to end.
 func (a *attempt) park(ctx context.Context) (jobs.Ended, error) {
-	p := a.parked
-	p.Question = a.clean(p.Question)
+	p := a.runs.parked
+	p.Question = a.of.clean(p.Question)
 	e := event.New(event.JobWaiting{Reason: "question", Asks: p.Asks, Question: p.Question, Until: p.Until})
 	// First, so that no record is parked whose session does not say so.
-	if err := a.append(ctx, e); err != nil {
+	if err := a.of.append(ctx, e); err != nil {
 		return verdict.UnlessLost(jobs.Ended{}, err), nil
 	}
-	rec, err := a.claim.Park(ctx, p.Question, p.Until)
+	rec, err := a.of.claim.Park(ctx, p.Question, p.Until)
 	if errors.Is(err, jobs.ErrCancelled) {
 		return jobs.Cancelled.Ended("cancelled"), nil
 	}

@@ -25,15 +25,27 @@ const (
 func (a *attempt) vacate(ctx context.Context, space *workspace.Workspace, v jobs.Ended) error {
 	var err error
 	if v.Outcome != jobs.Success || space.Unsaved() {
-		err = a.out.Salvage(ctx, space, v.Reason)
+		err = a.of.out.Salvage(ctx, space, v.Reason)
 	}
-	if a.parked == nil { // its capsule is of before it was told to end
+	if a.runs.parked == nil { // its capsule is of before it was told to end
 		a.seal(ctx, space, v)
 	}
-	if a.out.Stored() || space.Reused() {
+	if a.of.out.Stored() || space.Reused() {
 		space.Keep()
 	}
 	return errors.Join(err, space.Close())
+}
+
+// seal stores the capsule of an attempt that is over, with what is stored of
+// its work already.
+func (a *attempt) seal(ctx context.Context, space *workspace.Workspace, v jobs.Ended) {
+	work, complete := a.of.out.Work(space, v)
+	if !complete {
+		return
+	}
+	at := a.runs.at
+	at.Conversation = a.runs.resume
+	a.of.conversation.Store(context.WithoutCancel(ctx), at, v.Reason, func(context.Context) (*jobs.Salvage, error) { return work, nil })
 }
 
 // Salvage returns what a sweep does with the workspaces of workers that died:

@@ -18,26 +18,26 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 	err := a.publish(ctx, v)
 	switch {
 	case errors.Is(err, jobs.ErrFenced):
-		a.log.Warn("lease lost; the job continues elsewhere")
-		if a.cfg.Hooks.Fenced != nil {
-			a.cfg.Hooks.Fenced(a.rec)
+		a.of.log.Warn("lease lost; the job continues elsewhere")
+		if a.of.cfg.Hooks.Fenced != nil {
+			a.of.cfg.Hooks.Fenced(a.rec)
 		}
 	case err != nil && a.rec.State == jobs.Executing:
-		a.log.Error("verdict lost; the job will be attempted again", "outcome", v.Outcome, "reason", v.Reason, "err", err)
+		a.of.log.Error("verdict lost; the job will be attempted again", "outcome", v.Outcome, "reason", v.Reason, "err", err)
 	default:
 		if err != nil {
-			a.log.Warn("settled; the next claimer of the job completes the remaining steps", "err", err)
+			a.of.log.Warn("settled; the next claimer of the job completes the remaining steps", "err", err)
 		}
-		a.log.Info("settled", "state", a.rec.State, "outcome", a.rec.Outcome, "reason", a.rec.Reason)
-		if a.cfg.Hooks.Settled != nil {
-			a.cfg.Hooks.Settled(a.rec, a.out.Result.Now())
+		a.of.log.Info("settled", "state", a.rec.State, "outcome", a.rec.Outcome, "reason", a.rec.Reason)
+		if a.of.cfg.Hooks.Settled != nil {
+			a.of.cfg.Hooks.Settled(a.rec, a.of.out.Result.Now())
 		}
 	}
 }
 
 func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
-	v = verdict.UnlessLost(v, a.events.Close(ctx))
-	if a.parked != nil && v.Outcome == "" {
+	v = verdict.UnlessLost(v, a.of.events.Close(ctx))
+	if a.runs.parked != nil && v.Outcome == "" {
 		var err error
 		if v, err = a.park(ctx); v.Outcome == "" {
 			return err
@@ -46,13 +46,13 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	if v.Reason == jobs.LeaseLost {
 		return a.surrender(ctx, v)
 	}
-	v.Message = a.clean(v.Message) // it may quote the agent, as events do
-	v = verdict.UnlessLost(v, a.out.End(ctx, v))
-	if provider := jobs.Reasons[v.Reason].Fault == jobs.FaultProvider; provider && !a.again.IsZero() {
-		v.Wait = time.Until(a.again)
+	v.Message = a.of.clean(v.Message) // it may quote the agent, as events do
+	v = verdict.UnlessLost(v, a.of.out.End(ctx, v))
+	if provider := jobs.Reasons[v.Reason].Fault == jobs.FaultProvider; provider && !a.runs.again.IsZero() {
+		v.Wait = time.Until(a.runs.again)
 	}
 	var err error
-	a.rec, err = a.claim.Settle(ctx, v, a.announce)
+	a.rec, err = a.of.claim.Settle(ctx, v, a.announce)
 	return err
 }
 
@@ -62,28 +62,23 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 func (a *attempt) surrender(ctx context.Context, v jobs.Ended) error {
 	ctx, cancel := context.WithTimeout(ctx, surrenderLimit)
 	defer cancel()
-	v.Message = a.clean(v.Message)
+	v.Message = a.of.clean(v.Message)
 	// The write is refused unless the record is as this attempt has left it.
-	if rec, err := a.claim.Settle(ctx, v, a.announce); err == nil {
-		a.log.Info("handed back", "state", rec.State)
+	if rec, err := a.of.claim.Settle(ctx, v, a.announce); err == nil {
+		a.of.log.Info("handed back", "state", rec.State)
 	}
 	return jobs.ErrFenced
-}
-
-// clean removes the values of secrets from what is not an event.
-func (a *attempt) clean(text string) string {
-	return string(a.secrets.Text([]byte(text)))
 }
 
 // announce tells the session how the attempt ended.
 func (a *attempt) announce(ctx context.Context, rec jobs.Record) error {
 	if rec.State == jobs.Finished {
-		return a.cfg.Log.Finish(ctx, rec, a.out.Result.Settled(rec))
+		return a.of.cfg.Log.Finish(ctx, rec, a.of.out.Result.Settled(rec))
 	}
-	if a.writer == nil {
+	if a.of.writer == nil {
 		return nil
 	}
-	return a.writer.Append(ctx, event.New(event.JobRequeued{
+	return a.of.writer.Append(ctx, event.New(event.JobRequeued{
 		Reason: rec.Reason, Message: rec.Message, State: rec.State, NotBefore: rec.NotBefore,
 	}))
 }

@@ -13,18 +13,18 @@ import (
 
 // setup brings into the workspace what the job's setup commands write. Where
 // another job of this host had the same done, it takes that over.
-func (a *attempt) setup(ctx context.Context, in confine.Jail) error {
-	if len(a.job.Setup) == 0 {
+func (a *attempt) setup(ctx context.Context, in confine.Jail, space *workspace.Workspace) error {
+	if len(a.of.job.Setup) == 0 {
 		return nil
 	}
 	began := time.Now()
-	key, why, err := a.setupKey(in)
+	key, why, err := a.setupKey(in, space)
 	if err != nil {
 		return err
 	}
 	var ran error
-	took, reused, err := a.space.Setup(ctx, key, func(ctx context.Context, space *workspace.Workspace) error {
-		ran = a.jails.Run(ctx, in.Around(space), jobs.SetupFailed, a.job.Setup)
+	took, reused, err := space.Setup(ctx, key, func(ctx context.Context, layer *workspace.Workspace) error {
+		ran = a.of.jails.Run(ctx, in.Around(layer), jobs.SetupFailed, a.of.job.Setup)
 		return ran
 	})
 	switch {
@@ -37,29 +37,29 @@ func (a *attempt) setup(ctx context.Context, in confine.Jail) error {
 	data := event.SetupEnded{Cached: reused, Seconds: spent.Seconds(), Reason: why}
 	if reused {
 		data.Saved = max(0, took-spent).Seconds()
-		a.out.Result.Took("check", data.Seconds)
-		for _, command := range a.job.Setup {
-			a.out.Result.Ran(jobs.Check{Command: command, Cached: true})
+		a.of.out.Result.Took("check", data.Seconds)
+		for _, command := range a.of.job.Setup {
+			a.of.out.Result.Ran(jobs.Check{Command: command, Cached: true})
 		}
 	}
-	a.events.Put(event.Make(data))
+	a.of.events.Put(event.Make(data))
 	return nil
 }
 
 // setupKey names all that setup depends on besides the commit. It is "" where what
 // it writes is for this job alone, and then says why.
-func (a *attempt) setupKey(in confine.Jail) (key, why string, err error) {
+func (a *attempt) setupKey(in confine.Jail, space *workspace.Workspace) (key, why string, err error) {
 	switch {
-	case a.cfg.SetupCache == 0:
+	case a.of.cfg.SetupCache == 0:
 		why = "the worker's setting setup_cache is 0"
-	case a.job.FreshSetup:
+	case a.of.job.FreshSetup:
 		why = "the job has fresh_setup"
-	case a.space.Strategy() != workspace.Overlay:
+	case space.Strategy() != workspace.Overlay:
 		why = "the workspace is no overlay"
-	case a.space.Unsaved():
+	case space.Unsaved():
 		why = "the workspace begins from a salvage"
 	default:
-		return in.SetupKey(time.Now().UnixNano() / int64(a.cfg.SetupCache))
+		return in.SetupKey(time.Now().UnixNano() / int64(a.of.cfg.SetupCache))
 	}
 	return "", why, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
+	"github.com/penstock-run/penstock/worker/workspace"
 )
 
 // A Reserve is what must be free on a disk for a worker to claim jobs. Where
@@ -21,12 +22,12 @@ type Disk = diskspace.Disk
 
 // watchSize measures the workspace again and again until the function that it
 // returns is called, which has the last result recorded.
-func (a *attempt) watchSize(ctx context.Context) (stop func()) {
-	w := diskspace.Watch{Name: a.name(), Size: a.space.Size, Tally: a.tally, Put: a.events.Put, Report: func(sum jobs.DiskUse) {
-		if a.cfg.Hooks.Workspaces != nil {
-			a.cfg.Hooks.Workspaces(sum.Bytes, sum.Inodes)
+func (a *attempt) watchSize(ctx context.Context, space *workspace.Workspace) (stop func()) {
+	w := diskspace.Watch{Name: a.of.name(), Size: space.Size, Tally: a.tally, Put: a.of.events.Put, Report: func(sum jobs.DiskUse) {
+		if a.of.cfg.Hooks.Workspaces != nil {
+			a.of.cfg.Hooks.Workspaces(sum.Bytes, sum.Inodes)
 		}
 	}}
 	end := w.Begin(ctx)
-	return func() { a.out.Result.SetDisk(end()) }
+	return func() { a.of.out.Result.SetDisk(end()) }
 }
