@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/penstock/cleancmd"
 	"github.com/penstock-run/penstock/cmd/penstock/deadcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/jobcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/natscmd"
 	"github.com/penstock-run/penstock/cmd/penstock/queuecmd"
 	"github.com/penstock-run/penstock/cmd/penstock/sandboxcmd"
@@ -90,10 +91,13 @@ directory, or starts a pool of its own and stops it at the end.`,
 	flags.Var(&a.progress, "progress", "progress on standard error: auto, tty, plain or quiet")
 	flags.Var(colorFlag{a}, "color", "colors and terminal layout: auto, always or never (NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR apply)")
 	flags.AddFlagSet(a.settings())
+	shell := a.shell()
 	root.AddCommand(
-		a.runCommand(), a.batchCommand(), a.submitCommand(), a.watchCommand(), a.logsCommand(), a.waitCommand(), a.sendCommand(), a.answerCommand(), a.attachCommand(),
-		a.whyCommand(), a.jobCommand(), queuecmd.New(a.shell()), schedulecmd.New(a.shell()), deadcmd.New(a.shell()), agentcmd.New(a.shell()), a.serveCommand(), a.workerCommand(), natscmd.New(a.shell()), sandboxcmd.New(a.shell()),
-		doctorcmd.New(a.shell()), cleancmd.New(a.shell()), backupcmd.New(a.shell()), backupcmd.NewRestore(a.shell()), chaoscmd.New(a.shell()), a.schemaCommand(), a.configCommand(), a.versionCommand(),
+		a.runCommand(), a.batchCommand(), jobcmd.NewSubmit(shell), jobcmd.NewWatch(shell), jobcmd.NewLogs(shell), jobcmd.NewWait(shell),
+		jobcmd.NewSend(shell), jobcmd.NewAnswer(shell), jobcmd.NewAttach(shell), jobcmd.NewWhy(shell), jobcmd.New(shell),
+		queuecmd.New(shell), schedulecmd.New(shell), deadcmd.New(shell), agentcmd.New(shell), a.serveCommand(), a.workerCommand(), natscmd.New(shell),
+		sandboxcmd.New(shell), doctorcmd.New(shell), cleancmd.New(shell), backupcmd.New(shell), backupcmd.NewRestore(shell), chaoscmd.New(shell),
+		a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.insideCommands()...)
 	root.AddCommand(topics()...)

@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
-// jobFilter is what job ls selects, and how it lists that.
-type jobFilter struct {
+// filter is what job ls selects, and how it lists that.
+type filter struct {
 	operation.ListRequest
 	state, outcome, since, sort string
 	labels                      []string
@@ -48,8 +48,8 @@ func ended(r jobs.Record) time.Time {
 	return *r.Finished
 }
 
-func (a *app) jobLs() *cobra.Command {
-	var f jobFilter
+func ls(shell cli.Shell) *cobra.Command {
+	var f filter
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List jobs, the newest last", Args: cobra.NoArgs,
 		Example: `  penstock job ls --state executing -w
@@ -59,9 +59,9 @@ func (a *app) jobLs() *cobra.Command {
 				return err
 			}
 			if f.watch {
-				return a.watchJobs(cmd.Context(), f)
+				return watchJobs(cmd.Context(), shell, f)
 			}
-			return pool.List(cmd.Context(), a.shell(), jobview.Records, func(ctx context.Context, p *pool.Pool) ([]jobs.Record, error) {
+			return pool.List(cmd.Context(), shell, jobview.Records, func(ctx context.Context, p *pool.Pool) ([]jobs.Record, error) {
 				found, err := p.Jobs(ctx, f.ListRequest)
 				return f.choose(found), err
 			})
@@ -85,7 +85,7 @@ func sortWords() []string {
 }
 
 // prepare reads what the flags say.
-func (f *jobFilter) prepare(now time.Time) error {
+func (f *filter) prepare(now time.Time) error {
 	f.State = jobs.State(f.state)
 	if f.watch && (f.limit > 0 || f.sort != "") {
 		return cli.Usage("", "--watch prints each change as it happens: --limit and --sort do not apply")
@@ -100,7 +100,7 @@ func (f *jobFilter) prepare(now time.Time) error {
 	return nil
 }
 
-func (f *jobFilter) match(r jobs.Record) bool {
+func (f *filter) match(r jobs.Record) bool {
 	if f.outcome != "" && string(r.Outcome) != f.outcome {
 		return false
 	}
@@ -114,7 +114,7 @@ func (f *jobFilter) match(r jobs.Record) bool {
 }
 
 // choose filters and sorts the jobs; --limit keeps the last.
-func (f *jobFilter) choose(found []jobs.Record) []jobs.Record {
+func (f *filter) choose(found []jobs.Record) []jobs.Record {
 	found = slices.DeleteFunc(found, func(r jobs.Record) bool { return !f.match(r) })
 	if order := orders[f.sort]; order != nil {
 		slices.SortStableFunc(found, order)
@@ -126,8 +126,8 @@ func (f *jobFilter) choose(found []jobs.Record) []jobs.Record {
 }
 
 // watchJobs lists each job as it is now, and again when it changes.
-func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
-	p, err := pool.Open(ctx, a.shell(), "read", pool.Hooks{})
+func watchJobs(ctx context.Context, shell cli.Shell, f filter) error {
+	p, err := pool.Open(ctx, shell, "read", pool.Hooks{})
 	if err != nil {
 		return err
 	}
@@ -145,10 +145,10 @@ func (a *app) watchJobs(ctx context.Context, f jobFilter) error {
 		if !fits && !seen[rec.ID] {
 			continue
 		}
-		if seen[rec.ID] = fits; a.format == cli.Table {
-			err = a.out.Row(console.Span{Text: strings.Join(jobview.Records.Row(rec), "  ")})
+		if seen[rec.ID] = fits; *shell.Format == cli.Table {
+			err = shell.Out.Row(console.Span{Text: strings.Join(jobview.Records.Row(rec), "  ")})
 		} else {
-			err = jobview.Records.List(a.out, cli.JSONL, []jobs.Record{rec})
+			err = jobview.Records.List(shell.Out, cli.JSONL, []jobs.Record{rec})
 		}
 		if err != nil {
 			break

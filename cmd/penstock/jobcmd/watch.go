@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"context"
@@ -15,14 +15,15 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-func (a *app) watchCommand() *cobra.Command {
+// NewWatch returns the command watch.
+func NewWatch(shell cli.Shell) *cobra.Command {
 	var from uint64
 	cmd := &cobra.Command{
 		Use: "watch ID", Short: "Show a session live, from its beginning, until its job has finished",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-				return a.follow(ctx, p, rec, from)
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				return follow(ctx, shell, p, rec, from)
 			})
 		},
 	}
@@ -30,18 +31,19 @@ func (a *app) watchCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) logsCommand() *cobra.Command {
+// NewLogs returns the command logs.
+func NewLogs(shell cli.Shell) *cobra.Command {
 	var from uint64
-	var follow bool
+	var live bool
 	cmd := &cobra.Command{
 		Use: "logs ID", Short: "Print a session's events as they are stored now",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-				if follow {
-					return a.follow(ctx, p, rec, from)
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				if live {
+					return follow(ctx, shell, p, rec, from)
 				}
-				none, show := from <= 1, a.show()
+				none, show := from <= 1, show(shell)
 				for event, err := range p.Client.Events(ctx, rec.ID, before(from)) {
 					if err != nil {
 						return fmt.Errorf("read session %s: %w", rec.Session, err)
@@ -52,18 +54,19 @@ func (a *app) logsCommand() *cobra.Command {
 					none = false
 				}
 				if none {
-					return a.tellSilentEnd(ctx, p, rec.ID)
+					return tellSilentEnd(ctx, shell, p, rec.ID)
 				}
 				return nil
 			})
 		},
 	}
 	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number of the first event")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
+	cmd.Flags().BoolVarP(&live, "follow", "f", false, "go on until the job has finished")
 	return cmd
 }
 
-func (a *app) waitCommand() *cobra.Command {
+// NewWait returns the command wait.
+func NewWait(shell cli.Shell) *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID…", Short: "Wait until jobs have finished; the exit code is that of the worst outcome",
@@ -71,19 +74,19 @@ func (a *app) waitCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := pool.Within(cmd.Context(), limit)
 			defer cancel()
-			p, err := pool.Open(ctx, a.shell(), "wait", pool.Hooks{})
+			p, err := pool.Open(ctx, shell, "wait", pool.Hooks{})
 			if err != nil {
 				return err
 			}
 			var results []jobs.Result
 			for _, id := range args {
-				result, waited := a.await(ctx, p, id)
+				result, waited := await(ctx, shell, p, id)
 				if err = pool.Cause(ctx, waited); err != nil {
 					break
 				}
 				results = append(results, result)
 			}
-			err = errors.Join(err, jobview.Results.List(a.out, a.format, results), p.Close())
+			err = errors.Join(err, jobview.Results.List(shell.Out, *shell.Format, results), p.Close())
 			return jobview.Outcome(err, results...)
 		},
 	}
@@ -92,7 +95,7 @@ func (a *app) waitCommand() *cobra.Command {
 }
 
 // await waits until a job has finished and returns its result.
-func (a *app) await(ctx context.Context, p *pool.Pool, id string) (jobs.Result, error) {
+func await(ctx context.Context, shell cli.Shell, p *pool.Pool, id string) (jobs.Result, error) {
 	rec, err := p.Client.Get(ctx, id)
 	if err != nil {
 		return jobs.Result{}, fmt.Errorf("job %s: %w", id, err)
@@ -100,7 +103,7 @@ func (a *app) await(ctx context.Context, p *pool.Pool, id string) (jobs.Result, 
 	if err := pool.CheckServed(p, rec); err != nil {
 		return jobs.Result{}, err
 	}
-	p.Outlast(a.shell())
+	p.Outlast(shell)
 	// The log's last event is written after the record. A user who has waited for a job
 	// should find it there.
 	for _, err := range p.Client.Follow(ctx, rec.ID, 0) {
@@ -112,12 +115,12 @@ func (a *app) await(ctx context.Context, p *pool.Pool, id string) (jobs.Result, 
 }
 
 // follow shows a session until its job has finished.
-func (a *app) follow(ctx context.Context, p *pool.Pool, rec jobs.Record, from uint64) error {
+func follow(ctx context.Context, shell cli.Shell, p *pool.Pool, rec jobs.Record, from uint64) error {
 	if err := pool.CheckServed(p, rec); err != nil {
 		return err
 	}
-	p.Outlast(a.shell())
-	ended, show := false, a.show()
+	p.Outlast(shell)
+	ended, show := false, show(shell)
 	for event, err := range p.Client.Follow(ctx, rec.ID, before(from)) {
 		if ctx.Err() != nil {
 			break
@@ -134,7 +137,7 @@ func (a *app) follow(ctx context.Context, p *pool.Pool, rec jobs.Record, from ui
 		return cli.Fail(cli.ExitInterrupted, "", "interrupted; the job continues")
 	}
 	if !ended && from <= 1 {
-		return a.tellSilentEnd(ctx, p, rec.ID)
+		return tellSilentEnd(ctx, shell, p, rec.ID)
 	}
 	return nil
 }
@@ -143,23 +146,23 @@ func (a *app) follow(ctx context.Context, p *pool.Pool, rec jobs.Record, from ui
 func before(from uint64) uint64 { return max(from, 1) - 1 }
 
 // tellSilentEnd reports how a job ended if its log does not contain the end.
-func (a *app) tellSilentEnd(ctx context.Context, p *pool.Pool, id string) error {
+func tellSilentEnd(ctx context.Context, shell cli.Shell, p *pool.Pool, id string) error {
 	rec, err := p.Client.Get(ctx, id)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", id, err)
 	}
 	if rec.State == jobs.Finished {
-		a.err.Printf("penstock: job %s has finished: %s; its log does not have the end, which may be older than the retention of events\n", rec.ID, rec.Outcome)
+		shell.Err.Printf("penstock: job %s has finished: %s; its log does not have the end, which may be older than the retention of events\n", rec.ID, rec.Outcome)
 	}
 	return nil
 }
 
 // show returns what prints events: as JSON for programs, as lines for people.
-func (a *app) show() func(jobs.Event) error {
-	screen := sessionview.New(a.out)
+func show(shell cli.Shell) func(jobs.Event) error {
+	screen := sessionview.New(shell.Out)
 	return func(event jobs.Event) error {
-		if a.format != cli.Table {
-			return cli.View[jobs.Event]{}.One(a.out, cli.JSONL, event)
+		if *shell.Format != cli.Table {
+			return cli.View[jobs.Event]{}.One(shell.Out, cli.JSONL, event)
 		}
 		return screen.Show(event)
 	}

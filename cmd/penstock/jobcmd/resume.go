@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-func (a *app) jobResume() *cobra.Command {
+func resume(shell cli.Shell) *cobra.Command {
 	var text, id string
 	cmd := &cobra.Command{
 		Use: "resume ID", Args: cobra.ExactArgs(1),
@@ -26,7 +26,7 @@ with the changes. job retry begins anew instead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var prompt *control.Message
 			if cmd.Flags().Changed("prompt") {
-				words, err := jobflags.Prompt(a.shell(), []string{text})
+				words, err := jobflags.Prompt(shell, []string{text})
 				if err != nil {
 					return err
 				}
@@ -34,13 +34,13 @@ with the changes. job retry begins anew instead.`,
 			} else if id != "" {
 				return cli.Usage("", "--id names a message: it needs --prompt")
 			}
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				rec, err := p.Client.Resume(ctx, rec.ID, prompt)
 				if err != nil {
 					return refusal(err)
 				}
-				a.waits(p)
-				return jobview.Records.One(a.out, a.format, rec)
+				waits(shell, p)
+				return jobview.Records.One(shell.Out, *shell.Format, rec)
 			})
 		},
 	}
@@ -50,16 +50,16 @@ with the changes. job retry begins anew instead.`,
 }
 
 // waits warns that no pool runs that would continue the job.
-func (a *app) waits(p *pool.Pool) {
+func waits(shell cli.Shell, p *pool.Pool) {
 	if p.Own() {
-		a.err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", a.cfg.Data)
+		shell.Err.Printf("penstock: no pool runs on %s; the job waits until one does (penstock serve --slots 2)\n", shell.Config.Data)
 	}
 }
 
 // goOn is the prompt of a fork without one.
 const goOn = "Go on with what is left to do. If nothing is, say so in one short sentence."
 
-func (a *app) jobFork() *cobra.Command {
+func fork(shell cli.Shell) *cobra.Command {
 	var text string
 	var n int
 	cmd := &cobra.Command{
@@ -71,17 +71,17 @@ func (a *app) jobFork() *cobra.Command {
 			if n < 1 || n > 100 {
 				return cli.Usage("", "-n is %d: use 1 to 100", n)
 			}
-			prompt, err := jobflags.Prompt(a.shell(), []string{text})
+			prompt, err := jobflags.Prompt(shell, []string{text})
 			if err != nil {
 				return err
 			}
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				forks, err := forkJob(ctx, p, rec.ID, prompt, n)
 				if err != nil {
-					return cmp.Or(jobview.Submitted.List(a.out, a.format, forks), err)
+					return cmp.Or(jobview.Submitted.List(shell.Out, *shell.Format, forks), err)
 				}
-				a.waits(p)
-				return jobview.Submitted.List(a.out, a.format, forks)
+				waits(shell, p)
+				return jobview.Submitted.List(shell.Out, *shell.Format, forks)
 			})
 		},
 	}

@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func exitText(e terminal.Exit) string {
 
 // An attachment is one look at a terminal in the jail of a job's agent.
 type attachment struct {
-	*app
+	cli.Shell
 	pool     *pool.Pool
 	rec      jobs.Record
 	ask      terminal.Request // the sender of the requests
@@ -53,8 +53,9 @@ type attachment struct {
 	timeout  time.Duration
 }
 
-func (a *app) attachCommand() *cobra.Command {
-	s := &attachment{app: a}
+// NewAttach returns the command attach.
+func NewAttach(shell cli.Shell) *cobra.Command {
+	s := &attachment{Shell: shell}
 	var list bool
 	cmd := &cobra.Command{
 		Use: "attach ID [-- PROGRAM ARG…]", Short: "Open a terminal in the jail of a running job's agent",
@@ -87,7 +88,7 @@ between them and you.`,
 				return cli.Usage("", "--terminal names a terminal that already runs a program: leave out the program")
 			}
 			s.ask.Args, s.ask.By, s.ask.ID = program, "cli", jobs.NewID()
-			return pool.WithJob(cmd.Context(), a.shell(), before[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), shell, before[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				if err := pool.CheckServed(p, rec); err != nil {
 					return err
 				}
@@ -112,7 +113,7 @@ func (s *attachment) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return terminalView.List(s.out, s.format, answer.Terminals)
+	return terminalView.List(s.Out, *s.Format, answer.Terminals)
 }
 
 // begin makes the first request, and waits for an agent that does not run yet.

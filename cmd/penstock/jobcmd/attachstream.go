@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ var errDetached = errors.New("detached")
 
 // attach opens the terminal and joins it with the user's own.
 func (s *attachment) attach(ctx context.Context) error {
-	tty := ttyOf(s.in)
+	tty := ttyOf(s.In)
 	open := s.ask
 	open.Verb, open.Rows, open.Columns = terminal.Open, 24, 80
 	if rows, columns, ok := sizeOf(tty); ok {
@@ -44,18 +44,18 @@ func (s *attachment) attach(ctx context.Context) error {
 		return err
 	}
 	s.ask = terminal.Request{ID: s.ask.ID, Attempt: answer.Attempt, Terminal: answer.Terminals[0].Terminal}
-	s.err.Printf("penstock: terminal %d of job %s; Ctrl-] detaches\n", s.ask.Terminal, s.rec.ID)
+	s.Err.Printf("penstock: terminal %d of job %s; Ctrl-] detaches\n", s.ask.Terminal, s.rec.ID)
 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	restore, err := raw(tty, s.out)
+	restore, err := raw(tty, s.Out)
 	if err != nil {
 		return err
 	}
 	defer restore()
 	keys := make(chan []byte, 64)
 	if tty != nil || !s.readOnly {
-		go listen(s.in, tty != nil, keys, end) // its last read ends with the process
+		go listen(s.In, tty != nil, keys, end) // its last read ends with the process
 	}
 	if !s.readOnly {
 		go s.enter(ctx, keys)
@@ -65,7 +65,7 @@ func (s *attachment) attach(ctx context.Context) error {
 	restore()
 	switch {
 	case errors.Is(err, errDetached):
-		s.err.Printf("penstock: detached; penstock attach %s --terminal %d attaches again\n", s.rec.ID, s.ask.Terminal)
+		s.Err.Printf("penstock: detached; penstock attach %s --terminal %d attaches again\n", s.rec.ID, s.ask.Terminal)
 		return nil
 	case err != nil:
 		return err
@@ -91,9 +91,9 @@ func (s *attachment) show(ctx context.Context) (terminal.Exit, error) {
 			continue
 		}
 		if gap := answer.From - r.From; gap > 0 && r.From > 0 {
-			fmt.Fprintf(s.err.Raw(), "\r\npenstock: %d bytes are missing here\r\n", gap)
+			fmt.Fprintf(s.Err.Raw(), "\r\npenstock: %d bytes are missing here\r\n", gap)
 		}
-		if _, err := s.out.Raw().Write(answer.Data); err != nil {
+		if _, err := s.Out.Raw().Write(answer.Data); err != nil {
 			return terminal.Exit{}, err
 		}
 		if r.From = answer.From + int64(len(answer.Data)); answer.Exit != nil {

@@ -1,4 +1,6 @@
-package main
+// Package jobcmd is the command job, and the commands about one job that stand beside it:
+// answer, attach, logs, send, submit, wait, watch and why.
+package jobcmd
 
 import (
 	"bytes"
@@ -18,54 +20,58 @@ import (
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
-func (a *app) jobCommand() *cobra.Command {
+// New returns the command job.
+func New(shell cli.Shell) *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "Show and control jobs"}
-	job.AddCommand(a.jobLs(), a.jobGet(), a.jobEvents(), a.jobCancel(), a.jobRetry(), a.jobResume(), a.jobFork(), a.jobInterrupt(), a.jobStop(), a.jobSet(), a.jobRaw(), a.jobDiff(), a.jobApply(), a.jobArtifacts(), a.jobSalvage(), worktreecmd.New(a.shell()))
+	job.AddCommand(ls(shell), get(shell), events(shell),
+		cancel(shell), retry(shell), resume(shell), fork(shell),
+		interrupt(shell), stop(shell), set(shell), rawLine(shell),
+		diff(shell), apply(shell), artifacts(shell), salvageCommand(shell), worktreecmd.New(shell))
 	return job
 }
 
-func (a *app) jobEvents() *cobra.Command {
-	cmd := a.logsCommand()
+func events(shell cli.Shell) *cobra.Command {
+	cmd := NewLogs(shell)
 	cmd.Use, cmd.Short = "events ID", "Print the events of a job's session; the same as penstock logs"
 	return cmd
 }
 
-func (a *app) jobGet() *cobra.Command {
+func get(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Aliases: []string{"show"}, Args: cobra.ExactArgs(1),
 		Short: "Show a job: its record, what its reason means, its request and its result",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				view, err := p.Client.Show(ctx, rec.ID)
 				if err != nil {
 					return err
 				}
-				if a.format == cli.Table {
-					a.format = cli.YAML
+				if *shell.Format == cli.Table {
+					*shell.Format = cli.YAML
 				}
-				return cli.View[operation.Shown]{ID: func(v operation.Shown) string { return v.ID }}.One(a.out, a.format, view)
+				return cli.View[operation.Shown]{ID: func(v operation.Shown) string { return v.ID }}.One(shell.Out, *shell.Format, view)
 			})
 		},
 	}
 }
 
-func (a *app) jobCancel() *cobra.Command {
+func cancel(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID…", Short: "Cancel jobs, queued or running", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool.Pool, rec jobs.Record) (jobs.Record, error) {
+			return each(cmd.Context(), shell, args, func(ctx context.Context, p *pool.Pool, rec jobs.Record) (jobs.Record, error) {
 				return p.Client.Cancel(ctx, rec.ID)
 			})
 		},
 	}
 }
 
-func (a *app) jobRetry() *cobra.Command {
+func retry(shell cli.Shell) *cobra.Command {
 	var fromSalvage bool
 	cmd := &cobra.Command{
 		Use: "retry ID…", Short: "Run finished jobs without success again", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd.Context(), args, func(ctx context.Context, p *pool.Pool, rec jobs.Record) (jobs.Record, error) {
+			return each(cmd.Context(), shell, args, func(ctx context.Context, p *pool.Pool, rec jobs.Record) (jobs.Record, error) {
 				return p.Client.Retry(ctx, rec.ID, fromSalvage)
 			})
 		},
@@ -75,10 +81,10 @@ func (a *app) jobRetry() *cobra.Command {
 }
 
 // each does one thing to several jobs, and lists what became of them.
-func (a *app) each(ctx context.Context, ids []string, fn func(context.Context, *pool.Pool, jobs.Record) (jobs.Record, error)) error {
+func each(ctx context.Context, shell cli.Shell, ids []string, fn func(context.Context, *pool.Pool, jobs.Record) (jobs.Record, error)) error {
 	var changed []jobs.Record
 	for _, id := range ids {
-		err := pool.WithJob(ctx, a.shell(), id, func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+		err := pool.WithJob(ctx, shell, id, func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 			rec, err := fn(ctx, p, rec)
 			if err != nil {
 				return fmt.Errorf("job %s: %w", id, err)
@@ -87,24 +93,24 @@ func (a *app) each(ctx context.Context, ids []string, fn func(context.Context, *
 			return nil
 		})
 		if err != nil {
-			return errors.Join(err, jobview.Records.List(a.out, a.format, changed))
+			return errors.Join(err, jobview.Records.List(shell.Out, *shell.Format, changed))
 		}
 	}
-	return jobview.Records.List(a.out, a.format, changed)
+	return jobview.Records.List(shell.Out, *shell.Format, changed)
 }
 
-func (a *app) jobDiff() *cobra.Command {
+func diff(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "diff ID", Short: "Print the patch of a finished job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
-				return patches.Write(ctx, p, rec, a.out)
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+				return patches.Write(ctx, p, rec, shell.Out)
 			})
 		},
 	}
 }
 
-func (a *app) jobApply() *cobra.Command {
+func apply(shell cli.Shell) *cobra.Command {
 	var dir string
 	var how checkout.How
 	cmd := &cobra.Command{
@@ -115,7 +121,7 @@ files with a filter are written as they are in the repository, and are listed. A
 that changed nothing, and a patch that does not apply, are errors. With --3way
 conflicting changes are merged, in the index, too.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				var patch bytes.Buffer
 				if err := patches.Write(ctx, p, rec, &patch); err != nil {
 					return err
@@ -123,7 +129,7 @@ conflicting changes are merged, in the index, too.`,
 				if patch.Len() == 0 {
 					return patches.Unchanged(rec)
 				}
-				return patches.Apply(ctx, a.shell(), dir, how, patch.Bytes())
+				return patches.Apply(ctx, shell, dir, how, patch.Bytes())
 			})
 		},
 	}

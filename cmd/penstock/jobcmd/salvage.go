@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ type salvageWish struct {
 	apply, out string
 }
 
-func (a *app) jobSalvage() *cobra.Command {
+func salvageCommand(shell cli.Shell) *cobra.Command {
 	var wish salvageWish
 	cmd := &cobra.Command{
 		Use: "salvage ID", Short: "Show and restore the saved changes of attempts without success", Args: cobra.ExactArgs(1),
@@ -47,12 +47,12 @@ last. With --show it prints the patch of one, with --apply it applies that patch
 work tree, and with --restore it writes patch and commits to a directory: those of the
 newest attempt, unless --epoch names another.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				shown, err := p.Client.Show(ctx, rec.ID)
 				if err != nil {
 					return err
 				}
-				return a.salvage(ctx, p, shown.Salvages, wish)
+				return salvage(ctx, shell, p, shown.Salvages, wish)
 			})
 		},
 	}
@@ -64,7 +64,7 @@ newest attempt, unless --epoch names another.`,
 	return cmd
 }
 
-func (a *app) salvage(ctx context.Context, p *pool.Pool, list []jobs.Salvage, wish salvageWish) error {
+func salvage(ctx context.Context, shell cli.Shell, p *pool.Pool, list []jobs.Salvage, wish salvageWish) error {
 	var found []jobs.Salvage
 	for _, s := range list {
 		if wish.epoch == 0 || s.Epoch == wish.epoch {
@@ -72,7 +72,7 @@ func (a *app) salvage(ctx context.Context, p *pool.Pool, list []jobs.Salvage, wi
 		}
 	}
 	if !wish.show && wish.apply == "" && wish.out == "" {
-		return salvageView.List(a.out, a.format, found)
+		return salvageView.List(shell.Out, *shell.Format, found)
 	}
 	if len(found) == 0 {
 		return cli.Fail(cli.ExitNotFound, "a job that succeeded has a result instead: penstock job diff", "nothing was salvaged from this job, or from that epoch")
@@ -80,9 +80,9 @@ func (a *app) salvage(ctx context.Context, p *pool.Pool, list []jobs.Salvage, wi
 	s := found[len(found)-1]
 	switch {
 	case wish.show:
-		return p.Artifact(ctx, s.Job, s.Epoch, s.Patch.Name, a.out)
+		return p.Artifact(ctx, s.Job, s.Epoch, s.Patch.Name, shell.Out)
 	case wish.out != "":
-		return a.restore(ctx, p, s, wish.out)
+		return restore(ctx, shell, p, s, wish.out)
 	}
 	var patch bytes.Buffer
 	if err := p.Artifact(ctx, s.Job, s.Epoch, s.Patch.Name, &patch); err != nil {
@@ -91,11 +91,11 @@ func (a *app) salvage(ctx context.Context, p *pool.Pool, list []jobs.Salvage, wi
 	if patch.Len() == 0 {
 		return cli.Fail(cli.ExitNotFound, "--restore writes them", "the salvage of epoch %d has commits only: nothing was applied", s.Epoch)
 	}
-	return patches.Apply(ctx, a.shell(), wish.apply, checkout.How{}, patch.Bytes())
+	return patches.Apply(ctx, shell, wish.apply, checkout.How{}, patch.Bytes())
 }
 
 // restore writes a salvage into a directory of its own.
-func (a *app) restore(ctx context.Context, p *pool.Pool, s jobs.Salvage, dir string) error {
+func restore(ctx context.Context, shell cli.Shell, p *pool.Pool, s jobs.Salvage, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (a *app) restore(ctx context.Context, p *pool.Pool, s jobs.Salvage, dir str
 		if err := errors.Join(p.Artifact(ctx, s.Job, s.Epoch, artifact.Name, f), f.Close()); err != nil {
 			return errors.Join(err, os.Remove(path))
 		}
-		a.err.Printf("penstock: wrote %s\n", path)
+		shell.Err.Printf("penstock: wrote %s\n", path)
 	}
 	return nil
 }

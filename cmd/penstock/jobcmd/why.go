@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"errors"
@@ -14,14 +14,15 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-func (a *app) whyCommand() *cobra.Command {
+// NewWhy returns the command why.
+func NewWhy(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "why ID…", Short: "Explain what keeps a job in its state, and what would change that", Args: cobra.MinimumNArgs(1),
 		Long: `Why names the one cause that keeps a job from running or from ending: a pause, a time,
 a worker that holds it, the lack of a worker, or jobs before it. It names the first
 cause: as long as that remains, removing another one would not help.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := pool.Open(cmd.Context(), a.shell(), "read", pool.Hooks{})
+			p, err := pool.Open(cmd.Context(), shell, "read", pool.Hooks{})
 			if err != nil {
 				return err
 			}
@@ -36,21 +37,21 @@ cause: as long as that remains, removing another one would not help.`,
 				}
 				list = append(list, s)
 			}
-			return errors.Join(err, a.sayWhy(list), p.Close())
+			return errors.Join(err, sayWhy(shell, list), p.Close())
 		},
 	}
 }
 
-func (a *app) sayWhy(list []why.Standing) error {
+func sayWhy(shell cli.Shell, list []why.Standing) error {
 	view := cli.View[why.Standing]{ID: func(s why.Standing) string { return string(s.Constraint) }}
 	switch {
-	case a.format != cli.Table && len(list) == 1:
-		return view.One(a.out, a.format, list[0])
-	case a.format != cli.Table:
-		return view.List(a.out, a.format, list)
+	case *shell.Format != cli.Table && len(list) == 1:
+		return view.One(shell.Out, *shell.Format, list[0])
+	case *shell.Format != cli.Table:
+		return view.List(shell.Out, *shell.Format, list)
 	}
 	for _, s := range list {
-		if err := describeWhy(a.out, s, time.Now()); err != nil {
+		if err := describeWhy(shell.Out, s, time.Now()); err != nil {
 			return err
 		}
 	}

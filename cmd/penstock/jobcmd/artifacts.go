@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/jobview"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 )
 
-func (a *app) jobArtifacts() *cobra.Command {
+func artifacts(shell cli.Shell) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "artifacts ID [NAME|PATH]", Short: "List and fetch the artifacts of a finished job", Args: cobra.RangeArgs(1, 2),
@@ -27,7 +28,7 @@ the files of the workspace that the job named (--artifact). With a name, or a pa
 the workspace, it prints that file. With --out it writes files to a directory: those
 of the workspace below "workspace", the others beside it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+			return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 				if rec.State != jobs.Finished {
 					return cli.Fail(cli.ExitNotFound, "penstock wait "+rec.ID, "job %s is %s: it has no artifacts yet", rec.ID, rec.State)
 				}
@@ -40,11 +41,11 @@ of the workspace below "workspace", the others beside it.`,
 				case err != nil:
 					return err
 				case out != "":
-					return a.writeArtifacts(ctx, p, rec, list, out)
+					return artifactWriter{pool: p, err: shell.Err, dir: out}.write(ctx, rec, list)
 				case len(args) > 1:
-					return p.Artifact(ctx, rec.ID, rec.Epoch, list[0].Name, a.out)
+					return p.Artifact(ctx, rec.ID, rec.Epoch, list[0].Name, shell.Out)
 				}
-				return jobview.Artifacts.List(a.out, a.format, list)
+				return jobview.Artifacts.List(shell.Out, *shell.Format, list)
 			})
 		},
 	}
@@ -67,13 +68,20 @@ func choose(result jobs.Result, named []string) ([]jobs.Artifact, error) {
 	return result.Artifacts[i : i+1], nil
 }
 
-// writeArtifacts writes files below a directory, and nowhere else: their paths
-// are an agent's.
-func (a *app) writeArtifacts(ctx context.Context, p *pool.Pool, rec jobs.Record, list []jobs.Artifact, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// An artifactWriter writes artifacts to files below a directory.
+type artifactWriter struct {
+	pool *pool.Pool
+	err  *console.Writer // for people
+	dir  string
+}
+
+// write writes files of a job's last attempt below the directory, and nowhere else: their
+// paths are an agent's.
+func (w artifactWriter) write(ctx context.Context, rec jobs.Record, list []jobs.Artifact) error {
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(w.dir)
 	if err != nil {
 		return err
 	}
@@ -85,15 +93,15 @@ func (a *app) writeArtifacts(ctx context.Context, p *pool.Pool, rec jobs.Record,
 		}
 		f, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, os.ErrExist) {
-			return cli.Fail(cli.ExitUsage, "name another directory", "%s already exists", filepath.Join(dir, to))
+			return cli.Fail(cli.ExitUsage, "name another directory", "%s already exists", filepath.Join(w.dir, to))
 		}
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(p.Artifact(ctx, rec.ID, rec.Epoch, file.Name, f), f.Close()); err != nil {
+		if err := errors.Join(w.pool.Artifact(ctx, rec.ID, rec.Epoch, file.Name, f), f.Close()); err != nil {
 			return errors.Join(err, root.Remove(to))
 		}
-		a.err.Printf("penstock: wrote %s\n", filepath.Join(dir, to))
+		w.err.Printf("penstock: wrote %s\n", filepath.Join(w.dir, to))
 	}
 	return nil
 }

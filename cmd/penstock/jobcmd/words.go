@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"github.com/penstock-run/penstock/cmd/internal/input"

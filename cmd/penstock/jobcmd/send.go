@@ -1,4 +1,4 @@
-package main
+package jobcmd
 
 import (
 	"context"
@@ -31,7 +31,7 @@ var receiptView = cli.View[control.Receipt]{
 }
 
 // messageCommand makes a command of a function that says what to send.
-func (a *app) messageCommand(cmd *cobra.Command, say func(args []string) (control.Message, error)) *cobra.Command {
+func messageCommand(shell cli.Shell, cmd *cobra.Command, say func(args []string) (control.Message, error)) *cobra.Command {
 	var id string
 	var timeout time.Duration
 	cmd.Flags().StringVar(&id, "id", "", "id of the message, a UUID: the same id again has no effect (default: a new one)")
@@ -45,7 +45,7 @@ func (a *app) messageCommand(cmd *cobra.Command, say func(args []string) (contro
 		if c.ID == "" {
 			c.ID = jobs.NewID()
 		}
-		return pool.WithJob(cmd.Context(), a.shell(), args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
+		return pool.WithJob(cmd.Context(), shell, args[0], func(ctx context.Context, p *pool.Pool, rec jobs.Record) error {
 			if err := pool.CheckServed(p, rec); err != nil {
 				return err
 			}
@@ -53,8 +53,8 @@ func (a *app) messageCommand(cmd *cobra.Command, say func(args []string) (contro
 			if err != nil {
 				return err
 			}
-			a.waits(p)
-			return receiptView.One(a.out, a.format, receipt)
+			waits(shell, p)
+			return receiptView.One(shell.Out, *shell.Format, receipt)
 		})
 	}
 	return cmd
@@ -103,9 +103,10 @@ func refusal(err error) error {
 	return cli.Fail(cli.ExitDenied, hint, "%w", refused)
 }
 
-func (a *app) sendCommand() *cobra.Command {
+// NewSend returns the command send.
+func NewSend(shell cli.Shell) *cobra.Command {
 	var files []string
-	cmd := a.messageCommand(&cobra.Command{
+	cmd := messageCommand(shell, &cobra.Command{
 		Use: "send ID [TEXT|-]",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(files) > 0 {
@@ -121,7 +122,7 @@ a finished job. --image adds images to the prompt, for a running agent that acce
 		Example: `  penstock send ID "Write a test for it, too"
   penstock send ID "The button is cut off" --image shot.png`,
 	}, func(args []string) (control.Message, error) {
-		text, err := jobflags.Prompt(a.shell(), args[1:])
+		text, err := jobflags.Prompt(shell, args[1:])
 		if err != nil {
 			return control.Message{}, err
 		}
@@ -163,10 +164,11 @@ func readImages(files []string) ([]control.Image, error) {
 // scaleDown is the way out for images that are too large.
 const scaleDown = "scale it down: magick shot.png -resize 1200x1200 small.png"
 
-func (a *app) answerCommand() *cobra.Command {
+// NewAnswer returns the command answer.
+func NewAnswer(shell cli.Shell) *cobra.Command {
 	c := control.Message{Verb: control.Answer}
 	var answers []string
-	cmd := a.messageCommand(&cobra.Command{
+	cmd := messageCommand(shell, &cobra.Command{
 		Use: "answer ID", Args: cobra.ExactArgs(1),
 		Short: "Answer a question of a running job's agent",
 		Long: `Answer answers a question of the agent: with labels of its options, or with text of
@@ -194,21 +196,21 @@ watch shows the questions.`,
 	return cmd
 }
 
-func (a *app) jobInterrupt() *cobra.Command {
-	return a.messageCommand(&cobra.Command{
+func interrupt(shell cli.Shell) *cobra.Command {
+	return messageCommand(shell, &cobra.Command{
 		Use: "interrupt ID", Args: cobra.ExactArgs(1), Short: "End the turn of a running job's agent, and keep the agent running",
 	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Interrupt}, nil })
 }
 
-func (a *app) jobStop() *cobra.Command {
-	return a.messageCommand(&cobra.Command{
+func stop(shell cli.Shell) *cobra.Command {
+	return messageCommand(shell, &cobra.Command{
 		Use: "stop ID", Args: cobra.ExactArgs(1), Short: "Stop the agent of a running job, and collect its changes",
 	}, func([]string) (control.Message, error) { return control.Message{Verb: control.Stop}, nil })
 }
 
-func (a *app) jobSet() *cobra.Command {
+func set(shell cli.Shell) *cobra.Command {
 	c := control.Message{Verb: control.Set}
-	cmd := a.messageCommand(&cobra.Command{
+	cmd := messageCommand(shell, &cobra.Command{
 		Use: "set ID", Args: cobra.ExactArgs(1), Short: "Change the model or the mode of a running job's agent",
 	}, func([]string) (control.Message, error) { return c, nil })
 	cmd.Flags().StringVar(&c.Model, "model", "", "the model")
@@ -216,13 +218,13 @@ func (a *app) jobSet() *cobra.Command {
 	return cmd
 }
 
-func (a *app) jobRaw() *cobra.Command {
-	return a.messageCommand(&cobra.Command{
+func rawLine(shell cli.Shell) *cobra.Command {
+	return messageCommand(shell, &cobra.Command{
 		Use: "raw ID LINE|-", Args: cobra.ExactArgs(2), Short: "Send one line of its own protocol to a running job's agent, if the line is safe",
 	}, func(args []string) (control.Message, error) {
 		line := args[1]
 		if line == "-" {
-			all, err := input.ReadAll(a.in, "the line", control.MaxBytes)
+			all, err := input.ReadAll(shell.In, "the line", control.MaxBytes)
 			if err != nil {
 				return control.Message{}, cli.Usage("", "%w", err)
 			}
