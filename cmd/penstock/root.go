@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/penstock/cleancmd"
 	"github.com/penstock-run/penstock/cmd/penstock/deadcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/insidecmd"
 	"github.com/penstock-run/penstock/cmd/penstock/jobcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/natscmd"
 	"github.com/penstock-run/penstock/cmd/penstock/queuecmd"
@@ -99,7 +100,7 @@ directory, or starts a pool of its own and stops it at the end.`,
 		sandboxcmd.New(shell), doctorcmd.New(shell), cleancmd.New(shell), backupcmd.New(shell), backupcmd.NewRestore(shell), chaoscmd.New(shell),
 		a.schemaCommand(), a.configCommand(), a.versionCommand(),
 	)
-	root.AddCommand(a.insideCommands()...)
+	root.AddCommand(insidecmd.New(a.shell())...)
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()

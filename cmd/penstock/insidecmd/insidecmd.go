@@ -1,4 +1,6 @@
-package main
+// Package insidecmd is the commands for programs in the jail of a job's agent: artifact,
+// result, milestone, ask and terminals.
+package insidecmd
 
 import (
 	"errors"
@@ -20,10 +22,9 @@ import (
 	"github.com/penstock-run/penstock/worker/inside"
 )
 
-// insideCommands are for the programs of a job's jail. They speak to the job's
-// worker and to nothing else.
-func (a *app) insideCommands() []*cobra.Command {
-	commands := []*cobra.Command{a.artifactCommand(), a.resultCommand(), a.milestoneCommand(), a.askCommand(), a.terminalsCommand()}
+// New returns the commands. They speak to the job's worker and to nothing else.
+func New(shell cli.Shell) []*cobra.Command {
+	commands := []*cobra.Command{artifact(shell), result(shell), milestone(shell), ask(shell), terminals(shell)}
 	for _, cmd := range commands {
 		// A settings file of the workspace is nothing to them.
 		cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return nil }
@@ -35,8 +36,8 @@ penstock in PATH.`
 	return commands
 }
 
-// insideClient is the way to the worker of the jail that this program is in.
-func insideClient() (*inside.Client, error) {
+// connect returns a client of the worker of the jail that this program is in.
+func connect() (*inside.Client, error) {
 	door := os.Getenv(worker.InsideVariable)
 	if door == "" {
 		return nil, cli.Usage("only a job's agent can run this; preset offline cuts it off from its worker", "%s is not set: this is not the jail of a job's agent", worker.InsideVariable)
@@ -44,8 +45,8 @@ func insideClient() (*inside.Client, error) {
 	return inside.NewClient(door)
 }
 
-// insideError gives a refusal of the worker its exit code.
-func insideError(err error) error {
+// refusal gives a refusal of the worker its exit code.
+func refusal(err error) error {
 	refused, ok := errors.AsType[*inside.RefusedError](err)
 	if !ok {
 		return err
@@ -59,7 +60,7 @@ func insideError(err error) error {
 	return cli.Fail(cli.ExitDenied, "", "%w", refused)
 }
 
-func (a *app) artifactCommand() *cobra.Command {
+func artifact(shell cli.Shell) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use: "artifact PATH", Short: "In a job's jail: store a file with the job's result", Args: cobra.ExactArgs(1),
@@ -67,7 +68,7 @@ func (a *app) artifactCommand() *cobra.Command {
 the job fails: penstock job artifacts lists it. Another file with the same name
 replaces it. The values of secrets are removed from it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := insideClient()
+			client, err := connect()
 			if err != nil {
 				return err
 			}
@@ -89,52 +90,52 @@ replaces it. The values of secrets are removed from it.`,
 			}
 			stored, err := client.Artifact(cmd.Context(), name, file, about.Size())
 			if err != nil {
-				return insideError(err)
+				return refusal(err)
 			}
-			return jobview.Artifacts.One(a.out, a.format, stored)
+			return jobview.Artifacts.One(shell.Out, *shell.Format, stored)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "the artifact's name (default: the file's)")
 	return cmd
 }
 
-func (a *app) resultCommand() *cobra.Command {
+func result(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "result JSON|-", Short: "In a job's jail: set the job's result", Args: cobra.ExactArgs(1),
 		Long: `Result sets the result of the job's work, as JSON: "value" in the job's result. If the
 job has a result_schema, a value that does not match is refused, with the reason, and
 the job fails if its agent sets none. The last value that was set counts.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := insideClient()
+			client, err := connect()
 			if err != nil {
 				return err
 			}
 			value := []byte(args[0])
 			if args[0] == "-" {
-				if value, err = input.ReadAll(a.in, "the result", inside.MaxResult); err != nil {
+				if value, err = input.ReadAll(shell.In, "the result", inside.MaxResult); err != nil {
 					return cli.Usage("", "%w", err)
 				}
 			}
-			return insideError(client.Result(cmd.Context(), value))
+			return refusal(client.Result(cmd.Context(), value))
 		},
 	}
 }
 
-func (a *app) milestoneCommand() *cobra.Command {
+func milestone(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "milestone TEXT…", Short: "In a job's jail: report the progress of the agent", Args: cobra.MinimumNArgs(1),
 		Long: `Milestone adds a line to the session's log, for people who watch.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := insideClient()
+			client, err := connect()
 			if err != nil {
 				return err
 			}
-			return insideError(client.Milestone(cmd.Context(), strings.Join(args, " ")))
+			return refusal(client.Milestone(cmd.Context(), strings.Join(args, " ")))
 		},
 	}
 }
 
-func (a *app) askCommand() *cobra.Command {
+func ask(shell cli.Shell) *cobra.Command {
 	var ask inside.Ask
 	var options []string
 	var timeout time.Duration
@@ -144,7 +145,7 @@ func (a *app) askCommand() *cobra.Command {
 penstock answer, and prints the answer. The exit code is 6 if the question was
 declined, and 8 if it was not answered within --timeout, or the job's idle_timeout.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := insideClient()
+			client, err := connect()
 			if err != nil {
 				return err
 			}
@@ -155,13 +156,13 @@ declined, and 8 if it was not answered within --timeout, or the job's idle_timeo
 			answer, err := client.Ask(cmd.Context(), ask)
 			switch {
 			case err != nil:
-				return insideError(err)
+				return refusal(err)
 			case answer.How == "declined":
 				return cli.Fail(cli.ExitDenied, "continue without an answer", "the question was declined: %s", answer.Text)
 			case answer.How != "answered":
 				return cli.Fail(cli.ExitTimeout, "continue without an answer", "%s", answer.Text)
 			}
-			_, err = io.WriteString(a.out, answer.Text+"\n")
+			_, err = io.WriteString(shell.Out, answer.Text+"\n")
 			return err
 		},
 	}

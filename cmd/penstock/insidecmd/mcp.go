@@ -1,4 +1,4 @@
-package main
+package insidecmd
 
 import (
 	"bufio"
@@ -13,18 +13,18 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/mcpstdio"
 )
 
-func (a *app) terminalsCommand() *cobra.Command {
+func terminals(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "terminals", Short: "In a job's jail: give the agent terminals, as an MCP server", Args: cobra.NoArgs,
 		Long: `Terminals speaks the Model Context Protocol over standard input and output, until the
 input ends. Its tools create, write, read, list and close terminals of the jail: the same
 ones that penstock attach opens and shows. Agents get this server with --terminals.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := insideClient()
+			client, err := connect()
 			if err != nil {
 				return err
 			}
-			err = mcpstdio.Serve(cmd.Context(), terminalServer(newTerminalTools(client), a.shell().Release), a.in, a.out)
+			err = mcpstdio.Serve(cmd.Context(), terminalServer(newTerminalTools(client), shell.Release), shell.In, shell.Out)
 			if errors.Is(err, bufio.ErrTooLong) {
 				return cli.Usage("", "a line has more than %d bytes", mcpstdio.MaxLine)
 			}
