@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
 	"github.com/penstock-run/penstock/sandbox/internal/usage"
@@ -20,7 +23,8 @@ var kept = []Feature{FeatureDisk, FeatureInodes, FeatureOutput}
 // and kills. A jail can be beyond its limit by what it uses between two looks.
 //
 // It looks every watchEvery, but so that no processor is busy with it for more
-// than one part in watchShare of the time.
+// than one part in watchShare of the time. On a busy host a look waits for its turn,
+// which costs nothing and puts off no other look.
 type watch struct {
 	disk   *diskWatch   // nil: no limit of disk
 	memory *memoryWatch // nil: no limit, or the kernel keeps it
@@ -180,16 +184,17 @@ func (w *watch) look() (reached []Feature, next time.Duration, err error) {
 	top, first := w.jail.processes()
 	next = watchEvery
 	if w.memory != nil || w.pids > 0 {
-		began := time.Now()
-		pids, threads := usage.Below(top)
-		if w.memory != nil && w.memory.over(pids, first) {
-			reached = append(reached, FeatureMemory)
-		}
-		if w.pids > 0 && threads >= w.pids {
-			w.note([]Feature{FeaturePIDs}, nil)
-			w.pids = 0 // once is enough, and no process is killed for it
-		}
-		next = max(next, watchShare*time.Since(began))
+		took := processorTime(func() {
+			pids, threads := usage.Below(top)
+			if w.memory != nil && w.memory.over(pids, first) {
+				reached = append(reached, FeatureMemory)
+			}
+			if w.pids > 0 && threads >= w.pids {
+				w.note([]Feature{FeaturePIDs}, nil)
+				w.pids = 0 // once is enough, and no process is killed for it
+			}
+		})
+		next = max(next, watchShare*took)
 	}
 	if w.disk != nil && w.disk.due() {
 		pids, _ := usage.Below(top)
@@ -197,6 +202,23 @@ func (w *watch) look() (reached []Feature, next time.Duration, err error) {
 		return append(reached, over...), next, err
 	}
 	return reached, next, nil
+}
+
+// processorTime is what a function computes, without what it waits.
+func processorTime(do func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadTime()
+	do()
+	return threadTime() - before
+}
+
+func threadTime() time.Duration {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &used); err != nil {
+		return 0 // no kernel refuses it
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // last measures what a program that has ended by itself has left. The

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // A program that fails has not reached its limit of memory because the process
@@ -30,4 +31,20 @@ func TestMemoryOfTheStarterIsNotTheJails(t *testing.T) {
 		t.Errorf("a program of the jail took more: reached %v, err %v", reached, err)
 	}
 	_ = taken[0]
+}
+
+// What a look waits for puts off no other look: on a busy host it would wait so long
+// that a program reaches its limit unseen.
+func TestProcessorTime(t *testing.T) {
+	t.Parallel()
+	if took := processorTime(func() { time.Sleep(100 * time.Millisecond) }); took > 50*time.Millisecond {
+		t.Errorf("a wait of 100ms took %s of the processor", took)
+	}
+	computed := processorTime(func() {
+		for begun := threadTime(); threadTime()-begun < 20*time.Millisecond; {
+		}
+	})
+	if computed < 20*time.Millisecond {
+		t.Errorf("20ms of computing took %s of the processor", computed)
+	}
 }
