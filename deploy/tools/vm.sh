@@ -90,7 +90,7 @@ with_systemd() { # SCRIPT PACKAGE…
 	cat >"$dir/vm" <<END
 #!/bin/sh
 exec >/dev/ttyS0 2>&1
-export PENSTOCK_TEST_VM=systemd
+export PENSTOCK_TEST_VM=systemd PENSTOCK_TEST_CROWD=12
 systemctl start dbus.service systemd-logind.service
 /script
 echo "vm: exit \$?"
@@ -144,7 +144,7 @@ printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
 quoted=$(printf ' %q' -test.v "$@")
 cat >"$root/init" <<END
 #!/bin/sh
-export PATH=/bin HOME=/root TMPDIR=/tmp PENSTOCK_TEST_VM=bare
+export PATH=/bin HOME=/root TMPDIR=/tmp PENSTOCK_TEST_VM=bare PENSTOCK_TEST_CROWD=12
 mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /dev && mount -t tmpfs tmp /tmp &&
 	mount -t cgroup2 cgroup /sys/fs/cgroup && mkdir -p /dev/shm && mount -t tmpfs shm /dev/shm
 for module in loop quota_tree quota_v2; do insmod /lib/modules/\$module.ko; done

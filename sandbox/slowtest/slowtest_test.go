@@ -48,3 +48,10 @@ func TestEventually(t *testing.T) {
 		}
 	})
 }
+
+func TestAMachineThatCannotSeeItsHost(t *testing.T) {
+	t.Setenv("PENSTOCK_TEST_CROWD", "10")
+	if got := Limit(time.Second); got < 10/roomy*time.Second {
+		t.Errorf("where ten processes share a processor one second became %v", got)
+	}
+}

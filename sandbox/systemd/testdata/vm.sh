@@ -11,7 +11,7 @@ in_session() { # COMMAND…: as a user who has logged in
 	su - tester -c "$(printf ' %q' "$@")"
 }
 as() { # WHO PROGRAM PATTERN
-	local command=(env PENSTOCK_TEST_VM=systemd PENSTOCK_TEST_REQUIRE=systemd,bwrap "/tests/$2.test" -test.v -test.short "-test.run=$3")
+	local command=(env PENSTOCK_TEST_VM=systemd PENSTOCK_TEST_CROWD=12 PENSTOCK_TEST_REQUIRE=systemd,bwrap "/tests/$2.test" -test.v -test.short "-test.run=$3")
 	[ "$1" = root ] || command=(in_session "${command[@]}")
 	echo "=== as $1: $2"
 	cd / && "${command[@]}" || code=1
