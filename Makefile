@@ -33,10 +33,10 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages try-packages test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## build bin/penstock
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
@@ -71,9 +71,16 @@ generate: ## run go generate and rewrite the golden files; review the difference
 	$(GO) generate $(PKGS)
 	@deploy/tools/golden.sh
 
+packages: build ## make Debian and RPM packages in bin/packages
+	@deploy/packages/build.sh bin/penstock '$(VERSION)' bin/packages
+
+try-packages: build ## install, upgrade, remove and purge the Debian package in a system that is booted for it; needs root
+	@deploy/packages/try.sh bin/penstock
+
 tidy: ## tidy the modules of the product and of the tools
 	$(GO) mod tidy
 	cd deploy/tools && $(GO) mod tidy
+	cd deploy/packages && $(GO) mod tidy
 
 cross: ## compile for every supported system; tests too, where agents run
 	@set -e; for target in $(TARGETS); do \

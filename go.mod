@@ -20,9 +20,17 @@ require (
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
+	golang.org/x/time v0.16.0
 )
 
-require github.com/coder/acp-go-sdk v0.13.0
+require (
+	github.com/coder/acp-go-sdk v0.13.0
+	github.com/coder/websocket v1.8.15
+	github.com/expr-lang/expr v1.17.8
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
+)
+
+require golang.org/x/net v0.62.0
 
 require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
@@ -49,7 +57,6 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/time v0.16.0 // indirect
 	golang.org/x/tools v0.42.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

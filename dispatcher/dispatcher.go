@@ -39,7 +39,13 @@ type Config struct {
 	// process knows the agent; may be nil. The workers have the last word.
 	Able func(jobs.Job) error
 	// Caps bound what runs at once; Run sets them. Nil leaves those that are set.
-	Caps   schedule.Caps
+	Caps schedule.Caps
+	// MaxDepth is how many generations of children a job may have: 0 is none, 1 is
+	// children without children of their own.
+	MaxDepth int
+	// Duties are what else the dispatcher does while it leads, each until its context
+	// ends.
+	Duties []func(context.Context)
 	Logger *slog.Logger
 	Hooks  Hooks
 }
@@ -69,7 +75,7 @@ func New(cfg Config) *Dispatcher {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
-	return &Dispatcher{cfg: cfg, log: cfg.Logger, references: references{cfg.Queue, cfg.Store}}
+	return &Dispatcher{cfg: cfg, log: cfg.Logger, references: references{cfg.Queue, cfg.Store, cfg.MaxDepth}}
 }
 
 // Submit validates a job and stores it. When it returns without an error the
@@ -125,7 +131,7 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	var origin *jobs.Capsule
 	err := d.check(job)
 	if err == nil {
-		origin, err = d.references.check(ctx, job)
+		origin, err = d.references.check(ctx, id, job)
 	}
 	if err != nil {
 		d.rejected(source, err)

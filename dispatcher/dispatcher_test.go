@@ -48,7 +48,7 @@ func openOn(t testing.TB, nc *nats.Conn, hooks dispatcher.Hooks) pool {
 	t.Helper()
 	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), store: jobstest.Store(t, nc), nc: nc}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.queue, Log: p.log, Store: p.store, Hooks: hooks,
+		Queue: p.queue, Log: p.log, Store: p.store, Hooks: hooks, MaxDepth: 1,
 		Able: func(j jobs.Job) error {
 			if j.Agent.Model == "" {
 				return nil
@@ -72,7 +72,7 @@ func (p pool) serve(t testing.TB) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- p.Run(ctx) }()
-	server := api.New(api.Config{Dispatcher: p.Dispatcher, Queue: p.queue, Log: p.log, Store: p.store})
+	server := api.New(api.Config{Dispatcher: p.Dispatcher, Queue: p.queue, Log: p.log, Store: p.store, Audit: jobstest.Audit(t, p.nc)})
 	go func() { done <- server.Serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
@@ -165,6 +165,8 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		{"agent.model", func(j *jobs.Job) { j.Agent.Model = "m" }},
 		{"check_rounds", func(j *jobs.Job) { j.CheckRounds, j.Check = 1, nil }},
 		{"session", func(j *jobs.Job) { j.Session = jobs.NewID() }},
+		{"parent", func(j *jobs.Job) { j.Parent = jobs.NewID() }},
+		{"parent", func(j *jobs.Job) { j.Parent = "me" }},
 		{"depends_on[0]", func(j *jobs.Job) { j.DependsOn = []string{jobs.NewID()} }},
 	}
 	for _, tt := range tests {

@@ -32,9 +32,12 @@ const admitAtOnce = 16
 // An index is what the leader knows of all jobs that have not ended. It is built
 // from one watch over the records, and dropped when the leadership ends.
 type index struct {
-	lead  leader
 	queue *queue.Queue
 	log   *slog.Logger
+	// wakeAnswered wakes a parked job whose answer is in its session.
+	wakeAnswered func(context.Context, jobs.Record) error
+	repaired     func(jobs.Record) // may be nil
+
 	caps  schedule.Caps
 	plan  *schedule.Plan
 	lanes map[string]bool // that were looked into
@@ -166,7 +169,7 @@ func (b *index) listen(ctx context.Context) error {
 	}
 	b.sessionsRead = time.Now()
 	for _, rec := range b.asking {
-		if err := b.lead.hear(ctx, rec); err != nil {
+		if err := b.wakeAnswered(ctx, rec); err != nil {
 			return fmt.Errorf("look for answers to job %s: %w", rec.ID, err)
 		}
 	}
@@ -286,8 +289,8 @@ func (b *index) repair(ctx context.Context, rec jobs.Record) error {
 		return err
 	}
 	b.log.Info("repaired", "job", rec.ID, "state", rec.State)
-	if repaired := b.lead.d.cfg.Hooks.Repaired; repaired != nil {
-		repaired(rec)
+	if b.repaired != nil {
+		b.repaired(rec)
 	}
 	return nil
 }

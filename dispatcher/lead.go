@@ -38,6 +38,9 @@ func (l leader) run(ctx context.Context) {
 	l.relearn(ctx)
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { l.upkeep(ctx) })
+	for _, duty := range l.d.cfg.Duties {
+		upkeep.Go(func() { duty(ctx) })
+	}
 	defer upkeep.Wait()
 	for ctx.Err() == nil {
 		if err := l.keep(ctx, arrived); err != nil && ctx.Err() == nil {
@@ -89,7 +92,8 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 		return err
 	}
 	b := &index{
-		lead: l, queue: l.d.cfg.Queue, log: l.d.log, caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
+		queue: l.d.cfg.Queue, log: l.d.log, wakeAnswered: l.wakeAnswered, repaired: l.d.cfg.Hooks.Repaired,
+		caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
 		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
 		asking: map[string]jobs.Record{},
 	}
@@ -152,9 +156,9 @@ func (l leader) relearn(ctx context.Context) {
 	}
 }
 
-// hear wakes a parked job whose answer was accepted by a process that died
+// wakeAnswered wakes a parked job whose answer was accepted by a process that died
 // before it could.
-func (l leader) hear(ctx context.Context, rec jobs.Record) error {
+func (l leader) wakeAnswered(ctx context.Context, rec jobs.Record) error {
 	unheard, err := l.d.cfg.Log.Unheard(ctx, rec)
 	if err != nil || !unheard {
 		return err

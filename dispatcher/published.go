@@ -7,16 +7,22 @@ import (
 	"fmt"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/cloudevent"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
-// plain takes a job that some client has published as one JSON message. One
-// that cannot be accepted is filed with its reason, and its session says so; a
-// broker that does not answer is no reason to lose it.
+// plain takes a job that some client has published as one message: JSON, or a CloudEvent
+// with that JSON as its data. One that cannot be accepted is filed with its reason, and
+// its session says so; a broker that does not answer is no reason to lose it.
 func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
-	job, err := jobs.Decode(s.Data)
+	var job jobs.Job
+	data, err := unwrap(s)
+	if err == nil {
+		s.Data = data // what is filed can be submitted again without its headers
+		job, err = jobs.Decode(data)
+	}
 	if err == nil {
 		err = checkChosen(s.Chosen, job)
 	}
@@ -36,6 +42,22 @@ func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
 		return fmt.Errorf("tell of the rejected job: %w", err)
 	}
 	return d.cfg.Queue.Reject(ctx, s, invalid)
+}
+
+// unwrap returns the job of a publish, out of its CloudEvent if it is in one.
+func unwrap(s queue.Submission) ([]byte, error) {
+	events, err := cloudevent.Decode(s.Header, s.Data)
+	if err == nil && len(events) > 1 {
+		err = &cloudevent.Error{Reason: "a message on NATS is one event, and this is a batch"}
+	}
+	data := s.Data
+	if err == nil && len(events) == 1 {
+		data, err = events[0].Job()
+	}
+	if wrong, ok := errors.AsType[*cloudevent.Error](err); ok {
+		return nil, &jobs.InvalidError{Fields: []jobs.FieldError{{Field: cmp.Or(wrong.Attribute, "cloudevent"), Reason: wrong.Reason}}}
+	}
+	return data, err
 }
 
 // take submits a job of a plain publish. Its publisher does not hear the id, and

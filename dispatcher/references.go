@@ -12,20 +12,103 @@ import (
 
 // references looks up the jobs that a new job names.
 type references struct {
-	queue *queue.Queue
-	store *artifact.Store
+	queue    *queue.Queue
+	store    *artifact.Store
+	maxDepth int // see Config.MaxDepth
 }
 
 // check refuses a job that names one which is not there, or does not fit. It returns
 // the capsule that a fork begins from; nil if the job is no fork.
-func (r references) check(ctx context.Context, job jobs.Job) (*jobs.Capsule, error) {
+func (r references) check(ctx context.Context, id string, job jobs.Job) (*jobs.Capsule, error) {
 	if err := r.salvage(ctx, job); err != nil {
 		return nil, err
 	}
 	if err := r.depends(ctx, job); err != nil {
 		return nil, err
 	}
+	if err := r.parentage(ctx, id, job); err != nil {
+		return nil, err
+	}
 	return r.origin(ctx, job)
+}
+
+// parentage refuses a job whose parent is not there or has no more to spend, and one
+// that would be one generation too many. Without these bounds a model that submits jobs
+// could have each of them submit more.
+func (r references) parentage(ctx context.Context, id string, job jobs.Job) error {
+	if job.Parent == "" {
+		return nil
+	}
+	// A submission that is repeated has its job, whatever the parent has spent since.
+	if kept, err := r.kept(ctx, id, job.Key); kept || err != nil {
+		return err
+	}
+	wrong := func(field, format string, args ...any) error {
+		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: field, Reason: fmt.Sprintf(format, args...)}}}
+	}
+	parent, err := r.queue.Get(ctx, job.Parent)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return wrong("parent", "there is no job %s", job.Parent)
+	}
+	if err != nil {
+		return fmt.Errorf("look for the parent: %w", err)
+	}
+	generation, err := r.generation(ctx, parent)
+	if err != nil {
+		return fmt.Errorf("look for the parent's own: %w", err)
+	}
+	if generation >= r.maxDepth {
+		return wrong("parent", "job %s may have no children: it is of generation %d, and the pool allows %d below the first (serve --max-depth)", parent.ID, generation, r.maxDepth)
+	}
+	spec, err := r.queue.Job(ctx, parent.ID)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return wrong("parent", "job %s is kept without what it asked for, so what it may spend is not known", parent.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("look for the parent's budget: %w", err)
+	}
+	if spec.Budget.USD == 0 {
+		return nil
+	}
+	left := max(0, spec.Budget.USD-parent.SpentBefore.Add(parent.LastAttempt).CostUSD)
+	if job.Budget.USD == 0 || job.Budget.USD > left {
+		return wrong("budget.usd", "has to be set, to at most %.2f: job %s has a budget, of which that much is left", left, parent.ID)
+	}
+	return nil
+}
+
+// kept reports whether the pool has a job with the id or the key.
+func (r references) kept(ctx context.Context, id, key string) (bool, error) {
+	_, err := r.queue.Get(ctx, id)
+	if err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, jobs.ErrNotFound) {
+		return false, fmt.Errorf("look for the job itself: %w", err)
+	}
+	if key == "" {
+		return false, nil
+	}
+	return r.queue.HasKey(ctx, key)
+}
+
+// generation is how many ancestors a job has, as far as they are kept, and as far as it
+// matters.
+func (r references) generation(ctx context.Context, rec jobs.Record) (int, error) {
+	for generation := range r.maxDepth {
+		if rec.Parent == "" {
+			return generation, nil
+		}
+		parent, err := r.queue.Get(ctx, rec.Parent)
+		if errors.Is(err, jobs.ErrNotFound) {
+			return generation + 1, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		rec = parent
+	}
+	return r.maxDepth, nil
 }
 
 // salvage refuses a job that could not begin from the salvage it names.

@@ -14,6 +14,7 @@ const (
 	CodeInvalid      ErrorCode = "invalid"
 	CodeAmbiguous    ErrorCode = "ambiguous"
 	CodeNotFound     ErrorCode = "not_found"
+	CodeExists       ErrorCode = "exists"
 	CodeFinished     ErrorCode = "finished"
 	CodeNotFinished  ErrorCode = "not_finished"
 	CodeNotRetryable ErrorCode = "not_retryable"
@@ -46,7 +47,8 @@ var ErrorCodes = []CodeMeaning{
 	{CodeInvalid, "The request or the job is not valid; fields says where.", nil},
 	{CodeAmbiguous, "Several jobs have the abbreviated id.", nil},
 	{CodeNotFound, "Nothing has that id or name, or it is not kept any more.", ErrNotFound},
-	{CodeFinished, "The job has ended, so the request cannot be carried out.", ErrFinished},
+	{CodeExists, "There is something of that name already: take another name, or remove it first.", ErrExists},
+	{CodeFinished, "The job has ended, or the worker shuts down, so the request cannot be carried out.", ErrFinished},
 	{CodeNotFinished, "The job has not ended, so it has no result yet.", ErrNotFinished},
 	{CodeNotRetryable, "Only a job that has finished without success can be retried.", nil},
 	{CodeForbidden, "The role of this credential may not do that.", ErrForbidden},

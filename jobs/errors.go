@@ -23,6 +23,8 @@ var (
 	ErrNotFinished = errors.New("job has not finished")
 	// ErrUnavailable: the broker does not answer.
 	ErrUnavailable = errors.New("server does not answer")
+	// ErrExists: there is something of that name already.
+	ErrExists = errors.New("exists already")
 	// ErrFull: the broker has no room left, so nothing was accepted.
 	ErrFull = errors.New("the server's store is full: free or add disk space, or raise its limit")
 )

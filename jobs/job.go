@@ -32,7 +32,11 @@ type Job struct {
 	Batch string `json:"batch,omitempty"`
 	Item  string `json:"item,omitempty"`
 	// Session continues an earlier job's session. Empty opens a new one.
-	Session  string            `json:"session,omitempty"`
+	Session string `json:"session,omitempty"`
+	// Parent is the job on whose behalf this one is submitted, by its agent or
+	// by a program that watches it. How many generations there may be, the pool
+	// decides; the children of a job with a budget stay within what it has left.
+	Parent   string            `json:"parent,omitempty"`
 	Queue    string            `json:"queue,omitempty"`
 	Priority Priority          `json:"priority,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`

@@ -25,6 +25,7 @@ type Record struct {
 	Key       string            `json:"key,omitempty"`
 	Batch     string            `json:"batch,omitempty"`
 	Item      string            `json:"item,omitempty"`
+	Parent    string            `json:"parent,omitempty"` // the job on whose behalf it was submitted
 	Queue     string            `json:"queue"`
 	Priority  Priority          `json:"priority"`
 	Labels    map[string]string `json:"labels,omitempty"`
@@ -184,7 +185,7 @@ func NewRecord(id, tenant string, job Job, now time.Time) Record {
 	r := Record{
 		Schema: RecordSchema, ID: id, Session: job.Session, Tenant: tenant,
 		Class: job.class(), Lane: job.Priority.Lane(),
-		Key: job.Key, Batch: job.Batch, Item: job.ItemID(id), Queue: job.Queue, Priority: job.Priority,
+		Key: job.Key, Batch: job.Batch, Item: job.ItemID(id), Parent: job.Parent, Queue: job.Queue, Priority: job.Priority,
 		Labels: job.Labels, Needs: job.Needs, Title: job.Title(), Agent: job.Agent.Name, Isolation: job.Isolation, Repo: WithoutCredentials(job.Repo.URL),
 		State: Pending, MaxAttempts: job.Retry.MaxAttempts, Submitted: now.UTC(),
 	}

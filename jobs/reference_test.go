@@ -4,13 +4,12 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/goldentest"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/reasons.md")
@@ -64,17 +63,5 @@ func TestReference(t *testing.T) {
 		c := jobs.Reasons[reason]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", reason, c.Outcome, c.Retry, c.Charge, c.Fault, c.Scope, c.Advice)
 	}
-	path := filepath.Join("..", "docs", "reference", "reasons.md")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("%s is not what the program has: run make generate", path)
-	}
+	goldentest.Compare(t, "../docs/reference/reasons.md", b.String(), *update)
 }

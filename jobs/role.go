@@ -18,7 +18,15 @@ const (
 	RoleOperator  Role = "operator"
 )
 
-// Roles lists the roles, the least first.
+// RoleAutoscale is for tokens of HTTP alone: it reads what an autoscaler scales
+// workers by. No account of the bus has it.
+const RoleAutoscale Role = "autoscale"
+
+// TokenRoles lists the roles that a token may have, the least first. A worker needs
+// the bus, so its role is not among them.
+var TokenRoles = []Role{RoleAutoscale, RoleViewer, RoleSubmitter, RoleOperator}
+
+// Roles lists the roles of the bus, the least first.
 var Roles = []Role{RoleViewer, RoleSubmitter, RoleWorker, RoleOperator}
 
 // ParseRole reads a role's name.

@@ -167,6 +167,9 @@ func (j Job) validateRepo(found *InvalidError) {
 	if r.Ref != "" {
 		found.add("repo.ref", checkRef(r.Ref))
 	}
+	if j.Parent != "" && uuid.Validate(j.Parent) != nil {
+		found.add("parent", fmt.Errorf("%q is not a job's id (a UUID)", j.Parent))
+	}
 	switch {
 	case j.FromSalvage == "":
 	case uuid.Validate(j.FromSalvage) != nil:

@@ -10,8 +10,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox/goldentest"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/metrics.md")
@@ -46,16 +45,17 @@ func worker(t testing.TB) (*prometheus.Registry, *Worker) {
 	return reg, w
 }
 
-func dispatcher(t testing.TB, read QueueStats) (*prometheus.Registry, *Dispatcher) {
+func dispatcher(t testing.TB, read ReadState) (*prometheus.Registry, *Dispatcher) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	d := NewDispatcher(reg, options())
-	d.Queues(reg, read, time.Second)
+	d.State(reg, read, time.Second)
 	NewNATS(reg, "dispatcher")
+	NewHTTP(reg, options())
 	return reg, d
 }
 
-func noStats(context.Context) ([]Stat, error) { return nil, nil }
+func noState(context.Context) (State, error) { return State{}, nil }
 
 // hostile are values that no label may take.
 var hostile = []string{"", "nonsense", "\xff\xfe", "a\nb", strings.Repeat("x", 1000), "other"}
@@ -155,15 +155,15 @@ func TestSeries(t *testing.T) {
 	}
 	reg, w := worker(t)
 	check("worker", reg, 600, func() { useWorker(w) })
-	dreg, d := dispatcher(t, noStats)
-	// A hundred queues more, of six series for their state and one for each door
+	dreg, d := dispatcher(t, noState)
+	// A hundred queues more, of seven series for their state and one for each door
 	// that jobs came through.
 	check("dispatcher", dreg, 1000, func() { useDispatcher(d) })
 }
 
 func TestLint(t *testing.T) {
 	reg, _ := worker(t)
-	dreg, _ := dispatcher(t, noStats)
+	dreg, _ := dispatcher(t, noState)
 	for _, g := range []prometheus.Gatherer{reg, dreg, NewRegistry(Info{Version: "v0.1.0", Revision: "abc"})} {
 		problems, err := testutil.GatherAndLint(g)
 		if err != nil {
@@ -267,7 +267,7 @@ func TestWorkerCounts(t *testing.T) {
 }
 
 func TestDispatcherCounts(t *testing.T) {
-	reg, d := dispatcher(t, noStats)
+	reg, d := dispatcher(t, noState)
 	d.Submitted("gpu", "batch")
 	d.Submitted("of-somebody-else", "cli")
 	d.Deduplicated("batch")
@@ -290,13 +290,39 @@ func TestDispatcherCounts(t *testing.T) {
 	}
 }
 
-func TestQueueStats(t *testing.T) {
+// Requests are counted by what they are about, whatever their route and their status are.
+func TestHTTPCounts(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	h := NewHTTP(reg, options())
+	before, _ := series(t, reg)
+	h.Answered("GET /v1/jobs/{id}", 200, time.Second)
+	h.Answered("GET /v1/jobs", 404, time.Second)
+	h.Answered("GET /v1/jobs/{id}/events", 200, time.Hour)
+	for _, bad := range hostile {
+		h.Answered(bad, 0, time.Second)
+		h.Answered("GET /v1/"+bad, 401, time.Second)
+	}
+	after, _ := series(t, reg)
+	if !maps.Equal(before, after) {
+		t.Errorf("series have appeared later: %v", after)
+	}
+	for _, c := range []struct {
+		resource, class string
+		want            float64
+	}{{"jobs", "2xx", 2}, {"jobs", "4xx", 1}, {"other", "5xx", float64(len(hostile))}, {"other", "4xx", float64(len(hostile))}, {"queues", "2xx", 0}} {
+		if got := value(t, reg, "http_requests_total", "class="+c.class, "resource="+c.resource); got != c.want {
+			t.Errorf("%s, %s: %v, want %v", c.resource, c.class, got, c.want)
+		}
+	}
+}
+
+func TestState(t *testing.T) {
 	at := time.Unix(1700000000, 0)
-	reg, _ := dispatcher(t, func(context.Context) ([]Stat, error) {
-		return []Stat{
-			{Queue: "gpu", Pending: 3, Delayed: 1, Executing: 2, Waiting: 4, OldestPending: at, Paused: true},
+	reg, _ := dispatcher(t, func(context.Context) (State, error) {
+		return State{Queues: []Stat{
+			{Queue: "gpu", Pending: 3, Delayed: 1, Executing: 2, Waiting: 4, OldestPending: at, Paused: true, Slots: 6},
 			{Queue: "new", Pending: 8}, {Queue: "not a queue", Pending: 5, OldestPending: at.Add(time.Hour)}, {Queue: "*", Pending: 7, OldestPending: at.Add(time.Minute)},
-		}, nil
+		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1}, nil
 	})
 	for _, c := range []struct {
 		name   string
@@ -312,6 +338,13 @@ func TestQueueStats(t *testing.T) {
 		{"queue_oldest_pending_timestamp_seconds", []string{"queue=other"}, 1700000060},
 		{"queue_oldest_pending_timestamp_seconds", []string{"queue=web"}, 0},
 		{"queue_paused", []string{"queue=gpu"}, 1},
+		{"queue_slots", []string{"queue=gpu"}, 6},
+		{"queue_slots", []string{"queue=web"}, 0},
+		{"workers", []string{"state=claiming"}, 3},
+		{"workers", []string{"state=closed"}, 1},
+		{"dead_letters", nil, 9},
+		{"store_bytes", nil, 1 << 20},
+		{"store_limit_bytes", nil, 0},
 	} {
 		if got := value(t, reg, c.name, c.labels...); got != c.want {
 			t.Errorf("%s%v = %v, want %v", c.name, c.labels, got, c.want)
@@ -319,14 +352,14 @@ func TestQueueStats(t *testing.T) {
 	}
 }
 
-// TestQueueStatsFail: a broker that does not answer is counted, and takes
+// TestStateCannotBeRead: a broker that does not answer is counted, and takes
 // neither the other series nor the scrape with it.
-func TestQueueStatsFail(t *testing.T) {
+func TestStateCannotBeRead(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	d := NewDispatcher(reg, options())
-	d.Queues(reg, func(ctx context.Context) ([]Stat, error) {
+	d.State(reg, func(ctx context.Context) (State, error) {
 		<-ctx.Done()
-		return []Stat{{Queue: "gpu", Pending: 9}}, ctx.Err()
+		return State{Queues: []Stat{{Queue: "gpu", Pending: 9}}}, ctx.Err()
 	}, 20*time.Millisecond)
 	begun := time.Now()
 	if got := value(t, reg, "collector_errors_total"); got != 1 {
@@ -364,7 +397,7 @@ func get(t testing.TB, h http.Handler, path, accept string) (int, string) {
 func TestAdmin(t *testing.T) {
 	reg := NewRegistry(Info{Version: "v0.1.0"})
 	NewWorker(reg, options())
-	NewDispatcher(reg, options()).Queues(reg, noStats, time.Second) // both in one process
+	NewDispatcher(reg, options()).State(reg, noState, time.Second) // both in one process
 	NewNATS(reg, "worker")
 	NewNATS(reg, "dispatcher").Connected(true)
 	var broker error
@@ -448,23 +481,12 @@ func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n`/metrics` is on the admin address of `penstock serve` and `penstock worker`, beside `/livez`, `/readyz` and\n`/version`. This page is made from the program: `make generate` writes it.\n\n" +
 		"Values of labels are closed sets. `queue`, `agent` and `route` have the configured names; what is in no set\nbecomes `other`. Every series exists from the start of the process with the value 0. Besides these there are the\n`go_`, `process_` and `promhttp_` series of the Go runtime, the process and the endpoint itself.\n")
+	page(t, &b, "Every process", NewRegistry(Info{}))
 	reg, _ := worker(t)
 	page(t, &b, "Worker", reg)
-	dreg, _ := dispatcher(t, noStats)
+	dreg, _ := dispatcher(t, noState)
 	page(t, &b, "Dispatcher", dreg)
-	path := filepath.Join("..", "docs", "reference", "metrics.md")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("%s is not what the program has: run make generate", path)
-	}
+	goldentest.Compare(t, "../docs/reference/metrics.md", b.String(), *update)
 }
 
 // page writes the table of one registry.
@@ -475,8 +497,11 @@ func page(t testing.TB, b *strings.Builder, title string, reg prometheus.Gathere
 		t.Fatal(err)
 	}
 	fmt.Fprintf(b, "\n## %s\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", title)
-	configured := []string{"queue", "agent", "route"}
+	configured := []string{"queue", "agent", "route", "version", "revision", "goversion"}
 	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), namespace) {
+			continue // of the runtime and the process: client_golang documents them
+		}
 		values := map[string][]string{}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {

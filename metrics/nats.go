@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var troubles = setOf("slow_consumer", "permission", "publish_timeout", "no_responders")
+var troubles = setOf("slow_consumer", "permission")
 
 // NATS counts what happens on one component's connection to the broker.
 type NATS struct {
@@ -34,8 +34,7 @@ func (n *NATS) Connected(on bool) { n.connected.Set(truth(on)) }
 // Reconnected counts a connection after the first.
 func (n *NATS) Reconnected() { n.reconnects.Inc() }
 
-// Error counts an error: slow_consumer, permission, publish_timeout or
-// no_responders.
+// Error counts an error: slow_consumer, permission, or another one.
 func (n *NATS) Error(kind string) { n.errors.WithLabelValues(troubles.of(kind)).Inc() }
 
 // RoundTrip notes how long the broker took to answer.

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
-	"path"
-	"strings"
 	"syscall"
+
+	"github.com/penstock-run/penstock/sandbox/internal/connector"
 )
 
 // Dial connects to a server inside the jail. network is "tcp", "tcp4", "tcp6"
@@ -33,7 +32,7 @@ import (
 // when only the process that connects has, the cause of ctx, or a
 // [*FieldError] without Spec.Dial.
 func (p *Process) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	targets, err := targets(network, address)
+	targets, err := connector.Targets(network, address)
 	if !p.spec.Dial {
 		err = errNoDial
 	}
@@ -55,79 +54,18 @@ func (p *Process) Dial(ctx context.Context, network, address string) (net.Conn, 
 
 var errNoDial = &FieldError{"Dial", "false", "leaves nothing inside that could connect"}
 
-func (p *Process) dial(ctx context.Context, to target) (net.Conn, error) {
+func (p *Process) dial(ctx context.Context, to connector.Target) (net.Conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c, err := p.jail.dial(ctx, to)
+	c, err := p.ports.requests.Dial(ctx, to)
 	return c, p.explain(err)
 }
 
 // explain tells the end of the jail from that of the process that answers.
 func (p *Process) explain(err error) error {
-	if errors.Is(err, net.ErrClosed) && p.jail.over() {
+	if errors.Is(err, net.ErrClosed) && p.ending.Load() {
 		return fmt.Errorf("the jail has ended: %w", os.ErrProcessDone)
 	}
 	return err
-}
-
-// A target is an address in the form in which it goes inside.
-type target struct {
-	network string // "tcp" or "unix"
-	address string
-}
-
-func (t target) Network() string { return t.network }
-func (t target) String() string  { return t.address }
-
-// maxUnixPath is what the kernel has room for, with the NUL at its end.
-const maxUnixPath = 107
-
-func targets(network, address string) ([]target, error) {
-	refuse := func(why string) error { return &net.AddrError{Err: why, Addr: address} }
-	switch network {
-	case "unix":
-		if !path.IsAbs(address) || len(address) > maxUnixPath || strings.ContainsRune(address, 0) {
-			return nil, refuse("is not an absolute path of at most 107 bytes")
-		}
-		return []target{{network, address}}, nil
-	case "tcp", "tcp4", "tcp6":
-	default:
-		return nil, net.UnknownNetworkError(network)
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if host == "localhost" {
-		host = "" // as net.Dial reads it
-	}
-	addresses := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-	if host != "" {
-		a, err := netip.ParseAddr(host)
-		switch a = a.Unmap(); {
-		case err != nil || a.Zone() != "" || !a.IsLoopback() && !a.IsUnspecified():
-			return nil, refuse("is not an address of the jail's own, such as 127.0.0.1:8080")
-		case a.IsUnspecified() && a.Is4():
-			addresses = addresses[:1]
-		case a.IsUnspecified():
-			addresses = addresses[1:]
-		default:
-			addresses = []netip.Addr{a}
-		}
-	}
-	var found []target
-	for _, a := range addresses {
-		if network == "tcp" || (network == "tcp4") == a.Is4() {
-			to, err := netip.ParseAddrPort(net.JoinHostPort(a.String(), port))
-			if err != nil || to.Port() == 0 {
-				return nil, refuse("has no port from 1 to 65535")
-			}
-			found = append(found, target{"tcp", to.String()})
-		}
-	}
-	if found == nil {
-		return nil, refuse("is not an address of network " + network)
-	}
-	return found, nil
 }

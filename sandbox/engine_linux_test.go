@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"golang.org/x/sys/unix"
@@ -206,7 +207,7 @@ func (b *engined) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{self, clientWord, b.socket, "run", sandbox.Token, path, "--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "job"}
+	args := []string{self, clientWord, b.socket, "run", mechanism.Token, path, "--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "job"}
 	if !b.init {
 		args = append(args, "--as-pid-1")
 	}
@@ -218,13 +219,12 @@ func (b *engined) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 		workspace = []string{"--bind", spec.Workspace, sandbox.WorkspacePath}
 	}
 	args = append(args, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", self, jailinit.Path,
-		"--ro-bind", sandbox.Meet, jailinit.MeetPath)
-	args = append(append(args, workspace...), "--", jailinit.Path, sandbox.Mark)
-	c := &sandbox.Command{
-		Path: self, Args: args, Control: true, Rendezvous: true,
-		Data: [][]byte{jailinit.Config{Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen, Dial: spec.Dial, Supervise: true}.Encode()},
-	}
-	c.End, c.Env = b.End()
+		"--ro-bind", mechanism.Meet, jailinit.MeetPath)
+	args = append(append(args, workspace...), "--", jailinit.Path, mechanism.Mark)
+	end, env := b.End()
+	c := &sandbox.Command{Path: self, Args: args, Env: env, Jail: mechanism.Served{
+		Init: jailinit.Config{Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen, Dial: spec.Dial}, End: end,
+	}}
 	if b.change != nil {
 		b.change(c)
 	}
@@ -233,7 +233,7 @@ func (b *engined) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 
 func (b *engined) End() ([][]string, []string) {
 	self, _ := os.Executable()
-	return [][]string{{self, clientWord, b.socket, "rm", sandbox.Token}}, nil
+	return [][]string{{self, clientWord, b.socket, "rm", mechanism.Token}}, nil
 }
 
 func (b *engined) Kept(ctx context.Context) ([]string, error) {

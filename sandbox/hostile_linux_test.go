@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/none"
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +19,10 @@ import (
 const hostileInit = "hostile-init"
 
 // A pretender is a backend whose first program is not jailinit.
-type pretender struct{ mode string }
+type pretender struct {
+	mode      string
+	mechanism mechanism.Mechanism
+}
 
 func (pretender) Name() string { return "pretender" }
 
@@ -26,7 +30,7 @@ func (pretender) Check(context.Context) ([]sandbox.Feature, error) { return nil,
 
 func (b pretender) Command(sandbox.Spec) (*sandbox.Command, error) {
 	self, err := os.Executable()
-	return &sandbox.Command{Path: self, Args: []string{hostileInit, b.mode}, Control: true}, err
+	return &sandbox.Command{Path: self, Args: []string{hostileInit, b.mode}, Jail: b.mechanism}, err
 }
 
 func (b pretender) start(t *testing.T, spec sandbox.Spec) (*sandbox.Process, error) {
@@ -36,10 +40,11 @@ func (b pretender) start(t *testing.T, spec sandbox.Spec) (*sandbox.Process, err
 
 // hostile speaks for a jail, and lies.
 func hostile(mode string) {
-	const control = 4
+	const control = mechanism.ControlFD
 	send := func(fd int, text string, rights ...int) {
 		_ = unix.Sendmsg(fd, []byte(text), unix.UnixRights(rights...), nil, unix.MSG_NOSIGNAL)
 	}
+	_, _ = unix.Write(mechanism.StatusFD, []byte(`{"child-pid": 1}`)) // not its child
 	dir, _ := unix.Open("/", unix.O_RDONLY, 0)
 	many := make([]int, 100)
 	for i := range many {
@@ -48,6 +53,12 @@ func hostile(mode string) {
 	switch mode {
 	case "exits":
 		return
+	case "stays":
+		send(control, "ready")
+		send(control, "running\x001")
+		time.Sleep(time.Hour)
+	case "does not stay":
+		send(control, "ready")
 	case "garbage first":
 		send(control, "\xff\xff\x00\x00ready")
 	case "directory for a listener":
@@ -133,8 +144,23 @@ func TestHostileFirstProgram(t *testing.T) {
 		"exits", "garbage first", "directory for a listener", "too many", "too few", "two to bind", "directory to bind",
 	} {
 		open := descriptors(t)
-		p, err := pretender{mode}.start(t, sandbox.Spec{Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:81"}})
+		p, err := pretender{mode, mechanism.Contained{}}.start(t, sandbox.Spec{Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:81"}})
 		if _, ok := errors.AsType[*sandbox.StartError](err); !ok || p != nil {
+			t.Errorf("%s: got %v, want a StartError", mode, err)
+		}
+		if now := descriptors(t); now > open {
+			t.Errorf("%s: %d descriptors are open, %d were", mode, now, open)
+		}
+	}
+}
+
+// A first program that stays as a supervisor, or does not, where the mechanism says
+// otherwise, is not that of this mechanism.
+func TestAnotherMechanismsFirstProgram(t *testing.T) {
+	for mode, m := range map[string]mechanism.Mechanism{"stays": mechanism.Contained{}, "does not stay": mechanism.Supervised{}} {
+		open := descriptors(t)
+		p, err := pretender{mode, m}.start(t, sandbox.Spec{})
+		if _, ok := errors.AsType[*sandbox.StartError](err); !ok || p != nil || !strings.Contains(err.Error(), "stay") {
 			t.Errorf("%s: got %v, want a StartError", mode, err)
 		}
 		if now := descriptors(t); now > open {
@@ -150,7 +176,7 @@ func TestHostileConnector(t *testing.T) {
 		"not asked", "not connected", "listener", "datagrams", "another family", "another server", "ends", "silent",
 	} {
 		open := descriptors(t)
-		p, err := pretender{mode}.start(t, sandbox.Spec{Dial: true})
+		p, err := pretender{mode, mechanism.Contained{}}.start(t, sandbox.Spec{Dial: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
@@ -23,10 +24,10 @@ func (wall) Check(context.Context) ([]sandbox.Feature, error) { return nil, nil 
 func (w wall) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	self, err := os.Executable()
 	return &sandbox.Command{
-		Path: self, Args: []string{jailinit.Path, sandbox.Mark}, Control: true, Sweep: true,
-		Data: [][]byte{jailinit.Config{
+		Path: self, Args: []string{jailinit.Path, mechanism.Mark},
+		Jail: mechanism.Supervised{Init: jailinit.Config{
 			Args: spec.Args, Env: spec.Env, Dir: "/", Writable: w.writable, Scoped: true,
-		}.Encode()},
+		}},
 	}, err
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/sandbox/internal/token"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,15 +43,15 @@ func (s *fileService) End() ([][]string, []string) {
 	if s.failing {
 		return [][]string{{"/bin/sh", "-c", "echo no >&2; exit 1"}}, nil
 	}
-	return [][]string{{"/bin/false"}, {"/bin/sh", "-c", `rm "$DIR"/` + Token}}, []string{"DIR=" + s.dir}
+	return [][]string{{"/bin/false"}, {"/bin/sh", "-c", `rm "$DIR"/` + mechanism.Token}}, []string{"DIR=" + s.dir}
 }
 
 // addJail adds jails to the service: of a dead starter, of this process, of one in
 // another process namespace, and something that is no jail.
 func (s *fileService) addJail(t *testing.T) (dead string) {
 	t.Helper()
-	dead = fmt.Sprintf("kept.1_%s-%d-1-1", namespace(), os.Getpid())
-	for _, name := range []string{dead, newToken("kept.2"), "kept.3_other-1-1-1", "kept.4", "kept_1-2"} {
+	dead = fmt.Sprintf("kept.1_%s-%d-1-1", token.Namespace(), os.Getpid())
+	for _, name := range []string{dead, token.New("kept.2"), "kept.3_other-1-1-1", "kept.4", "kept_1-2"} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +100,7 @@ func TestALeftoverThatTheServiceDoesNotGiveUp(t *testing.T) {
 // A program that has no descriptor left to look with takes no living one for
 // dead. No other test runs meanwhile, as none would be able to.
 func TestNobodyIsDeadWhoCannotBeLookedAt(t *testing.T) {
-	token := newToken("alive.1")
+	living := token.New("alive.1")
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -108,8 +110,8 @@ func TestNobodyIsDeadWhoCannotBeLookedAt(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
-	unseen := identity(os.Getpid()) == ""
-	_, dead := orphan(token)
+	unseen := token.Identity(os.Getpid()) == ""
+	_, dead := token.Orphan(living)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}

@@ -7,17 +7,20 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"syscall"
 
+	"github.com/penstock-run/penstock/sandbox/internal/connector"
 	"golang.org/x/sys/unix"
 )
+
+// requester asks what stays inside for connections and terminals.
+type requester = connector.Connector
 
 // bind gives a socket of the jail's network an address that takes a privilege
 // there: a port below 1024. The kernel grants it to this process because the
 // jail's user namespace is its child, and no process inside needs the privilege.
-func (p *Process) bind(address string, socket *os.File) error {
-	if !slices.Contains(p.spec.Listen, address) {
+func (s Spec) bind(address string, socket *os.File) error {
+	if !slices.Contains(s.Listen, address) {
 		return syscall.EACCES
 	}
 	to, _, err := parseListen(address)
@@ -61,52 +64,33 @@ func elsewhere(socket int) error {
 	return nil
 }
 
-// answerBind binds the one socket that came with the message, and says how
-// that went.
-func answerBind(c *net.UnixConn, bind func(string, *os.File) error, address string, sockets []*os.File) error {
-	defer func() {
-		for _, f := range sockets {
-			f.Close()
-		}
-	}()
-	if len(sockets) != 1 {
-		return fmt.Errorf("%d sockets to bind to %q", len(sockets), address)
-	}
-	var number syscall.Errno
-	if err := bind(address, sockets[0]); err != nil && !errors.As(err, &number) {
-		return err
-	}
-	_, err := c.Write(strconv.AppendUint(nil, uint64(number), 10))
-	return err
-}
-
 // adopt takes the sockets that came out over, in the order of Spec.Listen and
 // the one for requests last.
-func (p *Process) adopt(sockets []*os.File) (err error) {
+func (p *ports) adopt(s Spec, sockets []*os.File) (err error) {
 	defer func() {
 		for _, f := range sockets {
 			f.Close()
 		}
 	}()
-	want := len(p.spec.Listen)
-	if p.spec.Dial {
+	want := len(s.Listen)
+	if s.Dial {
 		want++
 	}
 	if len(sockets) != want {
 		return fmt.Errorf("%d sockets came out instead of %d", len(sockets), want)
 	}
-	for i, address := range p.spec.Listen {
+	for i, address := range s.Listen {
 		if err := p.adoptOne(address, sockets[i]); err != nil {
 			return fmt.Errorf("listen on %s: %w", address, err)
 		}
 	}
-	if p.spec.Dial {
-		p.jail.connector, err = newConnector(sockets[want-1])
+	if s.Dial {
+		p.requests, err = connector.New(sockets[want-1])
 	}
 	return err
 }
 
-func (p *Process) adoptOne(address string, socket *os.File) error {
+func (p *ports) adoptOne(address string, socket *os.File) error {
 	to, udp, err := parseListen(address)
 	if err != nil {
 		return err
@@ -131,17 +115,4 @@ func (p *Process) adoptOne(address string, socket *os.File) error {
 		return fmt.Errorf("the socket is bound to %v", at)
 	}
 	return nil
-}
-
-// closePorts ends what leads in and out of the jail.
-func (p *Process) closePorts() {
-	for _, l := range p.listeners {
-		l.Close()
-	}
-	for _, c := range p.packets {
-		c.Close()
-	}
-	if p.jail.connector != nil {
-		p.jail.connector.close()
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/none"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
@@ -133,7 +134,7 @@ func TestLowPortsOfTheHostAreNotOpened(t *testing.T) {
 	}
 	spec := sandbox.Spec{Args: []string{"true"}, Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:81"}}
 	spec = spec.Allow(none.Unenforced()...).Allow(sandbox.FeatureKill)
-	_, err := sandbox.Start(t.Context(), pretender{"low port"}, spec, sandbox.Streams{})
+	_, err := sandbox.Start(t.Context(), pretender{"low port", mechanism.Contained{}}, spec, sandbox.Streams{})
 	if e, ok := errors.AsType[*sandbox.StartError](err); !ok || !errors.Is(err, syscall.EACCES) || e.Step != "listen" {
 		t.Errorf("got %v, want EACCES", err)
 	}

@@ -58,35 +58,73 @@ func TestTheLibraryImportsNothingElse(t *testing.T) {
 	}
 }
 
-// The program in testdata is another module: it is all that it takes to run an
-// untrusted command.
+// The program in testdata/untrusted is another module: it is all that it takes to run
+// an untrusted command.
 func TestAProgramOfAnotherModule(t *testing.T) {
 	sandboxtest.Require(t, &bwrap.Backend{})
+	there, program := another(t, "untrusted")
+	if lines := bytes.Count(program, []byte("\n")); lines >= 20 {
+		t.Errorf("the program has %d lines, and 20 are too many", lines)
+	}
+	want := "main.go\nexit code 7, error <nil>\n"
+	if got := runAnother(t, there, "sh", "-c", "ls main.go; ls "+sources(t)+"; exit 7"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The program in testdata/backend is another module, with a backend of its own for
+// each mechanism that needs no service.
+func TestABackendOfAnotherModule(t *testing.T) {
+	sandboxtest.Require(t, &bwrap.Backend{})
+	there, _ := another(t, "backend")
+	for _, mechanism := range []string{"contained", "supervised", "direct"} {
+		want := mechanism + "\nexit code 7, error <nil>\n"
+		if got := runAnother(t, there, mechanism, "echo "+mechanism+"; exit 7"); got != want {
+			t.Errorf("%s: got %q, want %q", mechanism, got, want)
+		}
+	}
+}
+
+// sources is the directory of this module.
+func sources(t *testing.T) string {
+	t.Helper()
 	dir, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := t.TempDir()
+	return dir
+}
+
+// another builds the module of a directory in testdata, elsewhere.
+func another(t *testing.T, module string) (there string, program []byte) {
+	t.Helper()
+	there = t.TempDir()
 	for name, to := range map[string]string{
-		"go.mod": "testdata/untrusted/go.mod", "main.go": "testdata/untrusted/main.go", "go.sum": "../go.sum",
+		"go.mod": "testdata/" + module + "/go.mod", "main.go": "testdata/" + module + "/main.go", "go.sum": "../go.sum",
 	} {
 		b, err := os.ReadFile(to)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lines := bytes.Count(b, []byte("\n")); name == "main.go" && lines >= 20 {
-			t.Errorf("the program has %d lines, and 20 are too many", lines)
+		if name == "main.go" {
+			program = b
 		}
-		b = bytes.Replace(b, []byte("=> ../../.."), []byte("=> "+dir), 1)
+		b = bytes.Replace(b, []byte("=> ../../.."), []byte("=> "+sources(t)), 1)
 		if err := os.WriteFile(filepath.Join(there, name), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	goTool(t, there, []string{"GOFLAGS=-mod=mod"}, "build", "-o", "untrusted", ".")
-	cmd := exec.Command(filepath.Join(there, "untrusted"), "sh", "-c", "ls main.go; ls "+dir+"; exit 7")
+	goTool(t, there, []string{"GOFLAGS=-mod=mod"}, "build", "-o", "program", ".")
+	return there, program
+}
+
+func runAnother(t *testing.T, there string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(there, "program"), args...)
 	cmd.Dir = there
 	out, err := cmd.CombinedOutput()
-	if want := "main.go\nexit code 7, error <nil>\n"; err != nil || string(out) != want {
-		t.Errorf("got %q, err %v, want %q", out, err, want)
+	if err != nil {
+		t.Errorf("%q: %v", args, err)
 	}
+	return string(out)
 }

@@ -1,15 +1,16 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/internal/stdio"
 )
 
 // Streams are the standard streams of a jail. The zero value reads nothing
@@ -58,21 +59,20 @@ func (e Exit) String() string {
 // A Process is a jail that was started. Its methods may be called from any
 // goroutine and more than once.
 type Process struct {
-	spec      Spec
-	token     string
-	weaker    []Feature
-	watch     *watch
-	listeners []net.Listener   // of the TCP addresses of spec.Listen
-	packets   []net.PacketConn // of its UDP addresses
-	stdin     *stdin
-	jail      jail // what differs between systems
+	spec    Spec
+	token   string
+	weaker  []Feature
+	watched []Feature
+	ports   ports
+	stdin   *stdio.Stdin
+	jail    jail // what differs between systems and mechanisms
 
 	stopOnce sync.Once
 	stopping chan struct{} // closed by the first Stop
 	killOnce sync.Once
+	ending   atomic.Bool   // the jail was killed, or its mechanism has ended
 	launched chan struct{} // closed when Start has nothing left to do
 	done     chan struct{} // closed when nothing is alive; exit and err are set before
-	release  func() bool   // ends the wait for the end of the context; set before launched is closed, nil without a jail
 
 	exit Exit
 	err  error
@@ -92,12 +92,12 @@ func Run(ctx context.Context, b Backend, spec Spec, streams Streams) (Exit, erro
 // more than 16 MiB of it: a longer output is an error, with the beginning.
 // Standard error is discarded.
 func Output(ctx context.Context, b Backend, spec Spec) ([]byte, Exit, error) {
-	out := &bounded{left: 16 << 20}
+	out := &stdio.Bounded{Left: 16 << 20}
 	exit, err := Run(ctx, b, spec, Streams{Stdout: out})
-	if err == nil && out.dropped > 0 {
-		err = fmt.Errorf("output of %s is %d bytes longer than %d", spec.Args[0], out.dropped, out.b.Len())
+	if err == nil && out.Dropped > 0 {
+		err = fmt.Errorf("output of %s is %d bytes longer than %d", spec.Args[0], out.Dropped, len(out.Bytes()))
 	}
-	return out.b.Bytes(), exit, err
+	return out.Bytes(), exit, err
 }
 
 // Label returns the label of the jail's Spec.
@@ -110,19 +110,23 @@ func (p *Process) Weaker() []Feature { return append([]Feature(nil), p.weaker...
 // Watched lists limits that are kept by looking at the jail and killing it,
 // because the kernel of this host cannot keep them: the program may be beyond
 // them for a moment, by what it uses between two looks.
-func (p *Process) Watched() []Feature { return p.watch.features(p.spec.Limits) }
+func (p *Process) Watched() []Feature { return append([]Feature(nil), p.watched...) }
 
 // Listeners returns a listener for each TCP address of Spec.Listen, in order.
 // What connects to the address inside is accepted here, outside. They are
 // closed when the jail ends.
-func (p *Process) Listeners() []net.Listener { return append([]net.Listener(nil), p.listeners...) }
+func (p *Process) Listeners() []net.Listener {
+	return append([]net.Listener(nil), p.ports.listeners...)
+}
 
 // PacketConns returns a connection of type [*net.UDPConn] for each UDP address
 // of Spec.Listen, in order. They are closed when the jail ends. Behind an
 // unspecified address, a server must answer from the address that the client asked,
 // which is in the message's control data (IP_PKTINFO): a client that asked 127.0.0.2
 // does not accept an answer from 127.0.0.1.
-func (p *Process) PacketConns() []net.PacketConn { return append([]net.PacketConn(nil), p.packets...) }
+func (p *Process) PacketConns() []net.PacketConn {
+	return append([]net.PacketConn(nil), p.ports.packets...)
+}
 
 // Stdin returns the standard input of the jail, where Streams.StdinPipe was
 // set. Writing after the jail's end, or after Close, is an error.
@@ -130,14 +134,14 @@ func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
 // Halted counts the processes inside that a signal has stopped, and nothing has
 // continued since.
-func (p *Process) Halted() int { return p.jail.halted() }
+func (p *Process) Halted() int { return halted(p.jail) }
 
 // Activity is what the jail's processes have done so far: the processor time that
 // they had, and the bytes that they read from and wrote to files, pipes and
 // sockets. Both are 0 where that is not known: on a system other than Linux, and
 // for a jail that a service made out of the sight of this process; the bytes also
 // where the kernel does not count them.
-func (p *Process) Activity() (cpu time.Duration, io int64) { return p.jail.activity() }
+func (p *Process) Activity() (cpu time.Duration, io int64) { return activity(p.jail) }
 
 // Done returns a channel that is closed when the jail has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
@@ -156,7 +160,7 @@ func (p *Process) Wait() (Exit, error) {
 func (p *Process) Stop(ctx context.Context) error {
 	p.stopOnce.Do(func() {
 		close(p.stopping)
-		p.jail.terminate()
+		p.jail.Terminate()
 	})
 	grace := time.NewTimer(p.spec.Grace)
 	defer grace.Stop()
@@ -183,13 +187,20 @@ func (p *Process) Close(ctx context.Context) error {
 		return nil
 	default:
 	}
-	p.killOnce.Do(p.jail.kill)
+	p.kill()
 	select {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close jail %s: processes are still ending: %w", p.token, context.Cause(ctx))
 	}
+}
+
+func (p *Process) kill() {
+	p.killOnce.Do(func() {
+		p.ending.Store(true)
+		p.jail.Kill()
+	})
 }
 
 func (p *Process) stopped() bool {
@@ -199,25 +210,4 @@ func (p *Process) stopped() bool {
 	default:
 		return false
 	}
-}
-
-// A bounded buffer keeps the beginning of what is written to it.
-type bounded struct {
-	b       bytes.Buffer
-	left    int
-	dropped int
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	n := min(len(p), w.left)
-	w.b.Write(p[:n])
-	w.left -= n
-	w.dropped += len(p) - n
-	return len(p), nil
-}
-
-// lastLine returns the last line of what a program said, without the program's name.
-func lastLine(program, said string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	return strings.TrimPrefix(strings.TrimSpace(lines[len(lines)-1]), program+": ")
 }

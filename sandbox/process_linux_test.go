@@ -213,6 +213,36 @@ func TestStopIsPoliteFirst(t *testing.T) {
 	})
 }
 
+// A bare backend runs the program as it is, without a jail.
+type bare struct{}
+
+func (bare) Name() string { return "bare" }
+
+func (bare) Check(context.Context) ([]sandbox.Feature, error) { return nil, nil }
+
+func (bare) Command(spec sandbox.Spec) (*sandbox.Command, error) {
+	return &sandbox.Command{Path: "/bin/sh", Args: spec.Args, Env: spec.Env}, nil
+}
+
+func TestStopIsPoliteToAProgramWithoutAJail(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	spec := sh(`trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done`).Allow(none.Unenforced()...).Allow(sandbox.FeatureKill)
+	p, err := sandbox.Start(t.Context(), bare{}, spec, sandbox.Streams{Stdout: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := bufio.NewReader(r).ReadString('\n'); got != "ready\n" {
+		t.Fatal(got, err)
+	}
+	if err := p.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if exit, err := p.Wait(); err != nil || exit.Code != 9 || !exit.Stopped {
+		t.Error(exit, err)
+	}
+}
+
 func TestStopKillsAfterTheGrace(t *testing.T) {
 	dialed(t, func(t *testing.T, with with) {
 		spec := sh(`trap "" TERM; echo ready; while :; do sleep 0.05; done`)

@@ -12,8 +12,8 @@
 //
 // Tests can inject what is executed: Start does what the [Command] of a Backend
 // says. A Backend that wraps another one and changes its Command decides how
-// commands run, and one whose Command has only Path, Args and Env runs a
-// program without a jail, for instance in the tests of an importing package.
+// commands run, and one whose Command has no Jail runs a program without one, for
+// instance in the tests of an importing package.
 //
 // A feature that a backend cannot enforce on this host is refused with an
 // [UnsupportedError]; the caller accepts less with [Spec.Allow].
@@ -28,10 +28,11 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 )
 
 // A Feature is something that a backend enforces. The words appear in job
@@ -84,7 +85,12 @@ const (
 	FeatureImage Feature = "image"
 )
 
-// A Backend compiles Specs for one mechanism of one host.
+// A Backend compiles Specs for one mechanism of one host. One whose jails need more
+// than Check can know without a Spec, an image for example, also has the method
+//
+//	Ready(ctx context.Context, spec Spec) error
+//
+// which reports everything for which spec cannot start. [Spec.Plan] calls it first.
 type Backend interface {
 	// Name is the word used for the backend in configuration: "bwrap".
 	Name() string
@@ -96,91 +102,25 @@ type Backend interface {
 	Command(spec Spec) (*Command, error)
 }
 
-// A demanding [Backend] needs more than Check can know without a Spec, an image
-// for example. [Spec.Plan] asks it first.
+// A demanding [Backend] has the method Ready.
 type demanding interface {
-	// Ready reports everything for which spec cannot start.
 	Ready(ctx context.Context, spec Spec) error
 }
 
-// A Command is a compiled Spec: what [Start] executes on the host.
+// A Command is a compiled Spec: what [Start] executes on the host, and how the jail
+// comes from that.
 type Command struct {
 	Path string   // the host's program
-	Args []string // all arguments, beginning with the name that the program's messages begin with; an element [Mark] is completed by Start
+	Args []string // all arguments, beginning with the name that the program's messages begin with; Start completes what package mechanism names
 	Env  []string // the environment of the host's program, not of the jail
 	Dir  string   // its working directory; "" is "/"
-	Data [][]byte // contents that the program, or jailinit behind a Rendezvous, finds in descriptors from DataFD on
 	// StartTimeout bounds the time until the agent is executed, which is 10 ms on
-	// an idle machine under bubblewrap; 0: 30 s. Without Control nothing says when that is.
+	// an idle machine under bubblewrap; 0: 30 s. Without a jail it means nothing.
 	StartTimeout time.Duration
-
-	// Status means that the program writes bubblewrap's JSON status to StatusFD.
-	Status bool
-	// Control means that jailinit runs inside and speaks on ControlFD.
-	Control bool
-	// Hidden and ReadOnly are files and directories of the jail that the agent
-	// must not read, or not write to, and that the program of Path has left open:
-	// Start covers them from outside while jailinit waits for it. It takes to be
-	// root of the host, Status, Control and jailinit.Config.Covered.
-	Hidden, ReadOnly []string
-	// Directory replaces that of the jail at its Path, unless it is "", from
-	// outside, at the same moment and on the same terms. It holds files, all with
-	// a mode, and read-only mounts; no process inside can change it.
-	Directory struct {
-		Path   string
-		Files  []File
-		Mounts []Mount
-	}
-	// Devices are the bytes of /dev/shm in a /dev that Start makes on the same
-	// terms, of what every program may have; 0: the program of Path makes it.
-	Devices int64
-	// Sweep means that the kernel does not end the jail with its first
-	// process: what is left has to be searched for.
-	Sweep bool
-	// Rendezvous means that the mechanism is a client of a service of the host
-	// (an engine, a service manager), which makes the jail and hands none of our
-	// descriptors on. It goes with Control and without Status:
-	//
-	//	Start ──makes──▶ a directory with a listening socket; Meet is its path
-	//	  │ ──executes─▶ the client, which asks the service for a jail that shows
-	//	  │              the directory, read-only, at jailinit.MeetPath
-	//	  ◀──connects─── jailinit, executed inside as Path() with the one argument
-	//	  │              Mark+token, of any user, and without our descriptors
-	//	  ──hands in───▶ its end of the control socket and Data; the directory is
-	//	                 removed, no process can connect again
-	//
-	// No content of Data touches a disk. The directory can be entered by every
-	// user inside; outside, only by ours and root, since it lies in one of mode
-	// 0700. What a service resolves anew for each start of the same jail is gone
-	// by then, so a jail is started once.
-	//
-	// jailinit always supervises there: its end is the end of the jail, and it
-	// ends everything when the control socket does, also because the program
-	// that called Start was killed. It may be process 1 or a child of a small
-	// init; the service has to end what is left when it ends.
-	//
-	// The client carries the three standard streams for as long as the jail
-	// runs, and ends soon after it: one that does not is killed when the output
-	// has been read. A client that ends first takes the jail with it. Its exit
-	// code does not matter: jailinit tells that of the agent. Where no jail is
-	// made, what the client wrote to standard error is [StartError.Detail].
-	// On macOS there is only the directory, writable: for what a jail keeps private.
-	Rendezvous bool
-	// Shown are contents that are files called "0", "1", … in the directory of
-	// the Rendezvous, of mode 0444 and in memory, until jailinit has connected:
-	// for a mechanism that shows a file of the host inside.
-	Shown [][]byte
-	// Executable are the numbers of those of Shown that have mode 0555.
-	Executable []int
-	// End lists the commands that end a jail which a service of the host owns,
-	// and remove what the service keeps of it: a program's path and its
-	// arguments each, in which [Token] and [Meet] are completed, run with Env in
-	// order. They run after the jail's end, whatever ended it, and also before
-	// if the jail does not end by itself when it is killed; so they run more than
-	// once, and failing because nothing is left is no error. Their failure is
-	// one only where processes of the jail are known to be alive. Together they
-	// get 20 s. Empty: killing the process of Path is enough.
-	End [][]string
+	// Jail says how the jail is made and who holds it; nil: the program of Path
+	// itself is the agent, without a jail. On macOS that is the only form, since the
+	// jail is what the program does to itself there.
+	Jail mechanism.Mechanism
 }
 
 // name is what the program is called, and begins its messages with.
@@ -191,31 +131,24 @@ func (c *Command) name() string {
 	return c.Args[0]
 }
 
-func (c *Command) startTimeout() time.Duration { return cmp.Or(c.StartTimeout, 30*time.Second) }
-
 // A Keeper is a [Backend] whose jails belong to a service of the host, which
 // may still hold them after their starter was killed. [Leftovers] asks it.
 type Keeper interface {
 	// Kept lists the tokens of all jails that the service holds, running or
 	// not.
 	Kept(ctx context.Context) (tokens []string, err error)
-	// End returns what Command.End and Command.Env are for such a jail, without
-	// [Meet]: the directory is gone.
+	// End returns what End of [mechanism.Served] and Env of the Command are for such
+	// a jail, without [mechanism.Meet]: the directory is gone.
 	End() (commands [][]string, env []string)
 }
 
-// A jail and the backend that compiles it agree on these: places inside, the
-// descriptors of a [Command], and what Start completes in its arguments.
+// Places inside a jail. Private, anywhere in Args and Env of a Command on macOS, is
+// the directory of the host that Start makes for what the jail keeps to itself.
 const (
 	WorkspacePath = "/workspace"
 	HomePath      = "/home/agent"
 
-	StatusFD  = 3
-	ControlFD = 4
-	DataFD    = 5
-	Mark      = "penstock-jail=" // an argument that is this gets the jail's token appended
-	Token     = "%TOKEN%"        // anywhere in Args and End: the token, which is unique; [a-z0-9._-], at most 200 bytes, may begin with "_"
-	Meet      = "%MEET%"         // anywhere in Args and End: the directory of the rendezvous
+	Private = "%PRIVATE%"
 )
 
 // Kept reports whether [Start] itself keeps the feature on this system, for

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
@@ -78,9 +79,11 @@ func TestListenersOfAServicesJail(t *testing.T) {
 func TestTheRendezvousEndsWithTheFirstVisit(t *testing.T) {
 	b := newEngine(t)
 	b.change = func(c *sandbox.Command) {
-		c.Shown = [][]byte{[]byte("zero"), []byte("one")}
+		served := c.Jail.(mechanism.Served)
+		served.Shown = []mechanism.Shown{{Data: []byte("zero")}, {Data: []byte("one")}}
+		c.Jail = served
 		at := slices.Index(c.Args, "--proc")
-		c.Args = slices.Insert(c.Args, at, "--ro-bind", sandbox.Meet+"/1", "/shown")
+		c.Args = slices.Insert(c.Args, at, "--ro-bind", mechanism.Meet+"/1", "/shown")
 	}
 	spec := sh(`cat /shown; ls -A /jail/meet | wc -l; for fd in /proc/self/fd/*; do readlink $fd; done | grep -c 'memfd\|socket'
 		touch /jail/meet/x 2>/dev/null || echo read-only`)
@@ -128,19 +131,6 @@ func TestRunnerOfAServicesJailKilled(t *testing.T) {
 		t.Setenv(engineEnv, b.socket)
 		sandboxtest.RunnerKilled(t, b, false)
 	})
-}
-
-// More descriptors than one message carries all arrive.
-func TestMuchIsHandedIn(t *testing.T) {
-	b := newEngine(t)
-	b.change = func(c *sandbox.Command) {
-		for i := range 300 {
-			c.Data = append(c.Data, []byte{byte(i)})
-		}
-	}
-	if exit, err := sandbox.Run(t.Context(), b, sh("exit 6"), sandbox.Streams{}); err != nil || exit.Code != 6 {
-		t.Error(exit, err)
-	}
 }
 
 // What jailinit holds, the control socket above all, is out of the agent's
@@ -246,14 +236,13 @@ func TestAServicesJailThatCannotStart(t *testing.T) {
 		"no mechanism": {func(c *sandbox.Command) { c.Args = append(c.Args[:6:6], "--no-such-option") }, sh("true"), []string{"Unknown option"}, nil},
 		"no rendezvous": {func(c *sandbox.Command) {
 			for i, a := range c.Args {
-				if a == sandbox.Meet {
+				if a == mechanism.Meet {
 					c.Args[i] = t.TempDir()
 				}
 			}
 		}, sh("true"), []string{"/jail/init: ", "/jail/meet/control: no such file"}, nil},
 		"no client":     {func(c *sandbox.Command) { c.Path = "/nowhere" }, sh("true"), nil, os.ErrNotExist},
 		"wrong service": {func(c *sandbox.Command) { c.Args[2] = "/nowhere" }, sh("true"), []string{"/nowhere"}, nil},
-		"status too":    {func(c *sandbox.Command) { c.Status = true }, sh("true"), nil, nil},
 	} {
 		b.change = c.change
 		p, err := sandbox.Start(t.Context(), b, c.spec, sandbox.Streams{})
@@ -322,7 +311,9 @@ func TestAServicesJailThatHangs(t *testing.T) {
 func TestTheEndFails(t *testing.T) {
 	b := newEngine(t)
 	b.change = func(c *sandbox.Command) {
-		c.End = append([][]string{{"/nowhere"}, {"/bin/false"}}, c.End...)
+		served := c.Jail.(mechanism.Served)
+		served.End = append([][]string{{"/nowhere"}, {"/bin/false"}}, served.End...)
+		c.Jail = served
 	}
 	if exit, err := sandbox.Run(t.Context(), b, sh("exit 5"), sandbox.Streams{}); err != nil || exit.Code != 5 {
 		t.Error(exit, err)

@@ -1,17 +1,19 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	held "github.com/penstock-run/penstock/sandbox/internal/jail"
+	"github.com/penstock-run/penstock/sandbox/internal/stdio"
 )
 
 // Start begins a jail and returns when the mechanism is executed: a program
@@ -23,12 +25,12 @@ func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process
 	if err != nil {
 		return nil, err
 	}
-	if command.Control || command.Status || len(command.End) > 0 {
+	if command.Jail != nil {
 		return nil, &StartError{Backend: b.Name(), Step: "start", Detail: "its mechanism does not exist on macOS"}
 	}
 	p := &Process{
 		spec: spec.WithDefaults(), weaker: weaker, token: fmt.Sprintf("%s_%d-%d", spec.Label, os.Getpid(), jails.Add(1)),
-		stopping: make(chan struct{}), launched: make(chan struct{}), done: make(chan struct{}),
+		jail: &held.Session{}, stopping: make(chan struct{}), launched: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.exit.Started = time.Now()
 	if err := p.launch(ctx, command, streams); err != nil {
@@ -40,20 +42,20 @@ func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process
 var jails atomic.Int64
 
 func (p *Process) launch(ctx context.Context, c *Command, streams Streams) (err error) {
-	pipes, err := plumb(streams)
+	pipes, err := stdio.Plumb(stdio.Streams(streams), 0)
 	if err != nil {
 		return err
 	}
-	p.stdin = pipes.stdin
+	p.stdin = pipes.Stdin
 	defer func() {
-		pipes.closeInside()
+		pipes.CloseInside()
 		if err != nil {
-			pipes.closeOutside()
-			p.closeListeners()
-			err = errors.Join(err, p.jail.remove())
+			pipes.CloseOutside()
+			p.ports.close()
+			err = errors.Join(err, p.jail.Remove())
 		}
 	}()
-	if err := p.jail.makePrivate(); err != nil {
+	if err := p.jail.MakePrivate(); err != nil {
 		return err
 	}
 	// The jail shares the host's loopback, so they are opened there.
@@ -62,29 +64,31 @@ func (p *Process) launch(ctx context.Context, c *Command, streams Streams) (err 
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
-		p.listeners = append(p.listeners, l)
+		p.ports.listeners = append(p.ports.listeners, l)
 	}
-	cmd := p.jail.prepare(c, pipes)
-	if err := cmd.Start(); err != nil {
+	cmd := &exec.Cmd{
+		Path: c.Path, Args: c.Args, Env: c.Env, Dir: cmp.Or(c.Dir, "/"),
+		Stdin: pipes.Inside[0], Stdout: pipes.Inside[1], Stderr: pipes.Inside[2],
+	}
+	if err := p.jail.Begin(cmd, Private); err != nil {
 		return err
 	}
-	p.jail.leader = cmd.Process.Pid
-	pipes.start()
-	p.release = p.stopWith(ctx)
+	pipes.Start()
+	release := p.stopWith(ctx)
 	close(p.launched)
 	go func() { // ends with the jail
 		defer close(p.done)
 		_ = cmd.Wait() // how it ended is in ProcessState
-		p.jail.end()
-		p.release()
-		p.finish(ctx, cmd.ProcessState, pipes.finish(true))
+		p.jail.End()
+		release()
+		p.finish(ctx, cmd.ProcessState, pipes.Finish(true))
 	}()
 	return nil
 }
 
 // finish records how the jail ended.
 func (p *Process) finish(ctx context.Context, state *os.ProcessState, output error) {
-	p.closeListeners()
+	p.ports.close()
 	p.exit.Ended = time.Now()
 	p.exit.Stopped = p.stopped()
 	p.exit.Code = state.ExitCode()
@@ -94,65 +98,13 @@ func (p *Process) finish(ctx context.Context, state *os.ProcessState, output err
 	if c := p.exit.Code; c > 128 && c <= 128+64 {
 		p.exit.Signal = syscall.Signal(c - 128)
 	}
-	p.err = errors.Join(output, p.jail.remove())
+	p.err = errors.Join(output, p.jail.Remove())
 	if p.exit.Stopped && ctx.Err() != nil {
 		p.err = errors.Join(context.Cause(ctx), p.err)
 	}
 }
 
-func (p *Process) closeListeners() {
-	for _, l := range p.listeners {
-		l.Close()
-	}
-}
+// jail is what is known of a Process.
+type jail = *held.Session
 
-// prepare makes the command of the mechanism's process.
-func (j *jail) prepare(c *Command, pipes *plumbing) *exec.Cmd {
-	complete := func(list []string) []string {
-		out := []string{} // nil would mean our own environment
-		for _, s := range list {
-			out = append(out, strings.ReplaceAll(s, Meet, j.private))
-		}
-		return out
-	}
-	dir := c.Dir
-	if dir == "" {
-		dir = "/"
-	}
-	return &exec.Cmd{
-		Path: c.Path, Args: complete(c.Args), Env: complete(c.Env), Dir: dir,
-		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-}
-
-// makePrivate makes the directory for temporary files, and for a workspace
-// and home that the Spec does not name.
-func (j *jail) makePrivate() error {
-	dir, err := os.MkdirTemp("", "penstock-jail-")
-	if err != nil {
-		return err
-	}
-	j.made = dir
-	j.private, err = filepath.EvalSymlinks(dir)
-	return err
-}
-
-// remove takes the private directory away, whatever modes the jail gave to
-// what is in it.
-func (j *jail) remove() error {
-	if j.made == "" {
-		return nil
-	}
-	err := os.RemoveAll(j.made)
-	if err == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(j.private, func(path string, d os.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			return os.Chmod(path, 0o700) // before its entries are read
-		}
-		return nil
-	})
-	return os.RemoveAll(j.made)
-}
+func halted(j jail) int { return j.Halted() }

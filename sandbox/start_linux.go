@@ -1,21 +1,25 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox/internal/cgroup"
+	held "github.com/penstock-run/penstock/sandbox/internal/jail"
+	"github.com/penstock-run/penstock/sandbox/internal/stdio"
 	"github.com/penstock-run/penstock/sandbox/internal/thread"
-	"golang.org/x/sys/unix"
+	"github.com/penstock-run/penstock/sandbox/internal/token"
+	"github.com/penstock-run/penstock/sandbox/internal/watch"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 )
 
 // Start begins a jail and returns when the program in it is executed. The end
@@ -27,111 +31,129 @@ func Start(ctx context.Context, b Backend, spec Spec, streams Streams) (*Process
 		return nil, err
 	}
 	spec = spec.WithDefaults()
-	watch, err := newWatch(spec, func(word string) bool {
-		// A service that owns the jail limits it too.
-		return command.Rendezvous || slices.Contains(weaker, Feature(word)) || cgroup.Can(word)
+	_, served := command.Jail.(mechanism.Served)
+	config := watched(spec, func(word string) bool {
+		// A service that holds the jail limits it too.
+		return served || slices.Contains(weaker, Feature(word)) || cgroup.Can(word)
 	})
+	watch, err := watch.New(config)
 	if err != nil {
 		return nil, &StartError{Backend: b.Name(), Step: "limits", Err: err}
 	}
 	p := &Process{
-		spec: spec, weaker: weaker, watch: watch, token: newToken(spec.Label),
+		spec: spec, weaker: weaker, watched: features(config), token: token.New(spec.Label),
 		stopping: make(chan struct{}), launched: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.exit.Started = time.Now()
-	if err := p.launch(ctx, b.Name(), command, streams); err != nil {
+	l := &launch{p: p, backend: b.Name(), command: command, watch: watch}
+	if err := l.run(ctx, streams); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// launch starts the mechanism and follows it until the agent is executed.
-func (p *Process) launch(ctx context.Context, backend string, c *Command, streams Streams) error {
-	if c.Status {
-		if err := needReaper(); err != nil {
-			return &StartError{Backend: backend, Step: "reaper", Err: err}
-		}
+// A launch starts a Process and follows it to its end.
+type launch struct {
+	p       *Process
+	backend string
+	command *Command
+	watch   *watch.Watch
+	pipes   *stdio.Pipes
+	release func() bool // ends the wait for the end of the context; set before p.launched is closed, nil without a jail
+}
+
+// run starts the mechanism and follows it until the agent is executed.
+func (l *launch) run(ctx context.Context, streams Streams) (err error) {
+	p := l.p
+	if l.pipes, err = stdio.Plumb(stdio.Streams(streams), p.spec.Limits.OutputRate); err != nil {
+		return &StartError{Backend: l.backend, Step: "start", Err: err}
 	}
-	pipes, ends, step, err := p.furnish(c, streams)
-	if err != nil {
-		return &StartError{Backend: backend, Step: step, Err: err}
+	p.stdin = l.pipes.Stdin
+	var step string
+	if p.jail, step, err = held.New(l.command.Jail, l.config()); err != nil {
+		l.pipes.CloseInside()
+		l.pipes.CloseOutside()
+		return &StartError{Backend: l.backend, Step: step, Err: err}
 	}
-	p.jail.beginCover()
-	defer p.jail.endCover()
 	begun := make(chan error, 1)
-	go thread.Alone(func() { p.runMain(ctx, pipes, ends, begun) })
+	go thread.Alone(func() { l.runMain(ctx, begun) })
 	if err := <-begun; err != nil {
 		<-p.done
-		return &StartError{Backend: backend, Step: "start", Err: errors.Join(err, p.err)}
+		return &StartError{Backend: l.backend, Step: "start", Err: errors.Join(err, p.err)}
 	}
-	if p.jail.service != nil {
-		go p.jail.oversee(ctx, pipes) // ends with the client
-	}
-	err = p.handshake(ctx, ends)
-	if p.jail.listens() {
-		go p.jail.attend() // ends with the control socket
-	}
-	if err != nil {
+	if err := l.meet(ctx); err != nil {
 		// The output is not copied yet: the pipe still holds what the mechanism said.
-		p.killOnce.Do(p.jail.kill)
-		explained := pipes.explanation(c)
-		pipes.closeOutside()
+		p.kill()
+		explained := l.command.explain(l.pipes.Said())
+		l.pipes.CloseOutside()
 		close(p.launched)
 		<-p.done
-		return p.startError(ctx, backend, explained, err)
+		return l.failed(ctx, explained, err)
 	}
-	pipes.start()
-	p.watch.start(&p.jail, func() { p.killOnce.Do(p.jail.kill) })
-	p.release = p.stopWith(ctx)
+	l.pipes.Start()
+	l.watch.Start(p.jail.Processes, p.kill)
+	l.release = p.stopWith(ctx)
 	close(p.launched)
 	return nil
 }
 
-// furnish opens what goes into the jail and what stays around it. The step is
-// the one that failed.
-func (p *Process) furnish(c *Command, streams Streams) (pipes *plumbing, e *ends, step string, err error) {
-	defer func() {
-		if err == nil {
-			return
-		}
-		if pipes != nil {
-			pipes.closeInside()
-			pipes.closeOutside()
-		}
-		if e != nil {
-			e.close()
-		}
-	}()
-	if pipes, err = plumb(streams); err != nil {
-		return nil, nil, "start", err
+func (l *launch) config() held.Config {
+	spec := l.p.spec
+	return held.Config{
+		Token: l.p.token, Env: l.command.env(), Bind: spec.bind, Unread: l.pipes.Unread,
+		Limits: cgroup.Limits{Memory: spec.Limits.Memory, CPUs: spec.Limits.CPUs, CPUWeight: spec.Limits.CPUWeight, PIDs: spec.Limits.PIDs},
+		Layers: held.Layers{Lower: spec.Lower, Workspace: spec.Workspace, ReadOnly: spec.WorkspaceReadOnly},
 	}
-	pipes.limit = newThrottle(p.spec.Limits.OutputRate)
-	p.stdin = pipes.stdin
-	if e, err = openEnds(c); err != nil {
-		return pipes, nil, "start", err
-	}
-	p.jail = jail{
-		command: c, token: p.token, first: -1, agent: -1,
-		control: e.control, silent: make(chan struct{}),
-	}
-	step, err = p.jail.surround(p.spec.Limits)
-	return pipes, e, step, err
 }
 
-// runMain runs the mechanism's first process to its end. It keeps its thread to
+// meet waits until the agent is executed, and takes what leads into the jail.
+func (l *launch) meet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.command.startTimeout())
+	defer cancel()
+	sockets, err := l.p.jail.Meet(ctx)
+	if err != nil {
+		return err
+	}
+	if l.command.Jail == nil {
+		return nil // nothing leads into what is no jail
+	}
+	return l.p.ports.adopt(l.p.spec, sockets)
+}
+
+// env is what the program finds; nil would mean our own.
+func (c *Command) env() []string {
+	if c.Env == nil {
+		return []string{}
+	}
+	return c.Env
+}
+
+func (c *Command) startTimeout() time.Duration { return cmp.Or(c.StartTimeout, 30*time.Second) }
+
+// program returns the command of the mechanism's program.
+func (l *launch) program() *exec.Cmd {
+	c, inside := l.command, l.pipes.Inside
+	cmd := &exec.Cmd{
+		Path: c.Path, Args: c.Args, Env: c.env(), Dir: cmp.Or(c.Dir, "/"),
+		Stdin: inside[0], Stdout: inside[1], Stderr: inside[2],
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if groups, err := os.Getgroups(); os.Geteuid() == 0 && (err != nil || len(groups) > 0) {
+		// Supplementary groups would still open doors of the host's files.
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: uint32(os.Getegid())}
+	}
+	return cmd
+}
+
+// runMain runs the mechanism's program to its end. It keeps its thread to
 // the end: the kernel takes the end of the thread that started a process for
 // the end of its parent, and would kill the jail.
-func (p *Process) runMain(ctx context.Context, pipes *plumbing, ends *ends, begun chan<- error) {
+func (l *launch) runMain(ctx context.Context, begun chan<- error) {
+	p := l.p
 	defer close(p.done)
-	cmd := p.jail.prepare(pipes, ends)
-	clean, err := p.begin(cmd)
-	pipes.closeInside()
-	if p.jail.service == nil {
-		ends.closeInside()
-	}
-	if err == nil {
-		p.jail.setMain(cmd.Process)
-	}
+	cmd := l.program()
+	clean, err := p.jail.Begin(cmd)
+	l.pipes.CloseInside()
 	if clean {
 		// A thread that could not leave the jail's control group must not
 		// be used for anything else: it dies with this goroutine.
@@ -139,174 +161,89 @@ func (p *Process) runMain(ctx context.Context, pipes *plumbing, ends *ends, begu
 	}
 	begun <- err
 	if err != nil {
-		ends.close()
-		pipes.closeOutside()
-		p.err = errors.Join(p.jail.remove(), p.removeWork())
+		l.pipes.CloseOutside()
+		p.err = p.jail.Remove()
 		return
 	}
 	_ = cmd.Wait() // how it ended is in ProcessState
-	if s := p.jail.service; s != nil {
-		close(s.clientGone)
-		<-p.launched // the process inside is known by then
-		<-s.overseen
-	}
-	err = p.jail.end(ctx)
+	p.ending.Store(true)
+	sealed, err := p.jail.End()
 	<-p.launched // a short program can be over before Start has returned
-	if p.jail.listens() {
-		within(ownEnd, p.jail.silent, nil)
-	}
-	ends.close()
-	output := pipes.finish(p.jail.command.Sweep || p.jail.service != nil)
-	if pipes.limit.reached() {
-		p.exit.Reached = append(p.exit.Reached, FeatureOutput)
-	}
-	p.finish(ctx, cmd, errors.Join(err, output))
+	l.finish(ctx, cmd.ProcessState, errors.Join(err, l.pipes.Finish(!sealed)))
 }
 
 // finish records how the jail ended. Nothing of it is alive.
-func (p *Process) finish(ctx context.Context, cmd *exec.Cmd, output error) {
-	if p.release != nil {
-		p.release()
+func (l *launch) finish(ctx context.Context, program *os.ProcessState, output error) {
+	p := l.p
+	if l.release != nil {
+		l.release()
 	}
-	p.closePorts()
+	p.ports.close()
 	p.exit.Ended = time.Now()
 	p.exit.Stopped = p.stopped()
-	p.exit.Code, p.exit.Signal = p.jail.code(cmd.ProcessState, p.exit.Stopped)
-	for _, r := range p.jail.group.Reached() {
-		p.exit.Reached = append(p.exit.Reached, Feature(r))
-	}
-	p.exit.Reached = append(p.exit.Reached, p.jail.reached()...)
-	if p.exit.Signal == syscall.SIGXFSZ {
-		p.exit.Reached = append(p.exit.Reached, FeatureFileSize)
-	}
-	watched, unkept := p.watch.end(cmd.ProcessState)
-	p.exit.Reached = append(p.exit.Reached, watched...)
-	p.err = errors.Join(output, unkept, p.jail.remove(), p.removeWork())
+	report := p.jail.Report(program, p.exit.Stopped)
+	p.exit.Code, p.exit.Signal = report.Code, report.Signal
+	watched, unkept := l.watch.End(program)
+	p.exit.Reached = l.reached(report, watched)
+	p.err = errors.Join(output, unkept, p.jail.Remove())
 	if p.exit.Stopped && ctx.Err() != nil {
 		p.err = errors.Join(context.Cause(ctx), p.err)
 	}
 }
 
-// startError says why there is no jail, and what of it could not be removed.
-func (p *Process) startError(ctx context.Context, backend, explained string, err error) error {
+// reached lists the limits that the jail ran into, whoever has kept them.
+func (l *launch) reached(report held.Report, watched []string) (all []Feature) {
+	if l.pipes.Slowed() {
+		all = append(all, FeatureOutput)
+	}
+	for _, word := range report.Reached {
+		all = append(all, Feature(word))
+	}
+	if report.Signal == syscall.SIGXFSZ {
+		all = append(all, FeatureFileSize)
+	}
+	for _, word := range watched {
+		all = append(all, Feature(word))
+	}
+	return all
+}
+
+// failed says why there is no jail, and what of it could not be removed.
+func (l *launch) failed(ctx context.Context, explained string, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if e, ok := errors.AsType[*StartError](err); ok {
-		e.Backend, e.Err = backend, errors.Join(e.Err, p.err)
-		return e
+	left := l.p.err
+	if e, ok := errors.AsType[*held.StepError](err); ok {
+		return &StartError{Backend: l.backend, Step: e.Step, Detail: e.Detail, Err: errors.Join(e.Err, left)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("the program inside was not executed in %v", p.jail.command.startTimeout())
+		err = fmt.Errorf("the program inside was not executed in %v", l.command.startTimeout())
 	}
-	return &StartError{Backend: backend, Step: "set up", Detail: explained, Err: errors.Join(err, p.err)}
+	return &StartError{Backend: l.backend, Step: "set up", Detail: explained, Err: errors.Join(err, left)}
 }
 
-// handshake reads the mechanism's status and what jailinit says.
-func (p *Process) handshake(ctx context.Context, ends *ends) error {
-	deadline := time.Now().Add(p.jail.command.startTimeout())
-	p.jail.setDeadline(deadline, ends)
-	defer context.AfterFunc(ctx, func() { p.jail.setDeadline(time.Unix(1, 0), ends) })()
-	if p.jail.command.Status {
-		var status struct {
-			PID int `json:"child-pid"`
-		}
-		if err := json.NewDecoder(ends.status).Decode(&status); err != nil || status.PID <= 0 {
-			return errors.New("the jail was not made")
-		}
-		p.jail.setFirst(status.PID)
+// explain shortens what the program said before it ended without a jail: to its last
+// line without the program's name, or to a bounded text of a service's client.
+func (c *Command) explain(said string) string {
+	if _, served := c.Jail.(mechanism.Served); served {
+		lines := strings.FieldsFunc(said, func(c rune) bool { return c == '\n' || c == '\r' })
+		s := strings.Join(lines, "; ")
+		return strings.ToValidUTF8(s[max(0, len(s)-1024):], "")
 	}
-	if !p.jail.command.Control {
-		return nil
-	}
-	if err := p.jail.hand(deadline, ends); err != nil {
-		return err
-	}
-	hello, err := p.receive(ends.control)
-	if err != nil {
-		return err
-	}
-	p.jail.meets(hello)
-	return p.adopt(hello.sockets)
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	return strings.TrimPrefix(strings.TrimSpace(lines[len(lines)-1]), c.name()+": ")
 }
 
-// ends are the descriptors that go in besides the standard streams, and
-// their other sides.
-type ends struct {
-	inside  []*os.File
-	status  *os.File
-	control *net.UnixConn
+// jail is what a mechanism holds.
+type jail = held.Jail
+
+func halted(j jail) int {
+	top, _ := j.Processes()
+	return held.Halted(top)
 }
 
-func openEnds(c *Command) (_ *ends, err error) {
-	e := &ends{}
-	defer func() {
-		if err != nil {
-			e.close()
-		}
-	}()
-	status, w, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	e.status, e.inside = status, append(e.inside, w)
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	e.inside = append(e.inside, os.NewFile(uintptr(pair[1]), "control"))
-	outer := os.NewFile(uintptr(pair[0]), "control")
-	defer outer.Close()
-	// The kernel then adds the sender's process number as seen from here.
-	if err := unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-		return nil, err
-	}
-	conn, err := net.FileConn(outer)
-	if err != nil {
-		return nil, err
-	}
-	e.control = conn.(*net.UnixConn)
-	for _, b := range c.Data {
-		f, err := memory(b)
-		if err != nil {
-			return nil, err
-		}
-		e.inside = append(e.inside, f)
-	}
-	return e, nil
-}
-
-// memory returns a file that exists in memory only, at its beginning. Pipes
-// would block on contents larger than their buffer.
-func memory(b []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("penstock", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "data")
-	if _, err = f.Write(b); err == nil {
-		_, err = f.Seek(0, 0)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-func (e *ends) closeInside() {
-	for _, f := range e.inside {
-		f.Close()
-	}
-	e.inside = nil
-}
-
-func (e *ends) close() {
-	e.closeInside()
-	if e.status != nil {
-		e.status.Close()
-	}
-	if e.control != nil {
-		e.control.Close()
-	}
+func activity(j jail) (cpu time.Duration, io int64) {
+	top, _ := j.Processes()
+	return held.Activity(top)
 }

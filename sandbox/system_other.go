@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
+
+	"github.com/penstock-run/penstock/sandbox/internal/connector"
 )
 
 // A Leftover is a jail whose starter is dead.
@@ -21,21 +24,7 @@ func (Leftover) Kill(context.Context) error { return nil }
 
 // These stand in for what only Linux can watch and dial.
 
-func (*plumbing) unread() bool { return false }
-
 var kept []Feature
-
-type watch struct{}
-
-func (*watch) features(Limits) []Feature { return nil }
-
-func (*jail) over() bool { return false }
-
-func (*jail) activity() (time.Duration, int64) { return 0, 0 }
-
-func (*jail) terminal(context.Context, []string, []string, [2]uint16) (*Terminal, error) {
-	return nil, errors.New("no terminal can be opened in a jail of this system")
-}
 
 // Resize does nothing.
 func (*Terminal) Resize(uint16, uint16) error { return nil }
@@ -44,6 +33,16 @@ func endOfTerminal(err error) error { return err }
 
 func decodeEnd([]byte, error) (Exit, error) { return Exit{}, nil }
 
-func (*jail) dial(context.Context, target) (net.Conn, error) {
+type requester struct{}
+
+func (*requester) Close() {}
+
+func (*requester) Dial(context.Context, connector.Target) (net.Conn, error) {
 	return nil, errors.New("nothing can be dialled in a jail of this system")
 }
+
+func (*requester) Terminal(context.Context, []string, []string, [2]uint16) (master, status *os.File, err error) {
+	return nil, nil, errors.New("no terminal can be opened in a jail of this system")
+}
+
+func activity(jail) (time.Duration, int64) { return 0, 0 }

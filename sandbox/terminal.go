@@ -44,10 +44,12 @@ func (p *Process) Terminal(ctx context.Context, args, env []string, rows, column
 	if len(args) == 0 {
 		return nil, &FieldError{"Args", "", "names no program for the terminal"}
 	}
-	t, err := p.jail.terminal(ctx, args, env, [2]uint16{rows, columns})
+	master, status, err := p.ports.requests.Terminal(ctx, args, env, [2]uint16{rows, columns})
 	if err != nil {
 		return nil, p.explain(err)
 	}
+	t := &Terminal{master: master, status: status, done: make(chan struct{})}
+	go t.follow() // ends with the program, which ends with the jail
 	return t, nil
 }
 

@@ -57,6 +57,8 @@ func (r *agentRuns) agent(ctx context.Context) error {
 	run := agentrun.New(cfg)
 	err = r.runAgent(ctx, start, run, plan.Stdin)
 	report := run.Report()
+	r.terminals += report.Terminals
+	r.again = report.Again
 	r.used.heard(report.Total)
 	r.resume = report.Total.Session
 	r.at = report.Position
@@ -97,9 +99,6 @@ func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *age
 	exit, errs := run.Wait(ctx, p, agentrun.Attached{Stdin: stdin, Output: out, Model: listeners.Model, Inside: listeners.Inside})
 	err = run.Verdict(ctx, r.in.Reached("the agent", exit), exit, errs...)
 	r.of.refused.Limits("the agent", exit)
-	report := run.Report()
-	r.terminals += report.Terminals
-	r.again = report.Again
 	return err
 }
 

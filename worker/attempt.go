@@ -178,7 +178,7 @@ func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err 
 		err = a.runs.draft(ctx, change)
 	}
 	if err == nil {
-		err = a.of.out.Deliver(ctx, space, change)
+		err = a.of.out.Deliver(ctx, change)
 	}
 	return err
 }

@@ -74,13 +74,13 @@ func (w *Worker) sweepOften(ctx context.Context) {
 	next := time.NewTicker(sweepEvery)
 	defer next.Stop()
 	for {
-		changed, _ := w.admission.state()
+		before := w.admission.State()
 		select {
 		case <-ctx.Done():
 			return
 		case <-next.C:
-		case <-changed:
-			if _, refused := w.admission.state(); refused != nil {
+		case <-before.Changed:
+			if before.Low == nil || w.admission.State().Low != nil {
 				continue // it is when the disk has room again that more can be stored
 			}
 		}

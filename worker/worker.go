@@ -29,10 +29,12 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/sandbox"
 	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/admission"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/policy"
@@ -159,6 +161,8 @@ type Hooks struct {
 	Dropped func(reason string)
 	// Present: the broker has heard that the worker lives.
 	Present func(at time.Time)
+	// Draining: the worker claims nothing more, or claims again with nil.
+	Draining func(drain *why.Drain)
 	// Leftover reports something that could not be cleaned up, or that an
 	// earlier worker left and this one removed.
 	Leftover func(what string)
@@ -179,12 +183,14 @@ func DefaultHangs() Hangs { return watchdog.DefaultHangs() }
 type Worker struct {
 	cfg       Config
 	log       *slog.Logger
-	admission *admission
+	admission *admission.Admission
 	tally     *diskspace.Tally
 
 	busy    atomic.Int32  // slots in use
 	news    chan struct{} // has a value while a change is not reported
 	started time.Time
+
+	forbidden sync.Once // reported: the role of the worker may not read what is asked of it
 }
 
 // New returns a worker that has not begun. It does no I/O.
@@ -195,7 +201,7 @@ func New(cfg Config) *Worker {
 	cfg.Hangs = cfg.Hangs.WithDefaults()
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
 	return &Worker{
-		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: newAdmission(), tally: diskspace.NewTally(),
+		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: admission.New(cfg.Hooks.Draining), tally: diskspace.NewTally(),
 		news: make(chan struct{}, 1), started: time.Now().UTC(),
 	}
 }
@@ -210,6 +216,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.lookAtDisk(ctx, true)
 	work, cancel := drain(ctx, w.cfg.Drain)
 	defer cancel()
+	ending := context.AfterFunc(ctx, func() { w.setDrain(&why.Drain{By: "signal", At: time.Now().UTC(), Ends: true}) })
+	defer ending()
 	var g errgroup.Group
 	for range w.cfg.Slots {
 		g.Go(func() error {
@@ -221,7 +229,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { w.sweepOften(chores) })
 	beside.Go(func() { w.watchDisk(chores) })
-	beside.Go(func() { w.present(ctx, chores) })
+	beside.Go(func() { w.present(chores) })
 	err := g.Wait()
 	stop()
 	beside.Wait()
@@ -232,9 +240,12 @@ func (w *Worker) Run(ctx context.Context) error {
 // was claimed.
 func (w *Worker) slot(ctx, work context.Context) {
 	for ctx.Err() == nil {
-		admitted, done := w.admission.wait(ctx)
+		admitted, done := w.admission.Wait(ctx)
 		claim, err := w.cfg.Queue.Claim(admitted, w.cfg.Name, w.cfg.Queues, w.cfg.Labels...)
 		refused := admitted.Err() != nil
+		if err == nil {
+			w.occupy(1) // before done: see tell
+		}
 		done()
 		if refused && err != nil {
 			continue
@@ -244,7 +255,6 @@ func (w *Worker) slot(ctx, work context.Context) {
 			pause(ctx, time.Second)
 			continue
 		}
-		w.occupy(1)
 		w.handle(work, claim)
 		w.occupy(-1)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
 // A room is a tmux server of one test, in which people sit.
@@ -148,10 +149,10 @@ func TestAttach(t *testing.T) {
 }
 
 // attachedByPrograms attaches without a terminal, and ends the job's agent.
-func (f *fixture) attachedByPrograms(id string) {
+func (f *fixture) attachedByPrograms(id string, flags ...string) {
 	f.Helper()
 	piped := func(text string, args ...string) (string, int) {
-		cmd := f.command(append([]string{"attach", id}, args...)...)
+		cmd := f.command(after(append([]string{"attach", id}, args...), flags)...)
 		cmd.Stdin = strings.NewReader(text)
 		out, err := cmd.CombinedOutput()
 		exit, ok := errors.AsType[*exec.ExitError](err)
@@ -194,7 +195,7 @@ func (f *fixture) attachedByPrograms(id string) {
 func TestRolesOfAttach(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.serve()
+	web := "http://" + f.serveHTTP()
 	as := f.credentials()
 	f.worker(flagged(as[jobs.RoleWorker], []string{"--slots", "1"})...)
 	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
@@ -205,6 +206,77 @@ func TestRolesOfAttach(t *testing.T) {
 			t.Errorf("role %s: %d, %s%s", role, code, out, told)
 		}
 	}
+	for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter} {
+		attach := after([]string{"attach", id, "--timeout", patience(20), "--", "true"}, f.overHTTP(web, role))
+		if out, code, told := f.try(attach...); code != 6 || !strings.Contains(told, "operator") {
+			t.Errorf("role %s over HTTP: %d, %s%s", role, code, out, told)
+		}
+	}
 	f.run(flagged(as[jobs.RoleOperator], []string{"attach", id, "--", "touch", "go-on"})...)
 	f.run("wait", "--timeout", patience(60), id)
+}
+
+// Over HTTP a terminal is the same: two people look at it, one by HTTP and one on the bus.
+// It outlives a server that is killed, with all that was typed meanwhile.
+func TestAttachOverHTTP(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := newRoom(f)
+	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	serve, args := f.serve("--http", address)
+	web := f.overHTTP("http://"+address, jobs.RoleOperator)
+	f.worker("--slots", "1")
+	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
+	f.runs(id)
+	penstock, flags := r.program(), " "+strings.Join(web, " ")
+
+	r.sits("ann", 90, 20)
+	r.types("ann", penstock+" attach "+id+flags+" -- bash --norc")
+	r.sees("ann", `terminal 1 of job`)
+	r.types("ann", "clear; PS1='in>'; pwd; stty size; printf '\\033[31mr''ed\\033[0m\\n'")
+	r.sees("ann", `(?s)/workspace\s+20 90\s.*\x1b\[31mred`)
+	r.sits("bob", 70, 30)
+	r.types("bob", penstock+" attach "+id+" --terminal 1")
+	r.sees("bob", `red`)
+	r.types("bob", "stty size; echo fr''om bob")
+	r.sees("ann", `(?s)30 70\s+from bob`)
+	r.do("resize-window", "-t", "ann", "-x", "100", "-y", "25")
+	r.eventually(30*time.Second, "the terminal has the size of who changed it last", func() bool {
+		return strings.Contains(f.run(after([]string{"attach", id, "--list", "-o", "json"}, web)...), `"columns": 100`)
+	})
+	r.do("send-keys", "-t", "bob", "C-]")
+	r.sees("bob", `(?s)detached;.*host\$`)
+
+	serve.kill()
+	r.sees("ann", `trying again`)
+	r.types("ann", "echo typed mean''while >>typed; cat typed")
+	f.start("serving", args...)
+	r.sees("ann", `(?m)^typed meanwhile`)
+	if n := strings.Count(r.do("capture-pane", "-p", "-t", "ann"), "\ntyped meanwhile"); n != 1 {
+		t.Errorf("it was typed %d times", n)
+	}
+
+	r.do("send-keys", "-t", "ann", "C-]")
+	r.sees("ann", `(?s)detached;.*host\$`)
+	r.types("ann", "stty -a | tr ' ' '\\n' | grep -cx -e echo -e icanon -e isig")
+	r.sees("ann", `(?m)^3$`)
+	r.types("ann", "clear; "+penstock+" attach "+id+flags+" --terminal 1 --read-only")
+	r.sees("ann", `typed meanwhile`)
+	r.do("send-keys", "-t", "ann", "nothing of this", "Enter")
+	r.types("bob", "clear; "+penstock+" attach "+id+flags+" --terminal 1")
+	r.sees("bob", `typed meanwhile`)
+	r.types("bob", "exit 7")
+	r.sees("bob", `(?s)exit\s.*host\$`)
+	r.types("bob", "echo it was $?")
+	r.sees("bob", `it was 7`)
+	r.sees("ann", `(?s)exit\s.*host\$`)
+	f.attachedByPrograms(id, web...)
+	f.run("wait", "--timeout", patience(60), id)
+	log := f.run("logs", "-o", "jsonl", id)
+	if strings.Contains(log, "nothing of this") || !strings.Contains(log, `"by":"over-operator"`) {
+		t.Errorf("the log has:\n%s", log)
+	}
+	if entries := f.run("audit", "--operation", "attach", "-o", "jsonl"); !strings.Contains(entries, id) || !strings.Contains(entries, "over-operator") {
+		t.Errorf("the audit log has:\n%s", entries)
+	}
 }

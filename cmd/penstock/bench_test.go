@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/localworker"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -32,7 +33,7 @@ func benchPool(b *testing.B, slots int, h pool.Hooks) *pool.Pool {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, err := a.worker(b.Context(), p, slots, h)
+	w, err := localworker.New(b.Context(), a.shell(), p, slots, h)
 	if err != nil {
 		b.Fatal(err)
 	}

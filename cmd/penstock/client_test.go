@@ -88,7 +88,7 @@ func TestAClientInAnotherLanguage(t *testing.T) {
 // while they come.
 func TestAViewerFollowsInAnotherLanguage(t *testing.T) {
 	t.Parallel()
-	program := documented(t, "clients.md", "js", "jetstreamManager")
+	program := documented(t, "clients-nats.md", "js", "jetstreamManager")
 	f := newFixture(t)
 	modules := nodeModules(t)
 	if _, err := os.Stat(filepath.Join(modules, "node_modules", "@nats-io", "jetstream")); err != nil {

@@ -8,7 +8,7 @@ import (
 
 // A colorFlag is --color. It changes the streams as soon as it is read, so that an
 // error in what follows it has the colours, too.
-type colorFlag struct{ *app }
+type colorFlag struct{ out, err *console.Writer }
 
 // String is the default, which help texts show.
 func (colorFlag) String() string { return string(console.Auto) }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +17,18 @@ import (
 // containerImage is made by deploy/images/debian-root.sh.
 const containerImage = "penstock/test:1"
 
+// staticProgram is built once for all tests that need it, with the flags of the
+// other builds of a test run: another flag would compile all packages again.
+var staticProgram = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(builtDir, "penstock")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the program: %w: %s", err, out)
+	}
+	return program, nil
+})
+
 // containerFixture is a fixture whose program is linked statically, as it is when
 // it is installed: containers have the C library of their image.
 func containerFixture(t *testing.T) *fixture {
@@ -22,14 +36,12 @@ func containerFixture(t *testing.T) *fixture {
 	if out, err := exec.Command("docker", "image", "inspect", containerImage).CombinedOutput(); err != nil {
 		skip(t, "docker", "docker: %v: %s; make the image with deploy/images/debian-root.sh %s", err, strings.TrimSpace(string(out)), containerImage)
 	}
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "penstock"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v: %s", err, out)
+	program, err := staticProgram()
+	if err != nil {
+		t.Fatal(err)
 	}
 	f := newFixture(t)
-	f.program = filepath.Join(dir, "penstock")
+	f.program = program
 	f.env = []string{"PENSTOCK_WORKER_ENGINE=docker"}
 	return f
 }
@@ -44,6 +56,7 @@ func (f *fixture) containers(job string) []string {
 
 // What a job runs, it runs in its image, and the result is that of any job.
 func TestAJobInAContainer(t *testing.T) {
+	t.Parallel()
 	f := containerFixture(t)
 	patch := filepath.Join(t.TempDir(), "patch")
 	// Only the image has a list of packages: other jails have no /var.
@@ -59,11 +72,13 @@ func TestAJobInAContainer(t *testing.T) {
 	if b, err := os.ReadFile(patch); err != nil || !strings.Contains(string(b), "+agent") {
 		t.Errorf("the patch is %q, err %v", b, err)
 	}
-	// Other tests have containers too, but none that is called after a job.
-	left := slices.DeleteFunc(f.containers(""), func(token string) bool {
-		job, _, _ := strings.Cut(token, ".")
-		return uuid.Validate(job) != nil
-	})
+	// Other tests have containers at the same time.
+	first, _, _ := strings.Cut(out, "\n") // the last line is no event
+	events := f.decode(first)
+	if len(events) == 0 || uuid.Validate(events[0].Job) != nil {
+		t.Fatalf("the output names no job: %s", out)
+	}
+	left := f.containers(events[0].Job)
 	if len(left) > 0 {
 		t.Errorf("containers are left: %q", left)
 	}
@@ -78,6 +93,7 @@ func TestAJobInAContainer(t *testing.T) {
 
 // A worker that is killed leaves no container behind its successor's start.
 func TestAKilledWorkerLeavesNoContainer(t *testing.T) {
+	t.Parallel()
 	f := containerFixture(t)
 	f.serve()
 	w := f.worker()

@@ -9,9 +9,9 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/sessionview"
-	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/summary"
 )
 
 // kinds are all kinds of events, and one that this version does not know.
@@ -62,7 +62,7 @@ func TestEveryKindIsWords(t *testing.T) {
 
 func TestFieldsAreBounded(t *testing.T) {
 	t.Parallel()
-	if got := transcript.Fields(json.RawMessage(`{"b":[1,{"c":null,"d":true}],"a":"` + strings.Repeat("x", 1000) + `"}`)); len(got) > 400 || !strings.HasPrefix(got, "a xxx") {
+	if got := summary.Fields(json.RawMessage(`{"b":[1,{"c":null,"d":true}],"a":"` + strings.Repeat("x", 1000) + `"}`)); len(got) > 400 || !strings.HasPrefix(got, "a xxx") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -34,7 +34,24 @@ import (
 
 // The programs of these tests are the test binary under the name penstock, so
 // that what runs is what was just compiled.
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"penstock": main}) }
+func TestMain(m *testing.M) { testscript.Main(suite{m}, map[string]func(){"penstock": main}) }
+
+// builtDir is where tests build what the test binary cannot stand for.
+var builtDir string
+
+// A suite is the tests of the package, with a directory for programs that they share.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	dir, err := os.MkdirTemp("", "penstock-programs")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	builtDir = dir
+	return s.M.Run()
+}
 
 func TestScripts(t *testing.T) {
 	t.Parallel()

@@ -71,6 +71,7 @@ func TestFinishedMeansThatNothingLives(t *testing.T) {
 }
 
 func TestFinishedMeansThatNoContainerLives(t *testing.T) {
+	t.Parallel()
 	f := containerFixture(t)
 	finishedMeansThatNothingLives(f, inContainer)
 }
@@ -136,6 +137,7 @@ func TestAWorkerSweepsItsOwnPool(t *testing.T) {
 // A container ends itself when its worker is killed. One that cannot, since it is
 // paused, is left.
 func TestAWorkerSweepsItsOwnContainers(t *testing.T) {
+	t.Parallel()
 	f := containerFixture(t)
 	other := newFixture(t)
 	other.env, other.program = f.env, f.program
@@ -153,6 +155,7 @@ func TestAWorkerSweepsItsOwnContainers(t *testing.T) {
 // A unit ends itself when its worker is killed. One that cannot, since its processes
 // were stopped, is left.
 func TestAWorkerSweepsItsOwnUnits(t *testing.T) {
+	t.Parallel()
 	if !systemdRuns() {
 		t.Skip("this machine was not booted with systemd: TestEndingsUnderSystemd boots a container")
 	}

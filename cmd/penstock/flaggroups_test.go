@@ -51,7 +51,7 @@ func TestFlagsOfAJobAreGrouped(t *testing.T) {
 			t.Errorf("--%s is in a group, and a flag of no command", name)
 		}
 	}
-	want := []string{"penstock batch run", "penstock run", "penstock schedule add", "penstock submit"}
+	want := []string{"penstock batch run", "penstock mcp", "penstock run", "penstock schedule add", "penstock submit"}
 	if slices.Sort(commands); !slices.Equal(commands, want) {
 		t.Errorf("the commands that take a job's flags are %q, want %q", commands, want)
 	}

@@ -79,8 +79,8 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 	t.Cleanup(upstream.Close)
 	key := keyPrefix + rand.Text()
 	f.env = []string{"ANTHROPIC_API_KEY=" + key, "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
-	broker, admin := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)), fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
-	pool := f.start("serving", "serve", "--listen", broker, "--admin", admin, "--slots", "2", "--drain", "1s")
+	broker, admin, web := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)), fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)), fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	pool := f.start("serving", "serve", "--listen", broker, "--admin", admin, "--http", web, "--slots", "2", "--drain", "1s")
 	const script = `curl -sS --fail -m 20 -H "x-api-key: $ANTHROPIC_API_KEY" "$ANTHROPIC_BASE_URL/v1/models" && echo answered && sleep 300`
 	for _, flags := range [][]string{{"--network", "full"}, {"--backend", "none", "--network", "allowlist", "--allow-host", "127.0.0.1:*"}} {
 		id := f.submit(script, flags...)
@@ -95,8 +95,8 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 	}
 	found := f.listening(pool.Process.Pid)
 	// The gate and the way inside of each job, and the proxy of one.
-	if len(found) != 2+5 || !slices.Contains(found, broker) || !slices.Contains(found, admin) {
-		t.Fatalf("the pool listens on %v, want %s, %s and 5 others", found, broker, admin)
+	if len(found) != 3+5 || !slices.Contains(found, broker) || !slices.Contains(found, admin) || !slices.Contains(found, web) {
+		t.Fatalf("the pool listens on %v, want %s, %s, %s and 5 others", found, broker, admin, web)
 	}
 	for _, address := range found {
 		switch address {
@@ -107,6 +107,8 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 			}
 		case admin:
 			f.stranger(address, map[string]int{"GET /metrics": 200, "GET /livez": 200, "GET /readyz": 200, "GET /version": 200})
+		case web:
+			f.stranger(address, map[string]int{"GET /": 303, "HEAD /": 303}) // to the form for a token
 		default:
 			f.stranger(address, nil)
 		}

@@ -6,11 +6,12 @@ import (
 	"os"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/secrets"
 )
 
 func main() {
-	secrets, err := takeSecrets()
-	a := &app{in: os.Stdin, out: console.New(os.Stdout, os.Getenv), err: console.New(os.Stderr, os.Getenv), secrets: secrets}
+	taken, err := secrets.Take()
+	a := &app{in: os.Stdin, out: console.New(os.Stdout, os.Getenv), err: console.New(os.Stderr, os.Getenv), secrets: taken}
 	if err != nil {
 		a.err.Printf("penstock: %v\n", err)
 	}

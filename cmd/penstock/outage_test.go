@@ -6,7 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // Commands that wait for jobs outlive the pool's only dispatcher: the job that runs
@@ -24,7 +28,21 @@ func TestWaitingCommandsOutliveADispatcher(t *testing.T) {
 	batch := f.begin("batch", "run", f.issues(3, func(int) string { return "" }), "--repo", f.repo, "--out", out, "--max-parallel", "1", "--", "sh", "-c", `! grep -q '"number": 1\b' $PENSTOCK_ISSUE_FILE || `+stays(5)+"; echo x >new.txt")
 	f.eventually(30*time.Second, "the first item runs", func() bool { return f.states()[jobs.Executing] == 1 })
 	id := f.list()[0].ID
-	wait, watch := f.begin("wait", id), f.begin("watch", id)
+	nc, err := nats.Connect(urls[0])
+	f.must(err)
+	t.Cleanup(nc.Close)
+	asked, err := nc.SubscribeSync("penstock.v1.api.get")
+	f.must(err)
+	f.must(nc.Flush())
+	wait := f.begin("wait", id)
+	for range 2 { // the first request asks whether there is such a job, and the second one begins to follow it
+		for by := ""; by != "cli"; {
+			request, err := asked.NextMsg(slowtest.Limit(20 * time.Second))
+			f.must(err)
+			by = request.Header.Get(operation.CallerHeader)
+		}
+	}
+	watch := f.begin("watch", id)
 	f.eventually(20*time.Second, "watch has begun", func() bool { return strings.Contains(watch.log.String(), "bwrap") })
 	dispatcher.kill()
 	for name, p := range map[string]*program{"batch run": batch, "wait": wait} {

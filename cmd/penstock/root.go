@@ -4,26 +4,38 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/completion"
 	"github.com/penstock-run/penstock/cmd/internal/console"
-	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/strict"
+	"github.com/penstock-run/penstock/cmd/penstock/aboutcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/agentcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/auditcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/backupcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/batchcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/chaoscmd"
 	"github.com/penstock-run/penstock/cmd/penstock/cleancmd"
 	"github.com/penstock-run/penstock/cmd/penstock/deadcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/insidecmd"
+	"github.com/penstock-run/penstock/cmd/penstock/installcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/jobcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/mcpcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/natscmd"
 	"github.com/penstock-run/penstock/cmd/penstock/queuecmd"
+	"github.com/penstock-run/penstock/cmd/penstock/runcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/sandboxcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/schedulecmd"
+	"github.com/penstock-run/penstock/cmd/penstock/servecmd"
+	"github.com/penstock-run/penstock/cmd/penstock/tokencmd"
+	"github.com/penstock-run/penstock/cmd/penstock/uicmd"
+	"github.com/penstock-run/penstock/cmd/penstock/webhookcmd"
+	"github.com/penstock-run/penstock/cmd/penstock/workercmd"
 )
 
 // An app is one call of the program: its streams, its settings, and the flags
@@ -69,7 +81,7 @@ directory, or starts a pool of its own and stops it at the end.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return strict.Unknown(cmd, args[0])
 			}
 			return cmd.Help()
 		},
@@ -77,10 +89,13 @@ directory, or starts a pool of its own and stops it at the end.`,
 			if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 				return nil // which reads the settings when it needs them, and says nothing of them
 			}
-			if err := checkFlags(cmd); err != nil {
+			if err := strict.CheckFlags(cmd); err != nil {
 				return err
 			}
-			return a.cfg.Load(cmd.Flags(), a.file, a.secrets)
+			if err := a.load(cmd.Flags()); err != nil {
+				return err
+			}
+			return pool.CheckServer(&a.cfg, strings.TrimPrefix(cmd.CommandPath(), "penstock "))
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -90,43 +105,35 @@ directory, or starts a pool of its own and stops it at the end.`,
 	flags.StringVarP(&a.file, "config", "c", "", "settings file (default ./penstock.yaml, then the user's)")
 	flags.VarP(&a.format, "output", "o", "table, json, jsonl, yaml or id")
 	flags.Var(&a.progress, "progress", "progress on standard error: auto, tty, plain or quiet")
-	flags.Var(colorFlag{a}, "color", "colors and terminal layout: auto, always or never (NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR apply)")
+	flags.Var(colorFlag{a.out, a.err}, "color", "colors and terminal layout: auto, always or never (NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR apply)")
 	flags.AddFlagSet(a.settings())
 	shell := a.shell()
-	root.AddCommand(
-		a.runCommand(), a.batchCommand(), jobcmd.NewSubmit(shell), jobcmd.NewWatch(shell), jobcmd.NewLogs(shell), jobcmd.NewWait(shell),
-		jobcmd.NewSend(shell), jobcmd.NewAnswer(shell), jobcmd.NewAttach(shell), jobcmd.NewWhy(shell), jobcmd.New(shell),
-		queuecmd.New(shell), schedulecmd.New(shell), deadcmd.New(shell), agentcmd.New(shell), a.serveCommand(), a.workerCommand(), natscmd.New(shell),
-		sandboxcmd.New(shell), doctorcmd.New(shell), cleancmd.New(shell), backupcmd.New(shell), backupcmd.NewRestore(shell), chaoscmd.New(shell),
-		a.schemaCommand(), a.configCommand(), a.versionCommand(),
-	)
-	root.AddCommand(insidecmd.New(a.shell())...)
-	root.AddCommand(topics()...)
-	root.SetHelpCommand(helpCommand())
+	root.AddCommand(subcommands(shell)...)
+	root.SetHelpCommand(strict.NewHelp())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	strict(root)
-	a.complete(root)
+	strict.Make(root)
+	completion.Completer{Shell: shell, Load: a.load}.Add(root)
 	return root
+}
+
+// subcommands are those of the program, and its pages of help.
+func subcommands(shell cli.Shell) []*cobra.Command {
+	list := []*cobra.Command{
+		runcmd.New(shell), batchcmd.New(shell), jobcmd.NewSubmit(shell), jobcmd.NewWatch(shell), jobcmd.NewLogs(shell), jobcmd.NewWait(shell),
+		jobcmd.NewSend(shell), jobcmd.NewAnswer(shell), jobcmd.NewAttach(shell), jobcmd.NewWhy(shell), jobcmd.New(shell),
+		queuecmd.New(shell), schedulecmd.New(shell), tokencmd.New(shell), webhookcmd.New(shell), auditcmd.New(shell), deadcmd.New(shell), agentcmd.New(shell), servecmd.New(shell), uicmd.New(shell), workercmd.New(shell), natscmd.New(shell), mcpcmd.New(shell),
+		installcmd.New(shell), sandboxcmd.New(shell), doctorcmd.New(shell), cleancmd.New(shell), backupcmd.New(shell), backupcmd.NewRestore(shell), chaoscmd.New(shell),
+		aboutcmd.NewSchema(shell), aboutcmd.NewConfig(shell), aboutcmd.NewVersion(shell),
+	}
+	list = append(list, insidecmd.New(shell)...)
+	return append(list, aboutcmd.Topics()...)
 }
 
 // shell is what commands in packages of their own get.
 func (a *app) shell() cli.Shell {
-	return cli.Shell{In: a.in, Out: a.out, Err: a.err, Config: &a.cfg, Format: &a.format, Progress: &a.progress, Release: release()}
-}
-
-// settings are the flags of every command that are settings, too.
-func (a *app) settings() *pflag.FlagSet {
-	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	flags.StringVar(&a.cfg.Data, "data", a.cfg.Data, "directory for the embedded broker, caches and workspaces")
-	flags.StringVarP(&a.cfg.Server, "server", "s", "", "NATS URL of a pool; empty uses the data directory's")
-	flags.StringVar(&a.cfg.Creds, "creds", "", "credentials file for the pool that runs on --server or --data")
-	flags.StringVar(&a.cfg.TLSCA, "tls-ca", "", "authorities of the server's certificate (PEM; default: the system's)")
-	flags.StringVar(&a.cfg.TLSClientCert, "tls-client-cert", "", "certificate of this client, if the server requires one (PEM)")
-	flags.StringVar(&a.cfg.TLSClientKey, "tls-client-key", "", "its key (PEM)")
-	flags.StringVar(&a.cfg.SignKey, "sign-key", "", "ed25519 key that signs each job that this command submits (PEM)")
-	flags.Var(input.OneOf(&a.cfg.Log.Level, "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
-	flags.Var(input.OneOf(&a.cfg.Log.Format, "text", "json"), "log-format", "text or json")
-	flags.DurationVar(&a.cfg.Lease, "lease", a.cfg.Lease, "how long a worker may be silent before its jobs go to another")
-	return cli.Settings(flags)
+	return cli.Shell{
+		In: a.in, Out: a.out, Err: a.err, Config: &a.cfg, Format: &a.format, Progress: &a.progress, Release: release(),
+		Secret: a.secret, Terminal: a.terminal, Reread: a.settingsAgain,
+	}
 }

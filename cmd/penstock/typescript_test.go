@@ -61,7 +61,7 @@ func (f *fixture) execute(interpreter, script, program string, role jobs.Role, a
 // question, and reads its result and its patch, with a submitter's credential and requests alone.
 func TestAClientInTypeScript(t *testing.T) {
 	t.Parallel()
-	program := documented(t, "clients.md", "ts", "")
+	program := documented(t, "clients-nats.md", "ts", "")
 	modules := nodeModules(t)
 	tsx, err := exec.LookPath("tsx")
 	if err != nil {

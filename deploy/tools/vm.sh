@@ -111,7 +111,7 @@ END
 	put script script
 	put vm vm
 	debugfs -w -f "$dir/commands" "$dir/disk" >/dev/null 2>"$dir/said" || { cat "$dir/said" >&2; exit 1; }
-	boot 900 2048 "root=/dev/nvme0n1 rw rootfstype=ext4 init=/lib/systemd/systemd systemd.run=/vm systemd.show_status=no" \
+	boot 1500 2048 "root=/dev/nvme0n1 rw rootfstype=ext4 init=/lib/systemd/systemd systemd.run=/vm systemd.show_status=no" \
 		-drive "file=$dir/disk,format=raw,if=none,id=disk,cache=unsafe" -device nvme,drive=disk,serial=disk
 }
 [ -z "$system" ] || with_systemd "$@"
@@ -157,4 +157,4 @@ END
 chmod 755 "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0) >"$dir/initramfs"
 
-boot 900 1024 "" -initrd "$dir/initramfs"
+boot 1500 1024 "" -initrd "$dir/initramfs"

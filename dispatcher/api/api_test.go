@@ -30,18 +30,21 @@ type pool struct {
 	*dispatcher.Dispatcher
 	queue *queue.Queue
 	nc    *nats.Conn
+
+	unrecorded chan operation.AuditEntry
 }
 
 // open makes a pool that answers requests until the test ends. Nothing leads it.
 func open(t *testing.T) pool {
 	t.Helper()
 	nc := jobstest.Start(t).Connect()
-	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), nc: nc}
+	p := pool{queue: jobstest.Queue(t, nc, queue.Config{}), nc: nc, unrecorded: make(chan operation.AuditEntry, 10)}
 	log, store := jobstest.Log(t, nc), jobstest.Store(t, nc)
 	p.Dispatcher = dispatcher.New(dispatcher.Config{Queue: p.queue, Log: log, Store: store})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	server := api.New(api.Config{Dispatcher: p.Dispatcher, Queue: p.queue, Log: log, Store: store})
+	unrecorded := func(e operation.AuditEntry, _ error) { p.unrecorded <- e }
+	server := api.New(api.Config{Unrecorded: unrecorded, Dispatcher: p.Dispatcher, Queue: p.queue, Log: log, Store: store, Tokens: jobstest.Tokens(t, nc), Audit: jobstest.Audit(t, nc)})
 	go func() { done <- server.Serve(ctx) }()
 	t.Cleanup(func() {
 		stop()

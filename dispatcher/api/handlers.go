@@ -11,15 +11,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/token"
+	"github.com/penstock-run/penstock/jobs/webhook"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -29,20 +34,29 @@ type Config struct {
 	Queue      *queue.Queue
 	Log        *session.Log
 	Store      *artifact.Store
+	Tokens     *token.Store
+	Audit      *audit.Log
+	Webhooks   *webhook.Store
+	Deliverer  *deliver.Deliverer // makes the tests of webhooks
+	// Unrecorded, if not nil, is told of entries that the audit log has not taken.
+	Unrecorded func(operation.AuditEntry, error)
 }
 
 // A Server answers requests. Make one with New.
 type Server struct {
-	cfg    Config
-	listed *listings
+	cfg     Config
+	listed  *listings
+	reports chan struct{} // one for each report that is being made
 }
 
 // New returns a server. It does no I/O.
-func New(cfg Config) *Server { return &Server{cfg: cfg, listed: newListings()} }
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg, listed: newListings(), reports: make(chan struct{}, reportsAtOnce)}
+}
 
 // Serve answers the requests of the bus until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
-	return s.cfg.Queue.Answer(ctx, s.handlers())
+	return s.cfg.Queue.Answer(ctx, s.recorded(s.handlers()))
 }
 
 // A caller is the sender of a request, and what an answer has room for.
@@ -68,7 +82,7 @@ func handle[Q, A any](op operation.Operation[Q, A], do func(context.Context, cal
 
 // handlers answer the operations: each row of the table has one.
 func (s *Server) handlers() []queue.Handler {
-	return append(s.scheduleHandlers(),
+	return append(slices.Concat(s.scheduleHandlers(), s.tokenHandlers(), s.webhookHandlers()),
 		s.submitHandler(),
 		handle(operation.Get, aboutJob(s.cfg.Queue.Get)),
 		handle(operation.Show, s.show),
@@ -94,6 +108,7 @@ func (s *Server) handlers() []queue.Handler {
 		handle(operation.Patch, s.patch),
 		handle(operation.BatchList, s.batchList),
 		handle(operation.BatchGet, s.batchGet),
+		handle(operation.BatchReport, s.batchReport),
 		handle(operation.BatchCancel, s.batchCancel),
 		handle(operation.BatchPause, s.pause(jobs.HoldBatch)),
 		handle(operation.BatchResume, s.unpause(jobs.HoldBatch)),
@@ -105,10 +120,18 @@ func (s *Server) handlers() []queue.Handler {
 		}),
 		handle(operation.Caps, s.caps),
 		handle(operation.Workers, s.workers),
+		handle(operation.WorkerGet, func(ctx context.Context, _ caller, r operation.Named) (why.Worker, error) {
+			return s.cfg.Queue.Drains().Worker(ctx, r.Name)
+		}),
+		handle(operation.WorkerDrain, s.drainWorker(true)),
+		handle(operation.WorkerResume, s.drainWorker(false)),
 		handle(operation.DeadList, s.deadList),
 		handle(operation.DeadGet, s.deadGet),
 		handle(operation.DeadRetry, s.deadRetry),
 		handle(operation.DeadDrop, s.deadDrop),
+		handle(operation.Audit, func(ctx context.Context, c caller, r operation.AuditRequest) (operation.AuditPage, error) {
+			return s.cfg.Audit.Read(ctx, r, c.room)
+		}),
 	)
 }
 
@@ -191,6 +214,13 @@ func (s *Server) workers(ctx context.Context, _ caller, _ operation.Nothing) (op
 		list = []why.Worker{}
 	}
 	return operation.WorkerList{Workers: list}, err
+}
+
+// drainWorker has a worker claim nothing more, or claim again.
+func (s *Server) drainWorker(drain bool) func(context.Context, caller, operation.Named) (why.Worker, error) {
+	return func(ctx context.Context, c caller, r operation.Named) (why.Worker, error) {
+		return s.cfg.Queue.Drains().Ask(ctx, r.Name, c.name(), drain)
+	}
 }
 
 // fork submits jobs that begin with a copy of a job's conversation.

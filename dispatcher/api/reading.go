@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -30,7 +31,7 @@ func (s *Server) list(ctx context.Context, c caller, r operation.ListRequest) (o
 		if err != nil {
 			return operation.Listed{}, err
 		}
-		found = after(found, r.After, func(rec jobs.Record) string { return rec.ID })
+		found = ordered(found, r)
 	}
 	part, more, err := page(found, r.Limit, c.room)
 	answer := operation.Listed{Jobs: part}
@@ -40,6 +41,22 @@ func (s *Server) list(ctx context.Context, c caller, r operation.ListRequest) (o
 		s.listed.put(key, found[len(part):])
 	}
 	return answer, err
+}
+
+// ordered returns what a request wants of jobs in the order of their submission.
+func ordered(found []jobs.Record, r operation.ListRequest) []jobs.Record {
+	if !r.Newest {
+		return after(found, r.After, func(rec jobs.Record) string { return rec.ID })
+	}
+	slices.Reverse(found)
+	if r.After == "" {
+		return found
+	}
+	at := slices.IndexFunc(found, func(rec jobs.Record) bool { return rec.ID < r.After })
+	if at < 0 {
+		return nil
+	}
+	return found[at:]
 }
 
 // show returns a job with all that belongs to it, as far as it is still kept.

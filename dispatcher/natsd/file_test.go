@@ -35,6 +35,9 @@ func TestAServerTakesADirectoryOver(t *testing.T) {
 	job := jobstest.Submit(t, jobstest.Queue(t, nc, queue.Config{}), jobstest.Job())
 	jobstest.Log(t, nc)
 	jobstest.Store(t, nc)
+	jobstest.Tokens(t, nc)
+	jobstest.Audit(t, nc)
+	jobstest.Webhooks(t, nc)
 	nc.Close()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -7,16 +7,19 @@ import "github.com/nats-io/nats-server/v2/server"
 // there is room again: only a new server opens it. Everything acknowledged is on
 // the disk, so the new server has it, and connected clients reconnect. On a disk
 // that is still full the new server is limited to what it has, and refuses
-// writes with an explanation.
+// writes with an explanation. Without room even for a safe start, it stays as it is.
 func (s *Server) heal(host string) {
 	srv := s.server()
 	why := broken(srv)
 	if why == "" {
 		return
 	}
+	if err := holdStreams(s.cfg.StoreDir); err != nil {
+		s.cfg.Logger.Error("the store was not written; the server is started anew when there is room", "why", why, "err", err)
+		return
+	}
 	s.cfg.Logger.Error("the store was not written; the server is started anew", "why", why)
-	srv.Shutdown()
-	srv.WaitForShutdown()
+	stop(srv)
 	if err := s.start(host); err != nil {
 		s.cfg.Logger.Error("the server does not start; it is tried again", "err", err) // it is broken as before
 		return

@@ -24,7 +24,14 @@ func smallDisk(t *testing.T, mib int) string {
 		t.Skipf("no small disk can be mounted: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		// A server that has just ended may still close files.
+		var err error
+		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+			if err = syscall.Unmount(dir, 0); err != syscall.EBUSY {
+				break
+			}
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
@@ -128,4 +135,27 @@ func TestAFullDiskHeals(t *testing.T) {
 	if got := str.CachedInfo().State.Msgs; got < acknowledged {
 		t.Errorf("%d messages are there, %d were acknowledged", got, acknowledged)
 	}
+}
+
+// On a disk without room for a safe start, a server does not start, and nothing is lost.
+func TestNoStartWithoutRoom(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t, 32)
+	store(t, dir)
+	files := func(n uint64) {
+		t.Helper()
+		if err := syscall.Mount("penstock-test", dir, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=32m,nr_inodes=%d", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var is syscall.Statfs_t
+	if err := syscall.Statfs(dir, &is); err != nil {
+		t.Fatal(err)
+	}
+	files(is.Files - is.Ffree + 3)
+	if _, err := natsd.Open(natsd.Config{StoreDir: dir, Owner: "test"}); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("opened with %v", err)
+	}
+	files(is.Files)
+	wantBoth(t, dir)
 }

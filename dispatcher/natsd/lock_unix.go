@@ -69,8 +69,11 @@ func (l *lock) sign(owner string) error {
 }
 
 // release gives the lock free. The file stays: to remove it would let two
-// processes lock two files of the same name.
-func (l *lock) release() error { return l.file.Close() }
+// processes lock two files of the same name. It is unlocked before it is closed,
+// because a child between fork and exec has a copy of it open.
+func (l *lock) release() error {
+	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
+}
 
 func heldBy(dir string, f *os.File) *InUseError {
 	held := &InUseError{Dir: dir}

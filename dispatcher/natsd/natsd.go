@@ -137,14 +137,61 @@ func listenAt(cfg Config) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// start starts a server on what is stored, in the place of the last one.
+// start starts a server on what is stored, in the place of the last one. If that fails,
+// everything is stored as before.
 func (s *Server) start(host string) error {
-	_, disk, err := diskSpace(s.cfg.StoreDir)
-	if err != nil {
+	dir := s.cfg.StoreDir
+	if _, err := returnStreams(dir); err != nil { // to a start that was killed
 		return err
 	}
-	if err := adopt(s.cfg.StoreDir); err != nil {
+	if err := adopt(dir); err != nil {
 		return err
+	}
+	if err := holdStreams(dir); err != nil {
+		return fmt.Errorf("secure what is stored: %w", err)
+	}
+	log := &logger{log: s.cfg.Logger}
+	srv, err := s.startOn(host, log)
+	if err != nil || len(removedStreams(dir)) > 0 {
+		return s.startFailed(srv, err, log)
+	}
+	s.mu.Lock()
+	s.srv = srv
+	if addr, ok := srv.Addr().(*net.TCPAddr); ok {
+		s.port = addr.Port
+	}
+	s.mu.Unlock()
+	if err := dropHeld(dir); err != nil {
+		s.cfg.Logger.Warn("what secured the start is left", "err", err)
+	}
+	return nil
+}
+
+// startFailed stores everything as before a start, of which srv may be left.
+func (s *Server) startFailed(srv *server.Server, err error, log *logger) error {
+	if srv != nil {
+		stop(srv)
+	}
+	streams, failed := returnStreams(s.cfg.StoreDir)
+	if failed != nil { // the next start tries again
+		return errors.Join(err, failed)
+	}
+	if err == nil {
+		err = &LeftOutError{streams, log.why()}
+	}
+	return errors.Join(err, dropHeld(s.cfg.StoreDir))
+}
+
+func stop(srv *server.Server) {
+	srv.Shutdown()
+	srv.WaitForShutdown()
+}
+
+// startOn starts a server on what is stored, and waits until it runs.
+func (s *Server) startOn(host string, log *logger) (*server.Server, error) {
+	_, disk, err := diskSpace(s.cfg.StoreDir)
+	if err != nil {
+		return nil, err
 	}
 	gate := &gatekeeper{cfg: s.cfg}
 	opts := &server.Options{
@@ -163,29 +210,20 @@ func (s *Server) start(host string) error {
 		err = opts.ProcessConfigString(accounts)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	gate.srv = srv
-	log := &logger{log: s.cfg.Logger}
 	srv.SetLoggerV2(log, false, false, false)
 	srv.Start()
-	err = awaitReady(srv, log)
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.srv = srv
-		if addr, ok := srv.Addr().(*net.TCPAddr); ok {
-			s.port = addr.Port
-		}
-		return nil
+	if err := awaitReady(srv, log); err != nil {
+		stop(srv)
+		return nil, err
 	}
-	srv.Shutdown()
-	srv.WaitForShutdown()
-	return err
+	return srv, nil
 }
 
 // adopt moves the store of an earlier version, which had no accounts.
@@ -261,9 +299,7 @@ func (s *Server) Close() error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	srv := s.server()
-	srv.Shutdown()
-	srv.WaitForShutdown()
+	stop(s.server())
 	return errors.Join(err, s.lock.release())
 }
 
@@ -284,13 +320,22 @@ type logger struct {
 	log  *slog.Logger
 	mu   sync.Mutex
 	last string // the last fatal error
+	left string // what was said last about a stream that is left out
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(words(format, v)) }
-func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(words(format, v)) }
-func (l *logger) Errorf(format string, v ...any)  { l.log.Error(words(format, v)) }
-func (l *logger) Debugf(string, ...any)           {}
-func (l *logger) Tracef(string, ...any)           {}
+func (l *logger) Warnf(format string, v ...any) {
+	text := words(format, v)
+	l.log.Warn(text)
+	if strings.Contains(text, "recreating stream") {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.left = text
+	}
+}
+func (l *logger) Errorf(format string, v ...any) { l.log.Error(words(format, v)) }
+func (l *logger) Debugf(string, ...any)          {}
+func (l *logger) Tracef(string, ...any)          {}
 
 func (l *logger) Fatalf(format string, v ...any) {
 	l.log.Error(words(format, v))
@@ -303,6 +348,13 @@ func (l *logger) fatal() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
+}
+
+// why is the reason for which a stream was left out.
+func (l *logger) why() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left
 }
 
 func words(format string, v []any) string {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/api"
+	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/access"
@@ -34,19 +35,21 @@ import (
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/token"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
 // A bus is a broker with roles and a pool on it, whose state can be compared.
 type bus struct {
-	t    *testing.T
-	url  string
-	dir  string // of the credentials files
-	ops  *nats.Conn
-	pool parts
-	held map[string]natsd.Credential
-	job  jobs.Record // is pending
-	runs *queue.Claim
+	t      *testing.T
+	url    string
+	dir    string // of the credentials files
+	ops    *nats.Conn
+	pool   parts
+	tokens *token.Store
+	held   map[string]natsd.Credential
+	job    jobs.Record // is pending
+	runs   *queue.Claim
 }
 
 // parts are what a client works with.
@@ -139,6 +142,11 @@ func eachBus(t *testing.T, do func(t *testing.T, b *bus)) {
 			buses[name](t, b, all)
 			b.ops = b.connect("operator-one", nil)
 			b.pool = open3(t, b.ops, jobs.RoleOperator)
+			b.tokens = jobstest.Tokens(t, b.ops)
+			wanted := operation.TokenRequest{Name: "t", Role: jobs.RoleOperator, Hash: strings.Repeat("0", 64)}
+			if _, err := b.tokens.Add(jobstest.Context(t), wanted, "test"); err != nil {
+				t.Fatal(err)
+			}
 			b.job = jobstest.Submit(t, b.pool.queue, jobstest.Job())
 			b.runs = jobstest.Claim(t, b.pool.queue, "w0")
 			b.job = jobstest.Submit(t, b.pool.queue, jobstest.Job())
@@ -239,6 +247,25 @@ var hostile = []struct {
 	{"publish to a lane", "penstock.v1.q.default.p1.default.JOB2", forAll, ""},
 	{"forge what has come due", "penstock.v1.due.default.p1.default.JOB", forAll, ""},
 	{"write a specification", "$KV.ps_specs.JOB", forAll, `{"prompt":"mine"}`},
+	{"write a token", "$KV.ps_tokens.token.mine", forAll, `{"name":"mine","role":"operator"}`},
+	{"add a token", "penstock.v1.api.token-add", forAll, `{"name":"mine","role":"operator"}`},
+	{"list the tokens", "penstock.v1.api.token-list", forAll, "{}"},
+	{"remove a token", "penstock.v1.api.token-remove", forAll, `{"name":"t"}`},
+	{"read the tokens", "PSJS.DIRECT.GET.KV_ps_tokens", forAll, `{"seq":1}`},
+	{"read a token", "PSJS.STREAM.MSG.GET.KV_ps_tokens", forAll, `{"seq":1}`},
+	{"count the tokens", "PSJS.STREAM.INFO.KV_ps_tokens", forAll, ""},
+	{"write a webhook", "$KV.ps_webhooks.asked.hook.mine", forAll, `{"id":"x","name":"mine","url":"https://example.com","secret":"whsec_x"}`},
+	{"add a webhook", "penstock.v1.api.webhook-add", forAll, `{"name":"mine"}`},
+	{"remove a webhook", "penstock.v1.api.webhook-remove", forAll, `{"name":"w"}`},
+	{"have an event delivered again", "penstock.v1.api.webhook-redeliver", forAll, `{"id":"w-1"}`},
+	{"read the webhooks with their secrets", "PSJS.DIRECT.GET.KV_ps_webhooks", forAll, `{"seq":1}`},
+	{"read a webhook with its secret", "PSJS.STREAM.MSG.GET.KV_ps_webhooks", forAll, `{"seq":1}`},
+	{"forge a delivery", "penstock.v1.delivered.x", forAll, `{}`},
+	{"read the deliveries", "PSJS.DIRECT.GET.PS_DELIVERIES", forAll, `{"seq":1}`},
+	{"write to the audit log", "penstock.v1.audit.submit", forAll, `{"who":"other"}`},
+	{"read the audit log", "PSJS.DIRECT.GET.PS_AUDIT", forAll, `{"seq":1}`},
+	{"read it by request", "penstock.v1.api.audit", forAll, "{}"},
+	{"purge the audit log", "PSJS.STREAM.PURGE.PS_AUDIT", forAll, "{}"},
 	{"take a key", "$KV.ps_keys.k", forAll, `{"id":"JOB"}`},
 	{"hold a queue", "$KV.ps_config.hold.queue.default", forAll, `{"kind":"queue","name":"default"}`},
 	{"become the leader", "$KV.ps_leader.dispatcher", forAll, "mine"},
@@ -260,6 +287,10 @@ var hostile = []struct {
 	{"take a permit of a cap", "$KV.ps_permits.x", forViewer | forSubmitter, "{}"},
 	{"write an artifact", "$O.ps_artifacts.C.x", forViewer | forSubmitter, "x"},
 	{"pretend to be a worker", "$KV.ps_workers.x", forViewer | forSubmitter, "{}"},
+	{"ask a worker to drain", "$KV.ps_workers.x.drain", forAll, "{}"},
+	{"ask a worker to drain by request", "penstock.v1.api.worker-drain", forAll, `{"name":"x"}`},
+	{"resume a worker", "penstock.v1.api.worker-resume", forAll, `{"name":"x"}`},
+	{"have a worker look for requests", "penstock.v1.drain.x", forAll, ""},
 	{"file a dead letter", "penstock.v1.dead.default.default.x", forViewer | forSubmitter, "{}"},
 	{"schedule a job", "penstock.v1.sched.default.JOB", forAll, ""},
 	{"wake the workers", "penstock.v1.wake.default.p1.again", forViewer | forSubmitter, ""},
@@ -273,7 +304,7 @@ var hostile = []struct {
 // listened is what no client but the operator may hear.
 var listened = []string{
 	">", "_INBOX.>", "_INBOX_OTHER.>", "*.*", "$JS.>", "$KV.>", "$SYS.>", "$SRV.>", "PSJS.>",
-	"penstock.v1.>", "penstock.v1.q.>", "penstock.v1.submit.*", "penstock.v1.api.submit", "penstock.v1.sessions.*.*.events",
+	"penstock.v1.>", "penstock.v1.q.>", "penstock.v1.submit.*", "penstock.v1.api.submit", "penstock.v1.sessions.*.*.events", "penstock.v1.tokens.>", "penstock.v1.webhooks.>",
 }
 
 func TestHostileClients(t *testing.T) {
@@ -378,7 +409,11 @@ func (b *bus) dispatch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- d.Run(ctx) }()
-	server := api.New(api.Config{Dispatcher: d, Queue: b.pool.queue, Log: b.pool.log, Store: b.pool.store})
+	hooks := jobstest.Webhooks(b.t, b.ops)
+	server := api.New(api.Config{
+		Dispatcher: d, Queue: b.pool.queue, Log: b.pool.log, Store: b.pool.store, Tokens: b.tokens, Audit: jobstest.Audit(b.t, b.ops),
+		Webhooks: hooks, Deliverer: deliver.New(deliver.Config{Store: hooks, Sender: deliver.NewSender(nil)}),
+	})
 	go func() { done <- server.Serve(ctx) }()
 	untilAnswered(b.t, func() error {
 		if b.leader() == "" {
@@ -453,6 +488,7 @@ func untilAnswered(t *testing.T, ask func() error) {
 func (b *bus) work(w parts, told operation.Submitted) {
 	t, ctx := b.t, jobstest.Context(b.t)
 	t.Helper()
+	b.drained(ctx, w.queue)
 	if err := w.queue.Present(ctx, why.Worker{Name: "w1"}); err != nil {
 		t.Error(err)
 	}
@@ -782,5 +818,36 @@ func TestStoreWithoutAccounts(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// drained looks that a worker hears what is asked of it.
+func (b *bus) drained(ctx context.Context, worker *queue.Queue) {
+	b.t.Helper()
+	asked, stop, err := worker.Drains().Notify("w2")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer stop()
+	me := why.Worker{Name: "w2", Started: time.Now().UTC()}
+	if err := worker.Present(ctx, me); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.pool.queue.Drains().Ask(ctx, me.Name, "test", true); err != nil {
+		b.t.Fatal(err)
+	}
+	select {
+	case <-asked:
+	case <-ctx.Done():
+		b.t.Error("the worker is not notified")
+	}
+	if drain, found, err := worker.Drains().Asked(ctx, me.Name, me.Started); err != nil || !found || drain == nil || drain.By != "test" {
+		b.t.Errorf("the worker reads %v, %t, %v; want that it is to drain", drain, found, err)
+	}
+	if drain, found, err := worker.Drains().Asked(ctx, me.Name, me.Started.Add(1)); err != nil || found {
+		b.t.Errorf("another process of the same name reads %v, %t, %v; want nothing", drain, found, err)
+	}
+	if err := worker.Leave(ctx, me.Name); err != nil {
+		b.t.Fatal(err)
 	}
 }

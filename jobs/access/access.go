@@ -14,6 +14,7 @@
 package access
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -50,7 +51,7 @@ func (s Share) local() string {
 	return s.Subject
 }
 
-// Account is the name of a role's account.
+// Account is the name of the account of a role of [jobs.Roles].
 func Account(role jobs.Role) string {
 	switch role {
 	case jobs.RoleViewer:
@@ -133,6 +134,8 @@ func (l Layout) Shares(role jobs.Role) ([]Share, error) {
 		return nil, err
 	}
 	switch role {
+	case "", jobs.RoleOperator:
+		return nil, nil
 	case jobs.RoleViewer:
 		return viewer(names), nil
 	case jobs.RoleSubmitter:
@@ -140,7 +143,7 @@ func (l Layout) Shares(role jobs.Role) ([]Share, error) {
 	case jobs.RoleWorker:
 		return worker(names), nil
 	}
-	return nil, nil
+	return nil, fmt.Errorf("role %s has no account on the bus", role)
 }
 
 // requests are those that the table of operations gives to a role.
@@ -173,7 +176,7 @@ func worker(names subject.Names) []Share {
 	shares := slices.Concat(
 		reads(subject.KVStream(subject.Results), "OBJ_"+subject.Artifacts, subject.Events),
 		looks(subject.KVStream(subject.Jobs), subject.KVStream(subject.Specs), subject.KVStream(subject.Settings),
-			subject.KVStream(subject.Permits), subject.KVStream(subject.Leader)))
+			subject.KVStream(subject.Permits), subject.KVStream(subject.Leader), subject.KVStream(subject.Workers)))
 	return append(shares,
 		api("STREAM.INFO."+subject.KVStream(subject.Settings), false), // which classes there are
 		api("STREAM.INFO."+subject.KVStream(subject.Jobs), false),     // the broker's clock, by which workers are silent
@@ -193,6 +196,7 @@ func worker(names subject.Names) []Share {
 		Share{Subject: names.DeadLetter("*", "*", "*")},
 		Share{Subject: names.Control("*", "*"), Served: true},
 		Share{Subject: names.Terminals("*", "*"), Served: true},
+		Share{Subject: names.Drain("*"), Published: true},
 		Share{Subject: names.WakeClass("*"), Published: true})
 }
 

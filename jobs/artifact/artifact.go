@@ -34,6 +34,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/part"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -75,19 +76,10 @@ type Store struct {
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 1<<30)
-	conn, err := wire.New(nc, cfg.Role)
+	conn, _, err := part.Open(ctx, nc, part.Config{
+		Role: cfg.Role, Replicas: cfg.Replicas, Upgrade: cfg.Upgrade, Bind: cfg.Bind, Assets: cfg.assets,
+	})
 	if err != nil {
-		return nil, err
-	}
-	conn.Bound = conn.Bound || cfg.Bind
-	has, err := conn.Assets().Installed(ctx, subject.Marker)
-	if err != nil {
-		return nil, err
-	}
-	if !cfg.Upgrade {
-		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas)
-	}
-	if err := conn.Assets().EnsureAll(ctx, Assets(cfg, has), cfg.Upgrade); err != nil {
 		return nil, err
 	}
 	return &Store{conn: conn, objects: objectStore{conn, cfg.MaxBytes}}, nil
@@ -96,8 +88,11 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 // Assets returns the buckets that the store needs on the broker, for callers that
 // compare them. If cfg names no replicas, it takes those of the installation.
 func Assets(cfg Config, has wire.Installed) []wire.Asset {
+	return cfg.assets(subject.Names{}, cmp.Or(cfg.Replicas, has.Replicas))
+}
+
+func (cfg Config) assets(_ subject.Names, replicas int) []wire.Asset {
 	const month = 30 * 24 * time.Hour
-	replicas := cmp.Or(cfg.Replicas, has.Replicas)
 	return []wire.Asset{
 		wire.ObjectsAsset(jetstream.ObjectStoreConfig{Bucket: subject.Artifacts, TTL: cmp.Or(cfg.Retention, month), MaxBytes: cfg.StoreBytes, Replicas: replicas}),
 		wire.BucketAsset(jetstream.KeyValueConfig{Bucket: subject.Results, TTL: cmp.Or(cfg.Results, month), MaxValueSize: 512 << 10, Replicas: replicas}),

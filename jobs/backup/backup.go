@@ -188,7 +188,7 @@ func Running(ctx context.Context, nc *nats.Conn) ([]string, error) {
 	if _, there := all[presence]; !there {
 		return found, nil // no pool has been here: reading would wait for the stream's servers
 	}
-	for m, err := range conn.Scan(ctx, wire.Range{Stream: presence, Subject: ">"}) {
+	for m, err := range conn.Scan(ctx, wire.Range{Stream: presence, Subject: subject.Key(subject.Workers, "*")}) {
 		if err != nil {
 			return nil, fmt.Errorf("find running dispatchers and workers: %w", err)
 		}

@@ -20,8 +20,10 @@ import (
 	"github.com/penstock-run/penstock/jobs/backup"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/token"
 )
 
 func TestMain(m *testing.M) {
@@ -334,4 +336,39 @@ func TestABrokerWithoutAPool(t *testing.T) {
 	if err := backup.Clear(ctx, nc); err != nil {
 		t.Error(err)
 	}
+}
+
+// A restored pool accepts the tokens of the one before, and has forgotten none that was
+// removed.
+func TestTokensAreRestored(t *testing.T) {
+	t.Parallel()
+	before := open(t, jobstest.Start(t).Connect())
+	tokens, ctx := jobstest.Tokens(t, before.nc), jobstest.Context(t)
+	secrets := map[string]token.Secret{"kept": token.New(), "removed": token.New()}
+	for name, secret := range secrets {
+		_, err := tokens.Add(ctx, operation.TokenRequest{Name: name, Role: jobs.RoleViewer, Hash: secret.Hash()}, "test")
+		before.must(err)
+	}
+	before.must(tokens.Remove(ctx, "removed"))
+	path, _ := before.file()
+
+	verifier := token.NewVerifier(jobstest.Tokens(t, restored(t, path).nc), token.VerifierConfig{})
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- verifier.Run(running) }()
+	for {
+		who, err := verifier.Verify(secrets["kept"].Reveal())
+		if err == nil && who.Name == "kept" || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if _, err := verifier.Verify(secrets["kept"].Reveal()); err != nil {
+		t.Errorf("the token that was kept: %v", err)
+	}
+	if _, err := verifier.Verify(secrets["removed"].Reveal()); !errors.Is(err, token.ErrRefused) {
+		t.Errorf("the token that was removed: %v", err)
+	}
+	stop()
+	before.must(<-done)
 }

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
@@ -28,5 +31,30 @@ func TestAChunkWaitsForItsTaker(t *testing.T) {
 	}
 	if err := <-taken; err != nil {
 		t.Error(err)
+	}
+}
+
+// A consumer is removed also if the answer to a first request was lost.
+func TestRemoveAConsumerTwice(t *testing.T) {
+	t.Parallel()
+	conn, err := wire.New(jobstest.Start(t).Connect(), jobs.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := jobstest.Context(t)
+	stream := wire.StreamAsset(jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	if err := conn.Assets().Ensure(ctx, stream, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.JS.CreateConsumer(ctx, "S", jetstream.ConsumerConfig{Name: "counts"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := removeConsumer(ctx, conn, "S", "counts"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := removeConsumer(ctx, conn, "T", "counts"); err == nil {
+		t.Error("there is no such stream")
 	}
 }

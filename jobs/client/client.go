@@ -2,8 +2,10 @@
 // submits jobs, follows them, talks to their agents, and asks for whatever else
 // [operation.All] lists.
 //
-//	Client ──request──▶ a dispatcher ──▶ answer
+//	Client ──request──▶ a dispatcher ──▶ answer                    [Open]: over the bus
 //	   └────reads─────▶ sessions and artifacts, where its role may
+//
+//	Client ──request──▶ penstock serve ──▶ a dispatcher ──▶ answer [OpenHTTP]: over HTTP
 //
 // A Client asks and never writes to the broker itself. So all that belongs to a
 // change is done by the dispatcher, which is there for every client, and a program
@@ -12,24 +14,22 @@
 //
 // Client itself has what is about one job. Operations on other things are values of
 // their own, named after the thing: [Client.Queues], [Client.Batches],
-// [Client.DeadLetters], [Client.Schedules]. Lists are iterators, which read page after
+// [Client.DeadLetters], [Client.Schedules], [Client.Tokens],
+// [Client.Webhooks]. Lists are iterators, which read page after
 // page and end with an error where they could not go on.
 package client
 
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/artifact"
-	"github.com/penstock-run/penstock/jobs/internal/subject"
-	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/session"
 )
 
 // Config names the pool and the caller. The zero value is for an installation
@@ -46,14 +46,14 @@ type Config struct {
 
 // A Client asks one pool. Its methods may be called from any goroutine.
 type Client struct {
-	cfg   Config
-	names subject.Names
-	conn  *wire.Conn
-	log   *session.Log
-	store *artifact.Store
+	cfg       Config
+	transport transport
 	// unanswered is how long a request that makes a job waits before it is sent again.
 	unanswered time.Duration
 	waits      func(error) // see Patient
+	who, via   string      // see OnBehalf
+	role       jobs.Role   // see OnBehalf
+	jobID      string      // see WithJobID
 }
 
 // Open returns a client over a connection, which its caller closes.
@@ -62,23 +62,15 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Client, error) {
 	if err := jobs.CheckToken("by", cfg.By); err != nil {
 		return nil, err
 	}
-	names, err := subject.New(cfg.Prefix)
+	b, err := openBus(ctx, nc, cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg, names: names, unanswered: 2 * time.Second}
-	if c.conn, err = wire.New(nc, cfg.Role); err != nil {
-		return nil, err
-	}
-	c.log, err = session.Open(ctx, nc, session.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Role: cfg.Role, Bind: true})
-	if err != nil {
-		return nil, fmt.Errorf("open the sessions: %w", err)
-	}
-	c.store, err = artifact.Open(ctx, nc, artifact.Config{Role: cfg.Role, Bind: true})
-	if err != nil {
-		return nil, fmt.Errorf("open the artifacts: %w", err)
-	}
-	return c, nil
+	return newClient(cfg, b), nil
+}
+
+func newClient(cfg Config, by transport) *Client {
+	return &Client{cfg: cfg, transport: by, unanswered: 2 * time.Second}
 }
 
 // As returns a client that gives another word for the program.
@@ -98,18 +90,30 @@ func (c *Client) Patient(tell func(why error)) *Client {
 	return &other
 }
 
-// May reports whether the client's role may ask for an operation.
-func (c *Client) May(row operation.Row) bool { return row.Allows(c.cfg.Role) }
+// Close closes the connections that the client has opened itself: those of [OpenHTTP],
+// and not the one that [Open] was given.
+func (c *Client) Close() { c.transport.close() }
 
-// reads reports whether a role may read sessions and artifacts.
-func reads(role jobs.Role) bool { return role.All() || role == jobs.RoleViewer }
+// Role is the one that the client has: over HTTP that of its token.
+func (c *Client) Role() jobs.Role { return c.cfg.Role }
+
+// May reports whether the client's role may ask for an operation: on behalf of a caller,
+// whether the caller's may.
+func (c *Client) May(row operation.Row) bool {
+	if c.via != "" {
+		return row.Allows(c.role)
+	}
+	return row.Allows(c.cfg.Role)
+}
 
 // Ask asks for an operation. The methods of Client are a shorter way to write it.
 func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], question Q) (A, error) {
 	for {
 		var answer A
-		err := newCall(c, op.Row, question).do(ctx, c.conn, &answer)
-		if err == nil || c.waits == nil || op.Changes || !away(err) || ctx.Err() != nil {
+		err := newCall(c, op.Row, question).do(ctx, c.transport, &answer)
+		// What no dispatcher was there to take has changed nothing.
+		again := away(err) && !op.Changes || errors.Is(err, ErrNoDispatcher)
+		if !again || c.waits == nil || ctx.Err() != nil {
 			return answer, err
 		}
 		c.waits(err)
@@ -117,6 +121,8 @@ func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A],
 	}
 }
 
-func newCall(c *Client, row operation.Row, question any) call {
-	return call{subject: c.names.API(row.Name), operation: row.Name, by: c.cfg.By, request: question, within: answerWithin, waits: c.waits}
+// Call is [Ask] for a caller that has requests and answers as JSON, of whatever operation
+// the row is of. A dispatcher decides whether the request is valid.
+func Call(ctx context.Context, c *Client, row operation.Row, request json.RawMessage) (json.RawMessage, error) {
+	return Ask(ctx, c, operation.Operation[json.RawMessage, json.RawMessage]{Row: row}, request)
 }

@@ -39,7 +39,7 @@ func serveOn(tb testing.TB, nc *nats.Conn) *queue.Queue {
 	tb.Helper()
 	q, log, store := jobstest.Queue(tb, nc, queue.Config{}), jobstest.Log(tb, nc), jobstest.Store(tb, nc)
 	d := dispatcher.New(dispatcher.Config{Queue: q, Log: log, Store: store})
-	server := api.New(api.Config{Dispatcher: d, Queue: q, Log: log, Store: store})
+	server := api.New(api.Config{Dispatcher: d, Queue: q, Log: log, Store: store, Tokens: jobstest.Tokens(tb, nc), Audit: jobstest.Audit(tb, nc)})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx) }()

@@ -5,8 +5,6 @@ import (
 	"iter"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/session"
 )
 
 // Follow returns the events of a job's session whose sequence numbers are greater
@@ -21,13 +19,7 @@ func (c *Client) Follow(ctx context.Context, id string, after uint64) iter.Seq2[
 			yield(jobs.Event{}, err)
 			return
 		}
-		events := followRequests(ctx, c, rec.ID, after)
-		if reads(c.cfg.Role) {
-			events = c.log.Follow(ctx, rec.Session, after+1, session.FollowOptions{
-				Job: rec.ID, Record: func(ctx context.Context) (jobs.Record, error) { return c.Get(ctx, rec.ID) },
-			})
-		}
-		for event, err := range events {
+		for event, err := range c.transport.follow(ctx, c, rec, after) {
 			if err != nil && ctx.Err() != nil {
 				break
 			}
@@ -41,58 +33,33 @@ func (c *Client) Follow(ctx context.Context, id string, after uint64) iter.Seq2[
 	}
 }
 
-// followRequests follows a session for a role that may not read the log.
-func followRequests(ctx context.Context, c *Client, id string, after uint64) iter.Seq2[jobs.Event, error] {
-	return func(yield func(jobs.Event, error) bool) {
-		request := operation.EventsRequest{ID: id, After: after, For: jobs.Duration(operation.MaxWait)}
-		for over := false; !over && ctx.Err() == nil; {
-			page, err := Ask(ctx, c, operation.Events, request)
-			if err != nil && away(err) {
-				pause(ctx)
-				continue
-			}
-			if err != nil {
-				yield(jobs.Event{}, err)
-				return
-			}
-			for _, event := range page.Events {
-				if request.After = event.Seq; !yield(event, nil) {
-					return
-				}
-			}
-			over = page.Over
-		}
-	}
-}
-
 // Events returns the events of a job's session that are stored now and whose sequence
 // numbers are greater than after. A role that may read the log gets those of later jobs
 // of the session, too.
 func (c *Client) Events(ctx context.Context, id string, after uint64) iter.Seq2[jobs.Event, error] {
-	return func(yield func(jobs.Event, error) bool) {
-		if reads(c.cfg.Role) {
-			rec, err := c.Get(ctx, id)
-			if err != nil {
-				yield(jobs.Event{}, err)
-				return
-			}
-			c.log.Read(ctx, rec.Session, after+1)(yield)
-			return
+	return c.transport.stored(ctx, c, id, after)
+}
+
+// Before returns the newest events of a job's session whose numbers are less than before,
+// at most so many, in their order; zero is behind the last one. It costs more where the
+// client cannot read the log itself.
+func (c *Client) Before(ctx context.Context, id string, before uint64, most int) ([]jobs.Event, error) {
+	return c.transport.before(ctx, c, id, before, most)
+}
+
+// newest returns the last of events with numbers less than before.
+func newest(events iter.Seq2[jobs.Event, error], before uint64, most int) ([]jobs.Event, error) {
+	var last []jobs.Event
+	for e, err := range events {
+		if err != nil {
+			return nil, err
 		}
-		for {
-			page, err := Ask(ctx, c, operation.Events, operation.EventsRequest{ID: id, After: after})
-			if err != nil {
-				yield(jobs.Event{}, err)
-				return
-			}
-			for _, event := range page.Events {
-				if after = event.Seq; !yield(event, nil) {
-					return
-				}
-			}
-			if len(page.Events) == 0 || page.Over {
-				return
-			}
+		if before > 0 && e.Seq >= before {
+			break
+		}
+		if last = append(last, e); len(last) > most {
+			last = last[1:]
 		}
 	}
+	return last, nil
 }

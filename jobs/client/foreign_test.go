@@ -51,9 +51,9 @@ func TestAForeignModule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(jobstest.Context(t), "go", "run", "-trimpath", ".", nc.ConnectedUrl())
+	cmd := exec.CommandContext(jobstest.Context(t), "go", "run", ".", nc.ConnectedUrl())
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod", "GOPROXY=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	want := "answer: not_ready\n1 job.submitted\n2 job.finished\npatch: 0 bytes\nresult: cancellation\nagain: true\n"
 	if err != nil || string(out) != want {

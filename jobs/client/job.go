@@ -1,10 +1,7 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"time"
@@ -145,7 +142,7 @@ func (c *Client) Resume(ctx context.Context, id string, prompt *control.Message)
 func (c *Client) Fork(ctx context.Context, id, prompt string, count int) ([]operation.Submitted, error) {
 	var forks []operation.Submitted
 	for range max(1, count) {
-		fork := jobs.NewID()
+		fork := c.newJobID()
 		made, err := makeJob[operation.Forked](ctx, c, newCall(c, operation.Fork.Row, operation.ForkRequest{ID: id, Prompt: prompt}), fork)
 		if err != nil {
 			return forks, err
@@ -165,29 +162,11 @@ func (c *Client) Artifacts(ctx context.Context, id string, epoch uint64) (operat
 // Artifact opens an artifact of an attempt, in the object store. The id is a whole
 // one. A submitter may not read that store: [Client.Patch] works for all. Close it.
 func (c *Client) Artifact(ctx context.Context, id string, epoch uint64, name string) (io.ReadCloser, error) {
-	if !reads(c.cfg.Role) {
-		return nil, fmt.Errorf("%w: role %s does not read artifact %s from the object store", jobs.ErrForbidden, c.cfg.Role, name)
-	}
-	return c.store.Get(ctx, id, epoch, name)
+	return c.transport.artifact(ctx, id, epoch, name)
 }
 
 // Patch opens the patch of a finished job, which is empty if the job changed nothing.
 // Close it.
 func (c *Client) Patch(ctx context.Context, id string) (io.ReadCloser, error) {
-	if !reads(c.cfg.Role) {
-		content, err := Ask(ctx, c, operation.Patch, operation.Ref{ID: id})
-		return io.NopCloser(bytes.NewReader(content.Patch)), err
-	}
-	rec, err := c.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if rec.State != jobs.Finished {
-		return nil, fmt.Errorf("%w: job %s is %s", jobs.ErrNotFinished, rec.ID, rec.State)
-	}
-	content, err := c.store.Get(ctx, rec.ID, rec.Epoch, jobs.PatchName)
-	if errors.Is(err, jobs.ErrNotFound) {
-		return io.NopCloser(bytes.NewReader(nil)), nil
-	}
-	return content, err
+	return c.transport.patch(ctx, c, id)
 }

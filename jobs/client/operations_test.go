@@ -45,7 +45,7 @@ func recorded(t *testing.T, nc *nats.Conn) func() []string {
 	t.Helper()
 	answers := map[string]string{}
 	for _, row := range operation.All() {
-		answers[row.Name] = `{"id":"a","session":"s","state":"finished","over":true}`
+		answers[row.Name] = `{"id":"a","session":"s","state":"finished","finished":"2026-01-02T03:04:05Z","over":true}`
 		if row.Answer.Kind() == reflect.Slice {
 			answers[row.Name] = "[]"
 		}
@@ -87,7 +87,7 @@ func callAll(t *testing.T, v reflect.Value) {
 			case parameter == reflect.TypeFor[context.Context]():
 				in = append(in, reflect.ValueOf(ctx))
 			case parameter.Kind() == reflect.String:
-				in = append(in, reflect.ValueOf("a"))
+				in = append(in, reflect.ValueOf("a").Convert(parameter))
 			default:
 				in = append(in, reflect.Zero(parameter))
 			}

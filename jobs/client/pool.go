@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/report"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -38,6 +39,32 @@ func pages[T any](after string, ask func(after string) ([]T, string, error)) ite
 func (c *Client) Workers(ctx context.Context) ([]why.Worker, error) {
 	answer, err := Ask(ctx, c, operation.Workers, operation.Nothing{})
 	return answer.Workers, err
+}
+
+// A Worker asks about one worker of the pool.
+type Worker struct {
+	c    *Client
+	name string
+}
+
+// Worker returns the operations on the worker of a name.
+func (c *Client) Worker(name string) Worker { return Worker{c, name} }
+
+// Get returns the worker, if it is alive.
+func (w Worker) Get(ctx context.Context) (why.Worker, error) {
+	return Ask(ctx, w.c, operation.WorkerGet, operation.Named{Name: w.name})
+}
+
+// Drain has the worker claim no more jobs; jobs that run go on. It returns at once: the
+// field Drain of what Get returns is confirmed when the worker has read the request.
+func (w Worker) Drain(ctx context.Context) (why.Worker, error) {
+	return Ask(ctx, w.c, operation.WorkerDrain, operation.Named{Name: w.name})
+}
+
+// Resume lets the worker claim jobs again. It returns at once: what Get returns has no
+// Drain when the worker has read the request.
+func (w Worker) Resume(ctx context.Context) (why.Worker, error) {
+	return Ask(ctx, w.c, operation.WorkerResume, operation.Named{Name: w.name})
 }
 
 // Queues asks about queues, and about what else keeps jobs from running: pauses and
@@ -95,6 +122,12 @@ func (b Batches) List(ctx context.Context) iter.Seq2[operation.Batch, error] {
 // Get counts the jobs of a batch, by state and by outcome.
 func (b Batches) Get(ctx context.Context, name string) (operation.Batch, error) {
 	return Ask(ctx, b.c, operation.BatchGet, operation.Named{Name: name})
+}
+
+// Report says what the jobs of a batch came to: outcomes and reasons, cost, times, and where
+// their patches meet.
+func (b Batches) Report(ctx context.Context, name string) (report.Report, error) {
+	return Ask(ctx, b.c, operation.BatchReport, operation.Named{Name: name})
 }
 
 // Cancel ends all jobs of a batch, and those that are still submitted for it. It returns

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -57,7 +56,7 @@ func (s Schedules) Resume(ctx context.Context, name string) (calendar.Record, er
 // returns names the job. As [Client.Submit] does, it asks again where no answer comes,
 // which makes no other job.
 func (s Schedules) Run(ctx context.Context, name string) (calendar.Record, error) {
-	return makeJob[calendar.Record](ctx, s.c, newCall(s.c, operation.ScheduleRun.Row, operation.Named{Name: name}), jobs.NewID())
+	return makeJob[calendar.Record](ctx, s.c, newCall(s.c, operation.ScheduleRun.Row, operation.Named{Name: name}), s.c.newJobID())
 }
 
 // Remove removes a schedule; the jobs that it made stay.

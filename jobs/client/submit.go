@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -21,10 +22,40 @@ const makeWithin = 30 * time.Second
 // make a second job. After half a minute, and when ctx ends, it gives up. The job may be
 // stored all the same, so errors come with the id: Get tells.
 func (c *Client) Submit(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
-	id := jobs.NewID()
+	id := c.newJobID()
 	if job.Signature != nil {
 		id = job.Signature.ID
 	}
+	return c.submit(ctx, job, id)
+}
+
+// SubmitJSON is [Client.Submit] for a job that the caller need not understand: the
+// dispatcher reads it, and refuses what it does not know.
+func (c *Client) SubmitJSON(ctx context.Context, job json.RawMessage) (operation.Submitted, error) {
+	id := c.newJobID()
+	var signed struct{ Signature struct{ ID string } }
+	if json.Unmarshal(job, &signed) == nil && jobs.IsID(signed.Signature.ID) {
+		id = signed.Signature.ID
+	}
+	return c.submit(ctx, job, id)
+}
+
+// WithJobID returns a client whose next request that makes a job gives it this id, a
+// UUIDv7. It is for programs that pass on the requests of others, who repeat them.
+func (c *Client) WithJobID(id string) *Client {
+	other := *c
+	other.jobID = id
+	return &other
+}
+
+func (c *Client) newJobID() string {
+	if c.jobID != "" {
+		return c.jobID
+	}
+	return jobs.NewID()
+}
+
+func (c *Client) submit(ctx context.Context, job any, id string) (operation.Submitted, error) {
 	made, err := makeJob[operation.Submitted](ctx, c, newCall(c, operation.Submit.Row, job), id)
 	if err != nil {
 		return operation.Submitted{ID: id}, err
@@ -46,7 +77,7 @@ func makeJob[A any](ctx context.Context, c *Client, request call, id string) (A,
 	began, answered := time.Now(), false
 	for {
 		var answer A
-		err := request.do(ctx, c.conn, &answer)
+		err := request.do(ctx, c.transport, &answer)
 		if err == nil {
 			return answer, nil
 		}
@@ -54,6 +85,9 @@ func makeJob[A any](ctx context.Context, c *Client, request call, id string) (A,
 		over := absent && !answered || time.Since(began) >= makeWithin
 		if ctx.Err() != nil || jobs.Code(err) != jobs.CodeUnavailable || over && c.waits == nil {
 			return answer, err
+		}
+		if c.waits != nil {
+			c.waits(err)
 		}
 		answered = answered || !absent
 		request.within = min(2*request.within, answerWithin)

@@ -104,7 +104,7 @@ func TestADispatcherDiesBeforeItAnswers(t *testing.T) {
 		requests.Close()
 		return nil
 	}})
-	first := api.New(api.Config{Dispatcher: d, Queue: jobstest.Queue(t, requests, queue.Config{}), Log: log, Store: store})
+	first := api.New(api.Config{Dispatcher: d, Queue: jobstest.Queue(t, requests, queue.Config{}), Log: log, Store: store, Audit: jobstest.Audit(t, requests)})
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
 	dead := make(chan error, 1)

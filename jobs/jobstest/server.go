@@ -23,8 +23,11 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/token"
+	"github.com/penstock-run/penstock/jobs/webhook"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
@@ -205,6 +208,36 @@ func Store(tb testing.TB, nc *nats.Conn) *artifact.Store {
 	s, err := artifact.Open(Context(tb), nc, artifact.Config{})
 	if err != nil {
 		tb.Fatalf("open artifact store: %v", err)
+	}
+	return s
+}
+
+// Tokens opens the tokens on a connection.
+func Tokens(tb testing.TB, nc *nats.Conn) *token.Store {
+	tb.Helper()
+	s, err := token.Open(Context(tb), nc, token.Config{})
+	if err != nil {
+		tb.Fatalf("open tokens: %v", err)
+	}
+	return s
+}
+
+// Audit opens the audit log on a connection.
+func Audit(tb testing.TB, nc *nats.Conn) *audit.Log {
+	tb.Helper()
+	l, err := audit.Open(Context(tb), nc, audit.Config{})
+	if err != nil {
+		tb.Fatalf("open audit log: %v", err)
+	}
+	return l
+}
+
+// Webhooks opens the webhooks on a connection.
+func Webhooks(tb testing.TB, nc *nats.Conn) *webhook.Store {
+	tb.Helper()
+	s, err := webhook.Open(Context(tb), nc, webhook.Config{})
+	if err != nil {
+		tb.Fatalf("open webhooks: %v", err)
 	}
 	return s
 }

@@ -1,7 +1,7 @@
 // Package layout compares the streams, buckets and consumers on a broker with
 // those that this release needs, and changes them.
 //
-// The queue, the session log and the artifact store create themselves from the
+// The queue, the session log, the artifact store and the tokens create themselves from the
 // same list; this package only walks through it. The operator of the broker is
 // free to set every field that the list leaves open, such as the placement of a
 // stream or a bound on its bytes. Assets of a newer release are left alone unless
@@ -12,16 +12,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/token"
+	"github.com/penstock-run/penstock/jobs/webhook"
 )
 
 // Config says what is wanted.
@@ -34,8 +38,8 @@ type Config struct {
 	// Downgrade takes back what a newer release has made.
 	Downgrade bool
 	// How long things are kept, and how much of them; zero is the default.
-	Events, Results, Artifacts, Dead time.Duration
-	EventsBytes, ArtifactsBytes      int64
+	Events, Results, Artifacts, Dead, Audit time.Duration
+	EventsBytes, ArtifactsBytes             int64
 }
 
 // Way says how to resolve a difference.
@@ -106,7 +110,19 @@ func assets(ctx context.Context, conn *wire.Conn, cfg Config) ([]wire.Asset, err
 	store := artifact.Assets(artifact.Config{
 		Replicas: cfg.Replicas, Retention: cfg.Artifacts, Results: cfg.Results, StoreBytes: cfg.ArtifactsBytes,
 	}, has)
-	return append(append(all, events...), store...), nil
+	tokens, err := token.Assets(token.Config{Prefix: cfg.Prefix, Replicas: cfg.Replicas}, has)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := audit.Assets(audit.Config{Prefix: cfg.Prefix, Replicas: cfg.Replicas, Retention: cfg.Audit}, has)
+	if err != nil {
+		return nil, err
+	}
+	hooks, err := webhook.Assets(webhook.Config{Prefix: cfg.Prefix, Replicas: cfg.Replicas}, has)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(all, events, store, tokens, kept, hooks), nil
 }
 
 func look(ctx context.Context, conn *wire.Conn, cfg Config) ([]part, error) {

@@ -23,6 +23,9 @@ func install(t *testing.T, nc *nats.Conn, cfg queue.Config) {
 	q := jobstest.Queue(t, nc, cfg)
 	jobstest.Log(t, nc)
 	jobstest.Store(t, nc)
+	jobstest.Tokens(t, nc)
+	jobstest.Webhooks(t, nc)
+	jobstest.Audit(t, nc)
 	jobstest.Submit(t, q, jobstest.Job())
 }
 

@@ -34,7 +34,7 @@ var (
 		Name: "show", Roles: readers, Sentence: "Return all that the pool knows of a job: its record, the job as submitted, its result and its salvages.",
 	})
 	List = define[ListRequest, Listed](Row{
-		Name: "list", Roles: readers, Sentence: "List jobs, in the order of their submission.",
+		Name: "list", Roles: readers, Sentence: "List jobs, in the order of their submission, or the newest first.",
 	})
 	Wait = define[WaitRequest, jobs.Record](Row{
 		Name: "wait", Roles: both, Waits: true,
@@ -132,6 +132,7 @@ type ListRequest struct {
 	State   jobs.State   `json:"state,omitempty" jsonschema:"In this state."`
 	Outcome jobs.Outcome `json:"outcome,omitempty" jsonschema:"With this outcome."`
 	Since   *time.Time   `json:"since,omitempty" jsonschema:"Submitted since then."` // submitted since
+	Newest  bool         `json:"newest,omitempty" jsonschema:"The newest first."`
 	After   string       `json:"after,omitempty" jsonschema:"The next of the page before."`
 	Limit   int          `json:"limit,omitempty" jsonschema:"How many entries of the list are wanted, at most 1000, which is the default."`
 }

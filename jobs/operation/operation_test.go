@@ -3,14 +3,13 @@ package operation_test
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/sandbox/goldentest"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/operations.md")
@@ -19,7 +18,8 @@ const head = `# Operations
 
 This page is made from the program: ` + "`make generate`" + ` writes it. A request goes to ` + "`penstock.v1.api.<operation>`" + `, as
 one JSON object; the answer is one, too, or a refusal with a code of the table below.
-[Submitting from any language](../clients.md) has examples. An operator may ask for everything. A field with ` + "`?`" + ` may be
+[Clients](../clients.md) has examples. An operator may ask for everything; the role autoscale is for
+[tokens](../tokens.md) alone. A field with ` + "`?`" + ` may be
 left out; a field that an operation does not have is refused by its name. ` + "`penstock schema operation NAME`" + ` prints the JSON
 Schemas of one operation's request, answer and refusal, ` + "`penstock schema operation`" + ` those of all.
 
@@ -48,24 +48,12 @@ func TestReference(t *testing.T) {
 	for _, row := range jobs.ErrorCodes {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", row.Code, row.Meaning)
 	}
-	path := filepath.Join("..", "..", "docs", "reference", "operations.md")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("%s is not what the program has: run make generate", path)
-	}
+	goldentest.Compare(t, "../../docs/reference/operations.md", b.String(), *update)
 }
 
 func roles(row operation.Row) string {
 	var may []string
-	for _, role := range jobs.Roles {
+	for _, role := range append([]jobs.Role{jobs.RoleAutoscale}, jobs.Roles...) {
 		if row.Allows(role) {
 			may = append(may, string(role))
 		}
@@ -85,6 +73,7 @@ func yes(b bool) string {
 var whole = map[string]string{
 	"Job": "a [job](../clients.md)", "Record": "a record", "Result": "a result", "Standing": "a standing", "Receipt": "a receipt",
 	"Schedule": "a [schedule](../schedules.md)", "[]Record": "a list of schedules", "Hold": "a pause", "Nothing": "nothing",
+	"Report": "a [report](../batch.md)",
 }
 
 // shape lists the fields of a request or an answer.
@@ -127,11 +116,15 @@ func TestTable(t *testing.T) {
 		if !strings.HasSuffix(row.Sentence, ".") {
 			t.Errorf("%s is not described by a sentence: %q", row.Name, row.Sentence)
 		}
-		if row.Allows(jobs.RoleViewer) == row.Changes {
+		secret := row.Name == "token-list" || row.Name == "audit" // who may do what is for operators alone
+		if row.Allows(jobs.RoleViewer) == (row.Changes || secret) {
 			t.Errorf("%s changes something: %v; a viewer may ask for it: %v", row.Name, row.Changes, row.Allows(jobs.RoleViewer))
 		}
 		if row.Allows(jobs.RoleWorker) || !row.Allows(jobs.RoleOperator) {
 			t.Errorf("%s is for %v", row.Name, row.Roles)
+		}
+		if row.Allows(jobs.RoleAutoscale) != (row.Name == "queue-list") {
+			t.Errorf("an autoscaler may ask for %s: %v", row.Name, row.Allows(jobs.RoleAutoscale))
 		}
 	}
 }

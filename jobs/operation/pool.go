@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/report"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -16,6 +17,10 @@ var (
 	BatchGet = define[Named, Batch](Row{
 		Name: "batch-get", Roles: readers, Sentence: "Count the jobs of a batch, by state and by outcome.",
 	})
+	BatchReport = define[Named, report.Report](Row{
+		Name: "batch-report", Roles: readers,
+		Sentence: "Report what the jobs of a batch came to: outcomes and reasons, cost, times, and where their patches meet.",
+	})
 	BatchCancel = define[Named, CancelledBatch](Row{
 		Name: "batch-cancel", Changes: true,
 		Sentence: "End jobs of a batch, and those that it still submits. Repeat the request while the answer has more.",
@@ -27,7 +32,7 @@ var (
 		Name: "batch-resume", Changes: true, Sentence: "Let the jobs of a paused batch begin again; returns the pauses that are left.",
 	})
 	QueueList = define[PageRequest, QueuePage](Row{
-		Name: "queue-list", Roles: readers, Sentence: "List the queues, with their jobs, and which are paused.",
+		Name: "queue-list", Roles: []jobs.Role{jobs.RoleViewer, jobs.RoleAutoscale}, Sentence: "List the queues, with their jobs, and which are paused.",
 	})
 	QueuePause = define[PauseRequest, jobs.Hold](Row{
 		Name: "queue-pause", Changes: true, Sentence: "Begin no more jobs of a queue; what runs goes on.",
@@ -43,6 +48,16 @@ var (
 	})
 	Workers = define[Nothing, WorkerList](Row{
 		Name: "workers", Roles: readers, Sentence: "List the workers that are alive.",
+	})
+	WorkerGet = define[Named, why.Worker](Row{
+		Name: "worker-get", Roles: readers, Sentence: "Return a worker that is alive.",
+	})
+	WorkerDrain = define[Named, why.Worker](Row{
+		Name: "worker-drain", Changes: true,
+		Sentence: "Have a worker claim no more jobs; what runs goes on. It does so within seconds, and then says so in drain. When its process ends, so does the drain.",
+	})
+	WorkerResume = define[Named, why.Worker](Row{
+		Name: "worker-resume", Changes: true, Sentence: "Let a worker that drains claim jobs again. It does so within seconds.",
 	})
 	DeadList = define[DeadRequest, DeadPage](Row{
 		Name: "dead-list", Roles: readers, Sentence: "List dead letters, the oldest first: jobs given up, refused submissions, strange messages.",
@@ -71,7 +86,7 @@ func (r PageRequest) check() error { return checkLimit(r.Limit) }
 
 // Named is the request about, or the answer with, one thing that has a name.
 type Named struct {
-	Name string `json:"name" jsonschema:"The name of the batch, the queue or the schedule."`
+	Name string `json:"name" jsonschema:"The name of the batch, the queue, the schedule, the token, the webhook or the worker."`
 }
 
 func (r Named) check() error {

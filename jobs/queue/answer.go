@@ -39,9 +39,12 @@ type Handler struct {
 // A Call is one request.
 type Call struct {
 	Request []byte
-	By      string // the sender's name for itself; empty: unsaid
-	JobID   string // that the new job is to have, as it was written; empty: any
-	Room    int    // how many bytes of an answer a message holds
+	By      string    // the sender's name for itself; empty: unsaid
+	Who     string    // the sender of a request that was passed on; empty: By
+	Via     string    // the interface that has passed the request on; empty: none
+	Role    jobs.Role // that the sender has proved there; empty: unsaid
+	JobID   string    // that the new job is to have, as it was written; empty: any
+	Room    int       // how many bytes of an answer a message holds
 }
 
 // Answer serves requests to <prefix>.api.<name> as a micro service until ctx
@@ -143,7 +146,7 @@ func (a *answerer) next(about string) (micro.Request, bool) {
 func (a *answerer) reply(ctx context.Context, r micro.Request) {
 	ctx, cancel := context.WithTimeout(ctx, verbLimit)
 	defer cancel()
-	answer, err := a.handler.Do(ctx, Call{Request: r.Data(), By: caller(r), JobID: r.Headers().Get(operation.JobIDHeader), Room: a.room()})
+	answer, err := a.handler.Do(ctx, Call{Request: r.Data(), By: caller(r), Who: word(r, operation.WhoHeader), Via: word(r, operation.ViaHeader), Role: jobs.Role(word(r, operation.RoleHeader)), JobID: r.Headers().Get(operation.JobIDHeader), Room: a.room()})
 	if err != nil {
 		a.refuse(r, operation.Refuse(err))
 		return
@@ -190,10 +193,13 @@ func refusal(code jobs.ErrorCode, format string, args ...any) operation.Refusal 
 }
 
 // caller returns the name that a request gives for its sender. Others will read it.
-func caller(r micro.Request) string {
-	by := r.Headers().Get(operation.CallerHeader)
-	if jobs.CheckToken("by", by) != nil {
+func caller(r micro.Request) string { return word(r, operation.CallerHeader) }
+
+// word returns a header that has to be a name; anything else is none.
+func word(r micro.Request, header string) string {
+	text := r.Headers().Get(header)
+	if jobs.CheckToken("header", text) != nil {
 		return ""
 	}
-	return by
+	return text
 }

@@ -58,7 +58,20 @@ func TestAJobThatTheBrokerGaveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := jobstest.Claim(t, q, "w") // and never heard of again
-	s.Restart()                       // what the broker says is not lost with it
+	told, err := js.Stream(jobstest.Context(t), "PS_ADVISORY")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(jobstest.Patience); ; time.Sleep(lease / 4) {
+		info, err := told.Info(jobstest.Context(t))
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the broker has not given up: %+v, %v", info, err)
+		}
+		if info.State.Msgs > 0 {
+			break
+		}
+	}
+	s.Restart() // what the broker has said is not lost with it
 	runAdvisories(t, q)
 	var list []jobs.DeadLetter
 	for deadline := time.Now().Add(jobstest.Patience); len(list) == 0; time.Sleep(lease / 4) {

@@ -20,6 +20,7 @@ type Submission struct {
 	ID     string
 	Chosen string
 	Tenant string
+	Header map[string][]string
 	Data   []byte
 	At     time.Time
 }
@@ -33,7 +34,7 @@ func (q *Queue) Submissions(ctx context.Context, do func(ctx context.Context, s 
 			return err
 		}
 		tenant := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
-		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Chosen: msg.Header.Get(operation.JobIDHeader), Tenant: tenant, Data: msg.Data, At: meta.Timestamp}
+		s := Submission{ID: intakeID(meta.Timestamp, meta.Sequence.Stream), Chosen: msg.Header.Get(operation.JobIDHeader), Tenant: tenant, Header: msg.Header, Data: msg.Data, At: meta.Timestamp}
 		if err := do(ctx, s); err != nil {
 			return err
 		}

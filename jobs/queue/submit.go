@@ -69,37 +69,6 @@ func (q *Queue) AcceptAs(ctx context.Context, id string, job jobs.Job, source st
 	return q.begin(ctx, rec, announce)
 }
 
-// headroom is what the store keeps for the jobs that it has: their heartbeats,
-// events and results. A new job is refused before that is used up.
-const headroom = 64 << 20
-
-// Room returns [jobs.ErrFull] while the store has no room for another job. It asks
-// the broker for room once a second at most.
-func (q *Queue) Room(ctx context.Context) error {
-	q.mu.Lock()
-	fresh := time.Since(q.looked) < time.Second
-	q.mu.Unlock()
-	if fresh {
-		return nil
-	}
-	var info struct {
-		Storage int64 `json:"storage"`
-		Limits  struct {
-			MaxStorage int64 `json:"max_storage"`
-		} `json:"limits"`
-	}
-	if err := q.conn.Ask(ctx, "INFO", nil, &info); err != nil {
-		return err
-	}
-	if most := info.Limits.MaxStorage; most > 0 && most-info.Storage < min(headroom, most/10) {
-		return fmt.Errorf("%w (%d of %d bytes used)", jobs.ErrFull, info.Storage, most)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.looked = time.Now()
-	return nil
-}
-
 // roomFor is Room for a job, which needs none where it is stored already.
 func (q *Queue) roomFor(ctx context.Context, id string) error {
 	err := q.Room(ctx)

@@ -2,73 +2,14 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/internal/subject"
-	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/why"
 )
-
-// PresentEvery is how often a worker says that it lives. Observers take one that
-// has been silent for three times as long for dead; its leases decide separately
-// about the jobs that it held.
-const PresentEvery = 5 * time.Second
-
-// Present says that a worker lives, and with what. The broker forgets it unless
-// it is said again.
-func (q *Queue) Present(ctx context.Context, w why.Worker) error {
-	body, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
-	msg := message(q.presence(w.Name), body)
-	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*PresentEvery/time.Second)))
-	if err := q.conn.Publish(ctx, msg); err != nil {
-		return fmt.Errorf("say that worker %s lives: %w", w.Name, err)
-	}
-	return nil
-}
-
-// Leave says that a worker has ended. A worker may write what is known of it,
-// not purge; the mark goes by itself.
-func (q *Queue) Leave(ctx context.Context, worker string) error {
-	msg := message(q.presence(worker), nil)
-	msg.Header.Set("KV-Operation", "DEL")
-	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*PresentEvery/time.Second)))
-	if err := q.conn.Publish(ctx, msg); err != nil {
-		return fmt.Errorf("say that worker %s has ended: %w", worker, err)
-	}
-	return nil
-}
-
-// presence is where a worker says that it lives. Its name may have anything.
-func (q *Queue) presence(worker string) string {
-	return subject.Key(subject.Workers, jobs.HashKey(q.cfg.Tenant, worker))
-}
-
-// Workers returns the workers that are alive.
-func (q *Queue) Workers(ctx context.Context) ([]why.Worker, error) {
-	var list []why.Worker
-	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Workers), Subject: subject.Key(subject.Workers, "*")}) {
-		if err != nil {
-			return nil, fmt.Errorf("list workers: %w", err)
-		}
-		var w why.Worker
-		if m.Gone() || json.Unmarshal(m.Data, &w) != nil {
-			continue
-		}
-		w.Seen = m.Time
-		list = append(list, w)
-	}
-	return list, nil
-}
 
 // Why says what keeps a job where it is.
 func (q *Queue) Why(ctx context.Context, id string) (why.Standing, error) {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,6 +147,95 @@ func TestFollowReadsTheRecordNowAndThen(t *testing.T) {
 	}
 	if most := 2 + int(time.Since(began).Seconds()); reads > most {
 		t.Errorf("the record was read %d times, want %d at most", reads, most)
+	}
+}
+
+// Many followers of one job read its record about as often as one would, and each of them
+// ends when the job has finished without an event that says so.
+func TestFollowersOfAJobShareItsRecord(t *testing.T) {
+	t.Parallel()
+	l := jobstest.Log(t, jobstest.Start(t).Connect())
+	id, began := jobs.NewID(), time.Now()
+	w := writer(t, l, source(id, 1))
+	var reads atomic.Int64
+	var finished atomic.Bool
+	opts := session.FollowOptions{Job: id, Record: func(context.Context) (jobs.Record, error) {
+		reads.Add(1)
+		if finished.Load() {
+			return finishedRecord(id), nil
+		}
+		return jobs.Record{ID: id, Session: id, State: jobs.Executing}, nil
+	}}
+	const followers = 50
+	var caught, looked, ended sync.WaitGroup
+	for range followers {
+		caught.Add(1)
+		looked.Add(1)
+		ended.Go(func() {
+			opts := opts
+			opts.Caught = sync.OnceFunc(caught.Done)
+			for e, err := range l.Follow(jobstest.Context(t), id, 1, opts) {
+				if err != nil {
+					t.Error(err)
+				}
+				if e.Seq == 2 { // between the two it has looked at the record
+					looked.Done()
+				}
+			}
+		})
+	}
+	caught.Wait()
+	if err := w.Append(jobstest.Context(t), line("next")); err != nil {
+		t.Fatal(err)
+	}
+	looked.Wait()
+	if got, most := reads.Load(), 2+int64(time.Since(began).Seconds()); got > most {
+		t.Errorf("%d followers have read the record %d times, want %d at most", followers, got, most)
+	}
+	finished.Store(true)
+	ended.Wait()
+	if jobstest.Context(t).Err() != nil {
+		t.Error("a follower has not ended")
+	}
+}
+
+// A follower that begins when others have just seen the job's end does not end by what they
+// have seen: the job was brought back.
+func TestFollowersEndByTheirOwnReading(t *testing.T) {
+	t.Parallel()
+	l := jobstest.Log(t, jobstest.Start(t).Connect())
+	id := jobs.NewID()
+	w := writer(t, l, source(id, 1))
+	over := session.FollowOptions{Job: id, Record: func(context.Context) (jobs.Record, error) { return finishedRecord(id), nil }}
+	brought := session.FollowOptions{Job: id, Record: func(context.Context) (jobs.Record, error) {
+		return jobs.Record{ID: id, Session: id, State: jobs.Executing}, nil
+	}}
+	looked := false
+	brought.Caught = func() {
+		if looked {
+			return
+		}
+		looked = true
+		for _, err := range l.Follow(jobstest.Context(t), id, 2, over) {
+			t.Errorf("a follower of a job that is over gets %v", err)
+		}
+		time.AfterFunc(10*time.Millisecond, func() { // when the first follower has looked at the record
+			if err := w.Append(jobstest.Context(t), line("next")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	got := uint64(0)
+	for e, err := range l.Follow(jobstest.Context(t), id, 1, brought) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = e.Seq; got == 2 {
+			break
+		}
+	}
+	if got != 2 {
+		t.Errorf("the follower has ended behind event %d, want 2", got)
 	}
 }
 

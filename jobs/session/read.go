@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
@@ -22,7 +21,7 @@ type FollowOptions struct {
 	// Job ends it after the terminal event of this job, unless the job was
 	// tried again since.
 	Job string
-	// Record, if not nil, reads the job's record. A job may have finished without
+	// Record, if not nil, reads the record of Job. A job may have finished without
 	// an event that says so: retention removed it, or the program that finished
 	// the job wrote none. So while no terminal event comes, the record is read
 	// now and then, and the following ends when the record says finished.
@@ -48,12 +47,13 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 			}
 			return
 		}
-		var silent silentEnd
+		defer l.questions.join(opts.Job)()
+		silent := silentEnd{job: opts.Job, record: opts.Record, shared: &l.questions}
 		caught := func() bool {
 			if opts.Caught != nil && !over {
 				opts.Caught()
 			}
-			return !over && !silent.reached(ctx, opts.Record)
+			return !over && !silent.reached(ctx)
 		}
 		tail := func(r wire.Range) iter.Seq2[wire.Message, error] {
 			return l.conn.Tail(ctx, r, l.names.Stored(l.cfg.Tenant, session), caught)
@@ -79,46 +79,6 @@ func (l *Log) Follow(ctx context.Context, session string, from uint64, opts Foll
 			over = opts.Job != "" && e.Kind == jobs.JobFinished && e.Job == opts.Job
 		}
 	}
-}
-
-// A silentEnd is the end of a job whose terminal event is not in the log. The
-// event is written after the record, so it is given a moment to arrive.
-type silentEnd struct {
-	asked time.Time // when the record was last read
-	seen  time.Time // when the record was first seen to be finished
-}
-
-const (
-	// askEvery is how often the record is read at most: events that come say that the
-	// job goes on.
-	askEvery = time.Second
-
-	arrives = 2 * time.Second  // how long the terminal event may take behind the record
-	settled = 30 * time.Second // a record that finished so long ago has no event on its way
-)
-
-// reached reports whether the job has finished and no event will say so. An error
-// that is not a missing record means that the broker is away: then the following
-// goes on.
-func (s *silentEnd) reached(ctx context.Context, record func(context.Context) (jobs.Record, error)) bool {
-	if record == nil || time.Since(s.asked) < askEvery {
-		return false
-	}
-	rec, err := record(ctx)
-	s.asked = time.Now()
-	if errors.Is(err, jobs.ErrNotFound) {
-		return true
-	}
-	if err != nil || rec.State != jobs.Finished {
-		s.seen = time.Time{}
-		return false
-	}
-	if s.seen.IsZero() {
-		s.seen = time.Now()
-	}
-	// Hosts disagree about the time, so a job that seems to have finished in the
-	// future is judged by this process's clock alone.
-	return rec.Finished != nil && time.Since(*rec.Finished) > settled || time.Since(s.seen) >= arrives
 }
 
 // over reports whether the job's terminal event stands before the number from,

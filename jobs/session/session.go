@@ -19,13 +19,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/cloudevent"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/internal/part"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -53,33 +56,23 @@ type Log struct {
 	cfg   Config
 	names subject.Names
 	conn  *wire.Conn
+
+	questions questions
 }
 
 // Open creates what is missing on the broker, or binds to what is there.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
-	conn, err := wire.New(nc, cfg.Role)
+	cfg.Tenant = cmp.Or(cfg.Tenant, "default")
+	if err := jobs.CheckToken("tenant", cfg.Tenant); err != nil {
+		return nil, err
+	}
+	conn, names, err := part.Open(ctx, nc, part.Config{
+		Prefix: cfg.Prefix, Role: cfg.Role, Replicas: cfg.Replicas, Upgrade: cfg.Upgrade, Bind: cfg.Bind, Assets: cfg.assets,
+	})
 	if err != nil {
 		return nil, err
 	}
-	conn.Bound = conn.Bound || cfg.Bind
-	has, err := conn.Assets().Installed(ctx, subject.Marker)
-	if err != nil {
-		return nil, err
-	}
-	if !cfg.Upgrade {
-		cfg.Replicas = cmp.Or(has.Replicas, cfg.Replicas)
-	}
-	assets, err := Assets(cfg, has)
-	if err := errors.Join(err, jobs.CheckToken("tenant", cmp.Or(cfg.Tenant, "default"))); err != nil {
-		return nil, err
-	}
-	l := &Log{cfg: cfg, conn: conn}
-	l.cfg.Tenant = cmp.Or(cfg.Tenant, "default")
-	if err := conn.Assets().EnsureAll(ctx, assets, cfg.Upgrade); err != nil {
-		return nil, err
-	}
-	l.names, err = subject.New(cfg.Prefix)
-	return l, err
+	return &Log{cfg: cfg, names: names, conn: conn}, nil
 }
 
 // Assets returns the streams that the log needs on the broker, for callers that
@@ -89,14 +82,18 @@ func Assets(cfg Config, has wire.Installed) ([]wire.Asset, error) {
 	if err != nil {
 		return nil, err
 	}
+	return cfg.assets(names, cmp.Or(cfg.Replicas, has.Replicas)), nil
+}
+
+func (cfg Config) assets(names subject.Names, replicas int) []wire.Asset {
 	return []wire.Asset{wire.StreamAsset(jetstream.StreamConfig{
-		Name: subject.Events, Subjects: []string{names.EventsAll()}, Replicas: cmp.Or(cfg.Replicas, has.Replicas),
+		Name: subject.Events, Subjects: []string{names.EventsAll()}, Replicas: replicas,
 		MaxAge: cmp.Or(cfg.Retention, 30*24*time.Hour), MaxBytes: cfg.MaxBytes,
 		MaxMsgSize: 1 << 20, MaxMsgsPerSubject: 1_000_000, Discard: jetstream.DiscardOld,
 		// No compression: it makes the replay of one session among many slow.
 		AllowAtomicPublish: true,
 		RePublish:          &jetstream.RePublish{Source: names.SessionsAll(), Destination: names.StoredAll(), HeadersOnly: true},
-	})}, nil
+	})}
 }
 
 // A Source is the origin of an event. Attempt and Epoch are zero for a process
@@ -134,6 +131,17 @@ func (l *Log) write(src Source, at end) wire.Write {
 	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.pos}
 }
 
+// header returns the headers of an event: those of a CloudEvent where it tells of the job
+// itself. What an agent says comes a thousand times as often, and goes without.
+func (l *Log) header(e jobs.Event, data []byte) nats.Header {
+	if !ofJob(e) {
+		return nil
+	}
+	return cloudevent.OfJob(e, l.cfg.Tenant, data).Header()
+}
+
+func ofJob(e jobs.Event) bool { return strings.HasPrefix(string(e.Kind), "job.") }
+
 // Append adds one event by a process that runs no attempt: a dispatcher, or a
 // process that cleans up after a worker. The event goes to the end and fences no
 // writer; but no event may follow the end of its job.
@@ -163,7 +171,9 @@ func (l *Log) appendAfter(ctx context.Context, src Source, event jobs.Event, wan
 		if err != nil {
 			return jobs.Event{}, end{}, err
 		}
-		place, err := l.conn.PutAll(ctx, l.write(src, at), [][]byte{data})
+		write := l.write(src, at)
+		write.Header, write.Data = l.header(next, data), data
+		place, err := l.conn.Put(ctx, write)
 		if err == nil {
 			return next, end{next.Seq, place, next}, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
@@ -66,8 +67,16 @@ func (w *Writer) Append(ctx context.Context, events ...jobs.Event) error {
 }
 
 // some appends the first of the events, or as many as one batch takes if
-// that pays, and returns how many.
+// that pays, and returns how many. An event of the job has headers of its own, so it is
+// never part of a batch.
 func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
+	at := slices.IndexFunc(events, ofJob)
+	switch {
+	case at == 0:
+		events = []jobs.Event{fill(events[0], w.src, w.at.seq+1)}
+	case at > 0:
+		events = events[:at]
+	}
 	if len(events) < batchFrom {
 		events = events[:1]
 	}
@@ -75,10 +84,14 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	pos, err := w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
+	write := w.log.write(w.src, w.at)
+	if at == 0 {
+		write.Header = w.log.header(events[0], all[0])
+	}
+	pos, err := w.log.conn.PutAll(ctx, write, all)
 	if errors.Is(err, wire.ErrNoBatch) {
 		all = all[:1]
-		pos, err = w.log.conn.PutAll(ctx, w.log.write(w.src, w.at), all)
+		pos, err = w.log.conn.PutAll(ctx, write, all)
 	}
 	if errors.Is(err, wire.ErrConflict) {
 		return 0, w.adopt(ctx)

@@ -18,28 +18,6 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// A Worker is what a worker says of itself while it lives.
-type Worker struct {
-	Name    string    `json:"name" jsonschema:"Its name."`
-	Queues  []string  `json:"queues" jsonschema:"The queues that it serves."`
-	Labels  []string  `json:"labels,omitempty" jsonschema:"Its labels."`
-	Slots   int       `json:"slots" jsonschema:"How many jobs it runs at once."`
-	Busy    int       `json:"busy" jsonschema:"How many it runs now."`
-	Closed  string    `json:"closed,omitempty" jsonschema:"Why it claims nothing now."` // why it claims nothing now
-	Started time.Time `json:"started" jsonschema:"When it began."`
-	Seen    time.Time `json:"seen,omitzero" jsonschema:"When it was last heard of, by the broker's clock."` // by the broker's clock
-}
-
-// Serves reports whether a worker could claim a job.
-func (w Worker) Serves(r jobs.Record) bool {
-	return slices.Contains(w.Queues, r.Queue) && len(w.lacks(r)) == 0
-}
-
-// lacks are the labels that a job needs and the worker does not have.
-func (w Worker) lacks(r jobs.Record) []string {
-	return slices.DeleteFunc(slices.Clone(r.Needs), func(need string) bool { return slices.Contains(w.Labels, need) })
-}
-
 // Constraint is what keeps a job where it is.
 type Constraint string
 

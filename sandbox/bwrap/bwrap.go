@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -40,11 +41,11 @@ type Backend struct {
 // Name returns "bwrap".
 func (b *Backend) Name() string { return "bwrap" }
 
-// Descriptors of the compiled command, in the order of its Data. jailinit
-// expects its configuration in the first.
+// Descriptors of the compiled command, in the order of its Data.
 const (
-	argsFD   = sandbox.DataFD + 1
-	filterFD = sandbox.DataFD + 2
+	argsFD = mechanism.DataFD + iota
+	filterFD
+	filesFD // the first of the files that the agent sees
 )
 
 // Command compiles spec. It reads the layout of the host's system
@@ -96,27 +97,22 @@ func compile(spec sandbox.Spec, path string, h host) (*sandbox.Command, error) {
 		return nil, err
 	}
 	h.enter = h.enter && len(h.Hidden)+len(h.ReadOnly) > 0
-	c := &sandbox.Command{
+	c := mechanism.Contained{Init: initConfig(spec, h)}
+	if h.enter {
+		c.Cover = h.cover(spec)
+	}
+	v := &view{files: [][]byte{nil, filter}, without: c.Cover.Directory.Path}
+	v.build(spec, h)
+	for _, a := range v.args {
+		v.files[argsFD-mechanism.DataFD] = append(append(v.files[argsFD-mechanism.DataFD], a...), 0)
+	}
+	c.Data = v.files
+	return &sandbox.Command{
 		Path: path,
 		// Only this is visible in the host's list of processes.
-		Args:    []string{"bwrap", "--args", strconv.Itoa(argsFD), "--", jailinit.Path, sandbox.Mark},
-		Data:    [][]byte{initConfig(spec, h).Encode(), nil, filter},
-		Status:  true,
-		Control: true,
-	}
-	v := &view{data: c.Data}
-	if h.enter {
-		c.Hidden, c.ReadOnly = h.Hidden, h.ReadOnly
-		c.Devices = spec.Limits.ShmSize
-		h.etc(spec, c)
-		v.without = c.Directory.Path
-	}
-	v.build(spec, h)
-	c.Data = v.data
-	for _, a := range v.args {
-		c.Data[argsFD-sandbox.DataFD] = append(append(c.Data[argsFD-sandbox.DataFD], a...), 0)
-	}
-	return c, nil
+		Args: []string{"bwrap", "--args", strconv.Itoa(argsFD), "--", jailinit.Path, mechanism.Mark},
+		Jail: c,
+	}, nil
 }
 
 func initConfig(spec sandbox.Spec, h host) jailinit.Config {
@@ -124,7 +120,6 @@ func initConfig(spec sandbox.Spec, h host) jailinit.Config {
 		Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen,
 		OpenFiles: uint64(spec.Limits.OpenFiles), FileSize: uint64(spec.Limits.FileSize),
 		Processes: uint64(spec.Limits.PIDs), Data: h.data, Writable: layout.Writable(spec), Scoped: true, Dial: spec.Dial,
-		Covered: h.enter,
 	}
 }
 
@@ -140,27 +135,32 @@ func Explain(c *sandbox.Command) string {
 		}
 		s.WriteString(separator + a)
 	}
-	for _, f := range c.Directory.Files {
+	cover := contained(c).Cover
+	for _, f := range cover.Directory.Files {
 		s.WriteString(fmt.Sprintf("\nthen write %04o %s", f.Mode, f.Path))
 	}
-	for _, m := range c.Directory.Mounts {
+	for _, m := range cover.Directory.Mounts {
 		s.WriteString("\nthen show " + m.Source + " " + m.Target)
 	}
-	if c.Devices > 0 {
-		s.WriteString(fmt.Sprintf("\nthen make /dev, with %d bytes of /dev/shm", c.Devices))
+	if cover.Devices > 0 {
+		s.WriteString(fmt.Sprintf("\nthen make /dev, with %d bytes of /dev/shm", cover.Devices))
 	}
-	for _, p := range c.Hidden {
+	for _, p := range cover.Hidden {
 		s.WriteString("\nthen hide " + p)
 	}
-	for _, p := range c.ReadOnly {
+	for _, p := range cover.ReadOnly {
 		s.WriteString("\nthen make read-only " + p)
 	}
 	return s.String() + "\n"
 }
 
 func options(c *sandbox.Command) []string {
-	return strings.Split(strings.TrimSuffix(string(c.Data[argsFD-sandbox.DataFD]), "\x00"), "\x00")
+	args := string(contained(c).Data[argsFD-mechanism.DataFD])
+	return strings.Split(strings.TrimSuffix(args, "\x00"), "\x00")
 }
+
+// contained is how every command of this package makes its jail.
+func contained(c *sandbox.Command) mechanism.Contained { return c.Jail.(mechanism.Contained) }
 
 // Check makes a jail and runs a program in it.
 func (b *Backend) Check(ctx context.Context) ([]sandbox.Feature, error) {

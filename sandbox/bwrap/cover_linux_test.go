@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
@@ -19,7 +20,9 @@ type covering struct{ *bwrap.Backend }
 func (b covering) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 	c, err := b.Backend.Command(spec)
 	if err == nil {
-		c.Hidden = append(c.Hidden, "/usr")
+		contained := c.Jail.(mechanism.Contained)
+		contained.Cover.Hidden = append(contained.Cover.Hidden, "/usr")
+		c.Jail = contained
 	}
 	return c, err
 }
@@ -29,7 +32,7 @@ func (b covering) Command(spec sandbox.Spec) (*sandbox.Command, error) {
 func TestNoAgentWithoutItsCover(t *testing.T) {
 	b := covering{&bwrap.Backend{}}
 	sandboxtest.Require(t, b.Backend)
-	if c, err := b.Backend.Command(sandbox.Spec{Args: []string{"true"}}); err != nil || len(c.Hidden) == 0 {
+	if c, err := b.Backend.Command(sandbox.Spec{Args: []string{"true"}}); err != nil || c.Jail.(mechanism.Contained).Cover.Empty() {
 		t.Skipf("this user covers nothing from outside, err %v", err)
 	}
 	ws := t.TempDir()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -84,8 +85,8 @@ func compare(t *testing.T, name string, spec sandbox.Spec, on func(sandbox.Spec)
 // listing is what people see, and the contents with it.
 func listing(c *sandbox.Command) string {
 	s := Explain(c)
-	for i, d := range c.Data[3:] {
-		s += fmt.Sprintf("%d: %q\n", sandbox.DataFD+3+i, d)
+	for i, d := range contained(c).Data[filesFD-mechanism.DataFD:] {
+		s += fmt.Sprintf("%d: %q\n", filesFD+i, d)
 	}
 	return s
 }
@@ -135,7 +136,7 @@ func FuzzCompile(f *testing.F) {
 			}
 		}
 		for _, d := range options(c) {
-			if n, err := strconv.Atoi(d); err == nil && n >= sandbox.DataFD+len(c.Data) && n < 100 {
+			if n, err := strconv.Atoi(d); err == nil && n >= mechanism.DataFD+len(contained(c).Data) && n < 100 {
 				t.Errorf("descriptor %d does not exist", n)
 			}
 		}

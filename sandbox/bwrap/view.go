@@ -12,13 +12,14 @@ import (
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 )
 
 // A view collects bubblewrap's options and the contents they refer to.
 type view struct {
 	args    []string
-	data    [][]byte
-	without string // a directory of which only its place is made; or ""
+	files   [][]byte // contents of descriptors, those from filesFD on of files inside
+	without string   // a directory of which only its place is made; or ""
 }
 
 func (v *view) add(args ...string) { v.args = append(v.args, args...) }
@@ -35,8 +36,8 @@ func (v *view) file(path string, mode fs.FileMode, data []byte) {
 			option = "--ro-bind-data"
 		}
 	}
-	v.data = append(v.data, data)
-	v.add("--perms", fmt.Sprintf("%04o", mode), option, strconv.Itoa(sandbox.DataFD+len(v.data)-1), path)
+	v.files = append(v.files, data)
+	v.add("--perms", fmt.Sprintf("%04o", mode), option, strconv.Itoa(mechanism.DataFD+len(v.files)-1), path)
 }
 
 // leaves reports whether another part of the view shows path.
@@ -54,7 +55,7 @@ func (v *view) build(spec sandbox.Spec, h host) {
 	v.mounts(spec, h.Host)
 	// The root is a temporary file system: writable, it would be unlimited memory.
 	v.add("--remount-ro", "/")
-	v.add("--chdir", "/", "--seccomp", strconv.Itoa(filterFD), "--json-status-fd", strconv.Itoa(sandbox.StatusFD))
+	v.add("--chdir", "/", "--seccomp", strconv.Itoa(filterFD), "--json-status-fd", strconv.Itoa(mechanism.StatusFD))
 }
 
 func (v *view) namespaces(spec sandbox.Spec) {

@@ -96,8 +96,8 @@ type Config struct {
 	Data      uint64   // memory that one process may ask for; 0: no limit
 	Writable  []string // where the second wall lets files be written; none: no wall
 	Scoped    bool     // the second wall also refuses abstract sockets and signals that leave the jail
-	Supervise bool     // stay as the parent, and end whatever the agent leaves
-	Covered   bool     // wait for the runner's word that it has covered what the agent must not see
+	Supervise bool     // stay as the parent, and end whatever the agent leaves; set by the runner, see mechanism.Supervised
+	Covered   bool     // wait for the runner's word that it has covered what the agent must not see; set by the runner, see mechanism.Cover
 	Dial      bool     // leave a process inside that answers requests, see Request
 	View      []Mount  // what the agent sees, with processes of its own; none: what the mechanism made of it
 	User      uint64   // the uid and gid of the agent, in a user namespace of its own; 0: those of the first program

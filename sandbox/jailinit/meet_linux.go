@@ -33,7 +33,7 @@ func connect() error {
 	return nil
 }
 
-// meet returns what the runner hands in: the control socket, and Data.
+// meet returns what the runner hands in: the control socket, and the configuration.
 func meet() (files []int, err error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 )
 
 // A Backend runs programs without a jail. The zero value is ready.
@@ -74,12 +75,12 @@ func compile(spec sandbox.Spec, init string) (*sandbox.Command, error) {
 	}
 	limits := spec.WithDefaults().Limits
 	config := jailinit.Config{
-		Args: spec.Args, Env: env, Dir: dir, Listen: spec.Listen, Supervise: true, Dial: spec.Dial,
+		Args: spec.Args, Env: env, Dir: dir, Listen: spec.Listen, Dial: spec.Dial,
 		OpenFiles: uint64(limits.OpenFiles), FileSize: uint64(limits.FileSize), Data: eachProcess(limits),
 	}
 	return &sandbox.Command{
-		Path: init, Args: []string{jailinit.Path, sandbox.Mark},
-		Data: [][]byte{config.Encode()}, Control: true, Sweep: true,
+		Path: init, Args: []string{jailinit.Path, mechanism.Mark},
+		Jail: mechanism.Supervised{Init: config},
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -78,16 +79,14 @@ func compile(spec sandbox.Spec, e engine) (*sandbox.Command, error) {
 	v.walls(spec)
 	v.limits(spec.Limits)
 	v.mounts(spec)
-	v.add("--entrypoint", jailinit.Path, spec.Image, sandbox.Mark)
+	v.add("--entrypoint", jailinit.Path, spec.Image, mechanism.Mark)
 	return &sandbox.Command{
-		Path: e.path, Args: v.args, Env: e.env, Shown: v.shown, Executable: v.programs,
-		Data:    [][]byte{initConfig(spec, e, filter).Encode()},
-		Control: true, Rendezvous: true,
-		End: e.end(),
+		Path: e.path, Args: v.args, Env: e.env,
+		Jail: mechanism.Served{Init: initConfig(spec, e, filter), Shown: v.shown, End: e.end()},
 	}, nil
 }
 
-const containerName = "penstock-" + sandbox.Token
+const containerName = "penstock-" + mechanism.Token
 
 // validateImage refuses what the engine would take for an option, or could
 // not name. The engine looks at the rest.
@@ -106,7 +105,7 @@ func initConfig(spec sandbox.Spec, e engine, filter []byte) jailinit.Config {
 	c := jailinit.Config{
 		Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Listen: spec.Listen,
 		OpenFiles: uint64(spec.Limits.OpenFiles), FileSize: uint64(spec.Limits.FileSize),
-		Writable: append(layout.Writable(spec), "/var/tmp", "/dev/mqueue"), Scoped: true, Supervise: true, Dial: spec.Dial, Filter: filter,
+		Writable: append(layout.Writable(spec), "/var/tmp", "/dev/mqueue"), Scoped: true, Dial: spec.Dial, Filter: filter,
 	}
 	if e.mapped() {
 		c.User = rootfs.AgentID
@@ -117,16 +116,15 @@ func initConfig(spec sandbox.Spec, e engine, filter []byte) jailinit.Config {
 // A view collects the engine's options, and what it is shown as files.
 type view struct {
 	engine
-	args     []string
-	shown    [][]byte
-	programs []int // of shown
+	args  []string
+	shown []mechanism.Shown
 }
 
 func (v *view) add(args ...string) { v.args = append(v.args, args...) }
 
 // identity sets the container's name and the user that runs in it.
 func (v *view) identity() {
-	v.add("--name", containerName, "--label", Label+"="+sandbox.Token, "--hostname", "job")
+	v.add("--name", containerName, "--label", Label+"="+mechanism.Token, "--hostname", "job")
 	switch {
 	case !v.mapped():
 		v.add("--user", fmt.Sprintf("%d:%d", v.uid, v.gid))
@@ -212,27 +210,24 @@ func (v *view) mounts(spec sandbox.Spec) {
 	}
 	v.names(spec)
 	for _, f := range spec.Files {
-		if f.Mode&0o111 != 0 {
-			v.programs = append(v.programs, len(v.shown))
-		}
-		v.file(f.Path, f.Data)
+		v.file(f.Path, mechanism.Shown{Data: f.Data, Executable: f.Mode&0o111 != 0})
 	}
 	v.bind(v.init, jailinit.Path, false)
-	v.bind(sandbox.Meet, jailinit.MeetPath, false)
+	v.bind(mechanism.Meet, jailinit.MeetPath, false)
 }
 
 // names: the agent's user, and the name of its machine.
 func (v *view) names(spec sandbox.Spec) {
 	uid, gid := v.ids()
-	v.file("/etc/passwd", rootfs.Passwd(uid, gid, sandbox.HomePath))
-	v.file("/etc/group", rootfs.Group(gid))
+	v.file("/etc/passwd", mechanism.Shown{Data: rootfs.Passwd(uid, gid, sandbox.HomePath)})
+	v.file("/etc/group", mechanism.Shown{Data: rootfs.Group(gid)})
 	if spec.Network == sandbox.NetworkFull {
 		v.add("--add-host", "job:127.0.1.1")
 		return
 	}
 	// The engine's own would reveal the names of the host.
-	v.file("/etc/hosts", []byte(rootfs.Hosts))
-	v.file("/etc/resolv.conf", nil)
+	v.file("/etc/hosts", mechanism.Shown{Data: []byte(rootfs.Hosts)})
+	v.file("/etc/resolv.conf", mechanism.Shown{})
 }
 
 // mount shows m; without a source, a file system in memory that belongs to the
@@ -271,9 +266,9 @@ func (v *view) empty() string {
 }
 
 // file shows contents as a file that no process inside can change.
-func (v *view) file(path string, data []byte) {
-	v.shown = append(v.shown, data)
-	v.bind(fmt.Sprintf("%s/%d", sandbox.Meet, len(v.shown)-1), path, false)
+func (v *view) file(path string, contents mechanism.Shown) {
+	v.shown = append(v.shown, contents)
+	v.bind(fmt.Sprintf("%s/%d", mechanism.Meet, len(v.shown)-1), path, false)
 }
 
 // bind shows a path of the host. The engines read the option as a line of

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -52,7 +53,8 @@ func TestCommandLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text := strings.Join(append(slices.Concat(c.End...), c.Args...), " "); strings.Contains(text, "s3cret") || strings.Contains(text, "true") {
+			served := c.Jail.(mechanism.Served)
+			if text := strings.Join(append(slices.Concat(served.End...), c.Args...), " "); strings.Contains(text, "s3cret") || strings.Contains(text, "true") {
 				t.Errorf("%s: the environment or the agent's arguments are visible: %s", engineName, text)
 			}
 			compare(t, engineName+"-"+specName, listing(c))
@@ -84,14 +86,15 @@ func listing(c *sandbox.Command) string {
 		s += separator + a
 	}
 	s += "\n"
-	for i, b := range c.Shown {
+	served := c.Jail.(mechanism.Served)
+	for i, shown := range served.Shown {
 		word := "shown"
-		if slices.Contains(c.Executable, i) {
+		if shown.Executable {
 			word = "executable"
 		}
-		s += fmt.Sprintf("%s %d: %q\n", word, i, b)
+		s += fmt.Sprintf("%s %d: %q\n", word, i, shown.Data)
 	}
-	for _, e := range c.End {
+	for _, e := range served.End {
 		s += "end: " + strings.Join(e, " ") + "\n"
 	}
 	return s

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 // binary is not always.
 func build(path string) error {
 	cmd := exec.Command("go", "build", "-o", path, "./testdata/inside")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the first program: %w: %s", err, out)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-run/penstock/sandbox/address"
 )
 
 // Rules are the hosts that may be reached. The zero value names none.
@@ -106,7 +108,7 @@ func (r Rules) allowsWithin(a netip.Addr, port uint16, bits int) bool {
 // reachable reports whether a name may lead to a, and port be reached there. Addresses
 // that are not for jails need a rule that names them, and "the whole Internet" does not.
 func (r Rules) reachable(a netip.Addr, port uint16) bool {
-	network, bad := forbidden(a)
+	network, bad := address.Special(a)
 	return !bad || network.IsValid() && r.allowsWithin(a, port, network.Bits())
 }
 

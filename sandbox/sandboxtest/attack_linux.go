@@ -31,7 +31,7 @@ func Run(t *testing.T, b sandbox.Backend, with ...func(sandbox.Spec) sandbox.Spe
 	host := newHost(t)
 	for _, a := range attacks(host) {
 		t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) {
-			if a.looks() {
+			if !a.alone() {
 				t.Parallel()
 			}
 			if !slices.Contains(enforced, a.feature) {
@@ -86,11 +86,11 @@ type attack struct {
 	exit    func(t *testing.T, exit sandbox.Exit)  // looks at the end, instead of the outcome
 }
 
-// looks reports whether the attempt only looks: it needs nothing of the host and
-// changes nothing there, so others may be made at the same time.
-func (a attack) looks() bool {
-	return a.before == nil && a.during == nil && a.after == nil && a.exit == nil && a.spec == nil &&
-		slices.Contains([]string{"read", "list", "contains", "env"}, a.probe)
+// alone reports whether the attempt must be made while no other is: it prepares or
+// looks at the host, or is about how much there is of what others would take, too.
+func (a attack) alone() bool {
+	return a.before != nil || a.during != nil || a.after != nil || a.exit != nil ||
+		a.feature == sandbox.FeatureCPU || a.feature == sandbox.FeaturePIDs
 }
 
 func (a attack) run(t *testing.T, g target, h *host) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,10 @@ import (
 
 //go:embed testdata/init.sh
 var containerInit []byte
+
+// boots counts containers: each has a name of its own, under which nspawn keeps and removes
+// what is the container's.
+var boots atomic.Int64
 
 // Boot boots a container with systemd as its first process, for the tests of a host
 // that was not booted with it. The container executes the shell script run, which
@@ -39,7 +44,7 @@ func Boot(t *testing.T, out string, run []byte) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--console=pipe",
-		fmt.Sprintf("--machine=penstock-%d", os.Getpid()), "--directory="+root, "--volatile=overlay", "--private-network",
+		fmt.Sprintf("--machine=penstock-%d-%d", os.Getpid(), boots.Add(1)), "--directory="+root, "--volatile=overlay", "--private-network",
 		"--capability=all", "--bind="+out+":/out", "--bind-ro="+self+":/penstock.test",
 		"/out/init.sh", "systemd.run=/out/run.sh", "systemd.show_status=no")
 	// Attempts have to be answered by the kernel, not by nspawn's own filter.

@@ -95,6 +95,7 @@ func Compatible(t *testing.T, b sandbox.Backend, with ...func(sandbox.Spec) sand
 	Require(t, b)
 	for _, c := range compat {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
 			g := target{b, with}
 			script := "command -v " + c.needs + " >/dev/null || exit " + strconv.Itoa(absent) + "\n" + c.script
 			if c.tool {

@@ -107,23 +107,22 @@ func compile(spec sandbox.Spec, path string, p hostPaths) *sandbox.Command {
 	spec = spec.WithDefaults()
 	workspace, home := p.workspace, p.home
 	if workspace == "" {
-		workspace = sandbox.Meet + "/workspace"
+		workspace = sandbox.Private + "/workspace"
 	}
 	if home == "" {
-		home = sandbox.Meet + "/home"
+		home = sandbox.Private + "/home"
 	}
 	dir := spec.Dir
 	if rest, ok := strings.CutPrefix(dir, sandbox.WorkspacePath); ok && (rest == "" || rest[0] == '/') {
 		dir = workspace + rest
 	}
-	args := []string{"sandbox-exec", "-D", "PRIVATE=" + sandbox.Meet}
+	args := []string{"sandbox-exec", "-D", "PRIVATE=" + sandbox.Private}
 	for i, n := range p.named {
 		args = append(args, "-D", parameter(i)+"="+n.path)
 	}
 	args = append(args, "-p", profile(spec, p.named), "/bin/sh", "-c", begin, "sh", strconv.Itoa(spec.Limits.OpenFiles), dir)
 	return &sandbox.Command{
 		Path: path, Args: append(args, spec.Args...), Env: environment(spec.Env, home),
-		Rendezvous: true, Sweep: true,
 	}
 }
 
@@ -139,7 +138,7 @@ func environment(env []string, home string) []string {
 		case key == "HOME" && value == sandbox.HomePath:
 			out[i] = "HOME=" + home
 		case key == "TMPDIR" && value == "/tmp":
-			out[i] = "TMPDIR=" + sandbox.Meet
+			out[i] = "TMPDIR=" + sandbox.Private
 		}
 	}
 	return out

@@ -176,7 +176,7 @@ func FuzzProfile(f *testing.F) {
 		p := named(spec)
 		c := compile(spec, "/usr/bin/sandbox-exec", p)
 		plain := profile(spec, []hostPath{{"/a", p.named[0].writable}, {"/b", p.named[1].writable}})
-		want := []string{"sandbox-exec", "-D", "PRIVATE=" + sandbox.Meet,
+		want := []string{"sandbox-exec", "-D", "PRIVATE=" + sandbox.Private,
 			"-D", "PLACE0=" + p.named[0].path, "-D", "PLACE1=" + p.named[1].path,
 			"-p", plain, "/bin/sh", "-c", begin, "sh", strconv.Itoa(65536), workspace, "true", arg}
 		if !slices.Equal(c.Args, want) {

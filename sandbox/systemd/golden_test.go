@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -80,7 +81,7 @@ func listing(c *sandbox.Command, config jailinit.Config) string {
 	for _, e := range c.Env {
 		s += "env: " + e + "\n"
 	}
-	for _, e := range c.End {
+	for _, e := range c.Jail.(mechanism.Served).End {
 		s += "end: " + strings.Join(e, " ") + "\n"
 	}
 	for _, p := range config.View {
@@ -116,10 +117,11 @@ func TestNothingSecretInTheUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all := fmt.Sprint(c.Args, c.Env, c.End, c.Shown); strings.Contains(all, secret) {
+	served := c.Jail.(mechanism.Served)
+	if all := fmt.Sprint(c.Args, c.Env, served.End, served.Shown); strings.Contains(all, secret) {
 		t.Errorf("the secret is in %s", all)
 	}
-	if !bytes.Contains(c.Data[0], []byte(secret)) {
+	if !strings.Contains(fmt.Sprint(served.Init), secret) {
 		t.Error("the agent never gets it")
 	}
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -69,7 +70,7 @@ type tools struct {
 }
 
 // unit is how a jail is called; the manager gives each name to one unit.
-const unit = "penstock-" + sandbox.Token + ".service"
+const unit = "penstock-" + mechanism.Token + ".service"
 
 func (t tools) args(name string, args ...string) []string {
 	if t.user == 0 {
@@ -156,12 +157,9 @@ func compile(spec sandbox.Spec, h host) (*sandbox.Command, error) {
 		// systemd-run looks for the program on the host, which has no jailinit
 		// there; and the manager's environment must not be visible inside.
 		// More processors would mean more threads, which are counted.
-		Args: append(args, "--", "/usr/bin/env", "-i", "GOMAXPROCS=1", jailinit.Path, sandbox.Mark),
+		Args: append(args, "--", "/usr/bin/env", "-i", "GOMAXPROCS=1", jailinit.Path, mechanism.Mark),
 		Env:  h.tools.env(),
-		Data: [][]byte{config.Encode()},
-		End:  h.tools.end(),
-
-		Control: true, Rendezvous: true,
+		Jail: mechanism.Served{Init: config, End: h.tools.end()},
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/internal/layout"
 	"github.com/penstock-run/penstock/sandbox/internal/rootfs"
 	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/mechanism"
 	"github.com/penstock-run/penstock/sandbox/seccomp"
 )
 
@@ -80,7 +81,7 @@ func binds(spec sandbox.Spec, h host) []string {
 	for i, m := range h.Mounts {
 		p = append(p, bind(m.Source, given+strconv.Itoa(i), m.Writable))
 	}
-	return append(p, bind(h.Init, jailinit.Path, false), "BindReadOnlyPaths="+sandbox.Meet+":"+jailinit.MeetPath)
+	return append(p, bind(h.Init, jailinit.Path, false), "BindReadOnlyPaths="+mechanism.Meet+":"+jailinit.MeetPath)
 }
 
 func bind(source, target string, writable bool) string {

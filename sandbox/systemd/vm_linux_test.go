@@ -15,6 +15,7 @@ import (
 // of version 2, where a user's manager has controllers: limits hold for a user
 // there, by units, and by groups that a worker asks for.
 func TestVersion2InAnotherKernel(t *testing.T) {
+	t.Parallel()
 	if testing.Short() || os.Getenv("PENSTOCK_TEST_VM") != "" {
 		t.Skip("this is the other kernel, or has no time for one")
 	}
@@ -33,6 +34,7 @@ func TestVersion2InAnotherKernel(t *testing.T) {
 	}
 	for _, want := range []string{
 		"PASS: TestDelegatedLimits", "PASS: TestTheScopeEndsWithItsLast", "PASS: OneProcessIsKilled",
+		"PASS: DelegatedService",
 		"PASS: TestAttacks/use-all-memory ", "PASS: TestAttacks/use-all-processors", "PASS: TestAttacks/fork-until-it-is-told",
 	} {
 		if !strings.Contains(string(out), want) {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/penstock-run/penstock/worker/agent/internal/wording"
@@ -89,6 +90,9 @@ func (a *Agents) named(about About) (program string, more []string) {
 	return about.Protocol, nil
 }
 
+// versionTime is how long an agent may take to say its version.
+const versionTime = 30 * time.Second
+
 // Check asks the program of an agent for its version. It starts the program
 // on the host, outside of any jail, with nothing in its environment.
 func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
@@ -101,11 +105,15 @@ func (a *Agents) Check(ctx context.Context, name string) (Program, error) {
 		return p, fmt.Errorf("check agent %s: %w", name, err)
 	}
 	defer os.RemoveAll(home)
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Args[0], append(slices.Clone(p.Args[1:]), "--version")...)
 	cmd.Env = []string{"HOME=" + home, "PATH=" + a.cfg.Path, "DISABLE_AUTOUPDATER=1"}
 	cmd.Dir = home
+	// Some agents run themselves again as a child, which must not outlive its time either:
+	// it would write into a directory that was removed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A child of the program that keeps the pipe open must not block this process.
 	cmd.WaitDelay = 2 * time.Second
 	out, err := cmd.CombinedOutput()

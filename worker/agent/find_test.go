@@ -1,13 +1,17 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
 )
@@ -103,6 +107,34 @@ func TestCheck(t *testing.T) {
 	}
 	if _, err := builtin.Agents(agent.Config{Path: dir}).Check(t.Context(), "claude"); err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An agent that does not say its version in time ends with what it has started.
+func TestCheckLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir())
+	started := filepath.Join(dir, "started")
+	script := fmt.Sprintf("#!/bin/sh\n(while :; do mkdir -p \"$HOME/.cache\"; echo $$ >%s; sleep 0.01; done) &\nwait\n", started)
+	if err := os.WriteFile(filepath.Join(dir, "claude"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		slowtest.Eventually(time.Minute, time.Millisecond, func() bool { _, err := os.Stat(started); return err == nil })
+		cancel()
+	}()
+	if _, err := builtin.Agents(agent.Config{Path: dir + ":/usr/bin:/bin"}).Check(ctx, "claude"); err == nil {
+		t.Fatal("it has said its version")
+	}
+	if err := os.Remove(started); err != nil {
+		t.Fatal(err)
+	}
+	if slowtest.Eventually(200*time.Millisecond, time.Millisecond, func() bool { _, err := os.Stat(started); return err == nil }) {
+		t.Error("a child of the agent runs on")
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("temporary files are left: %v, %v", left, err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -61,35 +60,51 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// The call that spends the budget ends as it would; all that are under way are cut: an
+// answer that has begun is broken off, one that has not is an error.
 func TestBudgetCutsOthers(t *testing.T) {
-	var begun sync.WaitGroup
-	begun.Add(3)
+	waiting, cut := make(chan bool, 3), make(chan string, 3)
 	r := newRig(t, Config{}, Limits{Tokens: 1000}, func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Query().Get("beta") == "true" { // the one that spends it
-			begun.Wait()
+		switch req.Header.Get("X-App") {
+		case "spends":
 			stream(strings.Replace(start, ":100,", ":5000,", 1), delta, stop)(w, req)
 			return
-		}
-		if req.Header.Get("X-App") != "silent" {
+		case "talks":
 			stream(start)(w, req)
+		case "silent":
+			waiting <- true
 		}
-		begun.Done()
 		<-req.Context().Done()
 	})
-	results := make(chan string, 3)
 	for _, app := range []string{"talks", "talks", "silent"} {
 		go func() {
-			status, body, _ := r.do("POST", "/v1/messages", hello, "X-App", app)
-			results <- fmt.Sprintf("%s %d %s", app, status, body)
+			res, err := r.ask("POST", "/v1/messages", hello, "X-App", app)
+			if err != nil {
+				waiting <- false
+				cut <- err.Error()
+				return
+			}
+			defer res.Body.Close()
+			if app == "talks" { // what the agent has of the answer, not what the model has sent
+				_, err = io.ReadFull(res.Body, make([]byte, len(start)))
+				waiting <- err == nil
+			}
+			rest, err := io.ReadAll(res.Body)
+			cut <- fmt.Sprint(app, " ", res.StatusCode, " ", string(rest), " ", err)
 		}()
 	}
-	status, body := r.messages()
+	for range 3 {
+		if !<-waiting {
+			t.Error("a call failed before the budget was spent")
+		}
+	}
+	status, body, _ := r.do("POST", "/v1/messages", hello, "X-App", "spends")
 	if status != 200 || !strings.HasSuffix(body, stop) {
 		t.Errorf("the call that spends the budget is cut: %d %q", status, body)
 	}
 	for range 3 {
-		got := <-results
-		if strings.HasPrefix(got, "silent") && !strings.Contains(got, "400") || strings.HasPrefix(got, "talks") && !strings.Contains(got, "!") {
+		got := <-cut
+		if !strings.HasPrefix(got, "talks 200  unexpected EOF") && !strings.HasPrefix(got, "silent 400 ") {
 			t.Errorf("not cut: %q", got)
 		}
 	}

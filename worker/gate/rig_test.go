@@ -105,16 +105,22 @@ func (k known) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.Transport.RoundTrip(r)
 }
 
-func (r *rig) do(method, path, body string, headers ...string) (int, string, http.Header) {
-	r.t.Helper()
+// ask sends a request and returns as soon as its answer begins.
+func (r *rig) ask(method, path, body string, headers ...string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
-		r.t.Fatal(err)
+		return nil, err
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := r.client.Do(req)
+	return r.client.Do(req)
+}
+
+// do sends a request and returns its whole answer.
+func (r *rig) do(method, path, body string, headers ...string) (int, string, http.Header) {
+	r.t.Helper()
+	res, err := r.ask(method, path, body, headers...)
 	if err != nil {
 		r.t.Fatal(err)
 	}

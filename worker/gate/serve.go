@@ -68,7 +68,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 		<-ctx.Done()
 		_ = srv.Close() // the listener may be closed already
 	}()
-	err := srv.Serve(&limited{Listener: l, done: ctx.Done(), room: connlimit.New(s.Connections)})
+	err := srv.Serve(connlimit.Listen(l, connlimit.New(s.Connections), ctx.Done()))
 	cancel()
 	<-closed
 	conns.Wait()
@@ -97,24 +97,4 @@ func (s Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.End()
 	s.Handler.ServeHTTP(w, r)
-}
-
-// limited accepts no more connections than it has room for: each is a descriptor of the
-// worker, which needs them for other things, too.
-type limited struct {
-	net.Listener
-	room *connlimit.Limit
-	done <-chan struct{} // closed when nothing more is accepted
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	admitted := l.room.Admit(c, l.done)
-	if admitted == nil {
-		return nil, net.ErrClosed
-	}
-	return admitted, nil
 }

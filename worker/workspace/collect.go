@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/penstock-run/penstock/worker/internal/changes"
-	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
@@ -31,6 +29,8 @@ type Change struct {
 	// then; nil: it is complete. Skipped names the missing files.
 	Over *changes.LimitError
 
+	at   *site  // of its workspace
+	tip  string // the agent's last commit; "" if none were collected
 	tree string // of the files after the agent; "" if they were not collected
 
 	// Notable are changed files that people should check before they work in a checkout
@@ -43,96 +43,32 @@ type Change struct {
 	Notes []string
 }
 
-// Collect says what changed since Prepare. Nothing of the attempt may be
-// running any more. It may be called again.
-func (w *Workspace) Collect(ctx context.Context) (Change, error) {
-	note := w.note
-	if w.commit == "" && w.Strategy() != Hook && w.empty() {
-		note = "no patch: the job has no repository"
-	}
-	if note != "" {
-		w.collected = &Change{Notes: []string{note}}
-		return *w.collected, nil
-	}
-	var change Change
-	if err := w.collect(ctx, &change); err != nil {
-		return Change{}, fmt.Errorf("collect workspace %s: %w", w.id, disk.BlameFull(w.home, err))
-	}
-	w.collected = &change
-	return change, nil
-}
-
 // Empty reports whether there is nothing to keep of a change.
 func (c Change) Empty() bool { return c.PatchSize == 0 && c.Bundle == "" }
 
-func (w *Workspace) collect(ctx context.Context, c *Change) error {
-	if err := w.files.check(); err != nil {
-		return err
+// Collect says what changed since Prepare. Nothing of the attempt may be
+// running any more. It may be called again.
+func (w *Workspace) Collect(ctx context.Context) (Change, error) {
+	change, err := w.collection().run(ctx)
+	if err == nil {
+		w.contents.change = &change
 	}
-	if err := w.ownGit(); err != nil {
-		return err
-	}
-	made, err := w.commits(ctx, c)
+	return change, err
+}
+
+// Snapshot is what [Workspace.Collect] returns, of a workspace that its agent
+// still has. What is written meanwhile may be in it or not, and files are left
+// as they are that only their owner could make readable. The files that the
+// change names are there until the next Snapshot or Collect.
+func (w *Workspace) Snapshot(ctx context.Context) (Change, error) {
+	defer w.contents.touched() // whatever was found, there may be more already
+	c := w.collection()
+	c.inUse = true
+	change, err := c.run(ctx)
 	if err != nil {
-		return err
+		return change, errors.Join(fmt.Errorf("while it is used: %w", err), w.unlockGit())
 	}
-	before := w.before
-	if made != nil {
-		before.Forced = made.Added
-	}
-	if made != nil {
-		w.tip = made.Tip
-	}
-	after, err := w.compare(ctx, before, c)
-	if limit, ok := errors.AsType[*changes.LimitError](err); ok {
-		// A patch of so many bytes fits whatever is in them: it has the old
-		// content, too, and in text that is a quarter longer.
-		w.fewer = w.spaces.cfg.Limits.Patch / 4
-		after, err = w.compare(ctx, before, c)
-		w.fewer = 0
-		c.Over = limit
-		if _, still := errors.AsType[*changes.LimitError](err); still { // deleted files exceed the limit
-			c.Patch, c.PatchSize, c.SHA256, c.Files = "", 0, "", 0
-			return nil
-		}
-	}
-	if err != nil || made == nil {
-		return err
-	}
-	return w.publish(ctx, made, after, c)
-}
-
-// compare finds what differs from the state before, and writes the patch.
-func (w *Workspace) compare(ctx context.Context, before changes.State, c *Change) (changes.State, error) {
-	d := w.directory()
-	after, left, err := d.Snapshot(ctx, before, w.path("index.after"))
-	if err != nil {
-		return after, err
-	}
-	c.Skipped, c.Over, c.tree = left, after.Over, after.Tree
-	p, err := d.Diff(ctx, w.before, after)
-	c.Patch, c.PatchSize, c.SHA256, c.Files, c.Notable = p.Path, p.Size, p.Sum, p.Files, p.Notable
-	return after, err
-}
-
-// directory is the directory that is collected.
-func (w *Workspace) directory() *changes.Directory {
-	d := w.site.directory()
-	d.Private, d.Foreign, d.View = w.files.private() && !w.inUse, w.Strategy() == Hook, w.files.view()
-	if w.fewer > 0 {
-		d.Limits.Bytes = min(d.Limits.Bytes, w.fewer)
-	}
-	return d
-}
-
-// repo is the host's own git directory for this workspace. What a power cut
-// takes of it is collected again, so nothing waits for the disk; and a pack
-// stays a pack, which is one file for any number of objects.
-func (s *site) repo() git.Repo {
-	return git.Repo{
-		Dir: s.path("git"), Hold: []*os.File{s.lock.File},
-		Set: []string{"core.fsync=none", "fastimport.unpackLimit=1"},
-	}
+	return change, nil
 }
 
 // Pick passes the files that match patterns to take, one after the other, by their
@@ -151,9 +87,7 @@ func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path 
 		known, err = w.catalog(w.base.Index())
 	}
 	if err == nil {
-		d := w.directory()
-		d.Private = w.files.private()
-		left, err = d.Pick(ctx, known, patterns, take)
+		left, err = w.collection().directory().Pick(ctx, known, patterns, take)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pick files of workspace %s: %w", w.id, err)

@@ -237,8 +237,10 @@ func TestWorkOfTheDeadIsSalvaged(t *testing.T) {
 
 // TestCloseNeedsAReceipt: what was changed goes only with a receipt of it.
 func TestCloseNeedsAReceipt(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range []Strategy{Overlay, Clone} {
 		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
 			s, repo := openAs(t, strategy, Limits{}), newRepo(t)
 			for _, c := range []struct {
 				name string

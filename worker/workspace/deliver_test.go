@@ -44,9 +44,9 @@ printf 'left\n' > left`)
 // inside runs a script as an agent in a clone.
 func inside(tb testing.TB, w *Workspace, script string) { tb.Helper(); sh(tb, w.Dir(), script) }
 
-func deliver(tb testing.TB, w *Workspace, c Change, d Delivery) Delivered {
+func deliver(tb testing.TB, c Change, d Delivery) Delivered {
 	tb.Helper()
-	got, err := w.Deliver(tb.Context(), c, d)
+	got, err := c.Deliver(tb.Context(), d)
 	if err != nil {
 		tb.Fatalf("deliver: %v", err)
 	}
@@ -123,7 +123,7 @@ func testDeliverTo(t *testing.T, url, dir string) {
 	before := around(t, dir)
 	change := work(t, w)
 	d := deliveryTo(url, "penstock/b/17")
-	got := deliver(t, w, change, d)
+	got := deliver(t, change, d)
 	tip := run(t, dir, "git", "rev-parse", "refs/heads/penstock/b/17")
 	if got.Commit != tip || got.Replaced != "" || strings.Contains(got.Repo, "s3cret") {
 		t.Errorf("got %+v, the branch is at %s", got, tip)
@@ -144,7 +144,7 @@ func testDeliverTo(t *testing.T, url, dir string) {
 		t.Errorf("the repository changed beside the branch:\n%s\nwas\n%s", now, before)
 	}
 	// Again, because the confirmation was lost.
-	if again := deliver(t, w, change, d); again.Commit != tip {
+	if again := deliver(t, change, d); again.Commit != tip {
 		t.Errorf("again: got %+v, want %s", again, tip)
 	}
 	run(t, dir, "git", "fsck", "--full", "--strict")
@@ -171,7 +171,7 @@ func TestDeliverToABranchThatExists(t *testing.T) {
 				url = strings.Replace(serve(t, filepath.Dir(dir)).URL, "http://", "http://u:s3cret@", 1) + "/user%20repo/.git"
 			}
 			first := prepare(t, openJailed(t, Limits{}), "job.1", url)
-			lost := deliver(t, first, work(t, first), deliveryTo(url, "penstock/x"))
+			lost := deliver(t, work(t, first), deliveryTo(url, "penstock/x"))
 
 			second := prepare(t, openJailed(t, Limits{}), "job.2", url)
 			write(t, second.Dir(), "new", "of the second\n")
@@ -180,7 +180,7 @@ func TestDeliverToABranchThatExists(t *testing.T) {
 				t.Error("asked for leave to overwrite")
 				return time.Time{}, errors.New("no")
 			}
-			_, err := second.Deliver(t.Context(), change, d)
+			_, err := change.Deliver(t.Context(), d)
 			if there, ok := errors.AsType[*BranchError](err); !ok || there.Branch != "penstock/x" || strings.Contains(err.Error(), "s3cret") {
 				t.Fatalf("got %v, want a BranchError", err)
 			}
@@ -189,7 +189,7 @@ func TestDeliverToABranchThatExists(t *testing.T) {
 			}
 			d = deliveryTo(url, "penstock/x")
 			d.Replaces = []string{lost.Commit}
-			got := deliver(t, second, change, d)
+			got := deliver(t, change, d)
 			if now := run(t, dir, "git", "rev-parse", "penstock/x"); now != got.Commit || got.Replaced != lost.Commit {
 				t.Errorf("got %+v, the branch is at %s", got, now)
 			}
@@ -239,7 +239,7 @@ func TestDeliverRaces(t *testing.T) {
 				if c.name == "somebody did the same" {
 					d.Replaces = []string{w.Base()}
 				}
-				got, err := w.Deliver(t.Context(), change, d)
+				got, err := change.Deliver(t.Context(), d)
 				if !c.ok(err) {
 					t.Errorf("got %+v, %v", got, err)
 				}
@@ -286,7 +286,7 @@ func TestDeliverIsRefused(t *testing.T) {
 			if strings.Contains(c.name, "linked") {
 				d.Replaces = []string{w.Base()} // even then
 			}
-			_, err := w.Deliver(t.Context(), change, d)
+			_, err := change.Deliver(t.Context(), d)
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want a word about %q", err, c.says)
 			}
@@ -307,7 +307,7 @@ func TestDeliverToAReadOnlyRemote(t *testing.T) {
 	url := strings.Replace(serve(t, filepath.Dir(dir)).URL, "http://", "http://u:s3cret@", 1) + "/user%20repo/.git"
 	w := prepare(t, openJailed(t, Limits{}), "job.1", url)
 	write(t, w.Dir(), "new", "x\n")
-	_, err := w.Deliver(t.Context(), collect(t, w), deliveryTo(url, "penstock/x"))
+	_, err := collect(t, w).Deliver(t.Context(), deliveryTo(url, "penstock/x"))
 	if failed, ok := errors.AsType[*git.Error](err); !ok || strings.Contains(err.Error(), "s3cret") || failed.Code == 0 {
 		t.Errorf("got %v, want git's error without the password", err)
 	}
@@ -317,7 +317,7 @@ func TestDeliverNothing(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
 	w := prepare(t, openJailed(t, Limits{}), "job.1", repo)
-	got := deliver(t, w, collect(t, w), deliveryTo(repo, "penstock/x"))
+	got := deliver(t, collect(t, w), deliveryTo(repo, "penstock/x"))
 	if refs := run(t, repo, "git", "for-each-ref", "refs/heads/penstock"); got.Commit != "" || refs != "" {
 		t.Errorf("got %+v, %s; want no branch of nothing", got, refs)
 	}
@@ -336,7 +336,7 @@ func TestDeliverFromOtherWorkspaces(t *testing.T) {
 			if run(t, w.Dir(), "git", "rev-parse", "--is-shallow-repository") != "true" {
 				t.Fatal("the workspace has all of history")
 			}
-			got := deliver(t, w, work(t, w), deliveryTo(to, fmt.Sprintf("penstock/%d", i)))
+			got := deliver(t, work(t, w), deliveryTo(to, fmt.Sprintf("penstock/%d", i)))
 			if n := run(t, repo, "git", "rev-list", "--count", got.Commit); n != "64" {
 				t.Errorf("the branch has %s commits, want 64", n)
 			}
@@ -347,7 +347,7 @@ func TestDeliverFromOtherWorkspaces(t *testing.T) {
 		repo, s := newRepo(t), open(t, Limits{})
 		w := prepareAs(t, s, "job.1", jobs.Repo{URL: repo}, jobs.IsolationWorktree)
 		inside(t, w, "printf 'x\n' > new; git add new; git commit -q -m mine")
-		got := deliver(t, w, collect(t, w), deliveryTo(repo, "penstock/x"))
+		got := deliver(t, collect(t, w), deliveryTo(repo, "penstock/x"))
 		want := "Penstock agent <agent@penstock.invalid> 1800000000|Fix it\n\nPenstock-Job: " + testJob + "\nPenstock-Session: " + testJob
 		if text := run(t, repo, "git", "log", "-1", "--format=%an <%ae> %at|%B", got.Commit); strings.TrimSpace(text) != want {
 			t.Errorf("got %q, want %q", text, want)
@@ -374,7 +374,7 @@ func TestSilentRemoteEndsADelivery(t *testing.T) {
 	url := strings.Replace(silent.URL, "http://", "http://u:s3cret@", 1) + "/user%20repo/.git"
 	d := deliveryTo(url, "penstock/x")
 	d.Permit = func(context.Context, string) (time.Time, error) { return time.Now().Add(300 * time.Millisecond), nil }
-	if _, err := w.Deliver(t.Context(), change, d); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := change.Deliver(t.Context(), d); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want a passed deadline", err)
 	}
 	if refs := run(t, repo, "git", "for-each-ref", "refs/heads/penstock"); refs != "" {

@@ -10,13 +10,13 @@ import (
 type (
 	// A Delivery says where a change goes, and as what.
 	Delivery = delivery.Delivery
-	// Delivered says what [Workspace.Deliver] left.
+	// Delivered says what [Change.Deliver] left.
 	Delivered = delivery.Delivered
 	// A BranchError is a branch that cannot be made because of an existing one.
 	BranchError = delivery.BranchError
 )
 
-// Deliver makes a branch with what Collect returned, in the repository that
+// Deliver makes a branch with the change, in the repository that
 // the job began from. It only ever makes a new branch, or moves one that leads
 // to a commit of Delivery.Replaces; it compares and changes in one step, so of
 // several that try only one succeeds. Called again it does nothing more.
@@ -25,9 +25,9 @@ type (
 // another user; no hook of it runs, and its work trees, index and HEAD are
 // left alone: a branch that is checked out is a [*BranchError]. To a URL it is
 // pushed, with Config.FetchEnv, and the hooks there are the remote's affair.
-func (w *Workspace) Deliver(ctx context.Context, c Change, d Delivery) (Delivered, error) {
+func (c Change) Deliver(ctx context.Context, d Delivery) (Delivered, error) {
 	from := delivery.Origin{
-		Repo: w.repo(), Base: w.commit, Head: c.Head, Home: w.home, Trash: w.spaces.trash, Access: w.spaces.access,
+		Repo: c.at.repo(), Base: c.at.commit, Head: c.Head, Home: c.at.home, Trash: c.at.spaces.trash, Access: c.at.spaces.access,
 	}
 	if c.PatchSize > 0 {
 		from.Tree = c.tree

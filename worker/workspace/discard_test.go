@@ -29,7 +29,7 @@ func TestDiscardSaysWhatIsLost(t *testing.T) {
 		// The next tick of the file system's clock.
 		made, err := os.Stat(w.path(recordFile))
 		for now := made; err == nil && now.ModTime().Equal(made.ModTime()); {
-			if err = w.writeRecord(); err == nil {
+			if err = w.writeRecord(w.Strategy()); err == nil {
 				now, err = os.Stat(w.path(recordFile))
 			}
 		}

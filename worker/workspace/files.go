@@ -5,7 +5,6 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/changes"
-	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // files are what one strategy made for an attempt.
@@ -16,7 +15,7 @@ type files interface {
 	strategy() Strategy
 	// prepare makes the files, and notes how the agent finds them.
 	prepare(ctx context.Context, r Request) error
-	// show adds to a jail's spec what the files need besides the directory.
+	// show adds the files to a jail's spec: the directory, and what else they need.
 	show(spec *sandbox.Spec)
 	// check refuses another directory in the place of one that others can replace.
 	check() error
@@ -25,8 +24,8 @@ type files interface {
 	// private reports whether the directory is the workspace's own, and goes with it.
 	private() bool
 	// release ends their hold on anything outside of the host's own directories. A
-	// worktree stays for people if left describes its contents.
-	release(ctx context.Context, left *worktree.Outcome) error
+	// worktree with kept contents stays for people.
+	release(ctx context.Context, kept *contents) error
 	// released reports whether release had begun when the owner died: then nothing can
 	// be lost, and the remaining files may be incomplete, or not ours.
 	released() (bool, error)
@@ -35,9 +34,9 @@ type files interface {
 // own are files in a directory of the host that goes with the workspace.
 type own struct{ *site }
 
-func (own) show(*sandbox.Spec)                               {}
-func (own) check() error                                     { return nil }
-func (own) view() *changes.View                              { return nil }
-func (own) private() bool                                    { return true }
-func (own) release(context.Context, *worktree.Outcome) error { return nil }
-func (own) released() (bool, error)                          { return false, nil }
+func (f own) show(spec *sandbox.Spec)                { spec.Workspace = f.dir }
+func (own) check() error                             { return nil }
+func (own) view() *changes.View                      { return nil }
+func (own) private() bool                            { return true }
+func (own) release(context.Context, *contents) error { return nil }
+func (own) released() (bool, error)                  { return false, nil }

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/source"
-	"github.com/penstock-run/penstock/worker/worktree"
 )
 
 // programs are the operator's, for the strategy [Hook].
@@ -55,10 +54,11 @@ type hookFiles struct {
 }
 
 func (*hookFiles) strategy() Strategy  { return Hook }
-func (*hookFiles) show(*sandbox.Spec)  {}
 func (*hookFiles) view() *changes.View { return nil }
 func (*hookFiles) private() bool       { return true }
 func (w *hookFiles) check() error      { return w.hooked.there() }
+
+func (w *hookFiles) show(spec *sandbox.Spec) { spec.Workspace = w.dir }
 
 func (w *hookFiles) released() (bool, error) {
 	return w.hooked.State == clearing || w.hooked.State == gone, nil
@@ -166,7 +166,7 @@ func (h *hooked) there() error { return disk.CheckDir(h.Dir, h.Inode) }
 
 // release lets the operator's program remove the directory. Nothing of it is
 // looked at; whatever the agent made of it is the program's to know.
-func (w *hookFiles) release(ctx context.Context, _ *worktree.Outcome) error {
+func (w *hookFiles) release(ctx context.Context, _ *contents) error {
 	if w.hooked == nil || w.hooked.State == gone {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (w *hookFiles) recordAll(ctx context.Context) error {
 	if err := w.ownGit(); err != nil {
 		return err
 	}
-	d := w.directory()
+	d := w.hostDirectory()
 	d.Private, d.Foreign = true, true
 	d.Limits.Files, d.Limits.Bytes = d.Limits.Entries, 32*d.Limits.Bytes // more than this bounds the state before
 	before, _, err := d.Snapshot(ctx, w.before, w.path("index"))

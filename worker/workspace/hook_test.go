@@ -272,7 +272,7 @@ func hookCrashChild() {
 	if err == nil {
 		var w *Workspace
 		if w, err = s.Prepare(context.Background(), hookRequest("job.1")); err == nil {
-			w.touched()
+			w.contents.touched()
 			err = os.WriteFile(filepath.Join(w.Dir(), "new"), []byte("x\n"), 0o644)
 			fmt.Println("ready")
 			if os.Getenv("CLOSE") != "" {

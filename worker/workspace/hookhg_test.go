@@ -35,7 +35,7 @@ echo "$to"`)
 	// What an agent does, and what it plants for a user who runs hg there.
 	sh(t, w.Dir(), `echo mine >> a; hg commit -q -u agent -m third; rm b; echo new > "with space"
 printf '[hooks]\nupdate = touch %s\npre-status = touch %s\n' '`+ran+`' '`+ran+`' >> .hg/hgrc`)
-	w.touched()
+	w.contents.touched()
 	c := save(t, w)
 	if c.Files != 3 || strings.Contains(patch(t, c), ".hg") {
 		t.Errorf("got %+v\n%s", c, patch(t, c))

@@ -83,7 +83,7 @@ func (f *inPlaceFiles) record(ctx context.Context) error {
 		return err
 	}
 	start := changes.State{Tree: f.commit + "^{tree}", Index: f.base.Index()}
-	before, _, err := f.directory().Snapshot(ctx, start, f.path("index"))
+	before, _, err := f.hostDirectory().Snapshot(ctx, start, f.path("index"))
 	if err == nil && before.Over != nil {
 		f.note = "no patch: " + before.Over.Error()
 		return nil

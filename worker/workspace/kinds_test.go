@@ -108,7 +108,7 @@ func TestEveryKindOfRepository(t *testing.T) {
 			if change.Files != 2 || len(change.Notes) > 0 {
 				t.Errorf("got %d files, notes %q; want 2 and none", change.Files, change.Notes)
 			}
-			got := deliver(t, w, change, deliveryTo(repo, "penstock/x"))
+			got := deliver(t, change, deliveryTo(repo, "penstock/x"))
 			if there := run(t, repo, "git", "rev-parse", "penstock/x"); there != got.Commit {
 				t.Errorf("the branch leads to %s, want %s", there, got.Commit)
 			}

@@ -129,7 +129,7 @@ const unlinkTime = 2 * time.Minute
 
 // release ends the workspace's hold on its worktree, which stays if people shall have
 // it.
-func (w *linkedFiles) release(ctx context.Context, left *worktree.Outcome) error {
+func (w *linkedFiles) release(ctx context.Context, kept *contents) error {
 	if w.worktree == nil {
 		return nil
 	}
@@ -140,13 +140,10 @@ func (w *linkedFiles) release(ctx context.Context, left *worktree.Outcome) error
 		return err
 	}
 	defer repo.Close()
-	if left == nil {
+	if kept == nil {
 		return repo.Drop(ctx, w.id)
 	}
-	if w.unjailed {
-		left.Commits = nil // the agent made them in the repository itself
-	}
-	return repo.HandOver(ctx, w.id, *left)
+	return repo.HandOver(ctx, w.id, w.outcome(kept))
 }
 
 func (w *linkedFiles) released() (bool, error) {
@@ -154,22 +151,25 @@ func (w *linkedFiles) released() (bool, error) {
 	return !working, err
 }
 
-// leaving is what people find in the worktree.
-func (w *Workspace) leaving() *worktree.Outcome {
-	left := &worktree.Outcome{Head: w.tip, Limits: w.spaces.cfg.Limits.changes()}
-	if c := w.collected; c != nil {
-		left.Collected, left.Stored, left.Look = true, w.receipt, c.Notable
-		if w.tip != "" && w.tip != w.commit {
-			left.Commits = &worktree.NewCommits{Base: w.commit, Bundle: c.Bundle, Index: w.indexOf}
-		}
+// outcome is what people find in the worktree.
+func (w *linkedFiles) outcome(kept *contents) worktree.Outcome {
+	left := worktree.Outcome{Limits: w.spaces.cfg.Limits.changes()}
+	c := kept.change
+	if c == nil {
+		return left
+	}
+	left.Head, left.Collected, left.Stored, left.Look = c.tip, true, kept.receipt, c.Notable
+	// An agent without a jail made its commits in the repository itself.
+	if c.tip != "" && c.tip != w.commit && !w.unjailed {
+		left.Commits = &worktree.NewCommits{Base: w.commit, Bundle: c.Bundle, Index: w.indexOf}
 	}
 	return left
 }
 
 // indexOf makes an index of a commit of the agent's.
-func (s *site) indexOf(ctx context.Context, commit string) (string, error) {
-	own := s.repo()
-	own.Index = s.path("index.kept")
+func (w *linkedFiles) indexOf(ctx context.Context, commit string) (string, error) {
+	own := w.repo()
+	own.Index = w.path("index.kept")
 	return own.Index, own.Run(ctx, "read-tree", commit)
 }
 

@@ -65,7 +65,7 @@ func TestLinkedAfterAHostileAgent(t *testing.T) {
 			w := prepareLinked(t, s, linkRequest(jobA, "7", repo))
 			wt, _ := w.Worktree()
 			evil, ran := filepath.Join(t.TempDir(), "evil"), filepath.Join(t.TempDir(), "ran")
-			w.touched()
+			w.contents.touched()
 			sh(t, w.Dir(), strings.NewReplacer("$1", evil, "$2", ran).Replace(planted)+"\n"+c.last)
 			// What the agent's own git directory says.
 			sh(t, w.path("repo"), `cp "`+evil+`/config" config; mkdir hooks; cp "`+evil+`"/hooks/* hooks`)
@@ -116,7 +116,7 @@ func TestLinkedAfterAHostileAgentWithoutAJail(t *testing.T) {
 	w := prepareLinked(t, s, r)
 	wt, _ := w.Worktree()
 	evil, ran := filepath.Join(t.TempDir(), "evil"), filepath.Join(t.TempDir(), "ran")
-	w.touched()
+	w.contents.touched()
 	sh(t, w.Dir(), `git checkout -q -b other; echo mine > mine; git add mine; git commit -qm mine
 `+strings.NewReplacer("$1", evil, "$2", ran).Replace(planted)+`
 common=$(git rev-parse --git-common-dir); own=$(git rev-parse --git-dir)
@@ -185,7 +185,7 @@ func linkedCrashOnce(s *Spaces, job string, n int, repo string) error {
 	if err != nil {
 		return err
 	}
-	w.touched()
+	w.contents.touched()
 	err = os.WriteFile(filepath.Join(w.Dir(), fmt.Sprint("new", n)), []byte("x\n"), 0o644)
 	if err == nil {
 		var c Change

@@ -32,8 +32,9 @@ func (w *linkedFiles) enclose() error {
 	return w.worktree.LeadTo(repoPath)
 }
 
-// show adds what git needs besides the worktree's files.
+// show adds the worktree's files, and what git needs besides them.
 func (w *linkedFiles) show(spec *sandbox.Spec) {
+	w.own.show(spec)
 	if !w.unjailed {
 		spec.Mounts = append(spec.Mounts,
 			sandbox.Mount{Source: w.ownRepo(), Target: repoPath, Writable: !spec.WorkspaceReadOnly},

@@ -31,7 +31,7 @@ func TestNestedRepositoryWithCommits(t *testing.T) {
 			if got := strings.Join(change.Skipped, "\n"); !strings.Contains(got, "sub/inner/.git") || !strings.Contains(got, "its files are kept") {
 				t.Errorf("nothing says what became of the nested .git: %q", got)
 			}
-			deliver(t, w, change, deliveryTo(repo, "penstock/x"))
+			deliver(t, change, deliveryTo(repo, "penstock/x"))
 			tree := run(t, repo, "git", "ls-tree", "-r", "penstock/x", "sub/")
 			if !strings.Contains(tree, "\tsub/inner/f") || !strings.Contains(tree, "\tsub/inner/g") || strings.Contains(tree, "160000") || strings.Contains(tree, ".o") {
 				t.Errorf("the delivered branch has\n%s", tree)

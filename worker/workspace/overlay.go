@@ -31,6 +31,7 @@ func (f *overlayFiles) prepare(ctx context.Context, r Request) error {
 }
 
 func (f *overlayFiles) show(spec *sandbox.Spec) {
+	f.own.show(spec)
 	spec.Lower = f.base.Trees
 	if f.layer != nil {
 		spec.Lower = append([]string{f.layer.Files()}, f.base.Trees...)

@@ -104,7 +104,7 @@ func TestNoCommitIsOverlooked(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			w := prepareAs(t, s, "job."+strings.ReplaceAll(name, " ", "-"), jobs.Repo{URL: repo}, jobs.IsolationWorktree)
 			act(t, w, c.script)
-			if got := w.directory().MayHaveCommits(); got != c.want {
+			if got := w.collection().directory().MayHaveCommits(); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})

@@ -33,7 +33,7 @@ func TestNothingOutsideIsEverRead(t *testing.T) {
 		{"victim", "fifo"}, {"victim", "socket"}, {"victim", "device"}, {"deep", "fifo"}, {"deep/.gitignore", "fifo"}})
 	walked := 0
 	for begun := time.Now(); time.Since(begun) < 2*time.Second || (walked < 100 && time.Since(begun) < time.Minute); walked++ {
-		_, _, err := w.directory().Snapshot(t.Context(), w.before, w.path("index.race")) // a torn view is an error at worst
+		_, _, err := w.collection().directory().Snapshot(t.Context(), w.before, w.path("index.race")) // a torn view is an error at worst
 		if errors.Is(err, os.ErrPermission) {
 			t.Fatal(err)
 		}

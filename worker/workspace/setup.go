@@ -18,46 +18,46 @@ import (
 // If run fails, its output is in the workspace, as without sharing; the next job tries
 // again.
 func (w *Workspace) Setup(ctx context.Context, key string, run func(context.Context, *Workspace) error) (took time.Duration, reused bool, err error) {
-	if key == "" || w.Strategy() != Overlay || w.shown {
+	if key == "" || w.Strategy() != Overlay || w.contents.shown {
 		return 0, false, run(ctx, w)
 	}
 	layer, maker, err := w.base.Layer(ctx, key)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, false, err
+	}
+	switch {
 	case layer != nil:
-		return layer.Took, true, w.put(layer)
+		took, reused = layer.Took, true
 	case maker == nil:
 		return 0, false, run(ctx, w)
+	default:
+		layer, err = w.makeLayer(ctx, maker, run)
 	}
-	return 0, false, w.makeLayer(ctx, maker, run)
+	w.contents.touched()
+	if layer == nil {
+		return 0, false, err
+	}
+	w.layer = layer
+	// Without the record the files of the workspace mean nothing.
+	return took, reused, errors.Join(err, w.writeRecord(Overlay))
 }
 
-// put puts a layer below a workspace without writes.
-func (w *Workspace) put(l *repocache.Layer) error {
-	w.layer = l
-	w.touched()
-	return w.writeRecord() // without the record the files of the workspace mean nothing
-}
-
-// makeLayer runs setup in a directory of its own. If it succeeds that becomes
-// a layer, else the workspace's own.
-func (w *Workspace) makeLayer(ctx context.Context, maker *repocache.LayerMaker, run func(context.Context, *Workspace) error) error {
+// makeLayer runs setup in a directory of its own. If it succeeds that becomes a layer,
+// else it becomes the directory of the workspace.
+func (s *site) makeLayer(ctx context.Context, maker *repocache.LayerMaker, run func(context.Context, *Workspace) error) (*repocache.Layer, error) {
 	dir, err := maker.Begin(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	at := &site{spaces: w.spaces, id: w.id, dir: dir, base: w.base}
-	inside := &Workspace{site: at, files: &overlayFiles{own{at}}}
+	at := &site{spaces: s.spaces, id: s.id, dir: dir, base: s.base}
 	began := time.Now()
-	failed := run(ctx, inside)
+	failed := run(ctx, newWorkspace(at, &overlayFiles{own{at}}))
 	if failed == nil {
 		layer, err := maker.Publish(time.Since(began))
 		if layer != nil {
-			return errors.Join(err, w.put(layer))
+			return layer, err
 		}
-		w.leftover(err) // this job can use it all the same
+		s.leftover(err) // this job can use it all the same
 	}
-	w.touched()
-	return errors.Join(failed, maker.GiveUp(ctx, w.dir))
+	return nil, errors.Join(failed, maker.GiveUp(ctx, s.dir))
 }

@@ -93,16 +93,65 @@ func (s *site) catalog(index string) (git.Listing, error) {
 	return s.spaces.cache.Listing(s.base)
 }
 
+// releaseShared lets the base and the layer go, which other workspaces use, too.
+func (s *site) releaseShared() error {
+	err := s.layer.Release()
+	if s.base != nil {
+		err = errors.Join(err, s.base.Release())
+	}
+	return err
+}
+
+// leave gives the workspace up where it is.
+func (s *site) leave() error {
+	err := errors.Join(s.releaseShared(), s.lock.Release())
+	s.lock = nil
+	return err
+}
+
+// empty reports whether nothing was written in a directory that was empty, and
+// nothing by setup.
+func (s *site) empty() bool {
+	if s.layer != nil {
+		return false
+	}
+	names, err := disk.Names(s.dir)
+	return err == nil && len(names) == 0
+}
+
 func (s *site) leftover(err error) {
 	if s.spaces.cfg.Hooks.Leftover != nil {
 		s.spaces.cfg.Hooks.Leftover("workspace "+s.id, err)
 	}
 }
 
-// directory is the description of a host's directory, for collecting it.
-func (s *site) directory() *changes.Directory {
+// hostDirectory describes the agent's directory, for collecting what lies in it.
+func (s *site) hostDirectory() *changes.Directory {
 	return &changes.Directory{
 		Path: s.dir, Home: s.home, Repo: s.repo(), Base: s.commit, Trash: s.spaces.trash,
 		Limits: s.spaces.cfg.Limits.changes(), Listing: s.catalog,
 	}
+}
+
+// repo is the host's own git directory for this workspace. What a power cut
+// takes of it is collected again, so nothing waits for the disk; and a pack
+// stays a pack, which is one file for any number of objects.
+func (s *site) repo() git.Repo {
+	return git.Repo{
+		Dir: s.path("git"), Hold: []*os.File{s.lock.File},
+		Set: []string{"core.fsync=none", "fastimport.unpackLimit=1"},
+	}
+}
+
+// unlockGit removes the locks of a git that was killed, which would keep the next
+// one from its work. Only ours runs there, and it has ended.
+func (s *site) unlockGit() (err error) {
+	for _, pattern := range []string{"index*.lock", "git/*.lock", "git/refs/heads/*.lock"} {
+		locks, globbed := filepath.Glob(s.path(pattern))
+		err = errors.Join(err, globbed)
+		for _, lock := range locks {
+			err = errors.Join(err, os.Remove(lock))
+		}
+	}
+	return err
 }

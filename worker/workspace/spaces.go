@@ -199,7 +199,7 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 		err = w.files.prepare(ctx, r)
 	}
 	if err == nil {
-		err = w.writeRecord()
+		err = w.writeRecord(w.Strategy())
 	}
 	if err != nil {
 		return nil, errors.Join(disk.BlameFull(s.cfg.Dir, err), w.remove())
@@ -216,7 +216,7 @@ func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workspace %s: %w", id, err)
 	}
-	w := &Workspace{site: &site{spaces: s, id: id, home: s.homes.dir(id), lock: l}}
+	w := newWorkspace(&site{spaces: s, id: id, home: s.homes.dir(id), lock: l}, nil)
 	// What is there now has no owner: we hold its lock.
 	if err := s.trash.Remove(ctx, w.home); err != nil {
 		return nil, errors.Join(err, l.Remove())

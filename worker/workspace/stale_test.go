@@ -67,6 +67,7 @@ func age(t *testing.T, s *Spaces, wt worktree.Worktree) worktree.Worktree {
 }
 
 func TestStaleWorktrees(t *testing.T) {
+	t.Parallel()
 	stored := func(context.Context, string, changes.Receipt) (bool, error) { return true, nil }
 	for name, c := range map[string]struct {
 		change func(t *testing.T, s *Spaces, repo string, wt worktree.Worktree)
@@ -92,6 +93,7 @@ func TestStaleWorktrees(t *testing.T) {
 		}, "locked"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, repo := openLinked(t), newRepo(t)
 			s.cfg.Stored = stored
 			wt := aged(t, s, repo)

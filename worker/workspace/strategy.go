@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/sandbox"
 )
 
 // A Strategy is a way to give a job files of its own.
@@ -116,18 +115,3 @@ func (s *Spaces) choose(ctx context.Context, r Request) (Strategy, error) {
 	}
 	return "", err
 }
-
-// Show lets a jail see the workspace. What is in it is unknown from then on.
-func (w *Workspace) Show(spec *sandbox.Spec) {
-	w.touched()
-	w.show(spec)
-}
-
-func (w *Workspace) show(spec *sandbox.Spec) {
-	spec.Workspace = w.dir
-	w.files.show(spec)
-}
-
-// Strategy is how the files were made; "" where the directory was there
-// before.
-func (w *Workspace) Strategy() Strategy { return w.files.strategy() }

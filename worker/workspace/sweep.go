@@ -102,7 +102,7 @@ func (s *Spaces) sweepJob(ctx context.Context, id string, spent, dry bool) (remo
 	w, err := s.abandoned(id, l)
 	if dry {
 		if err == nil && w != nil {
-			if err = s.salvage(ctx, w); w.collected != nil && isUnsaved(err) {
+			if err = s.salvage(ctx, w); w.contents.change != nil && isUnsaved(err) {
 				err = nil // it could be collected, and was not stored for now
 			}
 		}

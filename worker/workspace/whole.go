@@ -19,7 +19,9 @@ const wholeFile = "whole.json"
 // what becomes of the whole.
 func (w *Workspace) Whole(ctx context.Context, limit *changes.LimitError) *changes.LimitError {
 	whole, now := *limit, time.Now().UTC()
-	whole.Dir, whole.Bytes = w.dir, w.wholeSize(ctx)
+	whole.Dir = w.dir
+	// Like [Workspace.Size], of one that is larger than may be collected.
+	whole.Bytes, _ = disk.Usage(ctx, disk.UsageLimits{Depth: wholeDepth, Entries: 8 * w.spaces.cfg.Limits.Entries}, w.home)
 	whole.Since, whole.Until = now, now.Add(max(0, w.spaces.cfg.Limits.WholeAge))
 	return &whole
 }
@@ -29,7 +31,7 @@ func (w *Workspace) Whole(ctx context.Context, limit *changes.LimitError) *chang
 // Limits.WholeAge and Limits.WholeBytes. A user's own directory, and a worktree, stay
 // anyway.
 func (w *Workspace) KeepWhole(whole *changes.LimitError) error {
-	w.saved = true
+	w.contents.saved = true
 	if w.worktree != nil {
 		w.Keep()
 		return nil
@@ -41,7 +43,7 @@ func (w *Workspace) KeepWhole(whole *changes.LimitError) error {
 	if err == nil {
 		err = os.WriteFile(w.path(wholeFile), data, 0o600)
 	}
-	w.stays = err == nil
+	w.contents.stays = err == nil
 	return err
 }
 
@@ -87,9 +89,3 @@ func overdue(kept map[string]changes.LimitError, limits Limits, now time.Time) m
 
 // wholeDepth is how deep a workspace is measured that may be kept.
 const wholeDepth = 1024
-
-// wholeSize is [Workspace.Size] of one that is larger than may be collected.
-func (w *Workspace) wholeSize(ctx context.Context) int64 {
-	bytes, _ := disk.Usage(ctx, disk.UsageLimits{Depth: wholeDepth, Entries: 8 * w.spaces.cfg.Limits.Entries}, w.home)
-	return bytes
-}

@@ -5,26 +5,21 @@ import (
 	"errors"
 	"os"
 
-	"github.com/penstock-run/penstock/worker/internal/changes"
-	"github.com/penstock-run/penstock/worker/worktree"
+	"github.com/penstock-run/penstock/sandbox"
 )
 
 // A Workspace is the directory that one attempt works in. Its methods must
 // not be called at the same time.
 type Workspace struct {
 	*site
-	files files // nil until they are being made
+	files    files // nil until they are being made
+	contents contents
+	keep     bool // a worktree stays for people, when the attempt ends
+}
 
-	inUse bool   // its agent runs while it is collected
-	fewer int64  // bytes of changed files, where all that may be make too large a patch
-	tip   string // the agent's last commit, as collected
-	keep  bool   // a worktree stays for people, when the attempt ends
-
-	shown     bool    // a jail may have written in it since it was made, or collected
-	collected *Change // the change of the last Collect; nil after another Show
-	saved     bool    // that is safe elsewhere
-	receipt   *changes.Receipt
-	stays     bool // Close leaves it, though all that can be is safe elsewhere
+// newWorkspace returns a workspace that no jail has seen yet.
+func newWorkspace(at *site, made files) *Workspace {
+	return &Workspace{site: at, files: made, contents: contents{home: at.home}}
 }
 
 // ID is the id of the request that the workspace was made for.
@@ -44,6 +39,16 @@ func (w *Workspace) Beside() (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
+// Show lets a jail see the workspace. What is in it is unknown from then on.
+func (w *Workspace) Show(spec *sandbox.Spec) {
+	w.contents.touched()
+	w.files.show(spec)
+}
+
+// Strategy is how the files were made; "" where the directory was there
+// before.
+func (w *Workspace) Strategy() Strategy { return w.files.strategy() }
+
 // Close removes the workspace and the host's files beside it. It refuses, with an
 // [UnsavedError], while the workspace may hold changes that were not [Workspace.Saved]:
 // then everything stays as it is, for the next sweep. After [Workspace.KeepWhole] it
@@ -55,21 +60,10 @@ func (w *Workspace) Close() error {
 		w.leftover(err)
 		return err
 	}
-	if w.lock != nil && w.stays {
+	if w.lock != nil && w.contents.stays {
 		return w.leave()
 	}
 	return w.remove()
-}
-
-// leave gives the workspace up where it is.
-func (w *Workspace) leave() error {
-	err := w.layer.Release()
-	if w.base != nil {
-		err = errors.Join(err, w.base.Release())
-	}
-	err = errors.Join(err, w.lock.Release())
-	w.lock = nil
-	return err
 }
 
 // remove is Close, whatever is in the workspace.
@@ -83,10 +77,7 @@ func (w *Workspace) remove() error {
 		w.leftover(err)
 		return err
 	}
-	err := errors.Join(w.spaces.trash.Remove(context.Background(), w.home), w.layer.Release())
-	if w.base != nil {
-		err = errors.Join(err, w.base.Release())
-	}
+	err := errors.Join(w.spaces.trash.Remove(context.Background(), w.home), w.releaseShared())
 	if err != nil {
 		w.leftover(err)
 	}
@@ -100,9 +91,9 @@ func (w *Workspace) withdraw(ctx context.Context) error {
 	if w.files == nil {
 		return nil
 	}
-	var left *worktree.Outcome
+	var kept *contents
 	if w.keep {
-		left = w.leaving()
+		kept = &w.contents
 	}
-	return w.files.release(ctx, left)
+	return w.files.release(ctx, kept)
 }

@@ -21,6 +21,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/penstock-run/penstock/cmd/internal/input"
+	"github.com/penstock-run/penstock/dispatcher/deliver"
+	"github.com/penstock-run/penstock/dispatcher/hooks"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/worker"
@@ -35,8 +37,9 @@ const EnvPrefix = "PENSTOCK_"
 // Config holds every setting. Defaults are in [Defaults] and nowhere else.
 type Config struct {
 	Data          string        `yaml:"data" env:"DATA" doc:"directory for the embedded broker, caches and workspaces"`
-	Server        string        `yaml:"server" env:"SERVER" doc:"NATS URL of the pool, or of a cluster; empty uses the pool of the data directory"`
+	Server        string        `yaml:"server" env:"SERVER" doc:"NATS URL of the pool, or of a cluster, or the https:// address of its HTTP interface; empty uses the pool of the data directory"`
 	Creds         string        `yaml:"creds" env:"CREDS" doc:"credentials file for the pool that runs on server or data; penstock nats credentials makes one"`
+	TokenFile     string        `yaml:"token_file" env:"TOKEN_FILE" doc:"file with the token for a server of HTTP; penstock token add makes one"`
 	TLSCA         string        `yaml:"tls_ca" env:"TLS_CA" doc:"authorities of the server's certificate, a PEM file; empty is the system's"`
 	TLSClientCert string        `yaml:"tls_client_cert" env:"TLS_CLIENT_CERT" doc:"certificate of this client, a PEM file, where the server wants one"`
 	TLSClientKey  string        `yaml:"tls_client_key" env:"TLS_CLIENT_KEY" doc:"its key, a PEM file"`
@@ -54,7 +57,13 @@ type Config struct {
 	Keep          KeepConfig    `yaml:"retention" envPrefix:"RETENTION_"`
 	// Agents are in files only: a variable could not hold them.
 	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api"`
+	// Hooks are in files only, too.
+	Hooks map[string]hooks.Rule `yaml:"hooks,omitempty" doc:"webhooks that become jobs, by name: source, secret_file, when, require, users, job"`
+	// Webhooks say where the pool may send events.
+	Webhooks deliver.Settings `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
 
+	// Token is the token itself. It has been removed from the environment, too.
+	Token string `yaml:"-" env:"TOKEN" doc:"token for a server of HTTP, if token_file names none"`
 	// The providers' keys have been removed from the environment before they are read;
 	// see Load.
 	AnthropicKey string `yaml:"-" env:"ANTHROPIC_API_KEY" doc:"key of the Anthropic API; it stays in the worker"`
@@ -109,10 +118,27 @@ type WorkerConfig struct {
 type ServeConfig struct {
 	Listen      string `yaml:"listen" env:"LISTEN" doc:"address of the embedded broker"`
 	Admin       string `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
+	HTTP        string `yaml:"http" env:"HTTP" doc:"address of the HTTP API; empty for none"`
 	Slots       int    `yaml:"slots" env:"SLOTS" doc:"slots of a worker inside serve; 0 for none"`
 	TLSCert     string `yaml:"tls_cert" env:"TLS_CERT" doc:"certificate with which the embedded broker listens, a PEM file"`
 	TLSKey      string `yaml:"tls_key" env:"TLS_KEY" doc:"its key, a PEM file"`
 	TLSClientCA string `yaml:"tls_client_ca" env:"TLS_CLIENT_CA" doc:"let in only clients with a certificate by these authorities, a PEM file"`
+	HTTPTLSCert string `yaml:"http_tls_cert" env:"HTTP_TLS_CERT" doc:"certificate of the HTTP API, a PEM file"`
+	HTTPTLSKey  string `yaml:"http_tls_key" env:"HTTP_TLS_KEY" doc:"its key, a PEM file"`
+
+	HTTPTLSClientCA string   `yaml:"http_tls_client_ca" env:"HTTP_TLS_CLIENT_CA" doc:"authorities whose certificates identify clients of the HTTP API, by their common names, a PEM file"`
+	HTTPProxyHeader string   `yaml:"http_proxy_header" env:"HTTP_PROXY_HEADER" doc:"header in which a proxy names the user whose request it passes on"`
+	HTTPProxyFrom   []string `yaml:"http_proxy_from" env:"HTTP_PROXY_FROM" doc:"addresses or networks of that proxy"`
+	HTTPClients     []string `yaml:"http_clients" env:"HTTP_CLIENTS" doc:"roles of names from certificates and proxies: NAME=ROLE, *=ROLE for all others"`
+
+	HTTPRate   float64  `yaml:"http_rate" env:"HTTP_RATE" doc:"requests a second that one credential may make over HTTP, in bursts of twice as many; 0: any number"`
+	HTTPHosts  []string `yaml:"http_hosts" env:"HTTP_HOSTS" doc:"names by which clients reach the HTTP API, besides localhost and its address"`
+	UIReadOnly bool     `yaml:"ui_read_only" env:"UI_READ_ONLY" doc:"pages of the dashboard have no actions, whoever looks at them"`
+	// What models may do by /mcp, besides reading, as far as the roles of their tokens go.
+	MCPAllow     []string `yaml:"mcp_allow" env:"MCP_ALLOW" doc:"what models may do over HTTP besides reading, as far as their tokens may: submit, answer, retry, cancel"`
+	MCPTotalJobs int      `yaml:"mcp_total_jobs" env:"MCP_TOTAL_JOBS" doc:"jobs that the models of one token may submit until serve ends; 0 is no limit"`
+	MCPTotalCost float64  `yaml:"mcp_total_cost" env:"MCP_TOTAL_COST" doc:"US dollars that these may cost together; 0 is no limit"`
+	MaxDepth     int      `yaml:"max_depth" env:"MAX_DEPTH" doc:"how many generations of children a job may have"`
 	// Caps bound what runs at once in the whole pool.
 	Caps []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
 }
@@ -139,6 +165,7 @@ type KeepConfig struct {
 	Artifacts      time.Duration `yaml:"artifacts" env:"ARTIFACTS" doc:"how long patches, bundles and other artifacts are kept, salvages among them"`
 	ArtifactsBytes string        `yaml:"artifacts_bytes" env:"ARTIFACTS_BYTES" doc:"size of all artifacts; a new one that does not fit is refused; empty is no bound but the disk's"`
 	Dead           time.Duration `yaml:"dead_letters" env:"DEAD_LETTERS" doc:"how long dead letters are kept"`
+	Audit          time.Duration `yaml:"audit" env:"AUDIT" doc:"how long the audit log keeps who asked for which change"`
 	Store          string        `yaml:"store_bytes" env:"STORE_BYTES" doc:"size of the embedded broker's whole store; empty is what is free on its disk but the reserve"`
 	Reserve        string        `yaml:"reserve" env:"RESERVE" doc:"what the embedded broker leaves free on its disk; empty is 5%, and 1GiB at most"`
 }
@@ -161,9 +188,9 @@ func Defaults() Config {
 		Worker: WorkerConfig{Queues: []string{"default"}, Backend: "auto", Workspace: "auto", Cache: "20GiB", SetupCache: 24 * time.Hour, WorkspaceTime: 10 * time.Minute, WorktreeAge: 30 * day, WholeAge: 7 * day, WholeBytes: "20GiB", DiskLimit: "10GiB", CommitTrailers: true, Drain: 10 * time.Minute,
 			StartTimeout: hangs.Start, HaltTimeout: hangs.Halt, ExitTimeout: hangs.Exit, StepTimeout: hangs.Step, OutputLimit: jobs.Bytes(hangs.Output).String(), RetryLimit: hangs.Retries,
 			Admin: "127.0.0.1:9091"},
-		Serve: ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090"},
+		Serve: ServeConfig{Listen: "127.0.0.1:4222", Admin: "127.0.0.1:9090", HTTP: "127.0.0.1:8080", HTTPRate: 200, MaxDepth: 1},
 		Model: ModelConfig{AnthropicURL: "https://api.anthropic.com"},
-		Keep:  KeepConfig{Jobs: 30 * day, Events: 30 * day, Results: 30 * day, Artifacts: 30 * day, Dead: 90 * day},
+		Keep:  KeepConfig{Jobs: 30 * day, Events: 30 * day, Results: 30 * day, Artifacts: 30 * day, Dead: 90 * day, Audit: 90 * day},
 	}
 }
 
@@ -295,6 +322,10 @@ func (c *Config) validate() error {
 		return Usage("", "worker.setup_cache: %v is negative", c.Worker.SetupCache)
 	case c.Serve.Slots < 0 || c.Serve.Slots > 4096:
 		return Usage("", "serve.slots: %d is not between 0 and 4096", c.Serve.Slots)
+	case c.Serve.HTTPRate < 0:
+		return Usage("", "serve.http_rate: %g is less than 0", c.Serve.HTTPRate)
+	case c.Serve.MaxDepth < 0 || c.Serve.MaxDepth > 16:
+		return Usage("", "serve.max_depth: %d is not between 0 and 16", c.Serve.MaxDepth)
 	case c.Replicas < 0 || c.Replicas > 5:
 		return Usage("", "replicas: %d is not between 0 and 5", c.Replicas)
 	case level.UnmarshalText([]byte(c.Log.Level)) != nil:
@@ -310,6 +341,9 @@ func (c *Config) validate() error {
 	}
 	if err := c.Keep.validate(); err != nil {
 		return err
+	}
+	if _, err := c.Webhooks.Networks(); err != nil {
+		return Usage("", "webhooks.%w", err)
 	}
 	if _, err := worker.ParseReserve(c.Worker.Reserve); err != nil {
 		return Usage("", "worker.reserve: %w", err)
@@ -404,7 +438,7 @@ func (k KeepConfig) validate() error {
 	for _, kept := range []struct {
 		name string
 		time time.Duration
-	}{{"jobs", k.Jobs}, {"events", k.Events}, {"results", k.Results}, {"artifacts", k.Artifacts}, {"dead_letters", k.Dead}} {
+	}{{"jobs", k.Jobs}, {"events", k.Events}, {"results", k.Results}, {"artifacts", k.Artifacts}, {"dead_letters", k.Dead}, {"audit", k.Audit}} {
 		if kept.time < leastKept {
 			return Usage("", "retention.%s: %v is less than %v", kept.name, kept.time, leastKept)
 		}

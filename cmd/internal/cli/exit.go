@@ -52,7 +52,7 @@ func Code(err error) int {
 	switch jobs.Code(err) {
 	case "":
 		return ExitOK
-	case jobs.CodeInvalid, jobs.CodeAmbiguous:
+	case jobs.CodeInvalid, jobs.CodeAmbiguous, jobs.CodeExists:
 		return ExitUsage
 	case jobs.CodeNotFound:
 		return ExitNotFound

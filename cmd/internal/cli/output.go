@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // Format is how data is written to standard output. Tables are for people
@@ -62,7 +63,7 @@ func (v View[T]) List(w io.Writer, f Format, values []T) error {
 		return nil
 	case IDs:
 		for _, value := range values {
-			if _, err := io.WriteString(w, console.Line(v.ID(value))+"\n"); err != nil {
+			if _, err := io.WriteString(w, visible.Line(v.ID(value))+"\n"); err != nil {
 				return err
 			}
 		}

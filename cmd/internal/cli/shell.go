@@ -16,6 +16,12 @@ type Shell struct {
 	Format   *Format
 	Progress *ProgressMode
 	Release  string // of the program
+	// Secret returns the value of a secret that a job names. No other process can read it.
+	Secret func(name string) (string, bool)
+	// Terminal says that the program has a terminal, which is gone after SIGHUP.
+	Terminal bool
+	// Reread reads the settings of this command line again.
+	Reread func() (Config, error)
 }
 
 // Progressf writes a line of progress to standard error, unless --progress is quiet.

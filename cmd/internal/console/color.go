@@ -3,6 +3,8 @@ package console
 import (
 	"fmt"
 	"strings"
+
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // Mode says when our own words are coloured.
@@ -77,7 +79,7 @@ func (w *Writer) Row(spans ...Span) error { return w.print(w.spans(spans) + "\n"
 func (w *Writer) spans(spans []Span) string {
 	var b strings.Builder
 	for _, s := range spans {
-		text := Line(s.Text)
+		text := visible.Line(s.Text)
 		if w.color && s.Style != Plain && text != "" {
 			text = "\x1b[" + string(s.Style) + "m" + text + "\x1b[0m"
 		}

@@ -10,73 +10,41 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
-var hostile = []struct{ name, text, line string }{
-	{"words", "fix the bug", "fix the bug"},
-	{"letters", "Grüße, 世界, नमस्ते", "Grüße, 世界, नमस्ते"},
-	{"colours", "\x1b[1;31mred\x1b[0m \x1b[Kend", "red end"},
-	{"cursor", "a\x1b[2Ab", `a\u001b[2Ab`},
-	{"title", "\x1b]0;mine\x07", `\u001b]0;mine\u0007`},
-	{"clipboard", "\x1b]52;c;ZXZpbA==\x1b\\", `\u001b]52;c;ZXZpbA==\u001b\`},
-	{"C1", "\u009b2J\u0090q\u009c", `\u009b2J\u0090q\u009c`},
-	{"C1 as a byte", "a\x9b2J", `a\x9b2J`},
-	{"backspace and bell", "safe\b\b\b\bevil\a", `safe\u0008\u0008\u0008\u0008evil\u0007`},
-	{"delete", "a\x7fb", `a\u007fb`},
-	{"lines", "one\ntwo\r\nthree\rfour\u2028five\vsix", "one ⏎ two ⏎ three ⏎ four ⏎ five ⏎ six"},
-	{"bidi", "user\u202e\u2066// admin\u2069", `user\u202e\u2066// admin\u2069`},
-	{"marks of direction", "a\u200e\u200f\u061cb", `a\u200e\u200f\u061cb`},
-	{"nothing to see", "ma\u200bin\ufeff\u00ad\u2060\u3164", `ma\u200bin\ufeff\u00ad\u2060\u3164`},
-	{"tags", "a\U000e0041", `a\udb40\udc41`},
-	{"variation selectors", "a\ufe0fb\U000e0100", `a\ufe0fb\udb40\udd00`},
-	{"an emoji", "👨‍👩‍👧 ❤️ 1️⃣", "👨‍👩‍👧 ❤️ 1️⃣"},
-	{"Persian", "می\u200cخواهم", "می\u200cخواهم"},
-	{"a joiner alone", "ab\u200dcd", `ab\u200dcd`},
-	{"no text", "\xff\xfe\xc3", `\xff\xfe\xc3`},
-	{"marks", "a" + strings.Repeat("\u0301", 10), "a" + strings.Repeat("\u0301", 8) + `\u0301\u0301`},
-	{"tab", "a\tb", "a b"},
-	{"long", strings.Repeat("é", 5000), strings.Repeat("é", 4000) + " … (1000 more characters)"},
-}
-
-func TestLine(t *testing.T) {
-	for _, tt := range hostile {
-		if got := Line(tt.text); got != tt.line {
-			t.Errorf("%s: got %q, want %q", tt.name, got, tt.line)
-		}
-	}
-}
-
-func TestBlock(t *testing.T) {
-	got := Block("\n\n\x1b[32mok\x1b[0m\tyes  \r\n 10%\r 20%\n\x1b[1Aup\n\n")
-	want := []string{"ok  yes", " 10%", " 20%", `\u001b[1Aup`}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+// hostile are texts that a terminal would act on, and some that only look so.
+var hostile = []string{
+	"fix the bug", "Grüße, 世界, नमस्ते", "\x1b[1;31mred\x1b[0m \x1b[Kend", "a\x1b[2Ab", "\x1b]52;c;ZXZpbA==\x1b\\",
+	"\u009b2J\u0090q\u009c", "a\x9b2J", "safe\b\b\b\bevil\a", "a\x7fb", "one\ntwo\r\nthree\rfour\u2028five\vsix",
+	"user\u202e\u2066// admin\u2069", "ma\u200bin\ufeff\u00ad\u2060\u3164", "a\U000e0041", "a\ufe0fb\U000e0100", "👨‍👩‍👧 ❤️ 1️⃣",
+	"\xff\xfe\xc3", "a\tb", strings.Repeat("é", 5000),
 }
 
 // What is written is a valid document of the same values, and nothing in it is
 // acted on.
 func TestDocumentsKeepTheirValues(t *testing.T) {
-	for _, tt := range hostile {
-		value := map[string]any{"text": tt.text, strings.ToValidUTF8(tt.text, "?"): 1.0, "raw": json.RawMessage(`{"a":"\ud83d\ude00 \u001b ` + "\u009b" + `"}`)}
+	for _, stranger := range hostile {
+		value := map[string]any{"text": stranger, strings.ToValidUTF8(stranger, "?"): 1.0, "raw": json.RawMessage(`{"a":"\ud83d\ude00 \u001b ` + "\u009b" + `"}`)}
 		data, err := json.Marshal(value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		shown := JSON(data)
-		inert(t, tt.name+" as JSON", string(shown))
+		inert(t, "JSON", string(shown))
 		var want, got, fromYAML any
 		if err := errors.Join(json.Unmarshal(data, &want), json.Unmarshal(shown, &got)); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v: got %q, want %q", tt.name, err, shown, data)
+			t.Errorf("%q: %v: got %q, want %q", stranger, err, shown, data)
 		}
 		var b bytes.Buffer
 		if err := YAML(&b, value); err != nil {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%q: %v", stranger, err)
 			continue
 		}
-		inert(t, tt.name+" as YAML", b.String())
+		inert(t, "YAML", b.String())
 		if err := yaml.Unmarshal(b.Bytes(), &fromYAML); err != nil {
-			t.Errorf("%s: %v in\n%s", tt.name, err, b.String())
+			t.Errorf("%q: %v in\n%s", stranger, err, b.String())
 			continue
 		}
 		again, err := json.Marshal(fromYAML)
@@ -85,7 +53,7 @@ func TestDocumentsKeepTheirValues(t *testing.T) {
 		}
 		got = nil
 		if err := json.Unmarshal(again, &got); err != nil || strings.ReplaceAll(text(got), ".0", "") != strings.ReplaceAll(text(want), ".0", "") {
-			t.Errorf("%s: %v: YAML says %s, want %s", tt.name, err, text(got), text(want))
+			t.Errorf("%q: %v: YAML says %s, want %s", stranger, err, text(got), text(want))
 		}
 	}
 }
@@ -99,7 +67,7 @@ func inert(t *testing.T, what, s string) {
 		t.Errorf("%s: %q is no text", what, s)
 	}
 	for _, r := range s {
-		if active(r) && r != '\n' && r != '\t' && !strings.ContainsRune("\u200c\u200d\ufe0f", r) {
+		if visible.Active(r) && r != '\n' && r != '\t' && !strings.ContainsRune("\u200c\u200d\ufe0f", r) {
 			t.Errorf("%s: %q has %U", what, s, r)
 		}
 	}
@@ -222,16 +190,16 @@ func TestWrap(t *testing.T) {
 
 // Whatever the text, nothing in it is acted on and no line ends early.
 func FuzzLine(f *testing.F) {
-	for _, tt := range hostile {
-		f.Add(tt.text)
+	for _, stranger := range hostile {
+		f.Add(stranger)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		line := Line(s)
+		line := visible.Line(s)
 		inert(t, "line", line)
 		if strings.ContainsAny(line, "\n\r\t") {
 			t.Errorf("%q has more than one line", line)
 		}
-		for _, line := range Block(s) {
+		for _, line := range visible.Block(s) {
 			inert(t, "block", line)
 			for _, part := range Wrap(line, 10) {
 				if Columns(part) > 10 {

@@ -7,11 +7,11 @@
 // ours; bidirectional and invisible characters make one text look like another. So
 // there is one way out, a [Writer]:
 //
-//	Printf   each argument becomes one line of visible text ([Line])
+//	Printf   each argument becomes one line of visible text ([visible.Line])
 //	Row      the same for spans of text, with our own colours between them
 //	Live     rows of such spans that stay below all that is written, and change
 //	Write    whole documents, such as a patch: exact bytes to a pipe or a file,
-//	         visible ones to a terminal ([Visible])
+//	         visible ones to a terminal ([visible.Document])
 //	Raw      the stream itself, for commands whose purpose is another's terminal
 //
 // A Writer writes such characters as JSON does, as in \u001b, so that they are visible,

@@ -10,23 +10,25 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // JSON returns a JSON document with the same values, in which every character
 // that a terminal would act on is escaped. They can stand in its strings only.
 func JSON(document []byte) []byte {
 	s := string(document)
-	if plain(s, "\n\t\r") {
+	if visible.Plain(s, "\n\t\r") {
 		return document
 	}
-	return []byte(rewrite(s, escape))
+	return []byte(rewrite(s, visible.Escape))
 }
 
 // rewrite replaces the characters that a terminal acts on.
 func rewrite(s string, with func(rune) string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if active(r) && r != '\n' && r != '\t' && r != '\r' {
+		if visible.Active(r) && r != '\n' && r != '\t' && r != '\r' {
 			b.WriteString(with(r))
 		} else {
 			b.WriteRune(r)
@@ -55,7 +57,7 @@ func YAML(w io.Writer, value any) error {
 		if r > 0xffff {
 			return fmt.Sprintf(`\U%08x`, r)
 		}
-		return escape(r)
+		return visible.Escape(r)
 	}))
 	return err
 }
@@ -109,7 +111,7 @@ func node(value any) *yaml.Node {
 // meaning.
 func style(s string) yaml.Style {
 	switch {
-	case rewrite(s, escape) != s || strings.Contains(s, "\r"):
+	case rewrite(s, visible.Escape) != s || strings.Contains(s, "\r"):
 		return yaml.DoubleQuotedStyle
 	case strings.Contains(s, "\n"):
 		return yaml.LiteralStyle

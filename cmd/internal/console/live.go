@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // live is the part of a screen below everything that is written, which changes.
@@ -114,7 +116,7 @@ func (w *Writer) Size() (columns, lines int) {
 func cutSpans(spans []Span, width int) []Span {
 	var fit []Span
 	for _, s := range spans {
-		s.Text = Line(s.Text)
+		s.Text = visible.Line(s.Text)
 		if Columns(s.Text) > width {
 			s.Text = Cut(s.Text, width)
 			if width <= 0 {

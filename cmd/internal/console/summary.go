@@ -1,16 +1,5 @@
 package console
 
-import "strings"
-
-// FirstLine is the first line of a text, with a sign that there are more.
-func FirstLine(s string) string {
-	line, _, more := strings.Cut(strings.TrimSpace(s), "\n")
-	if more {
-		line += " …"
-	}
-	return line
-}
-
 // ShortID is the beginning of an id that is long enough to find it by.
 func ShortID(id string) string {
 	if len(id) > 13 {

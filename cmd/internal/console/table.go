@@ -4,6 +4,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // narrow is the least width of a cell when a table is cut to its terminal. A wider
@@ -22,7 +24,7 @@ func Table(w io.Writer, header []string, rows [][]string) error {
 	for _, row := range append([][]string{header}, rows...) {
 		shown := make([]string, len(row))
 		for i, cell := range row {
-			shown[i] = Line(cell)
+			shown[i] = visible.Line(cell)
 		}
 		cells = append(cells, shown)
 	}

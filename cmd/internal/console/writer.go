@@ -12,6 +12,8 @@ import (
 
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
+
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // A Writer is one of the two streams of a command. Its methods may be called by
@@ -88,7 +90,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 		}
 	}
 	w.rest = append([]byte(nil), text[whole:]...)
-	if err := w.put(Visible(string(text[:whole]))); err != nil {
+	if err := w.put(visible.Document(string(text[:whole]))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -101,7 +103,7 @@ func (w *Writer) Close() error {
 	defer w.mu.Unlock()
 	rest := string(w.rest)
 	w.rest = nil
-	return w.put(Visible(rest))
+	return w.put(visible.Document(rest))
 }
 
 // Printf writes a format of ours with arguments of others: each formatted argument
@@ -143,7 +145,7 @@ func (v visibly) Format(state fmt.State, verb rune) {
 	if digits, ok := state.Precision(); ok {
 		format += fmt.Sprintf(".%d", digits)
 	}
-	text := Line(fmt.Sprintf(format+string(verb), v.value))
+	text := visible.Line(fmt.Sprintf(format+string(verb), v.value))
 	padding := strings.Repeat(" ", max(0, width-runewidth.StringWidth(text)))
 	if state.Flag('-') {
 		text += padding
@@ -157,7 +159,7 @@ func (v visibly) Format(state fmt.State, verb rune) {
 // of its own; whatever is in them, no other begins in the first column.
 func (w *Writer) Report(prefix, text string) {
 	var b strings.Builder
-	for i, line := range Block(text) {
+	for i, line := range visible.Block(text) {
 		lead := prefix
 		if i > 0 {
 			lead = "  "

@@ -42,13 +42,15 @@ func TestPairs(t *testing.T) {
 func TestPast(t *testing.T) {
 	now := time.Date(2027, 1, 2, 15, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Time{
-		"": {}, "2h": now.Add(-2 * time.Hour), "-2h": now.Add(-2 * time.Hour), "2027-01-01T00:00:00Z": time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
+		"": {}, "2h": now.Add(-2 * time.Hour), "-2h": now.Add(-2 * time.Hour), "3d": now.AddDate(0, 0, -3), "2027-01-01T00:00:00Z": time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
 	} {
 		if got, err := Past(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
-	if _, err := Past("yesterday", now); err == nil {
-		t.Error("a word was taken")
+	for _, text := range []string{"yesterday", "d", "1.5d", "1d2h", "106752d", "-106752d", "9999999999999999999d"} {
+		if at, err := Past(text, now); err == nil {
+			t.Errorf("%q was taken for %v", text, at)
+		}
 	}
 }

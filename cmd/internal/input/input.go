@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -55,5 +56,29 @@ func (s *Size) Type() string { return "size" }
 func (s *Size) Set(text string) error {
 	n, err := jobs.ParseBytes(text)
 	*s = Size(n)
+	return err
+}
+
+// A Span is a flag that takes a time span of more than no time: seconds to days.
+type Span time.Duration
+
+// String, Set and Type make Span a flag.
+func (s *Span) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
+
+// Type names the flag's value in help texts.
+func (s *Span) Type() string { return "duration" }
+
+// Set reads a time span such as 12h or 30d.
+func (s *Span) Set(text string) error {
+	d, err := ParseSpan(text)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%q is no time: write a number above 0 and a unit, as in 12h or 30d", text)
+	}
+	*s = Span(d)
 	return err
 }

@@ -19,6 +19,7 @@ type Group struct {
 var Groups = []Group{
 	{"Items", "format map max-input max-items max-line filter slice limit shuffle seed prompt-template var"},
 	{"Batch", "out redo max-parallel max-failures follow cancel-on-interrupt"},
+	{"Model", "allow total-jobs total-cost"},
 	{"Calendar", "cron every timezone missed grace overlap replace"},
 	{"Repository", "repo ref include-uncommitted from-salvage isolation"},
 	{"Agent", "agent model max-turns interactive terminals file secret"},
@@ -26,7 +27,7 @@ var Groups = []Group{
 	{"Setup and checks", "setup fresh-setup check check-rounds expect-changes result-schema"},
 	{"Limits", "timeout idle-timeout max-cost max-tokens max-attempts memory cpus cpu-weight pids disk inodes output-rate traffic connections"},
 	{"Questions", "park-after ask-timeout ask-default ask-fail"},
-	{"Scheduling", "queue priority need label run-at after"},
+	{"Scheduling", "queue priority need label run-at after parent"},
 	{"Delivery", "deliver draft-text artifact patch apply"},
 	{"Submission", "job key strict-key dry-run help"},
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +76,21 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.StrictKey, "strict-key", false, "refuse a job whose key belongs to a different job")
 	flags.StringVar(&f.runAt, "run-at", "", "do not start before this time (RFC 3339) or delay (as in 2h)")
 	flags.StringSliceVar(&j.DependsOn, "after", nil, "id of a job that must succeed first (repeatable)")
+	flags.StringVar(&j.Parent, "parent", "", "id of the job on whose behalf this one is submitted: $PENSTOCK_JOB in its jail")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "print what would be submitted, and exit")
+}
+
+// AddTemplate adds the flags that can hold for many jobs, and leaves out those that are
+// about a single one.
+func (f *Flags) AddTemplate(flags *pflag.FlagSet) {
+	all := pflag.NewFlagSet("job", pflag.ContinueOnError)
+	f.Add(all)
+	single := []string{"from-salvage", "key", "strict-key", "run-at", "after", "dry-run"}
+	all.VisitAll(func(flag *pflag.Flag) {
+		if !slices.Contains(single, flag.Name) {
+			flags.AddFlag(flag)
+		}
+	})
 }
 
 // AddFile is for commands that take a whole job from a file.

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // Records shows jobs as they are now.
@@ -31,7 +32,7 @@ var Results = cli.View[jobs.Result]{
 	Row: func(r jobs.Result) []string {
 		return []string{
 			r.Job, r.ID, string(r.Outcome), string(r.Reason), strconv.Itoa(r.Attempts), strconv.Itoa(r.FilesChanged),
-			strconv.Itoa(r.Commits), fmt.Sprintf("%.1f", r.Durations.Total), fmt.Sprintf("%.2f", r.CostUSD), console.FirstLine(r.Message),
+			strconv.Itoa(r.Commits), fmt.Sprintf("%.1f", r.Durations.Total), fmt.Sprintf("%.2f", r.CostUSD), visible.FirstLine(r.Message),
 		}
 	},
 	ID: func(r jobs.Result) string { return r.Job },

@@ -10,6 +10,7 @@ package mcpstdio
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"time"
 
@@ -35,19 +36,25 @@ const grace = time.Second
 // the calls. A goroutine that reads from in may outlive it, because a read of
 // standard input cannot be interrupted.
 func Serve(ctx context.Context, server *mcp.Server, in io.Reader, out io.Writer) error {
-	server.AddReceivingMiddleware(limitTools(ctx))
+	server.AddReceivingMiddleware(LimitTools(ctx.Done(), MaxTools))
 	return server.Run(ctx, newTransport(in, out))
 }
 
-// limitTools bounds how many tools run at once. It also cancels them when
-// serve ends, because the SDK does not pass that on.
-func limitTools(serve context.Context) mcp.Middleware {
-	running := make(chan struct{}, MaxTools)
+// LimitTools bounds how many tools run at once. It also cancels them when
+// ended is closed, because the SDK does not pass that on.
+func LimitTools(ended <-chan struct{}, most int) mcp.Middleware {
+	running := make(chan struct{}, most)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			defer context.AfterFunc(serve, cancel)()
+			go func() {
+				select {
+				case <-ended:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
 			if method == "tools/call" {
 				select {
 				case running <- struct{}{}:
@@ -59,4 +66,22 @@ func limitTools(serve context.Context) mcp.Middleware {
 			return next(ctx, method, req)
 		}
 	}
+}
+
+// AddTool adds a tool whose arguments are the fields of T, and whose result is what do
+// returns, as JSON.
+func AddTool[T any](server *mcp.Server, tool *mcp.Tool, do func(context.Context, *mcp.CallToolRequest, T) (any, error)) {
+	mcp.AddTool(server, tool, func(ctx context.Context, request *mcp.CallToolRequest, in T) (*mcp.CallToolResult, any, error) {
+		done, err := do(ctx, request, in)
+		if err != nil {
+			return nil, nil, err
+		}
+		text, err := json.Marshal(done)
+		if err != nil {
+			return nil, nil, err
+		}
+		// A text alone: clients show a model structured content beside the text or
+		// instead of it, each as it likes.
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, nil, nil
+	})
 }

@@ -42,6 +42,9 @@ func useRole(roles []jobs.Role) string {
 // Advise adds the way out to errors of the bus: what the broker refused names the
 // roles that may do it, and a request that no dispatcher took names what runs one.
 func Advise(shell cli.Shell, err error) error {
+	if err != nil && OverHTTP(shell.Config) {
+		return adviseHTTP(shell.Config, err)
+	}
 	if errors.Is(err, client.ErrNoDispatcher) {
 		return cli.Fail(cli.ExitUnreachable, dispatcherCommand(shell.Config)+" runs one", "%w", err)
 	}
@@ -62,6 +65,8 @@ func Advise(shell cli.Shell, err error) error {
 // dispatcherCommand is the command that dispatches for the pool that was asked.
 func dispatcherCommand(settings *cli.Config) string {
 	switch {
+	case OverHTTP(settings):
+		return "penstock serve at " + settings.Server
 	case settings.Server != "":
 		return "penstock serve --server " + Redacted(settings.Server)
 	case settings.Data != cli.Defaults().Data:

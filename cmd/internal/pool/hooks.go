@@ -2,6 +2,7 @@ package pool
 
 import (
 	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/worker"
 )
@@ -10,5 +11,6 @@ import (
 type Hooks struct {
 	Queue      queue.Hooks
 	Dispatcher dispatcher.Hooks
+	Webhooks   deliver.Hooks
 	Worker     worker.Hooks
 }

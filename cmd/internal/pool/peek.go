@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -15,6 +16,16 @@ import (
 // Peek reads from the pool of the settings, over a connection that makes nothing on the
 // broker, and within a limit: for the completion of shells.
 func Peek(ctx context.Context, shell cli.Shell, limit time.Duration, read func(context.Context, *Pool) ([]string, error)) ([]string, error) {
+	if OverHTTP(shell.Config) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		p := &Pool{}
+		if err := p.openHTTP(ctx, shell); err != nil {
+			return nil, err
+		}
+		found, err := read(ctx, p)
+		return found, errors.Join(err, p.Close())
+	}
 	role, credential, err := credential(shell)
 	if err != nil {
 		return nil, err

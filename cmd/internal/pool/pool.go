@@ -20,20 +20,30 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/api"
+	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
+	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/feed"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
+	"github.com/penstock-run/penstock/jobs/token"
+	"github.com/penstock-run/penstock/jobs/webhook"
 )
 
 // A Pool is the queue, the logs and the artifacts that a command works with, over a
-// connection to an external broker or to one of our own.
+// connection to an external broker or to one of our own. Over HTTP it has a client and
+// nothing else.
 type Pool struct {
 	Queue      *queue.Queue
 	Log        *session.Log
 	Store      *artifact.Store
+	Tokens     *token.Store
+	Audit      *audit.Log
+	Webhooks   *webhook.Store
 	Dispatcher *dispatcher.Dispatcher
 	API        *api.Server // answers requests, where this process does
 	Client     *client.Client
@@ -54,6 +64,11 @@ type Pool struct {
 	undo    []func() error
 }
 
+// Feed returns what tells of changes in the pool.
+func (p *Pool) Feed(shell cli.Shell) (*feed.Feed, error) {
+	return feed.New(p.Conn, feed.Config{Prefix: shell.Config.Prefix, Role: p.role})
+}
+
 // Open connects to the pool of --server, or to the one that runs on the data
 // directory; where none runs, it opens the directory's broker in this process.
 // owner is how this process is called when another one finds it there.
@@ -61,6 +76,12 @@ func Open(ctx context.Context, shell cli.Shell, owner string, hooks Hooks) (*Poo
 	p := &Pool{level: new(slog.LevelVar)}
 	p.level.Set(shell.Config.Level())
 	p.Logger = shell.Config.Logger(shell.Err, p.level)
+	if OverHTTP(shell.Config) {
+		if err := p.openHTTP(ctx, shell); err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
 	err := wasServed(shell, owner)
 	if err == nil {
 		err = connect(shell, p, owner)
@@ -172,19 +193,56 @@ func (p *Pool) Bind(ctx context.Context, shell cli.Shell, hooks Hooks) error {
 		})
 		return opening("artifacts", err)
 	})
+	g.Go(func() (err error) {
+		p.Tokens, err = token.Open(ctx, p.Conn, token.Config{Role: p.role, Prefix: cfg.Prefix, Replicas: cfg.Replicas, Upgrade: ours})
+		return opening("tokens", err)
+	})
+	g.Go(func() (err error) {
+		p.Audit, err = audit.Open(ctx, p.Conn, audit.Config{Role: p.role, Prefix: cfg.Prefix, Replicas: cfg.Replicas, Retention: cfg.Keep.Audit, Upgrade: ours})
+		return opening("audit log", err)
+	})
+	g.Go(func() (err error) {
+		p.Webhooks, err = webhook.Open(ctx, p.Conn, webhook.Config{Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Upgrade: ours})
+		return opening("webhooks", err)
+	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	if err := dispatch(p, shell, hooks); err != nil {
+		return err
+	}
+	p.Client, err = client.Open(ctx, p.Conn, client.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Role: p.role, By: "cli"})
+	return err
+}
+
+// dispatch makes the dispatcher of a pool, and what answers requests.
+func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
+	cfg := shell.Config
 	caps, err := cfg.Serve.Limits()
 	if err != nil {
 		return err
 	}
-	p.Dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(&cfg), Caps: caps, Logger: p.Logger, Hooks: hooks.Dispatcher,
+	allowed, err := cfg.Webhooks.Networks()
+	if err != nil {
+		return err
+	}
+	sending := deliver.New(deliver.Config{
+		Store: p.Webhooks, Sender: deliver.NewSender(allowed), Job: p.Queue.Get, Logger: p.Logger, Hooks: hooks.Webhooks,
 	})
-	p.API = api.New(api.Config{Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store})
-	p.Client, err = client.Open(ctx, p.Conn, client.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Role: p.role, By: "cli"})
-	return err
+	p.Dispatcher = dispatcher.New(dispatcher.Config{
+		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, MaxDepth: cfg.Serve.MaxDepth,
+		Duties: []func(context.Context){sending.Run}, Logger: p.Logger, Hooks: hooks.Dispatcher,
+	})
+	p.API = api.New(api.Config{
+		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,
+		Webhooks: p.Webhooks, Deliverer: sending, Unrecorded: p.unrecorded,
+	})
+	return nil
+}
+
+// unrecorded has the log of the process keep what the audit log has not taken.
+func (p *Pool) unrecorded(e operation.AuditEntry, err error) {
+	p.Logger.Warn("audit log has not taken an entry", "operation", e.Operation, "about", e.About, "who", e.Who, "role", e.Role, "via", e.Via, "outcome", e.Outcome, "err", err)
 }
 
 // Artifact writes what an attempt stored under a name.

@@ -26,7 +26,7 @@ func WantedLayout(shell cli.Shell, cmd *cobra.Command) layout.Config {
 	keep := shell.Config.Keep
 	cfg := layout.Config{
 		Prefix: shell.Config.Prefix, Replicas: shell.Config.Replicas,
-		Events: keep.Events, Results: keep.Results, Artifacts: keep.Artifacts, Dead: keep.Dead,
+		Events: keep.Events, Results: keep.Results, Artifacts: keep.Artifacts, Dead: keep.Dead, Audit: keep.Audit,
 	}
 	cfg.EventsBytes, cfg.ArtifactsBytes, _, _ = keep.Sizes()
 	if shell.Config.Lease != cli.Defaults().Lease || cmd.Flags().Changed("lease") {

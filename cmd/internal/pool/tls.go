@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,7 +24,7 @@ func serverTLS(shell cli.Shell) (*tls.Config, error) {
 		}
 		return nil, nil
 	}
-	pair, err := keyPair(c.TLSCert, c.TLSKey)
+	pair, err := KeyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
 		return nil, cli.Usage("use both, as PEM", "--tls-cert, --tls-key: %w", err)
 	}
@@ -32,7 +33,7 @@ func serverTLS(shell cli.Shell) (*tls.Config, error) {
 	}
 	cfg := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if c.TLSClientCA != "" {
-		if cfg.ClientCAs, err = authorities(c.TLSClientCA); err != nil {
+		if cfg.ClientCAs, err = Authorities(c.TLSClientCA); err != nil {
 			return nil, cli.Usage("", "--tls-client-ca: %w", err)
 		}
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert
@@ -40,8 +41,8 @@ func serverTLS(shell cli.Shell) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// keyPair reads a certificate and its key.
-func keyPair(certFile, keyFile string) (tls.Certificate, error) {
+// KeyPair reads a certificate and its key.
+func KeyPair(certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := input.ReadFile(certFile, input.MaxFile)
 	if err != nil {
 		return tls.Certificate{}, err
@@ -53,7 +54,8 @@ func keyPair(certFile, keyFile string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-func authorities(file string) (*x509.CertPool, error) {
+// Authorities reads certificates of authorities (PEM).
+func Authorities(file string) (*x509.CertPool, error) {
 	data, err := input.ReadFile(file, 16*input.MaxFile)
 	if err != nil {
 		return nil, err
@@ -69,13 +71,22 @@ func authorities(file string) (*x509.CertPool, error) {
 // of the embedded broker of our own directory is known: then exactly that one is
 // accepted, whatever authority issued it.
 func clientTLS(shell cli.Shell, known []byte) ([]nats.Option, error) {
+	cfg, err := clientTLSConfig(shell, known)
+	if cfg == nil || err != nil {
+		return nil, err
+	}
+	return []nats.Option{nats.Secure(cfg)}, nil
+}
+
+// clientTLSConfig is the configuration of the settings; nil without any.
+func clientTLSConfig(shell cli.Shell, known []byte) (*tls.Config, error) {
 	if shell.Config.TLSCA == "" && shell.Config.TLSClientCert == "" && shell.Config.TLSClientKey == "" && len(known) == 0 {
 		return nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if shell.Config.TLSClientCert != "" || shell.Config.TLSClientKey != "" {
-		pair, err := keyPair(shell.Config.TLSClientCert, shell.Config.TLSClientKey)
+		pair, err := KeyPair(shell.Config.TLSClientCert, shell.Config.TLSClientKey)
 		if err != nil {
 			return nil, cli.Usage("use both, as PEM", "--tls-client-cert, --tls-client-key: %w", err)
 		}
@@ -83,7 +94,7 @@ func clientTLS(shell cli.Shell, known []byte) ([]nats.Option, error) {
 	}
 	switch {
 	case shell.Config.TLSCA != "":
-		if cfg.RootCAs, err = authorities(shell.Config.TLSCA); err != nil {
+		if cfg.RootCAs, err = Authorities(shell.Config.TLSCA); err != nil {
 			return nil, cli.Usage("", "--tls-ca: %w", err)
 		}
 	case len(known) > 0:
@@ -95,7 +106,7 @@ func clientTLS(shell cli.Shell, known []byte) ([]nats.Option, error) {
 			return nil
 		}
 	}
-	return []nats.Option{nats.Secure(cfg)}, nil
+	return cfg, nil
 }
 
 // insecure says what is wrong between a client and a server with TLS, and what
@@ -112,6 +123,8 @@ func insecure(err error) (hint string) {
 		return "connect to a name in the server's certificate"
 	case bad && invalid.Reason == x509.Expired:
 		return "the server's certificate is not valid now: renew it, or set the clock of this host"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "the server has no TLS: on this host write http://, and on others let it have a certificate"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server has no TLS: leave out --tls-ca, or start it with --tls-cert"
 	case ok && told.Op == "remote error", errors.Is(err, nats.ErrTLS):

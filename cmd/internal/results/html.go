@@ -10,6 +10,8 @@ import (
 	"iter"
 	"strings"
 	"sync"
+
+	"github.com/penstock-run/penstock/jobs/report"
 )
 
 //go:embed report.html
@@ -24,8 +26,8 @@ const (
 // page is parsed when it is first wanted: most starts of the program write none.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("report").Funcs(template.FuncMap{
-		"seconds": seconds, "dollars": dollars, "count": count, "line": func(v any, most int) string { return oneLine(fmt.Sprint(v), most) },
-		"text": func(s string, most int) string { return clean(s[:min(len(s), most)]) }, "some": some,
+		"seconds": report.Seconds, "dollars": report.Dollars, "count": report.Number, "line": func(v any, most int) string { return report.Line(fmt.Sprint(v), most) },
+		"text":  func(s string, most int) string { return report.Clean(s[:min(len(s), most)]) },
 		"patch": patchName, "log": logName, "add": func(a, b int) int { return a + b },
 	}).Parse(reportHTML))
 })
@@ -49,9 +51,6 @@ func (r reporter) html(w io.Writer, s *summary) error {
 	}
 	return out.Flush()
 }
-
-// Rate is for the page.
-func (v view) Rate() string { return v.rate() }
 
 // Part is the width of an outcome in the bar.
 func (v view) Part(n int) float64 {
@@ -95,14 +94,9 @@ type block struct{ Class, Text string }
 
 func (s shown) Outcome() string {
 	if s.Result == nil {
-		return "missing"
+		return report.NameOf("")
 	}
-	for _, o := range outcomeOrder {
-		if s.Result.Outcome == o {
-			return string(o)
-		}
-	}
-	return "other"
+	return report.NameOf(s.Result.Outcome)
 }
 
 func (s shown) Count() int { return len(s.Stat.Files) + s.Stat.More }
@@ -119,7 +113,7 @@ func (s shown) Find() string {
 		}
 		text += " " + f.Path
 	}
-	return strings.ToLower(oneLine(text, 2000))
+	return strings.ToLower(report.Line(text, 2000))
 }
 
 func (s *shown) excerpt(d *Dir, limit int64) {
@@ -160,7 +154,7 @@ func blocks(text string) []block {
 		case line[0] == '-':
 			class = "d"
 		}
-		line = clean(line)
+		line = report.Clean(line)
 		if n := len(out); n > 0 && out[n-1].Class == class && class != "f" {
 			out[n-1].Text += line
 			continue

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func report(t testing.TB, d *Dir, format string) string {
+func written(t testing.TB, d *Dir, format string) string {
 	t.Helper()
 	var b strings.Builder
 	if err := d.Report(&b, format); err != nil {
@@ -36,7 +36,7 @@ func testReports(t *testing.T) {
 	fixed(d)
 	d.manifest.State, d.manifest.Why = Stopped, "the model's key was refused"
 	for _, format := range []string{"md", "html", "junit", "csv"} {
-		got := report(t, d, format)
+		got := written(t, d, format)
 		path := filepath.Join("testdata", "report."+format+".golden")
 		if *update {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -60,27 +60,27 @@ func testReports(t *testing.T) {
 func TestReportsAreSafe(t *testing.T) {
 	d := openDir(t, t.TempDir(), manifest(20))
 	fill(t, d, 0, 20)
-	page := report(t, d, "html")
+	page := written(t, d, "html")
 	if strings.Contains(page, "<script>alert") || strings.Contains(page, "<img src=x>") || strings.Contains(page, "<b>bold") {
 		t.Error("html: markup of others is in the page")
 	}
 	if !strings.Contains(page, "&lt;script&gt;alert(0)&lt;/script&gt;") || !strings.Contains(page, "&lt;img src=x&gt;") {
 		t.Error("html: the text itself is not shown")
 	}
-	text := report(t, d, "md")
+	text := written(t, d, "md")
 	for _, raw := range []string{"<script>", "@everyone", "[an empty](http", "<img"} {
 		if strings.Contains(text, raw) {
 			t.Errorf("markdown has %q as it is", raw)
 		}
 	}
 	var doc suite
-	if err := xml.Unmarshal([]byte(report(t, d, "junit")), &doc); err != nil {
+	if err := xml.Unmarshal([]byte(written(t, d, "junit")), &doc); err != nil {
 		t.Fatalf("junit: %v", err)
 	}
 	if doc.Tests != 20 || doc.Failures != 2 || doc.Errors != 3 || len(doc.Cases) != 20 {
 		t.Errorf("junit counts %+v", doc)
 	}
-	rows, err := csv.NewReader(strings.NewReader(report(t, d, "csv"))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(written(t, d, "csv"))).ReadAll()
 	if err != nil || len(rows) != 21 {
 		t.Errorf("csv: %d rows, %v", len(rows), err)
 	}

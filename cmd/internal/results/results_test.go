@@ -462,21 +462,3 @@ func TestNeverCompletedWithHoles(t *testing.T) {
 		t.Errorf("state %s (%s), want stopped and how many are missing", m.State, m.Why)
 	}
 }
-
-// TestCopyJSONString copies text whose characters lie across the buffers'
-// edges, and compares with the standard library.
-func TestCopyJSONString(t *testing.T) {
-	for _, text := range []string{"", "x", strings.Repeat("日本", 30_000), "x" + strings.Repeat("é\n\"", 30_000), strings.Repeat("plain ", 20_000) + "\xe6\x97", strings.Repeat("a", 32<<10-1) + "日"} {
-		var b strings.Builder
-		if err := copyJSONString(&b, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-		var got string
-		if err := json.Unmarshal([]byte(b.String()), &got); err != nil || got != strings.ToValidUTF8(text, "\ufffd") && got != strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\ufffd", "\ufffd\ufffd") {
-			t.Errorf("%.20q…: %d bytes came back as %d, %v", text, len(text), len(got), err)
-		}
-	}
-	if err := copyJSONString(io.Discard, broken{strings.NewReader("x")}); err == nil {
-		t.Error("a source that breaks: no error")
-	}
-}

@@ -5,31 +5,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"slices"
-	"strings"
 
-	"github.com/penstock-run/penstock/cmd/internal/patchstat"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/patchstat"
+	"github.com/penstock-run/penstock/jobs/report"
 )
 
 // summary is what all reports are written from. The patches stay on disk.
 type summary struct {
 	Manifest
-	BaseLines []string
-	Rows      []row
-	Outcomes  []tally
-	Reasons   []tally
-	Stages    []stage
-	Added     int
-	Removed   int
-	Empty     int // results without a change
-
-	Files     []patchstat.Shared
-	MoreFiles int
-	Pairs     []patchstat.Pair
-	MorePairs int
-	Runs      []flagged
+	Report *report.Report
+	Rows   []row
 }
 
 // row is one item. Result is nil while it is missing.
@@ -39,26 +25,6 @@ type row struct {
 	Stat   patchstat.Stat
 	Note   string // why the patch could not be read
 }
-
-// tally is how often something came up. Advice is for reasons.
-type tally struct {
-	Name   string
-	Count  int
-	Advice string
-}
-
-// stage is how long a part of the way took, in seconds.
-type stage struct {
-	Name          string
-	P50, P90, Max float64
-}
-
-// flagged is a changed file that may run code where the patch is applied.
-type flagged struct {
-	Item, Path, Why string
-}
-
-var outcomeOrder = []jobs.Outcome{jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip}
 
 // A reporter writes what is made from the results of a directory: reports for
 // people, and predictions for evaluation tools.
@@ -80,7 +46,9 @@ func (r reporter) summarise() (*summary, error) {
 		}
 		results[result.ID] = result
 	}
-	var over patchstat.Overlaps
+	build := report.New(report.Report{
+		Batch: s.ID, State: string(s.State), Why: s.Why, Started: s.Started, WallSeconds: s.Totals.WallSeconds, Bases: s.baseLines(results),
+	})
 	for _, item := range s.Items {
 		one := row{Item: item}
 		if result, ok := results[item.ID]; ok {
@@ -88,30 +56,14 @@ func (r reporter) summarise() (*summary, error) {
 			if one.Stat, err = r.stat(item.ID); err != nil {
 				one.Note = err.Error()
 			}
-			over.Add(item.ID, result.BaseCommit, one.Stat)
-			s.addRow(one)
+			build.Add(report.Of(item.Title, result, &one.Stat))
+		} else {
+			build.Add(report.Entry{Item: report.Item{ID: item.ID, Title: item.Title}})
 		}
 		s.Rows = append(s.Rows, one)
 	}
-	s.Files, s.MoreFiles = over.Files()
-	s.Pairs, s.MorePairs = over.Pairs()
-	s.BaseLines = s.baseLines(results)
-	s.tallies()
-	s.Stages = stages(results)
+	s.Report = build.Report()
 	return s, nil
-}
-
-func (s *summary) addRow(r row) {
-	s.Added += r.Stat.Added
-	s.Removed += r.Stat.Removed
-	if len(r.Stat.Files) == 0 {
-		s.Empty++
-	}
-	for _, f := range r.Stat.Files {
-		if why := patchstat.RunsCode(f); why != "" {
-			s.Runs = append(s.Runs, flagged{r.ID, f.Path, why})
-		}
-	}
 }
 
 func (r reporter) stat(item string) (patchstat.Stat, error) {
@@ -126,72 +78,12 @@ func (r reporter) stat(item string) (patchstat.Stat, error) {
 	return patchstat.Read(f)
 }
 
-func (s *summary) tallies() {
-	seen := maps.Clone(s.Totals.Outcomes)
-	for _, o := range outcomeOrder {
-		if n := seen[o]; n > 0 {
-			s.Outcomes = append(s.Outcomes, tally{Name: string(o), Count: n})
-		}
-		delete(seen, o)
+// directory says what only a results directory knows of a batch.
+func (s *summary) directory() *report.Directory {
+	return &report.Directory{
+		Input:   fmt.Sprintf("%s, %s, sha256 `%.12s`", report.Cell(s.Input.Name, 200), report.Cell(s.Input.Format, 20), s.Input.SHA256),
+		Version: s.Version, Patch: patchName, Log: logName,
 	}
-	other := 0
-	for _, n := range seen {
-		other += n
-	}
-	if other > 0 {
-		s.Outcomes = append(s.Outcomes, tally{Name: "other", Count: other})
-	}
-	if s.Totals.Missing > 0 {
-		s.Outcomes = append(s.Outcomes, tally{Name: "missing", Count: s.Totals.Missing})
-	}
-	for reason, n := range s.Totals.Reasons {
-		s.Reasons = append(s.Reasons, tally{string(reason), n, jobs.Reasons[reason].Advice})
-	}
-	slices.SortFunc(s.Reasons, func(a, b tally) int {
-		if a.Count != b.Count {
-			return b.Count - a.Count
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-}
-
-func stages(results map[string]jobs.Result) []stage {
-	parts := []struct {
-		name string
-		of   func(jobs.Durations) float64
-	}{
-		{"queue", func(d jobs.Durations) float64 { return d.Queue }},
-		{"provision", func(d jobs.Durations) float64 { return d.Provision }},
-		{"jail", func(d jobs.Durations) float64 { return d.Jail }},
-		{"agent", func(d jobs.Durations) float64 { return d.Agent }},
-		{"check", func(d jobs.Durations) float64 { return d.Check }},
-		{"collect", func(d jobs.Durations) float64 { return d.Collect }},
-		{"total", func(d jobs.Durations) float64 { return d.Total }},
-	}
-	var out []stage
-	for _, part := range parts {
-		var all []float64
-		for _, r := range results {
-			if v := part.of(r.Durations); v > 0 {
-				all = append(all, v)
-			}
-		}
-		if len(all) == 0 {
-			continue
-		}
-		slices.Sort(all)
-		at := func(q float64) float64 { return all[min(int(q*float64(len(all))), len(all)-1)] }
-		out = append(out, stage{part.name, at(0.5), at(0.9), all[len(all)-1]})
-	}
-	return out
-}
-
-// rate is the share of the finished items that succeeded.
-func (s *summary) rate() string {
-	if s.Totals.Done == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.0f %%", 100*float64(s.Totals.Outcomes[jobs.Success])/float64(s.Totals.Done))
 }
 
 // reports writes every report.
@@ -222,10 +114,19 @@ func (d *Dir) Report(w io.Writer, format string) error {
 	return r.render(w, s, format)
 }
 
+// Data is the report of the directory for programs, and for other ways to show it.
+func (d *Dir) Data() (*report.Report, error) {
+	s, err := reporter{d}.summarise()
+	if err != nil {
+		return nil, err
+	}
+	return s.Report, nil
+}
+
 func (r reporter) render(w io.Writer, s *summary, format string) error {
 	switch format {
 	case "md":
-		return s.markdown(w)
+		return s.Report.Markdown(w, s.directory())
 	case "html":
 		return r.html(w, s)
 	case "junit":

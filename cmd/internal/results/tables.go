@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/report"
 )
 
 // csv writes report.csv, one row an item.
@@ -39,7 +40,7 @@ func (s *summary) csv(w io.Writer) error {
 
 // cell keeps text from being a formula where a spreadsheet opens the file.
 func cell(s string) string {
-	s = clean(s)
+	s = report.Clean(s)
 	if s != "" && strings.ContainsRune("=+-@\t", rune(s[0])) {
 		return "'" + s
 	}
@@ -83,9 +84,9 @@ type finding struct {
 func (s *summary) junit(w io.Writer) error {
 	out := suite{Name: "penstock " + s.ID, Tests: len(s.Rows), Time: fmt.Sprintf("%.3f", s.Totals.WallSeconds), Stamp: s.Started.UTC().Format("2006-01-02T15:04:05")}
 	for _, r := range s.Rows {
-		c := testcase{Name: r.ID, Class: "penstock." + clean(s.Input.Format)}
+		c := testcase{Name: r.ID, Class: "penstock." + report.Clean(s.Input.Format)}
 		if r.Title != "" {
-			c.Name += " " + oneLine(r.Title, 120)
+			c.Name += " " + report.Line(r.Title, 120)
 		}
 		c.judge(r.Result, &out)
 		out.Cases = append(out.Cases, c)
@@ -111,9 +112,9 @@ func (c *testcase) judge(r *jobs.Result, out *suite) {
 	}
 	c.Time = fmt.Sprintf("%.3f", r.Durations.Total)
 	c.Properties = []property{
-		{"job", clean(r.Job)}, {"model", clean(r.Model)}, {"cost_usd", fmt.Sprint(r.CostUSD)}, {"patch", patchName(r.ID)}, {"log", logName(r.ID)},
+		{"job", report.Clean(r.Job)}, {"model", report.Clean(r.Model)}, {"cost_usd", fmt.Sprint(r.CostUSD)}, {"patch", patchName(r.ID)}, {"log", logName(r.ID)},
 	}
-	f := &finding{Message: oneLine(r.Message, 400), Type: clean(string(r.Reason)), Text: jobs.Reasons[r.Reason].Advice}
+	f := &finding{Message: report.Line(r.Message, 400), Type: report.Clean(string(r.Reason)), Text: jobs.Reasons[r.Reason].Advice}
 	switch r.Outcome {
 	case jobs.Success:
 	case jobs.Failure:

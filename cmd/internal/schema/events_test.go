@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox/goldentest"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/events.md")
@@ -71,19 +70,7 @@ func TestEventsReference(t *testing.T) {
 			fields(&b, s, "")
 		}
 	}
-	path := filepath.Join("..", "..", "..", "docs", "reference", "events.md")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("%s is not what the program has: run make generate", path)
-	}
+	goldentest.Compare(t, "../../../docs/reference/events.md", b.String(), *update)
 }
 
 // fields writes a row for each field of an object, and for those below it.

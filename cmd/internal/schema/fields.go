@@ -107,6 +107,7 @@ var jobFields = map[string]string{
 	"artifacts":          "Files of the workspace to keep besides the patch, ignored or not.",
 	"artifacts[]":        "A path, with * and ? in names and ** for any number of directories. A directory stands for all that is in it.",
 	"run_at":             "Not before this time.",
+	"parent":             "The job on whose behalf this one is submitted. The pool bounds the generations; with a budget, a child may cost at most what its parent has left.",
 	"depends_on":         "Jobs that must succeed first.",
 	"depends_on[]":       "A job's id.",
 }

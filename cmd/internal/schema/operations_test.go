@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/api"
+	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/control"
@@ -111,7 +113,11 @@ func newCheckedPool(t *testing.T) *checkedPool {
 	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: p.log, Store: p.store})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	server := api.New(api.Config{Dispatcher: d, Queue: p.queue, Log: p.log, Store: p.store})
+	hooks := jobstest.Webhooks(t, nc)
+	server := api.New(api.Config{
+		Dispatcher: d, Queue: p.queue, Log: p.log, Store: p.store, Tokens: jobstest.Tokens(t, nc), Audit: jobstest.Audit(t, nc),
+		Webhooks: hooks, Deliverer: deliver.New(deliver.Config{Store: hooks, Sender: deliver.NewSender([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
+	})
 	go func() { done <- server.Serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
@@ -205,6 +211,8 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 	p.aboutTheJob(job)
 	p.aboutThePool(job)
 	p.aboutSchedules()
+	p.aboutTokens()
+	p.aboutWebhooks()
 	for _, row := range operation.All() {
 		if !p.answered[row.Name] {
 			t.Errorf("%s has not been answered", row.Name)
@@ -247,8 +255,13 @@ func (p *checkedPool) aboutThePool(job string) {
 	for _, name := range []string{"list", "batch-list", "queue-list", "holds", "caps", "workers"} {
 		p.request(name, `{}`)
 	}
+	for _, name := range []string{"worker-get", "worker-drain", "worker-get", "worker-resume"} {
+		p.request(name, named("w1"))
+		p.request(name, named("nothing"))
+	}
 	p.request("list", `{"state":"pending","limit":1}`)
 	p.request("batch-get", named("b"))
+	p.request("batch-report", named("b"))
 	p.request("batch-resume", named("b"))
 	p.request("queue-resume", named("default"))
 	p.request("batch-cancel", named("b"))
@@ -265,4 +278,33 @@ func (p *checkedPool) aboutSchedules() {
 	}
 	p.request("schedule-list", `{"limit":10}`)
 	p.request("schedule-remove", named("nightly"))
+}
+
+func (p *checkedPool) aboutTokens() {
+	p.request("token-list", `{}`)
+	for _, hash := range []string{"0", "0", "1"} {
+		p.request("token-add", `{"name":"ci","role":"submitter","lifetime":"24h","hash":"`+strings.Repeat(hash, 64)+`"}`)
+	}
+	p.request("audit", `{"operation":"token-add","limit":1}`)
+	p.request("token-list", `{"limit":1}`)
+	p.request("token-remove", named("ci"))
+	p.request("token-remove", named("ci"))
+}
+
+func (p *checkedPool) aboutWebhooks() {
+	const wanted = `{"name":"ci","url":"http://127.0.0.1:1/in","events":["job.*"],"queue":"default","batch":"b","labels":{"team":"web"},"secret":"whsec_`
+	p.request("webhook-list", `{}`)
+	for _, name := range []string{"webhook-add", "webhook-add", "webhook-replace"} {
+		p.request(name, wanted+strings.Repeat("A", 32)+`"}`)
+	}
+	p.request("webhook-replace", wanted+strings.Repeat("B", 32)+`"}`)
+	p.request("webhook-add", `{"name":"x","url":"https://10.0.0.1/","secret":"short"}`)
+	p.request("webhook-test", named("ci"))
+	p.request("webhook-list", `{"limit":1}`)
+	p.request("webhook-deliveries", `{"name":"ci","failed":true,"limit":1}`)
+	p.request("webhook-deliveries", `{"name":"nothing"}`)
+	p.request("webhook-redeliver", ref("ci-1"))
+	p.request("webhook-redeliver", ref("ci-0"))
+	p.request("webhook-remove", named("ci"))
+	p.request("webhook-remove", named("ci"))
 }

@@ -32,6 +32,7 @@ var recordFields = map[string]string{
 	"key":           "The key that the job was submitted with.",
 	"batch":         "The batch that the job belongs to.",
 	"item":          "The job's identifier in its batch.",
+	"parent":        "The job on whose behalf it was submitted.",
 	"queue":         "The queue that the job waits in.",
 	"priority":      "What is taken first from the queue.",
 	"labels":        "Names and values to find the job by.",

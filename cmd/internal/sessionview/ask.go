@@ -5,24 +5,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/penstock-run/penstock/cmd/internal/console"
-	"github.com/penstock-run/penstock/cmd/internal/transcript"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/summary"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
-// describeMessage describes a message to a session. How the agent receives it is a detail.
-func describeMessage(d event.InputState) string {
-	if d.State != control.Accepted {
-		return ""
+// Summary is [summary.Event], with the ways to answer a question.
+func Summary(e jobs.Event) string {
+	if e.Kind == jobs.AskOpened {
+		payload, _ := event.Decode(e) // of a newer version, what fits is shown
+		if d, ok := payload.(event.AskOpened); ok {
+			return inquiry(e.Job, control.Ask(d))
+		}
 	}
-	who := cmp.Or(d.By, "unknown")
-	if d.Verb == control.Prompt {
-		return fmt.Sprintf("%s: %s", who, d.Content())
-	}
-	return strings.TrimSpace(fmt.Sprintf("%s: %s %s", who, d.Verb, console.FirstLine(d.Text)))
+	return summary.Event(e)
 }
 
 // inquiry is what the agent asks, with its options and how to answer.
@@ -31,7 +30,7 @@ func inquiry(job string, d control.Ask) string {
 	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
 	var b strings.Builder
 	if len(questions) == 0 || d.Type == "permission" {
-		fmt.Fprintf(&b, "? the agent wants %s: %s\n", cmp.Or(d.Tool, d.Type), transcript.Fields(d.Input))
+		fmt.Fprintf(&b, "? the agent wants %s: %s\n", cmp.Or(d.Tool, d.Type), summary.Fields(d.Input))
 		how := "[--deny]"
 		if len(questions) > 0 {
 			how = "[--option LABEL | --deny]"
@@ -66,13 +65,9 @@ func optionLines(q control.Question) string {
 	for _, o := range q.Options {
 		fmt.Fprintf(&b, "    %s", o.Label)
 		if o.Description != "" {
-			fmt.Fprintf(&b, ": %s", console.FirstLine(o.Description))
+			fmt.Fprintf(&b, ": %s", visible.FirstLine(o.Description))
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-func parked(d event.JobWaiting) string {
-	return fmt.Sprintf("parked: the job holds no slot until it gets an answer, or until %s: %s", d.Until.Format(time.DateTime), console.FirstLine(d.Question))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // An Output shows the events of one session as its stream can: live on a terminal,
@@ -42,7 +43,7 @@ func writeLines(w *console.Writer, e jobs.Event) error {
 	if line == "" {
 		return nil
 	}
-	lines := console.Block(line)
+	lines := visible.Block(line)
 	if len(lines) == 0 {
 		return nil
 	}

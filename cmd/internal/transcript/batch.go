@@ -10,6 +10,8 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/summary"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 const (
@@ -52,7 +54,7 @@ type item struct {
 func NewBatch(w *console.Writer, items []string, now time.Time) *Batch {
 	b := &Batch{screen: New(w, nil), total: len(items), began: now, running: map[string]*item{}, outcomes: map[jobs.Outcome]int{}}
 	for _, id := range items {
-		b.name = max(b.name, min(console.Columns(console.Line(id)), nameWidth))
+		b.name = max(b.name, min(console.Columns(visible.Line(id)), nameWidth))
 	}
 	return b
 }
@@ -118,14 +120,14 @@ func (b *Batch) Ended(r jobs.Result) error {
 	if r.FilesChanged > 0 {
 		b.changed = cmp.Or(b.changed, Short(r.Job))
 	}
-	name := console.Pad(console.Line(r.ID), b.name)
-	facts := join("in "+took(seconds), count(int64(r.FilesChanged), "file"), dollars(r.CostUSD))
+	name := console.Pad(visible.Line(r.ID), b.name)
+	facts := summary.Join("in "+summary.Took(seconds), summary.Count(int64(r.FilesChanged), "file"), summary.Dollars(r.CostUSD))
 	if r.Outcome == jobs.Success || r.Outcome == jobs.Skip {
 		return b.screen.marked(console.Green, "✓", name+fmt.Sprintf("  %s %s", r.Outcome, facts))
 	}
 	b.failed = cmp.Or(b.failed, Short(r.Job))
 	err := b.screen.marked(console.Red, "✗", name+fmt.Sprintf("  %s (%s) %s", r.Outcome, r.Reason, facts))
-	if said := console.Block(r.Message); len(said) > 0 && err == nil {
+	if said := visible.Block(r.Message); len(said) > 0 && err == nil {
 		err = b.screen.block(look{indent: 4, style: console.Red, most: 1}, said[0])
 	}
 	return err
@@ -136,7 +138,7 @@ func (b *Batch) Ended(r jobs.Result) error {
 func (b *Batch) label(id string) string {
 	columns, _ := b.screen.w.Size()
 	width := min(b.name, max(columns/3, 8))
-	name := []rune(console.Line(id))
+	name := []rune(visible.Line(id))
 	for cut := false; console.Columns(string(name)) > width; cut = true {
 		name = name[1:]
 		if cut {
@@ -196,14 +198,14 @@ func (b *Batch) bar(now time.Time, columns int) []console.Span {
 		left = "about " + whole(rest) + " left"
 	}
 	head := fmt.Sprintf("%d/%d", b.ended, b.total)
-	parts := []string{whole(now.Sub(b.began)), left, fmt.Sprintf("%d running", len(b.running)), Tally(b.outcomes), dollars(b.cost)}
+	parts := []string{whole(now.Sub(b.began)), left, fmt.Sprintf("%d running", len(b.running)), Tally(b.outcomes), summary.Dollars(b.cost)}
 	room := columns - console.Columns(head)
 	for _, part := range []int{0, 2, 3, 4} {
-		if console.Columns(join(parts...))+3 > room {
+		if console.Columns(summary.Join(parts...))+3 > room {
 			parts[part] = ""
 		}
 	}
-	words := " · " + join(parts...)
+	words := " · " + summary.Join(parts...)
 	spans := []console.Span{{Style: console.Bold, Text: head}}
 	if width := min(room-console.Columns(words)-1, most); width >= least && b.total > 0 {
 		full := width * b.ended / b.total
@@ -235,7 +237,7 @@ func whole(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%d s", int(max(d, 0).Seconds()))
 	}
-	return took(d.Truncate(time.Second).Seconds())
+	return summary.Took(d.Truncate(time.Second).Seconds())
 }
 
 // Tally counts outcomes in words.

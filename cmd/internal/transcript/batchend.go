@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/summary"
 )
 
 // A BatchEnd is how a batch ended, with what earlier runs of it have done.
@@ -32,8 +33,8 @@ func (b *Batch) Finished(e BatchEnd, now time.Time) error {
 	case !e.Good:
 		style, mark = console.Red, "✗"
 	}
-	words := join(fmt.Sprintf("batch %s in %s", e.State, took(now.Sub(b.began).Seconds())),
-		fmt.Sprintf("%d of %d done", e.Done, e.Items), Tally(e.Outcomes), dollars(e.CostUSD))
+	words := summary.Join(fmt.Sprintf("batch %s in %s", e.State, summary.Took(now.Sub(b.began).Seconds())),
+		fmt.Sprintf("%d of %d done", e.Done, e.Items), Tally(e.Outcomes), summary.Dollars(e.CostUSD))
 	err := cmp.Or(b.screen.marked(style, mark, words),
 		b.screen.block(look{indent: 2, style: console.Dim}, "results in "+e.Dir+" (report.html, report.md, patches/, logs/)"),
 		b.command("batch report", e.Dir, "shows all results"))

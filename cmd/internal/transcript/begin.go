@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/summary"
 )
 
 // claimed begins an attempt. One that follows another says why.
@@ -29,35 +30,13 @@ func (s *Screen) begin(e jobs.Event, d event.JailStarted) error {
 	}
 	ready := ""
 	if h.Strategy != "" {
-		ready = fmt.Sprintf("%s %s", h.Strategy, took(h.Seconds))
+		ready = fmt.Sprintf("%s %s", h.Strategy, summary.Took(h.Seconds))
 	}
-	text := join(cmp.Or(e.Agent, "agent"), where, ready, d.Backend)
+	text := summary.Join(cmp.Or(e.Agent, "agent"), where, ready, d.Backend)
 	if err := s.marked(console.Bold, "●", s.id+"  "+text); err != nil || len(d.Weaker) == 0 {
 		return err
 	}
 	return s.block(look{indent: 2, style: console.Yellow}, "not enforced on this host: "+strings.Join(d.Weaker, ", "))
-}
-
-// join joins the words that are there.
-func join(words ...string) string {
-	var there []string
-	for _, w := range words {
-		if w != "" {
-			there = append(there, w)
-		}
-	}
-	return strings.Join(there, " · ")
-}
-
-// took is a time span in seconds, as people say it.
-func took(seconds float64) string {
-	switch {
-	case seconds >= 3600:
-		return fmt.Sprintf("%d h %d min", int(seconds)/3600, int(seconds)%3600/60)
-	case seconds >= 60:
-		return fmt.Sprintf("%d min %d s", int(seconds)/60, int(seconds)%60)
-	}
-	return fmt.Sprintf("%.1f s", seconds)
 }
 
 func (s *Screen) line(d event.OutputLine) error {

@@ -9,6 +9,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/summary"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // How much of a thing is shown: the log has all of it.
@@ -77,7 +79,7 @@ func (s *Screen) Show(e jobs.Event) error {
 	case event.PlanUpdated:
 		return s.plan(d)
 	case event.TaskUpdated:
-		return s.block(look{indent: 6, style: console.Dim}, task(d))
+		return s.block(look{indent: 6, style: console.Dim}, summary.Task(d))
 	case event.InputState:
 		return s.input(d)
 	case event.AskOpened:
@@ -103,9 +105,9 @@ func (s *Screen) showOfPool(e jobs.Event, payload event.Payload) error {
 	case event.JailStarted:
 		return s.begin(e, d)
 	case event.SessionStarted:
-		return s.block(look{indent: 2, style: console.Dim}, join(d.Model, d.Version))
+		return s.block(look{indent: 2, style: console.Dim}, summary.Join(d.Model, d.Version))
 	case event.RunExited:
-		return s.block(look{indent: 2, style: console.Dim}, exit(d))
+		return s.block(look{indent: 2, style: console.Dim}, summary.Exit(d))
 	case event.CheckEnded:
 		return s.check(d)
 	case event.JobFinished:
@@ -128,7 +130,7 @@ type look struct {
 
 // block writes a text below what it belongs to.
 func (s *Screen) block(how look, text string) error {
-	lines := console.Block(text)
+	lines := visible.Block(text)
 	if how.most > 0 && len(lines) > how.most+1 {
 		more := fmt.Sprintf("… %d more lines", len(lines)-how.most)
 		if how.after != "" {
@@ -153,7 +155,7 @@ func (s *Screen) block(how look, text string) error {
 // marked writes a line that begins with a mark of ours. What does not fit goes on
 // below, indented.
 func (s *Screen) marked(style console.Style, mark, text string) error {
-	lines := console.Block(text)
+	lines := visible.Block(text)
 	if len(lines) == 0 {
 		lines = []string{""}
 	}

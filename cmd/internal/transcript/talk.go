@@ -10,6 +10,8 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/summary"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // input writes what a person has sent. Its way through the agent is a detail.
@@ -38,7 +40,7 @@ func (s *Screen) question(d control.Ask) error {
 	_ = json.Unmarshal(d.Questions, &questions) // of a newer kind: then it is shown as a permission is
 	if len(questions) == 0 || d.Type == "permission" {
 		tool := event.Tool{Name: cmp.Or(d.Tool, d.Type, "something"), Input: d.Input}
-		err := s.marked(console.Alert, "?", fmt.Sprintf("May the agent use %s: %s", tool.Name, about(tool, changesOf(tool))))
+		err := s.marked(console.Alert, "?", fmt.Sprintf("May the agent use %s: %s", tool.Name, summary.Use(tool, summary.Changes(tool))))
 		if len(questions) > 0 && err == nil {
 			err = s.block(look{indent: 4}, choices(questions[0]))
 		}
@@ -76,7 +78,7 @@ func (s *Screen) question(d control.Ask) error {
 func choices(q control.Question) string {
 	var lines []string
 	for n, o := range q.Options {
-		text := fmt.Sprintf("%d) %s", n+1, console.Line(o.Label))
+		text := fmt.Sprintf("%d) %s", n+1, visible.Line(o.Label))
 		if o.Description != "" {
 			text += ": " + o.Description
 		}

@@ -1,13 +1,14 @@
 package transcript
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/summary"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // asks is the kind of the tools by which agents ask people.
@@ -15,7 +16,7 @@ const asks = "ask"
 
 func (s *Screen) toolStarted(e jobs.Event, d event.Tool) error {
 	if len(d.Input) == 0 && e.Raw != nil {
-		d.Input = patches(e.Raw.JSON)
+		d.Input = summary.Patches(e.Raw.JSON)
 	}
 	s.calls[d.Call] = call{d, e.Time}
 	if d.Kind == asks {
@@ -28,27 +29,29 @@ func (s *Screen) file(d event.FileChanged) error {
 	if _, described := s.calls[d.Call]; described {
 		return nil
 	}
-	return s.block(look{indent: 2, style: console.Dim}, fmt.Sprintf("%s: %s", inWorkspace(d.Path), d.Change))
+	return s.block(look{indent: 2, style: console.Dim}, fmt.Sprintf("%s: %s", summary.InWorkspace(d.Path), d.Change))
 }
 
 // used writes what a tool is used for.
 func (s *Screen) used(d event.Tool) error {
 	s.last = d.Call
-	changes := changesOf(d)
-	what := console.Block(about(d, changes))
+	changes := summary.Changes(d)
+	what := visible.Block(summary.Use(d, changes))
 	if len(what) == 0 {
 		what = []string{""}
 	}
 	counts := ""
 	for _, c := range changes {
-		counts += c.counts()
+		if n := c.Counts(); n != "" {
+			counts += "  " + n
+		}
 	}
 	lead := "▸ "
 	if d.Parent != "" {
 		lead = "  ▸ " // a subagent's
 	}
 	lead += d.Name + "  "
-	first := console.Cut(what[0], max(s.room(console.Columns(console.Line(lead))+console.Columns(counts)+2), 0))
+	first := console.Cut(what[0], max(s.room(console.Columns(visible.Line(lead))+console.Columns(counts)+2), 0))
 	if s.w.Width() == 0 {
 		first = what[0]
 	}
@@ -76,8 +79,8 @@ func (s *Screen) toolEnded(e jobs.Event, d event.Tool) error {
 			name = began.Name
 			d.Input, d.Kind, d.Title = began.Input, began.Kind, began.Title
 		}
-		line, _, _ := strings.Cut(strings.TrimSpace(about(d, nil)), "\n")
-		text := console.Cut(console.Line(name+"  "+line), s.room(2))
+		line, _, _ := strings.Cut(strings.TrimSpace(summary.Use(d, nil)), "\n")
+		text := console.Cut(visible.Line(name+"  "+line), s.room(2))
 		if err := s.w.Row(console.Span{Style: console.Dim, Text: "◂ " + text}); err != nil {
 			return err
 		}
@@ -89,13 +92,13 @@ func (s *Screen) toolEnded(e jobs.Event, d event.Tool) error {
 	}
 	how := look{indent: 6, style: console.Dim, most: outputLines}
 	if seconds >= 1 {
-		how.after = took(seconds)
+		how.after = summary.Took(seconds)
 	}
 	output := d.Output
 	switch {
 	case d.OK != nil && !*d.OK:
-		how.style, how.after = console.Red, join("failed", exitCode(d), how.after)
-	case known && len(changesOf(began.Tool)) > 0, d.Kind == "edit":
+		how.style, how.after = console.Red, summary.Join("failed", exitCode(d), how.after)
+	case known && len(summary.Changes(began.Tool)) > 0, d.Kind == "edit":
 		output = "" // that it was done; what was done was shown
 	}
 	return s.block(how, output)
@@ -108,59 +111,11 @@ func exitCode(d event.Tool) string {
 	return fmt.Sprintf("exit code %d", *d.ExitCode)
 }
 
-// about is what a person wants to know of a tool's input: the command, the file,
-// the words that are looked for.
-func about(d event.Tool, changes []change) string {
-	if len(changes) > 0 {
-		var paths []string
-		for _, c := range changes {
-			paths = append(paths, inWorkspace(c.path))
-		}
-		return strings.Join(paths, ", ")
-	}
-	var input map[string]any
-	if json.Unmarshal(d.Input, &input) == nil {
-		for _, key := range []string{"command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "skill", "prompt", "description"} {
-			if text, ok := input[key].(string); ok && text != "" {
-				if key == "pattern" && input["path"] != nil {
-					text += " in " + inWorkspace(fmt.Sprint(input["path"]))
-				}
-				return inWorkspace(text)
-			}
-		}
-	}
-	if d.Title != "" && d.Title != d.Name {
-		return d.Title
-	}
-	return Fields(d.Input)
-}
-
-// inWorkspace shortens a path of the workspace, which is where the agent is.
-func inWorkspace(p string) string { return strings.TrimPrefix(p, "/workspace/") }
-
 func (s *Screen) plan(d event.PlanUpdated) error {
-	// Each agent has words of its own for the text of an item.
-	var items []struct{ Content, Text, Step, Title, Subject, Description, Status string }
-	_ = json.Unmarshal(d.Items, &items) // what fits is shown
-	marks := map[string]string{"completed": "☑", "in_progress": "◐", "inProgress": "◐"}
-	for _, item := range items {
-		mark := marks[item.Status]
-		if mark == "" {
-			mark = "☐"
-		}
-		text := firstOf(item.Content, item.Text, item.Step, item.Title, item.Subject, item.Description)
-		if err := s.block(look{indent: 2, style: console.Dim, mark: mark + " "}, text); err != nil {
+	for _, step := range summary.Steps(d) {
+		if err := s.block(look{indent: 2, style: console.Dim, mark: step.Mark + " "}, step.Text); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/event/eventtest"
+	"github.com/penstock-run/penstock/jobs/summary"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
 )
@@ -30,7 +31,7 @@ var colors = regexp.MustCompile("\x1b\\[[0-9;]+m")
 func wide(columns string) (*Screen, *bytes.Buffer) {
 	var b bytes.Buffer
 	w := console.New(&b, func(name string) string { return map[string]string{"COLUMNS": columns, "FORCE_COLOR": "1"}[name] })
-	return New(w, func(e jobs.Event) string { return string(e.Kind) + ": " + Fields(e.Data) }), &b
+	return New(w, func(e jobs.Event) string { return string(e.Kind) + ": " + summary.Fields(e.Data) }), &b
 }
 
 // recording is the path of what a real agent wrote, in one of the ways in which it runs.

@@ -20,10 +20,10 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/chaos"
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/layout"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // New returns the command chaos.
@@ -198,7 +198,7 @@ func tell(shell cli.Shell, r chaos.Report) error {
 		row("fault: "+kind, r.Faults[kind])
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Skipped)) {
-		fmt.Fprintf(&b, "left out: %s: %s\n", kind, console.Line(r.Skipped[kind]))
+		fmt.Fprintf(&b, "left out: %s: %s\n", kind, visible.Line(r.Skipped[kind]))
 	}
 	row("attempts", r.Attempts)
 	row("retried by hand", r.Retried)
@@ -212,7 +212,7 @@ func tell(shell cli.Shell, r chaos.Report) error {
 	row("events after a lost lease", r.Stale)
 	row("processes, mounts, workspaces left", r.Left)
 	for _, v := range r.Violations {
-		fmt.Fprintf(&b, "VIOLATED: %s\n", console.Line(v))
+		fmt.Fprintf(&b, "VIOLATED: %s\n", visible.Line(v))
 	}
 	_, err := io.WriteString(shell.Out, b.String())
 	return err

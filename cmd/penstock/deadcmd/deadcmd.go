@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 // New returns the command dead.
@@ -94,7 +95,7 @@ var view = cli.View[jobs.DeadLetter]{
 		if l.Kind != jobs.DeadJob {
 			reason, message = "", cmp.Or(l.Reason, l.Subject)
 		}
-		return []string{l.At.Local().Format(time.RFC3339), string(l.Kind), l.ID, r.Queue, console.ShortID(r.Batch), r.Item, reason, console.FirstLine(message)}
+		return []string{l.At.Local().Format(time.RFC3339), string(l.Kind), l.ID, r.Queue, console.ShortID(r.Batch), r.Item, reason, visible.FirstLine(message)}
 	},
 	ID: func(l jobs.DeadLetter) string { return l.ID },
 }

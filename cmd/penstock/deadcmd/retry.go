@@ -7,16 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/visible"
 )
 
 var doneView = cli.View[operation.DeadDone]{
 	Header: []string{"ID", "KIND", "DID", "JOB", "ERROR"},
 	Row: func(d operation.DeadDone) []string {
-		return []string{d.ID, string(d.Kind), d.Did, d.Job, console.FirstLine(d.Error)}
+		return []string{d.ID, string(d.Kind), d.Did, d.Job, visible.FirstLine(d.Error)}
 	},
 	ID: func(d operation.DeadDone) string { return d.ID },
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
+	"github.com/penstock-run/penstock/jobs/visible"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -65,7 +65,7 @@ func said(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) (string,
 	if !exit.Success() {
 		return "", fmt.Errorf("in a jail it exited with %v", exit)
 	}
-	return console.FirstLine(string(out)), nil
+	return visible.FirstLine(string(out)), nil
 }
 
 // tools are what jobs often need.

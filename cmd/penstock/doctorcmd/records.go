@@ -14,6 +14,9 @@ import (
 // checkRecords compares the records of a pool that runs with what else is known
 // of its jobs. Where none runs, serve looks when it starts.
 func checkRecords(ctx context.Context, shell cli.Shell) []Finding {
+	if pool.OverHTTP(shell.Config) {
+		return nil // which tells of jobs, and not how they are kept
+	}
 	if shell.Config.Server == "" {
 		if _, err := natsd.Find(pool.StoreDir(shell)); err != nil {
 			return nil

@@ -3,7 +3,6 @@ package insidecmd
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -48,19 +47,9 @@ func terminalServer(t *terminalTools, release string) *mcp.Server {
 	return server
 }
 
-// addTool makes a tool of a function, whose argument is the tool's schema. The
-// result is JSON in a text alone: clients show a model structured content
-// beside the text or instead of it, each as it likes.
+// addTool makes a tool of a function.
 func addTool[T any](server *mcp.Server, name, about string, do func(context.Context, T) (any, error)) {
-	mcp.AddTool(server, &mcp.Tool{Name: name, Description: about}, func(ctx context.Context, _ *mcp.CallToolRequest, in T) (*mcp.CallToolResult, any, error) {
-		done, err := do(ctx, in)
-		if err != nil {
-			return nil, nil, err
-		}
-		text, err := json.Marshal(done)
-		if err != nil {
-			return nil, nil, err
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, nil, nil
+	mcpstdio.AddTool(server, &mcp.Tool{Name: name, Description: about}, func(ctx context.Context, _ *mcp.CallToolRequest, in T) (any, error) {
+		return do(ctx, in)
 	})
 }

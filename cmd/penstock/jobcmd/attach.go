@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/terminal"
@@ -46,11 +48,13 @@ func exitText(e terminal.Exit) string {
 // An attachment is one look at a terminal in the jail of a job's agent.
 type attachment struct {
 	cli.Shell
-	pool     *pool.Pool
-	rec      jobs.Record
-	ask      terminal.Request // the sender of the requests
-	readOnly bool
-	timeout  time.Duration
+	pool      *pool.Pool
+	rec       jobs.Record
+	terminals *client.Terminals
+	ask       terminal.Request // the sender of the requests
+	readOnly  bool
+	timeout   time.Duration
+	away      atomic.Bool // the server is, and the user knows
 }
 
 // NewAttach returns the command attach.
@@ -93,6 +97,8 @@ between them and you.`,
 					return err
 				}
 				s.pool, s.rec = p, rec
+				s.terminals = p.Client.Patient(s.serverAway).Terminals(rec)
+				defer s.terminals.Close()
 				if list {
 					return s.list(ctx)
 				}
@@ -124,7 +130,7 @@ func (s *attachment) begin(ctx context.Context, r terminal.Request) (terminal.An
 		if s.rec.State == jobs.Finished {
 			return terminal.Answer{}, cli.Fail(cli.ExitDenied, "penstock logs "+s.rec.ID+" shows what there was", "job %s has ended, and the agent's terminals with it", s.rec.ID)
 		}
-		answer, err := s.pool.Log.Terminal(limited, s.rec.Session, r)
+		answer, err := s.terminals.Ask(limited, r)
 		refused, ok := errors.AsType[*control.RefusedError](err)
 		switch {
 		case err == nil:
@@ -144,5 +150,12 @@ func (s *attachment) begin(ctx context.Context, r terminal.Request) (terminal.An
 		if rec, err := s.pool.Client.Get(limited, s.rec.ID); err == nil {
 			s.rec = rec
 		}
+	}
+}
+
+// serverAway says once that a server over HTTP is away, which may pass.
+func (s *attachment) serverAway(why error) {
+	if !s.away.Swap(true) {
+		s.Err.Printf("\r\npenstock: %v; trying again\r\n", why)
 	}
 }

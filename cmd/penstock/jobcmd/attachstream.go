@@ -80,7 +80,7 @@ func (s *attachment) attach(ctx context.Context) error {
 // show writes what the terminal shows, until it has ended.
 func (s *attachment) show(ctx context.Context) (terminal.Exit, error) {
 	for r := s.request(terminal.Read); ; {
-		answer, err := s.pool.Log.Terminal(ctx, s.rec.Session, r)
+		answer, err := s.terminals.Ask(ctx, r)
 		if ctx.Err() != nil {
 			return terminal.Exit{}, context.Cause(ctx)
 		}
@@ -90,6 +90,7 @@ func (s *attachment) show(ctx context.Context) (terminal.Exit, error) {
 			}
 			continue
 		}
+		s.away.Store(false)
 		if gap := answer.From - r.From; gap > 0 && r.From > 0 {
 			fmt.Fprintf(s.Err.Raw(), "\r\npenstock: %d bytes are missing here\r\n", gap)
 		}
@@ -167,7 +168,7 @@ func (s *attachment) enter(ctx context.Context, keys <-chan []byte) {
 		case b := <-keys:
 			for len(b) > 0 && ctx.Err() == nil {
 				r.Data = b[:min(len(b), terminal.MaxInput)]
-				answer, err := s.pool.Log.Terminal(ctx, s.rec.Session, r)
+				answer, err := s.terminals.Ask(ctx, r)
 				if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Code == control.Over {
 					return // show reports how it ended
 				}
@@ -190,7 +191,7 @@ func (s *attachment) fit(ctx context.Context, tty *os.File) {
 		if rows, columns, ok := sizeOf(tty); ok {
 			r := s.request(terminal.Resize)
 			r.Rows, r.Columns = rows, columns
-			_, _ = s.pool.Log.Terminal(ctx, s.rec.Session, r) // it is over, then
+			_, _ = s.terminals.Ask(ctx, r) // it is over, then
 		}
 		select {
 		case <-ctx.Done():

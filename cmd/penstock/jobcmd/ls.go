@@ -137,7 +137,7 @@ func watchJobs(ctx context.Context, shell cli.Shell, f filter) error {
 		all.Since = *f.Since
 	}
 	seen := map[string]bool{}
-	for rec, told := range p.Queue.Watch(ctx, all) {
+	for rec, told := range p.Watch(ctx, all) {
 		if err = told; err != nil || ctx.Err() != nil {
 			break
 		}

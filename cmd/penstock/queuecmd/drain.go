@@ -55,7 +55,7 @@ func awaitDrained(ctx context.Context, p *pool.Pool, name string) error {
 			done()
 		}
 	}
-	for rec, err := range p.Queue.Watch(ctx, f) {
+	for rec, err := range p.Watch(ctx, f) {
 		if settled() {
 			return nil
 		}

@@ -21,6 +21,8 @@ const (
 	Schedules  = "PS_SCHED"
 	Dead       = "PS_DEAD"
 	Advisories = "PS_ADVISORY"
+	Audit      = "PS_AUDIT"
+	Deliveries = "PS_DELIVERIES"
 	Queues     = "PS_Q_" // begins the name of each lane's stream
 
 	Jobs      = "ps_jobs"
@@ -33,6 +35,8 @@ const (
 	Timetable = "ps_schedules"
 	Artifacts = "ps_artifacts"
 	Results   = "ps_results"
+	Tokens    = "ps_tokens"
+	Webhooks  = "ps_webhooks"
 )
 
 // Marker is the stream on which is written what an installation was made with.
@@ -189,6 +193,26 @@ func (n Names) DeadAll() string { return n.join("dead", ">") }
 // Leader is where one of those that may lead says that it is there.
 func (n Names) Leader(instance string) string { return n.join("leader", instance) }
 
+// TokensAll is where the broker repeats the headers of what it has stored of tokens:
+// the wildcard that subscribers use.
+func (n Names) TokensAll() string { return n.join("tokens", ">") }
+
+// WebhooksAll is where the broker repeats the headers of what clients have asked for of
+// webhooks: the wildcard that subscribers use.
+func (n Names) WebhooksAll() string { return n.join("webhooks", ">") }
+
+// Delivered is the subject of a webhook's attempts to deliver events; its id may be a
+// wildcard.
+func (n Names) Delivered(id string) string { return n.join("delivered", id) }
+
+// Audited is the subject of an operation's entries in the audit log; the operation may
+// be a wildcard.
+func (n Names) Audited(operation string) string { return n.join("audit", operation) }
+
+// Drain is where a worker is told that something was asked of it. The part stands for
+// the worker and may be a wildcard.
+func (n Names) Drain(worker string) string { return n.join("drain", worker) }
+
 // SplitClass takes a class apart: the queue, and the labels that a worker must
 // have.
 func SplitClass(class string) (queue string, needs []string) {
@@ -228,6 +252,30 @@ func ParseQueueStream(stream string) (class, lane string, ok bool) {
 	class, lane = strings.ToLower(rest[:at]), strings.ToLower(rest[at+1:])
 	return class, lane, slices.Contains(Lanes, lane) && QueueStream(class, lane) == stream && jobs.CheckToken("queue", class) == nil
 }
+
+// Token is where a token is kept, and TokenUse where its last use is; the name may be
+// a wildcard.
+func Token(name string) string { return Key(Tokens, "token."+name) }
+
+// TokenUse: see Token.
+func TokenUse(name string) string { return Key(Tokens, "used."+name) }
+
+// Webhook is where a webhook is kept, WebhookAgain where it is asked to deliver an event
+// again, WebhookState how far it has come, and WebhookLine the events of a job that it has
+// not delivered. What clients write is under WebhookAsked. Each part may be a wildcard.
+func Webhook(name string) string { return Key(Webhooks, "asked.hook."+name) }
+
+// WebhookAgain says: see Webhook.
+func WebhookAgain(id, seq string) string { return Key(Webhooks, "asked.again."+id+"."+seq) }
+
+// WebhookState says: see Webhook.
+func WebhookState(id string) string { return Key(Webhooks, "state."+id) }
+
+// WebhookLine says: see Webhook.
+func WebhookLine(id, line string) string { return Key(Webhooks, "line."+id+"."+line) }
+
+// WebhookAsked matches what clients have asked for of webhooks.
+var WebhookAsked = Key(Webhooks, "asked.>")
 
 // KVStream is the stream that holds a bucket.
 func KVStream(bucket string) string { return "KV_" + bucket }

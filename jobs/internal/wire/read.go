@@ -33,6 +33,11 @@ const (
 	batchBytes    = 1 << 20
 )
 
+// batchesAtOnce bounds the batches that one Conn reads at the same time. The broker ends a
+// connection that takes what it is sent too slowly: hundreds of readers would all wait for
+// their batches then, ask for them again, and end the next connection.
+const batchesAtOnce = 16
+
 // poll is how often a tail looks by itself, in case a notification is lost.
 const poll = 2 * time.Second
 
@@ -207,6 +212,12 @@ func (r reader) batch(ctx context.Context, n int) ([]Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	select {
+	case r.c.batches <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-r.c.batches }()
 	inbox := r.c.NC.NewInbox()
 	sub, err := r.c.NC.SubscribeSync(inbox)
 	if err != nil {

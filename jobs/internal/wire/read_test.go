@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -193,5 +194,56 @@ func TestATailDoesNotWaitForAServerThatLagsBehind(t *testing.T) {
 	notified()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// Of many readers on one connection, a few read a batch at the same time: the broker ends a
+// connection that is sent more than it takes.
+func TestFewBatchesAtOnce(t *testing.T) {
+	t.Parallel()
+	conn, _, _ := lagging(t)
+	var mu sync.Mutex
+	var held []*nats.Msg
+	most := 0
+	answer := func() {
+		mu.Lock()
+		asked := held
+		most, held = max(most, len(held)), nil
+		mu.Unlock()
+		for _, msg := range asked {
+			end := nats.NewMsg(msg.Reply)
+			end.Header.Set("Status", "204")
+			if err := conn.NC.PublishMsg(end); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	sub, err := conn.NC.Subscribe("$JS.API.DIRECT.GET.T", func(msg *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		if held = append(held, msg); len(held) == 1 {
+			time.AfterFunc(100*time.Millisecond, answer) // when all have come that come at once
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.JS.CreateStream(jobstest.Context(t), jetstream.StreamConfig{Name: "T", Subjects: []string{"t.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	var readers sync.WaitGroup
+	for range 64 {
+		readers.Go(func() {
+			for _, err := range conn.Scan(jobstest.Context(t), wire.Range{Stream: "T", Subject: "t.*"}) {
+				t.Errorf("an empty stream: %v", err)
+			}
+		})
+	}
+	readers.Wait()
+	if err := sub.Unsubscribe(); err != nil {
+		t.Error(err)
+	}
+	if most == 0 || most > 16 {
+		t.Errorf("%d batches were read at once, want 16 at most", most)
 	}
 }

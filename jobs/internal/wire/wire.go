@@ -46,6 +46,7 @@ type Conn struct {
 
 	api     string // begins the subjects of the broker's own requests
 	refused *refusals
+	batches chan struct{} // has a value for each batch that is being read
 }
 
 // New returns a Conn over a connection that its owner opens and closes. The
@@ -54,6 +55,7 @@ func New(nc *nats.Conn, role jobs.Role) (*Conn, error) {
 	c := &Conn{
 		NC: nc, Bound: !role.All(), api: "$JS.API.",
 		refused: &refusals{role: role, waiting: map[string]map[int]context.CancelCauseFunc{}},
+		batches: make(chan struct{}, batchesAtOnce),
 	}
 	if c.Bound {
 		// What a role may ask of the broker reaches its account under another

@@ -21,8 +21,8 @@ import (
 // in which groups for jails can be made afterwards. The process is moved, and what
 // it has started before is not: out of the session of a login into a scope of
 // the user's manager, which ends with the last process in it. A service of the
-// system is left where it is: its administrator may have limited it there, and
-// can delegate.
+// system stays in its group, where its administrator may have limited it: in a leaf
+// of it, where the unit delegates the group (Delegate=yes).
 //
 // Where groups can be made already it does nothing, and says that nothing was
 // moved. It is called before the first jail is started.
@@ -34,8 +34,8 @@ func Delegate(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := inSession(); err != nil {
-		return false, err
+	if undelegated := inSession(); undelegated != nil {
+		return intoLeaf(root, undelegated)
 	}
 	runtime, err := manager(ctx)
 	if err != nil {
@@ -51,19 +51,60 @@ func Delegate(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// A group with processes cannot give controllers to its children.
-	leaf := filepath.Join(root, own, "worker")
-	if err := os.Mkdir(leaf, 0o755); err != nil {
-		return true, fmt.Errorf("delegated control group: %w", err)
+	if err := moveIntoLeaf(filepath.Join(root, own)); err != nil {
+		return true, err
 	}
-	if err := put(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid())); err != nil {
-		return true, fmt.Errorf("delegated control group: %w", err)
-	}
-	found.forget()
 	if len(Supported()) == 0 {
 		return true, errors.New("no controllers are delegated to the user's service manager: Delegate= of user@.service")
 	}
 	return true, nil
+}
+
+// intoLeaf moves a service whose unit delegates its group into a leaf of that group, and
+// returns otherwise if it does not. Units of systemd 254 and newer may say this themselves
+// (DelegateSubgroup=).
+func intoLeaf(root string, otherwise error) (moved bool, err error) {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return false, err
+	}
+	own := ownPath(string(b), "")
+	group := filepath.Join(root, own)
+	if own == "/" || !delegated(group) {
+		return false, otherwise
+	}
+	if err := moveIntoLeaf(group); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// delegated reports whether a service manager has handed a group over to this process's
+// user. Root, who could write any group, makes its own elsewhere.
+func delegated(group string) bool {
+	if os.Geteuid() == 0 {
+		return false
+	}
+	for _, name := range []string{".", "cgroup.procs", "cgroup.subtree_control"} {
+		if unix.Access(filepath.Join(group, name), unix.W_OK) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// moveIntoLeaf moves this process into a new child of a group: one with processes cannot
+// give controllers to its children.
+func moveIntoLeaf(group string) error {
+	leaf := filepath.Join(group, "worker")
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("delegated control group: %w", err)
+	}
+	if err := put(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid())); err != nil {
+		return fmt.Errorf("delegated control group: %w", err)
+	}
+	found.forget()
+	return nil
 }
 
 // unified returns where the tree of version 2 is. In one of version 1, and in

@@ -236,11 +236,13 @@ func (w *walker) scan(fd int, dev uint64) (below []string) {
 		_, _, names := unix.ParseDirent(w.buf[:n], -1, nil)
 		for _, name := range names {
 			var st unix.Stat_t
-			if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || uint64(st.Dev) != dev {
+			if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 				continue
 			}
 			dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 			switch {
+			case dir && uint64(st.Dev) != dev:
+				continue // Files on an overlay of two file systems have another device as well.
 			case dir && w.isTop(inodeOf(&st)):
 				continue
 			case dir:

@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/sandbox/mounttest"
 )
 
 // In a child, TestMain does what the word in the environment says instead.
@@ -160,6 +162,17 @@ func dirType(t *testing.T, dir string) int64 {
 
 // A user without privileges can still read directories that their owner, the same
 // user, has closed; and finds them closed afterwards.
+// On an overlay of two file systems, files are on another device than their directories.
+func TestTreesOnAnOverlay(t *testing.T) {
+	root := mounttest.Overlay(t)
+	if err := os.WriteFile(filepath.Join(root, "file"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if size, err := Trees([]string{root}, Size{}); err != nil || size.Bytes < 1<<20 {
+		t.Errorf("measured %+v, %v", size, err)
+	}
+}
+
 func TestTreesOpensWhatWasClosed(t *testing.T) {
 	dir, err := os.MkdirTemp("", "usage") //nolint:usetesting // the directory of the test is not another user's to enter
 	must(t, err)

@@ -17,6 +17,16 @@ as() { # WHO PROGRAM PATTERN
 	cd / && "${command[@]}" || code=1
 }
 as tester cgroup '^TestDelegatedLimits$|^TestTheScopeEndsWithItsLast$'
+# A service to which its unit delegates its group moves itself into a leaf of it.
+echo "=== as a service: cgroup"
+said=$(cd / && systemd-run --quiet --wait --pipe -p Delegate=yes -p User=tester -p KillMode=mixed \
+	-E PENSTOCK_TEST_VM=systemd -E PENSTOCK_TEST_DELEGATE=1 /tests/cgroup.test -test.v '-test.run=^Test(AGroupHolds|MemoryIsLimited|ProcessesAreLimited)' 2>&1) || code=1
+passed=$(grep -c -e '^--- PASS' <<<"$said")
+if [ "$passed" -eq 3 ]; then echo "--- PASS: DelegatedService"; else
+	echo "--- FAIL: DelegatedService: $passed of 3 tests pass"
+	echo "$said"
+	code=1
+fi
 as tester systemd '^TestAttacks$/(use-all|fork-until|fork-without)'
 as root systemd '^TestAttacks$/(use-all|fork-until|fork-without)'
 

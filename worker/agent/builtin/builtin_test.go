@@ -3,12 +3,12 @@ package builtin_test
 import (
 	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/penstock-run/penstock/sandbox/goldentest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
@@ -59,19 +59,7 @@ func TestReference(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	const path = "../../../docs/reference/agents.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("%s is not what the program has: run make generate", path)
-	}
+	goldentest.Compare(t, "../../../docs/reference/agents.md", b.String(), *update)
 }
 
 func cell(v reflect.Value) string {

@@ -290,7 +290,9 @@ func (w *walk) regular(parent int, p, name string, st *unix.Stat_t) error {
 	if err := unix.Fstat(fd, st); err != nil {
 		return err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || uint64(st.Dev) != w.device {
+	// Its device does not matter: on an overlay of two file systems, as containers have,
+	// it is another one than its directory's.
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil // replaced between our two looks
 	}
 	if known {

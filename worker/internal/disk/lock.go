@@ -12,8 +12,8 @@ import (
 // ErrLocked: another holder, in this process or another one, has the lock.
 var ErrLocked = errors.New("is in use")
 
-// A Lock is a locked file. The kernel releases it when the last process that has the
-// file open has ended.
+// A Lock is a locked file. If it is not released, the kernel does so when the last
+// process that has the file open has ended.
 type Lock struct{ File *os.File }
 
 // TryLock locks the file at path, which it creates; how is LOCK_EX or LOCK_SH.
@@ -61,12 +61,17 @@ func (l *Lock) Share() error {
 	return os.NewSyscallError("flock", syscall.Flock(int(l.File.Fd()), syscall.LOCK_SH|syscall.LOCK_NB))
 }
 
-// Release releases the lock.
-func (l *Lock) Release() error { return l.File.Close() }
+// Release releases the lock. It unlocks before it closes, because a child that another
+// goroutine has just forked keeps a copy of the file open until its exec, and would keep
+// the lock, too.
+func (l *Lock) Release() error {
+	err := syscall.Flock(int(l.File.Fd()), syscall.LOCK_UN)
+	return errors.Join(os.NewSyscallError("flock", err), l.File.Close())
+}
 
 // Remove deletes the locked file and releases the lock.
 func (l *Lock) Remove() error {
-	return errors.Join(os.Remove(l.File.Name()), l.File.Close())
+	return errors.Join(os.Remove(l.File.Name()), l.Release())
 }
 
 func sameFile(f *os.File, path string) bool {

@@ -19,7 +19,7 @@ const (
 
 // Deliver makes the branch of a job that asks for one. The result is already stored: a
 // failed delivery costs only the branch.
-func (o *Outcome) Deliver(ctx context.Context, space *workspace.Workspace, change workspace.Change) error {
+func (o *Outcome) Deliver(ctx context.Context, change workspace.Change) error {
 	if o.cfg.Job.Deliver.Mode != jobs.DeliverBranch {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (o *Outcome) Deliver(ctx context.Context, space *workspace.Workspace, chang
 	if d.Replaces, err = o.delivered(ctx, d.Branch); err != nil {
 		return verdict.Failed(jobs.StoreFailed, "read what earlier attempts delivered", err)
 	}
-	got, err := o.try(ctx, space, change, d)
+	got, err := o.try(ctx, change, d)
 	if err != nil {
 		return undelivered(err)
 	}
@@ -96,9 +96,9 @@ func (o *Outcome) delivered(ctx context.Context, branch string) ([]string, error
 
 // try delivers, several times if the repository may just be unavailable. To run the
 // agent again for that would cost more, and help no better.
-func (o *Outcome) try(ctx context.Context, space *workspace.Workspace, change workspace.Change, d workspace.Delivery) (got workspace.Delivered, err error) {
+func (o *Outcome) try(ctx context.Context, change workspace.Change, d workspace.Delivery) (got workspace.Delivered, err error) {
 	for n := range deliverTries {
-		got, err = space.Deliver(ctx, change, d)
+		got, err = change.Deliver(ctx, d)
 		if err == nil || ctx.Err() != nil || final(err) {
 			return got, err
 		}

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/console"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/metrics"
+	"github.com/penstock-run/penstock/worker/gate"
+)
+
+// ListenAdmin opens the admin address. A default that another penstock has
+// taken is replaced by a free port; one that was asked for is not.
+func ListenAdmin(address, standard string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) && address == standard {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.ExitUnexpected, `name another one with --admin, or none with --admin ""`, "admin address: %w", err)
+	}
+	return l, nil
+}
+
+// SayAdmin ends the line with which a service says that it is ready.
+func SayAdmin(w *console.Writer, admin net.Listener) {
+	if admin != nil {
+		w.Printf(", metrics at http://%s/metrics", admin.Addr())
+	}
+	w.Printf("\n")
+}
+
+// serve shows the metrics and the health at an address until ctx ends, and
+// measures the connection, and sends signs of life to the service manager. An empty
+// address shows nothing.
+func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener) error {
+	if m.dispatcher != nil {
+		m.dispatcher.State(m.registry, func(ctx context.Context) (metrics.State, error) { return state(ctx, p.Queue) }, 2*time.Second)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { m.measure(ctx, p); return nil })
+	g.Go(func() error {
+		m.manager.keepAlive(ctx, func(ctx context.Context) error { return alive(ctx, p) }, p.Logger)
+		return nil
+	})
+	if listener != nil {
+		admin := metrics.Admin{Registry: m.registry, Info: m.info, Ready: []metrics.Check{
+			{Name: "broker", Test: func(ctx context.Context) error { return p.Conn.FlushWithContext(ctx) }}, {Name: "draining", Test: m.accepting},
+		}}
+		if m.dispatcher == nil {
+			admin.Ready = append(admin.Ready, metrics.Check{Name: "disk", Test: m.roomy})
+		} else { // which takes jobs as long as its broker does, whatever its own disk
+			admin.Ready = append(admin.Ready, metrics.Check{Name: "store", Test: p.Queue.Room})
+		}
+		g.Go(func() error {
+			if err := adminServer(admin.Handler()).Serve(ctx, listener); err != nil {
+				return fmt.Errorf("admin address: %w", err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// adminServer serves public information: numbers, and whether the service is healthy.
+// It changes nothing.
+func adminServer(handler http.Handler) gate.Server {
+	return gate.Server{Auth: gate.Public, Connections: 64, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A client that does not read could hold a connection for ever.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(30 * time.Second)) // every connection of ours has one
+		handler.ServeHTTP(w, r)
+	})}
+}

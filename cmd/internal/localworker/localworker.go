@@ -1,0 +1,104 @@
+// Package localworker runs a worker in this process, made from the settings: for the
+// services, and beside a command whose pool is its own.
+package localworker
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/jail"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/schema"
+	"github.com/penstock-run/penstock/cmd/internal/signing"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/jailinit"
+	"github.com/penstock-run/penstock/sandbox/systemd"
+	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/workspace"
+)
+
+// New makes a worker of a pool from the settings.
+func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks pool.Hooks) (*worker.Worker, error) {
+	settings := shell.Config
+	rules, err := jail.LoadPolicy(settings)
+	if err != nil {
+		return nil, err
+	}
+	if moved, err := backends.Delegate(ctx); err != nil || moved {
+		p.Logger.Debug("asked the user's service manager for control groups", "moved", moved, "err", err)
+	}
+	containers := workerparts.Containers(settings)
+	choose := withContainers(jail.Choose(ctx, settings.Worker.Backend, rules.Backends), containers)
+	where := workerparts.Workspaces(settings, workerparts.BestOrNil(choose))
+	where.Salvage, where.Stored = p.Salvager(workerparts.Name(settings)), worker.Stored(p.Store)
+	spaces, err := workspace.Open(ctx, where)
+	if err != nil {
+		return nil, fmt.Errorf("open the workspaces: %w", err)
+	}
+	signers, err := signing.Trusted(settings)
+	if err != nil {
+		return nil, err
+	}
+	program, err := jailinit.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var mounts []sandbox.Mount
+	for _, path := range settings.Worker.ROPaths {
+		mounts = append(mounts, sandbox.Mount{Source: path, Target: path})
+	}
+	cfg := worker.Config{
+		Name: workerparts.Name(settings), Slots: slots, Queues: settings.Worker.Queues, Labels: settings.Worker.Labels, Drain: settings.Worker.Drain,
+		Queue: p.Queue, Log: p.Log, Store: p.Store, Spaces: spaces, Workspace: settings.Worker.Workspace, Agents: workerparts.Agents(settings),
+		Pool: workerparts.PoolMark(settings), Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: shell.Secret, Mounts: mounts, Logger: p.Logger, Hooks: hooks.Worker,
+		Signers: signers, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(settings), shell.Err), Diagnose: jail.Advice,
+		Reserve:      workerparts.Reserve(settings, filepath.Join(settings.Data, "work")),
+		CommitAuthor: settings.Worker.CommitAuthor, CommitPlain: !settings.Worker.CommitTrailers,
+		Program: program, Typed: schema.Typed,
+		SetupCache: settings.Worker.SetupCache, Hangs: settings.Worker.Hangs(),
+		Network: gate.NetworkConfig{Hosts: settings.Worker.AllowHosts},
+	}
+	cfg.DiskLimit, _ = settings.Worker.DiskSizes()
+	if _, err := gate.NewNetwork(cfg.Network); err != nil {
+		return nil, cli.Usage("", "worker.allow_hosts: %w", err)
+	}
+	if err := addGates(settings, &cfg); err != nil {
+		return nil, err
+	}
+	return worker.New(cfg), nil
+}
+
+// addGates opens a way to each model API that the worker has a key for.
+func addGates(settings *cli.Config, cfg *worker.Config) error {
+	cfg.Gates, cfg.Keys = map[string]*gate.Gate{}, map[string]string{}
+	for _, api := range []struct{ name, url, variable, key string }{
+		{"anthropic", settings.Model.AnthropicURL, "ANTHROPIC_API_KEY", settings.AnthropicKey},
+		{"openai", settings.Model.OpenAIURL, "OPENAI_API_KEY", settings.OpenAIKey},
+		{"google", settings.Model.GoogleURL, "GOOGLE_API_KEY", settings.GoogleKey},
+	} {
+		if api.key == "" {
+			continue
+		}
+		g, err := gate.New(gate.Config{API: api.name, Upstream: api.url, Key: gate.Key(api.key)})
+		if err != nil {
+			return cli.Usage("see model."+api.name+"_url and "+api.variable, "model API: %w", err)
+		}
+		cfg.Gates[api.name], cfg.Keys[api.variable] = g, api.key
+	}
+	return nil
+}
+
+// withContainers chooses containers by their name, and leaves the rest to choose.
+func withContainers(choose jail.Chooser, containers sandbox.Backend) jail.Chooser {
+	return func(name string) (sandbox.Backend, error) {
+		if name == containers.Name() {
+			return containers, nil
+		}
+		return choose(name)
+	}
+}

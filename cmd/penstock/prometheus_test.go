@@ -1,0 +1,255 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs/jobstest"
+)
+
+// A prometheus is the program, on a directory of its own.
+type prometheus struct {
+	f   *fixture
+	api string
+}
+
+// sample is a series with its value now.
+type sample struct {
+	Metric map[string]string
+	Value  [2]any
+}
+
+func (s sample) number() float64 {
+	text, _ := s.Value[1].(string)
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
+}
+
+// prometheus starts the program with the configuration and the rules that are delivered,
+// of which it changes times and addresses.
+func (f *fixture) prometheus(dispatcher, worker string) prometheus {
+	f.Helper()
+	if _, err := exec.LookPath("prometheus"); err != nil {
+		skip(f, "prometheus", "prometheus is not installed: %v", err)
+	}
+	dir := f.TempDir()
+	deliver := func(name string, change func(string) string) {
+		text, err := os.ReadFile(filepath.Join("../../deploy/prometheus", name))
+		f.must(err)
+		f.must(os.WriteFile(filepath.Join(dir, name), []byte(change(string(text))), 0o600))
+	}
+	deliver("prometheus.yml", strings.NewReplacer("interval: 15s", "interval: 1s", "127.0.0.1:9090", dispatcher, "127.0.0.1:9091", worker).Replace)
+	deliver("penstock.rules.yml", func(text string) string {
+		return regexp.MustCompile(`(?m)^( +for:) .*$`).ReplaceAllString(text, "$1 1s")
+	})
+	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	cmd := exec.Command("prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", address)
+	f.launch(cmd, "Server is ready to receive web requests")
+	return prometheus{f, "http://" + address + "/api/v1/"}
+}
+
+// ask decodes the data of an answer; an error of Prometheus fails the test.
+func (p prometheus) ask(path string, form url.Values, into any) {
+	p.f.Helper()
+	resp, err := http.PostForm(p.api+path, form) //nolint:noctx // our own program, on loopback
+	if form == nil {
+		resp, err = http.Get(p.api + path) //nolint:noctx // the same
+	}
+	p.f.must(err)
+	defer resp.Body.Close()
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: into}
+	p.f.must(json.NewDecoder(resp.Body).Decode(&answer))
+	if answer.Status != "success" {
+		p.f.Fatalf("%s %v: %s", path, form, answer.Error)
+	}
+}
+
+func (p prometheus) query(expr string) []sample {
+	p.f.Helper()
+	var data struct{ Result []sample }
+	p.ask("query", url.Values{"query": {expr}}, &data)
+	return data.Result
+}
+
+// firing lists the alerts that fire.
+func (p prometheus) firing() []string {
+	p.f.Helper()
+	var names []string
+	for _, s := range p.query(`count by (alertname) (ALERTS{alertstate="firing"})`) {
+		names = append(names, s.Metric["alertname"])
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// alerts waits until these alerts fire, and perhaps others, and reads what they say.
+func (p prometheus) alerts(what string, want ...string) {
+	p.f.Helper()
+	var got []string
+	p.f.Cleanup(func() {
+		if p.f.Failed() {
+			p.f.Logf("%s: these alerts fired at last: %v", what, got)
+		}
+	})
+	p.f.eventually(60*time.Second, fmt.Sprintf("%s: %v fire", what, want), func() bool {
+		got = p.firing()
+		return !slices.ContainsFunc(want, func(name string) bool { return !slices.Contains(got, name) })
+	})
+	var data struct {
+		Alerts []struct{ Annotations map[string]string }
+	}
+	p.ask("alerts", nil, &data)
+	for _, a := range data.Alerts {
+		for name, text := range a.Annotations {
+			if strings.Contains(text, "<") || strings.Contains(text, "{{") {
+				p.f.Errorf("an alert has the %s %q", name, text)
+			}
+		}
+	}
+}
+
+// rules fails unless all rules were evaluated without an error, and returns the names of
+// those that record.
+func (p prometheus) rules() []string {
+	p.f.Helper()
+	type rule struct{ Name, Type, Health, LastError string }
+	var data struct {
+		Groups []struct{ Rules []rule }
+	}
+	p.f.eventually(30*time.Second, "all rules were evaluated", func() bool {
+		data.Groups = nil
+		p.ask("rules", nil, &data)
+		return len(data.Groups) > 0 && !slices.ContainsFunc(data.Groups, func(g struct{ Rules []rule }) bool {
+			return slices.ContainsFunc(g.Rules, func(r rule) bool { return r.Health == "unknown" })
+		})
+	})
+	var recorded []string
+	for _, g := range data.Groups {
+		for _, r := range g.Rules {
+			if r.Health != "ok" {
+				p.f.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
+			}
+			if r.Type == "recording" {
+				recorded = append(recorded, r.Name)
+			}
+		}
+	}
+	return recorded
+}
+
+// The alerts, on a real pool under load: none fires while it is well, and those of a fault
+// fire when it is made, and end with it.
+func TestPrometheusWatchesAPool(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	local := func() string { return fmt.Sprint("127.0.0.1:", jobstest.FreePort(f)) }
+	dispatcher, worker, web := local(), local(), local()
+	f.start("serving", "serve", "--listen", local(), "--http", web, "--slots", "0", "--admin", dispatcher, "--drain", "1s")
+	work := func() *program {
+		return f.start("slots on", "worker", "--slots", "2", "--admin", worker, "--drain", "1s")
+	}
+	w := work()
+	p := f.prometheus(dispatcher, worker)
+	f.eventually(30*time.Second, "both are scraped", func() bool { return len(p.query("up == 1")) == 2 })
+	for range 3 {
+		f.submit("echo fits >new.txt")
+	}
+	f.try("wait", "--timeout", patience(60), f.submit("true"), f.submit("exit 1"))
+	f.page("http://" + web + "/v1/version")
+	f.documented(dispatcher, worker)
+	f.eventually(30*time.Second, "no alert fires", func() bool {
+		// On a busy machine one reading may take longer than it may, which counts for minutes.
+		return len(slices.DeleteFunc(p.firing(), func(name string) bool { return name == "PenstockStateUnreadable" })) == 0
+	})
+
+	_, err := f.bus().Request("penstock.v1.submit.default", []byte(`{"prompt":"x","agent":{"brand":"claude"}}`), 10*time.Second)
+	f.must(err)
+	running := []string{f.submit("echo begun; sleep 300"), f.submit("sleep 300")}
+	f.runs(running[0])
+	f.submit("sleep 300") // which waits
+	p.alerts("a submission is refused", "PenstockDeadLetters")
+	p.dashboards()
+	w.kill()
+	p.alerts("the worker is dead", "PenstockTargetDown", "PenstockNoWorkers")
+	for _, name := range p.rules() {
+		found := p.query("last_over_time(" + name + "[10m])")
+		if !slices.ContainsFunc(found, func(s sample) bool { return !math.IsNaN(s.number()) }) {
+			t.Errorf("%s gave no number: %v", name, found)
+		}
+	}
+	work()
+	f.eventually(60*time.Second, "the alerts about the worker end", func() bool {
+		return !slices.ContainsFunc(p.firing(), func(name string) bool { return name == "PenstockTargetDown" || name == "PenstockNoWorkers" })
+	})
+}
+
+// dashboards runs the query of every panel that is delivered, as Grafana would.
+func (p prometheus) dashboards() {
+	p.f.Helper()
+	files, err := filepath.Glob("../../deploy/grafana/*.json")
+	p.f.must(err)
+	asked := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		p.f.must(err)
+		var board struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		p.f.must(json.Unmarshal(text, &board))
+		chosen := strings.NewReplacer("$__rate_interval", "5m", "$__range", "5m", "$job", ".+", "$instance", ".+", "$queue", ".+", "$agent", ".+")
+		for _, panel := range board.Panels {
+			for _, target := range panel.Targets {
+				asked++
+				found := p.query(chosen.Replace(target.Expr))
+				if !slices.ContainsFunc(found, func(s sample) bool { return !math.IsNaN(s.number()) }) {
+					p.f.Errorf("%s: %s shows nothing: %s is %v", filepath.Base(file), panel.Title, target.Expr, found)
+				}
+			}
+		}
+	}
+	if asked < 50 {
+		p.f.Errorf("%d queries of %d dashboards", asked, len(files))
+	}
+}
+
+// documented compares the series that processes send with docs/reference/metrics.md.
+func (f *fixture) documented(addresses ...string) {
+	f.Helper()
+	sent := map[string]bool{}
+	for _, address := range addresses {
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (penstock_\w+) `).FindAllStringSubmatch(f.page("http://"+address+"/metrics"), -1) {
+			sent[m[1]] = true
+		}
+	}
+	text, err := os.ReadFile("../../docs/reference/metrics.md")
+	f.must(err)
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(penstock_\\w+)` ").FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = true
+	}
+	if !maps.Equal(sent, documented) {
+		f.Errorf("sent and documented differ:\n%v\n%v", slices.Sorted(maps.Keys(sent)), slices.Sorted(maps.Keys(documented)))
+	}
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# build.sh PROGRAM VERSION DIR: packages a program, which is built already, for Debian and
+# RPM, in DIR. The same program and version make the same packages.
+set -euo pipefail
+program=$(realpath "$1") version=$2
+mkdir -p "$3"
+out=$(realpath "$3")
+cd "$(dirname "$0")"
+# A package needs a version that begins with a digit; a commit has none.
+case $version in
+v[0-9]*) version=${version#v} ;;
+[0-9]*.*) ;;
+*) version=0.0.0~${version//[^A-Za-z0-9.]/.} ;;
+esac
+BUILT=$(mktemp -d)
+trap 'rm -rf "$BUILT"' EXIT
+install -m 644 ../systemd/*.service ../systemd/*.conf ../systemd/*.yaml ../../LICENSE ../../CHANGELOG.md "$BUILT"
+install -m 755 "$program" "$BUILT/penstock"
+"$BUILT/penstock" completion bash >"$BUILT/penstock.bash"
+"$BUILT/penstock" completion fish >"$BUILT/penstock.fish"
+"$BUILT/penstock" completion zsh >"$BUILT/_penstock"
+ARCH=$(go env GOARCH)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+touch -d "@$SOURCE_DATE_EPOCH" "$BUILT"/*
+export ARCH VERSION=$version BUILT SOURCE_DATE_EPOCH
+for packager in deb rpm; do
+	go tool -modfile=go.mod nfpm package --config nfpm.yaml --packager "$packager" --target "$out/"
+done

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# try.sh PROGRAM: packages a program in two versions, and installs, upgrades, removes and
+# purges the Debian package in a Debian 12 that it boots with systemd. The RPM package is
+# listed, not installed. It needs root, debootstrap and systemd-container.
+set -euo pipefail
+program=$(realpath "$1")
+cd "$(dirname "$0")"
+root=${XDG_CACHE_HOME:-$HOME/.cache}/penstock-ci/bookworm
+../../sandbox/systemd/testdata/root.sh "$root"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+for version in 0.0.1 0.0.2; do ./build.sh "$program" "v$version" "$out/$version"; done
+if command -v rpm >/dev/null; then rpm -qpl "$out"/0.0.2/*.rpm; else echo "rpm is not installed: what is in the RPM package is not listed"; fi
+cp try-inside.sh ../../sandbox/sandboxtest/testdata/init.sh "$out"
+# The kernel has to answer for what the jails try, not nspawn's own filter.
+SYSTEMD_SECCOMP=0 systemd-nspawn --quiet --register=no --keep-unit --console=pipe --machine="penstock-packages-$$" \
+	--directory="$root" --volatile=overlay --private-network --capability=all --bind="$out:/out" \
+	/out/init.sh systemd.run=/out/try-inside.sh systemd.show_status=no >"$out/console" 2>&1 || true
+cat "$out/log"
+[ -e "$out/passed" ] || { cat "$out/console"; echo "try.sh: the packages do not work"; exit 1; }

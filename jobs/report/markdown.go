@@ -1,0 +1,157 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A Directory is what a report says of the results directory that it stands in.
+type Directory struct {
+	Input      string // what the items were read from
+	Version    string // of the program
+	Patch, Log func(item string) string
+}
+
+// Markdown writes the report for people. The directory is nil where the report is of a
+// pool.
+func (b *Report) Markdown(w io.Writer, dir *Directory) error {
+	out := bufio.NewWriter(w) // its errors stick until its end
+	p := func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
+	b.markdownHead(p, dir)
+	b.markdownTallies(p)
+	b.markdownItems(p, dir)
+	b.markdownOverlaps(p)
+	return out.Flush()
+}
+
+type printer func(format string, args ...any)
+
+func (b *Report) markdownHead(p printer, dir *Directory) {
+	p("# Batch %s\n\n", b.Batch)
+	p("**%s**", b.State)
+	if b.Why != "" {
+		p(": %s", Cell(b.Why, 400))
+	}
+	p(" · %d of %d items have a result · %s succeeded\n\n", b.Done, b.Items, b.Rate())
+	p("| | |\n|---|---|\n")
+	if dir != nil {
+		p("| input | %s |\n", dir.Input)
+	}
+	for _, base := range b.Bases {
+		p("| base | %s |\n", Cell(base, 300))
+	}
+	p("| started | %s |\n", b.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
+	p("| wall time | %s |\n", Seconds(b.WallSeconds))
+	p("| cost | %s |\n", Dollars(b.CostUSD))
+	u := b.Usage
+	p("| tokens | %s in, %s out, %s read from the cache, %s written to it |\n", Number(u.Input), Number(u.Output), Number(u.CacheRead), Number(u.CacheWrite))
+	p("| changes | +%d −%d lines, %d results without a change |\n", b.Added, b.Removed, b.Unchanged)
+	if b.Unread > 0 {
+		p("| not read | %d results: durations, changes and overlaps are of the others |\n", b.Unread)
+	}
+	if dir != nil {
+		p("| penstock | %s |\n", Cell(dir.Version, 60))
+	}
+}
+
+func (b *Report) markdownTallies(p printer) {
+	p("\n## Outcomes\n\n| outcome | items |\n|---|---:|\n")
+	for _, t := range b.Tallies() {
+		p("| %s | %d |\n", t.Name, t.Count)
+	}
+	if len(b.Reasons) > 0 {
+		p("\n| reason | items | what to do |\n|---|---:|---|\n")
+		for _, r := range b.Reasons {
+			p("| %s | %d | %s |\n", Cell(string(r.Reason), 60), r.Items, Cell(r.Advice, 300))
+		}
+	}
+	if len(b.Stages) > 0 {
+		p("\n## Durations\n\n| stage | median | 90 %% | longest |\n|---|---:|---:|---:|\n")
+		for _, t := range b.Stages {
+			p("| %s | %s | %s | %s |\n", t.Name, Seconds(t.P50), Seconds(t.P90), Seconds(t.Max))
+		}
+	}
+}
+
+func (b *Report) markdownItems(p printer, dir *Directory) {
+	p("\n## Items\n\n| item | title | outcome | files | lines | time | cost | |\n|---|---|---|---:|---:|---:|---:|---|\n")
+	for _, r := range b.Rows {
+		if r.Outcome == "" {
+			p("| %s | %s | missing | | | | | |\n", Cell(r.ID, 128), Cell(r.Title, 100))
+			continue
+		}
+		outcome := Cell(string(r.Outcome), 20)
+		if r.Reason != "" {
+			outcome += ": " + Cell(string(r.Reason), 60)
+		}
+		where := "job " + Cell(r.Job, 40)
+		if dir != nil {
+			where = fmt.Sprintf("[patch](%s) [log](%s)", dir.Patch(r.ID), dir.Log(r.ID))
+		}
+		p("| %s | %s | %s | %d | +%d −%d | %s | %s | %s |\n", Cell(r.ID, 128), Cell(r.Title, 100), outcome,
+			r.Files, r.Added, r.Removed, Seconds(r.Seconds), Dollars(r.CostUSD), where)
+	}
+	if b.MoreRows > 0 {
+		p("\n%d more items are not listed.\n", b.MoreRows)
+	}
+}
+
+func (b *Report) markdownOverlaps(p printer) {
+	if len(b.Files) > 0 {
+		p("\n## Overlaps\n\nFiles that several patches touch:\n\n| file | patches | items |\n|---|---:|---|\n")
+		for _, f := range b.Files {
+			p("| %s | %d | %s |\n", Cell(f.Path, 200), f.Patches, Cell(f.Items(), 2000))
+		}
+		if b.MoreFiles > 0 {
+			p("\n%d more files are not listed.\n", b.MoreFiles)
+		}
+		p("\nPatches that meet in a file; a merge of both would stop at those marked as conflicts:\n\n| items | files | conflicts |\n|---|---|---|\n")
+		for _, pair := range b.Pairs {
+			p("| %s, %s | %s | %s |\n", Cell(pair.A, 128), Cell(pair.B, 128), Cell(pair.Both(), 600), Cell(pair.Stops(), 600))
+		}
+		switch {
+		case b.MorePairs > 0:
+			p("\n%d more pairs are not listed.\n", b.MorePairs)
+		case b.MorePairs < 0:
+			p("\nThere are too many pairs to compare them all.\n")
+		}
+	}
+	if len(b.RunsCode) > 0 {
+		p("\n## Files that run code\n\nRead these before you apply a patch:\n\n| item | file | why |\n|---|---|---|\n")
+		for _, f := range b.RunsCode {
+			p("| %s | %s | %s |\n", Cell(f.ID, 128), Cell(f.Path, 200), f.Why)
+		}
+		if b.MoreRunsCode > 0 {
+			p("\n%d more are not listed.\n", b.MoreRunsCode)
+		}
+	}
+}
+
+// Items names the first items that change the file, and counts the others.
+func (f File) Items() string { return some(f.IDs, 12, f.Patches) }
+
+// Both names the first files that both patches change, and counts the others.
+func (p Pair) Both() string { return some(p.Files, 5, len(p.Files)+p.MoreFiles) }
+
+// Stops names the first files at which a merge would stop, and counts the others.
+func (p Pair) Stops() string { return some(p.Conflicts, 5, len(p.Conflicts)+p.MoreConflicts) }
+
+// some joins the first of a list and counts the others.
+func some(list []string, most, all int) string {
+	if all <= most {
+		return strings.Join(list, ", ")
+	}
+	return strings.Join(list[:min(len(list), most)], ", ") + fmt.Sprintf(" and %d more", all-min(len(list), most))
+}
+
+// mdSpecial is escaped so that a title is no link, no heading, no HTML, and
+// mentions no user when the report is pasted into an issue.
+var mdSpecial = strings.NewReplacer(
+	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`, "!", `\!`,
+	"<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;", "#", "&#35;", "://", "&#58;//",
+)
+
+// Cell is text of strangers as it stands in a cell of a table of Markdown.
+func Cell(s string, most int) string { return mdSpecial.Replace(Line(s, most)) }

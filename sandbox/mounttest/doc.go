@@ -1,0 +1,2 @@
+// Package mounttest mounts file systems for tests, which end with them.
+package mounttest
