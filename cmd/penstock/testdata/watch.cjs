@@ -43,8 +43,7 @@ const has = (page, selector, text) =>
     away = false;
     await has(page, ".ev.output", "line 80");
     await has(page, ".question .words", "Which <b>color</b>?");
-    const option = await page.waitForSelector(".question:not(.closed) button ::-p-text(Blue)");
-    await option.click();
+    await page.locator(".question:not(.closed) button ::-p-text(Blue)").click();
     await page.waitForSelector(".question.closed");
     say("answered");
     await has(page, ".ev.output", "chosen Blue");
@@ -53,8 +52,8 @@ const has = (page, selector, text) =>
     say("events", JSON.stringify(await page.$$eval("#session [data-seq]", (all) => all.map((e) => Number(e.dataset.seq)))));
     await page.goto(task.url + "/ui/jobs/" + task.failing);
     await has(page, "#job-head .badge", "failure");
-    const retry = await page.waitForSelector("#job-head button ::-p-text(Retry)");
-    await Promise.all([page.waitForNavigation(), retry.click()]);
+    // A refresh may replace the button between the look for it and the click, so it is looked for again.
+    await Promise.all([page.waitForNavigation(), page.locator("#job-head button ::-p-text(Retry)").click()]);
     await has(page, ".ev.output", "attempt 2");
     await has(page, "#job-head .badge", "success");
     say("retried");
