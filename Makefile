@@ -17,7 +17,7 @@ TARGETS   = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # The program has no Windows version; what others import alone compiles there.
 LIBRARIES = ./jobs/... ./sandbox/... ./metrics/...
 
-# What docs/benchmarks.md tells of.
+# What docs/explanation/benchmarks.md tells of.
 MEASURED  = ./cmd/penstock ./worker/workspace ./sandbox/bwrap
 
 # The longest first, since go test starts packages in the order in which they are

@@ -47,7 +47,7 @@ func (d *Dispatcher) Resume(ctx context.Context, id string, prompt *control.Mess
 func (d *Dispatcher) Retry(ctx context.Context, id, by string, fromSalvage bool) (jobs.Record, error) {
 	rec, err := d.cfg.Queue.Get(ctx, id)
 	if err == nil && jobs.HasCredentials(rec.Repo) {
-		return rec, &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "repo.url", Reason: "has a password or a token in it, which this version refuses: submit the job anew without, and give it to the worker's git (docs/private-repositories.md)"}}}
+		return rec, &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "repo.url", Reason: "has a password or a token in it, which this version refuses: submit the job anew without, and give it to the worker's git (docs/how-to/private-repositories.md)"}}}
 	}
 	if err == nil && rec.State == jobs.Finished {
 		err = d.finish(ctx, rec)

@@ -187,7 +187,7 @@ var Reasons = map[Reason]Cause{
 	RepoUnreachable:  {Error, Later, ChargeAttempt, ScopeJob, FaultJob, "check the repository's URL or path, and that the worker may read it"},
 	NotARepository:   {Error, Never, ChargeLoss, ScopeJob, FaultJob, "name a git repository, or use isolation none for a plain directory"},
 	RepoUnsupported:  {Error, Never, ChargeLoss, ScopeJob, FaultJob, "the repository exists, but no job can begin from it as it is; follow the message, or name another"},
-	NoCredentials:    {Error, Never, ChargeLoss, ScopeJob, FaultPool, "give the worker's git credentials for the repository, as docs/private-repositories.md says, then penstock job retry"},
+	NoCredentials:    {Error, Never, ChargeLoss, ScopeJob, FaultPool, "give the worker's git credentials for the repository, as docs/how-to/private-repositories.md says, then penstock job retry"},
 	RefNotFound:      {Error, Never, ChargeLoss, ScopeJob, FaultJob, "check the ref or commit: the repository does not have it"},
 	WorkspaceFailed:  {Error, Later, ChargeHost, ScopeJob, FaultPool, "see the worker's log; penstock doctor checks the host"},
 	NotResumed:       {Error, Never, ChargeLoss, ScopeJob, FaultPool, "the message says why the conversation cannot continue; penstock job retry starts the job anew, and keeps what earlier attempts stored"},

@@ -144,7 +144,7 @@ func (j Job) validateWork(found *InvalidError) {
 }
 
 var errCredentials = errors.New("has a password or a token in it, and addresses are stored and shown: leave it out, and give it to the worker's git, " +
-	"by a credential helper or an ssh key (docs/private-repositories.md); a value that was submitted somewhere should be replaced")
+	"by a credential helper or an ssh key (docs/how-to/private-repositories.md); a value that was submitted somewhere should be replaced")
 
 func (j Job) validateRepo(found *InvalidError) {
 	r := j.Repo

@@ -84,11 +84,11 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	t.Parallel()
 	fires, silent := testedAlerts(t)
-	text, err := os.ReadFile("../docs/runbooks.md")
+	text, err := os.ReadFile("../docs/how-to/runbooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	monitoring, err := os.ReadFile("../docs/monitoring.md")
+	monitoring, err := os.ReadFile("../docs/how-to/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,19 +114,19 @@ func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 				t.Errorf("%s has the %s %q, which is no sentence", r.Alert, name, r.Annotations[name])
 			}
 		}
-		if want := "https://github.com/penstock-run/penstock/blob/main/docs/runbooks.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+		if want := "https://github.com/penstock-run/penstock/blob/main/docs/how-to/runbooks.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
 			t.Errorf("%s has the runbook %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		if begin := fmt.Sprintf("\n*%s%s.* ", strings.ToUpper(severity[:1]), severity[1:]); !strings.HasPrefix(explained[r.Alert], begin) {
-			t.Errorf("docs/runbooks.md does not explain %s: a section with its name begins with %q", r.Alert, begin)
+			t.Errorf("docs/how-to/runbooks.md does not explain %s: a section with its name begins with %q", r.Alert, begin)
 		}
 		if row := fmt.Sprintf("| [%s](runbooks.md#%s) | %s | ", r.Alert, strings.ToLower(r.Alert), severity); !strings.Contains(string(monitoring), row) {
-			t.Errorf("docs/monitoring.md does not list %s: its row begins with %q", r.Alert, row)
+			t.Errorf("docs/how-to/monitoring.md does not list %s: its row begins with %q", r.Alert, row)
 		}
 		delete(explained, r.Alert)
 	}
 	for name := range explained {
-		t.Errorf("docs/runbooks.md explains %s, which is no alert", name)
+		t.Errorf("docs/how-to/runbooks.md explains %s, which is no alert", name)
 	}
 }
 
@@ -183,7 +183,7 @@ func sent(t *testing.T) map[string]bool {
 	return names
 }
 
-// unrelated begin like a series: a build tag in docs/chaos.md, and files in docs/install.md.
+// unrelated begin like a series: a build tag in docs/explanation/chaos.md, and files in docs/how-to/install.md.
 var unrelated = []string{"penstock_unfenced", "penstock_VERSION_ARCH", "penstock_"}
 
 // named are words that may name a series, recorded ones, too, as a whole.
@@ -214,7 +214,7 @@ func TestNamedSeriesExist(t *testing.T) {
 			t.Errorf("%s%s: there is no series %s", r.Alert, r.Record, name)
 		}
 	}
-	pages, err := filepath.Glob("../docs/*.md")
+	pages, err := filepath.Glob("../docs/*/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%v: %d pages", err, len(pages))
 	}

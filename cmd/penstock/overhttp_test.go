@@ -180,13 +180,13 @@ func TestNotOverHTTP(t *testing.T) {
 	f.env = append(slices.Clone(env), "PENSTOCK_TOKEN=pst_wrong")
 	f.refused(6, []string{"no token, or one that is not valid", "penstock token add"}, "job", "ls", "--server", address, "--tls-ca", ca.file)
 	f.env = env
-	documented, err := os.ReadFile("../../docs/http.md")
+	documented, err := os.ReadFile("../../docs/how-to/http.md")
 	f.must(err)
 	for _, command := range []string{"worker", "serve", "nats diff", "nats credentials ls", "backup f", "restore f", "chaos", "clean"} {
 		args := strings.Fields(command)
 		f.refused(2, []string{"penstock " + args[0] + " does not work over HTTP", "hint: "}, after(args, viewer)...)
 		if !strings.Contains(string(documented), "`"+args[0]+"`") {
-			t.Errorf("docs/http.md does not say that %s does not work over HTTP", args[0])
+			t.Errorf("docs/how-to/http.md does not say that %s does not work over HTTP", args[0])
 		}
 	}
 }

@@ -241,7 +241,7 @@ git config http.proxy http://127.0.0.1:1; git config core.askPass '!touch %[1]s;
 	if result.Reason != jobs.NoCredentials || result.Attempts != 1 {
 		f.Errorf("ended with %s in %d attempts, want %s in 1: %s", result.Reason, result.Attempts, jobs.NoCredentials, result.Message)
 	}
-	for _, want := range []string{missing, "docs/private-repositories.md"} {
+	for _, want := range []string{missing, "docs/how-to/private-repositories.md"} {
 		if !strings.Contains(result.Message, want) {
 			f.Errorf("got message %q, want %q in it", result.Message, want)
 		}

@@ -64,7 +64,7 @@ func TestTheRequestOfTheReadme(t *testing.T) {
 // The commands that the README and the pages show exist, with the flags that they have there.
 func TestTheReadmeNamesOnlyWhatExists(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages, err := filepath.Glob("../../docs/*/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // of the documentation has.
 func documented(t *testing.T, page, language, text string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", page))
 	if err != nil {
 		t.Fatal(err)
 	}

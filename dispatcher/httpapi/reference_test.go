@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write docs/reference/http.md")
 
 const referenceHead = `# Routes of HTTP
 
-This page is made from the program: ` + "`make generate`" + ` writes it. [HTTP](../http.md) says how to begin, and has examples.
+This page is made from the program: ` + "`make generate`" + ` writes it. [HTTP](../how-to/http.md) says how to begin, and has examples.
 ` + "`GET /v1/openapi.json`" + ` has the same with the types of all requests and answers, and [operations](operations.md) says what each
 operation takes: of a route with ` + "`GET`" + ` or ` + "`DELETE`" + ` its fields are parameters of the query, of the others a JSON object in
 the body, and those in the path stand there only. An answer with ` + "`next`" + ` is a page of a list: the next page is the same

@@ -169,7 +169,7 @@ func viewer(names subject.Names) []Share {
 }
 
 // worker claims, and writes what becomes of the jobs it has claimed. The broker
-// cannot tell which those are: see docs/security-bus.md. No stream that it may
+// cannot tell which those are: see docs/how-to/security-bus.md. No stream that it may
 // publish to has rollups, which remove what others have written; so it writes no
 // schedules.
 func worker(names subject.Names) []Share {

@@ -13,14 +13,14 @@ import (
 // foreignProgram returns the program of the documentation.
 func foreignProgram(t *testing.T, root string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "clients.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "clients.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, program, found := strings.Cut(string(page), "```go\n")
 	program, _, closed := strings.Cut(program, "```\n")
 	if !found || !closed {
-		t.Fatal("docs/clients.md has no program in Go")
+		t.Fatal("docs/how-to/clients.md has no program in Go")
 	}
 	return program
 }

@@ -18,8 +18,8 @@ const head = `# Operations
 
 This page is made from the program: ` + "`make generate`" + ` writes it. A request goes to ` + "`penstock.v1.api.<operation>`" + `, as
 one JSON object; the answer is one, too, or a refusal with a code of the table below.
-[Clients](../clients.md) has examples. An operator may ask for everything; the role autoscale is for
-[tokens](../tokens.md) alone. A field with ` + "`?`" + ` may be
+[Clients](../how-to/clients.md) has examples. An operator may ask for everything; the role autoscale is for
+[tokens](../how-to/tokens.md) alone. A field with ` + "`?`" + ` may be
 left out; a field that an operation does not have is refused by its name. ` + "`penstock schema operation NAME`" + ` prints the JSON
 Schemas of one operation's request, answer and refusal, ` + "`penstock schema operation`" + ` those of all.
 
@@ -71,9 +71,9 @@ func yes(b bool) string {
 // whole are the documents that the reference does not take apart, and what it calls
 // them.
 var whole = map[string]string{
-	"Job": "a [job](../clients.md)", "Record": "a record", "Result": "a result", "Standing": "a standing", "Receipt": "a receipt",
-	"Schedule": "a [schedule](../schedules.md)", "[]Record": "a list of schedules", "Hold": "a pause", "Nothing": "nothing",
-	"Report": "a [report](../batch.md)",
+	"Job": "a [job](../how-to/clients.md)", "Record": "a record", "Result": "a result", "Standing": "a standing", "Receipt": "a receipt",
+	"Schedule": "a [schedule](../how-to/schedules.md)", "[]Record": "a list of schedules", "Hold": "a pause", "Nothing": "nothing",
+	"Report": "a [report](../how-to/batch.md)",
 }
 
 // shape lists the fields of a request or an answer.

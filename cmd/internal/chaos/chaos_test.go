@@ -99,7 +99,7 @@ func TestAPoolLosesNothing(t *testing.T) {
 	}
 }
 
-// The long form is in docs/chaos.md: it takes servers seconds to begin, and to
+// The long form is in docs/explanation/chaos.md: it takes servers seconds to begin, and to
 // choose another leader.
 func TestAClusterLosesNothing(t *testing.T) {
 	t.Parallel()

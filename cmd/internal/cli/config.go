@@ -337,7 +337,7 @@ func (c *Config) validate() error {
 		return err
 	}
 	if _, err := c.Serve.Limits(); err != nil {
-		return Usage("see docs/scheduling.md", "serve.caps: %w", err)
+		return Usage("see docs/explanation/scheduling.md", "serve.caps: %w", err)
 	}
 	if err := c.Keep.validate(); err != nil {
 		return err
@@ -353,7 +353,7 @@ func (c *Config) validate() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		if err := builtin.Agents(agent.Config{}).Validate(name, c.Agents[name]); err != nil {
-			return Usage("see docs/agents.md", "%w", err)
+			return Usage("see docs/how-to/agents.md", "%w", err)
 		}
 	}
 	for _, p := range c.Worker.ROPaths {
@@ -425,7 +425,7 @@ func (w WorkerConfig) validateWorkspace() error {
 			return Usage("", "worker.%s: %q is not an absolute path", setting, program)
 		}
 		if program == "" && w.Workspace == "hook" {
-			return Usage("see docs/workspaces.md", "worker.%s: workspace hook needs it", setting)
+			return Usage("see docs/explanation/workspaces.md", "worker.%s: workspace hook needs it", setting)
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 // gitVariables are what the worker's own git, and the operator's programs that
 // make workspaces, know of the worker's environment: where the operator's
 // configuration, keys and helpers are, and the way to the network. Nothing of
-// them ever enters a jail. docs/private-repositories.md lists them.
+// them ever enters a jail. docs/how-to/private-repositories.md lists them.
 var gitVariables = []string{
 	"HOME", "PATH", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
 	"SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT",

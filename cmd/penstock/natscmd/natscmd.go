@@ -151,7 +151,7 @@ func applied(ctx context.Context, shell cli.Shell, p *pool.Pool, cfg layout.Conf
 		return err
 	}
 	if len(left) > 0 {
-		return cli.Fail(cli.ExitUnexpected, "docs/cluster.md says how a stream is moved to a new one", "%d differences are left: they cannot be changed in place", len(left))
+		return cli.Fail(cli.ExitUnexpected, "docs/how-to/cluster.md says how a stream is moved to a new one", "%d differences are left: they cannot be changed in place", len(left))
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func openHooks(shell cli.Shell, p *pool.Pool) (http.Handler, error) {
 		Logger: p.Logger,
 	})
 	if err != nil {
-		return nil, cli.Usage("docs/webhooks.md describes a hook", "%w", err)
+		return nil, cli.Usage("docs/how-to/webhooks.md describes a hook", "%w", err)
 	}
 	return server, nil
 }

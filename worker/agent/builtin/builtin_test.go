@@ -20,7 +20,7 @@ const tableHead = `# What the agents can do
 
 This page is made from the program: ` + "`make generate`" + ` writes it. ` + "`penstock agent ls -o json`" + ` tells the same,
 with the agents that a settings file adds. A job that asks for what its agent cannot do is refused when it is
-submitted, and the field is named; see [Agents](../agents.md).
+submitted, and the field is named; see [Agents](../how-to/agents.md).
 
 | ability | %s |
 |---|%s

@@ -104,7 +104,7 @@ func (p Preparation) Plan(ctx context.Context) (plan Plan, err error) {
 // that the worker trusts.
 func (p Preparation) acceptable() error {
 	if jobs.HasCredentials(p.cfg.Job.Repo.URL) { // of an earlier version, or a client that asked no dispatcher
-		return verdict.Ended(jobs.InvalidJob, "the repository's address has a password or a token in it: submit the job without, and give it to this worker's git (docs/private-repositories.md)")
+		return verdict.Ended(jobs.InvalidJob, "the repository's address has a password or a token in it: submit the job without, and give it to this worker's git (docs/how-to/private-repositories.md)")
 	}
 	if len(p.cfg.Signers) == 0 {
 		return nil

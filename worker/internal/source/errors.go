@@ -68,7 +68,7 @@ func notGit(path string) error {
 }
 
 // privateDocs is the page that tells users how the worker's git gets credentials.
-const privateDocs = "https://github.com/penstock-run/penstock/blob/main/docs/private-repositories.md"
+const privateDocs = "https://github.com/penstock-run/penstock/blob/main/docs/how-to/private-repositories.md"
 
 // NoCredentials is the error of a repository that asks for credentials which the
 // worker does not have.
