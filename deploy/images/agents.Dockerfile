@@ -8,7 +8,7 @@
 # check commands, git, and the agent's program in a directory of the job's PATH
 # (/usr/local/bin is one). It needs no user, no entry point and no key: the jail's
 # first program, the user and the way to the model API come from the worker.
-# docs/explanation/isolation.md says how the same is done without a registry.
+# docs/how-to/containers.md says how the same is done without a registry.
 FROM node:24-bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends \
       bash ca-certificates git python3 procps ripgrep \

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
-// The table of docs/explanation/isolation.md promises what the backends report here, and
+// The table of docs/reference/isolation.md promises what the backends report here, and
 // has a row for each feature and a column for each backend.
 func TestTheDocumentedGuarantees(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -58,7 +58,7 @@ func TestTheDocumentedGuarantees(t *testing.T) {
 
 // guarantees reads the table: the backends, and for each feature their cells.
 func guarantees(t *testing.T) (columns []string, rows map[sandbox.Feature][]string) {
-	text, err := os.ReadFile("../../docs/explanation/isolation.md")
+	text, err := os.ReadFile("../../docs/reference/isolation.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func reachRows(h *host) []attack {
 		{name: "look through the root of the first process", probe: "read", args: []string{"/proc/1/root" + filepath.Join(h.dir, "secret.txt")},
 			want: "ENOENT EACCES EPERM"},
 		{name: "connect to a socket that the host left in the workspace", probe: "connect", args: []string{"unix", "left.sock"},
-			want: "ok ECONNREFUSED EACCES", works: "ok", before: leaveSocket}, // the workspace is the agent's: docs/explanation/isolation.md says so
+			want: "ok ECONNREFUSED EACCES", works: "ok", before: leaveSocket}, // the workspace is the agent's: docs/explanation/threat-model.md says so
 		{name: "execute what exists in memory only", probe: "memory-execute", want: "exit-7", works: "exit-7"}, // no boundary: it could write a file
 		{name: "leave nothing in the workspace when killed", probe: "wait", want: "waiting",
 			during: func(t *testing.T, p *sandbox.Process) {

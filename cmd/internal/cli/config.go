@@ -425,7 +425,7 @@ func (w WorkerConfig) validateWorkspace() error {
 			return Usage("", "worker.%s: %q is not an absolute path", setting, program)
 		}
 		if program == "" && w.Workspace == "hook" {
-			return Usage("see docs/explanation/workspaces.md", "worker.%s: workspace hook needs it", setting)
+			return Usage("see docs/how-to/workspace-hook.md", "worker.%s: workspace hook needs it", setting)
 		}
 	}
 	return nil

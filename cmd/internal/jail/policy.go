@@ -17,7 +17,7 @@ func LoadPolicy(cfg *cli.Config) (policy.Policy, error) {
 	}
 	p, err := policy.Load(cfg.Policy)
 	if err != nil {
-		return p, cli.Usage("penstock schema policy describes the file; see docs/explanation/isolation.md", "--policy: %w", err)
+		return p, cli.Usage("penstock schema policy describes the file; see docs/reference/policies.md", "--policy: %w", err)
 	}
 	return p, nil
 }

@@ -38,13 +38,13 @@ func TestPolicies(t *testing.T) {
 // documented is the complete example of the documentation.
 func documented(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/explanation/isolation.md")
+	text, err := os.ReadFile("../../../docs/reference/policies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	example := regexp.MustCompile("(?s)```yaml\n(# policy.yaml\n.*?)```").FindSubmatch(text)
 	if example == nil {
-		t.Fatal("docs/explanation/isolation.md has no example of a policy")
+		t.Fatal("docs/reference/policies.md has no example of a policy")
 	}
 	return string(example[1])
 }

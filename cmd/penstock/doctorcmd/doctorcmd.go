@@ -147,7 +147,7 @@ func checkJails(ctx context.Context, shell cli.Shell) []Finding {
 	case backends.TierContainer:
 		tier.Price = "a jail takes some tenths of a second to start, instead of ten milliseconds, and needs an image"
 	case backends.TierNone:
-		tier.Status, tier.Price, tier.Fix = "fail", "no job runs, except with backend none", "fix the failures below; see docs/explanation/isolation.md"
+		tier.Status, tier.Price, tier.Fix = "fail", "no job runs, except with backend none", "fix the failures below; see docs/how-to/no-jail.md"
 	}
 	found := []Finding{tier}
 	for _, f := range append(report.Findings, backends.Environment(os.Environ())) {
