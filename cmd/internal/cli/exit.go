@@ -44,6 +44,15 @@ func Fail(code int, hint, format string, args ...any) error {
 // Usage returns an error about the user's input.
 func Usage(hint, format string, args ...any) error { return Fail(ExitUsage, hint, format, args...) }
 
+// NotFound gives an error that says that what was named does not exist a hint at what lists
+// the names. It leaves any other error as it is.
+func NotFound(err error, hint string) error {
+	if errors.Is(err, jobs.ErrNotFound) {
+		return Fail(ExitNotFound, hint, "%w", err)
+	}
+	return err
+}
+
 // Code returns the exit code of an error; nil is 0.
 func Code(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -3,7 +3,6 @@ package holds
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -86,16 +85,14 @@ func Change(ctx context.Context, shell cli.Shell, h jobs.Hold, change func(*pool
 	if err := jobs.CheckToken(string(h.Kind), h.Name); err != nil {
 		return cli.Usage("", "%w", err)
 	}
-	p, err := pool.Open(ctx, shell, "read", pool.Hooks{})
-	if err != nil {
-		return err
-	}
-	var holds []jobs.Hold
-	if err = change(p); err == nil {
-		holds, err = p.Client.Queues().Holds(ctx)
-	}
-	if err == nil {
-		err = view.List(shell.Out, *shell.Format, holds)
-	}
-	return errors.Join(err, p.Close())
+	return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
+		if err := change(p); err != nil {
+			return err
+		}
+		holds, err := p.Client.Queues().Holds(ctx)
+		if err != nil {
+			return err
+		}
+		return view.List(shell.Out, *shell.Format, holds)
+	})
 }

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
@@ -21,18 +20,11 @@ func CheckServed(p *Pool, rec jobs.Record) error {
 // WithJob opens the pool, finds a job by its id or the beginning of it, and
 // closes the pool again.
 func WithJob(ctx context.Context, shell cli.Shell, id string, fn func(context.Context, *Pool, jobs.Record) error) error {
-	p, err := Open(ctx, shell, "read", Hooks{})
-	if err != nil {
-		return err
-	}
-	rec, err := p.Client.Get(ctx, id)
-	if err != nil {
-		err = fmt.Errorf("job %s: %w", id, err)
-		if errors.Is(err, jobs.ErrNotFound) {
-			err = cli.Fail(cli.ExitNotFound, "penstock job ls lists the jobs that are kept", "%w", err)
+	return With(ctx, shell, "read", func(p *Pool) error {
+		rec, err := p.Client.Get(ctx, id)
+		if err != nil {
+			return cli.NotFound(fmt.Errorf("job %s: %w", id, err), "penstock job ls lists the jobs that are kept")
 		}
-	} else {
-		err = fn(ctx, p, rec)
-	}
-	return errors.Join(err, p.Close())
+		return fn(ctx, p, rec)
+	})
 }

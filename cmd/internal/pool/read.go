@@ -22,17 +22,24 @@ func Collect[T any](list iter.Seq2[T, error]) ([]T, error) {
 	return all, nil
 }
 
-// List prints what is read from the pool.
-func List[T any](ctx context.Context, shell cli.Shell, view cli.View[T], read func(context.Context, *Pool) ([]T, error)) error {
-	p, err := Open(ctx, shell, "read", Hooks{})
+// With opens the pool for fn, as Open does, and closes it.
+func With(ctx context.Context, shell cli.Shell, owner string, fn func(p *Pool) error) error {
+	p, err := Open(ctx, shell, owner, Hooks{})
 	if err != nil {
 		return err
 	}
-	all, err := read(ctx, p)
-	if err == nil {
-		err = view.List(shell.Out, *shell.Format, all)
-	}
-	return errors.Join(err, p.Close())
+	return errors.Join(fn(p), p.Close())
+}
+
+// List prints what is read from the pool.
+func List[T any](ctx context.Context, shell cli.Shell, view cli.View[T], read func(context.Context, *Pool) ([]T, error)) error {
+	return With(ctx, shell, "read", func(p *Pool) error {
+		all, err := read(ctx, p)
+		if err != nil {
+			return err
+		}
+		return view.List(shell.Out, *shell.Format, all)
+	})
 }
 
 // Hold pauses a queue or a batch, whose name is known to be right.

@@ -59,17 +59,13 @@ func cancel(shell cli.Shell) *cobra.Command {
 			if err := jobs.CheckToken("batch", id); err != nil {
 				return cli.Usage("", "%w", err)
 			}
-			p, err := pool.Open(cmd.Context(), shell, "read", pool.Hooks{})
-			if err != nil {
-				return err
-			}
-			changed, err := p.Client.Batches().Cancel(cmd.Context(), id)
-			if err == nil && len(changed) == 0 {
-				err = cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no jobs to cancel", id)
-			} else {
-				err = errors.Join(err, jobview.Records.List(shell.Out, *shell.Format, changed))
-			}
-			return errors.Join(err, p.Close())
+			return pool.With(cmd.Context(), shell, "read", func(p *pool.Pool) error {
+				changed, err := p.Client.Batches().Cancel(cmd.Context(), id)
+				if err == nil && len(changed) == 0 {
+					return cli.Fail(cli.ExitNotFound, "penstock batch ls lists them", "batch %s has no jobs to cancel", id)
+				}
+				return errors.Join(err, jobview.Records.List(shell.Out, *shell.Format, changed))
+			})
 		},
 	}
 }

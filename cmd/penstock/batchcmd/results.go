@@ -91,15 +91,13 @@ batch: outcomes and reasons, cost, tokens, times, and where patches meet. It is 
 
 // poolReport prints the report that the pool makes of a batch.
 func poolReport(ctx context.Context, shell cli.Shell, id string) error {
-	p, err := pool.Open(ctx, shell, "read", pool.Hooks{})
-	if err != nil {
-		return err
-	}
-	made, err := p.Client.Batches().Report(ctx, id)
-	if err == nil {
-		err = printReport(shell, made, func() error { return made.Markdown(shell.Out, nil) })
-	}
-	return errors.Join(err, p.Close())
+	return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
+		made, err := p.Client.Batches().Report(ctx, id)
+		if err != nil {
+			return err
+		}
+		return printReport(shell, made, func() error { return made.Markdown(shell.Out, nil) })
+	})
 }
 
 // printReport prints a report as data, or in Markdown.

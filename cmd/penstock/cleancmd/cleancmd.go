@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/worker"
@@ -152,11 +151,8 @@ func giveUp(ctx context.Context, shell cli.Shell, names []string, dry bool) (lis
 	err = withSpaces(ctx, shell, dry, func(spaces *workspace.Spaces) error {
 		for _, id := range names {
 			lost, why, err := spaces.Discard(ctx, id, dry)
-			if errors.Is(err, jobs.ErrNotFound) {
-				return cli.Fail(cli.ExitNotFound, "penstock clean --dry-run lists them", "%w", err)
-			}
 			if err != nil {
-				return err
+				return cli.NotFound(err, "penstock clean --dry-run lists them")
 			}
 			c := Cleaned{What: "workspace " + id, Action: "removed", Lost: lost}
 			switch {

@@ -4,7 +4,6 @@ package deadcmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,15 +101,13 @@ var view = cli.View[jobs.DeadLetter]{
 
 // withLetters opens the pool and reads its dead letters.
 func withLetters(ctx context.Context, shell cli.Shell, fn func(p *pool.Pool, letters []jobs.DeadLetter) error) error {
-	p, err := pool.Open(ctx, shell, "read", pool.Hooks{})
-	if err != nil {
-		return err
-	}
-	letters, err := pool.Collect(p.Client.DeadLetters().List(ctx, operation.DeadRequest{}))
-	if err == nil {
-		err = fn(p, letters)
-	}
-	return errors.Join(err, p.Close())
+	return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
+		letters, err := pool.Collect(p.Client.DeadLetters().List(ctx, operation.DeadRequest{}))
+		if err != nil {
+			return err
+		}
+		return fn(p, letters)
+	})
 }
 
 func ls(shell cli.Shell) *cobra.Command {

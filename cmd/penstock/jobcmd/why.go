@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -22,22 +21,18 @@ func NewWhy(shell cli.Shell) *cobra.Command {
 a worker that holds it, the lack of a worker, or jobs before it. It names the first
 cause: as long as that remains, removing another one would not help.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := pool.Open(cmd.Context(), shell, "read", pool.Hooks{})
-			if err != nil {
-				return err
-			}
-			var list []why.Standing
-			for _, id := range args {
-				var s why.Standing
-				if s, err = p.Client.Why(cmd.Context(), id); err != nil {
-					if errors.Is(err, jobs.ErrNotFound) {
-						err = cli.Fail(cli.ExitNotFound, "penstock job ls lists the jobs that are kept", "%w", err)
+			return pool.With(cmd.Context(), shell, "read", func(p *pool.Pool) error {
+				var list []why.Standing
+				var err error
+				for _, id := range args {
+					var s why.Standing
+					if s, err = p.Client.Why(cmd.Context(), id); err != nil {
+						break
 					}
-					break
+					list = append(list, s)
 				}
-				list = append(list, s)
-			}
-			return errors.Join(err, sayWhy(shell, list), p.Close())
+				return errors.Join(cli.NotFound(err, "penstock job ls lists the jobs that are kept"), sayWhy(shell, list))
+			})
 		},
 	}
 }

@@ -3,14 +3,12 @@ package schedulecmd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 )
 
@@ -87,15 +85,9 @@ func withSchedules(ctx context.Context, shell cli.Shell, fn func(p *pool.Pool) e
 
 // withCalendar is withSchedules for a command that may begin a pool.
 func withCalendar(ctx context.Context, shell cli.Shell, owner string, fn func(p *pool.Pool) error) error {
-	p, err := pool.Open(ctx, shell, owner, pool.Hooks{})
-	if err != nil {
-		return err
-	}
-	err = fn(p)
-	if errors.Is(err, jobs.ErrNotFound) {
-		err = cli.Fail(cli.ExitNotFound, "penstock schedule ls lists them", "%w", err)
-	}
-	return errors.Join(err, p.Close())
+	return pool.With(ctx, shell, owner, func(p *pool.Pool) error {
+		return cli.NotFound(fn(p), "penstock schedule ls lists them")
+	})
 }
 
 // sayUnserved warns that nothing happens while no pool runs.

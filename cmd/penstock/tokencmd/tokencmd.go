@@ -3,7 +3,6 @@ package tokencmd
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -33,15 +32,9 @@ only the token's hash.`,
 // withTokens opens the pool for a command about tokens. Owner is how this process is
 // called when another one finds it there.
 func withTokens(ctx context.Context, shell cli.Shell, owner string, fn func(tokens client.Tokens) error) error {
-	p, err := pool.Open(ctx, shell, owner, pool.Hooks{})
-	if err != nil {
-		return err
-	}
-	err = fn(p.Client.Tokens())
-	if errors.Is(err, jobs.ErrNotFound) {
-		err = cli.Fail(cli.ExitNotFound, "penstock token ls lists them", "%w", err)
-	}
-	return errors.Join(err, p.Close())
+	return pool.With(ctx, shell, owner, func(p *pool.Pool) error {
+		return cli.NotFound(fn(p.Client.Tokens()), "penstock token ls lists them")
+	})
 }
 
 // An issued token is what its maker is told: the token itself is there this one time.

@@ -3,7 +3,6 @@ package webhookcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -34,15 +32,9 @@ answered with 2xx is sent again, up to ten times in three days.`,
 // withWebhooks opens the pool for a command about webhooks. Owner is how this process is
 // called when another one finds it there.
 func withWebhooks(ctx context.Context, shell cli.Shell, owner string, fn func(webhooks client.Webhooks) error) error {
-	p, err := pool.Open(ctx, shell, owner, pool.Hooks{})
-	if err != nil {
-		return err
-	}
-	err = fn(p.Client.Webhooks())
-	if errors.Is(err, jobs.ErrNotFound) {
-		err = cli.Fail(cli.ExitNotFound, "penstock webhook ls and penstock webhook deliveries list what there is", "%w", err)
-	}
-	return errors.Join(err, p.Close())
+	return pool.With(ctx, shell, owner, func(p *pool.Pool) error {
+		return cli.NotFound(fn(p.Client.Webhooks()), "penstock webhook ls and penstock webhook deliveries list what there is")
+	})
 }
 
 // An added webhook is what its owner is told: the secret is there this one time, if it

@@ -127,11 +127,7 @@ func (c change) run(ctx context.Context, which selection) error {
 	if err := which.check(); err != nil {
 		return err
 	}
-	p, err := pool.Open(ctx, c.shell, "read", pool.Hooks{})
-	if err != nil {
-		return err
-	}
-	return errors.Join(c.all(ctx, p, which), p.Close())
+	return pool.With(ctx, c.shell, "read", func(p *pool.Pool) error { return c.all(ctx, p, which) })
 }
 
 func (c change) all(ctx context.Context, p *pool.Pool, which selection) error {

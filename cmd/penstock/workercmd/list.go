@@ -50,15 +50,13 @@ func get(shell cli.Shell) *cobra.Command {
 		Use: "get WORKER", Short: "Show a worker that is alive", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			p, err := pool.Open(ctx, shell, "read", pool.Hooks{})
-			if err != nil {
-				return err
-			}
-			w, err := p.Client.Worker(args[0]).Get(ctx)
-			if err == nil {
-				err = view.One(shell.Out, *shell.Format, w)
-			}
-			return errors.Join(explain(ctx, p, args[0], err), p.Close())
+			return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
+				w, err := p.Client.Worker(args[0]).Get(ctx)
+				if err != nil {
+					return explain(ctx, p, args[0], err)
+				}
+				return view.One(shell.Out, *shell.Format, w)
+			})
 		},
 	}
 }
