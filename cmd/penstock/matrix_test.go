@@ -48,6 +48,7 @@ func ofCommands(repo string) map[string]asking {
 		"batch-pause":        {args: []string{"batch", "pause", "nothing"}},
 		"batch-resume":       {args: []string{"batch", "resume", "nothing"}},
 		"queue-list":         {args: []string{"queue", "ls"}},
+		"stats":              {args: []string{"queue", "stats"}},
 		"queue-pause":        {args: []string{"queue", "pause", "nothing"}},
 		"queue-resume":       {args: []string{"queue", "resume", "nothing"}},
 		"caps":               {args: []string{"queue", "caps"}},

@@ -85,10 +85,10 @@ func TestEverydayCommandsOverHTTP(t *testing.T) {
 		{"job", "ls", "-o", "json"}, {"job", "ls", "--state", "finished", "-o", "id"}, {"job", "ls", "--queue", "default", "--limit", "1", "-o", "jsonl"},
 		{"job", "get", good}, {"job", "get", good[:20], "-o", "json"}, {"job", "get", bad, "-o", "yaml"}, {"job", "diff", good}, {"job", "artifacts", good}, {"job", "artifacts", good, "changes.patch"},
 		{"why", good}, {"why", bad, "-o", "json"}, {"watch", good}, {"watch", asking, "-o", "jsonl"}, {"watch", good, "--since", "3", "-o", "jsonl"}, {"logs", good}, {"logs", bad, "-o", "jsonl"}, {"logs", "-f", good, "--since", "4"},
-		{"wait", bad}, {"wait", good, "-o", "json"}, {"queue", "ls", "-o", "json"}, {"queue", "caps"}, {"batch", "ls", "-o", "json"},
+		{"wait", bad}, {"wait", good, "-o", "json"}, {"queue", "ls", "-o", "json"}, {"queue", "stats", "-o", "jsonl"}, {"queue", "caps"}, {"batch", "ls", "-o", "json"},
 		{"dead", "ls", "-o", "json"}, {"dead", "get", bad, "-o", "json"}, {"schedule", "ls", "-o", "json"}, {"schedule", "get", "nightly", "-o", "json"}, {"token", "ls", "-o", "json"}, {"audit", "-o", "jsonl"}, {"audit", "--operation", "cancel"},
 		// And what is refused.
-		{"job", "get", "nothing"}, {"job", "cancel", good}, {"job", "retry", good}, {"queue", "pause", "nowhere"}, {"worker", "get", "nothing"}, {"worker", "drain", "nothing"}, {"schedule", "rm", "nothing"}, {"token", "rm", "nothing"}, {"dead", "retry", "nothing"}, {"watch", "nothing"}, {"wait", "nothing"},
+		{"job", "get", "nothing"}, {"job", "cancel", good}, {"job", "retry", good}, {"queue", "pause", "nowhere"}, {"queue", "stats", "nowhere"}, {"queue", "stats", "--window", "0s"}, {"worker", "get", "nothing"}, {"worker", "drain", "nothing"}, {"schedule", "rm", "nothing"}, {"token", "rm", "nothing"}, {"dead", "retry", "nothing"}, {"watch", "nothing"}, {"wait", "nothing"},
 		{"answer", good, "--text", "x"}, {"job", "artifacts", good, "nothing"}, {"submit", "--repo", f.repo, "--queue", "Not a queue", "--", "true"}, {"batch", "cancel", "nothing"},
 	} {
 		want, wantCode, wantSaid := f.try(args...)

@@ -141,6 +141,51 @@ func request[Q, A any](t *testing.T, p pool, op operation.Operation[Q, A], r Q) 
 	return answer, nil
 }
 
+// Statistics count each queue once over all pages, and the whole pool in each; a queue that
+// is asked for by name is in them when it holds nothing, and one that there is not is refused.
+func TestStatsOfQueues(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	for _, name := range []string{"a", "b", "b", "c"} {
+		job := jobstest.Job()
+		job.Isolation, job.Queue = jobs.IsolationNone, name
+		if _, err := p.Submit(t.Context(), job, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pages [][]string
+	r := operation.StatsRequest{Limit: 2}
+	for {
+		answer, err := request(t, p, operation.Stats, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Pending != 4 || answer.Queues != 3 || answer.Oldest == nil || answer.Window != jobs.Duration(operation.DefaultWindow) || answer.At.IsZero() {
+			t.Errorf("the pool: %+v", answer)
+		}
+		var names []string
+		for _, q := range answer.ByQueue {
+			names = append(names, fmt.Sprintf("%s %d", q.Queue.Queue, q.Pending))
+		}
+		pages = append(pages, names)
+		if r.After = answer.Next; answer.Next == "" {
+			break
+		}
+	}
+	if got := fmt.Sprint(pages); got != "[[a 1 b 2] [c 1]]" {
+		t.Errorf("the pages are %s", got)
+	}
+	answer, err := request(t, p, operation.Stats, operation.StatsRequest{Queues: []string{"default", "b"}})
+	if err != nil || len(answer.ByQueue) != 2 || answer.ByQueue[1].Pending != 0 || answer.Pending != 2 {
+		t.Errorf("of two queues: %+v, %v", answer, err)
+	}
+	for _, wrong := range []operation.StatsRequest{{Queues: []string{"d"}}, {Queues: []string{"A B"}}, {Window: -1}, {Limit: -1}} {
+		if answer, err := request(t, p, operation.Stats, wrong); err == nil {
+			t.Errorf("%+v: %+v", wrong, answer)
+		}
+	}
+}
+
 // A list comes in pages that have each job once, whatever the size of a page, and
 // whether or not the dispatcher still knows what it has read.
 func TestPagesOfJobs(t *testing.T) {

@@ -113,6 +113,7 @@ func (s *Server) handlers() []queue.Handler {
 		handle(operation.BatchPause, s.pause(jobs.HoldBatch)),
 		handle(operation.BatchResume, s.unpause(jobs.HoldBatch)),
 		handle(operation.QueueList, s.queueList),
+		handle(operation.Stats, s.stats),
 		handle(operation.QueuePause, s.pause(jobs.HoldQueue)),
 		handle(operation.QueueResume, s.unpause(jobs.HoldQueue)),
 		handle(operation.Holds, func(ctx context.Context, _ caller, _ operation.Nothing) (operation.HoldList, error) {

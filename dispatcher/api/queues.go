@@ -20,6 +20,11 @@ func queues(ctx context.Context, q *queue.Queue) ([]operation.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	return held(ctx, q, list)
+}
+
+// held returns what each queue holds of a list of all jobs, or that it is paused, by name.
+func held(ctx context.Context, q *queue.Queue, list []jobs.Record) ([]operation.Queue, error) {
 	holds, err := q.Holds(ctx)
 	if err != nil {
 		return nil, err

@@ -191,7 +191,7 @@ func TestThePool(t *testing.T) {
 	if scale := want[httpapi.Scale](t, p.ask(jobs.RoleViewer, "GET /v1/autoscale", ""), 200); scale != (httpapi.Scale{Queue: "default"}) {
 		t.Errorf("scale of a queue without jobs: %+v", scale)
 	}
-	if stats := want[httpapi.Stats](t, p.ask(jobs.RoleViewer, "GET /v1/stats", ""), 200); stats.Pending != 2 || stats.Queues != 1 || stats.Oldest == nil {
+	if stats := want[operation.PoolStats](t, p.ask(jobs.RoleViewer, "GET /v1/stats?queue=night&window=10m", ""), 200); stats.Pending != 2 || stats.Queues != 1 || stats.Oldest == nil || len(stats.ByQueue) != 1 || stats.ByQueue[0].Paused == nil {
 		t.Errorf("stats: %+v", stats)
 	}
 	if q := want[operation.Queue](t, p.ask(jobs.RoleViewer, "GET /v1/queues/night", ""), 200); q.Pending != 2 || q.Paused == nil {

@@ -4,44 +4,10 @@ import (
 	"cmp"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
-
-// Stats count the jobs of a pool.
-type Stats struct {
-	Pending   int        `json:"pending" jsonschema:"Jobs that wait for a worker."`
-	Delayed   int        `json:"delayed" jsonschema:"Jobs that wait for a time."`
-	Executing int        `json:"executing" jsonschema:"Jobs that a worker holds."`
-	Waiting   int        `json:"waiting" jsonschema:"Jobs that wait for a person, other jobs or the end of a pause."`
-	Finished  int        `json:"finished" jsonschema:"Jobs that have finished and are still kept."`
-	Oldest    *time.Time `json:"oldest_pending,omitempty" jsonschema:"When the oldest pending job was submitted."`
-	Queues    int        `json:"queues" jsonschema:"Queues that hold jobs or are paused."`
-}
-
-func (s *Server) stats(c *call, _ Route) error {
-	if err := c.params(nil); err != nil {
-		return err
-	}
-	var stats Stats
-	for q, err := range s.asking(c).Queues().List(c.r.Context()) {
-		if err != nil {
-			return err
-		}
-		stats.Queues++
-		stats.Pending += q.Pending
-		stats.Delayed += q.Delayed
-		stats.Executing += q.Executing
-		stats.Waiting += q.Waiting
-		stats.Finished += q.Finished
-		if q.Oldest != nil && (stats.Oldest == nil || q.Oldest.Before(*stats.Oldest)) {
-			stats.Oldest = q.Oldest
-		}
-	}
-	return c.json(http.StatusOK, stats)
-}
 
 func (s *Server) queue(c *call, _ Route) error {
 	if err := c.params(nil); err != nil {

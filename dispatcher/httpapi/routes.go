@@ -202,6 +202,7 @@ func poolRoutes() []Route {
 			Route: at("GET", "/v1/queues/{name}", operation.QueueList.Row), do: (*Server).queue, name: "queue", Own: true, Answer: reflect.TypeFor[operation.Queue](),
 			What: "Count the jobs of a queue that holds some or is paused, by state.",
 		},
+		passed(operation.Stats.Row),
 		passed(operation.QueuePause.Row),
 		passed(operation.QueueResume.Row),
 		{
@@ -280,7 +281,6 @@ func ownRoutes() []Route {
 			What:   "Follow what changes in the pool: jobs, workers, queues, batches, schedules, dead letters, caps. Each event has its kind as name and what is different now as data; reset says to read the lists again.",
 			Header: []Param{{"Last-Event-ID", "string", "The id of the last event that a client of the stream has: it goes on behind that one, if that is not long ago."}},
 		},
-		{Route: at("GET", "/v1/stats", operation.QueueList.Row), Own: true, What: "Count the jobs of all queues, by state.", do: (*Server).stats, name: "stats", Answer: reflect.TypeFor[Stats]()},
 		{
 			Route: at("GET", "/v1/autoscale", operation.QueueList.Row), do: (*Server).autoscale, name: "autoscale", Answer: reflect.TypeFor[Scale](), Own: true,
 			What:  "Say how many slots a queue could use now: demand is what runs and what waits for a worker, and what runs alone while the queue is paused.",

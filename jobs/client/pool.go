@@ -82,6 +82,23 @@ func (q Queues) List(ctx context.Context) iter.Seq2[operation.Queue, error] {
 	})
 }
 
+// Stats counts jobs, of all queues or of those of the request: what is held now, and over
+// a window what has ended.
+func (q Queues) Stats(ctx context.Context, request operation.StatsRequest) (operation.PoolStats, error) {
+	var all []operation.QueueStats
+	for {
+		page, err := Ask(ctx, q.c, operation.Stats, request)
+		if err != nil {
+			return page, err
+		}
+		all = append(all, page.ByQueue...)
+		if request.After = page.Next; page.Next == "" {
+			page.ByQueue = all
+			return page, nil
+		}
+	}
+}
+
 // Pause lets no more jobs of a queue begin; jobs that run go on.
 func (q Queues) Pause(ctx context.Context, request operation.PauseRequest) (jobs.Hold, error) {
 	return Ask(ctx, q.c, operation.QueuePause, request)

@@ -123,7 +123,7 @@ func TestTable(t *testing.T) {
 		if row.Allows(jobs.RoleWorker) || !row.Allows(jobs.RoleOperator) {
 			t.Errorf("%s is for %v", row.Name, row.Roles)
 		}
-		if row.Allows(jobs.RoleAutoscale) != (row.Name == "queue-list") {
+		if row.Allows(jobs.RoleAutoscale) != (row.Name == "queue-list" || row.Name == "stats") {
 			t.Errorf("an autoscaler may ask for %s: %v", row.Name, row.Allows(jobs.RoleAutoscale))
 		}
 	}

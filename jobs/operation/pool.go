@@ -34,6 +34,10 @@ var (
 	QueueList = define[PageRequest, QueuePage](Row{
 		Name: "queue-list", Roles: []jobs.Role{jobs.RoleViewer, jobs.RoleAutoscale}, Sentence: "List the queues, with their jobs, and which are paused.",
 	})
+	Stats = define[StatsRequest, PoolStats](Row{
+		Name: "stats", Roles: []jobs.Role{jobs.RoleViewer, jobs.RoleAutoscale},
+		Sentence: "Count the jobs of the pool and of each queue: those it holds now, and over a window those that ended, how, after which waits and runs, and at which cost.",
+	})
 	QueuePause = define[PauseRequest, jobs.Hold](Row{
 		Name: "queue-pause", Changes: true, Sentence: "Begin no more jobs of a queue; what runs goes on.",
 	})

@@ -252,7 +252,7 @@ func (p *checkedPool) aboutThePool(job string) {
 		}
 	}
 	p.request("queue-pause", named("default"))
-	for _, name := range []string{"list", "batch-list", "queue-list", "holds", "caps", "workers"} {
+	for _, name := range []string{"list", "batch-list", "queue-list", "stats", "holds", "caps", "workers"} {
 		p.request(name, `{}`)
 	}
 	for _, name := range []string{"worker-get", "worker-drain", "worker-get", "worker-resume"} {
@@ -260,6 +260,7 @@ func (p *checkedPool) aboutThePool(job string) {
 		p.request(name, named("nothing"))
 	}
 	p.request("list", `{"state":"pending","limit":1}`)
+	p.request("stats", `{"queue":["default"],"window":"10m","limit":1}`)
 	p.request("batch-get", named("b"))
 	p.request("batch-report", named("b"))
 	p.request("batch-resume", named("b"))

@@ -18,7 +18,7 @@ import (
 // New returns the command queue.
 func New(shell cli.Shell) *cobra.Command {
 	cmd := &cobra.Command{Use: "queue", Short: "Show, pause and resume queues"}
-	cmd.AddCommand(ls(shell), caps(shell), drain(shell),
+	cmd.AddCommand(ls(shell), stats(shell), caps(shell), drain(shell),
 		holds.PauseCommand(shell, jobs.HoldQueue, "QUEUE", func(name string) string { return name }),
 		holds.ResumeCommand(shell, jobs.HoldQueue, "QUEUE", func(name string) string { return name }))
 	return cmd

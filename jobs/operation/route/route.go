@@ -60,6 +60,7 @@ var all = []Route{
 	{"POST", "/v1/batches/{name}/pause", operation.BatchPause.Row},
 	{"POST", "/v1/batches/{name}/resume", operation.BatchResume.Row},
 	{"GET", "/v1/queues", operation.QueueList.Row},
+	{"GET", "/v1/stats", operation.Stats.Row},
 	{"POST", "/v1/queues/{name}/pause", operation.QueuePause.Row},
 	{"POST", "/v1/queues/{name}/resume", operation.QueueResume.Row},
 	{"GET", "/v1/holds", operation.Holds.Row},
