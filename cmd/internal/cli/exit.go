@@ -10,19 +10,20 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// The exit codes of penstock. They are a contract: scripts depend on them.
+// The exit codes of penstock, which "penstock help exit-codes" explains. They are a contract:
+// scripts depend on them.
 const (
-	ExitOK          = 0   // every job ended in success or skip
-	ExitUnexpected  = 1   // something that this list does not name
-	ExitUsage       = 2   // a flag, a setting or a job file is invalid
-	ExitFailure     = 3   // some job ended in failure
-	ExitError       = 4   // some job ended in error or timeout, or is dead
-	ExitNotFound    = 5   // no such job, batch or file
-	ExitDenied      = 6   // not allowed
-	ExitUnreachable = 7   // the server does not answer
-	ExitTimeout     = 8   // --timeout was reached; the jobs continue
-	ExitStopped     = 9   // stopped early: budget, failure cap or circuit
-	ExitInterrupted = 130 // interrupted; the jobs continue
+	ExitOK          = 0
+	ExitUnexpected  = 1
+	ExitUsage       = 2
+	ExitFailure     = 3
+	ExitError       = 4
+	ExitNotFound    = 5
+	ExitDenied      = 6
+	ExitUnreachable = 7
+	ExitTimeout     = 8
+	ExitStopped     = 9
+	ExitInterrupted = 130
 )
 
 // An Error is an error for a person: what went wrong, the way out, and the exit code

@@ -32,8 +32,20 @@ var Groups = []Group{
 	{"Submission", "job key strict-key dry-run help"},
 }
 
-// of returns the flags of a set that belong to the group, in the group's order.
-func (g Group) of(all *pflag.FlagSet) *pflag.FlagSet {
+// grouped marks the commands whose help shows their flags in groups.
+const grouped = "penstock_grouped"
+
+// GroupsOf returns the groups in which help shows the flags of a command; none if it shows
+// them in one list.
+func GroupsOf(cmd *cobra.Command) []Group {
+	if cmd.Annotations[grouped] == "" {
+		return nil
+	}
+	return Groups
+}
+
+// Of returns the flags of a set that belong to the group, in the group's order.
+func (g Group) Of(all *pflag.FlagSet) *pflag.FlagSet {
 	own := pflag.NewFlagSet(g.Title, pflag.ContinueOnError)
 	own.SortFlags = false
 	for name := range strings.FieldsSeq(g.Flags) {
@@ -46,6 +58,10 @@ func (g Group) of(all *pflag.FlagSet) *pflag.FlagSet {
 
 // Grouped has a command's help show its flags by what they are about.
 func Grouped(cmd *cobra.Command) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[grouped] = "true"
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		var b strings.Builder
 		fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
@@ -53,7 +69,7 @@ func Grouped(cmd *cobra.Command) *cobra.Command {
 			fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
 		}
 		for _, g := range Groups {
-			if own := g.of(cmd.LocalFlags()); own.HasAvailableFlags() {
+			if own := g.Of(cmd.LocalFlags()); own.HasAvailableFlags() {
 				fmt.Fprintf(&b, "\n%s:\n%s", g.Title, own.FlagUsages())
 			}
 		}

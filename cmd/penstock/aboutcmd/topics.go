@@ -14,27 +14,11 @@ import (
 // Topics are pages of help that are no commands.
 func Topics() []*cobra.Command {
 	return []*cobra.Command{
-		{Use: "exit-codes", Short: "Exit codes of commands, for scripts", Long: exitCodes},
+		{Use: "exit-codes", Short: "Exit codes of commands, for scripts", Long: exitCodesHelp()},
 		{Use: "environment", Short: "The variables that commands read", Long: environment()},
 		{Use: "formats", Short: "Output of -o, and input of batch run", Long: formatsHelp},
 	}
 }
-
-const exitCodes = `The exit codes of penstock:
-
-  0    done; every job ended in success or skip
-  1    unexpected: an error that is not in this list
-  2    a flag, an argument, a setting or a job file is invalid; nothing was started
-  3    a job ended in failure, or was cancelled
-  4    a job ended in error or timeout, or is dead
-  5    not found: no such job, batch, queue or file
-  6    not allowed
-  7    the server does not answer, or no pool runs
-  8    the --timeout of a wait was reached; the jobs continue
-  9    stopped early: a budget, a limit on failures, or a reason that affects every job
-  130  interrupted
-
-If several jobs ended, the worst outcome decides.`
 
 // environment lists the settings that are variables, too.
 func environment() string {

@@ -67,6 +67,7 @@ directory is kept.`,
 	flags.IntVar(&o.Workers, "workers", 5, "worker processes")
 	flags.IntVar(&o.Slots, "slots", 2, "slots of each worker")
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "seed of the random choices; the timing is not reproduced")
+	flags.Lookup("seed").DefValue = "random"
 	flags.StringSliceVar(&o.Kinds, "kinds", chaos.Kinds(), "of faults")
 	flags.IntVar(&o.Cluster, "cluster", 0, "servers of a cluster: 3 or 5 (default none, a broker inside the dispatcher)")
 	flags.DurationVar(&o.Every, "every", 0, "time between faults, whatever the jobs do (default as fast as jobs finish)")

@@ -14,29 +14,32 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// Streams and buckets. A bucket is a stream whose name has a prefix.
+// Streams, and what each keeps. A client only sees those that its role may read.
 const (
-	Intake     = "PS_INTAKE"
-	Events     = "PS_EVENTS"
-	Schedules  = "PS_SCHED"
-	Dead       = "PS_DEAD"
-	Advisories = "PS_ADVISORY"
-	Audit      = "PS_AUDIT"
-	Deliveries = "PS_DELIVERIES"
-	Queues     = "PS_Q_" // begins the name of each lane's stream
+	Intake     = "PS_INTAKE"     // jobs that clients published, until a dispatcher has taken them
+	Events     = "PS_EVENTS"     // the events of every session
+	Schedules  = "PS_SCHED"      // times at which jobs and cron schedules are due
+	Dead       = "PS_DEAD"       // dead letters
+	Advisories = "PS_ADVISORY"   // what the broker says of messages that it gave up
+	Audit      = "PS_AUDIT"      // who asked for which change
+	Deliveries = "PS_DELIVERIES" // attempts to deliver events to webhooks
+	Queues     = "PS_Q_"         // of a lane: one message for each job that may start or runs; this begins the name
+)
 
-	Jobs      = "ps_jobs"
-	Specs     = "ps_specs"
-	Keys      = "ps_keys"
-	Workers   = "ps_workers"
-	Settings  = "ps_config"
-	Leader    = "ps_leader"
-	Permits   = "ps_permits"
-	Timetable = "ps_schedules"
-	Artifacts = "ps_artifacts"
-	Results   = "ps_results"
-	Tokens    = "ps_tokens"
-	Webhooks  = "ps_webhooks"
+// Buckets, and what each keeps. A bucket is a stream whose name has a prefix.
+const (
+	Jobs      = "ps_jobs"      // the record of each job: state, lease, outcome
+	Specs     = "ps_specs"     // the specification of each job
+	Keys      = "ps_keys"      // which job has a key
+	Workers   = "ps_workers"   // the workers that are there
+	Settings  = "ps_config"    // pauses, caps, classes, and other settings of the pool
+	Leader    = "ps_leader"    // the dispatcher that leads
+	Permits   = "ps_permits"   // which jobs hold the permits of a cap
+	Timetable = "ps_schedules" // cron schedules
+	Artifacts = "ps_artifacts" // patches, logs and other files, in the object store
+	Results   = "ps_results"   // results of jobs, and the lists of their artifacts
+	Tokens    = "ps_tokens"    // hashes of the tokens for HTTP, and their last use
+	Webhooks  = "ps_webhooks"  // webhooks, and how far each has come
 )
 
 // Marker is the stream on which is written what an installation was made with.
@@ -110,11 +113,10 @@ func (n Names) ParseQueue(subject string) (class, lane, tenant, id string, err e
 // Sched is the subject of a job's schedule.
 func (n Names) Sched(tenant, id string) string { return n.join("sched", tenant, id) }
 
-// Timer is the subject of what wakes a cron schedule, and Fire where that is
-// sent when its time has come.
+// Timer is the subject of what wakes a cron schedule.
 func (n Names) Timer(tenant, name string) string { return n.join("sched", tenant, "cron", name) }
 
-// Fire: see Timer.
+// Fire is where a cron schedule's timer is sent when its time has come.
 func (n Names) Fire(tenant, name string) string { return n.join("due", "cron", tenant, name) }
 
 // ParseFire takes the subject of a schedule's firing apart, and reports whether
@@ -167,11 +169,11 @@ func (n Names) Stored(tenant, session string) string {
 	return n.join("stored", tenant, session, "events")
 }
 
-// SessionsAll matches everything of every session, and StoredAll what is
-// repeated of it: the broker repeats by whole tails of a subject only.
+// SessionsAll matches everything of every session: the broker repeats by whole tails of a
+// subject only.
 func (n Names) SessionsAll() string { return n.join("sessions", ">") }
 
-// StoredAll is where SessionsAll is repeated.
+// StoredAll is where the broker repeats the headers of what it has stored of sessions.
 func (n Names) StoredAll() string { return n.join("stored", ">") }
 
 // Control is the subject of a session's control messages.
