@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/dashboard"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/operation/route"
 	"github.com/penstock-run/penstock/jobs/summary"
 	"github.com/penstock-run/penstock/jobs/visible"
 	"github.com/penstock-run/penstock/jobs/why"
@@ -59,7 +60,7 @@ type tab struct{ Name, Path, Title string }
 
 var tabs = []tab{
 	{"session", "", "Session"}, {"diff", "/diff", "Diff"}, {"checks", "/checks", "Checks"}, {"attempts", "/attempts", "Attempts"},
-	{"artifacts", "/artifacts", "Artifacts"}, {"events", "/events", "Raw events"}, {"job", "/job", "Job"},
+	{"terminal", "/terminal", "Terminal"}, {"artifacts", "/artifacts", "Artifacts"}, {"events", "/events", "Raw events"}, {"job", "/job", "Job"},
 }
 
 // A view is the dot of a page.
@@ -81,5 +82,7 @@ func render(v *dashboard.Visit, name string, data any) error {
 
 // visibleTabs leaves out what the identity may not read.
 func visibleTabs(v *dashboard.Visit) []tab {
-	return slices.DeleteFunc(slices.Clone(tabs), func(t tab) bool { return t.Name == "job" && !v.May(operation.Show.Row) })
+	return slices.DeleteFunc(slices.Clone(tabs), func(t tab) bool {
+		return t.Name == "job" && !v.May(operation.Show.Row) || t.Name == "terminal" && !v.May(route.Attach.Row)
+	})
 }

@@ -5,7 +5,7 @@
 //	GET …/{id}/older        events before a number, as a fragment
 //	GET …/{id}/live         events as they come, each as a fragment, numbered as in the log
 //	GET …/{id}/head         the head, as a fragment
-//	GET …/{id}/{tab}        diff, checks, attempts, artifacts, events, job
+//	GET …/{id}/{tab}        diff, checks, attempts, terminal, artifacts, events, job
 //	POST …/{id}/{action}    send, answer, cancel, …
 //
 // A page that follows a session has each of its events once, and in order: it begins
@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/operation/route"
 )
 
 //go:embed templates static
@@ -49,6 +50,7 @@ func Section() dashboard.Section {
 		{Pattern: "GET /ui/jobs/{id}/diff", Row: operation.Patch.Row, Serve: showDiff},
 		{Pattern: "GET /ui/jobs/{id}/checks", Row: operation.Events.Row, Serve: showChecks},
 		{Pattern: "GET /ui/jobs/{id}/attempts", Row: operation.Events.Row, Serve: showAttempts},
+		{Pattern: "GET /ui/jobs/{id}/terminal", Row: route.Attach.Row, Serve: showTerminal},
 		{Pattern: "GET /ui/jobs/{id}/artifacts", Row: operation.Artifacts.Row, Serve: showArtifacts},
 		{Pattern: "GET /ui/jobs/{id}/events", Row: operation.Events.Row, Serve: showRaw},
 		{Pattern: "GET /ui/jobs/{id}/job", Row: operation.Show.Row, Serve: showJob},

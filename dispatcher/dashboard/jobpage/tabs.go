@@ -88,6 +88,12 @@ func eachEvent(v *dashboard.Visit, see func(jobs.Event)) error {
 	return nil
 }
 
+// showTerminal shows where the browser itself puts terminals of the agent.
+func showTerminal(v *dashboard.Visit) error {
+	// Who types changes something, as with a message to the agent.
+	return render(v, "terminal", struct{ Watch bool }{!v.May(operation.Send.Row)})
+}
+
 // showArtifacts lists what the attempt has left. Its names are an agent's.
 func showArtifacts(v *dashboard.Visit) error {
 	epoch, err := number(v, "epoch")

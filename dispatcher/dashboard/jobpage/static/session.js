@@ -31,12 +31,21 @@
       // An answer that was overtaken by a newer one is old, and one that is to be
       // followed by another is not to put that off.
       if (good && mine > shown && !headIsUsed()) {
-        head.innerHTML = text;
+        replaceHead(text);
         shown = mine;
       }
       if (mine !== asks) return;
       if (shown === mine) laterHead(); else refreshHead(2000);
     }, wait);
+  }
+  // replaceHead leaves the parts that have not changed alone: a click may be on its way there,
+  // and a screen reader may be reading.
+  function replaceHead(text) {
+    const part = document.createElement("template");
+    part.innerHTML = text;
+    const parts = [...part.content.children];
+    if (parts.length !== head.children.length) return head.replaceChildren(part.content);
+    parts.forEach((now, i) => { if (!now.isEqualNode(head.children[i])) head.children[i].replaceWith(now); });
   }
   function laterHead() {
     const again = head.querySelector("[data-again]");
