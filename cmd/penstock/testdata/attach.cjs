@@ -40,9 +40,9 @@ async function watch(page) {
         };
       },
     });
-    // Refreshes that come once a minute come at once.
+    // A refresh that comes once a minute comes soon.
     const later = window.setTimeout;
-    window.setTimeout = (what, wait, ...more) => later(what, wait >= 15000 && wait !== 30000 ? 100 : wait, ...more);
+    window.setTimeout = (what, wait, ...more) => later(what, wait === 60000 ? 300 : wait, ...more);
   });
 }
 
@@ -70,7 +70,7 @@ const inTerminal = (page) => page.evaluate(() => document.activeElement.matches(
 async function look(page, name) {
   await page.evaluate(axe.source);
   for (const view of [{ name: "desktop", width: 1280, height: 800 }, { name: "phone", width: 390, height: 844 }]) {
-    await page.setViewport({ width: view.width, height: view.height });
+    await page.setViewport(view);
     for (const color of ["light", "dark"]) {
       await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: color }]);
       const found = await page.evaluate(async () => {
@@ -98,6 +98,14 @@ async function colors(page) {
   });
   const [exact, green] = await found.jsonValue();
   if (exact !== "rgb(1, 200, 3)" || green === "rgb(227, 230, 234)") say("colors", exact, green);
+}
+
+// stays: a refresh of the head leaves what has not changed alone.
+async function stays(page) {
+  await page.evaluate(() => { document.querySelector("#job-head h1").stays = true; });
+  for (let n = 0; n < 2; n++) await page.waitForResponse((answer) => answer.url().endsWith("/head"));
+  await page.evaluate(() => new Promise((done) => setTimeout(done, 50)));
+  if (!await page.evaluate(() => document.querySelector("#job-head h1").stays)) say("head", "is made anew");
 }
 
 // sizes: the terminal has the size of the page, also when that changes.
@@ -131,17 +139,39 @@ async function hostile(page) {
   if (await page.$("#terminals img, #terminals a, #terminals script")) say("elements", await page.$eval("#terminals", (e) => e.innerHTML));
 }
 
+// attached waits until a page that was loaded again shows the terminal, and goes there.
+async function attached(page) {
+  await has(page, "#terminal-state", "Terminal 1");
+  await page.locator("#terminal-list button").click();
+  await page.waitForFunction(() => document.querySelector("#screen textarea")?.readOnly === false);
+}
+
 // reloads: another page shows the same terminal, and answers no question that was answered.
 async function reloads(page) {
   await page.reload();
-  await has(page, "#terminal-state", "Terminal 1");
+  await attached(page);
   await shows(page, "^over");
-  await page.locator("#terminal-list button").click();
-  await page.waitForFunction(() => document.querySelector("#screen textarea")?.readOnly === false);
   await type(page, "echo ag''ain");
   await shows(page, "^again");
   const line = (await lines(page)).findLast((text) => text.includes("echo ag''ain"));
   if (line !== "in>echo ag''ain") say("prompt", line);
+}
+
+// touches: the keys that a phone lacks.
+async function touches(page) {
+  await page.setViewport({ width: 390, height: 844, hasTouch: true }); // which reloads the page
+  await attached(page);
+  await type(page, "clear; echo rea''dy; cat -v | sed -u 's/^/got/'");
+  await shows(page, "^ready");
+  if (task.shots) await page.screenshot({ path: path.join(task.shots, "terminal-touch.png") });
+  for (const key of ["tab", "esc", "up"]) await page.locator(`#terminal-touch [value=${key}]`).click();
+  await page.keyboard.press("Enter");
+  await shows(page, "^got +\\^\\[\\^\\[\\[A$");
+  await page.locator("#terminal-touch [value=interrupt]").click();
+  await type(page, "echo do''ne");
+  await shows(page, "^done");
+  await page.setViewport({ width: 1280, height: 800 });
+  await attached(page);
 }
 
 // keys: Tab is the program's, and Escape before it leaves.
@@ -178,17 +208,18 @@ async function keys(page) {
     await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
     await Promise.all([page.waitForNavigation(), page.locator(".tabs a ::-p-text(Terminal)").click()]);
     await has(page, "#terminal-state", "No terminal is open.");
-    await page.evaluate(() => { document.querySelector("#job-head h1").stays = true; });
     await page.locator("#open-terminal").click();
     await has(page, "#terminal-state", "Terminal 1");
     await type(page, "exec bash --norc");
     await type(page, "PS1='in>'; pwd");
     await shows(page, "/workspace");
     await colors(page);
+    await stays(page);
     await sizes(page);
     await hostile(page);
     await reloads(page);
     await keys(page);
+    await touches(page);
     await look(page, "terminal");
     say("looked");
     await page.locator("#terminal-list button").click();

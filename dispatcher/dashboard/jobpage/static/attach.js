@@ -98,7 +98,7 @@ class Attachment {
       throw this.#end({ code: "refused", message: answer.status === 401 ? "This session has ended: log in again." : "This job is not, or no longer, for you." });
     }
     if (job && job.state === "finished") throw this.#end(Attachment.#finished);
-    this.#say("away", "Reconnecting: the server does not answer. Nothing is lost.");
+    this.#say("away", job ? "The server takes no connection for terminals now: trying again." : "Reconnecting: the server does not answer. Nothing is lost.");
   }
 
   // call returns the answer to a request over a connection, or null where that is lost.

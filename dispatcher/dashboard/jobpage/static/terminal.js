@@ -12,6 +12,7 @@
   const state = document.getElementById("terminal-state");
   const list = document.getElementById("terminal-list");
   const opener = document.getElementById("open-terminal");
+  const keys = document.getElementById("terminal-touch");
 
   let connection = "";
   let trouble = ""; // of the connection
@@ -31,12 +32,13 @@
     if (!words) words = there.length ? "Choose a terminal." : "No terminal is open.";
     if (state.textContent !== words) state.textContent = words;
     state.classList.toggle("away", connection === "away");
-    if (opener) opener.disabled = connection === "over" || Boolean(shown && !shown.number);
-    part.setAttribute("aria-busy", String(connection === "" || connection === "away"));
+    if (opener) opener.disabled = connection === "over" || Boolean(shown && shown.opening);
+    if (keys) keys.hidden = !shown || shown.opening;
   }
 
   // printable shows what others wrote, without what would act or hide.
   const printable = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0"));
+  const cut = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
   const encode = (bytes) => btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(""));
   const decode = (text) => Uint8Array.from(atob(text ?? ""), (c) => c.charCodeAt(0));
 
@@ -55,7 +57,8 @@
 
   // A View is a terminal on the page.
   class View {
-    number = 0; // of the terminal; 0: it is being opened
+    number = 0; // of the terminal; 0: there is none yet
+    opening = true;
     says = "Opening a terminal…";
 
     #id = uuid();
@@ -90,6 +93,7 @@
         this.#attempt = answer.attempt;
         this.#before = about.shown;
         this.number = about.terminal;
+        this.opening = false;
         this.says = "Terminal " + this.number + (watches ? ", to look at only." : ".");
         this.adopt(about);
         history.replaceState(null, "", "#terminal-" + this.number);
@@ -114,6 +118,13 @@
     }
 
     focus() { this.#screen.focus(); }
+
+    // press types a key that the keyboards of phones lack.
+    press(key) {
+      const arrow = this.#screen.modes.applicationCursorKeysMode ? "\x1bO" : "\x1b[";
+      this.#screen.input({ esc: "\x1b", tab: "\t", interrupt: "\x03", up: arrow + "A", down: arrow + "B" }[key]);
+      this.focus();
+    }
 
     // adopt takes over the size of the terminal, which any of its viewers may have given it.
     adopt({ rows, columns }) {
@@ -165,6 +176,7 @@
 
     #over(words) {
       if (this.#gone) return;
+      this.opening = false;
       this.#screen.options.disableStdin = true;
       this.#watcher.disconnect();
       this.says = (this.number ? "Terminal " + this.number + ": " : "") + words;
@@ -222,7 +234,7 @@
         button.addEventListener("click", () => show(about.terminal));
         list.append(button);
       }
-      const words = about.terminal + ": " + printable(about.args.join(" ")).slice(0, 60) + (about.by ? ", by " + printable(about.by) : "") + (about.exit ? ", ended" : "");
+      const words = about.terminal + ": " + cut(printable(about.args.join(" ")), 40) + (about.by ? ", by " + printable(about.by) : "") + (about.exit ? ", ended" : "");
       if (button.textContent !== words) button.textContent = words;
       const pressed = String(Boolean(shown && shown.number === about.terminal));
       if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
@@ -258,5 +270,6 @@
     opener.hidden = false;
     opener.addEventListener("click", () => show(0));
   }
+  for (const button of keys ? keys.children : []) button.addEventListener("click", () => shown.press(button.value));
   follow();
 })();
