@@ -33,8 +33,7 @@ type browsing struct {
 func (f *fixture) browse(script string, task map[string]any) *browsing {
 	f.Helper()
 	node, chromium := browsertest.Programs(f, browsertest.Puppeteer)
-	task["chromium"] = chromium
-	text, err := json.Marshal(task)
+	text, err := browsertest.Task(chromium, task)
 	f.must(err)
 	cmd := exec.Command(node, script, string(text))
 	cmd.Stderr = os.Stderr
@@ -43,7 +42,7 @@ func (f *fixture) browse(script string, task map[string]any) *browsing {
 	out, err := cmd.StdoutPipe()
 	f.must(err)
 	f.must(cmd.Start())
-	limit := time.AfterFunc(slowtest.Limit(time.Minute), func() { _ = cmd.Process.Kill() }) // it may have ended
+	limit := time.AfterFunc(slowtest.Limit(3*time.Minute), func() { _ = cmd.Process.Kill() }) // it may have ended
 	f.Cleanup(func() {
 		limit.Stop()
 		_ = in.Close() // it may have ended; else this ends it

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"encoding/json"
 	"flag"
 	"testing"
 
@@ -16,8 +15,8 @@ func TestBrowser(t *testing.T) {
 	node, chromium := browsertest.Programs(t, browsertest.Puppeteer, browsertest.Axe)
 	p := open(t)
 	p.fill()
-	task, err := json.Marshal(map[string]any{
-		"url": p.url, "token": "operator", "chromium": chromium, "shots": *shots,
+	task, err := browsertest.Task(chromium, map[string]any{
+		"url": p.url, "token": "operator", "shots": *shots,
 		"pages": map[string]string{
 			"overview": "/ui/", "jobs": "/ui/jobs", "batches": "/ui/batches", "batch": "/ui/batches/nightly-fixes", "report": "/ui/batches/nightly-fixes/report", "all": "/ui/bulk/jobs/retry?batch=nightly-fixes",
 			"filtered": "/ui/jobs?batch=nightly-fixes", "queues": "/ui/queues", "workers": "/ui/workers",

@@ -1,6 +1,6 @@
 // Uses the terminals of a job in a real browser, as a person does: looks, types, changes the
 // size, meets hostile output, loses the server. It prints a line for each step. The task is
-// JSON in the first argument: url, token, job, chromium, and perhaps shots, a directory.
+// JSON in the first argument: url, token, job, chromium, patience, and perhaps shots, a directory.
 "use strict";
 const path = require("node:path");
 const puppeteer = require("puppeteer-core");
@@ -200,7 +200,7 @@ async function keys(page) {
   const browser = await puppeteer.launch({ executablePath: task.chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], headless: true });
   try {
     const page = await browser.newPage();
-    page.setDefaultTimeout(50000);
+    page.setDefaultTimeout(task.patience);
     await watch(page);
     await page.setViewport({ width: 1280, height: 800 });
     await page.goto(task.url + "/ui/jobs/" + task.job);
@@ -240,7 +240,7 @@ async function keys(page) {
 
     // The server that has come back is for reading only.
     const other = await browser.newPage();
-    other.setDefaultTimeout(50000);
+    other.setDefaultTimeout(task.patience);
     await watch(other);
     await other.goto(task.url + "/ui/jobs/" + task.job + "/terminal");
     if (await other.$("#open-terminal")) say("reading", "opens terminals");

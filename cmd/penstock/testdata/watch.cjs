@@ -1,6 +1,6 @@
 // Watches a job in a real browser: to its end, over a server that dies, with a question
 // that a click answers; then runs a failed job again. It prints a line for each step. The
-// task is JSON in the first argument: url, token, job, failing, chromium.
+// task is JSON in the first argument: url, token, job, failing, chromium, patience.
 "use strict";
 const puppeteer = require("puppeteer-core");
 
@@ -28,7 +28,7 @@ const has = (page, selector, text) =>
   const browser = await puppeteer.launch({ executablePath: task.chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], headless: true });
   try {
     const page = await browser.newPage();
-    page.setDefaultTimeout(50000);
+    page.setDefaultTimeout(task.patience);
     await watch(page);
     await page.goto(task.url + "/ui/jobs/" + task.job);
     await page.type("#token", task.token);

@@ -4,6 +4,7 @@ package browsertest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,12 +37,19 @@ func Programs(tb testing.TB, packages ...[2]string) (node, chromium string) {
 	return node, chromium
 }
 
-// Browse has node run a script that looks at pages, with a task in JSON on its standard
-// input. What it prints is wrong with them. It has time for a machine under load, and ends
+// Task is what a script is told, in JSON: what the test has to say, which Chromium to start,
+// and for how many milliseconds to wait for each thing that a page is to show (patience).
+func Task(chromium string, task map[string]any) ([]byte, error) {
+	task["chromium"] = chromium
+	task["patience"] = slowtest.Limit(time.Minute).Milliseconds()
+	return json.Marshal(task)
+}
+
+// Browse has node run a script that looks at pages, with its [Task] on its standard input. What it prints is wrong with them. It has time for a machine under load, and ends
 // its browser when that is over.
 func Browse(tb testing.TB, node, script string, task []byte) {
 	tb.Helper()
-	ctx, done := context.WithTimeout(tb.Context(), slowtest.Limit(2*time.Minute))
+	ctx, done := context.WithTimeout(tb.Context(), slowtest.Limit(4*time.Minute))
 	defer done()
 	cmd := exec.CommandContext(ctx, node, script)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

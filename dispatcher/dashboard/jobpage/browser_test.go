@@ -109,8 +109,8 @@ func TestBrowser(t *testing.T) {
 	done.finish(jobs.Ended{Outcome: jobs.Failure, Reason: jobs.CheckFailed, Message: "make test: exit code 2"})
 	job := p.asking(t)
 	base := "/ui/jobs/" + done.id
-	task, err := json.Marshal(map[string]any{
-		"url": p.url, "token": "operator", "chromium": chromium, "shots": *shots, "look": true,
+	task, err := browsertest.Task(chromium, map[string]any{
+		"url": p.url, "token": "operator", "shots": *shots, "look": true,
 		"pages": map[string]string{
 			"job-session": "/ui/jobs/" + job.id, "job-failed": base, "job-diff": base + "/diff", "job-checks": base + "/checks", "job-attempts": base + "/attempts",
 			"job-artifacts": base + "/artifacts", "job-events": base + "/events", "job-job": base + "/job",

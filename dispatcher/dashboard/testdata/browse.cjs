@@ -1,5 +1,5 @@
 // Looks at pages in a real browser, and prints what is wrong with them, one line each.
-// The task is JSON on standard input: url, token, pages, and perhaps shots, a directory; with
+// The task is JSON on standard input: url, token, pages, chromium, patience, and perhaps shots, a directory; with
 // look it does nothing else.
 "use strict";
 const fs = require("node:fs");
@@ -101,7 +101,7 @@ async function follow(page) {
     const focus = await page.evaluate(() => document.activeElement.outerHTML);
     const ran = await fetch(task.url + "/v1/schedules/dependencies/run", { method: "POST", headers: { Authorization: "Bearer " + task.token } });
     if (ran.status !== 201) wrong("the schedule does not run:", await ran.text());
-    await page.waitForFunction((jobs) => document.querySelectorAll("tbody tr").length === jobs, { timeout: 8000 }, jobs);
+    await page.waitForFunction((jobs) => document.querySelectorAll("tbody tr").length === jobs, { timeout: task.patience / 6 }, jobs); // long before a page asks by itself
     const now = await page.evaluate(() => document.activeElement.outerHTML);
     if (now !== focus) wrong("a change elsewhere moves the focus from", focus, "to", now);
   }
@@ -117,6 +117,7 @@ async function follow(page) {
 // plain reads a page without JavaScript.
 async function plain(browser) {
   const page = await browser.newPage();
+  page.setDefaultTimeout(task.patience);
   await page.setJavaScriptEnabled(false);
   await page.goto(task.url + "/ui/schedules");
   if (await page.$eval("#live", (live) => live.checkVisibility())) wrong("without JavaScript a button offers to refresh");
@@ -135,6 +136,7 @@ async function plain(browser) {
   const browser = await puppeteer.launch({ executablePath: task.chromium, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], headless: true });
   try {
     const page = await browser.newPage();
+    page.setDefaultTimeout(task.patience);
     await watch(page);
     await page.goto(task.url + "/");
     await look(page, "login");
