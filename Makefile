@@ -33,7 +33,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages try-packages test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages try-packages images try-images test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,12 @@ packages: build ## make Debian and RPM packages in bin/packages
 
 try-packages: build ## install, upgrade, remove and purge the Debian package in a system that is booted for it; needs root
 	@deploy/packages/try.sh bin/penstock
+
+images: build ## make the images of server and worker in bin/images; needs mmdebstrap and jq
+	@deploy/images/build.sh bin/penstock '$(VERSION)' bin/images
+
+try-images: build ## make the images twice, compare them, and run a job in a jail in the worker's; needs docker
+	@deploy/images/try.sh bin/penstock
 
 tidy: ## tidy the modules of the product and of the tools
 	$(GO) mod tidy

@@ -211,7 +211,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock exit-codes": {{"help", "exit-codes"}}, "penstock environment": {{"help", "environment"}}, "penstock formats": {{"help", "formats"}},
 		"penstock sandbox run": {{"sandbox", "run", "--allow-host", e, "--", "true"}, {"sandbox", "run", "--", e}}, "penstock sandbox violations": {{"sandbox", "violations"}, {"sandbox", "violations", "-o", "json"}},
 		"penstock install": {{"install", "--systemd", "--program", "/" + e}, {"install", "--systemd", "--program", "/usr/bin/penstock", "--root", filepath.Join(f.TempDir(), e)}},
-		"penstock doctor":  {{"doctor", "--policy", e}}, "penstock clean": {{"clean", "--dry-run"}}, "penstock backup": {{"backup", filepath.Join(f.TempDir(), "no", e)}}, "penstock restore": {{"restore", e}},
+		"penstock health":  {{"health", e}, {"health", "http://127.0.0.1:1/" + e}}, "penstock doctor": {{"doctor", "--policy", e}}, "penstock clean": {{"clean", "--dry-run"}}, "penstock backup": {{"backup", filepath.Join(f.TempDir(), "no", e)}}, "penstock restore": {{"restore", e}},
 		"penstock chaos": {{"chaos", "--kinds", e}}, "penstock schema": {{"schema", e}}, "penstock config view": {{"config", "view", "--sign-key", e}, {"config", "view", "-c", e}}, "penstock version": {{"version"}},
 		"penstock audit": {{"audit"}, {"audit", "-o", "json"}, {"audit", "--since", e}, {"audit", "--who", e}}, "penstock mcp": {{"mcp", e}, {"mcp", "--allow", e}, {"mcp", "--repo", e}},
 		"penstock token add": {{"token", "add", e, "--role", "viewer"}, {"token", "add", "t", "--role", e}}, "penstock token ls": {{"token", "ls"}}, "penstock token rm": {{"token", "rm", e}},
