@@ -101,7 +101,7 @@ async function follow(page) {
     const focus = await page.evaluate(() => document.activeElement.outerHTML);
     const ran = await fetch(task.url + "/v1/schedules/dependencies/run", { method: "POST", headers: { Authorization: "Bearer " + task.token } });
     if (ran.status !== 201) wrong("the schedule does not run:", await ran.text());
-    await page.waitForFunction((jobs) => document.querySelectorAll("tbody tr").length === jobs, { timeout: task.patience / 6 }, jobs); // long before a page asks by itself
+    await page.waitForFunction((jobs) => document.querySelectorAll("tbody tr").length === jobs, { timeout: task.patience / 8 }, jobs); // before the page asks by itself, on a calm machine
     const now = await page.evaluate(() => document.activeElement.outerHTML);
     if (now !== focus) wrong("a change elsewhere moves the focus from", focus, "to", now);
   }
