@@ -43,7 +43,7 @@ func (w *Worker) handle(ctx context.Context, claim *queue.Claim) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	a, missing := w.newAttempt(claim, end)
-	a.of.log.Info("claimed", "queue", a.rec.Queue, "agent", a.rec.Agent)
+	a.of.log.Info("claimed", "agent", a.rec.Agent)
 	if w.cfg.Hooks.Claimed != nil {
 		w.cfg.Hooks.Claimed(a.rec)
 	}

@@ -31,6 +31,7 @@ type claimed struct {
 	rec   jobs.Record // as the claim left it
 	job   jobs.Job    // as it was submitted
 	log   *slog.Logger
+	began time.Time
 
 	secrets *redact.Redactor // removes what must not leave the worker
 	tokens  tokens           // let the attempt's programs in to the model API and to the network
@@ -63,7 +64,7 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.CancelCauseFunc) (c *claimed, missing error) {
 	rec := claim.Record()
 	c = &claimed{
-		cfg: cfg, claim: claim, rec: rec, job: claim.Job(), log: log.With("job", rec.ID, "attempt", rec.Attempt),
+		cfg: cfg, claim: claim, rec: rec, job: claim.Job(), began: time.Now(), log: log.With("job", rec.ID, "session", rec.Session, "attempt", rec.Attempt, "queue", rec.Queue),
 		inside: inside.NewServer(), tokens: newTokens(), salvages: outcome.Salvages{Store: cfg.Store, Record: cfg.Queue.Get},
 	}
 	c.secrets, missing = c.redactor()

@@ -28,7 +28,7 @@ func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 		if err != nil {
 			a.of.log.Warn("settled; the next claimer of the job completes the remaining steps", "err", err)
 		}
-		a.of.log.Info("settled", "state", a.rec.State, "outcome", a.rec.Outcome, "reason", a.rec.Reason)
+		a.of.log.Info("settled", "state", a.rec.State, "outcome", a.rec.Outcome, "reason", a.rec.Reason, "took", time.Since(a.of.began))
 		if a.of.cfg.Hooks.Settled != nil {
 			a.of.cfg.Hooks.Settled(a.rec, a.of.out.Result.Now())
 		}

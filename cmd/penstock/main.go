@@ -11,9 +11,6 @@ import (
 
 func main() {
 	taken, err := secrets.Take()
-	a := &app{in: os.Stdin, out: console.New(os.Stdout, os.Getenv), err: console.New(os.Stderr, os.Getenv), secrets: taken}
-	if err != nil {
-		a.err.Printf("penstock: %v\n", err)
-	}
+	a := &app{in: os.Stdin, out: console.New(os.Stdout, os.Getenv), err: console.New(os.Stderr, os.Getenv), secrets: taken, exposed: err}
 	os.Exit(run(untilSignal(a.endings()...), a, os.Args[1:]))
 }

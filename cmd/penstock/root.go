@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/completion"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/cmd/internal/strict"
 	"github.com/penstock-run/penstock/cmd/penstock/aboutcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/agentcmd"
@@ -50,6 +51,7 @@ type app struct {
 	progress cli.ProgressMode
 	// secrets are variables that no other process may read; no process inherits them.
 	secrets map[string]string
+	exposed error // why some of them may be read all the same
 	// args are the command line, and terminal whether it has one that may go.
 	args     []string
 	terminal bool
@@ -58,14 +60,22 @@ type app struct {
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, a *app, args []string) int {
 	a.cfg, a.format, a.progress, a.args = cli.Defaults(), cli.Table, cli.ProgressAuto, args
+	a.cfg.Log.Format = askedFormat()
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := pool.Advise(a.shell(), root.ExecuteContext(ctx))
-	err = errors.Join(err, a.out.Close(), a.err.Close())
-	return cli.Report(a.err, err)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = errors.Join(pool.Advise(a.shell(), err), a.out.Close(), a.err.Close())
+	return servicelog.End(a.shell(), cmd.Annotations, err)
+}
+
+// tell says that secrets may be read by other processes.
+func (a *app) tell(cmd *cobra.Command) {
+	if a.exposed != nil {
+		servicelog.Warn(a.shell(), cmd.Annotations, a.exposed)
+	}
 }
 
 func (a *app) root() *cobra.Command {
@@ -96,6 +106,8 @@ directory, or starts a pool of its own and stops it at the end.`,
 			if err := a.load(cmd.Flags()); err != nil {
 				return err
 			}
+			servicelog.Adopt(a.shell(), cmd.Annotations)
+			a.tell(cmd)
 			return pool.CheckServer(&a.cfg, strings.TrimPrefix(cmd.CommandPath(), "penstock "))
 		},
 	}

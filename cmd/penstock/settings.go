@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
@@ -26,7 +28,22 @@ func (a *app) settings() *pflag.FlagSet {
 }
 
 // load reads the settings for a command line.
-func (a *app) load(flags *pflag.FlagSet) error { return a.cfg.Load(flags, a.file, a.secrets) }
+func (a *app) load(flags *pflag.FlagSet) error {
+	format := a.cfg.Log.Format
+	err := a.cfg.Load(flags, a.file, a.secrets)
+	if err != nil && a.cfg.Log.Format != "json" {
+		a.cfg.Log.Format = format // so that a service says why it ends as it was told to say it
+	}
+	return err
+}
+
+// askedFormat is the format of the log before the settings are read.
+func askedFormat() string {
+	if os.Getenv(cli.EnvPrefix+"LOG_FORMAT") == "json" {
+		return "json"
+	}
+	return cli.Defaults().Log.Format
+}
 
 // secret reads a secret that a job names.
 func (a *app) secret(name string) (string, bool) {

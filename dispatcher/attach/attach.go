@@ -112,14 +112,14 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, who httpapi.Ident
 	// The origin was compared before, as it is for everything that changes something.
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		s.cfg.Logger.Info("a connection for terminals did not begin", "job", rec.ID, "who", who.Name, "err", err)
+		s.cfg.Logger.Info("a connection for terminals did not begin", "job", rec.ID, "session", rec.Session, "who", who.Name, "err", err)
 		return nil // it has been answered
 	}
 	terminals := asking.Terminals(rec)
 	defer terminals.Close()
 	c := newConnection(s.cfg, socket, &viewer{who: who.Name, rec: rec, client: asking, terminals: terminals})
 	err = c.run(context.WithoutCancel(r.Context()), s.ending, again)
-	s.cfg.Logger.Info("a connection for terminals has ended", "job", rec.ID, "who", who.Name, "why", err)
+	s.cfg.Logger.Info("a connection for terminals has ended", "job", rec.ID, "session", rec.Session, "who", who.Name, "err", err)
 	return nil
 }
 

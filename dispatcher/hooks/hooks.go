@@ -155,7 +155,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	a := s.take(ctx, h, d)
 	s.cfg.Logger.Info("a delivery", "hook", h.name, "delivery", d.id, "event", d.event, "sender", d.sender,
-		"status", a.status, "job", a.Job, "ignored", a.Ignored, "error", a.Error)
+		"status", a.status, "job", a.Job, "ignored", a.Ignored, "err", a.Error)
 	return a
 }
 

@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/metrics"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -34,12 +36,15 @@ func ListenAdmin(address, standard string) (net.Listener, error) {
 	return l, nil
 }
 
-// SayAdmin ends the line with which a service says that it is ready.
-func SayAdmin(w *console.Writer, admin net.Listener) {
+// Ready says that a service is ready, with the address of its metrics.
+func Ready(shell cli.Shell, admin net.Listener, n servicelog.Notice) {
 	if admin != nil {
-		w.Printf(", metrics at http://%s/metrics", admin.Addr())
+		address := fmt.Sprintf("http://%s", admin.Addr())
+		n.Text += ", metrics at " + address + "/metrics"
+		n.Attrs = append(n.Attrs, slog.String("admin", address))
 	}
-	w.Printf("\n")
+	n.Attrs = append(n.Attrs, slog.String("version", shell.Release), slog.Int("pid", os.Getpid()))
+	servicelog.Say(shell, n)
 }
 
 // serve shows the metrics and the health at an address until ctx ends, and
@@ -52,7 +57,7 @@ func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { m.measure(ctx, p); return nil })
 	g.Go(func() error {
-		m.manager.keepAlive(ctx, func(ctx context.Context) error { return alive(ctx, p) }, p.Logger)
+		m.manager.keepAlive(ctx, func(ctx context.Context) error { return alive(ctx, p) }, m.log(p))
 		return nil
 	})
 	if listener != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/metrics"
@@ -78,7 +79,7 @@ func (m *Monitor) Run(ctx context.Context, p *pool.Pool, admin net.Listener, ser
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	context.AfterFunc(ctx, func() { m.drain(p.Logger) })
+	context.AfterFunc(ctx, func() { m.drain(m.log(p)) })
 	shown := make(chan error, 1)
 	g.Go(func() error { // until the services are to end: one that cannot be watched ends them
 		go func() { shown <- m.serve(watching, p, admin) }()
@@ -94,11 +95,16 @@ func (m *Monitor) Run(ctx context.Context, p *pool.Pool, admin net.Listener, ser
 		g.Go(func() error { return service(ctx) })
 	}
 	if err := m.manager.tell("READY=1"); err != nil {
-		p.Logger.Error("the service manager does not know that the service is ready", "err", err)
+		m.log(p).Error("the service manager does not know that the service is ready", "err", err)
 	}
 	err := errors.Join(g.Wait(), p.Close())
 	stop()
 	return errors.Join(err, <-shown)
+}
+
+// log is where the service itself writes what no part of it does.
+func (*Monitor) log(p *pool.Pool) *slog.Logger {
+	return p.Logger.With(servicelog.Component(servicelog.InService))
 }
 
 // hear counts the errors that the connection reports, and hands them on.

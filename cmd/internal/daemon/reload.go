@@ -2,54 +2,90 @@ package daemon
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 )
 
-// A Reloader reads the settings of a service again for each SIGHUP that is meant for a
-// service without a terminal. It takes over what can change while a service runs: the
-// level of its log, and the files of its credential and certificates.
+// A Reloader changes a service while it runs, on signals. For each SIGHUP that is meant for
+// a service without a terminal it reads the settings again, and takes over what can change:
+// the level of its log, and the files of its credential and certificates. SIGUSR1 has it log
+// everything, and SIGUSR2 what its settings say, also where a terminal takes SIGHUP.
 type Reloader struct {
 	shell   cli.Shell
-	hangups chan os.Signal
+	now     cli.Config // the settings as they were read last
+	signals chan os.Signal
 }
 
-// NewReloader catches SIGHUP from now on, also before the service is ready to reload.
+// NewReloader catches the signals from now on, also before the service is ready for them.
 func NewReloader(shell cli.Shell) *Reloader {
-	r := &Reloader{shell: shell, hangups: make(chan os.Signal, 1)}
+	r := &Reloader{shell: shell, now: *shell.Config, signals: make(chan os.Signal, 4)}
+	signal.Notify(r.signals, syscall.SIGUSR1, syscall.SIGUSR2)
 	if !shell.Terminal {
-		signal.Notify(r.hangups, syscall.SIGHUP)
+		signal.Notify(r.signals, syscall.SIGHUP)
 	}
 	return r
 }
 
-// Service returns the service that reloads the settings, for those of a pool, until its
-// context ends.
+// Service returns the service that acts on the signals, for a pool, until its context ends.
 func (r *Reloader) Service(p *pool.Pool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-r.hangups:
-				r.reload(p)
+			case s := <-r.signals:
+				r.act(s, p)
 			}
 		}
 	}
 }
 
+func (r *Reloader) act(s os.Signal, p *pool.Pool) {
+	switch s {
+	case syscall.SIGUSR1:
+		r.level(p, slog.LevelDebug, "everything is logged until SIGUSR2 or a reload")
+	case syscall.SIGUSR2:
+		r.level(p, r.now.Level(), "the log has the level of the settings again")
+	default:
+		r.reload(p)
+	}
+}
+
+func (r *Reloader) level(p *pool.Pool, level slog.Level, text string) {
+	p.Level.Set(level)
+	word := strings.ToLower(level.String())
+	servicelog.Say(r.shell, servicelog.Notice{Level: slog.LevelInfo, Text: text, Message: "log level changed", Attrs: []slog.Attr{slog.String("log_level", word)}})
+}
+
 func (r *Reloader) reload(p *pool.Pool) {
 	cfg, err := r.shell.Reread()
 	if err != nil {
-		r.shell.Err.Printf("penstock: the settings stay as they are: %v\n", err)
+		r.failed("the settings stay as they are", err)
 		return
 	}
-	if err := p.Reload(cfg.Level()); err != nil {
-		r.shell.Err.Printf("penstock: the connection stays as it is: %v\n", err)
+	p.Level.Set(cfg.Level())
+	if err := p.Reconnect(); err != nil {
+		r.failed("the connection stays as it is", err)
 	}
-	r.shell.Err.Printf("penstock: settings were read again: log.level is %s; other settings need a restart\n", cfg.Log.Level)
+	kept := r.now.Differs(cfg, "log.level")
+	r.now.Log.Level = cfg.Log.Level
+	attrs := []slog.Attr{slog.String("log_level", cfg.Log.Level)}
+	text := fmt.Sprintf("settings were read again: log.level is %s; other settings need a restart", cfg.Log.Level)
+	if len(kept) > 0 {
+		text += "; changed and not applied: " + strings.Join(kept, ", ")
+		attrs = append(attrs, slog.Any("needs_restart", kept))
+	}
+	servicelog.Say(r.shell, servicelog.Notice{Level: slog.LevelInfo, Text: text, Message: "settings were read again", Attrs: attrs})
+}
+
+func (r *Reloader) failed(what string, err error) {
+	servicelog.Say(r.shell, servicelog.Notice{Level: slog.LevelError, Text: fmt.Sprintf("%s: %v", what, err), Message: what, Attrs: []slog.Attr{slog.Any("err", err)}})
 }

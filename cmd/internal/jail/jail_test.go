@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/policy"
 )
@@ -69,7 +68,7 @@ func TestLoadPolicy(t *testing.T) {
 // A violation is stored in the data directory, or reported where it cannot be.
 func TestKeep(t *testing.T) {
 	var said bytes.Buffer
-	report := console.New(&said, os.Getenv)
+	report := func(err error) { said.WriteString(err.Error()) }
 	cfg := cli.Config{Data: t.TempDir()}
 	store := Violations(&cfg)
 	Keep(store, report)(policy.Violation{Kind: policy.KindHost, What: "example.org:443"})
@@ -78,7 +77,7 @@ func TestKeep(t *testing.T) {
 	}
 	cfg.Data = filepath.Join(cfg.Data, "violations.jsonl")
 	Keep(Violations(&cfg), report)(policy.Violation{Kind: policy.KindHost})
-	if err := report.Close(); err != nil || !strings.HasPrefix(said.String(), "penstock: ") {
-		t.Errorf("said %q, %v", said.String(), err)
+	if !strings.Contains(said.String(), "not a directory") {
+		t.Errorf("said %q", said.String())
 	}
 }

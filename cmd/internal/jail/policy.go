@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
-	"github.com/penstock-run/penstock/cmd/internal/console"
 	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/policy"
 )
@@ -42,10 +41,10 @@ func Violations(cfg *cli.Config) *jailpolicy.Store {
 
 // Keep returns a function that adds violations to a store. A violation that
 // cannot be stored is reported, and does not end the jail.
-func Keep(store *jailpolicy.Store, report *console.Writer) func(jailpolicy.Violation) {
+func Keep(store *jailpolicy.Store, failed func(error)) func(jailpolicy.Violation) {
 	return func(v jailpolicy.Violation) {
 		if err := store.Add(v); err != nil {
-			report.Printf("penstock: %v\n", err)
+			failed(err)
 		}
 	}
 }

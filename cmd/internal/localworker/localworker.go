@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/schema"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/cmd/internal/signing"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/sandbox"
@@ -29,8 +30,9 @@ func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks po
 	if err != nil {
 		return nil, err
 	}
+	log := p.Logger.With(servicelog.Component(servicelog.InWorker))
 	if moved, err := backends.Delegate(ctx); err != nil || moved {
-		p.Logger.Debug("asked the user's service manager for control groups", "moved", moved, "err", err)
+		log.Debug("asked the user's service manager for control groups", "moved", moved, "err", err)
 	}
 	containers := workerparts.Containers(settings)
 	choose := withContainers(jail.Choose(ctx, settings.Worker.Backend, rules.Backends), containers)
@@ -55,8 +57,8 @@ func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks po
 	cfg := worker.Config{
 		Name: workerparts.Name(settings), Slots: slots, Queues: settings.Worker.Queues, Labels: settings.Worker.Labels, Drain: settings.Worker.Drain,
 		Queue: p.Queue, Log: p.Log, Store: p.Store, Spaces: spaces, Workspace: settings.Worker.Workspace, Agents: workerparts.Agents(settings),
-		Pool: workerparts.PoolMark(settings), Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: shell.Secret, Mounts: mounts, Logger: p.Logger, Hooks: hooks.Worker,
-		Signers: signers, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(settings), shell.Err), Diagnose: jail.Advice,
+		Pool: workerparts.PoolMark(settings), Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: shell.Secret, Mounts: mounts, Logger: log, Hooks: hooks.Worker,
+		Signers: signers, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(settings), func(err error) { log.Error("a refusal of a jail is not kept", "err", err) }), Diagnose: jail.Advice,
 		Reserve:      workerparts.Reserve(settings, filepath.Join(settings.Data, "work")),
 		CommitAuthor: settings.Worker.CommitAuthor, CommitPlain: !settings.Worker.CommitTrailers,
 		Program: program, Typed: schema.Typed,

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -31,7 +32,7 @@ func Reach(shell cli.Shell, owner string) (*Pool, error) {
 // it and ends.
 func OpenDirectory(shell cli.Shell, dir, owner string) (*Pool, error) {
 	p := &Pool{Logger: shell.Config.Logger(shell.Err, shell.Config.Level())}
-	server, err := natsd.Open(natsd.Config{StoreDir: dir, Owner: owner, Fast: true, Logger: p.Logger})
+	server, err := natsd.Open(natsd.Config{StoreDir: dir, Owner: owner, Fast: true, Logger: p.Logger.With(servicelog.Component(servicelog.InBroker))})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func connect(shell cli.Shell, p *Pool, owner string) error {
 	}
 	_, _, most, reserve := shell.Config.Keep.Sizes()
 	p.server, err = natsd.Open(natsd.Config{
-		StoreDir: StoreDir(shell), Listen: listen, Owner: owner, Layout: Layout(shell), TLS: secured, MaxStore: most, Reserve: reserve, Logger: p.Logger,
+		StoreDir: StoreDir(shell), Listen: listen, Owner: owner, Layout: Layout(shell), TLS: secured, MaxStore: most, Reserve: reserve, Logger: p.Logger.With(servicelog.Component(servicelog.InBroker)),
 	})
 	if inUse, ok := errors.AsType[*natsd.InUseError](err); ok {
 		return cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve so that both can use it", "%w", inUse)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/cmd/internal/signing"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher"
@@ -49,6 +50,7 @@ type Pool struct {
 	Client     *client.Client
 	Conn       *nats.Conn
 	Logger     *slog.Logger
+	Level      *slog.LevelVar // of Logger
 	// Owner is the process that runs the pool of the data directory, if it is another
 	// one.
 	Owner string
@@ -60,8 +62,8 @@ type Pool struct {
 	role jobs.Role
 	// signKey returns the key that signs what is submitted; nil where none does.
 	signKey func() (ed25519.PrivateKey, error)
-	level   *slog.LevelVar // of the logger
-	undo    []func() error
+
+	undo []func() error
 }
 
 // Feed returns what tells of changes in the pool.
@@ -73,9 +75,9 @@ func (p *Pool) Feed(shell cli.Shell) (*feed.Feed, error) {
 // directory; where none runs, it opens the directory's broker in this process.
 // owner is how this process is called when another one finds it there.
 func Open(ctx context.Context, shell cli.Shell, owner string, hooks Hooks) (*Pool, error) {
-	p := &Pool{level: new(slog.LevelVar)}
-	p.level.Set(shell.Config.Level())
-	p.Logger = shell.Config.Logger(shell.Err, p.level)
+	p := &Pool{Level: new(slog.LevelVar)}
+	p.Level.Set(shell.Config.Level())
+	p.Logger = shell.Config.Logger(shell.Err, p.Level)
 	if OverHTTP(shell.Config) {
 		if err := p.openHTTP(ctx, shell); err != nil {
 			return nil, err
@@ -139,7 +141,10 @@ func OpenPatiently(ctx context.Context, shell cli.Shell, owner string, hooks Hoo
 			return p, err
 		}
 		if wait == lookAgain {
-			shell.Err.Printf("penstock: %v; waiting for it\n", err)
+			servicelog.Say(shell, servicelog.Notice{
+				Level: slog.LevelWarn, Text: fmt.Sprintf("%v; waiting for it", err),
+				Message: "waiting for the broker", Attrs: []slog.Attr{slog.Any("err", err)},
+			})
 		}
 		select {
 		case <-ctx.Done():
@@ -227,11 +232,11 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 		return err
 	}
 	sending := deliver.New(deliver.Config{
-		Store: p.Webhooks, Sender: deliver.NewSender(allowed), Job: p.Queue.Get, Logger: p.Logger, Hooks: hooks.Webhooks,
+		Store: p.Webhooks, Sender: deliver.NewSender(allowed), Job: p.Queue.Get, Logger: p.Logger.With(servicelog.Component(servicelog.InWebhooks)), Hooks: hooks.Webhooks,
 	})
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
 		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, MaxDepth: cfg.Serve.MaxDepth,
-		Duties: []func(context.Context){sending.Run}, Logger: p.Logger, Hooks: hooks.Dispatcher,
+		Duties: []func(context.Context){sending.Run}, Logger: p.Logger.With(servicelog.Component(servicelog.InDispatcher)), Hooks: hooks.Dispatcher,
 	})
 	p.API = api.New(api.Config{
 		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,
@@ -242,7 +247,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 
 // unrecorded has the log of the process keep what the audit log has not taken.
 func (p *Pool) unrecorded(e operation.AuditEntry, err error) {
-	p.Logger.Warn("audit log has not taken an entry", "operation", e.Operation, "about", e.About, "who", e.Who, "role", e.Role, "via", e.Via, "outcome", e.Outcome, "err", err)
+	p.Logger.Warn("audit log has not taken an entry", servicelog.Component(servicelog.InDispatcher), "operation", e.Operation, "about", e.About, "who", e.Who, "role", e.Role, "via", e.Via, "outcome", e.Outcome, "err", err)
 }
 
 // Artifact writes what an attempt stored under a name.
@@ -289,10 +294,8 @@ func (p *Pool) Start(ctx context.Context, services ...func(context.Context) erro
 // Own reports whether the broker is in this process, so that no other one serves the pool.
 func (p *Pool) Own() bool { return p.server != nil }
 
-// Reload changes the level of the log, and has the files of the credential and of the
-// certificates read again.
-func (p *Pool) Reload(level slog.Level) error {
-	p.level.Set(level)
+// Reconnect has the files of the credential and of the certificates read again.
+func (p *Pool) Reconnect() error {
 	if p.Own() {
 		return nil
 	}
@@ -300,10 +303,10 @@ func (p *Pool) Reload(level slog.Level) error {
 	return p.Conn.ForceReconnect()
 }
 
-// Address says where the pool's broker is, for people.
-func (p *Pool) Address(cfg cli.Config) string {
+// Broker is the URL of the pool's broker, without a password.
+func (p *Pool) Broker() string {
 	if p.server != nil {
-		return fmt.Sprintf("%s at %s", cfg.Data, p.server.Endpoint().URL)
+		return p.server.Endpoint().URL
 	}
 	return p.Conn.ConnectedUrlRedacted()
 }

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/layout"
 )
@@ -158,14 +161,18 @@ func applied(ctx context.Context, shell cli.Shell, p *pool.Pool, cfg layout.Conf
 
 func server(shell cli.Shell) *cobra.Command {
 	return &cobra.Command{
-		Use: "server FILE", Short: "Run a NATS server from its own configuration file", Args: cobra.ExactArgs(1),
+		Annotations: servicelog.Mark(),
+		Use:         "server FILE", Short: "Run a NATS server from its own configuration file", Args: cobra.ExactArgs(1),
 		Long: `Server runs the NATS server that this release was tested with, with FILE as its own
 configuration file: as a member of a cluster, or on the directory of an embedded broker
 that has become too small. It is the same as nats-server -c FILE, and also takes the
 lock on its directory, so that no two servers use it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return natsd.RunFile(cmd.Context(), args[0], shell.Config.Logger(shell.Err, shell.Config.Level()), func(url string) {
-				shell.Err.Printf("penstock: NATS server at %s\n", url)
+			log := shell.Config.Logger(shell.Err, shell.Config.Level()).With(servicelog.Component(servicelog.InBroker))
+			return natsd.RunFile(cmd.Context(), args[0], log, func(url string) {
+				servicelog.Say(shell, servicelog.Notice{Level: slog.LevelInfo, Text: "NATS server at " + url, Message: "serving", Attrs: []slog.Attr{
+					slog.String("broker", url), slog.String("version", shell.Release), slog.Int("pid", os.Getpid()),
+				}})
 			})
 		},
 	}

@@ -116,7 +116,7 @@ func (r *jailRun) prepare(ctx context.Context, command []string) error {
 	if r.label == "" {
 		r.label = "run-" + strings.ToLower(rand.Text()[:8])
 	}
-	r.seen = policy.NewWatch(r.label, jail.Keep(jail.Violations(r.shell.Config), r.shell.Err))
+	r.seen = policy.NewWatch(r.label, jail.Keep(jail.Violations(r.shell.Config), func(err error) { r.shell.Err.Printf("penstock: %v\n", err) }))
 	if r.ask {
 		r.asker = policy.NewAsker(askOnTerminal, 0)
 		tty, err := openTTY()

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/httpdoor"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/schema"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/dispatcher/attach"
 	"github.com/penstock-run/penstock/dispatcher/dashboard"
 	"github.com/penstock-run/penstock/dispatcher/dashboard/jobpage"
@@ -84,7 +85,8 @@ func serveHTTP(ctx context.Context, shell cli.Shell, p *pool.Pool, l *httpListen
 	if err != nil {
 		return nil, err
 	}
-	refusals := refusalLog{log: p.Logger}
+	log := p.Logger.With(servicelog.Component(servicelog.InHTTP))
+	refusals := refusalLog{log: log}
 	added := token.NewVerifier(p.Tokens, token.VerifierConfig{Hooks: refusals.hooks()})
 	p.Start(ctx, added.Run)
 	changes, err := p.Feed(shell)
@@ -96,17 +98,17 @@ func serveHTTP(ctx context.Context, shell cli.Shell, p *pool.Pool, l *httpListen
 		return nil, err
 	}
 	pages := dashboard.New(dashboard.Config{
-		Client: p.Client, Authenticate: authenticate, ReadOnly: shell.Config.Serve.UIReadOnly, Version: shell.Release, Logger: p.Logger,
+		Client: p.Client, Authenticate: authenticate, ReadOnly: shell.Config.Serve.UIReadOnly, Version: shell.Release, Logger: log,
 		Sections: []dashboard.Section{poolpages.Section(), jobpage.Section()},
 	})
 	forModels := models(shell, p)
 	p.Start(ctx, forModels.Run)
-	terminals := attach.New(attach.Config{Client: p.Client, Attached: recordIn(p), Logger: p.Logger})
+	terminals := attach.New(attach.Config{Client: p.Client, Attached: recordIn(p), Logger: log})
 	p.Start(ctx, terminals.Run)
 	server := httpapi.New(httpapi.Config{
 		Client: p.Client, Models: forModels.Serve, Attach: terminals.Serve, Changes: changes.Follow, Deliveries: deliveries, Authenticate: authenticate, Pages: pages.Serve, Hosts: append([]string{httpdoor.Host(own)}, shell.Config.Serve.HTTPHosts...),
 		Rate: shell.Config.Serve.HTTPRate, Refused: recordIn(p),
-		Version: shell.Release, OpenAPI: schema.OpenAPI, AsyncAPI: schema.AsyncAPI, Schema: schema.For, Logger: p.Logger, Hooks: watch,
+		Version: shell.Release, OpenAPI: schema.OpenAPI, AsyncAPI: schema.AsyncAPI, Schema: schema.For, Logger: log, Hooks: watch,
 	})
 	withdraw, err := httpdoor.Announce(shell.Config.Data, l.url())
 	if err != nil {
@@ -133,7 +135,7 @@ func serveHTTP(ctx context.Context, shell cli.Shell, p *pool.Pool, l *httpListen
 func recordIn(p *pool.Pool) func(context.Context, operation.AuditEntry) {
 	return func(ctx context.Context, e operation.AuditEntry) {
 		if err := p.Audit.Append(ctx, e); err != nil {
-			p.Logger.Warn("an entry is not in the audit log", "operation", e.Operation, "about", e.About, "who", e.Who, "err", err)
+			p.Logger.Warn("an entry is not in the audit log", servicelog.Component(servicelog.InHTTP), "operation", e.Operation, "about", e.About, "who", e.Who, "err", err)
 		}
 	}
 }
@@ -156,7 +158,7 @@ func openHooks(shell cli.Shell, p *pool.Pool) (http.Handler, error) {
 			}
 			return p.Queue.Reject(ctx, queue.Submission{ID: jobs.NewID(), Tenant: shell.Config.Tenant, At: time.Now().UTC(), Data: job}, r.Reason)
 		},
-		Logger: p.Logger,
+		Logger: p.Logger.With(servicelog.Component(servicelog.InHTTP)),
 	})
 	if err != nil {
 		return nil, cli.Usage("docs/how-to/webhooks.md describes a hook", "%w", err)

@@ -5,6 +5,8 @@ package servecmd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 
 	"github.com/spf13/cobra"
@@ -15,13 +17,16 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/localworker"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 )
 
 // New returns the command serve.
 func New(shell cli.Shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the dispatcher, with a broker of its own unless --server names one",
+		Annotations: servicelog.Mark(),
+		Use:         "serve",
+		Short:       "Run the dispatcher, with a broker of its own unless --server names one",
 		Long: `Serve runs the dispatcher: it accepts jobs from the bus and over HTTP, schedules them,
 and serves metrics. Without --server it opens the data directory's own broker on a
 loopback address, with credentials that it generates; other commands on the same data
@@ -118,12 +123,17 @@ func serve(ctx context.Context, shell cli.Shell) error {
 
 // sayWhere reports to people, and to scripts that wait for it, that the pool is ready.
 func sayWhere(shell cli.Shell, p *pool.Pool, web *httpListener, admin net.Listener) {
-	shell.Err.Printf("penstock: serving %s", p.Address(*shell.Config))
-	if shell.Config.Serve.Slots > 0 {
-		shell.Err.Printf(", %d slots", shell.Config.Serve.Slots)
+	text, attrs := "serving "+p.Broker(), []slog.Attr{slog.String("broker", p.Broker()), slog.String("data", shell.Config.Data)}
+	if p.Own() {
+		text = "serving " + shell.Config.Data + " at " + p.Broker()
+	}
+	if slots := shell.Config.Serve.Slots; slots > 0 {
+		text += fmt.Sprintf(", %d slots", slots)
+		attrs = append(attrs, slog.Int("slots", slots), slog.String("worker", workerparts.Name(shell.Config)))
 	}
 	if web != nil {
-		shell.Err.Printf(", HTTP at %s", web.url())
+		text += ", HTTP at " + web.url()
+		attrs = append(attrs, slog.String("http", web.url()))
 	}
-	daemon.SayAdmin(shell.Err, admin)
+	daemon.Ready(shell, admin, servicelog.Notice{Text: text, Message: "serving", Attrs: attrs})
 }

@@ -5,6 +5,8 @@ package workercmd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,14 +17,16 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/jail"
 	"github.com/penstock-run/penstock/cmd/internal/localworker"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 )
 
 // New returns the command worker.
 func New(shell cli.Shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "worker",
-		Short: "Run a worker: claim jobs, run their agents in jails, store their results; list and drain workers",
+		Annotations: servicelog.Mark(),
+		Use:         "worker",
+		Short:       "Run a worker: claim jobs, run their agents in jails, store their results; list and drain workers",
 		Long: `Worker claims jobs from the pool of --server, or of the data directory, until it
 is stopped. On SIGTERM it claims no more jobs, lets running jobs finish for up to
 --drain, and returns the rest to the queue; a second signal ends it at once. SIGHUP
@@ -71,7 +75,10 @@ func work(ctx context.Context, shell cli.Shell) error {
 	if err != nil {
 		return errors.Join(err, p.Close())
 	}
-	shell.Err.Printf("penstock: worker %s with %d slots on %s", workerparts.Name(shell.Config), n, p.Address(*shell.Config))
-	daemon.SayAdmin(shell.Err, admin)
+	name := workerparts.Name(shell.Config)
+	daemon.Ready(shell, admin, servicelog.Notice{
+		Text: fmt.Sprintf("worker %s with %d slots on %s", name, n, p.Broker()), Message: "claiming jobs",
+		Attrs: []slog.Attr{slog.String("worker", name), slog.Int("slots", n), slog.String("broker", p.Broker()), slog.String("data", shell.Config.Data)},
+	})
 	return errors.Join(monitor.Run(ctx, p, admin, w.Run, reloader.Service(p)), pool.Refused(ctx))
 }
