@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"time"
+
+	"github.com/penstock-run/penstock/worker/internal/lifetime"
 )
 
 // How often the disk is looked at, and how often the cache is searched for
@@ -15,7 +17,7 @@ const (
 // watchDisk looks at the disk until ctx ends.
 func (w *Worker) watchDisk(ctx context.Context) {
 	evicted := time.Now()
-	for pause(ctx, lookEvery) {
+	for lifetime.Pause(ctx, lookEvery) {
 		evict := w.admission.State().Low == nil || time.Since(evicted) >= evictEvery
 		if evict {
 			evicted = time.Now()

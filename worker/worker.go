@@ -36,6 +36,7 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/admission"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
+	"github.com/penstock-run/penstock/worker/internal/lifetime"
 	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -184,6 +185,7 @@ type Worker struct {
 	cfg       Config
 	log       *slog.Logger
 	admission *admission.Admission
+	lifetime  *lifetime.Lifetime
 	tally     *diskspace.Tally
 
 	busy    atomic.Int32  // slots in use
@@ -201,10 +203,17 @@ func New(cfg Config) *Worker {
 	cfg.Hangs = cfg.Hangs.WithDefaults()
 	cfg.Queue.EndWith(cfg.Log.Finisher(cfg.Store.Result))
 	return &Worker{
-		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: admission.New(cfg.Hooks.Draining), tally: diskspace.NewTally(),
+		cfg: cfg, log: cfg.Logger.With("worker", cfg.Name), admission: admission.New(cfg.Hooks.Draining), lifetime: lifetime.New(lifetime.Limits{}), tally: diskspace.NewTally(),
 		news: make(chan struct{}, 1), started: time.Now().UTC(),
 	}
 }
+
+// A Lifetime bounds the life of a worker.
+type Lifetime = lifetime.Limits
+
+// EndAfter has Run end by itself: when the worker has claimed as many jobs as it may, or has
+// had none for too long. Running jobs finish first, however long they take. Call it before Run.
+func (w *Worker) EndAfter(limits Lifetime) { w.lifetime = lifetime.New(limits) }
 
 // Run removes leftovers of an earlier kill, then claims and runs jobs until ctx ends.
 // Running jobs may then finish for up to Config.Drain; the others are requeued without
@@ -214,14 +223,21 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("clean up after an earlier worker: %w", err)
 	}
 	w.lookAtDisk(ctx, true)
-	work, cancel := drain(ctx, w.cfg.Drain)
+	work, cancel := lifetime.Drain(ctx, w.cfg.Drain)
 	defer cancel()
 	ending := context.AfterFunc(ctx, func() { w.setDrain(&why.Drain{By: "signal", At: time.Now().UTC(), Ends: true}) })
 	defer ending()
+	claiming, enough := context.WithCancel(ctx)
+	defer enough()
+	w.lifetime.Begin(func(reached string) {
+		w.setDrain(&why.Drain{By: reached, At: time.Now().UTC(), Ends: true})
+		enough()
+	})
+	defer w.lifetime.Stop()
 	var g errgroup.Group
 	for range w.cfg.Slots {
 		g.Go(func() error {
-			w.slot(ctx, work)
+			w.slot(claiming, work)
 			return nil
 		})
 	}
@@ -239,49 +255,37 @@ func (w *Worker) Run(ctx context.Context) error {
 // slot claims one job after the other. ctx ends the claiming, work ends what
 // was claimed.
 func (w *Worker) slot(ctx, work context.Context) {
+	for ctx.Err() == nil && w.lifetime.Take() {
+		claim := w.claim(ctx)
+		if claim == nil {
+			return
+		}
+		w.handle(work, claim)
+		w.occupy(-1)
+		w.lifetime.Done()
+	}
+}
+
+// claim waits until there is a job; nil: ctx has ended before.
+func (w *Worker) claim(ctx context.Context) *queue.Claim {
 	for ctx.Err() == nil {
 		admitted, done := w.admission.Wait(ctx)
 		claim, err := w.cfg.Queue.Claim(admitted, w.cfg.Name, w.cfg.Queues, w.cfg.Labels...)
 		refused := admitted.Err() != nil
 		if err == nil {
 			w.occupy(1) // before done: see tell
+			w.lifetime.Claimed()
 		}
 		done()
-		if refused && err != nil {
-			continue
+		if err == nil {
+			return claim
 		}
-		if err != nil {
+		if !refused {
 			w.log.Warn("claim", "err", err)
-			pause(ctx, time.Second)
-			continue
+			lifetime.Pause(ctx, time.Second)
 		}
-		w.handle(work, claim)
-		w.occupy(-1)
 	}
-}
-
-// drain returns a context that outlives ctx by limit and then ends with
-// jobs.ErrDraining.
-func drain(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		if pause(work, limit) {
-			cancel(jobs.ErrDraining)
-		}
-	})
-	return work, func() { stop(); cancel(nil) }
-}
-
-// pause waits for d and reports whether ctx lived that long.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return nil
 }
 
 func (w *Worker) leftover(what string) {

@@ -85,6 +85,8 @@ type WorkerConfig struct {
 	Labels           []string      `yaml:"labels" env:"LABELS" doc:"what this worker has that jobs may need, such as docker or gpu"`
 	Backend          string        `yaml:"backend" env:"BACKEND" doc:"jail for jobs that do not name one"`
 	Drain            time.Duration `yaml:"drain" env:"DRAIN" doc:"how long running jobs may continue after SIGTERM"`
+	MaxJobs          int           `yaml:"max_jobs" env:"MAX_JOBS" doc:"end penstock worker when it has done this many jobs; 0 is any number"`
+	IdleTimeout      time.Duration `yaml:"idle_timeout" env:"IDLE_TIMEOUT" doc:"end penstock worker after this long without a job; 0 is never"`
 	Admin            string        `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
 	ROPaths          []string      `yaml:"ro_paths" env:"RO_PATHS" doc:"host directories that every jail sees read-only"`
 	AllowHosts       []string      `yaml:"allow_hosts" env:"ALLOW_HOSTS" doc:"hosts that every job with network allowlist reaches, besides its own"`
@@ -333,7 +335,7 @@ func (c *Config) validate() error {
 	case c.Log.Format != "text" && c.Log.Format != "json":
 		return Usage("", "log.format: %q is not text or json", c.Log.Format)
 	}
-	if err := errors.Join(c.Worker.validateWorkspace(), c.Worker.validateHangs()); err != nil {
+	if err := errors.Join(c.Worker.validateWorkspace(), c.Worker.validateLimits()); err != nil {
 		return err
 	}
 	if _, err := c.Serve.Limits(); err != nil {
@@ -384,7 +386,7 @@ func (w WorkerConfig) DiskSizes() (limit, whole int64) {
 	return int64(most), int64(kept)
 }
 
-func (w WorkerConfig) validateHangs() error {
+func (w WorkerConfig) validateLimits() error {
 	for _, s := range []struct {
 		setting string
 		value   time.Duration
@@ -392,6 +394,12 @@ func (w WorkerConfig) validateHangs() error {
 		if s.value < 100*time.Millisecond || s.value > 24*time.Hour {
 			return Usage("", "worker.%s: %v is not between 100ms and 24h", s.setting, s.value)
 		}
+	}
+	if w.MaxJobs < 0 {
+		return Usage("", "worker.max_jobs: %d is less than 0", w.MaxJobs)
+	}
+	if w.IdleTimeout < 0 {
+		return Usage("", "worker.idle_timeout: %v is negative", w.IdleTimeout)
 	}
 	if n, err := jobs.ParseBytes(w.Cache); err != nil || n < 1<<20 {
 		return Usage("", "worker.cache: %q is not a size of 1MiB or more", w.Cache)
@@ -429,46 +437,6 @@ func (w WorkerConfig) validateWorkspace() error {
 		}
 	}
 	return nil
-}
-
-// leastKept is the shortest retention: a running job needs its own events.
-const leastKept = time.Hour
-
-func (k KeepConfig) validate() error {
-	for _, kept := range []struct {
-		name string
-		time time.Duration
-	}{{"jobs", k.Jobs}, {"events", k.Events}, {"results", k.Results}, {"artifacts", k.Artifacts}, {"dead_letters", k.Dead}, {"audit", k.Audit}} {
-		if kept.time < leastKept {
-			return Usage("", "retention.%s: %v is less than %v", kept.name, kept.time, leastKept)
-		}
-	}
-	for name, text := range map[string]string{"events_bytes": k.EventsBytes, "artifacts_bytes": k.ArtifactsBytes, "store_bytes": k.Store, "reserve": k.Reserve} {
-		if _, err := bytesOr(text, 0); err != nil {
-			return Usage("", "retention.%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// bytesOr reads a size; an empty one is none.
-func bytesOr(text string, none int64) (int64, error) {
-	if text == "" {
-		return none, nil
-	}
-	n, err := jobs.ParseBytes(text)
-	if err == nil && n < 1<<20 {
-		err = fmt.Errorf("%s is less than 1MiB", text)
-	}
-	return int64(n), err
-}
-
-// Sizes returns the sizes in bytes, 0 for no limit.
-func (k KeepConfig) Sizes() (events, artifacts, store, reserve int64) {
-	for text, n := range map[*string]*int64{&k.EventsBytes: &events, &k.ArtifactsBytes: &artifacts, &k.Store: &store, &k.Reserve: &reserve} {
-		*n, _ = bytesOr(*text, 0) // Load has validated it
-	}
-	return events, artifacts, store, reserve
 }
 
 // YAML writes the settings as a settings file. The key is not a setting of files and is

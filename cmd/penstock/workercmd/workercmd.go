@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
+	"github.com/penstock-run/penstock/worker"
 )
 
 // New returns the command worker.
@@ -28,9 +29,10 @@ func New(shell cli.Shell) *cobra.Command {
 		Use:         "worker",
 		Short:       "Run a worker: claim jobs, run their agents in jails, store their results; list and drain workers",
 		Long: `Worker claims jobs from the pool of --server, or of the data directory, until it
-is stopped. On SIGTERM it claims no more jobs, lets running jobs finish for up to
---drain, and returns the rest to the queue; a second signal ends it at once. SIGHUP
-does the same if the worker runs in a terminal; otherwise it reloads the settings.
+is stopped, or has done --max-jobs, or had none for --idle-timeout. On SIGTERM it
+claims no more jobs, lets running jobs finish for up to --drain, and returns the rest to
+the queue; a second signal ends it at once. SIGHUP does the same if the worker runs in a
+terminal; otherwise it reloads the settings.
 
 The subcommands list the workers of a pool, drain them and resume them, from anywhere.`,
 		Args: cobra.NoArgs,
@@ -48,6 +50,8 @@ The subcommands list the workers of a pool, drain them and resume them, from any
 	flags.StringVar(&c.CommitAuthor, "commit-author", "", `"Name <address>" of delivered commits (default: the author that the agent set)`)
 	flags.BoolVar(&c.CommitTrailers, "commit-trailers", c.CommitTrailers, "append job and session to the messages of delivered commits")
 	flags.DurationVar(&c.Drain, "drain", c.Drain, "how long running jobs may continue after SIGTERM")
+	flags.IntVar(&c.MaxJobs, "max-jobs", 0, "end when this many jobs are done (default: any number)")
+	flags.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "end after this long without a job (default: never)")
 	flags.StringVar(&c.Admin, "admin", c.Admin, "address of /metrics, /livez and /readyz; empty for none")
 	flags.StringVar(&c.Reserve, "reserve", "", "free space on the disk of --data below which the worker claims no jobs: a size, a percentage, or 0 (default: 5%, at most 1GiB)")
 	flags.StringSliceVar(&c.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job (repeatable)")
@@ -71,14 +75,21 @@ func work(ctx context.Context, shell cli.Shell) error {
 		return err
 	}
 	ctx = p.WhileAccepted(ctx)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	w, err := localworker.New(ctx, shell, p, n, monitor.Hooks())
 	if err != nil {
 		return errors.Join(err, p.Close())
+	}
+	w.EndAfter(worker.Lifetime{Jobs: shell.Config.Worker.MaxJobs, Idle: shell.Config.Worker.IdleTimeout})
+	run := func(ctx context.Context) error {
+		defer end() // by itself, too: the rest ends with it
+		return w.Run(ctx)
 	}
 	name := workerparts.Name(shell.Config)
 	daemon.Ready(shell, admin, servicelog.Notice{
 		Text: fmt.Sprintf("worker %s with %d slots on %s", name, n, p.Broker()), Message: "claiming jobs",
 		Attrs: []slog.Attr{slog.String("worker", name), slog.Int("slots", n), slog.String("broker", p.Broker()), slog.String("data", shell.Config.Data)},
 	})
-	return errors.Join(monitor.Run(ctx, p, admin, w.Run, reloader.Service(p)), pool.Refused(ctx))
+	return errors.Join(monitor.Run(ctx, p, admin, run, reloader.Service(p)), pool.Refused(ctx))
 }
