@@ -33,7 +33,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages try-packages images try-images test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages try-packages images try-images chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,10 +83,14 @@ images: build ## make the images of server and worker in bin/images; needs mmdeb
 try-images: build ## make the images twice, compare them, and run a job in a jail in the worker's; needs docker
 	@deploy/images/try.sh bin/penstock
 
+chart: ## lint the Helm chart, check what it renders, and that deploy/k8s is that (UPDATE=1 writes it)
+	cd deploy/helm && $(GO) vet ./... && $(GO) test -count=1 . $(if $(UPDATE),-write)
+
 tidy: ## tidy the modules of the product and of the tools
 	$(GO) mod tidy
 	cd deploy/tools && $(GO) mod tidy
 	cd deploy/packages && $(GO) mod tidy
+	cd deploy/helm && $(GO) mod tidy
 
 cross: ## compile for every supported system; tests too, where agents run
 	@set -e; for target in $(TARGETS); do \
