@@ -195,7 +195,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock job worktree":    {{"job", "worktree", done, "--dir", filepath.Join(f.TempDir(), "wt")}, {"job", "worktree", done, "--branch", e}},
 		"penstock job worktree ls": {{"job", "worktree", "ls"}}, "penstock job worktree rm": {{"job", "worktree", "rm", e}},
 		"penstock worker ls": {{"worker", "ls"}}, "penstock worker get": {{"worker", "get", e}}, "penstock worker drain": {{"worker", "drain", e}}, "penstock worker resume": {{"worker", "resume", e}},
-		"penstock queue ls": {{"queue", "ls"}}, "penstock queue stats": {{"queue", "stats"}, {"queue", "stats", e}}, "penstock queue caps": {{"queue", "caps"}}, "penstock queue pause": {{"queue", "pause", e}}, "penstock queue resume": {{"queue", "resume", e}},
+		"penstock queue ls": {{"queue", "ls"}}, "penstock queue stats": {{"queue", "stats"}, {"queue", "stats", e}}, "penstock events tail": {{"events", "tail", "--queue", e, "--limit", "1", "--from", e, "--kind", "queue" + e}, {"events", "tail", "--queue", e, "--batch", e, "--kind", e}}, "penstock queue caps": {{"queue", "caps"}}, "penstock queue pause": {{"queue", "pause", e}}, "penstock queue resume": {{"queue", "resume", e}},
 		"penstock schedule add": {{"schedule", "add", "nightly", strings.ToValidUTF8(e, ""), "--every", "24h", "--repo", f.repo, "--", "true"}, {"schedule", "add", e, e, "--cron", e}},
 		"penstock schedule ls":  {{"schedule", "ls"}}, "penstock schedule get": {{"schedule", "get", "nightly"}, {"schedule", "get", e}},
 		"penstock schedule pause": {{"schedule", "pause", e}}, "penstock schedule resume": {{"schedule", "resume", e}},

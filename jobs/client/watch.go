@@ -19,23 +19,62 @@ import (
 // on the bus package queue does, for operators.
 func (c *Client) Watch(ctx context.Context, request operation.ListRequest, caught func()) iter.Seq2[jobs.Record, error] {
 	return func(yield func(jobs.Record, error) bool) {
-		w, ok := c.transport.(*web)
-		if !ok {
-			yield(jobs.Record{}, errors.New("the bus has no stream of changes for clients"))
-			return
-		}
 		r := &watcher{client: c, request: request, caught: caught, yield: yield}
-		for ctx.Err() == nil && !r.enough {
-			_, err := w.stream(ctx, wanted{call: call{row: operation.List.Row}, route: route.Stream, last: r.last}, func(e streamed) (bool, error) { return r.take(ctx, e) })
-			if err != nil && !away(err) && ctx.Err() == nil {
-				yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
-				return
-			}
-			if !r.enough {
-				pause(ctx)
-			}
+		if err := changes(ctx, c, &r.last, nil, func(e streamed) (bool, error) { return r.take(ctx, e) }); err != nil {
+			yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
 		}
 	}
+}
+
+// A Change is one of the stream of what changes in a pool, as GET /v1/stream has it.
+type Change struct {
+	Place string // where to go on behind it
+	Kind  string
+	Data  json.RawMessage
+}
+
+// Changes returns what changes in the pool behind a place, until ctx ends: behind "" from
+// now on. A change of kind reset says that more may have changed than was told. Where the
+// connection is lost it goes on behind the last change as soon as it can; lost, if not nil,
+// is called each time that it cannot. Only a client over HTTP has this stream; on the bus
+// package feed has it, for operators.
+func (c *Client) Changes(ctx context.Context, after string, lost func(error)) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		err := changes(ctx, c, &after, lost, func(e streamed) (bool, error) {
+			if e.name == "" {
+				return false, nil // no change, but how soon to ask again
+			}
+			if e.id != "" {
+				after = e.id
+			}
+			return !yield(Change{e.id, e.name, e.data}, nil), nil
+		})
+		if err != nil {
+			yield(Change{}, fmt.Errorf("follow the changes: %w", err))
+		}
+	}
+}
+
+// changes gives the stream of changes to take, behind the last one that it has, until that
+// has enough or ctx ends.
+func changes(ctx context.Context, c *Client, last *string, lost func(error), take func(streamed) (bool, error)) error {
+	w, ok := c.transport.(*web)
+	if !ok {
+		return errors.New("the bus has no stream of changes for clients")
+	}
+	for ctx.Err() == nil {
+		enough, err := w.stream(ctx, wanted{call: call{row: operation.List.Row}, route: route.Stream, last: *last}, take)
+		switch {
+		case enough || ctx.Err() != nil:
+			return nil
+		case err != nil && !away(err):
+			return err
+		case err != nil && lost != nil:
+			lost(err)
+		}
+		pause(ctx)
+	}
+	return nil
 }
 
 // A watcher reads what changes in a pool.

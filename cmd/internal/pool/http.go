@@ -11,12 +11,15 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/httpdoor"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/signing"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/feed"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
@@ -177,4 +180,35 @@ func (p *Pool) Watch(ctx context.Context, f queue.Filter) iter.Seq2[jobs.Record,
 		wanted.Since = &f.Since
 	}
 	return p.Client.Watch(ctx, wanted, f.Caught)
+}
+
+// Changes returns what changes in the pool behind a place, until ctx ends: behind "" from
+// now on. Lost is called while the pool does not answer.
+func Changes(ctx context.Context, shell cli.Shell, p *Pool, after string, lost func(error)) iter.Seq2[feed.Item, error] {
+	return func(yield func(feed.Item, error) bool) {
+		if p.Queue == nil {
+			for c, err := range p.Client.Changes(ctx, after, lost) {
+				if !yield(feed.Item{Place: c.Place, Kind: feed.Kind(c.Kind), Data: c.Data}, err) {
+					return
+				}
+			}
+			return
+		}
+		if !p.role.All() {
+			yield(feed.Item{}, cli.Fail(cli.ExitDenied, "use a credential of role operator, or a token of role viewer with --server https://…",
+				"not allowed: role %s does not read all changes of a pool on the bus", p.role))
+			return
+		}
+		from, err := p.Feed(shell)
+		if err != nil {
+			yield(feed.Item{}, err)
+			return
+		}
+		p.Conn.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				lost(err)
+			}
+		})
+		from.Follow(ctx, after)(yield)
+	}
 }

@@ -1,7 +1,6 @@
 package queuecmd
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -34,11 +33,9 @@ still keeps. With -o json the answer is that of GET /v1/stats: the whole pool, a
 					return cli.Usage("", "%w", err)
 				}
 			}
-			p, err := pool.Open(cmd.Context(), shell, "read", pool.Hooks{})
-			if err != nil {
-				return err
-			}
-			return errors.Join(showStats(cmd, shell, p, operation.StatsRequest{Queues: names, Window: jobs.Duration(window)}), p.Close())
+			return pool.With(cmd.Context(), shell, "read", func(p *pool.Pool) error {
+				return showStats(cmd, shell, p, operation.StatsRequest{Queues: names, Window: jobs.Duration(window)})
+			})
 		},
 	}
 	cmd.Flags().DurationVar(&window, "window", window, "how far back to look at jobs that began and ended")
