@@ -33,7 +33,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages try-packages images try-images chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages docs try-packages images try-images chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,8 +71,13 @@ generate: ## run go generate and rewrite the golden files; review the difference
 	$(GO) generate $(PKGS)
 	@deploy/tools/golden.sh
 
-packages: build ## make Debian and RPM packages in bin/packages
+packages: build ## make Debian, RPM and Alpine packages in bin/packages
 	@deploy/packages/build.sh bin/penstock '$(VERSION)' bin/packages
+
+docs: build ## write the documentation as a static site in bin/docs, and check its links, headings and pages
+	@rm -rf bin/docs
+	bin/penstock docs --write bin/docs
+	$(GO) test -count=1 ./cmd/internal/site
 
 try-packages: build ## install, upgrade, remove and purge the Debian package in a system that is booted for it; needs root
 	@deploy/packages/try.sh bin/penstock

@@ -32,6 +32,8 @@ require (
 
 require golang.org/x/net v0.62.0
 
+require github.com/yuin/goldmark v1.8.7
+
 require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/segmentio/asm v1.1.3 // indirect

@@ -210,6 +210,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock job events": {{"job", "events", done}, {"job", "events", done, "-o", "json"}, {"job", "events", e}},
 		"penstock exit-codes": {{"help", "exit-codes"}}, "penstock environment": {{"help", "environment"}}, "penstock formats": {{"help", "formats"}},
 		"penstock sandbox run": {{"sandbox", "run", "--allow-host", e, "--", "true"}, {"sandbox", "run", "--", e}}, "penstock sandbox violations": {{"sandbox", "violations"}, {"sandbox", "violations", "-o", "json"}},
+		"penstock docs":    {{"docs", "--write", filepath.Join(f.TempDir(), e)}, {"docs", "--port", "1" + e}},
 		"penstock install": {{"install", "--systemd", "--program", "/" + e}, {"install", "--systemd", "--program", "/usr/bin/penstock", "--root", filepath.Join(f.TempDir(), e)}},
 		"penstock health":  {{"health", e}, {"health", "http://127.0.0.1:1/" + e}}, "penstock doctor": {{"doctor", "--policy", e}}, "penstock clean": {{"clean", "--dry-run"}}, "penstock backup": {{"backup", filepath.Join(f.TempDir(), "no", e)}}, "penstock restore": {{"restore", e}},
 		"penstock chaos": {{"chaos", "--kinds", e}}, "penstock schema": {{"schema", e}}, "penstock config view": {{"config", "view", "--sign-key", e}, {"config", "view", "-c", e}}, "penstock version": {{"version"}},

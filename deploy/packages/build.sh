@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build.sh PROGRAM VERSION DIR: packages a program, which is built already, for Debian and
-# RPM, in DIR. The same program and version make the same packages.
+# build.sh PROGRAM VERSION DIR: packages a program, which is built already, for Debian, RPM
+# and Alpine, in DIR. The same program and version make the same packages.
 set -euo pipefail
 program=$(realpath "$1") version=$2
 mkdir -p "$3"
@@ -21,8 +21,11 @@ install -m 755 "$program" "$BUILT/penstock"
 "$BUILT/penstock" completion zsh >"$BUILT/_penstock"
 ARCH=$(go env GOARCH)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
-touch -d "@$SOURCE_DATE_EPOCH" "$BUILT"/*
 export ARCH VERSION=$version BUILT SOURCE_DATE_EPOCH
-for packager in deb rpm; do
-	go tool -modfile=go.mod nfpm package --config nfpm.yaml --packager "$packager" --target "$out/"
-done
+"$BUILT/penstock" docs --man "$BUILT/man"
+gzip -n -9 "$BUILT"/man/*
+touch -d "@$SOURCE_DATE_EPOCH" "$BUILT"/* "$BUILT"/man/*
+package() { go tool -modfile=go.mod nfpm package --config "$1" --packager "$2" --target "$out/"; }
+package nfpm.yaml deb
+package nfpm.yaml rpm
+package nfpm-apk.yaml apk

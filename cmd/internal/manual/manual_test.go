@@ -1,11 +1,7 @@
 package manual
 
 import (
-	"bytes"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,27 +72,5 @@ func TestMan(t *testing.T) {
 				t.Errorf("%s: got\n%s\nwant in it %q", name, pages[name], text)
 			}
 		}
-	}
-	noWarnings(t, pages)
-}
-
-// noWarnings has groff format the pages, where it is installed.
-func noWarnings(t *testing.T, pages map[string]string) {
-	groff, err := exec.LookPath("groff")
-	if err != nil {
-		t.Skip("no groff in PATH")
-	}
-	dir := t.TempDir()
-	args := []string{"-man", "-ww", "-z", "-Tutf8"}
-	for name, text := range pages {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args = append(args, file)
-	}
-	cmd := exec.CommandContext(t.Context(), groff, args...)
-	if out, err := cmd.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
-		t.Errorf("groff: %v\n%s", err, out)
 	}
 }
