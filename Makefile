@@ -33,7 +33,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages docs try-packages images try-images chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages docs try-packages images try-images try-compose chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +90,9 @@ try-images: build ## make the images twice, compare them, and run a job in a jai
 
 chart: ## lint the Helm chart, check what it renders, and that deploy/k8s is that (UPDATE=1 writes it)
 	cd deploy/helm && $(GO) vet ./... && $(GO) test -count=1 . $(if $(UPDATE),-write)
+
+try-compose: build ## run jobs in the pools of deploy/compose, and kill one of three brokers; needs docker with compose
+	@deploy/compose/try.sh bin/penstock
 
 tidy: ## tidy the modules of the product and of the tools
 	$(GO) mod tidy

@@ -71,7 +71,7 @@ func promtool(t *testing.T, args ...string) {
 func TestRulesAreValid(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", rulesFile)
-	promtool(t, "check", "config", "../deploy/prometheus/prometheus.yml")
+	promtool(t, "check", "config", "../deploy/prometheus/prometheus.yml", "../deploy/prometheus/prometheus-compose.yml")
 }
 
 func TestAlertsFireWhenTheyShould(t *testing.T) {

@@ -24,6 +24,8 @@ export SOURCE_DATE_EPOCH
 # A tag has fewer letters than a version.
 tag=${version//[^A-Za-z0-9_.-]/-}
 suite=bookworm packages=bubblewrap,ca-certificates,git,openssh-client
+# That Debian has one time, so that the layer with it is the same for all versions.
+debian_epoch=1686355200
 uid=10001
 arch=$(dpkg --print-architecture)
 
@@ -31,10 +33,10 @@ work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/penstock-images
-debian=$cache/$suite-$arch-$(printf %s "$packages" | sha256sum | cut -c1-16)-$SOURCE_DATE_EPOCH.tar
+debian=$cache/$suite-$arch-$(printf %s "$packages" | sha256sum | cut -c1-16).tar
 if [ -n "${FRESH:-}" ] || [ -z "$(find "$debian" -mtime -1 2>/dev/null)" ]; then
 	mkdir -p "$cache"
-	mmdebstrap --quiet --variant=minbase --include="$packages" \
+	SOURCE_DATE_EPOCH=$debian_epoch mmdebstrap --quiet --variant=minbase --include="$packages" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		"$suite" "$work/new.tar"
