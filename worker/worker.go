@@ -54,10 +54,12 @@ type Workspaces interface {
 // Config is everything that a worker works with. All fields but the limits are
 // required.
 type Config struct {
-	Name   string   // of this worker, in records and events
-	Slots  int      // jobs at once
-	Queues []string // to claim from
-	Labels []string // its labels, which jobs may need
+	Name string // of this worker, in records and events
+	// Release is that of the program, for those who look after a pool of several.
+	Release string
+	Slots   int      // jobs at once
+	Queues  []string // to claim from
+	Labels  []string // its labels, which jobs may need
 	// Drain is how long running jobs may continue after Run's context has ended.
 	Drain time.Duration
 

@@ -22,6 +22,7 @@ func TestDoctorAndRestoreCompareTheRecords(t *testing.T) {
 	if _, err := artifact.Open(t.Context(), nc, artifact.Config{}); err != nil {
 		t.Fatal(err)
 	}
+	f.run("nats", "apply", "--server", srv.URL()) // what is missing besides
 	job := jobstest.Submit(t, q, jobstest.Job())
 	doctor := func() string {
 		out, _, _ := f.try("doctor", "--server", srv.URL(), "-o", "jsonl") // the host may lack something

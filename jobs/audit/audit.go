@@ -123,6 +123,19 @@ func cut(text string) string {
 	return text
 }
 
+// Last returns the last entry about an operation, or [jobs.ErrNotFound].
+func (l *Log) Last(ctx context.Context, name string) (operation.AuditEntry, error) {
+	m, err := l.conn.Last(ctx, subject.Audit, l.names.Audited(name))
+	if err != nil {
+		return operation.AuditEntry{}, err
+	}
+	return Decode(m), nil
+}
+
+// Backup is the operation of an entry that says that a backup is complete. No dispatcher
+// hears of one: the command that has written it appends the entry.
+const Backup = "backup"
+
 // Done is the outcome of what was not refused.
 const Done = "ok"
 

@@ -18,8 +18,10 @@ type Worker struct {
 	Busy    int         `json:"busy" jsonschema:"How many it runs now."`
 	Closed  string      `json:"closed,omitempty" jsonschema:"Why it claims nothing now."`
 	Drain   *Drain      `json:"drain,omitempty" jsonschema:"There if the worker was told to claim nothing more."`
+	Version string      `json:"version,omitempty" jsonschema:"The release of its program."`
 	Started time.Time   `json:"started" jsonschema:"When it began."`
 	Seen    time.Time   `json:"seen,omitzero" jsonschema:"When it was last heard of, by the broker's clock."` // by the broker's clock
+	Clock   time.Time   `json:"clock,omitzero" jsonschema:"The same moment by the worker's own clock."`
 }
 
 // A Drain says who told a worker to claim nothing more, and when.

@@ -55,7 +55,7 @@ func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks po
 		mounts = append(mounts, sandbox.Mount{Source: path, Target: path})
 	}
 	cfg := worker.Config{
-		Name: workerparts.Name(settings), Slots: slots, Queues: settings.Worker.Queues, Labels: settings.Worker.Labels, Drain: settings.Worker.Drain,
+		Name: workerparts.Name(settings), Release: shell.Release, Slots: slots, Queues: settings.Worker.Queues, Labels: settings.Worker.Labels, Drain: settings.Worker.Drain,
 		Queue: p.Queue, Log: p.Log, Store: p.Store, Spaces: spaces, Workspace: settings.Worker.Workspace, Agents: workerparts.Agents(settings),
 		Pool: workerparts.PoolMark(settings), Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: shell.Secret, Mounts: mounts, Logger: log, Hooks: hooks.Worker,
 		Signers: signers, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(settings), func(err error) { log.Error("a refusal of a jail is not kept", "err", err) }), Diagnose: jail.Advice,

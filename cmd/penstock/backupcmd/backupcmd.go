@@ -15,7 +15,10 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/backup"
+	"github.com/penstock-run/penstock/jobs/operation"
 )
 
 // A Summary is the summary of a file for backup and restore.
@@ -62,6 +65,8 @@ and everything that commands have set, to one file: the pool as it is at one mom
 The pool may run meanwhile. In a directory the file is named after the time. The file
 appears when it is complete; an interrupted backup leaves none.
 
+The audit log of the pool gets an entry about it.
+
 A backup does not contain settings files, secrets and credentials, or the files on the
 disks of workers. It contains prompts and the output of agents, so only its owner may
 read it.`,
@@ -73,12 +78,27 @@ read it.`,
 				return err
 			}
 			b, err := write(cmd.Context(), shell, p, args[0])
+			if err == nil {
+				err = note(cmd.Context(), p, b)
+			}
 			if err = errors.Join(err, p.Close()); err != nil {
 				return err
 			}
 			return view.One(shell.Out, *shell.Format, b)
 		},
 	}
+}
+
+// note has the pool's audit log keep that there is a backup, and when it was taken.
+// penstock doctor says how old the last one is.
+func note(ctx context.Context, p *pool.Pool, b Summary) error {
+	err := p.Audit.Append(ctx, operation.AuditEntry{
+		Operation: audit.Backup, About: filepath.Base(b.File), Who: "penstock backup", Role: jobs.RoleOperator, Via: "bus", Outcome: audit.Done,
+	})
+	if err != nil {
+		return fmt.Errorf("the backup %s is complete, and the audit log does not know of it: %w", b.File, err)
+	}
+	return nil
 }
 
 func write(ctx context.Context, shell cli.Shell, p *pool.Pool, path string) (b Summary, err error) {

@@ -36,19 +36,26 @@ type Finding struct {
 
 // New returns the command doctor.
 func New(shell cli.Shell) *cobra.Command {
-	var strict bool
+	var strict, fix, dry bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this host can do, and how to fix what it cannot", Args: cobra.NoArgs,
 		Long: `Doctor tests for real: it makes jails, limits them, and runs git and the agents in
-them. It changes nothing. Each check has a stable name, and reports the result, the
+them. Of a pool that runs on --server, or on the data directory, it examines the broker, its
+streams, clocks, workers, credentials and webhooks, and how old the last backup is. It
+changes nothing unless --fix is set. Each check has a stable name, and reports the result, the
 consequence of a failure, and the fix for this distribution. The check "tier" is the
 summary: full, degraded (something is not enforced), container (only a container
 engine can make a jail) or none.
 
-The exit code is 0 when jobs can run here, and 1 when something that they need is
-missing (fail); with --strict also 1 when something is not enforced (weak).`,
+The exit code is 0 when jobs can run here, and 1 when something that they, or the pool,
+need is missing (fail); with --strict also 1 when something is not enforced (weak).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := examine(cmd.Context(), shell)
+			if fix || dry {
+				if err := repair(cmd.Context(), shell, cmd, dry); err != nil {
+					return err
+				}
+			}
+			found := examine(cmd.Context(), shell, cmd)
 			if *shell.Format == cli.Table {
 				tell(shell.Out, found)
 			} else if err := (cli.View[Finding]{ID: func(f Finding) string { return f.Check }}).List(shell.Out, *shell.Format, found); err != nil {
@@ -58,6 +65,8 @@ missing (fail); with --strict also 1 when something is not enforced (weak).`,
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 also when something is not enforced")
+	cmd.Flags().BoolVar(&fix, "fix", false, "first do what is safe, and name it: make missing streams, close files with secrets to other users")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only name what --fix would do")
 	cmd.Flags().AddFlagSet(jail.PolicyFlag(shell.Config))
 	return cmd
 }
@@ -94,12 +103,12 @@ func diagnosis(found []Finding, strict bool) error {
 	return nil
 }
 
-func examine(ctx context.Context, shell cli.Shell) []Finding {
+func examine(ctx context.Context, shell cli.Shell, cmd *cobra.Command) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	found := slices.Concat([]Finding{checkSystem(), checkGit(ctx)}, checkJails(ctx, shell), checkInside(ctx, shell))
 	found = append(found, checkData(shell), checkClock(), checkWorkspace(shell), checkKey(shell), checkPolicy(shell))
-	return append(found, checkRecords(ctx, shell)...)
+	return append(found, checkPool(ctx, shell, cmd)...)
 }
 
 func checkSystem() Finding {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// doctor returns what doctor finds, by check, and what it says beside it.
+func (f *fixture) doctor(args ...string) (found map[string]doctorcmd.Finding, said string) {
+	f.Helper()
+	out, _, said := f.try(append([]string{"doctor", "-o", "json"}, args...)...) // the host may lack something
+	var list []doctorcmd.Finding
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		f.Fatalf("doctor: %v\n%s%s", err, out, said)
+	}
+	found = map[string]doctorcmd.Finding{}
+	for _, x := range list {
+		if _, double := found[x.Check]; double {
+			f.Errorf("%s is there twice", x.Check)
+		}
+		found[x.Check] = x
+	}
+	return found, said
+}
+
+// Doctor examines a pool that runs: each thing that is wrong there is named by its check,
+// with the way out, and is gone when that was gone.
+func TestDoctorOfAPool(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.env = append(f.env, "PENSTOCK_LEASE=20s") // the same for all commands, however busy the machine is
+	dir := t.TempDir()
+	settings := filepath.Join(dir, "penstock.yaml")
+	f.must(os.WriteFile(settings, []byte("webhooks: {allow_private: [\"127.0.0.0/8\"]}\n"), 0o600))
+	f.serve("--config", settings)
+	found, _ := f.doctor()
+	f.wants(found, map[string]string{"broker": "ok", "streams": "ok", "broker clock": "ok", "records": "ok", "workers": "note", "store": "ok",
+		"backup": "note", "dead letters": "ok", "webhooks": "ok", "credentials": "ok", "tokens": "ok"})
+
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	defer gone.Close()
+	f.run("webhook", "add", "out", "--url", gone.URL, "--config", settings)
+	f.run("token", "add", "short", "--role", "viewer", "--expires", "1h")
+	f.run("backup", dir)
+	f.worker("--slots", "1")
+	f.run("wait", f.submit("true"))
+	ca := f.authority("ca")
+	cert, key := ca.issue("server", time.Now().Add(24*time.Hour))
+	f.env = append(f.env, "PENSTOCK_SERVE_HTTP_TLS_CERT="+cert, "PENSTOCK_SERVE_HTTP_TLS_KEY="+key)
+	f.eventually(time.Minute, "the webhook is disabled", func() bool { return strings.Contains(f.run("webhook", "ls", "-o", "json"), "disabled") })
+	found, _ = f.doctor()
+	f.wants(found, map[string]string{"workers": "ok", "backup": "ok", "webhooks": "weak", "credentials": "weak", "tokens": "weak"})
+	for check, want := range map[string]string{"webhooks": "410", "credentials": cert, "tokens": "token short", "workers": "1 of "} {
+		if !strings.Contains(found[check].Detail, want) {
+			t.Errorf("%+v, want %s", found[check], want)
+		}
+	}
+	if said := f.run("audit", "-o", "jsonl"); strings.Count(said, `"operation":"backup"`) != 1 {
+		t.Errorf("the audit log says of the backup:\n%s", said)
+	}
+}
+
+// Doctor names what is missing on a broker and who differs, and with --fix makes and closes
+// what is safe, once. Asked for a preview it changes nothing.
+func TestDoctorRepairs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	srv := jobstest.Start(t)
+	token := filepath.Join(t.TempDir(), "token")
+	f.must(os.WriteFile(token, []byte("x"), 0o644))
+	flags := []string{"--server", srv.URL(), "--token-file", token}
+	found, said := f.doctor(append(flags, "--dry-run")...)
+	f.wants(found, map[string]string{"broker": "ok", "streams": "fail"})
+	if !strings.Contains(said, "would fix: stream PS_EVENTS is missing") || !strings.Contains(said, "would fix: "+token) {
+		t.Errorf("a preview says\n%s", said)
+	}
+	if info, err := os.Stat(token); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("after a preview: %v, %v", info.Mode(), err)
+	}
+	found, said = f.doctor(append(flags, "--fix")...)
+	f.wants(found, map[string]string{"streams": "ok"})
+	if info, err := os.Stat(token); err != nil || info.Mode().Perm() != 0o640 || !strings.Contains(said, "fix: stream PS_EVENTS") {
+		t.Errorf("after a repair: %v, %v\n%s", info.Mode(), err, said)
+	}
+	if _, said = f.doctor(append(flags, "--fix")...); strings.Contains(said, "fix:") {
+		t.Errorf("a second repair says\n%s", said)
+	}
+	q := jobstest.Queue(t, srv.Connect(), queue.Config{})
+	present := func(w why.Worker) {
+		t.Helper()
+		w.Queues, w.Slots, w.Started = []string{"default"}, 1, time.Now()
+		f.must(q.Present(t.Context(), w))
+	}
+	present(why.Worker{Name: "old"})
+	present(why.Worker{Name: "wrong", Version: "v1", Clock: time.Now().Add(-time.Hour)})
+	found, _ = f.doctor(flags...)
+	if w := found["workers"]; w.Status != "weak" || !strings.Contains(w.Detail, "1 of an earlier release") || !strings.Contains(w.Detail, "wrong is 1h0m") || !strings.Contains(w.Detail, "behind the broker") {
+		t.Errorf("a worker of an earlier release, and one whose clock is wrong: %+v", w)
+	}
+	found, _ = f.doctor("--server", "nats://127.0.0.1:1")
+	f.wants(found, map[string]string{"broker": "fail"})
+}
