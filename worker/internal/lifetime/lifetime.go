@@ -83,9 +83,6 @@ func (l *Lifetime) count() (end func(string)) {
 	defer l.mu.Unlock()
 	l.busy++
 	l.claimed++
-	if l.idle != nil {
-		l.idle.Stop()
-	}
 	if l.claimed == l.limits.Jobs {
 		end, l.end = l.end, nil
 	}
@@ -104,7 +101,7 @@ func (l *Lifetime) Done() {
 func (l *Lifetime) expire() {
 	l.mu.Lock()
 	end := l.end
-	if l.busy > 0 { // the job was claimed as the time ended
+	if l.busy > 0 { // Done counts again
 		end = nil
 	} else {
 		l.end = nil

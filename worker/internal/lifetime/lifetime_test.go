@@ -18,8 +18,10 @@ func TestJobsAreCounted(t *testing.T) {
 	var reached []string
 	life := lifetime.New(lifetime.Limits{Jobs: 2})
 	life.Begin(func(what string) { reached = append(reached, what) })
-	if !life.Take() || !life.Take() || life.Take() {
-		t.Fatal("want two turns, and no third")
+	for turn, want := range []bool{true, true, false} {
+		if got := life.Take(); got != want {
+			t.Fatalf("turn %d is given: %v, want %v", turn, got, want)
+		}
 	}
 	life.Claimed()
 	life.Done()
