@@ -523,6 +523,12 @@ func (b *bus) work(w parts, told operation.Submitted) {
 			t.Error(err)
 		}
 	}
+	if err := w.store.PutDelivery(ctx, rec.ID, claim.Epoch(), event.BranchDelivered{Branch: "b", Commit: "c"}); err != nil {
+		t.Error(err)
+	}
+	if noted, err := w.store.Deliveries(ctx, rec.ID); err != nil || noted[claim.Epoch()].Commit != "c" {
+		t.Errorf("noted deliveries %v, %v", noted, err)
+	}
 	if err := w.store.PutResult(ctx, claim.Epoch(), jobs.Result{Job: rec.ID, Outcome: jobs.Success}); err != nil {
 		t.Error(err)
 	}

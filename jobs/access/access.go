@@ -189,6 +189,7 @@ func worker(names subject.Names) []Share {
 		Share{Subject: subject.Key(subject.Results, "*.*.result")},
 		Share{Subject: subject.Key(subject.Results, "*.*.salvage")},
 		Share{Subject: subject.Key(subject.Results, "*.*.capsule")},
+		Share{Subject: subject.Key(subject.Results, "*.*.delivery")},
 		Share{Subject: subject.Key(subject.Results, "*.*.a.*")},
 		Share{Subject: "$O." + subject.Artifacts + ".C.*"},
 		Share{Subject: "$O." + subject.Artifacts + ".M.*"},
