@@ -12,7 +12,9 @@ REQUIRE  ?= $(PENSTOCK_TEST_REQUIRE)
 
 # Works without tags and outside a git checkout.
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS   = -s -w -X main.version=$(VERSION)
+COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE     ?= $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 TARGETS   = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # The program has no Windows version; what others import alone compiles there.
 LIBRARIES = ./jobs/... ./sandbox/... ./metrics/...

@@ -34,6 +34,8 @@ require golang.org/x/net v0.62.0
 
 require github.com/yuin/goldmark v1.8.7
 
+require golang.org/x/mod v0.33.0
+
 require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/segmentio/asm v1.1.3 // indirect

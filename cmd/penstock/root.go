@@ -139,7 +139,7 @@ func subcommands(shell cli.Shell) []*cobra.Command {
 		jobcmd.NewSend(shell), jobcmd.NewAnswer(shell), jobcmd.NewAttach(shell), jobcmd.NewWhy(shell), jobcmd.New(shell),
 		queuecmd.New(shell), eventscmd.New(shell), schedulecmd.New(shell), tokencmd.New(shell), webhookcmd.New(shell), auditcmd.New(shell), deadcmd.New(shell), agentcmd.New(shell), servecmd.New(shell), uicmd.New(shell), workercmd.New(shell), natscmd.New(shell), mcpcmd.New(shell),
 		installcmd.New(shell), healthcmd.New(shell), sandboxcmd.New(shell), doctorcmd.New(shell), cleancmd.New(shell), backupcmd.New(shell), backupcmd.NewRestore(shell), chaoscmd.New(shell),
-		docscmd.New(shell), aboutcmd.NewSchema(shell), aboutcmd.NewConfig(shell), aboutcmd.NewVersion(shell),
+		docscmd.New(shell), aboutcmd.NewSchema(shell), aboutcmd.NewConfig(shell), aboutcmd.NewVersion(shell, build()),
 	}
 	list = append(list, insidecmd.New(shell)...)
 	return append(list, aboutcmd.Topics()...)
