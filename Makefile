@@ -61,10 +61,11 @@ bench: ## measure the way of a job and print a table (BENCH, BENCHTIME, PKGS)
 bench-peers: ## measure the queue beside asynq and River, where Redis and PostgreSQL are installed (PEERS: its flags)
 	cd deploy/benchpeers && $(GO) vet ./... && $(GO) run . $(PEERS)
 
-lint: ## gofmt, go vet, and the linters of .golangci.yml
+lint: ## gofmt, go vet, the linters of .golangci.yml, and actionlint for the workflows
 	@bad="$$(gofmt -l .)"; if [ -n "$$bad" ]; then echo "not formatted; run 'make fmt':"; echo "$$bad"; exit 1; fi
 	$(GO) vet $(PKGS)
 	$(TOOL) golangci-lint run $(PKGS)
+	$(GO) tool -modfile=deploy/tools/actionlint/go.mod actionlint
 
 fmt: ## format the source
 	gofmt -w .
@@ -99,6 +100,7 @@ try-compose: build ## run jobs in the pools of deploy/compose, and kill one of t
 tidy: ## tidy the modules of the product and of the tools
 	$(GO) mod tidy
 	cd deploy/tools && $(GO) mod tidy
+	cd deploy/tools/actionlint && $(GO) mod tidy
 	cd deploy/packages && $(GO) mod tidy
 	cd deploy/helm && $(GO) mod tidy
 
