@@ -116,7 +116,16 @@ func (m *mirror) build(ctx context.Context, l *disk.Lock, t target) error {
 		}
 		return errors.Join(err, m.cache.cfg.Trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
-	return os.Rename(fresh, m.path("bases/"+t.commit))
+	return publish(fresh, m.path("bases/"+t.commit))
+}
+
+// publish gives an entry its final name, when all of it is on the disk: a power cut leaves
+// it whole, or without its name.
+func publish(fresh, name string) error {
+	if err := disk.Sync(fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, name)
 }
 
 func (m *mirror) fill(ctx context.Context, l *disk.Lock, dir string, t target) error {

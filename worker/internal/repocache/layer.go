@@ -156,9 +156,8 @@ func (m *LayerMaker) Begin(ctx context.Context) (dir string, err error) {
 	return layerFiles(m.fresh()), nil
 }
 
-// Publish gives a layer its name, when all of it is on the disk: a kill or a
-// power cut leaves it whole, or without its name. Without a layer what setup
-// wrote is where it was, and so is the right.
+// Publish gives a layer its name. Without a layer what setup wrote is where it was, and so
+// is the right.
 func (m *LayerMaker) Publish(took time.Duration) (*Layer, error) {
 	size, err := seal(layerFiles(m.fresh()))
 	if err != nil {
@@ -171,10 +170,7 @@ func (m *LayerMaker) Publish(took time.Duration) (*Layer, error) {
 	if err := os.WriteFile(filepath.Join(m.fresh(), layerInfoFile), data, 0o600); err != nil {
 		return nil, err
 	}
-	if err := disk.Sync(m.fresh()); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(m.fresh(), m.dir); err != nil {
+	if err := publish(m.fresh(), m.dir); err != nil {
 		return nil, err
 	}
 	return &Layer{Dir: m.dir, lock: m.lock, Took: took}, m.lock.Share()

@@ -51,7 +51,7 @@ func (b *Base) MakeTemplate(ctx context.Context) (err error) {
 		err = fmt.Errorf("check out the template of %s: %w", m.source.Name, err)
 		return errors.Join(err, m.cache.cfg.Trash.Remove(context.WithoutCancel(ctx), fresh))
 	}
-	if err := os.Rename(fresh, b.template()); err != nil {
+	if err := publish(fresh, b.template()); err != nil {
 		return err
 	}
 	b.Trees, err = b.stack()
