@@ -33,7 +33,9 @@ func (o Origin) outlet(ctx context.Context, src source.Source, branch string) (o
 	if err != nil {
 		return to, err
 	}
-	to.here = git.Repo{Dir: src.Remote.URL, Set: []string{"user.name=Penstock", "user.email=penstock@penstock.invalid"}}
+	// A job ends when its branch is there, and git does not wait by itself until refs are on
+	// the disk: a host that loses power right after would have an empty file in its place.
+	to.here = git.Repo{Dir: src.Remote.URL, Set: []string{"user.name=Penstock", "user.email=penstock@penstock.invalid", "core.fsync=committed,reference"}}
 	if owner := info.Sys().(*syscall.Stat_t); os.Geteuid() == 0 && owner.Uid != 0 {
 		to.here.As = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
 	}
