@@ -88,6 +88,7 @@ type WorkerConfig struct {
 	MaxJobs          int           `yaml:"max_jobs" env:"MAX_JOBS" doc:"end penstock worker when it has done this many jobs; 0 is any number"`
 	IdleTimeout      time.Duration `yaml:"idle_timeout" env:"IDLE_TIMEOUT" doc:"end penstock worker after this long without a job; 0 is never"`
 	Admin            string        `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
+	Pprof            bool          `yaml:"pprof" env:"PPROF" doc:"profiles of the process at /debug/pprof/ of admin, which must be an address of loopback"`
 	ROPaths          []string      `yaml:"ro_paths" env:"RO_PATHS" doc:"host directories that every jail sees read-only"`
 	AllowHosts       []string      `yaml:"allow_hosts" env:"ALLOW_HOSTS" doc:"hosts that every job with network allowlist reaches, besides its own"`
 	Engine           string        `yaml:"engine" env:"ENGINE" doc:"docker, podman or nerdctl, for isolation container; empty takes the first that is found"`
@@ -120,6 +121,7 @@ type WorkerConfig struct {
 type ServeConfig struct {
 	Listen      string `yaml:"listen" env:"LISTEN" doc:"address of the embedded broker"`
 	Admin       string `yaml:"admin" env:"ADMIN" doc:"address of /metrics, /livez and /readyz; empty for none"`
+	Pprof       bool   `yaml:"pprof" env:"PPROF" doc:"profiles of the process at /debug/pprof/ of admin, which must be an address of loopback"`
 	HTTP        string `yaml:"http" env:"HTTP" doc:"address of the HTTP API; empty for none"`
 	Slots       int    `yaml:"slots" env:"SLOTS" doc:"slots of a worker inside serve; 0 for none"`
 	TLSCert     string `yaml:"tls_cert" env:"TLS_CERT" doc:"certificate with which the embedded broker listens, a PEM file"`

@@ -70,7 +70,7 @@ func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener
 			admin.Ready = append(admin.Ready, metrics.Check{Name: "store", Test: p.Queue.Room})
 		}
 		g.Go(func() error {
-			if err := adminServer(admin.Handler()).Serve(ctx, listener); err != nil {
+			if err := adminServer(m.withProfiles(admin.Handler())).Serve(ctx, listener); err != nil {
 				return fmt.Errorf("admin address: %w", err)
 			}
 			return nil
@@ -79,12 +79,15 @@ func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener
 	return g.Wait()
 }
 
+// answerWithin is how long a client of the admin address may take for an answer.
+const answerWithin = 30 * time.Second
+
 // adminServer serves public information: numbers, and whether the service is healthy.
 // It changes nothing.
 func adminServer(handler http.Handler) gate.Server {
 	return gate.Server{Auth: gate.Public, Connections: 64, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A client that does not read could hold a connection for ever.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(30 * time.Second)) // every connection of ours has one
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin)) // every connection of ours has one
 		handler.ServeHTTP(w, r)
 	})}
 }

@@ -39,6 +39,7 @@ type Monitor struct {
 	drained    atomic.Pointer[why.Drain] // the worker was told to claim nothing more
 	low        atomic.Pointer[error]     // why the disk takes no new jobs; nil: it does
 	manager    serviceManager
+	profiles   bool          // are shown on the admin address
 	stopWithin time.Duration // how long the service may take to stop
 }
 

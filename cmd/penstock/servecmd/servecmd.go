@@ -42,6 +42,7 @@ http-token; it has a dashboard for browsers, too. With --slots N it also runs a 
 	flags.StringVar(&c.TLSKey, "tls-key", "", "its key (PEM)")
 	flags.StringVar(&c.TLSClientCA, "tls-client-ca", "", "accept only clients with a certificate of these authorities (PEM)")
 	flags.StringVar(&c.Admin, "admin", c.Admin, "address of /metrics, /livez and /readyz; empty for none")
+	flags.BoolVar(&c.Pprof, "pprof", false, "profiles of the process at /debug/pprof/ of --admin, which must be an address of loopback")
 	flags.StringVar(&c.HTTP, "http", c.HTTP, "address of the HTTP API; any other than loopback needs TLS; empty for none")
 	flags.StringSliceVar(&c.HTTPHosts, "http-host", nil, "name by which clients reach the HTTP API, besides localhost and its address (repeatable)")
 	flags.StringVar(&c.HTTPTLSClientCA, "http-tls-client-ca", "", "authorities whose certificates identify clients of the HTTP API, by their common names (PEM)")
@@ -79,6 +80,9 @@ func serve(ctx context.Context, shell cli.Shell) error {
 	reloader := daemon.NewReloader(shell)
 	monitor := daemon.NewMonitor(shell, daemon.Dispatcher, shell.Config.Serve.Slots)
 	admin, err := daemon.ListenAdmin(shell.Config.Serve.Admin, cli.Defaults().Serve.Admin)
+	if err == nil && shell.Config.Serve.Pprof {
+		err = monitor.ShowProfiles(admin)
+	}
 	if err != nil {
 		return err
 	}

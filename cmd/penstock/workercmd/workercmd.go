@@ -53,6 +53,7 @@ The subcommands list the workers of a pool, drain them and resume them, from any
 	flags.IntVar(&c.MaxJobs, "max-jobs", 0, "end when this many jobs are done (default: any number)")
 	flags.DurationVar(&c.IdleTimeout, "idle-timeout", 0, "end after this long without a job (default: never)")
 	flags.StringVar(&c.Admin, "admin", c.Admin, "address of /metrics, /livez and /readyz; empty for none")
+	flags.BoolVar(&c.Pprof, "pprof", false, "profiles of the process at /debug/pprof/ of --admin, which must be an address of loopback")
 	flags.StringVar(&c.Reserve, "reserve", "", "free space on the disk of --data below which the worker claims no jobs: a size, a percentage, or 0 (default: 5%, at most 1GiB)")
 	flags.StringSliceVar(&c.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job (repeatable)")
 	flags.StringSliceVar(&c.ROPaths, "ro-path", nil, "host directory that every jail sees read-only (repeatable)")
@@ -67,6 +68,9 @@ func work(ctx context.Context, shell cli.Shell) error {
 	reloader := daemon.NewReloader(shell)
 	monitor := daemon.NewMonitor(shell, daemon.Worker, n)
 	admin, err := daemon.ListenAdmin(shell.Config.Worker.Admin, cli.Defaults().Worker.Admin)
+	if err == nil && shell.Config.Worker.Pprof {
+		err = monitor.ShowProfiles(admin)
+	}
 	if err != nil {
 		return err
 	}
