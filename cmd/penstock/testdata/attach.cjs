@@ -168,6 +168,7 @@ async function touches(page) {
   await page.keyboard.press("Enter");
   await shows(page, "^got +\\^\\[\\^\\[\\[A$");
   await page.locator("#terminal-touch [value=interrupt]").click();
+  await shows(page, "^in>$"); // what is typed before the prompt may be lost with the program
   await type(page, "echo do''ne");
   await shows(page, "^done");
   await page.setViewport({ width: 1280, height: 800 });
@@ -264,6 +265,9 @@ async function keys(page) {
     await page.reload();
     await has(page, ".empty", "The job has ended");
     say("done");
+  } catch (error) {
+    for (const page of await browser.pages()) say("shows", JSON.stringify(await lines(page).catch(() => page.url())), await page.evaluate(() => document.activeElement.outerHTML.slice(0, 200)));
+    throw error;
   } finally {
     await browser.close();
   }
