@@ -168,7 +168,7 @@ func TestDocumentedCommands(t *testing.T) {
 	f := newFixture(t)
 	f.env = append(f.env, fmt.Sprintf("PENSTOCK_SERVE_HTTP=127.0.0.1:%d", jobstest.FreePort(t)))
 	f.serve("--slots", "3")
-	for _, kind := range []string{"tutorials", "how-to"} {
+	for _, kind := range []string{"tutorials", "how-to", "examples"} {
 		pages, err := filepath.Glob(filepath.Join("..", "..", "docs", kind, "*.md"))
 		if err != nil || len(pages) == 0 {
 			t.Fatalf("%v: %d pages of %s", err, len(pages), kind)
@@ -181,7 +181,7 @@ func TestDocumentedCommands(t *testing.T) {
 					if kind == "tutorials" {
 						walk.Cleanup(func() { walk.removable(filepath.Join(walk.dir, ".local", "state", "penstock")) })
 					}
-					walk.through(blocks, kind == "how-to")
+					walk.through(blocks, kind != "tutorials")
 				}
 			})
 		}
