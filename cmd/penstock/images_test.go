@@ -51,11 +51,12 @@ func TestTheImagesNameOnlyWhatExists(t *testing.T) {
 	defaults := cli.Defaults()
 	for _, image := range []struct {
 		name  string
+		runs  []string
 		ports []string
 		admin string
 	}{
-		{"server", []string{defaults.Serve.Listen, defaults.Serve.HTTP, defaults.Serve.Admin}, defaults.Serve.Admin},
-		{"worker", []string{defaults.Worker.Admin}, defaults.Worker.Admin},
+		{"server", []string{"penstock"}, []string{defaults.Serve.Listen, defaults.Serve.HTTP, defaults.Serve.Admin}, defaults.Serve.Admin},
+		{"worker", []string{"tini", "--", "penstock"}, []string{defaults.Worker.Admin}, defaults.Worker.Admin},
 	} {
 		var config struct {
 			User, WorkingDir string
@@ -72,7 +73,7 @@ func TestTheImagesNameOnlyWhatExists(t *testing.T) {
 		if err := json.Unmarshal(text, &config); err != nil {
 			t.Fatal(err)
 		}
-		if wrong := exists(config.Cmd); wrong != "" || !slices.Equal(config.Entrypoint, []string{"penstock"}) {
+		if wrong := exists(config.Cmd); wrong != "" || !slices.Equal(config.Entrypoint, image.runs) {
 			t.Errorf("%s runs %q %q: %s", image.name, config.Entrypoint, config.Cmd, wrong)
 		}
 		test := config.Healthcheck.Test

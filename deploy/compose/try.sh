@@ -39,6 +39,16 @@ echo "=== one server"
 compose up --detach --wait
 job=$(penstock submit --isolation none -o id -- sh -c 'test "$(id -u)" != 0 && echo made')
 penstock wait "$job"
+if penstock run --progress quiet --isolation none --backend none -- true 2>"$work/refused" || ! grep policy_denied "$work/refused"; then
+	echo "try.sh: a job ran without a jail" >&2
+	exit 1
+fi
+for worker in $(compose ps --quiet worker); do
+	if docker top "$worker" -eo pid,stat | awk '$2 ~ /^Z/' | grep .; then
+		echo "try.sh: the worker's container keeps processes that have ended" >&2
+		exit 1
+	fi
+done
 # From the host, over HTTP, with a token.
 penstock token add try --role submitter >"$work/token" 2>/dev/null
 "$program" --server "https://$(compose port serve 8080 | sed 's/127.0.0.1/localhost/')" --tls-ca secrets/ca.crt --token-file "$work/token" \

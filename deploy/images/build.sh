@@ -7,12 +7,13 @@
 #   deploy/images/build.sh bin/penstock v1.0.0 bin/images
 #
 # server.json and worker.json say how the images run; the worker has the root of a small
-# Debian below the program. Needs mmdebstrap, jq, and the right to make a root: be root, or
+# Debian below the program, and tini as the first process, since processes of jails that
+# have ended are left to that. Needs mmdebstrap, jq, and the right to make a root: be root, or
 # a user who may make namespaces. The root of Debian stays in the cache directory for a day;
 # FRESH=1 makes it anew.
 set -euo pipefail
 [ $# -eq 3 ] || {
-	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 program=$(realpath "$1") version=$2
@@ -23,7 +24,7 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export SOURCE_DATE_EPOCH
 # A tag has fewer letters than a version.
 tag=${version//[^A-Za-z0-9_.-]/-}
-suite=bookworm packages=bubblewrap,ca-certificates,git,openssh-client
+suite=bookworm packages=bubblewrap,ca-certificates,git,openssh-client,tini
 # That Debian has one time, so that the layer with it is the same for all versions.
 debian_epoch=1686355200
 uid=10001
