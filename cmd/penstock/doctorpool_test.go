@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
@@ -47,6 +48,14 @@ func TestDoctorOfAPool(t *testing.T) {
 	found, _ := f.doctor()
 	f.wants(found, map[string]string{"broker": "ok", "streams": "ok", "broker clock": "ok", "records": "ok", "workers": "note", "store": "ok",
 		"backup": "note", "dead letters": "ok", "webhooks": "ok", "credentials": "ok", "tokens": "ok"})
+
+	found, _ = f.doctor(f.credentials()[jobs.RoleViewer]...)
+	for _, check := range []string{"streams", "broker clock", "tokens", "store", "backup"} {
+		if x, ok := found[check]; ok {
+			t.Errorf("a viewer, who may not ask, has the finding %+v", x)
+		}
+	}
+	f.wants(found, map[string]string{"broker": "ok", "records": "ok", "webhooks": "ok"})
 
 	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
 	defer gone.Close()
