@@ -44,7 +44,7 @@ if penstock run --progress quiet --isolation none --backend none -- true 2>"$wor
 	exit 1
 fi
 for worker in $(compose ps --quiet worker); do
-	if docker top "$worker" -eo pid,stat | awk '$2 ~ /^Z/' | grep .; then
+	if docker exec "$worker" sh -c 'grep -s "^State:.Z" /proc/[0-9]*/status'; then
 		echo "try.sh: the worker's container keeps processes that have ended" >&2
 		exit 1
 	fi
