@@ -87,3 +87,15 @@ func (w *Writer) spans(spans []Span) string {
 	}
 	return b.String()
 }
+
+// Colored reports whether our own words are coloured.
+func (w *Writer) Colored() bool { return w.color }
+
+// Sequences returns those that begin and end the style, for a program that draws a
+// whole screen.
+func (s Style) Sequences() (begin, end string) {
+	if s == Plain {
+		return "", ""
+	}
+	return "\x1b[" + string(s) + "m", "\x1b[0m"
+}
