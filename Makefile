@@ -35,7 +35,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages docs try-packages images try-images try-compose chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages docs try-packages try-reboot try-source images try-images try-compose chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +96,12 @@ chart: ## lint the Helm chart, check what it renders, and that deploy/k8s is tha
 
 try-compose: build ## run jobs in the pools of deploy/compose, and kill one of three brokers; needs docker with compose
 	@deploy/compose/try.sh bin/penstock
+
+try-reboot: build ## reboot a host with server and worker as services, and let it lose power, in the middle of a batch; needs root
+	@deploy/systemd/try-reboot.sh bin/penstock
+
+try-source: ## clone HEAD in a Debian that has only git, make and Go, and run the demo there; needs root
+	@deploy/tools/try-source.sh
 
 tidy: ## tidy the modules of the product and of the tools
 	$(GO) mod tidy
