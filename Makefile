@@ -35,7 +35,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages docs try-packages try-reboot try-source images try-images try-compose chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,12 @@ docs: build ## write the documentation as a static site in bin/docs, and check i
 	bin/penstock docs --write bin/docs
 	$(GO) test -count=1 ./cmd/internal/site
 
+release: ## make all files of a release in bin/release: archives, packages, bills of materials, checksums
+	@rm -rf bin/release && VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' TARGETS='$(TARGETS)' deploy/release/build.sh bin/release
+
+try-release: ## make the release of HEAD for linux/amd64 twice, in different places, and compare
+	@deploy/release/try.sh
+
 try-packages: build ## install, upgrade, remove and purge the Debian package in a system that is booted for it; needs root
 	@deploy/packages/try.sh bin/penstock
 
@@ -109,6 +115,7 @@ tidy: ## tidy the modules of the product and of the tools
 	cd deploy/tools/actionlint && $(GO) mod tidy
 	cd deploy/packages && $(GO) mod tidy
 	cd deploy/helm && $(GO) mod tidy
+	cd deploy/release && $(GO) mod tidy
 
 cross: ## compile for every supported system; tests too, where agents run
 	@set -e; for target in $(TARGETS); do \

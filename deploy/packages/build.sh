@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # build.sh PROGRAM VERSION DIR: packages a program, which is built already, for Debian, RPM
-# and Alpine, in DIR. The same program and version make the same packages.
+# and Alpine, in DIR. The same program and version make the same packages. For a program of
+# another ARCH, the variable PENSTOCK names one that runs here.
 set -euo pipefail
 program=$(realpath "$1") version=$2
 mkdir -p "$3"
@@ -16,13 +17,14 @@ BUILT=$(mktemp -d)
 trap 'rm -rf "$BUILT"' EXIT
 install -m 644 ../systemd/*.service ../systemd/*.conf ../systemd/*.yaml ../../LICENSE ../../CHANGELOG.md "$BUILT"
 install -m 755 "$program" "$BUILT/penstock"
-"$BUILT/penstock" completion bash >"$BUILT/penstock.bash"
-"$BUILT/penstock" completion fish >"$BUILT/penstock.fish"
-"$BUILT/penstock" completion zsh >"$BUILT/_penstock"
-ARCH=$(go env GOARCH)
+runs=${PENSTOCK:-$BUILT/penstock}
+"$runs" completion bash >"$BUILT/penstock.bash"
+"$runs" completion fish >"$BUILT/penstock.fish"
+"$runs" completion zsh >"$BUILT/_penstock"
+ARCH=${ARCH:-$(go env GOARCH)}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export ARCH VERSION=$version BUILT SOURCE_DATE_EPOCH
-"$BUILT/penstock" docs --man "$BUILT/man"
+"$runs" docs --man "$BUILT/man"
 gzip -n -9 "$BUILT"/man/*
 touch -d "@$SOURCE_DATE_EPOCH" "$BUILT"/* "$BUILT"/man/*
 package() { go tool -modfile=go.mod nfpm package --config "$1" --packager "$2" --target "$out/"; }
