@@ -152,7 +152,7 @@ func TestHealthOfAWorkerThatDrains(t *testing.T) {
 		t.Errorf("got %+v, want the drain of a signal", d)
 	}
 	f.refused(1, []string{"shuts down, which cannot be undone"}, "worker", "resume", "one")
-	wait := f.begin("worker", "drain", "one", "--wait")
+	wait := f.start("jobs left: 1", "worker", "drain", "one", "--wait")
 	f.must(os.WriteFile(filepath.Join(f.repo, "go"), nil, 0o644))
 	if code := f.ended(wait, 60*time.Second); code != 0 {
 		t.Errorf("drain --wait of a worker that ended: %d: %s", code, wait.log)
