@@ -9,11 +9,9 @@ package jobstest
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,29 +88,6 @@ func options(dir string) server.Options {
 		Host: "127.0.0.1", ServerName: "jobstest", JetStream: true, StoreDir: dir,
 		NoSigs: true, NoLog: true, JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 256 << 20,
 	}
-}
-
-// ports counts on from somewhere, so that processes of tests seldom meet.
-var ports = func() *atomic.Uint32 {
-	var n atomic.Uint32
-	n.Store(rand.Uint32N(22_000))
-	return &n
-}()
-
-// FreePort returns a free port of the loopback. It is none of
-// those that Linux gives to connections, 32768 and up, so a server that is stopped
-// finds it free when it is started again. A process gets each once.
-func FreePort(tb testing.TB) int {
-	tb.Helper()
-	for range 100 {
-		port := 10_000 + int(ports.Add(1)%22_000)
-		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	tb.Fatal("no port of 127.0.0.1 is free")
-	return 0
 }
 
 // Up starts the server again after Down.
