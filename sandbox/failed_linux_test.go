@@ -37,7 +37,7 @@ func failedStarts(t *testing.T, with with) {
 	if err := os.Mkdir(upper, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	gate := []string{"127.0.0.1:38128", "127.0.0.1:38129", "127.0.0.1:38128"}
+	gate := []string{"127.0.0.1:32128", "127.0.0.1:32129", "127.0.0.1:32128"}
 	specs := []sandbox.Spec{
 		{Args: []string{"no-such-program"}},
 		{Args: []string{"true"}, Dir: "/workspace/nowhere"},

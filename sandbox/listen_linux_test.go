@@ -28,14 +28,14 @@ func TestEveryKindOfPort(t *testing.T) {
 	sandboxtest.Require(t, b)
 	spec := sandbox.Spec{
 		Network: sandbox.NetworkGate,
-		Listen:  []string{"udp/127.0.0.1:53", "127.0.0.1:81", "0.0.0.0:443", "udp/0.0.0.0:5353", "127.0.0.1:38128"},
+		Listen:  []string{"udp/127.0.0.1:53", "127.0.0.1:81", "0.0.0.0:443", "udp/0.0.0.0:5353", "127.0.0.1:32128"},
 		Args: []string{"bash", "-c", `ask() { exec 7<>/dev/$1; echo "hello $1" >&7; head -n 1 <&7; }
-ask udp/127.0.0.1/53; ask tcp/127.0.0.1/81; ask tcp/127.9.8.7/443; ask udp/127.0.0.1/5353; ask tcp/127.0.0.1/38128
+ask udp/127.0.0.1/53; ask tcp/127.0.0.1/81; ask tcp/127.9.8.7/443; ask udp/127.0.0.1/5353; ask tcp/127.0.0.1/32128
 ` + ipv6(`ask tcp/::1/82; ask udp/::1/83`) + `
 grep ^Cap /proc/self/status | cut -f2 | sort -u
 /jail/init sandboxtest-probe listen 127.0.0.1:84`},
 	}
-	want := "udp/127.0.0.1/53 tcp/127.0.0.1/81 tcp/127.9.8.7/443 udp/127.0.0.1/5353 tcp/127.0.0.1/38128"
+	want := "udp/127.0.0.1/53 tcp/127.0.0.1/81 tcp/127.9.8.7/443 udp/127.0.0.1/5353 tcp/127.0.0.1/32128"
 	if ipv6("yes") != "" {
 		spec.Listen = append(spec.Listen, "[::]:82", "udp/[::1]:83")
 		want += " tcp/::1/82 udp/::1/83"
@@ -116,9 +116,9 @@ func TestPortsAsUser(t *testing.T) {
 }
 
 func TestWithoutAJailPortsAreTheHosts(t *testing.T) {
-	for _, address := range []string{"127.0.0.1:1023", "udp/127.0.0.1:53", "0.0.0.0:38128", "[::]:38128"} {
+	for _, address := range []string{"127.0.0.1:1023", "udp/127.0.0.1:53", "0.0.0.0:32128", "[::]:32128"} {
 		spec := sandbox.Spec{
-			Args: []string{"true"}, Workspace: t.TempDir(), Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:38128", address},
+			Args: []string{"true"}, Workspace: t.TempDir(), Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:32128", address},
 		}
 		_, err := sandbox.Start(t.Context(), &none.Backend{}, spec.Allow(none.Unenforced()...), sandbox.Streams{})
 		if e, ok := errors.AsType[*sandbox.FieldError](err); !ok || e.Field != "Listen[1]" {

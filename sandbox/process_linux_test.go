@@ -151,11 +151,12 @@ func TestStdinPipe(t *testing.T) {
 	})
 }
 
+// Without a jail the ports are the host's. Linux gives 32128 to no connection.
 func TestListenersAcceptWhatConnectsInside(t *testing.T) {
 	dialed(t, func(t *testing.T, with with) {
 		spec := sandbox.Spec{
-			Args:    []string{"bash", "-c", `for p in 38128 38129; do exec 7<>/dev/tcp/127.0.0.1/$p; echo hello $p >&7; cat <&7; done`},
-			Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:38128", "127.0.0.1:38129"},
+			Args:    []string{"bash", "-c", `for p in 32128 32129; do exec 7<>/dev/tcp/127.0.0.1/$p; echo hello $p >&7; cat <&7; done`},
+			Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:32128", "127.0.0.1:32129"},
 		}
 		var out bytes.Buffer
 		b, spec := with(spec)
@@ -176,7 +177,7 @@ func TestListenersAcceptWhatConnectsInside(t *testing.T) {
 		if exit, err := p.Wait(); err != nil || !exit.Success() {
 			t.Error(exit, err)
 		}
-		if got, want := out.String(), "answer 0 to hello 38128\nanswer 1 to hello 38129\n"; got != want {
+		if got, want := out.String(), "answer 0 to hello 32128\nanswer 1 to hello 32129\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if _, err := p.Listeners()[0].Accept(); err == nil {
@@ -301,7 +302,7 @@ func TestWhatCannotStartIsNamed(t *testing.T) {
 			{sandbox.Spec{Args: []string{"no-such-program"}}, "execute", syscall.ENOENT},
 			{sandbox.Spec{Args: []string{"/etc/passwd"}}, "execute", syscall.EACCES},
 			{sandbox.Spec{Args: []string{"true"}, Dir: "/workspace/nowhere"}, "directory", syscall.ENOENT},
-			{sandbox.Spec{Args: []string{"true"}, Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:38128", "127.0.0.1:38128"}}, "listen", syscall.EADDRINUSE},
+			{sandbox.Spec{Args: []string{"true"}, Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:32128", "127.0.0.1:32128"}}, "listen", syscall.EADDRINUSE},
 		} {
 			b, spec := with(c.spec)
 			p, err := sandbox.Start(t.Context(), b, spec, sandbox.Streams{})

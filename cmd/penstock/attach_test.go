@@ -93,7 +93,7 @@ func TestAttach(t *testing.T) {
 	f := newFixture(t)
 	r := newRoom(f)
 	f.serve("--slots", "1")
-	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
+	id := f.submit("echo begun; " + untilGoOn)
 	f.runs(id)
 	penstock := r.program()
 
@@ -198,7 +198,7 @@ func TestRolesOfAttach(t *testing.T) {
 	web := "http://" + f.serveHTTP()
 	as := f.credentials()
 	f.worker(flagged(as[jobs.RoleWorker], []string{"--slots", "1"})...)
-	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
+	id := f.submit("echo begun; " + untilGoOn)
 	f.runs(id)
 	for _, role := range []jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleWorker} {
 		attach := []string{"attach", id, "--timeout", patience(20), "--", "true"}
@@ -212,7 +212,7 @@ func TestRolesOfAttach(t *testing.T) {
 			t.Errorf("role %s over HTTP: %d, %s%s", role, code, out, told)
 		}
 	}
-	f.run(flagged(as[jobs.RoleOperator], []string{"attach", id, "--", "touch", "go-on"})...)
+	f.goOn(id, as[jobs.RoleOperator]...)
 	f.run("wait", "--timeout", patience(60), id)
 }
 
@@ -226,7 +226,7 @@ func TestAttachOverHTTP(t *testing.T) {
 	serve, args := f.serve("--http", address)
 	web := f.overHTTP("http://"+address, jobs.RoleOperator)
 	f.worker("--slots", "1")
-	id := f.submit("echo begun; while test ! -e go-on; do sleep 0.1; done")
+	id := f.submit("echo begun; " + untilGoOn)
 	f.runs(id)
 	penstock, flags := r.program(), " "+strings.Join(web, " ")
 

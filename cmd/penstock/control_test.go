@@ -33,8 +33,14 @@ const (
 	onlyFirst = "[ $PENSTOCK_ATTEMPT -gt 1 ] || sleep 600"
 )
 
-// goOn lets an agent that runs go on from untilGoOn.
-func (f *fixture) goOn(id string) { f.Helper(); f.run("attach", id, "--", "touch", "go-on") }
+// goOn lets an agent that runs go on from untilGoOn. The agent may end, and its jail with
+// it, before anyone is told how the terminal's program ended.
+func (f *fixture) goOn(id string, flags ...string) {
+	f.Helper()
+	if _, code, told := f.try(flagged(flags, []string{"attach", id, "--", "touch", "go-on"})...); code != 0 && !strings.Contains(told, "the terminal has ended") {
+		f.Fatalf("attach ended with %d:\n%s", code, told)
+	}
+}
 
 // stays is what an agent does that must still run when the test has done what takes
 // a calm machine less time, and that nothing can reach then.

@@ -123,7 +123,7 @@ func TestResultsDirectoryInUse(t *testing.T) {
 	file := f.issues(2, func(int) string { return "" })
 	args := []string{"batch", "run", file, "--repo", f.repo, "--out", out, "--", "sh", "-c", "echo begun; " + untilGoOn}
 	first := f.begin(args...)
-	f.eventually(20*time.Second, "the batch runs", func() bool { return len(f.list()) > 0 })
+	f.eventually(20*time.Second, "the batch runs", func() bool { return len(f.list()) == 2 })
 	f.refused(2, []string{out, "process"}, args...)
 	for _, rec := range f.list() {
 		f.runs(rec.ID)

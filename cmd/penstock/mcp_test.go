@@ -167,7 +167,7 @@ while test ! -e go-on; do sleep 0.1; done
 	looks.sees("é the keys")
 	theirs := f.attaches(id, "--", "sh", "-c", "echo by a person; read x; echo read $x; exec sleep 1000")
 	theirs.sees("read seen")
-	f.try("attach", id, "--", "touch", "go-on") // its end is the agent's
+	f.goOn(id)
 	f.run("wait", "--timeout", patience(60), id)
 	said, made := "", ""
 	for _, e := range f.events(id) {

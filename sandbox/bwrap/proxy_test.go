@@ -30,12 +30,12 @@ func TestProxyIsTheOnlyWayOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := fmt.Sprintf(`curl -s -m 5 -x http://127.0.0.1:38128 %s; echo
-curl -s -m 5 -x http://127.0.0.1:38128 http://127.0.0.1:1/
+	script := fmt.Sprintf(`curl -s -m 5 -x http://127.0.0.1:32128 %s; echo
+curl -s -m 5 -x http://127.0.0.1:32128 http://127.0.0.1:1/
 curl -s -m 5 --noproxy '*' %s || echo no way`, server.URL, server.URL)
 	var out bytes.Buffer
 	p, err := sandbox.Start(t.Context(), b, sandbox.Spec{
-		Args: []string{"sh", "-c", script}, Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:38128"},
+		Args: []string{"sh", "-c", script}, Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:32128"},
 	}, sandbox.Streams{Stdout: &out, Stderr: &out})
 	if err != nil {
 		t.Fatal(err)
