@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -59,6 +60,10 @@ func Boot(t *testing.T, out string, run []byte) {
 		return errors.Join(err, cmd.Process.Signal(syscall.SIGTERM))
 	}
 	cmd.WaitDelay = 10 * time.Second
+	// The signal comes when the thread ends that started the container, and threads of jails
+	// that other tests start end with these.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		t.Errorf("systemd-nspawn: %v\n%s", err, console.String())
 	}
