@@ -10,12 +10,11 @@ import (
 
 // Differences returns the fields in which two jobs differ, as sorted paths of
 // their JSON: "agent.model", "check". A list differs as a whole. What says who
-// submitted the job and under which key, the signature and the key, is no
-// difference.
+// submitted the job, under which key and in which trace is no difference.
 func Differences(a, b Job) ([]string, error) {
 	var fields [2]map[string]any
 	for i, job := range []Job{a, b} {
-		job.Key, job.Signature = "", nil
+		job.Key, job.Signature, job.Trace = "", nil, Trace{}
 		data, err := json.Marshal(job)
 		if err == nil {
 			err = json.Unmarshal(data, &fields[i])

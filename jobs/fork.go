@@ -9,7 +9,7 @@ const PatchName = "changes.patch"
 func (j Job) Forked(id, prompt string) Job {
 	j.Fork, j.Prompt, j.Issue = id, prompt, nil
 	j.Key, j.Batch, j.Item, j.Session = "", "", "", ""
-	j.DependsOn, j.RunAt, j.FromSalvage, j.Signature = nil, nil, "", nil
+	j.DependsOn, j.RunAt, j.FromSalvage, j.Signature, j.Trace = nil, nil, "", nil, Trace{}
 	j.Deliver.Branch, j.Repo.Commit = "", ""
 	return j
 }

@@ -97,6 +97,9 @@ type Job struct {
 	// ends otherwise, this one is skipped.
 	DependsOn []string `json:"depends_on,omitempty"`
 
+	// Trace is where the submission stands in a trace. A job without one begins
+	// its own.
+	Trace Trace `json:"trace,omitzero"`
 	// Signature lets workers see who wrote the job.
 	Signature *Signature `json:"signature,omitempty"`
 }

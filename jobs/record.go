@@ -35,6 +35,8 @@ type Record struct {
 	Isolation Isolation         `json:"isolation"`
 	Repo      string            `json:"repo,omitempty"`
 	Source    string            `json:"source,omitempty"` // the door that it came through: cli, nats, schedule or batch
+	// Trace is the job's, or the one that it has begun; see [Record.Submission].
+	Trace Trace `json:"trace,omitzero"`
 
 	State State `json:"state"`
 	// Attempt is how many attempts have begun; Counted how many of those
@@ -187,10 +189,13 @@ func NewRecord(id, tenant string, job Job, now time.Time) Record {
 		Class: job.class(), Lane: job.Priority.Lane(),
 		Key: job.Key, Batch: job.Batch, Item: job.ItemID(id), Parent: job.Parent, Queue: job.Queue, Priority: job.Priority,
 		Labels: job.Labels, Needs: job.Needs, Title: job.Title(), Agent: job.Agent.Name, Isolation: job.Isolation, Repo: WithoutCredentials(job.Repo.URL),
-		State: Pending, MaxAttempts: job.Retry.MaxAttempts, Submitted: now.UTC(),
+		Trace: job.Trace, State: Pending, MaxAttempts: job.Retry.MaxAttempts, Submitted: now.UTC(),
 	}
 	if r.Session == "" {
 		r.Session = id
+	}
+	if r.Trace == (Trace{}) {
+		r.Trace = RootTrace(id)
 	}
 	if job.RunAt != nil && job.RunAt.After(now) {
 		at := job.RunAt.UTC()

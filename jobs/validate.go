@@ -45,6 +45,7 @@ func (j Job) Validate() error {
 	j.validateSandbox(found)
 	j.validateEnvironment(found)
 	j.validateBounds(found)
+	j.validateTrace(found)
 	j.validateSignature(found)
 	j.validateSize(found)
 	return found.orNil()

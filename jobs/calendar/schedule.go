@@ -142,6 +142,9 @@ func (s Schedule) validateTemplate(found *findings) {
 	if j.Signature != nil {
 		found.add("job.signature", errors.New("is of one job, and a schedule makes many"))
 	}
+	if j.Trace != (jobs.Trace{}) {
+		found.add("job.trace", errors.New("is of one job, and a schedule makes many: each begins a trace of its own"))
+	}
 	if j.RunAt != nil {
 		found.add("job.run_at", errors.New("has no meaning in a schedule: its calendar says when"))
 	}

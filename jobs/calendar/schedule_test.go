@@ -41,6 +41,7 @@ func TestValidate(t *testing.T) {
 		{"grace", func(s *calendar.Schedule) { s.Missed, s.Grace = calendar.MissedSkip, -1 }},
 		{"overlap", func(s *calendar.Schedule) { s.Overlap = "queue" }},
 		{"job.key", func(s *calendar.Schedule) { s.Job.Key = "k" }},
+		{"job.trace", func(s *calendar.Schedule) { s.Job.Trace = jobs.RootTrace("x") }},
 		{"job.run_at", func(s *calendar.Schedule) { s.Job.RunAt = new(time.Now()) }},
 		{"job.signature", func(s *calendar.Schedule) { s.Job.Signature = &jobs.Signature{} }},
 		{"job.batch", func(s *calendar.Schedule) { s.Job.Batch = "b" }},

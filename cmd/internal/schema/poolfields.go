@@ -44,6 +44,7 @@ var recordFields = map[string]string{
 	"isolation":     "Where the attempt's files live.",
 	"repo":          "The repository, without credentials.",
 	"source":        "How the job came in: cli, nats, schedule or batch.",
+	"trace":         "Where the job stands in a trace: as it was submitted, or the root of the trace that it has begun.",
 	"state":         "pending, delayed, executing, waiting or finished.",
 	"attempt":       "How many attempts have begun.",
 	"counted":       "How many of them were the job's doing.",
@@ -79,6 +80,9 @@ var recordFields = map[string]string{
 	"spent_before.usage.cache_read":  "Tokens read from the model's cache.",
 	"spent_before.usage.cache_write": "Tokens written to the model's cache.",
 	"spent_before.cost_usd":          "What they cost, in US dollars.",
+
+	"trace.traceparent": "The traceparent of W3C Trace Context. Attempts are children of children of its span.",
+	"trace.tracestate":  "The tracestate.",
 
 	"from_salvage": "Attempts begin from what was last saved of an earlier one.",
 	"since":        "The epoch of the last attempt before the job was begun anew.",

@@ -229,6 +229,8 @@ var patterns = map[string]string{
 	"item":        `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`,
 	"session":     `^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`,
 	"repo.commit": `^[0-9a-f]{40}([0-9a-f]{24})?$`,
+
+	"trace.traceparent": `^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`,
 }
 
 func bound(job *jsonschema.Schema) {
@@ -248,6 +250,7 @@ func bound(job *jsonschema.Schema) {
 	at(job, "labels").MaxProperties = jsonschema.Ptr(jobs.MaxLabels)
 	at(job, "env").MaxProperties = jsonschema.Ptr(jobs.MaxEnv)
 	at(job, "key").MaxLength = jsonschema.Ptr(256)
+	at(job, "trace.tracestate").MaxLength = jsonschema.Ptr(512)
 }
 
 // boundImages puts in the types of images, and how many of them a message may have.
