@@ -87,14 +87,15 @@ func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (o
 
 // SubmitJSON is Submit for a job as it was sent, with the id that the submitter has
 // chosen, unless that is empty. The same job with the same id again is one job; an id
-// that another job has is refused.
-func (d *Dispatcher) SubmitJSON(ctx context.Context, chosen string, data []byte, source string) (operation.Submitted, error) {
+// that another job has is refused. The job is part of the trace of the request that
+// brought it, unless it names another one.
+func (d *Dispatcher) SubmitJSON(ctx context.Context, chosen string, data []byte, in jobs.Trace, source string) (operation.Submitted, error) {
 	job, err := jobs.Decode(data)
 	if err != nil {
 		d.rejected(source, err)
 		return operation.Submitted{}, err
 	}
-	return d.SubmitAs(ctx, chosen, job, source)
+	return d.SubmitAs(ctx, chosen, job.In(in), source)
 }
 
 // SubmitAs is Submit with the id that the submitter has chosen, as SubmitJSON.
@@ -131,7 +132,7 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	var origin *jobs.Capsule
 	err := d.check(job)
 	if err == nil {
-		origin, err = d.references.check(ctx, id, job)
+		origin, job, err = d.references.check(ctx, id, job)
 	}
 	if err != nil {
 		d.rejected(source, err)
@@ -192,7 +193,7 @@ func (d *Dispatcher) announce(ctx context.Context, rec jobs.Record) error {
 			return nil // submitted, and perhaps more
 		}
 	}
-	_, err := d.cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent},
+	_, err := d.cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Trace: rec.Span(0)},
 		event.New(event.JobSubmitted{
 			Key: rec.Key, Batch: rec.Batch, Item: rec.Item, Queue: rec.Queue, Priority: rec.Priority, Title: rec.Title, NotBefore: rec.NotBefore,
 		}))

@@ -104,7 +104,7 @@ func (b *index) schedule(ctx context.Context, rec jobs.Record) {
 		return
 	}
 	if err := b.queue.Enqueue(ctx, rec); err != nil && ctx.Err() == nil {
-		b.log.Warn("schedule", "job", rec.ID, "session", rec.Session, "attempt", rec.Attempt, "queue", rec.Queue, "err", err)
+		b.log.With(rec.LogFields()...).Warn("schedule", "err", err)
 	}
 }
 
@@ -288,7 +288,7 @@ func (b *index) repair(ctx context.Context, rec jobs.Record) error {
 	if err != nil {
 		return err
 	}
-	b.log.Info("repaired", "job", rec.ID, "session", rec.Session, "attempt", rec.Attempt, "queue", rec.Queue, "state", rec.State)
+	b.log.With(rec.LogFields()...).Info("repaired", "state", rec.State)
 	if b.repaired != nil {
 		b.repaired(rec)
 	}

@@ -24,6 +24,7 @@ func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
 		job, err = jobs.Decode(data)
 	}
 	if err == nil {
+		job = job.In(jobs.TraceOf(s.Header))
 		err = checkChosen(s.Chosen, job)
 	}
 	if err != nil {
@@ -52,6 +53,7 @@ func unwrap(s queue.Submission) ([]byte, error) {
 	}
 	data := s.Data
 	if err == nil && len(events) == 1 {
+		events[0].Trace = cmp.Or(jobs.TraceOf(s.Header), events[0].Trace)
 		data, err = events[0].Job()
 	}
 	if wrong, ok := errors.AsType[*cloudevent.Error](err); ok {

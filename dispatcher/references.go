@@ -18,63 +18,70 @@ type references struct {
 }
 
 // check refuses a job that names one which is not there, or does not fit. It returns
-// the capsule that a fork begins from; nil if the job is no fork.
-func (r references) check(ctx context.Context, id string, job jobs.Job) (*jobs.Capsule, error) {
+// the capsule that a fork begins from; nil if the job is no fork. A job without a trace
+// comes back as part of its parent's.
+func (r references) check(ctx context.Context, id string, job jobs.Job) (*jobs.Capsule, jobs.Job, error) {
 	if err := r.salvage(ctx, job); err != nil {
-		return nil, err
+		return nil, job, err
 	}
 	if err := r.depends(ctx, job); err != nil {
-		return nil, err
+		return nil, job, err
 	}
-	if err := r.parentage(ctx, id, job); err != nil {
-		return nil, err
+	parent, err := r.parentage(ctx, id, job)
+	if err != nil {
+		return nil, job, err
 	}
-	return r.origin(ctx, job)
+	if parent != nil {
+		job = job.In(parent.Span(parent.Attempt))
+	}
+	origin, err := r.origin(ctx, job)
+	return origin, job, err
 }
 
 // parentage refuses a job whose parent is not there or has no more to spend, and one
 // that would be one generation too many. Without these bounds a model that submits jobs
-// could have each of them submit more.
-func (r references) parentage(ctx context.Context, id string, job jobs.Job) error {
+// could have each of them submit more. It returns the parent of a job that is new, if it
+// has one.
+func (r references) parentage(ctx context.Context, id string, job jobs.Job) (*jobs.Record, error) {
 	if job.Parent == "" {
-		return nil
+		return nil, nil
 	}
 	// A submission that is repeated has its job, whatever the parent has spent since.
 	if kept, err := r.kept(ctx, id, job.Key); kept || err != nil {
-		return err
+		return nil, err
 	}
 	wrong := func(field, format string, args ...any) error {
 		return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: field, Reason: fmt.Sprintf(format, args...)}}}
 	}
 	parent, err := r.queue.Get(ctx, job.Parent)
 	if errors.Is(err, jobs.ErrNotFound) {
-		return wrong("parent", "there is no job %s", job.Parent)
+		return nil, wrong("parent", "there is no job %s", job.Parent)
 	}
 	if err != nil {
-		return fmt.Errorf("look for the parent: %w", err)
+		return nil, fmt.Errorf("look for the parent: %w", err)
 	}
 	generation, err := r.generation(ctx, parent)
 	if err != nil {
-		return fmt.Errorf("look for the parent's own: %w", err)
+		return nil, fmt.Errorf("look for the parent's own: %w", err)
 	}
 	if generation >= r.maxDepth {
-		return wrong("parent", "job %s may have no children: it is of generation %d, and the pool allows %d below the first (serve --max-depth)", parent.ID, generation, r.maxDepth)
+		return nil, wrong("parent", "job %s may have no children: it is of generation %d, and the pool allows %d below the first (serve --max-depth)", parent.ID, generation, r.maxDepth)
 	}
 	spec, err := r.queue.Job(ctx, parent.ID)
 	if errors.Is(err, jobs.ErrNotFound) {
-		return wrong("parent", "job %s is kept without what it asked for, so what it may spend is not known", parent.ID)
+		return nil, wrong("parent", "job %s is kept without what it asked for, so what it may spend is not known", parent.ID)
 	}
 	if err != nil {
-		return fmt.Errorf("look for the parent's budget: %w", err)
+		return nil, fmt.Errorf("look for the parent's budget: %w", err)
 	}
 	if spec.Budget.USD == 0 {
-		return nil
+		return &parent, nil
 	}
 	left := max(0, spec.Budget.USD-parent.SpentBefore.Add(parent.LastAttempt).CostUSD)
 	if job.Budget.USD == 0 || job.Budget.USD > left {
-		return wrong("budget.usd", "has to be set, to at most %.2f: job %s has a budget, of which that much is left", left, parent.ID)
+		return nil, wrong("budget.usd", "has to be set, to at most %.2f: job %s has a budget, of which that much is left", left, parent.ID)
 	}
-	return nil
+	return &parent, nil
 }
 
 // kept reports whether the pool has a job with the id or the key.

@@ -65,8 +65,8 @@ func (s Schedules) Resume(ctx context.Context, name string) (calendar.Record, er
 
 // Run submits a schedule's job now, also while it is paused or its last
 // job goes on. Its calendar stays as it is. The job has the id that was chosen, unless
-// that is empty: the same id again is the same run.
-func (s Schedules) Run(ctx context.Context, name, chosen string) (calendar.Record, error) {
+// that is empty: the same id again is the same run. It is part of the trace.
+func (s Schedules) Run(ctx context.Context, name, chosen string, in jobs.Trace) (calendar.Record, error) {
 	if err := checkChosen(chosen, jobs.Job{}); err != nil {
 		return calendar.Record{}, err
 	}
@@ -76,7 +76,7 @@ func (s Schedules) Run(ctx context.Context, name, chosen string) (calendar.Recor
 		if rec.Last != nil && rec.Last.Run == run.Run {
 			return rec, nil
 		}
-		answer, err := s.d.submit(ctx, id, rec.Instance(run), "schedule")
+		answer, err := s.d.submit(ctx, id, rec.Instance(run).In(in), "schedule")
 		if err != nil {
 			return rec, template(err)
 		}

@@ -207,7 +207,7 @@ func TestPauseRunResumeReplaceRemove(t *testing.T) {
 	}
 	s.Restart()
 	before := len(p.runs(t, "s"))
-	rec, err := p.Schedules().Run(jobstest.Context(t), "s", "")
+	rec, err := p.Schedules().Run(jobstest.Context(t), "s", "", jobs.Trace{})
 	if err != nil || !rec.Last.Manual || rec.Next != nil {
 		t.Fatalf("run now while paused: %+v, %v", rec, err)
 	}
@@ -230,7 +230,7 @@ func TestPauseRunResumeReplaceRemove(t *testing.T) {
 	if got := len(p.runs(t, "s")); got != before {
 		t.Errorf("%d jobs after it was replaced, want %d", got, before)
 	}
-	if _, err := p.Schedules().Run(t.Context(), "s", ""); !errors.Is(err, jobs.ErrNotFound) {
+	if _, err := p.Schedules().Run(t.Context(), "s", "", jobs.Trace{}); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("removed, and run: %v", err)
 	}
 }

@@ -97,7 +97,7 @@ func (d *Dispatcher) sendParked(ctx context.Context, rec jobs.Record, c control.
 	if err != nil {
 		return receipt, err
 	}
-	d.log.Info("control message", "job", rec.ID, "session", rec.Session, "attempt", rec.Attempt, "verb", c.Verb, "input", c.ID)
+	d.log.With(rec.LogFields()...).Info("control message", "verb", c.Verb, "input", c.ID)
 	if c.Verb == control.Stop {
 		if _, err := d.cfg.Queue.Cancel(ctx, rec.ID, cmp.Or(c.By, "somebody")); err != nil && !errors.Is(err, jobs.ErrFinished) {
 			return receipt, err

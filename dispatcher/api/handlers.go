@@ -63,7 +63,8 @@ func (s *Server) Serve(ctx context.Context) error {
 type caller struct {
 	by    string // in a word; empty: unsaid
 	jobID string // that the new job is to have; empty: any
-	room  int    // bytes
+	trace jobs.Trace
+	room  int // bytes
 }
 
 // name names the sender, for people who look at what the request has changed.
@@ -76,7 +77,7 @@ func handle[Q, A any](op operation.Operation[Q, A], do func(context.Context, cal
 		if err != nil {
 			return nil, err
 		}
-		return do(ctx, caller{by: call.By, jobID: call.JobID, room: call.Room}, request)
+		return do(ctx, caller{by: call.By, jobID: call.JobID, trace: call.Trace, room: call.Room}, request)
 	}}
 }
 
@@ -145,7 +146,7 @@ func aboutJob[A any](do func(context.Context, string) (A, error)) func(context.C
 // refused.
 func (s *Server) submitHandler() queue.Handler {
 	return queue.Handler{Row: operation.Submit.Row, Do: func(ctx context.Context, call queue.Call) (any, error) {
-		return s.cfg.Dispatcher.SubmitJSON(ctx, call.JobID, call.Request, cmp.Or(call.By, "nats"))
+		return s.cfg.Dispatcher.SubmitJSON(ctx, call.JobID, call.Request, call.Trace, cmp.Or(call.By, "nats"))
 	}}
 }
 
@@ -168,7 +169,7 @@ func (s *Server) scheduleHandlers() []queue.Handler {
 		}),
 		handle(operation.ScheduleResume, aboutSchedule(s.cfg.Dispatcher.Schedules().Resume)),
 		handle(operation.ScheduleRun, func(ctx context.Context, c caller, r operation.Named) (calendar.Record, error) {
-			return s.cfg.Dispatcher.Schedules().Run(ctx, r.Name, c.jobID)
+			return s.cfg.Dispatcher.Schedules().Run(ctx, r.Name, c.jobID, c.trace)
 		}),
 		handle(operation.ScheduleRemove, func(ctx context.Context, _ caller, r operation.Named) (operation.Named, error) {
 			return r, s.cfg.Queue.RemoveSchedule(ctx, r.Name)
@@ -238,7 +239,7 @@ func (s *Server) fork(ctx context.Context, c caller, r operation.ForkRequest) (o
 	if err != nil {
 		return made, err
 	}
-	job = job.Forked(rec.ID, r.Prompt)
+	job = job.Forked(rec.ID, r.Prompt).In(c.trace)
 	for range max(1, r.Count) {
 		answer, err := s.cfg.Dispatcher.SubmitAs(ctx, c.jobID, job, c.name())
 		if err != nil {

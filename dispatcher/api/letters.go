@@ -94,14 +94,14 @@ func (s *Server) deadRetry(ctx context.Context, c caller, r operation.DeadRetryR
 		return done, err
 	case jobs.DeadSubmission:
 		done.Did = "submitted"
-		done.Job, err = s.resubmit(ctx, l, c.name())
+		done.Job, err = s.resubmit(ctx, c, l)
 		return done, err
 	}
 	return done, &jobs.CodedError{Code: jobs.CodeNotRetryable, Message: fmt.Sprintf("dead letter %s is not of a job, and can only be dropped", l.ID)}
 }
 
 // resubmit submits what was refused, and drops its letter when that is accepted.
-func (s *Server) resubmit(ctx context.Context, l jobs.DeadLetter, by string) (string, error) {
+func (s *Server) resubmit(ctx context.Context, c caller, l jobs.DeadLetter) (string, error) {
 	job, err := l.Submission()
 	if err != nil {
 		return "", err
@@ -111,7 +111,7 @@ func (s *Server) resubmit(ctx context.Context, l jobs.DeadLetter, by string) (st
 	if job.Signature == nil {
 		job.Key = cmp.Or(job.Key, l.RetryKey())
 	}
-	submitted, err := s.cfg.Dispatcher.Submit(ctx, job, by)
+	submitted, err := s.cfg.Dispatcher.Submit(ctx, job.In(c.trace), c.name())
 	if err != nil {
 		return "", err
 	}

@@ -110,16 +110,17 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, who httpapi.Ident
 	}
 	s.cfg.Attached(r.Context(), operation.AuditEntry{Operation: "attach", About: rec.ID, Who: who.Name, Role: who.Role, Via: "http", Outcome: audit.Done})
 	// The origin was compared before, as it is for everything that changes something.
+	log := s.cfg.Logger.With(rec.LogFields()...)
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		s.cfg.Logger.Info("a connection for terminals did not begin", "job", rec.ID, "session", rec.Session, "who", who.Name, "err", err)
+		log.Info("a connection for terminals did not begin", "who", who.Name, "err", err)
 		return nil // it has been answered
 	}
 	terminals := asking.Terminals(rec)
 	defer terminals.Close()
 	c := newConnection(s.cfg, socket, &viewer{who: who.Name, rec: rec, client: asking, terminals: terminals})
 	err = c.run(context.WithoutCancel(r.Context()), s.ending, again)
-	s.cfg.Logger.Info("a connection for terminals has ended", "job", rec.ID, "session", rec.Session, "who", who.Name, "err", err)
+	log.Info("a connection for terminals has ended", "who", who.Name, "err", err)
 	return nil
 }
 

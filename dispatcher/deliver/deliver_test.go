@@ -93,6 +93,8 @@ func (p *pool) add(name, url string, change ...func(*operation.WebhookRequest)) 
 // tell appends events of a job to its log.
 func (p *pool) tell(job string, kinds ...jobs.Kind) {
 	p.Helper()
+	trace := jobs.RootTrace(job)
+	trace.State = "a=1"
 	for _, kind := range kinds {
 		e := event.New(event.JobClaimed{Worker: "w"})
 		switch kind {
@@ -103,7 +105,7 @@ func (p *pool) tell(job string, kinds ...jobs.Kind) {
 		case jobs.OutputLine:
 			e = event.New(event.OutputLine{Text: "x"})
 		}
-		if _, err := p.log.Append(jobstest.Context(p), session.Source{Job: job, Session: job}, e); err != nil {
+		if _, err := p.log.Append(jobstest.Context(p), session.Source{Job: job, Session: job, Trace: trace}, e); err != nil {
 			p.Fatal(err)
 		}
 	}
@@ -251,10 +253,13 @@ func TestDelivery(t *testing.T) {
 	if err := json.Unmarshal(first.body, &ce); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"specversion": "1.0", "id": first.id, "type": "dev.penstock.job.submitted.v1", "source": "/penstock/default", "subject": "j1", "datacontenttype": "application/json"} {
+	for name, want := range map[string]string{"specversion": "1.0", "id": first.id, "type": "dev.penstock.job.submitted.v1", "source": "/penstock/default", "subject": "j1", "datacontenttype": "application/json", "traceparent": jobs.RootTrace("j1").Parent, "tracestate": "a=1"} {
 		if ce[name] != want {
 			t.Errorf("%s is %v, want %s", name, ce[name], want)
 		}
+	}
+	if got := jobs.TraceOf(first.header); got.TraceID() != jobs.RootTrace("j1").TraceID() || got.State != "a=1" {
+		t.Errorf("the request is part of %+v", got)
 	}
 	if got := first.header.Get("Content-Type"); got != "application/cloudevents+json" || first.id != "j1/1" {
 		t.Errorf("content type %s, id %s", got, first.id)

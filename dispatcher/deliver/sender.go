@@ -198,6 +198,7 @@ func (s *Sender) post(ctx context.Context, hook webhook.Hook, m webhook.Message)
 	request.Header.Set(standardwebhooks.HeaderWebhookID, m.ID)
 	request.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	request.Header.Set(standardwebhooks.HeaderWebhookSignature, signatures)
+	m.Trace.Put(request.Header.Set)
 	client, ok := s.clients[request.URL.Scheme]
 	if !ok {
 		return answer{err: fmt.Errorf("scheme %q is not sent by", request.URL.Scheme)}

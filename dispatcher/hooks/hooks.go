@@ -153,6 +153,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return refuse(http.StatusBadRequest, "%v", err)
 	}
+	d.trace = jobs.TraceOf(r.Header)
 	a := s.take(ctx, h, d)
 	s.cfg.Logger.Info("a delivery", "hook", h.name, "delivery", d.id, "event", d.event, "sender", d.sender,
 		"status", a.status, "job", a.Job, "ignored", a.Ignored, "err", a.Error)

@@ -141,5 +141,5 @@ func (h *hook) jobOf(d delivery) jobs.Job {
 	if len(d.raw) <= maxAttached && len(d.raw) > 0 {
 		job.Files = append(job.Files, jobs.File{Name: "delivery.json", Content: d.raw})
 	}
-	return job
+	return job.In(d.trace)
 }

@@ -109,6 +109,7 @@ type delivery struct {
 	issue  *jobs.Issue
 	body   map[string]any
 	raw    []byte
+	trace  jobs.Trace // of the request that brought it
 }
 
 // environment is what an expression of a rule may name.

@@ -33,7 +33,7 @@ func (s *Server) asking(c *call) *client.Client { return s.askingAs(c, c.who.Nam
 
 // askingAs is asking for a request that is kept under another word for its sender.
 func (s *Server) askingAs(c *call, by string) *client.Client {
-	return s.cfg.Client.As(by).OnBehalf(c.who.Name, c.who.Role, "http")
+	return s.cfg.Client.As(by).OnBehalf(c.who.Name, c.who.Role, "http").WithTrace(jobs.TraceOf(c.r.Header))
 }
 
 // json answers with a value.

@@ -39,7 +39,11 @@ func (s *Server) takeEvents(c *call, _ Route) error {
 		return invalid("(body)", "is no CloudEvent: it has neither headers ce-… nor the type application/cloudevents+json")
 	}
 	taken := Taken{Jobs: []TakenJob{}}
-	asking := s.cfg.Client.As("http")
+	trace := jobs.TraceOf(c.r.Header)
+	if len(events) == 1 {
+		events[0].Trace = cmp.Or(trace, events[0].Trace)
+	}
+	asking := s.cfg.Client.As("http").WithTrace(trace)
 	for _, event := range events {
 		one := TakenJob{Event: event.ID}
 		job, err := event.Job()

@@ -42,6 +42,9 @@ type Route struct {
 // A Param is a parameter that is not a field of the operation's request.
 type Param struct{ Name, Kind, What string }
 
+// traceHeader is the header of requests from which jobs come.
+var traceHeader = Param{jobs.TraceParent, "string", "The span of the sender, as W3C Trace Context has it, with tracestate beside it: the job is part of that trace, unless it names another one. What is not well-formed is ignored."}
+
 // jobID is the header of requests that make a job.
 var jobID = Param{operation.JobIDHeader, "string", "The id that the job is to have, a UUIDv7 of the sender: so it may send the request again when no answer has come, and there is one job."}
 
@@ -97,7 +100,7 @@ func jobRoutes() []Route {
 		{
 			Route: route.Of(operation.Submit.Row), Status: 201, do: (*Server).submit, Example: `{"prompt": "Fix the failing test", "repo": {"url": "https://example.com/app.git"}, "agent": {"name": "claude"}}`,
 			Answer: reflect.TypeFor[Submitted](),
-			Header: []Param{{"Idempotency-Key", "string", "The job's key: the same key again is the same job, and the answer 200."}, jobID},
+			Header: []Param{{"Idempotency-Key", "string", "The job's key: the same key again is the same job, and the answer 200."}, jobID, traceHeader},
 			Query: []Param{
 				{"dry_run", "boolean", "Only check the job, and answer with it and its defaults. What a worker alone can tell is not checked."},
 				{"wait", "duration", "Wait until the job has finished, at most 5m; the answer has its record then."},
@@ -148,7 +151,7 @@ func jobRoutes() []Route {
 		passed(operation.Cancel.Row),
 		passed(operation.Retry.Row),
 		passed(operation.Resume.Row),
-		{Route: route.Of(operation.Fork.Row), Status: 201, do: (*Server).fork, Header: []Param{jobID}},
+		{Route: route.Of(operation.Fork.Row), Status: 201, do: (*Server).fork, Header: []Param{jobID, traceHeader}},
 	}
 }
 
@@ -177,6 +180,7 @@ func poolRoutes() []Route {
 				{"repo", "string", "The repository of those."}, {"ref", "string", "The branch or tag of those."},
 				{"dry_run", "boolean", "Only check the lines."},
 			},
+			Header: []Param{traceHeader},
 		},
 		passed(operation.BatchList.Row),
 		passed(operation.BatchGet.Row),
@@ -233,7 +237,7 @@ func scheduleRoutes() []Route {
 		passed(operation.ScheduleRemove.Row),
 		passed(operation.SchedulePause.Row),
 		passed(operation.ScheduleResume.Row),
-		{Route: route.Of(operation.ScheduleRun.Row), Status: 201, do: (*Server).runSchedule, Header: []Param{jobID}},
+		{Route: route.Of(operation.ScheduleRun.Row), Status: 201, do: (*Server).runSchedule, Header: []Param{jobID, traceHeader}},
 	}
 }
 
@@ -274,6 +278,8 @@ func ownRoutes() []Route {
 				{"ce-id", "string", "The event's id, in that form."},
 				{"ce-source", "string", "Its source, in that form."},
 				{"ce-type", "string", "Its type, in that form; it may be any."},
+				{"ce-traceparent", "string", "The trace that the event came about in, in that form, if the request has no traceparent."},
+				traceHeader,
 			},
 		},
 		{

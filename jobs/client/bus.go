@@ -68,6 +68,7 @@ func (b *bus) request(ctx context.Context, c call, body json.RawMessage) (json.R
 	if c.jobID != "" {
 		m.Header.Set(operation.JobIDHeader, c.jobID)
 	}
+	c.trace.Put(m.Header.Set)
 	msg, err := b.send(ctx, c, m)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):

@@ -54,6 +54,7 @@ type Client struct {
 	who, via   string      // see OnBehalf
 	role       jobs.Role   // see OnBehalf
 	jobID      string      // see WithJobID
+	trace      jobs.Trace  // see WithTrace
 }
 
 // Open returns a client over a connection, which its caller closes.

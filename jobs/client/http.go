@@ -160,6 +160,7 @@ func (w *web) once(ctx context.Context, c call, r route.Route, fields map[string
 	if c.jobID != "" {
 		request.Header.Set(operation.JobIDHeader, c.jobID)
 	}
+	c.trace.Put(request.Header.Set)
 	answer, err := w.http.Do(request)
 	if err != nil {
 		return nil, w.unsent(c, err)

@@ -31,12 +31,13 @@ type call struct {
 	who, via string // see OnBehalf
 	role     jobs.Role
 	jobID    string // that the new job is to have; empty: any
+	trace    jobs.Trace
 	request  any
 	within   time.Duration // how long a dispatcher may take to answer
 }
 
 func newCall(c *Client, row operation.Row, question any) call {
-	return call{row: row, by: c.cfg.By, who: c.who, role: c.role, via: c.via, request: question, within: answerWithin}
+	return call{row: row, by: c.cfg.By, who: c.who, role: c.role, via: c.via, trace: c.trace, request: question, within: answerWithin}
 }
 
 // do makes the request and decodes its answer. An error has the code that the

@@ -48,6 +48,14 @@ func (c *Client) WithJobID(id string) *Client {
 	return &other
 }
 
+// WithTrace returns a client whose requests are part of a trace. A job that they make is
+// so, too, unless it names another one or is signed.
+func (c *Client) WithTrace(t jobs.Trace) *Client {
+	other := *c
+	other.trace = t
+	return &other
+}
+
 func (c *Client) newJobID() string {
 	if c.jobID != "" {
 		return c.jobID

@@ -20,6 +20,8 @@ import (
 	"mime"
 	"strings"
 	"time"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // MaxBatch is how many events a batch may have.
@@ -36,12 +38,15 @@ const version = "1.0"
 // An Event is one CloudEvent. Source and ID together name it: two with the same are the
 // same event.
 type Event struct {
-	ID          string
-	Source      string
-	Type        string
-	Subject     string
-	Time        time.Time // zero: not given
-	ContentType string    // of Data; empty: JSON
+	ID      string
+	Source  string
+	Type    string
+	Subject string
+	Time    time.Time // zero: not given
+	// Trace is the context in which the event came about, as the extension for
+	// distributed tracing has it.
+	Trace       jobs.Trace
+	ContentType string // of Data; empty: JSON
 	Data        []byte
 }
 
@@ -162,6 +167,7 @@ func fromAttributes(attributes map[string]string) (Event, error) {
 			return event, &Error{"time", fmt.Sprintf("%q is not a time as 2027-01-02T15:04:05Z", at)}
 		}
 	}
+	event.Trace = jobs.ReadTrace(attributes[jobs.TraceParent], attributes[jobs.TraceState])
 	return event, nil
 }
 
@@ -182,6 +188,7 @@ func (e Event) Header() map[string][]string {
 	if !e.Time.IsZero() {
 		set("ce-time", e.Time.UTC().Format(time.RFC3339Nano))
 	}
+	e.Trace.Put(func(name, value string) { set("ce-"+name, escape(value)) })
 	set("content-type", e.ContentType)
 	return header
 }
@@ -195,10 +202,12 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Type        string          `json:"type"`
 		Subject     string          `json:"subject,omitempty"`
 		Time        string          `json:"time,omitempty"`
+		TraceParent string          `json:"traceparent,omitempty"`
+		TraceState  string          `json:"tracestate,omitempty"`
 		ContentType string          `json:"datacontenttype,omitempty"`
 		Data        json.RawMessage `json:"data,omitempty"`
 		Binary      []byte          `json:"data_base64,omitempty"`
-	}{Version: version, ID: e.ID, Source: e.Source, Type: e.Type, Subject: e.Subject, ContentType: e.ContentType}
+	}{Version: version, ID: e.ID, Source: e.Source, Type: e.Type, Subject: e.Subject, TraceParent: e.Trace.Parent, TraceState: e.Trace.State, ContentType: e.ContentType}
 	if !e.Time.IsZero() {
 		object.Time = e.Time.UTC().Format(time.RFC3339Nano)
 	}

@@ -35,6 +35,8 @@ func attributes(changes map[string]string) map[string][]string {
 func TestDecode(t *testing.T) {
 	const job = `{"prompt":"x"}`
 	whole := Event{ID: "7", Source: "/ci", Type: "com.example.build", Time: at, ContentType: "application/json", Data: []byte(job)}
+	traced := whole
+	traced.Trace = jobs.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: `a="x y"`}
 	object := func(more string) string {
 		return `{"specversion":"1.0","id":"7","source":"/ci","type":"com.example.build","time":"2026-11-23T17:00:00Z","datacontenttype":"application/json",` + more + `}`
 	}
@@ -54,6 +56,8 @@ func TestDecode(t *testing.T) {
 		"structured wins over headers":    {attributes(map[string]string{"ce-id": "other", "content-type": "application/cloudevents+json"}), object(`"data":` + job), []Event{whole}},
 		"structured, base64":              {as("application/cloudevents+json"), object(`"data_base64":"eyJwcm9tcHQiOiJ4In0="`), []Event{whole}},
 		"other attributes":                {as("application/cloudevents+json"), object(`"traceparent":"00-1","sampledrate":30,"data":` + job), []Event{whole}},
+		"a trace in headers":              {attributes(map[string]string{"ce-traceparent": traced.Trace.Parent, "ce-tracestate": "a=%22x%20y%22"}), job, []Event{traced}},
+		"a trace in the object":           {as("application/cloudevents+json"), object(`"traceparent":"` + traced.Trace.Parent + `","tracestate":"a=\"x y\"","data":` + job), []Event{traced}},
 		"a batch":                         {as("application/cloudevents-batch+json"), "[" + object(`"data":`+job) + "," + object(`"data":`+job) + "]", []Event{whole, whole}},
 		"an empty batch":                  {as("application/cloudevents-batch+json"), "[]", []Event{}},
 	} {
@@ -109,6 +113,7 @@ func TestValuesOfHeaders(t *testing.T) {
 
 func TestJob(t *testing.T) {
 	event := Event{ID: "7", Source: "/ci"}
+	traced := Event{ID: "7", Source: "/ci", Trace: jobs.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 	long := Event{ID: strings.Repeat("7", 300), Source: "/ci"}
 	for name, c := range map[string]struct {
 		event      Event
@@ -116,6 +121,9 @@ func TestJob(t *testing.T) {
 	}{
 		"without a key":   {event, `{"prompt":"x"}`, `{"key":"/ci 7","prompt":"x"}`},
 		"with a key":      {event, `{"prompt":"x","key":"mine"}`, `{"prompt":"x","key":"mine"}`},
+		"in a trace":      {traced, `{"key":"k"}`, `{"key":"k","trace":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}`},
+		"in its own":      {traced, `{"key":"k","trace":{}}`, `{"key":"k","trace":{}}`},
+		"signed, traced":  {traced, `{"signature":{}}`, `{"signature":{}}`},
 		"signed":          {event, `{"signature":{}}`, `{"signature":{}}`},
 		"no object":       {event, `[1]`, `[1]`},
 		"null":            {event, `null`, `null`},

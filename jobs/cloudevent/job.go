@@ -16,8 +16,9 @@ import (
 const maxKey = 256
 
 // Job returns the job in the event's data, in JSON and as its sender wrote it, but for
-// its key: a job without one gets the event's name, so that an event that is delivered
-// twice is one job. A signed job stays as it is, since the signature covers the key.
+// its key and its trace. A job without a key gets the event's name, so that an event that
+// is delivered twice is one job, and one without a trace gets the event's. A signed job
+// stays as it is, since the signature covers both.
 func (e Event) Job() ([]byte, error) {
 	if !isJSON(e.ContentType) {
 		return nil, &Error{"datacontenttype", "is " + e.ContentType + ", and a job is application/json"}
@@ -26,14 +27,25 @@ func (e Event) Job() ([]byte, error) {
 		return nil, &Error{Reason: "it has no data, and a job is expected there"}
 	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(e.Data, &fields) != nil || fields == nil || fields["key"] != nil || fields["signature"] != nil {
+	if json.Unmarshal(e.Data, &fields) != nil || fields == nil || fields["signature"] != nil {
 		return e.Data, nil // whoever reads the job says what is wrong with it
 	}
-	key, err := json.Marshal(e.name())
-	if err != nil {
-		return nil, err
+	given := map[string]any{}
+	if fields["key"] == nil {
+		given["key"] = e.name()
 	}
-	fields["key"] = key
+	if fields["trace"] == nil && e.Trace != (jobs.Trace{}) {
+		given["trace"] = e.Trace
+	}
+	if len(given) == 0 {
+		return e.Data, nil
+	}
+	for name, value := range given {
+		var err error
+		if fields[name], err = json.Marshal(value); err != nil {
+			return nil, err
+		}
+	}
 	return json.Marshal(fields)
 }
 

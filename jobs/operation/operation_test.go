@@ -30,6 +30,7 @@ waits answers after at most %v, with what there is then; ask again.
 |---|---|
 | ` + "`%s`" + ` | a word for the program that asks, which is kept with what the request changes |
 | ` + "`%s`" + ` | of ` + "`submit`" + `: the id that the job is to have, a UUIDv7 that the submitter has chosen, so that the request may be sent again |
+| ` + "`%s`, `%s`" + ` | the span of the sender, as W3C Trace Context has it: a job that the request makes is part of that trace |
 
 | operation | roles | changes | what it does | request | answer |
 |---|---|---|---|---|---|
@@ -38,7 +39,7 @@ waits answers after at most %v, with what there is then; ask again.
 // TestReference holds docs/reference/operations.md against the tables.
 func TestReference(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprintf(&b, head, operation.MaxWait, operation.CallerHeader, operation.JobIDHeader)
+	fmt.Fprintf(&b, head, operation.MaxWait, operation.CallerHeader, operation.JobIDHeader, jobs.TraceParent, jobs.TraceState)
 	for _, row := range operation.All() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", row.Name, roles(row), yes(row.Changes), row.Sentence, shape(row.Request), shape(row.Answer))
 	}

@@ -44,7 +44,8 @@ type Call struct {
 	Via     string    // the interface that has passed the request on; empty: none
 	Role    jobs.Role // that the sender has proved there; empty: unsaid
 	JobID   string    // that the new job is to have, as it was written; empty: any
-	Room    int       // how many bytes of an answer a message holds
+	Trace   jobs.Trace
+	Room    int // how many bytes of an answer a message holds
 }
 
 // Answer serves requests to <prefix>.api.<name> as a micro service until ctx
@@ -146,7 +147,7 @@ func (a *answerer) next(about string) (micro.Request, bool) {
 func (a *answerer) reply(ctx context.Context, r micro.Request) {
 	ctx, cancel := context.WithTimeout(ctx, verbLimit)
 	defer cancel()
-	answer, err := a.handler.Do(ctx, Call{Request: r.Data(), By: caller(r), Who: word(r, operation.WhoHeader), Via: word(r, operation.ViaHeader), Role: jobs.Role(word(r, operation.RoleHeader)), JobID: r.Headers().Get(operation.JobIDHeader), Room: a.room()})
+	answer, err := a.handler.Do(ctx, Call{Request: r.Data(), By: caller(r), Who: word(r, operation.WhoHeader), Via: word(r, operation.ViaHeader), Role: jobs.Role(word(r, operation.RoleHeader)), JobID: r.Headers().Get(operation.JobIDHeader), Trace: jobs.TraceOf(r.Headers()), Room: a.room()})
 	if err != nil {
 		a.refuse(r, operation.Refuse(err))
 		return

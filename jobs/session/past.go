@@ -30,7 +30,7 @@ func (l *Log) Past(ctx context.Context, session, job string) (*dialog.Past, erro
 // Accept returns what the log says then. An error is a [*control.RefusedError], or
 // the broker's.
 func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (control.Receipt, *dialog.Past, error) {
-	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt}
+	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt, Trace: rec.Span(rec.Attempt)}
 	for {
 		// Read the session's end first: what comes after that is a conflict.
 		at, err := l.end(ctx, rec.Session)

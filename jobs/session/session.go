@@ -104,6 +104,7 @@ type Source struct {
 	Agent   string
 	Attempt int
 	Epoch   uint64
+	Trace   jobs.Trace // the span that the event is part of
 }
 
 // An end is the last event of a session: its number, and its position in the
@@ -133,11 +134,13 @@ func (l *Log) write(src Source, at end) wire.Write {
 
 // header returns the headers of an event: those of a CloudEvent where it tells of the job
 // itself. What an agent says comes a thousand times as often, and goes without.
-func (l *Log) header(e jobs.Event, data []byte) nats.Header {
+func (l *Log) header(e jobs.Event, data []byte, in jobs.Trace) nats.Header {
 	if !ofJob(e) {
 		return nil
 	}
-	return cloudevent.OfJob(e, l.cfg.Tenant, data).Header()
+	told := cloudevent.OfJob(e, l.cfg.Tenant, data)
+	told.Trace = in
+	return told.Header()
 }
 
 func ofJob(e jobs.Event) bool { return strings.HasPrefix(string(e.Kind), "job.") }
@@ -172,7 +175,7 @@ func (l *Log) appendAfter(ctx context.Context, src Source, event jobs.Event, wan
 			return jobs.Event{}, end{}, err
 		}
 		write := l.write(src, at)
-		write.Header, write.Data = l.header(next, data), data
+		write.Header, write.Data = l.header(next, data, src.Trace), data
 		place, err := l.conn.Put(ctx, write)
 		if err == nil {
 			return next, end{next.Seq, place, next}, nil
@@ -193,7 +196,7 @@ func (l *Log) Finish(ctx context.Context, rec jobs.Record, result jobs.Result) e
 	event := event.New(event.JobFinished(result))
 	// The moment names the finish: after a retry the same job finishes again.
 	event.Time = rec.Finished.UTC()
-	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt, Epoch: rec.Epoch}
+	src := Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Attempt: rec.Attempt, Epoch: rec.Epoch, Trace: rec.Span(rec.Attempt)}
 	_, _, err := l.appendAfter(ctx, src, event, func(at end) (bool, error) {
 		done, err := l.finished(ctx, rec, at)
 		return !done, err

@@ -86,7 +86,7 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	}
 	write := w.log.write(w.src, w.at)
 	if at == 0 {
-		write.Header = w.log.header(events[0], all[0])
+		write.Header = w.log.header(events[0], all[0], w.src.Trace)
 	}
 	pos, err := w.log.conn.PutAll(ctx, write, all)
 	if errors.Is(err, wire.ErrNoBatch) {

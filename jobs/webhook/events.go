@@ -83,6 +83,7 @@ type Message struct {
 	Event jobs.Event
 	ID    string
 	Body  []byte
+	Trace jobs.Trace // that the event is part of
 }
 
 // Event returns the event at a position.
@@ -95,7 +96,11 @@ func (s *Store) Event(ctx context.Context, seq uint64) (Message, error) {
 	if err := json.Unmarshal(m.Data, &e); err != nil {
 		return Message{}, fmt.Errorf("event at %d: %w", seq, errors.Join(jobs.ErrNotFound, err))
 	}
-	return message(cloudevent.OfJob(e, s.tenant, m.Data), e)
+	ce := cloudevent.OfJob(e, s.tenant, m.Data)
+	if stored, err := cloudevent.Decode(m.Header, m.Data); err == nil && len(stored) == 1 {
+		ce.Trace = stored[0].Trace
+	}
+	return message(ce, e)
 }
 
 // Test returns an event that tells nothing but that it arrives.
@@ -112,5 +117,5 @@ func (s *Store) Test(name string) (Message, error) {
 
 func message(ce cloudevent.Event, e jobs.Event) (Message, error) {
 	body, err := json.Marshal(ce)
-	return Message{e, ce.ID, body}, err
+	return Message{e, ce.ID, body, ce.Trace}, err
 }

@@ -79,13 +79,25 @@ type submitArgs struct {
 	frame
 }
 
-func (t *tools) submit(ctx context.Context, _ *mcp.CallToolRequest, in submitArgs) (any, error) {
+func (t *tools) submit(ctx context.Context, request *mcp.CallToolRequest, in submitArgs) (any, error) {
 	job, err := t.describe(in.frame)
 	if err != nil {
 		return nil, err
 	}
 	job.Prompt, job.Key, job.DependsOn = in.Prompt, in.Key, in.After
-	return t.hand(ctx, job)
+	return t.hand(ctx, job.In(traceOf(request)))
+}
+
+// traceOf is the trace that the client of a call names, as the protocol has it, or its
+// request over HTTP.
+func traceOf(call *mcp.CallToolRequest) jobs.Trace {
+	parent, _ := call.Params.Meta[jobs.TraceParent].(string)
+	state, _ := call.Params.Meta[jobs.TraceState].(string)
+	trace := jobs.ReadTrace(parent, state)
+	if trace == (jobs.Trace{}) && call.Extra != nil {
+		return jobs.TraceOf(call.Extra.Header)
+	}
+	return trace
 }
 
 // hand hands a job in, within the bounds.
@@ -188,7 +200,7 @@ type itemDone struct {
 }
 
 // submitBatch submits each item by itself: one that is refused keeps no other back.
-func (t *tools) submitBatch(ctx context.Context, _ *mcp.CallToolRequest, in submitBatchArgs) (any, error) {
+func (t *tools) submitBatch(ctx context.Context, request *mcp.CallToolRequest, in submitBatchArgs) (any, error) {
 	if err := jobs.CheckToken("batch", in.Batch); err != nil {
 		return nil, invalid("batch", err.Error())
 	}
@@ -204,7 +216,7 @@ func (t *tools) submitBatch(ctx context.Context, _ *mcp.CallToolRequest, in subm
 		job := base
 		job.Batch, job.Item, job.Prompt, job.Key = in.Batch, item.ID, item.Prompt, in.Batch+"/"+item.ID
 		one := itemDone{Item: item.ID}
-		if answer, err := t.hand(ctx, job); err != nil {
+		if answer, err := t.hand(ctx, job.In(traceOf(request))); err != nil {
 			one.Error = fmt.Sprintf("%s: %v", jobs.Code(err), err)
 		} else {
 			one.ID, one.Duplicate = answer.ID, answer.Duplicate

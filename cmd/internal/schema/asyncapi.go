@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -82,16 +83,24 @@ func (a *asyncAPI) operation(name, action, channel, about string) object {
 	return o
 }
 
-// header is the schema of a header of a message.
-func header(name, about string) object {
-	return object{"type": "object", "properties": object{name: object{"type": "string", "description": about}}}
+// headers is the schema of headers of a message, by their names.
+func headers(about map[string]string) object {
+	properties := object{}
+	for name, text := range about {
+		properties[name] = object{"type": "string", "description": text}
+	}
+	return object{"type": "object", "properties": properties}
 }
 
 // submissions are jobs that are published without a request.
 func (a *asyncAPI) submissions() {
 	a.messages["job"] = object{
 		"title": "A job", "payload": &jsonschema.Schema{Ref: "#/$defs/job"},
-		"headers": header(operation.JobIDHeader, "The job's id, a UUIDv7 of the sender's choice: the same again is the same job."),
+		"headers": headers(map[string]string{
+			operation.JobIDHeader: "The job's id, a UUIDv7 of the sender's choice: the same again is the same job.",
+			jobs.TraceParent:      "The span of the sender, as W3C Trace Context has it: the job is part of that trace, unless it names another one.",
+			jobs.TraceState:       "What tracing systems add to it.",
+		}),
 	}
 	a.messages["cloudevent"] = object{
 		"title": "A job in a CloudEvent 1.0, in structured mode; in binary mode the message is the job itself", "contentType": "application/cloudevents+json",
@@ -137,7 +146,7 @@ func (a *asyncAPI) events() error {
 func (a *asyncAPI) requests() error {
 	a.messages["refusal"] = object{
 		"title": "Why a request was not fulfilled", "payload": &jsonschema.Schema{Ref: "#/$defs/refusal"},
-		"headers": header("Nats-Service-Error", "The refusal's message. An answer without this header is none."),
+		"headers": headers(map[string]string{"Nats-Service-Error": "The refusal's message. An answer without this header is none."}),
 	}
 	for _, row := range operation.All() {
 		request, err := a.shape(row.Request, true)
@@ -149,7 +158,7 @@ func (a *asyncAPI) requests() error {
 			return fmt.Errorf("describe the answer to %s: %w", row.Name, err)
 		}
 		asked, answered := row.Name+".request", row.Name+".answer"
-		a.messages[asked] = object{"title": row.Sentence, "payload": request, "headers": header(operation.CallerHeader, "Who asks, in a word; kept with what the request changes.")}
+		a.messages[asked] = object{"title": row.Sentence, "payload": request, "headers": headers(map[string]string{operation.CallerHeader: "Who asks, in a word; kept with what the request changes."})}
 		a.messages[answered] = object{"title": "The answer to " + row.Name, "payload": answer}
 		channel := "api." + row.Name // others have names without a dot
 		a.channel(channel, "penstock.v1.api."+row.Name, row.Sentence, asked)

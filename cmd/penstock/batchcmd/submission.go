@@ -93,7 +93,7 @@ func (s *submission) watch(ctx context.Context) error {
 
 // item carries one item from its submission to its line in the results.
 func (s *submission) item(ctx context.Context, item string) error {
-	answer, err := s.pool.Submit(ctx, s.batch.items[item], "batch")
+	answer, err := s.pool.Submit(ctx, s.batch.items[item].In(jobflags.Trace()), "batch")
 	if err == nil && s.strictKey {
 		err = jobflags.RefuseDiffering(s.batch.items[item], answer)
 	}

@@ -94,7 +94,7 @@ func fork(shell cli.Shell) *cobra.Command {
 // command has a key. With an error it returns those that it has submitted.
 func forkJob(ctx context.Context, p *pool.Pool, id, prompt string, n int) ([]operation.Submitted, error) {
 	if !p.Signs() {
-		return p.Client.Fork(ctx, id, prompt, n)
+		return p.Client.WithTrace(jobflags.Trace()).Fork(ctx, id, prompt, n)
 	}
 	shown, err := p.Client.Show(ctx, id)
 	if err == nil && shown.Job == nil {
@@ -105,7 +105,7 @@ func forkJob(ctx context.Context, p *pool.Pool, id, prompt string, n int) ([]ope
 	}
 	var forks []operation.Submitted
 	for range n {
-		answer, err := p.Submit(ctx, shown.Job.Forked(id, prompt), "cli")
+		answer, err := p.Submit(ctx, shown.Job.Forked(id, prompt).In(jobflags.Trace()), "cli")
 		if err != nil {
 			return forks, err
 		}

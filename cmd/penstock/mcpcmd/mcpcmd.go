@@ -73,7 +73,9 @@ func serve(ctx context.Context, shell cli.Shell, cfg mcptools.Config) error {
 		return errors.Join(cli.Fail(cli.ExitUnreachable, "penstock serve starts one; --server names one on another host", "no pool runs on %s", shell.Config.Data), p.Close())
 	}
 	cfg.Client, cfg.Release = p.Client.As("mcp"), shell.Release
-	cfg.Submit = func(ctx context.Context, job jobs.Job) (operation.Submitted, error) { return p.Submit(ctx, job, "mcp") }
+	cfg.Submit = func(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
+		return p.Submit(ctx, job.In(jobflags.Trace()), "mcp")
+	}
 	err = mcpstdio.Serve(ctx, mcptools.New(cfg), shell.In, shell.Out)
 	if errors.Is(err, bufio.ErrTooLong) {
 		err = cli.Usage("", "a line has more than %d bytes", mcpstdio.MaxLine)
