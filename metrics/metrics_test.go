@@ -72,8 +72,8 @@ func useWorker(w *Worker) {
 			w.Claimed(record, time.Duration(n-3)*time.Second)
 			w.Ended(jobs.Ended{Outcome: jobs.Outcome(value)})
 			w.Requeued(jobs.Reason(value))
-			w.Finished(value, jobs.Result{Outcome: jobs.Outcome(value), Reason: jobs.Reason(value), Durations: jobs.Durations{Total: float64(n)}})
-			w.Stage(value, time.Second)
+			w.Finished(record, jobs.Result{Outcome: jobs.Outcome(value), Reason: jobs.Reason(value), Durations: jobs.Durations{Total: float64(n)}})
+			w.Stage(record, value, time.Second)
 			w.LeaseLost()
 			w.SandboxStarted(jobs.Isolation(value), time.Millisecond, nil)
 			w.SandboxStarted(jobs.Isolation(value), time.Millisecond, errors.New("no"))
@@ -216,10 +216,10 @@ func TestWorkerCounts(t *testing.T) {
 	w.Claimed(jobs.Record{Queue: "gpu", Isolation: jobs.IsolationWorktree}, 90*time.Second)
 	w.Ended(jobs.Ended{Outcome: jobs.Error})
 	w.Requeued(jobs.WorkerLost)
-	w.Finished("gpu", jobs.Result{Outcome: jobs.TimedOut, Reason: jobs.TimeLimit, Durations: jobs.Durations{Total: 7}})
-	w.Finished("gpu", jobs.Result{Outcome: jobs.Success, Durations: jobs.Durations{Total: 5}})
-	w.Finished("elsewhere", jobs.Result{Outcome: "odd", Reason: "odder"})
-	w.Stage("provision", 2*time.Second)
+	w.Finished(jobs.Record{Queue: "gpu"}, jobs.Result{Outcome: jobs.TimedOut, Reason: jobs.TimeLimit, Durations: jobs.Durations{Total: 7}})
+	w.Finished(jobs.Record{Queue: "gpu"}, jobs.Result{Outcome: jobs.Success, Durations: jobs.Durations{Total: 5}})
+	w.Finished(jobs.Record{Queue: "elsewhere"}, jobs.Result{Outcome: "odd", Reason: "odder"})
+	w.Stage(jobs.Record{}, "provision", 2*time.Second)
 	w.LeaseLost()
 	w.SandboxStarted(jobs.IsolationWorktree, time.Second, nil)
 	w.SandboxStarted(jobs.IsolationWorktree, time.Hour, errors.New("no"))
@@ -439,13 +439,61 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
+// Durations of jobs are shown with the trace of one of them, to those who ask for
+// OpenMetrics. A trace that is not recorded cannot be looked at.
+func TestExemplars(t *testing.T) {
+	reg, w := worker(t)
+	rec := jobs.NewRecord(jobs.NewID(), "default", jobs.Job{Queue: "gpu"}, time.Now())
+	silent := rec
+	silent.Trace.Parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+	for _, r := range []jobs.Record{rec, silent} {
+		w.Claimed(r, 2*time.Second)
+		w.Stage(r, "agent", 40*time.Second)
+		w.Finished(r, jobs.Result{Outcome: jobs.Success, Durations: jobs.Durations{Total: 50}})
+	}
+	server := httptest.NewServer(Admin{Registry: reg}.Handler())
+	defer server.Close()
+	scrape := func(accept string) string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", accept)
+		answer, err := server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	text := scrape("application/openmetrics-text; version=1.0.0")
+	for _, want := range []string{
+		`penstock_job_queue_wait_seconds_bucket{queue="gpu",le="5.0"} 2 # {trace_id="`, `penstock_job_stage_seconds_bucket{stage="agent",le="60.0"} 2 # {trace_id="`,
+		`penstock_job_duration_seconds_bucket{queue="gpu",le="60.0"} 2 # {trace_id="`,
+	} {
+		if want += rec.Trace.TraceID() + `"}`; !strings.Contains(text, want) {
+			t.Errorf("OpenMetrics has no line %s", want)
+		}
+	}
+	if strings.Contains(text, silent.Trace.TraceID()) {
+		t.Error("a trace that is not recorded is shown")
+	}
+	if plain := scrape("text/plain"); strings.Contains(plain, "trace_id") || !strings.Contains(plain, `penstock_job_duration_seconds_bucket{queue="gpu",le="60"} 2`) {
+		t.Error("what knows no exemplars gets them")
+	}
+}
+
 // TestHistogramForms asks for the protocol that carries native histograms.
 func TestHistogramForms(t *testing.T) {
 	for form, want := range map[Histograms][2]bool{Both: {true, true}, Classic: {true, false}, Native: {false, true}, "": {true, true}} {
 		reg := prometheus.NewPedanticRegistry()
 		opts := options()
 		opts.Histograms = form
-		NewWorker(reg, opts).Stage("agent", time.Minute)
+		NewWorker(reg, opts).Stage(jobs.Record{}, "agent", time.Minute)
 		families, err := reg.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -455,7 +503,9 @@ func TestHistogramForms(t *testing.T) {
 				continue
 			}
 			h := f.GetMetric()[0].GetHistogram()
-			if got := [2]bool{len(h.GetBucket()) > 0, h.Schema != nil}; got != want {
+			// One bucket, which has no bound, is there for the exemplar.
+			classic := slices.ContainsFunc(h.GetBucket(), func(b *dto.Bucket) bool { return !math.IsInf(b.GetUpperBound(), 1) })
+			if got := [2]bool{classic, h.Schema != nil}; got != want {
 				t.Errorf("%q: classic and native are %v, want %v", form, got, want)
 			}
 		}

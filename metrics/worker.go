@@ -179,7 +179,7 @@ func (w *Worker) Heartbeat(at time.Time) { w.heartbeat.Set(float64(at.UnixMilli(
 // could start.
 func (w *Worker) Claimed(r jobs.Record, wait time.Duration) {
 	w.started.WithLabelValues(w.queues.of(r.Queue)).Inc()
-	w.wait.WithLabelValues(w.queues.of(r.Queue)).Observe(max(wait, 0).Seconds())
+	observe(w.wait.WithLabelValues(w.queues.of(r.Queue)), max(wait, 0).Seconds(), r)
 }
 
 // Ended counts an attempt that has ended, whether the job has or not.
@@ -193,19 +193,32 @@ func (w *Worker) Requeued(why jobs.Reason) {
 }
 
 // Finished counts a job that has finished.
-func (w *Worker) Finished(queue string, r jobs.Result) {
-	w.finished.WithLabelValues(w.queues.of(queue), outcomes.of(string(r.Outcome))).Inc()
+func (w *Worker) Finished(rec jobs.Record, r jobs.Result) {
+	queue := w.queues.of(rec.Queue)
+	w.finished.WithLabelValues(queue, outcomes.of(string(r.Outcome))).Inc()
 	if r.Outcome != jobs.Success {
 		w.unsuccessful.WithLabelValues(reasons.of(string(r.Reason))).Inc()
 	}
-	w.duration.WithLabelValues(w.queues.of(queue)).Observe(r.Durations.Total)
+	observe(w.duration.WithLabelValues(queue), r.Durations.Total, rec)
+}
+
+// observe adds a duration of a job to a histogram, with the job's trace as an example of
+// how it came about, if it is recorded.
+func observe(into prometheus.Observer, seconds float64, rec jobs.Record) {
+	trace := rec.Span(0)
+	with, ok := into.(prometheus.ExemplarObserver)
+	if !ok || !trace.Sampled() {
+		into.Observe(seconds)
+		return
+	}
+	with.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": trace.TraceID()})
 }
 
 // Stage notes how long a stage of an attempt took: provision, agent, check or
 // collect. The jail has series of its own.
-func (w *Worker) Stage(name string, took time.Duration) {
+func (w *Worker) Stage(rec jobs.Record, name string, took time.Duration) {
 	if stages.has(name) {
-		w.stage.WithLabelValues(name).Observe(took.Seconds())
+		observe(w.stage.WithLabelValues(name), took.Seconds(), rec)
 	}
 }
 

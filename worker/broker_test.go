@@ -66,7 +66,7 @@ func TestAMuteBrokerWhileSettling(t *testing.T) {
 			proxy := f.server.Proxy()
 			f.use(f.connect(proxy.URL()))
 			var once atomic.Bool
-			f.cfg.Hooks.Stage = func(name string, _ time.Duration) {
+			f.cfg.Hooks.Stage = func(_ jobs.Record, name string, _ time.Duration) {
 				if name == stage && once.CompareAndSwap(false, true) {
 					proxy.Blackhole()
 					time.AfterFunc(testLease/4, proxy.Heal)
@@ -97,7 +97,7 @@ func TestACancelRacesWithTheEnd(t *testing.T) {
 			f.cfg.Hooks.Claimed = func(rec jobs.Record) { id.Store(rec.ID) }
 			cancelled := make(chan error, len(stages))
 			var once atomic.Bool
-			f.cfg.Hooks.Stage = func(name string, _ time.Duration) {
+			f.cfg.Hooks.Stage = func(_ jobs.Record, name string, _ time.Duration) {
 				if name == stage && once.CompareAndSwap(false, true) {
 					go func() {
 						_, err := f.eye.queue.Cancel(context.Background(), id.Load().(string), "test")

@@ -52,7 +52,7 @@ type claimed struct {
 // secrets the worker does not have; the attempt can tell so.
 func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a *attempt, missing error) {
 	c, missing := newClaimed(&w.cfg, claim, w.log, end)
-	c.times = stopwatch{w.cfg.Hooks.Stage, c.out.Result}
+	c.times = stopwatch{w.cfg.Hooks.Stage, c.rec, c.out.Result}
 	c.cleanup = cleanup{c.times, c.log, w.leftover}
 	c.refused, c.jails = c.newJails()
 	a = &attempt{of: c, rec: c.rec, tally: w.tally, preparation: c.newPreparation(), inbox: &inbox{of: c}}
@@ -64,7 +64,7 @@ func (w *Worker) newAttempt(claim *queue.Claim, end context.CancelCauseFunc) (a 
 func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.CancelCauseFunc) (c *claimed, missing error) {
 	rec := claim.Record()
 	c = &claimed{
-		cfg: cfg, claim: claim, rec: rec, job: claim.Job(), began: time.Now(), log: log.With("job", rec.ID, "session", rec.Session, "attempt", rec.Attempt, "queue", rec.Queue),
+		cfg: cfg, claim: claim, rec: rec, job: claim.Job(), began: time.Now(), log: log.With(rec.LogFields()...),
 		inside: inside.NewServer(), tokens: newTokens(), salvages: outcome.Salvages{Store: cfg.Store, Record: cfg.Queue.Get},
 	}
 	c.secrets, missing = c.redactor()

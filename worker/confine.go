@@ -45,6 +45,6 @@ func (c *claimed) confine(plan preparation.Plan, space *workspace.Workspace) (co
 	keepHome := plan.Job.CheckRounds > 0 && plan.Adapter.About().Resume || c.conversation.Continues()
 	return confine.New(c.cfg.confinement(), confine.Request{
 		Job: plan.Job, Label: JailLabel(c.name(), c.cfg.Pool), Backend: plan.Backend, Space: space, KeepHome: keepHome,
-		Inside: c.inside.URL, Token: c.tokens.network, Refused: c.refused.Host,
+		Trace: c.rec.Span(c.rec.Attempt), Inside: c.inside.URL, Token: c.tokens.network, Refused: c.refused.Host,
 	})
 }

@@ -129,7 +129,7 @@ func TestADeliveryThatCannotBeMade(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newField(t)
-			f.cfg.Hooks.Stage = func(stage string, _ time.Duration) {
+			f.cfg.Hooks.Stage = func(_ jobs.Record, stage string, _ time.Duration) {
 				if stage == "agent" {
 					f.sh(f.repo, c.script)
 				}
@@ -158,7 +158,7 @@ func TestNoBranchWithoutTheLease(t *testing.T) {
 		f := newField(t)
 		var id string
 		f.cfg.Hooks.Claimed = func(rec jobs.Record) { id = rec.ID }
-		f.cfg.Hooks.Stage = func(stage string, _ time.Duration) {
+		f.cfg.Hooks.Stage = func(_ jobs.Record, stage string, _ time.Duration) {
 			if stage == "collect" {
 				_, err := f.eye.queue.Cancel(context.Background(), id, "test")
 				if err != nil {
@@ -177,7 +177,7 @@ func TestNoBranchWithoutTheLease(t *testing.T) {
 		proxy := f.server.Proxy()
 		f.use(f.connect(proxy.URL()))
 		var once sync.Once
-		f.cfg.Hooks.Stage = func(stage string, _ time.Duration) {
+		f.cfg.Hooks.Stage = func(_ jobs.Record, stage string, _ time.Duration) {
 			if stage == "collect" {
 				once.Do(func() {
 					proxy.Cut()
@@ -206,7 +206,7 @@ func TestADeliveryThatWasNotSettled(t *testing.T) {
 	f.must(err)
 	b.js = js
 	var once sync.Once
-	f.cfg.Hooks.Stage = func(stage string, _ time.Duration) {
+	f.cfg.Hooks.Stage = func(_ jobs.Record, stage string, _ time.Duration) {
 		if stage != "cleanup" || f.branches() == "" {
 			return
 		}

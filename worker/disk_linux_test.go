@@ -21,7 +21,7 @@ func TestADiskThatFailsIsNotTheAgents(t *testing.T) {
 	b := &breaker{field: newField(t)}
 	b.Cleanup(b.mended)
 	first := true
-	b.cfg.Hooks.Stage = func(stage string, _ time.Duration) {
+	b.cfg.Hooks.Stage = func(_ jobs.Record, stage string, _ time.Duration) {
 		if stage == "agent" && first {
 			first = false
 			b.mu.Lock()

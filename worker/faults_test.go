@@ -140,7 +140,7 @@ func (b *breaker) config() Config {
 	cfg.Hooks.Jailed = func(jobs.Isolation, time.Duration, error) {
 		b.step("append while the agent runs", b.refusing(eventStream))
 	}
-	cfg.Hooks.Stage = func(stage string, _ time.Duration) {
+	cfg.Hooks.Stage = func(_ jobs.Record, stage string, _ time.Duration) {
 		switch stage {
 		case "provision":
 			b.step("append after the workspace", b.refusing(eventStream))

@@ -77,7 +77,7 @@ func tell(ctx context.Context, cfg Config, s jobs.Salvage) error {
 	if err != nil {
 		return err
 	}
-	_, err = cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent}, event.New(event.SalvageStored(s)))
+	_, err = cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Trace: rec.Span(rec.Attempt)}, event.New(event.SalvageStored(s)))
 	return err
 }
 

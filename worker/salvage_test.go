@@ -115,7 +115,7 @@ func TestStoredFilesAreNotedBeforeTheVerdict(t *testing.T) {
 	var seen []jobs.Salvage
 	var id string
 	ids := make(chan string, 1)
-	f.cfg.Hooks.Stage = func(stage string, _ time.Duration) {
+	f.cfg.Hooks.Stage = func(_ jobs.Record, stage string, _ time.Duration) {
 		if stage == "agent" {
 			id = <-ids
 		}

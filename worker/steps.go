@@ -4,12 +4,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/outcome"
 )
 
 // A stopwatch reports how long the steps of an attempt take.
 type stopwatch struct {
-	hook   func(step string, took time.Duration) // may be nil
+	hook   func(rec jobs.Record, step string, took time.Duration) // may be nil
+	rec    jobs.Record
 	result *outcome.Result
 }
 
@@ -17,7 +19,7 @@ type stopwatch struct {
 func (s stopwatch) stage(name string, began time.Time) float64 {
 	took := time.Since(began)
 	if s.hook != nil {
-		s.hook(name, took)
+		s.hook(s.rec, name, took)
 	}
 	return took.Seconds()
 }

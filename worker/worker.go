@@ -141,7 +141,7 @@ type Hooks struct {
 	Released func(rec jobs.Record)
 	// Stage reports how long one step of an attempt took: fetch, provision,
 	// jail, agent, check, collect, publish, cleanup.
-	Stage func(stage string, took time.Duration)
+	Stage func(rec jobs.Record, stage string, took time.Duration)
 	// Settled reports the verdict on an attempt; rec is the record after it.
 	Settled func(rec jobs.Record, result jobs.Result)
 	Fenced  func(rec jobs.Record)

@@ -154,7 +154,7 @@ func benchJobs(b *testing.B, job jobs.Job, slots int) {
 	stages := map[string]time.Duration{}
 	var h pool.Hooks
 	h.Worker.Settled = func(rec jobs.Record, _ jobs.Result) { settled <- rec }
-	h.Worker.Stage = func(name string, took time.Duration) {
+	h.Worker.Stage = func(_ jobs.Record, name string, took time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		stages[name] += took

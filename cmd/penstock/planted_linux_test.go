@@ -66,8 +66,8 @@ func TestLogsOfServices(t *testing.T) {
 	}{
 		{"serving", []string{"broker", "http", "admin", "version", "pid"}},
 		{"claiming jobs", []string{"worker", "slots", "broker", "version"}},
-		{"claimed", []string{"worker", "job", "session", "attempt", "queue"}},
-		{"settled", []string{"worker", "job", "session", "attempt", "queue", "outcome", "took_seconds"}},
+		{"claimed", []string{"worker", "job", "session", "attempt", "queue", "trace_id"}},
+		{"settled", []string{"worker", "job", "session", "attempt", "queue", "trace_id", "outcome", "took_seconds"}},
 		{"settings were read again", []string{"log_level", "needs_restart"}},
 		{"log level changed", []string{"log_level"}},
 		{"ended with an error", []string{"err", "exit_code"}},

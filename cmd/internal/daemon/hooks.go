@@ -42,7 +42,7 @@ func (m *Monitor) watchWorker(h *pool.Hooks) {
 		series.Spent(rec.Agent, result.LastAttempt.Usage, result.LastAttempt.CostUSD) // the others were counted as they ended
 		if rec.State == jobs.Finished {
 			series.Ended(jobs.Ended{Outcome: rec.Outcome, Reason: rec.Reason})
-			series.Finished(rec.Queue, result)
+			series.Finished(rec, result)
 			return
 		}
 		series.Ended(rec.Reason.Ended(""))

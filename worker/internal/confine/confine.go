@@ -68,6 +68,8 @@ type Request struct {
 	Label   string // of the attempt's jails
 	Backend sandbox.Backend
 	Space   Space
+	// Trace is the span of the attempt, which programs pass on to what they call.
+	Trace jobs.Trace
 	// KeepHome: the agent has the same home in each of its runs.
 	KeepHome bool
 	// Inside returns the URL of the worker, for programs that reach it at an address.

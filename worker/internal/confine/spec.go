@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
@@ -71,6 +72,7 @@ func (j Jail) environment() []string {
 		"PATH": Path,
 		"HOME": j.home, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "agent", "LOGNAME": "agent", "SHELL": "/bin/sh", "TERM": "dumb",
 	}
+	j.req.Trace.Put(func(name, value string) { vars[strings.ToUpper(name)] = value })
 	maps.Copy(vars, j.cfg.Policy.Env)
 	maps.Copy(vars, j.req.Job.Env)
 	for _, name := range j.req.Job.Secrets {
