@@ -2,32 +2,31 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
-
-	"github.com/penstock-run/penstock/jobs/jobstest"
-	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
-// A pageBlock is a fenced block of a page of the documentation, or a comment that
-// stands between blocks. Comments tell what is done with the block after them:
+// A pageBlock is a fenced block of a page of the documentation. Comments before it tell
+// what is done with it:
 //
 //	<!-- not run: REASON -->       nothing
-//	<!-- run by TestNAME -->       another test runs it
-//	<!-- until: TEXT -->           it goes on in the background, once it says TEXT
+//	<!-- run by TestNAME -->       another test runs it: TestNAME, or TestNAME of metrics
+//	<!-- needs: PROGRAM -->        where there is none, the page is skipped
 //	<!-- before: SCRIPT -->        SCRIPT runs first; readers have done something like it
+//	<!-- for WORD: COMMAND -->     what COMMAND prints stands for WORD, from here on
+//	<!-- until: TEXT -->           it goes on in the background, once it says TEXT
+//	<!-- ends with: CODE -->       its last command has this exit code, and not 0
+//	<!-- file: NAME -->            it is written to the file NAME, whatever its language
 //
-// The comment "no block of this page is run: REASON" is about all of them. What a block
-// prints is compared with the block of language text after it.
+// What a block of language sh prints is compared with the block of language text after
+// it. Blocks of language console have prompts, so they cannot be run and say why; those of
+// language usage say what a command takes.
 type pageBlock struct {
 	language, text string
 	comments       []string
@@ -35,8 +34,11 @@ type pageBlock struct {
 
 var (
 	pageParts = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$|^<!-- (.*?) ?-->$")
-	wholePage = regexp.MustCompile(`(?m)^<!-- no block of this page is run: .+ -->$`)
-	runBy     = regexp.MustCompile(`^run by (Test\w+)$`)
+	pageFence = regexp.MustCompile("(?m)^[ \t]*(?:```|~~~)")
+	runBy     = regexp.MustCompile(`^run by (Test\w+)(?: of ([\w/]+))?$`)
+	standsFor = regexp.MustCompile(`(?s)^for (\S+): (.+)$`)
+	// typed are lines that readers type, which belong into blocks of language sh.
+	typed = regexp.MustCompile(`(?m)^(?:\$ |(?:penstock|curl|git|make|go|nats|docker|kubectl) [a-z"-]).*`)
 )
 
 func pageBlocks(page string) []pageBlock {
@@ -63,37 +65,90 @@ func (b pageBlock) directive(word string) (string, bool) {
 	return "", false
 }
 
+func (b pageBlock) has(word string) bool {
+	_, found := b.directive(word)
+	return found
+}
+
 // leftOut says whether a block is not run here, and that another test runs it if the
 // block says so.
 func (b pageBlock) leftOut(t *testing.T) bool {
 	t.Helper()
 	for _, comment := range b.comments {
 		if m := runBy.FindStringSubmatch(comment); m != nil {
-			if !existingTest(t, m[1]) {
-				t.Errorf("there is no test %s", m[1])
+			if !existingTest(t, m[1], m[2]) {
+				t.Errorf("there is no test %s", strings.TrimPrefix(comment, "run by "))
 			}
 			return true
 		}
 	}
-	_, found := b.directive("not run")
-	return found
+	return b.has("not run")
 }
 
-// script returns the commands of a block for bash. They write to a file named after n.
-func (b pageBlock) script(n int) string {
-	var s strings.Builder
+// existingTest says whether a test of a package of this repository has the name.
+func existingTest(t *testing.T, name, pkg string) bool {
+	t.Helper()
+	dir := "."
+	if pkg != "" {
+		dir = filepath.Join("..", "..", pkg)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		source, err := os.ReadFile(file)
+		return err == nil && bytes.Contains(source, []byte("\nfunc "+name+"("))
+	})
+}
+
+// A pageScript writes the commands of a page, for bash.
+type pageScript struct {
+	strings.Builder
+	words []string // what variables word0, word1 and so on stand for
+}
+
+// add adds block n, whose commands write to a file named after it.
+func (s *pageScript) add(n int, b pageBlock) {
 	if before, found := b.directive("before"); found {
 		s.WriteString(before + "\n")
 	}
-	fmt.Fprintf(&s, "exec >\"$PRINTED/%d\" 2>&1\n", n)
-	until, background := b.directive("until")
-	if !background {
-		s.WriteString(b.text)
-		return s.String()
+	for _, comment := range b.comments {
+		if m := standsFor.FindStringSubmatch(comment); m != nil {
+			if !slices.Contains(s.words, m[1]) {
+				s.words = append(s.words, m[1])
+			}
+			fmt.Fprintf(s, "word%d=$(%s)\n", slices.Index(s.words, m[1]), strings.TrimSpace(m[2]))
+		}
 	}
-	// The shell itself is replaced, so that the signal at the end reaches the program.
-	fmt.Fprintf(&s, "( exec %s ) &\nwhile ! grep -q '%s' \"$PRINTED/%d\"; do kill -0 $!; sleep 0.05; done\n", strings.TrimSpace(b.text), until, n)
-	return s.String()
+	if name, found := b.directive("file"); found {
+		text := strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(b.text)
+		fmt.Fprintf(s, "cat >%s <<END_OF_FILE\n%sEND_OF_FILE\n", name, s.replaced(text))
+		return
+	}
+	text := strings.TrimSpace(s.replaced(b.text))
+	fmt.Fprintf(s, "exec >\"$PRINTED/%d\" 2>&1\n", n)
+	code, fails := b.directive("ends with")
+	until, background := b.directive("until")
+	switch {
+	case background: // The shell itself is replaced, so that the signal at the end reaches the program.
+		fmt.Fprintf(s, "( exec %s\n) &\nwhile ! grep -q '%s' \"$PRINTED/%d\"; do kill -0 $!; sleep 0.05; done\n", text, until, n)
+	case fails:
+		fmt.Fprintf(s, "code=0; ( set +e\n%s\n) || code=$?\n[ $code = %s ] || { echo \"exit code $code\"; exit 1; }\n", text, code)
+	default:
+		s.WriteString(text + "\n")
+	}
+}
+
+// replaced puts variables in the place of the words that stand for something.
+func (s *pageScript) replaced(text string) string {
+	for i, word := range s.words {
+		word := regexp.MustCompile(`(^|[^\w$.-])` + regexp.QuoteMeta(word) + `($|[^\w.-])`)
+		for range 2 { // two of them may share the character between them
+			text = word.ReplaceAllString(text, fmt.Sprintf("${1}$${word%d}${2}", i))
+		}
+	}
+	return text
 }
 
 // varying are the parts of a printed line that differ from run to run: ids, and numbers.
@@ -122,141 +177,58 @@ func like(line string) *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^\s*` + text + `\s*$`)
 }
 
-// pageCommands are the blocks of commands of a page that are run, each with the block of
-// what it prints after it. Everything that is not run says why.
-func pageCommands(t *testing.T, page string) []pageBlock {
+// pages are all pages of the repository, by their paths in it. There is no list of those
+// whose commands are run: a new page is one of them.
+func pages(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	root := filepath.Join("..", "..")
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		hidden := strings.HasPrefix(name, ".") && path != root && name != ".github"
+		switch {
+		// What programs write, and what tests read.
+		case d.IsDir() && (hidden || slices.Contains([]string{"bin", "demo-run", "penstock-results", "node_modules", "testdata"}, name)):
+			return filepath.SkipDir
+		case !d.IsDir() && filepath.Ext(name) == ".md":
+			page, err := filepath.Rel(root, path)
+			found = append(found, page)
+			return err
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := wholePage.Match(text)
+	return found
+}
+
+// pageCommands are the blocks of a page that are run or written to files, each with the
+// block of what it prints after it. Everything that is not run says why.
+func pageCommands(t *testing.T, text string) []pageBlock {
+	t.Helper()
 	var run []pageBlock
-	ran := false
-	for _, b := range pageBlocks(string(text)) {
+	all := pageBlocks(text)
+	if fences := len(pageFence.FindAllString(text, -1)); fences != 2*len(all) {
+		t.Errorf("it has %d fences and %d blocks: a fence begins a line, and its language is a word of small letters", fences, len(all))
+	}
+	command, ran := false, false // what the block before this one was
+	for _, b := range all {
+		file, out := b.has("file"), b.leftOut(t)
 		switch {
-		case b.language == "" && !none:
+		case b.language == "":
 			t.Errorf("a block has no language: sh, text or another\n%s", b.text)
-		case b.language == "text" && ran:
+		case b.language == "console" && !out:
+			t.Errorf("a block with prompts cannot be run: make it one of sh and one of text, or say why\n%s", b.text)
+		case b.language == "text" && !out && !command && typed.MatchString(b.text):
+			t.Errorf("a block of language text has a command, which is not run: %s", typed.FindString(b.text))
+		case file, b.language == "text" && ran, b.language == "sh" && !out:
 			run = append(run, b)
-		case b.language == "sh" && !none && !b.leftOut(t):
-			run, ran = append(run, b), true
-			continue
 		}
-		ran = false
+		command, ran = b.language == "sh", b.language == "sh" && !out && !file
 	}
 	return run
-}
-
-// existingTest says whether a test of this package has the name.
-func existingTest(t *testing.T, name string) bool {
-	t.Helper()
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.ContainsFunc(files, func(file string) bool {
-		source, err := os.ReadFile(file)
-		return err == nil && bytes.Contains(source, []byte("\nfunc "+name+"("))
-	})
-}
-
-// Whoever follows a tutorial or a guide sees what it shows. Tutorials begin with nothing;
-// guides have a repository as the current directory, and a pool.
-func TestDocumentedCommands(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.env = append(f.env, fmt.Sprintf("PENSTOCK_SERVE_HTTP=127.0.0.1:%d", jobstest.FreePort(t)))
-	f.serve("--slots", "3")
-	for _, kind := range []string{"tutorials", "how-to", "examples"} {
-		pages, err := filepath.Glob(filepath.Join("..", "..", "docs", kind, "*.md"))
-		if err != nil || len(pages) == 0 {
-			t.Fatalf("%v: %d pages of %s", err, len(pages), kind)
-		}
-		for _, page := range pages {
-			t.Run(kind+"/"+strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
-				t.Parallel()
-				if blocks := pageCommands(t, page); len(blocks) > 0 {
-					walk := &walk{fixture: f, T: t, dir: t.TempDir(), printed: t.TempDir()}
-					if kind == "tutorials" {
-						walk.Cleanup(func() { walk.removable(filepath.Join(walk.dir, ".local", "state", "penstock")) })
-					}
-					walk.through(blocks, kind != "tutorials")
-				}
-			})
-		}
-	}
-}
-
-// A walk follows one page.
-type walk struct {
-	*fixture
-	*testing.T
-	dir, printed string
-}
-
-const guideBegins = `
-mkdir app && cd app && git init -q && printf 'Teh first line\n' >README.md && git add . && git commit -qm 'Say hello'
-`
-
-func (w *walk) through(blocks []pageBlock, guide bool) {
-	w.Helper()
-	// A pool that a page starts is told to end, and awaited.
-	script := "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"
-	if guide {
-		script += guideBegins
-	}
-	for i, b := range blocks {
-		if b.language == "sh" {
-			script += b.script(i)
-		}
-	}
-	for _, program := range []string{"bash", "jq", "openssl"} {
-		if _, err := exec.LookPath(program); err != nil && (program == "bash" || strings.Contains(script, program+" ")) {
-			skip(w.T, program, "no %s in PATH", program)
-		}
-	}
-	ctx, cancel := context.WithTimeout(w.T.Context(), slowtest.Limit(2*time.Minute))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-c", script)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = slowtest.Limit(20 * time.Second)
-	cmd.Dir, cmd.Env = w.dir, w.environment(guide)
-	w.must(os.WriteFile(filepath.Join(w.dir, ".gitconfig"), []byte("[user]\n\tname = Ann\n\temail = ann@example.com\n"), 0o600))
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		w.T.Errorf("%v\n%s", err, out)
-	}
-	for i, b := range blocks {
-		if b.language != "sh" {
-			continue
-		}
-		printed, err := os.ReadFile(filepath.Join(w.printed, fmt.Sprint(i)))
-		if err != nil {
-			w.T.Fatalf("the walk did not reach\n%s", b.text)
-		}
-		w.T.Logf("%s\n%s", b.text, printed)
-		if i+1 == len(blocks) || blocks[i+1].language != "text" {
-			continue
-		}
-		for line := range strings.Lines(blocks[i+1].text) {
-			if line := strings.TrimSpace(line); !like(line).Match(printed) {
-				w.T.Errorf("it does not print %q", line)
-			}
-		}
-	}
-}
-
-// environment is that of a person who has set nothing, with free ports and short waits.
-func (w *walk) environment(guide bool) []string {
-	env := slices.DeleteFunc(w.command("version").Env, func(kv string) bool {
-		return strings.HasPrefix(kv, "HOME=") || strings.HasPrefix(kv, "XDG_") || strings.HasPrefix(kv, "PENSTOCK_DATA=") ||
-			strings.HasPrefix(kv, "PENSTOCK_SERVE_")
-	})
-	if guide {
-		env = append(env, "PENSTOCK_DATA="+w.data)
-	}
-	free := func() string { return fmt.Sprintf("127.0.0.1:%d", jobstest.FreePort(w.T)) }
-	return append(env, "HOME="+w.dir, "PRINTED="+w.printed, "ISSUES=8", "PENSTOCK_SERVE_LISTEN="+free(), "PENSTOCK_SERVE_HTTP="+free(),
-		"PENSTOCK_SERVE_ADMIN="+free(), "PENSTOCK_WORKER_ADMIN=127.0.0.1:0", "PENSTOCK_WORKER_DRAIN=1s")
 }

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ func TestTheRequestOfTheReadme(t *testing.T) {
 	block := regexp.MustCompile(`(?m)^eval .*\n(?:nats request .*\n)+`).FindString(string(text))
 	if block == "" {
 		t.Fatal("the README has no such lines")
+	}
+	if page, err := os.ReadFile("../../docs/how-to/clients-nats.md"); err != nil || !strings.Contains(string(page), "\n"+block) {
+		t.Errorf("the page about NATS has other lines, or none: %v", err)
 	}
 	f := newFixture(t)
 	f.serve()
@@ -64,31 +68,33 @@ func TestTheRequestOfTheReadme(t *testing.T) {
 // The commands that the README and the pages show exist, with the flags that they have there.
 func TestTheReadmeNamesOnlyWhatExists(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../../docs/*/*.md")
-	if err != nil || len(pages) == 0 {
-		t.Fatal(err)
-	}
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	command := regexp.MustCompile(`(?m)^(?:\$ )?penstock ([a-z][^\n]*)$`)
 	root := (&app{cfg: cli.Defaults(), format: cli.Table}).root()
-	for _, page := range append(pages, "../../README.md") {
-		text, err := os.ReadFile(page)
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(filepath.Join("..", "..", page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
+		var typed strings.Builder
+		for _, b := range pageBlocks(string(text)) {
+			if b.language != "usage" {
+				typed.WriteString(b.text + strings.Join(b.comments, "\n") + "\n")
+			}
+		}
+		for _, m := range command.FindAllStringSubmatch(typed.String(), -1) {
 			words := strings.Fields(m[1])
 			at, rest, err := root.Find(words)
-			group := at.DisableFlagsInUseLine // it takes a subcommand and nothing else
+			group := at.HasSubCommands() && at.DisableFlagsInUseLine // it takes a subcommand and nothing else
 			if err != nil || at == root || group {
 				t.Errorf("%s: there is no command penstock %s", page, m[1])
 				continue
 			}
 			for _, word := range rest {
-				if word == "--" || strings.HasPrefix(word, "#") {
+				if strings.HasPrefix(word, "#") || slices.Contains([]string{"--", "|", ">"}, word) {
 					break
 				}
 				name, _, _ := strings.Cut(strings.Trim(word, `-]"')`), "=")

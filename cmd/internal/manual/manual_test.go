@@ -37,8 +37,8 @@ func TestMarkdown(t *testing.T) {
 	for name, want := range map[string][]string{
 		"cli.md": {"| [`tool job`](cli/job.md) | Show jobs |", "| `--data string` | directory | `~/.local/state/penstock` |"},
 		"cli/job.md": {
-			"# tool job\n", "```\ntool job COMMAND\n```", "## tool job ls\n\nLs lists \\*jobs\\* of \\<`PENSTOCK_DATA`> \\| \\\\more, \\`with\\` `--limit`.\n.so is",
-			"```\none    1\n  two  2\n\n  and -o id\n```\n\nThe end.", "```\ntool job ls [NAME…] [flags]\n```", "Examples:\n\n```\ntool job ls --limit 3\n.hidden\n```",
+			"# tool job\n", "```usage\ntool job COMMAND\n```", "## tool job ls\n\nLs lists \\*jobs\\* of \\<`PENSTOCK_DATA`> \\| \\\\more, \\`with\\` `--limit`.\n.so is",
+			"```text\none    1\n  two  2\n\n  and -o id\n```\n\nThe end.", "```usage\ntool job ls [NAME…] [flags]\n```", "Examples:\n\n" + notRun + "\n```sh\ntool job ls --limit 3\n.hidden\n```",
 			"| `-n, --limit jobs` | at most so many jobs | `7` |",
 		},
 	} {

@@ -11,6 +11,9 @@ import (
 // made stands at the beginning of each page.
 const made = "This page is made from the program: `make generate` writes it."
 
+// notRun stands before examples: they have no pool, and files and names of their own.
+const notRun = "<!-- not run: a test looks for the commands and their flags -->"
+
 // Markdown returns the reference of a command line as pages in Markdown, by their paths:
 // cli.md with the commands and the flags that all have, and cli/NAME.md for each command
 // with its subcommands.
@@ -27,7 +30,7 @@ func Markdown(root *cobra.Command) map[string]string {
 	for _, topic := range topics(root) {
 		if topic.Name() == "formats" {
 			b.WriteString("## Formats\n\n")
-			writeText(&b, topic.Long)
+			writeText(&b, root.Name(), topic.Long)
 		}
 	}
 	pages["cli.md"] = tidy(&b)
@@ -43,10 +46,10 @@ func page(cmd *cobra.Command) string {
 		} else {
 			fmt.Fprintf(&b, "## %s\n\n", c.CommandPath())
 		}
-		writeText(&b, about(c))
-		fmt.Fprintf(&b, "```\n%s\n```\n\n", usage(c))
+		writeText(&b, c.Root().Name(), about(c))
+		fmt.Fprintf(&b, "```usage\n%s\n```\n\n", usage(c))
 		if c.HasExample() {
-			fmt.Fprintf(&b, "Examples:\n\n```\n%s\n```\n\n", outdent(c.Example))
+			fmt.Fprintf(&b, "Examples:\n\n%s\n```sh\n%s\n```\n\n", notRun, outdent(c.Example))
 		}
 		writeFlags(&b, groups(c))
 	})
@@ -55,13 +58,18 @@ func page(cmd *cobra.Command) string {
 
 func tidy(b *strings.Builder) string { return strings.TrimRight(b.String(), "\n") + "\n" }
 
-func writeText(b *strings.Builder, text string) {
+// writeText writes a text about a program. Blocks in it that begin with the program's name
+// are commands.
+func writeText(b *strings.Builder, program, text string) {
 	for _, part := range blocks(text) {
-		if part.literal {
-			fmt.Fprintf(b, "```\n%s\n```\n\n", part.text)
-			continue
+		switch {
+		case !part.literal:
+			b.WriteString(prose(part.text) + "\n\n")
+		case strings.HasPrefix(part.text, program+" "):
+			fmt.Fprintf(b, "%s\n```sh\n%s\n```\n\n", notRun, part.text)
+		default:
+			fmt.Fprintf(b, "```text\n%s\n```\n\n", part.text)
 		}
-		b.WriteString(prose(part.text) + "\n\n")
 	}
 }
 
