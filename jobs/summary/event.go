@@ -60,6 +60,12 @@ func Event(e jobs.Event) string {
 // none of them, or has no words of its own.
 func poolSummary(payload event.Payload) string {
 	switch d := payload.(type) {
+	case event.JobSubmitted:
+		return submitted(d)
+	case event.WorkspaceReady:
+		return ready(d)
+	case event.CheckStarted:
+		return "check.started: " + d.Command
 	case event.JobFinished:
 		return finished(jobs.Result(d))
 	case event.JobRequeued:
@@ -111,6 +117,34 @@ func insideSummary(payload event.Payload) string {
 		return fmt.Sprintf("terminal %d: %s", d.Terminal, visible.FirstLine(strings.Join(d.Args, " ")))
 	}
 	return ""
+}
+
+func submitted(d event.JobSubmitted) string {
+	text := fmt.Sprintf("job.submitted: queue %s, priority %s", d.Queue, d.Priority)
+	if d.Batch != "" {
+		text += ", item " + d.Item // without a batch it is the job's id
+	}
+	if d.NotBefore != nil {
+		text += ", not before " + d.NotBefore.Format(time.DateTime)
+	}
+	if d.Title != "" {
+		text += ": " + visible.FirstLine(d.Title)
+	}
+	return text
+}
+
+func ready(d event.WorkspaceReady) string {
+	text := "workspace.ready: " + cmp.Or(d.Strategy, string(d.Isolation))
+	if from := cmp.Or(d.Branch, d.OriginalBranch); from != "" {
+		text += " of " + from
+	}
+	if commit := cmp.Or(d.Head, d.Base); commit != "" {
+		text += fmt.Sprintf(" at %.12s", commit)
+	}
+	if d.Name != "" {
+		text += ", worktree " + d.Name
+	}
+	return text + fmt.Sprintf(", in %.1fs", d.Seconds)
 }
 
 func notice(d event.Notice) string {
