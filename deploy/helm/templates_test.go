@@ -111,6 +111,32 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// Every object names its namespace: addresses in it have that name, so an apply elsewhere must
+// not succeed.
+func TestObjectsNameTheirNamespace(t *testing.T) {
+	for _, set := range sets {
+		out, err := template(t, set.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range documents(out) {
+			var object struct {
+				Kind     string `json:"kind"`
+				Metadata struct {
+					Name      string `json:"name"`
+					Namespace string `json:"namespace"`
+				} `json:"metadata"`
+			}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Fatal(err)
+			}
+			if object.Metadata.Namespace != "penstock" {
+				t.Errorf("%s: %s %s is in the namespace %q, want penstock", set.name, object.Kind, object.Metadata.Name, object.Metadata.Namespace)
+			}
+		}
+	}
+}
+
 // What checks objects finds the mistakes that it is for.
 func TestMistakesAreFound(t *testing.T) {
 	for _, c := range []struct{ set, old, new string }{
