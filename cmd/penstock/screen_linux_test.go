@@ -82,7 +82,7 @@ const evil = "x\x1b]0;title\x07\x1b[2J\u009b31m\x9b\x08\u202e\u2066\u200b\x7f\rF
 
 var (
 	ours = regexp.MustCompile("\x1b\\[(0|1|2|3[1236]|1;33)m")
-	bar  = regexp.MustCompile("\x1b\\[[0-9]*[AJKEG]|\x1b\\[\\?25[hl]|\r")
+	bar  = regexp.MustCompile("\x1b\\[[0-9]*[ABJKEG]|\x1b\\[\\?(?:7|25)[hl]|\r")
 )
 
 // holds fails where a terminal would act on something that is not ours, or a
@@ -213,6 +213,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock docs":    {{"docs", "--write", filepath.Join(f.TempDir(), e)}, {"docs", "--port", "1" + e}},
 		"penstock install": {{"install", "--systemd", "--program", "/" + e}, {"install", "--systemd", "--program", "/usr/bin/penstock", "--root", filepath.Join(f.TempDir(), e)}},
 		"penstock health":  {{"health", e}, {"health", "http://127.0.0.1:1/" + e}}, "penstock doctor": {{"doctor", "--policy", e}}, "penstock clean": {{"clean", "--dry-run"}}, "penstock backup": {{"backup", filepath.Join(f.TempDir(), "no", e)}}, "penstock restore": {{"restore", e}},
+		"penstock bench": {{"bench", "--jobs", "2", "--queue", "default", "--progress", "tty"}, {"bench", "--jobs", "1", "--queue", "default", "--", "/no" + strings.ToValidUTF8(e, "")}, {"bench", "--queue", e}, {"bench", "--repo", e}, {"bench", e}},
 		"penstock chaos": {{"chaos", "--kinds", e}}, "penstock schema": {{"schema", e}}, "penstock config view": {{"config", "view", "--sign-key", e}, {"config", "view", "-c", e}}, "penstock version": {{"version"}},
 		"penstock audit": {{"audit"}, {"audit", "-o", "json"}, {"audit", "--since", e}, {"audit", "--who", e}}, "penstock mcp": {{"mcp", e}, {"mcp", "--allow", e}, {"mcp", "--repo", e}},
 		"penstock token add": {{"token", "add", e, "--role", "viewer"}, {"token", "add", "t", "--role", e}}, "penstock token ls": {{"token", "ls"}}, "penstock token rm": {{"token", "rm", e}},

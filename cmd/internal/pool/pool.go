@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -154,10 +155,10 @@ func OpenPatiently(ctx context.Context, shell cli.Shell, owner string, hooks Hoo
 	}
 }
 
-// wasServed refuses to look for jobs in a directory that no pool has been in: that
+// wasServed refuses to look for jobs, or for a pool, in a directory that no pool has been in: that
 // was mistyped, or is not this user's.
 func wasServed(shell cli.Shell, owner string) error {
-	if shell.Config.Server != "" || owner != "read" && owner != "wait" {
+	if shell.Config.Server != "" || !slices.Contains([]string{"read", "wait", "bench"}, owner) {
 		return nil
 	}
 	_, err := os.Stat(StoreDir(shell))

@@ -20,7 +20,7 @@ var exitCodes = []struct {
 	{cli.ExitNotFound, "not found: no such job, batch, queue or file"},
 	{cli.ExitDenied, "not allowed"},
 	{cli.ExitUnreachable, "the server does not answer, or no pool runs"},
-	{cli.ExitTimeout, "the --timeout of a wait was reached; the jobs continue"},
+	{cli.ExitTimeout, "the --timeout of a wait was reached; the jobs continue, but for those of bench"},
 	{cli.ExitStopped, "stopped early: a budget, a limit on failures, or a reason that affects every job"},
 	{cli.ExitInterrupted, "interrupted"},
 }
