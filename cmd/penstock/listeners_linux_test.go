@@ -128,7 +128,7 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 func (f *fixture) stranger(address string, open map[string]int) {
 	f.Helper()
 	for _, line := range []string{
-		"GET /metrics", "GET /livez", "GET /readyz", "GET /version", "GET /debug/pprof/", "GET /", "HEAD /", "GET /api/hello",
+		"GET /metrics", "GET /livez", "GET /readyz", "GET /version", "GET /debug/pprof/", "GET /debug/level", "PUT /debug/level", "GET /", "HEAD /", "GET /api/hello",
 		"POST /metrics", "GET /v1/models", "POST /v1/messages", "POST /v1/responses", "GET /v1beta/models?key=dummy",
 		"POST /v1/milestones", "PUT /v1/artifacts/x", "PUT /v1/result", "POST /v1/asks", "POST /v1/terminals",
 		"GET http://" + address + "/x", "CONNECT " + address,

@@ -119,6 +119,9 @@ hooks:
 	own, err := os.ReadFile(filepath.Join(p.data, "http-token"))
 	p.must(err)
 	p.secrets["token of the data directory"] = strings.TrimSpace(string(own))
+	own, err = os.ReadFile(filepath.Join(p.data, "admin-token"))
+	p.must(err)
+	p.secrets["token of the admin address"] = strings.TrimSpace(string(own))
 	return pool
 }
 

@@ -25,8 +25,10 @@ const tokenBytes = 32
 // OpenToken returns the token of a data directory, and makes it if there is none yet.
 // It is for programs of the directory's owner: other users cannot read the file, and one
 // that they can read is refused.
-func OpenToken(dir string) (string, error) {
-	file := filepath.Join(dir, TokenFile)
+func OpenToken(dir string) (string, error) { return OpenTokenFile(filepath.Join(dir, TokenFile)) }
+
+// OpenTokenFile is [OpenToken] for a token in a file of another name.
+func OpenTokenFile(file string) (string, error) {
 	token, err := readToken(file)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return token, err
@@ -35,12 +37,13 @@ func OpenToken(dir string) (string, error) {
 	if _, err := rand.Read(random); err != nil {
 		return "", err
 	}
+	dir, name := filepath.Split(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	// A file of its own first: a reader, or a crash, must not see a half. Linking it
 	// fails where another process was faster.
-	whole, err := os.CreateTemp(dir, TokenFile+"-*") // mode 0600
+	whole, err := os.CreateTemp(dir, name+"-*") // mode 0600
 	if err != nil {
 		return "", err
 	}

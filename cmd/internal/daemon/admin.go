@@ -51,6 +51,10 @@ func Ready(shell cli.Shell, admin net.Listener, n servicelog.Notice) {
 // measures the connection, and sends signs of life to the service manager. An empty
 // address shows nothing.
 func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener) error {
+	handler, err := m.adminHandler(p, listener)
+	if err != nil {
+		return fmt.Errorf("admin address: %w", err)
+	}
 	if m.dispatcher != nil {
 		m.dispatcher.State(m.registry, func(ctx context.Context) (metrics.State, error) { return state(ctx, p.Queue) }, 2*time.Second)
 	}
@@ -61,16 +65,8 @@ func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener
 		return nil
 	})
 	if listener != nil {
-		admin := metrics.Admin{Registry: m.registry, Info: m.info, Ready: []metrics.Check{
-			{Name: "broker", Test: func(ctx context.Context) error { return p.Conn.FlushWithContext(ctx) }}, {Name: "draining", Test: m.accepting},
-		}}
-		if m.dispatcher == nil {
-			admin.Ready = append(admin.Ready, metrics.Check{Name: "disk", Test: m.roomy})
-		} else { // which takes jobs as long as its broker does, whatever its own disk
-			admin.Ready = append(admin.Ready, metrics.Check{Name: "store", Test: p.Queue.Room})
-		}
 		g.Go(func() error {
-			if err := adminServer(m.withProfiles(admin.Handler())).Serve(ctx, listener); err != nil {
+			if err := adminServer(handler).Serve(ctx, listener); err != nil {
 				return fmt.Errorf("admin address: %w", err)
 			}
 			return nil
@@ -79,11 +75,27 @@ func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener
 	return g.Wait()
 }
 
+// adminHandler is what the admin address shows; nil where there is none.
+func (m *Monitor) adminHandler(p *pool.Pool, listener net.Listener) (http.Handler, error) {
+	if listener == nil {
+		return nil, nil
+	}
+	admin := metrics.Admin{Registry: m.registry, Info: m.info, Ready: []metrics.Check{
+		{Name: "broker", Test: func(ctx context.Context) error { return p.Conn.FlushWithContext(ctx) }}, {Name: "draining", Test: m.accepting},
+	}}
+	if m.dispatcher == nil {
+		admin.Ready = append(admin.Ready, metrics.Check{Name: "disk", Test: m.roomy})
+	} else { // which takes jobs as long as its broker does, whatever its own disk
+		admin.Ready = append(admin.Ready, metrics.Check{Name: "store", Test: p.Queue.Room})
+	}
+	return withLevel(m.shell, p, listener, m.withProfiles(admin.Handler()))
+}
+
 // answerWithin is how long a client of the admin address may take for an answer.
 const answerWithin = 30 * time.Second
 
-// adminServer serves public information: numbers, and whether the service is healthy.
-// It changes nothing.
+// adminServer serves public information, numbers and whether the service is healthy, and
+// what asks for a credential itself.
 func adminServer(handler http.Handler) gate.Server {
 	return gate.Server{Auth: gate.Public, Connections: 64, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A client that does not read could hold a connection for ever.

@@ -29,6 +29,7 @@ const pulse = 10 * time.Second
 
 // A Monitor counts what a service does, and shows it on its admin address.
 type Monitor struct {
+	shell      cli.Shell
 	info       metrics.Info
 	registry   *prometheus.Registry
 	dispatcher *metrics.Dispatcher // nil in a worker
@@ -56,7 +57,7 @@ const stopMargin = time.Minute
 // NewMonitor makes the series of a service: [Dispatcher] or [Worker].
 func NewMonitor(shell cli.Shell, component string, slots int) *Monitor {
 	opts := metrics.Options{Queues: shell.Config.Worker.Queues, Agents: workerparts.Agents(shell.Config).Names()}
-	m := &Monitor{info: metrics.Info{Version: shell.Release, Go: runtime.Version()}, manager: takeServiceManager(), stopWithin: stopMargin}
+	m := &Monitor{shell: shell, info: metrics.Info{Version: shell.Release, Go: runtime.Version()}, manager: takeServiceManager(), stopWithin: stopMargin}
 	m.registry = metrics.NewRegistry(m.info)
 	m.nats = metrics.NewNATS(m.registry, component)
 	if component == Dispatcher {

@@ -18,11 +18,17 @@ func (m *Monitor) ShowProfiles(admin net.Listener) error {
 	if admin == nil {
 		return cli.Usage("name an address with --admin", "profiles are shown on the admin address, and there is none")
 	}
-	if tcp, ok := admin.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+	if !loopback(admin) {
 		return cli.Usage("--admin 127.0.0.1:9090", "profiles are shown on an address of loopback alone, not on %s", admin.Addr())
 	}
 	m.profiles = true
 	return nil
+}
+
+// loopback reports whether only programs of this host reach a listener.
+func loopback(l net.Listener) bool {
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
 }
 
 // withProfiles adds the profiles to what the admin address shows, if they were asked for.

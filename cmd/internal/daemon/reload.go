@@ -17,7 +17,8 @@ import (
 // A Reloader changes a service while it runs, on signals. For each SIGHUP that is meant for
 // a service without a terminal it reads the settings again, and takes over what can change:
 // the level of its log, and the files of its credential and certificates. SIGUSR1 has it log
-// everything, and SIGUSR2 what its settings say, also where a terminal takes SIGHUP.
+// everything, and SIGUSR2 what its settings say, also where a terminal takes SIGHUP. Where no
+// signal can be sent, levels does the same.
 type Reloader struct {
 	shell   cli.Shell
 	now     cli.Config // the settings as they were read last
@@ -51,18 +52,12 @@ func (r *Reloader) Service(p *pool.Pool) func(context.Context) error {
 func (r *Reloader) act(s os.Signal, p *pool.Pool) {
 	switch s {
 	case syscall.SIGUSR1:
-		r.level(p, slog.LevelDebug, "everything is logged until SIGUSR2 or a reload")
+		setLevel(r.shell, p, slog.LevelDebug, "everything is logged until SIGUSR2 or a reload")
 	case syscall.SIGUSR2:
-		r.level(p, r.now.Level(), "the log has the level of the settings again")
+		setLevel(r.shell, p, r.now.Level(), "the log has the level of the settings again")
 	default:
 		r.reload(p)
 	}
-}
-
-func (r *Reloader) level(p *pool.Pool, level slog.Level, text string) {
-	p.Level.Set(level)
-	word := strings.ToLower(level.String())
-	servicelog.Say(r.shell, servicelog.Notice{Level: slog.LevelInfo, Text: text, Message: "log level changed", Attrs: []slog.Attr{slog.String("log_level", word)}})
 }
 
 func (r *Reloader) reload(p *pool.Pool) {
