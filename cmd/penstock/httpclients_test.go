@@ -43,13 +43,14 @@ func TestTheOpenAPIDocumentIsLinted(t *testing.T) {
 }
 
 // The programs of the page about clients submit a job over HTTP, follow it, answer its
-// question, and read its patch. The one in TypeScript has a client that a generator makes
-// of the document; another program with that client is told what is refused.
+// question, and read its patch. The one in Rust is compiled first. The one in TypeScript has a
+// client that a generator makes of the document; another program with that client is told
+// what is refused.
 func TestDocumentedClients(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	address := f.serveHTTP("--slots", "2")
-	for language, interpreter := range map[string][]string{"sh": {"sh", "-eu"}, "python": {"python3"}, "ts": {"tsx"}} {
+	for language, interpreter := range map[string][]string{"sh": {"sh", "-eu"}, "python": {"python3"}, "ts": {"tsx"}, "rust": {"rustc", "--edition", "2021", "-o", "main"}} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			for _, program := range []string{interpreter[0], "curl", "jq"} {
@@ -61,7 +62,10 @@ func TestDocumentedClients(t *testing.T) {
 			if language == "ts" {
 				c.generate(f.run("schema", "openapi"))
 			}
-			got := c.execute(interpreter, documented(t, "clients.md", language, ""))
+			got := c.execute(interpreter, documented(t, "clients.md", language, "color-"))
+			if language == "rust" { // which was only compiled
+				got = c.run(filepath.Join(c.dir, "main"))
+			}
 			for _, want := range []string{"job.submitted\n", "ask.opened\n", "job.finished\n", "\nsuccess", "\n+Red\n", "finished\n"} {
 				if !strings.Contains(got, want) {
 					t.Errorf("the program has printed\n%s\nwant %q in it", got, want)
