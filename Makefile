@@ -122,11 +122,13 @@ cross: ## compile for every supported system; tests too, where agents run
 		echo "build $$target"; \
 		GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 $(GO) build -buildvcs=false ./...; \
 	done
+	@echo "build without the export of traces"; CGO_ENABLED=0 $(GO) build -buildvcs=false -tags nootel ./...
 	@echo "build windows/amd64: $(LIBRARIES)"; GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) build -buildvcs=false $(LIBRARIES)
 	@set -e; for os in linux darwin; do \
 		echo "vet   $$os"; \
 		GOOS=$$os GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...; \
 	done
+	@echo "vet   without the export of traces"; $(GO) vet -tags nootel ./traces ./cmd/internal/pool ./cmd/penstock
 
 check: tidy lint cross race ## all that a change must pass
 

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -54,7 +55,9 @@ type Config struct {
 type Hooks struct {
 	// Submitted: a job was accepted, by this process or by any other. It is
 	// called where this dispatcher leads, for a job whose record is new to it.
-	Submitted    func(rec jobs.Record)
+	Submitted func(rec jobs.Record)
+	// Accepted: this process has accepted a new job, which took so long.
+	Accepted     func(rec jobs.Record, took time.Duration)
 	Deduplicated func(rec jobs.Record, source string)
 	Rejected     func(source string, err error)
 	Repaired     func(rec jobs.Record)
@@ -125,6 +128,7 @@ func checkChosen(id string, job jobs.Job) error {
 
 // submit is Submit for a job whose id is decided already.
 func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (operation.Submitted, error) {
+	began := time.Now()
 	job = job.WithDefaults()
 	if job.Signature != nil {
 		id = job.Signature.ID // which the signature covers
@@ -167,6 +171,9 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	}
 	if hook := d.cfg.Hooks.Deduplicated; duplicate && hook != nil {
 		hook(rec, source)
+	}
+	if hook := d.cfg.Hooks.Accepted; !duplicate && hook != nil {
+		hook(rec, time.Since(began))
 	}
 	return operation.Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, nil
 }

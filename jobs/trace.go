@@ -194,13 +194,23 @@ func (j Job) In(t Trace) Job {
 }
 
 // Submission returns the span of the job's submission, and what that is a child of; the
-// zero value: the submission is the root of the trace.
+// zero value: the submission is the root of the trace. Each job of a batch begins a trace:
+// one trace of thousands of jobs shows nothing.
 func (r Record) Submission() (span, parent Trace) {
 	root := RootTrace(r.ID)
-	if r.Trace == root || r.Trace.TraceID() == "" { // the latter is of a version that knew no traces
+	if r.Batch != "" || r.Trace == root || r.Trace.TraceID() == "" { // the last is of a version that knew no traces
 		return root, Trace{}
 	}
 	return r.Trace.Child("submit " + r.ID), r.Trace
+}
+
+// Link returns what the submission has to do with besides the spans above it: for a job of
+// a batch, where the batch was submitted. The zero value is nothing.
+func (r Record) Link() Trace {
+	if span, _ := r.Submission(); r.Batch != "" && r.Trace.TraceID() != span.TraceID() {
+		return r.Trace
+	}
+	return Trace{}
 }
 
 // LogFields returns what each line of a log says that is about the job: names and values.

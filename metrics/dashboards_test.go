@@ -124,6 +124,7 @@ func workerRows() []panelRow {
 			{"Storing an event", "Time until the broker had stored an event.", "s", quantiles("", `penstock_event_publish_seconds_bucket`)},
 			{"Lost and cut events", "Events that were cut or lost in the time shown.", "short", one("{{reason}}", `sum by (reason) (increase(penstock_events_dropped_total[$__range]))`)},
 			{"Size of events", "Of the events that were stored.", "Bps", one("stored", `sum(rate(penstock_event_bytes_total[$__rate_interval]))`)},
+			{"Spans of traces", "Spans that the collector has taken in the time shown, and those that are lost.", "short", append(one("exported", `sum(increase(penstock_spans_exported_total[$__range]))`), one("{{reason}}", `sum by (reason) (increase(penstock_spans_dropped_total[$__range]))`)...)},
 		}},
 	}
 }

@@ -42,6 +42,7 @@ func worker(t testing.TB) (*prometheus.Registry, *Worker) {
 	reg := prometheus.NewPedanticRegistry()
 	w := NewWorker(reg, options())
 	NewNATS(reg, "worker")
+	NewTraces(reg)
 	return reg, w
 }
 
@@ -51,6 +52,7 @@ func dispatcher(t testing.TB, read ReadState) (*prometheus.Registry, *Dispatcher
 	d := NewDispatcher(reg, options())
 	d.State(reg, read, time.Second)
 	NewNATS(reg, "dispatcher")
+	NewTraces(reg)
 	NewHTTP(reg, options())
 	return reg, d
 }

@@ -178,7 +178,15 @@ func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err 
 		err = a.runs.draft(ctx, change)
 	}
 	if err == nil {
-		err = a.of.out.Deliver(ctx, change)
+		err = a.deliver(ctx, change)
 	}
 	return err
+}
+
+// deliver makes the branch that the job asks for, if it does.
+func (a *attempt) deliver(ctx context.Context, change workspace.Change) error {
+	if a.of.job.Deliver.Mode == jobs.DeliverBranch {
+		defer a.of.times.stage("deliver", time.Now())
+	}
+	return a.of.out.Deliver(ctx, change)
 }

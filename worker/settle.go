@@ -15,7 +15,9 @@ import (
 func (a *attempt) settle(ctx context.Context, v jobs.Ended) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
 	defer cancel()
+	began := time.Now()
 	err := a.publish(ctx, v)
+	a.of.times.stage("publish", began)
 	switch {
 	case errors.Is(err, jobs.ErrFenced):
 		a.of.log.Warn("lease lost; the job continues elsewhere")

@@ -10,12 +10,13 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/why"
+	"github.com/penstock-run/penstock/traces"
 	"github.com/penstock-run/penstock/worker"
 )
 
 // Hooks connect the services to the metrics.
 func (m *Monitor) Hooks() pool.Hooks {
-	var h pool.Hooks
+	h := pool.Hooks{Traces: traces.Hooks{Exported: m.traces.Exported, Dropped: m.traces.Dropped}}
 	if d := m.dispatcher; d != nil {
 		h.Dispatcher.Submitted = func(rec jobs.Record) { d.Submitted(rec.Queue, rec.Source) }
 		h.Dispatcher.Deduplicated = func(_ jobs.Record, source string) { d.Deduplicated(source) }

@@ -36,6 +36,7 @@ type Monitor struct {
 	http       *metrics.HTTP       // nil in a worker
 	worker     *metrics.Worker     // nil in a dispatcher without slots
 	nats       *metrics.NATS
+	traces     *metrics.Traces
 	draining   atomic.Bool
 	drained    atomic.Pointer[why.Drain] // the worker was told to claim nothing more
 	low        atomic.Pointer[error]     // why the disk takes no new jobs; nil: it does
@@ -60,6 +61,7 @@ func NewMonitor(shell cli.Shell, component string, slots int) *Monitor {
 	m := &Monitor{shell: shell, info: metrics.Info{Version: shell.Release, Go: runtime.Version()}, manager: takeServiceManager(), stopWithin: stopMargin}
 	m.registry = metrics.NewRegistry(m.info)
 	m.nats = metrics.NewNATS(m.registry, component)
+	m.traces = metrics.NewTraces(m.registry)
 	if component == Dispatcher {
 		m.dispatcher = metrics.NewDispatcher(m.registry, opts)
 		m.http = metrics.NewHTTP(m.registry, opts)

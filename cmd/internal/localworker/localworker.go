@@ -26,6 +26,7 @@ import (
 // New makes a worker of a pool from the settings.
 func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks pool.Hooks) (*worker.Worker, error) {
 	settings := shell.Config
+	hooks = p.Tracing.Hooks(hooks)
 	rules, err := jail.LoadPolicy(settings)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/traces"
 	"github.com/penstock-run/penstock/worker"
 )
 
@@ -13,4 +14,5 @@ type Hooks struct {
 	Dispatcher dispatcher.Hooks
 	Webhooks   deliver.Hooks
 	Worker     worker.Hooks
+	Traces     traces.Hooks
 }

@@ -52,6 +52,7 @@ type Pool struct {
 	Conn       *nats.Conn
 	Logger     *slog.Logger
 	Level      *slog.LevelVar // of Logger
+	Tracing    tracing
 	// Owner is the process that runs the pool of the data directory, if it is another
 	// one.
 	Owner string
@@ -86,11 +87,17 @@ func Open(ctx context.Context, shell cli.Shell, owner string, hooks Hooks) (*Poo
 		return p, nil
 	}
 	err := wasServed(shell, owner)
+	if err == nil && isService(owner) { // before it waits for its broker
+		err = trace(ctx, shell, p, owner, hooks)
+	}
 	if err == nil {
 		err = connect(shell, p, owner)
 	}
+	if err == nil && p.server != nil && worksAlone(owner) {
+		err = trace(ctx, shell, p, owner, hooks)
+	}
 	if err == nil {
-		err = p.Bind(ctx, shell, hooks)
+		err = p.Bind(ctx, shell, p.Tracing.Hooks(hooks))
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())

@@ -18,6 +18,7 @@ const (
 	InDispatcher = "dispatcher"
 	InHTTP       = "http"
 	InWebhooks   = "webhooks"
+	InTraces     = "traces"
 	InWorker     = "worker"
 )
 
