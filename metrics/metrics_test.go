@@ -532,7 +532,7 @@ func TestConcurrentUse(t *testing.T) {
 func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n`/metrics` is on the admin address of `penstock serve` and `penstock worker`, beside `/livez`, `/readyz` and\n`/version`. This page is made from the program: `make generate` writes it.\n\n" +
-		"Values of labels are closed sets. `queue`, `agent` and `route` have the configured names; what is in no set\nbecomes `other`. Every series exists from the start of the process with the value 0. Besides these there are the\n`go_`, `process_` and `promhttp_` series of the Go runtime, the process and the endpoint itself.\n")
+		"Values of labels are closed sets. `queue`, `agent` and `route` have the configured names; what is in no set\nbecomes `other`. Every series exists from the start of the process with the value 0. Besides these there are the\n`go_`, `process_` and `promhttp_` series of the Go runtime, the process and the endpoint itself.\n\n`penstock_job_queue_wait_seconds`, `penstock_job_stage_seconds` and `penstock_job_duration_seconds` have\nexemplars with the `trace_id` of a job, for scrapers that ask for them; see [traces](../how-to/traces.md).\n")
 	page(t, &b, "Every process", NewRegistry(Info{}))
 	reg, _ := worker(t)
 	page(t, &b, "Worker", reg)
