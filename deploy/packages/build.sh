@@ -25,6 +25,8 @@ ARCH=${ARCH:-$(go env GOARCH)}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export ARCH VERSION=$version BUILT SOURCE_DATE_EPOCH
 "$runs" docs --man "$BUILT/man"
+# The licences of all that the compiler has put into the program.
+(cd ../release && go run . -notices "$BUILT/THIRD_PARTY_LICENSES.txt" -copyright "$BUILT/copyright" "$BUILT/penstock" "$version")
 gzip -n -9 "$BUILT"/man/*
 touch -d "@$SOURCE_DATE_EPOCH" "$BUILT"/* "$BUILT"/man/*
 package() { go tool -modfile=go.mod nfpm package --config "$1" --packager "$2" --target "$out/"; }

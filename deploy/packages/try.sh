@@ -11,6 +11,15 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 for version in 0.0.1 0.0.2; do ./build.sh "$program" "v$version" "$out/$version"; done
 if command -v rpm >/dev/null; then rpm -qpl "$out"/0.0.2/*.rpm; else echo "rpm is not installed: what is in the RPM package is not listed"; fi
+# Each module in the program has its licence in each package.
+tar -xzf "$out"/0.0.2/*.apk -C "$out" --warning=no-unknown-keyword usr/share/licenses/penstock
+dpkg-deb --fsys-tarfile "$out"/0.0.2/*.deb | tar -xO ./usr/share/doc/penstock/copyright >"$out/copyright"
+modules=$(go version -m "$program" | awk '$1 == "dep" { print $2 }')
+for module in std $modules; do
+	grep -q " $module@" "$out/copyright" && grep -q "^$module " "$out/usr/share/licenses/penstock/THIRD_PARTY_LICENSES.txt" ||
+		{ echo "try.sh: the packages do not have the licence of $module"; exit 1; }
+done
+echo "ok: the packages have the licences of $(wc -w <<<"$modules") modules"
 cp try-inside.sh ../../sandbox/sandboxtest/testdata/init.sh "$out"
 # The kernel has to answer for what the jails try, not nspawn's own filter.
 SYSTEMD_SECCOMP=0 systemd-nspawn --quiet --register=no --keep-unit --console=pipe --machine="penstock-packages-$$" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh DIR: makes in DIR all files of a release: an archive for each of TARGETS with the
-# program, its licences and completions, packages for Debian and RPM, bills of materials, and
+# program, its licences, completions and manual pages, packages for Debian, RPM and Alpine, bills of materials, and
 # checksums of all of them. VERSION, COMMIT and DATE (of the commit, RFC 3339) come from the
 # environment; the same source with the same three makes the same files, wherever it lies.
 set -euo pipefail
@@ -20,20 +20,21 @@ compile() { # OS ARCH FILE
 	CGO_ENABLED=0 GOOS=$1 GOARCH=$2 go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" -o "$3" ./cmd/penstock
 }
-# Completions are what a program of this machine prints.
+# Completions and manual pages are what a program of this machine prints.
 compile "$(go env GOHOSTOS)" "$(go env GOHOSTARCH)" "$work/penstock"
 mkdir "$work/completions"
 "$work/penstock" completion bash >"$work/completions/penstock.bash"
 "$work/penstock" completion fish >"$work/completions/penstock.fish"
 "$work/penstock" completion zsh >"$work/completions/_penstock"
+"$work/penstock" docs --man "$work/man"
 
 for target in $targets; do
 	os=${target%/*} arch=${target#*/}
 	name=penstock_${VERSION#v}_${os}_$arch
 	mkdir "$work/$name"
 	compile "$os" "$arch" "$work/$name/penstock"
-	(cd deploy/release && go run . "$work/$name/penstock" "$VERSION" "$out/$name.cdx.json" "$work/$name/THIRD_PARTY_LICENSES.txt")
-	cp -r "$work/completions" LICENSE README.md CHANGELOG.md "$work/$name"
+	(cd deploy/release && go run . -sbom "$out/$name.cdx.json" -notices "$work/$name/THIRD_PARTY_LICENSES.txt" "$work/$name/penstock" "$VERSION")
+	cp -r "$work/completions" "$work/man" LICENSE README.md CHANGELOG.md "$work/$name"
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mode=go=u-w --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 	if [ "$os" = linux ]; then
 		PENSTOCK=$work/penstock ARCH=$arch deploy/packages/build.sh "$work/$name/penstock" "$VERSION" "$out"
