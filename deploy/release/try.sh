@@ -11,7 +11,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 for source in a elsewhere/b; do
 	mkdir -p "$dir/$source/penstock"
-	git archive HEAD | tar -x -C "$dir/$source/penstock"
+	git archive "$COMMIT" | tar -x -C "$dir/$source/penstock"
 	GOCACHE="$dir/$source/cache" "$dir/$source/penstock/deploy/release/build.sh" "$dir/$source/out"
 done
 diff -r "$dir/a/out" "$dir/elsewhere/b/out"
