@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // claimed submits a job and claims it, so its session has a worker.
@@ -98,8 +100,37 @@ func TestOneStoppedWorkerHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// An answer that a message cannot hold is refused in words, and can be had in parts.
+// An answer that a message cannot hold is refused in words.
 func TestAnswersLargerThanAMessage(t *testing.T) {
+	t.Parallel()
+	p := open(t, dispatcher.Hooks{})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	large := queue.Handler{Row: operation.Caps.Row, Do: func(context.Context, queue.Call) (any, error) { return strings.Repeat("x", 2<<20), nil }}
+	go func() { ended <- p.queue.Answer(ctx, []queue.Handler{large}) }()
+	got := p.ask(t, "caps", "")
+	if got.Header.Get(micro.ErrorCodeHeader) != "too_large" || !strings.Contains(string(got.Data), "ask for less") {
+		t.Errorf("it is answered with %v %.200s", got.Header, got.Data)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// ask makes a request on the bus, as soon as it is answered.
+func (p pool) ask(t *testing.T, operation, request string) (answer *nats.Msg) {
+	t.Helper()
+	eventually(t, "an answer", func() bool {
+		var err error
+		answer, err = p.nc.Request("penstock.v1.api."+operation, []byte(request), jobstest.Patience)
+		return err == nil
+	})
+	return answer
+}
+
+// A list that a message cannot hold comes in pages: as large as was asked for, or as fits.
+func TestListsLargerThanAMessage(t *testing.T) {
 	t.Parallel()
 	p := open(t, dispatcher.Hooks{})
 	p.serve(t)
@@ -111,46 +142,26 @@ func TestAnswersLargerThanAMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := func(request string) (names []string, refused *nats.Msg) {
-		t.Helper()
-		var msg *nats.Msg
-		eventually(t, "an answer", func() (ok bool) {
-			var err error
-			msg, err = p.nc.Request("penstock.v1.api.schedule-list", []byte(request), jobstest.Patience)
-			return err == nil
-		})
-		if msg.Header.Get(micro.ErrorHeader) != "" {
-			return nil, msg
+	for limit, pages := range map[int]int{0: 2, 7: 3, many: 2} {
+		var all []string
+		got := 0
+		for page := (operation.SchedulePage{}); got == 0 || page.Next != ""; got++ {
+			answer := p.ask(t, "schedule-list", fmt.Sprintf(`{"after":%q,"limit":%d}`, page.Next, limit))
+			page = operation.SchedulePage{}
+			if err := json.Unmarshal(answer.Data, &page); err != nil || answer.Header.Get(micro.ErrorHeader) != "" {
+				t.Fatalf("limit %d: %v %.200s", limit, err, answer.Data)
+			}
+			for _, rec := range page.Schedules {
+				all = append(all, rec.Name)
+			}
 		}
-		var all []calendar.Record
-		if err := json.Unmarshal(msg.Data, &all); err != nil {
-			t.Fatal(err)
+		if len(all) != many || !slices.IsSorted(all) || got != pages {
+			t.Errorf("limit %d: %d pages, want %d; they have %v", limit, got, pages, all)
 		}
-		for _, rec := range all {
-			names = append(names, rec.Name)
-		}
-		return names, nil
-	}
-	if _, refused := list(""); refused == nil || refused.Header.Get(micro.ErrorCodeHeader) != "too_large" || !strings.Contains(string(refused.Data), "ask for less") {
-		t.Errorf("all at once: %v", refused)
-	}
-	var all []string
-	for after := ""; ; {
-		names, refused := list(fmt.Sprintf(`{"after":%q,"limit":7}`, after))
-		if refused != nil {
-			t.Fatalf("a page: %s", refused.Data)
-		}
-		if all = append(all, names...); len(names) == 0 {
-			break
-		}
-		after = names[len(names)-1]
-	}
-	if len(all) != many || !slices.IsSorted(all) {
-		t.Errorf("the pages have %v", all)
 	}
 	for _, bad := range []string{`{"limit":-1}`, `{"from":"x"}`, `[`} {
-		if _, refused := list(bad); refused == nil || refused.Header.Get(micro.ErrorCodeHeader) != "invalid" {
-			t.Errorf("%s: %v", bad, refused)
+		if got := p.ask(t, "schedule-list", bad); got.Header.Get(micro.ErrorCodeHeader) != "invalid" {
+			t.Errorf("%s: %v", bad, got)
 		}
 	}
 }

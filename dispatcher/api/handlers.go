@@ -189,20 +189,17 @@ func (s *Server) addSchedule(replace bool) func(context.Context, caller, calenda
 	}
 }
 
-// scheduleList returns all schedules where no limit was asked for, as it always
-// has: a client that knows no pages is refused what does not fit, and told so. With a
-// limit it returns as many as fit.
-func (s *Server) scheduleList(ctx context.Context, c caller, r operation.PageRequest) ([]calendar.Record, error) {
+func (s *Server) scheduleList(ctx context.Context, c caller, r operation.PageRequest) (operation.SchedulePage, error) {
 	list, err := s.cfg.Queue.Schedules(ctx)
 	if err != nil {
-		return nil, err
+		return operation.SchedulePage{}, err
 	}
-	list = after(list, r.After, func(rec calendar.Record) string { return rec.Name })
-	if r.Limit <= 0 {
-		return list, nil
+	part, more, err := page(after(list, r.After, func(rec calendar.Record) string { return rec.Name }), r.Limit, c.room)
+	answer := operation.SchedulePage{Schedules: part}
+	if more {
+		answer.Next = part[len(part)-1].Name
 	}
-	list, _, err = page(list, r.Limit, c.room)
-	return list, err
+	return answer, err
 }
 
 func (s *Server) caps(ctx context.Context, _ caller, _ operation.Nothing) (operation.CapList, error) {

@@ -220,7 +220,7 @@ func TestThePool(t *testing.T) {
 	if got := p.ask(jobs.RoleOperator, "POST /v1/schedules", named); got.status != http.StatusBadRequest {
 		t.Errorf("a schedule that is there: %d %s", got.status, got.body)
 	}
-	if list := want[[]calendar.Record](t, p.ask(jobs.RoleViewer, "GET /v1/schedules", ""), 200); len(list) != 1 {
+	if list := want[operation.SchedulePage](t, p.ask(jobs.RoleViewer, "GET /v1/schedules", ""), 200); len(list.Schedules) != 1 || list.Next != "" {
 		t.Errorf("schedules: %+v", list)
 	}
 	if got := p.ask(jobs.RoleOperator, "DELETE /v1/schedules/nightly", ""); got.status != http.StatusOK {

@@ -27,13 +27,8 @@ func (s Schedules) Replace(ctx context.Context, wanted calendar.Schedule) (calen
 // List returns the schedules by name.
 func (s Schedules) List(ctx context.Context) iter.Seq2[calendar.Record, error] {
 	return pages("", func(after string) ([]calendar.Record, string, error) {
-		// The answer has no cursor: a page ends with the name that the next one begins
-		// behind, and the last page is empty.
-		page, err := Ask(ctx, s.c, operation.ScheduleList, operation.PageRequest{After: after, Limit: operation.MaxPage})
-		if err != nil || len(page) == 0 {
-			return nil, "", err
-		}
-		return page, page[len(page)-1].Name, nil
+		page, err := Ask(ctx, s.c, operation.ScheduleList, operation.PageRequest{After: after})
+		return page.Schedules, page.Next, err
 	})
 }
 

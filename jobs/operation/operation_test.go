@@ -73,7 +73,7 @@ func yes(b bool) string {
 // them.
 var whole = map[string]string{
 	"Job": "a [job](../how-to/clients.md)", "Record": "a record", "Result": "a result", "Standing": "a standing", "Receipt": "a receipt",
-	"Schedule": "a [schedule](../how-to/schedules.md)", "[]Record": "a list of schedules", "Hold": "a pause", "Nothing": "nothing",
+	"Schedule": "a [schedule](../how-to/schedules.md)", "Hold": "a pause", "Nothing": "nothing",
 	"Report": "a [report](../how-to/batch.md)",
 }
 

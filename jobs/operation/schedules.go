@@ -10,8 +10,8 @@ var (
 	ScheduleReplace = define[calendar.Schedule, calendar.Record](Row{
 		Name: "schedule-replace", Changes: true, what: "schedule", Sentence: "Add a schedule, or replace the one of that name.",
 	})
-	ScheduleList = define[PageRequest, []calendar.Record](Row{
-		Name: "schedule-list", Roles: readers, Sentence: "List the schedules by name; the next page begins after the last name of this one.",
+	ScheduleList = define[PageRequest, SchedulePage](Row{
+		Name: "schedule-list", Roles: readers, Sentence: "List the schedules, by name.",
 	})
 	ScheduleGet = define[Named, calendar.Record](Row{
 		Name: "schedule-get", Roles: readers, Sentence: "Return a schedule, its next firing and its last one.",
@@ -29,3 +29,9 @@ var (
 		Name: "schedule-remove", Changes: true, Sentence: "Remove a schedule; the jobs that it made stay.",
 	})
 )
+
+// A SchedulePage is a page of schedules.
+type SchedulePage struct {
+	Schedules []calendar.Record `json:"schedules" jsonschema:"The schedules, by name."`
+	Next      string            `json:"next,omitempty" jsonschema:"There if the list goes on: what the next request has as after."`
+}

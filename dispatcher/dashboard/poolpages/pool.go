@@ -135,22 +135,37 @@ type scheduleRow struct {
 func (r scheduleRow) Each() time.Duration { return time.Duration(r.Every) }
 
 func listSchedules(v *dashboard.Visit) error {
-	all, err := dashboard.Look(v, operation.ScheduleList, operation.PageRequest{})
+	rows, err := allSchedules(v)
 	if err != nil {
 		return err
 	}
-	var rows []scheduleRow
-	for _, rec := range all {
-		under := "/ui/schedules/" + rec.Name
-		row := scheduleRow{Record: rec, Run: v.Action(operation.ScheduleRun.Row, dashboard.Action{Path: under + "/run", Label: "Run now", About: rec.Name})}
-		if rec.Paused != nil {
-			row.Hold = v.Action(operation.ScheduleResume.Row, dashboard.Action{Path: under + "/resume", Label: "Resume", About: rec.Name})
-		} else {
-			row.Hold = v.Action(operation.SchedulePause.Row, dashboard.Action{Path: under + "/pause", Label: "Pause", About: rec.Name})
-		}
-		rows = append(rows, row)
-	}
 	return v.Render(schedulesPage, dashboard.Page{Title: "Schedules", Nav: "Schedules", Refresh: true, Data: rows})
+}
+
+func allSchedules(v *dashboard.Visit) (rows []scheduleRow, err error) {
+	for request := (operation.PageRequest{}); ; {
+		page, err := dashboard.Look(v, operation.ScheduleList, request)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range page.Schedules {
+			rows = append(rows, newScheduleRow(v, rec))
+		}
+		if request.After = page.Next; page.Next == "" {
+			return rows, nil
+		}
+	}
+}
+
+func newScheduleRow(v *dashboard.Visit, rec calendar.Record) scheduleRow {
+	under := "/ui/schedules/" + rec.Name
+	row := scheduleRow{Record: rec, Run: v.Action(operation.ScheduleRun.Row, dashboard.Action{Path: under + "/run", Label: "Run now", About: rec.Name})}
+	if rec.Paused != nil {
+		row.Hold = v.Action(operation.ScheduleResume.Row, dashboard.Action{Path: under + "/resume", Label: "Resume", About: rec.Name})
+	} else {
+		row.Hold = v.Action(operation.SchedulePause.Row, dashboard.Action{Path: under + "/pause", Label: "Pause", About: rec.Name})
+	}
+	return row
 }
 
 func onSchedule(op operation.Operation[operation.Named, calendar.Record], notice string) func(*dashboard.Visit) error {
