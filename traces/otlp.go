@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 )
+
+// maxError is how many bytes of an error are logged.
+const maxError = 500
 
 // scope is what spans name as what has made them.
 const scope = "github.com/penstock-run/penstock/traces"
@@ -94,7 +98,8 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 	case err != nil:
 		s.dropped(len(spans), exportFailed)
 		if !before {
-			s.log.Warn("traces are not exported, and dropped until they are", "err", err)
+			text := err.Error() // with the answer, which may be a page of a proxy
+			s.log.Warn("traces are not exported, and dropped until they are", "err", strings.ToValidUTF8(text[:min(len(text), maxError)], ""))
 		}
 		return nil
 	case before:
