@@ -28,7 +28,7 @@ not valid is an error, which names it. ` + "`PENSTOCK_SECRET_NAME`" + ` on a wor
 `)
 	settings := reflect.ValueOf(Defaults())
 	writeSettings(&b, settings, "", EnvPrefix)
-	b.WriteString("\nThe three keys are also read from the variables of their providers: `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, and\n`GOOGLE_API_KEY` or `GEMINI_API_KEY`.\n")
+	b.WriteString("\nThe three keys are also read from the variables of their providers: `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, and\n`GOOGLE_API_KEY` or `GEMINI_API_KEY`. Variables that begin with `OTEL_` turn on and set the\n[export of traces](../how-to/traces.md#export-traces).\n")
 	goldentest.Compare(t, "../../../docs/reference/settings.md", b.String(), *update)
 }
 
