@@ -35,10 +35,10 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## build bin/penstock
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
@@ -102,6 +102,9 @@ chart: ## lint the Helm chart, check what it renders, and that deploy/k8s is tha
 
 try-compose: build ## run jobs in the pools of deploy/compose, and kill one of three brokers; needs docker with compose
 	@deploy/compose/try.sh bin/penstock
+
+try-kubernetes: ## apply the chart and deploy/k8s to an API server of Kubernetes, which is built the first time
+	@deploy/k8s/try/try.sh
 
 try-reboot: build ## reboot a host with server and worker as services, and let it lose power, in the middle of a batch; needs root
 	@deploy/systemd/try-reboot.sh bin/penstock
