@@ -212,9 +212,14 @@ func (g *Group) Start(cmd *exec.Cmd) (clean bool, err error) {
 }
 
 // Kill ends every process of the group and returns when they are gone. The
-// kernel can refuse to end one only while it is in the middle of a call.
-func (g *Group) Kill() {
+// kernel can refuse to end one only while it is in the middle of a call. Empty
+// reports that there is a group, and that no process was in it.
+func (g *Group) Kill() (empty bool) {
+	empty = len(g.dirs) > 0
 	for _, d := range g.dirs {
+		if len(d.processes()) > 0 {
+			empty = false
+		}
 		_ = os.WriteFile(filepath.Join(d.path, "cgroup.kill"), []byte("1"), 0)
 		for try := range 2000 {
 			pids := d.processes()
@@ -228,6 +233,7 @@ func (g *Group) Kill() {
 		}
 	}
 	g.reached = g.readReached()
+	return empty
 }
 
 func (d dir) processes() []int {

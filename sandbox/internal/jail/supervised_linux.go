@@ -81,8 +81,12 @@ func replaceSupervisor(main *os.Process) {
 }
 
 func (j *supervised) End() (sealed bool, err error) {
-	j.child.group.Kill()
-	token.Kill(j.child.token)
+	empty := j.child.group.Kill()
+	// The supervisor gets all orphans of the agent, and says how that ended once it
+	// has no child left. An agent that has killed it may have left the group, too.
+	if !empty || !j.supervisor.hasExited() {
+		token.Kill(j.child.token)
+	}
 	<-j.met
 	if j.supervisor.hasMet() {
 		within(ownEnd, j.supervisor.silent, nil)

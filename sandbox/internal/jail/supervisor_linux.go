@@ -51,6 +51,14 @@ func (s *supervisor) hasMet() bool {
 	return s.met
 }
 
+// hasExited reports whether it has said how the agent ended, after it had ended
+// all that the agent left.
+func (s *supervisor) hasExited() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exited
+}
+
 // terminate lets it ask the agent to end: it knows the agent better, and may have
 // rights over it that we lack.
 func (s *supervisor) terminate() {
