@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // What stays in the jail for Dial costs less memory than anything that would
@@ -32,8 +35,67 @@ func TestConnectorIsSmall(t *testing.T) {
 	}
 }
 
+// The connector gives back what it has of the program's file, megabytes in a large
+// program, a while after it was busy.
+func TestAnIdleConnectorGivesMemoryBack(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may look into the process")
+	}
+	p := serving(t, "127.0.0.1:3000")
+	if _, err := say(t.Context(), p, "tcp", "127.0.0.1:3000", "hello"); err != nil {
+		t.Fatal(err)
+	}
+	busy, begin := resident(t), time.Now()
+	for resident(t) > busy/2 {
+		if time.Since(begin) > slowtest.Limit(10*time.Second) {
+			t.Fatalf("%d KiB of %d are there", resident(t), busy)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if _, err := say(t.Context(), p, "tcp", "127.0.0.1:3000", "hello"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// resident returns the KiB of files in the memory of the one connector.
+func resident(t *testing.T) int {
+	t.Helper()
+	found := connectorDirs(t)
+	if len(found) != 1 {
+		t.Fatalf("found %d processes instead of one", len(found))
+	}
+	status, err := os.ReadFile(found[0] + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "\nRssFile:")
+	size, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
 // connectors returns the proportional sizes in KiB of this program's.
 func connectors(t *testing.T) (sizes []int) {
+	t.Helper()
+	for _, dir := range connectorDirs(t) {
+		rollup, err := os.ReadFile(dir + "/smaps_rollup")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(rollup), "\nPss:")
+		size, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
+
+// connectorDirs lists the directories in /proc of this program's connectors.
+func connectorDirs(t *testing.T) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -50,16 +112,7 @@ func connectors(t *testing.T) (sizes []int) {
 		if err != nil || !os.SameFile(self, exe) || !strings.HasSuffix(string(b), "\x00attend\x00") {
 			continue
 		}
-		rollup, err := os.ReadFile(dir + "/smaps_rollup")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(string(rollup), "\nPss:")
-		size, err := strconv.Atoi(strings.Fields(rest)[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		sizes = append(sizes, size)
+		found = append(found, dir)
 	}
-	return sizes
+	return found
 }

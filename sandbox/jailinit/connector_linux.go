@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // The last argument of a process that answers requests: all of them, or, where
@@ -84,7 +85,7 @@ func attend() {
 	if err := closeAtExec(); err != nil {
 		return
 	}
-	a := &connector{socket: requestFD, files: filePages()}
+	a := &connector{socket: requestFD}
 	if os.Args[2] == attendWord {
 		c, err := readConfig()
 		if err != nil {
@@ -141,8 +142,13 @@ type connector struct {
 	agent   *Config // whose environment and directory a terminal has; nil: there can be none
 	waiting []connecting
 	shells  []shell
-	files   []pages // that are dropped before there may be nothing to do for long
+	idle    bool    // its memory is given back
+	files   []pages // that are given back; nil until that is done first
 }
+
+// busyTime is how long the connector keeps memory that it may soon need again. To
+// find it takes a third of the time of its start, which many agents do not live to use.
+const busyTime = time.Second
 
 type connecting struct {
 	id uint64
@@ -158,17 +164,32 @@ func (a *connector) next() bool {
 	for _, s := range a.shells {
 		fds = append(fds, pollFD{fd: int32(s.process), events: pollIn}, pollFD{fd: int32(s.status)})
 	}
-	if len(a.waiting) == 0 {
-		for _, p := range a.files {
-			p.drop()
-		}
+	limit := busyTime
+	if a.idle || len(a.waiting) > 0 {
+		limit = 0
 	}
-	if err := poll(fds); err != nil {
+	switch n, err := poll(fds, limit); {
+	case err != nil:
 		return err == syscall.EINTR
+	case n == 0:
+		a.rest()
+		return true
 	}
+	a.idle = false
 	connecting, shells := fds[1:1+len(a.waiting)], fds[1+len(a.waiting):]
 	a.look(shells)
 	return a.connected(connecting) && (fds[0].revents == 0 || a.request())
+}
+
+// rest gives back what there may be no use for during a long time.
+func (a *connector) rest() {
+	if a.files == nil {
+		a.files = filePages()
+	}
+	for _, p := range a.files {
+		p.drop()
+	}
+	a.idle = true
 }
 
 // connected answers for the sockets with which something has happened.

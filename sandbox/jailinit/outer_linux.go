@@ -75,7 +75,7 @@ func outer(c Config) error {
 func executed(reports int) bool {
 	for {
 		fds := []pollFD{{fd: int32(reports), events: pollIn}, {fd: int32(controlFD), events: pollRdhup}}
-		err := poll(fds)
+		_, err := poll(fds, 0)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:

@@ -61,7 +61,10 @@ func awaitEnd(fd int) {
 	for _, p := range filePages() {
 		p.drop()
 	}
-	for poll([]pollFD{{fd: int32(fd), events: pollIn}}) == syscall.EINTR {
+	for {
+		if _, err := poll([]pollFD{{fd: int32(fd), events: pollIn}}, 0); err != syscall.EINTR {
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package jailinit
 import (
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -72,13 +73,20 @@ type pollFD struct {
 	revents int16
 }
 
-// poll waits until something happens.
-func poll(fds []pollFD) error {
-	if _, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))),
-		uintptr(len(fds)), 0, 0, 0, 0); errno != 0 {
-		return errno
+// poll waits until something happens, or for a time unless that is 0, and returns
+// with how many descriptors it has.
+func poll(fds []pollFD, limit time.Duration) (int, error) {
+	var timeout *syscall.Timespec
+	if limit > 0 {
+		t := syscall.NsecToTimespec(limit.Nanoseconds())
+		timeout = &t
 	}
-	return nil
+	n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))),
+		uintptr(len(fds)), uintptr(unsafe.Pointer(timeout)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // memfd makes a file in memory that an exec closes.
