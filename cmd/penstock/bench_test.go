@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -169,6 +170,7 @@ func benchJobs(b *testing.B, job jobs.Job, slots int) {
 	submit()
 	<-settled
 	clear(stages)
+	self, children := processorTime(b, syscall.RUSAGE_SELF), processorTime(b, syscall.RUSAGE_CHILDREN)
 	b.ResetTimer()
 	var submitters sync.WaitGroup
 	work := make(chan struct{})
@@ -191,11 +193,23 @@ func benchJobs(b *testing.B, job jobs.Job, slots int) {
 	b.StopTimer()
 	submitters.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+	b.ReportMetric(ms(processorTime(b, syscall.RUSAGE_SELF)-self)/float64(b.N), "own-cpu-ms")
+	b.ReportMetric(ms(processorTime(b, syscall.RUSAGE_CHILDREN)-children)/float64(b.N), "children-cpu-ms")
 	mu.Lock()
 	defer mu.Unlock()
 	for _, name := range []string{"provision", "agent", "jail", "collect"} {
 		b.ReportMetric(ms(stages[name])/float64(b.N), name+"-ms")
 	}
+}
+
+// processorTime is what this process, or its children that have ended, have used.
+func processorTime(b *testing.B, who int) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(who, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkEvents appends as a worker does whose agents write faster than the
