@@ -42,7 +42,7 @@ func full(port string) {
 		return
 	}
 	fmt.Println("ready")
-	select {}
+	_ = unix.Pause() // a select without cases is a deadlock to a runtime without cgo
 }
 
 // serve listens on addresses, "unix:" before those that are paths, says that

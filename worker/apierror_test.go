@@ -3,14 +3,12 @@ package worker
 import (
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
@@ -20,12 +18,7 @@ import (
 // real gives the worker a real agent, in the jail, whose model plays scripts.
 func (f *field) real(program, api string, scripts ...agenttest.Script) *agenttest.Model {
 	f.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), program) {
-			f.Fatal(err)
-		}
-		f.Skip(err)
-	}
+	exectest.Need(f, program)
 	model := agenttest.New(scripts...)
 	upstream := httptest.NewServer(model)
 	f.Cleanup(upstream.Close)

@@ -35,7 +35,9 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 	if took := time.Since(cut); took > testLease {
 		t.Errorf("the agent lived for %v without the broker; the lease is %v", took, testLease)
 	}
-	time.Sleep(time.Until(cut.Add(testLease + time.Second)))
+	// On a machine so busy that the lease is long, the worker would not wait for the broker
+	// until then: what it does after the end by its own clock is what is tested.
+	time.Sleep(time.Until(cut.Add(min(testLease+time.Second, testLease*3/4+surrenderLimit/2))))
 	proxy.Heal()
 	got, events := f.ended(rec.ID)
 	stop()

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/gate"
 )
 
@@ -150,6 +151,9 @@ func (e *ends) round() {
 
 // of makes a job that ends so.
 func (e *ends) of(kind ending) jobs.Job {
+	if strings.Contains(kind.script, "curl ") {
+		exectest.Need(e, "curl")
+	}
 	job := e.job(kind.script)
 	if kind.speaks {
 		job = e.stub

@@ -52,6 +52,7 @@ call() {
 // saw.
 func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
 	t.Parallel()
+	exectest.Need(t, "curl")
 	for name, is := range failingAgents {
 		for _, fails := range []struct {
 			reply  agenttest.Reply
@@ -102,6 +103,7 @@ func TestAFailingAPIIsBlamedForEveryAgent(t *testing.T) {
 // of its header, and no more often than the operator allows.
 func TestAProviderThatSaysWhen(t *testing.T) {
 	t.Parallel()
+	exectest.Need(t, "curl")
 	for _, form := range []string{"seconds", "date"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()

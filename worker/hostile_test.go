@@ -64,6 +64,9 @@ func TestAgentsThatMisbehave(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&job)
 			}
+			if job.Sandbox.Limits.Memory != 0 { // which may end the whole jail without a control group
+				requireNamedLimit(t, jobs.OutOfMemory)
+			}
 			rec, events := f.run(job)
 			want := jobs.Success
 			if tt.reason != "" {

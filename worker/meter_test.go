@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
@@ -20,6 +21,7 @@ import (
 func TestRefusalsOfTheModelAPIAreTold(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2hunter2"
+	exectest.Need(t, "curl")
 	f := newField(t)
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the API was asked for %s", r.URL) }))
 	defer api.Close()

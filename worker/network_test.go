@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
@@ -28,9 +28,7 @@ import (
 // one. It answers with the name that it was asked for.
 func (f *field) reachable() (ca string) {
 	f.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		f.Skip("curl is not here")
-	}
+	exectest.Need(f, "curl")
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "hello from %s\n", r.Host) })
 	plain, secure := httptest.NewServer(answer), httptest.NewTLSServer(answer)
 	f.Cleanup(plain.Close)

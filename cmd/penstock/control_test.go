@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
@@ -37,7 +38,7 @@ const (
 // it, before anyone is told how the terminal's program ended.
 func (f *fixture) goOn(id string, flags ...string) {
 	f.Helper()
-	if _, code, told := f.try(flagged(flags, []string{"attach", id, "--", "touch", "go-on"})...); code != 0 && !strings.Contains(told, "the terminal has ended") {
+	if _, code, told := f.try(flagged(flags, []string{"attach", id, "--", "touch", "go-on"})...); code != 0 && code != cli.ExitStopped {
 		f.Fatalf("attach ended with %d:\n%s", code, told)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/none"
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
 // running lists the processes with a word in their command line.
@@ -122,6 +124,7 @@ func TestAWorkerSweepsItsOwnPool(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("what a jail of backend none leaves is its control group, and only root has one here")
 	}
+	sandboxtest.Require(t, &none.Backend{}, sandbox.FeatureCPU) // by groups alone
 	f, other := newFixture(t), newFixture(t)
 	left := func(id string) (found []string) {
 		all, err := sandbox.Leftovers(context.Background(), id)
@@ -278,7 +281,7 @@ func TestHangup(t *testing.T) {
 	if rec := f.record(id); rec.State != jobs.Pending || rec.Reason != jobs.WorkerDrained {
 		t.Errorf("the job is %s, %s; want it handed back", rec.State, rec.Reason)
 	}
-	if err := exec.Command("kill", "-0", fmt.Sprint(pool.Process.Pid)).Run(); err != nil {
+	if err := syscall.Kill(pool.Process.Pid, 0); err != nil {
 		t.Error("serve did not live on")
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // listening lists the addresses of TCP that a process listens on.
@@ -73,6 +74,7 @@ func TestNoListenerAnswersStrangers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a pool's descriptors are hidden from its own user: only root can list its listeners")
 	}
+	exectest.Need(t, "curl")
 	f := newFixture(t)
 	asked := make(chan string, 100)
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path + " " + r.Header.Get("X-Api-Key") }))

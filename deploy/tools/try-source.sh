@@ -13,6 +13,8 @@ trap 'rm -rf --one-file-system "$dir"' EXIT
 git bundle create --quiet "$dir/penstock.bundle" HEAD
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 debootstrap --variant=minbase --include=ca-certificates,git,make bookworm "$dir/root" "$mirror" >"$dir/log" 2>&1 || { tail "$dir/log"; exit 1; }
+# As the installer of Debian writes it.
+printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n' >"$dir/root/etc/hosts"
 cat >"$dir/inside.sh" <<'INSIDE'
 set -e
 # What nspawn covers there, no jail could mount a /proc below.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/bwrap"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 )
 
@@ -34,6 +35,7 @@ func TestOverlayTakesWhatIsWritten(t *testing.T) {
 	root := t.TempDir()
 	rename := "mv d h"
 	if os.Geteuid() == 0 {
+		exectest.Need(t, "python3")
 		rename = `python3 -c 'import os; os.rename("d", "h")'` // mv would copy where it cannot rename
 	}
 	spec := layers(t, root, "cat d/f && echo new > d/f && echo x > g && rmdir d/e && "+rename)

@@ -1,4 +1,5 @@
-// Package exectest writes programs that tests execute.
+// Package exectest writes programs that tests execute, and skips tests whose programs are
+// missing.
 package exectest
 
 import (

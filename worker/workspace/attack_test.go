@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // plantings are what an agent may leave for the host to run. Each runs in the
@@ -113,6 +114,9 @@ func TestPlantingsWouldRun(t *testing.T) {
 		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
+			if strings.Contains(p.fires, "python3") {
+				exectest.Need(t, "python3")
+			}
 			marker, env := arm(t)
 			dir := newRepo(t)
 			sh(t, dir, env+p.script)

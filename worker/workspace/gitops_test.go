@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 // operations are what people and agents do with git. Of each line the output
@@ -126,12 +126,7 @@ func TestGitInAnOverlay(t *testing.T) {
 // installed anew.
 func TestNpmInAnOverlay(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("npm"); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "npm") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	exectest.Need(t, "npm")
 	repo := newRepo(t)
 	sh(t, repo, `for v in 1 2; do for p in a b; do
 mkdir -p $p/lib/deep
@@ -233,6 +228,7 @@ func asUser(t *testing.T, tests string) {
 // files, as mv does, copy it then; git mv and rename(2) fail, and change nothing.
 func TestDirectoriesAreRenamed(t *testing.T) {
 	t.Parallel()
+	exectest.Need(t, "python3")
 	w := prepareAs(t, openAs(t, Overlay, Limits{}), "job.1", jobs.Repo{URL: newRepo(t)}, jobs.IsolationWorktree)
 	said := tells(t, w, `git mv many lots
 git status -s

@@ -1,24 +1,17 @@
 package workspace
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/penstock-run/penstock/sandbox/exectest"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // The programs that the documentation shows, with a real Mercurial.
 func TestHookMercurial(t *testing.T) {
-	if _, err := exec.LookPath("hg"); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("PENSTOCK_TEST_REQUIRE"), ","), "hg") {
-			t.Fatalf("hg is needed: %v", err)
-		}
-		t.Skipf("hg is needed: %v", err)
-	}
+	exectest.Need(t, "hg")
 	h := newHook(t, `set -e
 to="$DIR/many/$PENSTOCK_WORKSPACE_ID"
 hg clone --quiet --pull --updaterev="${PENSTOCK_REF:-default}" "$DIR/app" "$to" >&2

@@ -21,6 +21,7 @@ var programs = map[string]string{
 	"sandbox/jailinit":                  "the first program in a jail: it hands its environment on and exits as its child did",
 	"sandbox/slowtest":                  "imported by tests only, and reads how busy a host is that an emulated machine cannot see",
 	"sandbox/sandboxtest":               "imported by tests only, and reads which backends they must not skip",
+	"sandbox/exectest":                  "imported by tests only, and reads which programs they must not do without",
 	"dispatcher/dashboard/browsertest":  "imported by tests only, and reads which browsers they must not skip",
 	"jobs/jobstest":                     "imported by tests only, and reads which backends they must not skip",
 	"worker/agent/internal/adaptertest": "imported by tests only, and reads which agents they must not skip",
