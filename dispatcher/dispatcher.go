@@ -85,7 +85,8 @@ func New(cfg Config) *Dispatcher {
 // job will be run; submitting again with the same key returns the same job.
 // Source says which door the job came through, for followers.
 func (d *Dispatcher) Submit(ctx context.Context, job jobs.Job, source string) (operation.Submitted, error) {
-	return d.submit(ctx, jobs.NewID(), job, source)
+	made, err := d.submit(ctx, jobs.NewID(), job, source)
+	return made.Submitted, err
 }
 
 // SubmitJSON is Submit for a job as it was sent, with the id that the submitter has
@@ -107,7 +108,8 @@ func (d *Dispatcher) SubmitAs(ctx context.Context, chosen string, job jobs.Job, 
 		d.rejected(source, err)
 		return operation.Submitted{}, err
 	}
-	return d.submit(ctx, cmp.Or(chosen, jobs.NewID()), job, source)
+	made, err := d.submit(ctx, cmp.Or(chosen, jobs.NewID()), job, source)
+	return made.Submitted, err
 }
 
 // checkChosen refuses an id that its submitter cannot choose for a job; empty is none.
@@ -126,8 +128,14 @@ func checkChosen(id string, job jobs.Job) error {
 	return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: operation.JobIDHeader, Reason: reason}}}
 }
 
+// A submitted job is what its submitter is told, and the job's record.
+type submitted struct {
+	operation.Submitted
+	rec jobs.Record
+}
+
 // submit is Submit for a job whose id is decided already.
-func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (operation.Submitted, error) {
+func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source string) (submitted, error) {
 	began := time.Now()
 	job = job.WithDefaults()
 	if job.Signature != nil {
@@ -140,7 +148,7 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	}
 	if err != nil {
 		d.rejected(source, err)
-		return operation.Submitted{}, err
+		return submitted{}, err
 	}
 	rec, duplicate, err := d.cfg.Queue.AcceptAs(ctx, id, job, source, func(ctx context.Context, rec jobs.Record) error {
 		if origin != nil { // before it may be claimed
@@ -152,21 +160,21 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	})
 	if taken, ok := errors.AsType[*jobs.InvalidError](err); ok { // the id, by another job
 		d.rejected(source, taken)
-		return operation.Submitted{}, taken
+		return submitted{}, taken
 	}
 	if err != nil {
-		return operation.Submitted{}, fmt.Errorf("accept job: %w", err)
+		return submitted{}, fmt.Errorf("accept job: %w", err)
 	}
 	var differs []string
 	if duplicate {
 		if differs, err = d.differs(ctx, rec, job); err != nil {
-			return operation.Submitted{}, err
+			return submitted{}, err
 		}
 	}
 	// A duplicate may be one whose first submitter died half way.
 	if !duplicate || rec.Attempt == 0 {
 		if err := d.cfg.Queue.Enqueue(ctx, rec); err != nil {
-			return operation.Submitted{}, err
+			return submitted{}, err
 		}
 	}
 	if hook := d.cfg.Hooks.Deduplicated; duplicate && hook != nil {
@@ -175,7 +183,7 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if hook := d.cfg.Hooks.Accepted; !duplicate && hook != nil {
 		hook(rec, time.Since(began))
 	}
-	return operation.Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, nil
+	return submitted{operation.Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, rec}, nil
 }
 
 // differs compares a submission with the job that its key belongs to, which stands.

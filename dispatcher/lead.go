@@ -141,7 +141,7 @@ func (l leader) relearn(ctx context.Context) {
 				"jobs", len(lost), "hint", "check the broker's disk; the records are repaired, and finished jobs do not run again")
 		}
 		for _, loss := range lost {
-			l.d.log.Warn("record was lost", "job", loss.Job, "was", loss.Was, "is", loss.Is, "outcome", loss.Result, "known_by", loss.From, "repaired", loss.Fixed)
+			l.d.log.With(loss.Record.LogFields()...).Warn("record was lost", "was", loss.Was, "is", loss.Is, "outcome", loss.Result, "known_by", loss.From, "repaired", loss.Fixed)
 		}
 		if err == nil {
 			return

@@ -72,7 +72,7 @@ func (d *Dispatcher) take(ctx context.Context, s queue.Submission, job jobs.Job)
 		err = &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "key", Reason: fmt.Sprintf("%q belongs to job %s", job.Key, answer.ID)}}}
 	}
 	if err == nil && len(answer.Differs) > 0 {
-		d.log.Warn("a published job has the key of another one, which stays as it is", "job", answer.ID, "session", answer.Session, "key", job.Key, "differs", answer.Differs)
+		d.log.With(answer.rec.LogFields()...).Warn("a published job has the key of another one, which stays as it is", "key", job.Key, "differs", answer.Differs)
 	}
 	return err
 }

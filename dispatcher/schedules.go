@@ -89,34 +89,36 @@ func (s Schedules) Run(ctx context.Context, name, chosen string, in jobs.Trace) 
 // record after it: a crash between the two repeats the firing, whose job is
 // there then.
 func (s Schedules) fire(ctx context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
-	f, err := s.firing(ctx, rec, now)
+	f, about, err := s.firing(ctx, rec, now)
 	if err != nil {
 		return rec, err
 	}
-	s.d.log.Info("schedule fired", "schedule", rec.Name, "at", f.At, "job", f.Job, "skipped", f.Skipped)
+	s.d.log.With(about...).Info("schedule fired", "schedule", rec.Name, "at", f.At, "skipped", f.Skipped)
 	return rec.After(f), nil
 }
 
-func (s Schedules) firing(ctx context.Context, rec calendar.Record, now time.Time) (calendar.Firing, error) {
-	f := rec.Firing(now)
+// firing makes the job of the next firing, or says why there is none. About is what the log
+// says of the job: names and values.
+func (s Schedules) firing(ctx context.Context, rec calendar.Record, now time.Time) (f calendar.Firing, about []any, err error) {
+	f = rec.Firing(now)
 	// A firing that was begun is finished, whatever has changed since.
 	begun, err := s.d.cfg.Queue.HasKey(ctx, f.Run)
 	if err != nil {
-		return f, fmt.Errorf("look for the job of %s: %w", f.Run, err)
+		return f, nil, fmt.Errorf("look for the job of %s: %w", f.Run, err)
 	}
 	if !begun {
 		if f, err = s.skip(ctx, rec, f); err != nil || f.Skipped != "" {
-			return f, err
+			return f, nil, err
 		}
 	}
-	answer, err := s.d.Submit(ctx, rec.Instance(f), "schedule")
+	made, err := s.d.submit(ctx, jobs.NewID(), rec.Instance(f), "schedule")
 	if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok {
 		// It was valid when it was added; what it names has gone since.
 		f.Skipped, f.Message = calendar.SkippedInvalid, invalid.Error()
-		return f, nil
+		return f, nil, nil
 	}
-	f.Job = answer.ID
-	return f, err
+	f.Job = made.ID
+	return f, made.rec.LogFields(), err
 }
 
 // skip says in the firing why it makes no job, if that is so.

@@ -312,7 +312,7 @@ func TestOrderAndRetries(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(p.said.String(), "event was not delivered") {
+	if !strings.Contains(p.said.String(), `"event was not delivered" job=bad `) {
 		t.Errorf("the log says %s", p.said)
 	}
 }

@@ -284,13 +284,14 @@ func (f *feed) settle(ctx context.Context, r result) {
 		f.due.put(l)
 	}
 	if r.attempt != nil {
-		f.judge(ctx, *r.attempt)
+		f.judge(ctx, r)
 	}
 }
 
 // judge keeps how the webhook does, and disables it where its receiver wants that, or has
 // taken nothing for a long time.
-func (f *feed) judge(ctx context.Context, made operation.Delivery) {
+func (f *feed) judge(ctx context.Context, r result) {
+	made := *r.attempt
 	if hook := f.d.cfg.Hooks.Attempted; hook != nil {
 		hook(f.hook.Name, made.State)
 	}
@@ -309,7 +310,7 @@ func (f *feed) judge(ctx context.Context, made operation.Delivery) {
 	case made.At.Sub(*f.state.Failing) >= patience:
 		reason = fmt.Sprintf("no delivery has succeeded since %s: %s", f.state.Failing.Format(time.RFC3339), made.Error)
 	case made.State == operation.DeliveryGivenUp:
-		f.d.log.Warn("event was not delivered", "webhook", f.hook.Name, "delivery", made.ID, "job", made.Job, "attempts", made.Attempt, "err", made.Error)
+		f.d.log.With(r.about...).Warn("event was not delivered", "webhook", f.hook.Name, "delivery", made.ID, "attempts", made.Attempt, "err", made.Error)
 	}
 	if reason == "" {
 		return

@@ -37,6 +37,7 @@ type result struct {
 	saved   bool            // the bucket has the line as it is now
 	failed  bool            // it was to be stored, and was not
 	attempt *operation.Delivery
+	about   []any // what the log says of the job of an attempt that is given up: names and values
 }
 
 func (f *feed) newTask(l *line) task {
@@ -113,7 +114,7 @@ func (t task) deliver(ctx context.Context, r *result) bool {
 		made.Next = &r.line.Next
 	} else {
 		if a.err != nil {
-			made.State = operation.DeliveryGivenUp
+			made.State, r.about = operation.DeliveryGivenUp, t.about(ctx, made.Job)
 		}
 		r.next()
 	}
@@ -122,6 +123,15 @@ func (t task) deliver(ctx context.Context, r *result) bool {
 		t.warn(ctx, "webhook cannot keep an attempt", err)
 	}
 	return true
+}
+
+// about returns what the log says of a job: its id alone, if it is not kept any more.
+func (t task) about(ctx context.Context, id string) []any {
+	rec, err := t.f.d.cfg.Job(ctx, id)
+	if err != nil {
+		return []any{"job", id}
+	}
+	return rec.LogFields()
 }
 
 // next has the first event be delivered no more, and the one behind it be the next.

@@ -98,6 +98,7 @@ func Open(cfg Config) (*Server, error) {
 // An answer is what the sender of a delivery is told. Senders show it to their users.
 type answer struct {
 	status  int
+	about   []any  // what the log says of the job: names and values
 	Job     string `json:"job,omitempty"`
 	Again   bool   `json:"duplicate,omitempty"`
 	Ignored string `json:"ignored,omitempty"`
@@ -155,8 +156,8 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	d.trace = jobs.TraceOf(r.Header)
 	a := s.take(ctx, h, d)
-	s.cfg.Logger.Info("a delivery", "hook", h.name, "delivery", d.id, "event", d.event, "sender", d.sender,
-		"status", a.status, "job", a.Job, "ignored", a.Ignored, "err", a.Error)
+	s.cfg.Logger.With(a.about...).Info("a delivery", "hook", h.name, "delivery", d.id, "event", d.event, "sender", d.sender,
+		"status", a.status, "ignored", a.Ignored, "err", a.Error)
 	return a
 }
 
@@ -178,7 +179,18 @@ func (s *Server) take(ctx context.Context, h *hook, d delivery) answer {
 	if err != nil {
 		return refuse(http.StatusServiceUnavailable, "%v", err)
 	}
-	return answer{status: http.StatusAccepted, Job: made.ID, Again: made.Duplicate}
+	return answer{status: http.StatusAccepted, about: about(made, job), Job: made.ID, Again: made.Duplicate}
+}
+
+// about returns what the log says of a delivery's job. One that was there before has its first
+// delivery's trace, which is not known here.
+func about(made operation.Submitted, job jobs.Job) []any {
+	fields := []any{"job", made.ID, "session", made.Session}
+	if made.Duplicate {
+		return fields
+	}
+	span, _ := jobs.Record{ID: made.ID, Trace: job.Trace}.Submission()
+	return append(fields, "trace_id", span.TraceID())
 }
 
 // refusal says why a delivery is no job.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,16 +38,26 @@ type pool struct {
 	queue *queue.Queue
 	url   string
 	filed []hooks.Refusal
+	said  lines // by the server's log
+}
+
+// lines are what a log says, one by one.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 // open serves hooks over a pool.
 func open(t *testing.T, rules map[string]hooks.Rule) *pool {
 	t.Helper()
 	nc := jobstest.Start(t).Connect()
-	p := &pool{TB: t, queue: jobstest.Queue(t, nc, queue.Config{})}
+	p := &pool{TB: t, queue: jobstest.Queue(t, nc, queue.Config{}), said: make(lines, 1000)}
 	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: jobstest.Log(t, nc), Store: jobstest.Store(t, nc)})
 	server, err := hooks.Open(hooks.Config{
-		Rules: rules,
+		Rules:  rules,
+		Logger: slog.New(slog.NewTextHandler(p.said, nil)),
 		Submit: func(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
 			return d.Submit(ctx, job, "hook")
 		},
@@ -144,6 +155,10 @@ func TestAnIssueBecomesAJob(t *testing.T) {
 		header["Traceparent"], header["Tracestate"] = sender, strings.Repeat("a=1,", 2500)
 		if status, text := p.deliver("issues", opened, header); status != 202 || !strings.Contains(text, want) {
 			t.Errorf("delivery %d: %d %s", i+1, status, text)
+		}
+		// Of a job that was there before nothing is known but its id.
+		if line := <-p.said; !strings.Contains(line, " job=") || strings.Contains(line, "trace_id=4bf92f3577b34da6a3ce929d0e0e4736") != (i == 0) {
+			t.Errorf("of delivery %d the log says %s", i+1, line)
 		}
 	}
 	all := p.jobs()

@@ -27,6 +27,8 @@ type Loss struct {
 	From   string       `json:"from"`
 	Result jobs.Outcome `json:"outcome,omitempty"`
 	Fixed  bool         `json:"fixed"`
+	// Record is the job's as it is now, for logs.
+	Record jobs.Record `json:"-"`
 }
 
 func (l Loss) String() string {
@@ -171,7 +173,7 @@ func (q *Queue) audit(ctx context.Context, others known, e entry, now time.Time,
 	if e.State == jobs.Executing { // an attempt that its worker cannot go on with
 		e.State, e.Worker, e.Beat, e.Lease = jobs.Pending, "", 0, 0
 	}
-	loss.Is, loss.Result = e.State, e.Outcome
+	loss.Is, loss.Result, loss.Record = e.State, e.Outcome, e.Record
 	if fix {
 		loss.Fixed, err = q.relearn(ctx, e)
 	}
