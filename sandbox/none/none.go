@@ -4,7 +4,8 @@
 // promise about the end: the program has a session of its own and a parent
 // that inherits what it leaves behind and kills it, when the program ends and
 // when the starter does. Processes that escape even that, by killing the parent, are
-// found by their environment.
+// found by their environment. That search reads files of every process of the host, so it
+// is left out where the parent has ended all of them and the control group is empty.
 //
 // Paths inside are paths of the host: the program starts in Spec.Workspace,
 // and Mounts and Files have no meaning and are refused.

@@ -77,6 +77,21 @@ func TestCollectStartsFewProcesses(t *testing.T) {
 	}
 }
 
+// TestPrepareStartsOneProcess: once a commit is here, a job on it asks the repository
+// which commit that is, in one process, and starts no other.
+func TestPrepareStartsOneProcess(t *testing.T) {
+	s := openAs(t, Overlay, Limits{})
+	repo := newRepo(t)
+	if err := prepareAs(t, s, "job.1", jobs.Repo{URL: repo}, jobs.IsolationWorktree).remove(); err != nil {
+		t.Fatal(err)
+	}
+	commands := counted(t)
+	prepareAs(t, s, "job.2", jobs.Repo{URL: repo}, jobs.IsolationWorktree)
+	if got, want := commands(), []string{"upload-pack"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestNoCommitIsOverlooked: a jail is spared only where there can be none.
 func TestNoCommitIsOverlooked(t *testing.T) {
 	s := openAs(t, Overlay, Limits{})

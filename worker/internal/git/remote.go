@@ -31,6 +31,9 @@ type Ref struct{ Name, Commit string }
 // List asks the remote for its HEAD and the given full names. It also returns the
 // branch that HEAD points to, if the remote reports it.
 func (r Remote) List(ctx context.Context, dir string, names ...string) (refs []Ref, branch string, err error) {
+	if r.Local {
+		return r.advertised(ctx, dir, names)
+	}
 	var out bytes.Buffer
 	args := append([]string{"ls-remote", "--symref", "--", r.URL, "HEAD"}, names...)
 	if err := r.run(ctx, Repo{Dir: dir}, &out, args); err != nil {
@@ -88,11 +91,16 @@ func (r Repo) Push(ctx context.Context, to Remote, name, commit, old string) err
 		"--force-with-lease=" + name + ":" + old, "--", to.URL, commit + ":" + name})
 }
 
+// localEnv is the environment of git that reads a local repository.
+func (r Remote) localEnv() []string {
+	return append(slices.Clone(environment), "GIT_CONFIG_GLOBAL="+r.Trust, "GIT_ALLOW_PROTOCOL=file")
+}
+
 func (r Remote) run(ctx context.Context, in Repo, out io.Writer, args []string) error {
 	env, allow := slices.Clone(environment), "file"
 	switch {
 	case r.Local:
-		env = append(env, "GIT_CONFIG_GLOBAL="+r.Trust, "GIT_ALLOW_PROTOCOL="+allow)
+		env = r.localEnv()
 	default:
 		allow = scheme(r.URL)
 		env = append(env, "GIT_ALLOW_PROTOCOL="+allow)
