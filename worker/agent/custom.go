@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -31,8 +32,8 @@ type Custom struct {
 }
 
 var (
-	customName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-	customEnv  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	customName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) })
+	customEnv  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 )
 
 // Validate reports what is wrong with another agent that settings add under that name.
@@ -43,7 +44,7 @@ func (a *Agents) Validate(name string, c Custom) error {
 	}
 	protocol, known := a.adapters[c.Protocol]
 	switch _, taken := a.adapters[name]; {
-	case !customName.MatchString(name):
+	case !customName().MatchString(name):
 		return wrong("", "is not an agent's name: use up to 63 of a-z, 0-9 and '-'")
 	case taken:
 		return wrong("", "is the name of an agent that is known already; use another")
@@ -72,7 +73,7 @@ func (a *Agents) Validate(name string, c Custom) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Env)) {
 		switch {
-		case !customEnv.MatchString(key):
+		case !customEnv().MatchString(key):
 			return wrong(".env", "%q is not a variable's name", key)
 		case strings.HasPrefix(key, "PENSTOCK_") || strings.HasPrefix(key, "LD_"):
 			return wrong(".env."+key, "is set by the pool or would change the jail's first program; choose another name")

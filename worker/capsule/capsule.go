@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -47,11 +48,11 @@ type Conversation struct {
 	ID    string // the agent's id of it
 }
 
-var goodID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var goodID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`) })
 
 // elements are those of the pattern for one conversation. The agent has chosen the id.
 func (p Pattern) elements(id string) ([]string, error) {
-	if !goodID.MatchString(id) {
+	if !goodID().MatchString(id) {
 		return nil, fmt.Errorf("conversation %.140q: its name may have up to 128 of A-Z, a-z, 0-9, '_' and '-'", id)
 	}
 	return strings.Split(strings.ReplaceAll(string(p), "{id}", id), "/"), nil

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/dispatcher/httpapi"
@@ -33,7 +34,7 @@ func readNames(pairs []string) (nameList, error) {
 		if !slices.Contains([]jobs.Role{jobs.RoleViewer, jobs.RoleSubmitter, jobs.RoleOperator, jobs.RoleAutoscale}, role) {
 			return nil, fmt.Errorf("%q: %q is not a role: use viewer, submitter, operator or autoscale", pair, role)
 		}
-		if name != everyone && !plainName.MatchString(name) {
+		if name != everyone && !plainName().MatchString(name) {
 			return nil, fmt.Errorf("%q: the name is to be of letters, digits and - _ . @ + : alone, at most 100 of them", pair)
 		}
 		if _, twice := names[name]; twice {
@@ -45,7 +46,7 @@ func readNames(pairs []string) (nameList, error) {
 }
 
 // plainName is what may be a name: it stands in logs.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9._@+:-]{1,100}$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._@+:-]{1,100}$`) })
 
 // identity is who has proved a name in a way. The same name proved in another way is someone
 // else.
@@ -54,7 +55,7 @@ func (n nameList) identity(way, name string) (httpapi.Identity, error) {
 	if !known {
 		role, known = n[everyone]
 	}
-	if !known || !plainName.MatchString(name) {
+	if !known || !plainName().MatchString(name) {
 		return httpapi.Identity{}, httpapi.ErrUnauthenticated
 	}
 	return httpapi.Identity{Name: way + "-" + word(name), Role: role}, nil
