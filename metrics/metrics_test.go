@@ -89,7 +89,7 @@ func useWorker(w *Worker) {
 			w.Turn(value)
 			w.RateLimited(value)
 			w.EventStored(jobs.Kind(value), n, time.Millisecond)
-			w.EventDropped(value)
+			w.EventsDropped(value, 1)
 			w.Heartbeat(time.Now())
 		}
 	}

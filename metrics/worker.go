@@ -144,7 +144,7 @@ func (w *Worker) eventSeries(reg prometheus.Registerer, s scale) {
 	zero(w.events.WithLabelValues, groups)
 	bytes := counter(reg, "event_bytes_total", "Size of the events that were stored.")
 	w.eventBytes = bytes.WithLabelValues()
-	w.dropped = counter(reg, "events_dropped_total", "Events that were cut or lost.", "reason")
+	w.dropped = counter(reg, "events_dropped_total", "Events that were not stored, because their attempt had written too much or the broker did not take them.", "reason")
 	zero(w.dropped.WithLabelValues, losses)
 	w.publish = s.histogram("event_publish_seconds", "Time until the broker had stored an event.", answerBuckets).WithLabelValues()
 }
@@ -304,8 +304,10 @@ func (w *Worker) EventStored(kind jobs.Kind, bytes int, took time.Duration) {
 	w.publish.Observe(took.Seconds())
 }
 
-// EventDropped counts an event that was cut or lost: too_large or publish_error.
-func (w *Worker) EventDropped(reason string) { w.dropped.WithLabelValues(losses.of(reason)).Inc() }
+// EventsDropped counts events that were not stored: too_large or publish_error.
+func (w *Worker) EventsDropped(reason string, n int) {
+	w.dropped.WithLabelValues(losses.of(reason)).Add(float64(max(n, 0)))
+}
 
 func truth(on bool) float64 {
 	if on {

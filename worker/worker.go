@@ -161,7 +161,7 @@ type Hooks struct {
 	Network func(rec jobs.Record, used event.JailNetwork)
 	// Events: one event was stored; took is the time for all events stored with it.
 	Events  func(kind jobs.Kind, bytes int, took time.Duration)
-	Dropped func(reason string)
+	Dropped func(reason string, n int) // of events, as recorder.Hooks says
 	// Present: the broker has heard that the worker lives.
 	Present func(at time.Time)
 	// Draining: the worker claims nothing more, or claims again with nil.

@@ -59,7 +59,7 @@ func (m *Monitor) watchWorker(h *pool.Hooks) {
 	h.Worker.Jailed = series.SandboxStarted
 	h.Worker.Violation = func(_ jobs.Record, v event.JailViolation) { series.Refused(v) }
 	h.Worker.Network = func(_ jobs.Record, used event.JailNetwork) { series.Reached(used) }
-	h.Worker.Dropped = series.EventDropped
+	h.Worker.Dropped = series.EventsDropped
 	h.Worker.Events = func(kind jobs.Kind, bytes int, took time.Duration) { series.EventStored(kind, bytes, took) }
 	h.Worker.Leftover = func(what string) {
 		kind, _, _ := strings.Cut(what, " ")

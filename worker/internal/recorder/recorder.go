@@ -33,8 +33,11 @@ const (
 // Hooks let the worker's watchers see what is recorded. Each may be nil.
 type Hooks struct {
 	// Stored: one event was stored; took is the time for all events stored with it.
-	Stored  func(kind jobs.Kind, bytes int, took time.Duration)
-	Dropped func(reason string)
+	Stored func(kind jobs.Kind, bytes int, took time.Duration)
+	// Dropped: n events were not stored, because the agent has written as much as it may
+	// (too_large) or because the log did not take them (publish_error). Of a batch that
+	// fails, some may have been stored. What a lost lease drops belongs to nobody, and is not told.
+	Dropped func(reason string, n int)
 }
 
 // A Recorder takes an attempt's events, in order, from several goroutines and
@@ -51,7 +54,7 @@ type Recorder struct {
 
 	done  chan struct{}
 	err   error // of the first append that failed; read it after done
-	abort context.CancelFunc
+	abort context.CancelCauseFunc
 
 	mu      sync.Mutex
 	changed *sync.Cond   // the queue, or closed
@@ -74,11 +77,11 @@ func New(clean func(jobs.Event) jobs.Event, hooks Hooks, failed func(error)) *Re
 // ended must be recorded, too; but not the loss of the lease.
 func (r *Recorder) Start(ctx context.Context, to Log) {
 	r.to = to
-	appending, abort := context.WithCancel(context.WithoutCancel(ctx))
+	appending, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.abort = abort
 	context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), jobs.ErrFenced) {
-			abort()
+			abort(jobs.ErrFenced)
 		}
 	})
 	go r.run(appending)
@@ -94,14 +97,24 @@ func (r *Recorder) run(ctx context.Context) {
 		case batch == nil:
 			return
 		case r.err != nil:
+			r.lose(ctx, len(batch))
 			continue
 		}
 		began := time.Now()
 		if r.err = r.to.Append(ctx, batch...); r.err != nil {
 			r.failed(r.err)
+			r.lose(ctx, len(batch))
 			continue
 		}
 		r.report(batch, time.Since(began))
+	}
+}
+
+// lose tells of events that the log has not taken.
+func (r *Recorder) lose(ctx context.Context, n int) {
+	fenced := errors.Is(r.err, jobs.ErrFenced) || errors.Is(context.Cause(ctx), jobs.ErrFenced)
+	if r.hooks.Dropped != nil && !fenced {
+		r.hooks.Dropped("publish_error", n)
 	}
 }
 
@@ -198,16 +211,16 @@ func (r *Recorder) Close(ctx context.Context) error {
 	if n := r.lost(); n > 0 {
 		r.Put(event.Make(event.Notice{Text: "output over the limit was dropped", Dropped: n, Limit: maxOutput}))
 		if r.hooks.Dropped != nil {
-			r.hooks.Dropped("too_large")
+			r.hooks.Dropped("too_large", n)
 		}
 	}
 	r.mu.Lock()
 	r.closed = true
 	r.changed.Broadcast()
 	r.mu.Unlock()
-	stop := context.AfterFunc(ctx, r.abort)
+	stop := context.AfterFunc(ctx, func() { r.abort(context.Cause(ctx)) })
 	defer stop()
-	defer r.abort()
+	defer r.abort(nil)
 	<-r.done
 	return r.err
 }

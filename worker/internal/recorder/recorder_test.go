@@ -100,8 +100,8 @@ func TestTheRecorderPushesBack(t *testing.T) {
 func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
 	t.Parallel()
 	to := &kept{}
-	var dropped string
-	r := New(same, Hooks{Dropped: func(reason string) { dropped = reason }}, func(error) {})
+	dropped := map[string]int{}
+	r := New(same, Hooks{Dropped: func(reason string, n int) { dropped[reason] += n }}, func(error) {})
 	r.Start(t.Context(), to)
 	big := line(strings.Repeat("x", 1<<20))
 	for range maxOutput>>20 + 5 {
@@ -113,8 +113,8 @@ func TestTheRecorderDropsAFloodAndSaysSo(t *testing.T) {
 	}
 	last := to.events[len(to.events)-1]
 	var said event.Notice
-	if err := json.Unmarshal(last.Data, &said); err != nil || last.Kind != jobs.Notice || said.Dropped < 5 || dropped != "too_large" {
-		t.Errorf("the last event is %s %s (%v), and the hook heard %q", last.Kind, last.Data, err, dropped)
+	if err := json.Unmarshal(last.Data, &said); err != nil || last.Kind != jobs.Notice || said.Dropped < 5 || dropped["too_large"] != said.Dropped {
+		t.Errorf("the last event is %s %s (%v), and the hook heard %v", last.Kind, last.Data, err, dropped)
 	}
 	if to.events[len(to.events)-2].Kind != jobs.JobRequeued {
 		t.Error("an event of the pool was dropped with the flood")
@@ -135,6 +135,23 @@ func TestTheRecorderEndsTheAttemptOnceWhenItCannotAppend(t *testing.T) {
 	}
 	if len(told) != 1 {
 		t.Errorf("told %d times", len(told))
+	}
+}
+
+// Events that the log does not take are counted, the later ones, too; not where another
+// attempt has the job, and writes its log.
+func TestTheRecorderCountsEventsThatAreNotStored(t *testing.T) {
+	t.Parallel()
+	for refused, want := range map[error]int{jobs.ErrFull: 100, jobs.ErrFenced: 0} {
+		dropped := map[string]int{}
+		r := New(same, Hooks{Dropped: func(reason string, n int) { dropped[reason] += n }}, func(error) {})
+		r.Start(t.Context(), &kept{fail: refused})
+		for range 100 {
+			r.PutOutput(line("x"))
+		}
+		if err := r.Close(t.Context()); !errors.Is(err, refused) || dropped["publish_error"] != want {
+			t.Errorf("%v: %v, and the hook heard %v, want %d", refused, err, dropped, want)
+		}
 	}
 }
 
