@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
@@ -121,6 +124,43 @@ func TestReceiversDoNotWaitForEachOther(t *testing.T) {
 	}
 	if got := len(slow.all()); got != 8 {
 		t.Errorf("the slow one has %d at once, want 8", got)
+	}
+}
+
+// What waits, and what is disabled, is told as long as it is so: not of a webhook that was
+// removed, nor by a dispatcher that does not lead any more.
+func TestWhatIsToldEnds(t *testing.T) {
+	p := newPool(t)
+	fails := receive(t, func(_ int, _ received, w http.ResponseWriter) { w.WriteHeader(500) })
+	gone := receive(t, func(_ int, _ received, w http.ResponseWriter) { w.WriteHeader(410) })
+	var disabled atomic.Int64
+	var waiting sync.Map
+	waits := func(name string) bool {
+		oldest, ok := waiting.Load(name)
+		return ok && !oldest.(time.Time).IsZero() //nolint:forcetypeassert // stored below
+	}
+	p.cfg.Hooks = deliver.Hooks{
+		Waiting:  func(name string, oldest time.Time) { waiting.Store(name, oldest) },
+		Disabled: func(n int) { disabled.Store(int64(n)) },
+	}
+	p.cfg = p.cfg.Scheduled(time.Hour, time.Hour)
+	for name, url := range map[string]string{"removed": fails.URL, "stays": fails.URL, "gone": gone.URL} {
+		p.add(name, url)
+	}
+	end := p.lead()
+	p.tell("j", jobs.JobSubmitted)
+	p.until("two wait", func() bool { return waits("removed") && waits("stays") })
+	p.until("the one that is gone waits for nothing", func() bool { return len(gone.all()) == 1 && !waits("gone") })
+	if err := p.store.Remove(jobstest.Context(t), "removed"); err != nil {
+		t.Fatal(err)
+	}
+	p.until("nothing waits for the removed one", func() bool { return !waits("removed") && disabled.Load() == 1 })
+	if !waits("stays") {
+		t.Error("nothing waits for the one that stays")
+	}
+	end()
+	if waits("stays") || disabled.Load() != 0 {
+		t.Errorf("without a lead something waits: %t, and %d are disabled", waits("stays"), disabled.Load())
 	}
 }
 

@@ -147,6 +147,7 @@ func (a answer) delivery(hook webhook.Hook, m webhook.Message, at time.Time) ope
 // Run delivers events until ctx ends. It is for the dispatcher that leads; while two do so
 // for a moment, events may be delivered twice.
 func (d *Deliverer) Run(ctx context.Context) {
+	defer d.tellDisabled(0) // the next leader counts them
 	for ctx.Err() == nil {
 		if err := d.follow(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("webhooks cannot be followed", "err", err)
@@ -233,10 +234,15 @@ func (d *Deliverer) look(ctx context.Context, feeds map[string]*running) error {
 		default: // it has been told so already
 		}
 	}
-	if hook := d.cfg.Hooks.Disabled; hook != nil {
-		hook(disabled)
-	}
+	d.tellDisabled(disabled)
 	return nil
+}
+
+// tellDisabled says how many webhooks are disabled.
+func (d *Deliverer) tellDisabled(n int) {
+	if hook := d.cfg.Hooks.Disabled; hook != nil {
+		hook(n)
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) {

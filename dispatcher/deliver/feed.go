@@ -50,8 +50,10 @@ func newFeed(d *Deliverer, hook webhook.Hook) *feed {
 	}
 }
 
-// run delivers until ctx ends or the webhook is disabled.
+// run delivers until ctx ends or the webhook is disabled. From then on nothing waits here:
+// the webhook may be removed, or another dispatcher delivers its events.
 func (f *feed) run(ctx context.Context) {
+	defer f.tellOldest(time.Time{})
 	for {
 		err := f.load(ctx)
 		if err == nil {
@@ -329,12 +331,17 @@ func (f *feed) position() uint64 {
 	return at
 }
 
+// tellOldest says when the oldest event happened that waits; zero: none does.
+func (f *feed) tellOldest(at time.Time) {
+	if hook := f.d.cfg.Hooks.Waiting; hook != nil {
+		hook(f.hook.Name, at)
+	}
+}
+
 // save stores the state, if that pays.
 func (f *feed) save(ctx context.Context) {
 	oldest := f.oldest()
-	if hook := f.d.cfg.Hooks.Waiting; hook != nil {
-		hook(f.hook.Name, oldest)
-	}
+	f.tellOldest(oldest)
 	at := max(f.position(), f.state.Read)
 	if f.state.Disabled == nil && !f.changed && (at == f.state.Read || time.Since(f.saved) < idleSave) {
 		return
