@@ -18,11 +18,20 @@ import (
 // small mounts a disk of that many MiB at a directory, to be filled.
 func (f *fixture) small(dir string, mib int) {
 	f.Helper()
+	if err := f.mountSmall(dir, mib); err != nil {
+		f.Skip(err)
+	}
+}
+
+// mountSmall is small where a test has something else to do on a host that mounts nothing.
+func (f *fixture) mountSmall(dir string, mib int) error {
+	f.Helper()
 	f.must(os.MkdirAll(dir, 0o700))
 	if err := syscall.Mount(smallDisk, dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
-		f.Skipf("no small disk can be mounted: %v", err)
+		return fmt.Errorf("no small disk can be mounted: %w", err)
 	}
 	f.Cleanup(func() { f.must(syscall.Unmount(dir, 0)) })
+	return nil
 }
 
 // A workspace that fills the disk ends its own attempt with that reason, and no

@@ -33,23 +33,28 @@ func TestAFullStoreIsNotReady(t *testing.T) {
 		}
 	}
 	ready(http.StatusOK, "[+] store")
+	empty := f.fillStore(64 << 20)
+	ready(http.StatusServiceUnavailable, "store is full")
+	empty()
+	ready(http.StatusOK, "[+] store")
+}
+
+// fillStore has another program fill the broker's store, which is smaller than most bytes,
+// and returns what makes room again.
+func (f *fixture) fillStore(most int) (empty func()) {
+	f.Helper()
 	js, err := f.bus().JetStream()
 	f.must(err)
 	_, err = js.AddStream(&nats.StreamConfig{Name: "BALLAST", Subjects: []string{"ballast"}})
 	f.must(err)
-	full := false
-	for range 128 { // twice the store
-		if _, err := js.Publish("ballast", make([]byte, 1<<19)); err != nil {
-			full = true
-			break
+	for _, size := range []int{1 << 19, 1 << 12, 1} {
+		for err = nil; err == nil; _, err = js.Publish("ballast", make([]byte, size)) {
+			if most -= size; most < 0 {
+				f.Fatal("the store has no limit")
+			}
 		}
 	}
-	if !full {
-		t.Fatal("the store has no limit")
-	}
-	ready(http.StatusServiceUnavailable, "store is full")
-	f.must(js.DeleteStream("BALLAST"))
-	ready(http.StatusOK, "[+] store")
+	return func() { f.must(js.DeleteStream("BALLAST")) }
 }
 
 // page is what an address answers.
