@@ -1,7 +1,6 @@
 package dispatcher_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // claimed submits a job and claims it, so its session has a worker.
@@ -97,24 +95,6 @@ func TestOneStoppedWorkerHoldsUpNobodyElse(t *testing.T) {
 	stop()
 	if !slices.Equal(received, sent) {
 		t.Errorf("one agent got %q, want it in the order in which it was sent", received)
-	}
-}
-
-// An answer that a message cannot hold is refused in words.
-func TestAnswersLargerThanAMessage(t *testing.T) {
-	t.Parallel()
-	p := open(t, dispatcher.Hooks{})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	large := queue.Handler{Row: operation.Caps.Row, Do: func(context.Context, queue.Call) (any, error) { return strings.Repeat("x", 2<<20), nil }}
-	go func() { ended <- p.queue.Answer(ctx, []queue.Handler{large}) }()
-	got := p.ask(t, "caps", "")
-	if got.Header.Get(micro.ErrorCodeHeader) != "too_large" || !strings.Contains(string(got.Data), "ask for less") {
-		t.Errorf("it is answered with %v %.200s", got.Header, got.Data)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 

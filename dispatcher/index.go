@@ -38,10 +38,11 @@ type index struct {
 	wakeAnswered func(context.Context, jobs.Record) error
 	repaired     func(jobs.Record) // may be nil
 
-	caps  schedule.Caps
-	plan  *schedule.Plan
-	lanes map[string]bool // that were looked into
-	ready map[string]bool // had a message when their lane was looked into
+	connects uint64 // how often this process had lost the broker when the index was begun
+	caps     schedule.Caps
+	plan     *schedule.Plan
+	lanes    map[string]bool // that were looked into
+	ready    map[string]bool // had a message when their lane was looked into
 	// moving are the jobs that something else than this plan should bring on,
 	// and since when; what takes too long is looked at.
 	moving map[string]moving
@@ -144,6 +145,9 @@ func (b *index) pending(ctx context.Context, rec jobs.Record) error {
 // step does the pending work once the index has all records. Again says that the
 // index must be rebuilt.
 func (b *index) step(ctx context.Context) (again bool, err error) {
+	if b.queue.Reconnects() != b.connects {
+		return true, nil // a broker that died may have lost messages of lanes
+	}
 	if time.Since(b.workersRead) >= repairEvery {
 		first := b.workersRead.IsZero()
 		b.workersRead = time.Now()

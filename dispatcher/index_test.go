@@ -381,3 +381,31 @@ func TestABackOffIsDueThoughTheClockWasAhead(t *testing.T) {
 		t.Errorf("a job that is tried again is due in %v, want %v", time.Until(got), rec.Backoff())
 	}
 }
+
+// A broker that dies may lose the last messages of a lane. The leader makes them again as
+// soon as the broker is back, long before a job counts as stranded.
+func TestMessagesThatABrokerLostAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	p := join(t, s.URL())
+	p.Dispatcher = dispatcher.New(dispatcher.Config{
+		Queue: p.queue, Log: p.log, Store: jobstest.Store(t, p.nc),
+		Hooks: dispatcher.Hooks{Repaired: func(rec jobs.Record) { t.Errorf("job %s was repaired as a stranded one", rec.ID) }},
+	})
+	p.run(t)
+	p.led(t)
+	id := p.submit(t, job())
+	admitted := func() bool {
+		ids, err := p.queue.Admitted(t.Context(), "default", "p1")
+		return err == nil && slices.Contains(ids, id)
+	}
+	eventually(t, "the job is admitted", admitted)
+	if _, err := p.nc.Request("$JS.API.STREAM.PURGE.PS_Q_DEFAULT_P1", nil, jobstest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	if admitted() {
+		t.Fatal("the lane still has the job")
+	}
+	s.Restart()
+	eventually(t, "the job is admitted again", admitted)
+}

@@ -92,7 +92,8 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 		return err
 	}
 	b := &index{
-		queue: l.d.cfg.Queue, log: l.d.log, wakeAnswered: l.wakeAnswered, repaired: l.d.cfg.Hooks.Repaired,
+		connects: l.d.cfg.Queue.Reconnects(),
+		queue:    l.d.cfg.Queue, log: l.d.log, wakeAnswered: l.wakeAnswered, repaired: l.d.cfg.Hooks.Repaired,
 		caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
 		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
 		asking: map[string]jobs.Record{},

@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/responder"
 )
 
 // recorded makes handlers that keep in the audit log what they changed, and refused to
 // change.
-func (s *Server) recorded(handlers []queue.Handler) []queue.Handler {
+func (s *Server) recorded(handlers []responder.Handler) []responder.Handler {
 	for i, handler := range handlers {
 		if handler.Changes {
 			handlers[i].Do = s.record(handler)
@@ -24,8 +24,8 @@ func (s *Server) recorded(handlers []queue.Handler) []queue.Handler {
 
 // record appends the entry before the answer is sent: a caller that has an answer is in
 // the log. A log that takes no entry does not keep the pool from answering.
-func (s *Server) record(handler queue.Handler) func(context.Context, queue.Call) (any, error) {
-	return func(ctx context.Context, call queue.Call) (any, error) {
+func (s *Server) record(handler responder.Handler) func(context.Context, responder.Call) (any, error) {
+	return func(ctx context.Context, call responder.Call) (any, error) {
 		answer, err := handler.Do(ctx, call)
 		e := operation.AuditEntry{
 			Operation: handler.Name, About: about(call, answer), Who: cmp.Or(call.Who, call.By, "unsaid"),
@@ -41,7 +41,7 @@ func (s *Server) record(handler queue.Handler) func(context.Context, queue.Call)
 
 // about names the thing that a request is about: a job by its id, also one that the
 // request made, everything else by its name.
-func about(call queue.Call, answer any) string {
+func about(call responder.Call, answer any) string {
 	if made, ok := answer.(operation.Submitted); ok {
 		return made.ID
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/responder"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
 	"github.com/penstock-run/penstock/jobs/webhook"
@@ -71,8 +72,8 @@ type caller struct {
 func (c caller) name() string { return cmp.Or(c.by, "api") }
 
 // handle makes a handler of a function that has the types of an operation.
-func handle[Q, A any](op operation.Operation[Q, A], do func(context.Context, caller, Q) (A, error)) queue.Handler {
-	return queue.Handler{Row: op.Row, Do: func(ctx context.Context, call queue.Call) (any, error) {
+func handle[Q, A any](op operation.Operation[Q, A], do func(context.Context, caller, Q) (A, error)) responder.Handler {
+	return responder.Handler{Row: op.Row, Do: func(ctx context.Context, call responder.Call) (any, error) {
 		request, err := op.Decode(call.Request)
 		if err != nil {
 			return nil, err
@@ -82,7 +83,7 @@ func handle[Q, A any](op operation.Operation[Q, A], do func(context.Context, cal
 }
 
 // handlers answer the operations: each row of the table has one.
-func (s *Server) handlers() []queue.Handler {
+func (s *Server) handlers() []responder.Handler {
 	return append(slices.Concat(s.scheduleHandlers(), s.tokenHandlers(), s.webhookHandlers()),
 		s.submitHandler(),
 		handle(operation.Get, aboutJob(s.cfg.Queue.Get)),
@@ -144,8 +145,8 @@ func aboutJob[A any](do func(context.Context, string) (A, error)) func(context.C
 
 // submitHandler leaves the decoding to the dispatcher, whose hooks hear of what is
 // refused.
-func (s *Server) submitHandler() queue.Handler {
-	return queue.Handler{Row: operation.Submit.Row, Do: func(ctx context.Context, call queue.Call) (any, error) {
+func (s *Server) submitHandler() responder.Handler {
+	return responder.Handler{Row: operation.Submit.Row, Do: func(ctx context.Context, call responder.Call) (any, error) {
 		return s.cfg.Dispatcher.SubmitJSON(ctx, call.JobID, call.Request, call.Trace, cmp.Or(call.By, "nats"))
 	}}
 }
@@ -158,8 +159,8 @@ func (s *Server) resultOf(ctx context.Context, id string) (jobs.Result, error) {
 	return s.cfg.Dispatcher.Result(ctx, rec)
 }
 
-func (s *Server) scheduleHandlers() []queue.Handler {
-	return []queue.Handler{
+func (s *Server) scheduleHandlers() []responder.Handler {
+	return []responder.Handler{
 		handle(operation.ScheduleAdd, s.addSchedule(false)),
 		handle(operation.ScheduleReplace, s.addSchedule(true)),
 		handle(operation.ScheduleList, s.scheduleList),

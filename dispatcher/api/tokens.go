@@ -4,11 +4,11 @@ import (
 	"context"
 
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/responder"
 )
 
-func (s *Server) tokenHandlers() []queue.Handler {
-	return []queue.Handler{
+func (s *Server) tokenHandlers() []responder.Handler {
+	return []responder.Handler{
 		handle(operation.TokenAdd, func(ctx context.Context, c caller, r operation.TokenRequest) (operation.Token, error) {
 			return s.cfg.Tokens.Add(ctx, r, c.name())
 		}),

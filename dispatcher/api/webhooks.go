@@ -4,11 +4,11 @@ import (
 	"context"
 
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/responder"
 )
 
-func (s *Server) webhookHandlers() []queue.Handler {
-	return []queue.Handler{
+func (s *Server) webhookHandlers() []responder.Handler {
+	return []responder.Handler{
 		handle(operation.WebhookAdd, s.addWebhook(false)),
 		handle(operation.WebhookReplace, s.addWebhook(true)),
 		handle(operation.WebhookList, s.webhookList),

@@ -180,6 +180,9 @@ func worker(names subject.Names) []Share {
 	return append(shares,
 		api("STREAM.INFO."+subject.KVStream(subject.Settings), false), // which classes there are
 		api("STREAM.INFO."+subject.KVStream(subject.Jobs), false),     // the broker's clock, by which workers are silent
+		// One by one: without the subject it would be a list of all of them.
+		api("DIRECT.GET."+subject.KVStream(subject.Jobs)+".>", false),
+		api("DIRECT.GET."+subject.KVStream(subject.Specs)+".>", false),
 		api("CONSUMER.INFO.*."+subject.Consumer, false),
 		api("CONSUMER.MSG.NEXT.*."+subject.Consumer, true),
 		Share{Subject: "$JS.ACK.*." + subject.Consumer + ".>"},

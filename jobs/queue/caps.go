@@ -114,10 +114,14 @@ func (q *Queue) CapsUsed(ctx context.Context) ([]schedule.CapUse, error) {
 
 // permit takes the permits that a claim of e needs, and returns the keys of
 // their caps. Full is the cap that has none left; then none is kept.
-func (q *Queue) permit(ctx context.Context, e entry) (keys []string, full bool, err error) {
-	caps, err := q.Caps(ctx)
-	if err != nil {
-		return nil, false, err
+func (q *Queue) permit(ctx context.Context, d delivery, e entry) (keys []string, full bool, err error) {
+	caps := d.caps
+	if caps == nil {
+		now, err := q.Caps(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		caps = &now
 	}
 	for _, c := range caps.Of(e.Record) {
 		ok, err := q.acquire(ctx, c, e)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,10 +15,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
 
-// poll is how often a claimer looks without a notification: notifications are not
-// stored, and a redelivery sends none.
-const poll = 2 * time.Second
-
 // decideWithin bounds what follows a delivery, also when the claimer's
 // context has ended meanwhile.
 const decideWithin = 5 * time.Second
@@ -28,12 +23,11 @@ const decideWithin = 5 * time.Second
 // need labels are claimed if all of them are among those given. The lanes
 // are served in the order of their priority, as far as the broker has counted
 // what it has just stored, but for some claims that begin at a lower one; see
-// [LowShare]. The claimers of one process take turns, so that an idle host
+// [LowShare]. One of the claimers of a process asks for all of them, so that an idle host
 // asks once however many slots it has. Claim outlasts an absence of the
 // broker; it ends with ctx. A client whose role may not claim gets a
 // [jobs.ForbiddenError] at once.
 func (q *Queue) Claim(ctx context.Context, worker string, queues []string, labels ...string) (*Claim, error) {
-	var notifications []string
 	for _, name := range queues {
 		if err := jobs.CheckToken("queue", name); err != nil {
 			return nil, err
@@ -41,133 +35,16 @@ func (q *Queue) Claim(ctx context.Context, worker string, queues []string, label
 		if _, needs := subject.SplitClass(name); len(needs) > 0 {
 			return nil, fmt.Errorf("queue %q: a queue's name has no \"--\"; what jobs need is a label", name)
 		}
-		notifications = append(notifications, q.names.WakeClass(name))
 	}
-	turn := q.turn(strings.Join(queues, " ") + "; " + strings.Join(labels, " "))
-	select {
-	case turn.busy <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	defer func() { <-turn.busy }()
-
-	rung, stop, err := q.conn.Notify(notifications...)
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	defer stop()
-	if err := q.readClock(ctx); err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	next := time.NewTimer(0)
-	defer next.Stop()
-	for missed := 0; ; missed++ {
-		if c, err := q.look(ctx, turn, worker, queues, labels); c != nil || err != nil {
-			return c, err
+	for own := q.claimersOf(queues, labels); ; {
+		d, err := own.wait(ctx)
+		if err != nil {
+			return nil, err
 		}
-		next.Reset(q.lookAgain(missed))
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-rung:
-			missed = -1
-		case <-next.C:
+		if c := q.take(ctx, worker, d); c != nil {
+			return c, nil
 		}
 	}
-}
-
-// lookAgain is how long a claimer sleeps that has found nothing so many times since
-// the notification. The broker notifies when it has stored a message, which may be
-// before it hands the message out: a claimer that pulls at once may find nothing.
-func (q *Queue) lookAgain(missed int) time.Duration {
-	echoes := []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
-	if missed < len(echoes) {
-		return echoes[missed]
-	}
-	return min(poll, q.cfg.Lease)
-}
-
-// look takes the first job there is.
-func (q *Queue) look(ctx context.Context, t *turn, worker string, queues, labels []string) (*Claim, error) {
-	classes, err := q.served(ctx, queues, labels)
-	if errors.Is(err, jobs.ErrForbidden) {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
-	if err != nil {
-		return nil, q.closed() // looked again soon, as if nothing were there
-	}
-	for _, lane := range t.lanes() {
-		first, n := t.next[lane], len(classes)
-		for i := range n {
-			at := (first + i) % n
-			for ctx.Err() == nil {
-				d, err := q.pull(ctx, classes[at], lane)
-				if err != nil {
-					return nil, err
-				}
-				if d == nil {
-					break
-				}
-				if c := q.take(ctx, worker, *d); c != nil {
-					t.claimed(lane, at, n)
-					return c, nil
-				}
-			}
-		}
-	}
-	return nil, q.closed()
-}
-
-func (q *Queue) closed() error {
-	if q.conn.NC.IsClosed() {
-		return fmt.Errorf("claim: %w", q.conn.Closed())
-	}
-	return nil
-}
-
-// A delivery is a queue message that the broker has handed to this process.
-type delivery struct {
-	class, lane string
-	subject     string
-	reply       string
-	again       bool // it was handed out before
-}
-
-// pull asks a lane for one message without waiting; nil where the lane is empty. That
-// the lane does not exist yet, or that the broker is away, is the same as that it is
-// empty. An error says that this client's role may not claim, and no wait helps.
-func (q *Queue) pull(ctx context.Context, class, lane string) (*delivery, error) {
-	ctx, cancel := context.WithTimeout(ctx, wire.Patience)
-	defer cancel()
-	// A request to a consumer that does not exist is never answered, so the
-	// lanes of a queue without jobs would cost a claimer its whole patience.
-	if _, err := q.lane(ctx, class, lane); errors.Is(err, jobs.ErrForbidden) {
-		return nil, fmt.Errorf("claim: %w", err)
-	} else if err != nil {
-		return nil, nil
-	}
-	// An inbox of its own: a message comes with the subject it was published
-	// to, by which a shared one could not tell whose it is. And once it is
-	// gone, the broker gives no message to a request that has no waiter.
-	inbox := q.conn.NC.NewInbox()
-	sub, err := q.conn.NC.SubscribeSync(inbox)
-	if err != nil {
-		return nil, nil
-	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-	verb := q.conn.API("CONSUMER.MSG.NEXT." + subject.QueueStream(class, lane) + "." + subject.Consumer)
-	if err := q.conn.NC.PublishRequest(verb, inbox, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
-		return nil, nil
-	}
-	msg, err := sub.NextMsgWithContext(ctx)
-	if err != nil || msg.Header.Get("Status") != "" || msg.Reply == "" {
-		return nil, nil
-	}
-	d := &delivery{class: class, lane: lane, subject: msg.Subject, reply: msg.Reply}
-	if meta, err := msg.Metadata(); err == nil {
-		d.again = meta.NumDelivered > 1
-	}
-	return d, nil
 }
 
 // take turns a delivery into a claim, or does what else its record asks for.
@@ -180,8 +57,10 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 		q.refuse(ctx, d, err)
 		return nil
 	}
+	read := q.handed
 	for range 5 { // each conflict is another process's progress
-		e, err := q.read(ctx, id)
+		e, err := read(ctx, d, id)
+		read = func(ctx context.Context, _ delivery, id string) (entry, error) { return q.read(ctx, id) }
 		if errors.Is(err, jobs.ErrUnavailable) {
 			return nil
 		}
@@ -204,6 +83,19 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 		}
 	}
 	return nil
+}
+
+// handed reads the record of a job that was just handed out, most often a pending one. One
+// that any server tells is enough to claim it, since the claim is a compare-and-set. What
+// else a record says has the message removed or put off, for which only the leader's counts.
+func (q *Queue) handed(ctx context.Context, d delivery, id string) (entry, error) {
+	m, err := q.conn.Peek(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, d.class+"."+id))
+	if err == nil && !m.Gone() {
+		if e, err := decode(m); err == nil && e.State == jobs.Pending {
+			return e, nil
+		}
+	}
+	return q.read(ctx, id)
 }
 
 // decide is the only place where it is decided what a delivery means.
@@ -289,7 +181,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 	if errors.Is(specErr, jobs.ErrUnavailable) {
 		return nil, specErr
 	}
-	permits, full, err := q.permit(ctx, e)
+	permits, full, err := q.permit(ctx, d, e)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	keys, _, err := q.permit(ctx, e)
+	keys, _, err := q.permit(ctx, delivery{}, e)
 	if err != nil {
 		return err
 	}
@@ -86,9 +86,6 @@ func (q *Queue) Age(at, now time.Time, promised time.Duration) time.Duration {
 	return q.age(entry{at: at}, now, promised)
 }
 
-// LeadFor is how long the word of the leader holds.
-const LeadFor = leadFor
-
 // Poll is how often a claimer looks that nothing wakes.
 const Poll = poll
 
@@ -98,3 +95,32 @@ const Silence = silence
 // HoldBack lets the broker offer a claim's job again much later, as one does
 // whose clock was set back.
 func (c *Claim) HoldBack() error { return c.q.nak(c.d, time.Hour) }
+
+// CancelAndHand has one claimer wait for a job, cancels its wait, and hands it a job before
+// it has noticed. It returns the claim, if the claimer took the job.
+func CancelAndHand(ctx context.Context, q *Queue) (*Claim, error) {
+	own := q.claimersOf([]string{"default"}, nil)
+	own.asking <- struct{}{} // so that this claimer has to wait for what it is handed
+	defer func() { <-own.asking }()
+	found, err := own.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	claimed := make(chan *Claim)
+	go func() {
+		c, err := q.Claim(waiting, "w", own.queues)
+		if err != nil {
+			c = nil // it was cancelled
+		}
+		claimed <- c
+	}()
+	for own.wanted() < 2 {
+		pauseFor(ctx, time.Millisecond)
+	}
+	first := own.first()
+	cancel()
+	first <- found[0]
+	return <-claimed, ctx.Err()
+}

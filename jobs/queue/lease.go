@@ -90,8 +90,8 @@ func (c *Claim) Keep(ctx context.Context) error {
 	defer stop()
 	beat := time.NewTicker(c.lease / 3)
 	defer beat.Stop()
-	for {
-		err := c.beat(ctx)
+	for renew := c.look; ; renew = c.beat {
+		err := renew(ctx)
 		switch {
 		case errors.Is(err, jobs.ErrFenced):
 			hook(c.q.cfg.Hooks.LeaseLost, c.rec)
@@ -109,6 +109,31 @@ func (c *Claim) Keep(ctx context.Context) error {
 		case <-c.renew:
 		}
 	}
+}
+
+// look does what the first heartbeat is for, without the write while the lease is fresh:
+// it finds the cancel that was asked for before this process listened.
+func (c *Claim) look(ctx context.Context) error {
+	select {
+	case c.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	fresh := time.Since(c.good) < c.lease/6
+	if !fresh {
+		<-c.busy
+		return c.beat(ctx)
+	}
+	defer func() { <-c.busy }()
+	if c.done {
+		return nil
+	}
+	try, cancel := context.WithTimeout(ctx, c.lease/6)
+	defer cancel()
+	if err := c.reread(try); errors.Is(err, jobs.ErrFenced) {
+		return err
+	}
+	return c.wanted() // where the broker is away, the next heartbeat finds out
 }
 
 // beat renews the lease once. It returns ErrFenced when that cannot be done

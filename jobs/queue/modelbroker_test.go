@@ -206,6 +206,8 @@ func (b *modelBroker) do(l *modelLink, m modelRequest, answered bool) string {
 		answer = ""
 	case strings.HasPrefix(m.subject, "$JS.API.CONSUMER.MSG.NEXT."):
 		return b.deliver(l, m, answered)
+	case strings.HasPrefix(m.subject, "$JS.API.DIRECT.GET.") && len(words) > 5:
+		return b.direct(l, m, b.stream(words[4]).lastOf(strings.Join(words[5:], ".")), answered)
 	case strings.HasPrefix(m.subject, "$JS.API.DIRECT.GET."):
 		return b.scan(l, m, b.stream(words[4]), answered)
 	case strings.HasPrefix(m.subject, "$JS.API."):
@@ -461,10 +463,7 @@ func (b *modelBroker) scan(l *modelLink, m modelRequest, s *modelStream, answere
 		}
 		what += fmt.Sprint(" ", msg.seq)
 		if answered {
-			b.reply(l, m.reply, " ", nats.Header{
-				"Nats-Subject": {msg.subject}, "Nats-Sequence": {strconv.FormatUint(msg.seq, 10)},
-				"Nats-Time-Stamp": {msg.at.Format(time.RFC3339Nano)},
-			}, string(msg.data))
+			b.replyStored(l, m.reply, msg)
 		}
 	}
 	l.note(m, what)
@@ -472,6 +471,30 @@ func (b *modelBroker) scan(l *modelLink, m modelRequest, s *modelStream, answere
 		b.reply(l, m.reply, "204 EOB", nil, "")
 	}
 	return what
+}
+
+// direct answers a direct get of the last message of a subject.
+func (b *modelBroker) direct(l *modelLink, m modelRequest, msg *modelMsg, answered bool) string {
+	what := "not there"
+	if msg != nil {
+		what = fmt.Sprint("read ", msg.seq)
+	}
+	l.note(m, what)
+	switch {
+	case !answered:
+	case msg == nil:
+		b.reply(l, m.reply, "404 Message Not Found", nil, "")
+	default:
+		b.replyStored(l, m.reply, msg)
+	}
+	return what
+}
+
+func (b *modelBroker) replyStored(l *modelLink, to string, msg *modelMsg) {
+	b.reply(l, to, " ", nats.Header{
+		"Nats-Subject": {msg.subject}, "Nats-Sequence": {strconv.FormatUint(msg.seq, 10)},
+		"Nats-Time-Stamp": {msg.at.Format(time.RFC3339Nano)},
+	}, string(msg.data))
 }
 
 func modelHeader(status string, h nats.Header) []byte {

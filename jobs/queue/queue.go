@@ -32,6 +32,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/election"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -88,16 +89,17 @@ type Hooks struct {
 // A Queue is a tenant's view of the work queue. Its methods may be called
 // from any goroutine.
 type Queue struct {
-	cfg   Config
-	names subject.Names
-	conn  *wire.Conn
+	cfg      Config
+	names    subject.Names
+	conn     *wire.Conn
+	election election.Election
 
-	mu      sync.Mutex
-	lanes   map[string]time.Duration // by stream: lanes that exist, and their lease
-	turns   map[string]*turn         // by queues and labels
-	classes map[string]bool          // that this process has registered
-	looked  time.Time                // when the store last had room
-	watched watchedClock
+	mu       sync.Mutex
+	lanes    map[string]time.Duration // by stream: lanes that exist, and their lease
+	claimers map[string]*claimers     // by queues and labels
+	classes  map[string]bool          // that this process has registered
+	looked   time.Time                // when the store last had room
+	watched  watchedClock
 }
 
 // Open creates what is missing on the broker, or binds to what is there.
@@ -122,8 +124,8 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	}
 	conn.Bound = conn.Bound || cfg.Bind
 	return &Queue{
-		cfg: cfg, names: names, conn: conn,
-		lanes: map[string]time.Duration{}, turns: map[string]*turn{}, classes: map[string]bool{},
+		cfg: cfg, names: names, conn: conn, election: election.Election{Conn: conn, Names: names},
+		lanes: map[string]time.Duration{}, claimers: map[string]*claimers{}, classes: map[string]bool{},
 		watched: watchedClock{opened: time.Now(), seen: map[string]firstSeen{}},
 	}, nil
 }

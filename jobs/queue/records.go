@@ -69,8 +69,9 @@ func (q *Queue) Job(ctx context.Context, id string) (jobs.Job, error) {
 	return job, err
 }
 
+// spec reads a specification, which never changes.
 func (q *Queue) spec(ctx context.Context, id string) (jobs.Job, error) {
-	m, err := q.conn.Last(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
+	m, err := q.conn.Peek(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
 	if err != nil || m.Gone() {
 		return jobs.Job{}, fmt.Errorf("specification of job %s: %w", id, cmp.Or(err, jobs.ErrNotFound))
 	}
@@ -233,7 +234,9 @@ func (f Filter) span() (wire.Range, error) {
 			return wire.Range{}, err
 		}
 	}
-	return wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: subject.Key(subject.Jobs, "*.*")}, nil
+	// Of all subjects the broker knows how many messages there are; under any other filter it
+	// counts them for each batch that it sends.
+	return wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: ">"}, nil
 }
 
 // List returns the records that f selects, in the order of submission.

@@ -53,7 +53,7 @@ func Assets(cfg Config, has wire.Installed, existing []string) ([]wire.Asset, er
 	all := q.assets()
 	for _, stream := range existing {
 		if class, lane, ok := subject.ParseQueueStream(stream); ok {
-			all = append(all, q.laneAsset(class, lane), q.claimers(class, lane))
+			all = append(all, q.laneAsset(class, lane), q.laneConsumer(class, lane))
 		}
 	}
 	return all, nil
@@ -198,11 +198,11 @@ func (q *Queue) ensureLane(ctx context.Context, class, lane string) error {
 	if err != nil {
 		return err
 	}
-	claimers := q.claimers(class, lane)
+	consumer := q.laneConsumer(class, lane)
 	if hold != nil {
-		claimers.Consumer.PauseUntil = new(holdEnd(*hold))
+		consumer.Consumer.PauseUntil = new(holdEnd(*hold))
 	}
-	if err := q.conn.Assets().Ensure(ctx, claimers, q.cfg.Upgrade); err != nil || hold != nil {
+	if err := q.conn.Assets().Ensure(ctx, consumer, q.cfg.Upgrade); err != nil || hold != nil {
 		return err
 	}
 	if hold, err = q.hold(ctx, jobs.HoldQueue, queue); err == nil && hold != nil {
@@ -211,8 +211,8 @@ func (q *Queue) ensureLane(ctx context.Context, class, lane string) error {
 	return err
 }
 
-// claimers is the consumer that all workers of a lane share.
-func (q *Queue) claimers(class, lane string) wire.Asset {
+// laneConsumer is the consumer that all workers of a lane share.
+func (q *Queue) laneConsumer(class, lane string) wire.Asset {
 	return wire.ConsumerAsset(subject.QueueStream(class, lane), jetstream.ConsumerConfig{
 		// No BackOff: it would replace AckWait, which is the lease. No
 		// MaxDeliver: attempts are counted in the record.
@@ -231,5 +231,7 @@ func (q *Queue) laneAsset(class, lane string) wire.Asset {
 		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1,
 		MaxMsgs: 1_000_000, MaxMsgSize: 64 << 10,
 		RePublish: &jetstream.RePublish{Source: q.names.QueueAll(class, lane), Destination: q.names.Wake(queue, lane), HeadersOnly: true},
-	})
+		// The records say which jobs belong here: the leader makes again what a broker
+		// loses that dies before its disk has it.
+	}).Unsynced()
 }

@@ -211,7 +211,7 @@ func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
 	var err error
 	switch {
 	case rec.State == jobs.Pending:
-		if led, err = q.led(ctx); err == nil && !led {
+		if led, err = q.election.Led(ctx); err == nil && !led {
 			err = q.offer(ctx, rec)
 		}
 	case rec.State == jobs.Executing:
@@ -219,7 +219,7 @@ func (q *Queue) Enqueue(ctx context.Context, rec jobs.Record) error {
 	case rec.State == jobs.Delayed || rec.Asking():
 		err = q.schedule(ctx, rec)
 	case rec.Dependent():
-		if led, err = q.led(ctx); err == nil && !led {
+		if led, err = q.election.Led(ctx); err == nil && !led {
 			_, err = q.Depend(ctx, rec.ID)
 		}
 	case rec.State == jobs.Waiting:

@@ -32,6 +32,8 @@ type Asset struct {
 	Name     string // as people know it: PS_EVENTS, ps_jobs, PS_SCHED/due
 	Stream   jetstream.StreamConfig
 	Consumer *jetstream.ConsumerConfig // nil for a stream; else of Stream only the name counts
+	// Derived: what the stream has can be made again from others, so it may be lost.
+	Derived bool
 }
 
 // leastWindow is the least time that the broker remembers message ids for.
@@ -56,6 +58,7 @@ func BucketAsset(cfg jetstream.KeyValueConfig) Asset {
 		Name: "KV_" + cfg.Bucket, Subjects: []string{"$KV." + cfg.Bucket + ".>"},
 		MaxMsgsPerSubject: int64(max(1, cfg.History)), MaxMsgSize: cfg.MaxValueSize, MaxAge: cfg.TTL, MaxBytes: cfg.MaxBytes,
 		Discard: jetstream.DiscardNew, DenyDelete: true, RePublish: cfg.RePublish, Replicas: cfg.Replicas,
+		AllowAtomicPublish: true, // for what is written at the same time
 	})
 	a.Kind, a.Name = "bucket", cfg.Bucket
 	return a
@@ -89,6 +92,17 @@ func (a Asset) WithLease(lease time.Duration) Asset {
 // Expiring returns the bucket as one whose messages may name a time to live.
 func (a Asset) Expiring() Asset {
 	a.Stream.AllowMsgTTL = true
+	return a
+}
+
+// Unsynced returns the stream as one whose content can be made again: where one server
+// keeps it, that server does not wait for its disk. Several wait for each other anyway, and
+// the broker refuses it for them. A stream that changes between the two is made anew.
+func (a Asset) Unsynced() Asset {
+	a.Derived = true
+	if a.Stream.Replicas == 1 {
+		a.Stream.PersistMode = jetstream.AsyncPersistMode
+	}
 	return a
 }
 
@@ -218,6 +232,9 @@ func words(name string, v any) string {
 	return string(data)
 }
 
+// persistMode is the field that says whether the broker waits for its disk.
+const persistMode = "persist_mode"
+
 // fixed says why the broker refuses to change a field of what exists.
 func (a Asset) fixed(name string, is, want plain) string {
 	const never = "the broker never changes it"
@@ -226,7 +243,9 @@ func (a Asset) fixed(name string, is, want plain) string {
 		if slices.Contains([]string{"deliver_policy", "ack_policy", "replay_policy", "max_waiting", "mem_storage", "flow_control", "idle_heartbeat", "opt_start_seq", "opt_start_time"}, name) {
 			return never
 		}
-	case slices.Contains([]string{"storage", "allow_msg_counter", "persist_mode"}, name):
+	case name == persistMode && a.Derived:
+		return "" // it is made anew
+	case slices.Contains([]string{"storage", "allow_msg_counter", persistMode}, name):
 		return never
 	case name == "retention" && (is[name] == "workqueue" || want[name] == "workqueue"):
 		return "the broker never changes it to or from a work queue"

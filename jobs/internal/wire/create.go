@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -122,6 +123,9 @@ func (s Assets) Compare(ctx context.Context, a Asset) (fields []Field, layout in
 // Change changes an asset that exists in the fields that differ, and in no
 // other. It may be repeated.
 func (s Assets) Change(ctx context.Context, a Asset, fields []Field) error {
+	if a.Derived && slices.ContainsFunc(fields, func(f Field) bool { return f.Name == persistMode }) {
+		return s.remake(ctx, a)
+	}
 	is, err := s.config(ctx, a)
 	if err != nil {
 		return err
@@ -132,6 +136,18 @@ func (s Assets) Change(ctx context.Context, a Asset, fields []Field) error {
 	}
 	if err := s.send(ctx, a, next, "update"); err != nil {
 		return fmt.Errorf("change %s %s: %w", a.Kind, a.Name, err)
+	}
+	return nil
+}
+
+// remake makes a stream anew, empty and without its consumers.
+func (s Assets) remake(ctx context.Context, a Asset) error {
+	err := s.c.askWithin(ctx, 5*Patience, "STREAM.DELETE."+a.Stream.Name, nil, &struct{}{})
+	if err != nil && !NoStream(err) {
+		return fmt.Errorf("remove %s %s, to make it anew: %w", a.Kind, a.Name, err)
+	}
+	if err := s.create(ctx, a); !exists(err) {
+		return err
 	}
 	return nil
 }

@@ -63,6 +63,12 @@ func (e *APIError) known() error {
 	return e
 }
 
+// isDisabled reports whether err says that the stream never takes a batch.
+func isDisabled(err error) bool {
+	e, ok := errors.AsType[*APIError](err)
+	return ok && e.ErrCode == codeBatchDisabled
+}
+
 // Refused reports whether the store has refused a message: because the
 // subject or the stream has no room for another one, or because it is broken.
 func Refused(err error) bool {

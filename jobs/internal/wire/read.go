@@ -219,7 +219,10 @@ func (r reader) batch(ctx context.Context, n int) ([]Message, error) {
 	}
 	defer func() { <-r.c.batches }()
 	inbox := r.c.NC.NewInbox()
-	sub, err := r.c.NC.SubscribeSync(inbox)
+	// With room for the batch and its end; a subscription with a queue of its own makes
+	// one of half a megabyte.
+	messages := make(chan *nats.Msg, n+1)
+	sub, err := r.c.NC.ChanSubscribe(inbox, messages)
 	if err != nil {
 		return nil, err
 	}
@@ -234,9 +237,14 @@ func (r reader) batch(ctx context.Context, n int) ([]Message, error) {
 	}
 	var got []Message
 	for {
-		msg, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return nil, refusal(ctx, err)
+		var msg *nats.Msg
+		select {
+		case msg = <-messages:
+		case <-ctx.Done():
+			return nil, refusal(ctx, ctx.Err())
+		}
+		if msg == nil { // the connection was closed
+			return nil, nats.ErrConnectionClosed
 		}
 		switch status := msg.Header.Get("Status"); status {
 		case "":
@@ -247,10 +255,27 @@ func (r reader) batch(ctx context.Context, n int) ([]Message, error) {
 			got = append(got, m)
 		case "204", "404": // end of batch; nothing there
 			return got, nil
+		case "503":
+			return nil, nats.ErrNoResponders
 		default:
 			return nil, fmt.Errorf("read %s: status %s %s", r.Stream, status, msg.Header.Get("Description"))
 		}
 	}
+}
+
+// Peek is Last for a subject without wildcards that never changes, or whose change a
+// compare-and-set will notice: it may be answered by any server of a cluster that has the
+// stream, also by one that has not heard of the newest message. It costs the broker less than Last.
+func (c *Conn) Peek(ctx context.Context, stream, subject string) (Message, error) {
+	try, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	msg, err := c.Request(try, nats.NewMsg(c.API("DIRECT.GET."+stream+"."+subject)))
+	if err == nil && msg.Header.Get("Status") == "" {
+		if m, err := stored(msg); err == nil {
+			return m, nil
+		}
+	}
+	return c.Last(ctx, stream, subject)
 }
 
 // stored reads a message as a direct get sends it.

@@ -19,7 +19,13 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
+func TestMain(m *testing.M) {
+	if jobstest.IsChild() {
+		jobstest.ServeChild()
+		return
+	}
+	goleak.VerifyTestMain(m, jobstest.ServersOwn()...)
+}
 
 // A laggard answers bulk reads as a server of a cluster does that has come as
 // far as it has seen, and no further.

@@ -47,6 +47,8 @@ type Conn struct {
 	api     string // begins the subjects of the broker's own requests
 	refused *refusals
 	batches chan struct{} // has a value for each batch that is being read
+
+	commits committers
 }
 
 // New returns a Conn over a connection that its owner opens and closes. The
@@ -55,7 +57,7 @@ func New(nc *nats.Conn, role jobs.Role) (*Conn, error) {
 	c := &Conn{
 		NC: nc, Bound: !role.All(), api: "$JS.API.",
 		refused: &refusals{role: role, waiting: map[string]map[int]context.CancelCauseFunc{}},
-		batches: make(chan struct{}, batchesAtOnce),
+		batches: make(chan struct{}, batchesAtOnce), commits: committers{of: map[string]*committer{}},
 	}
 	if c.Bound {
 		// What a role may ask of the broker reaches its account under another
@@ -108,7 +110,14 @@ func (c *Conn) Put(ctx context.Context, w Write) (uint64, error) {
 	if Fenced {
 		msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
 	}
-	return c.settle(ctx, w, mark, func(ctx context.Context) (uint64, error) { return c.publish(ctx, msg) })
+	commits := c.commits.to(c, w.Stream)
+	return c.settle(ctx, w, mark, func(ctx context.Context) (uint64, error) {
+		seq, err := commits.put(ctx, msg)
+		if errors.Is(err, errAlone) {
+			return c.publish(ctx, msg)
+		}
+		return seq, err
+	})
 }
 
 // settle repeats send until it is known what became of the write.
@@ -247,16 +256,16 @@ func (c *Conn) askOnce(ctx context.Context, patience time.Duration, msg *nats.Ms
 
 // Purge removes every message of a subject.
 func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
-	body, err := json.Marshal(map[string]string{"filter": subject})
-	if err != nil {
-		return err
-	}
-	return c.Ask(ctx, "STREAM.PURGE."+stream, body, &struct{}{})
+	return c.PurgeBefore(ctx, stream, subject, 0)
 }
 
-// PurgeBefore removes the messages of a subject whose sequence is lower.
+// PurgeBefore removes the messages of a subject whose sequence is lower; of zero, all.
 func (c *Conn) PurgeBefore(ctx context.Context, stream, subject string, seq uint64) error {
-	body, err := json.Marshal(map[string]any{"filter": subject, "seq": seq})
+	ask := map[string]any{"filter": subject}
+	if seq > 0 {
+		ask["seq"] = seq
+	}
+	body, err := json.Marshal(ask)
 	if err != nil {
 		return err
 	}
@@ -275,8 +284,11 @@ func (c *Conn) Now(ctx context.Context, stream string) (time.Time, error) {
 	return info.Now, err
 }
 
+// publish stores a message in one round trip, bounded by Patience.
 func (c *Conn) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
-	reply, err := c.request(ctx, msg)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	reply, err := c.Request(ctx, msg)
 	if err != nil {
 		return 0, err
 	}
@@ -295,13 +307,6 @@ func ackOf(data []byte) (uint64, error) {
 		return 0, ack.Error.known()
 	}
 	return ack.Seq, nil
-}
-
-// request is one round trip, bounded by Patience.
-func (c *Conn) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	return c.Request(ctx, msg)
 }
 
 // Request is one round trip. What the broker does not let this client ask is

@@ -1,4 +1,6 @@
-package queue
+// Package responder answers the requests of a pool's operations on the bus, as a micro
+// service of NATS: those about the same thing one after the other, all others concurrently.
+package responder
 
 import (
 	"context"
@@ -12,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
@@ -48,10 +51,10 @@ type Call struct {
 	Room    int // how many bytes of an answer a message holds
 }
 
-// Answer serves requests to <prefix>.api.<name> as a micro service until ctx
+// Serve answers requests to <prefix>.api.<name> until ctx
 // ends. Several may serve at the same time: a request goes to one of them.
-func (q *Queue) Answer(ctx context.Context, handlers []Handler) error {
-	service, err := micro.AddService(q.conn.NC, micro.Config{
+func Serve(ctx context.Context, nc *nats.Conn, names subject.Names, handlers []Handler) error {
+	service, err := micro.AddService(nc, micro.Config{
 		Name: "penstock", Version: "1.0.0", Description: "jobs of a pool of coding agents",
 	})
 	if err != nil {
@@ -60,12 +63,12 @@ func (q *Queue) Answer(ctx context.Context, handlers []Handler) error {
 	var under sync.WaitGroup
 	defer under.Wait()
 	for _, handler := range handlers {
-		a := &answerer{handler: handler, nc: q.conn.NC, under: &under, slots: make(chan struct{}, verbsAtOnce), waiting: map[string][]micro.Request{}}
+		a := &answerer{handler: handler, nc: nc, under: &under, slots: make(chan struct{}, verbsAtOnce), waiting: map[string][]micro.Request{}}
 		if handler.About != nil || handler.Waits {
 			a.slots = make(chan struct{}, idleAtOnce)
 		}
 		take := micro.HandlerFunc(func(r micro.Request) { a.take(ctx, r) })
-		if err = service.AddEndpoint(handler.Name, take, micro.WithEndpointSubject(q.names.API(handler.Name))); err != nil {
+		if err = service.AddEndpoint(handler.Name, take, micro.WithEndpointSubject(names.API(handler.Name))); err != nil {
 			break
 		}
 	}

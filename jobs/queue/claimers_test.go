@@ -1,0 +1,91 @@
+package queue_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+)
+
+// One claimer asks for all of its process. One that stops waiting just when it is handed a
+// job, as at the end of a worker, gives it back: the broker would take it for handed out
+// until the lease is over, which is longer here than the test's patience.
+func TestAClaimerThatStopsGivesItsJobBack(t *testing.T) {
+	t.Parallel()
+	q := open(t, jobstest.Start(t), queue.Config{Lease: time.Hour})
+	stopped := 0
+	for range 10 {
+		rec := jobstest.Submit(t, q, jobstest.Job())
+		c, err := queue.CancelAndHand(jobstest.Context(t), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c == nil {
+			stopped++
+			if c, err = q.Claim(jobstest.Context(t), "w", []string{"default"}); err != nil {
+				t.Fatalf("a job that was handed to one that stopped: %v", err)
+			}
+		}
+		if c.Record().ID != rec.ID {
+			t.Fatalf("claimed %s, want %s", c.Record().ID, rec.ID)
+		}
+		settle(t, c, success)
+	}
+	if stopped == 0 {
+		t.Error("no claimer stopped without a job")
+	}
+}
+
+// As many claims as there are free slots are made at once: none waits for the writes of
+// another one. The requests of this process to the broker's consumers are counted.
+func TestFreeSlotsAreFilledByOneRequest(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	q := open(t, s, queue.Config{})
+	const slots = 48
+	for range slots {
+		jobstest.Submit(t, q, jobstest.Job())
+	}
+	var asked atomic.Int32
+	watch := s.Connect()
+	sub, err := watch.Subscribe("$JS.API.CONSUMER.MSG.NEXT.>", func(*nats.Msg) { asked.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := watch.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	var mu sync.Mutex
+	var claimers sync.WaitGroup
+	for range slots {
+		claimers.Go(func() {
+			c, err := q.Claim(jobstest.Context(t), "w", []string{"default"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[c.Record().ID] || c.Record().State != jobs.Executing {
+				t.Errorf("job %s is claimed twice, or %s", c.Record().ID, c.Record().State)
+			}
+			seen[c.Record().ID] = true
+		})
+	}
+	claimers.Wait()
+	if err := watch.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// The first may have asked for itself alone, before the others waited.
+	if n := asked.Load(); n > slots/4 {
+		t.Errorf("%d claimers sent %d requests", slots, n)
+	}
+}
