@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
+	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
 	"github.com/penstock-run/penstock/worker"
 )
@@ -59,6 +60,19 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		// enforces:FEATURE is true where the jails of this host do.
+		Condition: func(cond string) (bool, error) {
+			feature, ok := strings.CutPrefix(cond, "enforces:")
+			if !ok {
+				return false, fmt.Errorf("unknown condition %s", cond)
+			}
+			jail, err := backends.New(t.Context(), backends.Auto)
+			if err != nil {
+				return false, err
+			}
+			enforced, err := sandboxtest.Enforced(t.Context(), jail)
+			return slices.Contains(enforced, sandbox.Feature(feature)), err
+		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("PENSTOCK_DATA", filepath.Join(env.WorkDir, ".data"))
