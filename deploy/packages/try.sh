@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # try.sh PROGRAM: packages a program in two versions, and installs, upgrades, removes and
-# purges the Debian package in a Debian 12 that it boots with systemd. The RPM package is
-# listed, not installed. It needs root, debootstrap and systemd-container.
+# purges the Debian package in a Debian 12 that it boots with systemd. Where rpm is installed,
+# the RPM package is installed and removed in an empty root, without its scripts. It needs root, debootstrap and systemd-container.
 set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")"
@@ -10,7 +10,19 @@ root=${XDG_CACHE_HOME:-$HOME/.cache}/penstock-ci/bookworm
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 for version in 0.0.1 0.0.2; do ./build.sh "$program" "v$version" "$out/$version"; done
-if command -v rpm >/dev/null; then rpm -qpl "$out"/0.0.2/*.rpm; else echo "rpm is not installed: what is in the RPM package is not listed"; fi
+if command -v rpm >/dev/null; then
+	rpm -qpl "$out"/0.0.2/*.rpm
+	mkdir "$out/rpm"
+	rpm --root "$out/rpm" --initdb
+	rpm --root "$out/rpm" -i --nodeps --noscripts "$out"/0.0.2/*.rpm
+	"$out/rpm/usr/bin/penstock" version
+	rpm --root "$out/rpm" -e --noscripts penstock
+	left=$(find "$out/rpm" -path '*penstock*')
+	[ -z "$left" ] || { echo "try.sh: a removed RPM package leaves $left"; exit 1; }
+	echo "ok: the RPM package is installed, and leaves nothing when it is removed"
+else
+	echo "rpm is not installed: the RPM package is not tried"
+fi
 # Each module in the program has its licence in each package.
 tar -xzf "$out"/0.0.2/*.apk -C "$out" --warning=no-unknown-keyword usr/share/licenses/penstock
 dpkg-deb --fsys-tarfile "$out"/0.0.2/*.deb | tar -xO ./usr/share/doc/penstock/copyright >"$out/copyright"
