@@ -309,6 +309,9 @@ func killsTheBroker(p *watchedPool) func() {
 	broker := p.process["broker"]
 	broker.kill()
 	token := p.httpToken()
+	request, err := http.NewRequestWithContext(p.Context(), http.MethodGet, "http://"+p.web+"/v1/jobs", nil)
+	p.must(err)
+	request.Header.Set("Authorization", "Bearer "+token)
 	over := make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -317,7 +320,9 @@ func killsTheBroker(p *watchedPool) func() {
 			case <-over:
 				return
 			case <-time.After(500 * time.Millisecond):
-				p.get(p.web, "/v1/jobs", token)
+				if answer, err := http.DefaultClient.Do(request); err == nil {
+					_ = answer.Body.Close()
+				}
 			}
 		}
 	})
@@ -366,7 +371,7 @@ func fillsTheStore(p *watchedPool) func() {
 
 func serveOnASmallDisk(p *watchedPool) (lacks string, err error) {
 	if err := p.mountSmall(filepath.Join(p.data, "work"), 64); err != nil {
-		return "", err
+		return "mount", err
 	}
 	p.serves("--slots", "1", "--reserve", "24MiB")
 	return "", nil
