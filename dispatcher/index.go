@@ -40,12 +40,9 @@ type index struct {
 
 	connects uint64 // how often this process had lost the broker when the index was begun
 	caps     schedule.Caps
-	plan     *schedule.Plan
+	open     *unfinished
 	lanes    map[string]bool // that were looked into
 	ready    map[string]bool // had a message when their lane was looked into
-	// moving are the jobs that something else than this plan should bring on,
-	// and since when; what takes too long is looked at.
-	moving map[string]moving
 	// dependents has the jobs by the one that they wait for; recheck has those
 	// for which one has ended.
 	dependents map[string][]string
@@ -57,25 +54,18 @@ type index struct {
 	sessionsRead time.Time // when the sessions of asking were last looked at
 }
 
-type moving struct {
-	since time.Time
-	batch string // whose pause keeps it
-}
-
 // enter notes what a record says now.
 func (b *index) enter(ctx context.Context, rec jobs.Record) error {
-	delete(b.moving, rec.ID)
 	delete(b.asking, rec.ID)
 	if rec.State == jobs.Pending {
 		return b.pending(ctx, rec)
 	}
 	delete(b.ready, rec.ID)
 	if rec.State == jobs.Executing {
-		b.plan.Set(rec, schedule.Running)
-		b.moving[rec.ID] = moving{since: time.Now()}
+		b.open.set(rec, schedule.Running)
 		return nil
 	}
-	b.plan.Remove(rec.ID)
+	b.open.leave(rec.ID, b.moves(rec))
 	switch {
 	case rec.State == jobs.Finished:
 		for _, id := range b.dependents[rec.ID] {
@@ -85,14 +75,26 @@ func (b *index) enter(ctx context.Context, rec jobs.Record) error {
 	case rec.Dependent():
 		b.recheck[rec.ID] = true
 	case rec.State == jobs.Delayed && rec.NotBefore != nil:
-		b.moving[rec.ID] = moving{since: due(rec)}
 		b.schedule(ctx, rec)
 	case rec.Asking() && rec.NotBefore != nil:
-		b.moving[rec.ID] = moving{since: *rec.NotBefore}
 		b.asking[rec.ID] = rec
 		b.schedule(ctx, rec)
+	}
+	return nil
+}
+
+// moves says from when on a job that is neither pending nor executing should have been
+// brought on; nil: it has ended, or waits for others.
+func (b *index) moves(rec jobs.Record) *moving {
+	switch {
+	case rec.State == jobs.Finished || rec.Dependent():
+		return nil
+	case rec.State == jobs.Delayed && rec.NotBefore != nil:
+		return &moving{since: due(rec)}
+	case rec.Asking() && rec.NotBefore != nil:
+		return &moving{since: *rec.NotBefore}
 	case rec.State == jobs.Delayed || rec.Hold != "":
-		b.moving[rec.ID] = moving{since: time.Now(), batch: rec.Batch}
+		return &moving{since: time.Now(), batch: rec.Batch}
 	}
 	return nil
 }
@@ -136,9 +138,8 @@ func (b *index) pending(ctx context.Context, rec jobs.Record) error {
 	if b.ready[rec.ID] {
 		delete(b.ready, rec.ID)
 		state = schedule.Ready
-		b.moving[rec.ID] = moving{since: time.Now()}
 	}
-	b.plan.Set(rec, state)
+	b.open.set(rec, state)
 	return nil
 }
 
@@ -193,11 +194,7 @@ func (b *index) depth(rec jobs.Record) int {
 
 // admit sends the messages of the jobs that are next.
 func (b *index) admit(ctx context.Context) error {
-	next := b.plan.Next(b.depth)
-	now := time.Now()
-	for _, rec := range next {
-		b.moving[rec.ID] = moving{since: now}
-	}
+	next := b.open.next(b.depth)
 	// One after the other within a lane: the order is the message's.
 	var g errgroup.Group
 	g.SetLimit(admitAtOnce)
@@ -258,15 +255,7 @@ func (b *index) look(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var late []string
-	for id, m := range b.moving {
-		paused := slices.ContainsFunc(holds, func(h jobs.Hold) bool {
-			return h.Kind == jobs.HoldBatch && h.Name == m.batch && !h.Cancel
-		})
-		if time.Since(m.since) > repairEvery && !paused {
-			late = append(late, id)
-		}
-	}
+	late := b.open.late(repairEvery, holds)
 	if len(late) == 0 {
 		return false, nil
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/queue"
-	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
 // How often the leader searches all records for steps that a crash left
@@ -83,10 +83,8 @@ func (l leader) upkeep(ctx context.Context) {
 }
 
 // keep builds the index and updates it until it has to be rebuilt: after an error,
-// or when the caps have changed.
+// or when the caps have changed. Once it is built, it answers the questions of others.
 func (l leader) keep(ctx context.Context, arrived *arrivals) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	caps, err := l.d.cfg.Queue.Caps(ctx)
 	if err != nil {
 		return err
@@ -94,10 +92,14 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 	b := &index{
 		connects: l.d.cfg.Queue.Reconnects(),
 		queue:    l.d.cfg.Queue, log: l.d.log, wakeAnswered: l.wakeAnswered, repaired: l.d.cfg.Hooks.Repaired,
-		caps: caps, plan: schedule.New(caps), lanes: map[string]bool{}, ready: map[string]bool{},
-		moving: map[string]moving{}, dependents: map[string][]string{}, recheck: map[string]bool{},
-		asking: map[string]jobs.Record{},
+		caps: caps, open: newUnfinished(caps), lanes: map[string]bool{}, ready: map[string]bool{},
+		dependents: map[string][]string{}, recheck: map[string]bool{}, asking: map[string]jobs.Record{},
 	}
+	asked := questions{queue: l.d.cfg.Queue, log: l.d.log, all: catalog.NewIndex(), open: b.open, read: newProgress()}
+	ctx, stop := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer stop()
 	var failed error
 	step := func() {
 		var again bool
@@ -105,17 +107,20 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 			stop()
 		}
 	}
+	answer := sync.OnceFunc(func() { serving.Go(func() { asked.answer(ctx) }) })
 	read := 0
-	for rec, err := range l.d.cfg.Queue.Watch(ctx, queue.Filter{Caught: step}) {
-		if hook := l.d.cfg.Hooks.Submitted; err == nil && hook != nil && arrived.first(rec, time.Now()) {
+	for change, err := range l.d.cfg.Queue.Kept().Changes(ctx, func() { answer(); step() }) {
+		rec := change.Record
+		if hook := l.d.cfg.Hooks.Submitted; err == nil && hook != nil && !change.Gone && arrived.first(rec, time.Now()) {
 			hook(rec)
 		}
-		if err == nil {
+		if err == nil && !change.Gone {
 			err = b.enter(ctx, rec)
 		}
 		if err != nil {
 			return err
 		}
+		asked.note(change)
 		if read++; read%planEvery == 0 {
 			step()
 		}

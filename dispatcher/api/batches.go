@@ -26,48 +26,28 @@ const (
 
 // batches returns what the pool knows of each batch, or of the one that is named,
 // the oldest first.
-func batches(ctx context.Context, q *queue.Queue, name string) ([]operation.Batch, error) {
-	list, err := q.List(ctx, queue.Filter{Batch: name})
+func (n counts) batches(ctx context.Context, name string) ([]operation.Batch, error) {
+	list, err := n.catalog.Batches(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	holds, err := q.Holds(ctx)
+	holds, err := n.queue.Holds(ctx)
 	if err != nil {
 		return nil, err
-	}
-	found := map[string]*operation.Batch{}
-	for _, rec := range list {
-		if rec.Batch == "" {
-			continue
-		}
-		b := found[rec.Batch]
-		if b == nil {
-			b = &operation.Batch{Batch: rec.Batch, States: map[jobs.State]int{}, Outcomes: map[jobs.Outcome]int{}, Submitted: rec.Submitted}
-			found[rec.Batch] = b
-		}
-		b.Jobs++
-		b.States[rec.State]++
-		if rec.State == jobs.Finished {
-			b.Outcomes[rec.Outcome]++
-		}
 	}
 	for i, h := range holds {
-		if b := found[h.Name]; b != nil && h.Kind == jobs.HoldBatch {
-			b.Paused = &holds[i]
+		if at := slices.IndexFunc(list, func(b operation.Batch) bool { return b.Batch == h.Name }); at >= 0 && h.Kind == jobs.HoldBatch {
+			list[at].Paused = &holds[i]
 		}
 	}
-	out := make([]operation.Batch, 0, len(found))
-	for _, b := range found {
-		out = append(out, *b)
-	}
-	slices.SortFunc(out, func(a, b operation.Batch) int {
+	slices.SortFunc(list, func(a, b operation.Batch) int {
 		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.Batch, b.Batch))
 	})
-	return out, nil
+	return list, nil
 }
 
 func (s *Server) batchList(ctx context.Context, c caller, r operation.PageRequest) (operation.BatchPage, error) {
-	list, err := batches(ctx, s.cfg.Queue, "")
+	list, err := s.counts.batches(ctx, "")
 	if err != nil {
 		return operation.BatchPage{}, err
 	}
@@ -82,7 +62,7 @@ func (s *Server) batchList(ctx context.Context, c caller, r operation.PageReques
 }
 
 func (s *Server) batchGet(ctx context.Context, _ caller, r operation.Named) (operation.Batch, error) {
-	list, err := batches(ctx, s.cfg.Queue, r.Name)
+	list, err := s.counts.batches(ctx, r.Name)
 	if err != nil {
 		return operation.Batch{}, err
 	}
@@ -99,8 +79,8 @@ func (s *Server) batchCancel(ctx context.Context, c caller, r operation.Named) (
 	if err := jobs.CheckToken("name", r.Name); err != nil {
 		return answer, err
 	}
-	list, err := s.cfg.Queue.List(ctx, queue.Filter{Batch: r.Name})
-	if err != nil || len(list) == 0 {
+	known, err := s.catalog.Batches(ctx, r.Name)
+	if err != nil || len(known) == 0 {
 		return answer, err
 	}
 	until := time.Now().Add(cancelledFor).UTC()
@@ -109,10 +89,11 @@ func (s *Server) batchCancel(ctx context.Context, c caller, r operation.Named) (
 	if err := s.cfg.Queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldBatch, Name: r.Name, By: c.name(), Until: &until, Cancel: true}); err != nil {
 		return answer, err
 	}
-	if list, err = s.cfg.Queue.List(ctx, queue.Filter{Batch: r.Name}); err != nil {
+	open, err := s.catalog.All(ctx, queue.Filter{Batch: r.Name, Unfinished: true})
+	if err != nil {
 		return answer, err
 	}
-	open := slices.DeleteFunc(list, func(rec jobs.Record) bool { return rec.State == jobs.Finished || rec.Cancel != nil })
+	open = slices.DeleteFunc(open, func(rec jobs.Record) bool { return rec.Cancel != nil })
 	if answer.More = len(open) > cancelsMost; answer.More {
 		open = open[:cancelsMost]
 	}

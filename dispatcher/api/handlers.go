@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/calendar"
+	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -46,13 +47,15 @@ type Config struct {
 // A Server answers requests. Make one with New.
 type Server struct {
 	cfg     Config
-	listed  *listings
+	catalog *catalog.Catalog
+	counts  counts
 	reports chan struct{} // one for each report that is being made
 }
 
 // New returns a server. It does no I/O.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, listed: newListings(), reports: make(chan struct{}, reportsAtOnce)}
+	all := catalog.New(cfg.Queue)
+	return &Server{cfg: cfg, catalog: all, counts: counts{cfg.Queue, all}, reports: make(chan struct{}, reportsAtOnce)}
 }
 
 // Serve answers the requests of the bus until ctx ends.
@@ -91,7 +94,7 @@ func (s *Server) handlers() []responder.Handler {
 		handle(operation.List, s.list),
 		handle(operation.Wait, s.wait),
 		handle(operation.Result, aboutJob(s.resultOf)),
-		handle(operation.Why, aboutJob(s.cfg.Queue.Why)),
+		handle(operation.Why, aboutJob(s.catalog.Why)),
 		handle(operation.Send, func(ctx context.Context, _ caller, r operation.SendRequest) (control.Receipt, error) {
 			return s.cfg.Dispatcher.Send(ctx, r.ID, r.Control)
 		}),
@@ -204,8 +207,12 @@ func (s *Server) scheduleList(ctx context.Context, c caller, r operation.PageReq
 }
 
 func (s *Server) caps(ctx context.Context, _ caller, _ operation.Nothing) (operation.CapList, error) {
-	used, err := s.cfg.Queue.CapsUsed(ctx)
-	return operation.CapList{Caps: used}, err
+	caps, err := s.cfg.Queue.Caps(ctx)
+	if err != nil {
+		return operation.CapList{}, err
+	}
+	running, err := s.catalog.All(ctx, queue.Filter{State: jobs.Executing})
+	return operation.CapList{Caps: caps.Used(running)}, err
 }
 
 func (s *Server) workers(ctx context.Context, _ caller, _ operation.Nothing) (operation.WorkerList, error) {

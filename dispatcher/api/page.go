@@ -6,10 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
@@ -60,13 +57,19 @@ func afterMark[T any](list []T, cursor string, of func(T) mark) []T {
 	return list[at:]
 }
 
+// pageSize is how many entries a page has at most where a request asks for a number.
+func pageSize(limit int) int {
+	if limit <= 0 || limit > operation.MaxPage {
+		return operation.MaxPage
+	}
+	return limit
+}
+
 // page returns as much of the beginning of a list as was asked for and fits an
 // answer, and whether more is left. One entry is always in it: if that is too
 // large, the answer says so.
 func page[T any](list []T, limit, room int) ([]T, bool, error) {
-	if limit <= 0 || limit > operation.MaxPage {
-		limit = operation.MaxPage
-	}
+	limit = pageSize(limit)
 	size := 1 << 10 // the rest of the answer
 	for i, v := range list {
 		body, err := json.Marshal(v)
@@ -81,46 +84,4 @@ func page[T any](list []T, limit, room int) ([]T, bool, error) {
 		list = []T{}
 	}
 	return list, false, nil
-}
-
-// Bounds of listings.
-const (
-	listingKept  = 30 * time.Second
-	listingsMost = 8
-)
-
-// listings keep the rest of lists whose first pages were sent: listing jobs means
-// reading all of them, and a client that asks for the next page does so at once.
-// Another dispatcher, or this one later, reads them again.
-type listings struct {
-	mu   sync.Mutex
-	left map[operation.ListRequest]listing
-}
-
-type listing struct {
-	jobs []jobs.Record
-	at   time.Time
-}
-
-func newListings() *listings { return &listings{left: map[operation.ListRequest]listing{}} }
-
-// take returns what is left for a request, if that is known.
-func (l *listings) take(r operation.ListRequest) ([]jobs.Record, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found, ok := l.left[r]
-	delete(l.left, r)
-	return found.jobs, ok && time.Since(found.at) < listingKept
-}
-
-// put keeps what is left for the request that asks for the next page.
-func (l *listings) put(r operation.ListRequest, left []jobs.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key, old := range l.left {
-		if time.Since(old.at) >= listingKept || len(l.left) >= listingsMost {
-			delete(l.left, key)
-		}
-	}
-	l.left[r] = listing{left, time.Now()}
 }

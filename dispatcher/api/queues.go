@@ -9,69 +9,48 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
+// counts say what the pool holds, by queue and by batch.
+type counts struct {
+	queue   *queue.Queue
+	catalog *catalog.Catalog
+}
+
 // queues returns what each queue holds that has jobs or is paused, by name.
-func queues(ctx context.Context, q *queue.Queue) ([]operation.Queue, error) {
-	list, err := q.List(ctx, queue.Filter{})
+func (n counts) queues(ctx context.Context) ([]operation.Queue, error) {
+	list, err := n.catalog.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return held(ctx, q, list)
-}
-
-// held returns what each queue holds of a list of all jobs, or that it is paused, by name.
-func held(ctx context.Context, q *queue.Queue, list []jobs.Record) ([]operation.Queue, error) {
-	holds, err := q.Holds(ctx)
+	holds, err := n.queue.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	caps, err := q.Caps(ctx)
+	caps, err := n.queue.Caps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]*operation.Queue{}
-	at := func(name string) *operation.Queue {
-		if found[name] == nil {
-			found[name] = &operation.Queue{Queue: name, Cap: capOf(caps, name)}
+	for i, h := range holds {
+		if h.Kind != jobs.HoldQueue {
+			continue
 		}
-		return found[name]
-	}
-	for i := range holds {
-		if holds[i].Kind == jobs.HoldQueue {
-			at(holds[i].Name).Paused = &holds[i]
+		at := slices.IndexFunc(list, func(q operation.Queue) bool { return q.Queue == h.Name })
+		if at < 0 {
+			at = len(list)
+			list = append(list, operation.Queue{Queue: h.Name})
 		}
+		list[at].Paused = &holds[i]
 	}
-	for _, rec := range list {
-		count(at(rec.Queue), rec)
+	for i := range list {
+		list[i].Cap = capOf(caps, list[i].Queue)
 	}
-	out := make([]operation.Queue, 0, len(found))
-	for _, state := range found {
-		out = append(out, *state)
-	}
-	slices.SortFunc(out, func(a, b operation.Queue) int { return cmp.Compare(a.Queue, b.Queue) })
-	return out, nil
-}
-
-func count(q *operation.Queue, rec jobs.Record) {
-	switch rec.State {
-	case jobs.Pending:
-		q.Pending++
-		if q.Oldest == nil || rec.Submitted.Before(*q.Oldest) {
-			q.Oldest = &rec.Submitted
-		}
-	case jobs.Delayed:
-		q.Delayed++
-	case jobs.Executing:
-		q.Executing++
-	case jobs.Waiting:
-		q.Waiting++
-	case jobs.Finished:
-		q.Finished++
-	}
+	slices.SortFunc(list, func(a, b operation.Queue) int { return cmp.Compare(a.Queue, b.Queue) })
+	return list, nil
 }
 
 // capOf returns how many jobs of a queue may run at once, as its own cap says.
@@ -85,7 +64,7 @@ func capOf(caps schedule.Caps, name string) int {
 }
 
 func (s *Server) queueList(ctx context.Context, c caller, r operation.PageRequest) (operation.QueuePage, error) {
-	list, err := queues(ctx, s.cfg.Queue)
+	list, err := s.counts.queues(ctx)
 	if err != nil {
 		return operation.QueuePage{}, err
 	}
@@ -99,12 +78,8 @@ func (s *Server) queueList(ctx context.Context, c caller, r operation.PageReques
 }
 
 // names lists the queues or the batches that the pool has something of.
-func names(ctx context.Context, q *queue.Queue, kind jobs.HoldKind) ([]string, error) {
-	list, err := q.List(ctx, queue.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	holds, err := q.Holds(ctx)
+func (n counts) names(ctx context.Context, kind jobs.HoldKind) ([]string, error) {
+	holds, err := n.queue.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +87,24 @@ func names(ctx context.Context, q *queue.Queue, kind jobs.HoldKind) ([]string, e
 	for _, h := range holds {
 		found[h.Name] = found[h.Name] || h.Kind == kind
 	}
-	for _, rec := range list {
-		if kind == jobs.HoldBatch {
-			found[rec.Batch] = true
-		} else {
-			found[rec.Queue] = true
+	if kind == jobs.HoldBatch {
+		list, err := n.catalog.Batches(ctx, "")
+		if err != nil {
+			return nil, err
 		}
-	}
-	if kind == jobs.HoldQueue {
+		for _, b := range list {
+			found[b.Batch] = true
+		}
+	} else {
+		list, err := n.catalog.Queues(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range list {
+			found[q.Queue] = true
+		}
 		found[jobs.Job{}.WithDefaults().Queue] = true
-		workers, err := q.Workers(ctx)
+		workers, err := n.queue.Workers(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +124,7 @@ func (s *Server) exists(ctx context.Context, kind jobs.HoldKind, name string) er
 	if err := jobs.CheckToken("name", name); err != nil {
 		return err
 	}
-	known, err := names(ctx, s.cfg.Queue, kind)
+	known, err := s.counts.names(ctx, kind)
 	if err != nil || slices.Contains(known, name) {
 		return err
 	}

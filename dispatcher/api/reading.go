@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -17,46 +17,23 @@ import (
 
 // list returns a page of the jobs that a request selects.
 func (s *Server) list(ctx context.Context, c caller, r operation.ListRequest) (operation.Listed, error) {
-	since := time.Time{}
+	wanted := catalog.Selection{
+		Filter: queue.Filter{Batch: r.Batch, Queue: r.Queue, Session: r.Session, State: r.State, Outcome: r.Outcome},
+		After:  r.After, Newest: r.Newest, Limit: pageSize(r.Limit),
+	}
 	if r.Since != nil {
-		since = r.Since.UTC()
-		r.Since = nil // a pointer is no key
+		wanted.Since = r.Since.UTC()
 	}
-	key := r
-	key.Session += "\x00" + since.Format(time.RFC3339Nano)
-	found, known := s.listed.take(key)
-	if !known {
-		var err error
-		found, err = s.cfg.Queue.List(ctx, queue.Filter{Batch: r.Batch, Queue: r.Queue, Session: r.Session, State: r.State, Outcome: r.Outcome, Since: since})
-		if err != nil {
-			return operation.Listed{}, err
-		}
-		found = ordered(found, r)
+	found, more, err := s.catalog.List(ctx, wanted)
+	if err != nil {
+		return operation.Listed{}, err
 	}
-	part, more, err := page(found, r.Limit, c.room)
+	part, cut, err := page(found, r.Limit, c.room)
 	answer := operation.Listed{Jobs: part}
-	if more {
+	if cut || more {
 		answer.Next = part[len(part)-1].ID
-		key.After = answer.Next
-		s.listed.put(key, found[len(part):])
 	}
 	return answer, err
-}
-
-// ordered returns what a request wants of jobs in the order of their submission.
-func ordered(found []jobs.Record, r operation.ListRequest) []jobs.Record {
-	if !r.Newest {
-		return after(found, r.After, func(rec jobs.Record) string { return rec.ID })
-	}
-	slices.Reverse(found)
-	if r.After == "" {
-		return found
-	}
-	at := slices.IndexFunc(found, func(rec jobs.Record) bool { return rec.ID < r.After })
-	if at < 0 {
-		return nil
-	}
-	return found[at:]
 }
 
 // show returns a job with all that belongs to it, as far as it is still kept.

@@ -45,7 +45,7 @@ func (s *Server) batchReport(ctx context.Context, c caller, r operation.Named) (
 	case <-ctx.Done():
 		return report.Report{}, &jobs.CodedError{Code: jobs.CodeBusy, Message: "other reports of batches are being made: ask again later", Cause: ctx.Err()}
 	}
-	list, err := s.cfg.Queue.List(ctx, queue.Filter{Batch: r.Name})
+	list, err := s.catalog.All(ctx, queue.Filter{Batch: r.Name})
 	if err != nil {
 		return report.Report{}, err
 	}

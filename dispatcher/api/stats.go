@@ -8,8 +8,11 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
 )
+
+// clockSkew is how far the clocks of workers, of the broker and of this process may be
+// apart: more only leaves jobs out of the statistics.
+const clockSkew = time.Hour
 
 // stats counts jobs: those that the pool holds, and what came of them in a window.
 func (s *Server) stats(ctx context.Context, c caller, r operation.StatsRequest) (operation.PoolStats, error) {
@@ -18,11 +21,7 @@ func (s *Server) stats(ctx context.Context, c caller, r operation.StatsRequest) 
 			return operation.PoolStats{}, err
 		}
 	}
-	list, err := s.cfg.Queue.List(ctx, queue.Filter{})
-	if err != nil {
-		return operation.PoolStats{}, err
-	}
-	held, err := held(ctx, s.cfg.Queue, list)
+	held, err := s.counts.queues(ctx)
 	if err != nil {
 		return operation.PoolStats{}, err
 	}
@@ -31,6 +30,11 @@ func (s *Server) stats(ctx context.Context, c caller, r operation.StatsRequest) 
 	answer := operation.PoolStats{At: now, Window: jobs.Duration(window)}
 	wanted := func(name string) bool { return len(r.Queues) == 0 || slices.Contains(r.Queues, name) }
 	all, of := newTally(now, window), map[string]*tally{}
+	// The record of a job that began or ended within the window was written within it.
+	list, err := s.cfg.Queue.Kept().Written(ctx, window+clockSkew)
+	if err != nil {
+		return operation.PoolStats{}, err
+	}
 	for _, rec := range list {
 		if !wanted(rec.Queue) {
 			continue

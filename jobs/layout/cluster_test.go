@@ -254,19 +254,14 @@ func (p *party) attempt(ctx context.Context, c *queue.Claim, log *session.Log) e
 // unfinished counts the jobs, and the messages that are left when a worker died
 // or was cut off between a verdict and what follows it.
 func (p *party) unfinished(ctx context.Context, q *queue.Queue) int {
-	stats, err := q.Stats(ctx)
+	ended, err := q.List(ctx, queue.Filter{Queue: "default", State: jobs.Finished})
+	left := partyJobs + 1 - len(ended) // one was there before
+	for _, lane := range []string{"p0", "p1", "p2"} {
+		ids, failed := q.Admitted(ctx, "default", lane)
+		left, err = left+len(ids), errors.Join(err, failed)
+	}
 	if err != nil {
 		return partyJobs
-	}
-	left := partyJobs + 1 // one was there before
-	for _, s := range stats {
-		if s.Queue != "default" {
-			continue
-		}
-		left += int(s.Messages)
-		if s.State == jobs.Finished {
-			left -= s.Jobs
-		}
 	}
 	return left
 }

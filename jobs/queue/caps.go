@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -78,38 +77,6 @@ func (q *Queue) SetCaps(ctx context.Context, caps schedule.Caps) error {
 		return fmt.Errorf("set the caps: %w", err)
 	}
 	return nil
-}
-
-// CapsUsed returns the caps of the pool, and one more for each value of a *
-// that jobs run under.
-func (q *Queue) CapsUsed(ctx context.Context) ([]schedule.CapUse, error) {
-	caps, err := q.Caps(ctx)
-	if err != nil {
-		return nil, err
-	}
-	running, err := q.entries(ctx, Filter{State: jobs.Executing})
-	if err != nil {
-		return nil, err
-	}
-	var list []schedule.CapUse
-	for _, c := range caps {
-		whole, values := schedule.CapUse{Cap: c}, map[string]int{}
-		for _, e := range running {
-			for _, own := range caps.Of(e.Record) {
-				if only := (schedule.Caps{c}).Of(e.Record); len(only) == 1 && only[0] == own {
-					whole.Running++
-					values[own.Key]++
-				}
-			}
-		}
-		list = append(list, whole)
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			if key != c.Key {
-				list = append(list, schedule.CapUse{Cap: schedule.Cap{Key: key, Most: c.Most}, Running: values[key]})
-			}
-		}
-	}
-	return list, nil
 }
 
 // permit takes the permits that a claim of e needs, and returns the keys of

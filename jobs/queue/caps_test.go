@@ -87,9 +87,13 @@ func TestACapBoundsWhatRuns(t *testing.T) {
 	if c = jobstest.Claim(t, q, "w"); c.Record().ID != third.ID {
 		t.Errorf("claimed %s, want %s: what is parked does not run", c.Record().ID, third.ID)
 	}
-	list, err := q.CapsUsed(jobstest.Context(t))
+	caps, err := q.Caps(jobstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, err := q.List(jobstest.Context(t), queue.Filter{State: jobs.Executing})
 	got := ""
-	for _, c := range list {
+	for _, c := range caps.Used(running) {
 		got += fmt.Sprintf("%s %d of %d, ", c.Key, c.Running, c.Most)
 	}
 	if want := "repo:* 2 of 1, repo:/a 1 of 1, repo:/b 1 of 1, agent:command 2 of 5, "; err != nil || got != want {

@@ -127,8 +127,8 @@ func TestAWatchKnowsSinceWhen(t *testing.T) {
 	ctx := jobstest.Context(t)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for rec, err := range q.Watch(ctx, queue.Filter{}) {
-			if err != nil || rec.State == jobs.Executing {
+		for change, err := range q.Kept().Changes(ctx, func() {}) {
+			if err != nil || change.Record.State == jobs.Executing {
 				return
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,11 +69,18 @@ func bury(ctx context.Context, conn *wire.Conn, letter jobs.DeadLetter) error {
 
 // Dead returns the dead letters, oldest first.
 func (q *Queue) Dead(ctx context.Context) ([]jobs.DeadLetter, error) {
-	entries, err := q.entries(ctx, Filter{})
+	found, err := letters(ctx, q.conn, q.names.DeadAll())
 	if err != nil {
 		return nil, err
 	}
-	return letters(ctx, q.conn, q.names.DeadAll(), entries)
+	var ids []string
+	for _, letter := range found {
+		if letter.Kind == jobs.DeadJob {
+			ids = append(ids, letter.ID)
+		}
+	}
+	records, err := q.Kept().Records(ctx, ids)
+	return withoutAlive(found, records), err
 }
 
 // Letter returns the dead letter with an id; there is none if the error is
@@ -81,41 +89,42 @@ func (q *Queue) Letter(ctx context.Context, id string) (jobs.DeadLetter, error) 
 	if jobs.CheckToken("id", id) != nil { // so it is no subject's end
 		return jobs.DeadLetter{}, fmt.Errorf("dead letter %q: %w", id, jobs.ErrNotFound)
 	}
-	var entries []entry
-	switch e, err := q.read(ctx, id); {
+	found, err := letters(ctx, q.conn, q.names.DeadLetter("*", "*", id))
+	if err != nil {
+		return jobs.DeadLetter{}, err
+	}
+	switch rec, err := q.read(ctx, id); {
 	case err == nil:
-		entries = []entry{e}
+		found = withoutAlive(found, []jobs.Record{rec.Record})
 	case !errors.Is(err, jobs.ErrNotFound):
 		return jobs.DeadLetter{}, err
 	}
-	found, err := letters(ctx, q.conn, q.names.DeadLetter("*", "*", id), entries)
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("dead letter %q: %w", id, jobs.ErrNotFound)
-	}
-	if err != nil {
-		return jobs.DeadLetter{}, err
+	if len(found) == 0 {
+		return jobs.DeadLetter{}, fmt.Errorf("dead letter %q: %w", id, jobs.ErrNotFound)
 	}
 	return found[0], nil
 }
 
-// letters reads the dead letters of a subject, without those of jobs that are alive.
-func letters(ctx context.Context, conn *wire.Conn, of string, entries []entry) ([]jobs.DeadLetter, error) {
-	alive := map[string]bool{}
-	for _, e := range entries {
-		alive[e.ID] = !dead(e.Record)
-	}
+// letters reads the dead letters of a subject, the oldest first.
+func letters(ctx context.Context, conn *wire.Conn, of string) ([]jobs.DeadLetter, error) {
 	var found []jobs.DeadLetter
 	for m, err := range conn.Scan(ctx, wire.Range{Stream: subject.Dead, Subject: of}) {
 		if err != nil {
 			return nil, fmt.Errorf("list dead letters: %w", err)
 		}
-		letter := readLetter(m)
-		// A process that brings a job back writes the record first, and may die then.
-		if letter.Kind != jobs.DeadJob || !alive[letter.ID] {
-			found = append(found, letter)
-		}
+		found = append(found, readLetter(m))
 	}
 	return found, nil
+}
+
+// withoutAlive removes the letters of jobs that are alive. A process that brings a job back
+// writes the record first, and may die then.
+func withoutAlive(letters []jobs.DeadLetter, records []jobs.Record) []jobs.DeadLetter {
+	alive := map[string]bool{}
+	for _, rec := range records {
+		alive[rec.ID] = !dead(rec)
+	}
+	return slices.DeleteFunc(letters, func(l jobs.DeadLetter) bool { return l.Kind == jobs.DeadJob && alive[l.ID] })
 }
 
 func readLetter(m wire.Message) jobs.DeadLetter {

@@ -2,9 +2,11 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
@@ -123,4 +125,21 @@ func CancelAndHand(ctx context.Context, q *Queue) (*Claim, error) {
 	cancel()
 	first <- found[0]
 	return <-claimed, ctx.Err()
+}
+
+// Undelivered is how many messages of a class the broker has counted that no worker has
+// been given.
+func Undelivered(ctx context.Context, q *Queue, class string) (uint64, error) {
+	n := uint64(0)
+	for _, lane := range subject.Lanes {
+		con, err := q.conn.JS.Consumer(ctx, subject.QueueStream(class, lane), subject.Consumer)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		n += con.CachedInfo().NumPending
+	}
+	return n, nil
 }

@@ -215,16 +215,19 @@ type Filter struct {
 	State   jobs.State
 	Outcome jobs.Outcome
 	Since   time.Time // submitted since
+	// Unfinished selects only jobs that have not finished.
+	Unfinished bool
 	// Caught, if not nil, is called by Watch each time that it has yielded
 	// everything that is known now.
 	Caught func()
 }
 
-func (f Filter) match(r jobs.Record) bool {
+// Match reports whether f selects a job.
+func (f Filter) Match(r jobs.Record) bool {
 	return (f.Batch == "" || r.Batch == f.Batch) && (f.Queue == "" || r.Queue == f.Queue) &&
 		(f.Session == "" || r.Session == f.Session) && (f.State == "" || r.State == f.State) &&
 		(f.Outcome == "" || r.Outcome == f.Outcome) &&
-		!r.Submitted.Before(f.Since)
+		!r.Submitted.Before(f.Since) && !(f.Unfinished && r.State == jobs.Finished)
 }
 
 // span is the part of the bucket that can hold what the filter selects.
@@ -261,7 +264,7 @@ func (q *Queue) entries(ctx context.Context, f Filter) ([]entry, error) {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}
 		e, ok := q.decodeFound(m)
-		if delete(found, e.ID); ok && f.match(e.Record) {
+		if delete(found, e.ID); ok && f.Match(e.Record) {
 			found[e.ID] = e
 		}
 	}
@@ -306,10 +309,7 @@ func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, erro
 				return
 			}
 			e, ok := q.decodeFound(m)
-			if ok {
-				q.sighted(e)
-			}
-			if ok && f.match(e.Record) && !yield(e.Record, nil) {
+			if ok && f.Match(e.Record) && !yield(e.Record, nil) {
 				return
 			}
 		}

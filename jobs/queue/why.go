@@ -4,27 +4,57 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// Why says what keeps a job where it is.
+// Unfinished knows all jobs that have not ended, as the leader does.
+type Unfinished interface {
+	// Compete counts the jobs that compete with one to be claimed.
+	Compete(Competition) why.Facts
+}
+
+// A Competition is what [Unfinished] does not know of a job that is pending.
+type Competition struct {
+	Job     jobs.Record
+	Caps    schedule.Caps
+	Lease   time.Duration
+	Workers []why.Worker
+	// Order has the ids of the jobs that have a message in the lanes that are served
+	// before the job's, and in its own, of its class: in the order of their messages.
+	Order map[string][]string
+	// Paused reports whether the queue or the batch of a job is paused.
+	Paused func(jobs.Record) bool
+}
+
+// Why says what keeps a job where it is. To find the jobs that compete with it, it reads all
+// records.
 func (q *Queue) Why(ctx context.Context, id string) (why.Standing, error) {
-	e, err := q.find(ctx, id)
+	return q.Kept().Why(ctx, id, nil)
+}
+
+// Why is [Queue.Why] where something knows the jobs that compete, unless that is nil.
+func (k Kept) Why(ctx context.Context, id string, open Unfinished) (why.Standing, error) {
+	e, err := k.q.find(ctx, id)
 	if err != nil {
 		return why.Standing{}, err
 	}
-	f, err := q.facts(ctx, e)
+	f, err := k.q.facts(ctx, e, open)
 	if err != nil {
 		return why.Standing{}, fmt.Errorf("why job %s is %s: %w", e.ID, e.State, err)
 	}
 	return why.Of(f), nil
 }
 
-func (q *Queue) facts(ctx context.Context, e entry) (why.Facts, error) {
+func (q *Queue) facts(ctx context.Context, e entry, open Unfinished) (why.Facts, error) {
 	f := why.Facts{Record: e.Record, Written: e.at}
 	if e.State == jobs.Finished {
 		return f, nil
@@ -45,7 +75,9 @@ func (q *Queue) facts(ctx context.Context, e entry) (why.Facts, error) {
 	case err != nil:
 		return f, err
 	case e.Dependent():
-		return f, q.open(ctx, e, &f)
+		return f, q.dependsOn(ctx, e, &f)
+	case e.State == jobs.Pending && open != nil:
+		return f, q.Kept().ahead(ctx, e, open, &f)
 	case e.State == jobs.Pending:
 		return f, q.ahead(ctx, e, &f)
 	}
@@ -60,8 +92,8 @@ func (q *Queue) paused(ctx context.Context, kind jobs.HoldKind, name string) (*w
 	return &why.Pause{By: h.By, At: h.At, Until: h.Until}, nil
 }
 
-// open finds the jobs that e waits for.
-func (q *Queue) open(ctx context.Context, e entry, f *why.Facts) error {
+// dependsOn finds the jobs that e waits for.
+func (q *Queue) dependsOn(ctx context.Context, e entry, f *why.Facts) error {
 	ids, failed, err := q.dependencies(ctx, e)
 	if err != nil || failed != "" { // it ends as soon as a process looks
 		return err
@@ -73,6 +105,33 @@ func (q *Queue) open(ctx context.Context, e entry, f *why.Facts) error {
 		}
 		f.Open = append(f.Open, on.Record)
 	}
+	return nil
+}
+
+// ahead is [Queue.ahead] with the jobs that open knows. There is a leader, which is who asks.
+func (k Kept) ahead(ctx context.Context, me entry, open Unfinished, f *why.Facts) error {
+	in := Competition{Job: me.Record, Lease: f.Lease, Workers: f.Workers, Order: map[string][]string{}}
+	var holds []jobs.Hold
+	g, asking := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { in.Caps, err = k.q.Caps(asking); return err })
+	g.Go(func() (err error) { holds, err = k.q.Holds(asking); return err })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	in.Paused = func(rec jobs.Record) bool { return pausedBy(holds, rec) }
+	for _, lane := range subject.Lanes[:slices.Index(subject.Lanes, me.Lane)+1] {
+		if _, err := k.q.lane(ctx, me.Class, lane); err != nil {
+			return err
+		}
+		for m, err := range k.q.conn.Scan(ctx, wire.Range{Stream: subject.QueueStream(me.Class, lane), Subject: k.q.names.QueueAll(me.Class, lane)}) {
+			if err != nil {
+				return err
+			}
+			in.Order[lane] = append(in.Order[lane], m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
+		}
+	}
+	found := open.Compete(in)
+	f.Ahead, f.Rivals, f.Below, f.Caps = found.Ahead, found.Rivals, found.Below, found.Caps
 	return nil
 }
 

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,4 +121,28 @@ func (c Caps) Of(r jobs.Record) []Cap {
 type CapUse struct {
 	Cap
 	Running int `json:"running" jsonschema:"How many run now."`
+}
+
+// Used says how many of the jobs that run each of the caps counts, and has one more for each
+// value of a * that they run under.
+func (c Caps) Used(running []jobs.Record) []CapUse {
+	var list []CapUse
+	for _, one := range c {
+		whole, values := CapUse{Cap: one}, map[string]int{}
+		for _, rec := range running {
+			for _, own := range c.Of(rec) {
+				if only := (Caps{one}).Of(rec); len(only) == 1 && only[0] == own {
+					whole.Running++
+					values[own.Key]++
+				}
+			}
+		}
+		list = append(list, whole)
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if key != one.Key {
+				list = append(list, CapUse{Cap: Cap{Key: key, Most: one.Most}, Running: values[key]})
+			}
+		}
+	}
+	return list
 }

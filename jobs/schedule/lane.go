@@ -137,7 +137,7 @@ func (l *line) Pop() any {
 }
 
 // A roundRobin is served in turns.
-type roundRobin[T any] struct {
+type roundRobin[T comparable] struct {
 	items []T
 	next  int
 }

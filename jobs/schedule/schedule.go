@@ -64,6 +64,7 @@ type group struct {
 	lane    *lane
 	jobs    int    // in any state
 	waiting int    // of these
+	ready   int    // of these, too
 	line    line   // these, and some that have left: see Plan.head
 	batch   *batch // nil: none waits
 }
@@ -186,6 +187,7 @@ func (p *Plan) count(e *entry, n int) {
 	case Waiting:
 		g.waiting += n
 	case Ready:
+		g.ready += n
 		for _, c := range g.caps {
 			add(g.lane.ready, c.Key, n)
 		}

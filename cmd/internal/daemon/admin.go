@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/servicelog"
+	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/metrics"
 	"github.com/penstock-run/penstock/worker/gate"
 )
@@ -56,7 +57,8 @@ func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener
 		return fmt.Errorf("admin address: %w", err)
 	}
 	if m.dispatcher != nil {
-		m.dispatcher.State(m.registry, func(ctx context.Context) (metrics.State, error) { return state(ctx, p.Queue) }, 2*time.Second)
+		all := catalog.New(p.Queue)
+		m.dispatcher.State(m.registry, func(ctx context.Context) (metrics.State, error) { return state(ctx, p.Queue, all) }, 2*time.Second)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { m.measure(ctx, p); return nil })

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -227,7 +228,7 @@ func TestStateOfAPool(t *testing.T) {
 	if err := p.Queue.Reject(t.Context(), queue.Submission{ID: "x", At: time.Now(), Tenant: "default", Data: []byte("no job")}, errors.New("unreadable")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := state(t.Context(), p.Queue)
+	got, err := state(t.Context(), p.Queue, catalog.New(p.Queue))
 	if err != nil {
 		t.Fatal(err)
 	}

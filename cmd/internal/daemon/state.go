@@ -4,14 +4,20 @@ import (
 	"context"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/catalog"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/metrics"
 )
 
 // state reads what the pool holds now.
-func state(ctx context.Context, q *queue.Queue) (metrics.State, error) {
-	rows, err := q.Stats(ctx)
+func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog) (metrics.State, error) {
+	counts, err := c.Queues(ctx)
+	if err != nil {
+		return metrics.State{}, err
+	}
+	holds, err := q.Holds(ctx)
 	if err != nil {
 		return metrics.State{}, err
 	}
@@ -23,7 +29,7 @@ func state(ctx context.Context, q *queue.Queue) (metrics.State, error) {
 	if err != nil {
 		return metrics.State{}, err
 	}
-	s := metrics.State{Queues: queueStats(rows, workers), DeadLetters: stored.DeadLetters, StoreBytes: stored.Bytes, StoreLimit: stored.Limit}
+	s := metrics.State{Queues: queueStats(counts, holds, workers), DeadLetters: stored.DeadLetters, StoreBytes: stored.Bytes, StoreLimit: stored.Limit}
 	for _, w := range workers {
 		if w.Closed == "" {
 			s.Claiming++
@@ -34,9 +40,9 @@ func state(ctx context.Context, q *queue.Queue) (metrics.State, error) {
 	return s, nil
 }
 
-// queueStats gathers the rows of one queue, a row a state, into one, and adds the
+// queueStats gathers what is known of each queue: its jobs, whether it is paused, and the
 // slots of the workers that claim its jobs.
-func queueStats(rows []queue.Stat, workers []why.Worker) []metrics.Stat {
+func queueStats(counts []operation.Queue, holds []jobs.Hold, workers []why.Worker) []metrics.Stat {
 	at := map[string]int{}
 	var stats []metrics.Stat
 	of := func(queue string) *metrics.Stat {
@@ -48,18 +54,16 @@ func queueStats(rows []queue.Stat, workers []why.Worker) []metrics.Stat {
 		}
 		return &stats[i]
 	}
-	for _, row := range rows {
-		s := of(row.Queue)
-		s.Paused = s.Paused || row.Paused
-		switch row.State {
-		case jobs.Pending:
-			s.Pending, s.OldestPending = row.Jobs, row.Oldest
-		case jobs.Delayed:
-			s.Delayed = row.Jobs
-		case jobs.Executing:
-			s.Executing = row.Jobs
-		case jobs.Waiting:
-			s.Waiting = row.Jobs
+	for _, q := range counts {
+		s := of(q.Queue)
+		s.Pending, s.Delayed, s.Executing, s.Waiting = q.Pending, q.Delayed, q.Executing, q.Waiting
+		if q.Oldest != nil {
+			s.OldestPending = *q.Oldest
+		}
+	}
+	for _, h := range holds {
+		if h.Kind == jobs.HoldQueue {
+			of(h.Name).Paused = true
 		}
 	}
 	for _, w := range workers {

@@ -195,6 +195,10 @@ func (n Names) DeadAll() string { return n.join("dead", ">") }
 // Leader is where one of those that may lead says that it is there.
 func (n Names) Leader(instance string) string { return n.join("leader", instance) }
 
+// Question is where the leader answers other processes of the pool what it knows of the
+// jobs; kind is what they ask.
+func (n Names) Question(kind string) string { return n.join("question", kind) }
+
 // TokensAll is where the broker repeats the headers of what it has stored of tokens:
 // the wildcard that subscribers use.
 func (n Names) TokensAll() string { return n.join("tokens", ">") }

@@ -1,0 +1,283 @@
+package dispatcher_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/dispatcher"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/catalog"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/why"
+)
+
+// kept is the record of the job number i of a pool with a history: one in ten is pending.
+func kept(i int) jobs.Record {
+	j := job().WithDefaults()
+	j.Batch, j.Priority = fmt.Sprint("b", i%3), []jobs.Priority{jobs.High, jobs.Normal, jobs.Low}[i%3]
+	j.Labels = map[string]string{"owner": fmt.Sprint("o", i%2)}
+	rec := jobs.NewRecord(jobs.NewID(), "default", j, time.Now())
+	if i%10 > 0 {
+		at := time.Now().UTC()
+		rec.State, rec.Outcome, rec.Attempt, rec.Finished, rec.Started, rec.Claimed = jobs.Finished, jobs.Success, 1, &at, &at, &at
+	}
+	return rec
+}
+
+// fill writes records, without all that comes before and behind them.
+func fill(t testing.TB, nc *nats.Conn, records ...jobs.Record) {
+	t.Helper()
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range records {
+		body, err := json.Marshal(rec)
+		if err == nil {
+			_, err = js.PublishMsgAsync(&nats.Msg{Subject: "$KV.ps_jobs." + rec.Class + "." + rec.ID, Data: body})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-time.After(4 * jobstest.Patience):
+		t.Fatal("the records are not stored")
+	}
+}
+
+func history(n int) []jobs.Record {
+	records := make([]jobs.Record, n)
+	for i := range records {
+		records[i] = kept(i)
+	}
+	return records
+}
+
+// answered waits until a leader answers questions.
+func (p pool) answered(t testing.TB) {
+	t.Helper()
+	eventually(t, "a leader that answers", func() bool {
+		var any json.RawMessage
+		return p.queue.Kept().Questions().Ask(t.Context(), "queues", struct{}{}, &any) == nil
+	})
+}
+
+// asks are the questions that a catalog is asked in the tests, of a job that is pending.
+func asks(t testing.TB, c *catalog.Catalog, id string) map[string]any {
+	t.Helper()
+	answers := map[string]any{}
+	note := func(name string, answer any, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		answers[name] = answer
+	}
+	page, more, err := c.List(t.Context(), catalog.Selection{Newest: true, Limit: 20})
+	note("page", page, err)
+	note("more", more, nil)
+	page, _, err = c.List(t.Context(), catalog.Selection{Filter: queue.Filter{State: jobs.Finished, Batch: "b1"}, After: id, Limit: 7})
+	note("finished", page, err)
+	all, err := c.All(t.Context(), queue.Filter{Unfinished: true})
+	note("unfinished", all, err)
+	queues, err := c.Queues(t.Context())
+	note("queues", queues, err)
+	batches, err := c.Batches(t.Context(), "")
+	note("batches", batches, err)
+	standing, err := c.Why(t.Context(), id)
+	note("why", standing, err)
+	return answers
+}
+
+// What the leader answers is what all records say.
+func TestTheLeaderAnswersAsTheRecords(t *testing.T) {
+	t.Parallel()
+	p := open(t, dispatcher.Hooks{})
+	records := history(300)
+	fill(t, p.nc, records...)
+	if err := p.queue.Present(t.Context(), why.Worker{Name: "w", Queues: []string{"default"}, Slots: 3, Started: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	stop := p.run(t)
+	p.answered(t)
+	c := catalog.New(p.queue)
+	// All of the jobs that are pending become ready, since there are few in each lane.
+	eventually(t, "messages", func() bool {
+		n := 0
+		for _, lane := range []string{"p0", "p1", "p2"} {
+			ids, err := p.queue.Admitted(t.Context(), "default", lane)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(ids)
+		}
+		return n == 30
+	})
+	led := asks(t, c, records[200].ID)
+	stop()
+	for name, want := range asks(t, c, records[200].ID) {
+		if got := led[name]; name != "why" && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: the leader says\n%v, the records\n%v", name, got, want)
+		}
+	}
+	// Without a leader it says the same of a job with a message.
+	if now, was := led["why"].(why.Standing), asks(t, c, records[200].ID)["why"].(why.Standing); now != was || now.Position < 2 {
+		t.Errorf("why: the leader says\n%+v, the records\n%+v", now, was)
+	}
+}
+
+// What is stored is in the next answer, and in the first one of another leader.
+func TestAnswersHaveWhatIsStored(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	first, second := join(t, s.URL()), join(t, s.URL())
+	stop := first.run(t)
+	first.answered(t)
+	second.run(t)
+	c := catalog.New(second.queue)
+	for i := range 100 {
+		if i == 50 {
+			stop() // nobody answers for a moment
+		}
+		id := second.submit(t, job())
+		page, _, err := c.List(t.Context(), catalog.Selection{Newest: true, Limit: 1})
+		if err != nil || len(page) != 1 || page[0].ID != id {
+			t.Fatalf("the newest of %d jobs is %v (%v), want %s", i+1, page, err, id)
+		}
+		queues, err := c.Queues(t.Context())
+		if err != nil || len(queues) != 1 || queues[0].Pending != i+1 {
+			t.Fatalf("queues %+v (%v), want %d pending", queues, err, i+1)
+		}
+	}
+	second.answered(t)
+}
+
+// A leader that is there and does not answer keeps its askers only for a while.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	p := open(t, dispatcher.Hooks{})
+	fill(t, p.nc, history(10)...)
+	var asked atomic.Int32
+	if _, err := p.nc.Subscribe("penstock.v1.question.*", func(*nats.Msg) { asked.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	queues, err := catalog.New(p.queue).Queues(t.Context())
+	if err != nil || len(queues) != 1 || queues[0].Finished != 9 || asked.Load() == 0 {
+		t.Errorf("queues %+v (%v), asked %d times", queues, err, asked.Load())
+	}
+}
+
+// Jobs that change between two pages are in none of them twice, and none that was there all
+// the time is left out.
+func TestPagesOfWhatChanges(t *testing.T) {
+	t.Parallel()
+	for _, newest := range []bool{false, true} {
+		for _, leads := range []bool{true, false} {
+			t.Run(fmt.Sprintf("newest %v, leader %v", newest, leads), func(t *testing.T) {
+				t.Parallel()
+				p := open(t, dispatcher.Hooks{})
+				records := history(120)
+				fill(t, p.nc, records...)
+				if leads {
+					p.run(t)
+					p.answered(t)
+				}
+				c := catalog.New(p.queue)
+				met := map[string]int{}
+				for s := (catalog.Selection{Newest: newest, Limit: 25}); ; {
+					page, more, err := c.List(t.Context(), s)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, rec := range page {
+						met[rec.ID]++
+					}
+					if !more {
+						break
+					}
+					s.After = page[len(page)-1].ID
+					for i := 5; i < len(records); i += 7 { // of pages before and behind
+						records[i].Title += "x"
+						fill(t, p.nc, records[i])
+					}
+					fill(t, p.nc, kept(1))
+				}
+				for _, rec := range records {
+					if met[rec.ID] != 1 {
+						t.Errorf("job %s is there %d times", rec.ID, met[rec.ID])
+					}
+					delete(met, rec.ID)
+				}
+				for id, n := range met {
+					if n > 1 {
+						t.Errorf("the new job %s is there %d times", id, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// How many messages an answer takes does not depend on how many jobs are kept.
+func TestAnswersDoNotGrow(t *testing.T) {
+	t.Parallel()
+	few, many := messages(t, 100), messages(t, 3000)
+	for name, n := range few {
+		if many[name] > n {
+			t.Errorf("%s: %d messages with 3,000 jobs, %d with 100", name, many[name], n)
+		}
+	}
+}
+
+// messages is how many messages each read takes, in and out of the only connection of a
+// pool with so many jobs.
+func messages(t *testing.T, n int) map[string]uint64 {
+	p := open(t, dispatcher.Hooks{})
+	records := history(n)
+	for i := range records[:n-50] { // as many are pending, however many there are
+		if records[i].State == jobs.Pending {
+			records[i] = kept(1)
+		}
+	}
+	fill(t, p.nc, records...)
+	p.run(t)
+	p.answered(t)
+	c := catalog.New(p.queue)
+	pending := records[slices.IndexFunc(records, func(r jobs.Record) bool { return r.State == jobs.Pending })].ID
+	counts := map[string]uint64{}
+	for name, read := range map[string]func() error{
+		"page": func() error { _, _, err := c.List(t.Context(), catalog.Selection{Newest: true, Limit: 20}); return err },
+		"rare": func() error {
+			_, _, err := c.List(t.Context(), catalog.Selection{Filter: queue.Filter{Outcome: jobs.Error}, Limit: 20})
+			return err
+		},
+		"queues":  func() error { _, err := c.Queues(t.Context()); return err },
+		"batches": func() error { _, err := c.Batches(t.Context(), ""); return err },
+		"dead":    func() error { _, err := p.queue.Dead(t.Context()); return err },
+		"why":     func() error { _, err := c.Why(t.Context(), pending); return err },
+	} {
+		// The least of several: what the leader does besides is counted, too.
+		for range 10 {
+			before := p.nc.Stats()
+			if err := read(); err != nil {
+				t.Fatal(err)
+			}
+			after := p.nc.Stats()
+			took := after.InMsgs - before.InMsgs + after.OutMsgs - before.OutMsgs
+			if least, ok := counts[name]; !ok || took < least {
+				counts[name] = took
+			}
+		}
+	}
+	return counts
+}

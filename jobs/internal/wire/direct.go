@@ -1,0 +1,125 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// lastAtOnce is how many subjects one request of [Range.LastOf] names: the broker refuses
+// more than 1,024.
+const lastAtOnce = 256
+
+// errReplaced says that a message was replaced while the broker was sending it.
+var errReplaced = errors.New("a message was replaced while it was read")
+
+// LastOf returns the last message of each of the subjects that has one, of the whole stream
+// and in no order. In a cluster any server that has the stream answers, also one that has not heard of the newest
+// messages. A subject may have wildcards, but must match one subject only.
+func (r Range) LastOf(ctx context.Context, c *Conn, subjects []string) ([]Message, error) {
+	var all []Message
+	for len(subjects) > 0 {
+		n := min(len(subjects), lastAtOnce)
+		body, err := json.Marshal(map[string]any{"multi_last": subjects[:n]})
+		if err != nil {
+			return nil, err
+		}
+		part, err := direct{c, r.Stream}.patiently(ctx, body, n)
+		if err != nil {
+			return nil, err
+		}
+		all, subjects = append(all, part...), subjects[n:]
+	}
+	return all, nil
+}
+
+// direct reads messages of a stream from any server of a cluster that has it.
+type direct struct {
+	c      *Conn
+	stream string
+}
+
+// patiently is get, repeated while there is no answer.
+func (d direct) patiently(ctx context.Context, body []byte, most int) ([]Message, error) {
+	for {
+		got, err := d.get(ctx, body, most)
+		if err == nil || errors.Is(err, jobs.ErrForbidden) {
+			return got, err
+		}
+		if err := d.c.wait(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// get returns all messages that the broker sends for a request. An error says that the
+// answer is not complete.
+func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, error) {
+	messages := make(chan *nats.Msg, most+1) // with the end
+	sub, err := d.c.NC.ChanSubscribe(d.c.NC.NewInbox(), messages)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	verb := d.c.API("DIRECT.GET." + d.stream)
+	ctx, done := d.c.refused.watch(ctx, verb)
+	defer done()
+	if err := d.c.NC.PublishRequest(verb, sub.Subject, body); err != nil {
+		return nil, err
+	}
+	var got []Message
+	for {
+		var msg *nats.Msg
+		select {
+		case msg = <-messages:
+		case <-ctx.Done():
+			return nil, refusal(ctx, ctx.Err())
+		}
+		if msg == nil {
+			return nil, nats.ErrConnectionClosed
+		}
+		switch status := msg.Header.Get("Status"); {
+		case status == "":
+			m, err := stored(msg)
+			if err != nil {
+				return nil, err
+			}
+			got = append(got, m)
+		case status == "204", status == "404" && strings.HasPrefix(msg.Header.Get("Description"), "No Results"):
+			return got, nil
+		case status == "404":
+			return nil, errReplaced
+		default:
+			return nil, errors.New("read " + d.stream + ": status " + status + " " + msg.Header.Get("Description"))
+		}
+	}
+}
+
+// Since is [Conn.Scan] of the range for what was stored since a time, by the broker's clock.
+func (r Range) Since(ctx context.Context, c *Conn, since time.Time) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		body, err := json.Marshal(map[string]any{"start_time": since.UTC(), "next_by_subj": r.Subject, "batch": 1})
+		if err != nil {
+			yield(Message{}, err)
+			return
+		}
+		first, err := direct{c, r.Stream}.patiently(ctx, body, 1)
+		if err != nil || len(first) == 0 {
+			if err != nil {
+				yield(Message{}, err)
+			}
+			return
+		}
+		r.From = first[0].Seq
+		c.Scan(ctx, r)(yield)
+	}
+}

@@ -1,0 +1,139 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/question"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+)
+
+// Kept reads all records of a pool, for those that answer questions about all jobs. Its
+// methods may be called from any goroutine.
+type Kept struct{ q *Queue }
+
+// Kept returns what reads all records.
+func (q *Queue) Kept() Kept { return Kept{q} }
+
+// Questions is where the leader answers other processes of the pool.
+func (k Kept) Questions() question.Bus { return question.Bus{Conn: k.q.conn, Names: k.q.names} }
+
+// Resolve turns an abbreviated id into a whole one.
+func (k Kept) Resolve(ctx context.Context, id string) (string, error) { return k.q.resolve(ctx, id) }
+
+// A Change is what the pool knows about a job now.
+type Change struct {
+	ID  string
+	Seq uint64 // of the message that says so; see [Kept.LastChange]
+	// Record is the job's, unless Gone: it is not kept any more, or unreadable here.
+	Record  jobs.Record
+	Gone    bool
+	Expires time.Time // when the broker removes the record; zero: it does not
+}
+
+// Changes returns all jobs as they are now, and then each change of one, until ctx ends.
+// Caught is called each time that everything that is known now was yielded. Several changes
+// of one job in quick succession may come as one.
+func (k Kept) Changes(ctx context.Context, caught func()) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		span, err := Filter{}.span()
+		if err != nil {
+			yield(Change{}, err)
+			return
+		}
+		for m, err := range k.q.conn.Tail(ctx, span, k.q.names.Changed("*"), func() bool { caught(); return true }) {
+			if err != nil {
+				yield(Change{}, fmt.Errorf("watch jobs: %w", err))
+				return
+			}
+			e, ok := k.q.decodeFound(m)
+			change := Change{ID: e.ID, Seq: m.Seq, Record: e.Record, Gone: !ok}
+			if ok {
+				k.q.sighted(e)
+			}
+			if seconds, err := strconv.ParseInt(m.Header.Get("Nats-TTL"), 10, 64); err == nil {
+				change.Expires = m.Time.Add(time.Duration(seconds) * time.Second)
+			}
+			if !yield(change, nil) {
+				return
+			}
+		}
+	}
+}
+
+// LastChange returns the number of the last change that is stored, as a change has it.
+func (k Kept) LastChange(ctx context.Context) (uint64, error) {
+	m, err := k.q.conn.Last(ctx, subject.KVStream(subject.Jobs), ">")
+	if errors.Is(err, jobs.ErrNotFound) {
+		return 0, nil
+	}
+	return m.Seq, err
+}
+
+// Records returns the records of the jobs that are there, in the order in which they are
+// named.
+func (k Kept) Records(ctx context.Context, ids []string) ([]jobs.Record, error) {
+	subjects := make([]string, len(ids))
+	for i, id := range ids {
+		subjects[i] = subject.Key(subject.Jobs, "*."+id)
+	}
+	messages, err := wire.Range{Stream: subject.KVStream(subject.Jobs)}.LastOf(ctx, k.q.conn, subjects)
+	if err != nil {
+		return nil, fmt.Errorf("read records: %w", err)
+	}
+	found := make(map[string]jobs.Record, len(ids))
+	for _, m := range messages {
+		if e, ok := k.q.decodeFound(m); ok {
+			found[e.ID] = e.Record
+		}
+	}
+	list := make([]jobs.Record, 0, len(found))
+	for _, id := range ids {
+		rec, ok := found[id]
+		if !ok { // gone, or new to the server that has answered: the stream's leader knows
+			switch e, err := k.q.read(ctx, id); {
+			case err == nil:
+				rec = e.Record
+			case errors.Is(err, jobs.ErrUnavailable), ctx.Err() != nil:
+				return nil, err
+			default:
+				continue // gone, or unreadable, which the claim reports
+			}
+		}
+		list = append(list, rec)
+	}
+	return list, nil
+}
+
+// Written returns the jobs whose records were written within a time, in the order of their
+// submission.
+func (k Kept) Written(ctx context.Context, within time.Duration) ([]jobs.Record, error) {
+	span, err := Filter{}.span()
+	if err != nil {
+		return nil, err
+	}
+	now, err := k.q.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]jobs.Record{}
+	for m, err := range span.Since(ctx, k.q.conn, now.Add(-within)) {
+		if err != nil {
+			return nil, fmt.Errorf("list jobs: %w", err)
+		}
+		e, ok := k.q.decodeFound(m)
+		if delete(found, e.ID); ok {
+			found[e.ID] = e.Record
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b jobs.Record) int { return cmp.Compare(a.ID, b.ID) }), nil
+}
