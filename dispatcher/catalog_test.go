@@ -149,10 +149,11 @@ func TestAnswersHaveWhatIsStored(t *testing.T) {
 		if i == 50 {
 			stop() // nobody answers for a moment
 		}
-		id := second.submit(t, job())
+		rec := kept(0)
+		fill(t, second.nc, rec)
 		page, _, err := c.List(t.Context(), catalog.Selection{Newest: true, Limit: 1})
-		if err != nil || len(page) != 1 || page[0].ID != id {
-			t.Fatalf("the newest of %d jobs is %v (%v), want %s", i+1, page, err, id)
+		if err != nil || len(page) != 1 || page[0].ID != rec.ID {
+			t.Fatalf("the newest of %d jobs is %v (%v), want %s", i+1, page, err, rec.ID)
 		}
 		queues, err := c.Queues(t.Context())
 		if err != nil || len(queues) != 1 || queues[0].Pending != i+1 {

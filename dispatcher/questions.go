@@ -3,7 +3,9 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -36,13 +38,26 @@ func (a questions) answer(ctx context.Context) {
 	}
 }
 
+// behindAgain is how long a reader that is behind waits until it looks again how far it has to
+// come: the message that it waits for may have been removed.
+const behindAgain = 200 * time.Millisecond
+
 // caught waits until everything that is stored now has been noted.
 func (a questions) caught(ctx context.Context) error {
-	last, err := a.queue.Kept().LastChange(ctx)
-	if err != nil {
-		return err
+	goal := uint64(math.MaxUint64)
+	for {
+		behind, err := a.queue.Kept().Behind(ctx, a.read.reached())
+		if err != nil || behind == 0 {
+			return err
+		}
+		goal = min(goal, behind) // what is stored later need not be known
+		waiting, done := context.WithTimeout(ctx, behindAgain)
+		err = a.read.wait(waiting, goal)
+		done()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
 	}
-	return a.read.wait(ctx, last)
 }
 
 // progress is how far the changes of records have been read.
@@ -63,6 +78,13 @@ func (p *progress) reach(seq uint64) {
 		close(p.more)
 		p.more = make(chan struct{})
 	}
+}
+
+// reached is the number of the last change that was read.
+func (p *progress) reached() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seq
 }
 
 // wait waits until the change with a number was read.

@@ -33,7 +33,7 @@ func (k Kept) Resolve(ctx context.Context, id string) (string, error) { return k
 // A Change is what the pool knows about a job now.
 type Change struct {
 	ID  string
-	Seq uint64 // of the message that says so; see [Kept.LastChange]
+	Seq uint64 // of the message that says so; see [Kept.Behind]
 	// Record is the job's, unless Gone: it is not kept any more, or unreadable here.
 	Record  jobs.Record
 	Gone    bool
@@ -70,13 +70,15 @@ func (k Kept) Changes(ctx context.Context, caught func()) iter.Seq2[Change, erro
 	}
 }
 
-// LastChange returns the number of the last change that is stored, as a change has it.
-func (k Kept) LastChange(ctx context.Context) (uint64, error) {
-	m, err := k.q.conn.Last(ctx, subject.KVStream(subject.Jobs), ">")
-	if errors.Is(err, jobs.ErrNotFound) {
-		return 0, nil
+// Behind returns how far a reader of all changes has to come that has read those up to a
+// number, so that it knows all that is stored now; zero: it does already.
+func (k Kept) Behind(ctx context.Context, read uint64) (uint64, error) {
+	span, err := Filter{}.span()
+	if err != nil {
+		return 0, err
 	}
-	return m.Seq, err
+	span.From = read + 1
+	return span.Behind(ctx, k.q.conn)
 }
 
 // Records returns the records of the jobs that are there, in the order in which they are

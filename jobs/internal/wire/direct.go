@@ -123,3 +123,20 @@ func (r Range) Since(ctx context.Context, c *Conn, since time.Time) iter.Seq2[Me
 		c.Scan(ctx, r)(yield)
 	}
 }
+
+// Behind returns the sequence of the last message of the stream if the range is not empty,
+// else zero: as far as a reader has to come that wants all that is stored now. It asks the
+// stream's leader.
+func (r Range) Behind(ctx context.Context, c *Conn) (uint64, error) {
+	next, err := reader{c, r}.rest(ctx)
+	if err != nil || len(next) == 0 {
+		return 0, err
+	}
+	var info struct {
+		State struct {
+			Last uint64 `json:"last_seq"`
+		} `json:"state"`
+	}
+	err = c.Ask(ctx, "STREAM.INFO."+r.Stream, nil, &info)
+	return info.State.Last, err
+}
