@@ -135,7 +135,7 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 // the records have lost. With fix it repairs them, and no job that has a result
 // runs again.
 func (d *Dispatcher) Audit(ctx context.Context, fix bool) ([]queue.Loss, error) {
-	return d.cfg.Queue.Audit(ctx, fix, d.cfg.Log.Last, d.cfg.Store.LastResult)
+	return d.cfg.Queue.Audit(ctx, fix, d.cfg.Log.Lasts, d.cfg.Store.LastResult)
 }
 
 // relearn repairs the records before any job is admitted by them.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -45,12 +46,14 @@ func (l Loss) String() string {
 
 // known is what sources other than the record know of a job; see [Queue.Audit].
 type known struct {
-	last   func(ctx context.Context, rec jobs.Record) (*jobs.Event, error)
+	last   func(ctx context.Context, records []jobs.Record) (map[string]jobs.Event, error)
 	result func(ctx context.Context, id string) (jobs.Result, uint64, error)
 }
 
 const (
 	auditAtOnce = 16
+	// auditBatch is how many jobs are compared together: so few are in memory.
+	auditBatch = 256
 	// submitWithin is how long a submission may be under way. One that takes longer
 	// finds its record made.
 	submitWithin = 2 * time.Second
@@ -61,30 +64,57 @@ const (
 // finished is finished again, with the result that it had, and does not run once
 // more; one whose record is gone goes on. What is written meanwhile stays.
 //
-// Last returns the last event of a job in its session, but for those that may come
-// behind its end, nil where there is none; result the last one that an attempt of
-// a job has stored, and that attempt's epoch, or [jobs.ErrNotFound].
+// Last returns, by job, the last events of jobs in their sessions, but for those that may
+// come behind their end; an error is about those that are left out. Result returns the last
+// result that an attempt of a job has stored, and that attempt's epoch, or
+// [jobs.ErrNotFound].
 func (q *Queue) Audit(
-	ctx context.Context, fix bool, last func(context.Context, jobs.Record) (*jobs.Event, error),
+	ctx context.Context, fix bool, last func(context.Context, []jobs.Record) (map[string]jobs.Event, error),
 	result func(ctx context.Context, id string) (jobs.Result, uint64, error),
 ) ([]Loss, error) {
 	others := known{last, result}
-	entries, err := q.suspects(ctx)
+	found := map[string]Loss{} // a record that changes meanwhile may be met again
+	var wrong []error          // one that cannot be compared does not keep the others
+	err := q.suspects(ctx, func(batch []entry) error {
+		losses, err := q.auditBatch(ctx, others, batch, fix)
+		for _, loss := range losses {
+			found[loss.Job] = loss
+		}
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+		return ctx.Err()
+	})
 	if err != nil {
-		return nil, fmt.Errorf("compare the records: %w", err)
+		err = fmt.Errorf("compare the records: %w", err)
 	}
+	list := slices.SortedFunc(maps.Values(found), func(a, b Loss) int { return cmp.Compare(a.Job, b.Job) })
+	return list, errors.Join(append(wrong, err)...)
+}
+
+// auditBatch compares a few jobs.
+func (q *Queue) auditBatch(ctx context.Context, others known, batch []entry, fix bool) ([]Loss, error) {
+	records := make([]jobs.Record, len(batch))
+	for i, e := range batch {
+		records[i] = e.Record
+	}
+	lasts, unread := others.last(ctx, records)
 	now, err := q.now(ctx)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(unread, err)
 	}
 	var mu sync.Mutex
 	var found []Loss
-	var wrong []error // one that cannot be compared does not keep the others
+	wrong := []error{unread}
 	var g errgroup.Group
 	g.SetLimit(auditAtOnce)
-	for _, e := range entries {
+	for _, e := range batch {
+		last, ok := lasts[e.ID]
+		if !ok || !q.lost(e, last, now) {
+			continue
+		}
 		g.Go(func() error {
-			loss, err := q.audit(ctx, others, e, now, fix)
+			loss, err := q.audit(ctx, others, e, last, fix)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -93,47 +123,59 @@ func (q *Queue) Audit(
 			if loss != nil {
 				found = append(found, *loss)
 			}
-			return ctx.Err()
+			return nil
 		})
 	}
 	err = g.Wait()
-	slices.SortFunc(found, func(a, b Loss) int { return cmp.Compare(a.Job, b.Job) })
 	return found, errors.Join(append(wrong, err)...)
 }
 
-// suspects are the jobs that have not finished as far as the records know, and
-// those that have a specification and no record.
-func (q *Queue) suspects(ctx context.Context) ([]entry, error) {
+// suspects calls look with the jobs that have not finished as far as the records know, and
+// then with those that have a specification and no record: with a few at a time.
+func (q *Queue) suspects(ctx context.Context, look func([]entry) error) error {
 	// The order matters: a record is made after its specification.
 	specs, err := q.conn.Subjects(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, "*"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	kept, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
+	span, err := Filter{}.span()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for key := range kept {
-		delete(specs, subject.Key(subject.Specs, key[strings.LastIndexByte(key, '.')+1:]))
+	var batch []entry
+	add := func(e entry) (err error) {
+		if batch = append(batch, e); len(batch) == auditBatch {
+			err, batch = look(batch), nil
+		}
+		return err
 	}
-	entries, err := q.entries(ctx, Filter{})
-	if err != nil {
-		return nil, err
+	for m, err := range q.conn.Scan(ctx, span) {
+		if err != nil {
+			return err
+		}
+		e, ok := q.decodeFound(m)
+		if delete(specs, subject.Key(subject.Specs, e.ID)); !ok || e.State == jobs.Finished {
+			continue
+		}
+		if err := add(e); err != nil {
+			return err
+		}
 	}
-	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.State == jobs.Finished })
 	for key := range specs {
 		m, err := q.conn.Last(ctx, subject.KVStream(subject.Specs), key)
 		if errors.Is(err, jobs.ErrNotFound) || err == nil && m.Gone() {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if e, ok := q.reborn(m); ok {
-			entries = append(entries, e)
+			if err := add(e); err != nil {
+				return err
+			}
 		}
 	}
-	return entries, nil
+	return look(batch)
 }
 
 // reborn is the entry of a job that has only its specification left.
@@ -146,9 +188,9 @@ func (q *Queue) reborn(spec wire.Message) (entry, bool) {
 	return entry{Record: jobs.NewRecord(id, q.cfg.Tenant, job, spec.Time), at: spec.Time}, true
 }
 
-func (q *Queue) audit(ctx context.Context, others known, e entry, now time.Time, fix bool) (*Loss, error) {
-	last, err := others.last(ctx, e.Record)
-	if err != nil || last == nil || !q.lost(e, *last, now) {
+func (q *Queue) audit(ctx context.Context, others known, e entry, last jobs.Event, fix bool) (*Loss, error) {
+	now, err := q.now(ctx)
+	if err != nil {
 		return nil, err
 	}
 	// It may have moved on since it was listed. A record is written before its
@@ -158,7 +200,7 @@ func (q *Queue) audit(ctx context.Context, others known, e entry, now time.Time,
 	case errors.Is(err, jobs.ErrNotFound):
 	case err != nil:
 		return nil, err
-	case fresh.rev != e.rev && (fresh.State == jobs.Finished || !q.lost(fresh, *last, now)):
+	case fresh.rev != e.rev && (fresh.State == jobs.Finished || !q.lost(fresh, last, now)):
 		return nil, nil
 	default:
 		e = fresh
@@ -167,7 +209,7 @@ func (q *Queue) audit(ctx context.Context, others known, e entry, now time.Time,
 	if e.rev > 0 {
 		loss.Was = e.State
 	}
-	if e.Record, loss.From, err = q.recall(ctx, others, e.Record, *last); err != nil {
+	if e.Record, loss.From, err = q.recall(ctx, others, e.Record, last); err != nil {
 		return nil, err
 	}
 	if e.State == jobs.Executing { // an attempt that its worker cannot go on with

@@ -88,7 +88,7 @@ func (k Kept) Records(ctx context.Context, ids []string) ([]jobs.Record, error) 
 	for i, id := range ids {
 		subjects[i] = subject.Key(subject.Jobs, "*."+id)
 	}
-	messages, err := wire.Range{Stream: subject.KVStream(subject.Jobs)}.LastOf(ctx, k.q.conn, subjects)
+	messages, _, err := wire.Range{Stream: subject.KVStream(subject.Jobs)}.LastOf(ctx, k.q.conn, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,23 +22,40 @@ const lastAtOnce = 256
 var errReplaced = errors.New("a message was replaced while it was read")
 
 // LastOf returns the last message of each of the subjects that has one, of the whole stream
-// and in no order. In a cluster any server that has the stream answers, also one that has not heard of the newest
-// messages. A subject may have wildcards, but must match one subject only.
-func (r Range) LastOf(ctx context.Context, c *Conn, subjects []string) ([]Message, error) {
-	var all []Message
+// and in no order. In a cluster any server that has the stream answers; complete says that
+// those which did had everything that was stored when they were asked. A subject may have
+// wildcards, but must match one subject only.
+func (r Range) LastOf(ctx context.Context, c *Conn, subjects []string) (all []Message, complete bool, err error) {
+	stored, err := r.last(ctx, c)
+	if err != nil {
+		return nil, false, err
+	}
+	complete = true
 	for len(subjects) > 0 {
 		n := min(len(subjects), lastAtOnce)
 		body, err := json.Marshal(map[string]any{"multi_last": subjects[:n]})
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		part, err := direct{c, r.Stream}.patiently(ctx, body, n)
+		part, upTo, err := direct{c, r.Stream}.patiently(ctx, body, n)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		complete = complete && upTo >= stored
 		all, subjects = append(all, part...), subjects[n:]
 	}
-	return all, nil
+	return all, complete, nil
+}
+
+// last is the sequence of the last message of the stream, as its leader knows.
+func (r Range) last(ctx context.Context, c *Conn) (uint64, error) {
+	var info struct {
+		State struct {
+			Last uint64 `json:"last_seq"`
+		} `json:"state"`
+	}
+	err := c.Ask(ctx, "STREAM.INFO."+r.Stream, nil, &info)
+	return info.State.Last, err
 }
 
 // direct reads messages of a stream from any server of a cluster that has it.
@@ -47,25 +65,26 @@ type direct struct {
 }
 
 // patiently is get, repeated while there is no answer.
-func (d direct) patiently(ctx context.Context, body []byte, most int) ([]Message, error) {
+func (d direct) patiently(ctx context.Context, body []byte, most int) ([]Message, uint64, error) {
 	for {
-		got, err := d.get(ctx, body, most)
+		got, upTo, err := d.get(ctx, body, most)
 		if err == nil || errors.Is(err, jobs.ErrForbidden) {
-			return got, err
+			return got, upTo, err
 		}
 		if err := d.c.wait(ctx, err); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 }
 
-// get returns all messages that the broker sends for a request. An error says that the
+// get returns all messages that the broker sends for a request, and the sequence up to which
+// the server that has answered knew the stream; it may not say that. An error says that the
 // answer is not complete.
-func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, error) {
+func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, uint64, error) {
 	messages := make(chan *nats.Msg, most+1) // with the end
 	sub, err := d.c.NC.ChanSubscribe(d.c.NC.NewInbox(), messages)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 	ctx, cancel := context.WithTimeout(ctx, Patience)
@@ -74,7 +93,7 @@ func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, erro
 	ctx, done := d.c.refused.watch(ctx, verb)
 	defer done()
 	if err := d.c.NC.PublishRequest(verb, sub.Subject, body); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var got []Message
 	for {
@@ -82,24 +101,25 @@ func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, erro
 		select {
 		case msg = <-messages:
 		case <-ctx.Done():
-			return nil, refusal(ctx, ctx.Err())
+			return nil, 0, refusal(ctx, ctx.Err())
 		}
 		if msg == nil {
-			return nil, nats.ErrConnectionClosed
+			return nil, 0, nats.ErrConnectionClosed
 		}
 		switch status := msg.Header.Get("Status"); {
 		case status == "":
 			m, err := stored(msg)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			got = append(got, m)
 		case status == "204", status == "404" && strings.HasPrefix(msg.Header.Get("Description"), "No Results"):
-			return got, nil
+			upTo, _ := strconv.ParseUint(msg.Header.Get("Nats-UpTo-Sequence"), 10, 64) // else unsaid
+			return got, upTo, nil
 		case status == "404":
-			return nil, errReplaced
+			return nil, 0, errReplaced
 		default:
-			return nil, errors.New("read " + d.stream + ": status " + status + " " + msg.Header.Get("Description"))
+			return nil, 0, errors.New("read " + d.stream + ": status " + status + " " + msg.Header.Get("Description"))
 		}
 	}
 }
@@ -112,7 +132,7 @@ func (r Range) Since(ctx context.Context, c *Conn, since time.Time) iter.Seq2[Me
 			yield(Message{}, err)
 			return
 		}
-		first, err := direct{c, r.Stream}.patiently(ctx, body, 1)
+		first, _, err := direct{c, r.Stream}.patiently(ctx, body, 1)
 		if err != nil || len(first) == 0 {
 			if err != nil {
 				yield(Message{}, err)
@@ -132,11 +152,5 @@ func (r Range) Behind(ctx context.Context, c *Conn) (uint64, error) {
 	if err != nil || len(next) == 0 {
 		return 0, err
 	}
-	var info struct {
-		State struct {
-			Last uint64 `json:"last_seq"`
-		} `json:"state"`
-	}
-	err = c.Ask(ctx, "STREAM.INFO."+r.Stream, nil, &info)
-	return info.State.Last, err
+	return r.last(ctx, c)
 }
