@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -65,5 +67,50 @@ func TestNoLaneStarves(t *testing.T) {
 	}
 	if needy != rounds*queue.LowShare/queue.NormalShare/2 {
 		t.Errorf("%d claims of the middle lane were of the class with needs, want half of them", needy)
+	}
+}
+
+// A lane that waits for the disk, as it does in a cluster, is made anew where one server
+// keeps it, and the other way round. The records have all of its jobs.
+func TestALaneIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	rec := jobstest.Submit(t, open(t, s, queue.Config{}), jobstest.Job())
+	js, err := jetstream.New(s.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	persists := func(name string) jetstream.StreamConfig {
+		t.Helper()
+		stream, err := js.Stream(jobstest.Context(t), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().Config
+	}
+	const lane = "PS_Q_DEFAULT_P1"
+	synced := persists(lane)
+	if synced.PersistMode != jetstream.AsyncPersistMode {
+		t.Errorf("a lane is made with %v", synced.PersistMode)
+	}
+	if records := persists("KV_ps_jobs"); records.PersistMode != jetstream.DefaultPersistMode {
+		t.Errorf("the records are kept with %v", records.PersistMode)
+	}
+	if err := js.DeleteStream(jobstest.Context(t), lane); err != nil {
+		t.Fatal(err)
+	}
+	synced.PersistMode = jetstream.DefaultPersistMode
+	if _, err := js.CreateStream(jobstest.Context(t), synced); err != nil {
+		t.Fatal(err)
+	}
+	upgraded := open(t, s, queue.Config{Upgrade: true})
+	if err := upgraded.Enqueue(jobstest.Context(t), rec); err != nil {
+		t.Fatal(err)
+	}
+	if mode := persists(lane).PersistMode; mode != jetstream.AsyncPersistMode {
+		t.Errorf("a lane of before is kept with %v", mode)
+	}
+	if got := jobstest.Claim(t, upgraded, "w").Record().ID; got != rec.ID {
+		t.Errorf("claimed %s, want %s", got, rec.ID)
 	}
 }
