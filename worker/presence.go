@@ -24,13 +24,7 @@ func (w *Worker) present(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := w.admission.State()
 		w.tell(ctx, now)
-		select {
-		case <-ctx.Done():
-		case <-now.Changed:
-		case <-w.news:
-		case <-asked:
-			w.readDrain(ctx)
-		case <-tick.C:
+		if w.awaitNews(ctx, now, asked, tick.C) {
 			w.readDrain(ctx)
 		}
 	}
@@ -38,6 +32,34 @@ func (w *Worker) present(ctx context.Context) {
 	defer cancel()
 	if err := w.cfg.Queue.Leave(leaving, w.cfg.Name); err != nil {
 		w.log.Warn("leave; the pool forgets this worker by itself", "err", err)
+	}
+}
+
+// newsEvery is how often the number of used slots is reported at most: each report is a
+// write to the broker's disk, and short jobs change the number many times a second.
+const newsEvery = 200 * time.Millisecond
+
+// awaitNews waits until there is something to report, and says whether the pool may have
+// asked something.
+func (w *Worker) awaitNews(ctx context.Context, now admission.State, asked <-chan struct{}, tick <-chan time.Time) (mayAsk bool) {
+	var news <-chan struct{} // none for a while
+	quiet := time.NewTimer(newsEvery)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-now.Changed:
+			return false
+		case <-news:
+			return false
+		case <-asked:
+			return true
+		case <-tick:
+			return true
+		case <-quiet.C:
+			news = w.news
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 
 // benchPool is what "penstock run" opens: a broker in this process, which
 // syncs every write to the disk, with a dispatcher and a worker.
-func benchPool(b *testing.B, slots int, h pool.Hooks) *pool.Pool {
+func benchPool(b testing.TB, slots int, h pool.Hooks) *pool.Pool {
 	b.Helper()
 	a := &app{out: console.New(io.Discard, os.Getenv), err: console.New(os.Stderr, os.Getenv), cfg: cli.Defaults()}
 	a.cfg.Data = b.TempDir()

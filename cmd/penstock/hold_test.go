@@ -85,6 +85,7 @@ func TestWhyFollowsTheWorkers(t *testing.T) {
 	if got := f.whyIs(third, why.KeptNeeds); !strings.Contains(got.Change, "--labels gpu") {
 		t.Errorf("%+v, want it to say how to start a worker that has gpu", got)
 	}
+	f.whyIs(second, why.KeptSlots) // once the worker has reported that its slot is used
 	answer, err := f.bus().Request("penstock.v1.api.why", []byte(`{"id":"`+second+`"}`), 10*time.Second)
 	f.must(err)
 	var got why.Standing
