@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -19,17 +20,24 @@ import (
 
 // A Template is a page, or a set of fragments, with the layout and the partials of this
 // package.
-type Template struct{ parsed *template.Template }
+type Template struct {
+	parsed func() *template.Template // when it is needed first: most starts of the program show no page
+}
 
 // base is what every template begins with.
-var base = template.Must(template.New("layout").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/partials.html"))
+var base = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("layout").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/partials.html"))
+})
 
-// ParseTemplate parses the files of a page. Assets are looked for among these files, and
-// then among those of this package. It panics if they are wrong: they are in the program.
+// ParseTemplate returns a page whose files are parsed when it is shown first. Assets are
+// looked for among these files, and then among those of this package. That panics if they are
+// wrong: they are in the program.
 func ParseTemplate(from fs.FS, patterns ...string) *Template {
-	t := template.Must(base.Clone())
-	t.Funcs(template.FuncMap{"asset": func(name string) string { return asset(name, from, files) }})
-	return &Template{template.Must(t.ParseFS(from, patterns...))}
+	return &Template{sync.OnceValue(func() *template.Template {
+		t := template.Must(base().Clone())
+		t.Funcs(template.FuncMap{"asset": func(name string) string { return asset(name, from, files) }})
+		return template.Must(t.ParseFS(from, patterns...))
+	})}
 }
 
 // ours parses a page of this package.
@@ -37,7 +45,7 @@ func ours(name string) *Template { return ParseTemplate(files, "templates/"+name
 
 // Execute writes a template by its name.
 func (t *Template) Execute(w io.Writer, name string, dot any) error {
-	return t.parsed.ExecuteTemplate(w, name, dot)
+	return t.parsed().ExecuteTemplate(w, name, dot)
 }
 
 // layout is the dot of the layout.

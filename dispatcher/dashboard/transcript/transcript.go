@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"html/template"
 	"slices"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -21,7 +22,7 @@ import (
 //go:embed templates
 var files embed.FS
 
-var templates = template.Must(template.ParseFS(files, "templates/*.html"))
+var templates = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(files, "templates/*.html")) })
 
 // Options say what a page is for.
 type Options struct {
@@ -126,7 +127,7 @@ func Fragment(e jobs.Event, o Options) ([]byte, error) {
 
 func (it *item) html() ([]byte, error) {
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, "item", it); err != nil {
+	if err := templates().ExecuteTemplate(&b, "item", it); err != nil {
 		return nil, fmt.Errorf("event %d: %w", it.Seq, err)
 	}
 	return b.Bytes(), nil
