@@ -1,4 +1,5 @@
-# An image for isolation container with the agents baked in. The worker never
+# An image for isolation container with the agents baked in. It has not been built by the
+# tests, which have no registry to take its base from. The worker never
 # fetches an image: build it on, or copy it to, each worker's host.
 #
 #   docker build --tag acme/agents:1 --file agents.Dockerfile .
