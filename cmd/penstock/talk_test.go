@@ -163,7 +163,7 @@ func TestTalkToAJobThatWaits(t *testing.T) {
 	f := newFixture(t)
 	f.serve()
 	id := f.submit("sleep 60")
-	f.refused(8, []string{"no agent runs yet"}, "send", id, "hello", "--timeout", "1s")
+	f.refused(8, []string{"no agent runs yet"}, "send", id, "hello", "--timeout", patience(1))
 	f.worker("--slots", "1")
 	f.refused(6, []string{"takes one prompt"}, "send", id, "hello")
 	f.refused(2, []string{"id:"}, "send", id, "hello", "--id", "1")

@@ -29,7 +29,9 @@ func TestWritesPerJob(t *testing.T) {
 		all := map[string]uint64{}
 		list := js.ListStreams(jobstest.Context(t))
 		for info := range list.Info() {
-			if info.Config.PersistMode != jetstream.AsyncPersistMode {
+			// Workers and leaders report by the clock.
+			byTime := info.Config.Name == "KV_ps_workers" || info.Config.Name == "KV_ps_leader"
+			if info.Config.PersistMode != jetstream.AsyncPersistMode && !byTime {
 				all[info.Config.Name] = info.State.LastSeq
 			}
 		}
@@ -48,19 +50,25 @@ func TestWritesPerJob(t *testing.T) {
 		}
 	}
 	one()
-	const many = 10
-	before := written()
-	for range many {
-		one()
-	}
-	after, all := written(), uint64(0)
-	for _, stream := range slices.Sorted(maps.Keys(after)) {
-		if n := after[stream] - before[stream]; n > 0 {
-			all += n
-			t.Logf("%-20s %5.1f", stream, float64(n)/many)
+	const many, most = 10, 13
+	for try := 1; ; try++ {
+		before := written()
+		for range many {
+			one()
 		}
-	}
-	if most := uint64(14); all > most*many {
-		t.Errorf("a job is %.1f synced messages, want at most %d", float64(all)/many, most)
+		after, all := written(), uint64(0)
+		for _, stream := range slices.Sorted(maps.Keys(after)) {
+			if n := after[stream] - before[stream]; n > 0 {
+				all += n
+				t.Logf("%-20s %5.1f", stream, float64(n)/many)
+			}
+		}
+		if all <= most*many {
+			return
+		}
+		// A job that a busy machine keeps for seconds has a heartbeat, too.
+		if try == 3 {
+			t.Fatalf("a job is %.1f synced messages, want at most %d", float64(all)/many, most)
+		}
 	}
 }

@@ -64,6 +64,7 @@ func messageCommand(shell cli.Shell, cmd *cobra.Command, say func(args []string)
 func deliver(ctx context.Context, p *pool.Pool, id string, c control.Message, limit time.Duration) (control.Receipt, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	said := "" // by the answer before
 	for {
 		receipt, err := p.Client.Send(limited, id, c)
 		refused, ok := errors.AsType[*control.RefusedError](err)
@@ -73,10 +74,11 @@ func deliver(ctx context.Context, p *pool.Pool, id string, c control.Message, li
 		case ctx.Err() != nil:
 			return receipt, context.Cause(ctx)
 		case !ok && limited.Err() != nil:
-			return receipt, cli.Fail(cli.ExitTimeout, fmt.Sprintf("penstock why %s explains; send it again with --id %s, so that it does not count twice", id, c.ID), "job %s: no answer after %v", id, limit)
+			return receipt, cli.Fail(cli.ExitTimeout, fmt.Sprintf("penstock why %s explains; send it again with --id %s, so that it does not count twice", id, c.ID), "job %s: no answer after %v%s", id, limit, said)
 		case !ok || refused.Code != control.NotReady:
 			return receipt, refusal(err)
 		}
+		said = "; before that: " + refused.Error()
 		select {
 		case <-limited.Done():
 			return receipt, cli.Fail(cli.ExitTimeout, "penstock why "+id+" says what it waits for; --timeout waits longer", "%w", refused)
