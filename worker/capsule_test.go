@@ -122,6 +122,17 @@ func TestAConversationGoesOnInTheNextAttempt(t *testing.T) {
 	}
 }
 
+// lastOf is where the last event of a kind is; -1: there is none.
+func lastOf(events []jobs.Event, kind jobs.Kind) int {
+	at := -1
+	for i, e := range events {
+		if e.Kind == kind {
+			at = i
+		}
+	}
+	return at
+}
+
 // A capsule that is broken, or that the agent does not take, costs the
 // conversation and not the job: the attempt begins anew, and says why.
 func TestAnAttemptThatCannotResumeBeginsAnew(t *testing.T) {
@@ -156,9 +167,11 @@ func TestAnAttemptThatCannotResumeBeginsAnew(t *testing.T) {
 		last := f.capsules(id)[0]
 		f.must(f.eye.store.PutCapsule(t.Context(), harm(f, last), last))
 		stop = f.work()
-		f.until("the agents are told all of it", func() bool {
-			said := heard(f.events(id))
-			return len(said) == 4 && said[2] != "" && said[3] == "two"
+		f.until("the agents are told all of it, and have ended their turn", func() bool {
+			events := f.events(id)
+			said := heard(events)
+			// To stop it within a turn is to cancel the job.
+			return len(said) == 4 && said[2] != "" && said[3] == "two" && lastOf(events, jobs.TurnEnded) > lastOf(events, jobs.Message)
 		})
 		f.told(id, control.Message{Verb: control.Stop})
 		rec, events := f.ended(id)

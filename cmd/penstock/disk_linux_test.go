@@ -205,9 +205,20 @@ func TestALowDisk(t *testing.T) {
 	f.env = append(f.env, "PENSTOCK_WORKER_RESERVE=24MiB")
 	w := f.start("slots on", "worker", "--slots", "2", "--admin", "127.0.0.1:0", "--drain", "1s", "--ro-path", signs)
 	admin := regexp.MustCompile(`http://[^/]+/`).FindString(w.log.String())
+	// In place: a file that is written anew frees the disk for a moment, which a worker may see.
 	ballast := func(mib int64) {
 		t.Helper()
-		f.must(os.WriteFile(filepath.Join(work, "ballast"), make([]byte, mib<<20), 0o600))
+		file, err := os.OpenFile(filepath.Join(work, "ballast"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		f.must(err)
+		defer func() { f.must(file.Close()) }()
+		has, err := file.Stat()
+		f.must(err)
+		if more := mib<<20 - has.Size(); more > 0 {
+			_, err = file.Write(make([]byte, more))
+		} else {
+			err = file.Truncate(mib << 20)
+		}
+		f.must(err)
 	}
 	health := func() string { return f.page(admin + "readyz?verbose") }
 	disk := func(what string, says string) {
