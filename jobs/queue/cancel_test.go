@@ -330,3 +330,24 @@ func TestResumeIsForTheEndThatWasSeen(t *testing.T) {
 	}
 	idle(t, q, 100*time.Millisecond)
 }
+
+// Who asserts the lease, right before something is stored, learns of a cancel and may store
+// it all the same. The one that keeps the lease learns of it, too: it ends the attempt.
+func TestACancelThatAssertHasSeenIsTold(t *testing.T) {
+	t.Parallel()
+	q := open(t, jobstest.Start(t), queue.Config{})
+	rec := jobstest.Submit(t, q, jobstest.Job())
+	c := jobstest.Claim(t, q, "w")
+	if _, err := q.Cancel(jobstest.Context(t), rec.ID, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := c.Assert(jobstest.Context(t)); !errors.Is(err, jobs.ErrCancelled) {
+			t.Fatalf("assert: %v, want that it is cancelled", err)
+		}
+	}
+	if err := c.Keep(jobstest.Context(t)); !errors.Is(err, jobs.ErrCancelled) {
+		t.Errorf("keep: %v, want that it is cancelled", err)
+	}
+	settle(t, c, success)
+}

@@ -92,6 +92,9 @@ func (c *Claim) Keep(ctx context.Context) error {
 	defer beat.Stop()
 	for renew := c.look; ; renew = c.beat {
 		err := renew(ctx)
+		if err == nil {
+			err = c.wanted(ctx)
+		}
 		switch {
 		case errors.Is(err, jobs.ErrFenced):
 			hook(c.q.cfg.Hooks.LeaseLost, c.rec)
@@ -133,7 +136,7 @@ func (c *Claim) look(ctx context.Context) error {
 	if err := c.reread(try); errors.Is(err, jobs.ErrFenced) {
 		return err
 	}
-	return c.wanted() // where the broker is away, the next heartbeat finds out
+	return nil // where the broker is away, the next heartbeat finds out
 }
 
 // beat renews the lease once. It returns ErrFenced when that cannot be done
@@ -169,7 +172,7 @@ func (c *Claim) beat(ctx context.Context) error {
 			// Only now: the record says that the message is ours. It need
 			// not arrive, the next one will.
 			_ = c.q.conn.NC.Publish(c.d.reply, []byte("+WPI"))
-			return c.wanted()
+			return nil
 		}
 		if isConflict(err) {
 			err = c.reread(try)
@@ -197,7 +200,6 @@ func (c *Claim) beat(ctx context.Context) error {
 // [jobs.ErrFenced] when the lease is lost and [jobs.ErrCancelled] when a
 // cancel was asked for: then do nothing.
 func (c *Claim) Assert(ctx context.Context) (until time.Time, err error) {
-	// Keep may have returned the cancel already; here it counts every time.
 	if err := c.beat(ctx); err != nil {
 		return time.Time{}, err
 	}
@@ -219,9 +221,16 @@ func (c *Claim) Assert(ctx context.Context) (until time.Time, err error) {
 	return until, nil
 }
 
-// wanted returns ErrCancelled the first time that the record asks for it.
-func (c *Claim) wanted() error {
-	if c.held.Cancel == nil || c.cancelReported {
+// wanted returns ErrCancelled the first time that the record asks for it. It is for Keep
+// alone: whoever else has seen the cancel has not told the attempt.
+func (c *Claim) wanted(ctx context.Context) error {
+	select {
+	case c.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-c.busy }()
+	if c.done || c.held.Cancel == nil || c.cancelReported {
 		return nil
 	}
 	c.cancelReported = true

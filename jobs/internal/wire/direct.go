@@ -37,7 +37,7 @@ func (r Range) LastOf(ctx context.Context, c *Conn, subjects []string) (all []Me
 		if err != nil {
 			return nil, false, err
 		}
-		part, upTo, err := direct{c, r.Stream}.patiently(ctx, body, n)
+		part, upTo, err := direct{c, r.Stream, true}.patiently(ctx, body, n)
 		if err != nil {
 			return nil, false, err
 		}
@@ -62,6 +62,7 @@ func (r Range) last(ctx context.Context, c *Conn) (uint64, error) {
 type direct struct {
 	c      *Conn
 	stream string
+	many   bool // subjects are asked for, whose messages were found before they are read
 }
 
 // patiently is get, repeated while there is no answer.
@@ -113,11 +114,11 @@ func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, uint
 				return nil, 0, err
 			}
 			got = append(got, m)
-		case status == "204", status == "404" && strings.HasPrefix(msg.Header.Get("Description"), "No Results"):
+		case status == "404" && d.many && !strings.HasPrefix(msg.Header.Get("Description"), "No Results"):
+			return nil, 0, errReplaced
+		case status == "204", status == "404":
 			upTo, _ := strconv.ParseUint(msg.Header.Get("Nats-UpTo-Sequence"), 10, 64) // else unsaid
 			return got, upTo, nil
-		case status == "404":
-			return nil, 0, errReplaced
 		default:
 			return nil, 0, errors.New("read " + d.stream + ": status " + status + " " + msg.Header.Get("Description"))
 		}
@@ -132,7 +133,7 @@ func (r Range) Since(ctx context.Context, c *Conn, since time.Time) iter.Seq2[Me
 			yield(Message{}, err)
 			return
 		}
-		first, _, err := direct{c, r.Stream}.patiently(ctx, body, 1)
+		first, _, err := direct{c, r.Stream, false}.patiently(ctx, body, 1)
 		if err != nil || len(first) == 0 {
 			if err != nil {
 				yield(Message{}, err)
