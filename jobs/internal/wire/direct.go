@@ -116,6 +116,8 @@ func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, uint
 			got = append(got, m)
 		case status == "404" && d.many && !strings.HasPrefix(msg.Header.Get("Description"), "No Results"):
 			return nil, 0, errReplaced
+		case status == "503":
+			return nil, 0, nats.ErrNoResponders
 		case status == "204", status == "404":
 			upTo, _ := strconv.ParseUint(msg.Header.Get("Nats-UpTo-Sequence"), 10, 64) // else unsaid
 			return got, upTo, nil

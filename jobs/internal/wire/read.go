@@ -218,49 +218,8 @@ func (r reader) batch(ctx context.Context, n int) ([]Message, error) {
 		return nil, ctx.Err()
 	}
 	defer func() { <-r.c.batches }()
-	inbox := r.c.NC.NewInbox()
-	// With room for the batch and its end; a subscription with a queue of its own makes
-	// one of half a megabyte.
-	messages := make(chan *nats.Msg, n+1)
-	sub, err := r.c.NC.ChanSubscribe(inbox, messages)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	verb := r.c.API("DIRECT.GET." + r.Stream)
-	ctx, done := r.c.refused.watch(ctx, verb)
-	defer done()
-	if err := r.c.NC.PublishRequest(verb, inbox, body); err != nil {
-		return nil, err
-	}
-	var got []Message
-	for {
-		var msg *nats.Msg
-		select {
-		case msg = <-messages:
-		case <-ctx.Done():
-			return nil, refusal(ctx, ctx.Err())
-		}
-		if msg == nil { // the connection was closed
-			return nil, nats.ErrConnectionClosed
-		}
-		switch status := msg.Header.Get("Status"); status {
-		case "":
-			m, err := stored(msg)
-			if err != nil {
-				return nil, err
-			}
-			got = append(got, m)
-		case "204", "404": // end of batch; nothing there
-			return got, nil
-		case "503":
-			return nil, nats.ErrNoResponders
-		default:
-			return nil, fmt.Errorf("read %s: status %s %s", r.Stream, status, msg.Header.Get("Description"))
-		}
-	}
+	got, _, err := direct{r.c, r.Stream, false}.get(ctx, body, n)
+	return got, err
 }
 
 // Peek is Last for a subject without wildcards that never changes, or whose change a
