@@ -143,3 +143,16 @@ func Undelivered(ctx context.Context, q *Queue, class string) (uint64, error) {
 	}
 	return n, nil
 }
+
+// HoldAsking keeps the claimers of a queue from asking the broker. Release waits until so
+// many wait, and lets one of them ask.
+func HoldAsking(ctx context.Context, q *Queue) (release func(waiting int)) {
+	own := q.claimersOf([]string{"default"}, nil)
+	own.asking <- struct{}{}
+	return func(waiting int) {
+		for own.wanted() <= waiting && ctx.Err() == nil {
+			pauseFor(ctx, time.Millisecond)
+		}
+		<-own.asking
+	}
+}
