@@ -30,7 +30,7 @@ func (a questions) note(c queue.Change) {
 	a.read.reach(c.Seq)
 }
 
-// answer answers until ctx ends. Who gets no answer helps itself, so a failure is only
+// answer answers until ctx ends. An asker without an answer reads the records itself, so a failure is only
 // logged.
 func (a questions) answer(ctx context.Context) {
 	if err := catalog.Serve(ctx, a.queue, a.all, a.open, a.caught); err != nil && ctx.Err() == nil {

@@ -32,28 +32,33 @@ func (c *Conn) PutAll(ctx context.Context, w Write, all [][]byte) (uint64, error
 	return c.settle(ctx, w, mark, func(ctx context.Context) (uint64, error) { return w.sendBatch(ctx, c, mark, all) })
 }
 
-// sendBatch sends a batch once. Only the last message is answered; whatever
-// became of the others shows there.
-func (w Write) sendBatch(ctx context.Context, c *Conn, mark string, all [][]byte) (uint64, error) {
+// sendBatch sends a batch once.
+func (w Write) sendBatch(ctx context.Context, c *Conn, mark string, data [][]byte) (uint64, error) {
+	all := make([]*nats.Msg, len(data))
+	for i := range data {
+		w.Data = data[i]
+		all[i] = w.message(mark)
+	}
+	if Fenced {
+		all[0].Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
+	}
+	return publishBatch(ctx, c, all)
+}
+
+// publishBatch stores messages in their order, all or none, and returns the sequence of the
+// last one. Only that is answered; whatever became of the others shows there.
+func publishBatch(ctx context.Context, c *Conn, all []*nats.Msg) (uint64, error) {
 	id := rand.Text()
-	for i, data := range all {
-		w.Data = data
-		msg := w.message(mark)
+	for i, msg := range all {
 		msg.Header.Set("Nats-Batch-Id", id)
 		msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
-		if i == 0 {
-			if Fenced {
-				msg.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatUint(w.Expect, 10))
-			}
+		if i == len(all)-1 {
+			msg.Header.Set("Nats-Batch-Commit", "1")
+			return c.publish(ctx, msg)
 		}
-		if i < len(all)-1 {
-			if err := c.NC.PublishMsg(msg); err != nil {
-				return 0, err
-			}
-			continue
+		if err := c.NC.PublishMsg(msg); err != nil {
+			return 0, err
 		}
-		msg.Header.Set("Nats-Batch-Commit", "1")
-		return c.publish(ctx, msg)
 	}
 	return 0, nats.ErrInvalidMsg
 }

@@ -2,11 +2,10 @@ package wire
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -16,8 +15,8 @@ import (
 
 // Writes of one process to one stream that come at the same time are committed
 // together. The broker writes a batch to the disk once, but a batch has a fixed
-// cost, of about fourteen single writes (nats-server 2.15.2). So nobody waits for
-// company: as long as the broker keeps up, each write is sent by itself, and what had
+// cost, of about fourteen single writes (nats-server 2.15.2). So no write waits for
+// others to come: as long as the broker keeps up, each write is sent by itself, and what had
 // to wait meanwhile is one batch.
 const (
 	singlesAtOnce = 16       // so many writes of one stream are sent by themselves
@@ -47,12 +46,11 @@ type write struct {
 	group []*write   // that it is to be sent with, by it; nil: alone
 }
 
-// An order says to one that waits what to do, or what has been done.
+// An order tells a write that waits to be sent, or what became of it.
 type order struct {
-	group []*write // send these; one of them is its own
-	done  bool     // it has been sent, with this result:
-	seq   uint64
-	err   error
+	done bool // it has been sent, with this result:
+	seq  uint64
+	err  error
 }
 
 // committers are those of a connection.
@@ -88,8 +86,8 @@ func (k *committer) put(ctx context.Context, msg *nats.Msg) (uint64, error) {
 		if o.done {
 			return o.seq, o.err
 		}
-		if len(o.group) > 1 {
-			return k.putGroup(ctx, w, o.group)
+		if w.group != nil {
+			return k.putGroup(ctx, w)
 		}
 	}
 	defer k.leave(func() { k.singles-- })
@@ -120,7 +118,7 @@ func (k *committer) giveUp(w *write) bool {
 // leave notes what has been answered, and lets those go on that wait.
 func (k *committer) leave(note func()) {
 	for _, w := range k.released(note) {
-		w.told <- order{group: w.group}
+		w.told <- order{}
 	}
 }
 
@@ -176,9 +174,15 @@ func (k *committer) drop(group []*write) {
 
 // putGroup sends a batch, tells the others what became of their writes, and returns
 // what became of its own.
-func (k *committer) putGroup(ctx context.Context, own *write, group []*write) (uint64, error) {
+func (k *committer) putGroup(ctx context.Context, own *write) (uint64, error) {
+	group := own.group
+	all := make([]*nats.Msg, len(group))
+	for i, w := range group {
+		// A copy: it may have to be sent again, alone.
+		all[i] = &nats.Msg{Subject: w.msg.Subject, Data: w.msg.Data, Header: maps.Clone(w.msg.Header)}
+	}
 	// It is for all of them, whatever becomes of the one that sends it.
-	last, err := k.publishBatch(context.WithoutCancel(ctx), group)
+	last, err := publishBatch(context.WithoutCancel(ctx), k.c, all)
 	disabled := isDisabled(err)
 	k.leave(func() {
 		k.batch = false
@@ -200,26 +204,4 @@ func (k *committer) putGroup(ctx context.Context, own *write, group []*write) (u
 		w.told <- o
 	}
 	return mine.seq, mine.err
-}
-
-// publishBatch stores messages in their order, all or none, and returns the sequence of the
-// last one.
-func (k *committer) publishBatch(ctx context.Context, group []*write) (uint64, error) {
-	id := rand.Text()
-	for i, w := range group {
-		msg := &nats.Msg{Subject: w.msg.Subject, Data: w.msg.Data, Header: nats.Header{}}
-		for name, values := range w.msg.Header {
-			msg.Header[name] = values
-		}
-		msg.Header.Set("Nats-Batch-Id", id)
-		msg.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
-		if i == len(group)-1 {
-			msg.Header.Set("Nats-Batch-Commit", "1")
-			return k.c.publish(ctx, msg)
-		}
-		if err := k.c.NC.PublishMsg(msg); err != nil {
-			return 0, err
-		}
-	}
-	return 0, nats.ErrInvalidMsg
 }

@@ -56,7 +56,7 @@ func atOnce(n int, do func(i int)) {
 }
 
 // Writes that come at the same time share batches, each learns its own sequence, and one
-// that comes alone waits for nobody.
+// that comes alone does not wait.
 func TestWritesAtTheSameTimeAreCommittedTogether(t *testing.T) {
 	t.Parallel()
 	c, write := bucket(t, jobstest.Start(t).URL())
@@ -93,7 +93,7 @@ func TestWritesAtTheSameTimeAreCommittedTogether(t *testing.T) {
 }
 
 // A write that expects what is not there fails alone, whoever shares its batch.
-func TestAConflictIsNobodyElses(t *testing.T) {
+func TestAConflictConcernsOneWrite(t *testing.T) {
 	t.Parallel()
 	c, write := bucket(t, jobstest.Start(t).URL())
 	atOnce(writers, func(i int) {
