@@ -196,12 +196,16 @@ func (f *Feed) isLast(w *window) bool {
 
 // resume finds where a reader goes on: in the window, or behind what is read here for it.
 func (f *Feed) resume(ctx context.Context, w *window, after string) (*reader, []Item, error) {
+	from, ok := parsePlace(after, w.epoch, len(f.sources))
+	ok = ok && time.Since(from.at).Abs() <= goodFor
+	if ok {
+		w.reach(ctx, from)
+	}
 	r, begin := w.reader(after)
 	if r.found {
 		return r, nil, nil
 	}
-	from, ok := parsePlace(after, w.epoch, len(f.sources))
-	if !ok || time.Since(from.at).Abs() > goodFor || !from.before(r.began) {
+	if !ok || !from.before(r.began) {
 		return r, []Item{begin}, nil
 	}
 	missed, err := f.between(ctx, from, r.began)

@@ -15,6 +15,9 @@ import (
 )
 
 const (
+	// behind is how long a reader waits for its window to come as far as another one had:
+	// longer than a source may be behind that was not notified.
+	behind = 5 * time.Second
 	// silent is for how long a worker that has not said that it has ended may say
 	// nothing: the broker forgets it then.
 	silent = 15 * time.Second
@@ -107,9 +110,7 @@ func (w *window) follow(ctx context.Context, conn *wire.Conn, sources []source) 
 				if err != nil {
 					return fmt.Errorf("follow the changes of the pool: %w", err)
 				}
-				if kind, change, ok := src.read(m); ok {
-					w.add(i, m, kind, change)
-				}
+				w.add(i, src, m)
 			}
 			return ctx.Err()
 		})
@@ -129,12 +130,16 @@ func (w *window) follow(ctx context.Context, conn *wire.Conn, sources []source) 
 	return g.Wait()
 }
 
-// add makes an item of a message, unless readers have been told the same.
-func (w *window) add(source int, m wire.Message, kind Kind, change Change) {
+// add makes an item of a message of a source, unless it is no change, or readers have been
+// told the same.
+func (w *window) add(i int, src source, m wire.Message) {
+	kind, change, ok := src.read(m)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.at = w.at.with(source, m.Seq)
+	w.at = w.at.with(i, m.Seq)
 	switch {
+	case !ok:
+		return
 	case kind == Job && w.jobs[change.ID] == change: // a heartbeat
 		return
 	case kind == Job:
@@ -217,6 +222,29 @@ type reader struct {
 	item  uint64 // the number of its next item
 	found bool   // it goes on behind a place that the window has
 	began place  // of the window when it came
+}
+
+// reach waits until the window has come as far as a place, which a reader has from another
+// window, and not for long: one that is never reached is of a broker that has lost
+// something.
+func (w *window) reach(ctx context.Context, to place) {
+	ctx, cancel := context.WithTimeout(ctx, behind)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !w.has(to) && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// has reports whether the window has come as far as a place, or cannot go on.
+func (w *window) has(to place) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err != nil || to.before(w.at)
 }
 
 // reader returns a reader that goes on behind a place of the window, or else at its end,

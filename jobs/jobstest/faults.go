@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
@@ -121,13 +119,8 @@ func ServeChild() {
 	}
 	opts.Port = port
 	join(&opts)
-	srv, err := server.NewServer(&opts)
-	if err != nil {
+	if _, err := serve(opts); err != nil {
 		panic(err)
-	}
-	srv.Start()
-	if !srv.ReadyForConnections(Patience) {
-		panic("child server is not ready")
 	}
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -34,13 +35,25 @@ func FreePort(tb testing.TB) int {
 		}
 		port := ports.next
 		ports.next++
-		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			l.Close()
+		if free(port) {
 			return port
 		}
 	}
 	tb.Fatal("no port of 127.0.0.1 is free")
 	return 0
+}
+
+// free reports whether a port is free. No child process is forked meanwhile: it would have
+// the port, too, until it begins its own program.
+func free(port int) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
 }
 
 // nextBlock goes on with a block of ports that no other process has; with any, if all are

@@ -9,6 +9,8 @@ package jobstest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -93,16 +95,38 @@ func options(dir string) server.Options {
 // Up starts the server again after Down.
 func (s *Server) Up() {
 	s.tb.Helper()
-	opts := s.opts
-	srv, err := server.NewServer(&opts)
+	srv, err := serve(s.opts)
 	if err != nil {
 		s.tb.Fatalf("start server: %v", err)
 	}
-	srv.Start()
-	if !srv.ReadyForConnections(Patience) {
-		s.tb.Fatal("start server: it is not ready")
-	}
 	s.srv = srv
+}
+
+// serve starts a server. Its port may be taken for a moment, by a child process that was
+// forked while the port was in use and has not begun its own program yet: a server that
+// cannot listen says so to nobody, so that is tried again.
+func serve(opts server.Options) (*server.Server, error) {
+	for end := time.Now().Add(Patience); ; time.Sleep(50 * time.Millisecond) {
+		again := opts
+		srv, err := server.NewServer(&again)
+		if err != nil {
+			return nil, err
+		}
+		srv.Start()
+		switch {
+		case srv.Addr() != nil && srv.ReadyForConnections(Patience):
+			return srv, nil
+		case srv.Addr() != nil:
+			err = errors.New("it is not ready")
+		default:
+			err = fmt.Errorf("port %d is taken", opts.Port)
+		}
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		if time.Now().After(end) {
+			return nil, err
+		}
+	}
 }
 
 // Down stops the server. Connections stay and reconnect after Up.
