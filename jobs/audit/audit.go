@@ -132,9 +132,13 @@ func (l *Log) Last(ctx context.Context, name string) (operation.AuditEntry, erro
 	return Decode(m), nil
 }
 
-// Backup is the operation of an entry that says that a backup is complete. No dispatcher
-// hears of one: the command that has written it appends the entry.
-const Backup = "backup"
+// Backup is the operation of an entry that says that a backup is complete, and
+// BackupFailed of one that says that there is none. No dispatcher hears of them: the
+// command that writes backups appends the entry.
+const (
+	Backup       = "backup"
+	BackupFailed = "backup-failed"
+)
 
 // Done is the outcome of what was not refused.
 const Done = "ok"

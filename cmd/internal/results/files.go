@@ -10,10 +10,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/penstock-run/penstock/cmd/internal/filelock"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -140,11 +140,8 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
-	who := "another program"
-	if e.PID > 0 {
-		who = "process " + strconv.Itoa(e.PID)
-	}
-	return fmt.Sprintf("%s is in use by %s: wait for it, or choose another directory with --out", e.Dir, who)
+	by := filelock.HeldError{PID: e.PID}
+	return fmt.Sprintf("%s is in use by %s: wait for it, or choose another directory with --out", e.Dir, by.Holder())
 }
 
 // lock keeps other programs out. The kernel drops the lock with the process,
@@ -154,21 +151,12 @@ func (d files) lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", d.dir, err)
 	}
-	taken, err := flock(f)
-	if err != nil || taken {
-		text, _ := io.ReadAll(io.LimitReader(f, 32)) // only to name the other
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		_ = f.Close() // nothing was written
-		if taken {
-			return nil, &LockedError{Dir: d.dir, PID: pid}
-		}
-		return nil, fmt.Errorf("lock %s: %w", d.dir, err)
+	err = filelock.Take(f)
+	if held, ok := errors.AsType[*filelock.HeldError](err); ok {
+		return nil, errors.Join(&LockedError{Dir: d.dir, PID: held.PID}, f.Close())
 	}
-	if err := f.Truncate(0); err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", d.dir, err), f.Close())
-		}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", d.dir, err), f.Close())
 	}
 	return f, nil
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/servicelog"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/backup"
@@ -25,6 +27,8 @@ import (
 type Summary struct {
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"` // of the file
+	// Verified: it was restored to a broker of its own, and was the same there.
+	Verified bool `json:"verified,omitempty"`
 	backup.Manifest
 }
 
@@ -58,57 +62,120 @@ func rounded(n int64) string {
 
 // New returns the command backup.
 func New(shell cli.Shell) *cobra.Command {
-	return &cobra.Command{
-		Use: "backup FILE|DIR", Short: "Write the whole state of the pool to one file, while the pool runs", Args: cobra.ExactArgs(1),
+	var plan plan
+	cmd := &cobra.Command{
+		Annotations: servicelog.Mark(),
+		Use:         "backup FILE|DIR", Short: "Write the whole state of the pool to one file, while the pool runs; once, or repeatedly", Args: cobra.ExactArgs(1),
 		Long: `Backup writes all jobs, sessions, results, artifacts, dead letters and schedules,
 and everything that commands have set, to one file: the pool as it is at one moment.
 The pool may run meanwhile. In a directory the file is named after the time. The file
 appears when it is complete; an interrupted backup leaves none.
 
-The audit log of the pool gets an entry about it.
+With --verify the file is restored first, to a broker that exists for that only, and each
+message there is compared with it. It appears only if that succeeds. This takes as much
+room in the directory as the pool does, for a while.
+
+With --every it goes on until it is stopped, and verifies each backup. The first one is
+due when the newest one in the directory is that old. After a failure it tries again,
+after 5 minutes at most. With --keep and --keep-for it removes older backups, after one that
+succeeded, and never the newest one. One process at a time may work in a directory.
+
+The audit log of the pool gets an entry about each backup, also about one that failed.
 
 A backup does not contain settings files, secrets and credentials, or the files on the
 disks of workers. It contains prompts and the output of agents, so only its owner may
 read it.`,
 		Example: `  penstock backup /var/backups/penstock/
-  penstock backup pool.backup -o json`,
+  penstock backup pool.backup -o json
+  penstock backup /var/backups/penstock/ --every 24h --keep 14`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := pool.Open(cmd.Context(), shell, "backup", pool.Hooks{})
-			if err != nil {
-				return err
+			if !cmd.Flags().Changed("verify") {
+				plan.verify = plan.every > 0
 			}
-			b, err := write(cmd.Context(), shell, p, args[0])
-			if err == nil {
-				err = note(cmd.Context(), p, b)
-			}
-			if err = errors.Join(err, p.Close()); err != nil {
-				return err
-			}
-			return view.One(shell.Out, *shell.Format, b)
+			return run(cmd.Context(), shell, args[0], plan)
 		},
 	}
+	flags := cmd.Flags()
+	flags.Var(&plan.every, "every", "take a backup into the directory each time this has passed, until it is stopped: 24h")
+	flags.IntVar(&plan.keep, "keep", 0, "how many backups the directory keeps, the newest ones; 0 for all")
+	flags.Var(&plan.keepFor, "keep-for", "for how long the directory keeps backups: 30d")
+	flags.BoolVar(&plan.verify, "verify", false, "restore the backup to a broker of its own and compare, before it gets its name (default with --every: true)")
+	return cmd
 }
 
-// note has the pool's audit log keep that there is a backup, and when it was taken.
-// penstock doctor says how old the last one is.
-func note(ctx context.Context, p *pool.Pool, b Summary) error {
-	err := p.Audit.Append(ctx, operation.AuditEntry{
-		Operation: audit.Backup, About: filepath.Base(b.File), Who: "penstock backup", Role: jobs.RoleOperator, Via: "bus", Outcome: audit.Done,
-	})
+// A plan says what is done beside writing backups.
+type plan struct {
+	every, keepFor input.Span
+	keep           int // 0: all
+	verify         bool
+}
+
+func run(ctx context.Context, shell cli.Shell, path string, p plan) (err error) {
+	if p.keep < 0 {
+		return cli.Usage("0 keeps all", "backup: --keep %d is less than 0", p.keep)
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		if p.every > 0 || p.keep > 0 || p.keepFor > 0 {
+			return cli.Usage("name a directory that exists: mkdir "+path, "backup: --every, --keep and --keep-for are for a directory, and %s is none", path)
+		}
+		b, err := take(ctx, shell, target{file: path, temporary: ".penstock-backup-*"}, p)
+		if err != nil {
+			return err
+		}
+		return view.One(shell.Out, *shell.Format, b)
+	}
+	dir, err := openDirectory(path)
 	if err != nil {
-		return fmt.Errorf("the backup %s is complete, and the audit log does not know of it: %w", b.File, err)
+		return err
 	}
-	return nil
+	defer func() { err = errors.Join(err, dir.close()) }()
+	if p.every > 0 {
+		return repeat(ctx, shell, dir, p)
+	}
+	b, err := dir.add(ctx, shell, p)
+	if err != nil {
+		return err
+	}
+	return view.One(shell.Out, *shell.Format, b)
 }
 
-func write(ctx context.Context, shell cli.Shell, p *pool.Pool, path string) (b Summary, err error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, "penstock-"+time.Now().UTC().Format("20060102T150405Z")+".backup")
+// A target is where a backup is written: first under a temporary name in the directory of
+// the file.
+type target struct{ file, temporary string }
+
+// take writes one backup, and has the audit log keep what came of it.
+func take(ctx context.Context, shell cli.Shell, to target, plan plan) (Summary, error) {
+	p, err := pool.Open(ctx, shell, "backup", pool.Hooks{})
+	if err != nil {
+		return Summary{}, err
 	}
-	if path, err = filepath.Abs(path); err != nil {
+	b, err := write(ctx, shell, p, to, plan)
+	switch {
+	case err == nil:
+		if err = note(ctx, p, audit.Backup, b.File, audit.Done); err != nil {
+			err = fmt.Errorf("the backup %s is complete, and the audit log does not know of it: %w", b.File, err)
+		}
+	case ctx.Err() == nil:
+		err = errors.Join(err, note(ctx, p, audit.BackupFailed, to.file, string(jobs.Code(err))))
+	}
+	return b, errors.Join(err, p.Close())
+}
+
+// note has the pool's audit log keep that there is a backup, or that one failed, and when.
+// penstock doctor says how old the last one is.
+func note(ctx context.Context, p *pool.Pool, operationName, file, outcome string) error {
+	return p.Audit.Append(ctx, operation.AuditEntry{
+		Operation: operationName, About: filepath.Base(file), Who: "penstock backup", Role: jobs.RoleOperator, Via: "bus", Outcome: outcome,
+	})
+}
+
+func write(ctx context.Context, shell cli.Shell, p *pool.Pool, to target, plan plan) (b Summary, err error) {
+	path, err := filepath.Abs(to.file)
+	if err != nil {
 		return b, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".penstock-backup-*") // made with mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), to.temporary) // made with mode 0600
 	if err != nil {
 		return b, cli.Usage("", "backup: %w", err)
 	}
@@ -130,6 +197,12 @@ func write(ctx context.Context, shell cli.Shell, p *pool.Pool, path string) (b S
 	// On the disk first: a power cut shall leave a whole file, or none.
 	if err := f.Sync(); err != nil {
 		return b, err
+	}
+	if plan.verify {
+		if err := verify(ctx, shell, f.Name()); err != nil {
+			return b, err
+		}
+		b.Verified = true
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return b, err

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/backup"
 	"github.com/penstock-run/penstock/jobs/layout"
+	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // NewRestore returns the command restore.
@@ -55,7 +56,7 @@ its contents for good.`,
 			if err != nil {
 				return err
 			}
-			return view.One(shell.Out, *shell.Format, Summary{args[0], info.Size(), f.Manifest})
+			return view.One(shell.Out, *shell.Format, Summary{File: args[0], Bytes: info.Size(), Manifest: f.Manifest})
 		},
 	}
 	cmd.Flags().AddFlagSet(pool.LayoutFlags(shell))
@@ -77,7 +78,7 @@ func restoreFile(shell cli.Shell, cmd *cobra.Command, f *backup.File, replace bo
 		return fmt.Errorf("restore: %w", err)
 	}
 	if !replace {
-		if err := atBroker(shell, pool.StoreDir(shell), func(p *pool.Pool) error { return vacant(ctx, p) }); err != nil {
+		if err := atBroker(shell, pool.StoreDir(shell), "restore", func(p *pool.Pool) error { return vacant(ctx, p) }); err != nil {
 			return err
 		}
 	}
@@ -86,7 +87,7 @@ func restoreFile(shell cli.Shell, cmd *cobra.Command, f *backup.File, replace bo
 		return fmt.Errorf("restore: %w", err)
 	}
 	shell.Config.Replicas = 1 // the backup may be one of a cluster
-	err = atBroker(shell, fresh, func(p *pool.Pool) error { return fill(ctx, shell, p, f) })
+	err = atBroker(shell, fresh, "restore", func(p *pool.Pool) error { return fill(ctx, shell, p, f) })
 	if err == nil {
 		err = natsd.Adopt(pool.StoreDir(shell), fresh)
 	}
@@ -96,12 +97,17 @@ func restoreFile(shell cli.Shell, cmd *cobra.Command, f *backup.File, replace bo
 	return nil
 }
 
-// fill brings a backup back on a broker that holds nothing, and finishes what
-// workers had just begun to finish.
+// fill brings a backup back on a broker that holds nothing.
 func fill(ctx context.Context, shell cli.Shell, p *pool.Pool, f *backup.File) error {
 	if err := f.Restore(ctx, p.Conn, shell.Config.Replicas, func(s backup.Stream) { tellStream(shell, s) }); err != nil {
 		return err
 	}
+	return conclude(ctx, shell, p, f, func(loss queue.Loss) { shell.Err.Printf("penstock: repaired: %s\n", loss) })
+}
+
+// conclude finishes, on a broker to which a backup was restored, what workers had just begun to
+// finish, and tells what had to be repaired.
+func conclude(ctx context.Context, shell cli.Shell, p *pool.Pool, f *backup.File, repaired func(queue.Loss)) error {
 	if err := p.Bind(ctx, shell, pool.Hooks{}); err != nil {
 		return err
 	}
@@ -110,14 +116,14 @@ func fill(ctx context.Context, shell cli.Shell, p *pool.Pool, f *backup.File) er
 	}
 	lost, err := p.Dispatcher.Audit(ctx, true)
 	for _, loss := range lost {
-		shell.Err.Printf("penstock: repaired: %s\n", loss)
+		repaired(loss)
 	}
 	return err
 }
 
 // atBroker opens a directory's broker for one operation, without serving it.
-func atBroker(shell cli.Shell, dir string, do func(*pool.Pool) error) error {
-	p, err := pool.OpenDirectory(shell, dir, "restore")
+func atBroker(shell cli.Shell, dir, owner string, do func(*pool.Pool) error) error {
+	p, err := pool.OpenDirectory(shell, dir, owner)
 	if err != nil {
 		return err
 	}

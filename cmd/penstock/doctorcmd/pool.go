@@ -248,8 +248,14 @@ func (d poolDoctor) checkBackup(ctx context.Context, p *pool.Pool) (Finding, err
 			f.Status = "note"
 		}
 	}
+	failed, err := p.Audit.Last(ctx, audit.BackupFailed)
+	if err == nil && failed.At.After(last.At) {
+		f.Status, f.Detail = "weak", fmt.Sprintf("%s; %s failed %v ago: %s", f.Detail, failed.About, time.Since(failed.At).Round(time.Minute), failed.Outcome)
+	} else if err != nil && !errors.Is(err, jobs.ErrNotFound) {
+		return f, err
+	}
 	if f.Status != "ok" {
-		f.Price, f.Fix = "a broken disk of the broker loses jobs and results", "penstock backup DIR, each night"
+		f.Price, f.Fix = "a broken disk of the broker loses jobs and results", "penstock backup DIR --every 24h --keep 14, and look at what it says"
 	}
 	return f, nil
 }

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package results
+package filelock
 
 import (
 	"errors"
