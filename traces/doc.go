@@ -1,12 +1,13 @@
 // Package traces turns hooks into spans, and exports them by OTLP over HTTP.
 //
-//	Read ─▶ Open ─▶ Submitted, Waited, Stage, Released ─▶ queue ─▶ collector
+//	Read ─▶ Open ─▶ Submitted, Waited, Stage, Released, WorkerLost ─▶ queue ─▶ collector
 //
 // The spans of a job are one trace, whichever processes have made them:
 //
 //	submit {queue}         by the dispatcher that has accepted the job
 //	 ├─ queue_wait         from when the job could be claimed until it was
-//	 └─ process {queue}    one attempt, from its claim until its slot is free
+//	 └─ process {queue}    one attempt, from its claim until its slot is free; or until the
+//	     │                 last heartbeat of a worker that died, by whoever takes over
 //	     └─ provision, agent, check, collect, deliver, publish, cleanup
 //
 // Package jobs decides the ids of the spans, so that no process needs to ask another

@@ -106,6 +106,30 @@ func TestSampling(t *testing.T) {
 	}
 }
 
+// The span of an attempt is exported once: by its worker, or by the process that takes the
+// job over from it. It is never negative, although clocks may disagree.
+func TestAttemptOfALostWorker(t *testing.T) {
+	var spans []*tracepb.Span
+	receive(t, func(_ http.ResponseWriter, _ *http.Request, s []*tracepb.Span) { spans = append(spans, s...) })
+	tracer := begin(t, Hooks{}, defaultQueue)
+	rec := record(jobs.Trace{})
+	rec.State, rec.Outcome, rec.Worker = jobs.Executing, "", "w1"
+	tracer.Released(rec)
+	tracer.WorkerLost(rec, rec.Claimed.Add(time.Minute))
+	rec.Attempt = 2
+	tracer.WorkerLost(rec, rec.Claimed.Add(-time.Minute))
+	tracer.Close()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans were exported, want 2: %v", len(spans), spans)
+	}
+	for i, want := range []time.Duration{time.Minute, 0} {
+		s := spans[i]
+		if took := time.Duration(s.EndTimeUnixNano - s.StartTimeUnixNano); took != want || s.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+			t.Errorf("attempt %d took %v and has the status %v, want %v and an error", i+1, took, s.Status, want)
+		}
+	}
+}
+
 // Whatever the collector does, each span is counted once: exported or dropped. The end
 // waits for a collector that does not answer, but not long.
 func TestEachSpanIsCounted(t *testing.T) {

@@ -121,28 +121,52 @@ func (t *Tracer) Stage(rec jobs.Record, stage string, took time.Duration) {
 	t.export.put(s)
 }
 
-// Released makes the span of an attempt. Rec is the record as the attempt has left it.
+// Released makes the span of an attempt of this process's worker. Rec is the record as the
+// attempt has left it. Of an attempt that lost its lease, or could not tell its end, the
+// process that takes over the job makes the span, by WorkerLost: each span is exported once.
 func (t *Tracer) Released(rec jobs.Record) {
-	s := span{rec: rec, name: "process " + rec.Queue, kind: consumer, at: rec.Span(rec.Attempt), parent: rec.Span(0), from: begun(rec), to: time.Now()}
+	if rec.State == jobs.Executing {
+		return
+	}
+	s := process(rec, time.Now())
 	result := cmp.Or(rec.Outcome, rec.Reason.Ended("").Outcome)
-	switch {
-	case rec.State == jobs.Executing: // it has lost its lease, or could not tell its end
-		result, s.failed = jobs.Error, jobs.LeaseLost
-	case result != jobs.Success:
+	if result != jobs.Success {
 		s.failed = rec.Reason
 	}
-	used := rec.LastAttempt
-	s.attributes = append(messaging(rec, "process", "process"),
+	s.attributes = s.ended(t.worker, result)
+	t.export.put(s)
+}
+
+// WorkerLost makes the span of an attempt whose worker stopped answering. Rec is the record
+// as that worker left it; last is when it was last heard of, by the broker's clock.
+func (t *Tracer) WorkerLost(rec jobs.Record, last time.Time) {
+	s := process(rec, last)
+	if s.to.Before(s.from) { // the clocks of worker and broker disagree
+		s.to = s.from
+	}
+	s.failed = jobs.WorkerLost
+	s.attributes = s.ended(rec.Worker, jobs.Error)
+	t.export.put(s)
+}
+
+// process is the span of an attempt, until it ended.
+func process(rec jobs.Record, to time.Time) span {
+	return span{rec: rec, name: "process " + rec.Queue, kind: consumer, at: rec.Span(rec.Attempt), parent: rec.Span(0), from: begun(rec), to: to}
+}
+
+// ended are the attributes of an attempt that has ended.
+func (s *span) ended(worker string, result jobs.Outcome) []attribute {
+	rec, used := s.rec, s.rec.LastAttempt
+	return append(messaging(rec, "process", "process"),
 		attribute{"penstock.attempt", int64(rec.Attempt)},
 		attribute{"penstock.state", string(rec.State)},
-		attribute{"cicd.worker.name", t.worker},
+		attribute{"cicd.worker.name", worker},
 		attribute{"cicd.pipeline.result", string(result)},
 		attribute{"error.type", string(s.failed)},
 		attribute{"gen_ai.usage.input_tokens", used.Usage.Input},
 		attribute{"gen_ai.usage.output_tokens", used.Usage.Output},
 		attribute{"penstock.cost_usd", used.CostUSD},
 	)
-	t.export.put(s)
 }
 
 // last says that the span ends now, and how long it was.

@@ -22,6 +22,8 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 	var fenced, settled atomic.Int32
 	f.cfg.Hooks.Fenced = func(jobs.Record) { fenced.Add(1) }
 	f.cfg.Hooks.Settled = func(jobs.Record, jobs.Result) { settled.Add(1) }
+	var released []jobs.Record // by the one slot
+	f.cfg.Hooks.Released = func(rec jobs.Record) { released = append(released, rec) }
 	f.cfg.Slots = 1 // no other worker takes the job over first
 	stop := f.work()
 	rec := f.submit(f.job(`echo begun; [ $PENSTOCK_ATTEMPT = 2 ] && exit; trap "" TERM INT HUP; while :; do sleep 0.1; done`))
@@ -46,6 +48,9 @@ func TestABrokerThatIsAwayForLongerThanTheLease(t *testing.T) {
 	}
 	if got.Lost != 1 || got.Deaths != 0 {
 		t.Errorf("lost %d, %d by deaths; want 1, and no worker taken for dead", got.Lost, got.Deaths)
+	}
+	if len(released) != 2 || released[0].State != jobs.Pending || released[0].Reason != jobs.LeaseLost {
+		t.Errorf("released %+v, want two attempts, the first handed back", released)
 	}
 	if fenced.Load() != 1 || settled.Load() != 1 {
 		t.Errorf("fenced %d times, settled %d times; want once each", fenced.Load(), settled.Load())

@@ -66,8 +66,9 @@ func (a *attempt) surrender(ctx context.Context, v jobs.Ended) error {
 	defer cancel()
 	v.Message = a.of.clean(v.Message)
 	// The write is refused unless the record is as this attempt has left it.
-	if rec, err := a.of.claim.Settle(ctx, v, a.announce); err == nil {
-		a.of.log.Info("handed back", "state", rec.State)
+	var err error
+	if a.rec, err = a.of.claim.Settle(ctx, v, a.announce); err == nil {
+		a.of.log.Info("handed back", "state", a.rec.State)
 	}
 	return jobs.ErrFenced
 }

@@ -228,6 +228,51 @@ func (f *fixture) inOrder(s exported, all []exported) {
 	}
 }
 
+// Of an attempt whose worker was killed, the worker that takes over the job exports the span.
+func TestExportedTraceOfAKilledWorker(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	c := newCollector(f)
+	f.env = c.env()
+	f.serve("--slots", "0")
+	killed := f.worker("--name", "w1")
+	id := f.submit("echo begun; " + onlyFirst)
+	f.eventually(20*time.Second, "the agent runs", func() bool { return count(f.events(id), jobs.OutputLine) > 0 })
+	killed.kill()
+	f.worker("--name", "w2")
+	f.run("wait", "--timeout", patience(60), id)
+	attempts := func() []exported {
+		return slices.DeleteFunc(c.of(id), func(s exported) bool { return !strings.HasPrefix(s.Name, "process") })
+	}
+	f.eventually(time.Minute, "both attempts have arrived", func() bool { return len(attempts()) >= 2 })
+	all, spans := c.of(id), attempts()
+	if len(spans) != 2 {
+		t.Fatalf("%d attempts were exported, want 2: %v", len(spans), spans)
+	}
+	for _, s := range all {
+		if s.EndTimeUnixNano < s.StartTimeUnixNano {
+			t.Errorf("%s ends before it begins", s.Name)
+		}
+	}
+	for i, s := range spans {
+		of := words(s.Attributes)
+		f.says(of, "penstock.attempt", []string{"1", "2"}[i])
+		f.says(of, "cicd.worker.name", []string{"w1", "w2"}[i])
+		f.says(of, "error.type", []string{"worker_lost", ""}[i])
+		if s.parent() != f.record(id).Span(0).SpanID() {
+			t.Errorf("attempt %d is a child of %s", i+1, s.parent())
+		}
+	}
+	waits := slices.DeleteFunc(all, func(s exported) bool { return s.Name != "queue_wait" })
+	if len(waits) != 2 {
+		t.Fatalf("%d waits were exported, want 2", len(waits))
+	}
+	again := slices.MaxFunc(waits, func(a, b exported) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) })
+	if apart := time.Duration(again.StartTimeUnixNano - spans[0].EndTimeUnixNano).Abs(); apart > slowtest.Limit(time.Second) {
+		t.Errorf("the job waits again from %v away from where its first attempt ended", apart)
+	}
+}
+
 // A job that is submitted in a trace has its spans below the sender's. The jobs of a batch
 // have traces of their own, with a link to the sender's span. A command with a pool of its
 // own exports what it does.

@@ -130,19 +130,25 @@ func (q *Queue) takeOver(ctx context.Context, worker string, d delivery, e entry
 	if age := q.age(e, now, promised); age < promised {
 		return nil, q.nak(d, min(promised, promised-age))
 	}
-	lost := jobs.WorkerLost.Ended("worker " + e.Worker + " stopped answering")
-	if e.Cancel != nil {
-		return nil, q.finish(ctx, d, e, cancelled(e.Record))
-	}
-	next, finished := q.cfg.Bounds.After(e.Record, lost, now)
+	e, end := e.workerLost()
+	next, finished := q.cfg.Bounds.After(e.Record, end, now)
 	if finished {
-		return nil, q.finish(ctx, d, e, lost)
+		return nil, q.finish(ctx, d, e, end)
 	}
 	e.Record = next
 	if e.State == jobs.Delayed {
 		return nil, q.postpone(ctx, d, e)
 	}
 	return q.claim(ctx, worker, d, e)
+}
+
+// workerLost says how an attempt ends whose worker is silent. The entry's next write tells the hook.
+func (e entry) workerLost() (entry, jobs.Ended) {
+	e.lost = &entry{Record: e.Record, at: e.at}
+	if e.Cancel != nil {
+		return e, cancelled(e.Record)
+	}
+	return e, jobs.WorkerLost.Ended("worker " + e.Worker + " stopped answering")
 }
 
 // postpone writes a record that says to wait, and what ends the wait.
@@ -222,10 +228,7 @@ func (e entry) begun(worker string, lease time.Duration) entry {
 	e.Attempt++
 	e.SpentBefore, e.LastAttempt = e.SpentBefore.Add(e.LastAttempt), jobs.Spent{}
 	e.Outcome, e.Reason, e.Message, e.NotBefore = "", "", "", nil
-	e.Claimed = &now
-	if e.Started == nil {
-		e.Started = &now
-	}
+	e.Claimed, e.Started = &now, cmp.Or(e.Started, &now)
 	return e
 }
 

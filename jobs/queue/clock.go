@@ -125,10 +125,7 @@ func (q *Queue) moveOn(ctx context.Context, e entry) (jobs.Record, error) {
 		e, err := q.put(ctx, e)
 		return e.Record, err
 	}
-	end := jobs.WorkerLost.Ended("worker " + e.Worker + " stopped answering")
-	if e.Cancel != nil {
-		end = cancelled(e.Record)
-	}
+	e, end := e.workerLost()
 	e.Record, _ = e.After(end, time.Now())
 	e, err := q.put(ctx, e)
 	if err != nil {

@@ -48,7 +48,9 @@ func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 	t.Parallel()
 	lease := slowtest.Limit(time.Second) // else a heartbeat of the one that is kept may come too late
 	s := jobstest.Start(t)
-	q := jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease})
+	var told []jobs.Record
+	hooks := queue.Hooks{WorkerLost: func(rec jobs.Record, _ time.Time) { told = append(told, rec) }}
+	q := jobstest.Queue(t, s.Connect(), queue.Config{Lease: lease, Hooks: hooks})
 	jobstest.Submit(t, q, jobstest.Job())
 	jobstest.Submit(t, q, jobstest.Job())
 	kept, lost := jobstest.Claim(t, q, "alive"), jobstest.Claim(t, q, "gone")
@@ -77,6 +79,9 @@ func TestAJobThatTheBrokerHoldsBack(t *testing.T) {
 	again := jobstest.Claim(t, q, "next")
 	if rec := again.Record(); rec.ID != lost.Record().ID || rec.Attempt != 2 || rec.Deaths != 1 {
 		t.Errorf("claimed %s, attempt %d, %d deaths; want %s, 2, 1", rec.ID, rec.Attempt, rec.Deaths, lost.Record().ID)
+	}
+	if len(told) != 1 || told[0].ID != lost.Record().ID || told[0].Worker != "gone" || told[0].Attempt != 1 {
+		t.Errorf("the hook was told of %+v, want the first attempt of %s once", told, lost.Record().ID)
 	}
 	if _, err := lost.Settle(ctx, jobs.Ended{Outcome: jobs.Success}, nil); err == nil {
 		t.Error("who had lost the job could settle it")

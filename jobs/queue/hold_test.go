@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,7 +115,8 @@ func TestAHoldThatIsOverStrandsNobody(t *testing.T) {
 func TestALostJobOfAHeldBatchIsParked(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	q := open(t, s, queue.Config{})
+	var lost atomic.Int32
+	q := open(t, s, queue.Config{Hooks: queue.Hooks{WorkerLost: func(jobs.Record, time.Time) { lost.Add(1) }}})
 	jobstest.Submit(t, q, batchJob("b"))
 	jobstest.Claim(t, q, "dies")
 	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b"})
@@ -127,6 +129,9 @@ func TestALostJobOfAHeldBatchIsParked(t *testing.T) {
 		t.Errorf("attempt %d after %+v", c.Record().Attempt, p)
 	}
 	settle(t, c, success)
+	if n := lost.Load(); n != 1 {
+		t.Errorf("the hook was told of %d lost workers, want 1", n)
+	}
 }
 
 // The jobs of a cancelled batch end, also those that come later.

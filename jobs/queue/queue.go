@@ -75,6 +75,9 @@ type Hooks struct {
 	Claimed func(rec jobs.Record, waited time.Duration)
 	// Settled: an attempt has ended and the record says how.
 	Settled func(rec jobs.Record)
+	// WorkerLost: a worker stopped answering, and this process has written that. The record
+	// is as the worker left it; last is its last heartbeat, by the broker's clock.
+	WorkerLost func(rec jobs.Record, last time.Time)
 	// LeaseLost: a claim of this process may not act any more.
 	LeaseLost func(rec jobs.Record)
 	// Redelivered: the broker offers a job again; state is what its record

@@ -115,10 +115,14 @@ func TestSubmitClaimSettle(t *testing.T) {
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{})
+	var told []jobs.Record
+	var last time.Time
+	hooks := queue.Hooks{WorkerLost: func(rec jobs.Record, at time.Time) { told, last = append(told, rec), at }}
+	a, b := open(t, s, queue.Config{}), open(t, s, queue.Config{Hooks: hooks})
 	rec := jobstest.Submit(t, a, jobstest.Job())
 	begun := time.Now() // before the lease began
 	lost := jobstest.Claim(t, a, "w1")
+	claimed := time.Now()
 	// w1 is not kept: as if it were stopped by a signal.
 	c := jobstest.Claim(t, b, "w2")
 	if took := time.Since(begun); took < lease*9/10 || took > lease+slowtest.Limit(4*time.Second) {
@@ -130,6 +134,12 @@ func TestTakeOver(t *testing.T) {
 	if p := c.Previous(); p == nil || p.Reason != jobs.WorkerLost {
 		t.Errorf("previous %v, want worker_lost", p)
 	}
+	if len(told) != 1 || told[0].ID != rec.ID || told[0].Worker != "w1" || told[0].Attempt != 1 || told[0].State != jobs.Executing {
+		t.Fatalf("the hook was told of %+v, want the attempt of w1 once", told)
+	}
+	if last.Before(begun) || last.After(claimed) {
+		t.Errorf("w1 was last heard of at %v, want between %v and %v", last, begun, claimed)
+	}
 	if err := lost.Keep(jobstest.Context(t)); !errors.Is(err, jobs.ErrFenced) {
 		t.Errorf("keep by the stopped worker: %v, want fenced", err)
 	}
@@ -139,6 +149,9 @@ func TestTakeOver(t *testing.T) {
 	settle(t, c, success)
 	if got := get(t, b, rec.ID); got.Worker != "" || got.Epoch != c.Epoch() || got.Outcome != jobs.Success {
 		t.Errorf("record %+v, want success of epoch %d", got, c.Epoch())
+	}
+	if len(told) != 1 {
+		t.Errorf("the hook was told of %+v, want one attempt", told)
 	}
 }
 

@@ -26,7 +26,8 @@ type entry struct {
 	at  time.Time // when it was written, by the broker's clock
 	// raw is the record as it was read: what a newer release has written into
 	// it besides is written back as it was.
-	raw []byte
+	raw  []byte
+	lost *entry // the attempt that the next write takes from a silent worker
 }
 
 // errForeign says that a record is of a newer release, and unreadable here.
@@ -173,6 +174,10 @@ func (q *Queue) put(ctx context.Context, e entry) (entry, error) {
 	if e.State == jobs.Executing && e.Epoch == 0 {
 		e.Epoch = rev
 	}
+	if e.lost != nil && q.cfg.Hooks.WorkerLost != nil {
+		q.cfg.Hooks.WorkerLost(e.lost.Record, e.lost.at)
+	}
+	e.lost = nil
 	return e, nil
 }
 

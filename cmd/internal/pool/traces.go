@@ -60,6 +60,7 @@ func (t tracing) Hooks(h Hooks) Hooks {
 			claimed(rec, waited)
 		}
 	}
+	h.Queue.WorkerLost = t.tracer.WorkerLost
 	h.Worker.Stage = func(rec jobs.Record, name string, took time.Duration) {
 		t.tracer.Stage(rec, name, took)
 		if stage != nil {
