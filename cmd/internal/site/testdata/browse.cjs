@@ -9,9 +9,9 @@ const task = JSON.parse(fs.readFileSync(0, "utf8"));
 const wrong = (...words) => console.log(words.join(" "));
 const views = [[1280, "light"], [390, "dark"]];
 
-async function look(page, name) {
+async function look(page, name, as) {
   await page.evaluate(axe.source);
-  for (const [width, color] of views) {
+  for (const [width, color] of as) {
     await page.setViewport({ width, height: 800 });
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: color }]);
     const found = await page.evaluate(async () => {
@@ -31,15 +31,15 @@ async function look(page, name) {
     const page = await browser.newPage();
     page.on("console", (message) => { if (["error", "warn"].includes(message.type())) wrong(page.url(), "console:", message.text()); });
     page.on("pageerror", (error) => wrong(page.url(), "error:", error.message));
-    for (const name of task.pages) {
+    for (const [n, name] of task.pages.entries()) {
       await page.goto(task.url + name);
-      await look(page, name);
+      await look(page, name, [views[n % views.length]]);
     }
     await page.type("#search", task.search);
     await page.waitForSelector("#found a");
     const first = await page.$eval("#found a", (a) => a.pathname);
     if (first !== task.finds) wrong("the search for", task.search, "finds", first);
-    await look(page, "what was found");
+    await look(page, "what was found", views);
   } finally {
     await browser.close();
   }
