@@ -231,13 +231,19 @@ var realAgents = []realAgent{
 	}},
 }
 
-// fixture is a pool whose agent has a model that plays a script. What the
-// script's steps write, they write to out.txt.
+// fixture is a pool whose agent is installed here.
 func (a realAgent) fixture(t *testing.T, steps func(write func(text string) agenttest.Step) []agenttest.Step) (*fixture, *agenttest.Model) {
 	t.Helper()
 	if _, err := exec.LookPath(a.name); err != nil {
 		skip(t, a.name, "no %s in PATH", a.name)
 	}
+	return a.pool(t, steps)
+}
+
+// pool is a pool whose agent has a model that plays a script. What the script's steps
+// write, they write to out.txt.
+func (a realAgent) pool(t *testing.T, steps func(write func(text string) agenttest.Step) []agenttest.Step) (*fixture, *agenttest.Model) {
+	t.Helper()
 	f := newFixture(t)
 	model := agenttest.New(agenttest.Script{On: "CARRY", Steps: steps(func(text string) agenttest.Step { return a.shell("echo " + text + " > out.txt") })})
 	upstream := httptest.NewServer(model)

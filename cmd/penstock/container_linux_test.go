@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
 // containerImage is made by deploy/images/debian-root.sh.
@@ -36,14 +38,18 @@ func containerFixture(t *testing.T) *fixture {
 	if out, err := exec.Command("docker", "image", "inspect", containerImage).CombinedOutput(); err != nil {
 		skip(t, "docker", "docker: %v: %s; make the image with deploy/images/debian-root.sh %s", err, strings.TrimSpace(string(out)), containerImage)
 	}
-	program, err := staticProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := newFixture(t)
-	f.program = program
-	f.env = []string{"PENSTOCK_WORKER_ENGINE=docker"}
+	f.useDocker()
 	return f
+}
+
+// useDocker has a fixture run jobs in docker's containers.
+func (f *fixture) useDocker() {
+	f.Helper()
+	program, err := staticProgram()
+	f.must(err)
+	f.program = program
+	f.env = append(f.env, "PENSTOCK_WORKER_ENGINE=docker")
 }
 
 // containers lists the tokens of a job's containers, running or not.
@@ -88,6 +94,40 @@ func TestAJobInAContainer(t *testing.T) {
 	}
 	if _, code, stderr := f.try("run", "--repo", f.repo, "--isolation", "container", "--", "true"); code != 2 || !strings.Contains(stderr, "image") {
 		t.Errorf("without an image's name: code %d, %s", code, stderr)
+	}
+}
+
+// Agents of the image that deploy/images/agents.Dockerfile describes do jobs. That image takes
+// minutes to build, so deploy/images/try.sh builds it and runs this.
+func TestAgentsOfTheImage(t *testing.T) {
+	t.Parallel()
+	image := os.Getenv("PENSTOCK_TEST_AGENTS_IMAGE")
+	if image == "" {
+		t.Skip("PENSTOCK_TEST_AGENTS_IMAGE names no image; deploy/images/try.sh builds one")
+	}
+	for _, agent := range realAgents {
+		t.Run(agent.name, func(t *testing.T) {
+			t.Parallel()
+			f, _ := agent.pool(t, func(write func(string) agenttest.Step) []agenttest.Step {
+				return []agenttest.Step{write("written by $(uname -s)"), agenttest.Say("done")}
+			})
+			f.useDocker()
+			patch := filepath.Join(t.TempDir(), "patch")
+			args := []string{"run", "CARRY", "--agent", agent.name, "--repo", f.repo, "--isolation", "container", "--image", image, "--patch", patch, "-o", "json",
+				"--setup", "for program in claude codex gemini node rg python3 git; do $program --version || exit; done"}
+			if agent.model != "" {
+				args = append(args, "--model", agent.model)
+			}
+			out := f.run(args...)
+			for _, want := range []string{`"outcome":"success"`, `"backend":"oci"`} {
+				if !strings.Contains(out, want) {
+					t.Errorf("%s is missing in %s", want, out)
+				}
+			}
+			if b, err := os.ReadFile(patch); err != nil || !strings.Contains(string(b), "+written by Linux") {
+				t.Errorf("the patch is %q, err %v", b, err)
+			}
+		})
 	}
 }
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # try.sh PROGRAM: builds the images twice and compares them, and runs a job in a jail in the
 # worker's image, as a user without any capability, under the seccomp profile. Without the
-# profile there must be no jail. Needs docker, and what build.sh needs.
+# profile there must be no jail. Then it builds the agents' image, on a base that it makes
+# itself, and runs jobs of its agents, whose model is a script. Needs docker, Go, npm, and what
+# build.sh needs.
 set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")"
@@ -34,3 +36,22 @@ if worker --entrypoint sh penstock/worker:try -c "$job" >/dev/null 2>"$out/refus
 fi
 tail -n 3 "$out/refused"
 docker run --rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges penstock/server:try version
+
+# A base as node:24-bookworm-slim is, without a registry for images: Debian, and what npm has of
+# node. It trusts what this host trusts, which may be behind a proxy.
+npm install --prefix "$out/npm" --no-audit --no-fund --no-save node@24 npm@11
+local=$out/base/usr/local
+mkdir -p "$local/bin" "$local/lib/node_modules" "$out/base/etc/ssl/certs"
+install -m 755 "$out/npm/node_modules/node/bin/node" "$local/bin/node"
+cp -r "$out/npm/node_modules/npm" "$local/lib/node_modules/npm"
+ln -s ../lib/node_modules/npm/bin/npm-cli.js "$local/bin/npm"
+cp /etc/ssl/certs/ca-certificates.crt "$out/base/etc/ssl/certs/"
+tar -C "$out/base" --owner=0 --group=0 -cf "$out/node.tar" ./usr ./etc
+mmdebstrap --quiet --variant=minbase --include=ca-certificates --customize-hook="tar-in $out/node.tar /" bookworm "$out/base.tar"
+docker import --change 'ENV NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt' "$out/base.tar" penstock/node:try
+# The versions that the tests of the agents are for.
+agents=$(grep -oE '@(anthropic-ai/claude-code|openai/codex|google/gemini-cli)@[0-9.]+' ../../.ci/run | tr '\n' ' ')
+mkdir "$out/context"
+docker build --network host --build-arg BASE=penstock/node:try --build-arg "AGENTS=$agents" \
+	--tag penstock/agents:try --file agents.Dockerfile "$out/context"
+PENSTOCK_TEST_AGENTS_IMAGE=penstock/agents:try go test -count=1 -run '^TestAgentsOfTheImage$' -v ../../cmd/penstock
