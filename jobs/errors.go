@@ -3,6 +3,8 @@ package jobs
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -28,6 +30,24 @@ var (
 	// ErrFull: the broker has no room left, so nothing was accepted.
 	ErrFull = errors.New("the server's store is full: free or add disk space, or raise its limit")
 )
+
+// A StoreVersionError says that the streams of a pool are of another version than this
+// program reads. Nothing was read or changed.
+type StoreVersionError struct {
+	Found int // 0 where it cannot be read
+	Known int
+}
+
+// ErrorCode makes every StoreVersionError a [CodeInvalid].
+func (e *StoreVersionError) ErrorCode() ErrorCode { return CodeInvalid }
+
+func (e *StoreVersionError) Error() string {
+	text := fmt.Sprintf("the pool's store is of version %d, and this release of penstock reads version %d only: ", e.Found, e.Known)
+	if e.Found > e.Known {
+		return text + "use the release that wrote it, or a newer one"
+	}
+	return text + "use the release that wrote it; the changelog of the release that began version " + strconv.Itoa(e.Known) + " says how to move"
+}
 
 // A FieldError is one thing wrong with one field of a job. Field is the path
 // in the job's JSON: "agent.max_turns", "setup[2]".

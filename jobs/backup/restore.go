@@ -47,7 +47,11 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	f := &File{zip: z}
-	if err := f.check(); err != nil {
+	err = f.check()
+	if other, ok := errors.AsType[*jobs.StoreVersionError](err); ok {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, other), z.Close())
+	}
+	if err != nil {
 		return nil, errors.Join(&BrokenError{path, err}, z.Close())
 	}
 	return f, nil
@@ -76,11 +80,24 @@ func (f *File) check() error {
 		if !kept(s.Name) {
 			return fmt.Errorf("stream %q is not one of a pool", s.Name)
 		}
+		if err := s.checkStore(); err != nil {
+			return err
+		}
 		if err := f.checkStream(s); err != nil {
 			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}
 	}
 	return nil
+}
+
+// checkStore refuses the records of a pool whose store has another version than the one
+// of this release.
+func (s Stream) checkStore() error {
+	if s.Name != subject.Marker {
+		return nil
+	}
+	var has wire.Installed
+	return has.Parse(s.Config)
 }
 
 func (f *File) checkStream(s Stream) error {

@@ -43,6 +43,10 @@ func Write(ctx context.Context, nc *nats.Conn, to io.Writer, cfg Config) (Manife
 	if err != nil {
 		return Manifest{}, err
 	}
+	// What another version means by its streams is not known here.
+	if _, err := conn.Assets().Installed(ctx, records); err != nil {
+		return Manifest{}, err
+	}
 	w := &writer{cfg: cfg, conn: conn, zip: zip.NewWriter(to)}
 	w.man = Manifest{Format: Format, Release: cfg.Release, Prefix: cfg.Prefix, Jobs: map[jobs.State]int{}}
 	if w.all, err = streams(ctx, conn); err != nil {

@@ -110,7 +110,7 @@ func (q *Queue) buckets() []wire.Asset {
 			// A copy that is sent once the change is stored, unlike the
 			// publish itself, which a watcher would hear too early.
 			Source: subject.Key(subject.Jobs, ">"), Destination: q.names.ChangedAll(), HeadersOnly: true,
-		}}).Expiring().WithLease(q.cfg.Lease),
+		}}).Expiring().Marked(q.cfg.Lease),
 		bucket(jetstream.KeyValueConfig{Bucket: subject.Specs, MaxValueSize: 1 << 20}).Expiring(),
 		bucket(jetstream.KeyValueConfig{Bucket: subject.Keys, MaxValueSize: 1 << 10}).Expiring(),
 		bucket(jetstream.KeyValueConfig{Bucket: subject.Workers, MaxValueSize: 64 << 10}).Expiring(),

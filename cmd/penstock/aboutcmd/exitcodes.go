@@ -14,7 +14,7 @@ var exitCodes = []struct {
 }{
 	{cli.ExitOK, "done; every job ended in success or skip"},
 	{cli.ExitUnexpected, "unexpected: an error that is not in this list"},
-	{cli.ExitUsage, "a flag, an argument, a setting or a job file is invalid; nothing was started"},
+	{cli.ExitUsage, "a flag, an argument, a setting or a job file is invalid, or the pool's store is of another version; nothing was started"},
 	{cli.ExitFailure, "a job ended in failure, or was cancelled"},
 	{cli.ExitError, "a job ended in error or timeout, or is dead"},
 	{cli.ExitNotFound, "not found: no such job, batch, queue or file"},

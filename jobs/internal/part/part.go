@@ -40,7 +40,9 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*wire.Conn, subject.N
 	if err != nil {
 		return nil, names, err
 	}
-	conn.Bound = conn.Bound || cfg.Bind
+	if conn.Bound = conn.Bound || cfg.Bind; conn.Bound {
+		return conn, names, nil
+	}
 	has, err := conn.Assets().Installed(ctx, subject.Marker)
 	if err != nil {
 		return nil, names, err

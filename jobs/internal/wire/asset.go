@@ -17,12 +17,19 @@ import (
 // Layout is the version of the assets that this release wants. It grows when
 // one of them changes, so that an older release leaves alone what a newer one
 // has made.
-const Layout = 1
+const Layout = 2
+
+// store is the version of all that the processes of a pool keep on the broker. It grows
+// when a process of an older release would misread or damage what a newer one writes, or
+// the other way round: no process works on a store of another version. What only adds to
+// the assets counts as [Layout].
+const store = 1
 
 // What an asset says of itself, beside its configuration.
 const (
 	metaLayout = "penstock-layout"
 	metaLease  = "penstock-lease"
+	metaStore  = "penstock-store" // on the marker only; missing is version 1
 )
 
 // An Asset is a stream or a consumer as this release wants it. Buckets and
@@ -82,10 +89,12 @@ func ConsumerAsset(stream string, cfg jetstream.ConsumerConfig) Asset {
 	return Asset{Kind: "consumer", Name: stream + "/" + cfg.Durable, Stream: jetstream.StreamConfig{Name: stream}, Consumer: &cfg}
 }
 
-// WithLease returns the asset with the installation's lease written on it.
-func (a Asset) WithLease(lease time.Duration) Asset {
+// Marked returns the asset with the installation's lease, and the version of its store,
+// written on it.
+func (a Asset) Marked(lease time.Duration) Asset {
 	a.Stream.Metadata = maps.Clone(a.Stream.Metadata)
 	a.Stream.Metadata[metaLease] = lease.String()
+	a.Stream.Metadata[metaStore] = strconv.Itoa(store)
 	return a
 }
 

@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,21 +21,41 @@ type Installed struct {
 	Lease    time.Duration
 }
 
+// Parse reads the configuration of the asset on which an installation says what it is. One
+// whose store has another version than this release reads is a [*jobs.StoreVersionError].
+func (i *Installed) Parse(config []byte) error {
+	var says struct {
+		Replicas int               `json:"num_replicas"`
+		Metadata map[string]string `json:"metadata"`
+	}
+	if err := json.Unmarshal(config, &says); err != nil {
+		return fmt.Errorf("configuration of an installation: %w", err)
+	}
+	lease, err := time.ParseDuration(says.Metadata[metaLease])
+	if err != nil {
+		lease = 0 // made by a release that wrote none
+	}
+	*i = Installed{says.Replicas, lease}
+	version := cmp.Or(says.Metadata[metaStore], "1") // nothing was written before there were versions
+	if found, err := strconv.Atoi(version); err != nil || found != store {
+		return &jobs.StoreVersionError{Found: found, Known: store}
+	}
+	return nil
+}
+
 // awaitJetStream is for how long the JetStream of a server may not answer:
 // the server has just been started, or it never will.
 const awaitJetStream = 5 * time.Second
 
-// Installed reads what is written on an asset of the installation. A process that
-// creates nothing there does not need it.
+// Installed reads what is written on an asset of the installation. An installation whose
+// store has another version is a [*jobs.StoreVersionError]. A role that may
+// not ask learns nothing: it works through processes that have asked.
 func (s Assets) Installed(ctx context.Context, stream string) (Installed, error) {
-	if s.c.Bound {
+	if role := s.c.refused.role; !role.All() && role != jobs.RoleWorker {
 		return Installed{}, nil
 	}
 	var info struct {
-		Config struct {
-			Replicas int               `json:"num_replicas"`
-			Metadata map[string]string `json:"metadata"`
-		} `json:"config"`
+		Config json.RawMessage `json:"config"`
 	}
 	for began := time.Now(); ; {
 		err := s.c.askOnce(ctx, Patience, &nats.Msg{Subject: s.c.API("STREAM.INFO." + stream)}, &info)
@@ -43,11 +65,9 @@ func (s Assets) Installed(ctx context.Context, stream string) (Installed, error)
 		case errors.Is(err, nats.ErrNoResponders) && time.Since(began) > awaitJetStream:
 			return Installed{}, fmt.Errorf("%w: no server here has JetStream: %w", jobs.ErrUnavailable, err)
 		case err == nil:
-			lease, err := time.ParseDuration(info.Config.Metadata[metaLease])
-			if err != nil {
-				lease = 0 // made by a release that wrote none
-			}
-			return Installed{info.Config.Replicas, lease}, nil
+			var has Installed
+			err := has.Parse(info.Config)
+			return has, err
 		case !unanswered(err):
 			return Installed{}, fmt.Errorf("look for an installation: %w", err)
 		}
