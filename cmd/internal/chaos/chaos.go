@@ -146,7 +146,13 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 		return r.report, err
 	}
 	defer r.target.kill()
-	if r.pool, err = o.Connect(ctx, r.target.data, r.target.servers()); err != nil {
+	// The servers of a cluster may need some seconds to know all of them. The pool outlives
+	// the time of one attempt.
+	err = patiently(ctx, func(context.Context) (err error) {
+		r.pool, err = o.Connect(ctx, r.target.data, r.target.servers())
+		return err
+	})
+	if err != nil {
 		return r.report, fmt.Errorf("connect to the pool: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.pool.Close()) }()
@@ -183,32 +189,29 @@ func (r *run) hurt(ctx context.Context) error {
 	return nil
 }
 
-// possible leaves out the faults that this host or this user cannot cause.
+// possible leaves out the faults that this host, this user or this pool cannot have.
 func (r *run) possible() error {
-	for kind, try := range map[string]func() error{
-		fullDisk: func() error {
-			d, err := newDisk(filepath.Join(r.Dir, "disk"), 0)
-			return errors.Join(err, d.close())
-		},
-		clockJump: func() error {
-			cmd := exec.Command(r.Program, "version")
-			cmd.SysProcAttr = apart()
-			c, err := startTimed(cmd)
-			if err != nil {
-				return err
+	single := func(try func() error) func() error {
+		return func() error {
+			if r.Cluster > 0 {
+				return errors.New("is done to a single broker only")
 			}
-			c.close()
-			return cmd.Wait()
-		},
+			return try()
+		}
+	}
+	several := func() error {
+		if r.Cluster == 0 {
+			return errors.New("is done to a cluster only")
+		}
+		return nil
+	}
+	for kind, try := range map[string]func() error{
+		fullDisk: single(r.tryDisk), clockJump: single(r.tryClock), cutServers: several, isolateServer: several,
 	} {
 		if !slices.Contains(r.Kinds, kind) {
 			continue
 		}
-		err := errors.New("is done to a single broker only")
-		if r.Cluster == 0 {
-			err = try()
-		}
-		if err != nil {
+		if err := try(); err != nil {
 			r.report.Skipped[kind] = err.Error()
 			r.Kinds = slices.DeleteFunc(slices.Clone(r.Kinds), func(k string) bool { return k == kind })
 		}
@@ -217,6 +220,22 @@ func (r *run) possible() error {
 		return fmt.Errorf("none of the faults can be had here: %v", r.report.Skipped)
 	}
 	return nil
+}
+
+func (r *run) tryDisk() error {
+	d, err := newDisk(filepath.Join(r.Dir, "disk"), 0)
+	return errors.Join(err, d.close())
+}
+
+func (r *run) tryClock() error {
+	cmd := exec.Command(r.Program, "version")
+	cmd.SysProcAttr = apart()
+	c, err := startTimed(cmd)
+	if err != nil {
+		return err
+	}
+	c.close()
+	return cmd.Wait()
 }
 
 // breakThings submits jobs and causes faults, until both are done. Faults go on while

@@ -103,9 +103,21 @@ func TestAPoolLosesNothing(t *testing.T) {
 // choose another leader.
 func TestAClusterLosesNothing(t *testing.T) {
 	t.Parallel()
-	report, code := breakPool(t, plain, "--cluster", "3", "--workers", "2", "--jobs", "5", "--faults", "2", "--every", "3s", "--kinds", "kill broker")
-	if code != 0 || report.Results != 5 || report.Faults["kill broker"] != 2 || report.Cluster != 3 {
-		t.Errorf("exit code %d, %d results, %v in a cluster of %d; want 0, 5, 2 kills and 3", code, report.Results, report.Faults, report.Cluster)
+	for _, test := range []struct {
+		kinds  string
+		faults int
+	}{{"kill broker", 2}, {"cut servers,isolate server", 3}} {
+		t.Run(test.kinds, func(t *testing.T) {
+			t.Parallel()
+			report, code := breakPool(t, plain, "--cluster", "3", "--workers", "2", "--jobs", "5", "--faults", fmt.Sprint(test.faults), "--every", "3s", "--kinds", test.kinds)
+			faults := 0
+			for _, n := range report.Faults {
+				faults += n
+			}
+			if code != 0 || report.Results != 5 || faults != test.faults || report.Cluster != 3 {
+				t.Errorf("exit code %d, %d results, %v in a cluster of %d; want 0, 5, %d faults and 3", code, report.Results, report.Faults, report.Cluster, test.faults)
+			}
+		})
 	}
 }
 

@@ -10,8 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
 // A node is one server of a cluster.
@@ -22,13 +26,73 @@ type node struct {
 }
 
 // nodeConfig is a server's configuration file. Clients do not learn the other servers'
-// addresses: workers reach them through proxies only.
+// addresses: workers reach them through proxies only. Nor do servers, which reach each
+// other through proxies as well: what one of them would tell the others is an address
+// where nothing listens.
 const nodeConfig = `server_name: %[1]s
 listen: "%[2]s"
 jetstream { store_dir: "%[3]s", sync_interval: always }
-cluster { name: chaos, listen: "%[4]s", routes: [%[5]s], no_advertise: true }
+cluster { name: chaos, listen: "%[4]s", routes: [%[5]s], advertise: "127.0.0.1:1", no_advertise: true }
 authorization { user: chaos, password: "%[6]s" }
 `
+
+// A network is what connects the servers of a cluster. A fault in it holds mu.
+type network struct {
+	mu sync.Mutex
+	// ways leads from each server to those before it, by their numbers. One of two opens
+	// their connection, always the same: if both do, each may refuse the other's as the second
+	// one, and only what they tell each other of addresses would bring them together again.
+	ways map[[2]int]*flaky.Proxy
+}
+
+// newNetwork connects servers, of which the addresses for routes are given.
+func newNetwork(routes []string) (*network, error) {
+	w := &network{ways: map[[2]int]*flaky.Proxy{}}
+	for from := range routes {
+		for to, address := range routes[:from] {
+			way, err := flaky.Listen(address)
+			if err != nil {
+				w.close()
+				return nil, fmt.Errorf("open a proxy: %w", err)
+			}
+			w.ways[[2]int{from, to}] = way
+		}
+	}
+	return w, nil
+}
+
+// routes lists the servers to which one connects, in the form of its configuration. A
+// server of a cluster must have one route; that to itself it finds out and leaves.
+func (w *network) routes(from int, own string) string {
+	urls := []string{strconv.Quote("nats://" + own)}
+	for ends, way := range w.ways {
+		if ends[0] == from {
+			urls = append(urls, strconv.Quote(way.URL()))
+		}
+	}
+	return strings.Join(urls, ", ")
+}
+
+// between returns the way between two servers, or all ways of the first one if the second is
+// negative.
+func (w *network) between(a, b int) []*flaky.Proxy {
+	var ways []*flaky.Proxy
+	for ends, way := range w.ways {
+		if ends == [2]int{max(a, b), min(a, b)} || b < 0 && slices.Contains(ends[:], a) {
+			ways = append(ways, way)
+		}
+	}
+	return ways
+}
+
+func (w *network) close() {
+	if w == nil {
+		return
+	}
+	for _, way := range w.ways {
+		way.Close()
+	}
+}
 
 // beginCluster starts the servers of a cluster, and a dispatcher of its own.
 func (f *target) beginCluster(ctx context.Context, o Options, settings []string, said io.Writer) error {
@@ -42,6 +106,10 @@ func (f *target) beginCluster(ctx context.Context, o Options, settings []string,
 		}
 		routes = append(routes, route)
 	}
+	var err error
+	if f.network, err = newNetwork(routes); err != nil {
+		return err
+	}
 	for i, route := range routes {
 		address, err := freeAddress()
 		if err != nil {
@@ -49,7 +117,7 @@ func (f *target) beginCluster(ctx context.Context, o Options, settings []string,
 		}
 		name := fmt.Sprintf("n%d", i+1)
 		file := filepath.Join(o.Dir, name+".conf")
-		text := fmt.Sprintf(nodeConfig, name, address, filepath.Join(o.Dir, name), route, `"nats://`+strings.Join(routes, `", "nats://`)+`"`, password)
+		text := fmt.Sprintf(nodeConfig, name, address, filepath.Join(o.Dir, name), route, f.network.routes(i, route), password)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -86,16 +154,40 @@ func (n *node) listens(ctx context.Context) error {
 	return c.Close()
 }
 
-// killLeader kills a server that leads some stream, every other time together with the
-// dispatcher, and restarts what it killed.
-func (f *target) killLeader(ctx context.Context) {
+// leading returns the number of a server that leads some stream, or of any while none
+// does.
+func (f *target) leading(ctx context.Context) int {
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	name, err := f.leader(ask)
 	at := slices.IndexFunc(f.nodes, func(n *node) bool { return n.name == name })
-	if err != nil || at < 0 { // no stream has a leader now
-		at = mathrand.IntN(len(f.nodes))
+	if err != nil || at < 0 {
+		return mathrand.IntN(len(f.nodes))
 	}
+	return at
+}
+
+// part interrupts ways between servers for a while: either nothing passes, and both ends
+// notice, or what one end sends is lost, and it may take long to notice. Clients of the
+// servers stay connected.
+func (f *target) part(ctx context.Context, ways []*flaky.Proxy) {
+	interrupt := (*flaky.Proxy).Cut
+	if mathrand.IntN(2) == 0 {
+		interrupt = (*flaky.Proxy).Blackhole
+	}
+	for _, way := range ways {
+		interrupt(way)
+	}
+	f.wait(ctx, 0.1, 1.2)
+	for _, way := range ways {
+		way.Heal()
+	}
+}
+
+// killLeader kills a server that leads some stream, every other time together with the
+// dispatcher, and restarts what it killed.
+func (f *target) killLeader(ctx context.Context) {
+	at := f.leading(ctx)
 	both := mathrand.IntN(2) == 0
 	f.nodes[at].program.kill()
 	if both {

@@ -29,18 +29,23 @@ var kinds = []kind{
 	{"kill broker", 10, broker, killBroker},
 	{fullDisk, 5, disk, fillDisk},
 	{clockJump, 10, clock, moveClock},
+	{cutServers, 15, servers, partPair},
+	{isolateServer, 10, servers, partLeader},
 }
 
-// Faults that are not possible on every host.
+// Faults that are not possible on every host, and those that only a cluster can have.
 const (
-	fullDisk  = "full disk"
-	clockJump = "clock jump"
+	fullDisk      = "full disk"
+	clockJump     = "clock jump"
+	cutServers    = "cut servers"
+	isolateServer = "isolate server"
 )
 
 func worker(f *target, n int) *sync.Mutex     { return &f.workers[n].mu }
 func connection(f *target, n int) *sync.Mutex { return &f.proxies[n].mu }
 func broker(f *target, _ int) *sync.Mutex     { return &f.broker.mu }
 func disk(f *target, _ int) *sync.Mutex       { return &f.disk.mu }
+func servers(f *target, _ int) *sync.Mutex    { return &f.network.mu }
 func clock(f *target, n int) *sync.Mutex      { return &f.timed(n).mu }
 
 // Kinds lists all faults, which are the default.
@@ -132,6 +137,20 @@ func killBroker(ctx context.Context, f *target, _ int) {
 		f.broker.revive()
 		return f.broker.awaitServing(ctx, f)
 	})
+}
+
+// partPair interrupts the connections between two servers of the cluster, which both still
+// reach the third one.
+func partPair(ctx context.Context, f *target, _ int) {
+	a := rand.IntN(len(f.nodes))
+	b := (a + 1 + rand.IntN(len(f.nodes)-1)) % len(f.nodes)
+	f.part(ctx, f.network.between(a, b))
+}
+
+// partLeader interrupts the connections of a server that leads some stream with all
+// others. Its clients stay connected to it.
+func partLeader(ctx context.Context, f *target, _ int) {
+	f.part(ctx, f.network.between(f.leading(ctx), -1))
 }
 
 // fillDisk fills the broker's disk to the last byte, and frees it again.

@@ -28,6 +28,7 @@ type target struct {
 	lease      time.Duration
 	broker     *program // the dispatcher, and the broker in it, unless there is a cluster
 	nodes      []*node  // of the cluster
+	network    *network // between them; nil without a cluster
 	leader     func(ctx context.Context) (string, error)
 	workers    []*program
 	proxies    []*proxy   // of each worker
@@ -216,6 +217,7 @@ func (f *target) kill() {
 	for _, n := range f.nodes {
 		n.program.kill()
 	}
+	f.network.close()
 	for _, p := range f.proxies {
 		p.all((*flaky.Proxy).Close)
 	}

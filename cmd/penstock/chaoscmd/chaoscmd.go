@@ -36,7 +36,8 @@ func New(shell cli.Shell) *cobra.Command {
 with a scripted agent, and meanwhile kills workers and the broker, stops workers
 past their lease, cuts or mutes their connections, fills the broker's disk and
 moves their clocks, at random. With --cluster 3 three servers replicate every stream,
-and the one that is killed leads some of them. Then it compares the stored state with
+and the one that is killed leads some of them; the connections between two servers, or
+of one with all others, are cut or lose what is sent. Then it compares the stored state with
 the expected one: one result for each job, every event once, and no process, mount or
 workspace left behind. It touches no other pool. The lease is 2 s, or 10 s in a
 cluster, unless --lease sets it. A full disk needs root, a moved clock needs Linux on
@@ -46,7 +47,8 @@ The exit code is 0 when every guarantee held, and 1 when one did not. In that ca
 directory is kept.`,
 		Example: `  penstock chaos
   penstock chaos --jobs 50 --faults 100 --kinds "kill worker,stop worker"
-  penstock chaos --cluster 3 --kinds "kill broker" --every 5s --faults 36 --jobs 200`,
+  penstock chaos --cluster 3 --jobs 100 --faults 200
+  penstock chaos --cluster 3 --kinds "cut servers,isolate server" --every 5s --faults 36 --jobs 200`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkChaos(o); err != nil {
 				return err
