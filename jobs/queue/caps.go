@@ -82,13 +82,15 @@ func (q *Queue) SetCaps(ctx context.Context, caps schedule.Caps) error {
 // permit takes the permits that a claim of e needs, and returns the keys of
 // their caps. Full is the cap that has none left; then none is kept.
 func (q *Queue) permit(ctx context.Context, d delivery, e entry) (keys []string, full bool, err error) {
-	caps := d.caps
-	if caps == nil {
-		now, err := q.Caps(ctx)
-		if err != nil {
+	var caps schedule.Caps
+	read := d.caps != nil
+	if read {
+		caps, err = d.caps()
+	}
+	if !read || err != nil {
+		if caps, err = q.Caps(ctx); err != nil {
 			return nil, false, err
 		}
-		caps = &now
 	}
 	for _, c := range caps.Of(e.Record) {
 		ok, err := q.acquire(ctx, c, e)

@@ -57,6 +57,8 @@ func (q *Queue) take(ctx context.Context, worker string, d delivery) *Claim {
 		q.refuse(ctx, d, err)
 		return nil
 	}
+	// Most often the job is claimed, which needs both.
+	d.spec = soon(func() (jobs.Job, error) { return q.spec(ctx, id) })
 	read := q.handed
 	for range 5 { // each conflict is another process's progress
 		e, err := read(ctx, d, id)
@@ -183,7 +185,7 @@ func (q *Queue) claim(ctx context.Context, worker string, d delivery, e entry) (
 	if held, err := q.held(ctx, d, e); held || err != nil {
 		return nil, err
 	}
-	job, specErr := q.spec(ctx, e.ID)
+	job, specErr := d.spec()
 	if errors.Is(specErr, jobs.ErrUnavailable) {
 		return nil, specErr
 	}

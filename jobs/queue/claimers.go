@@ -217,8 +217,8 @@ func (c *claimers) lookAgain(missed int) time.Duration {
 	return min(poll, c.q.cfg.Lease)
 }
 
-// look takes the messages that are there, at most as many as are wanted.
-// Woken are the lanes in which there should be one.
+// look takes the messages that are there, at most as many as are wanted. Woken are the
+// lanes in which there should be one; the others were empty just now. None: look into all.
 func (c *claimers) look(ctx context.Context, woken map[string]bool, idle bool) ([]delivery, error) {
 	// A busy claimer need not look for new classes each time.
 	if idle || time.Since(c.listed) > poll || len(c.classes) == 0 {
@@ -235,7 +235,7 @@ func (c *claimers) look(ctx context.Context, woken map[string]bool, idle bool) (
 	empty := map[string]bool{} // of the lanes
 	for _, share := range c.shares(c.wanted()) {
 		for _, lane := range share.lanes {
-			if share.n == 0 || empty[lane] {
+			if share.n == 0 || empty[lane] || len(woken) > 0 && !woken[lane] {
 				continue
 			}
 			more, err := c.lookInto(ctx, lane, share.n, woken[lane])
@@ -250,11 +250,14 @@ func (c *claimers) look(ctx context.Context, woken map[string]bool, idle bool) (
 	if len(found) == 0 {
 		return nil, c.closed()
 	}
-	// Once for all of them; where it fails, each claimer tries again.
-	if caps, err := c.q.Caps(ctx); err == nil {
-		for i := range found {
-			found[i].caps = &caps
-		}
+	// Once for all of them, while each reads its record; where it fails, each tries again.
+	caps := soon(func() (schedule.Caps, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wire.Patience)
+		defer cancel()
+		return c.q.Caps(ctx)
+	})
+	for i := range found {
+		found[i].caps = caps
 	}
 	return found, nil
 }
@@ -316,8 +319,24 @@ type delivery struct {
 	class, lane string
 	subject     string
 	reply       string
-	again       bool           // it was handed out before
-	caps        *schedule.Caps // as they were since; nil: unknown
+	again       bool                          // it was handed out before
+	caps        func() (schedule.Caps, error) // as they were since; nil: unknown
+	spec        func() (jobs.Job, error)      // of the job; nil: unknown
+}
+
+// soon begins to read, and returns what waits for that.
+func soon[T any](read func() (T, error)) func() (T, error) {
+	var value T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		value, err = read()
+	}()
+	return func() (T, error) {
+		<-done
+		return value, err
+	}
 }
 
 // A request asks for up to n messages of a lane. Woken says that there should be one.
