@@ -200,6 +200,14 @@ func (d *Dispatcher) differs(ctx context.Context, kept jobs.Record, job jobs.Job
 
 // announce appends job.submitted to the job's session, once.
 func (d *Dispatcher) announce(ctx context.Context, rec jobs.Record) error {
+	src := session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Trace: rec.Span(0)}
+	submitted := event.New(event.JobSubmitted{
+		Key: rec.Key, Batch: rec.Batch, Item: rec.Item, Queue: rec.Queue, Priority: rec.Priority, Title: rec.Title, NotBefore: rec.NotBefore,
+	})
+	// As a rule the session is new.
+	if begun, err := d.cfg.Log.Begin(ctx, src, submitted); begun || err != nil {
+		return err
+	}
 	for event, err := range d.cfg.Log.Read(ctx, rec.Session, 1) {
 		if err != nil {
 			return err
@@ -208,10 +216,7 @@ func (d *Dispatcher) announce(ctx context.Context, rec jobs.Record) error {
 			return nil // submitted, and perhaps more
 		}
 	}
-	_, err := d.cfg.Log.Append(ctx, session.Source{Job: rec.ID, Session: rec.Session, Agent: rec.Agent, Trace: rec.Span(0)},
-		event.New(event.JobSubmitted{
-			Key: rec.Key, Batch: rec.Batch, Item: rec.Item, Queue: rec.Queue, Priority: rec.Priority, Title: rec.Title, NotBefore: rec.NotBefore,
-		}))
+	_, err := d.cfg.Log.Append(ctx, src, submitted)
 	return err
 }
 

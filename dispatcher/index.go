@@ -149,22 +149,28 @@ func (b *index) step(ctx context.Context) (again bool, err error) {
 	if b.queue.Reconnects() != b.connects {
 		return true, nil // a broker that died may have lost messages of lanes
 	}
-	if time.Since(b.workersRead) >= repairEvery {
-		first := b.workersRead.IsZero()
-		b.workersRead = time.Now()
-		if b.workers, err = b.queue.Workers(ctx); err != nil {
+	first := b.workersRead.IsZero()
+	if first { // without them it is not known how many jobs to admit
+		if err := b.readWorkers(ctx); err != nil {
 			return false, err
 		}
-		if !first {
-			if again, err = b.look(ctx); again || err != nil {
-				return again, err
-			}
-		}
 	}
-	if err := errors.Join(b.depend(ctx), b.listen(ctx)); err != nil {
+	if err := errors.Join(b.depend(ctx), b.listen(ctx), b.admit(ctx)); err != nil {
 		return false, err
 	}
-	return false, b.admit(ctx)
+	if first || time.Since(b.workersRead) < repairEvery {
+		return false, nil
+	}
+	if err := b.readWorkers(ctx); err != nil {
+		return false, err
+	}
+	return b.look(ctx)
+}
+
+func (b *index) readWorkers(ctx context.Context) (err error) {
+	b.workersRead = time.Now()
+	b.workers, err = b.queue.Workers(ctx)
+	return err
 }
 
 // listen looks now and then for answers whose job was not woken.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,8 @@ const Lease = 6 * time.Second
 type Election struct {
 	Conn  *wire.Conn
 	Names subject.Names
+
+	leads atomic.Bool // this process does
 }
 
 // A leader describes the process that leads.
@@ -48,7 +51,7 @@ type sighting struct {
 // Run calls do whenever this process becomes the leader, again and again until
 // ctx ends. The context that do gets ends when another process may lead, and do
 // must end with it.
-func (e Election) Run(ctx context.Context, do func(context.Context)) error {
+func (e *Election) Run(ctx context.Context, do func(context.Context)) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown" // for people only
@@ -78,7 +81,7 @@ func (e Election) Run(ctx context.Context, do func(context.Context)) error {
 
 // campaign tries once to become the leader, and returns the revision that says
 // so; zero: another one leads. Last is the lease that was seen last.
-func (e Election) campaign(ctx context.Context, me leader, last *sighting) (uint64, error) {
+func (e *Election) campaign(ctx context.Context, me leader, last *sighting) (uint64, error) {
 	m, err := e.Conn.Last(ctx, subject.KVStream(subject.Leader), subject.LeaderKey)
 	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
 		return 0, err
@@ -107,7 +110,7 @@ func (e Election) campaign(ctx context.Context, me leader, last *sighting) (uint
 // present reports whether a leader may still be there. If its process or its
 // connection has ended, no subscriber answers; one that is only silent has until
 // its lease is over.
-func (e Election) present(ctx context.Context, l leader) bool {
+func (e *Election) present(ctx context.Context, l leader) bool {
 	if jobs.CheckToken("instance", l.Instance) != nil {
 		return false
 	}
@@ -124,11 +127,16 @@ func (l leader) leaseWrite(over uint64) (wire.Write, error) {
 }
 
 // hold renews the lease and runs do for as long as the lease can be renewed.
-func (e Election) hold(ctx context.Context, me leader, rev uint64, do func(context.Context)) {
+func (e *Election) hold(ctx context.Context, me leader, rev uint64, do func(context.Context)) {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	e.leads.Store(true)
 	done := make(chan struct{})
-	go func() { defer close(done); do(working) }()
+	go func() {
+		defer close(done)
+		defer e.leads.Store(false)
+		do(working)
+	}()
 	tick := time.NewTicker(Lease / 3)
 	defer tick.Stop()
 	good := time.Now()
@@ -151,6 +159,7 @@ func (e Election) hold(ctx context.Context, me leader, rev uint64, do func(conte
 			cancel()
 		}
 		if err != nil && ctx.Err() == nil {
+			e.leads.Store(false)
 			end(fmt.Errorf("lead: %w", jobs.ErrFenced))
 			<-done
 			return
@@ -159,7 +168,7 @@ func (e Election) hold(ctx context.Context, me leader, rev uint64, do func(conte
 }
 
 // resign lets the next one lead at once.
-func (e Election) resign(ctx context.Context, rev uint64) {
+func (e *Election) resign(ctx context.Context, rev uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wire.Patience)
 	defer cancel()
 	// Best effort: without it the lease is over in a while.
@@ -169,8 +178,11 @@ func (e Election) resign(ctx context.Context, rev uint64) {
 	})
 }
 
-// Led reports whether there is a leader.
-func (e Election) Led(ctx context.Context) (bool, error) {
+// Led reports whether there is a leader. The one that leads need not ask.
+func (e *Election) Led(ctx context.Context) (bool, error) {
+	if e.leads.Load() {
+		return true, nil
+	}
 	m, err := e.Conn.Last(ctx, subject.KVStream(subject.Leader), subject.LeaderKey)
 	if errors.Is(err, jobs.ErrNotFound) {
 		return false, nil

@@ -37,7 +37,7 @@ func leads(t *testing.T, nc *nats.Conn) (began, ended chan time.Time, stop func(
 	var done sync.WaitGroup
 	done.Go(func() {
 		// That the connection is closed is an error, and no matter here.
-		_ = election.Election{Conn: conn, Names: names}.Run(ctx, func(ctx context.Context) {
+		_ = (&election.Election{Conn: conn, Names: names}).Run(ctx, func(ctx context.Context) {
 			began <- time.Now()
 			<-ctx.Done()
 			ended <- time.Now()
@@ -88,6 +88,36 @@ func TestOneLeads(t *testing.T) {
 	proxy.Blackhole()
 	within(t, "the second, which hears nothing, ends", secondEnded)
 	within(t, "the third leads", third)
+}
+
+// The process that leads knows so without the broker, for as long as it leads.
+func TestTheLeaderKnowsThatThereIsOne(t *testing.T) {
+	t.Parallel()
+	nc := jobstest.Start(t).Connect()
+	conn, err := wire.New(nc, jobs.RoleOperator)
+	names, bad := subject.New("")
+	if err := errors.Join(err, bad); err != nil {
+		t.Fatal(err)
+	}
+	jobstest.Queue(t, nc, queue.Config{})
+	over, end := context.WithCancel(context.Background())
+	end() // what asks the broker fails
+	e := &election.Election{Conn: conn, Names: names}
+	if led, err := e.Led(over); led || err == nil {
+		t.Errorf("before: %v, %v", led, err)
+	}
+	ctx, cancel := context.WithCancel(jobstest.Context(t))
+	if err := e.Run(ctx, func(context.Context) {
+		if led, err := e.Led(over); !led || err != nil {
+			t.Errorf("while it leads: %v, %v", led, err)
+		}
+		cancel()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if led, err := e.Led(over); led || err == nil {
+		t.Errorf("after: %v, %v", led, err)
+	}
 }
 
 // A leader that dies is known to be gone as soon as its connection is.

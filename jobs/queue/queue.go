@@ -95,7 +95,7 @@ type Queue struct {
 	cfg      Config
 	names    subject.Names
 	conn     *wire.Conn
-	election election.Election
+	election *election.Election
 
 	mu       sync.Mutex
 	lanes    map[string]time.Duration // by stream: lanes that exist, and their lease
@@ -127,7 +127,7 @@ func bind(nc *nats.Conn, cfg Config) (*Queue, error) {
 	}
 	conn.Bound = conn.Bound || cfg.Bind
 	return &Queue{
-		cfg: cfg, names: names, conn: conn, election: election.Election{Conn: conn, Names: names},
+		cfg: cfg, names: names, conn: conn, election: &election.Election{Conn: conn, Names: names},
 		lanes: map[string]time.Duration{}, claimers: map[string]*claimers{}, classes: map[string]bool{},
 		watched: watchedClock{opened: time.Now(), seen: map[string]firstSeen{}},
 	}, nil

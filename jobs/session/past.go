@@ -59,7 +59,7 @@ func (l *Log) Accept(ctx context.Context, rec jobs.Record, c control.Message) (c
 		if err != nil {
 			return control.Receipt{}, nil, err
 		}
-		_, err = l.conn.PutAll(ctx, l.write(src, at), [][]byte{data})
+		_, err = l.conn.PutAll(ctx, at.write(l, src), [][]byte{data})
 		if errors.Is(err, wire.ErrConflict) {
 			continue
 		}

@@ -127,11 +127,6 @@ func (l *Log) end(ctx context.Context, session string) (end, error) {
 	return end{event.Seq, m.Seq, event}, err
 }
 
-// write returns the write that goes behind at.
-func (l *Log) write(src Source, at end) wire.Write {
-	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.pos}
-}
-
 // header returns the headers of an event: those of a CloudEvent where it tells of the job
 // itself. What an agent says comes a thousand times as often, and goes without.
 func (l *Log) header(e jobs.Event, data []byte, in jobs.Trace) nats.Header {
@@ -155,6 +150,19 @@ func (l *Log) Append(ctx context.Context, src Source, event jobs.Event) (jobs.Ev
 	return stored, err
 }
 
+// Begin is Append of the first event of a session, without a look at the session: begun is
+// false where it has events already, and then nothing is added.
+func (l *Log) Begin(ctx context.Context, src Source, event jobs.Event) (begun bool, err error) {
+	if err := jobs.CheckToken("session", src.Session); err != nil {
+		return false, err
+	}
+	_, _, err = end{}.add(ctx, l, src, event)
+	if errors.Is(err, wire.ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // appendAfter adds an event unless allowed, which sees the last event each
 // time, says that it is not wanted.
 func (l *Log) appendAfter(ctx context.Context, src Source, event jobs.Event, wanted func(end) (bool, error)) (jobs.Event, end, error) {
@@ -169,21 +177,32 @@ func (l *Log) appendAfter(ctx context.Context, src Source, event jobs.Event, wan
 		if ok, err := wanted(at); !ok || err != nil {
 			return jobs.Event{}, at, err
 		}
-		next := fill(event, src, at.seq+1)
-		data, err := encode(next)
-		if err != nil {
-			return jobs.Event{}, end{}, err
-		}
-		write := l.write(src, at)
-		write.Header, write.Data = l.header(next, data, src.Trace), data
-		place, err := l.conn.Put(ctx, write)
-		if err == nil {
-			return next, end{next.Seq, place, next}, nil
-		}
+		next, now, err := at.add(ctx, l, src, event)
 		if !errors.Is(err, wire.ErrConflict) {
-			return jobs.Event{}, end{}, fmt.Errorf("append %s to session %s: %w", event.Kind, src.Session, err)
+			return next, now, err
 		}
 	}
+}
+
+// write returns the write that goes behind an end.
+func (at end) write(l *Log, src Source) wire.Write {
+	return wire.Write{Stream: subject.Events, Subject: l.names.SessionEvents(l.cfg.Tenant, src.Session), Expect: at.pos}
+}
+
+// add adds an event behind an end, unless the session has moved on.
+func (at end) add(ctx context.Context, l *Log, src Source, event jobs.Event) (jobs.Event, end, error) {
+	next := fill(event, src, at.seq+1)
+	data, err := encode(next)
+	if err != nil {
+		return jobs.Event{}, end{}, err
+	}
+	write := at.write(l, src)
+	write.Header, write.Data = l.header(next, data, src.Trace), data
+	place, err := l.conn.Put(ctx, write)
+	if err != nil {
+		return jobs.Event{}, end{}, fmt.Errorf("append %s to session %s: %w", event.Kind, src.Session, err)
+	}
+	return next, end{next.Seq, place, next}, nil
 }
 
 // Finish appends job.finished, the terminal event of a job, with the result

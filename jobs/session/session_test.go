@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -75,6 +77,37 @@ func TestAppendRead(t *testing.T) {
 	}
 	if got, want := len(read(t, l, id, 400)), 307; got != want {
 		t.Errorf("%d events from 400 on, want %d", got, want)
+	}
+}
+
+// The first event of a session is stored once, whoever begins the session and however often.
+func TestBegin(t *testing.T) {
+	t.Parallel()
+	l := jobstest.Log(t, jobstest.Start(t).Connect())
+	id := jobs.NewID()
+	var all sync.WaitGroup
+	var begun atomic.Int32
+	for range 8 {
+		all.Go(func() {
+			mine, err := l.Begin(jobstest.Context(t), source(id, 0), event.New(event.JobSubmitted{Title: "begin"}))
+			if err != nil {
+				t.Error(err)
+			}
+			if mine {
+				begun.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := begun.Load(); n != 1 {
+		t.Errorf("%d have begun the session, want one", n)
+	}
+	if events := read(t, l, id, 1); len(events) != 1 || events[0].Kind != jobs.JobSubmitted {
+		t.Errorf("the session has %+v", events)
+	}
+	bad := source("a.b", 0)
+	if _, err := l.Begin(jobstest.Context(t), bad, line("x")); err == nil {
+		t.Error("a session whose name is no token was begun")
 	}
 }
 

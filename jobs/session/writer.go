@@ -84,7 +84,7 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	write := w.log.write(w.src, w.at)
+	write := w.at.write(w.log, w.src)
 	if at == 0 {
 		write.Header = w.log.header(events[0], all[0], w.src.Trace)
 	}

@@ -53,9 +53,15 @@ type reader struct {
 	Range
 }
 
-// scan is Scan for a caller that knows that nothing is stored after a sequence.
+// scan is Scan for a caller that wants what is stored up to a sequence: it does not look
+// whether there is more behind that. Zero: as far as a server that is asked has come.
 func (r reader) scan(ctx context.Context, upTo uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
+		if m, ok := r.one(ctx, upTo); ok {
+			if r.From = m.Seq + 1; !yield(m, nil) || r.From > upTo {
+				return
+			}
+		}
 		for {
 			batch, err := r.patientBatch(ctx, batchMessages)
 			if len(batch) == 0 && err == nil && r.From <= upTo {
@@ -71,11 +77,31 @@ func (r reader) scan(ctx context.Context, upTo uint64) iter.Seq2[Message, error]
 				}
 				r.From = m.Seq + 1
 			}
-			if len(batch) == 0 {
+			if len(batch) == 0 || upTo > 0 && r.From > upTo {
 				return
 			}
 		}
 	}
+}
+
+// one returns the next message where no other one is wanted, if it can be read: with half of
+// the requests that a batch takes.
+func (r reader) one(ctx context.Context, upTo uint64) (Message, bool) {
+	if r.From != upTo {
+		return Message{}, false
+	}
+	body, err := json.Marshal(map[string]any{"seq": r.From, "next_by_subj": r.Subject})
+	if err != nil {
+		return Message{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	msg, err := r.c.Request(ctx, &nats.Msg{Subject: r.c.API("DIRECT.GET." + r.Stream), Data: body})
+	if err != nil || msg.Header.Get("Status") != "" {
+		return Message{}, false
+	}
+	m, err := stored(msg)
+	return m, err == nil
 }
 
 // rest returns the next message, if there is one, from the stream's leader. In
@@ -119,7 +145,7 @@ func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() b
 		defer stop()
 		tick := time.NewTicker(poll)
 		defer tick.Stop()
-		for upTo := uint64(math.MaxUint64); ; upTo = announced.Load() {
+		for upTo := uint64(math.MaxUint64); ; {
 			for m, err := range (reader{c, r}).scan(ctx, upTo) {
 				if err != nil {
 					if ctx.Err() == nil {
@@ -135,11 +161,19 @@ func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() b
 			if caught != nil && !caught() {
 				return
 			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-notified:
-			case <-tick.C:
+			for again := false; !again; {
+				select {
+				case <-ctx.Done():
+					return
+				case <-notified: // perhaps of what was read with the one before
+					upTo = announced.Load()
+					again = upTo == 0 || r.From <= upTo
+				case <-tick.C: // in case one was lost
+					if upTo = announced.Load(); r.From > upTo {
+						upTo = 0
+					}
+					again = true
+				}
 			}
 		}
 	}

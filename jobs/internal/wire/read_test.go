@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,6 +201,50 @@ func TestATailDoesNotWaitForAServerThatLagsBehind(t *testing.T) {
 	notified()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// What the broker announces one by one is read by one request each, and what it announces
+// while a batch is read is not asked for again.
+func TestATailAsksOnceForEachMessage(t *testing.T) {
+	t.Parallel()
+	nc := jobstest.Start(t).Connect()
+	conn, err := wire.New(nc, jobs.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.JS.CreateStream(jobstest.Context(t), jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.>"}, MaxMsgsPerSubject: 1, AllowDirect: true,
+		RePublish: &jetstream.RePublish{Source: "s.>", Destination: "rung.>", HeadersOnly: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int32
+	if _, err := nc.Subscribe("$JS.API.DIRECT.GET.S", func(*nats.Msg) { requests.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	const messages = 20
+	read := 0
+	var before int32
+	for _, err := range conn.Tail(jobstest.Context(t), wire.Range{Stream: "S", Subject: "s.*"}, "rung.>", func() bool {
+		if read == 0 {
+			before = requests.Load()
+		}
+		if read < messages {
+			if _, err := conn.JS.Publish(jobstest.Context(t), "s."+strconv.Itoa(read%3), nil); err != nil {
+				t.Error(err)
+			}
+		}
+		return read < messages
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		read++
+	}
+	// Its own look, every two seconds, costs one more.
+	if n := requests.Load() - before; n > messages+messages/2 {
+		t.Errorf("%d messages were read by %d requests", messages, n)
 	}
 }
 
