@@ -105,7 +105,7 @@ func TestTheLeaderAnswersAsTheRecords(t *testing.T) {
 	p := open(t, dispatcher.Hooks{})
 	records := history(300)
 	fill(t, p.nc, records...)
-	if err := p.queue.Present(t.Context(), why.Worker{Name: "w", Queues: []string{"default"}, Slots: 3, Started: time.Now()}); err != nil {
+	if err := p.queue.Workers().Present(t.Context(), why.Worker{Name: "w", Queues: []string{"default"}, Slots: 3, Started: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	stop := p.run(t)

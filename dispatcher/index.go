@@ -169,7 +169,7 @@ func (b *index) step(ctx context.Context) (again bool, err error) {
 
 func (b *index) readWorkers(ctx context.Context) (err error) {
 	b.workersRead = time.Now()
-	b.workers, err = b.queue.Workers(ctx)
+	b.workers, err = b.queue.Workers().List(ctx)
 	return err
 }
 

@@ -334,7 +334,7 @@ func TestWhyInABacklog(t *testing.T) {
 	p := join(t, s.URL(), schedule.Cap{Key: "batch:few", Most: 1})
 	stop := p.run(t)
 	p.led(t)
-	if err := p.queue.Present(t.Context(), why.Worker{Name: "w", Queues: []string{"default"}, Slots: 2, Busy: 2}); err != nil {
+	if err := p.queue.Workers().Present(t.Context(), why.Worker{Name: "w", Queues: []string{"default"}, Slots: 2, Busy: 2}); err != nil {
 		t.Fatal(err)
 	}
 	is := func(id string, want why.Constraint) why.Standing {

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -24,9 +24,9 @@ func (w *Worker) setDrain(drain *why.Drain) {
 // readDrain does what the pool has asked of this worker last. While the broker does not
 // answer, and where it has forgotten the request, everything stays as it is.
 func (w *Worker) readDrain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, queue.PresentEvery)
+	ctx, cancel := context.WithTimeout(ctx, presence.Every)
 	defer cancel()
-	drain, asked, err := w.cfg.Queue.Drains().Asked(ctx, w.cfg.Name, w.started)
+	drain, asked, err := w.cfg.Queue.Workers().Asked(ctx, w.cfg.Name, w.started)
 	switch {
 	case errors.Is(err, jobs.ErrForbidden):
 		w.forbidden.Do(func() {

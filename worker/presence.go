@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/worker/internal/admission"
 )
@@ -13,9 +13,9 @@ import (
 // slots, and why it claims nothing. It reads what the pool asks of the worker. It explains
 // why jobs wait; no lease depends on it.
 func (w *Worker) present(ctx context.Context) {
-	tick := time.NewTicker(queue.PresentEvery)
+	tick := time.NewTicker(presence.Every)
 	defer tick.Stop()
-	asked, stop, err := w.cfg.Queue.Drains().Notify(w.cfg.Name)
+	asked, stop, err := w.cfg.Queue.Workers().Notify(w.cfg.Name)
 	if err != nil {
 		w.log.Warn("listen for requests to drain; they are read at each heartbeat", "err", err)
 	} else {
@@ -30,7 +30,7 @@ func (w *Worker) present(ctx context.Context) {
 	}
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
-	if err := w.cfg.Queue.Leave(leaving, w.cfg.Name); err != nil {
+	if err := w.cfg.Queue.Workers().Leave(leaving, w.cfg.Name); err != nil {
 		w.log.Warn("leave; the pool forgets this worker by itself", "err", err)
 	}
 }
@@ -68,7 +68,7 @@ const leaveLimit = time.Second
 
 // tell sends one report of present. If the broker is away, a later report reaches it.
 func (w *Worker) tell(ctx context.Context, now admission.State) {
-	ctx, cancel := context.WithTimeout(ctx, queue.PresentEvery)
+	ctx, cancel := context.WithTimeout(ctx, presence.Every)
 	defer cancel()
 	// The slots are counted after now was read: if no slot waited for a job then, the
 	// number includes all jobs that the worker has.
@@ -84,7 +84,7 @@ func (w *Worker) tell(ctx context.Context, now admission.State) {
 		drain.Confirmed = true
 		me.Drain = &drain
 	}
-	if w.cfg.Queue.Present(ctx, me) == nil && w.cfg.Hooks.Present != nil {
+	if w.cfg.Queue.Workers().Present(ctx, me) == nil && w.cfg.Hooks.Present != nil {
 		w.cfg.Hooks.Present(time.Now())
 	}
 }

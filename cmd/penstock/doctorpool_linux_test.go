@@ -109,7 +109,7 @@ func TestDoctorRepairs(t *testing.T) {
 	present := func(w why.Worker) {
 		t.Helper()
 		w.Queues, w.Slots, w.Started = []string{"default"}, 1, time.Now()
-		f.must(q.Present(t.Context(), w))
+		f.must(q.Workers().Present(t.Context(), w))
 	}
 	present(why.Worker{Name: "old"})
 	present(why.Worker{Name: "wrong", Version: "v1", Clock: time.Now().Add(-time.Hour)})

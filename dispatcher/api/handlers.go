@@ -127,7 +127,7 @@ func (s *Server) handlers() []responder.Handler {
 		handle(operation.Caps, s.caps),
 		handle(operation.Workers, s.workers),
 		handle(operation.WorkerGet, func(ctx context.Context, _ caller, r operation.Named) (why.Worker, error) {
-			return s.cfg.Queue.Drains().Worker(ctx, r.Name)
+			return s.cfg.Queue.Workers().Get(ctx, r.Name)
 		}),
 		handle(operation.WorkerDrain, s.drainWorker(true)),
 		handle(operation.WorkerResume, s.drainWorker(false)),
@@ -216,7 +216,7 @@ func (s *Server) caps(ctx context.Context, _ caller, _ operation.Nothing) (opera
 }
 
 func (s *Server) workers(ctx context.Context, _ caller, _ operation.Nothing) (operation.WorkerList, error) {
-	list, err := s.cfg.Queue.Workers(ctx)
+	list, err := s.cfg.Queue.Workers().List(ctx)
 	if list == nil {
 		list = []why.Worker{}
 	}
@@ -226,7 +226,7 @@ func (s *Server) workers(ctx context.Context, _ caller, _ operation.Nothing) (op
 // drainWorker has a worker claim nothing more, or claim again.
 func (s *Server) drainWorker(drain bool) func(context.Context, caller, operation.Named) (why.Worker, error) {
 	return func(ctx context.Context, c caller, r operation.Named) (why.Worker, error) {
-		return s.cfg.Queue.Drains().Ask(ctx, r.Name, c.name(), drain)
+		return s.cfg.Queue.Workers().Drain(ctx, r.Name, c.name(), drain)
 	}
 }
 

@@ -104,7 +104,7 @@ func (n counts) names(ctx context.Context, kind jobs.HoldKind) ([]string, error)
 			found[q.Queue] = true
 		}
 		found[jobs.Job{}.WithDefaults().Queue] = true
-		workers, err := n.queue.Workers(ctx)
+		workers, err := n.queue.Workers().List(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func (p *pool) fillEvil() {
 	_, err := jobstest.Claim(t, p.queue, "w").Park(ctx, evil, time.Now().Add(time.Hour))
 	must(t, err)
 	p.submit(hostile)
-	must(t, p.queue.Present(ctx, why.Worker{Name: "w", Queues: []string{evil}, Labels: []string{evil}, Slots: 1, Closed: evil, Started: time.Now()}))
+	must(t, p.queue.Workers().Present(ctx, why.Worker{Name: "w", Queues: []string{evil}, Labels: []string{evil}, Slots: 1, Closed: evil, Started: time.Now()}))
 	must(t, p.queue.Reject(ctx, queue.Submission{ID: jobs.NewID(), Tenant: "default", At: time.Now(), Data: []byte(evil)}, errors.New(evil)))
 	p.delivers("evil", operation.Delivery{State: operation.DeliveryRetried, Status: 500, Error: evil, Response: evil, Attempt: 1})
 }

@@ -170,8 +170,8 @@ func TestDrainAWorker(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	worker := why.Worker{Name: "rack 2/build?7", Queues: []string{"default"}, Slots: 2, Started: time.Now().UTC().Truncate(time.Millisecond)}
-	must(t, p.queue.Present(jobstest.Context(t), worker))
-	must(t, p.queue.Present(jobstest.Context(t), why.Worker{
+	must(t, p.queue.Workers().Present(jobstest.Context(t), worker))
+	must(t, p.queue.Workers().Present(jobstest.Context(t), why.Worker{
 		Name: "ends", Queues: []string{"default"}, Slots: 2, Started: time.Now(), Drain: &why.Drain{By: "signal", At: time.Now(), Confirmed: true, Ends: true},
 	}))
 	const drain, resume = "/ui/workers/rack%202%2Fbuild%3F7/drain", "/ui/workers/rack%202%2Fbuild%3F7/resume"

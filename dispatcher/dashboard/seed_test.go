@@ -132,7 +132,7 @@ func (p *pool) fill() {
 		{Name: "build-7", Queues: []string{"default", "gpu"}, Labels: []string{"docker", "gpu"}, Slots: 4, Busy: 1, Started: time.Now().Add(-50 * time.Hour)},
 		{Name: "a-worker-with-a-rather-long-name-in-the-second-rack", Queues: []string{"default"}, Slots: 2, Busy: 1, Closed: "the disk of /var/lib/penstock has 3% free, less than the reserve of 5%", Started: time.Now().Add(-3 * time.Hour)},
 	} {
-		must(t, p.queue.Present(ctx, w))
+		must(t, p.queue.Workers().Present(ctx, w))
 	}
 	must(t, p.queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldQueue, Name: "low-priority-maintenance", By: "cli", At: time.Now()}))
 	must(t, p.queue.Reject(ctx, queue.Submission{ID: jobs.NewID(), Tenant: "default", At: time.Now(), Data: []byte(`{"promt": "Fix the failing test"}`)}, errors.New("promt: is not a field; did you mean prompt?")))

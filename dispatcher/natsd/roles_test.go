@@ -489,7 +489,7 @@ func (b *bus) work(w parts, told operation.Submitted) {
 	t, ctx := b.t, jobstest.Context(b.t)
 	t.Helper()
 	b.drained(ctx, w.queue)
-	if err := w.queue.Present(ctx, why.Worker{Name: "w1"}); err != nil {
+	if err := w.queue.Workers().Present(ctx, why.Worker{Name: "w1"}); err != nil {
 		t.Error(err)
 	}
 	claim, err := w.queue.Claim(ctx, "w1", []string{"default"})
@@ -538,10 +538,10 @@ func (b *bus) work(w parts, told operation.Submitted) {
 	if err != nil || settled.Outcome != jobs.Success {
 		t.Errorf("settled %+v, %v", settled, err)
 	}
-	if err := w.queue.Leave(ctx, "w1"); err != nil {
+	if err := w.queue.Workers().Leave(ctx, "w1"); err != nil {
 		t.Error(err)
 	}
-	if list, err := b.pool.queue.Workers(ctx); err != nil || len(list) != 0 {
+	if list, err := b.pool.queue.Workers().List(ctx); err != nil || len(list) != 0 {
 		t.Errorf("workers %v, %v; want none any more", list, err)
 	}
 }
@@ -643,7 +643,7 @@ func (b *bus) look(v parts, told operation.Submitted) {
 	for _, look := range []func() error{
 		func() error { _, err := v.queue.Holds(ctx); return err },
 		func() error { _, err := v.queue.Dead(ctx); return err },
-		func() error { _, err := v.queue.Workers(ctx); return err },
+		func() error { _, err := v.queue.Workers().List(ctx); return err },
 		func() error { _, err := v.queue.Job(ctx, rec.ID); return err },
 		func() error { _, err := v.store.Salvages(ctx, rec); return err },
 		func() error {
@@ -830,16 +830,16 @@ func TestStoreWithoutAccounts(t *testing.T) {
 // drained looks that a worker hears what is asked of it.
 func (b *bus) drained(ctx context.Context, worker *queue.Queue) {
 	b.t.Helper()
-	asked, stop, err := worker.Drains().Notify("w2")
+	asked, stop, err := worker.Workers().Notify("w2")
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer stop()
 	me := why.Worker{Name: "w2", Started: time.Now().UTC()}
-	if err := worker.Present(ctx, me); err != nil {
+	if err := worker.Workers().Present(ctx, me); err != nil {
 		b.t.Fatal(err)
 	}
-	if _, err := b.pool.queue.Drains().Ask(ctx, me.Name, "test", true); err != nil {
+	if _, err := b.pool.queue.Workers().Drain(ctx, me.Name, "test", true); err != nil {
 		b.t.Fatal(err)
 	}
 	select {
@@ -847,13 +847,13 @@ func (b *bus) drained(ctx context.Context, worker *queue.Queue) {
 	case <-ctx.Done():
 		b.t.Error("the worker is not notified")
 	}
-	if drain, found, err := worker.Drains().Asked(ctx, me.Name, me.Started); err != nil || !found || drain == nil || drain.By != "test" {
+	if drain, found, err := worker.Workers().Asked(ctx, me.Name, me.Started); err != nil || !found || drain == nil || drain.By != "test" {
 		b.t.Errorf("the worker reads %v, %t, %v; want that it is to drain", drain, found, err)
 	}
-	if drain, found, err := worker.Drains().Asked(ctx, me.Name, me.Started.Add(1)); err != nil || found {
+	if drain, found, err := worker.Workers().Asked(ctx, me.Name, me.Started.Add(1)); err != nil || found {
 		b.t.Errorf("another process of the same name reads %v, %t, %v; want nothing", drain, found, err)
 	}
-	if err := worker.Leave(ctx, me.Name); err != nil {
+	if err := worker.Workers().Leave(ctx, me.Name); err != nil {
 		b.t.Fatal(err)
 	}
 }

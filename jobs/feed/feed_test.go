@@ -176,7 +176,7 @@ func TestWorkers(t *testing.T) {
 	r := p.read(p.feed, "")
 	r.want("reset")
 	say := func(busy int) {
-		if err := p.queue.Present(ctx, why.Worker{Name: "w1", Queues: []string{"default"}, Slots: 2, Busy: busy}); err != nil {
+		if err := p.queue.Workers().Present(ctx, why.Worker{Name: "w1", Queues: []string{"default"}, Slots: 2, Busy: busy}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestWorkers(t *testing.T) {
 	r.want("worker w1")
 	say(1)
 	r.want("worker w1")
-	if err := p.queue.Leave(ctx, "w1"); err != nil {
+	if err := p.queue.Workers().Leave(ctx, "w1"); err != nil {
 		t.Fatal(err)
 	}
 	r.want("worker w1 gone")

@@ -35,6 +35,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/election"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/presence"
 )
 
 // Config says how the queue is laid out. The zero value is a single-tenant
@@ -164,4 +165,9 @@ func hook[A any](f func(A), a A) {
 	if f != nil {
 		f(a)
 	}
+}
+
+// Workers returns the workers of the pool.
+func (q *Queue) Workers() presence.Workers {
+	return presence.Workers{Conn: q.conn, Names: q.names, Tenant: q.cfg.Tenant}
 }

@@ -68,7 +68,7 @@ func (q *Queue) facts(ctx context.Context, e entry, open Unfinished) (why.Facts,
 		g.Go(func() (err error) { f.Batch, err = q.paused(asking, jobs.HoldBatch, e.Batch); return err })
 	}
 	if e.State == jobs.Pending {
-		g.Go(func() (err error) { f.Workers, err = q.Workers(asking); return err })
+		g.Go(func() (err error) { f.Workers, err = q.Workers().List(asking); return err })
 	}
 	err := g.Wait()
 	switch {

@@ -33,7 +33,7 @@ func wants(tb testing.TB, q *queue.Queue, rec jobs.Record, want why.Constraint) 
 
 func present(tb testing.TB, q *queue.Queue, w why.Worker) {
 	tb.Helper()
-	if err := q.Present(jobstest.Context(tb), w); err != nil {
+	if err := q.Workers().Present(jobstest.Context(tb), w); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -174,7 +174,7 @@ func TestAWorkerIsForgotten(t *testing.T) {
 	s := jobstest.Start(t)
 	q := open(t, s, queue.Config{})
 	names := func() (list []string) {
-		workers, err := q.Workers(jobstest.Context(t))
+		workers, err := q.Workers().List(jobstest.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestAWorkerIsForgotten(t *testing.T) {
 	if got := names(); len(got) != 2 {
 		t.Errorf("workers %v, want two", got)
 	}
-	if err := q.Leave(context.Background(), "leaves"); err != nil {
+	if err := q.Workers().Leave(context.Background(), "leaves"); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(); len(got) != 1 || got[0] != "stays" {

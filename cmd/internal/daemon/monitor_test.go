@@ -221,7 +221,7 @@ func TestStateOfAPool(t *testing.T) {
 		{Name: "a", Queues: []string{"default", "gpu"}, Slots: 4}, {Name: "b", Queues: []string{"gpu"}, Slots: 2},
 		{Name: "c", Queues: []string{"gpu"}, Slots: 8, Closed: "it shuts down"},
 	} {
-		if err := p.Queue.Present(t.Context(), w); err != nil {
+		if err := p.Queue.Workers().Present(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog) (metrics.Sta
 	if err != nil {
 		return metrics.State{}, err
 	}
-	workers, err := q.Workers(ctx)
+	workers, err := q.Workers().List(ctx)
 	if err != nil {
 		return metrics.State{}, err
 	}

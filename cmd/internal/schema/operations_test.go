@@ -197,7 +197,7 @@ func named(id string) string { return `{"name":"` + id + `"}` }
 func TestAnswersFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	p := newCheckedPool(t)
-	if err := p.queue.Present(jobstest.Context(t), why.Worker{Name: "w1", Queues: []string{"default"}, Slots: 1}); err != nil {
+	if err := p.queue.Workers().Present(jobstest.Context(t), why.Worker{Name: "w1", Queues: []string{"default"}, Slots: 1}); err != nil {
 		t.Fatal(err)
 	}
 	const job = `{"batch":"b","agent":{"name":"command","command":["true"]},"repo":{"url":"/src/app"},"retry":{"max_attempts":1}}`

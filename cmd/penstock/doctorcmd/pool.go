@@ -168,7 +168,7 @@ func apart(ahead time.Duration) string {
 // checkWorkers looks for workers of several releases, and for clocks that are wrong.
 func (d poolDoctor) checkWorkers(ctx context.Context, p *pool.Pool) (Finding, error) {
 	f := Finding{Check: "workers", Status: "ok"}
-	list, err := p.Queue.Workers(ctx)
+	list, err := p.Queue.Workers().List(ctx)
 	if err != nil {
 		return f, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
-	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/presence"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
@@ -112,7 +112,7 @@ func (s selection) check() error {
 
 // confirmWithin is how long a worker may take to read what it was asked. One that is
 // alive does so at its next heartbeat.
-const confirmWithin = 3 * queue.PresentEvery
+const confirmWithin = 3 * presence.Every
 
 // A change is something that workers are asked to do.
 type change struct {

@@ -1,4 +1,12 @@
-package queue
+// Package presence keeps which workers of a pool are alive, what each says of itself, and
+// the requests to workers to claim nothing more.
+//
+//	Present, again and again ──▶ bucket of workers ──▶ List, for observers
+//	Drain ──▶ request, in the same bucket ──▶ Asked, at each heartbeat
+//
+// A worker reads a request to it from the bucket, so none is lost with a message, a
+// dispatcher or a connection: what a worker says of itself shows when it has read it.
+package presence
 
 import (
 	"context"
@@ -10,27 +18,37 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/why"
 )
 
-// PresentEvery is how often a worker says that it lives. Observers take one that
+// Every is how often a worker says that it lives. Observers take one that
 // has been silent for three times as long for dead; its leases decide separately
 // about the jobs that it held.
-const PresentEvery = 5 * time.Second
+const Every = 5 * time.Second
+
+// Workers are those of a pool.
+type Workers struct {
+	Conn   *wire.Conn
+	Names  subject.Names
+	Tenant string
+}
 
 // Present says that a worker lives, and with what. The broker forgets it unless
 // it is said again.
-func (q *Queue) Present(ctx context.Context, w why.Worker) error {
+func (p Workers) Present(ctx context.Context, w why.Worker) error {
 	body, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
-	msg := message(q.Drains().presence(w.Name), body)
-	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*PresentEvery/time.Second)))
-	if err := q.conn.Publish(ctx, msg); err != nil {
+	msg := nats.NewMsg(p.presence(w.Name))
+	msg.Data = body
+	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*Every/time.Second)))
+	if err := p.Conn.Publish(ctx, msg); err != nil {
 		return fmt.Errorf("say that worker %s lives: %w", w.Name, err)
 	}
 	return nil
@@ -38,21 +56,21 @@ func (q *Queue) Present(ctx context.Context, w why.Worker) error {
 
 // Leave says that a worker has ended. A worker may write what is known of it,
 // not purge; the mark goes by itself.
-func (q *Queue) Leave(ctx context.Context, worker string) error {
-	msg := message(q.Drains().presence(worker), nil)
+func (p Workers) Leave(ctx context.Context, worker string) error {
+	msg := nats.NewMsg(p.presence(worker))
 	msg.Header.Set("KV-Operation", "DEL")
-	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*PresentEvery/time.Second)))
-	if err := q.conn.Publish(ctx, msg); err != nil {
+	msg.Header.Set("Nats-TTL", strconv.Itoa(int(3*Every/time.Second)))
+	if err := p.Conn.Publish(ctx, msg); err != nil {
 		return fmt.Errorf("say that worker %s has ended: %w", worker, err)
 	}
 	return nil
 }
 
-// Workers returns the workers that are alive, by name.
-func (q *Queue) Workers(ctx context.Context) ([]why.Worker, error) {
+// List returns the workers that are alive, by name.
+func (p Workers) List(ctx context.Context) ([]why.Worker, error) {
 	var list []why.Worker
 	requests := map[string]why.DrainRequest{} // by where the worker says that it lives
-	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Workers), Subject: subject.Key(subject.Workers, ">")}) {
+	for m, err := range p.Conn.Scan(ctx, wire.Range{Stream: subject.KVStream(subject.Workers), Subject: subject.Key(subject.Workers, ">")}) {
 		if err != nil {
 			return nil, fmt.Errorf("list workers: %w", err)
 		}
@@ -65,7 +83,7 @@ func (q *Queue) Workers(ctx context.Context) ([]why.Worker, error) {
 		}
 	}
 	for i, w := range list {
-		list[i] = requests[q.Drains().presence(w.Name)].On(w)
+		list[i] = requests[p.presence(w.Name)].On(w)
 	}
 	slices.SortFunc(list, func(a, b why.Worker) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
@@ -81,39 +99,28 @@ func decodeWorker(m wire.Message) (w why.Worker, ok bool) {
 
 // drainRequestKept is how long a request is kept. A worker that is alive reads it within
 // a heartbeat, and then knows it as long as it lives.
-const drainRequestKept = 7 * day
+const drainRequestKept = 7 * 24 * time.Hour
 
 func decodeDrain(m wire.Message) (r why.DrainRequest, ok bool) {
 	ok = !m.Gone() && json.Unmarshal(m.Data, &r) == nil
 	return r, ok
 }
 
-// Drains are requests to workers to claim nothing more.
-//
-//	Ask ──▶ request, in the bucket of workers ──▶ Asked, at each heartbeat ──▶ Present
-//
-// The worker reads the request, so none is lost with a message, a dispatcher or a
-// connection: what a worker says of itself shows when it has read it.
-type Drains struct{ q *Queue }
-
-// Drains returns the requests to workers to claim nothing more.
-func (q *Queue) Drains() Drains { return Drains{q} }
-
 // key stands for a worker, whose name may have anything, in subjects.
-func (d Drains) key(worker string) string { return jobs.HashKey(d.q.cfg.Tenant, worker) }
+func (p Workers) key(worker string) string { return jobs.HashKey(p.Tenant, worker) }
 
 // presence is where a worker says that it lives; with drainSuffix it is where the last
 // request to it is.
-func (d Drains) presence(worker string) string { return subject.Key(subject.Workers, d.key(worker)) }
+func (p Workers) presence(worker string) string { return subject.Key(subject.Workers, p.key(worker)) }
 
 const drainSuffix = ".drain"
 
-// Ask tells a worker that is alive to claim nothing more, or to claim again. It returns
+// Drain tells a worker that is alive to claim nothing more, or to claim again. It returns
 // the worker as it is then, which may not have read the request. A second request for
 // the same changes nothing.
-func (d Drains) Ask(ctx context.Context, name, by string, drain bool) (why.Worker, error) {
+func (p Workers) Drain(ctx context.Context, name, by string, drain bool) (why.Worker, error) {
 	for {
-		w, last, err := d.worker(ctx, name)
+		w, last, err := p.worker(ctx, name)
 		if err != nil {
 			return w, err
 		}
@@ -128,7 +135,7 @@ func (d Drains) Ask(ctx context.Context, name, by string, drain bool) (why.Worke
 			return w, nil
 		}
 		request := why.DrainRequest{Started: w.Started, Drain: drain, By: by, At: time.Now().UTC()}
-		if err := d.put(ctx, name, request, last.seq); isConflict(err) {
+		if err := p.put(ctx, name, request, last.seq); errors.Is(err, wire.ErrConflict) {
 			continue // another request has come first
 		} else if err != nil {
 			return w, fmt.Errorf("ask worker %s: %w", name, err)
@@ -138,18 +145,18 @@ func (d Drains) Ask(ctx context.Context, name, by string, drain bool) (why.Worke
 }
 
 // put writes a request over the one with a sequence number, and notifies the worker.
-func (d Drains) put(ctx context.Context, name string, r why.DrainRequest, over uint64) error {
+func (p Workers) put(ctx context.Context, name string, r why.DrainRequest, over uint64) error {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if _, err = d.q.conn.Put(ctx, wire.Write{
-		Stream: subject.KVStream(subject.Workers), Subject: d.presence(name) + drainSuffix, Data: body, Expect: over, TTL: drainRequestKept,
+	if _, err = p.Conn.Put(ctx, wire.Write{
+		Stream: subject.KVStream(subject.Workers), Subject: p.presence(name) + drainSuffix, Data: body, Expect: over, TTL: drainRequestKept,
 	}); err != nil {
 		return err
 	}
 	// If this is lost, the worker reads the request at its next heartbeat.
-	_ = d.q.conn.NC.Publish(d.q.names.Drain(d.key(name)), nil)
+	_ = p.Conn.NC.Publish(p.Names.Drain(p.key(name)), nil)
 	return nil
 }
 
@@ -159,15 +166,15 @@ type lastDrain struct {
 	seq     uint64
 }
 
-// Worker returns a worker that is alive.
-func (d Drains) Worker(ctx context.Context, name string) (why.Worker, error) {
-	w, _, err := d.worker(ctx, name)
+// Get returns a worker that is alive.
+func (p Workers) Get(ctx context.Context, name string) (why.Worker, error) {
+	w, _, err := p.worker(ctx, name)
 	return w, err
 }
 
 // worker returns a worker that is alive, and the last request to one of its name.
-func (d Drains) worker(ctx context.Context, name string) (why.Worker, lastDrain, error) {
-	m, err := d.q.conn.Last(ctx, subject.KVStream(subject.Workers), d.presence(name))
+func (p Workers) worker(ctx context.Context, name string) (why.Worker, lastDrain, error) {
+	m, err := p.Conn.Last(ctx, subject.KVStream(subject.Workers), p.presence(name))
 	w, ok := decodeWorker(m)
 	if errors.Is(err, jobs.ErrNotFound) || err == nil && !ok {
 		return w, lastDrain{}, fmt.Errorf("worker %q: %w: no worker of that name is alive", name, jobs.ErrNotFound)
@@ -175,13 +182,13 @@ func (d Drains) worker(ctx context.Context, name string) (why.Worker, lastDrain,
 	if err != nil {
 		return w, lastDrain{}, fmt.Errorf("worker %q: %w", name, err)
 	}
-	last, err := d.last(ctx, name)
+	last, err := p.last(ctx, name)
 	return last.request.On(w), last, err
 }
 
 // last reads the last request to a worker of a name; the zero value is none.
-func (d Drains) last(ctx context.Context, name string) (lastDrain, error) {
-	m, err := d.q.conn.Last(ctx, subject.KVStream(subject.Workers), d.presence(name)+drainSuffix)
+func (p Workers) last(ctx context.Context, name string) (lastDrain, error) {
+	m, err := p.Conn.Last(ctx, subject.KVStream(subject.Workers), p.presence(name)+drainSuffix)
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
 		return lastDrain{}, nil
@@ -194,8 +201,8 @@ func (d Drains) last(ctx context.Context, name string) (lastDrain, error) {
 
 // Asked returns what was asked last of the process of a worker that began at a time, and
 // whether anything was. Without a drain it was asked to claim again.
-func (d Drains) Asked(ctx context.Context, name string, started time.Time) (drain *why.Drain, asked bool, err error) {
-	last, err := d.last(ctx, name)
+func (p Workers) Asked(ctx context.Context, name string, started time.Time) (drain *why.Drain, asked bool, err error) {
+	last, err := p.last(ctx, name)
 	r := last.request
 	if err != nil || !r.Started.Equal(started) {
 		return nil, false, err
@@ -208,6 +215,6 @@ func (d Drains) Asked(ctx context.Context, name string, started time.Time) (drai
 
 // Notify returns a channel that has a value after something may have been asked of a
 // worker.
-func (d Drains) Notify(name string) (asked <-chan struct{}, stop func(), err error) {
-	return d.q.conn.Notify(d.q.names.Drain(d.key(name)))
+func (p Workers) Notify(name string) (asked <-chan struct{}, stop func(), err error) {
+	return p.Conn.Notify(p.Names.Drain(p.key(name)))
 }
