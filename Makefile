@@ -35,7 +35,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
+.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes try-upgrade chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -111,6 +111,9 @@ try-reboot: build ## reboot a host with server and worker as services, and let i
 
 try-source: ## clone HEAD in a Debian that has only git, make and Go, and run the demo there; needs root
 	@deploy/tools/try-source.sh
+
+try-upgrade: ## run this release and the one before, which deploy/previous names, as parts of one pool, with faults and changes of the release
+	PENSTOCK_TEST_REQUIRE=bwrap,git,history $(GO) test -count=1 -timeout 20m -v -run 'TestReleasesWorkTogether|TestARollingRestart' ./cmd/penstock
 
 tidy: ## tidy the modules of the product and of the tools
 	$(GO) mod tidy

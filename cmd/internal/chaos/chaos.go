@@ -46,6 +46,9 @@ type Options struct {
 	// Cluster is how many servers replicate the streams; zero is one broker, inside the
 	// dispatcher.
 	Cluster int
+	// Previous is penstock of another release, empty for none. The dispatcher and every
+	// other worker begin with it.
+	Previous string
 	// Every, if not zero, is the time from one fault to the next, however many jobs
 	// have finished.
 	Every time.Duration
@@ -205,8 +208,15 @@ func (r *run) possible() error {
 		}
 		return nil
 	}
+	another := func() error {
+		if r.Previous == "" {
+			return errors.New("needs the program of another release")
+		}
+		return nil
+	}
 	for kind, try := range map[string]func() error{
-		fullDisk: single(r.tryDisk), clockJump: single(r.tryClock), cutServers: several, isolateServer: several,
+		changeRelease: another,
+		fullDisk:      single(r.tryDisk), clockJump: single(r.tryClock), cutServers: several, isolateServer: several,
 	} {
 		if !slices.Contains(r.Kinds, kind) {
 			continue

@@ -131,8 +131,8 @@ func (f *target) beginCluster(ctx context.Context, o Options, settings []string,
 		}
 	}
 	env := append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+f.servers())
-	f.broker = &program{path: o.Program, said: said, env: env, args: []string{"serve", "--admin", ""}}
-	f.broker.up()
+	f.broker = &program{said: said, env: env, args: []string{"serve", "--admin", ""}}
+	f.broker.begin(o, true)
 	return nil
 }
 

@@ -31,14 +31,17 @@ var kinds = []kind{
 	{clockJump, 10, clock, moveClock},
 	{cutServers, 15, servers, partPair},
 	{isolateServer, 10, servers, partLeader},
+	{changeRelease, 20, exchanged, exchange},
 }
 
-// Faults that are not possible on every host, and those that only a cluster can have.
+// Faults that are not possible on every host, those that only a cluster can have, and the one that
+// needs two releases.
 const (
 	fullDisk      = "full disk"
 	clockJump     = "clock jump"
 	cutServers    = "cut servers"
 	isolateServer = "isolate server"
+	changeRelease = "change release"
 )
 
 func worker(f *target, n int) *sync.Mutex     { return &f.workers[n].mu }
@@ -46,6 +49,7 @@ func connection(f *target, n int) *sync.Mutex { return &f.proxies[n].mu }
 func broker(f *target, _ int) *sync.Mutex     { return &f.broker.mu }
 func disk(f *target, _ int) *sync.Mutex       { return &f.disk.mu }
 func servers(f *target, _ int) *sync.Mutex    { return &f.network.mu }
+func exchanged(f *target, n int) *sync.Mutex  { return &f.timed(n).mu }
 func clock(f *target, n int) *sync.Mutex      { return &f.timed(n).mu }
 
 // Kinds lists all faults, which are the default.
@@ -151,6 +155,18 @@ func partPair(ctx context.Context, f *target, _ int) {
 // others. Its clients stay connected to it.
 func partLeader(ctx context.Context, f *target, _ int) {
 	f.part(ctx, f.network.between(f.leading(ctx), -1))
+}
+
+// exchange ends a worker, or the dispatcher, as an operator does, and starts the other
+// release in its place.
+func exchange(_ context.Context, f *target, n int) {
+	p := f.timed(n)
+	p.signal(syscall.SIGTERM)
+	if err := p.awaitEnd(time.Minute); err != nil {
+		f.note("%s %v: %v", p.path, p.args[:1], err)
+	}
+	p.path, p.other = p.other, p.path
+	p.up()
 }
 
 // fillDisk fills the broker's disk to the last byte, and frees it again.

@@ -47,6 +47,7 @@ func (f *target) note(format string, args ...any) {
 type program struct {
 	mu    sync.Mutex
 	path  string
+	other string // of another release, which is started in its place; empty for none
 	args  []string
 	env   []string
 	said  io.Writer
@@ -117,13 +118,13 @@ func begin(ctx context.Context, o Options) (_ *target, err error) {
 			}
 			p.ways = append(p.ways, way)
 		}
-		w := &program{path: o.Program, said: said, timed: timed(o), env: append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+p.urls(f.user))}
+		w := &program{said: said, timed: timed(o), env: append(settings[:len(settings):len(settings)], "PENSTOCK_SERVER="+p.urls(f.user))}
 		w.args = []string{
 			"worker", "--name", fmt.Sprintf("chaos-%d", n+1), "--slots", fmt.Sprint(o.Slots),
 			"--admin", "", "--drain", (10 * time.Second).String(),
 		}
 		f.workers = append(f.workers, w)
-		w.up()
+		w.begin(o, n%2 == 0)
 	}
 	return f, nil
 }
@@ -134,8 +135,8 @@ func (f *target) beginBroker(ctx context.Context, o Options, settings []string, 
 	if err != nil {
 		return err
 	}
-	f.broker = &program{path: o.Program, said: said, timed: timed(o), env: settings, args: []string{"serve", "--listen", address, "--admin", ""}}
-	f.broker.up()
+	f.broker = &program{said: said, timed: timed(o), env: settings, args: []string{"serve", "--listen", address, "--admin", ""}}
+	f.broker.begin(o, true)
 	endpoint, err := f.serving(ctx)
 	f.addresses, f.user = []string{address}, endpoint.User+":"+endpoint.Password
 	return err
@@ -225,6 +226,16 @@ func (f *target) kill() {
 		fmt.Fprintf(f.broker.said, "the small disk stays mounted: %v\n", err)
 	}
 	f.disk = nil
+}
+
+// begin starts the program, with the previous release first if there is one and that is
+// wanted.
+func (p *program) begin(o Options, previous bool) {
+	p.path, p.other = o.Program, o.Previous
+	if previous && o.Previous != "" {
+		p.path, p.other = p.other, p.path
+	}
+	p.up()
 }
 
 // up starts the program. A failure counts as a kill: jobs will show it.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -37,7 +38,8 @@ with a scripted agent, and meanwhile kills workers and the broker, stops workers
 past their lease, cuts or mutes their connections, fills the broker's disk and
 moves their clocks, at random. With --cluster 3 three servers replicate every stream,
 and the one that is killed leads some of them; the connections between two servers, or
-of one with all others, are cut or lose what is sent. Then it compares the stored state with
+of one with all others, are cut or lose what is sent. With --previous workers and the
+dispatcher are ended and started again with the program of the other release. Then it compares the stored state with
 the expected one: one result for each job, every event once, and no process, mount or
 workspace left behind. It touches no other pool. The lease is 2 s, or 10 s in a
 cluster, unless --lease sets it. A full disk needs root, a moved clock needs Linux on
@@ -73,6 +75,7 @@ directory is kept.`,
 	flags.StringSliceVar(&o.Kinds, "kinds", chaos.Kinds(), "of faults")
 	flags.IntVar(&o.Cluster, "cluster", 0, "servers of a cluster: 3 or 5 (default none, a broker inside the dispatcher)")
 	flags.DurationVar(&o.Every, "every", 0, "time between faults, whatever the jobs do (default as fast as jobs finish)")
+	flags.StringVar(&o.Previous, "previous", "", "program of another release, which takes turns with this one (default none)")
 	flags.StringVar(&dir, "dir", "", "empty directory to work in (default a temporary one)")
 	return cmd
 }
@@ -85,6 +88,11 @@ func checkChaos(o chaos.Options) error {
 	}
 	if o.Cluster != 0 && o.Cluster != 3 && o.Cluster != 5 {
 		return cli.Usage("", "--cluster %d: a cluster has 3 or 5 servers", o.Cluster)
+	}
+	if o.Previous != "" {
+		if _, err := exec.LookPath(o.Previous); err != nil {
+			return cli.Usage("name the program of another release by its path", "--previous: %w", err)
+		}
 	}
 	if o.Every < 0 {
 		return cli.Usage("", "--every %v is negative", o.Every)
