@@ -45,8 +45,9 @@ func TestAnIdleConnectorGivesMemoryBack(t *testing.T) {
 	if _, err := say(t.Context(), p, "tcp", "127.0.0.1:3000", "hello"); err != nil {
 		t.Fatal(err)
 	}
+	const little = 512 // KiB; on a busy machine it may have given back the rest already
 	busy, begin := resident(t), time.Now()
-	for resident(t) > busy/2 {
+	for resident(t) > max(busy/2, little) {
 		if time.Since(begin) > slowtest.Limit(10*time.Second) {
 			t.Fatalf("%d KiB of %d are there", resident(t), busy)
 		}

@@ -63,6 +63,7 @@ func TestEndsOfEveryKind(t *testing.T) {
 }
 
 func newEnds(t *testing.T) *ends {
+	exectest.Need(t, "curl") // for some kinds; later others would be under way already
 	e := &ends{field: newField(t)}
 	e.kinds = slices.DeleteFunc(slices.Clone(endsOfAll), func(kind ending) bool { return !namedLimit(t, kind.reason) })
 	e.stub = e.speaks(`eval "$SCRIPT"`)
@@ -151,9 +152,6 @@ func (e *ends) round() {
 
 // of makes a job that ends so.
 func (e *ends) of(kind ending) jobs.Job {
-	if strings.Contains(kind.script, "curl ") {
-		exectest.Need(e, "curl")
-	}
 	job := e.job(kind.script)
 	if kind.speaks {
 		job = e.stub
