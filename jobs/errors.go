@@ -29,6 +29,8 @@ var (
 	ErrExists = errors.New("exists already")
 	// ErrFull: the broker has no room left, so nothing was accepted.
 	ErrFull = errors.New("the server's store is full: free or add disk space, or raise its limit")
+	// ErrPurged is [ErrNotFound] of a job whose data was removed on request.
+	ErrPurged = fmt.Errorf("%w: its data was purged", ErrNotFound)
 )
 
 // A StoreVersionError says that the streams of a pool are of another version than this

@@ -88,6 +88,8 @@ type Record struct {
 	Outcome Outcome `json:"outcome,omitempty"`
 	Reason  Reason  `json:"reason,omitempty"`
 	Message string  `json:"message,omitempty"`
+	// Purging: what is kept of the finished job is being removed, and nothing brings it back.
+	Purging bool `json:"purging,omitempty"`
 
 	Submitted time.Time  `json:"submitted"`
 	Started   *time.Time `json:"started,omitempty"` // first claim

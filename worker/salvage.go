@@ -59,6 +59,9 @@ func Salvage(cfg Config) func(context.Context, *workspace.Workspace) error {
 		if err != nil {
 			return err
 		}
+		if _, err := cfg.Queue.Get(ctx, job); errors.Is(err, jobs.ErrPurged) {
+			return nil // and nothing of it is to be stored again
+		}
 		s, err := outcome.Rescue(ctx, cfg.Store, space, jobs.Salvage{Job: job, Epoch: epoch, Why: jobs.WorkerLost, Worker: cfg.Name})
 		if err != nil || s.Patch == nil {
 			return err

@@ -70,6 +70,10 @@ func TestEverydayCommandsOverHTTP(t *testing.T) {
 			t.Errorf("wait ended with %d, want %d: %s%s", got, code, out, said)
 		}
 	}
+	run("job", "purge", long)
+	if out, code, said := f.try(after([]string{"job", "get", long}, web)...); code != 5 || !strings.Contains(said, "purged") {
+		t.Errorf("a job that was purged: %d, %s%s", code, out, said)
+	}
 	run("job", "retry", bad)
 	f.try(after([]string{"wait", bad}, web)...)
 	run("queue", "pause", "default")

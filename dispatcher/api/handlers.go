@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/responder"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -48,6 +49,7 @@ type Config struct {
 type Server struct {
 	cfg     Config
 	catalog *catalog.Catalog
+	purger  *purge.Purger
 	counts  counts
 	reports chan struct{} // one for each report that is being made
 }
@@ -55,7 +57,7 @@ type Server struct {
 // New returns a server. It does no I/O.
 func New(cfg Config) *Server {
 	all := catalog.New(cfg.Queue)
-	return &Server{cfg: cfg, catalog: all, counts: counts{cfg.Queue, all}, reports: make(chan struct{}, reportsAtOnce)}
+	return &Server{cfg: cfg, catalog: all, purger: purge.New(cfg.Queue, cfg.Store), counts: counts{cfg.Queue, all}, reports: make(chan struct{}, reportsAtOnce)}
 }
 
 // Serve answers the requests of the bus until ctx ends.
@@ -108,6 +110,7 @@ func (s *Server) handlers() []responder.Handler {
 			return s.cfg.Dispatcher.Resume(ctx, r.ID, r.Prompt)
 		}),
 		handle(operation.Fork, s.fork),
+		purgeHandler(s.cfg.Queue, s.catalog, s.purger),
 		handle(operation.Events, s.events),
 		handle(operation.Artifacts, s.artifacts),
 		handle(operation.Patch, s.patch),

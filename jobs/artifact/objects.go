@@ -12,6 +12,7 @@ import (
 	"hash"
 	"io"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -201,4 +202,37 @@ func (l *limited) Read(p []byte) (int, error) {
 		return 0, &TooLargeError{l.name, l.max}
 	}
 	return n, err
+}
+
+// purge removes all objects of a job, whatever became of them, and returns how many messages that
+// were. The description goes after the content, so that a purge that is repeated finds the rest.
+func (o objectStore) purge(ctx context.Context, job string) (removed int, err error) {
+	names, err := o.conn.Subjects(ctx, stream, "$O."+subject.Artifacts+".M.*")
+	if err != nil {
+		return 0, err
+	}
+	for at := range names {
+		name, err := base64.URLEncoding.DecodeString(at[strings.LastIndexByte(at, '.')+1:])
+		if err != nil || !strings.HasPrefix(string(name), job+"/") {
+			continue
+		}
+		remove := []string{}
+		for m, err := range o.conn.Scan(ctx, wire.Range{Stream: stream, Subject: at}) {
+			var is meta
+			if err == nil {
+				err = json.Unmarshal(m.Data, &is)
+			}
+			if err != nil {
+				return removed, fmt.Errorf("description of %s: %w", name, err)
+			}
+			remove = append(remove, chunkSubject(is.NUID))
+		}
+		for _, at := range append(remove, at) {
+			n, err := wire.Range{Stream: stream, Subject: at}.Remove(ctx, o.conn)
+			if removed += n; err != nil {
+				return removed, err
+			}
+		}
+	}
+	return removed, nil
 }

@@ -36,6 +36,24 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	return removed, nil
 }
 
+// Purge removes everything that is stored of a job: artifacts, results, salvages, capsules. It returns
+// how many messages of the broker that were. The pieces of an artifact whose writer was killed
+// have no name yet: Sweep removes them.
+func (s *Store) Purge(ctx context.Context, job string) (int, error) {
+	if err := jobs.CheckToken("job", job); err != nil {
+		return 0, err
+	}
+	removed, err := s.objects.purge(ctx, job)
+	if err != nil {
+		return removed, fmt.Errorf("purge artifacts: %w", err)
+	}
+	n, err := wire.Range{Stream: subject.KVStream(subject.Results), Subject: subject.Key(subject.Results, job+".>")}.Remove(ctx, s.conn)
+	if err != nil {
+		err = fmt.Errorf("purge results: %w", err)
+	}
+	return removed + n, err
+}
+
 func (o objectStore) sweep(ctx context.Context) (int, error) {
 	// First, so that what is found here and described later was described.
 	content, err := o.conn.Subjects(ctx, stream, chunkSubject("*"))

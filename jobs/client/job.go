@@ -124,6 +124,12 @@ func (c *Client) Cancel(ctx context.Context, id string) (jobs.Record, error) {
 	return Ask(ctx, c, operation.Cancel, operation.Ref{ID: id})
 }
 
+// Purge removes all that is kept of a finished job, for good; with session also the other jobs
+// of its session. One that has not finished is [jobs.ErrNotFinished]. It may be repeated.
+func (c *Client) Purge(ctx context.Context, id string, session bool) (operation.Purged, error) {
+	return Ask(ctx, c, operation.Purge, operation.PurgeRequest{ID: id, Session: session})
+}
+
 // Retry runs a finished job again that did not succeed; with fromSalvage it begins
 // from what was saved of an earlier attempt.
 func (c *Client) Retry(ctx context.Context, id string, fromSalvage bool) (jobs.Record, error) {

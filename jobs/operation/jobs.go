@@ -63,6 +63,10 @@ var (
 	Fork = define[ForkRequest, Forked](Row{
 		Name: "fork", Changes: true, Roles: submitters, Sentence: "Submit jobs that begin with a copy of another job's conversation.",
 	})
+	Purge = define[PurgeRequest, Purged](Row{
+		Name: "purge", Changes: true,
+		Sentence: "Remove all that is kept of a finished job, for good: record, request, events, result, artifacts, dead letter.",
+	})
 	Events = define[EventsRequest, EventsPage](Row{
 		Name: "events", Roles: both, Waits: true,
 		Sentence: "Return the events of a job's session behind a sequence number; if there are none yet, wait for some.",
@@ -100,6 +104,24 @@ func checkLimit(limit int) error {
 		return invalid("limit", "is negative")
 	}
 	return nil
+}
+
+// A PurgeRequest names a job whose data is removed.
+type PurgeRequest struct {
+	ID string `json:"id" jsonschema:"The job's id, or what only that one begins or ends with."`
+	// Session: the other jobs of its session, too. Without it a job that is not the only
+	// one there is refused.
+	Session bool `json:"session,omitempty" jsonschema:"Also the other jobs of its session."`
+}
+
+func (r PurgeRequest) check() error { return needID(r.ID, `{"id": "…"}`) }
+
+// Purged says what was removed.
+type Purged struct {
+	Session string   `json:"session" jsonschema:"The session, which is gone, too."`
+	Jobs    []string `json:"jobs" jsonschema:"The jobs that are gone."`
+	// Removed counts messages of the broker: events, pieces of artifacts, entries.
+	Removed int `json:"removed" jsonschema:"How many messages the broker has removed."`
 }
 
 // Submitted is the answer to a submitter.

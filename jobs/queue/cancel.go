@@ -57,13 +57,13 @@ func (q *Queue) withdraw(ctx context.Context, rec jobs.Record) error {
 
 // conclude does what follows a terminal record. It may be repeated.
 func (q *Queue) conclude(ctx context.Context, rec jobs.Record) error {
-	if dead(rec) {
+	if dead(rec) && !rec.Purging {
 		if err := bury(ctx, q.conn, q.letterOf(rec)); err != nil {
 			return err
 		}
 	}
 	finish := q.finisher()
-	if finish == nil {
+	if finish == nil || rec.Purging {
 		return nil
 	}
 	if err := finish(ctx, rec); err != nil {

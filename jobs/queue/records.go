@@ -98,11 +98,18 @@ func (q *Queue) read(ctx context.Context, id string) (entry, error) {
 	m, err := q.conn.Last(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*."+id))
 	if err == nil && m.Gone() {
 		err = jobs.ErrNotFound
+		if m.Header.Get(subject.PurgedHeader) != "" {
+			err = jobs.ErrPurged
+		}
 	}
 	if err != nil {
 		return entry{}, fmt.Errorf("job %s: %w", id, err)
 	}
-	return decode(m)
+	e, err := decode(m)
+	if err == nil && e.Purging { // so nothing brings it back
+		return entry{}, fmt.Errorf("job %s: %w", id, jobs.ErrPurged)
+	}
+	return e, err
 }
 
 func decode(m wire.Message) (entry, error) {

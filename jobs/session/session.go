@@ -248,7 +248,10 @@ func (l *Log) finished(ctx context.Context, rec jobs.Record, at end) (bool, erro
 		return true, nil // it goes on since
 	}
 	later := at.event.Kind == jobs.SalvageStored || at.event.Kind == jobs.InputState || at.event.Kind == jobs.JobReopened
-	if at.pos == 0 || mine && !later {
+	if at.pos == 0 {
+		return true, nil // all of it was purged, or is too old: the end alone says nothing
+	}
+	if mine && !later {
 		return is(at.event), nil
 	}
 	for e, err := range l.Read(ctx, rec.Session, 1) {

@@ -121,9 +121,11 @@ func (w *Writer) encode(events []jobs.Event) ([][]byte, error) {
 }
 
 // adopt moves behind what others have appended, unless one of them has taken
-// the job over.
+// the job over. If nobody has, what this writer has appended last is gone: the session was purged,
+// and must not begin again.
 func (w *Writer) adopt(ctx context.Context) error {
 	after := wire.Range{Stream: subject.Events, Subject: w.log.names.SessionEvents(w.log.cfg.Tenant, w.src.Session), From: w.at.pos + 1}
+	moved := false
 	for m, err := range w.log.conn.Scan(ctx, after) {
 		if err != nil {
 			return err
@@ -136,7 +138,11 @@ func (w *Writer) adopt(ctx context.Context) error {
 			w.lost = true
 			return jobs.ErrFenced
 		}
-		w.at = end{seq: e.Seq, pos: m.Seq}
+		w.at, moved = end{seq: e.Seq, pos: m.Seq}, true
+	}
+	if !moved {
+		w.lost = true
+		return jobs.ErrFenced
 	}
 	return nil
 }

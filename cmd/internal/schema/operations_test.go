@@ -239,6 +239,8 @@ func (p *checkedPool) aboutTheJob(job string) {
 	p.request("retry", ref(id))
 	p.work(jobs.Ended{Outcome: jobs.Error, Reason: jobs.InvalidJob}, func(string) {})
 	p.request("dead-drop", ref(id))
+	p.request("submit", job)
+	p.request("purge", ref(p.work(jobs.Ended{Outcome: jobs.Error, Reason: jobs.InvalidJob}, func(string) {})))
 	p.request("fork", `{"id":"`+id+`","prompt":"once more","count":2}`)
 	p.request("resume", ref(id))
 }

@@ -84,6 +84,7 @@ var recordFields = map[string]string{
 	"trace.traceparent": "The traceparent of W3C Trace Context. Attempts are children of children of its span.",
 	"trace.tracestate":  "The tracestate.",
 
+	"purging":      "What is kept of the finished job is being removed, and nothing brings it back.",
 	"from_salvage": "Attempts begin from what was last saved of an earlier one.",
 	"since":        "The epoch of the last attempt before the job was begun anew.",
 	"resume":       "The epoch whose capsule the job was brought back to go on with.",

@@ -82,17 +82,28 @@ func restoreFile(shell cli.Shell, cmd *cobra.Command, f *backup.File, replace bo
 			return err
 		}
 	}
-	fresh := pool.StoreDir(shell) + ".restoring"
-	if err := natsd.Beside(pool.StoreDir(shell), fresh); err != nil {
+	if err := replaceStore(ctx, shell, f); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	shell.Config.Replicas = 1 // the backup may be one of a cluster
-	err = atBroker(shell, fresh, "restore", func(p *pool.Pool) error { return fill(ctx, shell, p, f) })
+	return nil
+}
+
+// replaceStore puts a store with the contents of a backup in the place of that of the data
+// directory, whose broker does not run: all at once, when it is complete.
+func replaceStore(ctx context.Context, shell cli.Shell, f *backup.File) error {
+	fresh := pool.StoreDir(shell) + ".restoring"
+	if err := natsd.Beside(pool.StoreDir(shell), fresh); err != nil {
+		return err
+	}
+	cfg := *shell.Config
+	cfg.Replicas = 1 // the backup may be one of a cluster
+	shell.Config = &cfg
+	err := atBroker(shell, fresh, "restore", func(p *pool.Pool) error { return fill(ctx, shell, p, f) })
 	if err == nil {
 		err = natsd.Adopt(pool.StoreDir(shell), fresh)
 	}
 	if err != nil {
-		return fmt.Errorf("restore: %w", errors.Join(pool.Cause(ctx, err), os.RemoveAll(fresh)))
+		return errors.Join(pool.Cause(ctx, err), os.RemoveAll(fresh))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 func New(shell cli.Shell) *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "Show and control jobs"}
 	job.AddCommand(ls(shell), get(shell), events(shell),
-		cancel(shell), retry(shell), resume(shell), fork(shell),
+		cancel(shell), retry(shell), resume(shell), fork(shell), purge(shell),
 		interrupt(shell), stop(shell), set(shell), rawLine(shell),
 		diff(shell), apply(shell), artifacts(shell), salvageCommand(shell), worktreecmd.New(shell))
 	return job

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/cmd/internal/servicelog"
+	"github.com/penstock-run/penstock/cmd/penstock/backupcmd"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/layout"
 )
@@ -22,7 +23,7 @@ import (
 // New returns the command nats.
 func New(shell cli.Shell) *cobra.Command {
 	cmd := &cobra.Command{Use: "nats", Short: "Manage the broker: its streams, credentials, and servers of a cluster"}
-	cmd.AddCommand(diff(shell), apply(shell), server(shell), credentials(shell), environment(shell))
+	cmd.AddCommand(diff(shell), apply(shell), server(shell), credentials(shell), environment(shell), backupcmd.NewCompact(shell))
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/nats-io/nats.go"
 
@@ -58,7 +59,11 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*wire.Conn, subject.N
 // still its sequence; else it is [wire.ErrConflict]. A full store, which has no room for that
 // message, forgets the key first, and may then keep no message.
 func Remove(ctx context.Context, c *wire.Conn, w wire.Write) error {
-	w.Header = nats.Header{"KV-Operation": {"DEL"}}
+	w.Header = maps.Clone(w.Header)
+	if w.Header == nil {
+		w.Header = nats.Header{}
+	}
+	w.Header.Set("KV-Operation", "DEL")
 	_, err := c.Put(ctx, w)
 	if !errors.Is(err, jobs.ErrFull) && !wire.Refused(err) {
 		return err

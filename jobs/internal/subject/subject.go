@@ -45,9 +45,14 @@ const (
 // Marker is the stream on which is written what an installation was made with.
 const Marker = "KV_" + Jobs
 
-// RoleAPI begins the broker's own requests for a client whose role is not the
-// operator's.
-const RoleAPI = "PSJS"
+const (
+	// RoleAPI begins the broker's own requests for a client whose role is not the
+	// operator's.
+	RoleAPI = "PSJS"
+	// PurgedHeader is the header of the note that stands in the place of a record whose
+	// job was purged.
+	PurgedHeader = "Penstock-Purged"
+)
 
 // Consumer is the durable consumer of a queue stream, Due the one of the
 // schedules that have come due, Taker the one of the intake and of the advisories.

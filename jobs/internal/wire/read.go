@@ -27,6 +27,20 @@ type Range struct {
 	From    uint64
 }
 
+// Remove removes the messages of a range, which has no From, and returns how many the broker says
+// that were: there were more where an answer was lost.
+func (r Range) Remove(ctx context.Context, c *Conn) (int, error) {
+	body, err := json.Marshal(map[string]any{"filter": r.Subject})
+	if err != nil {
+		return 0, err
+	}
+	var reply struct {
+		Purged int `json:"purged"`
+	}
+	err = c.Ask(ctx, "STREAM.PURGE."+r.Stream, body, &reply)
+	return reply.Purged, err
+}
+
 // Bounds of one batch that is asked for. The broker stops at either.
 const (
 	batchMessages = 512
