@@ -3,8 +3,10 @@ package dispatcher_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,6 +101,20 @@ func asks(t testing.TB, c *catalog.Catalog, id string) map[string]any {
 	return answers
 }
 
+// abbreviated says which jobs the ends of an id mean, and an end that many ids have.
+func abbreviated(t testing.TB, q *queue.Queue, id string) map[string]string {
+	t.Helper()
+	answers := map[string]string{}
+	for _, short := range []string{id[:4], id[:len(id)-1], id[23:], id[24:], "ffffffff", "00-0"} {
+		whole, err := q.Kept().Resolve(t.Context(), short)
+		answers[short] = fmt.Sprint(whole, " ", err)
+	}
+	if whole := answers[id[24:]]; whole != id+" <nil>" {
+		t.Errorf("%s is resolved as %s", id[24:], whole)
+	}
+	return answers
+}
+
 // What the leader answers is what all records say.
 func TestTheLeaderAnswersAsTheRecords(t *testing.T) {
 	t.Parallel()
@@ -123,8 +139,11 @@ func TestTheLeaderAnswersAsTheRecords(t *testing.T) {
 		}
 		return n == 30
 	})
-	led := asks(t, c, records[200].ID)
+	led, short := asks(t, c, records[200].ID), abbreviated(t, p.queue, records[200].ID)
 	stop()
+	if now := abbreviated(t, p.queue, records[200].ID); !maps.Equal(short, now) {
+		t.Errorf("abbreviated ids: the leader says\n%v, the records\n%v", short, now)
+	}
 	for name, want := range asks(t, c, records[200].ID) {
 		if got := led[name]; name != "why" && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: the leader says\n%v, the records\n%v", name, got, want)
@@ -133,6 +152,45 @@ func TestTheLeaderAnswersAsTheRecords(t *testing.T) {
 	// Without a leader it says the same of a job with a message.
 	if now, was := led["why"].(why.Standing), asks(t, c, records[200].ID)["why"].(why.Standing); now != was || now.Position < 2 {
 		t.Errorf("why: the leader says\n%+v, the records\n%+v", now, was)
+	}
+}
+
+// Without a leader each answer has what was stored before it, too, though not all is read for
+// each, and however many ask at once.
+func TestAnswersWithoutALeader(t *testing.T) {
+	t.Parallel()
+	p := open(t, dispatcher.Hooks{})
+	records := history(40)
+	c := catalog.New(p.queue)
+	counted := func() (pending, finished int) {
+		queues, err := c.Queues(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		for _, q := range queues {
+			pending, finished = pending+q.Pending, finished+q.Finished
+		}
+		return pending, finished
+	}
+	fill(t, p.nc, records[:20]...)
+	if pending, finished := counted(); pending != 2 || finished != 18 {
+		t.Errorf("%d jobs are pending and %d finished, want 2 and 18", pending, finished)
+	}
+	ended := records[0]
+	ended.State, ended.Outcome = jobs.Finished, jobs.Failure
+	fill(t, p.nc, append(records[20:], ended)...)
+	var asking sync.WaitGroup
+	for range 20 {
+		asking.Go(func() {
+			if pending, finished := counted(); pending != 3 || finished != 37 {
+				t.Errorf("%d jobs are pending and %d finished, want 3 and 37", pending, finished)
+			}
+		})
+	}
+	asking.Wait()
+	list, more, err := c.List(t.Context(), catalog.Selection{Filter: queue.Filter{Outcome: jobs.Failure}, Limit: 10})
+	if err != nil || more || len(list) != 1 || list[0].ID != ended.ID {
+		t.Errorf("jobs %+v, more %v, %v", list, more, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -107,7 +108,12 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 			stop()
 		}
 	}
-	answer := sync.OnceFunc(func() { serving.Go(func() { asked.answer(ctx) }) })
+	answer := sync.OnceFunc(func() {
+		serving.Go(func() { asked.answer(ctx) })
+		// To build the index takes several times the memory that it has in the end, and the
+		// leader may be idle from then on.
+		debug.FreeOSMemory()
+	})
 	read := 0
 	for change, err := range l.d.cfg.Queue.Kept().Changes(ctx, func() { answer(); step() }) {
 		rec := change.Record

@@ -22,11 +22,7 @@ type questions struct {
 
 // note takes up a change of a record.
 func (a questions) note(c queue.Change) {
-	if c.Gone {
-		a.all.Remove(c.ID)
-	} else {
-		a.all.Set(c.Record, c.Expires)
-	}
+	a.all.Note(c)
 	a.read.reach(c.Seq)
 }
 

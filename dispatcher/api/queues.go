@@ -164,7 +164,7 @@ func (s *Server) unpause(kind jobs.HoldKind) func(context.Context, caller, opera
 		if err := s.exists(ctx, kind, r.Name); err != nil {
 			return operation.HoldList{}, err
 		}
-		if err := s.cfg.Queue.Release(ctx, kind, r.Name); err != nil {
+		if err := s.cfg.Queue.Release(ctx, kind, r.Name, s.catalog.All); err != nil {
 			return operation.HoldList{}, err
 		}
 		return s.holds(ctx)

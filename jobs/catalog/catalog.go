@@ -2,19 +2,19 @@
 // many, and what keeps one of them.
 //
 //	question ─▶ Catalog ─▶ the leader's Index ─▶ ids, counts ─▶ records of one page
-//	               └─ no leader answers ─▶ all records are read
+//	               └─ no leader answers ─▶ an Index of all records, made here
 //
 // The leader sees each change of a record, so it keeps an [Index] of all jobs up to date,
 // and answers from that: what a question costs does not grow with the number of jobs that
 // are kept. It answers when the index has all that was stored when it was asked, so that a
 // client finds what it has just submitted. While there is no leader, or none that has built
-// its index yet, the asker reads all records; the answer is the same.
+// its index yet, the asker reads all records into an index of its own, of which it keeps no
+// more than the leader does; the answer is the same.
 package catalog
 
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -87,11 +87,11 @@ type listed struct {
 // A Catalog asks about the jobs of a pool. Its methods may be called from any goroutine.
 type Catalog struct {
 	queue *queue.Queue
-	read  *listings
+	own   *ownIndex
 }
 
 // New returns the catalog of a queue's jobs. It does no I/O.
-func New(q *queue.Queue) *Catalog { return &Catalog{queue: q, read: newListings()} }
+func New(q *queue.Queue) *Catalog { return &Catalog{queue: q, own: newOwnIndex(q)} }
 
 // ask asks the leader, and reports whether it has answered.
 func (c *Catalog) ask(ctx context.Context, kind string, what asked, answer any) bool {
@@ -100,57 +100,41 @@ func (c *Catalog) ask(ctx context.Context, kind string, what asked, answer any) 
 
 // List returns the jobs that are selected, and whether there are more behind them.
 func (c *Catalog) List(ctx context.Context, s Selection) (found []jobs.Record, more bool, err error) {
-	all := s
+	most := s.Limit
 	for {
-		var page listed
-		s.Limit = all.Limit - len(found)
-		if !c.ask(ctx, askList, asked{List: s.question()}, &page) {
-			break
+		s.Limit = most - len(found)
+		page, err := c.page(ctx, s)
+		if err != nil {
+			return nil, false, err
 		}
 		records, err := c.queue.Kept().Records(ctx, page.IDs)
 		if err != nil {
 			return nil, false, err
 		}
-		// What has changed since the leader answered may not be meant any more.
+		// What has changed since it was selected may not be meant any more.
 		for _, rec := range records {
 			if s.Match(rec) {
 				found = append(found, rec)
 			}
 		}
-		if !page.More || len(found) == all.Limit || len(page.IDs) == 0 {
+		if !page.More || len(found) == most || len(page.IDs) == 0 {
 			return found, page.More, nil
 		}
 		s.After = page.IDs[len(page.IDs)-1]
 	}
-	return c.scan(ctx, all)
 }
 
-// scan is List without a leader.
-func (c *Catalog) scan(ctx context.Context, s Selection) ([]jobs.Record, bool, error) {
-	found, known := c.read.get(s)
-	if !known {
-		var err error
-		if found, err = c.queue.List(ctx, s.Filter); err != nil {
-			return nil, false, err
-		}
-		if s.Newest {
-			slices.Reverse(found)
-		}
+// page returns the ids of the jobs that a selection may mean.
+func (c *Catalog) page(ctx context.Context, s Selection) (page listed, err error) {
+	if c.ask(ctx, askList, asked{List: s.question()}, &page) {
+		return page, nil
 	}
-	rest := found
-	if s.After != "" {
-		at := slices.IndexFunc(found, func(rec jobs.Record) bool { return rec.ID != s.After && rec.ID < s.After == s.Newest })
-		if rest = nil; at >= 0 {
-			rest = found[at:]
-		}
+	x, err := c.own.current(ctx)
+	if err != nil {
+		return listed{}, err
 	}
-	if len(rest) <= s.Limit {
-		return rest, false, nil
-	}
-	if !known {
-		c.read.put(s, found)
-	}
-	return rest[:s.Limit], true, nil
+	ids, more := x.list(s)
+	return listed{ids, more}, nil
 }
 
 // All returns all jobs that a filter selects, in the order of their submission.
@@ -173,18 +157,16 @@ func (c *Catalog) Queues(ctx context.Context) ([]operation.Queue, error) {
 	for after := ""; ; after = all[len(all)-1].Queue {
 		var part []operation.Queue
 		if !c.ask(ctx, askQueues, asked{After: after}, &part) {
-			break
+			x, err := c.own.current(ctx)
+			if err != nil {
+				return nil, err
+			}
+			part = x.queues(after)
 		}
 		if all = append(all, part...); len(part) < pageNames {
 			return all, nil
 		}
 	}
-	list, err := c.queue.List(ctx, queue.Filter{})
-	t := tally{queues: map[string]*operation.Queue{}}
-	for _, rec := range list {
-		t.addQueue(keyOf(rec), 1, rec.Submitted.UnixNano())
-	}
-	return t.byQueue(), err
 }
 
 // Batches counts the jobs of each batch, or of the one that is named, by name.
@@ -193,20 +175,16 @@ func (c *Catalog) Batches(ctx context.Context, one string) ([]operation.Batch, e
 	for after := ""; ; after = all[len(all)-1].Batch {
 		var part []operation.Batch
 		if !c.ask(ctx, askBatches, asked{One: one, After: after}, &part) {
-			break
+			x, err := c.own.current(ctx)
+			if err != nil {
+				return nil, err
+			}
+			part = x.batches(one, after)
 		}
 		if all = append(all, part...); len(part) < pageNames {
 			return all, nil
 		}
 	}
-	list, err := c.queue.List(ctx, queue.Filter{Batch: one})
-	t := tally{batches: map[string]*operation.Batch{}}
-	for _, rec := range list {
-		if rec.Batch != "" {
-			t.addBatch(keyOf(rec), 1, rec.Submitted.UnixNano())
-		}
-	}
-	return t.byBatch(), err
 }
 
 // Why says what keeps a job where it is.
@@ -222,37 +200,39 @@ func (c *Catalog) Why(ctx context.Context, id string) (why.Standing, error) {
 	return c.queue.Why(ctx, id)
 }
 
-func keyOf(rec jobs.Record) groupKey {
-	return groupKey{rec.Queue, rec.Batch, rec.State, rec.Outcome}
+// answer returns what answers questions of one kind, when caught has returned.
+func answer[Q any](caught func(context.Context) error, do func(context.Context, Q) (any, error)) question.Answer {
+	return func(ctx context.Context, data []byte) (any, error) {
+		var what Q
+		if err := json.Unmarshal(data, &what); err != nil {
+			return nil, err
+		}
+		if err := caught(ctx); err != nil {
+			return nil, err
+		}
+		return do(ctx, what)
+	}
 }
 
 // Serve answers the questions of a pool's processes from an index until ctx ends. Open knows
 // the jobs that have not ended. Caught returns when both know all that was stored when it
 // was called.
 func Serve(ctx context.Context, q *queue.Queue, x *Index, open queue.Unfinished, caught func(context.Context) error) error {
-	answer := func(do func(context.Context, asked) (any, error)) question.Answer {
-		return func(ctx context.Context, data []byte) (any, error) {
-			var what asked
-			if err := json.Unmarshal(data, &what); err != nil {
-				return nil, err
-			}
-			if err := caught(ctx); err != nil {
-				return nil, err
-			}
-			return do(ctx, what)
-		}
-	}
 	return q.Kept().Questions().Serve(ctx, map[string]question.Answer{
-		askList: answer(func(_ context.Context, what asked) (any, error) {
+		askList: answer(caught, func(_ context.Context, what asked) (any, error) {
 			if what.List == nil {
 				return nil, jobs.ErrNotFound
 			}
 			ids, more := x.list(what.List.selection())
 			return listed{ids, more}, nil
 		}),
-		askQueues:  answer(func(_ context.Context, what asked) (any, error) { return x.queues(what.After), nil }),
-		askBatches: answer(func(_ context.Context, what asked) (any, error) { return x.batches(what.One, what.After), nil }),
-		askWhy:     answer(func(ctx context.Context, what asked) (any, error) { return q.Kept().Why(ctx, what.One, open) }),
+		askQueues:  answer(caught, func(_ context.Context, what asked) (any, error) { return x.queues(what.After), nil }),
+		askBatches: answer(caught, func(_ context.Context, what asked) (any, error) { return x.batches(what.One, what.After), nil }),
+		askWhy:     answer(caught, func(ctx context.Context, what asked) (any, error) { return q.Kept().Why(ctx, what.One, open) }),
+		question.Resolve: answer(caught, func(_ context.Context, text string) (any, error) {
+			ids, n := x.resolve(text, queue.AmbiguousShown)
+			return question.Resolved{IDs: ids, Count: n}, nil
+		}),
 	})
 }
 

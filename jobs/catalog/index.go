@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"bytes"
+	"encoding/hex"
 	"math"
 	"slices"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/queue"
 )
 
 // pruneEvery is how often an [Index] looks for jobs whose records have expired.
@@ -41,9 +44,22 @@ type groupKey struct {
 	outcome      jobs.Outcome
 }
 
+func keyOf(rec jobs.Record) groupKey {
+	return groupKey{rec.Queue, rec.Batch, rec.State, rec.Outcome}
+}
+
 // NewIndex returns an index of no jobs.
 func NewIndex() *Index {
 	return &Index{byKey: map[groupKey]uint32{}, sessions: map[string][]uuid.UUID{}, inOther: map[uuid.UUID]string{}}
+}
+
+// Note takes up a change of a record.
+func (x *Index) Note(c queue.Change) {
+	if c.Gone {
+		x.Remove(c.ID)
+	} else {
+		x.Set(c.Record, c.Expires)
+	}
 }
 
 // Set says what the record of a job is now, and when the broker will remove it; the zero
@@ -55,7 +71,7 @@ func (x *Index) Set(rec jobs.Record, expires time.Time) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	now := item{id: id, submitted: rec.Submitted.UnixNano(), group: x.groupOf(groupKey{rec.Queue, rec.Batch, rec.State, rec.Outcome})}
+	now := item{id: id, submitted: rec.Submitted.UnixNano(), group: x.groupOf(keyOf(rec))}
 	if !expires.IsZero() {
 		now.expires = uint32(expires.Unix()) // until the year 2106
 	}
@@ -197,6 +213,36 @@ func (x *Index) candidates(s Selection, after uuid.UUID) func(func(item) bool) {
 		add(id)
 	}
 	return few.from(after, s.Newest)
+}
+
+// resolve returns the first ids, as many as most, that begin or end with a text, and how
+// many there are.
+func (x *Index) resolve(text string, most int) (ids []string, n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.prune(time.Now())
+	var whole [36]byte
+	for i := range x.order.from(uuid.Nil, false) {
+		spell(&whole, i.id)
+		if !bytes.HasPrefix(whole[:], []byte(text)) && !bytes.HasSuffix(whole[:], []byte(text)) {
+			continue
+		}
+		if n++; n <= most {
+			ids = append(ids, string(whole[:]))
+		}
+	}
+	return ids, n
+}
+
+// spell writes an id as text, which [uuid.UUID.String] would make anew for each.
+func spell(to *[36]byte, id uuid.UUID) {
+	hex.Encode(to[:8], id[:4])
+	for at, from := 8, 4; from < 10; at, from = at+5, from+2 {
+		to[at] = '-'
+		hex.Encode(to[at+1:at+5], id[from:from+2])
+	}
+	to[23] = '-'
+	hex.Encode(to[24:], id[10:])
 }
 
 // oldest returns when the oldest job of each group was submitted, in nanoseconds.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,30 @@ func compareCounts(t *testing.T, x *Index, all map[string]jobs.Record) {
 	}
 	if got, want := x.batches("b3", ""), batches.byBatch()[3:4]; !reflect.DeepEqual(got, want) {
 		t.Errorf("batch b3\n%+v, want\n%+v", got, want)
+	}
+}
+
+// An abbreviated id means the jobs whose ids begin or end with it.
+func TestIndexResolvesIDs(t *testing.T) {
+	t.Parallel()
+	x := NewIndex()
+	ids := make([]string, 1000)
+	for i := range ids {
+		ids[i] = jobs.NewID()
+		x.Set(jobs.Record{ID: ids[i]}, time.Time{})
+	}
+	slices.Sort(ids)
+	for _, short := range []string{ids[7], ids[7][:35], ids[7][:13], ids[7][:4], ids[7][14:], ids[7][33:], ids[7][35:], "-", "x", ""} {
+		var want []string
+		for _, id := range ids {
+			if strings.HasPrefix(id, short) || strings.HasSuffix(id, short) {
+				want = append(want, id)
+			}
+		}
+		got, n := x.resolve(short, 5)
+		if n != len(want) || !slices.Equal(got, want[:min(n, 5)]) {
+			t.Errorf("%q: %d jobs, %v; want %d, %v", short, n, got, len(want), want[:min(len(want), 5)])
+		}
 	}
 }
 

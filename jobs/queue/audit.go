@@ -134,11 +134,7 @@ func (q *Queue) auditBatch(ctx context.Context, others known, batch []entry, fix
 // then with those that have a specification and no record: with a few at a time.
 func (q *Queue) suspects(ctx context.Context, look func([]entry) error) error {
 	// The order matters: a record is made after its specification.
-	specs, err := q.conn.Subjects(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, "*"))
-	if err != nil {
-		return err
-	}
-	span, err := Filter{}.span()
+	specs, err := keys(subject.Specs, "*").Keys(ctx, q.conn)
 	if err != nil {
 		return err
 	}
@@ -149,20 +145,20 @@ func (q *Queue) suspects(ctx context.Context, look func([]entry) error) error {
 		}
 		return err
 	}
-	for m, err := range q.conn.Scan(ctx, span) {
+	for m, err := range q.conn.Scan(ctx, allRecords) {
 		if err != nil {
 			return err
 		}
 		e, ok := q.decodeFound(m)
-		if delete(specs, subject.Key(subject.Specs, e.ID)); !ok || e.State == jobs.Finished {
+		if specs.Remove(e.ID); !ok || e.State == jobs.Finished {
 			continue
 		}
 		if err := add(e); err != nil {
 			return err
 		}
 	}
-	for key := range specs {
-		m, err := q.conn.Last(ctx, subject.KVStream(subject.Specs), key)
+	for id := range specs.All() {
+		m, err := q.conn.Last(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, id))
 		if errors.Is(err, jobs.ErrNotFound) || err == nil && m.Gone() {
 			continue
 		}

@@ -203,7 +203,7 @@ func TestPause(t *testing.T) {
 	if holds, err := q.Holds(jobstest.Context(t)); err != nil || len(holds) != 1 || holds[0].Name != "default" {
 		t.Errorf("holds %+v, %v; want one", holds, err)
 	}
-	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default"); err != nil {
+	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default", q.List); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -44,15 +44,22 @@ type Change struct {
 // Caught is called each time that everything that is known now was yielded. Several changes
 // of one job in quick succession may come as one.
 func (k Kept) Changes(ctx context.Context, caught func()) iter.Seq2[Change, error] {
+	return k.changes(k.q.conn.Tail(ctx, allRecords, k.q.names.Changed("*"), func() bool { caught(); return true }))
+}
+
+// Changed returns what has changed up to now behind a number; of zero, all jobs.
+func (k Kept) Changed(ctx context.Context, after uint64) iter.Seq2[Change, error] {
+	span := allRecords
+	span.From = after + 1
+	return k.changes(k.q.conn.Scan(ctx, span))
+}
+
+// changes returns what messages say about jobs.
+func (k Kept) changes(messages iter.Seq2[wire.Message, error]) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		span, err := Filter{}.span()
-		if err != nil {
-			yield(Change{}, err)
-			return
-		}
-		for m, err := range k.q.conn.Tail(ctx, span, k.q.names.Changed("*"), func() bool { caught(); return true }) {
+		for m, err := range messages {
 			if err != nil {
-				yield(Change{}, fmt.Errorf("watch jobs: %w", err))
+				yield(Change{}, fmt.Errorf("read all records: %w", err))
 				return
 			}
 			e, ok := k.q.decodeFound(m)
@@ -73,10 +80,7 @@ func (k Kept) Changes(ctx context.Context, caught func()) iter.Seq2[Change, erro
 // Behind returns how far a reader of all changes has to come that has read those up to a
 // number, so that it knows all that is stored now; zero: it does already.
 func (k Kept) Behind(ctx context.Context, read uint64) (uint64, error) {
-	span, err := Filter{}.span()
-	if err != nil {
-		return 0, err
-	}
+	span := allRecords
 	span.From = read + 1
 	return span.Behind(ctx, k.q.conn)
 }
@@ -119,16 +123,12 @@ func (k Kept) Records(ctx context.Context, ids []string) ([]jobs.Record, error) 
 // Written returns the jobs whose records were written within a time, in the order of their
 // submission.
 func (k Kept) Written(ctx context.Context, within time.Duration) ([]jobs.Record, error) {
-	span, err := Filter{}.span()
-	if err != nil {
-		return nil, err
-	}
 	now, err := k.q.now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]jobs.Record{}
-	for m, err := range span.Since(ctx, k.q.conn, now.Add(-within)) {
+	for m, err := range allRecords.Since(ctx, k.q.conn, now.Add(-within)) {
 		if err != nil {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}

@@ -130,7 +130,7 @@ func TestAPauseHoldsEveryClass(t *testing.T) {
 	if list, err := q.List(jobstest.Context(t), queue.Filter{Queue: "default"}); err != nil || len(list) != 2 {
 		t.Errorf("%d jobs of the queue, %v; want both classes'", len(list), err)
 	}
-	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default"); err != nil {
+	if err := q.Release(jobstest.Context(t), jobs.HoldQueue, "default", q.List); err != nil {
 		t.Fatal(err)
 	}
 	present(t, q, why.Worker{Name: "w", Queues: []string{"default"}, Labels: []string{"gpu"}, Slots: 1})

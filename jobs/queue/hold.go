@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
@@ -35,8 +37,12 @@ func (q *Queue) Hold(ctx context.Context, h jobs.Hold) error {
 	return nil
 }
 
-// Release ends a hold and brings back what it has parked. There need be none.
-func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string) error {
+// releaseAtOnce is how many jobs that were parked are brought back at a time.
+const releaseAtOnce = 16
+
+// Release ends a hold and brings back what it has parked, which list finds: [Queue.List], or
+// what needs less for that. There need be none.
+func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string, list func(context.Context, Filter) ([]jobs.Record, error)) error {
 	if err := errors.Join(jobs.CheckToken(string(kind), name), oneKind(kind)); err != nil {
 		return err
 	}
@@ -46,16 +52,16 @@ func (q *Queue) Release(ctx context.Context, kind jobs.HoldKind, name string) er
 	if kind == jobs.HoldQueue {
 		return q.pause(ctx, name, time.Time{})
 	}
-	parked, err := q.entries(ctx, Filter{Batch: name, State: jobs.Waiting})
+	parked, err := list(ctx, Filter{Batch: name, State: jobs.Waiting})
 	if err != nil {
 		return err
 	}
-	for _, e := range parked {
-		if err := q.unpark(ctx, e.ID); err != nil {
-			return err
-		}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(releaseAtOnce)
+	for _, rec := range parked {
+		g.Go(func() error { return q.unpark(ctx, rec.ID) })
 	}
-	return nil
+	return g.Wait()
 }
 
 func oneKind(kind jobs.HoldKind) error {

@@ -29,7 +29,7 @@ func hold(tb testing.TB, q *queue.Queue, h jobs.Hold) {
 
 func release(tb testing.TB, q *queue.Queue, batch string) {
 	tb.Helper()
-	if err := q.Release(jobstest.Context(tb), jobs.HoldBatch, batch); err != nil {
+	if err := q.Release(jobstest.Context(tb), jobs.HoldBatch, batch, q.List); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -162,7 +162,7 @@ func TestHoldRefusesWhatItCannotHold(t *testing.T) {
 		if err := q.Hold(jobstest.Context(t), h); err == nil {
 			t.Errorf("%+v is held", h)
 		}
-		if err := q.Release(jobstest.Context(t), h.Kind, h.Name); err == nil {
+		if err := q.Release(jobstest.Context(t), h.Kind, h.Name, q.List); err == nil {
 			t.Errorf("%+v is released", h)
 		}
 	}

@@ -3,9 +3,11 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/responder"
 )
 
@@ -39,15 +41,9 @@ func (q *Queue) Admit(ctx context.Context, rec jobs.Record) error {
 
 // Admitted returns the ids of the jobs of a class's lane that have a message.
 func (q *Queue) Admitted(ctx context.Context, class, lane string) ([]string, error) {
-	subjects, err := q.conn.Subjects(ctx, subject.QueueStream(class, lane), ">")
+	ids, err := wire.Range{Stream: subject.QueueStream(class, lane), Subject: ">"}.Keys(ctx, q.conn)
 	if err != nil {
 		return nil, fmt.Errorf("look into queue %s: %w", class, err)
 	}
-	ids := make([]string, 0, len(subjects))
-	for s := range subjects {
-		if _, _, _, id, err := q.names.ParseQueue(s); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
+	return slices.Collect(ids.All()), nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/question"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -33,22 +34,26 @@ type entry struct {
 // errForeign says that a record is of a newer release, and unreadable here.
 var errForeign = errors.New("it was written by a newer release: update this one")
 
-// An AmbiguousError reports an abbreviated id that several jobs begin or end with.
+// An AmbiguousError reports an abbreviated id that several jobs begin or end with: so many,
+// of which IDs are the first.
 type AmbiguousError struct {
 	Prefix string
 	IDs    []string
+	Count  int
 }
+
+// AmbiguousShown is how many ids an [AmbiguousError] has at most.
+const AmbiguousShown = 8
 
 // ErrorCode implements what [jobs.Code] asks for.
 func (e *AmbiguousError) ErrorCode() jobs.ErrorCode { return jobs.CodeAmbiguous }
 
 func (e *AmbiguousError) Error() string {
-	const most = 8
-	candidates, more := e.IDs, ""
-	if len(candidates) > most {
-		candidates, more = candidates[:most], fmt.Sprintf(" and %d more", len(e.IDs)-most)
+	more := ""
+	if e.Count > len(e.IDs) {
+		more = fmt.Sprintf(" and %d more", e.Count-len(e.IDs))
 	}
-	return fmt.Sprintf("%d jobs begin or end with %q: use more characters of the id: %s%s", len(e.IDs), e.Prefix, strings.Join(candidates, ", "), more)
+	return fmt.Sprintf("%d jobs begin or end with %q: use more characters of the id: %s%s", e.Count, e.Prefix, strings.Join(e.IDs, ", "), more)
 }
 
 // Get returns a job's record. The id may be abbreviated to the 8 characters
@@ -199,24 +204,34 @@ func (q *Queue) resolve(ctx context.Context, id string) (string, error) {
 	if len(id) < 4 {
 		return "", fmt.Errorf("job %q: %w: give at least 4 characters of the beginning or the end of its id", id, jobs.ErrNotFound)
 	}
-	subjects, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
+	found, err := q.matching(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	var found []string
-	for s := range subjects {
-		if whole := s[strings.LastIndexByte(s, '.')+1:]; strings.HasPrefix(whole, id) || strings.HasSuffix(whole, id) {
-			found = append(found, whole)
-		}
-	}
-	switch len(found) {
+	switch found.Count {
 	case 0:
 		return "", fmt.Errorf("job %q: %w", id, jobs.ErrNotFound)
 	case 1:
-		return found[0], nil
+		return found.IDs[0], nil
 	}
-	slices.Sort(found)
-	return "", &AmbiguousError{id, found}
+	return "", &AmbiguousError{id, found.IDs, found.Count}
+}
+
+// matching finds the ids that begin or end with a text.
+func (q *Queue) matching(ctx context.Context, text string) (found question.Resolved, err error) {
+	if q.Kept().Questions().Ask(ctx, question.Resolve, text, &found) == nil {
+		return found, nil
+	}
+	subjects, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
+	for s := range subjects {
+		if whole := s[strings.LastIndexByte(s, '.')+1:]; strings.HasPrefix(whole, text) || strings.HasSuffix(whole, text) {
+			found.IDs = append(found.IDs, whole)
+		}
+	}
+	slices.Sort(found.IDs)
+	found.Count = len(found.IDs)
+	found.IDs = found.IDs[:min(found.Count, AmbiguousShown)]
+	return found, err
 }
 
 // A Filter selects jobs. Empty fields select all.
@@ -242,17 +257,9 @@ func (f Filter) Match(r jobs.Record) bool {
 		!r.Submitted.Before(f.Since) && !(f.Unfinished && r.State == jobs.Finished)
 }
 
-// span is the part of the bucket that can hold what the filter selects.
-func (f Filter) span() (wire.Range, error) {
-	if f.Queue != "" { // it may have several classes, so it is no narrower span
-		if err := jobs.CheckToken("queue", f.Queue); err != nil {
-			return wire.Range{}, err
-		}
-	}
-	// Of all subjects the broker knows how many messages there are; under any other filter it
-	// counts them for each batch that it sends.
-	return wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: ">"}, nil
-}
+// allRecords are the records, whatever a filter selects. Of all subjects the broker knows how
+// many messages there are; under any other filter it counts them for each batch that it sends.
+var allRecords = wire.Range{Stream: subject.KVStream(subject.Jobs), Subject: ">"}
 
 // List returns the records that f selects, in the order of submission.
 func (q *Queue) List(ctx context.Context, f Filter) ([]jobs.Record, error) {
@@ -265,13 +272,12 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]jobs.Record, error) {
 }
 
 func (q *Queue) entries(ctx context.Context, f Filter) ([]entry, error) {
-	span, err := f.span()
-	if err != nil {
+	if err := jobs.CheckToken("queue", cmp.Or(f.Queue, "any")); err != nil {
 		return nil, err
 	}
 	// A record that changes during the scan is met again at its new place.
 	found := map[string]entry{}
-	for m, err := range q.conn.Scan(ctx, span) {
+	for m, err := range q.conn.Scan(ctx, allRecords) {
 		if err != nil {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}
@@ -304,8 +310,7 @@ func (q *Queue) decodeFound(m wire.Message) (entry, bool) {
 // may come as one: it is the states that count here, not the steps.
 func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, error] {
 	return func(yield func(jobs.Record, error) bool) {
-		span, err := f.span()
-		if err != nil {
+		if err := jobs.CheckToken("queue", cmp.Or(f.Queue, "any")); err != nil {
 			yield(jobs.Record{}, err)
 			return
 		}
@@ -315,7 +320,7 @@ func (q *Queue) Watch(ctx context.Context, f Filter) iter.Seq2[jobs.Record, erro
 			}
 			return true
 		}
-		for m, err := range q.conn.Tail(ctx, span, q.names.Changed("*"), caught) {
+		for m, err := range q.conn.Tail(ctx, allRecords, q.names.Changed("*"), caught) {
 			if err != nil {
 				yield(jobs.Record{}, fmt.Errorf("watch jobs: %w", err))
 				return

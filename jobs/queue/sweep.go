@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/jobs/internal/idset"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 )
@@ -20,13 +21,9 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 	}
 	// This looks at the keys and not at the values: a value that this release
 	// cannot read is not gone.
-	kept, err := q.conn.Subjects(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
+	alive, err := keys(subject.Jobs, "*.*").Keys(ctx, q.conn)
 	if err != nil {
 		return 0, err
-	}
-	alive := make(map[string]bool, len(kept))
-	for key := range kept {
-		alive[key[strings.LastIndexByte(key, '.')+1:]] = true
 	}
 	removed := 0
 	for _, bucket := range []string{subject.Specs, subject.Keys} {
@@ -39,10 +36,15 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 	return removed, nil
 }
 
+// keys are those of a bucket that a pattern matches.
+func keys(bucket, pattern string) wire.Range {
+	return wire.Range{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, pattern)}
+}
+
 // sweep removes entries that are older than before and belong to no job that is kept.
-func (q *Queue) sweep(ctx context.Context, bucket string, alive map[string]bool, before time.Time) (int, error) {
+func (q *Queue) sweep(ctx context.Context, bucket string, alive *idset.Set, before time.Time) (int, error) {
 	n := 0
-	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, "*")}) {
+	for m, err := range q.conn.Scan(ctx, keys(bucket, "*")) {
 		if err != nil {
 			return n, err
 		}
@@ -53,7 +55,7 @@ func (q *Queue) sweep(ctx context.Context, bucket string, alive map[string]bool,
 				id = held.ID
 			}
 		}
-		if alive[id] || m.Time.After(before) {
+		if alive.Has(id) || m.Time.After(before) {
 			continue
 		}
 		if err := q.conn.Purge(ctx, subject.KVStream(bucket), m.Subject); err != nil {

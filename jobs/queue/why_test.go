@@ -68,7 +68,7 @@ func TestWhyOnTheWayOfAJob(t *testing.T) {
 	wants(t, q, rec, why.KeptQueuePaused)
 	hold(t, q, jobs.Hold{Kind: jobs.HoldBatch, Name: "b"})
 	wants(t, q, rec, why.KeptBatchPaused)
-	if err := q.Release(ctx, jobs.HoldQueue, "default"); err != nil {
+	if err := q.Release(ctx, jobs.HoldQueue, "default", q.List); err != nil {
 		t.Fatal(err)
 	}
 	idle(t, q, 200*time.Millisecond) // it is parked

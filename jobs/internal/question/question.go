@@ -30,6 +30,17 @@ const (
 	refusedHeader = "Penstock-Refused"
 )
 
+// Resolve is the kind of the question which jobs an abbreviated id means. It is the
+// beginning or the end of theirs, as text; the answer is [Resolved].
+const Resolve = "resolve"
+
+// Resolved has the ids that begin or end with an abbreviated one, in their order: as many
+// as a person wants to read, of so many.
+type Resolved struct {
+	IDs   []string `json:"ids"`
+	Count int      `json:"count"`
+}
+
 // ErrUnanswered says that no leader has answered.
 var ErrUnanswered = errors.New("no leader has answered")
 

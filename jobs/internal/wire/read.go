@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/idset"
 )
 
 // A Range is the messages of a stream that match Subject, from the sequence
@@ -298,14 +299,37 @@ func stored(msg *nats.Msg) (Message, error) {
 	return Message{Subject: msg.Header.Get("Nats-Subject"), Seq: seq, Time: at, Header: msg.Header, Data: msg.Data}, nil
 }
 
-// Subjects returns the subjects that a stream holds under a filter. A stream
-// that does not exist holds none.
+// subjectsWithin is how long the broker may take for a page of subjects. It sorts all of them
+// for each page, which takes seconds with a million, and a second request has it begin again.
+const subjectsWithin = 15 * Patience
+
+// Subjects returns the subjects that a stream holds under a filter, with the number of
+// messages of each. A stream that does not exist holds none.
 func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
 	all := map[string]uint64{}
-	for {
-		body, err := json.Marshal(map[string]any{"subjects_filter": filter, "offset": len(all)})
+	err := Range{Stream: stream, Subject: filter}.subjects(ctx, c, func(page map[string]uint64) { maps.Copy(all, page) })
+	return all, err
+}
+
+// Keys returns what the last tokens of the subjects of a range are, as a set.
+func (r Range) Keys(ctx context.Context, c *Conn) (*idset.Set, error) {
+	var failed error
+	set := idset.Of(func(yield func(string) bool) {
+		failed = r.subjects(ctx, c, func(page map[string]uint64) {
+			for s := range page {
+				yield(s[strings.LastIndexByte(s, '.')+1:])
+			}
+		})
+	})
+	return set, failed
+}
+
+// subjects calls do with the subjects of a range, in the pages in which the broker sends them.
+func (r Range) subjects(ctx context.Context, c *Conn, do func(page map[string]uint64)) error {
+	for offset := 0; ; {
+		body, err := json.Marshal(map[string]any{"subjects_filter": r.Subject, "offset": offset})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var reply struct {
 			Total int `json:"total"`
@@ -313,18 +337,17 @@ func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]
 				Subjects map[string]uint64 `json:"subjects"`
 			} `json:"state"`
 		}
-		err = c.Ask(ctx, "STREAM.INFO."+stream, body, &reply)
+		err = c.askWithin(ctx, subjectsWithin, "STREAM.INFO."+r.Stream, body, &reply)
 		if NoStream(err) {
-			return all, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for s, n := range reply.State.Subjects {
-			all[s] = n
-		}
-		if len(reply.State.Subjects) == 0 || len(all) >= reply.Total {
-			return all, nil
+		page := reply.State.Subjects
+		do(page)
+		if offset += len(page); len(page) == 0 || offset >= reply.Total {
+			return nil
 		}
 	}
 }
