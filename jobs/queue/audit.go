@@ -134,7 +134,7 @@ func (q *Queue) auditBatch(ctx context.Context, others known, batch []entry, fix
 // then with those that have a specification and no record: with a few at a time.
 func (q *Queue) suspects(ctx context.Context, look func([]entry) error) error {
 	// The order matters: a record is made after its specification.
-	specs, err := keys(subject.Specs, "*").Keys(ctx, q.conn)
+	specs, err := q.ids(ctx, subject.KVStream(subject.Specs), subject.Key(subject.Specs, "*"))
 	if err != nil {
 		return err
 	}

@@ -19,12 +19,10 @@ const day = 24 * time.Hour
 
 // create makes what every installation has. Queues come on demand.
 func (q *Queue) create(ctx context.Context) error {
-	has, err := q.conn.Assets().Installed(ctx, subject.Marker)
-	if err != nil {
-		return err
-	}
-	q.cfg.settle(has)
-	return q.conn.Assets().EnsureAll(ctx, q.assets(), q.cfg.Upgrade)
+	return q.conn.Assets().EnsureAll(ctx, subject.Marker, func(has wire.Installed) []wire.Asset {
+		q.cfg.settle(has)
+		return q.assets()
+	}, q.cfg.Upgrade)
 }
 
 // settle completes the settings with those of the installation. Only a process

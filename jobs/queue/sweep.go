@@ -21,7 +21,7 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 	}
 	// This looks at the keys and not at the values: a value that this release
 	// cannot read is not gone.
-	alive, err := keys(subject.Jobs, "*.*").Keys(ctx, q.conn)
+	alive, err := q.ids(ctx, subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"))
 	if err != nil {
 		return 0, err
 	}
@@ -36,15 +36,23 @@ func (q *Queue) Sweep(ctx context.Context) (int, error) {
 	return removed, nil
 }
 
-// keys are those of a bucket that a pattern matches.
-func keys(bucket, pattern string) wire.Range {
-	return wire.Range{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, pattern)}
+// ids are the last tokens of the subjects that a stream holds under a filter.
+func (q *Queue) ids(ctx context.Context, stream, filter string) (*idset.Set, error) {
+	var failed error
+	set := idset.Of(func(yield func(string) bool) {
+		failed = wire.Range{Stream: stream, Subject: filter}.EachSubject(ctx, q.conn, func(page map[string]uint64) {
+			for s := range page {
+				yield(s[strings.LastIndexByte(s, '.')+1:])
+			}
+		})
+	})
+	return set, failed
 }
 
 // sweep removes entries that are older than before and belong to no job that is kept.
 func (q *Queue) sweep(ctx context.Context, bucket string, alive *idset.Set, before time.Time) (int, error) {
 	n := 0
-	for m, err := range q.conn.Scan(ctx, keys(bucket, "*")) {
+	for m, err := range q.conn.Scan(ctx, wire.Range{Stream: subject.KVStream(bucket), Subject: subject.Key(bucket, "*")}) {
 		if err != nil {
 			return n, err
 		}

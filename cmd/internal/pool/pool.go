@@ -180,20 +180,23 @@ func (p *Pool) Bind(ctx context.Context, shell cli.Shell, hooks Hooks) error {
 	cfg := *shell.Config
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	var err error
 	p.signKey = sync.OnceValues(func() (ed25519.PrivateKey, error) { return signing.Key(&cfg) })
-	// The queue first: it says what the installation is.
 	ours := p.server != nil // our own broker follows our settings
 	events, artifacts, _, _ := cfg.Keep.Sizes()
-	p.Queue, err = queue.Open(ctx, p.Conn, queue.Config{
-		Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease, Bounds: jobs.Bounds{Refusals: cfg.MaxRefusals},
-		Retention: cfg.Keep.Jobs, DeadRetention: cfg.Keep.Dead,
-		Hooks: hooks.Queue, Upgrade: ours,
-	})
-	if err != nil {
-		return opening("queue", err)
-	}
 	var g errgroup.Group // each is a few round trips
+	g.Go(func() (err error) {
+		p.Queue, err = queue.Open(ctx, p.Conn, queue.Config{
+			Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Lease: cfg.Lease, Bounds: jobs.Bounds{Refusals: cfg.MaxRefusals},
+			Retention: cfg.Keep.Jobs, DeadRetention: cfg.Keep.Dead,
+			Hooks: hooks.Queue, Upgrade: ours,
+		})
+		return opening("queue", err)
+	})
+	if ours { // then the queue says what the installation is, before the others ask
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
 	g.Go(func() (err error) {
 		p.Log, err = session.Open(ctx, p.Conn, session.Config{
 			Role: p.role, Prefix: cfg.Prefix, Tenant: cfg.Tenant, Replicas: cfg.Replicas, Retention: cfg.Keep.Events, MaxBytes: events, Upgrade: ours,
@@ -224,6 +227,7 @@ func (p *Pool) Bind(ctx context.Context, shell cli.Shell, hooks Hooks) error {
 	if err := dispatch(p, shell, hooks); err != nil {
 		return err
 	}
+	var err error
 	p.Client, err = client.Open(ctx, p.Conn, client.Config{Prefix: cfg.Prefix, Tenant: cfg.Tenant, Role: p.role, By: "cli"})
 	return err
 }

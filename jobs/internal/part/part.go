@@ -44,15 +44,13 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*wire.Conn, subject.N
 	if conn.Bound = conn.Bound || cfg.Bind; conn.Bound {
 		return conn, names, nil
 	}
-	has, err := conn.Assets().Installed(ctx, subject.Marker)
-	if err != nil {
-		return nil, names, err
-	}
-	replicas := cmp.Or(has.Replicas, cfg.Replicas)
-	if cfg.Upgrade {
-		replicas = cmp.Or(cfg.Replicas, has.Replicas)
-	}
-	return conn, names, conn.Assets().EnsureAll(ctx, cfg.Assets(names, replicas), cfg.Upgrade)
+	return conn, names, conn.Assets().EnsureAll(ctx, subject.Marker, func(has wire.Installed) []wire.Asset {
+		replicas := cmp.Or(has.Replicas, cfg.Replicas)
+		if cfg.Upgrade {
+			replicas = cmp.Or(cfg.Replicas, has.Replicas)
+		}
+		return cfg.Assets(names, replicas)
+	}, cfg.Upgrade)
 }
 
 // Remove replaces the value of a key by the message that it was removed, if w.Expect is

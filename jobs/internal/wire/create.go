@@ -42,16 +42,27 @@ func (s Assets) Ensure(ctx context.Context, a Asset, upgrade bool) error {
 	return s.Change(ctx, a, fields)
 }
 
-// EnsureAll is Ensure for all that a part of an installation has. What exists is
-// asked for once and the rest is done at once, so that it takes a few round trips
-// and not one for each: streams first, since consumers are made on them.
-func (s Assets) EnsureAll(ctx context.Context, all []Asset, upgrade bool) error {
-	if s.c.Bound {
-		return nil
+// EnsureAll is Ensure for all that a part of an installation has, which want lists once it
+// knows what is written on the installation's marker: see [Assets.Installed]. Both, and what
+// exists, are asked for at once, and the rest is done at once, so that it takes a few round
+// trips and not one for each: streams first, since consumers are made on them.
+func (s Assets) EnsureAll(ctx context.Context, marker string, want func(has Installed) []Asset, upgrade bool) error {
+	var names []string
+	var unlisted error
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	listing, cancel := context.WithCancel(ctx)
+	defer cancel() // a store that is refused is not waited for
+	if !s.c.Bound {
+		asking.Go(func() { names, unlisted = s.Streams(listing) })
 	}
-	names, err := s.Streams(ctx)
+	has, err := s.Installed(ctx, marker)
 	if err != nil {
 		return err
+	}
+	all := want(has)
+	if asking.Wait(); unlisted != nil {
+		return unlisted
 	}
 	there := make(map[string]bool, len(names))
 	for _, name := range names {

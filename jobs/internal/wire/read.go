@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/internal/idset"
 )
 
 // A Range is the messages of a stream that match Subject, from the sequence
@@ -307,25 +306,12 @@ const subjectsWithin = 15 * Patience
 // messages of each. A stream that does not exist holds none.
 func (c *Conn) Subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
 	all := map[string]uint64{}
-	err := Range{Stream: stream, Subject: filter}.subjects(ctx, c, func(page map[string]uint64) { maps.Copy(all, page) })
+	err := Range{Stream: stream, Subject: filter}.EachSubject(ctx, c, func(page map[string]uint64) { maps.Copy(all, page) })
 	return all, err
 }
 
-// Keys returns what the last tokens of the subjects of a range are, as a set.
-func (r Range) Keys(ctx context.Context, c *Conn) (*idset.Set, error) {
-	var failed error
-	set := idset.Of(func(yield func(string) bool) {
-		failed = r.subjects(ctx, c, func(page map[string]uint64) {
-			for s := range page {
-				yield(s[strings.LastIndexByte(s, '.')+1:])
-			}
-		})
-	})
-	return set, failed
-}
-
-// subjects calls do with the subjects of a range, in the pages in which the broker sends them.
-func (r Range) subjects(ctx context.Context, c *Conn, do func(page map[string]uint64)) error {
+// EachSubject calls do with the subjects of a range, in the pages in which the broker sends them.
+func (r Range) EachSubject(ctx context.Context, c *Conn, do func(page map[string]uint64)) error {
 	for offset := 0; ; {
 		body, err := json.Marshal(map[string]any{"subjects_filter": r.Subject, "offset": offset})
 		if err != nil {
@@ -337,16 +323,14 @@ func (r Range) subjects(ctx context.Context, c *Conn, do func(page map[string]ui
 				Subjects map[string]uint64 `json:"subjects"`
 			} `json:"state"`
 		}
-		err = c.askWithin(ctx, subjectsWithin, "STREAM.INFO."+r.Stream, body, &reply)
-		if NoStream(err) {
+		if err = c.askWithin(ctx, subjectsWithin, "STREAM.INFO."+r.Stream, body, &reply); NoStream(err) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		page := reply.State.Subjects
-		do(page)
-		if offset += len(page); len(page) == 0 || offset >= reply.Total {
+		do(reply.State.Subjects)
+		if offset += len(reply.State.Subjects); len(reply.State.Subjects) == 0 || offset >= reply.Total {
 			return nil
 		}
 	}
