@@ -132,7 +132,7 @@ func newComparison(s Stream) (*comparison, error) {
 // same compares a message with the one of the backup, and notes that there is one.
 func (c *comparison) same(h *archive.Header, content []byte, there wire.Message) error {
 	c.replaces(h)
-	header := there.Stored()
+	header := storedHeaders(there)
 	if there.Subject == h.Name && there.Time.UnixNano() == h.Timestamp && int64(len(header)) == h.HeaderSize &&
 		bytes.Equal(content[:h.HeaderSize], header) && bytes.Equal(content[h.HeaderSize:], there.Data) {
 		return nil

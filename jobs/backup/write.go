@@ -219,7 +219,7 @@ func (e *entry) scan(ctx context.Context, upTo uint64) error {
 }
 
 func (e *entry) put(m wire.Message) error {
-	header := m.Stored()
+	header := storedHeaders(m)
 	err := e.tw.WriteHeader(&archive.Header{
 		Name: m.Subject, Sequence: m.Seq, Timestamp: m.Time.UnixNano(),
 		HeaderSize: int64(len(header)), PayloadSize: int64(len(m.Data)),

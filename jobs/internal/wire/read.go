@@ -8,9 +8,7 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -334,25 +332,4 @@ func (r Range) EachSubject(ctx context.Context, c *Conn, do func(page map[string
 			return nil
 		}
 	}
-}
-
-// brokerHeaders are the headers that the broker adds to a message that it sends.
-var brokerHeaders = []string{"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"}
-
-// Stored returns the headers of a message that was scanned as the broker has
-// stored them, or nothing where it had none.
-func (m Message) Stored() []byte {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
-		if slices.Contains(brokerHeaders, name) {
-			continue
-		}
-		for _, value := range m.Header[name] {
-			text.WriteString(name + ": " + value + "\r\n")
-		}
-	}
-	if text.Len() == 0 {
-		return nil
-	}
-	return []byte("NATS/1.0\r\n" + text.String() + "\r\n")
 }
