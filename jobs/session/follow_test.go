@@ -421,6 +421,41 @@ func TestUnansweredAppends(t *testing.T) {
 	}
 }
 
+// An append whose answer is lost, and that others append after before it is looked for, is
+// found to be stored: its events are there once.
+func TestAnUnansweredAppendThatOthersFollow(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 40} { // alone, and as a batch
+		s := jobstest.Start(t)
+		p := s.Proxy()
+		l, others := jobstest.Log(t, jobstest.Connect(t, p.URL())), jobstest.Log(t, s.Connect())
+		id := jobs.NewID()
+		w := writer(t, l, source(id, 1))
+		p.Blackhole()
+		appended := make(chan error, 1)
+		go func() { appended <- w.Append(jobstest.Context(t), lines(n)...) }()
+		for e, err := range others.Follow(jobstest.Context(t), id, 1, session.FollowOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Seq == uint64(1+n) {
+				break
+			}
+		}
+		appendOne(t, others, session.Source{Job: jobs.NewID(), Session: id})
+		p.Heal()
+		if err := <-appended; err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Append(jobstest.Context(t), line("after")); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := len(read(t, others, id, 1)), 1+n+1+1; got != want {
+			t.Errorf("%d events after an append of %d, want %d", got, n, want)
+		}
+	}
+}
+
 func TestAppendWaitsForTheServer(t *testing.T) {
 	s := jobstest.Start(t)
 	l := jobstest.Log(t, s.Connect())

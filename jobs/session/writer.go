@@ -1,10 +1,12 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
@@ -53,6 +55,8 @@ func (w *Writer) Append(ctx context.Context, events ...jobs.Event) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-w.busy }()
+	// Whatever is sent again is the same text, by which adopt knows it.
+	events = stamped(events)
 	for len(events) > 0 {
 		if w.lost {
 			return fmt.Errorf("session %s: %w", w.src.Session, jobs.ErrFenced)
@@ -64,6 +68,18 @@ func (w *Writer) Append(ctx context.Context, events ...jobs.Event) error {
 		events = events[n:]
 	}
 	return nil
+}
+
+// stamped returns the events with the time of each.
+func stamped(events []jobs.Event) []jobs.Event {
+	events = slices.Clone(events)
+	now := time.Now().UTC()
+	for i := range events {
+		if events[i].Time.IsZero() {
+			events[i].Time = now
+		}
+	}
+	return events
 }
 
 // some appends the first of the events, or as many as one batch takes if
@@ -94,7 +110,7 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 		pos, err = w.log.conn.PutAll(ctx, write, all)
 	}
 	if errors.Is(err, wire.ErrConflict) {
-		return 0, w.adopt(ctx)
+		return w.adopt(ctx, all)
 	}
 	if err != nil {
 		return 0, err
@@ -121,28 +137,39 @@ func (w *Writer) encode(events []jobs.Event) ([][]byte, error) {
 }
 
 // adopt moves behind what others have appended, unless one of them has taken
-// the job over. If nobody has, what this writer has appended last is gone: the session was purged,
-// and must not begin again.
-func (w *Writer) adopt(ctx context.Context) error {
+// the job over. It returns how many of the events that were just sent are stored
+// nevertheless: their answer was lost, and others appended before they were looked for, or
+// the server that was asked did not have them yet. If what this writer has appended last is
+// gone, the session was purged, and must not begin again.
+func (w *Writer) adopt(ctx context.Context, sent [][]byte) (stored int, err error) {
 	after := wire.Range{Stream: subject.Events, Subject: w.log.names.SessionEvents(w.log.cfg.Tenant, w.src.Session), From: w.at.pos + 1}
 	moved := false
 	for m, err := range w.log.conn.Scan(ctx, after) {
 		if err != nil {
-			return err
+			return 0, err
 		}
 		e, err := decode(m)
 		if err != nil {
-			return err
+			return 0, err
+		}
+		if stored < len(sent) && bytes.Equal(m.Data, sent[stored]) {
+			stored++
+			w.at, moved = end{seq: e.Seq, pos: m.Seq}, true
+			continue
 		}
 		if e.Job == w.src.Job && (e.Attempt > w.src.Attempt || e.Kind == jobs.JobClaimed || e.Kind == jobs.JobFinished) {
 			w.lost = true
-			return jobs.ErrFenced
+			return 0, jobs.ErrFenced
 		}
 		w.at, moved = end{seq: e.Seq, pos: m.Seq}, true
 	}
-	if !moved {
-		w.lost = true
-		return jobs.ErrFenced
+	if moved {
+		return stored, nil
 	}
-	return nil
+	_, err = w.log.conn.At(ctx, subject.Events, w.at.pos)
+	if errors.Is(err, jobs.ErrNotFound) {
+		w.lost = true
+		return 0, jobs.ErrFenced
+	}
+	return 0, err
 }
