@@ -86,12 +86,13 @@ func (d *Dispatcher) finish(ctx context.Context, rec jobs.Record) error {
 	return err
 }
 
-// reopen makes a finished job pending, to go on from a capsule.
+// reopen makes a finished job pending, to go on from a capsule. The session says so first:
+// a pending job may be claimed at once, and its session would not say who resumed it.
 func (d *Dispatcher) reopen(ctx context.Context, rec jobs.Record, c jobs.Capsule, by string) (jobs.Record, error) {
-	now, err := d.cfg.Queue.Resume(ctx, rec, c.Epoch)
-	if err == nil {
-		err = d.cfg.Log.Reopen(ctx, rec, by)
+	if err := d.cfg.Log.Reopen(ctx, rec, by); err != nil {
+		return rec, err
 	}
+	now, err := d.cfg.Queue.Resume(ctx, rec, c.Epoch)
 	if err == nil && now.State == jobs.Pending {
 		err = d.cfg.Queue.Enqueue(ctx, now)
 	}

@@ -205,6 +205,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock agent ls": {{"agent", "ls"}}, "penstock serve": {{"serve", "--cap", e}}, "penstock worker": {{"worker", "--server", "nats://" + e}},
 		"penstock nats credentials": {{"nats", "credentials", e}}, "penstock nats credentials ls": {{"nats", "credentials", "ls"}},
 		"penstock nats credentials revoke": {{"nats", "credentials", "revoke", e}}, "penstock nats credentials config": {{"nats", "credentials", "config"}},
+		"penstock job purge": {{"job", "purge", e}, {"job", "purge", done, "--dry-run"}}, "penstock nats compact": {{"nats", "compact", e}},
 		"penstock nats diff": {{"nats", "diff"}}, "penstock nats apply": {{"nats", "apply", "--dry-run"}},
 		"penstock nats server": {{"nats", "server", e}}, "penstock nats env": {{"nats", "env"}}, "penstock queue drain": {{"queue", "drain", e}},
 		"penstock job events": {{"job", "events", done}, {"job", "events", done, "-o", "json"}, {"job", "events", e}},
