@@ -149,8 +149,7 @@ func (b *index) step(ctx context.Context) (again bool, err error) {
 	if b.queue.Reconnects() != b.connects {
 		return true, nil // a broker that died may have lost messages of lanes
 	}
-	first := b.workersRead.IsZero()
-	if first { // without them it is not known how many jobs to admit
+	if b.workersRead.IsZero() { // without them it is not known how many jobs to admit
 		if err := b.readWorkers(ctx); err != nil {
 			return false, err
 		}
@@ -158,7 +157,7 @@ func (b *index) step(ctx context.Context) (again bool, err error) {
 	if err := errors.Join(b.depend(ctx), b.listen(ctx), b.admit(ctx)); err != nil {
 		return false, err
 	}
-	if first || time.Since(b.workersRead) < repairEvery {
+	if time.Since(b.workersRead) < repairEvery {
 		return false, nil
 	}
 	if err := b.readWorkers(ctx); err != nil {

@@ -30,20 +30,19 @@ func purgeHandler(q *queue.Queue, all *catalog.Catalog, p *purge.Purger) respond
 		}
 		list := []jobs.Record{rec}
 		done := operation.Purged{Session: rec.Session, Jobs: []string{rec.ID}}
-		for others, err := range sessionOf(ctx, all, rec.Session) {
-			if err != nil {
-				return operation.Purged{}, err
+		others, err := all.All(ctx, queue.Filter{Session: rec.Session})
+		if err != nil {
+			return operation.Purged{}, err
+		}
+		for _, other := range others {
+			if other.ID == rec.ID {
+				continue
 			}
-			for _, other := range others {
-				if other.ID == rec.ID {
-					continue
-				}
-				if !r.Session {
-					return operation.Purged{}, &jobs.CodedError{Code: jobs.CodeExists, Message: fmt.Sprintf(
-						"job %s is not the only one of its session, which has job %s, too: purge the whole session (--session)", rec.ID, other.ID)}
-				}
-				list, done.Jobs = append(list, other), append(done.Jobs, other.ID)
+			if !r.Session {
+				return operation.Purged{}, &jobs.CodedError{Code: jobs.CodeExists, Message: fmt.Sprintf(
+					"job %s is not the only one of its session, which has job %s, too: purge the whole session (--session)", rec.ID, other.ID)}
 			}
+			list, done.Jobs = append(list, other), append(done.Jobs, other.ID)
 		}
 		done.Removed, err = p.Session(ctx, rec.Session, list)
 		if err == nil && done.Removed == 0 {
@@ -54,18 +53,4 @@ func purgeHandler(q *queue.Queue, all *catalog.Catalog, p *purge.Purger) respond
 		}
 		return done, err
 	})
-}
-
-// sessionOf returns the jobs of a session, page by page.
-func sessionOf(ctx context.Context, all *catalog.Catalog, session string) func(func([]jobs.Record, error) bool) {
-	return func(yield func([]jobs.Record, error) bool) {
-		wanted := catalog.Selection{Filter: queue.Filter{Session: session}, Limit: operation.MaxPage}
-		for {
-			page, more, err := all.List(ctx, wanted)
-			if !yield(page, err) || err != nil || !more || len(page) == 0 {
-				return
-			}
-			wanted.After = page[len(page)-1].ID
-		}
-	}
 }

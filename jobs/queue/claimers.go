@@ -321,7 +321,7 @@ type delivery struct {
 	reply       string
 	again       bool                          // it was handed out before
 	caps        func() (schedule.Caps, error) // as they were since; nil: unknown
-	spec        func() (jobs.Job, error)      // of the job; nil: unknown
+	spec        func() (jobs.Job, error)      // of the job, which take begins to read
 }
 
 // soon begins to read, and returns what waits for that.

@@ -28,7 +28,16 @@ type Range struct {
 // Remove removes the messages of a range, which has no From, and returns how many the broker says
 // that were: there were more where an answer was lost.
 func (r Range) Remove(ctx context.Context, c *Conn) (int, error) {
-	body, err := json.Marshal(map[string]any{"filter": r.Subject})
+	return r.removeBefore(ctx, c, 0)
+}
+
+// removeBefore is Remove for the messages whose sequence is lower; of zero, all.
+func (r Range) removeBefore(ctx context.Context, c *Conn, seq uint64) (int, error) {
+	ask := map[string]any{"filter": r.Subject}
+	if seq > 0 {
+		ask["seq"] = seq
+	}
+	body, err := json.Marshal(ask)
 	if err != nil {
 		return 0, err
 	}

@@ -261,15 +261,8 @@ func (c *Conn) Purge(ctx context.Context, stream, subject string) error {
 
 // PurgeBefore removes the messages of a subject whose sequence is lower; of zero, all.
 func (c *Conn) PurgeBefore(ctx context.Context, stream, subject string, seq uint64) error {
-	ask := map[string]any{"filter": subject}
-	if seq > 0 {
-		ask["seq"] = seq
-	}
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
-	return c.Ask(ctx, "STREAM.PURGE."+stream, body, &struct{}{})
+	_, err := Range{Stream: stream, Subject: subject}.removeBefore(ctx, c, seq)
+	return err
 }
 
 // Now is the time of the broker that a stream is written through.
