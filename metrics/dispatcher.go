@@ -56,11 +56,7 @@ func (d *Dispatcher) Delivered(webhook, result string) {
 
 // Undelivered says when the oldest event happened that waits for a webhook; zero: none does.
 func (d *Dispatcher) Undelivered(webhook string, oldest time.Time) {
-	at := 0.0
-	if !oldest.IsZero() {
-		at = float64(oldest.UnixMilli()) / 1e3
-	}
-	d.undelivered.WithLabelValues(d.webhooks.of(webhook)).Set(at)
+	d.undelivered.WithLabelValues(d.webhooks.of(webhook)).Set(timestamp(oldest))
 }
 
 // DisabledWebhooks says how many webhooks get nothing any more.

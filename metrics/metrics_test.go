@@ -324,7 +324,7 @@ func TestState(t *testing.T) {
 		return State{Queues: []Stat{
 			{Queue: "gpu", Pending: 3, Delayed: 1, Executing: 2, Waiting: 4, OldestPending: at, Paused: true, Slots: 6},
 			{Queue: "new", Pending: 8}, {Queue: "not a queue", Pending: 5, OldestPending: at.Add(time.Hour)}, {Queue: "*", Pending: 7, OldestPending: at.Add(time.Minute)},
-		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1}, nil
+		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1, BackupVerified: at}, nil
 	})
 	for _, c := range []struct {
 		name   string
@@ -347,6 +347,8 @@ func TestState(t *testing.T) {
 		{"dead_letters", nil, 9},
 		{"store_bytes", nil, 1 << 20},
 		{"store_limit_bytes", nil, 0},
+		{"backup_verified_timestamp_seconds", nil, 1700000000},
+		{"backup_failed_timestamp_seconds", nil, 0},
 	} {
 		if got := value(t, reg, c.name, c.labels...); got != c.want {
 			t.Errorf("%s%v = %v, want %v", c.name, c.labels, got, c.want)

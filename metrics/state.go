@@ -17,6 +17,8 @@ type State struct {
 	DeadLetters      int
 	// StoreBytes is what the broker's store holds, of StoreLimit; zero is no limit.
 	StoreBytes, StoreLimit int64
+	// BackupVerified is when a backup was last verified, and BackupFailed when one last failed; zero: never.
+	BackupVerified, BackupFailed time.Time
 }
 
 // Stat is what a queue holds now.
@@ -41,16 +43,18 @@ func (d *Dispatcher) State(reg prometheus.Registerer, read ReadState, timeout ti
 	}
 	c := &stateCollector{
 		read: read, timeout: timeout, queues: d.queues,
-		jobs:    desc("queue_jobs", "Jobs in a queue, by state.", "queue", "state"),
-		oldest:  desc("queue_oldest_pending_timestamp_seconds", "When the oldest pending job of a queue was submitted; 0 when none is pending.", "queue"),
-		paused:  desc("queue_paused", "1 while a queue is paused.", "queue"),
-		slots:   desc("queue_slots", "Slots of the workers that claim jobs of a queue; a worker that serves several queues counts in each.", "queue"),
-		workers: desc("workers", "Workers that are alive, by whether they claim jobs; a closed one shuts down, or its disk is low.", "state"),
-		dead:    desc("dead_letters", "Jobs, submissions and messages that failed for good, until they are retried, dropped or too old."),
-		bytes:   desc("store_bytes", "Bytes that the broker's store holds."),
-		limit:   desc("store_limit_bytes", "Bytes that the broker's store may hold; 0 when the account has no limit."),
-		took:    desc("collector_duration_seconds", "Time that the last reading of the pool's state took."),
-		failed:  desc("collector_errors_total", "Readings of the pool's state that failed."),
+		jobs:     desc("queue_jobs", "Jobs in a queue, by state.", "queue", "state"),
+		oldest:   desc("queue_oldest_pending_timestamp_seconds", "When the oldest pending job of a queue was submitted; 0 when none is pending.", "queue"),
+		paused:   desc("queue_paused", "1 while a queue is paused.", "queue"),
+		slots:    desc("queue_slots", "Slots of the workers that claim jobs of a queue; a worker that serves several queues counts in each.", "queue"),
+		workers:  desc("workers", "Workers that are alive, by whether they claim jobs; a closed one shuts down, or its disk is low.", "state"),
+		dead:     desc("dead_letters", "Jobs, submissions and messages that failed for good, until they are retried, dropped or too old."),
+		bytes:    desc("store_bytes", "Bytes that the broker's store holds."),
+		limit:    desc("store_limit_bytes", "Bytes that the broker's store may hold; 0 when the account has no limit."),
+		verified: desc("backup_verified_timestamp_seconds", "When a backup was last verified by restoring it; 0 when none was, as far as the audit log goes back."),
+		broken:   desc("backup_failed_timestamp_seconds", "When a backup last failed; 0 when none did, as far as the audit log goes back."),
+		took:     desc("collector_duration_seconds", "Time that the last reading of the pool's state took."),
+		failed:   desc("collector_errors_total", "Readings of the pool's state that failed."),
 	}
 	reg.MustRegister(c)
 }
@@ -62,6 +66,7 @@ type stateCollector struct {
 
 	jobs, oldest, paused, slots *prometheus.Desc
 	workers, dead, bytes, limit *prometheus.Desc
+	verified, broken            *prometheus.Desc
 	took, failed                *prometheus.Desc
 
 	mu     sync.Mutex
@@ -70,7 +75,7 @@ type stateCollector struct {
 
 // Describe is of prometheus.Collector.
 func (c *stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.jobs, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.took, c.failed} {
+	for _, d := range []*prometheus.Desc{c.jobs, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.took, c.failed} {
 		out <- d
 	}
 }
@@ -93,11 +98,7 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 		for name, n := range map[string]int{"pending": s.Pending, "delayed": s.Delayed, "executing": s.Executing, "waiting": s.Waiting} {
 			show(c.jobs, float64(n), queue, name)
 		}
-		at := 0.0
-		if !s.OldestPending.IsZero() {
-			at = float64(s.OldestPending.UnixMilli()) / 1e3
-		}
-		show(c.oldest, at, queue)
+		show(c.oldest, timestamp(s.OldestPending), queue)
 		show(c.paused, truth(s.Paused), queue)
 		show(c.slots, float64(s.Slots), queue)
 	}
@@ -106,6 +107,16 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 	show(c.dead, float64(state.DeadLetters))
 	show(c.bytes, float64(state.StoreBytes))
 	show(c.limit, float64(max(state.StoreLimit, 0)))
+	show(c.verified, timestamp(state.BackupVerified))
+	show(c.broken, timestamp(state.BackupFailed))
+}
+
+// timestamp is a time in seconds, and 0 for none.
+func timestamp(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return float64(at.UnixMilli()) / 1e3
 }
 
 func (c *stateCollector) count(err error) float64 {

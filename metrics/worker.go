@@ -173,7 +173,7 @@ func (w *Worker) Workspaces(bytes, inodes int64) {
 }
 
 // Heartbeat notes that the worker has renewed its presence.
-func (w *Worker) Heartbeat(at time.Time) { w.heartbeat.Set(float64(at.UnixMilli()) / 1e3) }
+func (w *Worker) Heartbeat(at time.Time) { w.heartbeat.Set(timestamp(at)) }
 
 // Claimed counts an attempt that begins. Wait is the time from when the job
 // could start.

@@ -68,6 +68,9 @@ var alertPools = []alertPool{
 	{"store", 0, serveASmallStore, []alertFault{
 		{"another program fills the broker's store while an agent writes", []string{"PenstockStoreNearlyFull", "PenstockEventsLost"}, fillsTheStore},
 	}},
+	{"backups", 0, serveAlone, []alertFault{
+		{"the first backup cannot be written", []string{"PenstockBackupOld"}, failsToBackUp},
+	}},
 	{"disk", 0, serveOnASmallDisk, []alertFault{
 		{"the disk of a worker fills", []string{"PenstockWorkerDiskLow"}, fillsTheDisk},
 	}},
@@ -367,6 +370,14 @@ func fillsTheStore(p *watchedPool) func() {
 		empty()
 		p.run("job", "cancel", id)
 	}
+}
+
+func failsToBackUp(p *watchedPool) func() {
+	dir := p.TempDir()
+	if _, code, said := p.try("backup", filepath.Join(dir, "missing", "file")); code == 0 {
+		p.Errorf("a backup in a directory that is missing: %s", said)
+	}
+	return func() { p.run("backup", dir, "--verify") }
 }
 
 func serveOnASmallDisk(p *watchedPool) (lacks string, err error) {

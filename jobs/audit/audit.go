@@ -132,13 +132,45 @@ func (l *Log) Last(ctx context.Context, name string) (operation.AuditEntry, erro
 	return Decode(m), nil
 }
 
-// Backup is the operation of an entry that says that a backup is complete, and
-// BackupFailed of one that says that there is none. No dispatcher hears of them: the
-// command that writes backups appends the entry.
+// The operations of entries about backups. No dispatcher hears of them: the command that
+// writes backups appends the entry.
 const (
-	Backup       = "backup"
-	BackupFailed = "backup-failed"
+	Backup         = "backup"          // it is complete, and was not verified
+	BackupVerified = "backup-verified" // it is complete, and was the same when it was restored
+	BackupFailed   = "backup-failed"   // there is none
 )
+
+// Backups says when the last backups of a pool were taken, as far as its log goes back. Times
+// are zero where there was none.
+type Backups struct {
+	Last     operation.AuditEntry // verified or not
+	Verified time.Time            // the last one that was verified
+	Failed   operation.AuditEntry // the last one that failed
+}
+
+// Backups returns what the log says of backups. It asks the broker three times.
+func (l *Log) Backups(ctx context.Context) (b Backups, err error) {
+	for name, note := range map[string]func(operation.AuditEntry){
+		Backup:         b.complete,
+		BackupVerified: func(e operation.AuditEntry) { b.Verified = e.At; b.complete(e) },
+		BackupFailed:   func(e operation.AuditEntry) { b.Failed = e },
+	} {
+		e, err := l.Last(ctx, name)
+		switch {
+		case err == nil:
+			note(e)
+		case !errors.Is(err, jobs.ErrNotFound):
+			return Backups{}, fmt.Errorf("read the audit log: %w", err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Backups) complete(e operation.AuditEntry) {
+	if e.At.After(b.Last.At) {
+		b.Last = e
+	}
+}
 
 // Done is the outcome of what was not refused.
 const Done = "ok"

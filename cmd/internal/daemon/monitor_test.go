@@ -17,7 +17,9 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/catalog"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -228,9 +230,21 @@ func TestStateOfAPool(t *testing.T) {
 	if err := p.Queue.Reject(t.Context(), queue.Submission{ID: "x", At: time.Now(), Tenant: "default", Data: []byte("no job")}, errors.New("unreadable")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := state(t.Context(), p.Queue, catalog.New(p.Queue))
+	begun := time.Now()
+	for _, name := range []string{audit.BackupVerified, audit.Backup} {
+		if err := p.Audit.Append(t.Context(), operation.AuditEntry{Operation: name, About: name, Outcome: audit.Done}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := state(t.Context(), p.Queue, catalog.New(p.Queue), p.Audit)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if last, err := p.Audit.Backups(t.Context()); err != nil || last.Last.About != audit.Backup || !last.Verified.Equal(got.BackupVerified) {
+		t.Errorf("the last backups are %+v, %v", last, err)
+	}
+	if got.BackupVerified.Before(begun) || !got.BackupFailed.IsZero() {
+		t.Errorf("a backup was verified at %v and failed at %v; want one after %v, and none", got.BackupVerified, got.BackupFailed, begun)
 	}
 	slots := map[string]int{}
 	for _, q := range got.Queues {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -12,7 +13,7 @@ import (
 )
 
 // state reads what the pool holds now.
-func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog) (metrics.State, error) {
+func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog, log *audit.Log) (metrics.State, error) {
 	counts, err := c.Queues(ctx)
 	if err != nil {
 		return metrics.State{}, err
@@ -29,7 +30,14 @@ func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog) (metrics.Sta
 	if err != nil {
 		return metrics.State{}, err
 	}
-	s := metrics.State{Queues: queueStats(counts, holds, workers), DeadLetters: stored.DeadLetters, StoreBytes: stored.Bytes, StoreLimit: stored.Limit}
+	backups, err := log.Backups(ctx)
+	if err != nil {
+		return metrics.State{}, err
+	}
+	s := metrics.State{
+		Queues: queueStats(counts, holds, workers), DeadLetters: stored.DeadLetters, StoreBytes: stored.Bytes, StoreLimit: stored.Limit,
+		BackupVerified: backups.Verified, BackupFailed: backups.Failed.At,
+	}
 	for _, w := range workers {
 		if w.Closed == "" {
 			s.Claiming++

@@ -153,7 +153,11 @@ func take(ctx context.Context, shell cli.Shell, to target, plan plan) (Summary, 
 	b, err := write(ctx, shell, p, to, plan)
 	switch {
 	case err == nil:
-		if err = note(ctx, p, audit.Backup, b.File, audit.Done); err != nil {
+		name := audit.Backup
+		if b.Verified {
+			name = audit.BackupVerified
+		}
+		if err = note(ctx, p, name, b.File, audit.Done); err != nil {
 			err = fmt.Errorf("the backup %s is complete, and the audit log does not know of it: %w", b.File, err)
 		}
 	case ctx.Err() == nil:
@@ -163,7 +167,7 @@ func take(ctx context.Context, shell cli.Shell, to target, plan plan) (Summary, 
 }
 
 // note has the pool's audit log keep that there is a backup, or that one failed, and when.
-// penstock doctor says how old the last one is.
+// penstock doctor and the metrics of dispatchers say how old the last one is.
 func note(ctx context.Context, p *pool.Pool, operationName, file, outcome string) error {
 	return p.Audit.Append(ctx, operation.AuditEntry{
 		Operation: operationName, About: filepath.Base(file), Who: "penstock backup", Role: jobs.RoleOperator, Via: "bus", Outcome: outcome,

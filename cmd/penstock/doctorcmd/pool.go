@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/layout"
 	"github.com/penstock-run/penstock/jobs/why"
 )
@@ -235,24 +234,21 @@ func checkStore(ctx context.Context, p *pool.Pool) (Finding, error) {
 // checkBackup says how old the last backup is, as far as the audit log goes back.
 func (d poolDoctor) checkBackup(ctx context.Context, p *pool.Pool) (Finding, error) {
 	f := Finding{Check: "backup", Status: "ok"}
-	last, err := p.Audit.Last(ctx, audit.Backup)
-	switch {
-	case errors.Is(err, jobs.ErrNotFound):
-		f.Status, f.Detail = "note", fmt.Sprintf("none within %v", d.shell.Config.Keep.Audit)
-	case err != nil:
+	b, err := p.Audit.Backups(ctx)
+	if err != nil {
 		return f, err
-	default:
-		age := time.Since(last.At)
-		f.Detail = fmt.Sprintf("%s, %v old", last.About, age.Round(time.Minute))
+	}
+	if b.Last.At.IsZero() {
+		f.Status, f.Detail = "note", fmt.Sprintf("none within %v", d.shell.Config.Keep.Audit)
+	} else {
+		age := time.Since(b.Last.At)
+		f.Detail = fmt.Sprintf("%s, %v old", b.Last.About, age.Round(time.Minute))
 		if age > stale {
 			f.Status = "note"
 		}
 	}
-	failed, err := p.Audit.Last(ctx, audit.BackupFailed)
-	if err == nil && failed.At.After(last.At) {
+	if failed := b.Failed; failed.At.After(b.Last.At) {
 		f.Status, f.Detail = "weak", fmt.Sprintf("%s; %s failed %v ago: %s", f.Detail, failed.About, time.Since(failed.At).Round(time.Minute), failed.Outcome)
-	} else if err != nil && !errors.Is(err, jobs.ErrNotFound) {
-		return f, err
 	}
 	if f.Status != "ok" {
 		f.Price, f.Fix = "a broken disk of the broker loses jobs and results", "penstock backup DIR --every 24h --keep 14, and look at what it says"
