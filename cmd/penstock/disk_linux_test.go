@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -167,14 +171,7 @@ func TestABrokerWithoutAByte(t *testing.T) {
 	running := f.submit("echo begun; " + stays(6) + "; echo done >new.txt")
 	waiting := f.submit("true")
 	f.runs(running)
-	ballast, err := os.Create(filepath.Join(store, "ballast"))
-	f.must(err)
-	for _, size := range []int{1 << 20, 4 << 10, 1} {
-		for err = nil; err == nil; {
-			_, err = ballast.Write(make([]byte, size))
-		}
-	}
-	f.must(ballast.Close())
+	free := f.fill(store)
 	submit := []string{"submit", "-o", "id", "--repo", f.repo, "--", "true"}
 	accepted := []string{running, waiting}
 	f.eventually(60*time.Second, "a submission is refused", func() bool {
@@ -189,8 +186,65 @@ func TestABrokerWithoutAByte(t *testing.T) {
 		return true
 	})
 	time.Sleep(5 * time.Second) // longer than the lease
-	f.must(os.Remove(ballast.Name()))
+	free()
 	f.goesOn(submit, accepted...)
+}
+
+// fill writes to a disk until not a byte more goes in, and returns what frees it.
+func (f *fixture) fill(dir string) (free func()) {
+	f.Helper()
+	ballast, err := os.Create(filepath.Join(dir, "ballast"))
+	f.must(err)
+	for _, size := range []int{1 << 20, 4 << 10, 1} {
+		for err = nil; err == nil; {
+			_, err = ballast.Write(make([]byte, size))
+		}
+	}
+	f.must(ballast.Close())
+	return func() { f.Helper(); f.must(os.Remove(ballast.Name())) }
+}
+
+// A broker that waits for itself ends its process, which says so, and the next one has
+// all that was accepted. A purge that meets the end of the disk does that to it.
+func TestAStuckBroker(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	store := filepath.Join(f.data, "nats")
+	f.small(store, 64)
+	serving, again := f.serve("--slots", "0")
+	id := f.submit("true")
+	js, err := jetstream.New(f.bus())
+	f.must(err)
+	str, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "STUCK", Subjects: []string{"stuck.>"}})
+	f.must(err)
+	for i := range 2000 {
+		_, err := js.Publish(t.Context(), fmt.Sprint("stuck.", i%2), nil)
+		f.must(err)
+	}
+	free := f.fill(store)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := str.Purge(ctx, jetstream.WithPurgeSubject("stuck.1")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("this version of the server survives it, and natsd need not: %v", err)
+	}
+	free()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = serving.Wait() // its exit code says more
+	}()
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("serve goes on")
+	}
+	if code := serving.ProcessState.ExitCode(); code != cli.ExitUnreachable || !strings.Contains(serving.log.String(), "stuck") {
+		t.Errorf("it ends with %d", code)
+	}
+	f.start("serving", again...)
+	if rec := f.record(id); rec.State != jobs.Pending {
+		t.Errorf("the job is %s", rec.State)
+	}
 }
 
 // A worker whose disk gets low claims no more jobs, reports that once in its log and

@@ -19,8 +19,14 @@ func (s *Server) watchDisk(host string) {
 		case <-s.stop:
 			return
 		case <-tick.C:
-			s.heal(host)
-			s.limit()
+			err := s.heal(host)
+			if err == nil {
+				err = s.within("bound its store", s.limit)
+			}
+			if err != nil {
+				s.stuck(err)
+				return
+			}
 		}
 	}
 }

@@ -8,23 +8,28 @@ import "github.com/nats-io/nats-server/v2/server"
 // the disk, so the new server has it, and connected clients reconnect. On a disk
 // that is still full the new server is limited to what it has, and refuses
 // writes with an explanation. Without room even for a safe start, it stays as it is.
-func (s *Server) heal(host string) {
+//
+// Its error is a [StuckError].
+func (s *Server) heal(host string) error {
 	srv := s.server()
-	why := broken(srv)
-	if why == "" {
-		return
+	why := ""
+	if err := s.within("look at its streams", func() { why = broken(srv) }); err != nil || why == "" {
+		return err
 	}
 	if err := holdStreams(s.cfg.StoreDir); err != nil {
 		s.cfg.Logger.Error("the store was not written; the server is started anew when there is room", "why", why, "err", err)
-		return
+		return nil
 	}
 	s.cfg.Logger.Error("the store was not written; the server is started anew", "why", why)
-	stop(srv)
+	if err := s.within("stop", func() { stop(srv) }); err != nil {
+		return err
+	}
 	if err := s.start(host); err != nil {
 		s.cfg.Logger.Error("the server does not start; it is tried again", "err", err) // it is broken as before
-		return
+		return nil
 	}
 	s.cfg.Logger.Warn("the server runs again")
+	return nil
 }
 
 // broken says why a server cannot write, if so. The health check goes through

@@ -60,6 +60,11 @@ type Config struct {
 	Reserve int64
 	// Logger gets the server's messages; default is silence.
 	Logger *slog.Logger
+	// Stuck is called, at most once, where only the end of the process helps: see
+	// [StuckError].
+	Stuck func(error)
+
+	stuckAfter time.Duration // default is the constant; for tests
 }
 
 // A Server is a server in this process.
@@ -291,7 +296,8 @@ func (s *Server) Endpoint() Endpoint {
 }
 
 // Close stops the server and gives the directory free. What it has
-// acknowledged stays.
+// acknowledged stays. One that is stuck is left as it is, with a [StuckError], and
+// keeps the directory until the process ends.
 func (s *Server) Close() error {
 	close(s.stop)
 	s.watch.Wait()
@@ -299,7 +305,9 @@ func (s *Server) Close() error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	stop(s.server())
+	if stuck := s.within("stop", func() { stop(s.server()) }); stuck != nil {
+		return errors.Join(err, stuck)
+	}
 	return errors.Join(err, s.lock.release())
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,6 +77,11 @@ func connect(shell cli.Shell, p *Pool, owner string) error {
 	case owner == "worker":
 		return cli.Fail(cli.ExitUnreachable, "start one with penstock serve, or name one with --server", "%w", &noPoolError{shell.Config.Data})
 	}
+	return embed(shell, p, owner)
+}
+
+// embed becomes the broker of the data directory, and connects to it.
+func embed(shell cli.Shell, p *Pool, owner string) error {
 	listen := "127.0.0.1:0"
 	if owner == "serve" && (shell.Config.Serve.Listen != cli.Defaults().Serve.Listen || free(shell.Config.Serve.Listen)) {
 		listen = shell.Config.Serve.Listen
@@ -87,6 +93,8 @@ func connect(shell cli.Shell, p *Pool, owner string) error {
 	_, _, most, reserve := shell.Config.Keep.Sizes()
 	p.server, err = natsd.Open(natsd.Config{
 		StoreDir: StoreDir(shell), Listen: listen, Owner: owner, Layout: Layout(shell), TLS: secured, MaxStore: most, Reserve: reserve, Logger: p.Logger.With(servicelog.Component(servicelog.InBroker)),
+		// Nothing else in the process comes to an end either: it all asks the broker.
+		Stuck: func(error) { os.Exit(cli.ExitUnreachable) },
 	})
 	if inUse, ok := errors.AsType[*natsd.InUseError](err); ok {
 		return cli.Fail(cli.ExitUnexpected, "wait for it, use another --data, or run penstock serve so that both can use it", "%w", inUse)
