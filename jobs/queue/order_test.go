@@ -212,8 +212,15 @@ func TestRetry(t *testing.T) {
 	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 1 {
 		t.Errorf("%d dead letters, %v; want 1", len(dead), err)
 	}
-	got, err := q.Retry(jobstest.Context(t), rec.ID, false, nil)
-	if err != nil || got.State != jobs.Pending || got.Outcome != "" || got.Finished != nil {
+	announced := false
+	got, err := q.Retry(jobstest.Context(t), rec.ID, false, func(ctx context.Context, _ jobs.Record) error {
+		announced = true
+		if now := get(t, q, rec.ID); now.State != jobs.Finished {
+			t.Errorf("a worker may claim the job before its session says that it is retried: it is %s", now.State)
+		}
+		return nil
+	})
+	if err != nil || !announced || got.State != jobs.Pending || got.Outcome != "" || got.Finished != nil {
 		t.Fatalf("retry: %+v, %v; want pending", got, err)
 	}
 	if dead, err := q.Dead(jobstest.Context(t)); err != nil || len(dead) != 0 {

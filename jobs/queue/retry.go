@@ -8,8 +8,9 @@ import (
 )
 
 // Retry makes a job that has finished without success pending again, with all
-// its attempts before it. It enqueues the job once announce, which may be nil,
-// has said so.
+// its attempts before it, and enqueues it. Announce, which may be nil, says so
+// before: a pending job may be claimed at once. It may be called again for a job
+// that changes meanwhile.
 //
 // With fromSalvage its attempts begin from what was saved of an earlier one.
 func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce func(context.Context, jobs.Record) error) (jobs.Record, error) {
@@ -20,6 +21,11 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce
 		}
 		if e.State != jobs.Finished || e.Outcome == jobs.Success {
 			return e.Record, &NotRetryableError{e.ID, e.State, e.Outcome}
+		}
+		if announce != nil {
+			if err := announce(ctx, e.Record); err != nil {
+				return e.Record, err
+			}
 		}
 		e.Record = e.Afresh()
 		e.FromSalvage = fromSalvage
@@ -32,11 +38,6 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce
 		}
 		if err := q.Drop(ctx, q.letterOf(e.Record)); err != nil {
 			return e.Record, err
-		}
-		if announce != nil {
-			if err := announce(ctx, e.Record); err != nil {
-				return e.Record, err
-			}
 		}
 		return e.Record, q.Enqueue(ctx, e.Record)
 	}
