@@ -145,12 +145,12 @@ func (p *pool) hurt(ctx context.Context, window time.Duration) {
 		}
 		p.faults.Add(1)
 		if rand.IntN(2) == 0 {
-			_ = p.victim.cmd.Process.Signal(syscall.SIGSTOP)
+			p.victim.Signal(syscall.SIGSTOP)
 			time.Sleep(8 * time.Second) // its lease is five
-			_ = p.victim.cmd.Process.Signal(syscall.SIGCONT)
+			p.victim.Signal(syscall.SIGCONT)
 			continue
 		}
-		_ = p.victim.end(syscall.SIGKILL, time.Minute)
+		_ = p.victim.End(syscall.SIGKILL, time.Minute)
 		next, err := p.worker(ctx, "victim")
 		if p.victim = next; err != nil && ctx.Err() == nil {
 			p.complain(err)

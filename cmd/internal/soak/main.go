@@ -14,7 +14,7 @@
 //
 // Every few seconds it reads memory, descriptors and goroutines of the server and of the worker
 // that is not hurt, and the disk, mounts and control groups of all. At the end it compares the
-// medians of equal windows: see [growth]. It prints a table, and writes a plot.
+// medians of equal windows: see [measure.Growth]. It prints a table, and writes a plot.
 package main
 
 import (
@@ -88,13 +88,13 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	verdicts := s.judge()
 	tell(out, p.counts(), verdicts)
-	if err := os.WriteFile(o.plot, plot(s), 0o644); err != nil {
+	if err := os.WriteFile(o.plot, s.plot(), 0o644); err != nil {
 		return err
 	}
 	var grown []error
 	for _, v := range verdicts {
 		if v.grows {
-			grown = append(grown, fmt.Errorf("%s grows by %.0f %% of its median in a run", v.name, 100*v.growth))
+			grown = append(grown, fmt.Errorf("%s grows by %.0f %% of its median in a run", v.Name, 100*v.growth))
 		}
 	}
 	return errors.Join(append(grown, p.complaints()...)...)
@@ -110,6 +110,6 @@ func tell(out io.Writer, done counts, verdicts []verdict) {
 		if v.grows {
 			mark = "  GROWS"
 		}
-		fmt.Fprintf(out, "%-26s %12s %12s %12s %8.0f%% %6.2f%s\n", v.name, v.unit.text(v.least), v.unit.text(v.median), v.unit.text(v.most), 100*v.growth, v.tau, mark)
+		fmt.Fprintf(out, "%-26s %12s %12s %12s %8.0f%% %6.2f%s\n", v.Name, v.Unit.Text(v.least), v.Unit.Text(v.median), v.Unit.Text(v.most), 100*v.growth, v.Tau, mark)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/cmd/internal/measure"
 )
 
 // A pool is the programs that are soaked, and what they work on.
@@ -26,7 +27,7 @@ type pool struct {
 	env                      []string
 	log                      *os.File
 	hooks                    *httptest.Server
-	serve, steady, victim    *process
+	serve, steady, victim    *measure.Process
 
 	jobs, lost, faults, delivered, refused atomic.Int64
 	fired                                  int64 // of the schedule, among the jobs that are kept
@@ -103,91 +104,16 @@ func (p *pool) git(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// A process is one program that goes on beside the soak.
-type process struct {
-	cmd   *exec.Cmd
-	admin string // its address of metrics; empty for none
-	ended chan struct{}
-}
-
-// start starts a program and waits until it is ready, which /readyz of its admin address says.
-func (p *pool) start(ctx context.Context, args ...string) (*process, error) {
-	admin, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(p.program, append(args, "--admin", admin)...)
+// start starts a program and waits until it is ready.
+func (p *pool) start(ctx context.Context, args ...string) (*measure.Process, error) {
+	cmd := exec.Command(p.program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.env, p.log, p.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	started := &process{cmd, admin, make(chan struct{})}
-	go func() {
-		defer close(started.ended)
-		_ = cmd.Wait() // it is ended by signals
-	}()
-	for range 600 {
-		select {
-		case <-started.ended:
-			return nil, fmt.Errorf("penstock %v ended at once", args)
-		case <-ctx.Done():
-			return started, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
-		if _, err := get(ctx, "http://"+admin+"/readyz"); err == nil {
-			return started, nil
-		}
-	}
-	return started, fmt.Errorf("penstock %v is not ready after a minute", args)
-}
-
-func (r *process) end(s syscall.Signal, limit time.Duration) error {
-	if r == nil {
-		return nil
-	}
-	_ = r.cmd.Process.Signal(s) // it may have ended
-	select {
-	case <-r.ended:
-		return nil
-	case <-time.After(limit):
-		_ = r.cmd.Process.Kill()
-		<-r.ended
-		return fmt.Errorf("penstock %s had not ended %v after a signal", r.cmd.Args[1], limit)
-	}
-}
-
-// get returns what an address answers with status 200.
-func get(ctx context.Context, url string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(resp.Status)
-	}
-	return string(text), err
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
+	return measure.Start(ctx, cmd)
 }
 
 // up starts all programs.
 func (p *pool) up(ctx context.Context) (err error) {
-	broker, err := freeAddress()
+	broker, err := measure.FreeAddress()
 	if err != nil {
 		return err
 	}
@@ -201,15 +127,15 @@ func (p *pool) up(ctx context.Context) (err error) {
 	return err
 }
 
-func (p *pool) worker(ctx context.Context, name string) (*process, error) {
+func (p *pool) worker(ctx context.Context, name string) (*measure.Process, error) {
 	return p.start(ctx, "worker", "--name", name, "--slots", "3", "--drain", "20s")
 }
 
 // down ends all programs by a signal, the workers first.
 func (p *pool) down(s syscall.Signal) error {
 	var errs []error
-	for _, r := range []*process{p.steady, p.victim, p.serve} {
-		errs = append(errs, r.end(s, time.Minute))
+	for _, r := range []*measure.Process{p.steady, p.victim, p.serve} {
+		errs = append(errs, r.End(s, time.Minute))
 	}
 	p.serve, p.steady, p.victim = nil, nil, nil
 	return errors.Join(errs...)

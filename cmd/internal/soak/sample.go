@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io/fs"
@@ -10,38 +9,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/cmd/internal/measure"
 )
-
-// A unit says how the values of a series are told.
-type unit string
-
-const (
-	number unit = ""
-	kib    unit = "KiB"
-	mib    unit = "MiB"
-)
-
-func (u unit) text(v float64) string {
-	switch u {
-	case kib:
-		return fmt.Sprintf("%.1f KiB", v/(1<<10))
-	case mib:
-		return fmt.Sprintf("%.1f MiB", v/(1<<20))
-	}
-	return strconv.FormatFloat(v, 'f', -1, 64)
-}
 
 // A series is one thing that is measured.
 type series struct {
-	name string
-	unit unit
+	measure.Graph
 	// whole: it outlives restarts, so that all runs together are one time.
 	whole bool
 	read  func(ctx context.Context, p *pool) (float64, error)
-	// values are of each sample, in the order of samples.at.
-	values []float64
 }
 
 // samples are all that was measured.
@@ -55,9 +33,9 @@ type samples struct {
 }
 
 // of makes the series of one process.
-func of(who string, which func(p *pool) *process) []*series {
+func of(who string, which func(p *pool) *measure.Process) []*series {
 	admin := func(ctx context.Context, p *pool) (float64, error) {
-		text, err := get(ctx, "http://"+which(p).admin+"/metrics")
+		text, err := measure.Get(ctx, "http://"+which(p).Admin+"/metrics")
 		if err != nil {
 			return 0, err
 		}
@@ -69,24 +47,24 @@ func of(who string, which func(p *pool) *process) []*series {
 		return 0, fmt.Errorf("%s has no go_goroutines", who)
 	}
 	return []*series{
-		{name: who + " memory", unit: mib, read: func(_ context.Context, p *pool) (float64, error) { return resident(which(p).cmd.Process.Pid) }},
-		{name: who + " descriptors", read: func(_ context.Context, p *pool) (float64, error) { return descriptors(which(p).cmd.Process.Pid) }},
-		{name: who + " goroutines", read: admin},
+		{Graph: measure.Graph{Name: who + " memory", Unit: measure.MiB}, read: func(_ context.Context, p *pool) (float64, error) { return measure.Resident(which(p).PID()) }},
+		{Graph: measure.Graph{Name: who + " descriptors"}, read: func(_ context.Context, p *pool) (float64, error) { return measure.Descriptors(which(p).PID()) }},
+		{Graph: measure.Graph{Name: who + " goroutines"}, read: admin},
 	}
 }
 
 func everything() []*series {
 	return slices.Concat(
-		of("serve", func(p *pool) *process { return p.serve }),
-		of("worker", func(p *pool) *process { return p.steady }),
+		of("serve", func(p *pool) *measure.Process { return p.serve }),
+		of("worker", func(p *pool) *measure.Process { return p.steady }),
 		[]*series{
-			{name: "store for each job", unit: kib, whole: true, read: func(_ context.Context, p *pool) (float64, error) {
-				bytes, err := disk(filepath.Join(p.data, "nats"))
+			{Graph: measure.Graph{Name: "store for each job", Unit: measure.KiB}, whole: true, read: func(_ context.Context, p *pool) (float64, error) {
+				bytes, err := measure.Disk(filepath.Join(p.data, "nats"))
 				return bytes / float64(max(1, p.jobs.Load())), err
 			}},
-			{name: "disk of the workers", unit: mib, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return disk(filepath.Join(p.data, "work")) }},
-			{name: "mounts", whole: true, read: func(_ context.Context, p *pool) (float64, error) { return mounts(p.data), nil }},
-			{name: "control groups", whole: true, read: func(context.Context, *pool) (float64, error) { return groups(), nil }},
+			{Graph: measure.Graph{Name: "disk of the workers", Unit: measure.MiB}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return measure.Disk(filepath.Join(p.data, "work")) }},
+			{Graph: measure.Graph{Name: "mounts"}, whole: true, read: func(_ context.Context, p *pool) (float64, error) { return mounts(p.data), nil }},
+			{Graph: measure.Graph{Name: "control groups"}, whole: true, read: func(context.Context, *pool) (float64, error) { return groups(), nil }},
 		})
 }
 
@@ -107,7 +85,7 @@ func (s *samples) take(ctx context.Context, run int) {
 		if values, err := s.one(ctx); err == nil {
 			s.at, s.run = append(s.at, time.Since(s.began)), append(s.run, run)
 			for i, v := range values {
-				s.all[i].values = append(s.all[i].values, v)
+				s.all[i].Values = append(s.all[i].Values, v)
 			}
 		}
 	}
@@ -117,7 +95,7 @@ func (s *samples) one(ctx context.Context) (values []float64, err error) {
 	for _, one := range s.all {
 		v, err := one.read(ctx, s.pool)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", one.name, err)
+			return nil, fmt.Errorf("%s: %w", one.Name, err)
 		}
 		values = append(values, v)
 	}
@@ -127,7 +105,7 @@ func (s *samples) one(ctx context.Context) (values []float64, err error) {
 // A verdict is what came of one series.
 type verdict struct {
 	*series
-	trend
+	measure.Trend
 	least, median, most float64
 	growth              float64 // in one run, as a share of the median
 	grows               bool
@@ -139,12 +117,12 @@ func (s *samples) judge() []verdict {
 	var all []verdict
 	for _, one := range s.all {
 		segments, each := s.segments(one)
-		v := verdict{series: one, median: median(each)}
+		v := verdict{series: one, median: measure.Median(each)}
 		if len(each) > 0 {
 			v.least, v.most = slices.Min(each), slices.Max(each)
 		}
-		v.trend = growth(segments)
-		v.growth, v.grows = judged(v.trend, v.median, windows)
+		v.Trend = measure.Growth(segments)
+		v.growth, v.grows = v.Trend.Judge(v.median, windows)
 		all = append(all, v)
 	}
 	return all
@@ -164,14 +142,14 @@ func (s *samples) segments(one *series) (segments [][]float64, each []float64) {
 		if n == 0 || run == 0 && n < windows/2 {
 			continue
 		}
-		windowed[run][n] = append(windowed[run][n], one.values[i])
-		each = append(each, one.values[i])
+		windowed[run][n] = append(windowed[run][n], one.Values[i])
+		each = append(each, one.Values[i])
 	}
 	for _, run := range windowed {
 		var medians []float64
 		for _, values := range run {
 			if len(values) > 0 {
-				medians = append(medians, median(values))
+				medians = append(medians, measure.Median(values))
 			}
 		}
 		if one.whole && len(segments) > 0 {
@@ -181,43 +159,6 @@ func (s *samples) segments(one *series) (segments [][]float64, each []float64) {
 		segments = append(segments, medians)
 	}
 	return segments, each
-}
-
-// resident is the memory of a process, in bytes.
-func resident(pid int) (float64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
-			kib, err := strconv.ParseFloat(strings.Fields(text)[0], 64)
-			return kib * 1024, err
-		}
-	}
-	return 0, fmt.Errorf("process %d has ended", pid)
-}
-
-func descriptors(pid int) (float64, error) {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	return float64(len(entries)), err
-}
-
-// disk is what a directory takes on the disk, in bytes. What vanishes meanwhile takes nothing.
-func disk(dir string) (bytes float64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // it has been removed meanwhile
-		}
-		if info, err := d.Info(); err == nil {
-			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-				bytes += float64(stat.Blocks * 512)
-			}
-		}
-		return nil
-	})
-	return bytes, err
 }
 
 // mounts counts the mounts of this host below a directory.
@@ -243,4 +184,13 @@ func groups() (n float64) {
 		return nil // what vanishes meanwhile counts for nothing
 	})
 	return n
+}
+
+// plot draws each series over the time of all runs.
+func (s *samples) plot() []byte {
+	var graphs []measure.Graph
+	for _, one := range s.all {
+		graphs = append(graphs, one.Graph)
+	}
+	return measure.Plot(s.at, s.run, graphs)
 }

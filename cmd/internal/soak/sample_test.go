@@ -7,29 +7,35 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/cmd/internal/measure"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What leaks in each run, and is whole again after a restart, is found; so is what stays
 // over all runs. What only falls and rises with the load is not.
 func TestALeakIsFound(t *testing.T) {
 	t.Parallel()
 	s := &samples{window: time.Minute}
-	leaks, stays, load := &series{name: "leaks", unit: mib}, &series{name: "stays", whole: true}, &series{name: "load"}
+	leaks, stays, load := &series{Graph: measure.Graph{Name: "leaks", Unit: measure.MiB}}, &series{Graph: measure.Graph{Name: "stays"}, whole: true}, &series{Graph: measure.Graph{Name: "load"}}
 	s.all = []*series{leaks, stays, load}
 	const each = 20
 	for n := range runs * windows * each {
 		run := n / (windows * each)
 		s.at, s.run = append(s.at, time.Duration(n)*s.window/each), append(s.run, run)
-		leaks.values = append(leaks.values, 100+float64(n%(windows*each))/2)
-		stays.values = append(stays.values, float64(run))
-		load.values = append(load.values, float64(n%each))
+		leaks.Values = append(leaks.Values, 100+float64(n%(windows*each))/2)
+		stays.Values = append(stays.Values, float64(run))
+		load.Values = append(load.Values, float64(n%each))
 	}
 	for _, v := range s.judge() {
-		if want := v.name != "load"; v.grows != want {
-			t.Errorf("%s: grows %v, want %v: %+v", v.name, v.grows, want, v)
+		if want := v.Name != "load"; v.grows != want {
+			t.Errorf("%s: grows %v, want %v: %+v", v.Name, v.grows, want, v)
 		}
 	}
-	picture := string(plot(s))
+	picture := string(s.plot())
 	for d := xml.NewDecoder(strings.NewReader(picture)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break

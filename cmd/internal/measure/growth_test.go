@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"math/rand/v2"
@@ -11,6 +11,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGrowth(t *testing.T) {
 	t.Parallel()
+	const runs, windows = 3, 6
 	random := rand.New(rand.NewPCG(1, 2))
 	series := func(each func(n int) float64) (segments [][]float64) {
 		for range runs {
@@ -42,8 +43,8 @@ func TestGrowth(t *testing.T) {
 		for _, s := range segments {
 			all = append(all, s...)
 		}
-		found := growth(segments)
-		if share, grows := judged(found, median(all), windows); grows != test.grows {
+		found := Growth(segments)
+		if share, grows := found.Judge(Median(all), windows); grows != test.grows {
 			t.Errorf("%s: %+v, %.2f of the median: grows %v, want %v", test.name, found, share, grows, test.grows)
 		}
 	}

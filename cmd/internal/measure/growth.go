@@ -1,14 +1,14 @@
-package main
+package measure
 
 import (
 	"math"
 	"slices"
 )
 
-// A trend is how a series changes from window to window.
-type trend struct {
-	slope float64 // of one window, the median of the slopes of all pairs (Theil and Sen)
-	tau   float64 // how many more pairs rise than fall, of all pairs (Kendall): 1 if all rise
+// A Trend is how a series changes from window to window.
+type Trend struct {
+	Slope float64 // of one window, the median of the slopes of all pairs (Theil and Sen)
+	Tau   float64 // how many more pairs rise than fall, of all pairs (Kendall): 1 if all rise
 }
 
 // allowed is how much of its median a series may grow in one run, and sure how many pairs of
@@ -19,9 +19,9 @@ const (
 	sure    = 0.5
 )
 
-// growth finds the trend of the medians of windows. Each segment is a time without a
+// Growth finds the trend of the medians of windows. Each segment is a time without a
 // restart, and only windows of one segment are compared.
-func growth(segments [][]float64) trend {
+func Growth(segments [][]float64) Trend {
 	var slopes []float64
 	rise, fall := 0, 0
 	for _, medians := range segments {
@@ -39,26 +39,27 @@ func growth(segments [][]float64) trend {
 		}
 	}
 	if len(slopes) == 0 {
-		return trend{}
+		return Trend{}
 	}
-	return trend{median(slopes), float64(rise-fall) / float64(len(slopes))}
+	return Trend{Median(slopes), float64(rise-fall) / float64(len(slopes))}
 }
 
-// judged says of a series of so many windows in a run whether it grows.
-func judged(t trend, middle float64, perRun int) (share float64, grows bool) {
-	rise := t.slope * float64(perRun-1)
+// Judge says of a series of so many windows in a run by which share of its median it grows in
+// one run, and whether that counts as growth.
+func (t Trend) Judge(median float64, perRun int) (share float64, grows bool) {
+	rise := t.Slope * float64(perRun-1)
 	switch {
 	case rise <= 0:
 		return share, false
-	case middle == 0: // it was never there, and is now
-		return math.Inf(1), t.tau > sure
+	case median == 0: // it was never there, and is now
+		return math.Inf(1), t.Tau > sure
 	}
-	share = rise / middle
-	return share, share > allowed && t.tau > sure
+	share = rise / median
+	return share, share > allowed && t.Tau > sure
 }
 
-// median is the middle of some values; NaN of none.
-func median(values []float64) float64 {
+// Median is the middle of some values; NaN of none.
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
