@@ -82,7 +82,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{conn: conn, objects: objectStore{conn, cfg.MaxBytes}}, nil
+	return &Store{conn: conn, objects: objectStore{conn, cfg.MaxBytes, newObjectNames(conn)}}, nil
 }
 
 // Assets returns the buckets that the store needs on the broker, for callers that

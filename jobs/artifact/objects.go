@@ -12,7 +12,6 @@ import (
 	"hash"
 	"io"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +49,7 @@ type meta struct {
 type objectStore struct {
 	conn     *wire.Conn
 	maxBytes int64 // of one object
+	names    *objectNames
 }
 
 func metaSubject(object string) string {
@@ -207,15 +207,11 @@ func (l *limited) Read(p []byte) (int, error) {
 // purge removes all objects of a job, whatever became of them, and returns how many messages that
 // were. The description goes after the content, so that a purge that is repeated finds the rest.
 func (o objectStore) purge(ctx context.Context, job string) (removed int, err error) {
-	names, err := o.conn.Subjects(ctx, stream, "$O."+subject.Artifacts+".M.*")
+	descriptions, err := o.names.of(ctx, job)
 	if err != nil {
 		return 0, err
 	}
-	for at := range names {
-		name, err := base64.URLEncoding.DecodeString(at[strings.LastIndexByte(at, '.')+1:])
-		if err != nil || !strings.HasPrefix(string(name), job+"/") {
-			continue
-		}
+	for _, at := range descriptions {
 		remove := []string{}
 		for m, err := range o.conn.Scan(ctx, wire.Range{Stream: stream, Subject: at}) {
 			var is meta
@@ -223,7 +219,7 @@ func (o objectStore) purge(ctx context.Context, job string) (removed int, err er
 				err = json.Unmarshal(m.Data, &is)
 			}
 			if err != nil {
-				return removed, fmt.Errorf("description of %s: %w", name, err)
+				return removed, fmt.Errorf("description %s: %w", at, err)
 			}
 			remove = append(remove, chunkSubject(is.NUID))
 		}

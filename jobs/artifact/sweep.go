@@ -92,7 +92,7 @@ func (o objectStore) sweep(ctx context.Context) (int, error) {
 
 func (o objectStore) descriptions(ctx context.Context) (descriptions, error) {
 	d := descriptions{map[string]wire.Message{}, map[string]meta{}, map[string]bool{}, map[string]bool{}, false}
-	for m, err := range o.conn.Scan(ctx, wire.Range{Stream: stream, Subject: "$O." + subject.Artifacts + ".M.*"}) {
+	for m, err := range o.conn.Scan(ctx, descriptionsOf) {
 		if err != nil {
 			return d, err
 		}

@@ -184,18 +184,22 @@ func (p *Purger) key(ctx context.Context, rec jobs.Record) (removed int, err err
 }
 
 // end puts the note in the place of the record, which only goes by that. Everyone who watches
-// the records hears of it.
+// the records hears of it. Another purge of the same job may be first.
 func (p *Purger) end(ctx context.Context, id string) (removed int, err error) {
-	m, rec, err := p.record(ctx, id)
-	if errors.Is(err, jobs.ErrNotFound) {
-		return 0, nil
+	for {
+		m, rec, err := p.record(ctx, id)
+		if errors.Is(err, jobs.ErrNotFound) {
+			return 0, nil
+		}
+		if err == nil && !rec.Purging {
+			err = errors.New("its record has changed meanwhile: purge it again")
+		}
+		if err != nil {
+			return 0, err
+		}
+		note := wire.Write{Stream: records, Subject: m.Subject, Header: nats.Header{subject.PurgedHeader: {"true"}}, Expect: m.Seq, TTL: noted}
+		if err = part.Remove(ctx, p.conn, note); !errors.Is(err, wire.ErrConflict) {
+			return 1, err
+		}
 	}
-	if err == nil && !rec.Purging {
-		err = errors.New("its record has changed meanwhile: purge it again")
-	}
-	if err != nil {
-		return 0, err
-	}
-	note := wire.Write{Stream: records, Subject: m.Subject, Header: nats.Header{subject.PurgedHeader: {"true"}}, Expect: m.Seq, TTL: noted}
-	return 1, part.Remove(ctx, p.conn, note)
 }

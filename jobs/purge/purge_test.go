@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -95,6 +96,32 @@ func TestASessionIsPurgedAsAWhole(t *testing.T) {
 	_, err := p.Session(ctx, list[0].Session, list)
 	must(t, err)
 	for _, rec := range list {
+		if _, err := q.Get(ctx, rec.ID); !errors.Is(err, jobs.ErrPurged) {
+			t.Errorf("job %s: %v", rec.ID, err)
+		}
+	}
+}
+
+// A caller that does not wait for its purge begins another one. Each may be the first at each step, and all of
+// them succeed.
+func TestPurgesOfOneJobAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, nc := jobstest.Context(t), jobstest.Start(t).Connect()
+	q, store := jobstest.Queue(t, nc, queue.Config{}), jobstest.Store(t, nc)
+	jobstest.Log(t, nc)
+	p := purge.New(q, store)
+	for range 10 {
+		rec := jobstest.Submit(t, q, jobstest.Job())
+		_, err := jobstest.Claim(t, q, "w").Settle(ctx, jobs.Ended{Outcome: jobs.Success}, nil)
+		must(t, err)
+		var g errgroup.Group
+		for range 4 {
+			g.Go(func() error {
+				_, err := p.Session(ctx, rec.Session, []jobs.Record{{ID: rec.ID, Session: rec.Session, State: jobs.Finished}})
+				return err
+			})
+		}
+		must(t, g.Wait())
 		if _, err := q.Get(ctx, rec.ID); !errors.Is(err, jobs.ErrPurged) {
 			t.Errorf("job %s: %v", rec.ID, err)
 		}

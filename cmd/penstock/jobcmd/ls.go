@@ -104,13 +104,16 @@ func (f *filter) match(r jobs.Record) bool {
 	if f.outcome != "" && string(r.Outcome) != f.outcome {
 		return false
 	}
-	for _, label := range f.labels {
+	return labelled(r, f.labels)
+}
+
+// labelled reports whether a job has all labels: k=v, or k with any value.
+func labelled(r jobs.Record, labels []string) bool {
+	return !slices.ContainsFunc(labels, func(label string) bool {
 		name, value, given := strings.Cut(label, "=")
-		if got, has := r.Labels[name]; !has || given && got != value {
-			return false
-		}
-	}
-	return true
+		got, has := r.Labels[name]
+		return !has || given && got != value
+	})
 }
 
 // choose filters and sorts the jobs; --limit keeps the last.
