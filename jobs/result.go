@@ -83,6 +83,9 @@ func (u Usage) Add(v Usage) Usage {
 	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
 }
 
+// Total returns the number of all tokens.
+func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
+
 // Spent is what agents have used.
 type Spent struct {
 	Usage   Usage   `json:"usage"`

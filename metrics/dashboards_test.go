@@ -110,11 +110,12 @@ func workerRows() []panelRow {
 			{"Leftovers", "Leftovers of workers that died, found and removed in the time shown.", "short", one("{{kind}}", `sum by (kind) (increase(penstock_janitor_removed_total[$__range]))`)},
 		}},
 		{"Agents", []panelOf{
-			{"Cost of an hour", "What agents cost, as they report it.", "currencyUSD", one("{{agent}}", `3600 * sum by (agent) (rate(penstock_agent_cost_usd_total{agent=~"$agent"}[$__rate_interval]))`)},
+			{"Cost of an hour", "What agents cost.", "currencyUSD", one("{{agent}}", `3600 * sum by (agent) (rate(penstock_agent_cost_usd_total{agent=~"$agent"}[$__rate_interval]))`)},
 			{"Tokens", "Tokens that agents used in a second.", "cps", one("{{direction}}", `sum by (direction) (rate(penstock_agent_tokens_total{agent=~"$agent"}[$__rate_interval]))`)},
 			{"Turns", "Turns of agents.", "ops", one("{{agent}}", `sum by (agent) (rate(penstock_agent_turns_total{agent=~"$agent"}[$__rate_interval]))`)},
 			{"Ends of agents", "How agents' processes ended.", "ops", one("{{class}}", `sum by (class) (rate(penstock_agent_exits_total{agent=~"$agent"}[$__rate_interval]))`)},
 			{"Hung agents", "Agents that hung, by what they did, in the time shown.", "short", one("{{what}}", `sum by (what) (increase(penstock_agent_hangs_total[$__range]))`)},
+			{"Budgets", "Jobs that have spent most of their budget, and all of it, in the time shown.", "short", one("{{what}}", `sum by (what) (increase(penstock_job_budgets_reached_total[$__range]))`)},
 			{"Refused by the model", "Times that the model's API refused an agent because of its rate.", "ops", one("{{agent}}", `sum by (agent) (rate(penstock_agent_rate_limited_total{agent=~"$agent"}[$__rate_interval]))`)},
 		}},
 		{"Network and events", []panelOf{

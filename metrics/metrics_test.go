@@ -88,6 +88,7 @@ func useWorker(w *Worker) {
 			w.Spent(value, jobs.Usage{Input: 1, Output: -5, CacheRead: 2, CacheWrite: 3}, float64(n-3))
 			w.Turn(value)
 			w.RateLimited(value)
+			w.BudgetReached(value == "")
 			w.EventStored(jobs.Kind(value), n, time.Millisecond)
 			w.EventsDropped(value, 1)
 			w.Heartbeat(time.Now())

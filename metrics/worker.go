@@ -26,6 +26,7 @@ var (
 	hangs          = whole("start", "idle", "stopped", "output", "retry", "exit")
 	steps          = whole("interrupt", "input", "term", "kill")
 	networkReasons = setOf("malformed", "not-listed", "address", "not-tls", "other-name", "budget")
+	budgetSteps    = whole("warned", "exceeded")
 	ways           = whole("sent", "received")
 	leftovers      = setOf("workspace", "process", "mount", "cgroup", "container")
 	losses         = setOf("too_large", "publish_error")
@@ -51,18 +52,18 @@ func group(k jobs.Kind) string {
 type Worker struct {
 	queues, agents set
 
-	started, finished, unsuccessful, attempts, requeued *prometheus.CounterVec
-	sandboxStarts, oomKills, removed                    *prometheus.CounterVec
-	exits, hangs, tokens, cost, turns, rateLimited      *prometheus.CounterVec
-	refused, traffic                                    *prometheus.CounterVec
-	connections                                         prometheus.Counter
-	events, dropped                                     *prometheus.CounterVec
-	eventBytes, leasesLost                              prometheus.Counter
-	slots, inUse, draining, heartbeat                   prometheus.Gauge
-	diskLow, diskBytes, diskInodes                      prometheus.Gauge
-	spaceBytes, spaceInodes                             prometheus.Gauge
-	wait, stage, duration, sandboxStart                 *prometheus.HistogramVec
-	publish                                             prometheus.Observer
+	started, finished, unsuccessful, attempts, requeued     *prometheus.CounterVec
+	sandboxStarts, oomKills, removed                        *prometheus.CounterVec
+	exits, hangs, tokens, cost, turns, rateLimited, budgets *prometheus.CounterVec
+	refused, traffic                                        *prometheus.CounterVec
+	connections                                             prometheus.Counter
+	events, dropped                                         *prometheus.CounterVec
+	eventBytes, leasesLost                                  prometheus.Counter
+	slots, inUse, draining, heartbeat                       prometheus.Gauge
+	diskLow, diskBytes, diskInodes                          prometheus.Gauge
+	spaceBytes, spaceInodes                                 prometheus.Gauge
+	wait, stage, duration, sandboxStart                     *prometheus.HistogramVec
+	publish                                                 prometheus.Observer
 }
 
 // NewWorker registers a worker's series.
@@ -137,6 +138,8 @@ func (w *Worker) agentSeries(reg prometheus.Registerer) {
 	zero(w.turns.WithLabelValues, w.agents)
 	w.rateLimited = counter(reg, "agent_rate_limited_total", "Times that the model's API refused an agent because of its rate.", "agent")
 	zero(w.rateLimited.WithLabelValues, w.agents)
+	w.budgets = counter(reg, "job_budgets_reached_total", "Jobs that have spent most of their budget, and all of it.", "what")
+	zero(w.budgets.WithLabelValues, budgetSteps)
 }
 
 func (w *Worker) eventSeries(reg prometheus.Registerer, s scale) {
@@ -293,6 +296,15 @@ func (w *Worker) Spent(agent string, u jobs.Usage, usd float64) {
 
 // Turn counts a turn of an agent.
 func (w *Worker) Turn(agent string) { w.turns.WithLabelValues(w.agents.of(agent)).Inc() }
+
+// BudgetReached counts a job that has spent most of its budget, or all of it.
+func (w *Worker) BudgetReached(spent bool) {
+	what := "warned"
+	if spent {
+		what = "exceeded"
+	}
+	w.budgets.WithLabelValues(what).Inc()
+}
 
 // RateLimited counts a refusal of the model's API because of the rate.
 func (w *Worker) RateLimited(agent string) { w.rateLimited.WithLabelValues(w.agents.of(agent)).Inc() }

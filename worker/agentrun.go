@@ -1,16 +1,19 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/spending"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
@@ -59,7 +62,7 @@ func (r *agentRuns) agent(ctx context.Context) error {
 	report := run.Report()
 	r.terminals += report.Terminals
 	r.again = report.Again
-	r.used.heard(report.Total)
+	r.used.Heard(report.Total)
 	r.resume = report.Total.Session
 	r.at = report.Position
 	r.of.conversation.EndRun(report.Turn)
@@ -70,8 +73,8 @@ func (r *agentRuns) agent(ctx context.Context) error {
 // runConfig is what a run of the agent has from its attempt. The run ends by end.
 func (r *agentRuns) runConfig(decoder agent.Decoder, way *gate.Gate, end context.CancelCauseFunc) agentrun.Config {
 	if way != nil {
-		r.measure() // before any line of the agent's, which asks for it
-		r.used.meter.Forgive()
+		r.used.Measure(r.spending()) // before any line of the agent's, which asks for it
+		r.used.Meter().Forgive()
 	}
 	hooks := r.of.cfg.Hooks
 	return agentrun.Config{
@@ -80,8 +83,8 @@ func (r *agentRuns) runConfig(decoder agent.Decoder, way *gate.Gate, end context
 		Events: r.of.events, Append: r.of.append, Secrets: r.of.secrets,
 		Outcome: r.of.out, Snapshot: r.snapshot, Inside: r.of.inside,
 		Conversation: r.of.conversation, Prompts: r.of.conversation.Prompts, Recall: r.of.conversation.Questions.Recall,
-		Spent:   func(run agent.Total) jobs.Spent { spent, _ := r.used.spent(run); return spent },
-		Current: r.current, Way: way, Meter: r.used.meter, Terminals: r.terminals,
+		Spent:   func(run agent.Total) jobs.Spent { spent, _ := r.used.Spent(run); return spent },
+		Current: r.current, Way: way, Meter: r.used.Meter(), Terminals: r.terminals,
 		Decoder: decoder, End: end, First: r.round == 0,
 	}
 }
@@ -100,6 +103,17 @@ func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *age
 	err = run.Verdict(ctx, r.in.Reached("the agent", exit), exit, errs...)
 	r.of.refused.Limits("the agent", exit)
 	return err
+}
+
+// spending is what the meter of the gate has from the attempt.
+func (r *agentRuns) spending() spending.Config {
+	return spending.Config{
+		Record: r.of.rec, Budget: r.plan.Job.Budget, Token: r.of.tokens.model,
+		Tell: r.of.events.Put, Clean: r.of.clean, Reached: r.of.cfg.Hooks.Budget,
+		Refused: func(v gate.Violation) {
+			r.of.refused.Note(policy.KindModel, r.of.clean(cmp.Or(strings.TrimSpace(v.Method+" "+v.Path), "model API")), r.of.clean(v.What))
+		},
+	}
 }
 
 // wayTo returns the jail's way to the model API, or nil where no gate serves it.

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/jails"
 	"github.com/penstock-run/penstock/worker/internal/preparation"
+	"github.com/penstock-run/penstock/worker/internal/spending"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -22,7 +23,7 @@ type agentRuns struct {
 	of *claimed
 	// current is told which run takes control messages now; nil: none does.
 	current func(*agentrun.Run)
-	used    usage
+	used    spending.Spending
 
 	// What the runs begin from.
 	plan    preparation.Plan
@@ -83,8 +84,8 @@ func (r *agentRuns) converse(ctx context.Context) error {
 // sum puts what the agent used into the result.
 func (r *agentRuns) sum() {
 	r.count()
-	if r.used.meter != nil && r.of.cfg.Hooks.Limited != nil {
-		for range r.used.meter.Meter().Limited {
+	if meter := r.used.Meter(); meter != nil && r.of.cfg.Hooks.Limited != nil {
+		for range meter.Meter().Limited {
 			r.of.cfg.Hooks.Limited(r.of.rec)
 		}
 	}
@@ -92,7 +93,7 @@ func (r *agentRuns) sum() {
 
 // count tells what the agent used by now.
 func (r *agentRuns) count() {
-	spent, model := r.used.spent(agent.Total{})
+	spent, model := r.used.Spent(agent.Total{})
 	r.of.claim.Spend(spent)
 	r.of.out.Result.Spend(spent, model)
 }

@@ -86,7 +86,7 @@ func (r *agentRuns) describe(ctx context.Context, change workspace.Change) (stri
 	cfg := r.runConfig(answer, way, end)
 	cfg.KeepStdin, cfg.Greets = plan.KeepStdin, r.plan.Adapter.About().Protocol != "command"
 	err = r.runAgent(ctx, start, agentrun.New(cfg), plan.Stdin)
-	r.used.add(answer.Total())
+	r.used.Add(answer.Total())
 	return answer.Text(), err
 }
 

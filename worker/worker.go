@@ -154,6 +154,8 @@ type Hooks struct {
 	Hung    func(rec jobs.Record, what, step string)
 	Turn    func(rec jobs.Record) // the agent has ended a turn
 	Limited func(rec jobs.Record) // the model API refused a call because of its rate
+	// Budget: most of the job's budget is spent, or all of it; on the goroutine of a call.
+	Budget func(rec jobs.Record, spent bool)
 	// Violation: a jail was refused something. Each refusal is reported once in an
 	// attempt.
 	Violation func(rec jobs.Record, v event.JailViolation)

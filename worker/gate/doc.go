@@ -13,9 +13,11 @@
 // into the network for the agent are refused too, unless the session allows
 // them: tools that run there, and contents given by URL.
 //
-// The gate counts tokens while the provider reports them. Once
-// a session's budget is spent, it refuses calls in the provider's own words,
-// and cuts calls that are under way, except for the one that spent the budget.
+// The gate counts tokens and their cost while the provider reports them, and estimates
+// upwards what it does not report. Each call reserves the most that it can cost before it
+// is let through, so that a session exceeds its budget by one answer at the most. Once the
+// budget is spent, the gate refuses calls in the provider's own words, and cuts calls that
+// are under way, except for the one that spent the budget.
 //
 // The key is in no error and no hook, and the gate blanks it in the provider's
 // answers. That holds for the key as it is: if a provider sent it back encoded, or

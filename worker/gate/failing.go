@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -46,7 +45,7 @@ func (c *call) judge(gone bool) {
 	}
 	f := jobs.APIFailure{Status: c.result.Status}
 	if c.count != nil {
-		f.Kind = c.count.kind
+		f.Kind = c.count.Kind()
 	}
 	broken := c.result.Err != nil && f.Status < 400 // within its answer
 	if broken {
@@ -86,41 +85,3 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), 1e6*time.Second) }
-
-// readFailure returns the kind of an error, in an answer of any provider; empty if it
-// is none.
-func readFailure(data []byte) string {
-	var e struct {
-		Type  string `json:"type"`
-		Error struct {
-			Type    string          `json:"type"`
-			Code    json.RawMessage `json:"code"`
-			Status  string          `json:"status"`
-			Message string          `json:"message"`
-			Details []struct {
-				Reason string `json:"reason"`
-			} `json:"details"`
-		} `json:"error"`
-		Response struct {
-			Error struct {
-				Code string `json:"code"`
-			} `json:"error"`
-		} `json:"response"`
-	}
-	if json.Unmarshal(data, &e) != nil {
-		return ""
-	}
-	for _, d := range e.Error.Details {
-		if d.Reason == badGoogleKey {
-			return d.Reason
-		}
-	}
-	if strings.HasPrefix(e.Error.Message, "API key not valid") {
-		return badGoogleKey // which names no kind if the details are missing
-	}
-	var code string
-	_ = json.Unmarshal(e.Error.Code, &code) // Google's code is a number, and its status is the name
-	return cmp.Or(code, e.Response.Error.Code, e.Error.Status, e.Error.Type)
-}
-
-const badGoogleKey = "API_KEY_INVALID"

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/penstock-run/penstock/worker/pricing"
 )
 
 // A Config says where the model API is, and how to authenticate there.
@@ -33,8 +35,8 @@ type Config struct {
 	// Parallel bounds the calls of one session that are under way; further
 	// ones wait. Default: 16.
 	Parallel int
-	// Prices are the prices of models, by the beginnings of their names.
-	Prices map[string]Price
+	// Prices are those of models. The zero value is the built-in list.
+	Prices pricing.Of
 	Hooks  Hooks
 }
 
@@ -57,6 +59,7 @@ func (Key) MarshalText() ([]byte, error) { return []byte("(key)"), nil }
 // A Gate forwards the calls of many sessions to one provider.
 type Gate struct {
 	cfg      Config
+	api      string
 	provider provider
 	upstream *url.URL
 	client   *http.Transport
@@ -65,7 +68,8 @@ type Gate struct {
 
 // New returns a gate. It does not connect yet.
 func New(cfg Config) (*Gate, error) {
-	p, ok := providers[orDefault(cfg.API, "anthropic")]
+	api := orDefault(cfg.API, "anthropic")
+	p, ok := providers[api]
 	if !ok {
 		return nil, fmt.Errorf("gate: model API %q is not known; known are anthropic, openai and google", cfg.API)
 	}
@@ -82,7 +86,7 @@ func New(cfg Config) (*Gate, error) {
 	cfg.Answer = orDefault(cfg.Answer, 10*time.Minute)
 	cfg.Silence = orDefault(cfg.Silence, 5*time.Minute)
 	cfg.Parallel = orDefault(cfg.Parallel, 16)
-	g := &Gate{cfg: cfg, provider: p, upstream: upstream, maxBody: maxBody}
+	g := &Gate{cfg: cfg, api: api, provider: p, upstream: upstream, maxBody: maxBody}
 	g.client = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSClientConfig:     cfg.TLS,

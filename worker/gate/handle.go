@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/budget"
+	"github.com/penstock-run/penstock/worker/internal/tokencount"
 )
 
 // maxBody is the largest body that the provider accepts.
@@ -34,10 +36,12 @@ type call struct {
 	route  route
 	query  string // as it is sent on
 	began  time.Time
-	model  string // that the request names
-	count  *counter
+	asks   inquiry
+	hold   *budget.Hold
+	count  *tokencount.Counter
 	result Call
 	used   jobs.Usage // already reported to the session
+	cost   float64    // the same, in US dollars
 }
 
 // handle serves one request from the jail to its end.
@@ -97,7 +101,7 @@ func (c *call) allowed(r *http.Request) (wrong string) {
 	}
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	var ok bool
-	if c.route, c.model, ok = c.g.provider.find(r.Method, path); !ok {
+	if c.route, c.asks.model, ok = c.g.provider.find(r.Method, path); !ok {
 		return "path"
 	}
 	if c.query, ok = c.g.provider.asked(c.route, r.URL.RawQuery); !ok {
@@ -128,7 +132,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, e
 	}
 	q.inspector.Lock()
 	defer q.inspector.Unlock()
-	if c.model, err = c.g.provider.rules.inspect(body, c.model, c.s.limits.Remote); err != nil {
+	if c.asks, err = c.g.provider.rules.inspect(body, c.asks.model, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return body, rc.SetReadDeadline(time.Time{})
@@ -161,30 +165,48 @@ func (s *steadyReader) Read(p []byte) (int, error) {
 
 // forward calls the provider and passes its answer on.
 func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
-	ctx, cut := context.WithCancelCause(r.Context())
-	defer cut(nil)
-	if !c.s.begin(c, cut) {
+	var err error
+	if c.hold, err = c.s.reserve(r.Context(), c.most(int64(len(body)))); err != nil {
+		if !errors.Is(err, budget.ErrSpent) {
+			panic(http.ErrAbortHandler) // the client hung up
+		}
 		c.g.refuse(w, http.StatusBadRequest, "invalid_request_error", fmt.Sprintf(
-			"penstock: the budget of %s is spent; the job ends here", c.s.budget()))
+			"penstock: the budget of %s is spent; the job ends here", c.s.Allowed()))
 		return
 	}
+	defer c.hold.Release()
+	ctx, cut := context.WithCancelCause(r.Context())
+	defer cut(nil)
+	c.s.begin(c, cut)
 	defer c.s.end(c)
-	c.result = Call{Route: c.route.method + " " + c.route.path, Model: c.model}
+	c.result = Call{Route: c.route.method + " " + c.route.path, Model: c.asks.model}
 
-	res, err := c.g.client.RoundTrip(c.request(ctx, r, body))
+	sent := &sentTrace{}
+	res, err := c.g.client.RoundTrip(c.request(sent.in(ctx), r, body))
 	if err == nil {
 		defer res.Body.Close()
 		err = acceptable(res)
 	}
 	if err != nil {
-		c.unreachable(ctx, w, err)
+		c.unreachable(ctx, w, err, sent.was())
 		return
 	}
 	c.result.Status, c.result.RetryAfter = res.StatusCode, retryAfter(res.Header, time.Now())
-	c.count = &counter{
-		read: c.g.provider.usage, mark: []byte(c.g.provider.mark), sent: int64(len(body)),
-		stream: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"),
+	c.counts(strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"))
+	c.head(w, res)
+	if err = send(w, nil, c.g.cfg.Silence); err == nil {
+		err = c.copy(ctx, cut, w, res.Body)
 	}
+	c.tally()
+	c.finish(r.Context(), err)
+	if err != nil {
+		// The answer is incomplete. To end it normally would hide that.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// head passes on the status and the headers of an answer.
+func (c *call) head(w http.ResponseWriter, res *http.Response) {
 	pass(w.Header(), res.Header, c.g.provider.answer)
 	for name, values := range w.Header() {
 		if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, string(c.g.cfg.Key)) }) {
@@ -192,16 +214,6 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 	}
 	w.WriteHeader(res.StatusCode)
-	if err = send(w, nil, c.g.cfg.Silence); err == nil {
-		err = c.copy(ctx, cut, w, res.Body)
-	}
-	c.count.finish()
-	c.tally()
-	c.finish(r.Context(), err)
-	if err != nil {
-		// The answer is incomplete. To end it normally would hide that.
-		panic(http.ErrAbortHandler)
-	}
 }
 
 // request is the outgoing request: of the agent's request it has the route, the allowed
@@ -246,11 +258,19 @@ func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.Res
 	defer silence.Stop()
 	scrub := &scrubber{secret: []byte(c.g.cfg.Key)}
 	buf := make([]byte, 32<<10)
+	last := time.Now()
+	defer func() {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilence) {
+			last = time.Now() // until then the model may have gone on
+		}
+		c.count.Finish(last.Sub(c.began))
+	}()
 	for {
 		n, err := from.Read(buf)
 		silence.Reset(c.g.cfg.Silence)
 		if n > 0 {
-			c.count.write(buf[:n])
+			last = time.Now()
+			c.count.Write(buf[:n])
 			c.tally()
 			if err := send(w, scrub.next(buf[:n]), c.g.cfg.Silence); err != nil {
 				return err
@@ -281,31 +301,18 @@ func send(w http.ResponseWriter, p []byte, patience time.Duration) error {
 	return nil
 }
 
-// tally reports to the session what was used since the last time.
-func (c *call) tally() {
-	sum := c.count.usage
-	if sum == c.used {
-		return
-	}
-	more := jobs.Usage{
-		Input: sum.Input - c.used.Input, Output: sum.Output - c.used.Output,
-		CacheRead: sum.CacheRead - c.used.CacheRead, CacheWrite: sum.CacheWrite - c.used.CacheWrite,
-	}
-	c.used = sum
-	if c.count.model != "" {
-		c.result.Model = c.count.model
-	}
-	if c.s.use(c, more, c.g.price(c.result.Model)) && c.g.cfg.Hooks.Spent != nil {
-		c.g.cfg.Hooks.Spent(c.s.id)
-	}
-}
-
 // unreachable answers a call that got no answer, so that the agent retries if that may
-// help.
-func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error) {
+// help. Sent: the provider has the request, and may charge for it.
+func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error, sent bool) {
+	late, isLate := errors.AsType[net.Error](err)
 	err = errors.Join(context.Cause(ctx), err)
 	c.result.Status = http.StatusBadGateway
 	defer c.finish(ctx, err)
+	if sent && (ctx.Err() != nil || isLate && late.Timeout()) {
+		c.counts(true)
+		c.count.Finish(time.Since(c.began))
+		c.tally()
+	}
 	switch {
 	case errors.Is(err, errSpent):
 		c.result.Status = http.StatusBadRequest

@@ -2,10 +2,12 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +26,19 @@ type rules struct {
 	tools   []string         // kinds of tools that run beside the agent, or without a network
 	fields  []string         // the same, for a provider whose tools are known by their fields
 	byURL   func(path []string, value string) bool
+	// output are the fields that bound the tokens of an answer, and choices those that say
+	// how many answers there are.
+	output, choices []string
+}
+
+// An inquiry is what a body asks for, as far as its price depends on it.
+type inquiry struct {
+	model    string
+	output   int64  // tokens of the answer, at the most; 0: it does not say
+	choices  int64  // answers; 0: it does not say
+	tier     string // of the service
+	regional bool   // the answer must come from one region
+	text     int64  // bytes of strings, but for files
 }
 
 var anthropicRules = rules{
@@ -31,17 +46,20 @@ var anthropicRules = rules{
 	refused: map[string]error{"mcp_servers": errRemote},
 	tools:   []string{"custom", "bash_", "text_editor_", "computer_", "memory_", "tool_search_tool_"},
 	byURL:   func(path []string, value string) bool { return value == "url" && endsWith(path, "source", "type") },
+	output:  []string{"max_tokens"},
 }
 
 var openaiRules = rules{
 	opaque: []string{"parameters", "schema"},
 	// A stored prompt may have tools of its own.
-	refused: map[string]error{"prompt": errRemote, "background": errUncounted},
+	refused: map[string]error{"prompt": errRemote, "web_search_options": errRemote, "background": errUncounted},
 	tools:   []string{"function", "custom", "namespace", "tool_search", "local_shell", "apply_patch"},
 	byURL: func(path []string, value string) bool {
 		return (endsWith(path, "image_url") || endsWith(path, "file_url") || endsWith(path, "image_url", "url")) &&
 			!strings.HasPrefix(value, "data:")
 	},
+	output:  []string{"max_output_tokens", "max_completion_tokens", "max_tokens"},
+	choices: []string{"n"},
 }
 
 // In Google's, every name may be spelled in two ways.
@@ -51,41 +69,52 @@ var googleRules = rules{
 	refused: map[string]error{"cachedContent": errRemote, "cached_content": errRemote},
 	fields:  []string{"functionDeclarations", "function_declarations"},
 	byURL:   func(path []string, _ string) bool { return endsWith(path, "fileUri") || endsWith(path, "file_uri") },
+	output: []string{
+		"generationConfig.maxOutputTokens", "generationConfig.max_output_tokens", "generation_config.maxOutputTokens", "generation_config.max_output_tokens",
+	},
+	choices: []string{
+		"generationConfig.candidateCount", "generationConfig.candidate_count", "generation_config.candidateCount", "generation_config.candidate_count",
+	},
 }
 
 func endsWith(path []string, names ...string) bool {
 	return len(path) >= len(names) && slices.Equal(path[len(path)-len(names):], names)
 }
 
+// maxModel is the longest name of a model, in bytes.
+const maxModel = 256
+
 // maxDepth bounds the recursion: a body of brackets must not use up the stack.
 const maxDepth = 200
 
-// inspect reads a body as the provider will, and returns the model that the body or the
-// path names. It refuses an object with a duplicate name, because two readers may
+// inspect reads a body as the provider will, and returns what it asks for, from the model
+// that the body or the path names. It refuses an object with a duplicate name, because two readers may
 // choose different ones.
 //
 // It reads the bytes itself: a decoder that makes values of them takes seconds for a
 // body that is made to be slow, and an agent may send many.
-func (r rules) inspect(body []byte, model string, remote bool) (string, error) {
+func (r rules) inspect(body []byte, model string, remote bool) (inquiry, error) {
 	if !json.Valid(body) {
-		return "", errors.New("is not JSON")
+		return inquiry{}, errors.New("is not JSON")
 	}
 	in := &inspector{rules: r, p: body, remote: remote}
 	if in.next() != '{' {
-		return "", errors.New("is not an object")
+		return inquiry{}, errors.New("is not an object")
 	}
 	if err := in.value(); err != nil {
-		return "", err
+		return inquiry{}, err
 	}
 	switch {
-	case model != "" && in.model != "" && in.model != "models/"+model:
-		return "", errors.New("names another model than its path")
+	case model != "" && in.found.model != "" && in.found.model != "models/"+model:
+		return inquiry{}, errors.New("names another model than its path")
 	case model != "":
-		return model, nil
-	case in.model == "":
-		return "", errors.New("names no model")
+		in.found.model = model
+	case len(in.found.model) > maxModel:
+		return inquiry{}, errors.New("names a model with too long a name")
+	case in.found.model == "":
+		return inquiry{}, errors.New("names no model")
 	}
-	return in.model, nil
+	return in.found, nil
 }
 
 // An inspector walks over JSON that is known to be valid.
@@ -95,7 +124,7 @@ type inspector struct {
 	path   []string
 	depth  int
 	remote bool
-	model  string
+	found  inquiry
 }
 
 // value reads the value at path. An element of a list has the list's path.
@@ -112,8 +141,29 @@ func (in *inspector) value() error {
 	case '"':
 		return in.text(in.str())
 	}
-	in.p = in.p[in.plainEnd():]
+	end := in.plainEnd()
+	in.number(in.p[:end])
+	in.p = in.p[end:]
 	return nil
+}
+
+// number takes note of a number that bounds the answer. Of fields that mean the same the
+// largest counts.
+func (in *inspector) number(literal []byte) {
+	if len(in.path) == 0 || len(in.path) > 2 {
+		return
+	}
+	n, err := strconv.ParseFloat(string(literal), 64)
+	if err != nil {
+		return
+	}
+	name, bounded := strings.Join(in.path, "."), int64(min(max(n, 0), 1<<40))
+	if slices.Contains(in.output, name) {
+		in.found.output = max(in.found.output, bounded)
+	}
+	if slices.Contains(in.choices, name) {
+		in.found.choices = max(in.found.choices, bounded)
+	}
 }
 
 // next skips white space and returns the byte after it without consuming it.
@@ -221,7 +271,7 @@ func (in *inspector) skip() {
 	for {
 		switch c := in.next(); c {
 		case '"':
-			in.str()
+			in.found.text += int64(len(in.str()))
 		case '{', '[':
 			depth++
 			in.take()
@@ -241,9 +291,13 @@ func (in *inspector) skip() {
 
 // text checks a string.
 func (in *inspector) text(s string) error {
+	if !in.file(s) {
+		in.found.text += int64(len(s))
+	}
+	if len(in.path) == 1 {
+		in.option(in.path[0], s)
+	}
 	switch {
-	case slices.Equal(in.path, []string{"model"}):
-		in.model = s
 	case in.remote:
 	case in.tools != nil && endsWith(in.path, "tools", "type"):
 		local := func(kind string) bool { return s == kind || strings.HasSuffix(kind, "_") && strings.HasPrefix(s, kind) }
@@ -254,6 +308,30 @@ func (in *inspector) text(s string) error {
 		return fmt.Errorf("content given by URL: %w", errRemote)
 	}
 	return nil
+}
+
+// option takes note of a field at the top.
+func (in *inspector) option(name, value string) {
+	switch {
+	case name == "model":
+		in.found.model = value
+	case name == "service_tier", name == "serviceTier":
+		in.found.tier = cmp.Or(in.found.tier, value)
+	case name == "speed" && value != "standard":
+		in.found.tier = value // costs more than any tier
+	case name == "inference_geo" && value != "global":
+		in.found.regional = true
+	}
+}
+
+// file reports whether a string is the contents of a file, or is encoded: a token has many
+// more of its bytes.
+func (in *inspector) file(s string) bool {
+	switch in.path[len(in.path)-1] {
+	case "data", "file_data", "encrypted_content", "signature", "thoughtSignature", "thought_signature":
+		return !strings.ContainsAny(s[:min(len(s), 1024)], " \n")
+	}
+	return strings.HasPrefix(s, "data:")
 }
 
 // names are the names in one object. Most objects have few.

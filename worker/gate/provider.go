@@ -19,11 +19,10 @@ type provider struct {
 	// ends with "-" stands for all that begin with it.
 	request, answer []string
 	rules           rules
-	usage           func(data []byte) (report, bool)
 	refusal         func(status int, kind, message string) []byte
-	// mark stands in every piece of an answer that reports usage, and secrets are the
-	// query parameters that hold a credential, which is dropped.
-	mark    string
+	// longest is how many tokens an answer of any model has at most.
+	longest int64
+	// secrets are the query parameters that hold a credential, which is dropped.
 	secrets []string
 }
 
@@ -55,22 +54,21 @@ var providers = map[string]provider{
 		request: []string{"Accept", "Content-Type", "User-Agent", "X-App", "Anthropic-Version", "Anthropic-Beta", "X-Stainless-"},
 		answer:  []string{"Content-Type", "Request-Id", "Retry-After", "X-Should-Retry", "Anthropic-Ratelimit-", "Cache-Control"},
 		rules:   anthropicRules,
-		usage:   readAnthropic,
-		mark:    `"usage"`,
+		longest: 128_000,
 		refusal: refuseAnthropic,
 	},
 	"openai": {
 		upstream: "https://api.openai.com",
 		routes: []route{
 			{method: http.MethodPost, path: "/v1/responses", body: true, asks: true},
+			{method: http.MethodPost, path: "/v1/chat/completions", body: true, asks: true},
 			{method: http.MethodGet, path: "/v1/models"},
 			{method: http.MethodGet, path: "/v1/models/*"},
 		},
 		request: []string{"Accept", "Content-Type", "User-Agent", "Originator", "Openai-Beta", "X-Stainless-"},
 		answer:  []string{"Content-Type", "X-Request-Id", "Retry-After", "Retry-After-Ms", "X-Ratelimit-", "Openai-Model", "Cache-Control"},
 		rules:   openaiRules,
-		usage:   readOpenAI,
-		mark:    `"usage"`,
+		longest: 128_000,
 		refusal: refuseOpenAI,
 	},
 	"google": {
@@ -88,8 +86,7 @@ var providers = map[string]provider{
 		request: []string{"Accept", "Content-Type", "User-Agent", "X-Goog-Api-Client"},
 		answer:  []string{"Content-Type", "Retry-After", "Cache-Control"},
 		rules:   googleRules,
-		usage:   readGoogle,
-		mark:    `"usageMetadata"`,
+		longest: 65_536,
 		secrets: []string{"key"},
 		refusal: refuseGoogle,
 	},

@@ -3,11 +3,13 @@ package gate
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/budget"
 )
 
 // Limits bound what a session may use.
@@ -15,7 +17,7 @@ type Limits struct {
 	// Tokens is the budget: every token that the provider counts, whether read from its
 	// cache or not. Zero is no limit.
 	Tokens int64
-	// USD is the budget in money. It applies to models in Config.Prices.
+	// USD is the budget in money.
 	USD float64
 	// Used and UsedUSD are the usage of earlier attempts, which counts.
 	Used    jobs.Usage
@@ -28,8 +30,8 @@ type Limits struct {
 // A Meter is the usage of a session so far, without Limits.Used.
 type Meter struct {
 	Usage      jobs.Usage
-	CostUSD    float64 // of the models in Config.Prices
-	Unpriced   int64   // tokens of other models
+	CostUSD    float64 // by Config.Prices
+	Unpriced   int64   // tokens of models that have no price, and so the dearest
 	Model      string  // the last model that answered
 	Calls      int     // forwarded to the provider
 	Limited    int     // of these, answered with 429
@@ -63,14 +65,20 @@ type Session struct {
 	// Refused is called for every request that is not allowed, on the goroutine of that
 	// request. It must not block, and is set before the session is served.
 	Refused func(v Violation)
+	// Unpriced is called once for each of the first models that have no price, and Budget
+	// once when most of the budget is spent, and once when all of it is. They are called
+	// like Refused, and may be nil.
+	Unpriced func(model string)
+	Budget   func(spent bool)
 
 	id     string
 	token  Key
 	limits Limits
-	spent  chan struct{} // closed once the budget is spent
+	budget *budget.Account
 
 	mu      sync.Mutex
 	meter   Meter                             // guarded by mu
+	unknown map[string]bool                   // models without a price; guarded by mu
 	failing Failure                           // guarded by mu
 	calls   map[*call]context.CancelCauseFunc // under way; guarded by mu
 }
@@ -79,11 +87,12 @@ type Session struct {
 // requests with the token, which a program sends as the key of the API. An empty token
 // admits no request.
 func NewSession(id string, token Key, limits Limits) *Session {
-	s := &Session{id: id, token: token, limits: limits, spent: make(chan struct{}), calls: map[*call]context.CancelCauseFunc{}}
-	if s.over() {
-		close(s.spent)
+	return &Session{
+		id: id, token: token, limits: limits, calls: map[*call]context.CancelCauseFunc{}, unknown: map[string]bool{},
+		budget: budget.New(
+			budget.Amount{USD: limits.USD, Tokens: limits.Tokens},
+			budget.Amount{USD: limits.UsedUSD, Tokens: limits.Used.Total()}),
 	}
-	return s
 }
 
 // opens reports whether one of the credentials of a request is the token. It takes the
@@ -96,13 +105,6 @@ func (s *Session) opens(credentials []string) bool {
 	return found == 1 && s.token != ""
 }
 
-// over reports whether the budget is used up. The caller holds mu, or is
-// alone.
-func (s *Session) over() bool {
-	l := s.limits
-	return l.Tokens > 0 && tokens(s.meter.Usage.Add(l.Used)) >= l.Tokens || l.USD > 0 && s.meter.CostUSD+l.UsedUSD >= l.USD
-}
-
 // Meter returns the usage so far.
 func (s *Session) Meter() Meter {
 	s.mu.Lock()
@@ -111,16 +113,7 @@ func (s *Session) Meter() Meter {
 }
 
 // Spent returns a channel that is closed once the budget is spent.
-func (s *Session) Spent() <-chan struct{} { return s.spent }
-
-func (s *Session) isSpent() bool {
-	select {
-	case <-s.spent:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Session) Spent() <-chan struct{} { return s.budget.Spent() }
 
 // note changes the meter.
 func (s *Session) note(change func(*Meter)) {
@@ -129,18 +122,22 @@ func (s *Session) note(change func(*Meter)) {
 	change(&s.meter)
 }
 
-// begin registers a call, so that another call that spends the budget can cut it. It
-// reports whether budget is left.
-func (s *Session) begin(c *call, cut context.CancelCauseFunc) bool {
+// reserve waits until the budget has room for a call that uses so much at the most. The
+// error is [budget.ErrSpent] if nothing is left.
+func (s *Session) reserve(ctx context.Context, most budget.Amount) (*budget.Hold, error) {
+	h, err := s.budget.Reserve(ctx, most)
+	if errors.Is(err, budget.ErrSpent) {
+		s.note(func(m *Meter) { m.Refused++ })
+	}
+	return h, err
+}
+
+// begin registers a call, so that another call that spends the budget can cut it.
+func (s *Session) begin(c *call, cut context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isSpent() {
-		s.meter.Refused++
-		return false
-	}
 	s.calls[c] = cut
 	s.meter.Calls++
-	return true
 }
 
 func (s *Session) end(c *call) {
@@ -149,32 +146,57 @@ func (s *Session) end(c *call) {
 	delete(s.calls, c)
 }
 
-// use adds to the meter what c has used since the last time, at its price. It reports
-// whether that spent the budget; then it cuts every other call.
-func (s *Session) use(c *call, more jobs.Usage, price *Price) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.meter.Usage = s.meter.Usage.Add(more)
-	if price != nil {
-		s.meter.CostUSD += price.of(more)
-	} else {
-		s.meter.Unpriced += tokens(more)
+// use adds to the meter what c has used since the last time, and what that costs. It
+// reports whether that spent the budget; then it cuts every other call.
+func (s *Session) use(c *call, more jobs.Usage, usd float64, priced bool) bool {
+	if s.add(c.result.Model, more, usd, priced) && s.Unpriced != nil {
+		s.Unpriced(c.result.Model)
 	}
-	s.meter.Model = c.result.Model
-	if !s.over() || s.isSpent() {
+	news := c.hold.Use(budget.Amount{USD: c.cost, Tokens: c.used.Total()})
+	if (news.Warned || news.Spent) && s.Budget != nil {
+		s.Budget(news.Spent)
+	}
+	if !news.Spent {
 		return false
 	}
-	close(s.spent)
-	for other, cut := range s.calls {
-		if other != c {
-			cut(errSpent)
-		}
-	}
+	s.cut(c)
 	return true
 }
 
-// budget describes the budget, for the message that says it is spent.
-func (s *Session) budget() string {
+// maxUnknown bounds how many models without a price are told.
+const maxUnknown = 10
+
+// add changes the meter. It reports whether the model is one of the first without a price.
+func (s *Session) add(model string, more jobs.Usage, usd float64, priced bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meter.Usage = s.meter.Usage.Add(more)
+	s.meter.CostUSD += usd
+	s.meter.Model = model
+	if priced {
+		return false
+	}
+	s.meter.Unpriced += more.Total()
+	if s.unknown[model] || len(s.unknown) >= maxUnknown {
+		return false
+	}
+	s.unknown[model] = true
+	return true
+}
+
+// cut ends every call but one.
+func (s *Session) cut(but *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, cut := range s.calls {
+		if other != but {
+			cut(errSpent)
+		}
+	}
+}
+
+// Allowed describes the budget, for the message that says it is spent.
+func (s *Session) Allowed() string {
 	switch l := s.limits; {
 	case l.Tokens > 0 && l.USD > 0:
 		return fmt.Sprintf("%d tokens or %v USD", l.Tokens, l.USD)
@@ -184,5 +206,3 @@ func (s *Session) budget() string {
 		return fmt.Sprintf("%d tokens", l.Tokens)
 	}
 }
-
-func tokens(u jobs.Usage) int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }

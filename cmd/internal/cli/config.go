@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
+	"github.com/penstock-run/penstock/worker/pricing"
 )
 
 // EnvPrefix begins the name of every variable that penstock reads, except
@@ -57,6 +58,8 @@ type Config struct {
 	Keep          KeepConfig    `yaml:"retention" envPrefix:"RETENTION_"`
 	// Agents are in files only: a variable could not hold them.
 	Agents map[string]agent.Custom `yaml:"agents,omitempty" doc:"agents of one's own, by name: protocol, command, env, api"`
+	// Prices are in files only, too.
+	Prices map[string]pricing.Price `yaml:"prices,omitempty" doc:"what models cost, by name, in US dollars for a million tokens: input, output, cache_read, cache_write, cache_write_hour, long_from, long, factors"`
 	// Hooks are in files only, too.
 	Hooks map[string]hooks.Rule `yaml:"hooks,omitempty" doc:"webhooks that become jobs, by name: source, secret_file, when, require, users, job"`
 	// Webhooks say where the pool may send events.
@@ -355,14 +358,27 @@ func (c *Config) validate() error {
 	if by := c.Worker.CommitAuthor; by != "" && !isPerson(by) {
 		return Usage("", "worker.commit_author: %q is not of the form Name <address>", by)
 	}
+	if err := c.validateNamed(); err != nil {
+		return err
+	}
+	for _, p := range c.Worker.ROPaths {
+		if !filepath.IsAbs(p) {
+			return Usage("", "worker.ro_paths: %q is not an absolute path", p)
+		}
+	}
+	return nil
+}
+
+// validateNamed checks the settings that have names of the user's.
+func (c *Config) validateNamed() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		if err := builtin.Agents(agent.Config{}).Validate(name, c.Agents[name]); err != nil {
 			return Usage("see docs/how-to/agents.md", "%w", err)
 		}
 	}
-	for _, p := range c.Worker.ROPaths {
-		if !filepath.IsAbs(p) {
-			return Usage("", "worker.ro_paths: %q is not an absolute path", p)
+	for _, name := range slices.Sorted(maps.Keys(c.Prices)) {
+		if err := c.Prices[name].Validate(); err != nil {
+			return Usage("see docs/how-to/budgets.md", "prices.%s: %w", name, err)
 		}
 	}
 	return nil

@@ -85,5 +85,6 @@ func (m *Monitor) watchWorker(h *pool.Hooks) {
 	}
 	h.Worker.Hung = func(_ jobs.Record, what, step string) { series.Hung(what, step) }
 	h.Worker.Turn = func(rec jobs.Record) { series.Turn(rec.Agent) }
+	h.Worker.Budget = func(_ jobs.Record, spent bool) { series.BudgetReached(spent) }
 	h.Worker.Limited = func(rec jobs.Record) { series.RateLimited(rec.Agent) }
 }

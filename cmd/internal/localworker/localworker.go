@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/systemd"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/pricing"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -87,7 +88,7 @@ func addGates(settings *cli.Config, cfg *worker.Config) error {
 		if api.key == "" {
 			continue
 		}
-		g, err := gate.New(gate.Config{API: api.name, Upstream: api.url, Key: gate.Key(api.key)})
+		g, err := gate.New(gate.Config{API: api.name, Upstream: api.url, Key: gate.Key(api.key), Prices: pricing.New(settings.Prices)})
 		if err != nil {
 			return cli.Usage("see model."+api.name+"_url and "+api.variable, "model API: %w", err)
 		}

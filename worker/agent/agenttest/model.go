@@ -48,12 +48,14 @@ type Reply struct {
 	Drop   bool // ends the connection within the answer
 	Hang   bool // never ends the answer
 
-	Input, Output int64 // tokens; defaults 1000 and 50
+	// Input and Output are tokens. By default they are 50 out, and one in for each eight
+	// bytes of the request, but 1000 at least: who counts does not believe much less.
+	Input, Output int64
 }
 
-func (r Reply) withDefaults() Reply {
+func (r Reply) withDefaults(size int64) Reply {
 	if r.Input == 0 {
-		r.Input = 1000
+		r.Input = max(1000, size/8)
 	}
 	if r.Output == 0 {
 		r.Output = 50
@@ -135,7 +137,8 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, Reply{Status: http.StatusNotFound, Error: "not_found_error"})
 		return
 	}
-	if err := json.NewDecoder(r.Body).Decode(body); err != nil {
+	sent := &sizeReader{from: r.Body}
+	if err := json.NewDecoder(sent).Decode(body); err != nil {
 		fail(w, Reply{Status: http.StatusBadRequest, Error: "invalid_request_error"})
 		return
 	}
@@ -158,7 +161,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	a := &answer{w: w, reply: reply.withDefaults(), req: req, id: m.ids.Add(1)}
+	a := &answer{w: w, reply: reply.withDefaults(sent.size), req: req, id: m.ids.Add(1)}
 	switch {
 	case model != "":
 		a.generate()
@@ -189,6 +192,18 @@ func (m *Model) reply(req *Request) Reply {
 	m.requests = append(m.requests, *req)
 	m.mu.Unlock()
 	return step(*req)
+}
+
+// A sizeReader counts what it reads.
+type sizeReader struct {
+	from io.Reader
+	size int64
+}
+
+func (s *sizeReader) Read(p []byte) (int, error) {
+	n, err := s.from.Read(p)
+	s.size += int64(n)
+	return n, err
 }
 
 func fail(w http.ResponseWriter, r Reply) {

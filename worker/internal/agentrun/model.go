@@ -24,7 +24,7 @@ func serveModel(ctx context.Context, cfg Config, l net.Listener) error {
 		select {
 		case <-ctx.Done():
 		case <-cfg.Meter.Spent():
-			cfg.End(verdict.Ended(jobs.BudgetExceeded, "the budget is spent: %d tokens, %.2f USD at the most", cfg.Job.Budget.Tokens, cfg.Job.Budget.USD))
+			cfg.End(verdict.Ended(jobs.BudgetExceeded, "the budget of %s is spent", cfg.Meter.Allowed()))
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func TestJailedClaude(t *testing.T) {
 			t.Errorf("the key is in the transcript: %.300s", line)
 		}
 	}
-	if m := session.Meter(); m.Usage.Input != 5000 || m.Usage.Output != 250 || m.Violations != 2 || m.Strangers != 0 || m.Calls != 5 {
+	if m := session.Meter(); m.Usage.Input < 5000 || m.Usage.Output != 250 || m.Violations != 2 || m.Strangers != 0 || m.Calls != 5 {
 		t.Errorf("meter %+v", m)
 	}
 	if r.Total.Usage != session.Meter().Usage {
@@ -79,12 +79,12 @@ func TestJailedClaudeBudget(t *testing.T) {
 	agents, program := adaptertest.Program(t, claude.Adapter{})
 	adaptertest.RequireJail(t)
 	g := adaptertest.NewGate(t, "anthropic", agenttest.New(agenttest.Script{On: "FOREVER", Steps: []agenttest.Step{bash("echo again")}}))
-	session := gate.NewSession("s", adaptertest.JailKey, gate.Limits{Tokens: 3000})
+	session := gate.NewSession("s", adaptertest.JailKey, gate.Limits{Tokens: 60_000})
 	r := adaptertest.Jailed(t, agents, adaptertest.Prompted(t, "claude", "FOREVER", program), adaptertest.Gated{Gate: g, Session: session})
-	if m := session.Meter(); m.Calls != 3 || m.Refused == 0 {
-		t.Errorf("meter %+v, want 3 calls, and others refused", m)
+	if m := session.Meter(); m.Calls < 2 || m.Refused == 0 || m.Usage.Total() < 60_000 || m.Usage.Total() > 90_000 {
+		t.Errorf("meter %+v, want calls until the budget is spent, and others refused", m)
 	}
-	if r.End.Outcome != jobs.Failure || !strings.Contains(r.End.Message, "budget of 3000 tokens is spent") {
+	if r.End.Outcome != jobs.Failure || !strings.Contains(r.End.Message, "budget of 60000 tokens is spent") {
 		t.Errorf("ended %+v", r.End)
 	}
 	if t.Failed() {

@@ -42,7 +42,7 @@ func TestRealCodex(t *testing.T) {
 			if got, err := os.ReadFile(filepath.Join(l.Cwd, "hello.txt")); err != nil || string(got) != "hello\n" {
 				t.Errorf("file %q, err %v", got, err)
 			}
-			if r.Count(jobs.ToolEnded) != 1 || r.Total.Usage.Input != 2000 || r.Total.Usage.Output != 100 || r.Total.Session == "" {
+			if r.Count(jobs.ToolEnded) != 1 || r.Total.Usage.Input < 2000 || r.Total.Usage.Output != 100 || r.Total.Session == "" {
 				t.Errorf("%d tools, total %+v", r.Count(jobs.ToolEnded), r.Total)
 			}
 		}},
@@ -122,7 +122,7 @@ func jailedCodex(t *testing.T, agents *agent.Agents, program agent.Program, inte
 	if out := r.Data(jobs.ToolEnded); !strings.Contains(out, "PENSTOCK_JOB="+l.ID) || strings.Contains(out, adaptertest.RealKey) {
 		t.Errorf("environment %s", out)
 	}
-	if m := session.Meter(); m.Usage.Input != 2000 || m.Usage.Output != 100 || m.Violations+m.Strangers != 0 || r.Total.Usage != m.Usage {
+	if m := session.Meter(); m.Usage.Input < 2000 || m.Usage.Output != 100 || m.Violations+m.Strangers != 0 || r.Total.Usage != m.Usage {
 		t.Errorf("meter %+v, the agent counts %+v", m, r.Total)
 	}
 	for _, req := range model.Requests() {

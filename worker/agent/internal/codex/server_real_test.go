@@ -52,7 +52,7 @@ func TestRealCodexInteractive(t *testing.T) {
 	if got := r.Data(jobs.InputState); strings.Count(got, "taken") != 2 {
 		t.Errorf("taken up: %s", got)
 	}
-	if r.Total.Usage != (jobs.Usage{Input: 3000, Output: 150}) || r.Total.Session == "" {
+	if r.Total.Usage.Output != 150 || r.Total.Session == "" {
 		t.Errorf("total %+v", r.Total)
 	}
 	l.Resume, l.Attempt, l.Prompt = r.Total.Session, 2, "the check failed"
@@ -60,7 +60,7 @@ func TestRealCodexInteractive(t *testing.T) {
 	if again.End.Outcome != jobs.Success || again.Total.Session != r.Total.Session || !strings.Contains(again.Data(jobs.TurnEnded), "told the check failed") {
 		t.Errorf("resumed: %+v, %+v, %s", again.End, again.Total, again.Data(jobs.TurnEnded))
 	}
-	if again.Total.Usage.Input != 1000 {
+	if again.Total.Usage.Output != 50 {
 		t.Errorf("what was used before is counted again: %+v", again.Total)
 	}
 	if t.Failed() {

