@@ -61,6 +61,9 @@ type Hooks struct {
 	Deduplicated func(rec jobs.Record, source string)
 	Rejected     func(source string, err error)
 	Repaired     func(rec jobs.Record)
+	// Changed: where this dispatcher leads, it has read what a record says now; of each job that is
+	// kept when it begins to lead, and then at each change.
+	Changed func(queue.Change)
 	// Leading: this dispatcher has begun, or ceased, to admit and repair jobs.
 	Leading func(on bool)
 }

@@ -127,6 +127,9 @@ func (l leader) keep(ctx context.Context, arrived *arrivals) error {
 			return err
 		}
 		asked.note(change)
+		if changed := l.d.cfg.Hooks.Changed; changed != nil {
+			changed(change)
+		}
 		if read++; read%planEvery == 0 {
 			step()
 		}

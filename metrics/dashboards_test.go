@@ -69,6 +69,7 @@ func poolRows() []panelRow {
 			}},
 		}},
 		{"Broker and services", []panelOf{
+			{"Removed jobs", "Finished jobs that a rule of retention has removed.", "ops", one("", `sum(rate(penstock_jobs_expired_total[$__rate_interval]))`)},
 			{"Broker's store", "What the broker keeps for the pool, and how much it may be; a limit of 0 is none.", "bytes", []query{{"stored", `max by (job) (penstock_store_bytes)`}, {"limit", `max by (job) (penstock_store_limit_bytes)`}}},
 			{"Last verified backup", "How old it is, and how long ago one has failed; 0 when none did.", "s", []query{{"verified", `max(` + age(`penstock_backup_verified_timestamp_seconds`) + `)`}, {"failed", `max(` + age(`penstock_backup_failed_timestamp_seconds`) + `)`}}},
 			{"Round trip to the broker", "Last round trip of each process.", "s", one("{{instance}}", `max by (instance) (penstock_nats_rtt_seconds)`)},

@@ -20,6 +20,7 @@ type Dispatcher struct {
 
 	submitted, deduplicated, rejected *prometheus.CounterVec
 	leader                            prometheus.Gauge
+	expired                           prometheus.Counter
 
 	webhooks         *names
 	deliveries       *prometheus.CounterVec
@@ -37,6 +38,7 @@ func NewDispatcher(reg prometheus.Registerer, opts Options) *Dispatcher {
 	d.rejected = counter(reg, "jobs_rejected_total", "Jobs that were refused.", "source", "reason")
 	zero(d.rejected.WithLabelValues, sources, refusals)
 	d.leader = gauge(reg, "leader", "1 on the dispatcher that schedules.")
+	d.expired = counter(reg, "jobs_expired_total", "Finished jobs that this dispatcher has removed, because a rule keeps them no longer or their purge was interrupted.").WithLabelValues()
 	d.webhooks = newNames()
 	d.deliveries = counter(reg, "webhook_deliveries_total", "Attempts to deliver events, where this dispatcher leads, by how they ended.", "webhook", "result")
 	zero(d.deliveries.WithLabelValues, d.webhooks.all(), deliveryResults)
@@ -47,6 +49,9 @@ func NewDispatcher(reg prometheus.Registerer, opts Options) *Dispatcher {
 	d.disabledWebhooks = gauge(reg, "webhooks_disabled", "Webhooks that get nothing any more, where this dispatcher leads.")
 	return d
 }
+
+// Expired counts finished jobs that were removed.
+func (d *Dispatcher) Expired(jobs int) { d.expired.Add(float64(jobs)) }
 
 // Delivered counts an attempt to deliver an event. The result is delivered, retrying or
 // given_up.

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/penstock-run/penstock/dispatcher"
 	"github.com/penstock-run/penstock/dispatcher/deliver"
@@ -41,6 +42,8 @@ type Config struct {
 	Audit      *audit.Log
 	Webhooks   *webhook.Store
 	Deliverer  *deliver.Deliverer // makes the tests of webhooks
+	// KeptUntil says when what the pool has of a finished job is removed; may be nil.
+	KeptUntil func(jobs.Record) time.Time
 	// Unrecorded, if not nil, is told of entries that the audit log has not taken.
 	Unrecorded func(operation.AuditEntry, error)
 }

@@ -43,6 +43,10 @@ func (s *Server) show(ctx context.Context, _ caller, r operation.Ref) (operation
 		return operation.Shown{}, err
 	}
 	shown := operation.Shown{Record: rec}
+	if s.cfg.KeptUntil != nil && rec.State == jobs.Finished {
+		until := s.cfg.KeptUntil(rec).UTC()
+		shown.KeptUntil = &until
+	}
 	if cause, ok := jobs.Reasons[rec.Reason]; ok {
 		shown.Cause = &cause
 	}

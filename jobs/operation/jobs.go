@@ -138,6 +138,8 @@ type Submitted struct {
 // Shown is a job with all that belongs to it.
 type Shown struct {
 	jobs.Record
+	// KeptUntil is when what the pool has of the finished job is removed.
+	KeptUntil *time.Time `json:"kept_until,omitempty" jsonschema:"When what the pool has of the finished job is removed."`
 	// Cause is what the record's reason means, and what to do about it.
 	Cause  *jobs.Cause  `json:"cause,omitempty" jsonschema:"What the reason means."`
 	Job    *jobs.Job    `json:"job,omitempty" jsonschema:"The job as it was submitted."`

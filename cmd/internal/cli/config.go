@@ -173,6 +173,7 @@ type KeepConfig struct {
 	ArtifactsBytes string        `yaml:"artifacts_bytes" env:"ARTIFACTS_BYTES" doc:"size of all artifacts; a new one that does not fit is refused; empty is no bound but the disk's"`
 	Dead           time.Duration `yaml:"dead_letters" env:"DEAD_LETTERS" doc:"how long dead letters are kept"`
 	Audit          time.Duration `yaml:"audit" env:"AUDIT" doc:"how long the audit log keeps who asked for which change"`
+	Rules          []string      `yaml:"rules" env:"RULES" doc:"how long finished jobs that have something in common are kept, if shorter than the others: queue:nightly=7d, label:owner=ann=24h"`
 	Store          string        `yaml:"store_bytes" env:"STORE_BYTES" doc:"size of the embedded broker's whole store; empty is what is free on its disk but the reserve"`
 	Reserve        string        `yaml:"reserve" env:"RESERVE" doc:"what the embedded broker leaves free on its disk; empty is 5%, and 1GiB at most"`
 }

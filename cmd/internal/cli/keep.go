@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/retention"
+	"github.com/penstock-run/penstock/jobs/selector"
 )
 
 // leastKept is the shortest retention: a running job needs its own events.
@@ -19,12 +22,35 @@ func (k KeepConfig) validate() error {
 			return Usage("", "retention.%s: %v is less than %v", kept.name, kept.time, leastKept)
 		}
 	}
+	if _, err := k.ByKey(); err != nil {
+		return Usage("", "retention.rules: %w", err)
+	}
 	for name, text := range map[string]string{"events_bytes": k.EventsBytes, "artifacts_bytes": k.ArtifactsBytes, "store_bytes": k.Store, "reserve": k.Reserve} {
 		if _, err := bytesOr(text, 0); err != nil {
 			return Usage("", "retention.%s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// ByKey are the rules as values. Those of a checked configuration are right.
+func (k KeepConfig) ByKey() (retention.Rules, error) {
+	rules := retention.Rules{}
+	for _, text := range k.Rules {
+		key, span, err := selector.Split(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not KEY=TIME, as in queue:nightly=7d", text)
+		}
+		keep, err := input.ParseSpan(span)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", text, err)
+		}
+		if keep < leastKept {
+			return nil, fmt.Errorf("%q: %v is less than %v", text, keep, leastKept)
+		}
+		rules = append(rules, retention.Rule{Key: key, Keep: keep})
+	}
+	return rules, rules.Check(k.Jobs)
 }
 
 // bytesOr reads a size; an empty one is none.

@@ -22,6 +22,7 @@ func (m *Monitor) Hooks() pool.Hooks {
 		h.Dispatcher.Deduplicated = func(_ jobs.Record, source string) { d.Deduplicated(source) }
 		h.Dispatcher.Rejected = func(source string, _ error) { d.Rejected(source, "invalid") }
 		h.Dispatcher.Leading = d.Leader
+		h.Expired = d.Expired
 		h.Webhooks = deliver.Hooks{Attempted: d.Delivered, Waiting: d.Undelivered, Disabled: d.DisabledWebhooks}
 	}
 	if m.worker != nil {

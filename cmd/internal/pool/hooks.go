@@ -15,4 +15,6 @@ type Hooks struct {
 	Webhooks   deliver.Hooks
 	Worker     worker.Hooks
 	Traces     traces.Hooks
+	// Expired counts jobs that a rule of retention has removed; may be nil.
+	Expired func(jobs int)
 }

@@ -27,10 +27,13 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/audit"
+	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/client"
 	"github.com/penstock-run/penstock/jobs/feed"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/retention"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
 	"github.com/penstock-run/penstock/jobs/webhook"
@@ -246,13 +249,23 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	sending := deliver.New(deliver.Config{
 		Store: p.Webhooks, Sender: deliver.NewSender(allowed), Job: p.Queue.Get, Logger: p.Logger.With(servicelog.Component(servicelog.InWebhooks)), Hooks: hooks.Webhooks,
 	})
+	rules, err := cfg.Keep.ByKey()
+	if err != nil {
+		return err
+	}
+	log := p.Logger.With(servicelog.Component(servicelog.InDispatcher))
+	keeper := retention.New(retention.Config{
+		Queue: p.Queue, Catalog: catalog.New(p.Queue), Purger: purge.New(p.Queue, p.Store),
+		Rules: rules, Pool: cfg.Keep.Jobs, Logger: log, Removed: hooks.Expired,
+	})
+	hooks.Dispatcher.Changed = keeper.Note
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
 		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, MaxDepth: cfg.Serve.MaxDepth,
-		Duties: []func(context.Context){sending.Run}, Logger: p.Logger.With(servicelog.Component(servicelog.InDispatcher)), Hooks: hooks.Dispatcher,
+		Duties: []func(context.Context){sending.Run, keeper.Run}, Logger: log, Hooks: hooks.Dispatcher,
 	})
 	p.API = api.New(api.Config{
 		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,
-		Webhooks: p.Webhooks, Deliverer: sending, Unrecorded: p.unrecorded,
+		Webhooks: p.Webhooks, Deliverer: sending, KeptUntil: keeper.Until, Unrecorded: p.unrecorded,
 	})
 	return nil
 }

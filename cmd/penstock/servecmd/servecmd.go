@@ -65,6 +65,7 @@ http-token; it has a dashboard for browsers, too. With --slots N it also runs a 
 	flags.StringSliceVar(&w.Labels, "labels", nil, "labels of this worker that jobs may need: docker, gpu, …")
 	flags.StringSliceVar(&w.RequireSignature, "require-signature", nil, "file with public keys (PEM), one of which must have signed each job of this worker (repeatable)")
 	flags.DurationVar(&keep.Jobs, "keep-jobs", keep.Jobs, "how long finished jobs and their keys are kept")
+	flags.StringArrayVar(&keep.Rules, "keep", nil, "shorter time for finished jobs with a common property: queue:nightly=7d, label:owner=ann=24h (repeatable)")
 	flags.DurationVar(&keep.Events, "keep-events", keep.Events, "how long sessions' events are kept")
 	flags.DurationVar(&keep.Results, "keep-results", keep.Results, "how long results are kept")
 	flags.DurationVar(&keep.Artifacts, "keep-artifacts", keep.Artifacts, "how long patches and other artifacts are kept, including salvages")
