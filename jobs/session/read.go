@@ -13,7 +13,7 @@ import (
 // Read returns the events of a session that are stored now, from the number
 // from on. A session without events yields none.
 func (l *Log) Read(ctx context.Context, session string, from uint64) iter.Seq2[jobs.Event, error] {
-	return l.events(ctx, session, from, func(r wire.Range) iter.Seq2[wire.Message, error] { return l.conn.Scan(ctx, r) })
+	return l.events(ctx, session, from, func(r wire.Range) iter.Seq2[wire.Message, error] { return r.Data(ctx, l.conn) })
 }
 
 // FollowOptions say when a [Log.Follow] ends by itself.

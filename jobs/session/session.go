@@ -274,6 +274,9 @@ func fill(event jobs.Event, src Source, seq uint64) jobs.Event {
 func decode(m wire.Message) (jobs.Event, error) {
 	var event jobs.Event
 	if err := json.Unmarshal(m.Data, &event); err != nil {
+		if m.Seq == 0 { // only its data was read
+			return jobs.Event{}, fmt.Errorf("read an event: %w", err)
+		}
 		return jobs.Event{}, fmt.Errorf("event at %d of %s: %w", m.Seq, m.Subject, err)
 	}
 	return event, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -148,10 +149,12 @@ func Block(s string) []string {
 
 // breaks splits at everything that a terminal, or a program that shows what is
 // in it, takes for the end of a line.
-func breaks(s string) []string {
-	s = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(s)
-	return strings.Split(s, "\n")
-}
+func breaks(s string) []string { return strings.Split(ends().Replace(s), "\n") }
+
+// ends makes an end of a line a newline. To make it costs more than to use it on a line.
+var ends = sync.OnceValue(func() *strings.Replacer {
+	return strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+})
 
 // untabbed replaces tabs by spaces up to the next of every fourth column.
 func untabbed(line string) string {

@@ -17,16 +17,20 @@ import (
 // or as lines.
 type Output struct {
 	w      *console.Writer
+	lines  io.Writer          // where lines go: to w, unless they are collected
 	screen *transcript.Screen // nil until the first event, and for lines
 }
 
 // New returns an output that has shown nothing yet.
-func New(w *console.Writer) *Output { return &Output{w: w} }
+func New(w *console.Writer) *Output { return &Output{w: w, lines: w} }
+
+// Collect has lines written to out, for a caller that has many at once.
+func (o *Output) Collect(out io.Writer) { o.lines = out }
 
 // Show shows an event.
 func (o *Output) Show(event jobs.Event) error {
 	if !o.w.Rich() {
-		return writeLines(o.w, event)
+		return writeLines(o.lines, event)
 	}
 	if o.screen == nil {
 		o.screen = transcript.New(o.w, Summary)
@@ -38,7 +42,7 @@ func (o *Output) Show(event jobs.Event) error {
 func (o *Output) Over() bool { return o.screen != nil && o.screen.Over() }
 
 // writeLines writes an event for a person: one line, or a few of a message.
-func writeLines(w *console.Writer, e jobs.Event) error {
+func writeLines(w io.Writer, e jobs.Event) error {
 	line := Summary(e)
 	if line == "" {
 		return nil

@@ -1,9 +1,11 @@
 package jobcmd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,26 +45,35 @@ func NewLogs(shell cli.Shell) *cobra.Command {
 				if live {
 					return follow(ctx, shell, p, rec, from)
 				}
-				none, show := from <= 1, show(shell)
-				for event, err := range p.Client.Events(ctx, rec.ID, before(from)) {
-					if err != nil {
-						return fmt.Errorf("read session %s: %w", rec.Session, err)
-					}
-					if err := show(event); err != nil {
-						return err
-					}
-					none = false
-				}
-				if none {
+				none, err := stored(ctx, shell, p, rec, from)
+				if err == nil && none && from <= 1 {
 					return tellSilentEnd(ctx, shell, p, rec.ID)
 				}
-				return nil
+				return err
 			})
 		},
 	}
 	cmd.Flags().Uint64Var(&from, "since", 1, "sequence number of the first event")
 	cmd.Flags().BoolVarP(&live, "follow", "f", false, "go on until the job has finished")
 	return cmd
+}
+
+// stored shows the events that are stored now, and reports whether there are none. What they
+// print is collected: a write for each costs more than to read it.
+func stored(ctx context.Context, shell cli.Shell, p *pool.Pool, rec jobs.Record, from uint64) (none bool, err error) {
+	out := bufio.NewWriterSize(shell.Out, 64<<10)
+	defer func() { err = errors.Join(err, out.Flush()) }()
+	none, show := true, show(shell, out)
+	for event, err := range p.Client.Events(ctx, rec.ID, before(from)) {
+		if err != nil {
+			return none, fmt.Errorf("read session %s: %w", rec.Session, err)
+		}
+		if err := show(event); err != nil {
+			return none, err
+		}
+		none = false
+	}
+	return none, nil
 }
 
 // NewWait returns the command wait.
@@ -120,7 +131,7 @@ func follow(ctx context.Context, shell cli.Shell, p *pool.Pool, rec jobs.Record,
 		return err
 	}
 	p.Outlast(shell)
-	ended, show := false, show(shell)
+	ended, show := false, show(shell, shell.Out)
 	for event, err := range p.Client.Follow(ctx, rec.ID, before(from)) {
 		if ctx.Err() != nil {
 			break
@@ -157,12 +168,14 @@ func tellSilentEnd(ctx context.Context, shell cli.Shell, p *pool.Pool, id string
 	return nil
 }
 
-// show returns what prints events: as JSON for programs, as lines for people.
-func show(shell cli.Shell) func(jobs.Event) error {
+// show returns what prints events to out: as JSON for programs, as lines for people. A terminal
+// that shows more than lines is written to directly.
+func show(shell cli.Shell, out io.Writer) func(jobs.Event) error {
 	screen := sessionview.New(shell.Out)
+	screen.Collect(out)
 	return func(event jobs.Event) error {
 		if *shell.Format != cli.Table {
-			return cli.View[jobs.Event]{}.One(shell.Out, cli.JSONL, event)
+			return cli.View[jobs.Event]{}.One(out, cli.JSONL, event)
 		}
 		return screen.Show(event)
 	}

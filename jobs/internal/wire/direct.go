@@ -37,12 +37,12 @@ func (r Range) LastOf(ctx context.Context, c *Conn, subjects []string) (all []Me
 		if err != nil {
 			return nil, false, err
 		}
-		part, upTo, err := direct{c, r.Stream, true}.patiently(ctx, body, n)
+		part, err := direct{c: c, stream: r.Stream, many: true}.patiently(ctx, body, n)
 		if err != nil {
 			return nil, false, err
 		}
-		complete = complete && upTo >= stored
-		all, subjects = append(all, part...), subjects[n:]
+		complete = complete && part.upTo >= stored
+		all, subjects = append(all, part.messages...), subjects[n:]
 	}
 	return all, complete, nil
 }
@@ -63,68 +63,93 @@ type direct struct {
 	c      *Conn
 	stream string
 	many   bool // subjects are asked for, whose messages were found before they are read
+	plain  bool // messages are asked for without their headers
+}
+
+// An answer is all messages that the broker has sent for a request.
+type answer struct {
+	messages []Message
+	upTo     uint64 // the sequence up to which the server that has answered knew the stream; it may not say that
+	last     uint64 // the sequence of the last message; it may not say that
+	over     bool   // the server has no more of what was asked for; it may not say that
 }
 
 // patiently is get, repeated while there is no answer.
-func (d direct) patiently(ctx context.Context, body []byte, most int) ([]Message, uint64, error) {
+func (d direct) patiently(ctx context.Context, body []byte, most int) (answer, error) {
 	for {
-		got, upTo, err := d.get(ctx, body, most)
+		got, err := d.get(ctx, body, most)
 		if err == nil || errors.Is(err, jobs.ErrForbidden) {
-			return got, upTo, err
+			return got, err
 		}
 		if err := d.c.wait(ctx, err); err != nil {
-			return nil, 0, err
+			return answer{}, err
 		}
 	}
 }
 
-// get returns all messages that the broker sends for a request, and the sequence up to which
-// the server that has answered knew the stream; it may not say that. An error says that the
+// get returns all messages that the broker sends for a request. An error says that the
 // answer is not complete.
-func (d direct) get(ctx context.Context, body []byte, most int) ([]Message, uint64, error) {
+func (d direct) get(ctx context.Context, body []byte, most int) (answer, error) {
 	messages := make(chan *nats.Msg, most+1) // with the end
 	sub, err := d.c.NC.ChanSubscribe(d.c.NC.NewInbox(), messages)
 	if err != nil {
-		return nil, 0, err
+		return answer{}, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
+	// A slow link may take longer for all of a large answer than for one that is lost.
+	idle := time.NewTimer(Patience)
+	defer idle.Stop()
 	verb := d.c.API("DIRECT.GET." + d.stream)
 	ctx, done := d.c.refused.watch(ctx, verb)
 	defer done()
 	if err := d.c.NC.PublishRequest(verb, sub.Subject, body); err != nil {
-		return nil, 0, err
+		return answer{}, err
 	}
-	var got []Message
-	for {
+	for got := (answer{}); ; {
 		var msg *nats.Msg
 		select {
 		case msg = <-messages:
+			idle.Reset(Patience)
 		case <-ctx.Done():
-			return nil, 0, refusal(ctx, ctx.Err())
+			return answer{}, refusal(ctx, ctx.Err())
+		case <-idle.C:
+			return answer{}, context.DeadlineExceeded
 		}
 		if msg == nil {
-			return nil, 0, nats.ErrConnectionClosed
+			return answer{}, nats.ErrConnectionClosed
 		}
-		switch status := msg.Header.Get("Status"); {
-		case status == "":
-			m, err := stored(msg)
-			if err != nil {
-				return nil, 0, err
-			}
-			got = append(got, m)
-		case status == "404" && d.many && !strings.HasPrefix(msg.Header.Get("Description"), "No Results"):
-			return nil, 0, errReplaced
-		case status == "503":
-			return nil, 0, nats.ErrNoResponders
-		case status == "204", status == "404":
-			upTo, _ := strconv.ParseUint(msg.Header.Get("Nats-UpTo-Sequence"), 10, 64) // else unsaid
-			return got, upTo, nil
-		default:
-			return nil, 0, errors.New("read " + d.stream + ": status " + status + " " + msg.Header.Get("Description"))
+		if over, err := d.take(msg, &got); over || err != nil {
+			return got, err
 		}
 	}
+}
+
+// take adds what a message of an answer says, and reports whether it was the last one.
+func (d direct) take(msg *nats.Msg, to *answer) (over bool, err error) {
+	switch status := msg.Header.Get("Status"); {
+	case status == "" && d.plain && len(msg.Header) == 0:
+		to.messages = append(to.messages, Message{Data: msg.Data})
+	case status == "":
+		m, err := stored(msg)
+		if err != nil {
+			return true, err
+		}
+		to.messages, to.last = append(to.messages, m), m.Seq
+	case status == "404" && d.many && !strings.HasPrefix(msg.Header.Get("Description"), "No Results"):
+		return true, errReplaced
+	case status == "503":
+		return true, nats.ErrNoResponders
+	case status == "204", status == "404":
+		to.upTo, _ = strconv.ParseUint(msg.Header.Get("Nats-UpTo-Sequence"), 10, 64) // else unsaid
+		if last, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Sequence"), 10, 64); err == nil && last > 0 {
+			to.last = last
+		}
+		to.over = status == "204" && msg.Header.Get("Nats-Num-Pending") == "0"
+		return true, nil
+	default:
+		return true, errors.New("read " + d.stream + ": status " + status + " " + msg.Header.Get("Description"))
+	}
+	return false, nil
 }
 
 // Since is [Conn.Scan] of the range for what was stored since a time, by the broker's clock.
@@ -135,14 +160,14 @@ func (r Range) Since(ctx context.Context, c *Conn, since time.Time) iter.Seq2[Me
 			yield(Message{}, err)
 			return
 		}
-		first, _, err := direct{c, r.Stream, false}.patiently(ctx, body, 1)
-		if err != nil || len(first) == 0 {
+		first, err := direct{c: c, stream: r.Stream}.patiently(ctx, body, 1)
+		if err != nil || len(first.messages) == 0 {
 			if err != nil {
 				yield(Message{}, err)
 			}
 			return
 		}
-		r.From = first[0].Seq
+		r.From = first.messages[0].Seq
 		c.Scan(ctx, r)(yield)
 	}
 }
@@ -151,7 +176,7 @@ func (r Range) Since(ctx context.Context, c *Conn, since time.Time) iter.Seq2[Me
 // else zero: as far as a reader has to come that wants all that is stored now. It asks the
 // stream's leader.
 func (r Range) Behind(ctx context.Context, c *Conn) (uint64, error) {
-	next, err := reader{c, r}.rest(ctx)
+	next, err := reader{c: c, Range: r}.rest(ctx)
 	if err != nil || len(next) == 0 {
 		return 0, err
 	}

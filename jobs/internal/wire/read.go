@@ -65,13 +65,14 @@ const poll = 2 * time.Second
 // Scan returns what is stored now, in order: all that had been when it was
 // called, and perhaps more. Of a stream that does not exist it is an error.
 func (c *Conn) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
-	return reader{c, r}.scan(ctx, math.MaxUint64)
+	return reader{c: c, Range: r}.scan(ctx, math.MaxUint64)
 }
 
 // A reader reads a range, from its From on.
 type reader struct {
 	c *Conn
 	Range
+	plain bool // only the data of messages is wanted
 }
 
 // scan is Scan for a caller that wants what is stored up to a sequence: it does not look
@@ -84,7 +85,8 @@ func (r reader) scan(ctx context.Context, upTo uint64) iter.Seq2[Message, error]
 			}
 		}
 		for {
-			batch, err := r.patientBatch(ctx, batchMessages)
+			got, err := r.patientBatch(ctx, batchMessages)
+			batch := got.messages
 			if len(batch) == 0 && err == nil && r.From <= upTo {
 				batch, err = r.rest(ctx)
 			}
@@ -141,14 +143,14 @@ func (r reader) rest(ctx context.Context) ([]Message, error) {
 // First returns the first message of a range, as far as any server of a
 // cluster knows: for a caller that wants to begin somewhere near.
 func (c *Conn) First(ctx context.Context, r Range) (Message, error) {
-	batch, err := reader{c, r}.patientBatch(ctx, 1)
+	got, err := reader{c: c, Range: r}.patientBatch(ctx, 1)
 	if err != nil {
 		return Message{}, err
 	}
-	if len(batch) == 0 {
+	if len(got.messages) == 0 {
 		return Message{}, jobs.ErrNotFound
 	}
-	return batch[0], nil
+	return got.messages[0], nil
 }
 
 // Tail returns what is stored, then what is stored later, until ctx ends. It
@@ -167,7 +169,7 @@ func (c *Conn) Tail(ctx context.Context, r Range, notify string, caught func() b
 		tick := time.NewTicker(poll)
 		defer tick.Stop()
 		for upTo := uint64(math.MaxUint64); ; {
-			for m, err := range (reader{c, r}).scan(ctx, upTo) {
+			for m, err := range (reader{c: c, Range: r}).scan(ctx, upTo) {
 				if err != nil {
 					if ctx.Err() == nil {
 						yield(Message{}, err)
@@ -241,39 +243,44 @@ func notifications(nc *nats.Conn, announced *atomic.Uint64, subjects ...string) 
 // patientBatch is batch, repeated while there is no answer. A stream that does not
 // exist does not answer either, which only the leader can tell; a pool
 // that has just begun may be creating it.
-func (r reader) patientBatch(ctx context.Context, n int) ([]Message, error) {
+func (r reader) patientBatch(ctx context.Context, n int) (answer, error) {
 	for began := time.Now(); ; {
-		batch, err := r.batch(ctx, n)
+		got, err := r.batch(ctx, n)
 		if err == nil || errors.Is(err, jobs.ErrForbidden) {
-			return batch, err
+			return got, err
 		}
 		if errors.Is(err, nats.ErrNoResponders) && time.Since(began) > Patience {
 			if _, missing := r.rest(ctx); NoStream(missing) {
-				return nil, fmt.Errorf("read %s: %w", r.Stream, missing)
+				return answer{}, fmt.Errorf("read %s: %w", r.Stream, missing)
 			}
 		}
 		if err := r.c.wait(ctx, err); err != nil {
-			return nil, err
+			return answer{}, err
 		}
 	}
 }
 
 // batch asks for up to n messages. An error says that the answer is not
 // complete; what has arrived of it is dropped, since it will come again.
-func (r reader) batch(ctx context.Context, n int) ([]Message, error) {
-	body, err := json.Marshal(map[string]any{
-		"seq": max(r.From, 1), "next_by_subj": r.Subject, "batch": n, "max_bytes": batchBytes,
-	})
+func (r reader) batch(ctx context.Context, n int) (answer, error) {
+	ask := map[string]any{"seq": max(r.From, 1), "next_by_subj": r.Subject, "batch": n, "max_bytes": batchBytes}
+	if r.plain {
+		ask["no_hdr"] = true
+	}
+	body, err := json.Marshal(ask)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	select {
 	case r.c.batches <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return answer{}, ctx.Err()
 	}
 	defer func() { <-r.c.batches }()
-	got, _, err := direct{r.c, r.Stream, false}.get(ctx, body, n)
+	got, err := direct{c: r.c, stream: r.Stream, plain: r.plain}.get(ctx, body, n)
+	if err == nil && len(got.messages) > 0 && got.last < r.From {
+		err = errors.New("the server sent messages without their sequence")
+	}
 	return got, err
 }
 
