@@ -32,7 +32,7 @@ func sources(names subject.Names) []source {
 		return source{stream, filter, filter, read}
 	}
 	return []source{
-		{subject.KVStream(subject.Jobs), subject.Key(subject.Jobs, "*.*"), names.ChangedAll(), readJob},
+		{subject.KVStream(subject.Jobs), ">", names.ChangedAll(), readJob}, // all of it is read with less work for the broker
 		published(subject.KVStream(subject.Workers), subject.Key(subject.Workers, "*"), readWorker),
 		published(subject.Audit, names.Audited("*"), readAudit),
 		published(subject.Dead, names.DeadAll(), readLetter),

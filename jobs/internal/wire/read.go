@@ -79,8 +79,14 @@ type reader struct {
 // whether there is more behind that. Zero: as far as a server that is asked has come.
 func (r reader) scan(ctx context.Context, upTo uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		if m, ok := r.one(ctx, upTo); ok {
-			if r.From = m.Seq + 1; !yield(m, nil) || r.From > upTo {
+		if messages, ok := r.few(ctx, upTo); ok {
+			for _, m := range messages {
+				if !yield(m, nil) {
+					return
+				}
+				r.From = m.Seq + 1
+			}
+			if r.From > upTo {
 				return
 			}
 		}
@@ -105,26 +111,6 @@ func (r reader) scan(ctx context.Context, upTo uint64) iter.Seq2[Message, error]
 			}
 		}
 	}
-}
-
-// one returns the next message where no other one is wanted, if it can be read: with half of
-// the requests that a batch takes.
-func (r reader) one(ctx context.Context, upTo uint64) (Message, bool) {
-	if r.From != upTo {
-		return Message{}, false
-	}
-	body, err := json.Marshal(map[string]any{"seq": r.From, "next_by_subj": r.Subject})
-	if err != nil {
-		return Message{}, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	msg, err := r.c.Request(ctx, &nats.Msg{Subject: r.c.API("DIRECT.GET." + r.Stream), Data: body})
-	if err != nil || msg.Header.Get("Status") != "" {
-		return Message{}, false
-	}
-	m, err := stored(msg)
-	return m, err == nil
 }
 
 // rest returns the next message, if there is one, from the stream's leader. In
