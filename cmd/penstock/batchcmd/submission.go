@@ -26,16 +26,22 @@ type submission struct {
 	// strictKey refuses an item whose key belongs to a job that differs from it.
 	strictKey bool
 
-	waits map[string]chan jobs.Record // by item; filled before anything is submitted
-	stop  context.CancelCauseFunc
+	waits  map[string]chan jobs.Record // by item; filled before anything is submitted
+	asking chan struct{}               // has a value for each item that is being submitted or collected
+	stop   context.CancelCauseFunc
 }
+
+// atOnce is how many items are submitted or collected at the same time, of the window that are
+// in the pool. A thousand at once gain nothing, cost memory, and wait so long for a busy
+// pool that they ask again.
+const atOnce = 32
 
 // run submits the missing items, no more than window at once, and waits until each has a
 // result or the batch is stopped.
 func (s *submission) run(ctx context.Context, missing []string, window int) error {
 	ctx, s.stop = context.WithCancelCause(ctx)
 	defer s.stop(nil)
-	s.waits = map[string]chan jobs.Record{}
+	s.waits, s.asking = map[string]chan jobs.Record{}, make(chan struct{}, atOnce)
 	for _, item := range missing {
 		s.waits[item] = make(chan jobs.Record, 1)
 	}
@@ -93,6 +99,29 @@ func (s *submission) watch(ctx context.Context) error {
 
 // item carries one item from its submission to its line in the results.
 func (s *submission) item(ctx context.Context, item string) error {
+	if err := s.inTurn(ctx, func() error { return s.submit(ctx, item) }); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case rec := <-s.waits[item]:
+		return s.inTurn(ctx, func() error { return s.collect(ctx, rec) })
+	}
+}
+
+// inTurn does one of the steps of which there are few at the same time; none once ctx has ended.
+func (s *submission) inTurn(ctx context.Context, step func() error) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case s.asking <- struct{}{}:
+	}
+	defer func() { <-s.asking }()
+	return step()
+}
+
+func (s *submission) submit(ctx context.Context, item string) error {
 	answer, err := s.pool.Submit(ctx, s.batch.items[item].In(jobflags.Trace()), "batch")
 	if err == nil && s.strictKey {
 		err = jobflags.RefuseDiffering(s.batch.items[item], answer)
@@ -100,12 +129,7 @@ func (s *submission) item(ctx context.Context, item string) error {
 	if err != nil {
 		return pool.Cause(ctx, fmt.Errorf("item %s: %w", item, err))
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case rec := <-s.waits[item]:
-		return s.collect(ctx, rec)
-	}
+	return nil
 }
 
 // collect writes a finished job's files into the results directory.
