@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/schedule"
@@ -41,6 +42,8 @@ type Config struct {
 	Able func(jobs.Job) error
 	// Caps bound what runs at once; Run sets them. Nil leaves those that are set.
 	Caps schedule.Caps
+	// Budgets bound what jobs spend together; Run sets them. Nil leaves those that are set.
+	Budgets ledger.Budgets
 	// MaxDepth is how many generations of children a job may have: 0 is none, 1 is
 	// children without children of their own.
 	MaxDepth int
@@ -235,6 +238,11 @@ func (d *Dispatcher) Result(ctx context.Context, rec jobs.Record) (jobs.Result, 
 // their queues, fires schedules, admits jobs in their order and repairs what a
 // crash left, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	if d.cfg.Budgets != nil {
+		if err := ledger.Of(d.cfg.Queue.Workers()).SetBudgets(ctx, d.cfg.Budgets); err != nil {
+			return err
+		}
+	}
 	if d.cfg.Caps != nil {
 		if err := d.cfg.Queue.SetCaps(ctx, d.cfg.Caps); err != nil {
 			return err

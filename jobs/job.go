@@ -169,10 +169,13 @@ type Agent struct {
 	Terminals bool `json:"terminals,omitempty"`
 }
 
-// Budget bounds what a job may spend. Zero means no bound.
+// Budget bounds what a job may spend, and what all jobs of its batch may spend together.
+// Zero means no bound.
 type Budget struct {
-	USD    float64 `json:"usd,omitempty"`
-	Tokens int64   `json:"tokens,omitempty"`
+	USD         float64 `json:"usd,omitempty"`
+	Tokens      int64   `json:"tokens,omitempty"`
+	BatchUSD    float64 `json:"batch_usd,omitempty"`
+	BatchTokens int64   `json:"batch_tokens,omitempty"`
 }
 
 // Retry bounds how often an agent is run for a job. Attempts that the pool

@@ -34,6 +34,8 @@ const (
 	AgentProtocol    Reason = "agent_protocol"
 	TurnLimit        Reason = "turn_limit"
 	BudgetExceeded   Reason = "budget_exceeded"
+	BatchBudget      Reason = "batch_budget_exceeded"
+	BudgetWaiting    Reason = "budget_waiting"
 	Unauthorized     Reason = "model_unauthorized"
 	Billing          Reason = "model_billing"
 	ModelNotFound    Reason = "model_not_found"
@@ -129,6 +131,7 @@ const (
 	ScopeModel   Scope = "model"   // the agent and its model
 	ScopeImage   Scope = "image"   // the image
 	ScopeSecrets Scope = "secrets" // the names of its secrets
+	ScopeBatch   Scope = "batch"   // the batch
 	ScopeSandbox Scope = "sandbox" // the isolation, and what they ask of the jail
 )
 
@@ -164,6 +167,8 @@ func (c Cause) Meets(met, other Job) bool {
 		return same
 	case ScopeModel:
 		return same && met.Agent.Model == other.Agent.Model
+	case ScopeBatch:
+		return met.Batch == other.Batch
 	case ScopeImage:
 		return met.Image == other.Image
 	case ScopeSecrets:
@@ -203,6 +208,8 @@ var Reasons = map[Reason]Cause{
 	AgentProtocol:    {Error, Later, ChargeAttempt, ScopeJob, FaultAgent, "the agent did not speak as expected; check its version"},
 	TurnLimit:        {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise agent.max_turns, or make the task smaller"},
 	BudgetExceeded:   {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise the budget, or make the task smaller"},
+	BatchBudget:      {Failure, Never, ChargeLoss, ScopeBatch, FaultJob, "raise --batch-max-cost or --batch-max-tokens and run the rest as another batch"},
+	BudgetWaiting:    {Error, Later, ChargeNothing, ScopeJob, FaultPool, "wait for the budget's next period, or raise it: serve --budget"},
 	Unauthorized:     {Error, Never, ChargeLoss, ScopeAgent, FaultProvider, "give the worker a valid API key"},
 	Billing:          {Error, Never, ChargeLoss, ScopeAgent, FaultProvider, "the account at the model's provider needs credit"},
 	ModelNotFound:    {Error, Never, ChargeLoss, ScopeModel, FaultJob, "name a model that the provider has"},

@@ -280,9 +280,17 @@ func (j Job) validateBounds(found *InvalidError) {
 	found.add("agent.max_turns", within(j.Agent.MaxTurns, 0, 10_000))
 	found.add("retry.max_attempts", within(j.Retry.MaxAttempts, 1, MaxAttempts))
 	found.add("budget.tokens", within(j.Budget.Tokens, 0, 1<<50))
-	if j.Budget.USD < 0 || j.Budget.USD != j.Budget.USD || j.Budget.USD > 1e9 {
-		found.add("budget.usd", fmt.Errorf("%v is not an amount", j.Budget.USD))
+	found.add("budget.batch_tokens", within(j.Budget.BatchTokens, 0, 1<<50))
+	found.add("budget.usd", amount(j.Budget.USD))
+	found.add("budget.batch_usd", amount(j.Budget.BatchUSD))
+}
+
+// amount refuses what no job may cost.
+func amount(usd float64) error {
+	if usd < 0 || usd != usd || usd > 1e9 {
+		return fmt.Errorf("%v is not an amount", usd)
 	}
+	return nil
 }
 
 func (j Job) validateArtifacts(found *InvalidError) {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/worker/gate"
 	"github.com/penstock-run/penstock/worker/internal/agentrun"
 	"github.com/penstock-run/penstock/worker/internal/confine"
+	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
 	"github.com/penstock-run/penstock/worker/internal/spending"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
@@ -83,8 +84,9 @@ func (r *agentRuns) runConfig(decoder agent.Decoder, way *gate.Gate, end context
 		Events: r.of.events, Append: r.of.append, Secrets: r.of.secrets,
 		Outcome: r.of.out, Snapshot: r.snapshot, Inside: r.of.inside,
 		Conversation: r.of.conversation, Prompts: r.of.conversation.Prompts, Recall: r.of.conversation.Questions.Recall,
-		Spent:   func(run agent.Total) jobs.Spent { spent, _ := r.used.Spent(run); return spent },
-		Current: r.current, Way: way, Meter: r.used.Meter(), Terminals: r.terminals,
+		Spent:     func(run agent.Total) jobs.Spent { spent, _ := r.used.Spent(run); return spent },
+		Exhausted: func(p gate.Purse) error { r.used.Exhausted(p); return sharedbudget.Ended(p, time.Now()) },
+		Current:   r.current, Way: way, Meter: r.used.Meter(), Terminals: r.terminals,
 		Decoder: decoder, End: end, First: r.round == 0,
 	}
 }
@@ -108,6 +110,7 @@ func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *age
 // spending is what the meter of the gate has from the attempt.
 func (r *agentRuns) spending() spending.Config {
 	return spending.Config{
+		Shared: r.shared.Purses(),
 		Record: r.of.rec, Budget: r.plan.Job.Budget, Token: r.of.tokens.model,
 		Tell: r.of.events.Put, Clean: r.of.clean, Reached: r.of.cfg.Hooks.Budget,
 		Refused: func(v gate.Violation) {

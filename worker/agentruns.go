@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/conversation"
 	"github.com/penstock-run/penstock/worker/internal/jails"
 	"github.com/penstock-run/penstock/worker/internal/preparation"
+	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
 	"github.com/penstock-run/penstock/worker/internal/spending"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -24,6 +25,7 @@ type agentRuns struct {
 	// current is told which run takes control messages now; nil: none does.
 	current func(*agentrun.Run)
 	used    spending.Spending
+	shared  sharedbudget.Set // of the budgets that the job shares
 
 	// What the runs begin from.
 	plan    preparation.Plan

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -8,11 +9,13 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/preparation"
+	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -26,7 +29,7 @@ const (
 // An attempt is one try of a job, from the claim to the verdict:
 //
 //	handle: keep ─▶ begin ─▶ run ─▶ settle
-//	run:    Plan ─▶ Workspace ─▶ equip ─▶ work ─▶ conclude
+//	run:    Plan ─▶ Afford ─▶ Workspace ─▶ equip ─▶ work ─▶ conclude
 //
 // Its parts know what was claimed, but not each other.
 type attempt struct {
@@ -121,6 +124,11 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	api := cmp.Or(plan.Adapter.About().API, "anthropic")
+	if a.runs.shared, err = sharedbudget.Afford(ctx, ledger.Of(a.of.cfg.Queue.Workers()), a.rec, plan.Job, api); err != nil {
+		return err
+	}
+	defer a.runs.shared.Flush()
 	space, err := a.preparation.Workspace(ctx, plan)
 	if err != nil {
 		return err

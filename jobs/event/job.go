@@ -80,6 +80,7 @@ type BranchDelivered struct {
 
 // Budget is the shape of [BudgetWarned] and [BudgetExceeded].
 type Budget struct {
+	Of          string  `json:"of,omitempty" jsonschema:"The budget that jobs share, as queue:default=50/day; empty is the job's own."`
 	USD         float64 `json:"usd" jsonschema:"What the job has cost so far, in US dollars."`
 	Tokens      int64   `json:"tokens" jsonschema:"How many tokens the job has used so far."`
 	LimitUSD    float64 `json:"limit_usd,omitempty" jsonschema:"The job's budget in US dollars; 0 is no limit."`

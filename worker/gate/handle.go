@@ -37,7 +37,7 @@ type call struct {
 	query  string // as it is sent on
 	began  time.Time
 	asks   inquiry
-	hold   *budget.Hold
+	hold   reservation
 	count  *tokencount.Counter
 	result Call
 	used   jobs.Usage // already reported to the session
@@ -171,10 +171,10 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 			panic(http.ErrAbortHandler) // the client hung up
 		}
 		c.g.refuse(w, http.StatusBadRequest, "invalid_request_error", fmt.Sprintf(
-			"penstock: the budget of %s is spent; the job ends here", c.s.Allowed()))
+			"penstock: %s is spent; the job ends here", c.s.spentBudget()))
 		return
 	}
-	defer c.hold.Release()
+	defer c.hold.release()
 	ctx, cut := context.WithCancelCause(r.Context())
 	defer cut(nil)
 	c.s.begin(c, cut)

@@ -22,6 +22,8 @@ type Limits struct {
 	// Used and UsedUSD are the usage of earlier attempts, which counts.
 	Used    jobs.Usage
 	UsedUSD float64
+	// Shared are budgets that other sessions use, too.
+	Shared []Purse
 	// Remote allows the provider to use the network on the agent's behalf: tools that
 	// run there, contents given by URL. It is a way out of a jail that has no other.
 	Remote bool
@@ -75,10 +77,14 @@ type Session struct {
 	token  Key
 	limits Limits
 	budget *budget.Account
+	shares []*share
+	// shared is closed once a budget is spent that the session shares, which is in over.
+	shared chan struct{}
 
 	mu      sync.Mutex
 	meter   Meter                             // guarded by mu
 	unknown map[string]bool                   // models without a price; guarded by mu
+	over    Purse                             // guarded by mu until shared is closed
 	failing Failure                           // guarded by mu
 	calls   map[*call]context.CancelCauseFunc // under way; guarded by mu
 }
@@ -88,7 +94,7 @@ type Session struct {
 // admits no request.
 func NewSession(id string, token Key, limits Limits) *Session {
 	return &Session{
-		id: id, token: token, limits: limits, calls: map[*call]context.CancelCauseFunc{}, unknown: map[string]bool{},
+		id: id, token: token, limits: limits, calls: map[*call]context.CancelCauseFunc{}, unknown: map[string]bool{}, shared: make(chan struct{}), shares: sharesOf(limits.Shared),
 		budget: budget.New(
 			budget.Amount{USD: limits.USD, Tokens: limits.Tokens},
 			budget.Amount{USD: limits.UsedUSD, Tokens: limits.Used.Total()}),
@@ -122,14 +128,20 @@ func (s *Session) note(change func(*Meter)) {
 	change(&s.meter)
 }
 
-// reserve waits until the budget has room for a call that uses so much at the most. The
-// error is [budget.ErrSpent] if nothing is left.
-func (s *Session) reserve(ctx context.Context, most budget.Amount) (*budget.Hold, error) {
-	h, err := s.budget.Reserve(ctx, most)
+// reserve waits until the budgets have room for a call that uses so much at the most. The
+// error is [budget.ErrSpent] if nothing is left of one.
+func (s *Session) reserve(ctx context.Context, most budget.Amount) (reservation, error) {
+	r := reservation{}
+	var err error
+	if r.own, err = s.budget.Reserve(ctx, most); err == nil {
+		if err = s.reserveShared(ctx, &r, most); err != nil {
+			r.release()
+		}
+	}
 	if errors.Is(err, budget.ErrSpent) {
 		s.note(func(m *Meter) { m.Refused++ })
 	}
-	return h, err
+	return r, err
 }
 
 // begin registers a call, so that another call that spends the budget can cut it.
@@ -152,15 +164,17 @@ func (s *Session) use(c *call, more jobs.Usage, usd float64, priced bool) bool {
 	if s.add(c.result.Model, more, usd, priced) && s.Unpriced != nil {
 		s.Unpriced(c.result.Model)
 	}
-	news := c.hold.Use(budget.Amount{USD: c.cost, Tokens: c.used.Total()})
+	news, spent := c.hold.use(budget.Amount{USD: c.cost, Tokens: c.used.Total()})
+	if spent != nil {
+		s.exhaust(spent)
+	}
 	if (news.Warned || news.Spent) && s.Budget != nil {
 		s.Budget(news.Spent)
 	}
-	if !news.Spent {
-		return false
+	if news.Spent || spent != nil {
+		s.cut(c)
 	}
-	s.cut(c)
-	return true
+	return news.Spent
 }
 
 // maxUnknown bounds how many models without a price are told.

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/dispatcher/hooks"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -147,7 +148,17 @@ type ServeConfig struct {
 	MCPTotalCost float64  `yaml:"mcp_total_cost" env:"MCP_TOTAL_COST" doc:"US dollars that these may cost together; 0 is no limit"`
 	MaxDepth     int      `yaml:"max_depth" env:"MAX_DEPTH" doc:"how many generations of children a job may have"`
 	// Caps bound what runs at once in the whole pool.
-	Caps []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
+	Budgets []string `yaml:"budgets" env:"BUDGETS" doc:"what jobs with something in common may cost in each period: queue:default=50/day, key:anthropic=300/month, pool=2000000tokens/hour"`
+	Caps    []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
+}
+
+// Spending are the budgets as values. Those of a checked configuration are right.
+func (s ServeConfig) Spending() (ledger.Budgets, error) {
+	all, err := ledger.ParseAll(s.Budgets)
+	if all == nil {
+		all = ledger.Budgets{} // none, where nil would leave those that are set
+	}
+	return all, err
 }
 
 // Limits are the caps as values. Those of a checked configuration are right.
@@ -346,6 +357,9 @@ func (c *Config) validate() error {
 	}
 	if _, err := c.Serve.Limits(); err != nil {
 		return Usage("see docs/explanation/scheduling.md", "serve.caps: %w", err)
+	}
+	if _, err := c.Serve.Spending(); err != nil {
+		return Usage("see docs/how-to/budgets.md", "serve.budgets: %w", err)
 	}
 	if err := c.Keep.validate(); err != nil {
 		return err

@@ -242,6 +242,10 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	if err != nil {
 		return err
 	}
+	budgets, err := cfg.Serve.Spending()
+	if err != nil {
+		return err
+	}
 	allowed, err := cfg.Webhooks.Networks()
 	if err != nil {
 		return err
@@ -260,7 +264,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	})
 	hooks.Dispatcher.Changed = keeper.Note
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, MaxDepth: cfg.Serve.MaxDepth,
+		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, Budgets: budgets, MaxDepth: cfg.Serve.MaxDepth,
 		Duties: []func(context.Context){sending.Run, keeper.Run}, Logger: log, Hooks: hooks.Dispatcher,
 	})
 	p.API = api.New(api.Config{

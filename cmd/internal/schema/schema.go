@@ -217,6 +217,8 @@ var ranges = map[string][2]float64{
 	"retry.max_attempts":  {0, jobs.MaxAttempts},
 	"budget.usd":          {0, 1e9},
 	"budget.tokens":       {0, 1 << 50},
+	"budget.batch_usd":    {0, 1e9},
+	"budget.batch_tokens": {0, 1 << 50},
 	"sandbox.limits.cpus": {0, 4096},
 	"sandbox.limits.pids": {0, 1 << 20},
 }

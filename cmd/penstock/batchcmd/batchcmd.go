@@ -39,6 +39,8 @@ type runFlags struct {
 	follow      bool
 	maxParallel int
 	maxFailures int
+	maxCost     float64 // of the whole batch
+	maxTokens   int64
 
 	cancelOnInterrupt bool
 }
@@ -63,6 +65,8 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.Var((*input.Size)(&f.read.Limits.Bytes), "max-input", "largest FILE (default 1GiB)")
 	flags.BoolVar(&f.follow, "follow", false, "start each job from the commit of its branch at that time, not from that at the start of the batch")
 	flags.IntVar(&f.maxParallel, "max-parallel", 0, "jobs at once (default: one per processor)")
+	flags.Float64Var(&f.maxCost, "batch-max-cost", 0, "US dollars that all jobs of the batch may cost together")
+	flags.Int64Var(&f.maxTokens, "batch-max-tokens", 0, "tokens that all jobs of the batch may use together")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "stop after this many jobs without success")
 	flags.BoolVar(&f.cancelOnInterrupt, "cancel-on-interrupt", false, "cancel the remaining jobs if the command is interrupted; without it they continue in a running pool")
 }

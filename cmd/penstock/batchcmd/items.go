@@ -22,6 +22,7 @@ func readItems(shell cli.Shell, file string, flags runFlags, command []string) (
 	if opts.Defaults, err = flags.Values(command); err != nil {
 		return none, err
 	}
+	opts.Defaults.Budget.BatchUSD, opts.Defaults.Budget.BatchTokens = flags.maxCost, flags.maxTokens
 	opts.Locate = locator()
 	if flags.template != "" {
 		text, err := input.ReadFile(flags.template, input.MaxFile)

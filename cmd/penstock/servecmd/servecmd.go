@@ -57,6 +57,7 @@ http-token; it has a dashboard for browsers, too. With --slots N it also runs a 
 	flags.IntVar(&c.MCPTotalJobs, "mcp-total-jobs", 0, "jobs that the models of one token may submit at /mcp until serve ends; 0 for any number")
 	flags.Float64Var(&c.MCPTotalCost, "mcp-total-cost", 0, "US dollars that these may cost together; each job needs a budget then")
 	flags.IntVar(&c.Slots, "slots", 0, "slots of a worker in this process; 0 for none")
+	flags.StringArrayVar(&c.Budgets, "budget", nil, "what jobs with something in common may cost in an hour, day or month: queue:default=50/day, key:anthropic=300/month, pool=2000000tokens/hour (repeatable)")
 	flags.StringArrayVar(&c.Caps, "cap", nil, "limit on running jobs with a common property in the whole pool: repo:*=2, agent:claude=8 (repeatable)")
 	flags.IntVar(&c.MaxDepth, "max-depth", c.MaxDepth, "how many generations of children a job may have; 0 allows none")
 	flags.DurationVar(&w.Drain, "drain", w.Drain, "how long running jobs may continue after SIGTERM")

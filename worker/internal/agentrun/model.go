@@ -11,7 +11,7 @@ import (
 )
 
 // serveModel serves the way out of the jail until ctx ends, and ends the attempt
-// when its budget is spent. What went through is counted here, because the
+// when its budget is spent, or one that it shares. What went through is counted here, because the
 // agent's own numbers are only what it says.
 func serveModel(ctx context.Context, cfg Config, l net.Listener) error {
 	if cfg.Way == nil || l == nil {
@@ -25,6 +25,8 @@ func serveModel(ctx context.Context, cfg Config, l net.Listener) error {
 		case <-ctx.Done():
 		case <-cfg.Meter.Spent():
 			cfg.End(verdict.Ended(jobs.BudgetExceeded, "the budget of %s is spent", cfg.Meter.Allowed()))
+		case <-cfg.Meter.SharedSpent():
+			cfg.End(cfg.Exhausted(cfg.Meter.Exhausted()))
 		}
 		return nil
 	})

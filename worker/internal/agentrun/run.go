@@ -69,6 +69,8 @@ type Config struct {
 	Current func(*Run)
 	Way     *gate.Gate    // out of the jail; nil: there is none
 	Meter   *gate.Session // of what goes through the gate; nil: nothing does
+	// Exhausted is how the run ends when a budget is spent that the job shares.
+	Exhausted func(gate.Purse) error
 	// Terminals is how many the runs before this one have had.
 	Terminals int
 

@@ -56,13 +56,14 @@ func (a Amount) reaches(limit Amount, part float64) bool {
 // An Account is a budget, and what was spent of it. Its methods may be called from any
 // goroutine.
 type Account struct {
-	limit Amount
-	over  chan struct{} // closed once the limit is reached
+	over chan struct{} // closed once the limit is reached
 
 	mu      sync.Mutex
+	limit   Amount  // guarded by mu
 	spent   Amount  // guarded by mu
 	held    []*Hold // guarded by mu
 	waiting []*Hold // in their order; guarded by mu
+	settled Amount  // of spent, by calls that have ended; guarded by mu
 	warned  bool    // guarded by mu
 	ended   bool    // over is closed; guarded by mu
 }
@@ -74,6 +75,23 @@ func New(limit, spent Amount) *Account {
 	a.warned = spent.reaches(limit, warnAt)
 	a.end()
 	return a
+}
+
+// Allow lets so much be spent beyond what was settled, of a budget that others use, too:
+// what is left of it for all. A part that is zero is no limit. Where the limit was reached,
+// it stays so.
+func (a *Account) Allow(left Amount) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limit = a.settled.Add(left)
+	if left.USD <= 0 {
+		a.limit.USD = 0
+	}
+	if left.Tokens <= 0 {
+		a.limit.Tokens = 0
+	}
+	a.end()
+	a.admit()
 }
 
 // Spent returns a channel that is closed once the limit is reached.
@@ -176,6 +194,9 @@ func (h *Hold) Release() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	is := func(other *Hold) bool { return other == h }
+	if slices.Contains(a.held, h) {
+		a.settled = a.settled.Add(h.used)
+	}
 	a.held = slices.DeleteFunc(a.held, is)
 	a.waiting = slices.DeleteFunc(a.waiting, is)
 	a.admit()

@@ -16,7 +16,8 @@ import (
 type Config struct {
 	Record jobs.Record
 	Budget jobs.Budget
-	Token  string // with which programs of the jail are let in to the gate
+	Shared []gate.Purse // budgets that the job shares with others
+	Token  string       // with which programs of the jail are let in to the gate
 	// Tell takes events of the session, and Clean removes secrets from a text.
 	Tell  func(...event.Event)
 	Clean func(string) string
@@ -71,7 +72,7 @@ func (s *Spending) Measure(cfg Config) {
 	before := cfg.Record.SpentBefore
 	s.cfg = cfg
 	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), gate.Limits{
-		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD,
+		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared,
 	})
 	s.meter.Refused, s.meter.Budget, s.meter.Unpriced = cfg.Refused, s.reached, s.unpriced
 	select {
@@ -86,11 +87,24 @@ func (s *Spending) unpriced(model string) {
 		"model %s has no price, and is charged as the dearest of its provider; the setting prices names what it costs", s.cfg.Clean(model))}))
 }
 
+// Exhausted tells that a budget is spent that the job shares.
+func (s *Spending) Exhausted(p gate.Purse) {
+	b := s.spent()
+	b.Of = p.Name()
+	s.cfg.Tell(event.Make(event.BudgetExceeded(b)))
+}
+
+// spent is what the job has used by now.
+func (s *Spending) spent() event.Budget {
+	m := s.meter.Meter()
+	used := s.cfg.Record.SpentBefore.Add(jobs.Spent{Usage: m.Usage, CostUSD: m.CostUSD})
+	return event.Budget{USD: used.CostUSD, Tokens: used.Usage.Total()}
+}
+
 // reached tells that most of the job's budget is spent, or all of it.
 func (s *Spending) reached(spent bool) {
-	m := s.meter.Meter()
-	used, of := s.cfg.Record.SpentBefore.Add(jobs.Spent{Usage: m.Usage, CostUSD: m.CostUSD}), s.cfg.Budget
-	b := event.Budget{USD: used.CostUSD, Tokens: used.Usage.Total(), LimitUSD: of.USD, LimitTokens: of.Tokens}
+	b := s.spent()
+	b.LimitUSD, b.LimitTokens = s.cfg.Budget.USD, s.cfg.Budget.Tokens
 	if spent {
 		s.cfg.Tell(event.Make(event.BudgetExceeded(b)))
 	} else {

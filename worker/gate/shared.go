@@ -1,0 +1,116 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/penstock-run/penstock/worker/internal/budget"
+)
+
+// A Purse is a budget that sessions share, also those of other workers.
+type Purse interface {
+	// Name says which budget it is, for people.
+	Name() string
+	// Left returns what is left of it; what has no limit is 0. The error is
+	// [budget.ErrSpent] if nothing is left of one of its limits.
+	Left(ctx context.Context) (budget.Amount, error)
+	// Settle adds what a call has used. It does not fail: what it cannot store it stores
+	// later.
+	Settle(used budget.Amount)
+}
+
+// A share is a session's part of a purse: its calls reserve from what is left for all. So
+// each session may exceed it by one answer.
+type share struct {
+	purse   Purse
+	account *budget.Account
+}
+
+func sharesOf(purses []Purse) []*share {
+	var all []*share
+	for _, p := range purses {
+		all = append(all, &share{p, budget.New(budget.Amount{}, budget.Amount{})})
+	}
+	return all
+}
+
+// A reservation is what a call has reserved of each budget.
+type reservation struct {
+	own    *budget.Hold
+	shared []sharedHold
+}
+
+type sharedHold struct {
+	of   *share
+	hold *budget.Hold
+	used *budget.Amount
+}
+
+// reserveShared reserves from the budgets that the session shares.
+func (s *Session) reserveShared(ctx context.Context, r *reservation, most budget.Amount) error {
+	for _, sh := range s.shares {
+		left, err := sh.purse.Left(ctx)
+		if err != nil {
+			s.exhaust(sh.purse)
+			return err
+		}
+		sh.account.Allow(left)
+		h, err := sh.account.Reserve(ctx, most)
+		if err != nil {
+			return err
+		}
+		r.shared = append(r.shared, sharedHold{sh, h, &budget.Amount{}})
+	}
+	return nil
+}
+
+// use tells each budget what the call has used so far. It returns what is new of the
+// session's own one, and the shared one that this spent; nil: none.
+func (r reservation) use(total budget.Amount) (news budget.News, spent Purse) {
+	for _, h := range r.shared {
+		*h.used = total
+		if h.hold.Use(total).Spent {
+			spent = h.of.purse
+		}
+	}
+	return r.own.Use(total), spent
+}
+
+// release gives back what the call did not use, and settles what it did.
+func (r reservation) release() {
+	if r.own != nil {
+		r.own.Release()
+	}
+	for _, h := range r.shared {
+		h.of.purse.Settle(*h.used)
+		h.hold.Release()
+	}
+}
+
+// exhaust ends the session because a budget is spent that it shares.
+func (s *Session) exhaust(p Purse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over == nil {
+		s.over = p
+		close(s.shared)
+	}
+}
+
+// SharedSpent returns a channel that is closed once a budget is spent that the session
+// shares.
+func (s *Session) SharedSpent() <-chan struct{} { return s.shared }
+
+// Exhausted returns the shared budget that is spent; nil: none.
+func (s *Session) Exhausted() Purse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// spentBudget describes the budget that is spent.
+func (s *Session) spentBudget() string {
+	if p := s.Exhausted(); p != nil {
+		return "the budget " + p.Name()
+	}
+	return "the budget of " + s.Allowed()
+}

@@ -1,0 +1,90 @@
+package sharedbudget
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs/ledger"
+	"github.com/penstock-run/penstock/worker/internal/budget"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A book is a ledger that can be away.
+type book struct {
+	Ledger
+	away  bool
+	spent ledger.Amount
+}
+
+var errAway = errors.New("no broker")
+
+func (b *book) Spent(ctx context.Context, _ ledger.Budget, _ time.Time) (ledger.Amount, error) {
+	if b.away {
+		<-ctx.Done()
+		return ledger.Amount{}, errAway
+	}
+	return b.spent, nil
+}
+
+func (b *book) Add(ctx context.Context, _ ledger.Budget, _ time.Time, more ledger.Amount) error {
+	if b.away {
+		<-ctx.Done()
+		return errAway
+	}
+	b.spent.USD, b.spent.Tokens = b.spent.USD+more.USD, b.spent.Tokens+more.Tokens
+	return nil
+}
+
+// A worker alone uses a tenth of what it saw left, and waits then; all of it is added when
+// the broker is back.
+func TestWithoutTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{spent: ledger.Amount{USD: 20}}
+		p := &Purse{ledger: b, of: ledger.Budget{Key: "pool", Amount: ledger.Amount{USD: 100}, Per: "day"}}
+		left := func() (float64, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			l, err := p.Left(ctx)
+			return l.USD, err
+		}
+		if got, err := left(); got != 80 || err != nil {
+			t.Errorf("%v is left, err %v", got, err)
+		}
+		b.away = true
+		if got, err := left(); got != 8 || err != nil {
+			t.Errorf("alone: %v is left, err %v", got, err)
+		}
+		p.Settle(budget.Amount{USD: 5})
+		if got, err := left(); got != 3 || err != nil {
+			t.Errorf("alone, after 5: %v is left, err %v", got, err)
+		}
+		p.Settle(budget.Amount{USD: 4})
+		if _, err := left(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("alone, after 9: err %v, want it to wait", err)
+		}
+		time.AfterFunc(10*time.Second, func() { b.away = false })
+		if got, err := left(); got != 71 || err != nil {
+			t.Errorf("with the broker again: %v is left, err %v", got, err)
+		}
+		Set{p}.Flush()
+		if b.spent.USD != 29 {
+			t.Errorf("the broker has %v", b.spent)
+		}
+		p.Settle(budget.Amount{USD: 71})
+		if _, err := left(); !errors.Is(err, budget.ErrSpent) {
+			t.Errorf("all is spent: err %v", err)
+		}
+		fresh := &Purse{ledger: &book{away: true}, of: p.of}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := fresh.Left(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("never seen: err %v, want it to wait", err)
+		}
+	})
+}
