@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-run/penstock/worker/internal/budget"
 	"github.com/penstock-run/penstock/worker/pricing"
 )
 
@@ -70,6 +71,10 @@ func attacks() []attack {
 		{name: "hangs up before answers begin", body: opus, rounds: 60, hangUp: 20 * time.Millisecond, answers: endless(func(http.ResponseWriter, *http.Request) {}), used: pricing.Tokens{Input: prose}},
 		{name: "streams that break, tried again as an SDK does", body: opus, rounds: 60, answers: broken(stream(tells(prose, 300, "")[:20_000])), used: pricing.Tokens{Input: prose, Output: 160}},
 		{name: "errors, tried again as an SDK does", body: opus, rounds: 10, answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(529) }},
+		{name: "errors of a gateway, tried again as an SDK does", body: opus, rounds: 40, answers: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(502)
+			_, _ = io.WriteString(w, "<html>"+strings.Repeat("bad gateway ", 1000))
+		}},
 		{name: "a provider that reports nothing", body: opus, rounds: 60, answers: stream(strings.Repeat(text, 500), stop), used: used},
 		{name: "a provider that reports zeros", body: opus, rounds: 60, answers: stream(strings.Replace(tells(0, 500, ""), `"output_tokens":500`, `"output_tokens":0`, 1)), used: used},
 		{name: "a provider that reports less than nothing", body: opus, rounds: 60, answers: stream(strings.Replace(tells(-prose, 500, ""), `"output_tokens":500`, `"output_tokens":-500`, 1)), used: used},
@@ -161,4 +166,32 @@ func (a attack) call(r *rig, body string) bool {
 	got, _ := io.ReadAll(res.Body)
 	var e struct{ Error struct{ Message string } }
 	return res.StatusCode == http.StatusBadRequest && json.Unmarshal(got, &e) == nil && strings.Contains(e.Error.Message, "penstock: the budget")
+}
+
+// A purse is a shared budget that answers as it is told.
+type purse struct {
+	left func(ctx context.Context) (budget.Amount, error)
+	used budget.Amount
+}
+
+func (p *purse) Name() string                                    { return "pool=1/day" }
+func (p *purse) Left(ctx context.Context) (budget.Amount, error) { return p.left(ctx) }
+func (p *purse) Settle(used budget.Amount)                       { p.used = p.used.Add(used) }
+
+// An agent that hangs up while a shared budget is asked has not spent it.
+func TestHangingUpSpendsNoSharedBudget(t *testing.T) {
+	p := &purse{left: func(ctx context.Context) (budget.Amount, error) {
+		<-ctx.Done()
+		return budget.Amount{}, context.Cause(ctx)
+	}}
+	s := NewSession("s", token, Limits{Shared: []Purse{p}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.reserve(ctx, budget.Amount{USD: 1}); err == nil || s.Exhausted() != nil {
+		t.Errorf("err %v, exhausted %v", err, s.Exhausted())
+	}
+	p.left = func(context.Context) (budget.Amount, error) { return budget.Amount{}, budget.ErrSpent }
+	if _, err := s.reserve(t.Context(), budget.Amount{USD: 1}); err == nil || s.Exhausted() != Purse(p) {
+		t.Errorf("err %v, exhausted %v", err, s.Exhausted())
+	}
 }

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
 
@@ -32,11 +31,12 @@ func (c *call) longest() int64 {
 	return c.g.provider.longest
 }
 
-// counts begins the count of an answer.
-func (c *call) counts(stream bool) {
+// counts begins the count of an answer; failed: of the provider's error, which costs
+// nothing.
+func (c *call) counts(stream, failed bool) {
 	c.count = tokencount.New(tokencount.Request{
 		API: c.g.api, Text: c.asks.text, Most: c.longest() * max(c.asks.choices, 1), Tier: c.asks.tier, Regional: c.asks.regional,
-		Free: !c.route.asks || c.result.Status >= 400 && c.result.Status != http.StatusBadGateway,
+		Free: !c.route.asks || failed,
 	}, stream)
 }
 

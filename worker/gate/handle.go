@@ -192,7 +192,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	c.result.Status, c.result.RetryAfter = res.StatusCode, retryAfter(res.Header, time.Now())
-	c.counts(strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"))
+	c.counts(strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"), res.StatusCode >= 400)
 	c.head(w, res)
 	if err = send(w, nil, c.g.cfg.Silence); err == nil {
 		err = c.copy(ctx, cut, w, res.Body)
@@ -309,7 +309,7 @@ func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error
 	c.result.Status = http.StatusBadGateway
 	defer c.finish(ctx, err)
 	if sent && (ctx.Err() != nil || isLate && late.Timeout()) {
-		c.counts(true)
+		c.counts(true, false)
 		c.count.Finish(time.Since(c.began))
 		c.tally()
 	}

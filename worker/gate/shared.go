@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 
 	"github.com/penstock-run/penstock/worker/internal/budget"
 )
@@ -49,9 +50,11 @@ type sharedHold struct {
 func (s *Session) reserveShared(ctx context.Context, r *reservation, most budget.Amount) error {
 	for _, sh := range s.shares {
 		left, err := sh.purse.Left(ctx)
-		if err != nil {
+		if errors.Is(err, budget.ErrSpent) {
 			s.exhaust(sh.purse)
-			return err
+		}
+		if err != nil {
+			return err // of the agent, which has hung up, if nothing is spent
 		}
 		sh.account.Allow(left)
 		h, err := sh.account.Reserve(ctx, most)
