@@ -66,3 +66,30 @@ func TestEveryAgentKeepsToItsBudget(t *testing.T) {
 		})
 	}
 }
+
+// A batch stops when its budget is spent: no more than one answer for each job that runs
+// goes beyond it, and the exit code says that it was stopped. Cost adds up what was spent.
+func TestABatchKeepsToItsBudget(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		skip(t, "curl", "no curl in PATH")
+	}
+	f := newFixture(t)
+	model := agenttest.New(agenttest.Script{Steps: []agenttest.Step{func(agenttest.Request) agenttest.Reply {
+		return agenttest.Reply{Text: "ok", Input: 20_000, Output: 1} // 0.1 dollars of Opus 5
+	}}})
+	upstream := httptest.NewServer(model)
+	t.Cleanup(upstream.Close)
+	f.env = []string{"ANTHROPIC_API_KEY=sk-" + rand.Text(), "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
+	file := f.issues(12, func(i int) string { return fmt.Sprintf("CASE-%03d", i) })
+	said, code, told := f.try("batch", "run", file, "--repo", f.repo, "--max-parallel", "2", "--batch-max-cost", "0.45", "--out", t.TempDir()+"/results",
+		"--", "sh", "-c", strings.Replace(spending, "seq 40", "seq 1", 1))
+	calls := len(model.Requests())
+	if code != 9 || !strings.Contains(said+told, string(jobs.BatchBudget)) || calls < 5 || calls > 6 {
+		t.Errorf("exit code %d after %d calls\n%s%s", code, calls, said, told)
+	}
+	said, code, told = f.try("cost", "--by", "model", "-o", "json")
+	if code != 0 || !strings.Contains(said, `"cost_usd"`) {
+		t.Errorf("cost: exit code %d\n%s%s", code, said, told)
+	}
+}
