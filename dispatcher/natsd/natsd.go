@@ -34,6 +34,10 @@ import (
 // seconds, so a large one has time.
 const readyWithin = 2 * time.Minute
 
+// handshake bounds how long a client may take to say who it is, and each step of TLS. The broker's
+// own two seconds are too short for a client that is far away, some of whose packets are late.
+const handshake = 10 * time.Second
+
 // Config says how a server runs.
 type Config struct {
 	// StoreDir is the server's directory; it is created.
@@ -202,7 +206,7 @@ func (s *Server) startOn(host string, log *logger) (*server.Server, error) {
 	opts := &server.Options{
 		ServerName: "penstock-" + strconv.Itoa(os.Getpid()), Host: host, Port: s.port, DontListen: s.cfg.Listen == "",
 		CustomClientAuthentication: gate, AlwaysEnableNonce: true,
-		TLSConfig: s.cfg.TLS, TLS: s.cfg.TLS != nil, TLSTimeout: 5,
+		TLSConfig: s.cfg.TLS, TLS: s.cfg.TLS != nil, TLSTimeout: handshake.Seconds(), AuthTimeout: handshake.Seconds(),
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20,
 		// A worker that vanished silently is noticed in a minute.
 		PingInterval: 20 * time.Second, MaxPingsOut: 2,

@@ -1,7 +1,9 @@
-// Package flaky is a way to a server that can be cut, slowed down, or left without answers.
+// Package flaky is a way to a server that can be cut, slowed down, moved far away, or left
+// without answers.
 package flaky
 
 import (
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -16,6 +18,7 @@ type Proxy struct {
 	down      bool          // refuses and drops everything
 	blackhole bool          // swallows what the server answers
 	delay     time.Duration // of each piece from the server
+	distance  Distance
 	conns     map[net.Conn]bool
 	done      sync.WaitGroup
 }
@@ -66,7 +69,34 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Heal ends what Cut, Blackhole and Delay began. Answers that were swallowed are
+// A Distance is how far away a server seems to be.
+type Distance struct {
+	RoundTrip time.Duration // what an answer takes longer
+	// Stalls is the share of the pieces, of those that go either way, which are late by a time
+	// between Shortest and Longest, with all that is behind them: from 0 to 1.
+	Stalls            float64
+	Shortest, Longest time.Duration
+}
+
+// Move moves the server away. What comes fast behind each other arrives so, only later.
+func (p *Proxy) Move(d Distance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.distance = d
+}
+
+// late is by how much the next piece is.
+func (p *Proxy) late() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.distance
+	if d.Stalls > 0 && rand.Float64() < d.Stalls {
+		return d.RoundTrip/2 + d.Shortest + time.Duration(rand.Float64()*float64(d.Longest-d.Shortest))
+	}
+	return d.RoundTrip / 2
+}
+
+// Heal ends what Cut, Blackhole, Delay and Move began. Answers that were swallowed are
 // lost, so Heal drops their connections.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
@@ -76,7 +106,7 @@ func (p *Proxy) Heal() {
 			_ = c.Close()
 		}
 	}
-	p.down, p.blackhole, p.delay = false, false, 0
+	p.down, p.blackhole, p.delay, p.distance = false, false, 0, Distance{}
 }
 
 func (p *Proxy) accept() {
@@ -110,9 +140,17 @@ func (p *Proxy) add(conns ...net.Conn) bool {
 	return true
 }
 
+// A piece is some bytes on their way, and when they arrive.
+type piece struct {
+	data []byte
+	due  time.Time
+}
+
 func (p *Proxy) pass(to, from net.Conn, answers bool) {
+	underway := make(chan piece, 1024)
+	p.done.Go(func() { p.arrive(to, from, underway) })
 	defer func() {
-		_, _ = to.Close(), from.Close()
+		close(underway)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.conns, from)
@@ -132,7 +170,19 @@ func (p *Proxy) pass(to, from net.Conn, answers bool) {
 		if answers && delay > 0 {
 			time.Sleep(delay)
 		}
-		if _, err := to.Write(buf[:n]); err != nil {
+		underway <- piece{append([]byte(nil), buf[:n]...), time.Now().Add(p.late())}
+	}
+}
+
+// arrive writes what is underway when it is due, until there is no more or nobody takes it.
+func (p *Proxy) arrive(to, from net.Conn, underway <-chan piece) {
+	defer func() { _, _ = to.Close(), from.Close() }()
+	for piece := range underway {
+		time.Sleep(time.Until(piece.due))
+		if _, err := to.Write(piece.data); err != nil {
+			_ = from.Close() // so that nothing more comes
+			for range underway {
+			}
 			return
 		}
 	}

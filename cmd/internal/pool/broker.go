@@ -153,9 +153,10 @@ func (p *Pool) dial(owner, servers string, options []nats.Option) error {
 }
 
 // clientOptions make a connection that waits for a server that restarts: a
-// worker's jobs and a watcher's place outlive that.
+// worker's jobs and a watcher's place outlive that. The handshake may take as long as a
+// broker allows that is far away.
 func clientOptions(name string) []nats.Option {
-	return append(natsd.Options(), nats.Name("penstock "+name), nats.Timeout(5*time.Second))
+	return append(natsd.Options(), nats.Name("penstock "+name), nats.Timeout(10*time.Second))
 }
 
 // Redacted is a list of servers without their passwords and tokens.
