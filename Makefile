@@ -8,6 +8,8 @@ BENCH    ?= Latency|Jobs|Events|Reads|Workspace|Start$$|Others$$|Idle$$
 BENCHTIME ?= 3s
 SOAK     ?= 60m
 JOBS     ?= 100000
+WORKERS  ?= 1000
+SLOTS    ?= 20
 QUEUED   ?= 100000
 FINISHED ?= 100000
 # Tests that need more than Go (a jail, git, an agent) skip where it is absent;
@@ -39,7 +41,7 @@ TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
 
 .DEFAULT_GOAL := help
-.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes try-upgrade chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-run bench-scale bench-peers soak
+.PHONY: help build packages release docs try-packages try-reboot try-release try-source images try-images try-compose try-kubernetes try-upgrade chart test race stress fuzz lint fmt generate tidy cross check dev demo bench bench-fleet bench-run bench-scale bench-peers soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +69,9 @@ soak: build ## keep a pool under load for SOAK, in three runs over one data dire
 
 bench-run: build ## take JOBS jobs through a pool with scripted workers, and fail if it slows down; writes bin/run.svg (RUN: more flags)
 	$(GO) run ./cmd/internal/fleet -program bin/penstock -jobs $(JOBS) -plot bin/run.svg $(RUN)
+
+bench-fleet: build ## keep WORKERS scripted workers with SLOTS slots each busy with jobs of 20 s, four for each worker (FLEET: more flags)
+	$(GO) run ./cmd/internal/fleet -program bin/penstock -workers $(WORKERS) -slots $(SLOTS) -jobs $$(($(WORKERS) * 4)) -open $$(($(WORKERS) * 4)) -work 20s -lease 60s $(FLEET)
 
 bench-scale: ## measure the leader with many jobs: memory, and how long it is away when it is killed (QUEUED, FINISHED)
 	@PENSTOCK_BENCH_QUEUED=$(QUEUED) PENSTOCK_BENCH_FINISHED=$(FINISHED) deploy/tools/bench.sh Leader 1x ./cmd/penstock
