@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // small mounts a disk of that many MiB at a directory, to be filled.
@@ -213,31 +216,8 @@ func TestAStuckBroker(t *testing.T) {
 	f.small(store, 64)
 	serving, again := f.serve("--slots", "0")
 	id := f.submit("true")
-	js, err := jetstream.New(f.bus())
-	f.must(err)
-	str, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "STUCK", Subjects: []string{"stuck.>"}})
-	f.must(err)
-	for i := range 2000 {
-		_, err := js.Publish(t.Context(), fmt.Sprint("stuck.", i%2), nil)
-		f.must(err)
-	}
-	free := f.fill(store)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if err := str.Purge(ctx, jetstream.WithPurgeSubject("stuck.1")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("this version of the server survives it, and natsd need not: %v", err)
-	}
-	free()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = serving.Wait() // its exit code says more
-	}()
-	select {
-	case <-ended:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("serve goes on")
-	}
+	f.stuck(f.bus(), store)
+	f.ends(serving, 2*time.Minute)
 	if code := serving.ProcessState.ExitCode(); code != cli.ExitUnreachable || !strings.Contains(serving.log.String(), "stuck") {
 		t.Errorf("it ends with %d", code)
 	}
@@ -334,5 +314,62 @@ func TestALowDisk(t *testing.T) {
 		if got := strings.Count(w.log.String(), line); got != 1 {
 			t.Errorf("it says %d times %q", got, line)
 		}
+	}
+}
+
+// A server of a configuration file of its own does so, too.
+func TestAStuckServer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	store := filepath.Join(f.data, "store")
+	f.small(store, 64)
+	address := fmt.Sprint("127.0.0.1:", jobstest.FreePort(f))
+	file := filepath.Join(f.data, "server.conf")
+	f.must(os.WriteFile(file, fmt.Appendf(nil, "listen: %q\njetstream { store_dir: %q, sync_interval: always }\n", address, store), 0o600))
+	server := f.start("NATS server at", "nats", "server", file)
+	nc, err := nats.Connect("nats://" + address)
+	f.must(err)
+	defer nc.Close()
+	f.stuck(nc, store)
+	f.ends(server, 2*time.Minute)
+	if code := server.ProcessState.ExitCode(); code != cli.ExitUnexpected || !strings.Contains(server.log.String(), "stuck") {
+		t.Errorf("it ends with %d", code)
+	}
+}
+
+// stuck lets a server, with its store on a small disk, wait for itself. Then the disk has room again.
+func (f *fixture) stuck(nc *nats.Conn, store string) {
+	f.Helper()
+	js, err := jetstream.New(nc)
+	f.must(err)
+	ctx, cancel := context.WithTimeout(f.Context(), slowtest.Limit(20*time.Second))
+	defer cancel()
+	str, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "STUCK", Subjects: []string{"stuck.>"}})
+	f.must(err)
+	for i := range 2000 {
+		_, err := js.Publish(ctx, fmt.Sprint("stuck.", i%2), nil)
+		f.must(err)
+	}
+	free := f.fill(store)
+	short, cancel := context.WithTimeout(f.Context(), 2*time.Second)
+	defer cancel()
+	if err := str.Purge(short, jetstream.WithPurgeSubject("stuck.1")); !errors.Is(err, context.DeadlineExceeded) {
+		f.Fatalf("this version of the server survives it, and natsd need not: %v", err)
+	}
+	free()
+}
+
+// ends waits until a program has ended by itself.
+func (f *fixture) ends(p *program, within time.Duration) {
+	f.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = p.Wait() // its exit code says more
+	}()
+	select {
+	case <-ended:
+	case <-time.After(slowtest.Limit(within)):
+		f.Fatalf("%v goes on", p.Args[1:])
 	}
 }

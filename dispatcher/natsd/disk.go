@@ -21,7 +21,7 @@ func (s *Server) watchDisk(host string) {
 		case <-tick.C:
 			err := s.heal(host)
 			if err == nil {
-				err = s.within("bound its store", s.limit)
+				err = within("bound its store", s.limit)
 			}
 			if err != nil {
 				s.stuck(err)

@@ -13,7 +13,8 @@ import (
 
 // RunFile runs a NATS server as its own configuration file says, and nothing
 // of ours: one of a cluster, or the one that takes over an embedded server's
-// directory. It calls ready once others can connect, and ends with ctx.
+// directory. It calls ready once others can connect, and ends with ctx, or with a
+// [StuckError], after which the process has to end.
 func RunFile(ctx context.Context, file string, said *slog.Logger, ready func(address string)) (err error) {
 	opts, err := server.ProcessConfigFile(file)
 	if err != nil {
@@ -41,8 +42,11 @@ func RunFile(ctx context.Context, file string, said *slog.Logger, ready func(add
 	log := &logger{log: said}
 	srv.SetLoggerV2(log, false, false, false)
 	srv.Start()
-	defer srv.WaitForShutdown()
-	defer srv.Shutdown()
+	defer func() {
+		if _, stuck := errors.AsType[*StuckError](err); !stuck {
+			err = errors.Join(err, within("stop", func() { stop(srv) }))
+		}
+	}()
 	for !srv.ReadyForConnections(100 * time.Millisecond) {
 		if why := log.fatal(); why != "" {
 			return fmt.Errorf("start the server of %s: %s", file, why)
@@ -52,6 +56,5 @@ func RunFile(ctx context.Context, file string, said *slog.Logger, ready func(add
 		}
 	}
 	ready(srv.ClientURL())
-	<-ctx.Done()
-	return nil
+	return awaitStuck(ctx, srv)
 }

@@ -13,7 +13,7 @@ import "github.com/nats-io/nats-server/v2/server"
 func (s *Server) heal(host string) error {
 	srv := s.server()
 	why := ""
-	if err := s.within("look at its streams", func() { why = broken(srv) }); err != nil || why == "" {
+	if err := within("look at its streams", func() { why = broken(srv) }); err != nil || why == "" {
 		return err
 	}
 	if err := holdStreams(s.cfg.StoreDir); err != nil {
@@ -21,7 +21,7 @@ func (s *Server) heal(host string) error {
 		return nil
 	}
 	s.cfg.Logger.Error("the store was not written; the server is started anew", "why", why)
-	if err := s.within("stop", func() { stop(srv) }); err != nil {
+	if err := within("stop", func() { stop(srv) }); err != nil {
 		return err
 	}
 	if err := s.start(host); err != nil {

@@ -67,8 +67,6 @@ type Config struct {
 	// Stuck is called, at most once, where only the end of the process helps: see
 	// [StuckError].
 	Stuck func(error)
-
-	stuckAfter time.Duration // default is the constant; for tests
 }
 
 // A Server is a server in this process.
@@ -309,7 +307,7 @@ func (s *Server) Close() error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	if stuck := s.within("stop", func() { stop(s.server()) }); stuck != nil {
+	if stuck := within("stop", func() { stop(s.server()) }); stuck != nil {
 		return errors.Join(err, stuck)
 	}
 	return errors.Join(err, s.lock.release())

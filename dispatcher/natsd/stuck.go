@@ -1,8 +1,11 @@
 package natsd
 
 import (
+	"context"
 	"fmt"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // stuckAfter is how long a server may take for what takes it milliseconds.
@@ -23,23 +26,19 @@ func (e *StuckError) Error() string {
 }
 
 // within does something with a server that may never come to an end.
-func (s *Server) within(doing string, do func()) error {
+func within(doing string, do func()) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		do()
 	}()
-	patience := s.cfg.stuckAfter
-	if patience == 0 {
-		patience = stuckAfter
-	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	select {
 	case <-done:
 		return nil
 	case <-late.C:
-		return &StuckError{doing, patience}
+		return &StuckError{doing, stuckAfter}
 	}
 }
 
@@ -48,5 +47,21 @@ func (s *Server) stuck(err error) {
 	s.cfg.Logger.Error("the process has to end", "err", err)
 	if s.cfg.Stuck != nil {
 		s.cfg.Stuck(err)
+	}
+}
+
+// awaitStuck looks at a server, until ctx ends or it is stuck.
+func awaitStuck(ctx context.Context, srv *server.Server) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := within("look at its streams", func() { srv.Healthz(nil) }); err != nil {
+				return err
+			}
+		}
 	}
 }
