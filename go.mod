@@ -64,6 +64,8 @@ require github.com/yuin/goldmark v1.8.7
 
 require (
 	github.com/go-logr/logr v1.4.4
+	github.com/in-toto/attestation v1.2.0
+	github.com/secure-systems-lab/go-securesystemslib v0.11.1
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0

@@ -75,6 +75,7 @@ func newClaimed(cfg *Config, claim *queue.Claim, log *slog.Logger, end context.C
 		Store: cfg.Store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name,
 		Secrets: c.secrets, Tell: c.events.Put, Assert: claim.Assert,
 		CommitAuthor: cfg.CommitAuthor, CommitPlain: cfg.CommitPlain,
+		Key: cfg.ReceiptKey, Release: cfg.Release, Policy: cfg.Policy,
 	})
 	c.conversation = conversation.New(conversation.Config{
 		Store: cfg.Store, Log: c.log, Job: c.job, Record: rec, Epoch: claim.Epoch(), Worker: cfg.Name, Lost: claim.Previous() != nil,

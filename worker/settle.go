@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/receipt"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
@@ -49,13 +50,21 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 		return a.surrender(ctx, v)
 	}
 	v.Message = a.of.clean(v.Message) // it may quote the agent, as events do
-	v = verdict.UnlessLost(v, a.of.out.End(ctx, v))
+	v = verdict.UnlessLost(v, a.of.out.End(ctx, v, a.chain()))
 	if provider := jobs.Reasons[v.Reason].Fault == jobs.FaultProvider; provider && !a.runs.again.IsZero() {
 		v.Wait = time.Until(a.runs.again)
 	}
 	var err error
 	a.rec, err = a.of.claim.Settle(ctx, v, a.announce)
 	return err
+}
+
+// chain is over the events of the attempt; without any where its log was not opened.
+func (a *attempt) chain() receipt.Chain {
+	if a.of.writer == nil {
+		return receipt.Chain{}
+	}
+	return a.of.writer.Chain()
 }
 
 // surrender hands back a job whose lease could not be renewed, where nobody has

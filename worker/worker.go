@@ -93,6 +93,9 @@ type Config struct {
 	// Signers are the keys one of which must have signed each job; none: jobs
 	// need no signature.
 	Signers []ed25519.PublicKey
+	// ReceiptKey signs what attempts of jobs with a repository were; see package receipt. Nil:
+	// there are no receipts.
+	ReceiptKey ed25519.PrivateKey
 	// Policy bounds jobs, and adds to their jails. The zero value does neither.
 	Policy policy.Policy
 	// Where is the base of relative patterns in the policy.

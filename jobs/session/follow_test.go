@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/receipt"
 	"github.com/penstock-run/penstock/jobs/session"
 )
 
@@ -452,6 +453,17 @@ func TestAnUnansweredAppendThatOthersFollow(t *testing.T) {
 		}
 		if got, want := len(read(t, others, id, 1)), 1+n+1+1; got != want {
 			t.Errorf("%d events after an append of %d, want %d", got, n, want)
+		}
+		var want receipt.Chain
+		for _, e := range read(t, others, id, 1) {
+			text, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Add(e.Seq, text)
+		}
+		if got := w.Chain(); got != want {
+			t.Errorf("the chain is from %d to %d, %s; that of what is stored is from %d to %d, %s", got.First, got.Last, got.Sum(), want.First, want.Last, want.Sum())
 		}
 	}
 }

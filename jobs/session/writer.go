@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/receipt"
 )
 
 // batchFrom is how many events are worth a batch. For each the broker makes a
@@ -29,16 +30,29 @@ type Writer struct {
 	busy chan struct{} // held while appending; guards what follows
 	at   end
 	lost bool // fenced once is fenced for ever
+	// chain is over all events of the session since the first one of the attempt.
+	chain receipt.Chain
 }
 
 // Writer appends first, the event that an attempt begins with, after whatever
 // is there. From then on the writers of the job's earlier attempts are fenced.
 func (l *Log) Writer(ctx context.Context, src Source, first jobs.Event) (*Writer, error) {
-	_, at, err := l.appendAfter(ctx, src, first, func(end) (bool, error) { return true, nil })
+	stored, at, err := l.appendAfter(ctx, src, first, func(end) (bool, error) { return true, nil })
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{log: l, src: src, busy: make(chan struct{}, 1), at: at}, nil
+	w := &Writer{log: l, src: src, busy: make(chan struct{}, 1), at: at}
+	text, err := encode(stored)
+	w.chain.Add(stored.Seq, text)
+	return w, err
+}
+
+// Chain returns what the session has from the first event of the attempt to the last that the
+// writer knows of: its own, and those of others in between.
+func (w *Writer) Chain() receipt.Chain {
+	w.busy <- struct{}{}
+	defer func() { <-w.busy }()
+	return w.chain
 }
 
 // Append adds events and returns when they are stored. While the broker is
@@ -115,6 +129,9 @@ func (w *Writer) some(ctx context.Context, events []jobs.Event) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	for i, text := range all {
+		w.chain.Add(w.at.seq+uint64(i)+1, text)
+	}
 	w.at = end{seq: w.at.seq + uint64(len(all)), pos: pos}
 	return len(all), nil
 }
@@ -152,6 +169,7 @@ func (w *Writer) adopt(ctx context.Context, sent [][]byte) (stored int, err erro
 		if err != nil {
 			return 0, err
 		}
+		w.chain.Add(e.Seq, m.Data)
 		if stored < len(sent) && bytes.Equal(m.Data, sent[stored]) {
 			stored++
 			w.at, moved = end{seq: e.Seq, pos: m.Seq}, true

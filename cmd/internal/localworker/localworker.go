@@ -48,6 +48,10 @@ func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks po
 	if err != nil {
 		return nil, err
 	}
+	receiptKey, err := signing.ReceiptKey(settings)
+	if err != nil {
+		return nil, err
+	}
 	program, err := jailinit.Executable()
 	if err != nil {
 		return nil, err
@@ -60,7 +64,7 @@ func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks po
 		Name: workerparts.Name(settings), Release: shell.Release, Slots: slots, Queues: settings.Worker.Queues, Labels: settings.Worker.Labels, Drain: settings.Worker.Drain,
 		Queue: p.Queue, Log: p.Log, Store: p.Store, Spaces: spaces, Workspace: settings.Worker.Workspace, Agents: workerparts.Agents(settings),
 		Pool: workerparts.PoolMark(settings), Backend: choose, Keepers: []sandbox.Backend{containers, &systemd.Backend{}}, Secret: shell.Secret, Mounts: mounts, Logger: log, Hooks: hooks.Worker,
-		Signers: signers, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(settings), func(err error) { log.Error("a refusal of a jail is not kept", "err", err) }), Diagnose: jail.Advice,
+		Signers: signers, ReceiptKey: receiptKey, Policy: rules, Where: jail.Here(), Refused: jail.Keep(jail.Violations(settings), func(err error) { log.Error("a refusal of a jail is not kept", "err", err) }), Diagnose: jail.Advice,
 		Reserve:      workerparts.Reserve(settings, filepath.Join(settings.Data, "work")),
 		CommitAuthor: settings.Worker.CommitAuthor, CommitPlain: !settings.Worker.CommitTrailers,
 		Program: program, Typed: schema.Typed,

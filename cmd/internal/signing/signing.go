@@ -1,5 +1,5 @@
-// Package signing reads the keys of the settings that sign jobs, and that verify
-// signatures.
+// Package signing reads the keys of the settings that sign jobs and receipts, and that
+// verify signatures.
 package signing
 
 import (
@@ -18,32 +18,39 @@ func Key(settings *cli.Config) (ed25519.PrivateKey, error) {
 	if settings.SignKey == "" {
 		return nil, nil
 	}
-	keys, err := pemKeys(settings.SignKey, "PRIVATE KEY", func(der []byte) (ed25519.PrivateKey, error) {
-		key, err := x509.ParsePKCS8PrivateKey(der)
-		private, ok := key.(ed25519.PrivateKey)
-		if err == nil && !ok {
-			err = fmt.Errorf("is a %T", key)
-		}
-		return private, err
-	})
+	keys, err := pemKeys(settings.SignKey, "PRIVATE KEY", private)
 	if err != nil {
 		return nil, cli.Usage("openssl genpkey -algorithm ed25519 -out FILE makes one", "--sign-key: %w", err)
 	}
 	return keys[0], nil
 }
 
+func private(der []byte) (ed25519.PrivateKey, error) {
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	private, ok := key.(ed25519.PrivateKey)
+	if err == nil && !ok {
+		err = fmt.Errorf("is a %T", key)
+	}
+	return private, err
+}
+
+func public(der []byte) (ed25519.PublicKey, error) {
+	key, err := x509.ParsePKIXPublicKey(der)
+	public, ok := key.(ed25519.PublicKey)
+	if err == nil && !ok {
+		err = fmt.Errorf("is a %T", key)
+	}
+	return public, err
+}
+
+// Public reads the public keys of a file.
+func Public(file string) ([]ed25519.PublicKey, error) { return pemKeys(file, "PUBLIC KEY", public) }
+
 // Trusted reads the keys of --require-signature.
 func Trusted(settings *cli.Config) ([]ed25519.PublicKey, error) {
 	var all []ed25519.PublicKey
 	for _, file := range settings.Worker.RequireSignature {
-		keys, err := pemKeys(file, "PUBLIC KEY", func(der []byte) (ed25519.PublicKey, error) {
-			key, err := x509.ParsePKIXPublicKey(der)
-			public, ok := key.(ed25519.PublicKey)
-			if err == nil && !ok {
-				err = fmt.Errorf("is a %T", key)
-			}
-			return public, err
-		})
+		keys, err := Public(file)
 		if err != nil {
 			return nil, cli.Usage("openssl pkey -in KEY -pubout writes the public half of a key", "--require-signature: %w", err)
 		}

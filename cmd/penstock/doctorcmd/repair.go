@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/signing"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs/layout"
 )
@@ -30,7 +31,7 @@ func repair(ctx context.Context, shell cli.Shell, cmd *cobra.Command, dry bool) 
 // group keeps what it may: services read files of their group.
 func closeFiles(shell cli.Shell, dry bool, tell func(string, ...any)) error {
 	c := shell.Config
-	files := []string{c.Creds, c.TokenFile, c.TLSClientKey, c.SignKey, c.Serve.TLSKey, c.Serve.HTTPTLSKey}
+	files := []string{c.Creds, c.TokenFile, c.TLSClientKey, c.SignKey, c.Serve.TLSKey, c.Serve.HTTPTLSKey, c.Worker.ReceiptKey, signing.OwnReceiptKey(c)}
 	for _, hook := range c.Hooks {
 		files = append(files, hook.SecretFile, hook.TokenFile)
 	}

@@ -38,6 +38,7 @@ func (o *Outcome) Deliver(ctx context.Context, change workspace.Change) error {
 		o.cfg.Tell(event.Make(event.Notice{Text: "no branch was made: the agent changed nothing"}))
 		return nil
 	}
+	o.commit = got.Commit
 	o.Result.change(func(r *jobs.Result) { r.Branch = d.Branch })
 	o.cfg.Tell(event.Make(event.BranchDelivered{Repo: got.Repo, Branch: d.Branch, Commit: got.Commit, Replaced: got.Replaced}))
 	return nil

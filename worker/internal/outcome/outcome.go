@@ -9,14 +9,18 @@
 package outcome
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/receipt"
 	"github.com/penstock-run/penstock/worker/internal/redact"
 )
 
@@ -38,6 +42,11 @@ type Config struct {
 	// them. CommitPlain leaves out the trailers that name job and session.
 	CommitAuthor string
 	CommitPlain  bool
+	// Key signs the receipt; nil: there is none. Release and Policy are the worker's, for
+	// the receipt.
+	Key     ed25519.PrivateKey
+	Release string
+	Policy  any
 }
 
 // An Outcome is that of one attempt.
@@ -49,8 +58,9 @@ type Outcome struct {
 	// stored is the change that is kept as the result; nil: none is, or it is empty.
 	stored *stored
 	// saved is what was salvaged; nil: nothing was.
-	saved *jobs.Salvage
-	draft Draft
+	saved  *jobs.Salvage
+	draft  Draft
+	commit string // that the branch has got; empty: none was made
 }
 
 // New returns the outcome of an attempt that has done nothing yet.
@@ -67,15 +77,38 @@ func (o *Outcome) Attach(file jobs.Artifact) { o.Result.Attach(file) }
 // SetValue notes the value that the agent has set.
 func (o *Outcome) SetValue(value json.RawMessage) { o.Result.SetValue(value) }
 
-// End writes the attempt's end into the result and stores it.
-func (o *Outcome) End(ctx context.Context, v jobs.Ended) error {
+// End writes the attempt's end into the result and stores it, with a receipt of a job that
+// has a repository. Events is the chain of the session's events.
+func (o *Outcome) End(ctx context.Context, v jobs.Ended, events receipt.Chain) error {
 	o.Result.change(func(r *jobs.Result) {
 		r.Outcome, r.Reason, r.Message = v.Outcome, v.Reason, v.Message
 		r.Worker, r.Attempts = o.cfg.Worker, o.cfg.Record.Attempt
 		r.Model = o.clean(r.Model) // it may quote the agent, as events do
 		r.Durations.Total = time.Since(o.cfg.Record.Submitted).Seconds()
 	})
+	if err := o.sign(ctx, events); err != nil {
+		return err
+	}
 	return o.cfg.Store.PutResult(ctx, o.cfg.Epoch, o.Result.Now())
+}
+
+// sign stores the receipt of the result as it is.
+func (o *Outcome) sign(ctx context.Context, events receipt.Chain) error {
+	if o.cfg.Key == nil || o.cfg.Job.Repo.URL == "" {
+		return nil
+	}
+	signed, err := receipt.Sign(o.cfg.Key, receipt.Attempt{
+		Job: o.cfg.Job, Record: o.cfg.Record, Epoch: o.cfg.Epoch, Result: o.Result.Now(), Commit: o.commit,
+		Worker: o.cfg.Worker, Release: o.cfg.Release, Policy: o.cfg.Policy, Events: events, Finished: time.Now(),
+	})
+	if err != nil {
+		return fmt.Errorf("sign the receipt: %w", err)
+	}
+	file, err := o.cfg.Store.Put(ctx, o.cfg.Record.ID, o.cfg.Epoch, receipt.Name, bytes.NewReader(signed))
+	if err == nil {
+		o.Result.Attach(file)
+	}
+	return err
 }
 
 // clean removes the values of secrets from what is not an event.
