@@ -468,6 +468,43 @@ func TestAnUnansweredAppendThatOthersFollow(t *testing.T) {
 	}
 }
 
+// The event that an attempt begins with is stored once, also where its answer was lost and
+// others have appended behind it before it was looked for.
+func TestAnUnansweredBeginningThatOthersFollow(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	p := s.Proxy()
+	l, others := jobstest.Log(t, jobstest.Connect(t, p.URL())), jobstest.Log(t, s.Connect())
+	id := jobs.NewID()
+	appendOne(t, others, source(id, 0))
+	p.Delay(time.Second) // in which the answer is on its way
+	begun := make(chan error, 1)
+	go func() {
+		w, err := l.Writer(jobstest.Context(t), source(id, 1), line("begin"))
+		if err == nil {
+			err = w.Append(jobstest.Context(t), line("after"))
+		}
+		begun <- err
+	}()
+	for e, err := range others.Follow(jobstest.Context(t), id, 1, session.FollowOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Seq == 2 {
+			break
+		}
+	}
+	appendOne(t, others, session.Source{Job: jobs.NewID(), Session: id})
+	p.Cut()
+	p.Heal()
+	if err := <-begun; err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, others, id, 1); len(got) != 4 {
+		t.Errorf("%d events, want 4: %+v", len(got), got)
+	}
+}
+
 func TestAppendWaitsForTheServer(t *testing.T) {
 	s := jobstest.Start(t)
 	l := jobstest.Log(t, s.Connect())

@@ -14,6 +14,7 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -199,10 +200,28 @@ func (at end) add(ctx context.Context, l *Log, src Source, event jobs.Event) (jo
 	write := at.write(l, src)
 	write.Header, write.Data = l.header(next, data, src.Trace), data
 	place, err := l.conn.Put(ctx, write)
+	if errors.Is(err, wire.ErrConflict) {
+		place, err = placeAfter(ctx, l.conn, write, err)
+	}
 	if err != nil {
 		return jobs.Event{}, end{}, fmt.Errorf("append %s to session %s: %w", event.Kind, src.Session, err)
 	}
 	return next, end{next.Seq, place, next}, nil
+}
+
+// placeAfter looks for an event that was refused because the session has moved on: it may be
+// there all the same, when its answer was lost and others appended behind it. It returns
+// its place, or the conflict.
+func placeAfter(ctx context.Context, conn *wire.Conn, w wire.Write, conflict error) (uint64, error) {
+	for m, err := range conn.Scan(ctx, wire.Range{Stream: w.Stream, Subject: w.Subject, From: w.Expect + 1}) {
+		if err != nil {
+			return 0, err
+		}
+		if bytes.Equal(m.Data, w.Data) {
+			return m.Seq, nil
+		}
+	}
+	return 0, conflict
 }
 
 // Finish appends job.finished, the terminal event of a job, with the result
