@@ -44,6 +44,9 @@ type Config struct {
 	Caps schedule.Caps
 	// Budgets bound what jobs spend together; Run sets them. Nil leaves those that are set.
 	Budgets ledger.Budgets
+	// Admit refuses jobs of those who have as many as they may; may be nil. It is not asked about
+	// a job whose key belongs to one.
+	Admit func(context.Context, jobs.Record) error
 	// MaxDepth is how many generations of children a job may have: 0 is none, 1 is
 	// children without children of their own.
 	MaxDepth int
@@ -152,6 +155,9 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 	if err == nil {
 		origin, job, err = d.references.check(ctx, id, job)
 	}
+	if err == nil {
+		err = d.cfg.admit(ctx, id, job)
+	}
 	if err != nil {
 		d.rejected(source, err)
 		return submitted{}, err
@@ -190,6 +196,19 @@ func (d *Dispatcher) submit(ctx context.Context, id string, job jobs.Job, source
 		hook(rec, time.Since(began))
 	}
 	return submitted{operation.Submitted{ID: rec.ID, Session: rec.Session, Duplicate: duplicate, Differs: differs}, rec}, nil
+}
+
+// admit asks whether a new job may be accepted.
+func (cfg Config) admit(ctx context.Context, id string, job jobs.Job) error {
+	if cfg.Admit == nil {
+		return nil
+	}
+	if job.Key != "" {
+		if taken, err := cfg.Queue.HasKey(ctx, job.Key); err != nil || taken {
+			return err
+		}
+	}
+	return cfg.Admit(ctx, jobs.NewRecord(id, "", job, time.Now()))
 }
 
 // differs compares a submission with the job that its key belongs to, which stands.

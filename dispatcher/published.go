@@ -32,6 +32,9 @@ func (d *Dispatcher) plain(ctx context.Context, s queue.Submission) error {
 	} else {
 		err = d.take(ctx, s, job)
 	}
+	if full, ok := errors.AsType[*jobs.QuotaError](err); ok { // it must not keep back those of others
+		err = &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "quota", Reason: full.Error()}}}
+	}
 	invalid, ok := errors.AsType[*jobs.InvalidError](err)
 	if !ok {
 		return err

@@ -112,9 +112,9 @@ func (s Schedules) firing(ctx context.Context, rec calendar.Record, now time.Tim
 		}
 	}
 	made, err := s.d.submit(ctx, jobs.NewID(), rec.Instance(f), "schedule")
-	if invalid, ok := errors.AsType[*jobs.InvalidError](err); ok {
-		// It was valid when it was added; what it names has gone since.
-		f.Skipped, f.Message = calendar.SkippedInvalid, invalid.Error()
+	if code := jobs.Code(err); code == jobs.CodeInvalid || code == jobs.CodeQuota {
+		// It was valid when it was added; what it names has gone since, or others are in its place.
+		f.Skipped, f.Message = calendar.SkippedInvalid, err.Error()
 		return f, nil, nil
 	}
 	f.Job = made.ID

@@ -20,6 +20,7 @@ const (
 	CodeNotRetryable ErrorCode = "not_retryable"
 	CodeForbidden    ErrorCode = "forbidden"
 	CodeFull         ErrorCode = "full"
+	CodeQuota        ErrorCode = "quota_exceeded"
 	CodeTooLarge     ErrorCode = "too_large"
 	CodeUnavailable  ErrorCode = "unavailable"
 	CodeInternal     ErrorCode = "internal"
@@ -53,6 +54,7 @@ var ErrorCodes = []CodeMeaning{
 	{CodeNotRetryable, "Only a job that has finished without success can be retried.", nil},
 	{CodeForbidden, "The role of this credential may not do that.", ErrForbidden},
 	{CodeFull, "The broker's store has no room; nothing was kept. Repeat the request when there is room.", ErrFull},
+	{CodeQuota, "As many jobs of that queue, batch, agent, repository or label are open as a quota allows; nothing was kept. Repeat the request when some have ended.", nil},
 	{CodeTooLarge, "The request or its answer does not fit a message of the broker: send or ask for less.", nil},
 	{CodeUnavailable, "The broker, a dispatcher or a worker does not answer.", ErrUnavailable},
 	{CodeInternal, "The pool met an error that this list does not name.", nil},

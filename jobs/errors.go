@@ -51,6 +51,21 @@ func (e *StoreVersionError) Error() string {
 	return text + "use the release that wrote it; the changelog of the release that began version " + strconv.Itoa(e.Known) + " says how to move"
 }
 
+// A QuotaError says that a job was not accepted, since as many jobs that have something in common
+// with it are open as a quota allows. Nothing was kept.
+type QuotaError struct {
+	Key  string // what they have in common: queue:NAME, label:NAME=VALUE and the like
+	Most int
+	Used int
+}
+
+// ErrorCode makes every QuotaError a [CodeQuota].
+func (e *QuotaError) ErrorCode() ErrorCode { return CodeQuota }
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("quota %s: %d jobs are open, of %d that may be: wait until some have ended, or raise the quota of the pool (serve --quota)", e.Key, e.Used, e.Most)
+}
+
 // A FieldError is one thing wrong with one field of a job. Field is the path
 // in the job's JSON: "agent.max_turns", "setup[2]".
 type FieldError struct {

@@ -8,7 +8,7 @@ import (
 
 var (
 	sources  = setOf("cli", "nats", "http", "schedule", "batch")
-	refusals = setOf("invalid")
+	refusals = setOf("invalid", "quota")
 
 	deliveryResults = whole("delivered", "retrying", "given_up")
 )

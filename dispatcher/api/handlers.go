@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/quota"
 	"github.com/penstock-run/penstock/jobs/responder"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
@@ -44,6 +45,8 @@ type Config struct {
 	Deliverer  *deliver.Deliverer // makes the tests of webhooks
 	// KeptUntil says when what the pool has of a finished job is removed; may be nil.
 	KeptUntil func(jobs.Record) time.Time
+	// Quotas are what queues are shown with.
+	Quotas quota.Quotas
 	// Unrecorded, if not nil, is told of entries that the audit log has not taken.
 	Unrecorded func(operation.AuditEntry, error)
 }
@@ -60,7 +63,7 @@ type Server struct {
 // New returns a server. It does no I/O.
 func New(cfg Config) *Server {
 	all := catalog.New(cfg.Queue)
-	return &Server{cfg: cfg, catalog: all, purger: purge.New(cfg.Queue, cfg.Store), counts: counts{cfg.Queue, all}, reports: make(chan struct{}, reportsAtOnce)}
+	return &Server{cfg: cfg, catalog: all, purger: purge.New(cfg.Queue, cfg.Store), counts: counts{cfg.Queue, all, cfg.Quotas}, reports: make(chan struct{}, reportsAtOnce)}
 }
 
 // Serve answers the requests of the bus until ctx ends.

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/quota"
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
 
@@ -19,6 +20,7 @@ import (
 type counts struct {
 	queue   *queue.Queue
 	catalog *catalog.Catalog
+	quotas  quota.Quotas
 }
 
 // queues returns what each queue holds that has jobs or is paused, by name.
@@ -48,6 +50,7 @@ func (n counts) queues(ctx context.Context) ([]operation.Queue, error) {
 	}
 	for i := range list {
 		list[i].Cap = capOf(caps, list[i].Queue)
+		list[i].Quota = quotaOf(n.quotas, list[i].Queue)
 	}
 	slices.SortFunc(list, func(a, b operation.Queue) int { return cmp.Compare(a.Queue, b.Queue) })
 	return list, nil
@@ -59,6 +62,14 @@ func capOf(caps schedule.Caps, name string) int {
 		if c.Key == "queue:"+name {
 			return c.Most
 		}
+	}
+	return 0
+}
+
+// quotaOf returns how many jobs of a queue may be open, as its own quota says.
+func quotaOf(quotas quota.Quotas, name string) int {
+	for _, q := range quotas.Of(jobs.Record{Queue: name}) {
+		return q.Most // a queue, and nothing else
 	}
 	return 0
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/hooks"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/ledger"
+	"github.com/penstock-run/penstock/jobs/quota"
 	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
@@ -151,6 +152,8 @@ type ServeConfig struct {
 	// Caps bound what runs at once in the whole pool.
 	Budgets []string `yaml:"budgets" env:"BUDGETS" doc:"what jobs with something in common may cost in each period: queue:default=50/day, key:anthropic=300/month, pool=2000000tokens/hour"`
 	Caps    []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
+	// Quotas bound what is accepted.
+	Quotas []string `yaml:"quotas" env:"QUOTAS" doc:"how many jobs that have something in common may be open, accepted and not finished: label:owner=*=1000"`
 }
 
 // Spending are the budgets as values. Those of a checked configuration are right.
@@ -173,6 +176,19 @@ func (s ServeConfig) Limits() (schedule.Caps, error) {
 		caps = append(caps, c)
 	}
 	return caps, caps.Check()
+}
+
+// OpenJobs are the quotas as values. Those of a checked configuration are right.
+func (s ServeConfig) OpenJobs() (quota.Quotas, error) {
+	var all quota.Quotas
+	for _, text := range s.Quotas {
+		q, err := quota.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, q)
+	}
+	return all, all.Check()
 }
 
 // KeepConfig says how long finished work is kept, and how much of it.
@@ -355,6 +371,9 @@ func (c *Config) validate() error {
 	}
 	if err := errors.Join(c.Worker.validateWorkspace(), c.Worker.validateLimits()); err != nil {
 		return err
+	}
+	if _, err := c.Serve.OpenJobs(); err != nil {
+		return Usage("", "serve.quotas: %w", err)
 	}
 	if _, err := c.Serve.Limits(); err != nil {
 		return Usage("see docs/explanation/scheduling.md", "serve.caps: %w", err)

@@ -66,7 +66,7 @@ func Code(err error) int {
 		return ExitUsage
 	case jobs.CodeNotFound:
 		return ExitNotFound
-	case jobs.CodeForbidden:
+	case jobs.CodeForbidden, jobs.CodeQuota:
 		return ExitDenied
 	case jobs.CodeUnavailable:
 		return ExitUnreachable

@@ -20,7 +20,13 @@ func (m *Monitor) Hooks() pool.Hooks {
 	if d := m.dispatcher; d != nil {
 		h.Dispatcher.Submitted = func(rec jobs.Record) { d.Submitted(rec.Queue, rec.Source) }
 		h.Dispatcher.Deduplicated = func(_ jobs.Record, source string) { d.Deduplicated(source) }
-		h.Dispatcher.Rejected = func(source string, _ error) { d.Rejected(source, "invalid") }
+		h.Dispatcher.Rejected = func(source string, err error) {
+			reason := "invalid"
+			if jobs.Code(err) == jobs.CodeQuota {
+				reason = "quota"
+			}
+			d.Rejected(source, reason)
+		}
 		h.Dispatcher.Leading = d.Leader
 		h.Expired = d.Expired
 		h.Webhooks = deliver.Hooks{Attempted: d.Delivered, Waiting: d.Undelivered, Disabled: d.DisabledWebhooks}

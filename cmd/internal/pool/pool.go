@@ -33,6 +33,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/purge"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/quota"
 	"github.com/penstock-run/penstock/jobs/retention"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/token"
@@ -257,19 +258,38 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	if err != nil {
 		return err
 	}
+	quotas, err := cfg.Serve.OpenJobs()
+	if err != nil {
+		return err
+	}
 	log := p.Logger.With(servicelog.Component(servicelog.InDispatcher))
 	keeper := retention.New(retention.Config{
 		Queue: p.Queue, Catalog: catalog.New(p.Queue), Purger: purge.New(p.Queue, p.Store),
 		Rules: rules, Pool: cfg.Keep.Jobs, Logger: log, Removed: hooks.Expired,
 	})
-	hooks.Dispatcher.Changed = keeper.Note
+	door := quota.New(p.Queue, quotas)
+	admit := door.Admit
+	if len(quotas) == 0 {
+		admit = nil // which costs nothing
+	}
+	hooks.Dispatcher.Changed = func(c queue.Change) {
+		keeper.Note(c)
+		door.Note(c)
+	}
+	leading := hooks.Dispatcher.Leading
+	hooks.Dispatcher.Leading = func(on bool) {
+		door.Lead(on)
+		if leading != nil {
+			leading(on)
+		}
+	}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, Budgets: budgets, MaxDepth: cfg.Serve.MaxDepth,
-		Duties: []func(context.Context){sending.Run, keeper.Run}, Logger: log, Hooks: hooks.Dispatcher,
+		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, Budgets: budgets, Admit: admit, MaxDepth: cfg.Serve.MaxDepth,
+		Duties: []func(context.Context){sending.Run, keeper.Run, door.Run}, Logger: log, Hooks: hooks.Dispatcher,
 	})
 	p.API = api.New(api.Config{
 		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,
-		Webhooks: p.Webhooks, Deliverer: sending, KeptUntil: keeper.Until, Unrecorded: p.unrecorded,
+		Webhooks: p.Webhooks, Deliverer: sending, KeptUntil: keeper.Until, Quotas: quotas, Unrecorded: p.unrecorded,
 	})
 	return nil
 }

@@ -18,7 +18,7 @@ var exitCodes = []struct {
 	{cli.ExitFailure, "a job ended in failure, or was cancelled"},
 	{cli.ExitError, "a job ended in error or timeout, or is dead"},
 	{cli.ExitNotFound, "not found: no such job, batch, queue or file"},
-	{cli.ExitDenied, "not allowed"},
+	{cli.ExitDenied, "not allowed, by a role or a quota"},
 	{cli.ExitUnreachable, "the server does not answer, or no pool runs"},
 	{cli.ExitTimeout, "the --timeout of a wait was reached; the jobs continue, but for those of bench"},
 	{cli.ExitStopped, "stopped early: a budget, a limit on failures, or a reason that affects every job"},

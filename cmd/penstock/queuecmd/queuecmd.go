@@ -25,18 +25,21 @@ func New(shell cli.Shell) *cobra.Command {
 }
 
 var view = cli.View[operation.Queue]{
-	Header: []string{"QUEUE", "PENDING", "DELAYED", "EXECUTING", "WAITING", "FINISHED", "CAP", "OLDEST", "PAUSED"},
+	Header: []string{"QUEUE", "PENDING", "DELAYED", "EXECUTING", "WAITING", "FINISHED", "CAP", "QUOTA", "OLDEST", "PAUSED"},
 	Row: func(s operation.Queue) []string {
-		most, oldest := "", ""
+		most, quota, oldest := "", "", ""
 		if s.Cap > 0 {
 			most = strconv.Itoa(s.Cap)
+		}
+		if s.Quota > 0 {
+			quota = strconv.Itoa(s.Quota)
 		}
 		if s.Oldest != nil {
 			oldest = time.Since(*s.Oldest).Truncate(time.Second).String()
 		}
 		return []string{
 			s.Queue, strconv.Itoa(s.Pending), strconv.Itoa(s.Delayed), strconv.Itoa(s.Executing), strconv.Itoa(s.Waiting),
-			strconv.Itoa(s.Finished), most, oldest, holds.Words(s.Paused),
+			strconv.Itoa(s.Finished), most, quota, oldest, holds.Words(s.Paused),
 		}
 	},
 	ID: func(s operation.Queue) string { return s.Queue },

@@ -1,0 +1,148 @@
+package quota_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/quota"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, jobstest.ServersOwn()...) }
+
+func quotas(t *testing.T, list ...string) (all quota.Quotas) {
+	t.Helper()
+	for _, text := range list {
+		q, err := quota.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, q)
+	}
+	if err := all.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func ofOwner(owner string) jobs.Record {
+	return jobs.Record{ID: jobs.NewID(), Queue: "default", Agent: "command", State: jobs.Pending, Labels: map[string]string{"owner": owner}}
+}
+
+// Of jobs that come through several doors at the same time as many are admitted as there are places: the
+// leader counts, whoever accepts. A job that ends gives its place back, and the same job again needs none.
+func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
+	t.Parallel()
+	ctx, srv := jobstest.Context(t), jobstest.Start(t)
+	of := quotas(t, "label:owner=*=10", "label:owner=ann=3", "queue:default=25")
+	leader := quota.New(jobstest.Queue(t, srv.Connect(), queue.Config{}), of)
+	other := quota.New(jobstest.Queue(t, srv.Connect(), queue.Config{}), of)
+	if err := other.Admit(ctx, ofOwner("ann")); err != nil {
+		t.Errorf("nobody leads: %v", err)
+	}
+	leader.Lead(true)
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); leader.Run(serving) }()
+	defer func() { stop(); <-ended }()
+	for range 10 {
+		leader.Note(queue.Change{ID: jobs.NewID(), Record: jobs.Record{Labels: map[string]string{"owner": "full"}}})
+	}
+	full := jobs.Record{ID: jobs.NewID(), Labels: map[string]string{"owner": "full"}}
+	for jobs.Code(other.Admit(ctx, full)) != jobs.CodeQuota { // until the leader answers
+		if ctx.Err() != nil {
+			t.Fatal(ctx.Err())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	var admitted, refused atomic.Int32
+	var g errgroup.Group
+	g.SetLimit(16)
+	for n := range 60 {
+		g.Go(func() error {
+			door, owner := leader, "bob"
+			if n%2 == 1 {
+				door = other
+			}
+			if n%3 == 0 {
+				owner = "ann"
+			}
+			rec := ofOwner(owner)
+			err := door.Admit(ctx, rec)
+			full, ok := errors.AsType[*jobs.QuotaError](err)
+			switch {
+			case err == nil:
+				admitted.Add(1)
+				if err := door.Admit(ctx, rec); err != nil { // asked again
+					return err
+				}
+				leader.Note(queue.Change{ID: rec.ID, Record: rec})
+			case !ok || full.Used < full.Most || !strings.HasPrefix(full.Key, "label:owner="+owner):
+				return err
+			default:
+				refused.Add(1)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	if admitted.Load() != 13 || refused.Load() != 47 {
+		t.Errorf("%d were admitted and %d refused, want 10 of one owner and 3 of another", admitted.Load(), refused.Load())
+	}
+	carol := ofOwner("carol")
+	for range 10 { // which fills the queue but for two
+		carol = ofOwner("carol")
+		if err := other.Admit(ctx, carol); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := other.Admit(ctx, ofOwner("carol")); jobs.Code(err) != jobs.CodeQuota {
+		t.Errorf("an 11th: %v", err)
+	}
+	carol.State = jobs.Finished
+	leader.Note(queue.Change{ID: carol.ID, Record: carol})
+	leader.Note(queue.Change{ID: carol.ID, Record: carol})
+	if err := other.Admit(ctx, ofOwner("carol")); err != nil {
+		t.Errorf("one has ended: %v", err)
+	}
+	if err := other.Admit(ctx, ofOwner("carol")); jobs.Code(err) != jobs.CodeQuota {
+		t.Errorf("an 11th: %v", err)
+	}
+	leader.Lead(false)
+	leader.Lead(true) // and reads the records
+	for range 3 {
+		leader.Note(queue.Change{ID: jobs.NewID(), Record: ofOwner("ann")})
+	}
+	if err := other.Admit(ctx, ofOwner("ann")); jobs.Code(err) != jobs.CodeQuota {
+		t.Errorf("after a change of the leader: %v", err)
+	}
+	if err := other.Admit(ctx, jobs.Record{ID: jobs.NewID(), Queue: "another"}); err != nil {
+		t.Errorf("a job that no quota is about: %v", err)
+	}
+}
+
+func TestQuotasThatMeanNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "queue:a", "queue:a=x", "queue:a=0", "queue:a=-1", "queue:a=1000001", "queue=3", "colour:red=3", "label:team=3"} {
+		if q, err := quota.Parse(text); err == nil {
+			t.Errorf("%q was taken for %v", text, q)
+		}
+	}
+	if err := (quota.Quotas{{Key: "queue:a", Most: 1}, {Key: "queue:a", Most: 2}}).Check(); err == nil {
+		t.Error("two quotas of one key were accepted")
+	}
+	if err := make(quota.Quotas, quota.MaxQuotas+1).Check(); err == nil {
+		t.Error("too many quotas were accepted")
+	}
+}
