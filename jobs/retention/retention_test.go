@@ -144,13 +144,13 @@ func TestRulesRemoveJobs(t *testing.T) {
 func TestRulesKeepASessionTogether(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
-	first := p.submits(func(j *jobs.Job) { j.Queue = "default" })
+	first := p.submits(func(j *jobs.Job) { j.Labels = map[string]string{"keep": "short"} })
 	second := p.submits(func(j *jobs.Job) {
 		j.Session = first.Session
 		j.Labels = map[string]string{"keep": "long"}
 	})
 	p.ends(first)
-	rules := []retention.Rule{{Key: "queue:default", Keep: time.Hour}}
+	rules := []retention.Rule{{Key: "label:keep=short", Keep: time.Hour}, {Key: "label:keep=long", Keep: 12 * time.Hour}}
 	now := time.Now()
 	k, removed := p.leads(rules...)
 	retention.Remove(k, t.Context(), now.Add(2*time.Hour))
@@ -158,8 +158,11 @@ func TestRulesKeepASessionTogether(t *testing.T) {
 	p.ends(second)
 	p.reads(k)
 	retention.Remove(k, t.Context(), now.Add(4*time.Hour))
-	p.is("both have ended", first, false)
-	p.is("both have ended", second, false)
+	p.is("another job of the session is kept for longer", first, true)
+	p.is("its time is not over", second, true)
+	retention.Remove(k, t.Context(), now.Add(14*time.Hour))
+	p.is("the time of both is over", first, false)
+	p.is("the time of both is over", second, false)
 	if *removed != 2 {
 		t.Errorf("%d jobs were removed", *removed)
 	}
