@@ -24,9 +24,6 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/deliver"
 	"github.com/penstock-run/penstock/dispatcher/hooks"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/ledger"
-	"github.com/penstock-run/penstock/jobs/quota"
-	"github.com/penstock-run/penstock/jobs/schedule"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
@@ -154,41 +151,6 @@ type ServeConfig struct {
 	Caps    []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
 	// Quotas bound what is accepted.
 	Quotas []string `yaml:"quotas" env:"QUOTAS" doc:"how many jobs that have something in common may be open, accepted and not finished: label:owner=*=1000"`
-}
-
-// Spending are the budgets as values. Those of a checked configuration are right.
-func (s ServeConfig) Spending() (ledger.Budgets, error) {
-	all, err := ledger.ParseAll(s.Budgets)
-	if all == nil {
-		all = ledger.Budgets{} // none, where nil would leave those that are set
-	}
-	return all, err
-}
-
-// Limits are the caps as values. Those of a checked configuration are right.
-func (s ServeConfig) Limits() (schedule.Caps, error) {
-	caps := schedule.Caps{}
-	for _, text := range s.Caps {
-		c, err := schedule.ParseCap(text)
-		if err != nil {
-			return nil, err
-		}
-		caps = append(caps, c)
-	}
-	return caps, caps.Check()
-}
-
-// OpenJobs are the quotas as values. Those of a checked configuration are right.
-func (s ServeConfig) OpenJobs() (quota.Quotas, error) {
-	var all quota.Quotas
-	for _, text := range s.Quotas {
-		q, err := quota.Parse(text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, q)
-	}
-	return all, all.Check()
 }
 
 // KeepConfig says how long finished work is kept, and how much of it.
@@ -372,14 +334,8 @@ func (c *Config) validate() error {
 	if err := errors.Join(c.Worker.validateWorkspace(), c.Worker.validateLimits()); err != nil {
 		return err
 	}
-	if _, err := c.Serve.OpenJobs(); err != nil {
-		return Usage("", "serve.quotas: %w", err)
-	}
-	if _, err := c.Serve.Limits(); err != nil {
-		return Usage("see docs/explanation/scheduling.md", "serve.caps: %w", err)
-	}
-	if _, err := c.Serve.Spending(); err != nil {
-		return Usage("see docs/how-to/budgets.md", "serve.budgets: %w", err)
+	if err := c.Serve.validateLimits(); err != nil {
+		return err
 	}
 	if err := c.Keep.validate(); err != nil {
 		return err
