@@ -166,9 +166,15 @@ func take(ctx context.Context, shell cli.Shell, to target, plan plan) (Summary, 
 	return b, errors.Join(err, p.Close())
 }
 
+// noteLimit bounds how long an entry of the audit log is waited for.
+const noteLimit = 10 * time.Second
+
 // note has the pool's audit log keep that there is a backup, or that one failed, and when.
 // penstock doctor and the metrics of dispatchers say how old the last one is.
+// It does so also if the command is interrupted just then.
 func note(ctx context.Context, p *pool.Pool, operationName, file, outcome string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
+	defer cancel()
 	return p.Audit.Append(ctx, operation.AuditEntry{
 		Operation: operationName, About: filepath.Base(file), Who: "penstock backup", Role: jobs.RoleOperator, Via: "bus", Outcome: outcome,
 	})
