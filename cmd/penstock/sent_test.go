@@ -14,7 +14,7 @@ import (
 // or in an earlier version.
 var ownNames = []string{
 	"delivery.json", "changes.patch", "commits.bundle", "salvage.patch", "salvage.bundle", "draft.md", "terminal-1.cast", "file-1",
-	"part.e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "result", "capsule", "salvage", "delivery", "record.json",
+	"part.e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "result", "capsule", "salvage", "delivery", "record.json", "receipt.json",
 }
 
 // An agent that stores files under the worker's own names, says in them that an
@@ -55,11 +55,12 @@ for name in `+strings.Join(ownNames, " ")+`; do echo "sent as $name" >/tmp/own; 
 			ours = append(ours, a.Name)
 		}
 	}
-	if fmt.Sprint(sent) != fmt.Sprint(ownNames) || len(ours) != 2 {
+	if fmt.Sprint(sent) != fmt.Sprint(ownNames) || len(ours) != 3 { // patch, out/a, receipt
 		t.Errorf("the agent sent %v, and the worker keeps %v", sent, ours)
 	}
 	for args, want := range map[string]string{
 		"changes.patch": "+work", "agent/changes.patch": "sent as changes.patch", "file-1": "mine", "out/a": "mine", "draft.md": "sent as draft.md",
+		"receipt.json": "payloadType", "agent/receipt.json": "sent as receipt.json",
 	} {
 		if got := f.run("job", "artifacts", id, args); !strings.Contains(got, want) {
 			t.Errorf("%s is %q, want %q", args, got, want)
