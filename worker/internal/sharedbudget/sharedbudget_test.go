@@ -3,6 +3,7 @@ package sharedbudget
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +19,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A book is a ledger that can be away.
 type book struct {
 	Ledger
-	away  bool
+	away  atomic.Bool
 	spent ledger.Amount
 }
 
 var errAway = errors.New("no broker")
 
 func (b *book) Spent(ctx context.Context, _ ledger.Budget, _ time.Time) (ledger.Amount, error) {
-	if b.away {
+	if b.away.Load() {
 		<-ctx.Done()
 		return ledger.Amount{}, errAway
 	}
@@ -33,7 +34,7 @@ func (b *book) Spent(ctx context.Context, _ ledger.Budget, _ time.Time) (ledger.
 }
 
 func (b *book) Add(ctx context.Context, _ ledger.Budget, _ time.Time, more ledger.Amount) error {
-	if b.away {
+	if b.away.Load() {
 		<-ctx.Done()
 		return errAway
 	}
@@ -56,7 +57,7 @@ func TestWithoutTheBroker(t *testing.T) {
 		if got, err := left(); got != 80 || err != nil {
 			t.Errorf("%v is left, err %v", got, err)
 		}
-		b.away = true
+		b.away.Store(true)
 		if got, err := left(); got != 8 || err != nil {
 			t.Errorf("alone: %v is left, err %v", got, err)
 		}
@@ -68,7 +69,7 @@ func TestWithoutTheBroker(t *testing.T) {
 		if _, err := left(); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("alone, after 9: err %v, want it to wait", err)
 		}
-		time.AfterFunc(10*time.Second, func() { b.away = false })
+		time.AfterFunc(10*time.Second, func() { b.away.Store(false) })
 		if got, err := left(); got != 71 || err != nil {
 			t.Errorf("with the broker again: %v is left, err %v", got, err)
 		}
@@ -80,7 +81,8 @@ func TestWithoutTheBroker(t *testing.T) {
 		if _, err := left(); !errors.Is(err, budget.ErrSpent) {
 			t.Errorf("all is spent: err %v", err)
 		}
-		fresh := &Purse{ledger: &book{away: true}, of: p.of}
+		b.away.Store(true)
+		fresh := &Purse{ledger: b, of: p.of}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := fresh.Left(ctx); !errors.Is(err, context.DeadlineExceeded) {
