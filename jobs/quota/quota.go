@@ -2,7 +2,6 @@ package quota
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/selector"
@@ -28,13 +27,9 @@ const (
 
 // Parse reads a quota as people write it: KEY=N.
 func Parse(text string) (Quota, error) {
-	key, most, err := selector.Split(text)
+	key, n, err := selector.Count(text, "label:owner=*=100")
 	if err != nil {
-		return Quota{}, fmt.Errorf("%q is not KEY=N, as in label:owner=*=100", text)
-	}
-	n, err := strconv.Atoi(most)
-	if err != nil {
-		return Quota{}, fmt.Errorf("%q: %q is not a number", text, most)
+		return Quota{}, err
 	}
 	q := Quota{key, n}
 	return q, q.check()

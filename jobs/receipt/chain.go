@@ -30,25 +30,19 @@ func (c *Chain) Add(seq uint64, text []byte) {
 // Sum is the value of the chain in hexadecimal.
 func (c *Chain) Sum() string { return hex.EncodeToString(c.value[:]) }
 
-// A chainOf follows the events of a receipt.
-type chainOf struct {
-	want  Resource
-	first uint64
-	last  uint64
-	chain Chain
-}
-
-func (c *chainOf) add(e jobs.Event) error {
-	if e.Seq < c.first || e.Seq > c.last {
+// follow adds an event of a session that lies between first and last, and no other. Each must be
+// the next one.
+func (c *Chain) follow(e jobs.Event, first, last uint64) error {
+	if e.Seq < first || e.Seq > last {
 		return nil
 	}
-	if want := max(c.first, c.chain.Last+1); e.Seq != want {
+	if want := max(first, c.Last+1); e.Seq != want {
 		return fmt.Errorf("event %d follows where event %d is due", e.Seq, want)
 	}
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	c.chain.Add(e.Seq, text)
+	c.Add(e.Seq, text)
 	return nil
 }

@@ -79,35 +79,36 @@ func (r *Receipt) subject(part, kind, got string) error {
 // Events checks that the events of a session are those of the receipt. Events before and
 // behind are passed over.
 func (r *Receipt) Events(events iter.Seq2[jobs.Event, error]) error {
-	chain, err := r.chain()
+	first, last, want, err := r.chain()
 	if err != nil {
 		return err
 	}
+	var chain Chain
 	for e, err := range events {
 		if err != nil {
 			return err
 		}
-		if err := chain.add(e); err != nil {
+		if err := chain.follow(e, first, last); err != nil {
 			return &InvalidError{"events", err.Error()}
 		}
 	}
-	if chain.chain.Last != chain.last {
-		return &InvalidError{"events", fmt.Sprintf("they end before event %d, the last one of the receipt", chain.last)}
+	if chain.Last != last {
+		return &InvalidError{"events", fmt.Sprintf("they end before event %d, the last one of the receipt", last)}
 	}
-	if got, want := chain.chain.Sum(), chain.want.Digest["sha256"]; got != want {
-		return &InvalidError{"events", fmt.Sprintf("those from %d to %d are %s, and the receipt is about %s", chain.first, chain.last, got, want)}
+	if got := chain.Sum(); got != want {
+		return &InvalidError{"events", fmt.Sprintf("those from %d to %d are %s, and the receipt is about %s", first, last, got, want)}
 	}
 	return nil
 }
 
 // chain finds what a receipt says of events.
-func (r *Receipt) chain() (*chainOf, error) {
+func (r *Receipt) chain() (first, last uint64, sum string, err error) {
 	for _, b := range r.Statement.Predicate.RunDetails.Byproducts {
 		first, ok := b.Annotations["first"].(float64)
 		last, too := b.Annotations["last"].(float64)
 		if b.Name == "events" && ok && too && first >= 1 && last >= first {
-			return &chainOf{want: b, first: uint64(first), last: uint64(last)}, nil
+			return uint64(first), uint64(last), b.Digest["sha256"], nil
 		}
 	}
-	return nil, &InvalidError{"events", "the receipt is about none"}
+	return 0, 0, "", &InvalidError{"events", "the receipt is about none"}
 }

@@ -1,5 +1,5 @@
 // Package receipt writes down what an attempt of a job was, signed by its worker, so that
-// somebody who has only the receipt and the patch can check where the patch comes from:
+// anyone who has only the receipt and the patch can check where the patch comes from:
 //
 //	attempt ──Sign──▶ receipt ──Open──▶ Patch, Commit, Events: is this what it is about?
 //

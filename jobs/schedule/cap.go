@@ -29,13 +29,9 @@ func (c Cap) String() string { return c.Key + "=" + strconv.Itoa(c.Most) }
 
 // ParseCap reads a cap as people write it: KEY=N.
 func ParseCap(s string) (Cap, error) {
-	key, most, err := selector.Split(s)
+	key, n, err := selector.Count(s, "repo:*=2")
 	if err != nil {
-		return Cap{}, fmt.Errorf("%q is not KEY=N, as in repo:*=2", s)
-	}
-	n, err := strconv.Atoi(most)
-	if err != nil {
-		return Cap{}, fmt.Errorf("%q: %q is not a number", s, most)
+		return Cap{}, err
 	}
 	c := Cap{key, n}
 	return c, c.Check()

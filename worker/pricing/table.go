@@ -153,7 +153,7 @@ var builtin = map[string]map[string]Price{
 }
 
 // anthropic is a price of Anthropic's: writing to the cache costs a quarter more than
-// reading, and twice as much where it stays for an hour.
+// other input, and twice as much as that input where it stays for an hour.
 func anthropic(input, output, cached, fast float64) Price {
 	return Price{
 		Rates:   Rates{Input: input, Output: output, CacheRead: cached, CacheWrite: 1.25 * input, CacheWriteHour: 2 * input},

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/measure"
 	"github.com/penstock-run/penstock/jobs/flaky"
 )
 
@@ -100,7 +101,7 @@ func (f *target) beginCluster(ctx context.Context, o Options, settings []string,
 	f.user = "chaos:" + password
 	var routes []string
 	for range o.Cluster {
-		route, err := freeAddress()
+		route, err := measure.FreeAddress()
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (f *target) beginCluster(ctx context.Context, o Options, settings []string,
 		return err
 	}
 	for i, route := range routes {
-		address, err := freeAddress()
+		address, err := measure.FreeAddress()
 		if err != nil {
 			return err
 		}

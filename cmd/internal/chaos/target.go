@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/measure"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/flaky"
@@ -131,7 +130,7 @@ func begin(ctx context.Context, o Options) (_ *target, err error) {
 
 // beginBroker starts a dispatcher with the broker inside.
 func (f *target) beginBroker(ctx context.Context, o Options, settings []string, said io.Writer) error {
-	address, err := freeAddress()
+	address, err := measure.FreeAddress()
 	if err != nil {
 		return err
 	}
@@ -329,19 +328,6 @@ func makeRepository(ctx context.Context, dir string) error {
 		}
 	}
 	return nil
-}
-
-// freeAddress is an address without a listener. Its port is outside of the range that
-// Linux gives to connections, 32768 and up, so a killed broker finds it free.
-func freeAddress() (address string, err error) {
-	for range 100 {
-		address = fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))
-		var l net.Listener
-		if l, err = net.Listen("tcp", address); err == nil {
-			return address, l.Close()
-		}
-	}
-	return "", err
 }
 
 // lockedWriter is a writer for several programs.

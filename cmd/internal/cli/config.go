@@ -146,9 +146,10 @@ type ServeConfig struct {
 	MCPTotalJobs int      `yaml:"mcp_total_jobs" env:"MCP_TOTAL_JOBS" doc:"jobs that the models of one token may submit until serve ends; 0 is no limit"`
 	MCPTotalCost float64  `yaml:"mcp_total_cost" env:"MCP_TOTAL_COST" doc:"US dollars that these may cost together; 0 is no limit"`
 	MaxDepth     int      `yaml:"max_depth" env:"MAX_DEPTH" doc:"how many generations of children a job may have"`
-	// Caps bound what runs at once in the whole pool.
+	// Budgets bound what jobs cost in a period.
 	Budgets []string `yaml:"budgets" env:"BUDGETS" doc:"what jobs with something in common may cost in each period: queue:default=50/day, key:anthropic=300/month, pool=2000000tokens/hour"`
-	Caps    []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
+	// Caps bound what runs at once in the whole pool.
+	Caps []string `yaml:"caps" env:"CAPS" doc:"how many jobs that have something in common run at once: repo:*=2, agent:claude=8"`
 	// Quotas bound what is accepted.
 	Quotas []string `yaml:"quotas" env:"QUOTAS" doc:"how many jobs that have something in common may be open, accepted and not finished: label:owner=*=1000"`
 }

@@ -17,28 +17,35 @@ func (s ServeConfig) Spending() (ledger.Budgets, error) {
 
 // Limits are the caps as values. Those of a checked configuration are right.
 func (s ServeConfig) Limits() (schedule.Caps, error) {
-	caps := schedule.Caps{}
-	for _, text := range s.Caps {
-		c, err := schedule.ParseCap(text)
-		if err != nil {
-			return nil, err
-		}
-		caps = append(caps, c)
+	all, err := parsed(s.Caps, schedule.ParseCap)
+	if err != nil {
+		return nil, err
 	}
+	caps := schedule.Caps(all)
 	return caps, caps.Check()
 }
 
 // OpenJobs are the quotas as values. Those of a checked configuration are right.
 func (s ServeConfig) OpenJobs() (quota.Quotas, error) {
-	var all quota.Quotas
-	for _, text := range s.Quotas {
-		q, err := quota.Parse(text)
+	all, err := parsed(s.Quotas, quota.Parse)
+	if err != nil {
+		return nil, err
+	}
+	quotas := quota.Quotas(all)
+	return quotas, quotas.Check()
+}
+
+// parsed are the values of texts; none, and not nil, where there is no text.
+func parsed[T any](texts []string, parse func(string) (T, error)) ([]T, error) {
+	all := make([]T, 0, len(texts))
+	for _, text := range texts {
+		one, err := parse(text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, q)
+		all = append(all, one)
 	}
-	return all, all.Check()
+	return all, nil
 }
 
 func (s ServeConfig) validateLimits() error {

@@ -85,16 +85,12 @@ func parse(args []string) (o options, err error) {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "penstock-fleet-"); err != nil {
-			return err
-		}
-		defer func() {
-			if err == nil {
-				err = os.RemoveAll(o.dir)
-			}
-		}()
+	dir, done, err := measure.WorkDir(o.dir, "penstock-fleet-")
+	if err != nil {
+		return err
 	}
+	o.dir = dir
+	defer func() { err = done(err) }()
 	if o.program, err = filepath.Abs(o.program); err != nil {
 		return err
 	}

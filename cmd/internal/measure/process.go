@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -99,11 +101,30 @@ func Get(ctx context.Context, url string) (string, error) {
 	return string(text), err
 }
 
-// FreeAddress returns an address of loopback with a port that is free at the moment.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// FreeAddress is an address of loopback without a listener. Its port is outside of the range
+// that Linux gives to connections, 32768 and up, so a killed broker finds it free.
+func FreeAddress() (address string, err error) {
+	for range 100 {
+		address = fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))
+		var l net.Listener
+		if l, err = net.Listen("tcp", address); err == nil {
+			return address, l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", err
+}
+
+// WorkDir returns the directory to work in, the one that is asked for or a temporary one. Done
+// removes a temporary one, unless the run has failed: its log says why.
+func WorkDir(asked, pattern string) (dir string, done func(failed error) error, err error) {
+	if asked != "" {
+		return asked, func(failed error) error { return failed }, nil
+	}
+	dir, err = os.MkdirTemp("", pattern)
+	return dir, func(failed error) error {
+		if failed != nil {
+			return failed
+		}
+		return os.RemoveAll(dir)
+	}, err
 }

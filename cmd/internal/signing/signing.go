@@ -26,21 +26,20 @@ func Key(settings *cli.Config) (ed25519.PrivateKey, error) {
 }
 
 func private(der []byte) (ed25519.PrivateKey, error) {
-	key, err := x509.ParsePKCS8PrivateKey(der)
-	private, ok := key.(ed25519.PrivateKey)
-	if err == nil && !ok {
-		err = fmt.Errorf("is a %T", key)
-	}
-	return private, err
+	return ofType[ed25519.PrivateKey](x509.ParsePKCS8PrivateKey(der))
 }
 
 func public(der []byte) (ed25519.PublicKey, error) {
-	key, err := x509.ParsePKIXPublicKey(der)
-	public, ok := key.(ed25519.PublicKey)
+	return ofType[ed25519.PublicKey](x509.ParsePKIXPublicKey(der))
+}
+
+// ofType refuses a key of another kind.
+func ofType[K any](key any, err error) (K, error) {
+	right, ok := key.(K)
 	if err == nil && !ok {
 		err = fmt.Errorf("is a %T", key)
 	}
-	return public, err
+	return right, err
 }
 
 // Public reads the public keys of a file.

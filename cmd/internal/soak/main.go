@@ -28,6 +28,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/cmd/internal/measure"
 )
 
 // options are the flags.
@@ -61,16 +63,12 @@ const (
 )
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "penstock-soak-"); err != nil {
-			return err
-		}
-		defer func() {
-			if err == nil {
-				err = os.RemoveAll(o.dir)
-			}
-		}()
+	dir, done, err := measure.WorkDir(o.dir, "penstock-soak-")
+	if err != nil {
+		return err
 	}
+	o.dir = dir
+	defer func() { err = done(err) }()
 	if o.program, err = filepath.Abs(o.program); err != nil {
 		return err
 	}

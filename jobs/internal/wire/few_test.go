@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 )
@@ -18,17 +16,7 @@ import (
 // broker counts what is left. Each value that was not replaced is seen, once and in order.
 func TestATailReadsBurstsWithoutBatches(t *testing.T) {
 	t.Parallel()
-	nc := jobstest.Start(t).Connect()
-	conn, err := wire.New(nc, jobs.RoleOperator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.JS.CreateStream(jobstest.Context(t), jetstream.StreamConfig{
-		Name: "S", Subjects: []string{"s.>"}, MaxMsgsPerSubject: 1, AllowDirect: true,
-		RePublish: &jetstream.RePublish{Source: "s.>", Destination: "rung.>", HeadersOnly: true},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	nc, conn := rung(t)
 	var batches atomic.Int32
 	if _, err := nc.Subscribe("$JS.API.DIRECT.GET.S", func(msg *nats.Msg) {
 		if strings.Contains(string(msg.Data), `"batch"`) {

@@ -208,17 +208,7 @@ func TestATailDoesNotWaitForAServerThatLagsBehind(t *testing.T) {
 // while a batch is read is not asked for again.
 func TestATailAsksOnceForEachMessage(t *testing.T) {
 	t.Parallel()
-	nc := jobstest.Start(t).Connect()
-	conn, err := wire.New(nc, jobs.RoleOperator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.JS.CreateStream(jobstest.Context(t), jetstream.StreamConfig{
-		Name: "S", Subjects: []string{"s.>"}, MaxMsgsPerSubject: 1, AllowDirect: true,
-		RePublish: &jetstream.RePublish{Source: "s.>", Destination: "rung.>", HeadersOnly: true},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	nc, conn := rung(t)
 	var requests atomic.Int32
 	if _, err := nc.Subscribe("$JS.API.DIRECT.GET.S", func(*nats.Msg) { requests.Add(1) }); err != nil {
 		t.Fatal(err)
@@ -297,4 +287,21 @@ func TestFewBatchesAtOnce(t *testing.T) {
 	if most == 0 || most > 16 {
 		t.Errorf("%d batches were read at once, want 16 at most", most)
 	}
+}
+
+// rung makes a stream of last values whose changes are announced below "rung.".
+func rung(t *testing.T) (*nats.Conn, *wire.Conn) {
+	t.Helper()
+	nc := jobstest.Start(t).Connect()
+	conn, err := wire.New(nc, jobs.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.JS.CreateStream(jobstest.Context(t), jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.>"}, MaxMsgsPerSubject: 1, AllowDirect: true,
+		RePublish: &jetstream.RePublish{Source: "s.>", Destination: "rung.>", HeadersOnly: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return nc, conn
 }
