@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-run/penstock/cmd/internal/measure"
 	"github.com/penstock-run/penstock/jobs/flaky"
+	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
 // A node is one server of a cluster.
@@ -101,7 +101,7 @@ func (f *target) beginCluster(ctx context.Context, o Options, settings []string,
 	f.user = "chaos:" + password
 	var routes []string
 	for range o.Cluster {
-		route, err := measure.FreeAddress()
+		route, err := freeport.Address()
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (f *target) beginCluster(ctx context.Context, o Options, settings []string,
 		return err
 	}
 	for i, route := range routes {
-		address, err := measure.FreeAddress()
+		address, err := freeport.Address()
 		if err != nil {
 			return err
 		}

@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/penstock-run/penstock/cmd/internal/measure"
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/flaky"
+	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
 // A target is the pool that chaos breaks.
@@ -130,7 +130,7 @@ func begin(ctx context.Context, o Options) (_ *target, err error) {
 
 // beginBroker starts a dispatcher with the broker inside.
 func (f *target) beginBroker(ctx context.Context, o Options, settings []string, said io.Writer) error {
-	address, err := measure.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/client"
+	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
 // A pool is the server and the workers of a run.
@@ -64,7 +65,7 @@ func begin(ctx context.Context, o options) (p *pool, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	address, err := measure.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}

@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
 // A Process is a program that goes on beside what measures it.
@@ -29,7 +29,7 @@ type Process struct {
 // and waits for up to a minute until it is ready, which /readyz there says. It returns the process
 // also with an error, if there is one to end.
 func Start(ctx context.Context, cmd *exec.Cmd) (*Process, error) {
-	admin, err := FreeAddress()
+	admin, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -99,19 +99,6 @@ func Get(ctx context.Context, url string) (string, error) {
 		err = errors.New(resp.Status)
 	}
 	return string(text), err
-}
-
-// FreeAddress is an address of loopback without a listener. Its port is outside of the range
-// that Linux gives to connections, 32768 and up, so a killed broker finds it free.
-func FreeAddress() (address string, err error) {
-	for range 100 {
-		address = fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(22_000))
-		var l net.Listener
-		if l, err = net.Listen("tcp", address); err == nil {
-			return address, l.Close()
-		}
-	}
-	return "", err
 }
 
 // WorkDir returns the directory to work in, the one that is asked for or a temporary one. Done

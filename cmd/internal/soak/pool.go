@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/measure"
+	"github.com/penstock-run/penstock/jobs/freeport"
 )
 
 // A pool is the programs that are soaked, and what they work on.
@@ -113,7 +114,7 @@ func (p *pool) start(ctx context.Context, args ...string) (*measure.Process, err
 
 // up starts all programs.
 func (p *pool) up(ctx context.Context) (err error) {
-	broker, err := measure.FreeAddress()
+	broker, err := freeport.Address()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package jobstest
+package freeport
 
 // reserve reserves nothing: the system has no locks that end with a process.
 func reserve(int) bool { return true }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package jobstest
+package freeport
 
 import (
 	"os"
@@ -12,9 +12,9 @@ import (
 // reserve takes a block of ports for this process, by a lock that ends with it, and reports
 // whether it was free.
 func reserve(block int) bool {
-	dir := filepath.Join(os.TempDir(), "penstock-test-ports-"+strconv.Itoa(os.Getuid()))
+	dir := filepath.Join(os.TempDir(), "penstock-ports-"+strconv.Itoa(os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return true // nobody can reserve any
+		return true // no process can reserve any
 	}
 	fd, err := syscall.Open(filepath.Join(dir, strconv.Itoa(block)), syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
