@@ -159,6 +159,7 @@ func TestAgentsProgramsDoNotRun(t *testing.T) {
 	if _, code, said := f.try("job", "worktree", "rm", id); code != 0 || ran() != "" {
 		t.Errorf("job worktree rm ended with %d: %s", code, said)
 	}
+	f.series(twin, fmt.Sprintf(hostile, mark, ":"), ran)
 	f.begins(twin, id, ran)
 	// The traps work: git alone, called as a user would, walks into them.
 	dir := twin()
@@ -167,6 +168,24 @@ func TestAgentsProgramsDoNotRun(t *testing.T) {
 	alone.Env = append(os.Environ(), f.env...)
 	if said, err := alone.CombinedOutput(); !strings.Contains(ran(), "agent: ./tools/fmt.sh") {
 		t.Errorf("git status ran no trap: %v\n%s", err, said)
+	}
+}
+
+// series brings the result of a batch into work trees and into branches.
+func (f *fixture) series(twin func() string, script string, ran func() string) {
+	f.Helper()
+	items, out := filepath.Join(f.TempDir(), "items.jsonl"), filepath.Join(f.TempDir(), "out")
+	f.must(os.WriteFile(items, []byte(`{"item":"one","prompt":"x"}`+"\n"), 0o644))
+	f.run("batch", "run", items, "--repo", f.repo, "--out", out, "--", "sh", "-c", script)
+	for _, door := range [][]string{{"apply", out, "--dry-run"}, {"apply", out}, {"export", out, "--branches"}} {
+		dir := twin()
+		_, code, said := f.try(append([]string{"batch"}, append(door, "--dir", dir)...)...)
+		if by := ran(); code != 0 || by != "" {
+			f.Errorf("batch %v ended with %d and ran\n%s\n%s", door, code, by, said)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "data.lfs")); len(door) == 2 && (string(got) != "large\n" || !strings.Contains(said, "data.lfs (lfs)")) {
+			f.Errorf("batch %v wrote %q, %v\n%s", door, got, err, said)
+		}
 	}
 }
 

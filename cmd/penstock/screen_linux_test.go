@@ -168,6 +168,8 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 			batch("--progress", "tty"), {"batch", "run", badItems, "--repo", f.repo, "--", "true"}, batch("--dry-run"), {"batch", "run", e},
 		},
 		"penstock batch status": {{"batch", "status", out}, {"batch", "status", e}}, "penstock batch results": {{"batch", "results", out}},
+		"penstock batch apply":  {{"batch", "apply", out, "--dry-run", "--dir", f.repo}, {"batch", "apply", e}, {"batch", "apply", "--continue", "--dir", f.repo}},
+		"penstock batch export": {{"batch", "export", out, "--patches", filepath.Join(f.TempDir(), "patches")}, {"batch", "export", out, "--branches", "--dir", f.repo}, {"batch", "export", e, "--branches"}},
 		"penstock batch report": {{"batch", "report", out}}, "penstock batch ls": {{"batch", "ls"}},
 		"penstock batch cancel": {{"batch", "cancel", e}}, "penstock batch pause": {{"batch", "pause", e}}, "penstock batch resume": {{"batch", "resume", e}},
 		"penstock submit": {{"submit", e, "--label", "a=" + e}, {"submit", e, "--key", e, "--", "true"}, {"submit", "--job", e}},

@@ -28,6 +28,7 @@ func (e *ConflictError) Error() string {
 type Tree struct {
 	user git.UserTree
 	env  []string
+	hold []*os.File
 }
 
 // Open finds the work tree around a directory, with the user's environment.
@@ -51,6 +52,13 @@ func Open(ctx context.Context, dir string, env []string) (*Tree, error) {
 
 // Top is the top of the work tree.
 func (t *Tree) Top() string { return t.user.Top }
+
+// Dir is the work tree's git directory; "" in no repository.
+func (t *Tree) Dir() string { return t.user.Dir }
+
+// Hold has the git that works on the tree inherit a locked file: if this process is killed,
+// the lock lives until git has ended, too.
+func (t *Tree) Hold(lock *os.File) { t.hold = append(t.hold, lock) }
 
 // How says how to apply a patch.
 type How struct {
@@ -151,6 +159,7 @@ func (t *Tree) shadow() (*git.Shadow, func() error, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, drop())
 	}
+	shadow.Repo.Hold = t.hold
 	return shadow, drop, nil
 }
 

@@ -334,6 +334,14 @@ func (d *Dir) Results() iter.Seq2[jobs.Result, error] {
 	}
 }
 
+// Patch opens the patch of an item that has a result.
+func (d *Dir) Patch(item string) (*os.File, error) {
+	if !d.Done(item) {
+		return nil, fmt.Errorf("item %s has no result", item)
+	}
+	return d.files.openRegular(patchName(item))
+}
+
 func (d *Dir) result(at int64) (jobs.Result, error) {
 	in := bufio.NewReader(io.NewSectionReader(d.file, at, maxLine))
 	text, err := in.ReadBytes('\n')

@@ -23,6 +23,7 @@ import (
 func New(shell cli.Shell) *cobra.Command {
 	batch := &cobra.Command{Use: "batch", Short: "Run many jobs and keep their results in a directory"}
 	batch.AddCommand(runCommand(shell), status(shell), listResults(shell), reportOf(shell), ls(shell), cancel(shell),
+		applyCommand(shell), export(shell),
 		holds.PauseCommand(shell, jobs.HoldBatch, "DIR|ID", batchID), holds.ResumeCommand(shell, jobs.HoldBatch, "DIR|ID", batchID))
 	return batch
 }

@@ -1,0 +1,133 @@
+package batchcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/pool"
+	"github.com/penstock-run/penstock/cmd/internal/results"
+	"github.com/penstock-run/penstock/cmd/internal/series"
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/worker/checkout"
+)
+
+// collected are the successful results of a batch with a patch, in its order.
+type collected struct {
+	source string // the directory's whole path, or the batch's id
+	batch  string // its id
+	list   []jobs.Result
+	open   func(context.Context, jobs.Result) (io.ReadCloser, error)
+}
+
+// withPatches collects the successful results of a results directory, or of a batch of the
+// pool.
+func withPatches(ctx context.Context, shell cli.Shell, arg string, fn func(collected) error) error {
+	dir, err := results.Load(arg)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && jobs.CheckToken("batch", arg) == nil:
+		return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
+			c, err := ofPool(ctx, p, arg)
+			if err != nil {
+				return err
+			}
+			return fn(c)
+		})
+	case err != nil:
+		return noDir(err)
+	}
+	c, err := ofDir(arg, dir)
+	if err == nil {
+		err = fn(c)
+	}
+	return errors.Join(err, dir.Close())
+}
+
+func ofDir(arg string, dir *results.Dir) (c collected, err error) {
+	if c.source, err = filepath.Abs(arg); err != nil {
+		return c, err
+	}
+	all, err := allResults(dir)
+	if err != nil {
+		return c, err
+	}
+	for _, r := range all {
+		c.add(r)
+	}
+	c.batch = dir.Manifest().ID
+	c.open = func(_ context.Context, r jobs.Result) (io.ReadCloser, error) { return dir.Patch(r.ID) }
+	return c, nil
+}
+
+func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
+	c := collected{source: id, batch: id}
+	c.open = func(ctx context.Context, r jobs.Result) (io.ReadCloser, error) { return p.Client.Patch(ctx, r.Job) }
+	list, err := p.Jobs(ctx, operation.ListRequest{Batch: id, Outcome: jobs.Success})
+	if err != nil {
+		return c, err
+	}
+	for _, rec := range list {
+		r, err := p.Client.Result(ctx, rec.ID)
+		if err != nil {
+			return c, fmt.Errorf("result of job %s: %w", rec.ID, err)
+		}
+		c.add(r)
+	}
+	return c, nil
+}
+
+func (c *collected) add(r jobs.Result) {
+	if r.Outcome == jobs.Success && r.FilesChanged > 0 {
+		c.list = append(c.list, r)
+	}
+}
+
+// none is the error for a batch without a patch.
+func (c *collected) none() error {
+	return cli.Fail(cli.ExitNotFound, "", "batch %s has no successful job that changed a file", c.batch)
+}
+
+// maxPatch bounds a patch that is applied.
+const maxPatch = 1 << 30
+
+func (c *collected) patch(ctx context.Context, r jobs.Result) (patch []byte, err error) {
+	in, err := c.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	var out bytes.Buffer
+	n, err := io.Copy(&out, io.LimitReader(in, maxPatch+1))
+	if n > maxPatch {
+		return nil, fmt.Errorf("the patch is larger than %s", jobs.Bytes(maxPatch))
+	}
+	return out.Bytes(), err
+}
+
+// of is the source of a series' patches.
+func (c *collected) of(ctx context.Context, step series.Step) ([]byte, error) {
+	for _, r := range c.list {
+		if r.Job == step.Job {
+			return c.patch(ctx, r)
+		}
+	}
+	return nil, fmt.Errorf("%s has no result of it any more", c.source)
+}
+
+func workTree(ctx context.Context, dir string) (*checkout.Tree, error) {
+	tree, err := checkout.Open(ctx, dir, os.Environ())
+	if err == nil && tree.Dir() == "" {
+		err = fmt.Errorf("there is no git repository around %s", dir)
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.ExitNotFound, "name a work tree with --dir", "%w", err)
+	}
+	return tree, nil
+}
