@@ -90,6 +90,8 @@ type Record struct {
 	Message string  `json:"message,omitempty"`
 	// Purging: what is kept of the finished job is being removed, and nothing brings it back.
 	Purging bool `json:"purging,omitempty"`
+	// Review is what a person has decided about the result; see [Record.Reviewed].
+	Review *Review `json:"review,omitempty"`
 
 	Submitted time.Time  `json:"submitted"`
 	Started   *time.Time `json:"started,omitempty"` // first claim
@@ -162,7 +164,7 @@ func (r Record) again() Record {
 	r.State, r.Hold = Pending, ""
 	r.Counted, r.Lost, r.Deaths, r.HostFailures, r.Refusals = 0, 0, 0, 0, nil
 	r.Outcome, r.Reason, r.Message = "", "", ""
-	r.Cancel, r.Finished, r.NotBefore = nil, nil, nil
+	r.Cancel, r.Finished, r.NotBefore, r.Review = nil, nil, nil, nil
 	return r
 }
 

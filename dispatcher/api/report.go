@@ -144,6 +144,7 @@ func ofRecord(rec jobs.Record) report.Entry {
 		return entry
 	}
 	spent := rec.SpentBefore.Add(rec.LastAttempt)
+	entry.Review = rec.Reviewed()
 	entry.Outcome, entry.Reason, entry.CostUSD, entry.Usage = rec.Outcome, rec.Reason, spent.CostUSD, spent.Usage
 	if rec.Finished != nil {
 		entry.Seconds = rec.Finished.Sub(rec.Submitted).Seconds()
@@ -167,7 +168,7 @@ func (r *reportReader) entry(ctx context.Context, rec jobs.Record) (report.Entry
 		err = nil
 	}
 	entry := report.Of(rec.Title, result, &changes)
-	entry.ID = cmp.Or(rec.Item, rec.ID)
+	entry.ID, entry.Review = cmp.Or(rec.Item, rec.ID), rec.Reviewed()
 	return entry, err
 }
 

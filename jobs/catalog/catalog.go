@@ -46,13 +46,13 @@ type Selection struct {
 // matchGroup reports whether the jobs of a group may be selected.
 func (s Selection) matchGroup(g groupKey) bool {
 	return (s.Batch == "" || g.batch == s.Batch) && (s.Queue == "" || g.queue == s.Queue) &&
-		(s.State == "" || g.state == s.State) && (s.Outcome == "" || g.outcome == s.Outcome) &&
+		(s.State == "" || g.state == s.State) && (s.Outcome == "" || g.outcome == s.Outcome) && (s.Review == "" || g.review == s.Review) &&
 		!(s.Unfinished && g.state == jobs.Finished)
 }
 
 // question is what the leader is asked for the jobs that are selected.
 func (s Selection) question() *listQuestion {
-	return &listQuestion{s.Batch, s.Queue, s.Session, s.State, s.Outcome, s.Since.UTC(), s.After, s.Newest, s.Limit, s.Unfinished}
+	return &listQuestion{s.Batch, s.Queue, s.Session, s.State, s.Outcome, s.Since.UTC(), s.After, s.Newest, s.Limit, s.Unfinished, s.Review}
 }
 
 // asked is what the leader is asked for: what to list, the one batch or the job that is
@@ -75,7 +75,8 @@ type listQuestion struct {
 	Newest  bool         `json:"newest,omitempty"`
 	Limit   int          `json:"limit"`
 	// Unfinished is set for jobs that have not finished.
-	Unfinished bool `json:"unfinished,omitempty"`
+	Unfinished bool             `json:"unfinished,omitempty"`
+	Review     jobs.ReviewState `json:"review,omitempty"`
 }
 
 // listed has the ids of one page, and says whether more jobs follow.

@@ -42,10 +42,11 @@ type groupKey struct {
 	queue, batch string
 	state        jobs.State
 	outcome      jobs.Outcome
+	review       jobs.ReviewState
 }
 
 func keyOf(rec jobs.Record) groupKey {
-	return groupKey{rec.Queue, rec.Batch, rec.State, rec.Outcome}
+	return groupKey{rec.Queue, rec.Batch, rec.State, rec.Outcome, rec.Reviewed()}
 }
 
 // NewIndex returns an index of no jobs.

@@ -24,6 +24,9 @@ func some(random *rand.Rand, id string, at time.Time) jobs.Record {
 	rec.State = []jobs.State{jobs.Pending, jobs.Delayed, jobs.Executing, jobs.Waiting, jobs.Finished}[random.IntN(5)]
 	if rec.State == jobs.Finished {
 		rec.Outcome = []jobs.Outcome{jobs.Success, jobs.Failure}[random.IntN(2)]
+		if random.IntN(2) == 0 {
+			rec.Review = &jobs.Review{State: []jobs.ReviewState{jobs.Accepted, jobs.Rejected}[random.IntN(2)]}
+		}
 	}
 	if random.IntN(2) == 0 {
 		rec.Batch = fmt.Sprint("b", random.IntN(4))
@@ -76,6 +79,7 @@ func compareLists(t *testing.T, x *Index, all map[string]jobs.Record, begun time
 	for _, f := range []queue.Filter{
 		{}, {Queue: "q1"}, {Batch: "b2"}, {Session: "s1"}, {State: jobs.Finished, Outcome: jobs.Failure},
 		{Unfinished: true, Batch: "b0"}, {Since: begun.Add(1500 * time.Second)}, {Queue: "none"},
+		{Review: jobs.Unreviewed}, {Review: jobs.Rejected, Queue: "q0"},
 	} {
 		var want []string
 		for _, rec := range all {

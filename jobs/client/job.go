@@ -124,6 +124,12 @@ func (c *Client) Cancel(ctx context.Context, id string) (jobs.Record, error) {
 	return Ask(ctx, c, operation.Cancel, operation.Ref{ID: id})
 }
 
+// Review notes what was decided about the result of a finished job. Where the request has an
+// epoch, and the job another result by now, nothing is noted.
+func (c *Client) Review(ctx context.Context, request operation.ReviewRequest) (jobs.Record, error) {
+	return Ask(ctx, c, operation.Review, request)
+}
+
 // Purge removes all that is kept of a finished job, for good; with session also the other jobs
 // of its session. One that has not finished is [jobs.ErrNotFinished]. It may be repeated.
 func (c *Client) Purge(ctx context.Context, id string, session bool) (operation.Purged, error) {

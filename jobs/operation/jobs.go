@@ -63,6 +63,9 @@ var (
 	Fork = define[ForkRequest, Forked](Row{
 		Name: "fork", Changes: true, Roles: submitters, Sentence: "Submit jobs that begin with a copy of another job's conversation.",
 	})
+	Review = define[ReviewRequest, jobs.Record](Row{
+		Name: "review", Changes: true, Roles: submitters, Sentence: "Note what was decided about the result of a finished job: accepted, rejected, delivered, or unreviewed again.",
+	})
 	Purge = define[PurgeRequest, Purged](Row{
 		Name: "purge", Changes: true,
 		Sentence: "Remove all that is kept of a finished job, for good: record, request, events, result, artifacts, dead letter.",
@@ -102,6 +105,31 @@ func invalid(field, reason string) error {
 func checkLimit(limit int) error {
 	if limit < 0 {
 		return invalid("limit", "is negative")
+	}
+	return nil
+}
+
+// maxComment bounds the comment of a review, in bytes.
+const maxComment = 16 << 10
+
+// A ReviewRequest says what was decided about the result of a job.
+type ReviewRequest struct {
+	ID      string           `json:"id" jsonschema:"The job's id, or what only that one begins or ends with."`
+	State   jobs.ReviewState `json:"state" jsonschema:"accepted, rejected, delivered, or unreviewed."`
+	Comment string           `json:"comment,omitempty" jsonschema:"Why, at most 16 KiB."`
+	// Epoch refuses the request where the job has the result of another attempt.
+	Epoch uint64 `json:"epoch,omitempty" jsonschema:"The epoch of the attempt whose result was looked at. If the job has another result, nothing is noted. Left out, it is the last one's."`
+}
+
+func (r ReviewRequest) check() error {
+	if err := needID(r.ID, `{"id": "…", "state": "accepted"}`); err != nil {
+		return err
+	}
+	if err := jobs.CheckReviewState(r.State); err != nil {
+		return invalid("state", err.Error())
+	}
+	if len(r.Comment) > maxComment {
+		return invalid("comment", "is longer than 16 KiB")
 	}
 	return nil
 }
@@ -155,13 +183,22 @@ type ListRequest struct {
 	Session string       `json:"session,omitempty" jsonschema:"Of this session."`
 	State   jobs.State   `json:"state,omitempty" jsonschema:"In this state."`
 	Outcome jobs.Outcome `json:"outcome,omitempty" jsonschema:"With this outcome."`
-	Since   *time.Time   `json:"since,omitempty" jsonschema:"Submitted since then."` // submitted since
-	Newest  bool         `json:"newest,omitempty" jsonschema:"The newest first."`
-	After   string       `json:"after,omitempty" jsonschema:"The next of the page before."`
-	Limit   int          `json:"limit,omitempty" jsonschema:"How many entries of the list are wanted, at most 1000, which is the default."`
+	// Review selects finished jobs.
+	Review jobs.ReviewState `json:"review,omitempty" jsonschema:"Finished, with a result in this state: unreviewed, accepted, rejected or delivered."`
+	Since  *time.Time       `json:"since,omitempty" jsonschema:"Submitted since then."` // submitted since
+	Newest bool             `json:"newest,omitempty" jsonschema:"The newest first."`
+	After  string           `json:"after,omitempty" jsonschema:"The next of the page before."`
+	Limit  int              `json:"limit,omitempty" jsonschema:"How many entries of the list are wanted, at most 1000, which is the default."`
 }
 
-func (r ListRequest) check() error { return checkLimit(r.Limit) }
+func (r ListRequest) check() error {
+	if r.Review != "" {
+		if err := jobs.CheckReviewState(r.Review); err != nil {
+			return invalid("review", err.Error())
+		}
+	}
+	return checkLimit(r.Limit)
+}
 
 // Listed is a page of jobs.
 type Listed struct {

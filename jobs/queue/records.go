@@ -241,7 +241,8 @@ type Filter struct {
 	Session string
 	State   jobs.State
 	Outcome jobs.Outcome
-	Since   time.Time // submitted since
+	Review  jobs.ReviewState // of finished jobs
+	Since   time.Time        // submitted since
 	// Unfinished selects only jobs that have not finished.
 	Unfinished bool
 	// Caught, if not nil, is called by Watch each time that it has yielded
@@ -253,7 +254,7 @@ type Filter struct {
 func (f Filter) Match(r jobs.Record) bool {
 	return (f.Batch == "" || r.Batch == f.Batch) && (f.Queue == "" || r.Queue == f.Queue) &&
 		(f.Session == "" || r.Session == f.Session) && (f.State == "" || r.State == f.State) &&
-		(f.Outcome == "" || r.Outcome == f.Outcome) &&
+		(f.Outcome == "" || r.Outcome == f.Outcome) && (f.Review == "" || r.Reviewed() == f.Review) &&
 		!r.Submitted.Before(f.Since) && !(f.Unfinished && r.State == jobs.Finished)
 }
 

@@ -69,6 +69,12 @@ func (b *Builder) Add(e Entry) {
 	}
 	r.Done++
 	r.Outcomes[e.Outcome]++
+	if e.Review != "" {
+		if r.Reviews == nil {
+			r.Reviews = map[jobs.ReviewState]int{}
+		}
+		r.Reviews[e.Review]++
+	}
 	r.CostUSD = jobs.AddUSD(r.CostUSD, e.CostUSD)
 	r.Usage = r.Usage.Add(e.Usage)
 	b.addReason(e.Item)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // A Directory is what a report says of the results directory that it stands in.
@@ -45,6 +47,9 @@ func (b *Report) markdownHead(p printer, dir *Directory) {
 	p("| started | %s |\n", b.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
 	p("| wall time | %s |\n", Seconds(b.WallSeconds))
 	p("| cost | %s |\n", Dollars(b.CostUSD))
+	if len(b.Reviews) > 0 {
+		p("| reviews | %s |\n", b.reviews())
+	}
 	u := b.Usage
 	p("| tokens | %s in, %s out, %s read from the cache, %s written to it |\n", Number(u.Input), Number(u.Output), Number(u.CacheRead), Number(u.CacheWrite))
 	p("| changes | +%d −%d lines, %d results without a change |\n", b.Added, b.Removed, b.Unchanged)
@@ -127,6 +132,17 @@ func (b *Report) markdownOverlaps(p printer) {
 			p("\n%d more are not listed.\n", b.MoreRunsCode)
 		}
 	}
+}
+
+// reviews counts the results by what was decided about them.
+func (b *Report) reviews() string {
+	var words []string
+	for _, state := range []jobs.ReviewState{jobs.Unreviewed, jobs.Accepted, jobs.Rejected, jobs.Delivered} {
+		if n := b.Reviews[state]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // Items names the first items that change the file, and counts the others.

@@ -34,10 +34,12 @@ type Report struct {
 	Usage       jobs.Usage `json:"usage" jsonschema:"The tokens that they used."`
 
 	Outcomes map[jobs.Outcome]int `json:"outcomes" jsonschema:"How many items have ended with each outcome."`
-	Reasons  []Reason             `json:"reasons" jsonschema:"The reasons for outcomes other than success, the most frequent first."`
-	Stages   []Stage              `json:"stages" jsonschema:"How long each stage of a job took."`
-	Slowest  []Item               `json:"slowest" jsonschema:"The items that took longest, at most 10."`
-	Bases    []string             `json:"bases,omitempty" jsonschema:"The commits that the items began from."`
+	// Reviews is only of a pool.
+	Reviews map[jobs.ReviewState]int `json:"reviews,omitempty" jsonschema:"How many results are in each state of a review; only in a pool."`
+	Reasons []Reason                 `json:"reasons" jsonschema:"The reasons for outcomes other than success, the most frequent first."`
+	Stages  []Stage                  `json:"stages" jsonschema:"How long each stage of a job took."`
+	Slowest []Item                   `json:"slowest" jsonschema:"The items that took longest, at most 10."`
+	Bases   []string                 `json:"bases,omitempty" jsonschema:"The commits that the items began from."`
 
 	Added     int `json:"added" jsonschema:"Lines that the patches add."`
 	Removed   int `json:"removed" jsonschema:"Lines that they remove."`
@@ -61,11 +63,13 @@ type Item struct {
 	Job     string       `json:"job,omitempty" jsonschema:"The job's id."`
 	Outcome jobs.Outcome `json:"outcome,omitempty" jsonschema:"How it ended; not there: it has no result."`
 	Reason  jobs.Reason  `json:"reason,omitempty" jsonschema:"Why, if it did not succeed."`
-	Files   int          `json:"files" jsonschema:"How many files its patch changes."`
-	Added   int          `json:"added" jsonschema:"Lines that it adds."`
-	Removed int          `json:"removed" jsonschema:"Lines that it removes."`
-	Seconds float64      `json:"seconds" jsonschema:"How long it took, from its submission on."`
-	CostUSD float64      `json:"cost_usd" jsonschema:"What all its attempts cost."`
+	// Review is "" of an item in a results directory.
+	Review  jobs.ReviewState `json:"review,omitempty" jsonschema:"What was decided about its result: unreviewed, accepted, rejected or delivered; only in a pool."`
+	Files   int              `json:"files" jsonschema:"How many files its patch changes."`
+	Added   int              `json:"added" jsonschema:"Lines that it adds."`
+	Removed int              `json:"removed" jsonschema:"Lines that it removes."`
+	Seconds float64          `json:"seconds" jsonschema:"How long it took, from its submission on."`
+	CostUSD float64          `json:"cost_usd" jsonschema:"What all its attempts cost."`
 }
 
 // A Reason is one for which items did not succeed.

@@ -206,6 +206,8 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 		p.request(name, ref(id))
 	}
 	p.request("wait", ref(id))
+	p.request("review", `{"id":"`+id+`","state":"rejected","comment":"not that","epoch":99}`)
+	p.request("review", `{"id":"`+id+`","state":"rejected","comment":"not that"}`)
 	p.request("get", `{"id":"nothing"}`)
 	p.request("get", `{"id":""}`)
 	p.aboutTheJob(job)

@@ -55,6 +55,13 @@ var recordFields = map[string]string{
 	"refusals":      "How many of the lost ones the model's provider refused, by reason.",
 	"refusals{}":    "How many for this reason.",
 
+	"review":         "What was decided about the result. Not there: it is unreviewed.",
+	"review.state":   "accepted, rejected or delivered.",
+	"review.by":      "The program that noted it.",
+	"review.at":      "When.",
+	"review.comment": "Why.",
+	"review.epoch":   "The epoch of the attempt whose result it is.",
+
 	"worker":        "The worker that holds the lease.",
 	"beat":          "The number of the lease's heartbeats.",
 	"lease":         "How long the lease holds after each heartbeat.",

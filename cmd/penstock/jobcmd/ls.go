@@ -23,10 +23,10 @@ import (
 // filter is what job ls selects, and how it lists that.
 type filter struct {
 	operation.ListRequest
-	state, outcome, since, sort string
-	labels                      []string
-	limit                       int
-	watch                       bool
+	state, outcome, review, since, sort string
+	labels                              []string
+	limit                               int
+	watch                               bool
 }
 
 // orders are the words of --sort, each with what decides.
@@ -72,6 +72,7 @@ func ls(shell cli.Shell) *cobra.Command {
 	flags.StringVar(&f.Queue, "queue", "", "only jobs of this queue")
 	flags.Var(input.OneOf(&f.state, states()...), "state", "only jobs in this state: pending, delayed, executing, waiting or finished")
 	flags.Var(input.OneOf(&f.outcome, outcomes()...), "outcome", "only jobs with this outcome: success, failure, error, timeout, cancellation or skip")
+	flags.Var(input.OneOf(&f.review, "unreviewed", "accepted", "rejected", "delivered"), "review", "only finished jobs whose result is unreviewed, accepted, rejected or delivered")
 	flags.StringArrayVar(&f.labels, "label", nil, "only jobs with this label, k=v, or k with any value (repeatable)")
 	flags.StringVar(&f.since, "since", "", "only jobs submitted after this time (RFC 3339), or within this duration (as in 2h)")
 	flags.IntVar(&f.limit, "limit", 0, "only the last so many jobs")
@@ -86,7 +87,7 @@ func sortWords() []string {
 
 // prepare reads what the flags say.
 func (f *filter) prepare(now time.Time) error {
-	f.State = jobs.State(f.state)
+	f.State, f.Review = jobs.State(f.state), jobs.ReviewState(f.review)
 	if f.watch && (f.limit > 0 || f.sort != "") {
 		return cli.Usage("", "--watch prints each change as it happens: --limit and --sort do not apply")
 	}
@@ -104,7 +105,7 @@ func (f *filter) match(r jobs.Record) bool {
 	if f.outcome != "" && string(r.Outcome) != f.outcome {
 		return false
 	}
-	return labelled(r, f.labels)
+	return (f.review == "" || string(r.Reviewed()) == f.review) && labelled(r, f.labels)
 }
 
 // labelled reports whether a job has all labels: k=v, or k with any value.

@@ -22,12 +22,16 @@ type action struct {
 	Confirm string // what it does, told before it is done; empty: it is done at once
 	Prompt  string // the label of a text that it takes, if it takes one
 	Danger  bool
+	Epoch   uint64 // of the attempt whose result the reader sees; 0: it does not matter
 }
 
 // actionsOf lists the actions that make sense for a job in its state.
 func actionsOf(rec jobs.Record) []action {
 	if rec.State == jobs.Finished {
-		actions := []action{}
+		actions := []action{
+			{row: operation.Review.Row, Name: "accept", Label: "Accept", Epoch: rec.Epoch},
+			{row: operation.Review.Row, Name: "reject", Label: "Reject", Epoch: rec.Epoch, Confirm: "The result is rejected. With a text the agent goes on with the conversation.", Prompt: "What it is to change (optional)", Danger: true},
+		}
 		if rec.Outcome != jobs.Success {
 			actions = append(actions, action{row: operation.Retry.Row, Name: "retry", Label: "Retry"})
 		}
@@ -63,6 +67,8 @@ func actionRoutes() []dashboard.Route {
 		"retry":     {operation.Retry.Row, retry},
 		"resume":    {operation.Resume.Row, resume},
 		"fork":      {operation.Fork.Row, fork},
+		"accept":    {operation.Review.Row, accept},
+		"reject":    {operation.Review.Row, reject},
 	} {
 		routes = append(routes, dashboard.Route{Pattern: "POST /ui/jobs/{id}/" + name, Row: action.row, Serve: serveAction(action.row, action.act)})
 	}
@@ -151,6 +157,29 @@ func resume(ctx context.Context, c *client.Client, id string, r *http.Request) (
 	}
 	_, err := c.Resume(ctx, id, prompt)
 	return "", err
+}
+
+// review notes what was decided about the result that the reader has seen.
+func review(ctx context.Context, c *client.Client, id string, r *http.Request, state jobs.ReviewState) error {
+	epoch, err := strconv.ParseUint(r.PostFormValue("epoch"), 10, 64)
+	if err != nil {
+		return &jobs.InvalidError{What: "request", Fields: []jobs.FieldError{{Field: "epoch", Reason: "is not a number"}}}
+	}
+	_, err = c.Review(ctx, operation.ReviewRequest{ID: id, State: state, Comment: text(r, "text"), Epoch: epoch})
+	return err
+}
+
+func accept(ctx context.Context, c *client.Client, id string, r *http.Request) (string, error) {
+	return "", review(ctx, c, id, r, jobs.Accepted)
+}
+
+// reject rejects the result; what is to change is a prompt to the agent, which goes on.
+func reject(ctx context.Context, c *client.Client, id string, r *http.Request) (string, error) {
+	err := review(ctx, c, id, r, jobs.Rejected)
+	if err != nil || text(r, "text") == "" {
+		return "", err
+	}
+	return resume(ctx, c, id, r)
 }
 
 // fork submits a job that goes on with a copy of the conversation, and leads there.

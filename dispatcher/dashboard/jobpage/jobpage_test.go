@@ -380,7 +380,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("no action %s: %s", name, got)
 		}
 	}
-	for _, name := range []string{"answer", "send", "interrupt", "stop", "cancel", "retry", "resume", "fork"} {
+	for _, name := range []string{"answer", "send", "interrupt", "stop", "cancel", "retry", "resume", "fork", "accept", "reject"} {
 		if got := p.ask(jobs.RoleViewer, "POST "+base+"/"+name, url.Values{"text": {"x"}}); got.status != http.StatusForbidden {
 			t.Errorf("%s by a viewer: %d", name, got.status)
 		}
@@ -404,6 +404,46 @@ func TestActions(t *testing.T) {
 	}
 	if rec, err = p.client.Get(jobstest.Context(t), job.id); err != nil || rec.State == jobs.Finished {
 		t.Errorf("after the retry: %s, %v", rec.State, err)
+	}
+}
+
+// A result is accepted or rejected as the page showed it: a form for an older one is refused.
+func TestReview(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	job := p.run()
+	base := "/ui/jobs/" + job.id
+	if got := p.page(jobs.RoleSubmitter, base); strings.Contains(got, `/accept"`) {
+		t.Errorf("a job that runs can be accepted: %s", got)
+	}
+	job.finish(jobs.Ended{Outcome: jobs.Success})
+	shown := p.page(jobs.RoleSubmitter, base)
+	epoch := fmt.Sprint(job.claim.Epoch())
+	if strings.Count(shown, `name="epoch" value="`+epoch+`"`) != 2 || !strings.Contains(shown, "<dd>unreviewed</dd>") {
+		t.Errorf("the forms are not of epoch %s: %s", epoch, shown)
+	}
+	for _, step := range []struct {
+		name, epoch string
+		status      int
+		want        jobs.ReviewState
+	}{
+		{"accept", "", http.StatusBadRequest, jobs.Unreviewed}, {"accept", "1" + epoch, http.StatusConflict, jobs.Unreviewed},
+		{"accept", epoch, http.StatusSeeOther, jobs.Accepted}, {"reject", epoch, http.StatusSeeOther, jobs.Rejected},
+	} {
+		got := p.ask(jobs.RoleSubmitter, "POST "+base+"/"+step.name, url.Values{"epoch": {step.epoch}})
+		rec, err := p.client.Get(jobstest.Context(t), job.id)
+		if got.status != step.status || err != nil || rec.Reviewed() != step.want {
+			t.Errorf("%+v: %d, %s, %v: %s", step, got.status, rec.Reviewed(), err, got.body)
+		}
+	}
+	if got := p.page(jobs.RoleViewer, base); !strings.Contains(got, "<dd>rejected</dd>") {
+		t.Errorf("the page does not say so: %s", got)
+	}
+	if got := p.page(jobs.RoleViewer, "/ui/jobs?review=rejected"); !strings.Contains(got, job.id) {
+		t.Errorf("the list of what is rejected lacks it: %s", got)
+	}
+	if got := p.page(jobs.RoleViewer, "/ui/jobs?review=unreviewed"); strings.Contains(got, base+`"`) {
+		t.Errorf("the list of what is not reviewed has it: %s", got)
 	}
 }
 

@@ -35,6 +35,7 @@ func jobRoutes() []dashboard.Route {
 // among the newest.
 type jobFilter struct {
 	Queue, State, Outcome, Batch string
+	Review                       string
 	Reason, Label, Text          string
 	After                        string
 }
@@ -43,7 +44,7 @@ func readFilter(query url.Values) jobFilter {
 	field := func(name string) string { return strings.TrimSpace(query.Get(name)) }
 	return jobFilter{
 		Queue: field("queue"), State: field("state"), Outcome: field("outcome"), Batch: field("batch"),
-		Reason: field("reason"), Label: field("label"), Text: field("q"), After: field("after"),
+		Review: field("review"), Reason: field("reason"), Label: field("label"), Text: field("q"), After: field("after"),
 	}
 }
 
@@ -51,7 +52,7 @@ func readFilter(query url.Values) jobFilter {
 func (f jobFilter) query() string {
 	query := url.Values{}
 	for name, value := range map[string]string{
-		"queue": f.Queue, "state": f.State, "outcome": f.Outcome, "batch": f.Batch, "reason": f.Reason, "label": f.Label, "q": f.Text, "after": f.After,
+		"queue": f.Queue, "state": f.State, "outcome": f.Outcome, "batch": f.Batch, "review": f.Review, "reason": f.Reason, "label": f.Label, "q": f.Text, "after": f.After,
 	} {
 		if value != "" {
 			query.Set(name, value)
@@ -68,13 +69,13 @@ func (f jobFilter) Empty() bool { f.After = ""; return f == jobFilter{} }
 
 func (f jobFilter) request(limit int) operation.ListRequest {
 	return operation.ListRequest{
-		Queue: f.Queue, State: jobs.State(f.State), Outcome: jobs.Outcome(f.Outcome), Batch: f.Batch, After: f.After, Newest: true, Limit: limit,
+		Queue: f.Queue, State: jobs.State(f.State), Outcome: jobs.Outcome(f.Outcome), Batch: f.Batch, Review: jobs.ReviewState(f.Review), After: f.After, Newest: true, Limit: limit,
 	}
 }
 
 // matches reports whether a job is what is searched for.
 func (f jobFilter) matches(r jobs.Record) bool {
-	if f.Reason != "" && string(r.Reason) != f.Reason {
+	if f.Reason != "" && string(r.Reason) != f.Reason || f.Review != "" && string(r.Reviewed()) != f.Review {
 		return false
 	}
 	if name, value, has := strings.Cut(f.Label, "="); f.Label != "" {
@@ -98,6 +99,7 @@ type jobList struct {
 	Searched int    // how many jobs were looked at, if not all
 	States   []jobs.State
 	Outcomes []jobs.Outcome
+	Reviews  []jobs.ReviewState
 	Cancel   bool
 	Retry    bool
 	Back     string
@@ -112,6 +114,7 @@ func listJobs(v *dashboard.Visit) error {
 		Filter: f, Cancel: v.May(operation.Cancel.Row), Retry: v.May(operation.Retry.Row), Back: v.R.URL.RequestURI(),
 		States:   []jobs.State{jobs.Pending, jobs.Delayed, jobs.Executing, jobs.Waiting, jobs.Finished},
 		Outcomes: []jobs.Outcome{jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip},
+		Reviews:  []jobs.ReviewState{jobs.Unreviewed, jobs.Accepted, jobs.Rejected, jobs.Delivered},
 	}
 	if !f.Empty() {
 		query := selecting(v.R.URL.Query())
