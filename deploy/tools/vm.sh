@@ -75,7 +75,7 @@ boot() {
 		-nodefaults -no-reboot -display none -serial stdio \
 		-kernel "$(compgen -G "$kernel/boot/vmlinuz-*" | head -n 1)" \
 		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off cgroup_no_v1=all $arguments" "$@" </dev/null |
-		tr -d '\r' | tee "$dir/log" || true
+		stdbuf -oL tr -d '\r' | tee "$dir/log" || true
 	code=$(sed -n 's/^vm: exit //p' "$dir/log")
 	[ -n "$code" ] || { echo "vm: the machine ended without a result" >&2; exit 1; }
 	exit "$code"
