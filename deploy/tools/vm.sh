@@ -48,7 +48,9 @@ for program in qemu-system-x86_64 "${needs[@]}"; do
 done
 
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+machine=
+stop() { [ -z "$machine" ] || kill -9 "$machine" 2>/dev/null || true; }
+trap 'stop; rm -rf "$dir"' EXIT
 
 kernel=${PENSTOCK_TEST_KERNEL-${XDG_CACHE_HOME:-$HOME/.cache}/penstock-kernel}
 there() { compgen -G "$kernel/boot/vmlinuz-*" >/dev/null; }
@@ -66,20 +68,46 @@ if ! there; then
 	fetch || unable "no kernel could be downloaded"
 fi
 
-# boot SECONDS MEMORY KERNEL-ARGUMENTS QEMU-ARGUMENT…: ends with the exit code that
-# the machine tells.
+# boot MEMORY KERNEL-ARGUMENTS QEMU-ARGUMENT…: ends with the exit code that the machine
+# tells. An emulated machine may come to stand still, and what runs in it says nothing
+# then: it shows by its second serial line, on which it must give a sign of life every
+# few seconds. It is booted once more, and only once; what hangs in a machine that lives
+# is not forgiven.
 boot() {
-	local seconds=$1 memory=$2 arguments=$3 code
-	shift 3
-	timeout "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" \
-		-nodefaults -no-reboot -display none -serial stdio \
-		-kernel "$(compgen -G "$kernel/boot/vmlinuz-*" | head -n 1)" \
-		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off cgroup_no_v1=all $arguments" "$@" </dev/null |
-		stdbuf -oL tr -d '\r' | tee "$dir/log" || true
-	code=$(sed -n 's/^vm: exit //p' "$dir/log")
-	[ -n "$code" ] || { echo "vm: the machine ended without a result" >&2; exit 1; }
-	exit "$code"
+	local try code began=$SECONDS
+	for try in first second; do
+		run "$@"
+		code=$(sed -n 's/^vm: exit //p' "$dir/log")
+		[ -z "$code" ] || exit "$code"
+		[ -e "$dir/still" ] || break
+		echo "vm: the $try machine stood still" >&2
+	done
+	echo "vm: the machine ended without a result" >&2
+	exit 1
 }
+
+run() {
+	local memory=$1 arguments=$2 reader
+	shift 2
+	rm -f "$dir/still" "$dir/out" && : >"$dir/alive" && mkfifo "$dir/out"
+	stdbuf -oL tr -d '\r' <"$dir/out" | tee "$dir/log" &
+	reader=$!
+	qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" -snapshot \
+		-nodefaults -no-reboot -display none -serial stdio -serial "file:$dir/alive" \
+		-kernel "$(compgen -G "$kernel/boot/vmlinuz-*" | head -n 1)" \
+		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off cgroup_no_v1=all $arguments" "$@" </dev/null >"$dir/out" &
+	machine=$!
+	while kill -0 "$machine" 2>/dev/null; do
+		sleep 0.5
+		[ $((SECONDS - began)) -lt 1500 ] || stop # of both
+		[ $(($(date +%s) - $(stat -c %Y "$dir/alive"))) -lt 300 ] || { touch "$dir/still" && stop; }
+	done
+	wait "$machine" "$reader" || true
+	machine=
+}
+
+# What a machine does beside the tests.
+alive='(while :; do echo . >/dev/ttyS1; sleep 5; done) &'
 
 # The disk is a copy, and gone afterwards.
 with_systemd() { # SCRIPT PACKAGE…
@@ -90,6 +118,7 @@ with_systemd() { # SCRIPT PACKAGE…
 	cat >"$dir/vm" <<END
 #!/bin/sh
 exec >/dev/ttyS0 2>&1
+$alive
 export PENSTOCK_TEST_VM=systemd PENSTOCK_TEST_CROWD=12
 systemctl start dbus.service systemd-logind.service
 /script
@@ -111,7 +140,7 @@ END
 	put script script
 	put vm vm
 	debugfs -w -f "$dir/commands" "$dir/disk" >/dev/null 2>"$dir/said" || { cat "$dir/said" >&2; exit 1; }
-	boot 1500 2048 "root=/dev/nvme0n1 rw rootfstype=ext4 init=/lib/systemd/systemd systemd.run=/vm systemd.show_status=no" \
+	boot 2048 "root=/dev/nvme0n1 rw rootfstype=ext4 init=/lib/systemd/systemd systemd.run=/vm systemd.show_status=no" \
 		-drive "file=$dir/disk,format=raw,if=none,id=disk,cache=unsafe" -device nvme,drive=disk,serial=disk
 }
 [ -z "$system" ] || with_systemd "$@"
@@ -147,6 +176,7 @@ cat >"$root/init" <<END
 export PATH=/bin HOME=/root TMPDIR=/tmp PENSTOCK_TEST_VM=bare PENSTOCK_TEST_CROWD=12
 mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /dev && mount -t tmpfs tmp /tmp &&
 	mount -t cgroup2 cgroup /sys/fs/cgroup && mkdir -p /dev/shm && mount -t tmpfs shm /dev/shm
+$alive
 for module in loop quota_tree quota_v2; do insmod /lib/modules/\$module.ko; done
 cd /tmp
 /test$quoted
@@ -157,4 +187,4 @@ END
 chmod 755 "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0) >"$dir/initramfs"
 
-boot 1500 1024 "" -initrd "$dir/initramfs"
+boot 1024 "" -initrd "$dir/initramfs"

@@ -11,7 +11,7 @@ in_session() { # COMMAND…: as a user who has logged in
 	su - tester -c "$(printf ' %q' "$@")"
 }
 as() { # WHO PROGRAM PATTERN
-	local command=(env PENSTOCK_TEST_VM=systemd PENSTOCK_TEST_CROWD=12 PENSTOCK_TEST_REQUIRE=systemd,bwrap "/tests/$2.test" -test.v -test.short "-test.run=$3")
+	local command=(timeout -k 9 600 env PENSTOCK_TEST_VM=systemd PENSTOCK_TEST_CROWD=12 PENSTOCK_TEST_REQUIRE=systemd,bwrap "/tests/$2.test" -test.v -test.short "-test.run=$3")
 	[ "$1" = root ] || command=(in_session "${command[@]}")
 	echo "=== as $1: $2"
 	cd / && "${command[@]}" || code=1
@@ -32,7 +32,7 @@ as root systemd '^TestAttacks$/(use-all|fork-until|fork-without)'
 
 # A user's worker asks for what it needs. In a group one process is killed; a
 # watched jail would be.
-penstock() { in_session /tests/penstock "$@"; }
+penstock() { in_session timeout -k 9 300 /tests/penstock "$@"; }
 expect() { # NAME TEXT: is in what was said
 	if grep -qF "$2" <<<"$said"; then echo "--- PASS: $1"; else
 		echo "--- FAIL: $1"
