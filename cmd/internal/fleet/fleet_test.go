@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // The workers of a test are in processes of this binary, as they are in those of the command.
@@ -34,7 +36,7 @@ func TestARunThatSlowsDownIsFoundOut(t *testing.T) {
 	plot := filepath.Join(t.TempDir(), "plot.svg")
 	o, err := parse([]string{
 		"-program", program, "-dir", t.TempDir(), "-plot", plot,
-		"-jobs", "150", "-workers", "3", "-slots", "2", "-host", "2", "-clients", "4", "-open", "20", "-slower", "8ms",
+		"-jobs", "150", "-workers", "3", "-slots", "2", "-host", "2", "-clients", "4", "-open", "20", "-slower", slowtest.Limit(8 * time.Millisecond).String(), // a busy machine makes single jobs slower
 	})
 	if err != nil {
 		t.Fatal(err)
