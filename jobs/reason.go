@@ -36,6 +36,8 @@ const (
 	BudgetExceeded   Reason = "budget_exceeded"
 	BatchBudget      Reason = "batch_budget_exceeded"
 	BudgetWaiting    Reason = "budget_waiting"
+	QuotaWaiting     Reason = "quota_waiting"
+	KeyRefused       Reason = "key_refused"
 	Unauthorized     Reason = "model_unauthorized"
 	Billing          Reason = "model_billing"
 	ModelNotFound    Reason = "model_not_found"
@@ -210,6 +212,8 @@ var Reasons = map[Reason]Cause{
 	BudgetExceeded:   {Failure, Never, ChargeAttempt, ScopeJob, FaultJob, "raise the budget, or make the task smaller"},
 	BatchBudget:      {Failure, Never, ChargeLoss, ScopeBatch, FaultJob, "raise --batch-max-cost or --batch-max-tokens and run the rest as another batch"},
 	BudgetWaiting:    {Error, Later, ChargeNothing, ScopeJob, FaultPool, "wait for the budget's next period, or raise it: serve --budget"},
+	QuotaWaiting:     {Error, Later, ChargeNothing, ScopeJob, FaultProvider, "wait: the job goes on by itself when the model's provider takes calls again; a higher limit there makes it sooner"},
+	KeyRefused:       {Error, Later, ChargeNothing, ScopeJob, FaultProvider, "give the workers a key that the model's provider accepts, or its account credit; jobs go on by themselves within minutes"},
 	Unauthorized:     {Error, Never, ChargeLoss, ScopeAgent, FaultProvider, "give the worker a valid API key"},
 	Billing:          {Error, Never, ChargeLoss, ScopeAgent, FaultProvider, "the account at the model's provider needs credit"},
 	ModelNotFound:    {Error, Never, ChargeLoss, ScopeModel, FaultJob, "name a model that the provider has"},

@@ -117,6 +117,7 @@ func workerRows() []panelRow {
 			{"Ends of agents", "How agents' processes ended.", "ops", one("{{class}}", `sum by (class) (rate(penstock_agent_exits_total{agent=~"$agent"}[$__rate_interval]))`)},
 			{"Hung agents", "Agents that hung, by what they did, in the time shown.", "short", one("{{what}}", `sum by (what) (increase(penstock_agent_hangs_total[$__range]))`)},
 			{"Budgets", "Jobs that have spent most of their budget, and all of it, in the time shown.", "short", one("{{what}}", `sum by (what) (increase(penstock_job_budgets_reached_total[$__range]))`)},
+			{"Limits of model APIs", "Calls that wait, seconds for which an API takes none of some model, and keys that it refuses.", "short", []query{{"{{api}} waiting", `sum by (api) (penstock_model_calls_waiting)`}, {"{{api}} held", `max by (api) (penstock_model_held_seconds)`}, {"{{api}} key refused", `max by (api) (penstock_model_key_refused)`}}},
 			{"Refused by the model", "Times that the model's API refused an agent because of its rate.", "ops", one("{{agent}}", `sum by (agent) (rate(penstock_agent_rate_limited_total{agent=~"$agent"}[$__rate_interval]))`)},
 		}},
 		{"Network and events", []panelOf{

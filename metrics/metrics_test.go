@@ -89,6 +89,7 @@ func useWorker(w *Worker) {
 			w.Turn(value)
 			w.RateLimited(value)
 			w.BudgetReached(value == "")
+			w.ModelLimits(value, n, time.Duration(n-3)*time.Second, n > 3)
 			w.EventStored(jobs.Kind(value), n, time.Millisecond)
 			w.EventsDropped(value, 1)
 			w.Heartbeat(time.Now())

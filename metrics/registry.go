@@ -134,6 +134,10 @@ func counter(reg prometheus.Registerer, name, help string, labels ...string) *pr
 	return vector(reg, prometheus.NewCounterVec, prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels...)
 }
 
+func gauges(reg prometheus.Registerer, name, help string, labels ...string) *prometheus.GaugeVec {
+	return vector(reg, prometheus.NewGaugeVec, prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels...)
+}
+
 func gauge(reg prometheus.Registerer, name, help string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
 	reg.MustRegister(g)

@@ -26,6 +26,7 @@ var (
 	hangs          = whole("start", "idle", "stopped", "output", "retry", "exit")
 	steps          = whole("interrupt", "input", "term", "kill")
 	networkReasons = setOf("malformed", "not-listed", "address", "not-tls", "other-name", "budget")
+	apis           = setOf("anthropic", "openai", "google")
 	budgetSteps    = whole("warned", "exceeded")
 	ways           = whole("sent", "received")
 	leftovers      = setOf("workspace", "process", "mount", "cgroup", "container")
@@ -62,6 +63,7 @@ type Worker struct {
 	slots, inUse, draining, heartbeat                       prometheus.Gauge
 	diskLow, diskBytes, diskInodes                          prometheus.Gauge
 	spaceBytes, spaceInodes                                 prometheus.Gauge
+	held, refusedKey, callsWaiting                          *prometheus.GaugeVec
 	wait, stage, duration, sandboxStart                     *prometheus.HistogramVec
 	publish                                                 prometheus.Observer
 }
@@ -138,6 +140,12 @@ func (w *Worker) agentSeries(reg prometheus.Registerer) {
 	zero(w.turns.WithLabelValues, w.agents)
 	w.rateLimited = counter(reg, "agent_rate_limited_total", "Times that the model's API refused an agent because of its rate.", "agent")
 	zero(w.rateLimited.WithLabelValues, w.agents)
+	w.callsWaiting = gauges(reg, "model_calls_waiting", "Calls of a model's API that wait for its limits.", "api")
+	zero(w.callsWaiting.WithLabelValues, apis)
+	w.held = gauges(reg, "model_held_seconds", "How long a model's API takes no more calls of some model.", "api")
+	zero(w.held.WithLabelValues, apis)
+	w.refusedKey = gauges(reg, "model_key_refused", "1 while a model's API refuses the key, or its account is empty.", "api")
+	zero(w.refusedKey.WithLabelValues, apis)
 	w.budgets = counter(reg, "job_budgets_reached_total", "Jobs that have spent most of their budget, and all of it.", "what")
 	zero(w.budgets.WithLabelValues, budgetSteps)
 }
@@ -308,6 +316,15 @@ func (w *Worker) BudgetReached(spent bool) {
 
 // RateLimited counts a refusal of the model's API because of the rate.
 func (w *Worker) RateLimited(agent string) { w.rateLimited.WithLabelValues(w.agents.of(agent)).Inc() }
+
+// ModelLimits notes how many calls of an API wait for its limits, how long it takes no
+// calls of some model, and whether it refuses the key.
+func (w *Worker) ModelLimits(api string, waiting int, held time.Duration, refused bool) {
+	api = apis.of(api)
+	w.callsWaiting.WithLabelValues(api).Set(float64(waiting))
+	w.held.WithLabelValues(api).Set(max(held, 0).Seconds())
+	w.refusedKey.WithLabelValues(api).Set(truth(refused))
+}
 
 // EventStored counts an event that the broker has stored.
 func (w *Worker) EventStored(kind jobs.Kind, bytes int, took time.Duration) {

@@ -11,11 +11,13 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/preparation"
 	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
+	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -29,7 +31,7 @@ const (
 // An attempt is one try of a job, from the claim to the verdict:
 //
 //	handle: keep ─▶ begin ─▶ run ─▶ settle
-//	run:    Plan ─▶ Afford ─▶ Workspace ─▶ equip ─▶ work ─▶ conclude
+//	run:    Plan ─▶ Afford ─▶ Admit ─▶ Workspace ─▶ equip ─▶ work ─▶ conclude
 //
 // Its parts know what was claimed, but not each other.
 type attempt struct {
@@ -129,6 +131,11 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer a.runs.shared.Flush()
+	if calls := plan.Adapter.About().API != "" || plan.Job.Agent.Model != ""; calls {
+		if err := sharedlimits.Admit(ctx, ratelimit.Of(a.of.cfg.Queue.Workers()), a.of.cfg.Gates[api], plan.Job.Agent.Model); err != nil {
+			return err
+		}
+	}
 	space, err := a.preparation.Workspace(ctx, plan)
 	if err != nil {
 		return err

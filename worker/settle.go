@@ -51,7 +51,7 @@ func (a *attempt) publish(ctx context.Context, v jobs.Ended) error {
 	}
 	v.Message = a.of.clean(v.Message) // it may quote the agent, as events do
 	v = verdict.UnlessLost(v, a.of.out.End(ctx, v, a.chain()))
-	if provider := jobs.Reasons[v.Reason].Fault == jobs.FaultProvider; provider && !a.runs.again.IsZero() {
+	if provider := jobs.Reasons[v.Reason].Fault == jobs.FaultProvider; provider && v.Wait == 0 && !a.runs.again.IsZero() {
 		v.Wait = time.Until(a.runs.again)
 	}
 	var err error

@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/sandbox"
@@ -37,6 +38,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/admission"
 	"github.com/penstock-run/penstock/worker/internal/diskspace"
 	"github.com/penstock-run/penstock/worker/internal/lifetime"
+	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
 	"github.com/penstock-run/penstock/worker/internal/watchdog"
 	"github.com/penstock-run/penstock/worker/policy"
 	"github.com/penstock-run/penstock/worker/workspace"
@@ -159,6 +161,8 @@ type Hooks struct {
 	Limited func(rec jobs.Record) // the model API refused a call because of its rate
 	// Budget: most of the job's budget is spent, or all of it; on the goroutine of a call.
 	Budget func(rec jobs.Record, spent bool)
+	// Limits: how the key of an API is used, after each change and every few seconds.
+	Limits func(api string, now gate.Standing)
 	// Violation: a jail was refused something. Each refusal is reported once in an
 	// attempt.
 	Violation func(rec jobs.Record, v event.JailViolation)
@@ -253,6 +257,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	beside.Go(func() { w.sweepOften(chores) })
 	beside.Go(func() { w.watchDisk(chores) })
 	beside.Go(func() { w.present(chores) })
+	beside.Go(func() {
+		sharedlimits.Share(chores, ratelimit.Of(w.cfg.Queue.Workers()), w.cfg.Gates, w.cfg.Hooks.Limits)
+	})
 	err := g.Wait()
 	stop()
 	beside.Wait()

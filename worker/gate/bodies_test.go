@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -197,53 +196,5 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 	calls.Wait()
 	if n := r.sent(); n != 5 {
 		t.Errorf("%d of 5 calls were made", n)
-	}
-}
-
-func FuzzInspect(f *testing.F) {
-	f.Add([]byte(hello))
-	f.Add([]byte(`{"model":"0"} }`))
-	f.Add([]byte(`{"model":"m","tools":[{"type":"web_search_1"}],"a":{"b":[{"source":{"type":"url"}}]}}`))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		if _, err := anthropicRules.inspect(in, "", false); err != nil {
-			return
-		}
-		// What passes means the same to a reader that takes the last of two
-		// names and to one that takes the first: there are no two.
-		var body struct {
-			Tools []struct{ Type string }
-			MCP   json.RawMessage `json:"mcp_servers"`
-		}
-		if !json.Valid(in) {
-			t.Fatalf("passed, but is not JSON: %q", in)
-		}
-		var top map[string]json.RawMessage
-		_ = json.Unmarshal(in, &top)
-		if _, ok := top["mcp_servers"]; ok {
-			t.Fatalf("passed with servers: %q", in)
-		}
-		_ = json.Unmarshal(top["tools"], &body.Tools)
-		for _, tool := range body.Tools {
-			if strings.HasPrefix(tool.Type, "web_") {
-				t.Fatalf("passed with %s: %q", tool.Type, in)
-			}
-		}
-	})
-}
-
-func BenchmarkInspect(b *testing.B) {
-	for name, part := range map[string]string{
-		"prose": `{"role":"user","content":[{"type":"text","text":"` + strings.Repeat(`lorem ipsum \n`, 100) + `"}]},`,
-		"dust":  strings.Repeat(`{"a":[1]},`, 100),
-	} {
-		body := []byte(`{"model":"m","messages":[` + strings.Repeat(part, 1000) + `{}]}`)
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			for b.Loop() {
-				if _, err := anthropicRules.inspect(body, "", false); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

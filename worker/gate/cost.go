@@ -17,16 +17,16 @@ func (c *call) most(bytes int64) budget.Amount {
 	if !c.route.asks {
 		return budget.Amount{}
 	}
-	answer := c.longest() * max(c.asks.choices, 1)
-	price, _ := c.g.cfg.Prices.Find(c.g.api, c.asks.model)
-	return budget.Amount{USD: price.Most(bytes, answer, c.asks.tier, c.asks.regional), Tokens: bytes + answer}
+	answer := c.longest() * max(c.asks.Choices, 1)
+	price, _ := c.g.cfg.Prices.Find(c.g.api, c.asks.Model)
+	return budget.Amount{USD: price.Most(bytes, answer, c.asks.Tier, c.asks.Regional), Tokens: bytes + answer}
 }
 
 // longest is how many tokens an answer has at most: what the request says, or what models
 // of the provider can.
 func (c *call) longest() int64 {
-	if c.asks.output > 0 {
-		return min(c.asks.output, c.g.provider.longest)
+	if c.asks.Output > 0 {
+		return min(c.asks.Output, c.g.provider.longest)
 	}
 	return c.g.provider.longest
 }
@@ -35,7 +35,7 @@ func (c *call) longest() int64 {
 // nothing.
 func (c *call) counts(stream, failed bool) {
 	c.count = tokencount.New(tokencount.Request{
-		API: c.g.api, Text: c.asks.text, Most: c.longest() * max(c.asks.choices, 1), Tier: c.asks.tier, Regional: c.asks.regional,
+		API: c.g.api, Text: c.asks.Text, Most: c.longest() * max(c.asks.Choices, 1), Tier: c.asks.Tier, Regional: c.asks.Regional,
 		Free: !c.route.asks || failed,
 	}, stream)
 }
@@ -71,8 +71,8 @@ func (c *call) price(t pricing.Tokens) (usd float64, known bool) {
 		p, known := c.g.cfg.Prices.Find(c.g.api, model)
 		return p.Cost(t), known
 	}
-	usd, known = find(c.asks.model)
-	if c.result.Model == "" || c.result.Model == c.asks.model {
+	usd, known = find(c.asks.Model)
+	if c.result.Model == "" || c.result.Model == c.asks.Model {
 		return usd, known
 	}
 	other, too := find(c.result.Model)

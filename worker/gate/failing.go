@@ -3,8 +3,6 @@ package gate
 import (
 	"cmp"
 	"errors"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -63,25 +61,3 @@ func (c *call) judge(gone bool) {
 	}
 	c.s.failing = next
 }
-
-// retryAfter is how long the provider asks to wait: seconds, or until a date.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	if ms := h.Get("Retry-After-Ms"); ms != "" {
-		if wait, err := time.ParseDuration(ms + "ms"); err == nil {
-			return bounded(wait)
-		}
-	}
-	if wait, err := time.ParseDuration(value + "s"); err == nil {
-		return bounded(wait)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		if here, err := http.ParseTime(h.Get("Date")); err == nil {
-			now = here // by the provider's clock
-		}
-		return bounded(at.Sub(now))
-	}
-	return 0
-}
-
-func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), 1e6*time.Second) }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/penstock-run/penstock/worker/internal/governor"
 	"github.com/penstock-run/penstock/worker/pricing"
 )
 
@@ -35,6 +36,15 @@ type Config struct {
 	// Parallel bounds the calls of one session that are under way; further
 	// ones wait. Default: 16.
 	Parallel int
+	// Govern keeps the calls of all sessions together within what the provider allows:
+	// they wait for it, and refusals do not reach the agents. False passes them on.
+	Govern bool
+	// PassRefused passes on that the provider refuses the key; else a Govern gate holds
+	// all sessions then.
+	PassRefused bool
+	// Patience is how long a call may wait for the provider's limits. Default: 4 minutes, less than
+	// agents wait for an answer.
+	Patience time.Duration
 	// Prices are those of models. The zero value is the built-in list.
 	Prices pricing.Of
 	Hooks  Hooks
@@ -64,6 +74,7 @@ type Gate struct {
 	upstream *url.URL
 	client   *http.Transport
 	maxBody  int64 // of a request; the constant, except in tests
+	governor *governor.Governor
 }
 
 // New returns a gate. It does not connect yet.
@@ -86,7 +97,8 @@ func New(cfg Config) (*Gate, error) {
 	cfg.Answer = orDefault(cfg.Answer, 10*time.Minute)
 	cfg.Silence = orDefault(cfg.Silence, 5*time.Minute)
 	cfg.Parallel = orDefault(cfg.Parallel, 16)
-	g := &Gate{cfg: cfg, api: api, provider: p, upstream: upstream, maxBody: maxBody}
+	cfg.Patience = orDefault(cfg.Patience, 4*time.Minute)
+	g := &Gate{cfg: cfg, api: api, provider: p, upstream: upstream, maxBody: maxBody, governor: newGovernor(cfg, api)}
 	g.client = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSClientConfig:     cfg.TLS,

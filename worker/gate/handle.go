@@ -15,6 +15,8 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/budget"
+	"github.com/penstock-run/penstock/worker/internal/governor"
+	"github.com/penstock-run/penstock/worker/internal/inspection"
 	"github.com/penstock-run/penstock/worker/internal/tokencount"
 )
 
@@ -36,9 +38,11 @@ type call struct {
 	route  route
 	query  string // as it is sent on
 	began  time.Time
-	asks   inquiry
+	asks   inspection.Inquiry
 	hold   reservation
 	count  *tokencount.Counter
+	pass   governor.Pass   // of the provider's limits
+	answer governor.Answer // what the last answer says of them
 	result Call
 	used   jobs.Usage // already reported to the session
 	cost   float64    // the same, in US dollars
@@ -101,7 +105,7 @@ func (c *call) allowed(r *http.Request) (wrong string) {
 	}
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	var ok bool
-	if c.route, c.asks.model, ok = c.g.provider.find(r.Method, path); !ok {
+	if c.route, c.asks.Model, ok = c.g.provider.find(r.Method, path); !ok {
 		return "path"
 	}
 	if c.query, ok = c.g.provider.asked(c.route, r.URL.RawQuery); !ok {
@@ -132,7 +136,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, e
 	}
 	q.inspector.Lock()
 	defer q.inspector.Unlock()
-	if c.asks, err = c.g.provider.rules.inspect(body, c.asks.model, c.s.limits.Remote); err != nil {
+	if c.asks, err = c.g.provider.rules.Inspect(body, c.asks.Model, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return body, rc.SetReadDeadline(time.Time{})
@@ -179,25 +183,29 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	defer cut(nil)
 	c.s.begin(c, cut)
 	defer c.s.end(c)
-	c.result = Call{Route: c.route.method + " " + c.route.path, Model: c.asks.model}
+	c.result = Call{Route: c.route.method + " " + c.route.path, Model: c.asks.Model}
 
-	sent := &sentTrace{}
-	res, err := c.g.client.RoundTrip(c.request(sent.in(ctx), r, body))
-	if err == nil {
-		defer res.Body.Close()
-		err = acceptable(res)
-	}
-	if err != nil {
-		c.unreachable(ctx, w, err, sent.was())
+	res, sent, err := c.ask(ctx, r, body)
+	defer func() { c.done() }()
+	if h := heldBy(err); h != nil {
+		c.part(ctx, w, h)
 		return
 	}
-	c.result.Status, c.result.RetryAfter = res.StatusCode, retryAfter(res.Header, time.Now())
+	if err != nil {
+		c.unreachable(ctx, w, err, sent)
+		return
+	}
+	defer res.Body.Close()
+	c.result.Status, c.result.RetryAfter = res.StatusCode, governor.Wait(res.Header, nil, time.Now())
 	c.counts(strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"), res.StatusCode >= 400)
 	c.head(w, res)
 	if err = send(w, nil, c.g.cfg.Silence); err == nil {
 		err = c.copy(ctx, cut, w, res.Body)
 	}
 	c.tally()
+	if kind := c.count.Kind(); kind != "" && c.answer.Kind == governor.Served {
+		c.answer.Kind = kindOf(jobs.APIFailure{Kind: kind}, 0) // within its answer
+	}
 	c.finish(r.Context(), err)
 	if err != nil {
 		// The answer is incomplete. To end it normally would hide that.

@@ -81,30 +81,3 @@ func TestAnotherModelAnswers(t *testing.T) {
 		}
 	}
 }
-
-// What a request says of its own price is read where the provider reads it.
-func TestInquiry(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		rules rules
-		body  string
-		want  inquiry
-	}{
-		{"nothing", anthropicRules, `{"model":"m"}`, inquiry{model: "m", text: 1}},
-		{"tokens", anthropicRules, `{"model":"m","max_tokens":32000,"n":9}`, inquiry{model: "m", output: 32000, text: 1}},
-		{"in a tool", anthropicRules, `{"model":"m","tools":[{"max_tokens":5,"input_schema":{"max_tokens":6,"a":"xyz"}}]}`, inquiry{model: "m", text: 15}},
-		{"less than nothing", anthropicRules, `{"model":"m","max_tokens":-5}`, inquiry{model: "m", text: 1}},
-		{"very many", anthropicRules, `{"model":"m","max_tokens":1e300}`, inquiry{model: "m", output: 1 << 40, text: 1}},
-		{"fast", anthropicRules, `{"model":"m","service_tier":"auto","speed":"fast","inference_geo":"us"}`, inquiry{model: "m", tier: "fast", regional: true, text: 11}},
-		{"fast first", anthropicRules, `{"model":"m","speed":"fast","service_tier":"auto","inference_geo":"global"}`, inquiry{model: "m", tier: "fast", text: 15}},
-		{"a picture", anthropicRules, `{"model":"m","messages":[{"source":{"type":"base64","data":"AAAA"}}]}`, inquiry{model: "m", text: 7}},
-		{"prose as a file", anthropicRules, `{"model":"m","messages":[{"source":{"type":"text","data":"a b"}}]}`, inquiry{model: "m", text: 8}},
-		{"completions", openaiRules, `{"model":"m","max_completion_tokens":7,"max_tokens":5,"n":3,"service_tier":"priority"}`, inquiry{model: "m", output: 7, choices: 3, tier: "priority", text: 9}},
-		{"Google", googleRules, `{"model":"models/m","generationConfig":{"maxOutputTokens":7,"candidate_count":2},"serviceTier":"flex"}`, inquiry{model: "models/m", output: 7, choices: 2, tier: "flex", text: 12}},
-	} {
-		got, err := tt.rules.inspect([]byte(tt.body), "", false)
-		if err != nil || got != tt.want {
-			t.Errorf("%s: %+v, err %v, want %+v", tt.name, got, err, tt.want)
-		}
-	}
-}

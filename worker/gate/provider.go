@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/penstock-run/penstock/worker/internal/inspection"
 )
 
 // A provider is one model API: which calls are allowed, and how to decode them. Another
@@ -18,10 +20,12 @@ type provider struct {
 	// request and answer list the headers that pass, in canonical form; a name that
 	// ends with "-" stands for all that begin with it.
 	request, answer []string
-	rules           rules
+	rules           inspection.Rules
 	refusal         func(status int, kind, message string) []byte
 	// longest is how many tokens an answer of any model has at most.
 	longest int64
+	// list is the path of the list of models.
+	list string
 	// secrets are the query parameters that hold a credential, which is dropped.
 	secrets []string
 }
@@ -53,8 +57,9 @@ var providers = map[string]provider{
 		},
 		request: []string{"Accept", "Content-Type", "User-Agent", "X-App", "Anthropic-Version", "Anthropic-Beta", "X-Stainless-"},
 		answer:  []string{"Content-Type", "Request-Id", "Retry-After", "X-Should-Retry", "Anthropic-Ratelimit-", "Cache-Control"},
-		rules:   anthropicRules,
+		rules:   inspection.Anthropic,
 		longest: 128_000,
+		list:    "/v1/models",
 		refusal: refuseAnthropic,
 	},
 	"openai": {
@@ -67,8 +72,9 @@ var providers = map[string]provider{
 		},
 		request: []string{"Accept", "Content-Type", "User-Agent", "Originator", "Openai-Beta", "X-Stainless-"},
 		answer:  []string{"Content-Type", "X-Request-Id", "Retry-After", "Retry-After-Ms", "X-Ratelimit-", "Openai-Model", "Cache-Control"},
-		rules:   openaiRules,
+		rules:   inspection.OpenAI,
 		longest: 128_000,
+		list:    "/v1/models",
 		refusal: refuseOpenAI,
 	},
 	"google": {
@@ -85,8 +91,9 @@ var providers = map[string]provider{
 		},
 		request: []string{"Accept", "Content-Type", "User-Agent", "X-Goog-Api-Client"},
 		answer:  []string{"Content-Type", "Retry-After", "Cache-Control"},
-		rules:   googleRules,
+		rules:   inspection.Google,
 		longest: 65_536,
+		list:    "/v1beta/models",
 		secrets: []string{"key"},
 		refusal: refuseGoogle,
 	},

@@ -24,6 +24,9 @@ type Limits struct {
 	UsedUSD float64
 	// Shared are budgets that other sessions use, too.
 	Shared []Purse
+	// Patience bounds how long a call waits for the provider's limits; zero: as
+	// long as the gate lets it.
+	Patience time.Duration
 	// Remote allows the provider to use the network on the agent's behalf: tools that
 	// run there, contents given by URL. It is a way out of a jail that has no other.
 	Remote bool
@@ -52,7 +55,8 @@ type Call struct {
 	Took   time.Duration
 	// RetryAfter is how long the provider asked to wait, if it did.
 	RetryAfter time.Duration
-	Err        error // the error on the way, if any
+	Waited     time.Duration // for the provider's limits, before it was made
+	Err        error         // the error on the way, if any
 }
 
 // A Violation is a request that is not allowed.
@@ -80,12 +84,15 @@ type Session struct {
 	shares []*share
 	// shared is closed once a budget is spent that the session shares, which is in over.
 	shared chan struct{}
+	// held is closed once a call would have to wait for too long.
+	held chan struct{}
 
 	mu      sync.Mutex
 	meter   Meter                             // guarded by mu
 	unknown map[string]bool                   // models without a price; guarded by mu
 	over    Purse                             // guarded by mu until shared is closed
 	failing Failure                           // guarded by mu
+	hold    *Hold                             // guarded by mu until held is closed
 	calls   map[*call]context.CancelCauseFunc // under way; guarded by mu
 }
 
@@ -94,7 +101,7 @@ type Session struct {
 // admits no request.
 func NewSession(id string, token Key, limits Limits) *Session {
 	return &Session{
-		id: id, token: token, limits: limits, calls: map[*call]context.CancelCauseFunc{}, unknown: map[string]bool{}, shared: make(chan struct{}), shares: sharesOf(limits.Shared),
+		id: id, token: token, limits: limits, calls: map[*call]context.CancelCauseFunc{}, unknown: map[string]bool{}, shared: make(chan struct{}), held: make(chan struct{}), shares: sharesOf(limits.Shared),
 		budget: budget.New(
 			budget.Amount{USD: limits.USD, Tokens: limits.Tokens},
 			budget.Amount{USD: limits.UsedUSD, Tokens: limits.Used.Total()}),

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/traces"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/gate"
 )
 
 // Hooks connect the services to the metrics.
@@ -93,5 +94,6 @@ func (m *Monitor) watchWorker(h *pool.Hooks) {
 	h.Worker.Hung = func(_ jobs.Record, what, step string) { series.Hung(what, step) }
 	h.Worker.Turn = func(rec jobs.Record) { series.Turn(rec.Agent) }
 	h.Worker.Budget = func(_ jobs.Record, spent bool) { series.BudgetReached(spent) }
+	h.Worker.Limits = func(api string, now gate.Standing) { series.ModelLimits(api, now.Waiting, now.Held, now.Refused) }
 	h.Worker.Limited = func(rec jobs.Record) { series.RateLimited(rec.Agent) }
 }

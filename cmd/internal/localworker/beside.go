@@ -33,7 +33,7 @@ func Beside(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, work 
 		}
 	}
 	shell.Config.Worker.Drain = 0 // a user who interrupts the command wants it to end
-	w, err := New(ctx, shell, p, slots, pool.Hooks{})
+	w, err := maker{shell: shell, pool: p, attended: true}.worker(ctx, slots)
 	if err != nil {
 		return nil, err
 	}

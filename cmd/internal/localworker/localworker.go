@@ -26,6 +26,21 @@ import (
 
 // New makes a worker of a pool from the settings.
 func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks pool.Hooks) (*worker.Worker, error) {
+	return maker{shell: shell, pool: p, hooks: hooks}.worker(ctx, slots)
+}
+
+// A maker makes a worker of a pool.
+type maker struct {
+	shell cli.Shell
+	pool  *pool.Pool
+	hooks pool.Hooks
+	// attended: somebody waits for the jobs, and is told at once of a key that the model
+	// API refuses.
+	attended bool
+}
+
+func (m maker) worker(ctx context.Context, slots int) (*worker.Worker, error) {
+	shell, p, hooks := m.shell, m.pool, m.hooks
 	settings := shell.Config
 	hooks = p.Tracing.Hooks(hooks)
 	rules, err := jail.LoadPolicy(settings)
@@ -75,14 +90,14 @@ func New(ctx context.Context, shell cli.Shell, p *pool.Pool, slots int, hooks po
 	if _, err := gate.NewNetwork(cfg.Network); err != nil {
 		return nil, cli.Usage("", "worker.allow_hosts: %w", err)
 	}
-	if err := addGates(settings, &cfg); err != nil {
+	if err := addGates(settings, &cfg, m.attended); err != nil {
 		return nil, err
 	}
 	return worker.New(cfg), nil
 }
 
 // addGates opens a way to each model API that the worker has a key for.
-func addGates(settings *cli.Config, cfg *worker.Config) error {
+func addGates(settings *cli.Config, cfg *worker.Config, attended bool) error {
 	cfg.Gates, cfg.Keys = map[string]*gate.Gate{}, map[string]string{}
 	for _, api := range []struct{ name, url, variable, key string }{
 		{"anthropic", settings.Model.AnthropicURL, "ANTHROPIC_API_KEY", settings.AnthropicKey},
@@ -92,7 +107,9 @@ func addGates(settings *cli.Config, cfg *worker.Config) error {
 		if api.key == "" {
 			continue
 		}
-		g, err := gate.New(gate.Config{API: api.name, Upstream: api.url, Key: gate.Key(api.key), Prices: pricing.New(settings.Prices)})
+		g, err := gate.New(gate.Config{
+			API: api.name, Upstream: api.url, Key: gate.Key(api.key), Prices: pricing.New(settings.Prices), Govern: true, PassRefused: attended,
+		})
 		if err != nil {
 			return cli.Usage("see model."+api.name+"_url and "+api.variable, "model API: %w", err)
 		}

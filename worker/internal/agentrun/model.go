@@ -3,15 +3,17 @@ package agentrun
 import (
 	"context"
 	"net"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
 // serveModel serves the way out of the jail until ctx ends, and ends the attempt
-// when its budget is spent, or one that it shares. What went through is counted here, because the
+// when its budget is spent, or one that it shares, or its calls would wait for too long. What went through is counted here, because the
 // agent's own numbers are only what it says.
 func serveModel(ctx context.Context, cfg Config, l net.Listener) error {
 	if cfg.Way == nil || l == nil {
@@ -27,6 +29,8 @@ func serveModel(ctx context.Context, cfg Config, l net.Listener) error {
 			cfg.End(verdict.Ended(jobs.BudgetExceeded, "the budget of %s is spent", cfg.Meter.Allowed()))
 		case <-cfg.Meter.SharedSpent():
 			cfg.End(cfg.Exhausted(cfg.Meter.Exhausted()))
+		case <-cfg.Meter.Held():
+			cfg.End(sharedlimits.Ended(cfg.Meter.Hold(), time.Now()))
 		}
 		return nil
 	})

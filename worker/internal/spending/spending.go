@@ -5,6 +5,7 @@ package spending
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
@@ -17,7 +18,9 @@ type Config struct {
 	Record jobs.Record
 	Budget jobs.Budget
 	Shared []gate.Purse // budgets that the job shares with others
-	Token  string       // with which programs of the jail are let in to the gate
+	// Patience is how long a call may wait for the limits of the provider.
+	Patience time.Duration
+	Token    string // with which programs of the jail are let in to the gate
 	// Tell takes events of the session, and Clean removes secrets from a text.
 	Tell  func(...event.Event)
 	Clean func(string) string
@@ -72,7 +75,7 @@ func (s *Spending) Measure(cfg Config) {
 	before := cfg.Record.SpentBefore
 	s.cfg = cfg
 	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), gate.Limits{
-		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared,
+		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Patience: cfg.Patience,
 	})
 	s.meter.Refused, s.meter.Budget, s.meter.Unpriced = cfg.Refused, s.reached, s.unpriced
 	select {

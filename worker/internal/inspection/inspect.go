@@ -1,4 +1,7 @@
-package gate
+// Package inspection reads the bodies of calls of a model API: what they ask for, as far as
+// it has a price, and whether they would make the provider itself reach into the network. It is
+// a reader of bytes that an agent chose; no I/O.
+package inspection
 
 import (
 	"bytes"
@@ -18,9 +21,9 @@ var (
 	errUncounted = errors.New("what it uses could not be counted")
 )
 
-// rules list what a body may contain. Names are compared at every depth, except in
+// Rules list what a body may contain. Names are compared at every depth, except in
 // opaque values.
-type rules struct {
+type Rules struct {
 	opaque  []string         // whose values are the agent's own data, which the provider does not interpret
 	refused map[string]error // at the top
 	tools   []string         // kinds of tools that run beside the agent, or without a network
@@ -31,17 +34,18 @@ type rules struct {
 	output, choices []string
 }
 
-// An inquiry is what a body asks for, as far as its price depends on it.
-type inquiry struct {
-	model    string
-	output   int64  // tokens of the answer, at the most; 0: it does not say
-	choices  int64  // answers; 0: it does not say
-	tier     string // of the service
-	regional bool   // the answer must come from one region
-	text     int64  // bytes of strings, but for files
+// An Inquiry is what a body asks for, as far as its price depends on it.
+type Inquiry struct {
+	Model    string
+	Output   int64  // tokens of the answer, at the most; 0: it does not say
+	Choices  int64  // answers; 0: it does not say
+	Tier     string // of the service
+	Regional bool   // the answer must come from one region
+	Text     int64  // bytes of strings, but for files
 }
 
-var anthropicRules = rules{
+// Anthropic are the rules of the Messages API.
+var Anthropic = Rules{
 	opaque:  []string{"input", "input_schema"},
 	refused: map[string]error{"mcp_servers": errRemote},
 	tools:   []string{"custom", "bash_", "text_editor_", "computer_", "memory_", "tool_search_tool_"},
@@ -49,7 +53,8 @@ var anthropicRules = rules{
 	output:  []string{"max_tokens"},
 }
 
-var openaiRules = rules{
+// OpenAI are those of responses and chat completions.
+var OpenAI = Rules{
 	opaque: []string{"parameters", "schema"},
 	// A stored prompt may have tools of its own.
 	refused: map[string]error{"prompt": errRemote, "web_search_options": errRemote, "background": errUncounted},
@@ -62,8 +67,8 @@ var openaiRules = rules{
 	choices: []string{"n"},
 }
 
-// In Google's, every name may be spelled in two ways.
-var googleRules = rules{
+// Google are those of the Gemini API, in which every name may be spelled in two ways.
+var Google = Rules{
 	opaque: []string{"args", "response", "parameters", "parametersJsonSchema", "parameters_json_schema", "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema"},
 	// Cached content may have tools and files of its own.
 	refused: map[string]error{"cachedContent": errRemote, "cached_content": errRemote},
@@ -87,44 +92,44 @@ const maxModel = 256
 // maxDepth bounds the recursion: a body of brackets must not use up the stack.
 const maxDepth = 200
 
-// inspect reads a body as the provider will, and returns what it asks for, from the model
+// Inspect reads a body as the provider will, and returns what it asks for, from the model
 // that the body or the path names. It refuses an object with a duplicate name, because two readers may
 // choose different ones.
 //
 // It reads the bytes itself: a decoder that makes values of them takes seconds for a
 // body that is made to be slow, and an agent may send many.
-func (r rules) inspect(body []byte, model string, remote bool) (inquiry, error) {
+func (r Rules) Inspect(body []byte, model string, remote bool) (Inquiry, error) {
 	if !json.Valid(body) {
-		return inquiry{}, errors.New("is not JSON")
+		return Inquiry{}, errors.New("is not JSON")
 	}
-	in := &inspector{rules: r, p: body, remote: remote}
+	in := &inspector{Rules: r, p: body, remote: remote}
 	if in.next() != '{' {
-		return inquiry{}, errors.New("is not an object")
+		return Inquiry{}, errors.New("is not an object")
 	}
 	if err := in.value(); err != nil {
-		return inquiry{}, err
+		return Inquiry{}, err
 	}
 	switch {
-	case model != "" && in.found.model != "" && in.found.model != "models/"+model:
-		return inquiry{}, errors.New("names another model than its path")
+	case model != "" && in.found.Model != "" && in.found.Model != "models/"+model:
+		return Inquiry{}, errors.New("names another model than its path")
 	case model != "":
-		in.found.model = model
-	case len(in.found.model) > maxModel:
-		return inquiry{}, errors.New("names a model with too long a name")
-	case in.found.model == "":
-		return inquiry{}, errors.New("names no model")
+		in.found.Model = model
+	case len(in.found.Model) > maxModel:
+		return Inquiry{}, errors.New("names a model with too long a name")
+	case in.found.Model == "":
+		return Inquiry{}, errors.New("names no model")
 	}
 	return in.found, nil
 }
 
 // An inspector walks over JSON that is known to be valid.
 type inspector struct {
-	rules
+	Rules
 	p      []byte // what is left
 	path   []string
 	depth  int
 	remote bool
-	found  inquiry
+	found  Inquiry
 }
 
 // value reads the value at path. An element of a list has the list's path.
@@ -159,10 +164,10 @@ func (in *inspector) number(literal []byte) {
 	}
 	name, bounded := strings.Join(in.path, "."), int64(min(max(n, 0), 1<<40))
 	if slices.Contains(in.output, name) {
-		in.found.output = max(in.found.output, bounded)
+		in.found.Output = max(in.found.Output, bounded)
 	}
 	if slices.Contains(in.choices, name) {
-		in.found.choices = max(in.found.choices, bounded)
+		in.found.Choices = max(in.found.Choices, bounded)
 	}
 }
 
@@ -271,7 +276,7 @@ func (in *inspector) skip() {
 	for {
 		switch c := in.next(); c {
 		case '"':
-			in.found.text += int64(len(in.str()))
+			in.found.Text += int64(len(in.str()))
 		case '{', '[':
 			depth++
 			in.take()
@@ -292,7 +297,7 @@ func (in *inspector) skip() {
 // text checks a string.
 func (in *inspector) text(s string) error {
 	if !in.file(s) {
-		in.found.text += int64(len(s))
+		in.found.Text += int64(len(s))
 	}
 	if len(in.path) == 1 {
 		in.option(in.path[0], s)
@@ -314,13 +319,13 @@ func (in *inspector) text(s string) error {
 func (in *inspector) option(name, value string) {
 	switch {
 	case name == "model":
-		in.found.model = value
+		in.found.Model = value
 	case name == "service_tier", name == "serviceTier":
-		in.found.tier = cmp.Or(in.found.tier, value)
+		in.found.Tier = cmp.Or(in.found.Tier, value)
 	case name == "speed" && value != "standard":
-		in.found.tier = value // costs more than any tier
+		in.found.Tier = value // costs more than any tier
 	case name == "inference_geo" && value != "global":
-		in.found.regional = true
+		in.found.Regional = true
 	}
 }
 

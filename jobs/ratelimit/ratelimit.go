@@ -1,0 +1,172 @@
+// Package ratelimit keeps what the workers of a pool know together of the limits of model
+// APIs: until when a model may not be called with a key, and whether the key is refused.
+//
+//	a worker hears "try again in two hours" ──▶ Put, by compare-and-set ──▶ broker ──▶ Get, by all others
+//
+// There is one small state for each key, under a digest of the key. It is in the bucket of
+// the permits, which workers may write, and is forgotten a week after its last change. A
+// state that cannot be believed is as none, and the next change replaces it.
+package ratelimit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/presence"
+)
+
+const (
+	keptFor = 7 * 24 * time.Hour
+	// MostHold is the longest hold that is believed.
+	MostHold = 24 * time.Hour
+	// MaxModels bounds the models that are held at once.
+	MaxModels = 64
+	maxName   = 256
+	maxText   = 500
+	maxSize   = 64 << 10
+)
+
+// A State is what is known of one key of a model API.
+type State struct {
+	Key string `json:"key"` // see Name
+	// Holds says until when no call of a model begins.
+	Holds map[string]time.Time `json:"holds,omitempty"`
+	// Refused: the provider does not accept the key; nil: it does. Changed is when that
+	// was last found out.
+	Refused *Refusal  `json:"refused,omitempty"`
+	Changed time.Time `json:"changed,omitzero"`
+}
+
+// A Refusal is why a key is not accepted.
+type Refusal struct {
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
+	Retry   time.Time `json:"retry"` // when one call tries whether it is accepted
+	Tries   int       `json:"tries"` // that were in vain
+}
+
+// Name names a key: the API, and a digest from which nobody can tell the key.
+func Name(api, key string) string {
+	sum := sha256.Sum256([]byte("penstock model key\x00" + api + "\x00" + key))
+	return api + "/" + hex.EncodeToString(sum[:6])
+}
+
+// Merge returns what both states know together: the longer hold of each model, and the
+// newer of what they say about the key. Holds that are over are left out.
+func (s State) Merge(other State, now time.Time) State {
+	sum := State{Key: s.Key, Refused: s.Refused, Changed: s.Changed}
+	if other.Changed.After(s.Changed) {
+		sum.Refused, sum.Changed = other.Refused, other.Changed
+	}
+	for _, holds := range []map[string]time.Time{s.Holds, other.Holds} {
+		for model, until := range holds {
+			if !until.After(now) || !until.After(sum.Holds[model]) || len(sum.Holds) >= MaxModels && sum.Holds[model].IsZero() {
+				continue
+			}
+			if sum.Holds == nil {
+				sum.Holds = map[string]time.Time{}
+			}
+			sum.Holds[model] = until.UTC()
+		}
+	}
+	return sum
+}
+
+// Equal reports whether two states say the same.
+func (s State) Equal(other State) bool {
+	if s.Key != other.Key || !s.Changed.Equal(other.Changed) || (s.Refused == nil) != (other.Refused == nil) || len(s.Holds) != len(other.Holds) {
+		return false
+	}
+	for model, until := range s.Holds {
+		if !other.Holds[model].Equal(until) {
+			return false
+		}
+	}
+	return s.Refused == nil || s.Refused.Tries == other.Refused.Tries && s.Refused.Retry.Equal(other.Refused.Retry)
+}
+
+// check reports what cannot be believed of a state at a time.
+func (s State) check(key string, now time.Time) error {
+	latest := now.Add(MostHold + time.Hour) // clocks differ
+	switch {
+	case s.Key != key:
+		return fmt.Errorf("is that of another key, %.100q", s.Key)
+	case len(s.Holds) > MaxModels:
+		return fmt.Errorf("holds %d models", len(s.Holds))
+	case s.Changed.After(now.Add(time.Hour)):
+		return errors.New("is of the future")
+	}
+	for model, until := range s.Holds {
+		if len(model) > maxName || until.After(latest) {
+			return fmt.Errorf("holds model %.100q until %v", model, until)
+		}
+	}
+	if r := s.Refused; r != nil && (len(r.Message) > maxText || r.Retry.After(latest) || r.Tries < 0 || strings.ContainsFunc(r.Message, func(c rune) bool { return c < ' ' })) {
+		return fmt.Errorf("refuses the key until %v: %.100q", r.Retry, r.Message)
+	}
+	return nil
+}
+
+// A Store is that of a pool.
+type Store struct{ conn *wire.Conn }
+
+// Of returns the store of a pool, by the connection of its workers.
+func Of(w presence.Workers) Store { return Store{w.Conn} }
+
+// Get returns what is known of a key, at a time; what cannot be believed is nothing.
+func (s Store) Get(ctx context.Context, key string, now time.Time) (State, error) {
+	_, state, err := s.read(ctx, key, now)
+	return state, err
+}
+
+// Put adds what a worker knows, and returns what is known then.
+func (s Store) Put(ctx context.Context, mine State, now time.Time) (State, error) {
+	for {
+		w, is, err := s.read(ctx, mine.Key, now)
+		if err != nil {
+			return mine, err
+		}
+		all := is.Merge(mine, now)
+		if all.Equal(is) {
+			return all, nil
+		}
+		if w.Data, err = json.Marshal(all); err != nil {
+			return mine, err
+		}
+		w.TTL = keptFor
+		if _, err = s.conn.Put(ctx, w); err == nil {
+			return all, nil
+		}
+		if !errors.Is(err, wire.ErrConflict) {
+			return mine, fmt.Errorf("store the limits of key %s: %w", mine.Key, err)
+		}
+	}
+}
+
+// read returns what is known of a key, and the write that would replace it.
+func (s Store) read(ctx context.Context, key string, now time.Time) (wire.Write, State, error) {
+	w := wire.Write{Stream: subject.KVStream(subject.Permits), Subject: subject.Permit(jobs.HashKey("ratelimit", key))}
+	m, err := s.conn.Last(ctx, w.Stream, w.Subject)
+	none := State{Key: key}
+	if errors.Is(err, jobs.ErrNotFound) {
+		return w, none, nil
+	}
+	if err != nil {
+		return w, none, fmt.Errorf("read the limits of key %s: %w", key, err)
+	}
+	w.Expect = m.Seq
+	var state State
+	if m.Gone() || len(m.Data) > maxSize || json.Unmarshal(m.Data, &state) != nil || state.check(key, now) != nil {
+		return w, none, nil
+	}
+	return w, state, nil
+}

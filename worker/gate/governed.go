@@ -1,0 +1,273 @@
+package gate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/ratelimit"
+	"github.com/penstock-run/penstock/worker/internal/governor"
+)
+
+const (
+	// maxError is how much of an error's body is read.
+	maxError = 64 << 10
+	// maxRefused is how often one call is refused before the agent hears of it: what it
+	// asks may never be accepted.
+	maxRefused = 8
+	// partTime is how long a held call waits for its session to end.
+	partTime = 30 * time.Second
+)
+
+// A Hold says until when no call can be made, and why; see [Session.Held].
+type Hold = governor.HeldError
+
+// A Standing says how it is with the key of a gate.
+type Standing = governor.Standing
+
+// Governor returns what keeps the calls of all sessions within the limits of the provider;
+// nil: nothing does.
+func (g *Gate) Governor() *governor.Governor { return g.governor }
+
+// Admit reports whether a job may begin whose agent was told to use a model; empty: its
+// own. The error is a [*Hold] if its first call would wait for too long.
+func (g *Gate) Admit(model string) error {
+	if g.governor == nil {
+		return nil
+	}
+	return g.governor.Admit(model, g.cfg.Patience)
+}
+
+func newGovernor(cfg Config, api string) *governor.Governor {
+	if !cfg.Govern {
+		return nil
+	}
+	return governor.New(ratelimit.Name(api, string(cfg.Key)))
+}
+
+// Held returns a channel that is closed once a call of the session would have to wait for
+// longer than its agent does.
+func (s *Session) Held() <-chan struct{} { return s.held }
+
+// Hold returns why; nil: none has to.
+func (s *Session) Hold() *Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hold
+}
+
+func (s *Session) setHold(h *Hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hold == nil {
+		s.hold = h
+		close(s.held)
+	}
+}
+
+// patience is how long calls of the session may wait before they are made.
+func (c *call) patience() time.Duration {
+	if p := c.s.limits.Patience; p > 0 {
+		return min(p, c.g.cfg.Patience)
+	}
+	return c.g.cfg.Patience
+}
+
+// ask makes the call, as soon as the limits of the provider allow it, and again where that
+// refuses it all the same. Sent: the last request has been sent.
+func (c *call) ask(ctx context.Context, r *http.Request, body []byte) (res *http.Response, sent bool, err error) {
+	arrived := time.Now()
+	for tries := 1; ; tries++ {
+		if c.pass, err = c.enter(ctx, arrived); err != nil {
+			return nil, false, err
+		}
+		c.answer = governor.Answer{}
+		trace := &sentTrace{}
+		res, err = c.g.client.RoundTrip(c.request(trace.in(ctx), r, body))
+		if err == nil {
+			err = acceptable(res)
+		}
+		if err != nil {
+			if res != nil {
+				_ = res.Body.Close()
+			}
+			return nil, trace.was(), err
+		}
+		again, hold := c.learn(ctx, res, tries)
+		if hold != nil {
+			_ = res.Body.Close() // it was read
+			return nil, true, hold
+		}
+		if !again {
+			return res, true, nil
+		}
+		_ = res.Body.Close() // it was read
+	}
+}
+
+// enter waits until the call may be made.
+func (c *call) enter(ctx context.Context, arrived time.Time) (governor.Pass, error) {
+	if c.g.governor == nil || !c.route.asks {
+		return governor.Pass{}, nil
+	}
+	before := time.Now()
+	pass, err := c.g.governor.Acquire(ctx, c.asks.Model, arrived, c.patience())
+	c.result.Waited += time.Since(before)
+	return pass, err
+}
+
+// learn tells the governor what the head of an answer says. It reports whether the call is
+// to be made again, or holds the session if the provider refuses the key.
+func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again bool, hold *Hold) {
+	if c.g.governor == nil || !c.route.asks {
+		return false, nil
+	}
+	now := time.Now()
+	c.pass.Heard(governor.Rooms(res.Header, now))
+	if res.StatusCode < 400 {
+		c.answer.Kind = governor.Served
+		return false, nil
+	}
+	head, err := io.ReadAll(io.LimitReader(res.Body, maxError))
+	res.Body = both{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
+	if err != nil {
+		return false, nil
+	}
+	c.answer.Wait = governor.Wait(res.Header, head, now)
+	failure := jobs.APIFailure{Status: res.StatusCode, Kind: errorKind(head)}
+	c.answer.Kind = kindOf(failure, c.answer.Wait)
+	if refusesKey(failure, c.answer.Wait) && !c.g.cfg.PassRefused && c.confirm(ctx, failure) {
+		c.done()
+		return false, c.g.governor.Refuse(fmt.Sprintf("status %d, %s", failure.Status, cmp.Or(failure.Kind, "no reason")))
+	}
+	if c.answer.Kind == governor.Other || res.Header.Get("X-Should-Retry") == "false" || tries >= maxRefused {
+		return false, nil
+	}
+	c.s.note(func(m *Meter) {
+		if c.answer.Kind == governor.Limited {
+			m.Limited++
+		} else {
+			m.Failed++
+		}
+	})
+	c.done()
+	return true, nil
+}
+
+// done ends the call for the governor.
+func (c *call) done() {
+	c.pass.Done(c.asks.Model, c.answer)
+	c.pass = governor.Pass{}
+}
+
+// both reads from one, and closes the other.
+type both struct {
+	io.Reader
+	io.Closer
+}
+
+// errorKind returns what the body of an error calls it: the most telling of its words.
+func errorKind(body []byte) string {
+	var e struct {
+		Error struct {
+			Type    string          `json:"type"`
+			Code    json.RawMessage `json:"code"` // a word, or a number
+			Status  string          `json:"status"`
+			Details []struct {
+				Reason string `json:"reason"`
+			} `json:"details"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &e) != nil {
+		return ""
+	}
+	var code string
+	_ = json.Unmarshal(e.Error.Code, &code) // a number says nothing that the status does not
+	words := []string{code, e.Error.Type}
+	for _, d := range e.Error.Details {
+		words = append(words, d.Reason)
+	}
+	for _, w := range append(words, e.Error.Status) {
+		if (jobs.APIFailure{Kind: w}).Reason() != "" {
+			return w[:min(len(w), 100)]
+		}
+	}
+	return ""
+}
+
+// kindOf says what a failure means for the limits.
+func kindOf(f jobs.APIFailure, wait time.Duration) governor.Kind {
+	switch why := f.Reason(); {
+	case why == jobs.RateLimited, why == jobs.Billing && f.Status == http.StatusTooManyRequests && wait > 0:
+		return governor.Limited // a quota that begins anew
+	case why == jobs.ModelUnavailable && (f.Status == 529 || f.Status == http.StatusServiceUnavailable || f.Kind == "overloaded_error"):
+		return governor.Overloaded
+	}
+	return governor.Other
+}
+
+// refusesKey reports whether a failure is of the key, whatever is asked with it.
+func refusesKey(f jobs.APIFailure, wait time.Duration) bool {
+	switch f.Reason() {
+	case jobs.Unauthorized:
+		// Without permission for something other things may work.
+		return f.Status == http.StatusUnauthorized || f.Kind != "" && f.Kind != "permission_error" && f.Kind != "PERMISSION_DENIED"
+	case jobs.Billing:
+		return wait == 0
+	}
+	return false
+}
+
+// confirm asks for the list of models, which has nothing in it that the agent has written: a key that
+// is accepted for it is not refused because an agent has sent something odd. It says
+// nothing of an account's credit.
+func (c *call) confirm(ctx context.Context, f jobs.APIFailure) bool {
+	if f.Reason() != jobs.Unauthorized {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.g.provider.list, nil)
+	if err != nil {
+		return true
+	}
+	r.Header.Set("Anthropic-Version", "2023-06-01") // only that one passes it on
+	asked := c.query
+	c.query = ""
+	defer func() { c.query = asked }()
+	res, err := c.g.client.RoundTrip(c.request(ctx, r, nil))
+	if err != nil {
+		return true
+	}
+	_ = res.Body.Close() // only its status counts
+	return res.StatusCode >= 300
+}
+
+// part lets a call wait whose session is held: it ends with its agent, which must not see a
+// failure that it would remember.
+func (c *call) part(ctx context.Context, w http.ResponseWriter, h *Hold) {
+	c.s.setHold(h)
+	c.result.Err, c.result.Took = h, time.Since(c.began)
+	if c.g.cfg.Hooks.Called != nil {
+		c.g.cfg.Hooks.Called(c.s.id, c.result)
+	}
+	select {
+	case <-ctx.Done():
+		panic(http.ErrAbortHandler)
+	case <-time.After(partTime):
+		c.g.refuse(w, http.StatusTooManyRequests, "rate_limit_error", "penstock: "+h.Error())
+	}
+}
+
+// heldBy returns the hold that an error is; nil: it is another.
+func heldBy(err error) *Hold {
+	h, _ := errors.AsType[*Hold](err)
+	return h
+}

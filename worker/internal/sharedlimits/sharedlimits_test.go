@@ -1,0 +1,138 @@
+package sharedlimits
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/ratelimit"
+	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/governor"
+	"github.com/penstock-run/penstock/worker/internal/verdict"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A board is a store that can be away.
+type board struct {
+	mu           sync.Mutex
+	away         bool
+	state        ratelimit.State
+	reads, wrote int
+}
+
+var errAway = errors.New("no broker")
+
+func (b *board) set(away bool) { b.mu.Lock(); defer b.mu.Unlock(); b.away = away }
+
+func (b *board) is(ctx context.Context) bool {
+	b.mu.Lock()
+	away := b.away
+	b.mu.Unlock()
+	if away {
+		<-ctx.Done()
+	}
+	return !away
+}
+
+func (b *board) Get(ctx context.Context, key string, now time.Time) (ratelimit.State, error) {
+	if !b.is(ctx) {
+		return ratelimit.State{}, errAway
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reads++
+	return ratelimit.State{Key: key}.Merge(b.state, now), nil
+}
+
+func (b *board) Put(ctx context.Context, mine ratelimit.State, now time.Time) (ratelimit.State, error) {
+	if !b.is(ctx) {
+		return mine, errAway
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wrote++
+	b.state = mine.Merge(b.state, now)
+	return b.state, nil
+}
+
+func open(t *testing.T) *gate.Gate {
+	t.Helper()
+	g, err := gate.New(gate.Config{Key: "key", Govern: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// held is a call that is told to wait for so long.
+func held(t *testing.T, g *gate.Gate, wait time.Duration) {
+	t.Helper()
+	pass, err := g.Governor().Acquire(t.Context(), "m", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass.Done("m", governor.Answer{Kind: governor.Limited, Wait: wait})
+}
+
+// What one worker hears the jobs of all wait for, also when the broker was away when it heard it; short
+// waits are each worker's own.
+func TestWorkersHearOfEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, one, other := &board{}, open(t), open(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var sharing sync.WaitGroup
+		var standing gate.Standing
+		sharing.Go(func() {
+			Share(ctx, b, map[string]*gate.Gate{"anthropic": one}, func(_ string, now gate.Standing) { standing = now })
+		})
+		defer sharing.Wait()
+		defer cancel()
+		held(t, one, 2*time.Second)
+		time.Sleep(10 * time.Second)
+		if b.wrote != 0 {
+			t.Errorf("a short wait was told %d times", b.wrote)
+		}
+		b.set(true)
+		held(t, one, 2*time.Hour)
+		time.Sleep(time.Minute)
+		if err := Admit(t.Context(), b, other, "m"); err != nil {
+			t.Errorf("without the broker: %v", err)
+		}
+		b.set(false)
+		time.Sleep(10 * time.Second)
+		err := Admit(t.Context(), b, other, "m")
+		ended, ok := errors.AsType[*verdict.EndedError](err)
+		if !ok || ended.Reason != jobs.QuotaWaiting || ended.Outcome != jobs.Error || ended.Wait < 118*time.Minute || ended.Wait > 2*time.Hour {
+			t.Errorf("err %v", err)
+		}
+		if standing.Held < time.Hour || standing.Refused {
+			t.Errorf("standing %+v", standing)
+		}
+		if b.wrote > 2 {
+			t.Errorf("one wait was told %d times", b.wrote)
+		}
+		_ = one.Governor().Refuse("status 401") // what Admit says, too
+		time.Sleep(2 * time.Second)
+		err = Admit(t.Context(), b, other, "haiku")
+		if ended, ok := errors.AsType[*verdict.EndedError](err); !ok || ended.Reason != jobs.KeyRefused || ended.Wait > time.Minute {
+			t.Errorf("err %v", err)
+		}
+		time.Sleep(time.Minute) // the first job tries the key, on any worker
+		if err := Admit(t.Context(), b, one, "haiku"); err != nil {
+			t.Errorf("the job that tries: %v", err)
+		}
+		if err := Admit(t.Context(), b, other, "haiku"); err == nil {
+			t.Error("two jobs try the key at once")
+		}
+		if err := errors.Join(Admit(t.Context(), b, nil, "m"), one.Close(), other.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
