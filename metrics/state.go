@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-run/penstock/jobs"
 )
 
 // State is what a pool holds now.
@@ -25,6 +27,7 @@ type State struct {
 type Stat struct {
 	Queue                                string
 	Pending, Delayed, Executing, Waiting int
+	QuotaWaiting, KeyRefused             int       // of the delayed ones
 	OldestPending                        time.Time // zero: nothing is pending
 	Paused                               bool
 	Slots                                int // of the workers that claim its jobs
@@ -44,6 +47,7 @@ func (d *Dispatcher) State(reg prometheus.Registerer, read ReadState, timeout ti
 	c := &stateCollector{
 		read: read, timeout: timeout, queues: d.queues,
 		jobs:     desc("queue_jobs", "Jobs in a queue, by state.", "queue", "state"),
+		held:     desc("jobs_held", "Delayed jobs that wait for a model API, by reason.", "reason"),
 		oldest:   desc("queue_oldest_pending_timestamp_seconds", "When the oldest pending job of a queue was submitted; 0 when none is pending.", "queue"),
 		paused:   desc("queue_paused", "1 while a queue is paused.", "queue"),
 		slots:    desc("queue_slots", "Slots of the workers that claim jobs of a queue; a worker that serves several queues counts in each.", "queue"),
@@ -64,7 +68,8 @@ type stateCollector struct {
 	timeout time.Duration
 	queues  *names
 
-	jobs, oldest, paused, slots *prometheus.Desc
+	jobs, held                  *prometheus.Desc
+	oldest, paused, slots       *prometheus.Desc
 	workers, dead, bytes, limit *prometheus.Desc
 	verified, broken            *prometheus.Desc
 	took, failed                *prometheus.Desc
@@ -75,7 +80,7 @@ type stateCollector struct {
 
 // Describe is of prometheus.Collector.
 func (c *stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.jobs, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.took, c.failed} {
+	for _, d := range []*prometheus.Desc{c.jobs, c.held, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.took, c.failed} {
 		out <- d
 	}
 }
@@ -102,6 +107,12 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 		show(c.paused, truth(s.Paused), queue)
 		show(c.slots, float64(s.Slots), queue)
 	}
+	waiting, refused := 0, 0
+	for _, s := range state.Queues {
+		waiting, refused = waiting+s.QuotaWaiting, refused+s.KeyRefused
+	}
+	show(c.held, float64(waiting), string(jobs.QuotaWaiting))
+	show(c.held, float64(refused), string(jobs.KeyRefused))
 	show(c.workers, float64(state.Claiming), "claiming")
 	show(c.workers, float64(state.Closed), "closed")
 	show(c.dead, float64(state.DeadLetters))

@@ -28,6 +28,9 @@ func some(random *rand.Rand, id string, at time.Time) jobs.Record {
 			rec.Review = &jobs.Review{State: []jobs.ReviewState{jobs.Accepted, jobs.Rejected}[random.IntN(2)]}
 		}
 	}
+	if rec.State != jobs.Finished {
+		rec.Reason = []jobs.Reason{"", jobs.QuotaWaiting, jobs.KeyRefused, jobs.RateLimited}[random.IntN(4)]
+	}
 	if random.IntN(2) == 0 {
 		rec.Batch = fmt.Sprint("b", random.IntN(4))
 	}

@@ -31,6 +31,12 @@ func (t tally) addQueue(of groupKey, n int, oldest int64) {
 		}
 	case jobs.Delayed:
 		q.Delayed += n
+		switch of.held {
+		case jobs.QuotaWaiting:
+			q.QuotaWaiting += n
+		case jobs.KeyRefused:
+			q.KeyRefused += n
+		}
 	case jobs.Executing:
 		q.Executing += n
 	case jobs.Waiting:

@@ -65,6 +65,7 @@ func queueStats(counts []operation.Queue, holds []jobs.Hold, workers []why.Worke
 	for _, q := range counts {
 		s := of(q.Queue)
 		s.Pending, s.Delayed, s.Executing, s.Waiting = q.Pending, q.Delayed, q.Executing, q.Waiting
+		s.QuotaWaiting, s.KeyRefused = q.QuotaWaiting, q.KeyRefused
 		if q.Oldest != nil {
 			s.OldestPending = *q.Oldest
 		}

@@ -3,6 +3,7 @@ package queuecmd
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -38,11 +39,25 @@ var view = cli.View[operation.Queue]{
 			oldest = time.Since(*s.Oldest).Truncate(time.Second).String()
 		}
 		return []string{
-			s.Queue, strconv.Itoa(s.Pending), strconv.Itoa(s.Delayed), strconv.Itoa(s.Executing), strconv.Itoa(s.Waiting),
+			s.Queue, strconv.Itoa(s.Pending), delayed(s), strconv.Itoa(s.Executing), strconv.Itoa(s.Waiting),
 			strconv.Itoa(s.Finished), most, quota, oldest, holds.Words(s.Paused),
 		}
 	},
 	ID: func(s operation.Queue) string { return s.Queue },
+}
+
+// delayed is how many jobs wait for a time, and how many of them for a model API.
+func delayed(s operation.Queue) string {
+	text := strconv.Itoa(s.Delayed)
+	for _, held := range []struct {
+		reason jobs.Reason
+		n      int
+	}{{jobs.QuotaWaiting, s.QuotaWaiting}, {jobs.KeyRefused, s.KeyRefused}} {
+		if held.n > 0 {
+			text += fmt.Sprintf(", %d %s", held.n, held.reason)
+		}
+	}
+	return text
 }
 
 func ls(shell cli.Shell) *cobra.Command {
