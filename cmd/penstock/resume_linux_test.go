@@ -41,8 +41,11 @@ func TestAFinishedJobGetsAPrompt(t *testing.T) {
 			f.worker("--slots", "2")
 			f.run("wait", k.id)
 			k.goesOn(model, "more.txt", `"how":"resumed"`)
-			f.run("send", k.id, "thank you")
+			out := f.run("review", "--reject", k.id, "--comment", "thank you")
 			f.run("wait", k.id)
+			if rec := f.record(k.id); strings.Contains(out, "finished") || rec.Reviewed() != jobs.Unreviewed || k.asked(model, "thank you") == 0 {
+				t.Errorf("what was rejected is %s, and its agent was not told:\n%s", rec.Reviewed(), out)
+			}
 			if said := f.run("logs", k.id); strings.Count(said, "resumed by cli") != 2 {
 				t.Errorf("the log says\n%s", said)
 			}

@@ -172,6 +172,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock batch export": {{"batch", "export", out, "--patches", filepath.Join(f.TempDir(), "patches")}, {"batch", "export", out, "--branches", "--dir", f.repo}, {"batch", "export", e, "--branches"}},
 		"penstock batch report": {{"batch", "report", out}}, "penstock batch ls": {{"batch", "ls"}},
 		"penstock batch cancel": {{"batch", "cancel", e}}, "penstock batch pause": {{"batch", "pause", e}}, "penstock batch resume": {{"batch", "resume", e}},
+		"penstock review": {{"review", "-o", "yaml"}, {"review", e}, {"review", "--accept", done, "--deliver", "apply", "--dir", f.TempDir()}, {"review", "--reject", e, "--comment", e}, {"review", "--reject", done, "--comment", e}},
 		"penstock submit": {{"submit", e, "--label", "a=" + e}, {"submit", e, "--key", e, "--", "true"}, {"submit", "--job", e}},
 		"penstock watch":  {{"watch", done}, {"watch", dead}, {"watch", done, "-o", "json"}, {"watch", e}},
 		"penstock logs": {
