@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/internal/turnout"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/schedule"
 )
@@ -57,6 +58,7 @@ type claimers struct {
 	listed         time.Time
 	found          int            // jobs so far
 	next           map[string]int // by lane: which class is asked first
+	chance         turnout.Chance // that a notification is followed
 
 	mu      sync.Mutex
 	waiting []chan delivery // of the others, in the order in which they came
@@ -134,11 +136,10 @@ func (c *claimers) remove(mine chan delivery) bool {
 // hand gives a message to the one that has waited the longest, if there is one.
 func (c *claimers) hand(d delivery) bool {
 	first := c.first()
-	if first == nil {
-		return false
+	if first != nil {
+		first <- d // it has room for the one
 	}
-	first <- d // it has room for the one
-	return true
+	return first != nil
 }
 
 // first removes the one that has waited the longest; nil: none waits. It gets a message.
@@ -177,18 +178,36 @@ func (c *claimers) ask(ctx context.Context) ([]delivery, error) {
 	defer next.Stop()
 	woken := map[string]bool{}
 	for missed := 0; ; missed++ {
-		if found, err := c.look(ctx, woken, missed > 0); len(found) > 0 || err != nil {
+		found, err := c.look(ctx, woken, missed > 0)
+		c.chance.Tell(len(woken) > 0, len(found) > 0)
+		if len(found) > 0 || err != nil {
 			return found, err
 		}
 		clear(woken)
 		next.Reset(c.lookAgain(missed))
+		if err := c.idle(ctx, wakes, next.C, woken); err != nil {
+			return nil, err
+		}
+		if len(woken) > 0 {
+			missed = -1
+		}
+	}
+}
+
+// idle waits for a notification that this claimer follows, and notes its lanes, or until it
+// is time to look without one.
+func (c *claimers) idle(ctx context.Context, wakes <-chan *nats.Msg, look <-chan time.Time, woken map[string]bool) error {
+	for {
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case msg := <-wakes:
-			c.drainWakes(msg, wakes, woken)
-			missed = -1
-		case <-next.C:
+			if c.chance.Answer() {
+				c.drainWakes(msg, wakes, woken)
+				return nil
+			}
+		case <-look:
+			return nil
 		}
 	}
 }
@@ -208,10 +227,11 @@ func (c *claimers) drainWakes(msg *nats.Msg, wakes <-chan *nats.Msg, woken map[s
 }
 
 // lookAgain is how long a claimer sleeps that has found nothing so many times since
-// the notification: the message may be of a class that it serves among others.
+// the notification: the message may be of a class that it serves among others. Where many
+// wait, most of them leave that to others.
 func (c *claimers) lookAgain(missed int) time.Duration {
 	echoes := []time.Duration{3 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}
-	if missed < len(echoes) {
+	if missed < len(echoes) && c.chance.Answer() {
 		return echoes[missed]
 	}
 	return min(poll, c.q.cfg.Lease)
@@ -346,14 +366,6 @@ type request struct {
 	woken       bool
 }
 
-func (r request) body() ([]byte, error) {
-	body := map[string]any{"batch": r.n, "no_wait": true}
-	if r.woken {
-		body["expires"] = handOut
-	}
-	return json.Marshal(body)
-}
-
 // pull asks for the messages that are there; none where the lane is empty.
 // That the lane does not exist yet, or that the broker is away, is the same as that it is
 // empty. An error says that this client's role may not claim, and no wait helps.
@@ -374,7 +386,11 @@ func (c *claimers) pull(ctx context.Context, r request) ([]delivery, error) {
 		}
 		c.inbox = inbox
 	}
-	body, err := r.body()
+	next := map[string]any{"batch": r.n, "no_wait": true}
+	if r.woken {
+		next["expires"] = handOut
+	}
+	body, err := json.Marshal(next)
 	if err != nil {
 		return nil, err
 	}
