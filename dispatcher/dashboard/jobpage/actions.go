@@ -170,16 +170,16 @@ func review(ctx context.Context, c *client.Client, id string, r *http.Request, s
 }
 
 func accept(ctx context.Context, c *client.Client, id string, r *http.Request) (string, error) {
-	return "", review(ctx, c, id, r, jobs.Accepted)
+	return onward(r), review(ctx, c, id, r, jobs.Accepted)
 }
 
 // reject rejects the result; what is to change is a prompt to the agent, which goes on.
 func reject(ctx context.Context, c *client.Client, id string, r *http.Request) (string, error) {
 	err := review(ctx, c, id, r, jobs.Rejected)
-	if err != nil || text(r, "text") == "" {
-		return "", err
+	if err == nil && text(r, "text") != "" {
+		_, err = resume(ctx, c, id, r)
 	}
-	return resume(ctx, c, id, r)
+	return onward(r), err
 }
 
 // fork submits a job that goes on with a copy of the conversation, and leads there.

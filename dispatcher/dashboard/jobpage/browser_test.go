@@ -112,7 +112,7 @@ func TestBrowser(t *testing.T) {
 	task, err := browsertest.Task(chromium, map[string]any{
 		"url": p.url, "token": "operator", "shots": *shots, "look": true,
 		"pages": map[string]string{
-			"job-session": "/ui/jobs/" + job.id, "job-failed": base, "job-diff": base + "/diff", "job-checks": base + "/checks", "job-attempts": base + "/attempts",
+			"job-session": "/ui/jobs/" + job.id, "job-failed": base, "job-diff": base + "/diff", "job-checks": base + "/checks", "job-review": base + "/review", "job-attempts": base + "/attempts",
 			"job-artifacts": base + "/artifacts", "job-events": base + "/events", "job-job": base + "/job",
 		},
 	})

@@ -32,29 +32,39 @@ type file struct {
 // A patchLine is one, with what it is: add, del, hunk, meta or same.
 type patchLine struct{ Kind, Text string }
 
+// A diff is what stands on the page of a patch.
+type diff struct {
+	Files []file
+	More  bool // the patch goes on
+	None  string
+}
+
 // showDiff shows the patch of a finished job, file by file.
-func showDiff(v *dashboard.Visit) (err error) {
-	data := struct {
-		Files []file
-		More  bool // the patch goes on
-		None  string
-	}{}
-	asking, err := v.Client(operation.Patch.Row)
+func showDiff(v *dashboard.Visit) error {
+	data, err := diffOf(v)
 	if err != nil {
 		return err
+	}
+	return render(v, "diff", data)
+}
+
+func diffOf(v *dashboard.Visit) (data diff, err error) {
+	asking, err := v.Client(operation.Patch.Row)
+	if err != nil {
+		return data, err
 	}
 	content, err := asking.Patch(v.Context(), v.R.PathValue("id"))
 	if errors.Is(err, jobs.ErrNotFinished) {
 		data.None = "The patch is here when the job has finished. Edits stand in the session as they are made."
-		return render(v, "diff", data)
+		return data, nil
 	}
 	if err != nil {
-		return err
+		return data, err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	text, more, err := readMost(content, mostPatch)
 	if err != nil {
-		return err
+		return data, err
 	}
 	data.Files, data.More = parsePatch(text), more
 	if len(data.Files) == 0 {
@@ -63,7 +73,7 @@ func showDiff(v *dashboard.Visit) (err error) {
 	if len(data.Files) > mostFiles {
 		data.Files, data.More = data.Files[:mostFiles], true
 	}
-	return render(v, "diff", data)
+	return data, nil
 }
 
 // parsePatch divides a patch of git into its files. A line of a file begins with a space,

@@ -59,7 +59,7 @@ func newHead(v *dashboard.Visit) (head, error) {
 type tab struct{ Name, Path, Title string }
 
 var tabs = []tab{
-	{"session", "", "Session"}, {"diff", "/diff", "Diff"}, {"checks", "/checks", "Checks"}, {"attempts", "/attempts", "Attempts"},
+	{"session", "", "Session"}, {"diff", "/diff", "Diff"}, {"checks", "/checks", "Checks"}, {"review", "/review", "Review"}, {"attempts", "/attempts", "Attempts"},
 	{"terminal", "/terminal", "Terminal"}, {"artifacts", "/artifacts", "Artifacts"}, {"events", "/events", "Raw events"}, {"job", "/job", "Job"},
 }
 

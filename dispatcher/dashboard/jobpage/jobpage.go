@@ -5,7 +5,8 @@
 //	GET …/{id}/older        events before a number, as a fragment
 //	GET …/{id}/live         events as they come, each as a fragment, numbered as in the log
 //	GET …/{id}/head         the head, as a fragment
-//	GET …/{id}/{tab}        diff, checks, attempts, terminal, artifacts, events, job
+//	GET …/{id}/{tab}        diff, checks, review, attempts, terminal, artifacts, events, job
+//	GET /ui/review          leads to the review of the next result
 //	POST …/{id}/{action}    send, answer, cancel, …
 //
 // A page that follows a session has each of its events once, and in order: it begins
@@ -49,6 +50,8 @@ func Section() dashboard.Section {
 		{Pattern: "GET /ui/jobs/{id}/head", Row: operation.Get.Row, Serve: headFragment},
 		{Pattern: "GET /ui/jobs/{id}/diff", Row: operation.Patch.Row, Serve: showDiff},
 		{Pattern: "GET /ui/jobs/{id}/checks", Row: operation.Events.Row, Serve: showChecks},
+		{Pattern: "GET /ui/jobs/{id}/review", Row: operation.Patch.Row, Serve: showReview},
+		{Pattern: "GET /ui/review", Row: operation.List.Row, Serve: nextResult},
 		{Pattern: "GET /ui/jobs/{id}/attempts", Row: operation.Events.Row, Serve: showAttempts},
 		{Pattern: "GET /ui/jobs/{id}/terminal", Row: route.Attach.Row, Serve: showTerminal},
 		{Pattern: "GET /ui/jobs/{id}/artifacts", Row: operation.Artifacts.Row, Serve: showArtifacts},

@@ -447,6 +447,45 @@ func TestReview(t *testing.T) {
 	}
 }
 
+// The review leads from one result to the next that nobody has decided about.
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	var list []running
+	for range 3 {
+		job := p.run()
+		job.say(event.CheckEnded{Check: jobs.Check{Command: "make <test>", Seconds: 1}, Output: "all <b>good</b>"})
+		job.finish(jobs.Ended{Outcome: jobs.Success})
+		list = append(list, job)
+	}
+	leads := func(path, want string) {
+		t.Helper()
+		if got := p.ask(jobs.RoleOperator, "GET "+path, nil); got.status != http.StatusSeeOther || !strings.HasPrefix(got.header.Get("Location"), want) {
+			t.Errorf("%s leads to %q (%d), want %q", path, got.header.Get("Location"), got.status, want)
+		}
+	}
+	leads("/ui/review", "/ui/jobs/"+list[0].id+"/review")
+	leads("/ui/review?after="+list[0].id, "/ui/jobs/"+list[1].id+"/review")
+	leads("/ui/review?batch=none", "/ui/jobs?batch=none")
+	for i, name := range []string{"accept", "reject"} {
+		base := "/ui/jobs/" + list[i].id
+		shown := p.page(jobs.RoleOperator, base+"/review?batch=")
+		for _, want := range []string{"make &lt;test&gt;", "all &lt;b&gt;good&lt;/b&gt;", `action="` + base + "/" + name + `"`, "The job changed no files."} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("the review has no %q: %s", want, shown)
+			}
+		}
+		form := url.Values{"epoch": {fmt.Sprint(list[i].claim.Epoch())}, "inbox": {"1"}, "batch": {"//evil.example"}}
+		if got := p.ask(jobs.RoleSubmitter, "POST "+base+"/"+name, form); got.status != http.StatusSeeOther || got.header.Get("Location") != "/ui/review?batch=%2F%2Fevil.example" {
+			t.Errorf("%s leads to %q (%d)", name, got.header.Get("Location"), got.status)
+		}
+	}
+	leads("/ui/review", "/ui/jobs/"+list[2].id+"/review")
+	if viewed := p.page(jobs.RoleViewer, "/ui/jobs/"+list[2].id+"/review"); strings.Contains(viewed, `/accept"`) || strings.Contains(viewed, `/reject"`) {
+		t.Errorf("a viewer may decide: %s", viewed)
+	}
+}
+
 // The first page of a long session has its newest events, and no more than a phone takes
 // in a second; the others follow, without a gap.
 func TestALongSession(t *testing.T) {

@@ -22,31 +22,37 @@ const (
 	mostOutput       = 16 << 10
 )
 
-// showChecks lists the commands that the pool ran itself.
+// A checkRow is one command that the pool ran itself.
+type checkRow struct {
+	jobs.Check
+	Seq            uint64
+	Attempt        int
+	Output, Took   string
+	Command        string
+	Failed, Cached bool
+}
+
 func showChecks(v *dashboard.Visit) error {
-	type row struct {
-		jobs.Check
-		Seq            uint64
-		Attempt        int
-		Output, Took   string
-		Command        string
-		Failed, Cached bool
-	}
-	var rows []row
-	err := eachEvent(v, func(e jobs.Event) {
-		if e.Kind != jobs.CheckEnded {
-			return
-		}
-		d := event.As[event.CheckEnded](e)
-		rows = append(rows, row{
-			Check: d.Check, Seq: e.Seq, Attempt: e.Attempt, Command: visible.Line(d.Command), Took: summary.Took(d.Seconds), Failed: d.Exit != 0, Cached: d.Cached,
-			Output: strings.Join(visible.Block(d.Output[:min(len(d.Output), mostOutput)]), "\n"),
-		})
-	})
+	rows, err := checksOf(v)
 	if err != nil {
 		return err
 	}
 	return render(v, "checks", rows)
+}
+
+// checksOf lists the commands that the pool ran itself.
+func checksOf(v *dashboard.Visit) (rows []checkRow, err error) {
+	err = eachEvent(v, func(e jobs.Event) {
+		if e.Kind != jobs.CheckEnded {
+			return
+		}
+		d := event.As[event.CheckEnded](e)
+		rows = append(rows, checkRow{
+			Check: d.Check, Seq: e.Seq, Attempt: e.Attempt, Command: visible.Line(d.Command), Took: summary.Took(d.Seconds), Failed: d.Exit != 0, Cached: d.Cached,
+			Output: strings.Join(visible.Block(d.Output[:min(len(d.Output), mostOutput)]), "\n"),
+		})
+	})
+	return rows, err
 }
 
 func showAttempts(v *dashboard.Visit) error {
