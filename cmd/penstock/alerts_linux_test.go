@@ -79,6 +79,8 @@ var alertPools = []alertPool{
 	}},
 	{"models", 0, serveClaude, []alertFault{
 		{"the model's API answers Claude Code with 401", []string{"PenstockModelAccessFailing"}, refusesTheKey},
+	}},
+	{"spending", 0, serveClaude, []alertFault{
 		{"the model's API counts 100 million tokens for Claude Code", []string{"PenstockCostRateHigh"}, usesManyTokens},
 	}},
 }
@@ -436,16 +438,17 @@ func serveClaude(p *watchedPool) (lacks string, err error) {
 }
 
 // prompts submits n jobs for Claude Code.
-func (p *watchedPool) prompts(n int, prompt string) {
+func (p *watchedPool) prompts(n int, prompt string) (ids []string) {
 	p.Helper()
 	for range n {
-		p.run("submit", prompt, "--agent", "claude", "--model", "claude-sonnet-4-5", "--repo", p.repo, "--max-attempts", "1", "-o", "id")
+		ids = append(ids, strings.TrimSpace(p.run("submit", prompt, "--agent", "claude", "--model", "claude-sonnet-4-5", "--repo", p.repo, "--max-attempts", "1", "-o", "id")))
 	}
+	return ids
 }
 
 func refusesTheKey(p *watchedPool) func() {
-	p.prompts(3, "REFUSE")
-	return func() {}
+	ids := p.prompts(3, "REFUSE")
+	return func() { p.run(append([]string{"job", "cancel"}, ids...)...) } // they wait for another key
 }
 
 func usesManyTokens(p *watchedPool) func() {

@@ -278,7 +278,7 @@ func (p Pass) Done(model string, a Answer) {
 	now := time.Now()
 	before := p.queue.line.Until()
 	p.queue.line.End(now, p.began, a)
-	accepted := a.Kind == Served && g.circuit.close(now)
+	accepted := (a.Kind == Served || a.Kind == Limited) && g.circuit.close(now)
 	if until := p.queue.line.Until(); accepted || until.After(before) && until.Sub(now) >= worthTelling {
 		g.tell()
 	}
