@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,10 @@ func TestReviewWithoutATerminal(t *testing.T) {
 	_, code, said := f.try("review", "--reject", ids[1], "--comment", "use tabs")
 	if rec := f.record(ids[1]); code != 3 || !strings.Contains(said, "does not go on") || rec.Reviewed() != jobs.Rejected || rec.Review.Comment != "use tabs" {
 		t.Errorf("rejected: %d %s, %+v", code, said, rec.Review)
+	}
+	// What is rejected is not brought in with the rest of its batch.
+	if got := strings.Fields(f.run("batch", "export", done[0].Batch, "--patches", filepath.Join(f.TempDir(), "patches"), "-o", "id")); len(got) != 2 || slices.Contains(got, ids[1]) {
+		t.Errorf("exported are %v, without %s", got, ids[1])
 	}
 	if left := strings.Fields(f.run("review", out, "-o", "id")); len(left) != 1 || left[0] != ids[2] {
 		t.Errorf("left are %v", left)

@@ -3,6 +3,7 @@ package review_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -30,6 +31,16 @@ func TestAReviewIsOfOneResult(t *testing.T) {
 	if err != nil || rec.Reviewed() != jobs.Unreviewed {
 		t.Fatal(rec.Reviewed(), err)
 	}
+	kept := func() (until time.Time) {
+		for c, err := range q.Kept().Changed(ctx, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			until = c.Expires
+		}
+		return until
+	}
+	until := kept()
 	var coded *jobs.CodedError
 	if _, err := r.Set(ctx, rec.ID, jobs.Review{State: jobs.Accepted, Epoch: rec.Epoch + 1}); !errors.As(err, &coded) || coded.Code != jobs.CodeExists {
 		t.Errorf("another result: %v", err)
@@ -47,6 +58,9 @@ func TestAReviewIsOfOneResult(t *testing.T) {
 		if want := rec; got.State != want.State || got.Epoch != want.Epoch || got.Outcome != want.Outcome || !got.Finished.Equal(*want.Finished) {
 			t.Errorf("the record is %+v, was %+v", got, want)
 		}
+	}
+	if after := kept(); until.IsZero() || after.Sub(until).Abs() > 10*time.Second {
+		t.Errorf("it is kept until %v, and was until %v", after, until)
 	}
 	again, err := q.Retry(ctx, rec.ID, false, nil)
 	if err != nil || again.Review != nil || again.Reviewed() != "" {

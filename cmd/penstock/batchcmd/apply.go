@@ -72,6 +72,7 @@ var stepView = cli.View[series.Step]{
 }
 
 func begin(ctx context.Context, shell cli.Shell, tree *checkout.Tree, c collected, dryRun bool) error {
+	c.tell(shell)
 	if len(c.list) == 0 {
 		return c.none()
 	}

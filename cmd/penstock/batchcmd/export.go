@@ -45,6 +45,7 @@ is missing. A file or a branch that is there with another content is an error, a
 				return cli.Usage("use --patches DIR or --branches", "where to export to is not clear")
 			}
 			return withPatches(cmd.Context(), shell, args[0], func(c collected) error {
+				c.tell(shell)
 				if len(c.list) == 0 {
 					return c.none()
 				}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
@@ -24,6 +25,7 @@ type collected struct {
 	source string // the directory's whole path, or the batch's id
 	batch  string // its id
 	list   []jobs.Result
+	left   []jobs.Result // that are left out, since they were rejected
 	open   func(context.Context, jobs.Result) (io.ReadCloser, error)
 }
 
@@ -78,6 +80,10 @@ func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
 		if err != nil {
 			return c, fmt.Errorf("result of job %s: %w", rec.ID, err)
 		}
+		if rec.Reviewed() == jobs.Rejected {
+			c.left = append(c.left, r)
+			continue
+		}
 		c.add(r)
 	}
 	return c, nil
@@ -111,9 +117,17 @@ func (c *collected) patch(ctx context.Context, r jobs.Result) (patch []byte, err
 	return out.Bytes(), err
 }
 
-// of is the source of a series' patches.
+// tell says how many results are left out.
+func (c *collected) tell(shell cli.Shell) {
+	if len(c.left) > 0 {
+		shell.Progressf("%d rejected results are left out", len(c.left))
+	}
+}
+
+// of is the source of a series' patches. A result that was rejected after the series began is
+// still in it.
 func (c *collected) of(ctx context.Context, step series.Step) ([]byte, error) {
-	for _, r := range c.list {
+	for _, r := range slices.Concat(c.list, c.left) {
 		if r.Job == step.Job {
 			return c.patch(ctx, r)
 		}
