@@ -40,6 +40,8 @@ type Config struct {
 	// Able reports what a job asks for and its agent cannot do, as far as this
 	// process knows the agent; may be nil. The workers have the last word.
 	Able func(jobs.Job) error
+	// PullRequests reports why a job that asks for a pull request cannot have one; nil: no job can.
+	PullRequests func(jobs.Job) error
 	// Caps bound what runs at once; Run sets them. Nil leaves those that are set.
 	Caps schedule.Caps
 	// Budgets bound what jobs spend together; Run sets them. Nil leaves those that are set.

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "github.com/penstock-run/penstock/jobs"
+import (
+	"errors"
+
+	"github.com/penstock-run/penstock/jobs"
+)
 
 // check reports everything for which a job cannot be accepted.
 func (d *Dispatcher) check(job jobs.Job) error {
@@ -10,10 +14,28 @@ func (d *Dispatcher) check(job jobs.Job) error {
 	if err := supported(job); err != nil {
 		return err
 	}
+	if err := d.cfg.pullRequest(job); err != nil {
+		return err
+	}
 	if d.cfg.Able == nil {
 		return nil
 	}
 	return d.cfg.Able(job)
+}
+
+// pullRequest refuses a job whose pull request this pool could not open.
+func (cfg Config) pullRequest(job jobs.Job) error {
+	if job.Deliver.Mode != jobs.DeliverPR {
+		return nil
+	}
+	err := errors.New("this pool opens no pull requests: penstock serve does, with the settings of forges; or use branch, and open it yourself")
+	if cfg.PullRequests != nil {
+		err = cfg.PullRequests(job)
+	}
+	if err == nil {
+		return nil
+	}
+	return &jobs.InvalidError{Fields: []jobs.FieldError{{Field: "deliver.mode", Reason: err.Error()}}}
 }
 
 // supported refuses what a job may say but this version cannot do yet. A wish
@@ -25,7 +47,6 @@ func supported(job jobs.Job) error {
 			found = append(found, jobs.FieldError{Field: field, Reason: "is not supported by this version; " + instead})
 		}
 	}
-	not(job.Deliver.Mode == jobs.DeliverPR, "deliver.mode", "use branch, and open the pull request yourself")
 	not(job.Session != "", "session", "every job opens a session of its own")
 	container, backend := job.Isolation == jobs.IsolationContainer, job.Sandbox.Backend
 	switch {

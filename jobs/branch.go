@@ -12,6 +12,9 @@ const (
 	DeliverPR     = "pr"
 )
 
+// OnBranch reports whether the result becomes a branch of the repository.
+func (d Deliver) OnBranch() bool { return d.Mode == DeliverBranch || d.Mode == DeliverPR }
+
 // DeliveryBranch is the name of the branch that the job with that id delivers
 // to: the one that it asks for, else penstock/<batch>/<item>, else
 // penstock/<id>. An item whose name cannot be part of a branch's is replaced
@@ -63,7 +66,8 @@ func (j Job) validateDeliver(found *InvalidError) {
 	if d.Base != "" {
 		found.add("deliver.base", checkBranch(d.Base))
 	}
-	if d.Mode == DeliverBranch && j.Isolation == IsolationNone {
+	if d.OnBranch() && j.Isolation == IsolationNone {
 		found.add("deliver.mode", fmt.Errorf("%q needs a workspace of the job's own: with isolation none the agent works in the directory itself, which has its commits already", d.Mode))
 	}
+	j.validatePullRequest(found)
 }

@@ -188,8 +188,13 @@ type Retry struct {
 type Deliver struct {
 	Mode   string `json:"mode,omitempty"`
 	Branch string `json:"branch,omitempty"`
-	Base   string `json:"base,omitempty"`
-	Draft  bool   `json:"draft,omitempty"`
+	// Base is the branch that a pull request is to be merged into; empty is the
+	// repository's default branch. Labels and Reviewers are those of the pull request.
+	Base      string   `json:"base,omitempty"`
+	Labels    []string `json:"labels,omitempty"`
+	Reviewers []string `json:"reviewers,omitempty"`
+	// Draft has no effect: pull requests are drafts, and a person says that one is ready.
+	Draft bool `json:"draft,omitempty"`
 	// DraftText: the agent writes title and text for its change.
 	DraftText bool `json:"draft_text,omitempty"`
 }

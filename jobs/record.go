@@ -88,6 +88,8 @@ type Record struct {
 	Outcome Outcome `json:"outcome,omitempty"`
 	Reason  Reason  `json:"reason,omitempty"`
 	Message string  `json:"message,omitempty"`
+	// PullRequest is the one that the job asks for; nil: it asks for none.
+	PullRequest *PullRequest `json:"pull_request,omitempty"`
 	// Purging: what is kept of the finished job is being removed, and nothing brings it back.
 	Purging bool `json:"purging,omitempty"`
 	// Review is what a person has decided about the result; see [Record.Reviewed].
@@ -204,6 +206,9 @@ func NewRecord(id, tenant string, job Job, now time.Time) Record {
 	if job.RunAt != nil && job.RunAt.After(now) {
 		at := job.RunAt.UTC()
 		r.State, r.NotBefore = Delayed, &at
+	}
+	if job.Deliver.Mode == DeliverPR {
+		r.PullRequest = &PullRequest{State: PullWanted}
 	}
 	r.DependsOn = job.DependsOn
 	return r.held()

@@ -200,7 +200,7 @@ func (a *attempt) conclude(ctx context.Context, space *workspace.Workspace, err 
 
 // deliver makes the branch that the job asks for, if it does.
 func (a *attempt) deliver(ctx context.Context, change workspace.Change) error {
-	if a.of.job.Deliver.Mode == jobs.DeliverBranch {
+	if a.of.job.Deliver.OnBranch() {
 		defer a.of.times.stage("deliver", time.Now())
 	}
 	return a.of.out.Deliver(ctx, change)

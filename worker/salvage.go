@@ -17,7 +17,7 @@ import (
 const (
 	PatchName  = outcome.PatchName
 	BundleName = outcome.BundleName
-	DraftName  = outcome.DraftName
+	DraftName  = jobs.DraftArtifact
 )
 
 // vacate ends the attempt's hold on its workspace, which goes if what is in it

@@ -35,9 +35,10 @@ func TestDocumentedCommands(t *testing.T) {
 	t.Cleanup(model.Close)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
+	pulls, _ := f.github()
 	forge := t.TempDir()
 	f.env = append(f.env, "FORGE="+f.gitServer(forge), "FORGE_DIR="+forge, "PENSTOCK_LEASE="+slowtest.Pace(4*time.Second).String(), fmt.Sprintf("PENSTOCK_SERVE_HTTP=127.0.0.1:%d", jobstest.FreePort(t)), "PENSTOCK_WEBHOOKS_ALLOW_PRIVATE=127.0.0.0/8",
-		"ANTHROPIC_API_KEY=sk-ant-"+rand.Text(), "PENSTOCK_MODEL_ANTHROPIC_URL="+model.URL, "RECEIVER="+receiver.URL)
+		"ANTHROPIC_API_KEY=sk-ant-"+rand.Text(), "PENSTOCK_MODEL_ANTHROPIC_URL="+model.URL, "RECEIVER="+receiver.URL, "PULLS="+pulls.Repository("o/r"))
 	f.serve("--slots", "3")
 	for _, page := range pages(t) {
 		t.Run(strings.TrimSuffix(page, ".md"), func(t *testing.T) {

@@ -128,6 +128,24 @@ func (f Facts) finished(s Standing) Standing {
 			s.Change = cause.Advice + "; then " + s.Change
 		}
 	}
+	return pullRequest(s, r)
+}
+
+// pullRequest adds what has become of the pull request of a finished job.
+func pullRequest(s Standing, r jobs.Record) Standing {
+	switch pr := r.PullRequest; {
+	case pr == nil || r.Outcome != jobs.Success:
+	case r.PullDue() && pr.Message == "":
+		s.Message += ", and its pull request is about to be opened or updated"
+		s.Change = "the dispatcher does so within seconds; penstock serve runs one"
+	case r.PullDue():
+		s.Message += ", and its pull request is not up to date: " + pr.Message
+		s.Change = "the dispatcher tries again by itself, once that is fixed"
+	case pr.State == jobs.PullOpen:
+		s.Message += ", and its pull request is " + pr.URL
+	case pr.State == jobs.PullNone || pr.State == jobs.PullRefused:
+		s.Message += ", without a pull request: " + pr.Message
+	}
 	return s
 }
 

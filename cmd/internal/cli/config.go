@@ -22,6 +22,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/dispatcher/deliver"
+	"github.com/penstock-run/penstock/dispatcher/forge"
 	"github.com/penstock-run/penstock/dispatcher/hooks"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker"
@@ -63,6 +64,8 @@ type Config struct {
 	Hooks map[string]hooks.Rule `yaml:"hooks,omitempty" doc:"webhooks that become jobs, by name: source, secret_file, when, require, users, job"`
 	// Webhooks say where the pool may send events.
 	Webhooks deliver.Settings `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
+	// Forges say where the pool opens pull requests.
+	Forges forge.Settings `yaml:"forges" envPrefix:"FORGES_"`
 
 	// Token is the token itself. It has been removed from the environment, too.
 	Token string `yaml:"-" env:"TOKEN" doc:"token for a server of HTTP, if token_file names none"`
@@ -343,6 +346,9 @@ func (c *Config) validate() error {
 	}
 	if _, err := c.Webhooks.Networks(); err != nil {
 		return Usage("", "webhooks.%w", err)
+	}
+	if _, err := c.Forges.Forges(); err != nil {
+		return Usage("see docs/how-to/pull-requests.md", "forges.%w", err)
 	}
 	if _, err := worker.ParseReserve(c.Worker.Reserve); err != nil {
 		return Usage("", "worker.reserve: %w", err)

@@ -28,7 +28,7 @@ var Groups = []Group{
 	{"Limits", "timeout idle-timeout max-cost max-tokens max-attempts memory cpus cpu-weight pids disk inodes output-rate traffic connections"},
 	{"Questions", "park-after ask-timeout ask-default ask-fail"},
 	{"Scheduling", "queue priority need label run-at after parent"},
-	{"Delivery", "deliver draft-text artifact patch apply"},
+	{"Delivery", "deliver pr-base pr-label pr-reviewer draft-text artifact patch apply"},
 	{"Submission", "job key strict-key dry-run help"},
 }
 

@@ -113,7 +113,7 @@ func snapshotable(shell cli.Shell, job jobs.Job) (string, error) {
 		return refuse("leave it out", "with --isolation none the agent works in the directory as it is")
 	case !Pinned(job):
 		return refuse("", "a job that continues another one begins from the same commit")
-	case job.Deliver.Mode == jobs.DeliverBranch || job.Deliver.Mode == jobs.DeliverPR:
+	case job.Deliver.OnBranch():
 		return refuse("commit first, or use penstock job apply", "a branch would publish uncommitted files")
 	case shell.Config.Server != "":
 		return refuse("commit first, and let the workers fetch that", "the workers of --server cannot read this data directory, where the files are kept")

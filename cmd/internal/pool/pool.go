@@ -61,6 +61,7 @@ type Pool struct {
 	// one.
 	Owner string
 
+	serves     bool       // this process is penstock serve, which has the credentials of forges
 	unanswered chan error // has the error with which API stopped answering; nil where it never began
 	// server is the broker in this process; nil if it is another process.
 	server *natsd.Server
@@ -81,7 +82,7 @@ func (p *Pool) Feed(shell cli.Shell) (*feed.Feed, error) {
 // directory; where none runs, it opens the directory's broker in this process.
 // owner is how this process is called when another one finds it there.
 func Open(ctx context.Context, shell cli.Shell, owner string, hooks Hooks) (*Pool, error) {
-	p := &Pool{Level: new(slog.LevelVar)}
+	p := &Pool{Level: new(slog.LevelVar), serves: owner == "serve"}
 	p.Level.Set(shell.Config.Level())
 	p.Logger = shell.Config.Logger(shell.Err, p.Level)
 	if OverHTTP(shell.Config) {
@@ -272,9 +273,11 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 	if len(quotas) == 0 {
 		admit = nil // which costs nothing
 	}
+	pulls, opens := pullRequests(p, cfg, log)
 	hooks.Dispatcher.Changed = func(c queue.Change) {
 		keeper.Note(c)
 		door.Note(c)
+		pulls.Note(c)
 	}
 	leading := hooks.Dispatcher.Leading
 	hooks.Dispatcher.Leading = func(on bool) {
@@ -284,8 +287,8 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 		}
 	}
 	p.Dispatcher = dispatcher.New(dispatcher.Config{
-		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), Caps: caps, Budgets: budgets, Admit: admit, MaxDepth: cfg.Serve.MaxDepth,
-		Duties: []func(context.Context){sending.Run, keeper.Run, door.Run}, Logger: log, Hooks: hooks.Dispatcher,
+		Queue: p.Queue, Log: p.Log, Store: p.Store, Able: workerparts.Able(cfg), PullRequests: opens, Caps: caps, Budgets: budgets, Admit: admit, MaxDepth: cfg.Serve.MaxDepth,
+		Duties: []func(context.Context){sending.Run, keeper.Run, door.Run, pulls.Run}, Logger: log, Hooks: hooks.Dispatcher,
 	})
 	p.API = api.New(api.Config{
 		Dispatcher: p.Dispatcher, Queue: p.Queue, Log: p.Log, Store: p.Store, Tokens: p.Tokens, Audit: p.Audit,

@@ -23,6 +23,7 @@ var programs = map[string]string{
 	"sandbox/sandboxtest":               "imported by tests only, and reads which backends they must not skip",
 	"sandbox/exectest":                  "imported by tests only, and reads which programs they must not do without",
 	"dispatcher/dashboard/browsertest":  "imported by tests only, and reads which browsers they must not skip",
+	"dispatcher/forge/forgetest":        "imported by tests only, and reads where GitHub's description of its API is",
 	"jobs/jobstest":                     "imported by tests only, and reads which backends they must not skip",
 	"worker/agent/internal/adaptertest": "imported by tests only, and reads which agents they must not skip",
 	"cmd/penstock":                      "its tests are its user's sessions, run by testscript, which ends the process itself",

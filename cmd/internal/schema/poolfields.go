@@ -88,6 +88,13 @@ var recordFields = map[string]string{
 	"spent_before.usage.cache_write": "Tokens written to the model's cache.",
 	"spent_before.cost_usd":          "What they cost, in US dollars.",
 
+	"pull_request":         "The pull request that the job asks for.",
+	"pull_request.state":   "What has become of it: wanted until the job has succeeded and it is opened, open, none where there is nothing to show, refused by the forge.",
+	"pull_request.url":     "Its page, once it was opened.",
+	"pull_request.number":  "Its number in the repository, once it was opened.",
+	"pull_request.epoch":   "The attempt that it shows, or for which it was decided that there is none.",
+	"pull_request.message": "What keeps it from being opened or updated, or why there is none.",
+
 	"trace.traceparent": "The traceparent of W3C Trace Context. Attempts are children of children of its span.",
 	"trace.tracestate":  "The tracestate.",
 

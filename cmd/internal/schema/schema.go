@@ -171,27 +171,28 @@ const sizePattern = `^\s*[0-9]+(\.[0-9]+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?
 func types() map[reflect.Type]*jsonschema.Schema {
 	anything := &jsonschema.Schema{}
 	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[jobs.Duration]():      {Type: "string", Pattern: `^[0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h)([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))*$`, Examples: []any{"90s", "30m", "1h30m"}},
-		reflect.TypeFor[jobs.Bytes]():         {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
-		reflect.TypeFor[jailpolicy.Size]():    {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(1.0), Examples: []any{"512MiB", "10GB", 1048576}},
-		reflect.TypeFor[jailpolicy.Pattern](): {Type: "string", Pattern: `^(/|~/|\./)`, Examples: []any{"//opt/node", "/tools", "~/.cache/go-build", "./vendor"}},
-		reflect.TypeFor[jobs.Priority]():      enum(jobs.High, jobs.Normal, jobs.Low),
-		reflect.TypeFor[jobs.Isolation]():     enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
-		reflect.TypeFor[jobs.Network]():       enum(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull),
-		reflect.TypeFor[jobs.Outcome]():       enum(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip),
-		reflect.TypeFor[jobs.Reason]():        enum(append([]jobs.Reason{""}, slices.Sorted(maps.Keys(jobs.Reasons))...)...),
-		reflect.TypeFor[jobs.Kind]():          {Type: "string", Pattern: `^[a-z]+(\.[a-z]+)*$`, Examples: []any{jobs.ToolStarted, jobs.Message, jobs.JobFinished}},
-		reflect.TypeFor[control.Verb]():       enum(control.Prompt, control.Answer, control.Interrupt, control.Stop, control.Raw, control.Set),
-		reflect.TypeFor[control.Words]():      {Types: []string{"string", "array"}, Items: &jsonschema.Schema{Type: "string"}},
-		reflect.TypeFor[calendar.Missed]():    enum(calendar.MissedOnce, calendar.MissedSkip),
-		reflect.TypeFor[calendar.Overlap]():   enum(calendar.OverlapSkip, calendar.OverlapAllow),
-		reflect.TypeFor[jobs.Letter]():        enum(jobs.DeadJob, jobs.DeadSubmission, jobs.DeadMessage),
-		reflect.TypeFor[event.Tokens]():       tokens(),
-		reflect.TypeFor[event.Limit]():        anything,
-		reflect.TypeFor[results.State]():      enum(results.Running, results.Completed, results.Failed, results.Interrupted, results.Stopped),
-		reflect.TypeFor[time.Time]():          {Type: "string", Format: "date-time"},
-		reflect.TypeFor[[]byte]():             {Type: "string", ContentEncoding: "base64"},
-		reflect.TypeFor[json.RawMessage]():    anything,
+		reflect.TypeFor[jobs.Duration]():         {Type: "string", Pattern: `^[0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h)([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))*$`, Examples: []any{"90s", "30m", "1h30m"}},
+		reflect.TypeFor[jobs.Bytes]():            {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(0.0), Examples: []any{"512MiB", "10GB", 1073741824}},
+		reflect.TypeFor[jailpolicy.Size]():       {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: jsonschema.Ptr(1.0), Examples: []any{"512MiB", "10GB", 1048576}},
+		reflect.TypeFor[jailpolicy.Pattern]():    {Type: "string", Pattern: `^(/|~/|\./)`, Examples: []any{"//opt/node", "/tools", "~/.cache/go-build", "./vendor"}},
+		reflect.TypeFor[jobs.Priority]():         enum(jobs.High, jobs.Normal, jobs.Low),
+		reflect.TypeFor[jobs.Isolation]():        enum(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer),
+		reflect.TypeFor[jobs.Network]():          enum(jobs.NetworkNone, jobs.NetworkAllowlist, jobs.NetworkFull),
+		reflect.TypeFor[jobs.PullRequestState](): enum(jobs.PullWanted, jobs.PullOpen, jobs.PullNone, jobs.PullRefused),
+		reflect.TypeFor[jobs.Outcome]():          enum(jobs.Success, jobs.Failure, jobs.Error, jobs.TimedOut, jobs.Cancellation, jobs.Skip),
+		reflect.TypeFor[jobs.Reason]():           enum(append([]jobs.Reason{""}, slices.Sorted(maps.Keys(jobs.Reasons))...)...),
+		reflect.TypeFor[jobs.Kind]():             {Type: "string", Pattern: `^[a-z]+(\.[a-z]+)*$`, Examples: []any{jobs.ToolStarted, jobs.Message, jobs.JobFinished}},
+		reflect.TypeFor[control.Verb]():          enum(control.Prompt, control.Answer, control.Interrupt, control.Stop, control.Raw, control.Set),
+		reflect.TypeFor[control.Words]():         {Types: []string{"string", "array"}, Items: &jsonschema.Schema{Type: "string"}},
+		reflect.TypeFor[calendar.Missed]():       enum(calendar.MissedOnce, calendar.MissedSkip),
+		reflect.TypeFor[calendar.Overlap]():      enum(calendar.OverlapSkip, calendar.OverlapAllow),
+		reflect.TypeFor[jobs.Letter]():           enum(jobs.DeadJob, jobs.DeadSubmission, jobs.DeadMessage),
+		reflect.TypeFor[event.Tokens]():          tokens(),
+		reflect.TypeFor[event.Limit]():           anything,
+		reflect.TypeFor[results.State]():         enum(results.Running, results.Completed, results.Failed, results.Interrupted, results.Stopped),
+		reflect.TypeFor[time.Time]():             {Type: "string", Format: "date-time"},
+		reflect.TypeFor[[]byte]():                {Type: "string", ContentEncoding: "base64"},
+		reflect.TypeFor[json.RawMessage]():       anything,
 	}
 }
 
@@ -248,6 +249,9 @@ func bound(job *jsonschema.Schema) {
 	}
 	for path, pattern := range patterns {
 		at(job, path).Pattern = pattern
+	}
+	for path, most := range map[string]int{"deliver.labels": jobs.MaxPullLabels, "deliver.reviewers": jobs.MaxPullReviewers} {
+		at(job, path).MaxItems = jsonschema.Ptr(most)
 	}
 	at(job, "labels").MaxProperties = jsonschema.Ptr(jobs.MaxLabels)
 	at(job, "env").MaxProperties = jsonschema.Ptr(jobs.MaxEnv)

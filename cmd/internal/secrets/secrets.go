@@ -18,6 +18,7 @@ var secretVariables = []string{
 	"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY",
 	cli.EnvPrefix + "ANTHROPIC_API_KEY", cli.EnvPrefix + "OPENAI_API_KEY", cli.EnvPrefix + "GOOGLE_API_KEY",
 	cli.EnvPrefix + "TOKEN",
+	cli.EnvPrefix + "FORGES_GITHUB_TOKEN", cli.EnvPrefix + "FORGES_GITLAB_TOKEN", cli.EnvPrefix + "FORGES_GITEA_TOKEN",
 }
 
 // isSecret reports whether only this process may know a variable: keys, the secrets of

@@ -17,10 +17,10 @@ const (
 	deliverTries = 3
 )
 
-// Deliver makes the branch of a job that asks for one. The result is already stored: a
+// Deliver makes the branch of a job that asks for one, or for a pull request of it. The result is already stored: a
 // failed delivery costs only the branch.
 func (o *Outcome) Deliver(ctx context.Context, change workspace.Change) error {
-	if o.cfg.Job.Deliver.Mode != jobs.DeliverBranch {
+	if !o.cfg.Job.Deliver.OnBranch() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, deliverLimit, fmt.Errorf("it took longer than %v", deliverLimit))

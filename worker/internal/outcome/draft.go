@@ -6,12 +6,9 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 )
-
-// DraftName is the artifact with the agent's description of its change: the title of a
-// pull request in the first line, and its text.
-const DraftName = "draft.md"
 
 // MaxDraft is how many bytes of an agent's message are read for a draft.
 const MaxDraft = 2 * draftText
@@ -28,7 +25,7 @@ func (d Draft) String() string { return strings.TrimSpace(d.Title + "\n\n" + d.t
 
 // KeepDraft stores the agent's description of its change, which [Outcome.Deliver] uses.
 func (o *Outcome) KeepDraft(ctx context.Context, d Draft) error {
-	file, err := o.destination().put(ctx, DraftName, strings.NewReader(d.String()+"\n"))
+	file, err := o.destination().put(ctx, jobs.DraftArtifact, strings.NewReader(d.String()+"\n"))
 	if err != nil {
 		return err
 	}

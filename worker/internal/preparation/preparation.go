@@ -124,12 +124,12 @@ func (p Preparation) permitted() error {
 	if job.Isolation == jobs.IsolationNone || strategy == string(workspace.Auto) {
 		strategy = ""
 	}
-	if strategy == string(workspace.Hook) && job.Deliver.Mode == jobs.DeliverBranch {
+	if strategy == string(workspace.Hook) && job.Deliver.OnBranch() {
 		return verdict.Ended(jobs.InvalidJob, "this worker's workspaces are not of git, so there is no branch to deliver; use deliver mode patch")
 	}
 	leaving := "" // how the job's result leaves the store
-	if mode := job.Deliver.Mode; mode == jobs.DeliverBranch || mode == jobs.DeliverPR {
-		leaving = mode
+	if job.Deliver.OnBranch() {
+		leaving = job.Deliver.Mode
 	}
 	return p.cfg.Refusals.Deny(p.cfg.Confine.Permits(job, strategy, leaving))
 }
