@@ -147,7 +147,7 @@ func (c Completer) valueOf(f *pflag.Flag) cobra.CompletionFunc {
 		return c.fromPool(batchIDs, sorted)
 	case "after":
 		return listed(f, c.fromPool(jobIDs(nil), byTime))
-	case "from-salvage":
+	case "from-salvage", "accept", "reject":
 		return c.fromPool(jobIDs(hasFinished), byTime)
 	case "need", "labels":
 		return listed(f, c.fromPool(workerLabels, sorted))

@@ -36,7 +36,7 @@ type flags struct {
 func New(shell cli.Shell) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use: "review [DIR|BATCH]", Short: "Decide about results, one after the other: accept them into your repository, or send them back", Args: cobra.MaximumNArgs(1),
+		Use: "review [DIR|ID]", Short: "Decide about results, one after the other: accept them into your repository, or send them back", Args: cobra.MaximumNArgs(1),
 		Long: `Review shows each result that nobody has decided about, of a batch or of the whole pool:
 its checks, what it cost, and its patch. You accept it, apply it to the work tree around
 --dir, make a branch of it, or reject it; a comment goes to its agent, which goes on with
