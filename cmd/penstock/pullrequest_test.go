@@ -102,7 +102,20 @@ func TestPullRequestsThatCannotBeMade(t *testing.T) {
 		}
 	}
 	refused("this pool opens no pull requests", "run")
-	f.github()
+	if _, code, stderr := f.try("github", "setup", "o/r"); code != 1 || !strings.Contains(stderr, "the settings name no credential of GitHub") {
+		t.Errorf("setup without a credential ends with %d: %s", code, stderr)
+	}
+	if out := f.run("github", "setup"); !strings.Contains(out, "Pull requests: read and write") {
+		t.Errorf("setup prints\n%s", out)
+	}
+	stub, _ := f.github()
+	if out := f.run("github", "setup", "o/r"); !strings.Contains(out, "o/r: the token reads its pull requests") {
+		t.Errorf("setup prints\n%s", out)
+	}
+	stub.Token = "another"
+	if _, code, stderr := f.try("github", "setup", "o/r", "o/r/../x"); code != 1 || !strings.Contains(stderr, "Bad credentials") || !strings.Contains(stderr, "is not OWNER/REPOSITORY") || strings.Contains(stderr, forgeToken) {
+		t.Errorf("setup with a wrong token ends with %d: %s", code, stderr)
+	}
 	f.serve()
 	refused("is on no forge of this pool (GitHub)", "submit")
 	if _, code, stderr := f.try("submit", "--repo", f.repo, "--pr-label", "x", "--", "true"); code == 0 || !strings.Contains(stderr, "deliver.labels") {

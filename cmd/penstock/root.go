@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/penstock/docscmd"
 	"github.com/penstock-run/penstock/cmd/penstock/doctorcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/eventscmd"
+	"github.com/penstock-run/penstock/cmd/penstock/githubcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/healthcmd"
 	"github.com/penstock-run/penstock/cmd/penstock/insidecmd"
 	"github.com/penstock-run/penstock/cmd/penstock/installcmd"
@@ -142,7 +143,7 @@ func subcommands(shell cli.Shell) []*cobra.Command {
 	list := []*cobra.Command{
 		runcmd.New(shell), batchcmd.New(shell), jobcmd.NewSubmit(shell), jobcmd.NewWatch(shell), jobcmd.NewLogs(shell), jobcmd.NewWait(shell),
 		jobcmd.NewSend(shell), jobcmd.NewAnswer(shell), jobcmd.NewAttach(shell), jobcmd.NewWhy(shell), topcmd.New(shell), reviewcmd.New(shell), jobcmd.New(shell),
-		queuecmd.New(shell), eventscmd.New(shell), schedulecmd.New(shell), tokencmd.New(shell), webhookcmd.New(shell), auditcmd.New(shell), costcmd.New(shell), receiptcmd.New(shell), deadcmd.New(shell), agentcmd.New(shell), servecmd.New(shell), uicmd.New(shell), workercmd.New(shell), natscmd.New(shell), mcpcmd.New(shell),
+		queuecmd.New(shell), eventscmd.New(shell), schedulecmd.New(shell), tokencmd.New(shell), webhookcmd.New(shell), auditcmd.New(shell), costcmd.New(shell), receiptcmd.New(shell), githubcmd.New(shell), deadcmd.New(shell), agentcmd.New(shell), servecmd.New(shell), uicmd.New(shell), workercmd.New(shell), natscmd.New(shell), mcpcmd.New(shell),
 		installcmd.New(shell), healthcmd.New(shell), sandboxcmd.New(shell), doctorcmd.New(shell), cleancmd.New(shell), backupcmd.New(shell), backupcmd.NewRestore(shell), chaoscmd.New(shell), benchcmd.New(shell),
 		docscmd.New(shell), aboutcmd.NewSchema(shell), aboutcmd.NewConfig(shell), aboutcmd.NewVersion(shell, build()),
 	}

@@ -219,6 +219,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock health":  {{"health", e}, {"health", "http://127.0.0.1:1/" + e}}, "penstock doctor": {{"doctor", "--policy", e}}, "penstock clean": {{"clean", "--dry-run"}}, "penstock backup": {{"backup", filepath.Join(f.TempDir(), "no", e)}}, "penstock restore": {{"restore", e}},
 		"penstock bench": {{"bench", "--jobs", "2", "--queue", "default", "--progress", "tty"}, {"bench", "--jobs", "1", "--queue", "default", "--", "/no" + strings.ToValidUTF8(e, "")}, {"bench", "--queue", e}, {"bench", "--repo", e}, {"bench", e}},
 		"penstock chaos": {{"chaos", "--kinds", e}}, "penstock schema": {{"schema", e}}, "penstock config view": {{"config", "view", "--sign-key", e}, {"config", "view", "-c", e}}, "penstock version": {{"version"}},
+		"penstock github setup":   {{"github", "setup", e}, {"github", "setup"}},
 		"penstock receipt verify": {{"receipt", "verify", e}, {"receipt", "verify", os.DevNull, "--key", e}}, "penstock receipt key": {{"receipt", "key", e}},
 		"penstock cost":  {{"cost"}, {"cost", "--by", "model", "-o", "json"}, {"cost", "--by", "batch"}, {"cost", "--by", e}},
 		"penstock audit": {{"audit"}, {"audit", "-o", "json"}, {"audit", "--since", e}, {"audit", "--who", e}}, "penstock mcp": {{"mcp", e}, {"mcp", "--allow", e}, {"mcp", "--repo", e}},

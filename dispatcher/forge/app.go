@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,17 +53,13 @@ func (a *app) token(ctx context.Context, owner, name string) (string, error) {
 	if t, ok := a.kept(repo); ok {
 		return t, nil
 	}
-	c, err := a.open(a.doer(func(_ context.Context, h http.Header) error {
-		proof, err := a.proof(time.Now())
-		h.Set("Authorization", "Bearer "+proof)
-		return err
-	}))
+	c, err := a.client()
 	if err != nil {
 		return "", err
 	}
-	at, _, err := c.Apps.GetRepositoryInstallation(ctx, owner, name)
+	at, err := a.installation(ctx, c, repo)
 	if err != nil {
-		return "", libraryError(err)
+		return "", err
 	}
 	t, _, err := c.Apps.CreateInstallationToken(ctx, at.GetID(), &github.InstallationTokenOptions{
 		Repositories: []string{name}, Permissions: &github.InstallationPermissions{PullRequests: new("write"), Contents: new("read")},
@@ -72,6 +69,21 @@ func (a *app) token(ctx context.Context, owner, name string) (string, error) {
 	}
 	a.keep(repo, appToken{t.GetToken(), t.GetExpiresAt().Add(-tokenBefore)})
 	return t.GetToken(), nil
+}
+
+// client makes requests as the App itself.
+func (a *app) client() (*github.Client, error) {
+	return a.open(a.doer(func(_ context.Context, h http.Header) error {
+		proof, err := a.proof(time.Now())
+		h.Set("Authorization", "Bearer "+proof)
+		return err
+	}))
+}
+
+func (a *app) installation(ctx context.Context, c *github.Client, repo string) (*github.Installation, error) {
+	owner, name, _ := strings.Cut(repo, "/")
+	at, _, err := c.Apps.GetRepositoryInstallation(ctx, owner, name)
+	return at, libraryError(err)
 }
 
 func (a *app) kept(repo string) (string, bool) {

@@ -146,11 +146,20 @@ func TestGitHubApp(t *testing.T) {
 	if n := stub.Calls(forgetest.GetToken); n != 1 {
 		t.Errorf("%d tokens were made, want 1", n)
 	}
+	settings := forge.GitHubSettings{URL: stub.URL, AppID: 7, AppKeyFile: file}
+	if said, err := settings.Probe(t.Context(), "o/r"); err != nil || !strings.Contains(said, "pull_requests write and contents read") {
+		t.Errorf("the probe says %q, %v", said, err)
+	}
+	stub.Permissions = map[string]string{"contents": "read"}
+	if _, err := settings.Probe(t.Context(), "o/r"); kind(err) != forge.Missing || !strings.Contains(err.Error(), `pull_requests ""`) {
+		t.Errorf("without the permission the probe says %v", err)
+	}
+	made := stub.Calls(forgetest.GetToken)
 	stub.Next(forgetest.ListPulls, forgetest.Fault{Status: 401})
 	if _, err := g.Find(t.Context(), "o/r", "b"); kind(err) != forge.Denied {
 		t.Error(err)
 	}
-	if _, err := g.Find(t.Context(), "o/r", "b"); err != nil || stub.Calls(forgetest.GetToken) != 2 {
+	if _, err := g.Find(t.Context(), "o/r", "b"); err != nil || stub.Calls(forgetest.GetToken) != made+1 {
 		t.Errorf("%d tokens, %v", stub.Calls(forgetest.GetToken), err)
 	}
 	stub.Next(forgetest.FindApp, forgetest.Fault{Status: 404, Body: `{"message":"Not Found","documentation_url":"https://docs.github.com"}`})

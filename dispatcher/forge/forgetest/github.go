@@ -57,6 +57,8 @@ type GitHub struct {
 	Token string // that it takes
 	// Proof checks what an App proves itself with; nil: there is none.
 	Proof func(jwt string) error
+	// Permissions are those of the App.
+	Permissions map[string]string
 	// Before, unless nil, is called with each operation that is asked for.
 	Before func(operation string)
 	// Else answers what is not of the API: the repositories.
@@ -74,6 +76,7 @@ type GitHub struct {
 func NewGitHub(t testing.TB, token string) *GitHub {
 	t.Helper()
 	g := &GitHub{TB: t, Token: token, faults: map[string][]Fault{}, calls: map[string]int{}, description: describe(t)}
+	g.Permissions = map[string]string{"metadata": "read", "contents": "read", "pull_requests": "write"}
 	mux := http.NewServeMux()
 	for operation, answer := range map[string]func(*http.Request, []byte) (int, any){
 		ListPulls: g.list, CreatePull: g.create, UpdatePull: g.update, GetRepo: g.repository,
@@ -332,7 +335,7 @@ func (g *GitHub) review(r *http.Request, body []byte) (int, any) {
 }
 
 func (g *GitHub) installation(*http.Request, []byte) (int, any) {
-	return http.StatusOK, g.say(FindApp, "200", map[string]any{"id": 42})
+	return http.StatusOK, g.say(FindApp, "200", map[string]any{"id": 42, "permissions": g.Permissions})
 }
 
 func (g *GitHub) makeToken(r *http.Request, _ []byte) (int, any) {
