@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,15 +22,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A board is a store that can be away.
 type board struct {
-	mu           sync.Mutex
-	away         bool
-	state        ratelimit.State
-	reads, wrote int
+	mu    sync.Mutex
+	away  bool
+	state ratelimit.State
+	wrote int
 }
 
 var errAway = errors.New("no broker")
 
 func (b *board) set(away bool) { b.mu.Lock(); defer b.mu.Unlock(); b.away = away }
+
+func (b *board) written() int { b.mu.Lock(); defer b.mu.Unlock(); return b.wrote }
 
 func (b *board) is(ctx context.Context) bool {
 	b.mu.Lock()
@@ -47,7 +50,6 @@ func (b *board) Get(ctx context.Context, key string, now time.Time) (ratelimit.S
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reads++
 	return ratelimit.State{Key: key}.Merge(b.state, now), nil
 }
 
@@ -88,16 +90,16 @@ func TestWorkersHearOfEachOther(t *testing.T) {
 		b, one, other := &board{}, open(t), open(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var sharing sync.WaitGroup
-		var standing gate.Standing
+		var standing atomic.Pointer[gate.Standing]
 		sharing.Go(func() {
-			Share(ctx, b, map[string]*gate.Gate{"anthropic": one}, func(_ string, now gate.Standing) { standing = now })
+			Share(ctx, b, map[string]*gate.Gate{"anthropic": one}, func(_ string, now gate.Standing) { standing.Store(&now) })
 		})
 		defer sharing.Wait()
 		defer cancel()
 		held(t, one, 2*time.Second)
 		time.Sleep(10 * time.Second)
-		if b.wrote != 0 {
-			t.Errorf("a short wait was told %d times", b.wrote)
+		if n := b.written(); n != 0 {
+			t.Errorf("a short wait was told %d times", n)
 		}
 		b.set(true)
 		held(t, one, 2*time.Hour)
@@ -112,11 +114,11 @@ func TestWorkersHearOfEachOther(t *testing.T) {
 		if !ok || ended.Reason != jobs.QuotaWaiting || ended.Outcome != jobs.Error || ended.Wait < 118*time.Minute || ended.Wait > 2*time.Hour {
 			t.Errorf("err %v", err)
 		}
-		if standing.Held < time.Hour || standing.Refused {
-			t.Errorf("standing %+v", standing)
+		if now := standing.Load(); now.Held < time.Hour || now.Refused {
+			t.Errorf("standing %+v", now)
 		}
-		if b.wrote > 2 {
-			t.Errorf("one wait was told %d times", b.wrote)
+		if n := b.written(); n > 2 {
+			t.Errorf("one wait was told %d times", n)
 		}
 		_ = one.Governor().Refuse("status 401") // what Admit says, too
 		time.Sleep(2 * time.Second)
