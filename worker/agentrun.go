@@ -111,6 +111,7 @@ func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *age
 func (r *agentRuns) spending() spending.Config {
 	return spending.Config{
 		Shared: r.shared.Purses(), Patience: time.Duration(r.plan.Job.IdleTimeout) / 2,
+		Models: r.of.cfg.Policy.Models, Tiers: r.of.cfg.Policy.ServiceTiers,
 		Record: r.of.rec, Budget: r.plan.Job.Budget, Token: r.of.tokens.model,
 		Tell: r.of.events.Put, Clean: r.of.clean, Reached: r.of.cfg.Hooks.Budget,
 		Refused: func(v gate.Violation) {

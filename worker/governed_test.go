@@ -194,3 +194,17 @@ func TestASessionGoesOnAfterAQuota(t *testing.T) {
 		t.Errorf("the requests were of the turns %v", turns)
 	}
 }
+
+// A model that the worker's policy does not name is not called, and the session tells of it.
+func TestAModelThatThePolicyDoesNotName(t *testing.T) {
+	t.Parallel()
+	f, model := governed(t, time.Minute, agenttest.Say("ok"))
+	f.cfg.Policy.Models = []string{"claude-sonnet-*"}
+	rec, events := f.run(f.job(callOnce + " && exit 1; " + strings.Replace(callOnce, "opus", "sonnet", 1)))
+	if rec.Outcome != jobs.Success || len(model.Requests()) != 1 {
+		t.Errorf("%s (%s) after %d calls", rec.Outcome, rec.Message, len(model.Requests()))
+	}
+	if told := dataOf[event.JailViolation](t, events, jobs.JailViolation); len(told) != 1 || !strings.Contains(told[0].Reason, "claude-opus-5") {
+		t.Errorf("told %+v", told)
+	}
+}

@@ -193,3 +193,32 @@ func TestKindsOfRefusals(t *testing.T) {
 		})
 	}
 }
+
+// Only models and tiers of the policy pass, however a request names them.
+func TestModelsOfThePolicy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{}, Limits{Models: []string{"claude-sonnet-*", "claude-haiku-4-5"}, Tiers: []string{"standard_only", "fast"}}, stream(start, text, delta, stop))
+	for body, passes := range map[string]bool{
+		`{"model":"claude-sonnet-4-5"}`:                                    true,
+		`{"model":"claude-haiku-4-5"}`:                                     true,
+		`{"model":"claude-haiku-4-5-x"}`:                                   false,
+		`{"model":"claude-opus-5"}`:                                        false,
+		`{"model":"\u0063laude-opus-5"}`:                                   false,
+		`{"model":"claude-sonnet-"}`:                                       true,
+		`{"model":"claude-sonnet-5","service_tier":"standard_only"}`:       true,
+		`{"model":"claude-sonnet-5","service_tier":"auto"}`:                false,
+		`{"model":"claude-sonnet-5","speed":"fast"}`:                       true,
+		`{"model":"claude-sonnet-5","speed":"other"}`:                      false,
+		`{"model":"claude-sonnet-5","service_tier":"auto","speed":"fast"}`: false,
+		`{"model":"claude-sonnet-5","metadata":{"service_tier":"fast"}}`:   true,
+	} {
+		before := r.sent()
+		status, answer, _ := r.do("POST", "/v1/messages", body)
+		if (status == 200) != passes || (r.sent() > before) != passes || !passes && (status != 400 || !strings.Contains(answer, "of the policy")) {
+			t.Errorf("%s: %d %s", body, status, answer)
+		}
+	}
+	if len(r.violations) != 6 {
+		t.Errorf("violations %+v", r.violations)
+	}
+}

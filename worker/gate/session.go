@@ -5,11 +5,14 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/budget"
+	"github.com/penstock-run/penstock/worker/internal/inspection"
 )
 
 // Limits bound what a session may use.
@@ -27,9 +30,33 @@ type Limits struct {
 	// Patience bounds how long a call waits for the provider's limits; zero: as
 	// long as the gate lets it.
 	Patience time.Duration
+	// Models and Tiers are the models, and the service tiers and speeds, that calls may ask
+	// for; a name that ends with * stands for all that begin so. Empty is all.
+	Models, Tiers []string
 	// Remote allows the provider to use the network on the agent's behalf: tools that
 	// run there, contents given by URL. It is a way out of a jail that has no other.
 	Remote bool
+}
+
+// permit says what of a call's request is not permitted.
+func (l Limits) permit(asks inspection.Inquiry) error {
+	if !named(l.Models, strings.TrimPrefix(asks.Model, "models/")) {
+		return fmt.Errorf("model %.60q is not among those of the policy", asks.Model)
+	}
+	for tier := range strings.SplitSeq(asks.Tiers, ",") {
+		if asks.Tiers != "" && !named(l.Tiers, tier) {
+			return fmt.Errorf("service tier or speed %.60q is not among those of the policy", tier)
+		}
+	}
+	return nil
+}
+
+// named reports whether a name is on a list that is not empty.
+func named(list []string, name string) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, func(allowed string) bool {
+		before, all := strings.CutSuffix(allowed, "*")
+		return name == allowed || all && strings.HasPrefix(name, before)
+	})
 }
 
 // A Meter is the usage of a session so far, without Limits.Used.

@@ -6,6 +6,7 @@ package policy
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,6 +26,12 @@ type Policy struct {
 	// Attach says whether people may open terminals in the jails of agents:
 	// allow, which is the default, or deny.
 	Attach string `yaml:"attach,omitempty" json:"attach,omitempty"`
+	// Models are those that agents may call, by the names that they have on the wire; one
+	// that ends with * stands for all that begin so. Empty is all.
+	Models []string `yaml:"models,omitempty" json:"models,omitempty"`
+	// ServiceTiers are the tiers and speeds that calls of models may ask for, as flex,
+	// priority and fast; a call that asks for none is permitted. Empty is all.
+	ServiceTiers []string `yaml:"service_tiers,omitempty" json:"service_tiers,omitempty"`
 }
 
 // Load reads the file at path.
@@ -46,10 +53,22 @@ func Parse(file string, b []byte) (p Policy, err error) {
 func (p Policy) validate() error {
 	return cmp.Or(
 		p.CheckWords("attach", []string{p.Attach}, "", "allow", "deny"),
+		p.checkNames("models", p.Models),
+		p.checkNames("service_tiers", p.ServiceTiers),
 		p.CheckWords("modes", p.Modes, "none", "worktree", "container"),
 		p.CheckWords("workspaces", p.Workspaces, "overlay", "clone", "linked", "hook"),
 		p.CheckWords("deliver", p.Deliver, "none", "patch", "branch", "pr"),
 	)
+}
+
+// checkNames reports a pattern of names that could mean something else than it says.
+func (p Policy) checkNames(field string, names []string) error {
+	for _, name := range names {
+		if before := strings.TrimSuffix(name, "*"); name == "" || strings.ContainsAny(before, "*?[ \t\n") {
+			return fmt.Errorf("policy %s: %s: %q is no name, nor one that ends with *", p.File(), field, name)
+		}
+	}
+	return nil
 }
 
 // A Request is what a job asks for, in the words of jobs.

@@ -55,6 +55,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"raed: [//a]":                      "line 1: field raed not found in type policy.Policy",
 		"read: [relative]":                 `read[0]: "relative" is none of`,
 		"preset: lax":                      `preset: "lax" is not one of strict, browser, debug, offline`,
+		"models: [claude-*-4]":             `models: "claude-*-4" is no name`,
+		"service_tiers: ['']":              `service_tiers: "" is no name`,
 		"modes: [worktre]":                 `modes: "worktre" is not one of none, worktree, container`,
 		"workspaces: [overlay, copy]":      `workspaces: "copy" is not one of overlay, clone, linked, hook`,
 		"deliver: [push]":                  `deliver: "push" is not one of none, patch, branch, pr`,

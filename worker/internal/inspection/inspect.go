@@ -39,7 +39,8 @@ type Inquiry struct {
 	Model    string
 	Output   int64  // tokens of the answer, at the most; 0: it does not say
 	Choices  int64  // answers; 0: it does not say
-	Tier     string // of the service
+	Tier     string // of the service: the dearest
+	Tiers    string // all tiers and speeds that it names, with commas between them
 	Regional bool   // the answer must come from one region
 	Text     int64  // bytes of strings, but for files
 }
@@ -317,6 +318,9 @@ func (in *inspector) text(s string) error {
 
 // option takes note of a field at the top.
 func (in *inspector) option(name, value string) {
+	if name == "service_tier" || name == "serviceTier" || name == "speed" {
+		in.found.Tiers = strings.TrimPrefix(in.found.Tiers+","+value, ",")
+	}
 	switch {
 	case name == "model":
 		in.found.Model = value

@@ -18,6 +18,8 @@ type Config struct {
 	Record jobs.Record
 	Budget jobs.Budget
 	Shared []gate.Purse // budgets that the job shares with others
+	// Models and Tiers are what calls may ask for; empty: anything.
+	Models, Tiers []string
 	// Patience is how long a call may wait for the limits of the provider.
 	Patience time.Duration
 	Token    string // with which programs of the jail are let in to the gate
@@ -75,7 +77,7 @@ func (s *Spending) Measure(cfg Config) {
 	before := cfg.Record.SpentBefore
 	s.cfg = cfg
 	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), gate.Limits{
-		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Patience: cfg.Patience,
+		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Patience: cfg.Patience, Models: cfg.Models, Tiers: cfg.Tiers,
 	})
 	s.meter.Refused, s.meter.Budget, s.meter.Unpriced = cfg.Refused, s.reached, s.unpriced
 	select {
