@@ -24,7 +24,8 @@ type attack struct {
 	path string
 	// calls is how many it makes at once, and rounds how often in a row.
 	calls, rounds int
-	hangUp        time.Duration // after which it hangs up; 0: it reads all
+	hangUp        time.Duration // after which it hangs up; 0: not before the answer
+	reads         int           // bytes of an answer, after which it hangs up; 0: all
 	// answers is what the provider sends, which has used so much by its own account.
 	answers func(w http.ResponseWriter, r *http.Request)
 	used    pricing.Tokens
@@ -59,6 +60,7 @@ func endless(f http.HandlerFunc) http.HandlerFunc {
 
 func attacks() []attack {
 	honest := stream(tells(prose, 500, ""))
+	within := strings.TrimSuffix(tells(prose, 300, ""), stop)
 	used := pricing.Tokens{Input: prose, Output: 500}
 	whole := func(s string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s) }
@@ -67,7 +69,7 @@ func attacks() []attack {
 		{name: "calls in a row", body: opus, rounds: 40, answers: honest, used: used},
 		{name: "twenty calls at once", body: opus, calls: 20, rounds: 3, answers: pause(honest), used: used},
 		{name: "a budget for tiny answers, at once", body: strings.Replace(opus, "4000", "1", 1), calls: 20, rounds: 3, answers: pause(stream(tells(prose, 1, ""))), used: pricing.Tokens{Input: prose, Output: 1}},
-		{name: "hangs up within answers", body: opus, rounds: 60, hangUp: 20 * time.Millisecond, answers: endless(stream(strings.TrimSuffix(tells(prose, 300, ""), stop))), used: used},
+		{name: "hangs up within answers", body: opus, rounds: 60, reads: len(within), answers: endless(stream(within)), used: used},
 		{name: "hangs up before answers begin", body: opus, rounds: 60, hangUp: 20 * time.Millisecond, answers: endless(func(http.ResponseWriter, *http.Request) {}), used: pricing.Tokens{Input: prose}},
 		{name: "streams that break, tried again as an SDK does", body: opus, rounds: 60, answers: broken(stream(tells(prose, 300, "")[:20_000])), used: pricing.Tokens{Input: prose, Output: 160}},
 		{name: "errors, tried again as an SDK does", body: opus, rounds: 10, answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(529) }},
@@ -147,11 +149,10 @@ func (a attack) run(r *rig) (refused int) {
 
 // call makes one call, and reports whether it was refused for the budget.
 func (a attack) call(r *rig, body string) bool {
-	ctx := r.t.Context()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
 	if a.hangUp > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.hangUp)
-		defer cancel()
+		time.AfterFunc(a.hangUp, cancel)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+orDefault(a.path, "/v1/messages"), strings.NewReader(body))
 	if err != nil {
@@ -163,7 +164,11 @@ func (a attack) call(r *rig, body string) bool {
 		return false
 	}
 	defer res.Body.Close()
-	got, _ := io.ReadAll(res.Body)
+	var answer io.Reader = res.Body
+	if a.reads > 0 {
+		answer = io.LimitReader(answer, int64(a.reads))
+	}
+	got, _ := io.ReadAll(answer)
 	var e struct{ Error struct{ Message string } }
 	return res.StatusCode == http.StatusBadRequest && json.Unmarshal(got, &e) == nil && strings.Contains(e.Error.Message, "penstock: the budget")
 }
