@@ -165,7 +165,7 @@ func sent(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	reg, _ := worker(t)
-	dreg, _ := dispatcher(t, noState)
+	dreg, _ := dispatcher(t, budgeted)
 	for _, g := range []prometheus.Gatherer{reg, dreg, NewRegistry(Info{})} {
 		families, err := g.Gather()
 		if err != nil {

@@ -21,6 +21,14 @@ type State struct {
 	StoreBytes, StoreLimit int64
 	// BackupVerified is when a backup was last verified, and BackupFailed when one last failed; zero: never.
 	BackupVerified, BackupFailed time.Time
+	Budgets                      []Spending
+}
+
+// Spending is what jobs have spent of a budget that they share, in its present period.
+type Spending struct {
+	Budget       string // its key and period, as in queue:slow/day
+	Unit         string // usd or tokens
+	Spent, Limit float64
 }
 
 // Stat is what a queue holds now.
@@ -57,6 +65,8 @@ func (d *Dispatcher) State(reg prometheus.Registerer, read ReadState, timeout ti
 		limit:    desc("store_limit_bytes", "Bytes that the broker's store may hold; 0 when the account has no limit."),
 		verified: desc("backup_verified_timestamp_seconds", "When a backup was last verified by restoring it; 0 when none was, as far as the audit log goes back."),
 		broken:   desc("backup_failed_timestamp_seconds", "When a backup last failed; 0 when none did, as far as the audit log goes back."),
+		spent:    desc("budget_spent", "What was spent of a budget that jobs share, in its present period.", "budget", "unit"),
+		most:     desc("budget_limit", "What may be spent of a budget that jobs share, in each period.", "budget", "unit"),
 		took:     desc("collector_duration_seconds", "Time that the last reading of the pool's state took."),
 		failed:   desc("collector_errors_total", "Readings of the pool's state that failed."),
 	}
@@ -72,6 +82,7 @@ type stateCollector struct {
 	oldest, paused, slots       *prometheus.Desc
 	workers, dead, bytes, limit *prometheus.Desc
 	verified, broken            *prometheus.Desc
+	spent, most                 *prometheus.Desc
 	took, failed                *prometheus.Desc
 
 	mu     sync.Mutex
@@ -80,7 +91,7 @@ type stateCollector struct {
 
 // Describe is of prometheus.Collector.
 func (c *stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.jobs, c.held, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.took, c.failed} {
+	for _, d := range []*prometheus.Desc{c.jobs, c.held, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.spent, c.most, c.took, c.failed} {
 		out <- d
 	}
 }
@@ -120,6 +131,10 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 	show(c.limit, float64(max(state.StoreLimit, 0)))
 	show(c.verified, timestamp(state.BackupVerified))
 	show(c.broken, timestamp(state.BackupFailed))
+	for _, b := range state.Budgets {
+		show(c.spent, b.Spent, b.Budget, b.Unit)
+		show(c.most, b.Limit, b.Budget, b.Unit)
+	}
 }
 
 // timestamp is a time in seconds, and 0 for none.

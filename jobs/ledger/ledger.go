@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
@@ -75,6 +76,23 @@ type entry struct {
 func (l Ledger) Spent(ctx context.Context, b Budget, at time.Time) (Amount, error) {
 	_, e, err := l.read(ctx, b, at)
 	return Amount{e.USD, e.Tokens}, err
+}
+
+// atOnce is how many budgets are read at the same time.
+const atOnce = 16
+
+// SpentOfAll returns what was spent of each of many budgets in the period of a time.
+func (l Ledger) SpentOfAll(ctx context.Context, all Budgets, at time.Time) ([]Amount, error) {
+	spent := make([]Amount, len(all))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i, b := range all {
+		g.Go(func() (err error) {
+			spent[i], err = l.Spent(ctx, b, at)
+			return err
+		})
+	}
+	return spent, g.Wait()
 }
 
 // Add adds to what was spent of a budget in the period of a time. When it returns an error

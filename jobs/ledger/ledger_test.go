@@ -92,6 +92,10 @@ func TestWhatIsSpentIsKept(t *testing.T) {
 	if got, err := l.Spent(t.Context(), b, noon.Add(12*time.Hour)); err != nil || got != (ledger.Amount{}) {
 		t.Errorf("the next day: %+v, err %v", got, err)
 	}
+	all := ledger.Budgets{{Key: "pool", Per: "day"}, b}
+	if got, err := l.SpentOfAll(t.Context(), all, noon); err != nil || len(got) != 2 || got[0] != (ledger.Amount{}) || got[1].USD != 20 {
+		t.Errorf("of all budgets: %+v, err %v", got, err)
+	}
 	if got, err := l.Budgets(t.Context()); err != nil || len(got) != 1 || got[0] != b {
 		t.Errorf("budgets %v, err %v", got, err)
 	}

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/catalog"
+	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
@@ -34,9 +36,13 @@ func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog, log *audit.L
 	if err != nil {
 		return metrics.State{}, err
 	}
+	budgets, err := spending(ctx, ledger.Of(q.Workers()), time.Now())
+	if err != nil {
+		return metrics.State{}, err
+	}
 	s := metrics.State{
 		Queues: queueStats(counts, holds, workers), DeadLetters: stored.DeadLetters, StoreBytes: stored.Bytes, StoreLimit: stored.Limit,
-		BackupVerified: backups.Verified, BackupFailed: backups.Failed.At,
+		BackupVerified: backups.Verified, BackupFailed: backups.Failed.At, Budgets: budgets,
 	}
 	for _, w := range workers {
 		if w.Closed == "" {
@@ -46,6 +52,28 @@ func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog, log *audit.L
 		}
 	}
 	return s, nil
+}
+
+// spending gathers what was spent of the budgets of the pool.
+func spending(ctx context.Context, l ledger.Ledger, now time.Time) (all []metrics.Spending, err error) {
+	budgets, err := l.Budgets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spent, err := l.SpentOfAll(ctx, budgets, now)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range budgets {
+		name := b.Key + "/" + b.Per
+		if b.USD > 0 {
+			all = append(all, metrics.Spending{Budget: name, Unit: "usd", Spent: spent[i].USD, Limit: b.USD})
+		}
+		if b.Tokens > 0 {
+			all = append(all, metrics.Spending{Budget: name, Unit: "tokens", Spent: float64(spent[i].Tokens), Limit: float64(b.Tokens)})
+		}
+	}
+	return all, nil
 }
 
 // queueStats gathers what is known of each queue: its jobs, whether it is paused, and the
