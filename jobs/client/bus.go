@@ -76,7 +76,7 @@ func (b *bus) request(ctx context.Context, c call, body json.RawMessage) (json.R
 	case errors.Is(err, nats.ErrMaxPayload):
 		return nil, &jobs.CodedError{Code: jobs.CodeTooLarge, Cause: err, Message: fmt.Sprintf(
 			"ask to %s: the request has %d bytes, and a message of this broker at most %d: raise its max_payload, or send less", c.row.Name, len(body), b.conn.NC.MaxPayload())}
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), disconnected(err), errors.Is(err, nats.ErrConnectionClosed):
 		return nil, noAnswer(c, err)
 	case err != nil:
 		return nil, fmt.Errorf("ask to %s: %w", c.row.Name, err)
@@ -97,7 +97,8 @@ func (b *bus) send(ctx context.Context, c call, m *nats.Msg) (*nats.Msg, error) 
 		limited, done := context.WithTimeout(ctx, c.within)
 		msg, err := b.conn.Request(limited, m)
 		done()
-		if !errors.Is(err, nats.ErrNoResponders) || time.Since(began) > comingUp {
+		untaken := errors.Is(err, nats.ErrNoResponders) || disconnected(err)
+		if !untaken || time.Since(began) > comingUp {
 			return msg, err
 		}
 		select {
@@ -107,6 +108,10 @@ func (b *bus) send(ctx context.Context, c call, m *nats.Msg) (*nats.Msg, error) 
 		}
 	}
 }
+
+// disconnected reports whether a request was not sent because the connection is lost, and
+// keeps nothing until it is back.
+func disconnected(err error) bool { return errors.Is(err, nats.ErrReconnectBufExceeded) }
 
 func (b *bus) follow(ctx context.Context, c *Client, rec jobs.Record, after uint64) iter.Seq2[jobs.Event, error] {
 	if !b.reads() {

@@ -150,6 +150,34 @@ func TestNoDispatcher(t *testing.T) {
 	}
 }
 
+// While the broker is away a request waits for it, and then says that there is no answer. The
+// connections of the program keep no requests back meanwhile.
+func TestTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	s := jobstest.Start(t)
+	nc, err := nats.Connect(s.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	serveOn(t, nc)
+	c := open(t, nc, client.Config{})
+	s.Down()
+	for nc.IsConnected() {
+		time.Sleep(time.Millisecond)
+	}
+	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := c.Get(brief, jobs.NewID()); !errors.Is(err, jobs.ErrUnavailable) || jobs.Code(err) != jobs.CodeUnavailable {
+		t.Errorf("got %v (%s), want that it is away", err, jobs.Code(err))
+	}
+	back := time.AfterFunc(200*time.Millisecond, s.Up)
+	defer back.Stop()
+	if _, err := c.Submit(jobstest.Context(t), plain()); err != nil {
+		t.Errorf("it is back: %v", err)
+	}
+}
+
 // Following and waiting end with the cause of their context, and not silently.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
