@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/natsd"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/flaky"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 // A pool whose broker is 300 ms away, and where one of twenty pieces is up to three seconds
@@ -17,7 +18,9 @@ import (
 // has all of its events.
 func TestAFarPool(t *testing.T) {
 	t.Parallel()
+	lease := "PENSTOCK_LEASE=" + slowtest.Pace(10*time.Second).String() // the default, which tests shorten
 	f := newFixture(t)
+	f.env = append(f.env, lease)
 	f.serve()
 	endpoint, err := natsd.Find(filepath.Join(f.data, "nats"))
 	f.must(err)
@@ -31,7 +34,7 @@ func TestAFarPool(t *testing.T) {
 	f.must(err)
 	far.User = url.UserPassword(endpoint.User, endpoint.Password)
 	away := newFixture(t) // has a data directory of its own, as on another host
-	away.env = append(away.env, "PENSTOCK_SERVER="+far.String())
+	away.env = append(away.env, lease, "PENSTOCK_SERVER="+far.String())
 	away.worker("--slots", "3")
 
 	run := func(args ...string) string {

@@ -39,6 +39,7 @@ func ofCommands(repo string) map[string]asking {
 		"retry":              {args: []string{"job", "retry", "JOB"}},
 		"resume":             {args: []string{"job", "resume", "JOB"}, also: job},
 		"fork":               {args: []string{"job", "fork", "JOB", "--prompt", "x"}, also: job},
+		"review":             {args: []string{"review", "--accept", "JOB"}, also: job},
 		"purge":              {args: []string{"job", "purge", "nothing"}, also: job},
 		"events":             {args: []string{"logs", "JOB"}, also: job},
 		"artifacts":          {args: []string{"job", "artifacts", "JOB"}, also: job},

@@ -13,7 +13,7 @@ import (
 
 // The ports are none of those that Linux gives to connections, 32768 and up, so a server that
 // is stopped finds its own free when it is started again. Processes run at once, so each takes
-// a block after the other for itself, until it ends.
+// a block after the other for itself, until it ends: it listens on the block's first port.
 const (
 	firstPort = 10_000
 	blocks    = 44
@@ -23,6 +23,7 @@ const (
 var ports struct {
 	sync.Mutex
 	next, end int
+	kept      []net.Listener // on the first ports of blocks
 }
 
 // Address returns an address of the loopback, 127.0.0.1 with a port of [Port].
@@ -70,11 +71,12 @@ func free(port int) bool {
 func nextBlock() {
 	block := rand.IntN(blocks)
 	for range blocks {
-		if reserve(block) {
+		if l, err := net.Listen("tcp", at(firstPort+block*blockSize)); err == nil {
+			ports.kept = append(ports.kept, l)
 			break
 		}
 		block = (block + 1) % blocks
 	}
-	ports.next = firstPort + block*blockSize
-	ports.end = ports.next + blockSize
+	ports.next = firstPort + block*blockSize + 1
+	ports.end = ports.next + blockSize - 1
 }

@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 
 // Servers that are down for a moment have their ports to themselves.
 func TestProcessesGetDifferentPorts(t *testing.T) {
-	const processes = 20 // of two blocks each
-	t.Setenv("TMPDIR", t.TempDir())
+	const processes = 10 // of two blocks each
 	t.Setenv(child, "yes")
 	seen := map[string]int{}
 	for i := range processes {
