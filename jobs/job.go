@@ -72,6 +72,9 @@ type Job struct {
 	Check         []string `json:"check,omitempty"`
 	CheckRounds   int      `json:"check_rounds,omitempty"`
 	ExpectChanges bool     `json:"expect_changes,omitempty"`
+	// CheckReports are files of the workspace, in the syntax of Artifacts, that checks
+	// write in the format of JUnit. See [Check.Tests].
+	CheckReports []string `json:"check_reports,omitempty"`
 	// ResultSchema is the JSON Schema of what the agent has to set as the job's
 	// result, with the command penstock in its jail. See [Result.Value].
 	ResultSchema json.RawMessage `json:"result_schema,omitempty"`

@@ -57,6 +57,21 @@ type Check struct {
 	Seconds float64 `json:"seconds" jsonschema:"How long it took."`
 	// Cached: it is a setup command that ran for another job, and succeeded.
 	Cached bool `json:"cached,omitempty" jsonschema:"It did not run: what it had written for another job was taken over."`
+	// Tests is nil for setup commands, and without CheckReports.
+	Tests *Tests `json:"tests,omitempty" jsonschema:"What its reports of tests say."`
+}
+
+// Tests are counts from the reports that a check's programs wrote. These programs are part
+// of the change, so the counts decide nothing: the exit code does.
+type Tests struct {
+	Passed  int `json:"passed" jsonschema:"How many tests passed."`
+	Failed  int `json:"failed" jsonschema:"How many failed."`
+	Errors  int `json:"errors" jsonschema:"How many ended with an error."`
+	Skipped int `json:"skipped" jsonschema:"How many did not run."`
+	Flaky   int `json:"flaky,omitempty" jsonschema:"How many of those that passed had failed before they ran again."`
+	// FailedCases has up to 20 names of up to 200 bytes, without control characters.
+	FailedCases []string `json:"failed_cases,omitempty" jsonschema:"The first tests that failed or ended with an error."`
+	Notes       []string `json:"notes,omitempty" jsonschema:"What could not be read, and why."`
 }
 
 // Durations of the stages of a job, in seconds.

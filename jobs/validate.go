@@ -40,7 +40,8 @@ func (j Job) Validate() error {
 	j.validateWork(found)
 	j.validateRepo(found)
 	j.validateDeliver(found)
-	j.validateArtifacts(found)
+	validatePatterns(found, "artifacts", j.Artifacts)
+	validatePatterns(found, "check_reports", j.CheckReports)
 	j.validateResultSchema(found)
 	j.validateSandbox(found)
 	j.validateEnvironment(found)
@@ -277,6 +278,9 @@ func (j Job) validateBounds(found *InvalidError) {
 	if j.CheckRounds > 0 && len(j.Check) == 0 {
 		found.add("check_rounds", fmt.Errorf("has no meaning without check"))
 	}
+	if len(j.CheckReports) > 0 && len(j.Check) == 0 {
+		found.add("check_reports", fmt.Errorf("has no meaning without check"))
+	}
 	found.add("agent.max_turns", within(j.Agent.MaxTurns, 0, 10_000))
 	found.add("retry.max_attempts", within(j.Retry.MaxAttempts, 1, MaxAttempts))
 	found.add("budget.tokens", within(j.Budget.Tokens, 0, 1<<50))
@@ -293,12 +297,12 @@ func amount(usd float64) error {
 	return nil
 }
 
-func (j Job) validateArtifacts(found *InvalidError) {
-	if len(j.Artifacts) > MaxPatterns {
-		found.add("artifacts", fmt.Errorf("has %d entries, at most %d are allowed", len(j.Artifacts), MaxPatterns))
+func validatePatterns(found *InvalidError, field string, patterns []string) {
+	if len(patterns) > MaxPatterns {
+		found.add(field, fmt.Errorf("has %d entries, at most %d are allowed", len(patterns), MaxPatterns))
 	}
-	for i, pattern := range j.Artifacts {
-		found.add(fmt.Sprintf("artifacts[%d]", i), checkPattern(pattern))
+	for i, pattern := range patterns {
+		found.add(fmt.Sprintf("%s[%d]", field, i), checkPattern(pattern))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/preparation"
 	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
 	"github.com/penstock-run/penstock/worker/internal/spending"
+	"github.com/penstock-run/penstock/worker/internal/testreports"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -31,8 +32,9 @@ type agentRuns struct {
 	plan    preparation.Plan
 	space   *workspace.Workspace
 	in      confine.Jail
-	notice  string             // what the agent must know of its workspace; "" if that is new
-	depends []agent.Dependency // on which the job depends
+	reports *testreports.Reader // of the checks
+	notice  string              // what the agent must know of its workspace; "" if that is new
+	depends []agent.Dependency  // on which the job depends
 
 	round     int                   // how often a check went back
 	failed    *jails.CommandError   // the check that did last
@@ -54,7 +56,7 @@ func (r *agentRuns) untilChecked(ctx context.Context) error {
 		if err := r.converse(ctx); err != nil {
 			return err
 		}
-		err := r.of.jails.Run(ctx, r.in, jobs.CheckFailed, r.plan.Job.Check)
+		err := r.of.jails.Run(ctx, r.in, jobs.CheckFailed, r.plan.Job.Check, r.reports.Begin)
 		failed, again := errors.AsType[*jails.CommandError](err)
 		if !again || r.round == r.plan.Job.CheckRounds {
 			return err

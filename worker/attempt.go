@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/preparation"
 	"github.com/penstock-run/penstock/worker/internal/sharedbudget"
 	"github.com/penstock-run/penstock/worker/internal/sharedlimits"
+	"github.com/penstock-run/penstock/worker/internal/testreports"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -158,6 +159,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 // equip restores what the attempt begins from, and returns the jail of its programs.
 func (a *attempt) equip(ctx context.Context, plan preparation.Plan, space *workspace.Workspace) (in confine.Jail, err error) {
 	a.runs.plan, a.runs.space = plan, space
+	a.runs.reports = testreports.New(space, plan.Job.CheckReports, a.of.clean)
 	if a.runs.notice, err = a.preparation.Restore(ctx, plan, space); err != nil {
 		return in, err
 	}

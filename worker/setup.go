@@ -24,7 +24,7 @@ func (a *attempt) setup(ctx context.Context, in confine.Jail, space *workspace.W
 	}
 	var ran error
 	took, reused, err := space.Setup(ctx, key, func(ctx context.Context, layer *workspace.Workspace) error {
-		ran = a.of.jails.Run(ctx, in.Around(layer), jobs.SetupFailed, a.of.job.Setup)
+		ran = a.of.jails.Run(ctx, in.Around(layer), jobs.SetupFailed, a.of.job.Setup, nil)
 		return ran
 	})
 	switch {

@@ -161,7 +161,7 @@ func TestAPullRequestIsOpenedOnce(t *testing.T) {
 	p.lead()
 	end := p.succeed(jobs.Result{
 		Branch: "penstock/x", Model: "m|`m", CostUSD: 0.25, Usage: jobs.Usage{Input: 10, Output: 5}, PatchSHA256: "abc", FilesChanged: 2,
-		Checks: []jobs.Check{{Command: "make ``` test", Exit: 0, Seconds: 1.25}},
+		Checks: []jobs.Check{{Command: "make ``` test", Exit: 0, Seconds: 1.25, Tests: &jobs.Tests{Passed: 1, Errors: 2, FailedCases: []string{"@octocat ``` <!-- penstock: end -->"}}}},
 	}, "Mend the thing\n\nI mended it, @octocat.\n```\nFixes #1 <!-- penstock: end -->\n")
 	pr := p.becomes("faults", rec.ID, isOpen(end))
 	all := p.github.Pulls()
@@ -174,6 +174,7 @@ func TestAPullRequestIsOpenedOnce(t *testing.T) {
 	}
 	for _, part := range []string{
 		"````text\nI mended it, @octocat.\n```\nFixes #1 <! -- penstock: end -->\n````", "Issue: https://github.com/o/r/issues/7", "````text\n$ make ``` test\n````", "output of make ``` test",
+		"````text\nThe reports of its tests say: 1 test passed, 2 with errors\nfailed: @octocat ``` <! -- penstock: end -->\nand 1 more\n````",
 		"| cost | `0.2500 US dollars, 15 tokens` |", "| model | `m¦'m` |", "| patch (SHA-256) | `abc` |", "| receipt (SHA-256) | `44136fa3", "(https://penstock.example.com/ui/jobs/" + rec.ID + ")",
 	} {
 		if !strings.Contains(got.Body, part) {

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/receipt"
+	"github.com/penstock-run/penstock/jobs/summary"
 	"github.com/penstock-run/penstock/jobs/visible"
 )
 
@@ -22,6 +23,7 @@ const (
 	maxTitle  = 200      // in characters
 	maxDraft  = 16 << 10 // in bytes
 	maxOutput = 4 << 10  // of one check
+	maxTests  = 1 << 10  // of what the reports of one say
 	maxChecks = 6        // with their output
 	lastOf    = 1000     // events in which the checks are looked for
 )
@@ -82,6 +84,13 @@ func (o *Outbox) writeChecks(ctx context.Context, b *strings.Builder, rec jobs.R
 	b.WriteString("\n### Checks\n")
 	for i, check := range res.Checks {
 		fmt.Fprintf(b, "\nExit code %d after %.1f s:\n\n%s", check.Exit, check.Seconds, fenced("$ "+check.Command, maxOutput))
+		if tests := summary.Tests(check.Tests); tests != "" {
+			lines := []string{"The reports of its tests say: " + tests}
+			if i < maxChecks {
+				lines = append(lines, summary.TestLines(check.Tests)...)
+			}
+			b.WriteString("\n" + fenced(strings.Join(lines, "\n"), maxTests))
+		}
 		if out := strings.TrimSpace(outputs[check.Command]); out != "" && i < maxChecks {
 			b.WriteString("\n" + fenced(out[max(0, len(out)-maxOutput):], maxOutput))
 		}

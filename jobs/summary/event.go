@@ -81,7 +81,7 @@ func poolSummary(payload event.Payload) string {
 	case event.SetupEnded:
 		return setupEnded(d)
 	case event.CheckEnded:
-		return fmt.Sprintf("%q ended with %d", d.Command, d.Exit)
+		return Join(fmt.Sprintf("%q ended with %d", d.Command, d.Exit), Tests(d.Tests))
 	case event.CheckReturned:
 		return fmt.Sprintf("the check goes back to the agent (%d of %d)", d.Round, d.Of)
 	case event.HangDetected:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/git"
@@ -71,8 +70,10 @@ func (w *Workspace) Snapshot(ctx context.Context) (Change, error) {
 	return change, nil
 }
 
-// Pick passes the files that match patterns to take, one after the other, by their
-// printable paths. It returns which files it left out, and why. All processes of the
+// A Picked is a file that [Workspace.Pick] passes on.
+type Picked = changes.Picked
+
+// Pick passes the files that match patterns to take, one after the other. It returns which files it left out, and why. All processes of the
 // attempt must have ended.
 //
 // A pattern is a path with the syntax of [path.Match] in its parts and ** for any
@@ -80,7 +81,7 @@ func (w *Workspace) Snapshot(ctx context.Context) (Change, error) {
 // matter, nor whether a file was changed. Pick takes only regular files with one name,
 // follows no link, and enters no git directory: a file that the agent could not read
 // must not pass as its work.
-func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
+func (w *Workspace) Pick(ctx context.Context, patterns []string, take func(Picked) error) (left []string, err error) {
 	err = w.files.check()
 	var known git.Listing
 	if err == nil && w.Strategy() == Overlay {

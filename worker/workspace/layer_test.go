@@ -79,9 +79,9 @@ func sameFourTimes(t *testing.T, repo, setup, script string) {
 func picked(t *testing.T, w *Workspace) string {
 	t.Helper()
 	var all strings.Builder
-	left, err := w.Pick(t.Context(), []string{"**"}, func(path string, content io.Reader) error {
-		data, err := io.ReadAll(content)
-		fmt.Fprintf(&all, "%s: %q\n", path, data)
+	left, err := w.Pick(t.Context(), []string{"**"}, func(picked Picked) error {
+		data, err := io.ReadAll(picked.Content)
+		fmt.Fprintf(&all, "%s: %q\n", picked.Path, data)
 		return err
 	})
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 func picks(tb testing.TB, w *Workspace, patterns ...string) (got map[string]string, left string) {
 	tb.Helper()
 	got = map[string]string{}
-	lines, err := w.Pick(tb.Context(), patterns, func(path string, content io.Reader) error {
-		data, err := io.ReadAll(content)
-		if _, twice := got[path]; twice {
-			tb.Errorf("%s was handed out twice", path)
+	lines, err := w.Pick(tb.Context(), patterns, func(picked Picked) error {
+		data, err := io.ReadAll(picked.Content)
+		if _, twice := got[picked.Path]; twice {
+			tb.Errorf("%s was handed out twice", picked.Path)
 		}
-		got[path] = string(data)
+		got[picked.Path] = string(data)
 		return err
 	})
 	if err != nil {
@@ -143,7 +143,7 @@ func TestPickEndsWithItsTaker(t *testing.T) {
 	w := prepare(t, open(t, Limits{}), "job.1", newRepo(t))
 	full := errors.New("full")
 	taken := 0
-	_, err := w.Pick(t.Context(), []string{"many"}, func(string, io.Reader) error { taken++; return full })
+	_, err := w.Pick(t.Context(), []string{"many"}, func(Picked) error { taken++; return full })
 	if !errors.Is(err, full) || taken != 1 {
 		t.Errorf("took %d files, err %v", taken, err)
 	}

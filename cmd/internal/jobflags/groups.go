@@ -24,7 +24,7 @@ var Groups = []Group{
 	{"Repository", "repo ref include-uncommitted from-salvage isolation"},
 	{"Agent", "agent model max-turns interactive terminals file secret"},
 	{"Jail", "backend image preset network allow-host env allow-weaker policy"},
-	{"Setup and checks", "setup fresh-setup check check-rounds expect-changes result-schema"},
+	{"Setup and checks", "setup fresh-setup check check-rounds check-report expect-changes result-schema"},
 	{"Limits", "timeout idle-timeout max-cost max-tokens max-attempts memory cpus cpu-weight pids disk inodes output-rate traffic connections"},
 	{"Questions", "park-after ask-timeout ask-default ask-fail"},
 	{"Scheduling", "queue priority need label run-at after parent"},

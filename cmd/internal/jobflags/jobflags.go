@@ -52,6 +52,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.BoolVar(&j.FreshSetup, "fresh-setup", false, "run the setup commands, even if their output for another job could be used")
 	flags.StringArrayVar(&j.Check, "check", nil, "command that must pass in the jail after the agent (repeatable)")
 	flags.IntVar(&j.CheckRounds, "check-rounds", 0, "how often a failed check goes back to the agent")
+	flags.StringArrayVar(&j.CheckReports, "check-report", nil, "file that the checks write with their tests, in JUnit's format: a path, with * and ** (repeatable)")
 	flags.BoolVar(&j.ExpectChanges, "expect-changes", false, "fail if the agent changes nothing")
 	flags.StringVar(&f.resultSchema, "result-schema", "", "file with the JSON Schema of the result that the agent must set with penstock result")
 	flags.DurationVar(&f.timeout, "timeout", 0, "limit for one attempt (default 30m)")

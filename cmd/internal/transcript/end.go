@@ -13,9 +13,9 @@ import (
 
 func (s *Screen) check(d event.CheckEnded) error {
 	if d.Exit != 0 {
-		return s.marked(console.Red, "✗", summary.Join("check "+visible.Line(d.Command), fmt.Sprintf("exit code %d", d.Exit), summary.Took(d.Seconds)))
+		return s.marked(console.Red, "✗", summary.Join("check "+visible.Line(d.Command), fmt.Sprintf("exit code %d", d.Exit), summary.Tests(d.Tests), summary.Took(d.Seconds)))
 	}
-	return s.marked(console.Green, "✓", summary.Join("check "+visible.Line(d.Command), summary.Took(d.Seconds)))
+	return s.marked(console.Green, "✓", summary.Join("check "+visible.Line(d.Command), summary.Tests(d.Tests), summary.Took(d.Seconds)))
 }
 
 // turn tells what a turn took. Why one failed is told at the end, once.

@@ -64,9 +64,14 @@ func (r *reviewer) checks(ctx context.Context, rec jobs.Record) error {
 		if check.Exit != 0 {
 			style = console.Red
 		}
-		err := r.shell.Out.Row(console.Span{Style: style, Text: fmt.Sprintf("exit %d  ", check.Exit)}, console.Span{Text: check.Command + "  " + summary.Took(check.Seconds)})
+		err := r.shell.Out.Row(console.Span{Style: style, Text: fmt.Sprintf("exit %d  ", check.Exit)}, console.Span{Text: check.Command + "  " + summary.Join(summary.Tests(check.Tests), summary.Took(check.Seconds))})
 		if err != nil {
 			return err
+		}
+		for _, line := range summary.TestLines(check.Tests) {
+			if err := r.shell.Out.Row(console.Span{Text: "  " + line}); err != nil {
+				return err
+			}
 		}
 		lines := visible.Block(strings.TrimRight(check.Output, "\n"))
 		for _, line := range lines[max(0, len(lines)-outputLines):] {

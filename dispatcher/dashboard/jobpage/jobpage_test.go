@@ -313,7 +313,7 @@ func TestTabs(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	job := p.run()
-	job.say(event.CheckEnded{Check: jobs.Check{Command: "make <b>test</b>", Exit: 2, Seconds: 3}, Output: "\x1b[31mFAIL\x1b[0m"}, event.Message{Role: "assistant", Text: "hello"})
+	job.say(event.CheckEnded{Check: jobs.Check{Command: "make <b>test</b>", Exit: 2, Seconds: 3, Tests: &jobs.Tests{Passed: 2, Failed: 1, FailedCases: []string{"pkg: <i>\x1b"}}}, Output: "\x1b[31mFAIL\x1b[0m"}, event.Message{Role: "assistant", Text: "hello"})
 	patch := "diff --git a/x<b>.go b/x<b>.go\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new <script>\n"
 	ctx := jobstest.Context(t)
 	put := func(ctx context.Context, job string, epoch uint64, name string, r io.Reader) (jobs.Artifact, error) {
@@ -335,7 +335,7 @@ func TestTabs(t *testing.T) {
 	for path, wanted := range map[string][]string{
 		"":               {"hello", "Paint &lt;b&gt;it&lt;/b&gt;", "check_failed", "w&lt;1&gt;"},
 		"/diff":          {"<del>-old\n</del>", "new &lt;script&gt;", "+1 −1", "x&lt;b&gt;.go", "/v1/jobs/" + job.id + "/patch"},
-		"/checks":        {"make &lt;b&gt;test&lt;/b&gt;", "exit code 2", "FAIL"},
+		"/checks":        {"make &lt;b&gt;test&lt;/b&gt;", "exit code 2", "FAIL", "2 tests passed, 1 failed", "failed: pkg: &lt;i&gt;\\u001b"},
 		"/attempts":      {"w&lt;1&gt;", "job.finished", "check_failed"},
 		"/artifacts":     {"artifacts/agent/evil.html?epoch=", "download"},
 		"/events":        {"message", "&#34;text&#34;: &#34;hello&#34;"},

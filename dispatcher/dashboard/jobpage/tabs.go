@@ -30,6 +30,8 @@ type checkRow struct {
 	Output, Took   string
 	Command        string
 	Failed, Cached bool
+	Said           string   // what its reports of tests say, in a line
+	Cases          []string // those that failed, and what could not be read
 }
 
 func showChecks(v *dashboard.Visit) error {
@@ -49,6 +51,7 @@ func checksOf(v *dashboard.Visit) (rows []checkRow, err error) {
 		d := event.As[event.CheckEnded](e)
 		rows = append(rows, checkRow{
 			Check: d.Check, Seq: e.Seq, Attempt: e.Attempt, Command: visible.Line(d.Command), Took: summary.Took(d.Seconds), Failed: d.Exit != 0, Cached: d.Cached,
+			Said: summary.Tests(d.Tests), Cases: summary.TestLines(d.Tests),
 			Output: strings.Join(visible.Block(d.Output[:min(len(d.Output), mostOutput)]), "\n"),
 		})
 	})

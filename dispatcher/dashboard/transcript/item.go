@@ -127,7 +127,7 @@ func (it *item) ofPool(e jobs.Event, payload event.Payload) {
 		it.Closes, it.Title = elementID("q", d.Ask), oneLine("The question is over: "+d.How, mostLine)
 	case event.CheckEnded:
 		it.Title, it.Failed = oneLine(d.Command, mostLine), d.Exit != 0
-		it.Outcome = summary.Join(fmt.Sprintf("exit code %d", d.Exit), summary.Took(d.Seconds))
+		it.Outcome = summary.Join(fmt.Sprintf("exit code %d", d.Exit), summary.Tests(d.Tests), summary.Took(d.Seconds))
 		it.Text = cut(d.Output, mostOutput)
 	case event.TurnEnded:
 		it.turn(d)

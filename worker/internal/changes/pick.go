@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,9 +17,16 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 )
 
+// A Picked is a file that Pick passes on.
+type Picked struct {
+	Path    string    // as people may see it
+	Changed time.Time // when the host's kernel noted a change of it; no program can set that
+	Content io.Reader // good until Pick goes on
+}
+
 // Pick passes the files that match patterns to take. known are the files of an
 // overlay's template.
-func (d *Directory) Pick(ctx context.Context, known git.Listing, patterns []string, take func(path string, content io.Reader) error) (left []string, err error) {
+func (d *Directory) Pick(ctx context.Context, known git.Listing, patterns []string, take func(Picked) error) (left []string, err error) {
 	p := newPicker(d, known, patterns)
 	p.take = take
 	err = p.run(ctx)
@@ -46,7 +54,7 @@ type picker struct {
 	root     string
 	patterns [][]string
 	matched  []bool
-	take     func(path string, content io.Reader) error
+	take     func(Picked) error
 	count    int
 	total    int64
 }
@@ -197,7 +205,7 @@ func (p *picker) file(from int, name, full string) error {
 	}
 	p.count++
 	p.total += st.Size
-	return p.take(shown, io.LimitReader(f, st.Size))
+	return p.take(Picked{shown, time.Unix(st.Ctim.Unix()), io.LimitReader(f, st.Size)})
 }
 
 // maxPicked is the length of a path that people still see whole: results list them.

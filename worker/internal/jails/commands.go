@@ -13,11 +13,16 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 )
 
+// Reports is called before a command begins, and returns what reads the reports that the command
+// has written; nil: none were asked for. No program is in the workspace during either.
+type Reports func(context.Context) (read func(context.Context) *jobs.Tests)
+
 // Run runs the job's setup or check commands, one after the other, until one fails; the
 // job then failed for that reason. A command that failed by itself is a [CommandError].
-func (s *Set) Run(ctx context.Context, in confine.Jail, reason jobs.Reason, commands []string) error {
+// reports may be nil.
+func (s *Set) Run(ctx context.Context, in confine.Jail, reason jobs.Reason, commands []string, reports Reports) error {
 	for _, command := range commands {
-		check, err := s.command(ctx, in, command)
+		check, err := s.command(ctx, in, command, reports)
 		if check.Command != "" { // it ran, however it ended
 			s.cfg.Result.Ran(check.Check)
 		}
@@ -40,12 +45,16 @@ type CommandError struct {
 func (e *CommandError) Unwrap() error { return e.error }
 
 // command runs one command in a jail of its own. Its output becomes events.
-func (s *Set) command(ctx context.Context, in confine.Jail, command string) (event.CheckEnded, error) {
+func (s *Set) command(ctx context.Context, in confine.Jail, command string, reports Reports) (event.CheckEnded, error) {
 	began := time.Now()
 	s.cfg.Tell(event.Make(event.CheckStarted{Command: command}))
 	start, err := in.Command(command)
 	if err != nil {
 		return event.CheckEnded{}, err
+	}
+	var read func(context.Context) *jobs.Tests
+	if reports != nil {
+		read = reports(ctx)
 	}
 	out := &tail{}
 	p, err := s.Start(ctx, in, start, sandbox.Streams{Stdout: out, Stderr: out})
@@ -54,6 +63,9 @@ func (s *Set) command(ctx context.Context, in confine.Jail, command string) (eve
 	}
 	exit, err := p.Wait()
 	check := event.CheckEnded{Check: jobs.Check{Command: command, Exit: exit.Code, Seconds: s.cfg.Took("check", began)}, Output: out.String()}
+	if read != nil && err == nil && ctx.Err() == nil {
+		check.Tests = read(ctx)
+	}
 	s.cfg.Tell(event.Make(check))
 	limit := in.Reached(strconv.Quote(command), exit)
 	s.cfg.Refusals.Limits(strconv.Quote(command), exit)

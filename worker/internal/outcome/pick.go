@@ -24,11 +24,11 @@ func (o *Outcome) pick(ctx context.Context, space *workspace.Workspace) error {
 	at := o.destination()
 	var said []string
 	n := 0
-	left, err := space.Pick(ctx, o.cfg.Job.Artifacts, func(path string, content io.Reader) error {
+	left, err := space.Pick(ctx, o.cfg.Job.Artifacts, func(picked workspace.Picked) error {
 		n++
-		path = o.clean(path)
+		path := o.clean(picked.Path)
 		// The path is the agent's, and may be anything; the name is ours.
-		file, changed, err := o.keepClean(ctx, at, fmt.Sprintf("file-%d", n), content)
+		file, changed, err := o.keepClean(ctx, at, fmt.Sprintf("file-%d", n), picked.Content)
 		if large, ok := errors.AsType[*artifact.TooLargeError](err); ok {
 			said = append(said, fmt.Sprintf("%s: has more than the %d bytes that the store takes", path, large.Max))
 			return nil

@@ -94,9 +94,28 @@ func (w *Result) Took(step string, seconds float64) {
 	})
 }
 
-// Ran records that commands of the job ran, or that their output was reused.
+// maxCases is how many failed tests a result names. The events of checks name all of those
+// that are known.
+const maxCases = 100
+
+// Ran records that commands of the job ran, or that their output was reused. A result is one
+// message of the broker: the oldest names of failed tests make room for new ones.
 func (w *Result) Ran(checks ...jobs.Check) {
-	w.change(func(r *jobs.Result) { r.Checks = append(r.Checks, checks...) })
+	w.change(func(r *jobs.Result) {
+		r.Checks = append(slices.Clone(r.Checks), checks...)
+		named := 0
+		for i := len(r.Checks) - 1; i >= 0; i-- {
+			tests := r.Checks[i].Tests
+			if tests == nil {
+				continue
+			}
+			if named += len(tests.FailedCases); named > maxCases {
+				short := *tests
+				short.FailedCases, short.Notes = nil, nil
+				r.Checks[i].Tests = &short
+			}
+		}
+	})
 }
 
 // Attach lists a file of the session's log. A later one with the same name replaces it.
