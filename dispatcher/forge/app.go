@@ -49,8 +49,14 @@ func newApp(at place, id int64, key secret) *app {
 
 // token returns one for a repository, which is kept until shortly before its end.
 func (a *app) token(ctx context.Context, owner, name string) (string, error) {
+	return a.tokenFor(ctx, owner, name, "", &github.InstallationPermissions{PullRequests: new("write"), Contents: new("read")})
+}
+
+// tokenFor returns one with permissions in a repository; use distinguishes those of one
+// repository.
+func (a *app) tokenFor(ctx context.Context, owner, name, use string, may *github.InstallationPermissions) (string, error) {
 	repo := owner + "/" + name
-	if t, ok := a.kept(repo); ok {
+	if t, ok := a.kept(repo + use); ok {
 		return t, nil
 	}
 	c, err := a.client()
@@ -62,12 +68,12 @@ func (a *app) token(ctx context.Context, owner, name string) (string, error) {
 		return "", err
 	}
 	t, _, err := c.Apps.CreateInstallationToken(ctx, at.GetID(), &github.InstallationTokenOptions{
-		Repositories: []string{name}, Permissions: &github.InstallationPermissions{PullRequests: new("write"), Contents: new("read")},
+		Repositories: []string{name}, Permissions: may,
 	})
 	if err != nil {
 		return "", libraryError(err)
 	}
-	a.keep(repo, appToken{t.GetToken(), t.GetExpiresAt().Add(-tokenBefore)})
+	a.keep(repo+use, appToken{t.GetToken(), t.GetExpiresAt().Add(-tokenBefore)})
 	return t.GetToken(), nil
 }
 

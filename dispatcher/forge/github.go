@@ -34,16 +34,25 @@ func newGitHub(s GitHubSettings) (Forge, error) {
 	case isApp && (s.AppID <= 0 || s.AppKeyFile == ""):
 		return nil, errors.New("app_id: is needed with app_key_file, and the other way round")
 	}
-	u, err := apiURL(cmp.Or(s.URL, "https://api.github.com"))
+	at, err := s.place()
 	if err != nil {
-		return nil, fmt.Errorf("url: %w", err)
+		return nil, err
 	}
-	host := strings.TrimPrefix(u.Host, "api.")
-	g := &gitHub{place: place{api: u, hosts: []string{host, "ssh." + host}, depth: 1}, token: token, clients: map[string]*github.Client{}}
+	g := &gitHub{place: at, token: token, clients: map[string]*github.Client{}}
 	if isApp {
 		g.app = newApp(g.place, s.AppID, secretOf("", s.AppKeyFile))
 	}
 	return g, nil
+}
+
+// place is where GitHub is.
+func (s GitHubSettings) place() (place, error) {
+	u, err := apiURL(cmp.Or(s.URL, "https://api.github.com"))
+	if err != nil {
+		return place{}, fmt.Errorf("url: %w", err)
+	}
+	host := strings.TrimPrefix(u.Host, "api.")
+	return place{api: u, hosts: []string{host, "ssh." + host}, depth: 1}, nil
 }
 
 // Name is that of [Forge].

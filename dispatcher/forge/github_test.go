@@ -127,18 +127,25 @@ func TestFailuresOfGitHub(t *testing.T) {
 	}
 }
 
-// An App proves itself with a token that is signed, gets one for the repository, and keeps
-// it. One that is not valid any more is replaced.
-func TestGitHubApp(t *testing.T) {
-	t.Parallel()
+// appKey makes the key of an App, and a file that has it.
+func appKey(t *testing.T) (key *rsa.PrivateKey, file string) {
+	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "app.pem")
+	file = filepath.Join(t.TempDir(), "app.pem")
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return key, file
+}
+
+// An App proves itself with a token that is signed, gets one for the repository, and keeps
+// it. One that is not valid any more is replaced.
+func TestGitHubApp(t *testing.T) {
+	t.Parallel()
+	key, file := appKey(t)
 	stub := forgetest.NewGitHub(t, "of-the-installation")
 	stub.Proof = func(jwt string) error { return checkProof(&key.PublicKey, jwt) }
 	g := gitHub(t, forge.GitHubSettings{URL: stub.URL, AppID: 7, AppKeyFile: file})

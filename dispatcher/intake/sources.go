@@ -37,10 +37,12 @@ func jobEntry(o object) *entry {
 }
 
 // issueEntry reads one element of what gh issue list --json prints. Only
-// number and title must be there; other fields are for templates.
+// number and title must be there; item names the item, where numbers are those of several
+// repositories, and other fields are for templates.
 func issueEntry(o object) *entry {
 	e := &entry{line: o.line, item: plain(o.raw)}
 	var in struct {
+		Item   string            `json:"item"`
 		Number int               `json:"number"`
 		Title  string            `json:"title"`
 		Body   string            `json:"body"`
@@ -55,7 +57,7 @@ func issueEntry(o object) *entry {
 		e.err = inputError(o.line, `is not an issue: it has no number; list issues with --json number,title,body,url,labels`)
 		return e
 	}
-	e.id, e.issue = strconv.Itoa(in.Number), maps.Clone(e.item)
+	e.id, e.issue = firstOf(in.Item, strconv.Itoa(in.Number)), maps.Clone(e.item)
 	job := jobs.Job{Issue: &jobs.Issue{Number: in.Number, Title: in.Title, Body: in.Body, URL: in.URL}}
 	names := []any{} // what a template lists
 	for _, raw := range in.Labels {

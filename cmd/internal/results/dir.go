@@ -122,6 +122,10 @@ func (d *Dir) create(m Manifest) (Manifest, error) {
 		return m, fmt.Errorf("list %s: %w", d.files.dir, err)
 	}
 	for _, e := range entries {
+		// A program that died after it had written the source leaves that alone.
+		if m.Source != nil && e.Name() == sourceName {
+			continue
+		}
 		if e.Name() != lockName && !strings.HasPrefix(e.Name(), tmpPrefix) {
 			return m, fmt.Errorf("%s is not empty (%s) and has no %s: choose another directory with --out", d.files.dir, e.Name(), manifestName)
 		}
@@ -134,6 +138,11 @@ func (d *Dir) create(m Manifest) (Manifest, error) {
 		return m, err
 	}
 	m.State = Running
+	if m.Source != nil {
+		if err := d.files.write(sourceName, func(w io.Writer) error { _, err := w.Write(m.Source); return err }); err != nil {
+			return m, err
+		}
+	}
 	return m, d.writeManifest(m)
 }
 
@@ -333,6 +342,9 @@ func (d *Dir) Results() iter.Seq2[jobs.Result, error] {
 		}
 	}
 }
+
+// Source opens what a batch's items were read from, if its directory keeps that.
+func Source(d *Dir) (*os.File, error) { return d.files.openRegular(sourceName) }
 
 // Patch opens the patch of an item that has a result.
 func (d *Dir) Patch(item string) (*os.File, error) {

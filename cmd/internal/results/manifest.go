@@ -41,6 +41,10 @@ type Manifest struct {
 	// as they were when the batch began. None is pinned with --follow.
 	Bases []Base `json:"bases,omitempty"`
 
+	// Source is what the items were read from, where that cannot be read again. It is
+	// beside the manifest, see [Source].
+	Source []byte `json:"-"`
+
 	State    State      `json:"state"`
 	Why      string     `json:"why,omitempty"`
 	Started  time.Time  `json:"started"`
@@ -103,6 +107,7 @@ const (
 	manifestSchema = 1
 	manifestName   = "batch.json"
 	maxManifest    = 64 << 20
+	sourceName     = "batch-source.json"
 )
 
 var safeItem = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`) })

@@ -32,6 +32,8 @@ func New(shell cli.Shell) *cobra.Command {
 type runFlags struct {
 	jobflags.Flags
 	read        intake.Options
+	fromGitHub  string
+	issues      []byte // that the search has found
 	template    string
 	vars        []string
 	columns     []string
@@ -49,6 +51,7 @@ type runFlags struct {
 func (f *runFlags) add(flags *pflag.FlagSet) {
 	f.Flags.Add(flags)
 	f.AddUncommitted(flags)
+	flags.StringVar(&f.fromGitHub, fromGitHub, "", "the issues that this search of GitHub finds, instead of FILE: 'repo:you/app label:bug is:open'")
 	f.read.Format = "auto"
 	flags.Var(input.OneOf(&f.read.Format, intake.Formats()...), "format", "auto, jsonl, json, yaml, csv, gh-issues or swebench")
 	flags.StringVar(&f.template, "prompt-template", "", "file with a Go template that makes each prompt")
@@ -72,24 +75,30 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.cancelOnInterrupt, "cancel-on-interrupt", false, "cancel the remaining jobs if the command is interrupted; without it they continue in a running pool")
 }
 
+// fromGitHub is the flag for a search, and what a batch's manifest calls it.
+const fromGitHub = "from-github"
+
 func runCommand(shell cli.Shell) *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
-		Use:   "run FILE|- [flags] [-- COMMAND ARG…]",
-		Short: "Run every item of a file as a job, wait, and write a results directory",
-		Long: `Run reads a file of issues, benchmark instances or jobs, runs each as a job, and
-writes patches, logs, predictions and a report. The same command again runs only the
-items without a result. An interrupted run keeps its results; its jobs continue in a
-running pool, unless --cancel-on-interrupt ends them.`,
+		Use:   "run [FILE|-] [flags] [-- COMMAND ARG…]",
+		Short: "Run every item of a file, or of a search, as a job, wait, and write a results directory",
+		Long: `Run reads a file of issues, benchmark instances or jobs, or the issues that a search of
+GitHub finds, runs each as a job, and writes patches, logs, predictions and a report. The
+same command again runs only the items without a result. An interrupted run keeps its
+results; its jobs continue in a running pool, unless --cancel-on-interrupt ends them.`,
 		Example: `  gh issue list --json number,title,body,url,labels | penstock batch run - --repo . --agent claude
+  penstock batch run --from-github 'repo:you/app label:bug is:open' --agent claude --deliver pr
   penstock batch run instances.jsonl --format swebench --max-parallel 16 --out results
   penstock batch run issues.csv --map prompt=Description --repo /src/app -- ./agent.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, command := input.SplitDash(cmd.Flags(), args)
-			if len(before) != 1 {
-				return cli.Usage("name a file, or - for standard input", "expected one file, not %d", len(before))
+			in, err := flags.open(cmd.Context(), shell, before)
+			if err != nil {
+				return err
 			}
-			items, err := readItems(shell, before[0], flags, command)
+			defer func() { _ = in.Close() }() // which was only read
+			items, err := readItems(shell, in, flags, command)
 			if err != nil {
 				return err
 			}

@@ -1,8 +1,11 @@
 package batchcmd
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -14,8 +17,38 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
+// A source is what items are read from, with a name for messages.
+type source struct {
+	name string
+	io.ReadCloser
+}
+
+// open opens what the items are read from.
+func (f *runFlags) open(ctx context.Context, shell cli.Shell, files []string) (source, error) {
+	switch {
+	case f.fromGitHub != "" && len(files) > 0:
+		return source{}, cli.Usage("leave one of them out", "a file and --from-github name items both")
+	case f.fromGitHub != "" && f.read.Format != "auto":
+		return source{}, cli.Usage("leave --format out", "--from-github has a format of its own")
+	case f.fromGitHub != "":
+		f.read.Format = "gh-issues"
+		var err error
+		f.issues, err = issuesOf(ctx, shell, *f)
+		return source{"github:" + f.fromGitHub, io.NopCloser(bytes.NewReader(f.issues))}, err
+	case len(files) != 1:
+		return source{}, cli.Usage("name a file, or - for standard input, or search with --from-github", "expected one file, not %d", len(files))
+	case files[0] == "-":
+		return source{"-", io.NopCloser(shell.In)}, nil
+	}
+	file, err := os.Open(files[0])
+	if err != nil {
+		return source{}, cli.Usage("", "batch: %w", err)
+	}
+	return source{files[0], file}, nil
+}
+
 // readItems reads the items and lays the flags under each of them.
-func readItems(shell cli.Shell, file string, flags runFlags, command []string) (intake.Items, error) {
+func readItems(shell cli.Shell, in source, flags runFlags, command []string) (intake.Items, error) {
 	var none intake.Items
 	opts := flags.read
 	var err error
@@ -37,25 +70,16 @@ func readItems(shell cli.Shell, file string, flags runFlags, command []string) (
 	if opts.Map, err = jobflags.Pairs("map", flags.columns); err != nil {
 		return none, err
 	}
-	in := shell.In
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return none, cli.Usage("", "batch: %w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	items, err := intake.Read(in, file, opts)
+	items, err := intake.Read(in, in.name, opts)
 	if err != nil {
 		return none, cli.Usage("penstock batch run --help shows the formats; penstock schema batch the fields", "%w", err)
 	}
 	if len(items.Items) == 0 {
-		return none, cli.Usage("--filter matches from the beginning of an id; --dry-run -o id lists what is selected", "%s: none of its %d items is selected", file, items.Total)
+		return none, cli.Usage("--filter matches from the beginning of an id; --dry-run -o id lists what is selected", "%s: none of its %d items is selected", in.name, items.Total)
 	}
 	for i, item := range items.Items {
 		if err := workerparts.CheckAgent(shell.Config, item.Job.Agent.Name); err != nil && item.Err == nil {
-			items.Items[i].Err = fmt.Errorf("%s:%d: %w", file, item.Line, err)
+			items.Items[i].Err = fmt.Errorf("%s:%d: %w", in.name, item.Line, err)
 		}
 	}
 	return items, nil

@@ -27,6 +27,9 @@ func manifest(release string, items intake.Items, flags runFlags) results.Manife
 	if flags.follow { // absent otherwise, so that batches of earlier versions can continue
 		m.Options["follow"] = "true"
 	}
+	if flags.fromGitHub != "" {
+		m.Options[fromGitHub], m.Source = flags.fromGitHub, flags.issues
+	}
 	if flags.Uncommitted {
 		m.Options["include-uncommitted"] = "true"
 	}

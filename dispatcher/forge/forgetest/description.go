@@ -157,7 +157,9 @@ func (d *description) example(name, status string) map[string]any {
 	if err != nil {
 		return all
 	}
-	for _, e := range o.Responses[status].Content["application/json"].Examples {
+	examples := o.Responses[status].Content["application/json"].Examples
+	for _, of := range slices.Sorted(maps.Keys(examples)) {
+		e := examples[of]
 		var found struct{ Value any }
 		if json.Unmarshal(d.components["examples"][e.Ref[strings.LastIndex(e.Ref, "/")+1:]], &found) != nil {
 			continue

@@ -27,6 +27,15 @@ type Pull struct {
 	Labels, Reviewers []string
 }
 
+// An Issue is one of the stub. Pull: it is a pull request, which GitHub counts among issues.
+type Issue struct {
+	Repo         string
+	Number       int
+	Title, Body  string
+	Labels       []string
+	Closed, Pull bool
+}
+
 // A Fault is an answer that the stub gives once instead of its own.
 type Fault struct {
 	Status int
@@ -40,6 +49,7 @@ type Fault struct {
 
 // The operations of the stub.
 const (
+	FindIssues = "GET /search/issues"
 	ListPulls  = "GET /repos/{owner}/{repo}/pulls"
 	CreatePull = "POST /repos/{owner}/{repo}/pulls"
 	UpdatePull = "PATCH /repos/{owner}/{repo}/pulls/{pull_number}"
@@ -54,7 +64,9 @@ const (
 type GitHub struct {
 	testing.TB
 	URL   string // of its API
-	Token string // that it takes
+	Token string // that it takes; with none, it takes requests without one
+	// Issues are those that a search may find.
+	Issues []Issue
 	// Proof checks what an App proves itself with; nil: there is none.
 	Proof func(jwt string) error
 	// Permissions are those of the App.
@@ -79,7 +91,7 @@ func NewGitHub(t testing.TB, token string) *GitHub {
 	g.Permissions = map[string]string{"metadata": "read", "contents": "read", "pull_requests": "write"}
 	mux := http.NewServeMux()
 	for operation, answer := range map[string]func(*http.Request, []byte) (int, any){
-		ListPulls: g.list, CreatePull: g.create, UpdatePull: g.update, GetRepo: g.repository,
+		FindIssues: g.findIssues, ListPulls: g.list, CreatePull: g.create, UpdatePull: g.update, GetRepo: g.repository,
 		AddLabels: g.label, AskReview: g.review, FindApp: g.installation, GetToken: g.makeToken,
 	} {
 		method, path, _ := strings.Cut(operation, " ")
@@ -173,6 +185,9 @@ func (g *GitHub) serve(w http.ResponseWriter, r *http.Request, operation string,
 		g.Errorf("%s: %v", operation, err)
 	}
 	g.description.answer(g, operation, status, data)
+	if operation == FindIssues && status == http.StatusOK {
+		g.linkPages(w.Header(), r)
+	}
 	for name, value := range fault.Header {
 		w.Header().Set(name, value)
 	}
@@ -183,6 +198,9 @@ func (g *GitHub) serve(w http.ResponseWriter, r *http.Request, operation string,
 
 func (g *GitHub) knows(operation, authorization string) bool {
 	value, bearer := strings.CutPrefix(authorization, "Bearer ")
+	if g.Token == "" {
+		return authorization == ""
+	}
 	if operation != FindApp && operation != GetToken {
 		return bearer && value == g.Token
 	}
