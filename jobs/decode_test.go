@@ -121,6 +121,8 @@ func TestDecodeRefusesAndNamesTheField(t *testing.T) {
 		{"artifact of git", `{` + ok + `,"artifacts":["sub/.GIT/config"]}`, "artifacts[0]"},
 		{"no pattern", `{` + ok + `,"artifacts":["a","b[c"]}`, "artifacts[1]"},
 		{"stars in a name", `{` + ok + `,"artifacts":["a**b"]}`, "artifacts[0]"},
+		{"reports of no check", `{` + ok + `,"check_reports":["a.xml"]}`, "check_reports"},
+		{"reports outside of the workspace", `{` + ok + `,"check":["true"],"check_reports":["../a.xml"]}`, "check_reports[0]"},
 		{"too many artifacts", `{` + ok + `,"artifacts":["a"` + strings.Repeat(`,"a"`, jobs.MaxPatterns) + `]}`, "artifacts"},
 		{"foreign session", `{` + ok + `,"session":"*"}`, "session"},
 		{"long key", `{` + ok + `,"key":"` + strings.Repeat("k", 300) + `"}`, "key"},
