@@ -2,6 +2,7 @@ package pullrequest_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -183,6 +184,25 @@ func TestAPullRequestIsOpenedOnce(t *testing.T) {
 	}
 	if now, err := p.queue.Get(t.Context(), rec.ID); err != nil || now.Attempt != 1 || now.Outcome != jobs.Success || !strings.Contains(p.why(rec), pr.URL) {
 		t.Errorf("the record is %+v, %v; why: %s", now, err, p.why(rec))
+	}
+}
+
+// However much there is to tell, a forge takes the text.
+func TestALongTextIsBounded(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	p.lead()
+	p.submit(nil)
+	res := jobs.Result{Branch: "penstock/x"}
+	for n := range 40 {
+		check := jobs.Check{Command: fmt.Sprint("test ", n, strings.Repeat(" x", 50)), Exit: n % 2}
+		res.Checks = append(res.Checks, check)
+	}
+	end := p.succeed(res, "Title\n"+strings.Repeat("word ", 20_000))
+	p.becomes("a long text", end.ID, isOpen(end))
+	body := p.github.Pulls()[0].Body
+	if len(body) > 32<<10 || strings.Contains(body, "test 7 ") || !strings.Contains(body, "\n34 more checks ran; 17 of them ended with another exit code than 0.\n") {
+		t.Errorf("the text has %d bytes:\n%.2000s", len(body), body)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,12 +21,13 @@ import (
 
 // How much of a pull request's text comes from where; forges take 65,536 characters.
 const (
-	maxTitle  = 200      // in characters
-	maxDraft  = 16 << 10 // in bytes
-	maxOutput = 4 << 10  // of one check
-	maxTests  = 1 << 10  // of what the reports of one say
-	maxChecks = 6        // with their output
-	lastOf    = 1000     // events in which the checks are looked for
+	maxTitle   = 200      // in characters
+	maxDraft   = 16 << 10 // in bytes
+	maxCommand = 1 << 10  // of one check
+	maxOutput  = 4 << 10  // of one check
+	maxTests   = 1 << 10  // of what the reports of one say
+	maxChecks  = 6        // that are shown
+	lastOf     = 1000     // events in which the checks are looked for
 )
 
 // A text is what a pull request says.
@@ -82,18 +84,19 @@ func (o *Outbox) writeChecks(ctx context.Context, b *strings.Builder, rec jobs.R
 		}
 	}
 	b.WriteString("\n### Checks\n")
-	for i, check := range res.Checks {
-		fmt.Fprintf(b, "\nExit code %d after %.1f s:\n\n%s", check.Exit, check.Seconds, fenced("$ "+check.Command, maxOutput))
+	for _, check := range res.Checks[:min(len(res.Checks), maxChecks)] {
+		fmt.Fprintf(b, "\nExit code %d after %.1f s:\n\n%s", check.Exit, check.Seconds, fenced("$ "+check.Command, maxCommand))
 		if tests := summary.Tests(check.Tests); tests != "" {
-			lines := []string{"The reports of its tests say: " + tests}
-			if i < maxChecks {
-				lines = append(lines, summary.TestLines(check.Tests)...)
-			}
+			lines := append([]string{"The reports of its tests say: " + tests}, summary.TestLines(check.Tests)...)
 			b.WriteString("\n" + fenced(strings.Join(lines, "\n"), maxTests))
 		}
-		if out := strings.TrimSpace(outputs[check.Command]); out != "" && i < maxChecks {
+		if out := strings.TrimSpace(outputs[check.Command]); out != "" {
 			b.WriteString("\n" + fenced(out[max(0, len(out)-maxOutput):], maxOutput))
 		}
+	}
+	if more := res.Checks[min(len(res.Checks), maxChecks):]; len(more) > 0 {
+		bad := slices.DeleteFunc(slices.Clone(more), func(c jobs.Check) bool { return c.Exit == 0 })
+		fmt.Fprintf(b, "\n%d more checks ran; %d of them ended with another exit code than 0.\n", len(more), len(bad))
 	}
 	return nil
 }
