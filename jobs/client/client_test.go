@@ -171,8 +171,12 @@ func TestTheBrokerIsAway(t *testing.T) {
 	if _, err := c.Get(brief, jobs.NewID()); !errors.Is(err, jobs.ErrUnavailable) || jobs.Code(err) != jobs.CodeUnavailable {
 		t.Errorf("got %v (%s), want that it is away", err, jobs.Code(err))
 	}
-	back := time.AfterFunc(200*time.Millisecond, s.Up)
-	defer back.Stop()
+	back := make(chan struct{})
+	time.AfterFunc(200*time.Millisecond, func() {
+		defer close(back)
+		s.Up()
+	})
+	defer func() { <-back }()
 	if _, err := c.Submit(jobstest.Context(t), plain()); err != nil {
 		t.Errorf("it is back: %v", err)
 	}

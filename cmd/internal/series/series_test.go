@@ -83,15 +83,15 @@ func apply(ctx context.Context, dir string, wait bool) error {
 		return err
 	}
 	s, err := Begin(tree, Plan{Steps: steps("first", "second")})
+	if errors.Is(err, ErrUnderWay) {
+		s, err = Open(tree)
+	}
 	if _, held := errors.AsType[*filelock.HeldError](err); held && wait {
 		// A git that outlives its killed parent has the lock, and so has, for a moment, every
 		// process that another test starts.
 		if err = free(filepath.Join(dir, ".git", lockName)); err == nil {
 			return apply(ctx, dir, wait)
 		}
-	}
-	if errors.Is(err, ErrUnderWay) {
-		s, err = Open(tree)
 	}
 	if err != nil {
 		return err
