@@ -5,7 +5,7 @@ import "time"
 // A ReviewState is what a person has decided about the result of a job.
 type ReviewState string
 
-// The states of a result. One that nobody has decided about is unreviewed.
+// The states of a result. One without a decision is unreviewed.
 const (
 	Unreviewed ReviewState = "unreviewed"
 	Accepted   ReviewState = "accepted"

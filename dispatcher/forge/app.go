@@ -59,11 +59,7 @@ func (a *app) tokenFor(ctx context.Context, owner, name, use string, may *github
 	if t, ok := a.kept(repo + use); ok {
 		return t, nil
 	}
-	c, err := a.client()
-	if err != nil {
-		return "", err
-	}
-	at, err := a.installation(ctx, c, repo)
+	c, at, err := a.installation(ctx, repo)
 	if err != nil {
 		return "", err
 	}
@@ -86,10 +82,15 @@ func (a *app) client() (*github.Client, error) {
 	}))
 }
 
-func (a *app) installation(ctx context.Context, c *github.Client, repo string) (*github.Installation, error) {
+// installation returns that of the App in a repository, and a client that asks as the App.
+func (a *app) installation(ctx context.Context, repo string) (*github.Client, *github.Installation, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, nil, err
+	}
 	owner, name, _ := strings.Cut(repo, "/")
 	at, _, err := c.Apps.GetRepositoryInstallation(ctx, owner, name)
-	return at, libraryError(err)
+	return c, at, libraryError(err)
 }
 
 func (a *app) kept(repo string) (string, bool) {

@@ -22,7 +22,8 @@ type gitHub struct {
 	clients map[string]*github.Client // by the repository: an App has a token for each
 }
 
-func newGitHub(s GitHubSettings) (Forge, error) {
+// newGitHub returns nil where the settings name neither a credential nor an address.
+func newGitHub(s GitHubSettings) (*gitHub, error) {
 	token, isApp := secretOf(s.Token, s.TokenFile), s.AppID != 0 || s.AppKeyFile != ""
 	switch {
 	case token == nil && !isApp && s.URL == "":

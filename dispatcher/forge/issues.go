@@ -61,13 +61,9 @@ func (s GitHubSettings) Search(query string) (*IssueSearch, error) {
 	found := &IssueSearch{query: strings.Join(terms, " ")}
 	put := func(context.Context, http.Header) error { return nil }
 	if s.named() {
-		made, err := newGitHub(s)
+		g, err := newGitHub(s)
 		if err != nil {
 			return nil, err
-		}
-		g, ok := made.(*gitHub)
-		if !ok {
-			return nil, errors.New("the settings name no credential of GitHub")
 		}
 		if put, err = g.reader(terms); err != nil {
 			return nil, err

@@ -9,12 +9,11 @@ import (
 // Probe tries the credential of GitHub on a repository, without changing anything there, and
 // says what it may do. A fine-grained token does not tell whether it may write.
 func (s GitHubSettings) Probe(ctx context.Context, repo string) (string, error) {
-	made, err := newGitHub(s)
+	g, err := newGitHub(s)
 	if err != nil {
 		return "", err
 	}
-	g, ok := made.(*gitHub)
-	if !ok {
+	if g == nil {
 		return "", errors.New("the settings name no credential of GitHub")
 	}
 	if name, ok := g.Repository("https://" + g.hosts[0] + "/" + repo); !ok || name != repo {
@@ -35,11 +34,7 @@ func (s GitHubSettings) Probe(ctx context.Context, repo string) (string, error) 
 // probe says which permissions the installation in a repository has, and refuses it
 // without those that are needed.
 func (a *app) probe(ctx context.Context, repo string) (string, error) {
-	c, err := a.client()
-	if err != nil {
-		return "", err
-	}
-	at, err := a.installation(ctx, c, repo)
+	_, at, err := a.installation(ctx, repo)
 	if err != nil {
 		return "", err
 	}

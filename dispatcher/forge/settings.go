@@ -66,7 +66,13 @@ func (s Settings) Forges() ([]Forge, error) {
 			all = append(all, f)
 		}
 	}
-	add("github", func() (Forge, error) { return newGitHub(s.GitHub) })
+	add("github", func() (Forge, error) {
+		g, err := newGitHub(s.GitHub)
+		if g == nil {
+			return nil, err // and not an interface that holds nil
+		}
+		return g, nil
+	})
 	add("gitlab", func() (Forge, error) { return newGitLab(s.GitLab) })
 	add("gitea", func() (Forge, error) { return newGitea(s.Gitea) })
 	if _, err := apiURL(cmp.Or(s.PublicURL, "https://localhost")); err != nil {

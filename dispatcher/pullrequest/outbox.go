@@ -242,7 +242,7 @@ func (l *line) again(id string, err error) bool {
 	w.tries++
 	// Those that failed together must not come back together.
 	w.at = time.Now().Add(wait + time.Duration(rand.Int64N(int64(wait)/4+1)))
-	if ok && refused.Kind == forge.Denied { // nobody's call would do better
+	if ok && refused.Kind == forge.Denied { // no other call would do better
 		l.until = w.at
 	}
 	return true

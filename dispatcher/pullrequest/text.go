@@ -51,7 +51,7 @@ func (o *Outbox) compose(ctx context.Context, rec jobs.Record, res jobs.Result, 
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nMade by a coding agent, and not yet reviewed by a person.\n", begin(rec.ID))
 	if words = strings.TrimSpace(words); words != "" {
-		fmt.Fprintf(&b, "\nThe agent's description, which nobody has checked:\n\n%s", fenced(words, maxDraft))
+		fmt.Fprintf(&b, "\nThe agent's description, which no person has checked:\n\n%s", fenced(words, maxDraft))
 	}
 	if job.Issue != nil && isPage(job.Issue.URL) {
 		fmt.Fprintf(&b, "\nIssue: %s\n", job.Issue.URL)

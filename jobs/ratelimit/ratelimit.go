@@ -54,7 +54,7 @@ type Refusal struct {
 	Tries   int       `json:"tries"` // that were in vain
 }
 
-// Name names a key: the API, and a digest from which nobody can tell the key.
+// Name names a key: the API, and a digest that does not tell the key.
 func Name(api, key string) string {
 	sum := sha256.Sum256([]byte("penstock model key\x00" + api + "\x00" + key))
 	return api + "/" + hex.EncodeToString(sum[:6])

@@ -58,7 +58,7 @@ func TestWhatWorkersHaveHeardIsKept(t *testing.T) {
 	}
 }
 
-// A state that nobody can mean is as none, and the next change replaces it.
+// A state that makes no sense is as none, and the next change replaces it.
 func TestStatesThatAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
@@ -99,7 +99,7 @@ func TestStatesThatAreNotBelieved(t *testing.T) {
 	}
 }
 
-// Nobody can tell a key from its name.
+// The name does not tell the key.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	a, b := ratelimit.Name("anthropic", "sk-secret"), ratelimit.Name("anthropic", "sk-secret2")

@@ -34,7 +34,7 @@ type maker struct {
 	shell cli.Shell
 	pool  *pool.Pool
 	hooks pool.Hooks
-	// attended: somebody waits for the jobs, and is told at once of a key that the model
+	// attended: a person waits for the jobs, and is told at once of a key that the model
 	// API refuses.
 	attended bool
 }

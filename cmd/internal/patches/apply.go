@@ -3,18 +3,41 @@ package patches
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
+// Open finds the work tree of the user that --dir names.
+func Open(ctx context.Context, dir string) (*checkout.Tree, error) {
+	tree, err := checkout.Open(ctx, dir, os.Environ())
+	if err != nil {
+		return nil, notThere(err)
+	}
+	return tree, nil
+}
+
+// OpenRepository is Open for what needs the work tree of a git repository.
+func OpenRepository(ctx context.Context, dir string) (*checkout.Tree, error) {
+	tree, err := Open(ctx, dir)
+	if err == nil && tree.Dir() == "" {
+		return nil, notThere(fmt.Errorf("there is no git repository around %s", dir))
+	}
+	return tree, err
+}
+
+func notThere(err error) error {
+	return cli.Fail(cli.ExitNotFound, "name a work tree with --dir", "%w", err)
+}
+
 // Apply applies an agent's patch to the work tree around dir, at its top. An empty
 // patch is an error: the user must see that nothing was applied.
 func Apply(ctx context.Context, shell cli.Shell, dir string, how checkout.How, patch []byte) error {
-	tree, err := checkout.Open(ctx, dir, os.Environ())
+	tree, err := Open(ctx, dir)
 	if err != nil {
-		return cli.Fail(cli.ExitNotFound, "name a work tree with --dir", "%w", err)
+		return err
 	}
 	done, err := tree.Apply(ctx, patch, how)
 	if len(done.Filtered) > 0 {

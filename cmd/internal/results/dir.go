@@ -236,6 +236,16 @@ func wholeLines(r io.Reader) iter.Seq2[line, error] {
 	}
 }
 
+// BatchID is the id of a batch that a person has named by its results directory, or by its id.
+func BatchID(arg string) string {
+	dir, err := Load(arg)
+	if err != nil {
+		return arg
+	}
+	_ = dir.Close() // nothing was written
+	return dir.Manifest().ID
+}
+
 // Load opens a directory to look at it, also while a batch runs in it.
 func Load(dir string) (*Dir, error) {
 	d, err := open(dir)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/cmd/internal/series"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -42,7 +43,7 @@ program that the repository's configuration or attributes name.`,
 			case !flags.goesOn() && len(args) == 0:
 				return cli.Usage("name the directory that batch run used as --out, or a batch's id", "no batch was named")
 			}
-			tree, err := workTree(cmd.Context(), flags.dir)
+			tree, err := patches.OpenRepository(cmd.Context(), flags.dir)
 			switch {
 			case err != nil:
 				return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
@@ -91,11 +92,11 @@ func exportAll(ctx context.Context, shell cli.Shell, c collected, one func(jobs.
 }
 
 // target is the directory for patches, or where that is empty the repository around dir.
-func target(ctx context.Context, batch, patches, dir string) (func(jobs.Result, []byte) (exported, error), error) {
-	if patches != "" {
-		return toFiles(patches)
+func target(ctx context.Context, batch, files, dir string) (func(jobs.Result, []byte) (exported, error), error) {
+	if files != "" {
+		return toFiles(files)
 	}
-	tree, err := workTree(ctx, dir)
+	tree, err := patches.OpenRepository(ctx, dir)
 	return func(r jobs.Result, patch []byte) (exported, error) {
 		name := jobs.Job{Batch: batch, Item: r.ID}.DeliveryBranch(r.Job)
 		commit, err := tree.Branch(ctx, checkout.Branch{Name: name, Base: r.BaseCommit, Message: message(r)}, patch)

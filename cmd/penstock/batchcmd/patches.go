@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/series"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 // collected are the successful results of a batch with a patch, in its order.
@@ -133,15 +131,4 @@ func (c *collected) of(ctx context.Context, step series.Step) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("%s has no result of it any more", c.source)
-}
-
-func workTree(ctx context.Context, dir string) (*checkout.Tree, error) {
-	tree, err := checkout.Open(ctx, dir, os.Environ())
-	if err == nil && tree.Dir() == "" {
-		err = fmt.Errorf("there is no git repository around %s", dir)
-	}
-	if err != nil {
-		return nil, cli.Fail(cli.ExitNotFound, "name a work tree with --dir", "%w", err)
-	}
-	return tree, nil
 }

@@ -18,15 +18,6 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-// batchID is the id of a batch that was named by its results directory, or by
-// its id.
-func batchID(arg string) string {
-	if dir, err := results.Load(arg); err == nil {
-		return dir.Manifest().ID
-	}
-	return arg
-}
-
 var view = cli.View[operation.Batch]{
 	Header: []string{"BATCH", "JOBS", "PENDING", "DELAYED", "EXECUTING", "WAITING", "OUTCOMES", "AGE", "PAUSED"},
 	Row: func(s operation.Batch) []string {
@@ -55,7 +46,7 @@ func cancel(shell cli.Shell) *cobra.Command {
 		Use: "cancel DIR|ID", Args: cobra.ExactArgs(1),
 		Short: "Cancel the jobs of a batch, queued or running, and those that it still submits",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id := batchID(args[0])
+			id := results.BatchID(args[0])
 			if err := jobs.CheckToken("batch", id); err != nil {
 				return cli.Usage("", "%w", err)
 			}

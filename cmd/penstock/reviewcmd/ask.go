@@ -56,7 +56,7 @@ func (r *reviewer) ask(ctx context.Context, list []jobs.Record) error {
 	for i, rec := range list {
 		now, err := r.pool.Client.Get(ctx, rec.ID)
 		if errors.Is(err, jobs.ErrNotFound) || err == nil && now.Reviewed() != jobs.Unreviewed {
-			continue // somebody else was faster
+			continue // another person was faster
 		}
 		if err == nil {
 			err = r.show(ctx, now, fmt.Sprintf("%d of %d", i+1, len(list)))
@@ -71,25 +71,7 @@ func (r *reviewer) ask(ctx context.Context, list []jobs.Record) error {
 			return err
 		}
 	}
-	left, err := r.waitingOf(ctx, list)
-	if err == nil {
-		r.shell.Err.Printf("penstock: %d of %d results are left\n", left, len(list))
-	}
-	return err
-}
-
-// waitingOf counts the results that are still not reviewed.
-func (r *reviewer) waitingOf(ctx context.Context, list []jobs.Record) (left int, err error) {
-	for _, rec := range list {
-		now, err := r.pool.Client.Get(ctx, rec.ID)
-		if err != nil && !errors.Is(err, jobs.ErrNotFound) {
-			return left, err
-		}
-		if err == nil && now.Reviewed() == jobs.Unreviewed {
-			left++
-		}
-	}
-	return left, nil
+	return nil
 }
 
 // about asks what is to become of one result, until that is done. io.EOF ends the review.

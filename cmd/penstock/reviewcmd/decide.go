@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/patches"
@@ -59,9 +58,9 @@ func (r *reviewer) branch(ctx context.Context, rec jobs.Record, patch []byte) er
 	if err != nil {
 		return err
 	}
-	tree, err := checkout.Open(ctx, r.flags.dir, os.Environ())
+	tree, err := patches.Open(ctx, r.flags.dir)
 	if err != nil {
-		return cli.Fail(cli.ExitNotFound, "name a work tree with --dir", "%w", err)
+		return err
 	}
 	b := checkout.Branch{
 		Name: jobs.Job{Batch: rec.Batch, Item: rec.Item}.DeliveryBranch(rec.ID), Base: result.BaseCommit,

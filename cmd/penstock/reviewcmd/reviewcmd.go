@@ -11,6 +11,7 @@ package reviewcmd
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,7 @@ func New(shell cli.Shell) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use: "review [DIR|ID]", Short: "Decide about results, one after the other: accept them into your repository, or send them back", Args: cobra.MaximumNArgs(1),
-		Long: `Review shows each result that nobody has decided about, of a batch or of the whole pool:
+		Long: `Review shows each unreviewed result, of a batch or of the whole pool:
 its checks, what it cost, and its patch. You accept it, apply it to the work tree around
 --dir, make a branch of it, or reject it; a comment goes to its agent, which goes on with
 that. What you decide is kept in the pool. Without a terminal, or with -o json, the
@@ -87,20 +88,14 @@ var view = cli.View[jobs.Record]{
 	ID: jobview.Records.ID,
 }
 
-// waiting lists the results that nobody has decided about.
+// waiting lists the unreviewed results.
 func (r *reviewer) waiting(ctx context.Context, args []string) ([]jobs.Record, error) {
 	wanted := operation.ListRequest{State: jobs.Finished, Outcome: jobs.Success, Review: jobs.Unreviewed}
 	if r.flags.all {
 		wanted.Outcome = ""
 	}
 	if len(args) > 0 {
-		wanted.Batch = args[0]
-		if dir, err := results.Load(args[0]); err == nil {
-			wanted.Batch = dir.Manifest().ID
-			if err := dir.Close(); err != nil {
-				return nil, err
-			}
-		}
+		wanted.Batch = results.BatchID(args[0])
 		if err := jobs.CheckToken("batch", wanted.Batch); err != nil {
 			return nil, cli.Usage("name a batch, or the directory that batch run used as --out", "%w", err)
 		}
@@ -117,7 +112,20 @@ func (r *reviewer) review(ctx context.Context, args []string) error {
 	if *r.shell.Format != cli.Table || !cli.IsTerminal(r.shell.In) || r.shell.Out.Terminal() == nil {
 		return view.List(r.shell.Out, *r.shell.Format, list)
 	}
-	return r.ask(ctx, list)
+	if err := r.ask(ctx, list); err != nil {
+		return err
+	}
+	waiting, err := r.waiting(ctx, args)
+	if err != nil {
+		return err
+	}
+	asked := map[string]bool{}
+	for _, rec := range list {
+		asked[rec.ID] = true
+	}
+	left := slices.DeleteFunc(waiting, func(rec jobs.Record) bool { return !asked[rec.ID] })
+	r.shell.Err.Printf("penstock: %d of %d results are left\n", len(left), len(list))
+	return nil
 }
 
 // decideAll does what the flags say, also after one that cannot be done.

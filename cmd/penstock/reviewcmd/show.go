@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/visible"
 )
 
-// Lines that are shown before somebody asks for all.
+// Lines that are shown before a person asks for all.
 const (
 	patchLines  = 120
 	outputLines = 10 // of each check, the last ones

@@ -447,7 +447,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// The review leads from one result to the next that nobody has decided about.
+// The review leads from one unreviewed result to the next.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	p := open(t)

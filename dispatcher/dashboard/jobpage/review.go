@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/operation"
 )
 
-// inbox is the address that leads to the next result that nobody has decided about, of a
+// inbox is the address that leads to the next unreviewed result, of a
 // batch or of all jobs, behind a job.
 func inbox(batch, after string) string {
 	query := url.Values{}

@@ -170,7 +170,7 @@ func (g *Governor) queue(model string) *queue {
 	return q
 }
 
-// forget removes the lines of models that nobody uses. The caller holds mu.
+// forget removes the lines of models that are not in use. The caller holds mu.
 func (g *Governor) forget(now time.Time) {
 	for model, q := range g.lines {
 		if q.line.running == 0 && len(q.waiting) == 0 && !q.line.until.After(now) {

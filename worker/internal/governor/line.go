@@ -3,6 +3,8 @@ package governor
 import (
 	"math"
 	"time"
+
+	"github.com/penstock-run/penstock/jobs/ratelimit"
 )
 
 // How a line adapts.
@@ -10,10 +12,10 @@ const (
 	firstLimit = 8    // calls at once, before anything is known
 	mostLimit  = 4096 // calls at once, whatever answers say
 	leastRate  = 1.0 / 600
-	longHold   = 30 * time.Second // after which calls begin one by one again
-	mostHold   = 24 * time.Hour   // an answer that asks for more is not believed
-	window     = 10 * time.Second // over which the first rate is measured
-	fewCalls   = 8                // too few to measure a rate by
+	longHold   = 30 * time.Second   // after which calls begin one by one again
+	mostHold   = ratelimit.MostHold // an answer that asks for more is not believed
+	window     = 10 * time.Second   // over which the first rate is measured
+	fewCalls   = 8                  // too few to measure a rate by
 )
 
 // A Line is the way to one model with one key. It says when the next call may begin. It
@@ -216,7 +218,7 @@ func (l *Line) Learn(now time.Time, said Room) {
 	}
 	r.need = 1
 	if said.What != requests {
-		r.need = said.Limit / 50 // how many tokens a call takes nobody knows before
+		r.need = said.Limit / 50 // how many tokens a call takes is not known before
 	}
 	r.Room, r.at, r.used = said, now, 0 // calls under way are in it
 }
