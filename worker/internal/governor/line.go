@@ -16,13 +16,16 @@ const (
 	mostHold   = ratelimit.MostHold // an answer that asks for more is not believed
 	window     = 10 * time.Second   // over which the first rate is measured
 	fewCalls   = 8                  // too few to measure a rate by
+	// mostCut bounds what one refusal costs: it may be for the calls of other workers, and one
+	// with few calls that lost half each time would not come back.
+	mostCut = 0.85
 )
 
 // A Line is the way to one model with one key. It says when the next call may begin. It
 // has no clock and no lock: the caller brings both.
 //
 // Two numbers adapt. Refusals for the rate reduce the calls a second: a little where
-// they were long accepted, else to what was accepted since the refusal before, or to half. Overload halves the calls at once.
+// they were long accepted, else towards what was accepted since the refusal before. Overload halves the calls at once.
 // Both grow with each accepted call, slowly near to where they were refused. What the
 // headers of answers say is left bounds both.
 type Line struct {
@@ -166,9 +169,9 @@ func (l *Line) slower(now, began time.Time) {
 	case l.started >= fewCalls && took >= window:
 		l.rate = 0.93 * is // it grew slowly, so it is not far beyond
 	case l.started >= fewCalls:
-		l.rate = min(max(float64(l.started)/took.Seconds(), is/2), 0.93*is)
+		l.rate = min(max(float64(l.started)/took.Seconds(), mostCut*is), 0.93*is)
 	case l.served:
-		l.rate = is / 2
+		l.rate = mostCut * is
 	default: // another one in a row: the hold is what grows
 		l.rate = is
 	}
