@@ -9,6 +9,12 @@
 // an issue. So a delivery chooses nothing but whether the job of its rule is submitted.
 // Its text gets into the job's issue and a file beside it, and is parsed as nothing else.
 // The answer comes when the job is stored. A delivery that comes again is the same job.
+//
+// A rule may follow what becomes of the issue and of the pull request of its job:
+//
+//	issue closed ─▶ cancel    comment on the issue ─▶ answer    comment on the pull request ─▶ prompt
+//
+// Comments count of those alone who may cause jobs by the rule.
 package hooks
 
 import (
@@ -26,6 +32,7 @@ import (
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/vm"
 
+	"github.com/penstock-run/penstock/dispatcher/mark"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 )
@@ -44,6 +51,8 @@ type Config struct {
 	Rules map[string]Rule // by their names, which are the last part of the address
 	// Submit hands a job in.
 	Submit func(context.Context, jobs.Job) (operation.Submitted, error)
+	// Pool has the jobs that rules follow; it may be nil where none does.
+	Pool Pool
 	// File keeps a genuine delivery that was refused, for people to look at. It may be
 	// nil, as may Logger.
 	File   func(context.Context, Refusal) error
@@ -73,7 +82,9 @@ type hook struct {
 	secret []byte
 	token  string
 	when   *vm.Program // nil: every delivery
-	job    jobs.Job
+	// comments says which comments on a pull request ask for a change; nil: the rule does not follow.
+	comments *vm.Program
+	job      jobs.Job
 }
 
 // Open checks the rules and reads their secrets.
@@ -87,6 +98,9 @@ func Open(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, hooks: map[string]*hook{}, busy: make(chan struct{}, atOnce)}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Rules)) {
 		h, err := cfg.Rules[name].open(name)
+		if err == nil && h.Follow && cfg.Pool == nil {
+			err = errors.New("follow: this process has no jobs")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("hooks.%s: %w", name, err)
 		}
@@ -101,6 +115,7 @@ type answer struct {
 	about   []any  // what the log says of the job: names and values
 	Job     string `json:"job,omitempty"`
 	Again   bool   `json:"duplicate,omitempty"`
+	Done    string `json:"done,omitempty"` // to a job that was there before
 	Ignored string `json:"ignored,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
@@ -163,6 +178,14 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 
 // take decides about a genuine delivery.
 func (s *Server) take(ctx context.Context, h *hook, d delivery) answer {
+	if mark.IsOwn(d.comment) {
+		return answer{status: http.StatusAccepted, Ignored: "the comment is the pool's own"}
+	}
+	if h.Follow {
+		if a, ok := s.follow(ctx, h, d); ok {
+			return a
+		}
+	}
 	if reason := h.unwanted(d); reason != "" {
 		return answer{status: http.StatusAccepted, Ignored: reason}
 	}

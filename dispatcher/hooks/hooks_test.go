@@ -50,19 +50,23 @@ func (l lines) Write(line []byte) (int, error) {
 }
 
 // open serves hooks over a pool.
-func open(t *testing.T, rules map[string]hooks.Rule) *pool {
+func open(t *testing.T, rules map[string]hooks.Rule, change ...func(*hooks.Config)) *pool {
 	t.Helper()
 	nc := jobstest.Start(t).Connect()
 	p := &pool{TB: t, queue: jobstest.Queue(t, nc, queue.Config{}), said: make(lines, 1000)}
 	d := dispatcher.New(dispatcher.Config{Queue: p.queue, Log: jobstest.Log(t, nc), Store: jobstest.Store(t, nc)})
-	server, err := hooks.Open(hooks.Config{
+	cfg := hooks.Config{
 		Rules:  rules,
 		Logger: slog.New(slog.NewTextHandler(p.said, nil)),
 		Submit: func(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
 			return d.Submit(ctx, job, "hook")
 		},
 		File: func(_ context.Context, r hooks.Refusal) error { p.filed = append(p.filed, r); return nil },
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	server, err := hooks.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

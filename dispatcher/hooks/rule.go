@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/expr-lang/expr"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/penstock-run/penstock/dispatcher/mark"
 	"github.com/penstock-run/penstock/jobs"
 )
 
@@ -32,9 +34,12 @@ type Rule struct {
 	Users []string `yaml:"users,omitempty" doc:"names of users who may cause jobs"`
 	Bots  []string `yaml:"bots,omitempty" doc:"names of bots that may cause jobs; no other bot may"`
 	// API is asked, with the token, who may write.
-	API       string         `yaml:"api,omitempty" doc:"address of the forge's API; default that of github.com or gitlab.com"`
-	TokenFile string         `yaml:"token_file,omitempty" doc:"file with the token for the API, for require: write"`
-	Job       map[string]any `yaml:"job" doc:"the job, without issue and key"`
+	API       string `yaml:"api,omitempty" doc:"address of the forge's API; default that of github.com or gitlab.com"`
+	TokenFile string `yaml:"token_file,omitempty" doc:"file with the token for the API, for require: write"`
+	// Follow has the job end with its issue, and comments answer it and change its result.
+	Follow   bool           `yaml:"follow,omitempty" doc:"whether closing an issue cancels its job, comments on it answer the job's questions, and comments on the job's pull request are prompts; for github, with token_file and when"`
+	Comments string         `yaml:"comments,omitempty" doc:"which comments on a pull request are prompts, with follow: an expression over comment, event, body and sender; default those that begin with please"`
+	Job      map[string]any `yaml:"job" doc:"the job, without issue and key"`
 }
 
 // minSecret is long enough that nobody guesses it.
@@ -73,7 +78,36 @@ func (r Rule) open(name string) (*hook, error) {
 			return nil, fmt.Errorf("when: %w", err)
 		}
 	}
+	if err := h.openFollow(); err != nil {
+		return nil, err
+	}
 	return h, h.decodeJob()
+}
+
+// asksForChange is which comments on a pull request are prompts, unless the rule says it.
+const asksForChange = `lower(trim(comment)) startsWith "please"`
+
+// openFollow checks what the rule says about following.
+func (h *hook) openFollow() error {
+	switch {
+	case !h.Follow && h.Comments != "":
+		return fmt.Errorf("comments: has no meaning without follow")
+	case !h.Follow:
+		return nil
+	case h.Source != "github":
+		return fmt.Errorf("follow: issues and pull requests of source %s are not followed; those of github are", h.Source)
+	case h.token == "":
+		return fmt.Errorf("follow: reviews are read with a token: name its file in token_file")
+	case h.When == "":
+		return fmt.Errorf("follow: when is missing: without it each comment would be a job")
+	}
+	about := delivery{}.environment()
+	about["comment"] = ""
+	var err error
+	if h.comments, err = expr.Compile(cmp.Or(h.Comments, asksForChange), expr.Env(about), expr.AsBool()); err != nil {
+		return fmt.Errorf("comments: %w", err)
+	}
+	return nil
 }
 
 func (h *hook) readSecrets() error {
@@ -116,7 +150,10 @@ func (h *hook) decodeJob() error {
 	if h.job.Key != "" || h.job.Issue != nil {
 		return fmt.Errorf("job: key and issue are made of the delivery: leave them out")
 	}
-	whole := h.jobOf(delivery{id: "example", repo: "https://example.com/r.git", issue: &jobs.Issue{Title: "example"}}).WithDefaults()
+	if h.Follow && (h.job.Labels[mark.HookLabel] != "" || h.job.Labels[mark.IssueLabel] != "") {
+		return fmt.Errorf("job: labels %q and %q are made of the delivery: leave them out", mark.HookLabel, mark.IssueLabel)
+	}
+	whole := h.jobOf(delivery{id: "example", repo: "https://example.com/r.git", issue: &jobs.Issue{Title: "example", URL: "https://example.com"}}).WithDefaults()
 	if err := whole.Validate(); err != nil {
 		return fmt.Errorf("job: %w", err)
 	}
@@ -134,6 +171,13 @@ func (h *hook) jobOf(d delivery) jobs.Job {
 	job.Issue = d.issue
 	if d.id != "" {
 		job.Key = "hook/" + h.name + "/" + d.id
+	}
+	if h.Follow && d.issue != nil && d.issue.URL != "" {
+		job.Labels = maps.Clone(job.Labels)
+		if job.Labels == nil {
+			job.Labels = map[string]string{}
+		}
+		job.Labels[mark.HookLabel], job.Labels[mark.IssueLabel] = h.name, d.issue.URL
 	}
 	if job.Repo.URL == "" && job.Isolation != jobs.IsolationNone {
 		job.Repo.URL = d.repo

@@ -107,9 +107,11 @@ type delivery struct {
 	path   string // of the repository on its forge
 	repo   string // where it is cloned from
 	issue  *jobs.Issue
-	body   map[string]any
-	raw    []byte
-	trace  jobs.Trace // of the request that brought it
+	// comment is what was written to the issue or the pull request; empty: it is no comment.
+	comment string
+	body    map[string]any
+	raw     []byte
+	trace   jobs.Trace // of the request that brought it
 }
 
 // environment is what an expression of a rule may name.
@@ -174,6 +176,9 @@ type payload struct {
 	Comment struct {
 		Body string `json:"body"`
 	} `json:"comment"`
+	Review struct {
+		Body string `json:"body"`
+	} `json:"review"`
 }
 
 // A report is an issue or a pull request. GitLab names two of its fields otherwise.
@@ -212,6 +217,7 @@ func (p payload) describe(d *delivery) {
 	if p.Object != nil && p.Object.Note != "" {
 		comment = p.Object.Note
 	}
+	d.comment = cmp.Or(comment, p.Review.Body)
 	if d.issue != nil && comment != "" {
 		d.issue.Body += "\n\n---\n\n" + comment
 	}

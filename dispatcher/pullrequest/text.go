@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/penstock-run/penstock/dispatcher/mark"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/receipt"
@@ -49,7 +50,7 @@ func (o *Outbox) compose(ctx context.Context, rec jobs.Record, res jobs.Result, 
 		title = "Changes by job " + rec.ID
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nMade by a coding agent, and not yet reviewed by a person.\n", begin(rec.ID))
+	fmt.Fprintf(&b, "%s\nMade by a coding agent, and not yet reviewed by a person.\n", mark.Job(rec.ID))
 	if words = strings.TrimSpace(words); words != "" {
 		fmt.Fprintf(&b, "\nThe agent's description, which no person has checked:\n\n%s", fenced(words, maxDraft))
 	}
@@ -62,7 +63,7 @@ func (o *Outbox) compose(ctx context.Context, rec jobs.Record, res jobs.Result, 
 	if err := o.writeFacts(ctx, &b, rec, res); err != nil {
 		return text{}, err
 	}
-	b.WriteString("\n" + end)
+	b.WriteString("\n" + mark.End)
 	return text{shorten(title, maxTitle), b.String()}, nil
 }
 
@@ -177,22 +178,16 @@ func isPage(s string) bool {
 	return err == nil && u.Scheme == "https" && u.Host != "" && len(s) < 500 && !strings.ContainsAny(s, " \t\r\n<>()[]`\"'|\\@") && visible.Plain(s, "")
 }
 
-// What encloses the part of a pull request's text that the pool writes. What people write
-// around it stays.
-const end = "<!-- penstock: end -->"
-
-func begin(job string) string { return "<!-- penstock: job " + job + " -->" }
-
 // replace puts a new part into the text of a pull request, and reports whether it is one of
 // the job.
 func replace(old, job, part string) (body string, ours bool) {
-	before, rest, found := strings.Cut(old, begin(job))
+	before, rest, found := strings.Cut(old, mark.Job(job))
 	if !found {
 		return old, false
 	}
 	after := ""
-	if at := strings.LastIndex(rest, end); at >= 0 {
-		after = rest[at+len(end):]
+	if at := strings.LastIndex(rest, mark.End); at >= 0 {
+		after = rest[at+len(mark.End):]
 	}
 	return before + part + after, true
 }

@@ -3,12 +3,9 @@ package servecmd
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"net"
-	"net/http"
 	"syscall"
-	"time"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/httpdoor"
@@ -19,11 +16,8 @@ import (
 	"github.com/penstock-run/penstock/dispatcher/dashboard"
 	"github.com/penstock-run/penstock/dispatcher/dashboard/jobpage"
 	"github.com/penstock-run/penstock/dispatcher/dashboard/poolpages"
-	"github.com/penstock-run/penstock/dispatcher/hooks"
 	"github.com/penstock-run/penstock/dispatcher/httpapi"
-	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/token"
 )
 
@@ -138,30 +132,4 @@ func recordIn(p *pool.Pool) func(context.Context, operation.AuditEntry) {
 			p.Logger.Warn("an entry is not in the audit log", servicelog.Component(servicelog.InHTTP), "operation", e.Operation, "about", e.About, "who", e.Who, "err", err)
 		}
 	}
-}
-
-// openHooks returns what makes jobs of webhooks; nil if the settings have none.
-func openHooks(shell cli.Shell, p *pool.Pool) (http.Handler, error) {
-	if len(shell.Config.Hooks) == 0 {
-		return nil, nil
-	}
-	server, err := hooks.Open(hooks.Config{
-		Rules: shell.Config.Hooks,
-		Submit: func(ctx context.Context, job jobs.Job) (operation.Submitted, error) {
-			return p.Submit(ctx, job, "hook")
-		},
-		// Among the submissions that the pool has refused people find it, and may retry it.
-		File: func(ctx context.Context, r hooks.Refusal) error {
-			job, err := json.Marshal(r.Job)
-			if err != nil {
-				return err
-			}
-			return p.Queue.Reject(ctx, queue.Submission{ID: jobs.NewID(), Tenant: shell.Config.Tenant, At: time.Now().UTC(), Data: job}, r.Reason)
-		},
-		Logger: p.Logger.With(servicelog.Component(servicelog.InHTTP)),
-	})
-	if err != nil {
-		return nil, cli.Usage("docs/how-to/webhooks.md describes a hook", "%w", err)
-	}
-	return server, nil
 }
