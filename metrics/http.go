@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	resources = setOf("jobs", "batches", "queues", "holds", "caps", "workers", "dead", "schedules", "webhooks", "stats", "autoscale", "version", "openapi.json", "schemas")
+	resources = setOf("jobs", "batches", "queues", "holds", "caps", "budgets", "workers", "dead", "schedules", "webhooks", "stats", "autoscale", "version", "openapi.json", "schemas")
 	classes   = whole("2xx", "4xx", "5xx")
 )
 

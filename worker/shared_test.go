@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/sandbox/exectest"
@@ -76,8 +77,12 @@ func TestJobsOfABatchShareABudget(t *testing.T) {
 	f, model := newSpender(t, agenttest.Reply{Input: 10_000, Output: 500})
 	job := f.job(callAlways)
 	job.Batch, job.Budget.BatchTokens = "night", 100_000 // ten calls
-	rec, _ := f.run(job)
+	rec, events := f.run(job)
 	calls := len(model.Requests())
+	warned, exceeded := dataOf[event.BudgetWarned](t, events, jobs.BudgetWarned), dataOf[event.BudgetExceeded](t, events, jobs.BudgetSpent)
+	if len(warned) != 1 || len(exceeded) != 1 || warned[0].Of != "batch:night=100000tokens" || warned[0].Tokens < 80_000 || warned[0].Of != exceeded[0].Of {
+		t.Errorf("warned %+v, exceeded %+v", warned, exceeded)
+	}
 	if rec.Reason != jobs.BatchBudget || rec.Outcome != jobs.Failure || calls != 10 {
 		t.Errorf("%s (%s) after %d calls", rec.Reason, rec.Message, calls)
 	}

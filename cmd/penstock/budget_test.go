@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
 )
 
@@ -81,12 +84,20 @@ func TestABatchKeepsToItsBudget(t *testing.T) {
 	upstream := httptest.NewServer(model)
 	t.Cleanup(upstream.Close)
 	f.env = []string{"ANTHROPIC_API_KEY=sk-" + rand.Text(), "PENSTOCK_MODEL_ANTHROPIC_URL=" + upstream.URL}
-	file := f.issues(12, func(i int) string { return fmt.Sprintf("CASE-%03d", i) })
-	said, code, told := f.try("batch", "run", file, "--repo", f.repo, "--max-parallel", "2", "--batch-max-cost", "0.45", "--out", t.TempDir()+"/results",
+	file, out := f.issues(12, func(i int) string { return fmt.Sprintf("CASE-%03d", i) }), t.TempDir()+"/results"
+	said, code, told := f.try("batch", "run", file, "--repo", f.repo, "--max-parallel", "2", "--batch-max-cost", "0.45", "--out", out,
 		"--", "sh", "-c", strings.Replace(spending, "seq 40", "seq 1", 1))
 	calls := len(model.Requests())
 	if code != 9 || !strings.Contains(said+told, string(jobs.BatchBudget)) || calls < 5 || calls > 6 {
 		t.Errorf("exit code %d after %d calls\n%s%s", code, calls, said, told)
+	}
+	if said, code, told = f.try("batch", "report", out); code != 0 || !regexp.MustCompile(`(?m)^\| cost \| \$0\.\d\d of \$0\.45 \(\d+ %\) \|$`).MatchString(said) {
+		t.Errorf("report: exit code %d\n%s%s", code, said, told)
+	}
+	said, code, told = f.try("cost", "--budgets", "--batch", results.BatchID(out), "-o", "json")
+	var left []operation.Budget
+	if err := json.Unmarshal([]byte(said), &left); code != 0 || err != nil || len(left) != 1 || left[0].LimitUSD != 0.45 || left[0].Share < 1 || left[0].LeftUSD != 0 {
+		t.Errorf("cost --budgets: exit code %d, err %v, %+v\n%s%s", code, err, left, said, told)
 	}
 	said, code, told = f.try("cost", "--by", "model", "-o", "json")
 	if code != 0 || !strings.Contains(said, `"cost_usd"`) {

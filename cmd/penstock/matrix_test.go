@@ -54,6 +54,7 @@ func ofCommands(repo string) map[string]asking {
 		"queue-pause":        {args: []string{"queue", "pause", "nothing"}},
 		"queue-resume":       {args: []string{"queue", "resume", "nothing"}},
 		"caps":               {args: []string{"queue", "caps"}},
+		"budgets":            {args: []string{"cost", "--budgets"}},
 		"workers":            {args: []string{"worker", "ls"}},
 		"worker-get":         {args: []string{"worker", "get", "nothing"}},
 		"worker-drain":       {args: []string{"worker", "drain", "nothing"}},

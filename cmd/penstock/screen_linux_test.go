@@ -221,7 +221,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock chaos": {{"chaos", "--kinds", e}}, "penstock schema": {{"schema", e}}, "penstock config view": {{"config", "view", "--sign-key", e}, {"config", "view", "-c", e}}, "penstock version": {{"version"}},
 		"penstock github setup":   {{"github", "setup", e}, {"github", "setup"}},
 		"penstock receipt verify": {{"receipt", "verify", e}, {"receipt", "verify", os.DevNull, "--key", e}}, "penstock receipt key": {{"receipt", "key", e}},
-		"penstock cost":  {{"cost"}, {"cost", "--by", "model", "-o", "json"}, {"cost", "--by", "batch"}, {"cost", "--by", e}},
+		"penstock cost":  {{"cost"}, {"cost", "--by", "model", "-o", "json"}, {"cost", "--by", "batch"}, {"cost", "--by", e}, {"cost", "--budgets", "--batch", e}},
 		"penstock audit": {{"audit"}, {"audit", "-o", "json"}, {"audit", "--since", e}, {"audit", "--who", e}}, "penstock mcp": {{"mcp", e}, {"mcp", "--allow", e}, {"mcp", "--repo", e}},
 		"penstock token add": {{"token", "add", e, "--role", "viewer"}, {"token", "add", "t", "--role", e}}, "penstock token ls": {{"token", "ls"}}, "penstock token rm": {{"token", "rm", e}},
 		"penstock webhook add": {{"webhook", "add", e, "--url", "https://example.com"}, {"webhook", "add", "w", "--url", e}, {"webhook", "add", "w", "--url", "https://example.com", "--events", e}, {"webhook", "add", "w", "--url", "https://example.com", "--queue", e}, {"webhook", "add", "w", "--url", "https://example.com", "--secret-file", e}},

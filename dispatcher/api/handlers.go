@@ -139,6 +139,7 @@ func (s *Server) handlers() []responder.Handler {
 			return s.holds(ctx)
 		}),
 		handle(operation.Caps, s.caps),
+		handle(operation.Budgets, s.counts.budgets),
 		handle(operation.Workers, s.workers),
 		handle(operation.WorkerGet, func(ctx context.Context, _ caller, r operation.Named) (why.Worker, error) {
 			return s.cfg.Queue.Workers().Get(ctx, r.Name)

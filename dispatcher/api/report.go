@@ -58,7 +58,15 @@ func (s *Server) batchReport(ctx context.Context, c caller, r operation.Named) (
 	if err != nil {
 		return report.Report{}, err
 	}
-	build := report.New(times(r.Name, list))
+	limit, err := s.counts.batchLimit(ctx, r.Name)
+	if err != nil {
+		return report.Report{}, err
+	}
+	begun := times(r.Name, list)
+	for _, b := range limit {
+		begun.LimitUSD, begun.LimitTokens = b.USD, b.Tokens
+	}
+	build := report.New(begun)
 	for _, entry := range entries {
 		build.Add(entry)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/jobstest"
+	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
@@ -117,7 +118,7 @@ func (p *pool) fill() {
 		job.Labels = map[string]string{"team": "scheduling", "ticket": "SCHED-1482"}
 	})
 	p.ended(jobs.Ended{Outcome: jobs.Cancellation}, prompt("Rewrite it in another language"))
-	p.submit(prompt("Review the migration of accounts"), inBatch("nightly-fixes", "item-5"))
+	p.submit(prompt("Review the migration of accounts"), inBatch("nightly-fixes", "item-5"), func(job *jobs.Job) { job.Budget.BatchUSD = 7.77 })
 	p.asks(jobstest.Claim(t, p.queue, "build-7"), jobs.OpenAsk{Ask: "a", Type: "question", Question: "Two callers still use the old signature. Change them as well, or keep a wrapper?", Since: time.Now().Add(-4 * time.Minute), Open: 2})
 	p.submit(prompt("Choose a format for the export"))
 	_, err := jobstest.Claim(t, p.queue, "build-7").Park(ctx, "CSV or Parquet?", time.Now().Add(20*time.Hour))
@@ -134,6 +135,10 @@ func (p *pool) fill() {
 	} {
 		must(t, p.queue.Workers().Present(ctx, w))
 	}
+	book := ledger.Of(p.queue.Workers())
+	gpu := ledger.Budget{Key: "queue:gpu", Amount: ledger.Amount{USD: 50, Tokens: 3_000_000}, Per: "day"}
+	must(t, book.SetBudgets(ctx, ledger.Budgets{gpu, {Key: "pool", Amount: ledger.Amount{USD: 900}, Per: "month"}}))
+	must(t, book.Add(ctx, gpu, time.Now(), ledger.Amount{USD: 43.21, Tokens: 1_234_567}))
 	must(t, p.queue.Hold(ctx, jobs.Hold{Kind: jobs.HoldQueue, Name: "low-priority-maintenance", By: "cli", At: time.Now()}))
 	must(t, p.queue.Reject(ctx, queue.Submission{ID: jobs.NewID(), Tenant: "default", At: time.Now(), Data: []byte(`{"promt": "Fix the failing test"}`)}, errors.New("promt: is not a field; did you mean prompt?")))
 	template := jobstest.Job()

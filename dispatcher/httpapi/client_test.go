@@ -78,6 +78,9 @@ func reads(id, letter string) []read {
 		{"queues", func(ctx context.Context, c *client.Client) (any, error) { return all(c.Queues().List(ctx)) }},
 		{"holds", func(ctx context.Context, c *client.Client) (any, error) { return c.Queues().Holds(ctx) }},
 		{"caps", func(ctx context.Context, c *client.Client) (any, error) { return c.Queues().Caps(ctx) }},
+		{"budgets", func(ctx context.Context, c *client.Client) (any, error) {
+			return c.Queues().Budgets(ctx, operation.BudgetRequest{})
+		}},
 		{"workers", func(ctx context.Context, c *client.Client) (any, error) { return c.Workers(ctx) }},
 		{"batches", func(ctx context.Context, c *client.Client) (any, error) { return all(c.Batches().List(ctx)) }},
 		{"batch", func(ctx context.Context, c *client.Client) (any, error) { return c.Batches().Get(ctx, "b") }},

@@ -216,6 +216,7 @@ func poolRoutes() []Route {
 		},
 		passed(operation.Holds.Row),
 		passed(operation.Caps.Row),
+		passed(operation.Budgets.Row),
 		passed(operation.Workers.Row),
 		passed(operation.WorkerGet.Row),
 		passed(operation.WorkerDrain.Row),

@@ -122,6 +122,13 @@ func (q Queues) Caps(ctx context.Context) ([]schedule.CapUse, error) {
 	return answer.Caps, err
 }
 
+// Budgets lists what jobs with something in common may spend together, and what is left of
+// that: the budgets of the pool, and that of the request's batch.
+func (q Queues) Budgets(ctx context.Context, request operation.BudgetRequest) ([]operation.Budget, error) {
+	answer, err := Ask(ctx, q.c, operation.Budgets, request)
+	return answer.Budgets, err
+}
+
 // Batches asks about batches.
 type Batches struct{ c *Client }
 

@@ -87,8 +87,8 @@ type Budget struct {
 	LimitTokens int64   `json:"limit_tokens,omitempty" jsonschema:"The job's budget in tokens; 0 is no limit."`
 }
 
-// BudgetWarned says that most of the job's budget is spent.
+// BudgetWarned says that most of the job's budget is spent, or of one that it shares.
 type BudgetWarned Budget
 
-// BudgetExceeded says that the job's budget is spent.
+// BudgetExceeded says that the job's budget is spent, or one that it shares.
 type BudgetExceeded Budget

@@ -50,6 +50,9 @@ var (
 	Caps = define[Nothing, CapList](Row{
 		Name: "caps", Roles: readers, Sentence: "List what bounds how many jobs run at once, and how many do.",
 	})
+	Budgets = define[BudgetRequest, BudgetList](Row{
+		Name: "budgets", Roles: readers, Sentence: "List what jobs with something in common may spend together, what they have spent, and what is left.",
+	})
 	Workers = define[Nothing, WorkerList](Row{
 		Name: "workers", Roles: readers, Sentence: "List the workers that are alive.",
 	})

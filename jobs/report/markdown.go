@@ -46,12 +46,15 @@ func (b *Report) markdownHead(p printer, dir *Directory) {
 	}
 	p("| started | %s |\n", b.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
 	p("| wall time | %s |\n", Seconds(b.WallSeconds))
-	p("| cost | %s |\n", Dollars(b.CostUSD))
+	p("| cost | %s |\n", b.Cost())
 	if len(b.Reviews) > 0 {
 		p("| reviews | %s |\n", b.reviews())
 	}
 	u := b.Usage
 	p("| tokens | %s in, %s out, %s read from the cache, %s written to it |\n", Number(u.Input), Number(u.Output), Number(u.CacheRead), Number(u.CacheWrite))
+	if b.LimitTokens > 0 {
+		p("| tokens of the budget | %s of %s (%.0f %%) |\n", Number(u.Total()), Number(b.LimitTokens), 100*float64(u.Total())/float64(b.LimitTokens))
+	}
 	p("| changes | +%d −%d lines, %d results without a change |\n", b.Added, b.Removed, b.Unchanged)
 	if b.Unread > 0 {
 		p("| not read | %d results: durations, changes and overlaps are of the others |\n", b.Unread)
@@ -132,6 +135,14 @@ func (b *Report) markdownOverlaps(p printer) {
 			p("\n%d more are not listed.\n", b.MoreRunsCode)
 		}
 	}
+}
+
+// Cost is what the items cost, and of how much where they have a budget.
+func (b *Report) Cost() string {
+	if b.LimitUSD > 0 {
+		return fmt.Sprintf("$%.2f of $%.2f (%.0f %%)", b.CostUSD, b.LimitUSD, 100*b.CostUSD/b.LimitUSD)
+	}
+	return Dollars(b.CostUSD)
 }
 
 // reviews counts the results by what was decided about them.

@@ -31,7 +31,9 @@ type Report struct {
 	Started     time.Time  `json:"started" jsonschema:"When it began."`
 	WallSeconds float64    `json:"wall_seconds" jsonschema:"How long it took, or has taken until now."`
 	CostUSD     float64    `json:"cost_usd" jsonschema:"What its items cost."`
+	LimitUSD    float64    `json:"limit_usd,omitempty" jsonschema:"What they may cost together, in US dollars; not there: no limit."`
 	Usage       jobs.Usage `json:"usage" jsonschema:"The tokens that they used."`
+	LimitTokens int64      `json:"limit_tokens,omitempty" jsonschema:"How many they may use together; not there: no limit."`
 
 	Outcomes map[jobs.Outcome]int `json:"outcomes" jsonschema:"How many items have ended with each outcome."`
 	// Reviews is only of a pool.

@@ -181,6 +181,7 @@ type purse struct {
 
 func (p *purse) Name() string                                    { return "pool=1/day" }
 func (p *purse) Left(ctx context.Context) (budget.Amount, error) { return p.left(ctx) }
+func (p *purse) Nearly() bool                                    { return false }
 func (p *purse) Settle(used budget.Amount)                       { p.used = p.used.Add(used) }
 
 // An agent that hangs up while a shared budget is asked has not spent it.

@@ -103,6 +103,9 @@ type Session struct {
 	// like Refused, and may be nil.
 	Unpriced func(model string)
 	Budget   func(spent bool)
+	// Nearly is called once for each shared budget of which most is spent when a call
+	// begins. It is called like Refused, and may be nil.
+	Nearly func(p Purse)
 
 	id     string
 	token  Key

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/penstock-run/penstock/worker/internal/budget"
 )
@@ -14,6 +15,8 @@ type Purse interface {
 	// Left returns what is left of it; what has no limit is 0. The error is
 	// [budget.ErrSpent] if nothing is left of one of its limits.
 	Left(ctx context.Context) (budget.Amount, error)
+	// Nearly reports whether most of it was spent when Left returned last.
+	Nearly() bool
 	// Settle adds what a call has used. It does not fail: what it cannot store it stores
 	// later.
 	Settle(used budget.Amount)
@@ -24,12 +27,13 @@ type Purse interface {
 type share struct {
 	purse   Purse
 	account *budget.Account
+	warned  *sync.Once
 }
 
 func sharesOf(purses []Purse) []*share {
 	var all []*share
 	for _, p := range purses {
-		all = append(all, &share{p, budget.New(budget.Amount{}, budget.Amount{})})
+		all = append(all, &share{p, budget.New(budget.Amount{}, budget.Amount{}), new(sync.Once)})
 	}
 	return all
 }
@@ -55,6 +59,9 @@ func (s *Session) reserveShared(ctx context.Context, r *reservation, most budget
 		}
 		if err != nil {
 			return err // of the agent, which has hung up, if nothing is spent
+		}
+		if s.Nearly != nil && sh.purse.Nearly() {
+			sh.warned.Do(func() { s.Nearly(sh.purse) })
 		}
 		sh.account.Allow(left)
 		h, err := sh.account.Reserve(ctx, most)

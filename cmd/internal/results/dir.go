@@ -110,6 +110,7 @@ func (d *Dir) begin(m Manifest) error {
 		return err
 	}
 	old.State, old.Why, old.Finished, old.Version = Running, "", nil, m.Version
+	old.LimitUSD, old.LimitTokens = m.LimitUSD, m.LimitTokens
 	d.manifest, d.wall = old, old.Totals.WallSeconds
 	return d.writeManifest(old)
 }

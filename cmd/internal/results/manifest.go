@@ -41,6 +41,10 @@ type Manifest struct {
 	// as they were when the batch began. None is pinned with --follow.
 	Bases []Base `json:"bases,omitempty"`
 
+	// LimitUSD and LimitTokens are what the jobs may spend together; 0: no limit.
+	LimitUSD    float64 `json:"limit_usd,omitempty"`
+	LimitTokens int64   `json:"limit_tokens,omitempty"`
+
 	// Source is what the items were read from, where that cannot be read again. It is
 	// beside the manifest, see [Source].
 	Source []byte `json:"-"`

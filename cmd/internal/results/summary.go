@@ -48,6 +48,7 @@ func (r reporter) summarise() (*summary, error) {
 	}
 	build := report.New(report.Report{
 		Batch: s.ID, State: string(s.State), Why: s.Why, Started: s.Started, WallSeconds: s.Totals.WallSeconds, Bases: s.baseLines(results),
+		LimitUSD: s.LimitUSD, LimitTokens: s.LimitTokens,
 	})
 	for _, item := range s.Items {
 		one := row{Item: item}

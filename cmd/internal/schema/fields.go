@@ -229,6 +229,8 @@ var batchFields = map[string]string{
 	"bases[].repo":             "The repository.",
 	"bases[].ref":              "The branch or tag that led to the commit; empty for the repository's HEAD.",
 	"bases[].commit":           "The commit.",
+	"limit_usd":                "What its jobs may cost together, in US dollars; not there: no limit.",
+	"limit_tokens":             "How many tokens its jobs may use together; not there: no limit.",
 	"bases[].uncommitted":      "How many files of the work tree it has besides what was committed there.",
 	"state":                    "How far the batch has come; how good it is, the totals say.",
 	"why":                      "Why it was stopped.",

@@ -256,7 +256,7 @@ func (p *checkedPool) aboutThePool(job string) {
 		}
 	}
 	p.request("queue-pause", named("default"))
-	for _, name := range []string{"list", "batch-list", "queue-list", "stats", "holds", "caps", "workers"} {
+	for _, name := range []string{"list", "batch-list", "queue-list", "stats", "holds", "caps", "budgets", "workers"} {
 		p.request(name, `{}`)
 	}
 	for _, name := range []string{"worker-get", "worker-drain", "worker-get", "worker-resume"} {

@@ -38,7 +38,8 @@ type Batch struct {
 	outcomes map[jobs.Outcome]int
 	ended    int
 	seconds  float64 // that those took
-	cost     float64
+	spent    jobs.Spent
+	limit    jobs.Budget
 	changed  string // the first job with a change
 	failed   string // the first that did not succeed
 }
@@ -57,6 +58,13 @@ func NewBatch(w *console.Writer, items []string, now time.Time) *Batch {
 		b.name = max(b.name, min(console.Columns(visible.Line(id)), nameWidth))
 	}
 	return b
+}
+
+// Bound says what the jobs of the batch may spend together, and what they have spent before.
+func (b *Batch) Bound(limit jobs.Budget, before jobs.Spent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit, b.spent = limit, before
 }
 
 // Note takes what has become of a job.
@@ -116,7 +124,7 @@ func (b *Batch) Ended(r jobs.Result) error {
 	b.ended++
 	seconds := max(r.Durations.Total-r.Durations.Queue, 0)
 	b.seconds += seconds
-	b.cost += r.CostUSD
+	b.spent = b.spent.Add(jobs.Spent{Usage: r.Usage, CostUSD: r.CostUSD})
 	if r.FilesChanged > 0 {
 		b.changed = cmp.Or(b.changed, Short(r.Job))
 	}
@@ -198,7 +206,7 @@ func (b *Batch) bar(now time.Time, columns int) []console.Span {
 		left = "about " + whole(rest) + " left"
 	}
 	head := fmt.Sprintf("%d/%d", b.ended, b.total)
-	parts := []string{whole(now.Sub(b.began)), left, fmt.Sprintf("%d running", len(b.running)), Tally(b.outcomes), summary.Dollars(b.cost)}
+	parts := []string{whole(now.Sub(b.began)), left, fmt.Sprintf("%d running", len(b.running)), Tally(b.outcomes), Spending(b.spent, b.limit)}
 	room := columns - console.Columns(head)
 	for _, part := range []int{0, 2, 3, 4} {
 		if console.Columns(summary.Join(parts...))+3 > room {
@@ -249,6 +257,19 @@ func Tally(outcomes map[jobs.Outcome]int) string {
 		}
 	}
 	return strings.Join(words, ", ")
+}
+
+// Spending says what the jobs of a batch have cost, and of how much where they have a budget.
+func Spending(spent jobs.Spent, limit jobs.Budget) string {
+	cost := summary.Dollars(spent.CostUSD)
+	if limit.BatchUSD > 0 {
+		cost = fmt.Sprintf("$%.2f of $%.2f", spent.CostUSD, limit.BatchUSD)
+	}
+	tokens := ""
+	if limit.BatchTokens > 0 {
+		tokens = fmt.Sprintf("%s of %s tokens", summary.Thousands(spent.Usage.Total()), summary.Thousands(limit.BatchTokens))
+	}
+	return summary.Join(cost, tokens)
 }
 
 // Close takes away what Draw has drawn.

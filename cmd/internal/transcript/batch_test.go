@@ -156,3 +156,20 @@ func TestTimeLeft(t *testing.T) {
 		}
 	}
 }
+
+// What a batch has cost is a part of its budget, where it has one: also what was spent
+// before this run of it.
+func TestSpendingOfABatch(t *testing.T) {
+	var out bytes.Buffer
+	w := console.New(&out, func(name string) string { return map[string]string{"COLUMNS": "120", "FORCE_COLOR": "1"}[name] })
+	b := NewBatch(w, []string{"a", "b"}, time.Now())
+	b.Bound(jobs.Budget{BatchUSD: 40, BatchTokens: 5000}, jobs.Spent{CostUSD: 1.5, Usage: jobs.Usage{Input: 1000}})
+	check(t, b.Ended(jobs.Result{ID: "a", Outcome: jobs.Success, CostUSD: 0.25, Usage: jobs.Usage{Output: 234}}))
+	check(t, b.Draw(time.Now()))
+	if shown := strings.Join(lay(out.String()), "\n"); !strings.Contains(shown, "$1.75 of $40.00 · 1,234 of 5,000 tokens") {
+		t.Errorf("the bar says nothing of the budget:\n%s", shown)
+	}
+	if got := Spending(jobs.Spent{CostUSD: 1.5}, jobs.Budget{}); got != "$1.50" {
+		t.Errorf("without a budget: %s", got)
+	}
+}

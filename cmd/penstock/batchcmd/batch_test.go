@@ -83,7 +83,7 @@ func TestTally(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, t.TempDir(), io.Discard, tt.items)
-			counts := newTally(b, tt.max)
+			counts := newTally(b, runFlags{maxFailures: tt.max}, results.Totals{})
 			for i, reason := range tt.ends {
 				err := b.end(t, counts, fmt.Sprint(i+1), reason)
 				if stopped := cli.Code(err) == cli.ExitStopped; stopped != (i+1 == tt.stops) || err != nil && !stopped {
@@ -99,7 +99,7 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	b := open(t, t.TempDir(), &said, map[string]jobs.Job{"1": {}, "2": {}})
-	counts := newTally(b, 0)
+	counts := newTally(b, runFlags{}, results.Totals{})
 	shown := newDisplay(b.shell, b.dir.Missing(), counts)
 	shown.note(jobs.Record{ID: "job-2", Item: "2", State: jobs.Executing})
 	r := jobs.Result{ID: "1", Job: "job-1", Outcome: jobs.Failure, Reason: jobs.AgentFailed, Message: "no tests\nat all", FilesChanged: 3, CostUSD: 0.5}

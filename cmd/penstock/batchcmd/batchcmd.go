@@ -76,6 +76,11 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.cancelOnInterrupt, "cancel-on-interrupt", false, "cancel the remaining jobs if the command is interrupted; without it they continue in a running pool")
 }
 
+// shared is what the jobs of the batch may spend together.
+func (f *runFlags) shared() jobs.Budget {
+	return jobs.Budget{BatchUSD: f.maxCost, BatchTokens: f.maxTokens}
+}
+
 // fromGitHub is the flag for a search, and what a batch's manifest calls it.
 const fromGitHub = "from-github"
 

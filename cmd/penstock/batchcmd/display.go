@@ -35,7 +35,9 @@ type display interface {
 // newDisplay draws on a terminal, and writes lines elsewhere.
 func newDisplay(shell cli.Shell, missing []string, counts *tally) display {
 	if shell.Progress.Moving(shell.Err) {
-		return screen{transcript.NewBatch(shell.Err, missing, time.Now())}
+		board := transcript.NewBatch(shell.Err, missing, time.Now())
+		board.Bound(counts.limit, counts.spent)
+		return screen{board}
 	}
 	return &lines{err: shell.Err, progress: cli.NewProgress(shell.Err, *shell.Progress), tally: counts, running: map[string]bool{}}
 }

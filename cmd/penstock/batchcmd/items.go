@@ -55,7 +55,8 @@ func readItems(shell cli.Shell, in source, flags runFlags, command []string) (in
 	if opts.Defaults, err = flags.Values(command); err != nil {
 		return none, err
 	}
-	opts.Defaults.Budget.BatchUSD, opts.Defaults.Budget.BatchTokens = flags.maxCost, flags.maxTokens
+	shared := flags.shared()
+	opts.Defaults.Budget.BatchUSD, opts.Defaults.Budget.BatchTokens = shared.BatchUSD, shared.BatchTokens
 	opts.Locate = locator()
 	if flags.template != "" {
 		text, err := input.ReadFile(flags.template, input.MaxFile)

@@ -16,7 +16,7 @@ import (
 func manifest(release string, items intake.Items, flags runFlags) results.Manifest {
 	j := flags.Job
 	m := results.Manifest{
-		ID: jobs.NewID(), Version: release,
+		ID: jobs.NewID(), Version: release, LimitUSD: flags.maxCost, LimitTokens: flags.maxTokens,
 		Input: results.Input{Name: items.Name, SHA256: items.SHA256, Format: items.Format, Items: items.Total},
 		Options: map[string]string{
 			"agent": agentName(items), "model": j.Agent.Model, "repo": j.Repo.URL, "ref": j.Repo.Ref,

@@ -52,7 +52,11 @@ func (b *batch) id() string { return b.dir.Manifest().ID }
 // run does what is missing and writes the reports, also when it is stopped.
 func (b *batch) run(ctx context.Context, flags runFlags) error {
 	missing := b.dir.Missing()
-	counts := newTally(b, flags.maxFailures)
+	before, err := b.dir.Totals()
+	if err != nil {
+		return err
+	}
+	counts := newTally(b, flags, before)
 	shown := newDisplay(b.shell, missing, counts)
 	if len(missing) == 0 {
 		return b.finish(shown, nil)

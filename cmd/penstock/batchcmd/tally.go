@@ -1,11 +1,11 @@
 package batchcmd
 
 import (
-	"fmt"
 	"maps"
 	"sync"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/cmd/internal/transcript"
 	"github.com/penstock-run/penstock/jobs"
 )
@@ -17,12 +17,16 @@ type tally struct {
 
 	mu       sync.Mutex
 	outcomes map[jobs.Outcome]int
-	cost     float64
+	spent    jobs.Spent // also before this run
+	limit    jobs.Budget
 	row      int // hopeless ends since the last other one
 }
 
-func newTally(b *batch, maxFailures int) *tally {
-	return &tally{batch: b, max: maxFailures, outcomes: map[jobs.Outcome]int{}}
+func newTally(b *batch, flags runFlags, before results.Totals) *tally {
+	return &tally{
+		batch: b, max: flags.maxFailures, outcomes: map[jobs.Outcome]int{},
+		spent: jobs.Spent{Usage: before.Usage, CostUSD: before.CostUSD}, limit: flags.shared(),
+	}
 }
 
 // count counts the end of an item. Its error stops the batch.
@@ -30,7 +34,7 @@ func (t *tally) count(r jobs.Result) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.outcomes[r.Outcome]++
-	t.cost += r.CostUSD
+	t.spent = t.spent.Add(jobs.Spent{Usage: r.Usage, CostUSD: r.CostUSD})
 	bad := 0
 	for outcome, n := range maps.All(t.outcomes) {
 		if outcome != jobs.Success && outcome != jobs.Skip {
@@ -80,8 +84,8 @@ func (t *tally) words() string {
 	if counts := transcript.Tally(t.outcomes); counts != "" {
 		words = ", " + counts
 	}
-	if t.cost > 0 {
-		words += fmt.Sprintf(", $%.2f", t.cost)
+	if cost := transcript.Spending(t.spent, t.limit); cost != "" {
+		words += ", " + cost
 	}
 	return words
 }

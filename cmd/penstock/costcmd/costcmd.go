@@ -63,15 +63,23 @@ func day(r jobs.Record) string {
 func New(shell cli.Shell) *cobra.Command {
 	var r operation.ListRequest
 	var by, since string
+	var budgets bool
 	cmd := &cobra.Command{
-		Use: "cost", Short: "Show what jobs have cost, by queue, agent, model, batch or day", Args: cobra.NoArgs,
+		Use: "cost", Short: "Show what jobs have cost, by queue, agent, model, batch or day, and what is left of budgets", Args: cobra.NoArgs,
 		Long: `Cost adds up what the jobs have cost that the pool still keeps, with all their attempts, the
 dearest group first. It is what the workers' gates have counted, by list prices or those of
 the setting prices; what did not go through a gate is what agents have told. A job counts for
-the day on which its last attempt began.`,
+the day on which its last attempt began.
+
+With --budgets it shows the budgets that jobs share instead (serve --budget), and with
+--batch that of a batch: what may be spent, what was, and what is left until the next period.`,
 		Example: `  penstock cost --by model --since 7d
-  penstock cost --by day --queue nightly -o json`,
+  penstock cost --by day --queue nightly -o json
+  penstock cost --budgets`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if budgets {
+				return showBudgets(cmd.Context(), shell, r.Batch)
+			}
 			if since != "" {
 				at, err := input.Past(since, time.Now())
 				if err != nil {
@@ -88,6 +96,10 @@ the day on which its last attempt began.`,
 	flags.StringVar(&since, "since", "", "only jobs that were submitted since a time, or so long ago: 2h, 7d, 2027-01-02T15:04:05Z")
 	flags.StringVar(&r.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&r.Batch, "batch", "", "only jobs of this batch")
+	flags.BoolVar(&budgets, "budgets", false, "show what is left of the budgets that jobs share; with --batch also of that batch's")
+	for _, other := range []string{"by", "since", "queue"} {
+		cmd.MarkFlagsMutuallyExclusive("budgets", other)
+	}
 	return cmd
 }
 

@@ -124,6 +124,7 @@ type batchShown struct {
 	Running []jobs.Record
 	Last    []jobs.Record // that have ended, the latest first
 	Titles  bool
+	Budgets []budgetRow // none or one
 }
 
 // A reasonRow is how many jobs of a batch ended for a reason.
@@ -146,6 +147,9 @@ func showBatch(v *dashboard.Visit) error {
 			Path: "/ui/batches/" + b.Batch + "/cancel", Label: "Cancel batch", Kind: "danger", About: b.Batch,
 			Confirm: fmt.Sprintf("Cancel the jobs of this batch that have not ended (%d)?", b.Jobs-b.States[jobs.Finished]),
 		})
+	}
+	if shown.Budgets, err = readBudgets(v, b.Batch); err != nil {
+		return err
 	}
 	if v.May(operation.List.Row) {
 		all, more, err := lookAll(v, operation.ListRequest{Batch: b.Batch, Newest: true}, searched)

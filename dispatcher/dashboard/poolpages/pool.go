@@ -44,8 +44,9 @@ type queueRow struct {
 
 // queueList is the dot of the page of queues.
 type queueList struct {
-	Queues []queueRow
-	Caps   []schedule.CapUse
+	Queues  []queueRow
+	Caps    []schedule.CapUse
+	Budgets []budgetRow
 }
 
 func listQueues(v *dashboard.Visit) error {
@@ -63,6 +64,9 @@ func listQueues(v *dashboard.Visit) error {
 			return err
 		}
 		list.Caps = caps.Caps
+	}
+	if list.Budgets, err = readBudgets(v, ""); err != nil {
+		return err
 	}
 	return v.Render(queuesPage, dashboard.Page{Title: "Queues", Nav: "Queues", Refresh: true, Data: list})
 }

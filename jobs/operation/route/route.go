@@ -67,6 +67,7 @@ var all = []Route{
 	{"POST", "/v1/queues/{name}/resume", operation.QueueResume.Row},
 	{"GET", "/v1/holds", operation.Holds.Row},
 	{"GET", "/v1/caps", operation.Caps.Row},
+	{"GET", "/v1/budgets", operation.Budgets.Row},
 	{"GET", "/v1/workers", operation.Workers.Row},
 	{"GET", "/v1/workers/{name}", operation.WorkerGet.Row},
 	{"POST", "/v1/workers/{name}/drain", operation.WorkerDrain.Row},

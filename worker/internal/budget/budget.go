@@ -53,6 +53,9 @@ func (a Amount) reaches(limit Amount, part float64) bool {
 	return limit.USD > 0 && a.USD >= part*limit.USD || limit.Tokens > 0 && float64(a.Tokens) >= part*float64(limit.Tokens)
 }
 
+// MostOf reports whether a is most of a limit, four fifths, of its money or of its tokens.
+func (a Amount) MostOf(limit Amount) bool { return a.reaches(limit, warnAt) }
+
 // An Account is a budget, and what was spent of it. Its methods may be called from any
 // goroutine.
 type Account struct {

@@ -69,6 +69,14 @@ func spent(of ledger.Budget, left budget.Amount) error {
 	return nil
 }
 
+// Nearly implements gate.Purse.
+func (p *Purse) Nearly() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := budget.Amount{USD: p.of.USD, Tokens: p.of.Tokens}
+	return p.known && limit.Less(p.seen).Add(p.since).MostOf(limit)
+}
+
 // ask returns what is left by the broker.
 func (p *Purse) ask(ctx context.Context) (budget.Amount, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -80,6 +80,7 @@ func (s *Spending) Measure(cfg Config) {
 		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Patience: cfg.Patience, Models: cfg.Models, Tiers: cfg.Tiers,
 	})
 	s.meter.Refused, s.meter.Budget, s.meter.Unpriced = cfg.Refused, s.reached, s.unpriced
+	s.meter.Nearly = s.nearly
 	select {
 	case <-s.meter.Spent(): // by earlier attempts
 		s.reached(true)
@@ -90,6 +91,13 @@ func (s *Spending) Measure(cfg Config) {
 func (s *Spending) unpriced(model string) {
 	s.cfg.Tell(event.Make(event.Notice{Type: "price", Text: fmt.Sprintf(
 		"model %s has no price, and is charged as the dearest of its provider; the setting prices names what it costs", s.cfg.Clean(model))}))
+}
+
+// nearly tells that most of a budget is spent that the job shares.
+func (s *Spending) nearly(p gate.Purse) {
+	b := s.spent()
+	b.Of = p.Name()
+	s.cfg.Tell(event.Make(event.BudgetWarned(b)))
 }
 
 // Exhausted tells that a budget is spent that the job shares.
