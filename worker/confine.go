@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/policy"
 	"github.com/penstock-run/penstock/worker/internal/confine"
 	"github.com/penstock-run/penstock/worker/internal/preparation"
+	"github.com/penstock-run/penstock/worker/poolmark"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -44,7 +45,7 @@ func (c *claimed) newPreparation() preparation.Preparation {
 func (c *claimed) confine(plan preparation.Plan, space *workspace.Workspace) (confine.Jail, error) {
 	keepHome := plan.Job.CheckRounds > 0 && plan.Adapter.About().Resume || c.conversation.Continues()
 	return confine.New(c.cfg.confinement(), confine.Request{
-		Job: plan.Job, Label: JailLabel(c.name(), c.cfg.Pool), Backend: plan.Backend, Space: space, KeepHome: keepHome,
+		Job: plan.Job, Label: poolmark.Label(c.name(), c.cfg.Pool), Backend: plan.Backend, Space: space, KeepHome: keepHome,
 		Trace: c.rec.Span(c.rec.Attempt), Inside: c.inside.URL, Token: c.tokens.network, Refused: c.refused.Host,
 	})
 }

@@ -3,23 +3,11 @@ package worker
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/poolmark"
 )
-
-// JailLabel is the name of a workspace's jail: the workspace's name, and the mark of
-// its pool, if there is one.
-func JailLabel(workspace, pool string) string {
-	if pool == "" {
-		return workspace
-	}
-	return workspace + "." + pool
-}
-
-// OfPool reports whether a jail with that label belongs to a pool.
-func OfPool(label, pool string) bool { return pool != "" && strings.HasSuffix(label, "."+pool) }
 
 // sweep ends the jails that a kill left of this pool, then salvages and removes workspaces.
 func (w *Worker) sweep(ctx context.Context) error {
@@ -29,7 +17,7 @@ func (w *Worker) sweep(ctx context.Context) error {
 	}
 	var removed []string
 	for _, jail := range jails {
-		if !OfPool(jail.Label, w.cfg.Pool) {
+		if !poolmark.On(jail.Label, w.cfg.Pool) {
 			continue // others on this host have it to sweep, or to look at
 		}
 		if err := jail.Kill(ctx); err != nil {

@@ -82,8 +82,8 @@ type Config struct {
 
 	// Backend returns the jail by its name in a job; "auto" is the host's best.
 	Backend func(name string) (sandbox.Backend, error)
-	// Pool marks this worker's jails: it sweeps those with the same mark. See
-	// [JailLabel]. Without a mark it sweeps none.
+	// Pool marks this worker's jails: it sweeps those with the same mark, see package
+	// poolmark. Without a mark it sweeps none.
 	Pool string
 	// Keepers are the backends whose jails a service of the host may still hold
 	// after a worker was killed; Run asks them when it begins.

@@ -30,7 +30,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/sandbox/sandboxtest"
 	"github.com/penstock-run/penstock/sandbox/slowtest"
-	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/poolmark"
 )
 
 // The programs of these tests are the test binary under the name penstock, so
@@ -387,7 +387,7 @@ func (f *fixture) nothingLeft() {
 	own := workerparts.PoolMark(&cli.Config{Data: f.data})
 	gone("a jail of a dead program", func() bool {
 		left, err := sandbox.Leftovers(context.Background(), "")
-		return err == nil && !slices.ContainsFunc(left, func(l sandbox.Leftover) bool { return worker.OfPool(l.Label, own) })
+		return err == nil && !slices.ContainsFunc(left, func(l sandbox.Leftover) bool { return poolmark.On(l.Label, own) })
 	})
 	if entries, err := os.ReadDir(f.tmp); err != nil || len(entries) > 0 {
 		f.Errorf("temporary files are left: %v, %v", entries, err)

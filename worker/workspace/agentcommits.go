@@ -42,7 +42,7 @@ func (c collection) readCommits(ctx context.Context) (*commits.Branch, error) {
 		return nil, errors.New("this worker has no jail to read them in")
 	}
 	return commits.Reader{
-		Jail: c.spaces.cfg.Jail, Show: c.files.show, Label: c.id, Repo: c.repo(), Base: c.commit, File: c.path("agent.bundle"),
+		Jail: c.spaces.jail(), Show: c.files.show, Label: c.id, Repo: c.repo(), Base: c.commit, File: c.path("agent.bundle"),
 		Limit: c.spaces.cfg.Limits.Bytes, Time: c.spaces.commitsTime,
 	}.Read(ctx)
 }

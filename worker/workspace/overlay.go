@@ -60,7 +60,7 @@ func (s *Spaces) tryOverlay(ctx context.Context) (err error) {
 	if err := os.WriteFile(filepath.Join(dir, "lower/file"), nil, 0o644); err != nil {
 		return err
 	}
-	exit, err := sandbox.Run(ctx, s.cfg.Jail, sandbox.Spec{
+	exit, err := s.jail().Run(ctx, sandbox.Spec{
 		Args:      []string{"sh", "-c", "mkdir d && mv file d/"},
 		Workspace: filepath.Join(dir, "upper"), Lower: []string{filepath.Join(dir, "lower")}, Preset: sandbox.PresetOffline, Label: "try",
 	}, sandbox.Streams{})

@@ -47,7 +47,7 @@ func (w *Workspace) Restore(ctx context.Context, patch, bundle string) error {
 		Mounts: []sandbox.Mount{{Source: file, Target: at}}, Preset: sandbox.PresetOffline, Label: w.id, Grace: time.Second,
 	}
 	w.Show(&spec)
-	exit, err := sandbox.Run(ctx, w.spaces.cfg.Jail, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
+	exit, err := w.spaces.jail().Run(ctx, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("git ended with %v: %s", exit, disk.Printable(disk.Shorten(strings.TrimSpace(said.String()))))
 	}

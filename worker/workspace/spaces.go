@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/repocache"
 	"github.com/penstock-run/penstock/worker/internal/source"
+	"github.com/penstock-run/penstock/worker/poolmark"
 )
 
 // Config says where workspaces live, and bounds them.
@@ -33,6 +34,8 @@ type Config struct {
 	// Jail is where git reads the repository that an agent leaves behind, to
 	// take its commits. Without one only the files are collected.
 	Jail sandbox.Backend
+	// Pool is the mark of those jails, as of all of the worker's, see package poolmark.
+	Pool string
 	// Salvage is called by Sweep with each workspace whose owner died, before it is
 	// removed: Collect it, store its changes, and confirm that with Saved. It must not
 	// Close the workspace. Without a confirmation the workspace stays, and the next
@@ -148,7 +151,7 @@ func Open(ctx context.Context, cfg Config) (*Spaces, error) {
 		trash: &disk.Trash{Dir: filepath.Join(cfg.Dir, "trash")}, homes: homes{cfg.Dir}, commitsTime: commitsTime,
 	}
 	s.cache = repocache.New(repocache.Config{
-		Dir: cfg.Dir, Access: s.access, Jail: cfg.Jail, Trash: s.trash, History: cfg.Limits.History,
+		Dir: cfg.Dir, Access: s.access, Jail: s.jail(), Trash: s.trash, History: cfg.Limits.History,
 		Fetched: cfg.Hooks.Fetched, Leftover: cfg.Hooks.Leftover,
 	})
 	for _, sub := range []string{"mirrors", "jobs", "locks", "trash"} {
@@ -206,6 +209,9 @@ func (s *Spaces) Prepare(ctx context.Context, r Request) (*Workspace, error) {
 	}
 	return w, nil
 }
+
+// jail is where git reads what an agent wrote.
+func (s *Spaces) jail() poolmark.Jail { return poolmark.Jail{Backend: s.cfg.Jail, Mark: s.cfg.Pool} }
 
 // reserve makes the directory of an attempt and locks it for its life.
 func (s *Spaces) reserve(ctx context.Context, id string) (*Workspace, error) {

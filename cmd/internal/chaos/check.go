@@ -12,10 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/sandbox"
 	workers "github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/poolmark"
 )
 
 // wrong records a violation. Thousands of violations say no more than the first ones.
@@ -205,9 +208,11 @@ func (r *run) left(ctx context.Context) (found []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	mark := workerparts.PoolMark(&cli.Config{Data: r.target.data})
 	for _, l := range jails {
+		// Those of this pool, and those of its jobs that should have had its mark.
 		id, _, _ := strings.Cut(l.Label, ".")
-		if slices.ContainsFunc(r.jobs, func(j *job) bool { return j.id == id }) {
+		if poolmark.On(l.Label, mark) || slices.ContainsFunc(r.jobs, func(j *job) bool { return j.id == id }) {
 			found = append(found, "jail "+l.Label)
 		}
 	}

@@ -13,6 +13,7 @@ var Rules = append([]Rule{
 	{"package comments", packageComments},
 	{"package names", packageNames},
 	{"only programs", onlyPrograms},
+	{"marked jails", markedJails},
 	{"silent libraries", silentLibraries},
 	{"one way out", oneWayOut},
 	{"contexts in structs", contextsInStructs},

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
+	"github.com/penstock-run/penstock/worker/poolmark"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -44,7 +45,7 @@ func PoolMark(settings *cli.Config) string {
 // a mark, as sandbox run makes them, belongs to none.
 func Elsewhere(settings *cli.Config, label string) bool {
 	_, last := path.Split(strings.ReplaceAll(label, ".", "/"))
-	return strings.HasPrefix(last, markPool) && !worker.OfPool(label, PoolMark(settings))
+	return strings.HasPrefix(last, markPool) && !poolmark.On(label, PoolMark(settings))
 }
 
 // Reserve is the free space that the validated settings require on the disk of a
@@ -59,7 +60,7 @@ func Reserve(settings *cli.Config, dir string) worker.Reserve {
 // becomes of what is in them.
 func Workspaces(settings *cli.Config, jail sandbox.Backend) workspace.Config {
 	cfg := workspace.Config{
-		Dir: filepath.Join(settings.Data, "work"), Worktrees: WorktreeRecords(settings), Jail: jail, FetchEnv: fetchEnv(os.Environ()),
+		Dir: filepath.Join(settings.Data, "work"), Worktrees: WorktreeRecords(settings), Jail: jail, Pool: PoolMark(settings), FetchEnv: fetchEnv(os.Environ()),
 		Strategy: workspace.Strategy(settings.Worker.Workspace),
 	}
 	own := &cfg.Programs

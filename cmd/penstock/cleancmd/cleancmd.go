@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/poolmark"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
 
@@ -140,7 +141,7 @@ func giveUp(ctx context.Context, shell cli.Shell, names []string, dry bool) (lis
 	jails, err := sandbox.Leftovers(ctx, "", workerparts.Containers(shell.Config))
 	for _, jail := range jails {
 		if !dry && slices.ContainsFunc(names, func(name string) bool {
-			return jail.Label == worker.JailLabel(name, workerparts.PoolMark(shell.Config))
+			return jail.Label == poolmark.Label(name, workerparts.PoolMark(shell.Config))
 		}) {
 			err = errors.Join(err, jail.Kill(ctx))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/changes"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
+	"github.com/penstock-run/penstock/worker/poolmark"
 )
 
 // A Branch is the commits of an agent or a user after they have been checked. Their
@@ -35,7 +36,7 @@ const nothingNew = 4
 // A Reader takes over the commits of an agent. It reads the agent's git directory in a
 // jail only, and checks the result like the pack of any stranger.
 type Reader struct {
-	Jail  sandbox.Backend
+	Jail  poolmark.Jail
 	Show  func(*sandbox.Spec) // the directory that the agent worked in
 	Label string
 	Repo  git.Repo // the host's own, which takes the objects
@@ -83,7 +84,7 @@ func (r Reader) bundle(ctx context.Context, to *os.File) (found bool, err error)
 		WorkspaceReadOnly: true, Preset: sandbox.PresetOffline, Label: r.Label, Grace: time.Second,
 	}
 	r.Show(&spec)
-	exit, err := sandbox.Run(limited, r.Jail, spec, sandbox.Streams{Stdout: out, Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
+	exit, err := r.Jail.Run(limited, spec, sandbox.Streams{Stdout: out, Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	switch {
 	case err != nil:
 		return false, err

@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/worker/internal/disk"
 	"github.com/penstock-run/penstock/worker/internal/git"
 	"github.com/penstock-run/penstock/worker/internal/source"
+	"github.com/penstock-run/penstock/worker/poolmark"
 )
 
 // A Config says where a [Cache] is, and bounds it.
 type Config struct {
 	Dir    string // of the workspaces; the cache has "mirrors" in it
 	Access source.Access
-	Jail   sandbox.Backend // where templates are finished; without one there are none
+	Jail   poolmark.Jail // where templates are finished; without one there are none
 	Trash  *disk.Trash
 	// History is the size of a repository's objects up to which a base gets all
 	// of its history. Above, it gets 50 commits.

@@ -182,7 +182,7 @@ func (b *Base) inside(ctx context.Context, spec sandbox.Spec) error {
 	spec.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + sandbox.HomePath, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
 	spec.Mounts = []sandbox.Mount{{Source: b.Objects(), Target: ObjectsPath}}
 	spec.Preset, spec.Label = sandbox.PresetOffline, "template"
-	exit, err := sandbox.Run(ctx, b.mirror.cache.cfg.Jail, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
+	exit, err := b.mirror.cache.cfg.Jail.Run(ctx, spec, sandbox.Streams{Stderr: &git.LimitedWriter{To: &said, Left: 4 << 10}})
 	if err == nil && !exit.Success() {
 		err = fmt.Errorf("git ended with %v: %s", exit, strings.TrimSpace(said.String()))
 	}
