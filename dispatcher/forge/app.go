@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -47,29 +48,24 @@ func newApp(at place, id int64, key secret) *app {
 	return &app{place: at, id: id, key: key, tokens: map[string]appToken{}}
 }
 
-// token returns one for a repository, which is kept until shortly before its end.
-func (a *app) token(ctx context.Context, owner, name string) (string, error) {
-	return a.tokenFor(ctx, owner, name, "", &github.InstallationPermissions{PullRequests: new("write"), Contents: new("read")})
-}
-
-// tokenFor returns one with permissions in a repository; use distinguishes those of one
-// repository.
-func (a *app) tokenFor(ctx context.Context, owner, name, use string, may *github.InstallationPermissions) (string, error) {
-	repo := owner + "/" + name
-	if t, ok := a.kept(repo + use); ok {
+// tokenFor returns one with permissions in a repository, which is kept until shortly before
+// its end.
+func (a *app) tokenFor(ctx context.Context, repo string, what use) (string, error) {
+	if t, ok := a.kept(repo + what.name); ok {
 		return t, nil
 	}
 	c, at, err := a.installation(ctx, repo)
 	if err != nil {
 		return "", err
 	}
+	_, name, _ := strings.Cut(repo, "/")
 	t, _, err := c.Apps.CreateInstallationToken(ctx, at.GetID(), &github.InstallationTokenOptions{
-		Repositories: []string{name}, Permissions: may,
+		Repositories: []string{name}, Permissions: &what.may,
 	})
 	if err != nil {
 		return "", libraryError(err)
 	}
-	a.keep(repo+use, appToken{t.GetToken(), t.GetExpiresAt().Add(-tokenBefore)})
+	a.keep(repo+what.name, appToken{t.GetToken(), t.GetExpiresAt().Add(-tokenBefore)})
 	return t.GetToken(), nil
 }
 
@@ -109,7 +105,10 @@ func (a *app) keep(repo string, t appToken) {
 func (a *app) forget(repo string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.tokens, repo)
+	maps.DeleteFunc(a.tokens, func(of string, _ appToken) bool {
+		of, _, _ = strings.Cut(of, " ")
+		return of == repo
+	})
 }
 
 // proof is a JSON Web Token (RFC 7519) with which the App proves who it is: RS256, the one

@@ -59,23 +59,36 @@ func (s GitHubSettings) place() (place, error) {
 // Name is that of [Forge].
 func (g *gitHub) Name() string { return "GitHub" }
 
-// client returns the client for a repository, and the two parts of its name.
+// A use is what the token of an App is asked for.
+type use struct {
+	name string // empty: pull requests
+	may  github.InstallationPermissions
+}
+
+// forPulls is what an App's token for pull requests may do.
+var forPulls = use{"", github.InstallationPermissions{PullRequests: new("write"), Contents: new("read")}}
+
+// client returns the client for pull requests of a repository, and the two parts of its name.
 func (g *gitHub) client(repo string) (c *github.Client, owner, name string, err error) {
+	return g.clientFor(repo, forPulls)
+}
+
+func (g *gitHub) clientFor(repo string, what use) (c *github.Client, owner, name string, err error) {
 	owner, name, _ = strings.Cut(repo, "/")
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c := g.clients[repo]; c != nil {
+	if c := g.clients[repo+what.name]; c != nil {
 		return c, owner, name, nil
 	}
 	c, err = g.open(g.doer(func(ctx context.Context, h http.Header) error {
-		token, err := g.credential(ctx, owner, name)
+		token, err := g.credential(ctx, repo, what)
 		h.Set("Authorization", "Bearer "+token)
 		return err
 	}))
 	if err != nil {
 		return nil, "", "", err
 	}
-	g.clients[repo] = c
+	g.clients[repo+what.name] = c
 	return c, owner, name, nil
 }
 
@@ -86,11 +99,11 @@ func (p place) open(by *http.Client) (*github.Client, error) {
 	return github.NewClient(github.WithHTTPClient(by), github.WithURLs(&base, &base), github.WithUserAgent("penstock"), github.WithDisableRateLimitCheck())
 }
 
-func (g *gitHub) credential(ctx context.Context, owner, name string) (string, error) {
+func (g *gitHub) credential(ctx context.Context, repo string, what use) (string, error) {
 	if g.token != nil {
 		return g.token()
 	}
-	return g.app.token(ctx, owner, name)
+	return g.app.tokenFor(ctx, repo, what)
 }
 
 // failed turns an error of the library into ours. A token that is not valid any more is

@@ -97,7 +97,7 @@ func (g *gitHub) reader(terms []string) (func(context.Context, http.Header) erro
 	return func(ctx context.Context, h http.Header) error {
 		token := g.token
 		if g.app != nil {
-			token = func() (string, error) { return g.app.issuesToken(ctx, owner, name) }
+			token = func() (string, error) { return g.app.tokenFor(ctx, owner+"/"+name, forSearch) }
 		}
 		value, err := token()
 		h.Set("Authorization", "Bearer "+value)
@@ -105,10 +105,8 @@ func (g *gitHub) reader(terms []string) (func(context.Context, http.Header) erro
 	}, nil
 }
 
-// issuesToken returns a token that reads the issues of a repository, and nothing else.
-func (a *app) issuesToken(ctx context.Context, owner, name string) (string, error) {
-	return a.tokenFor(ctx, owner, name, " issues", &github.InstallationPermissions{Issues: new("read")})
-}
+// forSearch is what an App's token for a search may do.
+var forSearch = use{" issues", github.InstallationPermissions{Issues: new("read")}}
 
 // Page lists a part of what the search finds, the oldest issue first unless the query has a
 // sort of its own. The first page is 1. Pull requests are left out.

@@ -75,6 +75,8 @@ func TestGitLab(t *testing.T) {
 		"PUT" + at + "/merge_requests/4": `200 {}`,
 		"PUT" + at + "/merge_requests/5": `409 {"message":["Another open merge request already exists for this source branch: !4"]}`,
 		"GET /api/v4/users":              `200 [{"id":77}]`,
+		"GET" + at + "/issues/7/notes":   `200 [{"body":"has MARK"}]`,
+		"POST" + at + "/issues/7/notes":  `201 {}`,
 	})
 	all, err := forge.Settings{GitLab: forge.TokenSettings{URL: s.url, Token: "secret"}}.Forges()
 	if err != nil {
@@ -97,6 +99,8 @@ func TestGitLab(t *testing.T) {
 		t.Error(err)
 	}
 	s.wants(map[string]string{"PUT" + at + "/merge_requests/4": `{"add_labels":"x,y","reviewer_ids":[77]}`})
+	commentsOnce(t, g, forge.Comment{Repo: "a/b/c", Number: 7})
+	s.wants(map[string]string{"POST" + at + "/issues/7/notes": `{"body":"OTHER"}`})
 	if err := g.Update(ctx, "a/b/c", 5, ""); kind(err) != forge.Conflict || !strings.Contains(err.Error(), "already exists") {
 		t.Error(err)
 	}
@@ -115,6 +119,8 @@ func TestGitea(t *testing.T) {
 		"GET" + at + "/labels page 2":                `200 []`,
 		"POST" + at + "/issues/4/labels":             `200 []`,
 		"POST" + at + "/pulls/4/requested_reviewers": `201 []`,
+		"GET" + at + "/issues/7/comments":            `200 [{"body":"has MARK"}]`,
+		"POST" + at + "/issues/7/comments":           `201 {}`,
 	})
 	all, err := forge.Settings{Gitea: forge.TokenSettings{URL: s.url, Token: "secret"}}.Forges()
 	if err != nil {
@@ -134,7 +140,9 @@ func TestGitea(t *testing.T) {
 	if err := g.Decorate(ctx, "o/r", 4, []string{"agent"}, []string{"ann"}); err != nil {
 		t.Error(err)
 	}
+	commentsOnce(t, g, forge.Comment{Repo: "o/r", Number: 7})
 	s.wants(map[string]string{
+		"POST" + at + "/issues/7/comments":           `{"body":"OTHER"}`,
 		"POST" + at + "/pulls":                       `{"base":"trunk","body":"text","head":"penstock/1","title":"WIP: Fix"}`,
 		"PATCH" + at + "/pulls/4":                    `{"body":"new"}`,
 		"POST" + at + "/issues/4/labels":             `{"labels":[5]}`,
@@ -149,5 +157,39 @@ func TestGitea(t *testing.T) {
 	}
 	if _, err := wrong[0].Find(ctx, "o/r", "b"); kind(err) != forge.Denied {
 		t.Error(err)
+	}
+}
+
+// commentsOnce writes a comment that is there, and one that is not.
+func commentsOnce(t *testing.T, f forge.Forge, c forge.Comment) {
+	t.Helper()
+	for _, c.Mark = range []string{"OTHER", "MARK"} {
+		c.Body = c.Mark
+		if err := f.Comment(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestIssuesOfForges(t *testing.T) {
+	t.Parallel()
+	all, err := forge.Settings{
+		GitHub: forge.GitHubSettings{Token: "t"}, GitLab: forge.TokenSettings{URL: "https://gitlab.example.com", Token: "t"},
+	}.Forges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		"https://github.com/o/r/issues/7": "o/r 7 true", "https://github.com/o/r/pull/7": " 0 false", "https://github.com/o/r/issues/0": " 0 false",
+		"https://github.com/o/r/issues/7?x=@all": " 0 false", "https://evil.example/o/r/issues/7": " 0 false", "https://github.com/o/../issues/7": " 0 false",
+		"https://github.com@evil.example/o/r/issues/7": " 0 false", "git@github.com:o/r/issues/7": " 0 false", "https://gitlab.example.com/a/b/c/-/issues/12": " 0 false",
+	} {
+		repo, number, ok := all[0].Issue(address)
+		if got := fmt.Sprint(repo, " ", number, " ", ok); got != want {
+			t.Errorf("%s is %s, want %s", address, got, want)
+		}
+	}
+	if repo, number, ok := all[1].Issue("https://gitlab.example.com/a/b/c/-/issues/12"); repo != "a/b/c" || number != 12 || !ok {
+		t.Error(repo, number, ok)
 	}
 }

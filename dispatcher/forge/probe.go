@@ -43,5 +43,9 @@ func (a *app) probe(ctx context.Context, repo string) (string, error) {
 	if pulls != "write" || contents != "read" && contents != "write" {
 		return "", &Error{Kind: Missing, Message: fmt.Sprintf("the App is installed there with pull_requests %q and contents %q; it needs write and read", pulls, contents)}
 	}
-	return fmt.Sprintf("the App is installed there, with pull_requests %s and contents %s", pulls, contents), nil
+	said := fmt.Sprintf("the App is installed there, with pull_requests %s and contents %s", pulls, contents)
+	if has.GetIssues() != "write" {
+		said += "; it cannot comment on issues, for which it needs issues: write"
+	}
+	return said, nil
 }

@@ -50,6 +50,10 @@ type Forge interface {
 	Update(ctx context.Context, repo string, number int, body string) error
 	// Decorate adds labels, and asks for reviews.
 	Decorate(ctx context.Context, repo string, number int, labels, reviewers []string) error
+	// Issue returns the repository and the number of the issue with an address, if it is there.
+	Issue(address string) (repo string, number int, ok bool)
+	// Comment writes a comment to an issue, unless it is there.
+	Comment(ctx context.Context, c Comment) error
 }
 
 // Forges are those of the settings. It reads no file.

@@ -1,11 +1,13 @@
-// Package pullrequest opens the pull requests of jobs that ask for one.
+// Package pullrequest opens the pull requests of jobs that ask for one, and writes comments to
+// their issues.
 //
 //	record of a job that has succeeded ─▶ Note ─▶ (where this process leads) ─▶ Find ─▶ Create | Update ─▶ record
+//	record of a job whose agent asks   ─▶ Note ─▶ (where this process leads) ─▶ Comment
 //
 // The records are the outbox: a job is in it from its success until its record says for
 // which attempt the pull request was opened, so whoever leads after a crash finds it there.
 // Each step may be repeated: before a pull request is made, the forge is asked for an open
-// one of the same branch. A call is made only while the record has the attempt whose
+// one of the same branch, and the issue for the same comment. A call is made only while the record has the attempt whose
 // result it is about, and what came of it is written by compare-and-set.
 //
 // The leader alone has the credentials of the forges. One goroutine for each forge makes one
@@ -19,12 +21,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/penstock-run/penstock/dispatcher/forge"
+	"github.com/penstock-run/penstock/dispatcher/mark"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/queue"
@@ -71,7 +73,7 @@ func New(cfg Config) *Outbox {
 	cfg.first = cmp.Or(cfg.first, againFirst)
 	o := &Outbox{cfg: cfg}
 	for _, f := range cfg.Forges {
-		o.lines = append(o.lines, &line{of: o, forge: f, jobs: map[string]*waiting{}, poke: make(chan struct{}, 1)})
+		o.lines = append(o.lines, &line{of: o, forge: f, jobs: map[string]*waiting{}, told: map[string]string{}, poke: make(chan struct{}, 1)})
 	}
 	return o
 }
@@ -99,11 +101,20 @@ func (o *Outbox) line(address string) *line {
 
 // Note takes what a record says now.
 func (o *Outbox) Note(c queue.Change) {
-	if c.Gone || !c.Record.PullDue() {
+	if c.Gone || c.Record.Repo == "" {
 		return
 	}
-	if l := o.line(c.Record.Repo); l != nil {
+	due, asking := c.Record.PullDue(), asks(c.Record)
+	if !due && !asking && c.Record.Labels[mark.IssueLabel] == "" {
+		return
+	}
+	l := o.line(c.Record.Repo)
+	switch {
+	case l == nil:
+	case due, asking && !l.asked(c.Record):
 		l.enter(c.ID)
+	case !asking:
+		l.tell(c.ID, "")
 	}
 }
 
@@ -125,6 +136,7 @@ type line struct {
 
 	mu   sync.Mutex
 	jobs map[string]*waiting
+	told map[string]string // the question that was written to the issue of a job
 	// until is when the forge may be asked again.
 	until time.Time
 }
@@ -192,6 +204,10 @@ func (l *line) try(ctx context.Context, id string) {
 	call, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	rec, err := l.of.cfg.Queue.Get(call, id)
+	if err == nil && asks(rec) {
+		l.tryAsk(call, rec)
+		return
+	}
 	if err == nil && rec.PullDue() {
 		err = l.deliver(call, rec)
 	}
@@ -295,9 +311,15 @@ func (l *line) deliver(ctx context.Context, rec jobs.Record) error {
 		return err
 	}
 	if rec.PullRequest.Number != pull.Number { // afterwards they are for people to change
-		if next.Message, err = l.decorate(ctx, repo, pull.Number, job.Deliver); err != nil {
+		decorated, err := l.decorate(ctx, repo, pull.Number, job.Deliver)
+		if err != nil {
 			return err
 		}
+		announced, err := l.announce(ctx, rec, job, pull)
+		if err != nil {
+			return err
+		}
+		next.Message = strings.Trim(decorated+"; "+announced, "; ")
 	}
 	next.State, next.URL, next.Number = jobs.PullOpen, visible.Line(pull.URL), pull.Number
 	l.of.cfg.Logger.With(rec.LogFields()...).Info("pull request is open", "forge", l.forge.Name(), "number", pull.Number)
@@ -345,12 +367,7 @@ func (l *line) decorate(ctx context.Context, repo string, number int, d jobs.Del
 	if len(d.Labels) == 0 && len(d.Reviewers) == 0 {
 		return "", nil
 	}
-	err = l.forge.Decorate(ctx, repo, number, d.Labels, d.Reviewers)
-	lasting := []forge.Kind{forge.Invalid, forge.Conflict, forge.Missing}
-	if refused, ok := errors.AsType[*forge.Error](err); ok && slices.Contains(lasting, refused.Kind) {
-		return "without its labels or reviewers: " + shorten(refused.Message, 400), nil
-	}
-	return "", err
+	return accepted("without its labels or reviewers", l.forge.Decorate(ctx, repo, number, d.Labels, d.Reviewers))
 }
 
 // shorten makes one line of a text of strangers.

@@ -54,7 +54,7 @@ func (o *Outbox) compose(ctx context.Context, rec jobs.Record, res jobs.Result, 
 	if words = strings.TrimSpace(words); words != "" {
 		fmt.Fprintf(&b, "\nThe agent's description, which no person has checked:\n\n%s", fenced(words, maxDraft))
 	}
-	if job.Issue != nil && isPage(job.Issue.URL) {
+	if job.Issue != nil && (isPage(job.Issue.URL) || o.has(rec, job.Issue.URL)) {
 		fmt.Fprintf(&b, "\nIssue: %s\n", job.Issue.URL)
 	}
 	if err := o.writeChecks(ctx, &b, rec, res); err != nil {
@@ -127,9 +127,7 @@ func (o *Outbox) writeFacts(ctx context.Context, b *strings.Builder, rec jobs.Re
 	if signed != "" {
 		row("receipt (SHA-256)", fmt.Sprintf("%x", sha256.Sum256([]byte(signed))))
 	}
-	if o.cfg.PublicURL != "" {
-		fmt.Fprintf(b, "\n[The session](%s/ui/jobs/%s)\n", strings.TrimRight(o.cfg.PublicURL, "/"), rec.ID)
-	}
+	b.WriteString(o.sessionLink(rec.ID))
 	return nil
 }
 

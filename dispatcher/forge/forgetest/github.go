@@ -49,15 +49,19 @@ type Fault struct {
 
 // The operations of the stub.
 const (
-	FindIssues = "GET /search/issues"
-	ListPulls  = "GET /repos/{owner}/{repo}/pulls"
-	CreatePull = "POST /repos/{owner}/{repo}/pulls"
-	UpdatePull = "PATCH /repos/{owner}/{repo}/pulls/{pull_number}"
-	GetRepo    = "GET /repos/{owner}/{repo}"
-	AddLabels  = "POST /repos/{owner}/{repo}/issues/{issue_number}/labels"
-	AskReview  = "POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers"
-	FindApp    = "GET /repos/{owner}/{repo}/installation"
-	GetToken   = "POST /app/installations/{installation_id}/access_tokens"
+	FindIssues     = "GET /search/issues"
+	ListPulls      = "GET /repos/{owner}/{repo}/pulls"
+	CreatePull     = "POST /repos/{owner}/{repo}/pulls"
+	UpdatePull     = "PATCH /repos/{owner}/{repo}/pulls/{pull_number}"
+	GetRepo        = "GET /repos/{owner}/{repo}"
+	AddLabels      = "POST /repos/{owner}/{repo}/issues/{issue_number}/labels"
+	AskReview      = "POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers"
+	FindApp        = "GET /repos/{owner}/{repo}/installation"
+	ListComments   = "GET /repos/{owner}/{repo}/issues/{issue_number}/comments"
+	AddComment     = "POST /repos/{owner}/{repo}/issues/{issue_number}/comments"
+	GetPermission  = "GET /repos/{owner}/{repo}/collaborators/{username}/permission"
+	ReviewComments = "GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/comments"
+	GetToken       = "POST /app/installations/{installation_id}/access_tokens"
 )
 
 // A GitHub is a stub. Its fields may be changed before the first request.
@@ -67,6 +71,10 @@ type GitHub struct {
 	Token string // that it takes; with none, it takes requests without one
 	// Issues are those that a search may find.
 	Issues []Issue
+	// Writers are the users who may write to all repositories.
+	Writers []string
+	// Remarks are the comments of reviews on lines, by the reviews' numbers.
+	Remarks map[string][]Remark
 	// Proof checks what an App proves itself with; nil: there is none.
 	Proof func(jwt string) error
 	// Permissions are those of the App.
@@ -80,6 +88,7 @@ type GitHub struct {
 	server      *httptest.Server
 	mu          sync.Mutex
 	pulls       []Pull
+	comments    []Comment
 	faults      map[string][]Fault
 	calls       map[string]int
 }
@@ -93,6 +102,7 @@ func NewGitHub(t testing.TB, token string) *GitHub {
 	for operation, answer := range map[string]func(*http.Request, []byte) (int, any){
 		FindIssues: g.findIssues, ListPulls: g.list, CreatePull: g.create, UpdatePull: g.update, GetRepo: g.repository,
 		AddLabels: g.label, AskReview: g.review, FindApp: g.installation, GetToken: g.makeToken,
+		ListComments: by(g, listComments), AddComment: by(g, addComment), GetPermission: by(g, permission), ReviewComments: by(g, reviewComments),
 	} {
 		method, path, _ := strings.Cut(operation, " ")
 		mux.HandleFunc(method+" /api/v3"+path, func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, operation, answer) })
@@ -109,6 +119,10 @@ func NewGitHub(t testing.TB, token string) *GitHub {
 	t.Cleanup(g.server.Close)
 	g.URL = g.server.URL + "/api/v3"
 	return g
+}
+
+func by(g *GitHub, f func(*GitHub, *http.Request, []byte) (int, any)) func(*http.Request, []byte) (int, any) {
+	return func(r *http.Request, body []byte) (int, any) { return f(g, r, body) }
 }
 
 // Repository is the address of a repository.
