@@ -61,7 +61,7 @@ func noState(context.Context) (State, error) { return State{}, nil }
 
 // budgeted is the state of a pool with all series that there can be.
 func budgeted(context.Context) (State, error) {
-	return State{Budgets: []Spending{{Budget: "pool/day", Unit: "usd"}, {Budget: "pool/day", Unit: "tokens"}}}, nil
+	return State{Budgets: []Spending{{Budget: "pool/day", Unit: "usd"}, {Budget: "pool/day", Unit: "tokens"}}, Quotas: []Quota{{Key: "queue:*"}}}, nil
 }
 
 // hostile are values that no label may take.
@@ -331,7 +331,7 @@ func TestState(t *testing.T) {
 		return State{Queues: []Stat{
 			{Queue: "gpu", Pending: 3, Delayed: 3, QuotaWaiting: 2, KeyRefused: 1, Executing: 2, Waiting: 4, OldestPending: at, Paused: true, Slots: 6},
 			{Queue: "new", Pending: 8}, {Queue: "not a queue", Pending: 5, OldestPending: at.Add(time.Hour)}, {Queue: "*", Pending: 7, OldestPending: at.Add(time.Minute)},
-		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1, BackupVerified: at, Budgets: []Spending{{"queue:gpu/day", "usd", 1.5, 50}, {"queue:gpu/day", "tokens", 7, 100}}}, nil
+		}, Claiming: 3, Closed: 1, DeadLetters: 9, StoreBytes: 1 << 20, StoreLimit: -1, BackupVerified: at, Budgets: []Spending{{"queue:gpu/day", "usd", 1.5, 50}, {"queue:gpu/day", "tokens", 7, 100}}, Quotas: []Quota{{"label:owner=*", 4, 10}}}, nil
 	})
 	for _, c := range []struct {
 		name   string
@@ -360,6 +360,8 @@ func TestState(t *testing.T) {
 		{"backup_failed_timestamp_seconds", nil, 0},
 		{"budget_spent", []string{"budget=queue:gpu/day", "unit=usd"}, 1.5},
 		{"budget_limit", []string{"budget=queue:gpu/day", "unit=tokens"}, 100},
+		{"quota_open_jobs", []string{"quota=label:owner=*"}, 4},
+		{"quota_limit_jobs", []string{"quota=label:owner=*"}, 10},
 	} {
 		if got := value(t, reg, c.name, c.labels...); got != c.want {
 			t.Errorf("%s%v = %v, want %v", c.name, c.labels, got, c.want)
@@ -545,7 +547,7 @@ func TestConcurrentUse(t *testing.T) {
 func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n`/metrics` is on the admin address of `penstock serve` and `penstock worker`, beside `/livez`, `/readyz` and\n`/version`. This page is made from the program: `make generate` writes it.\n\n" +
-		"Values of labels are closed sets. `queue`, `agent`, `route` and `budget` have the configured names; what is in no set\nbecomes `other`. Every series exists from the start of the process with the value 0, those of a budget as long as the pool has it. Besides these there are the\n`go_`, `process_` and `promhttp_` series of the Go runtime, the process and the endpoint itself.\n\n`penstock_job_queue_wait_seconds`, `penstock_job_stage_seconds` and `penstock_job_duration_seconds` have\nexemplars with the `trace_id` of a job, for scrapers that ask for them; see [traces](../how-to/traces.md).\n")
+		"Values of labels are closed sets. `queue`, `agent`, `route`, `budget` and `quota` have the configured names; what is in no set\nbecomes `other`. Every series exists from the start of the process with the value 0, those of a budget or quota as long as the pool has it. Besides these there are the\n`go_`, `process_` and `promhttp_` series of the Go runtime, the process and the endpoint itself.\n\n`penstock_job_queue_wait_seconds`, `penstock_job_stage_seconds` and `penstock_job_duration_seconds` have\nexemplars with the `trace_id` of a job, for scrapers that ask for them; see [traces](../how-to/traces.md).\n")
 	page(t, &b, "Every process", NewRegistry(Info{}))
 	reg, _ := worker(t)
 	page(t, &b, "Worker", reg)
@@ -562,7 +564,7 @@ func page(t testing.TB, b *strings.Builder, title string, reg prometheus.Gathere
 		t.Fatal(err)
 	}
 	fmt.Fprintf(b, "\n## %s\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", title)
-	configured := []string{"queue", "agent", "route", "budget", "version", "revision", "goversion"}
+	configured := []string{"queue", "agent", "route", "budget", "quota", "version", "revision", "goversion"}
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), namespace) {
 			continue // of the runtime and the process: client_golang documents them

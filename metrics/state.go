@@ -22,6 +22,13 @@ type State struct {
 	// BackupVerified is when a backup was last verified, and BackupFailed when one last failed; zero: never.
 	BackupVerified, BackupFailed time.Time
 	Budgets                      []Spending
+	Quotas                       []Quota
+}
+
+// Quota is how many jobs are open of those that a quota bounds.
+type Quota struct {
+	Key        string // as it was configured
+	Open, Most int    // of a key with a *, the value that has most of them
 }
 
 // Spending is what jobs have spent of a budget that they share, in its present period.
@@ -67,6 +74,8 @@ func (d *Dispatcher) State(reg prometheus.Registerer, read ReadState, timeout ti
 		broken:   desc("backup_failed_timestamp_seconds", "When a backup last failed; 0 when none did, as far as the audit log goes back."),
 		spent:    desc("budget_spent", "What was spent of a budget that jobs share, in its present period.", "budget", "unit"),
 		most:     desc("budget_limit", "What may be spent of a budget that jobs share, in each period.", "budget", "unit"),
+		open:     desc("quota_open_jobs", "Open jobs of a quota; of one with a *, those of the value that has most of them.", "quota"),
+		bound:    desc("quota_limit_jobs", "Jobs that may be open of a quota.", "quota"),
 		took:     desc("collector_duration_seconds", "Time that the last reading of the pool's state took."),
 		failed:   desc("collector_errors_total", "Readings of the pool's state that failed."),
 	}
@@ -82,7 +91,7 @@ type stateCollector struct {
 	oldest, paused, slots       *prometheus.Desc
 	workers, dead, bytes, limit *prometheus.Desc
 	verified, broken            *prometheus.Desc
-	spent, most                 *prometheus.Desc
+	spent, most, open, bound    *prometheus.Desc
 	took, failed                *prometheus.Desc
 
 	mu     sync.Mutex
@@ -91,7 +100,7 @@ type stateCollector struct {
 
 // Describe is of prometheus.Collector.
 func (c *stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.jobs, c.held, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.spent, c.most, c.took, c.failed} {
+	for _, d := range []*prometheus.Desc{c.jobs, c.held, c.oldest, c.paused, c.slots, c.workers, c.dead, c.bytes, c.limit, c.verified, c.broken, c.spent, c.most, c.open, c.bound, c.took, c.failed} {
 		out <- d
 	}
 }
@@ -134,6 +143,10 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 	for _, b := range state.Budgets {
 		show(c.spent, b.Spent, b.Budget, b.Unit)
 		show(c.most, b.Limit, b.Budget, b.Unit)
+	}
+	for _, q := range state.Quotas {
+		show(c.open, float64(q.Open), q.Key)
+		show(c.bound, float64(q.Most), q.Key)
 	}
 }
 

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// asked is the kind of the leader's question.
-	asked = "quota"
+	// asked and askedUsage are the kinds of the leader's questions.
+	asked      = "quota"
+	askedUsage = "quota-usage"
 	// reservedFor is how long a job has a place whose record has not been seen.
 	reservedFor = 30 * time.Second
 )
@@ -36,8 +37,14 @@ type Door struct {
 	mu       sync.Mutex
 	leading  bool
 	open     map[string][]string  // the keys by which a job counts, by its id
-	used     map[string]int       // how many jobs count, by key
+	used     map[string]count     // by key
 	reserved map[string]time.Time // since when, of those whose records have not been seen
+}
+
+// A count is how many jobs count for a key, and for which quota.
+type count struct {
+	jobs int
+	of   string // the key as it was configured
 }
 
 // New returns the door of a queue. It does no I/O.
@@ -52,7 +59,7 @@ func (d *Door) Lead(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.leading = on
-	d.open, d.used, d.reserved = map[string][]string{}, map[string]int{}, map[string]time.Time{}
+	d.open, d.used, d.reserved = map[string][]string{}, map[string]count{}, map[string]time.Time{}
 }
 
 // Note takes up a change of a record, where this process leads.
@@ -70,21 +77,24 @@ func (d *Door) Note(c queue.Change) {
 	}
 }
 
-func (d *Door) enter(id string, of []Quota) {
+func (d *Door) enter(id string, of []Bound) {
 	if _, ok := d.open[id]; ok || len(of) == 0 {
 		return
 	}
 	keys := make([]string, len(of))
 	for i, q := range of {
 		keys[i] = q.Key
-		d.used[q.Key]++
+		d.used[q.Key] = count{d.used[q.Key].jobs + 1, q.Of}
 	}
 	d.open[id] = keys
 }
 
 func (d *Door) leave(id string) {
 	for _, key := range d.open[id] {
-		if d.used[key]--; d.used[key] == 0 {
+		c := d.used[key]
+		if c.jobs--; c.jobs > 0 {
+			d.used[key] = c
+		} else {
 			delete(d.used, key)
 		}
 	}
@@ -124,7 +134,7 @@ func (r refusal) orNil() error {
 }
 
 // decide reserves a place for a job, or says why there is none; where this process leads.
-func (d *Door) decide(id string, of []Quota, now time.Time) (refused refusal, decided bool) {
+func (d *Door) decide(id string, of []Bound, now time.Time) (refused refusal, decided bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.leading {
@@ -140,7 +150,7 @@ func (d *Door) decide(id string, of []Quota, now time.Time) (refused refusal, de
 		}
 	}
 	for _, q := range of {
-		if used := d.used[q.Key]; used >= q.Most {
+		if used := d.used[q.Key].jobs; used >= q.Most {
 			return refusal{q.Key, q.Most, used}, true
 		}
 	}
@@ -164,5 +174,43 @@ func (d *Door) Run(ctx context.Context) {
 			return nil, question.ErrUnanswered
 		}
 		return refused, nil
+	}, askedUsage: func(context.Context, []byte) (any, error) {
+		all, leading := d.count()
+		if !leading {
+			return nil, question.ErrUnanswered
+		}
+		return all, nil
 	}})
+}
+
+// Usage returns how much of each quota is used, in their order. While no leader counts, it
+// returns nothing.
+func (d *Door) Usage(ctx context.Context) ([]Usage, error) {
+	if len(d.quotas) == 0 {
+		return nil, nil
+	}
+	all, leading := d.count()
+	if leading {
+		return all, nil
+	}
+	if err := d.bus.Ask(ctx, askedUsage, nil, &all); err != nil {
+		return nil, ctx.Err()
+	}
+	return all, nil
+}
+
+func (d *Door) count() (all []Usage, leading bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.leading {
+		return nil, false
+	}
+	most := map[string]int{}
+	for _, c := range d.used {
+		most[c.of] = max(most[c.of], c.jobs)
+	}
+	for _, q := range d.quotas {
+		all = append(all, Usage{q.Key, most[q.Key], q.Most})
+	}
+	return all, true
 }

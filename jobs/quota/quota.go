@@ -63,8 +63,14 @@ func (q Quotas) Check() error {
 	return nil
 }
 
-// Of returns the quotas that bound a job, by key, each with the job's own value for the *.
-func (q Quotas) Of(rec jobs.Record) []Quota {
+// A Bound is a quota as it bounds a job.
+type Bound struct {
+	Quota        // with the job's own value for the *
+	Of    string // the key as it was configured
+}
+
+// Of returns the quotas that bound a job, by key.
+func (q Quotas) Of(rec jobs.Record) []Bound {
 	if len(q) == 0 {
 		return nil
 	}
@@ -72,9 +78,16 @@ func (q Quotas) Of(rec jobs.Record) []Quota {
 	for i, one := range q {
 		keys[i] = one.Key
 	}
-	var found []Quota
+	var found []Bound
 	for _, m := range selector.Of(keys, rec) {
-		found = append(found, Quota{m.Key, q[m.At].Most})
+		found = append(found, Bound{Quota{m.Key, q[m.At].Most}, q[m.At].Key})
 	}
 	return found
+}
+
+// A Usage is how much of a quota is used.
+type Usage struct {
+	Key  string `json:"key"`  // as it was configured
+	Open int    `json:"open"` // jobs that count; of a key with a *, those of the value that has most of them
+	Most int    `json:"most"`
 }

@@ -3,6 +3,7 @@ package quota_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,12 @@ func TestDoorsAdmitAsManyAsMayBeOpen(t *testing.T) {
 		t.Errorf("an 11th: %v", err)
 	}
 	carol.State = jobs.Finished
+	want := []quota.Usage{{Key: "label:owner=*", Open: 10, Most: 10}, {Key: "label:owner=ann", Open: 3, Most: 3}, {Key: "queue:default", Open: 23, Most: 25}}
+	for _, door := range []*quota.Door{leader, other} {
+		if all, err := door.Usage(ctx); err != nil || !slices.Equal(all, want) {
+			t.Errorf("usage is %v, err %v, want %v", all, err, want)
+		}
+	}
 	leader.Note(queue.Change{ID: carol.ID, Record: carol})
 	leader.Note(queue.Change{ID: carol.ID, Record: carol})
 	if err := other.Admit(ctx, ofOwner("carol")); err != nil {

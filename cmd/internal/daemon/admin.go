@@ -58,7 +58,7 @@ func (m *Monitor) serve(ctx context.Context, p *pool.Pool, listener net.Listener
 	}
 	if m.dispatcher != nil {
 		all := catalog.New(p.Queue)
-		m.dispatcher.State(m.registry, func(ctx context.Context) (metrics.State, error) { return state(ctx, p.Queue, all, p.Audit) }, 2*time.Second)
+		m.dispatcher.State(m.registry, func(ctx context.Context) (metrics.State, error) { return state(ctx, p, all) }, 2*time.Second)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { m.measure(ctx, p); return nil })

@@ -236,7 +236,7 @@ func TestStateOfAPool(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := state(t.Context(), p.Queue, catalog.New(p.Queue), p.Audit)
+	got, err := state(t.Context(), p, catalog.New(p.Queue))
 	if err != nil {
 		t.Fatal(err)
 	}

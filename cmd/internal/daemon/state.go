@@ -4,18 +4,18 @@ import (
 	"context"
 	"time"
 
+	"github.com/penstock-run/penstock/cmd/internal/pool"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/audit"
 	"github.com/penstock-run/penstock/jobs/catalog"
 	"github.com/penstock-run/penstock/jobs/ledger"
 	"github.com/penstock-run/penstock/jobs/operation"
-	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/why"
 	"github.com/penstock-run/penstock/metrics"
 )
 
 // state reads what the pool holds now.
-func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog, log *audit.Log) (metrics.State, error) {
+func state(ctx context.Context, p *pool.Pool, c *catalog.Catalog) (metrics.State, error) {
+	q := p.Queue
 	counts, err := c.Queues(ctx)
 	if err != nil {
 		return metrics.State{}, err
@@ -32,7 +32,7 @@ func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog, log *audit.L
 	if err != nil {
 		return metrics.State{}, err
 	}
-	backups, err := log.Backups(ctx)
+	backups, err := p.Audit.Backups(ctx)
 	if err != nil {
 		return metrics.State{}, err
 	}
@@ -40,9 +40,16 @@ func state(ctx context.Context, q *queue.Queue, c *catalog.Catalog, log *audit.L
 	if err != nil {
 		return metrics.State{}, err
 	}
+	used, err := p.Quotas.Usage(ctx)
+	if err != nil {
+		return metrics.State{}, err
+	}
 	s := metrics.State{
 		Queues: queueStats(counts, holds, workers), DeadLetters: stored.DeadLetters, StoreBytes: stored.Bytes, StoreLimit: stored.Limit,
 		BackupVerified: backups.Verified, BackupFailed: backups.Failed.At, Budgets: budgets,
+	}
+	for _, u := range used {
+		s.Quotas = append(s.Quotas, metrics.Quota{Key: u.Key, Open: u.Open, Most: u.Most})
 	}
 	for _, w := range workers {
 		if w.Closed == "" {

@@ -51,6 +51,7 @@ type Pool struct {
 	Audit      *audit.Log
 	Webhooks   *webhook.Store
 	Dispatcher *dispatcher.Dispatcher
+	Quotas     *quota.Door // where this process may lead; else nil
 	API        *api.Server // answers requests, where this process does
 	Client     *client.Client
 	Conn       *nats.Conn
@@ -269,6 +270,7 @@ func dispatch(p *Pool, shell cli.Shell, hooks Hooks) error {
 		Rules: rules, Pool: cfg.Keep.Jobs, Logger: log, Removed: hooks.Expired,
 	})
 	door := quota.New(p.Queue, quotas)
+	p.Quotas = door
 	admit := door.Admit
 	if len(quotas) == 0 {
 		admit = nil // which costs nothing
