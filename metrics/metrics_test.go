@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // options are those of a pool with five queues.
 func options() Options {
 	return Options{
-		Queues: []string{"default", "gpu", "night", "web", "mobile"}, Agents: []string{"claude", "codex", "command"},
+		Queues: []string{"default", "gpu", "night", "web", "mobile"}, Agents: []string{"claude", "codex", "command"}, Keys: map[string]string{"main": "anthropic", "spare": "openai"},
 	}
 }
 
@@ -94,7 +94,7 @@ func useWorker(w *Worker) {
 			w.Turn(value)
 			w.RateLimited(value)
 			w.BudgetReached(value == "")
-			w.ModelLimits(value, n, time.Duration(n-3)*time.Second, n > 3)
+			w.ModelLimits(ModelLimit{value, value, n, time.Duration(n-3) * time.Second, n > 3})
 			w.EventStored(jobs.Kind(value), n, time.Millisecond)
 			w.EventsDropped(value, 1)
 			w.Heartbeat(time.Now())
@@ -547,7 +547,7 @@ func TestConcurrentUse(t *testing.T) {
 func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n`/metrics` is on the admin address of `penstock serve` and `penstock worker`, beside `/livez`, `/readyz` and\n`/version`. This page is made from the program: `make generate` writes it.\n\n" +
-		"Values of labels are closed sets. `queue`, `agent`, `route`, `budget` and `quota` have the configured names; what is in no set\nbecomes `other`. Every series exists from the start of the process with the value 0, those of a budget or quota as long as the pool has it. Besides these there are the\n`go_`, `process_` and `promhttp_` series of the Go runtime, the process and the endpoint itself.\n\n`penstock_job_queue_wait_seconds`, `penstock_job_stage_seconds` and `penstock_job_duration_seconds` have\nexemplars with the `trace_id` of a job, for scrapers that ask for them; see [traces](../how-to/traces.md).\n")
+		"Values of labels are closed sets. `queue`, `agent`, `key`, `route`, `budget` and `quota` have the configured names; what is in no set\nbecomes `other`. Every series exists from the start of the process with the value 0, those of a budget or quota as long as the pool has it. Besides these there are the\n`go_`, `process_` and `promhttp_` series of the Go runtime, the process and the endpoint itself.\n\n`penstock_job_queue_wait_seconds`, `penstock_job_stage_seconds` and `penstock_job_duration_seconds` have\nexemplars with the `trace_id` of a job, for scrapers that ask for them; see [traces](../how-to/traces.md).\n")
 	page(t, &b, "Every process", NewRegistry(Info{}))
 	reg, _ := worker(t)
 	page(t, &b, "Worker", reg)
@@ -564,7 +564,7 @@ func page(t testing.TB, b *strings.Builder, title string, reg prometheus.Gathere
 		t.Fatal(err)
 	}
 	fmt.Fprintf(b, "\n## %s\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", title)
-	configured := []string{"queue", "agent", "route", "budget", "quota", "version", "revision", "goversion"}
+	configured := []string{"queue", "agent", "route", "budget", "quota", "key", "version", "revision", "goversion"}
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), namespace) {
 			continue // of the runtime and the process: client_golang documents them

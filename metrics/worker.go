@@ -16,6 +16,7 @@ type Options struct {
 	// meets, up to a hundred.
 	Queues     []string
 	Agents     []string
+	Keys       map[string]string // names of keys of model APIs, with the API of each
 	Histograms Histograms
 }
 
@@ -52,6 +53,7 @@ func group(k jobs.Kind) string {
 // by any goroutine, and never block.
 type Worker struct {
 	queues, agents set
+	keys           map[string]string
 
 	started, finished, unsuccessful, attempts, requeued     *prometheus.CounterVec
 	sandboxStarts, oomKills, removed                        *prometheus.CounterVec
@@ -70,7 +72,7 @@ type Worker struct {
 
 // NewWorker registers a worker's series.
 func NewWorker(reg prometheus.Registerer, opts Options) *Worker {
-	w := &Worker{queues: setOf(opts.Queues...), agents: setOf(opts.Agents...)}
+	w := &Worker{queues: setOf(opts.Queues...), agents: setOf(opts.Agents...), keys: opts.Keys}
 	w.jobSeries(reg, scale{reg, opts.Histograms})
 	w.jailSeries(reg, scale{reg, opts.Histograms})
 	w.networkSeries(reg)
@@ -140,12 +142,12 @@ func (w *Worker) agentSeries(reg prometheus.Registerer) {
 	zero(w.turns.WithLabelValues, w.agents)
 	w.rateLimited = counter(reg, "agent_rate_limited_total", "Times that the model's API refused an agent because of its rate.", "agent")
 	zero(w.rateLimited.WithLabelValues, w.agents)
-	w.callsWaiting = gauges(reg, "model_calls_waiting", "Calls of a model's API that wait for its limits.", "api")
-	zero(w.callsWaiting.WithLabelValues, apis)
-	w.held = gauges(reg, "model_held_seconds", "How long a model's API takes no more calls of some model.", "api")
-	zero(w.held.WithLabelValues, apis)
-	w.refusedKey = gauges(reg, "model_key_refused", "1 while a model's API refuses the key, or its account is empty.", "api")
-	zero(w.refusedKey.WithLabelValues, apis)
+	w.callsWaiting = gauges(reg, "model_calls_waiting", "Calls of a model's API that wait for its limits.", "api", "key")
+	zeroKeys(w.callsWaiting, w.keys)
+	w.held = gauges(reg, "model_held_seconds", "How long a model's API takes no more calls of some model.", "api", "key")
+	zeroKeys(w.held, w.keys)
+	w.refusedKey = gauges(reg, "model_key_refused", "1 while a model's API refuses the key, or its account is empty.", "api", "key")
+	zeroKeys(w.refusedKey, w.keys)
 	w.budgets = counter(reg, "job_budgets_reached_total", "Jobs that have spent most of their budget, and all of it.", "what")
 	zero(w.budgets.WithLabelValues, budgetSteps)
 }
@@ -317,13 +319,31 @@ func (w *Worker) BudgetReached(spent bool) {
 // RateLimited counts a refusal of the model's API because of the rate.
 func (w *Worker) RateLimited(agent string) { w.rateLimited.WithLabelValues(w.agents.of(agent)).Inc() }
 
-// ModelLimits notes how many calls of an API wait for its limits, how long it takes no
-// calls of some model, and whether it refuses the key.
-func (w *Worker) ModelLimits(api string, waiting int, held time.Duration, refused bool) {
-	api = apis.of(api)
-	w.callsWaiting.WithLabelValues(api).Set(float64(waiting))
-	w.held.WithLabelValues(api).Set(max(held, 0).Seconds())
-	w.refusedKey.WithLabelValues(api).Set(truth(refused))
+// zeroKeys makes the series of each API's keys, and of the one that has no name.
+func zeroKeys(of *prometheus.GaugeVec, keys map[string]string) {
+	zero(of.WithLabelValues, apis, set{""})
+	for key, api := range keys {
+		of.WithLabelValues(apis.of(api), key)
+	}
+}
+
+// A ModelLimit is how it is with a key of a model's API.
+type ModelLimit struct {
+	API, Key string        // the key has no name if it is that of the environment
+	Waiting  int           // calls
+	Held     time.Duration // how long it takes no calls of some model
+	Refused  bool
+}
+
+// ModelLimits notes how it is with a key.
+func (w *Worker) ModelLimits(l ModelLimit) {
+	api, key := apis.of(l.API), l.Key
+	if key != "" && w.keys[key] != api {
+		api, key = Other, ""
+	}
+	w.callsWaiting.WithLabelValues(api, key).Set(float64(l.Waiting))
+	w.held.WithLabelValues(api, key).Set(max(l.Held, 0).Seconds())
+	w.refusedKey.WithLabelValues(api, key).Set(truth(l.Refused))
 }
 
 // EventStored counts an event that the broker has stored.

@@ -46,7 +46,7 @@ func (r *agentRuns) agent(ctx context.Context) error {
 		return verdict.Ended(jobs.InvalidJob, "agent %s needs the %s API, and preset offline has no way to it", about.Name, about.API)
 	}
 	if about.API != "" && way == nil {
-		return verdict.Ended(jobs.Unauthorized, "the worker has no key for the %s API, which agent %s needs: set %s_API_KEY in its environment", about.API, about.Name, strings.ToUpper(about.API))
+		return verdict.Ended(jobs.Unauthorized, "the worker has no key for the %s API and queue %s, which agent %s needs: set %s_API_KEY in its environment, or model.keys", about.API, r.of.rec.Queue, about.Name, strings.ToUpper(about.API))
 	}
 	start, err := r.in.Agent(plan, wayTo(model, way))
 	if err != nil {
@@ -109,8 +109,9 @@ func (r *agentRuns) runAgent(ctx context.Context, start *confine.Start, run *age
 
 // spending is what the meter of the gate has from the attempt.
 func (r *agentRuns) spending() spending.Config {
+	shared, keyed := r.shared.Purses()
 	return spending.Config{
-		Shared: r.shared.Purses(), Patience: time.Duration(r.plan.Job.IdleTimeout) / 2,
+		Shared: shared, Keyed: keyed, Patience: time.Duration(r.plan.Job.IdleTimeout) / 2,
 		Models: r.of.cfg.Policy.Models, Tiers: r.of.cfg.Policy.ServiceTiers,
 		Record: r.of.rec, Budget: r.plan.Job.Budget, Token: r.of.tokens.model,
 		Tell: r.of.events.Put, Clean: r.of.clean, Reached: r.of.cfg.Hooks.Budget,

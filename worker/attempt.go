@@ -128,12 +128,12 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		return err
 	}
 	api := cmp.Or(plan.Adapter.About().API, "anthropic")
-	if a.runs.shared, err = sharedbudget.Afford(ctx, ledger.Of(a.of.cfg.Queue.Workers()), a.rec, plan.Job, api); err != nil {
+	if a.runs.shared, err = sharedbudget.Afford(ctx, ledger.Of(a.of.cfg.Queue.Workers()), sharedbudget.Job{Record: a.rec, Job: plan.Job, API: api, Keys: a.of.cfg.Gates[api].KeyNames(a.rec.Queue)}); err != nil {
 		return err
 	}
 	defer a.runs.shared.Flush()
 	if calls := plan.Adapter.About().API != "" || plan.Job.Agent.Model != ""; calls {
-		if err := sharedlimits.Admit(ctx, ratelimit.Of(a.of.cfg.Queue.Workers()), a.of.cfg.Gates[api], plan.Job.Agent.Model); err != nil {
+		if err := sharedlimits.Admit(ctx, ratelimit.Of(a.of.cfg.Queue.Workers()), a.of.cfg.Gates[api], a.rec.Queue, plan.Job.Agent.Model); err != nil {
 			return err
 		}
 	}

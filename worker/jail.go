@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -45,10 +46,10 @@ func (r *agentRuns) gateTo(api string) *gate.Gate {
 	if r.in.Offline() {
 		return nil
 	}
-	if api == "" {
-		api = "anthropic"
+	if g := r.of.cfg.Gates[cmp.Or(api, "anthropic")]; g.Serves(r.of.rec.Queue) {
+		return g
 	}
-	return r.of.cfg.Gates[api]
+	return nil
 }
 
 // diagnosed adds its cause to an error of a jail, if that is known.

@@ -30,7 +30,9 @@ type Amount struct {
 // A Budget bounds what jobs that have something in common spend together, in each period.
 // Its Key says what they have in common:
 //
-//	queue:NAME   key:API   pool   batch:ID
+//	queue:NAME   key:API   key:NAME   pool   batch:ID
+//
+// The name of a key is one of the settings of workers.
 type Budget struct {
 	Key    string `json:"key"`
 	Amount `json:"limit"`
@@ -66,13 +68,22 @@ func (b Budget) check() error {
 	known := b.Key == "pool" || (kind == "queue" || kind == "key") && name != ""
 	switch {
 	case !known || len(b.Key) > 256:
-		return fmt.Errorf("budget %.300q: use queue:NAME, key:API (anthropic, openai or google), or pool", b.Key)
+		return fmt.Errorf("budget %.300q: use queue:NAME, key:API (anthropic, openai or google), key:NAME (of model.keys), or pool", b.Key)
 	case b.Per != "hour" && b.Per != "day" && b.Per != "month":
 		return fmt.Errorf("budget %q: %q is not hour, day or month", b.Key, b.Per)
 	case math.IsNaN(b.USD) || b.USD < 0 || b.USD > 1e9 || b.Tokens < 0 || b.USD == 0 && b.Tokens == 0:
 		return fmt.Errorf("budget %q: the amount is not above 0; to let nothing run, pause the queue", b.Key)
 	}
 	return nil
+}
+
+// keyName is the key or the API that the budget is of; empty: it is of something else.
+func (b Budget) keyName() string {
+	name, _ := strings.CutPrefix(b.Key, "key:")
+	if name == b.Key {
+		return ""
+	}
+	return name
 }
 
 // period names the period of a time.
@@ -145,12 +156,12 @@ func (all Budgets) Check() error {
 	return errors.Join(errs...)
 }
 
-// Of returns the budgets that bind a job whose agent uses an API: those of the pool, and
-// that of the job's batch.
-func (all Budgets) Of(rec jobs.Record, job jobs.Job, api string) Budgets {
+// Of returns the budgets that bind a job: those of the pool, of the API that its agent uses and
+// of the names of the keys that it may be called with, and that of the job's batch.
+func (all Budgets) Of(rec jobs.Record, job jobs.Job, keys ...string) Budgets {
 	var found Budgets
 	for _, b := range all {
-		if b.Key == "pool" || b.Key == "queue:"+rec.Queue || b.Key == "key:"+api {
+		if b.Key == "pool" || b.Key == "queue:"+rec.Queue || slices.Contains(keys, b.keyName()) {
 			found = append(found, b)
 		}
 	}

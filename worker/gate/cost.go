@@ -11,14 +11,14 @@ import (
 	"github.com/penstock-run/penstock/worker/pricing"
 )
 
-// most is the most that a call can use whose body has so many bytes. No byte is more than
+// bound is the most that a call can use whose body has so many bytes. No byte is more than
 // one token.
-func (c *call) most(bytes int64) budget.Amount {
-	if !c.route.asks {
+func (c *call) bound(bytes int64) budget.Amount {
+	if !c.route.Asks {
 		return budget.Amount{}
 	}
 	answer := c.longest() * max(c.asks.Choices, 1)
-	price, _ := c.g.cfg.Prices.Find(c.g.api, c.asks.Model)
+	price, _ := c.g.cfg.Prices.Find(c.g.api.Name, c.asks.Model)
 	return budget.Amount{USD: price.Most(bytes, answer, c.asks.Tier, c.asks.Regional), Tokens: bytes + answer}
 }
 
@@ -26,17 +26,17 @@ func (c *call) most(bytes int64) budget.Amount {
 // of the provider can.
 func (c *call) longest() int64 {
 	if c.asks.Output > 0 {
-		return min(c.asks.Output, c.g.provider.longest)
+		return min(c.asks.Output, c.g.api.Longest)
 	}
-	return c.g.provider.longest
+	return c.g.api.Longest
 }
 
 // counts begins the count of an answer; failed: of the provider's error, which costs
 // nothing.
 func (c *call) counts(stream, failed bool) {
 	c.count = tokencount.New(tokencount.Request{
-		API: c.g.api, Text: c.asks.Text, Most: c.longest() * max(c.asks.Choices, 1), Tier: c.asks.Tier, Regional: c.asks.Regional,
-		Free: !c.route.asks || failed,
+		API: c.g.api.Name, Text: c.asks.Text, Most: c.longest() * max(c.asks.Choices, 1), Tier: c.asks.Tier, Regional: c.asks.Regional,
+		Free: !c.route.Asks || failed,
 	}, stream)
 }
 
@@ -68,7 +68,7 @@ func (c *call) tally() {
 // provider, unless the other one has a price. It reports whether one has.
 func (c *call) price(t pricing.Tokens) (usd float64, known bool) {
 	find := func(model string) (float64, bool) {
-		p, known := c.g.cfg.Prices.Find(c.g.api, model)
+		p, known := c.g.cfg.Prices.Find(c.g.api.Name, model)
 		return p.Cost(t), known
 	}
 	usd, known = find(c.asks.Model)

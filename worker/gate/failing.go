@@ -38,7 +38,7 @@ var errGone = errors.New("the agent hung up")
 
 // judge records whether the model API failed the call.
 func (c *call) judge(gone bool) {
-	if !c.route.asks || gone || errors.Is(c.result.Err, errGone) || errors.Is(c.result.Err, errSpent) {
+	if !c.route.Asks || gone || errors.Is(c.result.Err, errGone) || errors.Is(c.result.Err, errSpent) {
 		return
 	}
 	f := jobs.APIFailure{Status: c.result.Status}

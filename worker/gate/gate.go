@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/penstock-run/penstock/worker/internal/governor"
+	"github.com/penstock-run/penstock/worker/internal/modelapi"
 	"github.com/penstock-run/penstock/worker/pricing"
 )
 
@@ -23,7 +23,9 @@ import (
 type Config struct {
 	API      string // "anthropic", the default, "openai" or "google"
 	Upstream string // base URL; empty is the provider's own
-	Key      Key
+	Key      Key    // the only key, unless there are Keys
+	// Keys are those with names. Several need Govern, which chooses one for each call.
+	Keys []Credential
 	// Bearer sends the key as "Authorization: Bearer", not in the provider's own
 	// header.
 	Bearer bool
@@ -69,28 +71,24 @@ func (Key) MarshalText() ([]byte, error) { return []byte("(key)"), nil }
 // A Gate forwards the calls of many sessions to one provider.
 type Gate struct {
 	cfg      Config
-	api      string
-	provider provider
+	api      modelapi.API
 	upstream *url.URL
 	client   *http.Transport
 	maxBody  int64 // of a request; the constant, except in tests
-	governor *governor.Governor
+	keys     []*credential
 }
 
 // New returns a gate. It does not connect yet.
 func New(cfg Config) (*Gate, error) {
-	api := orDefault(cfg.API, "anthropic")
-	p, ok := providers[api]
+	api, ok := modelapi.All[orDefault(cfg.API, "anthropic")]
 	if !ok {
 		return nil, fmt.Errorf("gate: model API %q is not known; known are anthropic, openai and google", cfg.API)
 	}
-	if cfg.Key == "" {
-		return nil, errors.New("gate: no key for the model API; set one in the worker's settings")
+	keys, err := credentials(cfg, api.Name)
+	if err != nil {
+		return nil, err
 	}
-	if strings.ContainsFunc(string(cfg.Key), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("gate: the key has spaces, line ends or characters that no key has; look at how it is set")
-	}
-	upstream, err := parseUpstream(orDefault(cfg.Upstream, p.upstream))
+	upstream, err := parseUpstream(orDefault(cfg.Upstream, api.Upstream))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +96,7 @@ func New(cfg Config) (*Gate, error) {
 	cfg.Silence = orDefault(cfg.Silence, 5*time.Minute)
 	cfg.Parallel = orDefault(cfg.Parallel, 16)
 	cfg.Patience = orDefault(cfg.Patience, 4*time.Minute)
-	g := &Gate{cfg: cfg, api: api, provider: p, upstream: upstream, maxBody: maxBody, governor: newGovernor(cfg, api)}
+	g := &Gate{cfg: cfg, api: api, upstream: upstream, maxBody: maxBody, keys: keys}
 	g.client = &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSClientConfig:     cfg.TLS,
@@ -165,7 +163,7 @@ func (g *Gate) Serve(ctx context.Context, s *Session, l net.Listener) error {
 	q := &quota{session: s, slots: make(chan struct{}, g.cfg.Parallel), over: ctx.Done(), room: semaphore.NewWeighted(2 * g.maxBody)}
 	server := Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.handle(w, r, q) }),
-		Auth:        func(r *http.Request) bool { return s.opens(g.provider.credentials(r)) },
+		Auth:        func(r *http.Request) bool { return s.opens(g.api.Credentials(r)) },
 		Deny:        func(w http.ResponseWriter, r *http.Request) { g.stranger(w, s) },
 		Connections: 4 * g.cfg.Parallel,
 	}

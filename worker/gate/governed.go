@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/worker/internal/governor"
 )
 
@@ -32,24 +31,14 @@ type Hold = governor.HeldError
 // A Standing says how it is with the key of a gate.
 type Standing = governor.Standing
 
-// Governor returns what keeps the calls of all sessions within the limits of the provider;
-// nil: nothing does.
-func (g *Gate) Governor() *governor.Governor { return g.governor }
-
-// Admit reports whether a job may begin whose agent was told to use a model; empty: its
-// own. The error is a [*Hold] if its first call would wait for too long.
-func (g *Gate) Admit(model string) error {
-	if g.governor == nil {
+// Admit reports whether a job of a queue may begin whose agent was told to use a model; empty:
+// its own. The error is a [*Hold] if its first call would wait for too long with each key.
+func (g *Gate) Admit(queue, model string) error {
+	set := g.Governors(queue)
+	if len(set) == 0 {
 		return nil
 	}
-	return g.governor.Admit(model, g.cfg.Patience)
-}
-
-func newGovernor(cfg Config, api string) *governor.Governor {
-	if !cfg.Govern {
-		return nil
-	}
-	return governor.New(ratelimit.Name(api, string(cfg.Key)))
+	return set.Admit(model, g.cfg.Patience)
 }
 
 // Held returns a channel that is closed once a call of the session would have to wait for
@@ -85,7 +74,7 @@ func (c *call) patience() time.Duration {
 func (c *call) ask(ctx context.Context, r *http.Request, body []byte) (res *http.Response, sent bool, err error) {
 	arrived := time.Now()
 	for tries := 1; ; tries++ {
-		if c.pass, err = c.enter(ctx, arrived); err != nil {
+		if err = c.enter(ctx, arrived); err != nil {
 			return nil, false, err
 		}
 		c.answer = governor.Answer{}
@@ -100,55 +89,46 @@ func (c *call) ask(ctx context.Context, r *http.Request, body []byte) (res *http
 			}
 			return nil, trace.was(), err
 		}
-		again, hold := c.learn(ctx, res, tries)
-		if hold != nil {
-			_ = res.Body.Close() // it was read
-			return nil, true, hold
-		}
-		if !again {
+		if !c.learn(ctx, res, tries) {
 			return res, true, nil
 		}
 		_ = res.Body.Close() // it was read
 	}
 }
 
-// enter waits until the call may be made.
-func (c *call) enter(ctx context.Context, arrived time.Time) (governor.Pass, error) {
-	if c.g.governor == nil || !c.route.asks {
-		return governor.Pass{}, nil
-	}
-	before := time.Now()
-	pass, err := c.g.governor.Acquire(ctx, c.asks.Model, arrived, c.patience())
-	c.result.Waited += time.Since(before)
-	return pass, err
-}
-
 // learn tells the governor what the head of an answer says. It reports whether the call is
-// to be made again, or holds the session if the provider refuses the key.
-func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again bool, hold *Hold) {
-	if c.g.governor == nil || !c.route.asks {
-		return false, nil
+// to be made again, with this key or another.
+func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again bool) {
+	if c.key.governor == nil || !c.route.Asks {
+		return false
 	}
 	now := time.Now()
 	c.pass.Heard(governor.Rooms(res.Header, now))
 	if res.StatusCode < 400 {
 		c.answer.Kind = governor.Served
-		return false, nil
+		c.s.stays(c.key)
+		return false
 	}
 	head, err := io.ReadAll(io.LimitReader(res.Body, maxError))
 	res.Body = both{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
 	if err != nil {
-		return false, nil
+		return false
 	}
 	c.answer.Wait = governor.Wait(res.Header, head, now)
 	failure := jobs.APIFailure{Status: res.StatusCode, Kind: errorKind(head)}
 	c.answer.Kind = kindOf(failure, c.answer.Wait)
-	if refusesKey(failure, c.answer.Wait) && !c.g.cfg.PassRefused && c.confirm(ctx, failure) {
+	others := c.others()
+	switch refuses := refusesKey(failure, c.answer.Wait); {
+	case refuses && (others || !c.g.cfg.PassRefused) && c.confirm(ctx, failure):
 		c.done()
-		return false, c.g.governor.Refuse(fmt.Sprintf("status %d, %s", failure.Status, cmp.Or(failure.Kind, "no reason")))
-	}
-	if c.answer.Kind == governor.Other || res.Header.Get("X-Should-Retry") == "false" || tries >= maxRefused {
-		return false, nil
+		c.key.governor.Refuse(fmt.Sprintf("status %d, %s", failure.Status, cmp.Or(failure.Kind, "no reason")))
+		return true
+	case !refuses && others && failure.Reason() == jobs.Unauthorized:
+		c.done()
+		c.s.choice.deny(denial{c.key, c.asks.Model})
+		return true
+	case c.answer.Kind == governor.Other, tries >= maxRefused*len(c.g.keys), res.Header.Get("X-Should-Retry") == "false" && !others:
+		return false
 	}
 	c.s.note(func(m *Meter) {
 		if c.answer.Kind == governor.Limited {
@@ -158,7 +138,7 @@ func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again 
 		}
 	})
 	c.done()
-	return true, nil
+	return true
 }
 
 // done ends the call for the governor.
@@ -234,7 +214,7 @@ func (c *call) confirm(ctx context.Context, f jobs.APIFailure) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.g.provider.list, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.g.api.List, nil)
 	if err != nil {
 		return true
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/worker/internal/budget"
 	"github.com/penstock-run/penstock/worker/internal/governor"
 	"github.com/penstock-run/penstock/worker/internal/inspection"
+	"github.com/penstock-run/penstock/worker/internal/modelapi"
 	"github.com/penstock-run/penstock/worker/internal/tokencount"
 )
 
@@ -35,11 +36,13 @@ var (
 type call struct {
 	g      *Gate
 	s      *Session
-	route  route
+	route  modelapi.Route
 	query  string // as it is sent on
 	began  time.Time
 	asks   inspection.Inquiry
 	hold   reservation
+	most   budget.Amount // that it can use
+	key    *credential   // with which it is made
 	count  *tokencount.Counter
 	pass   governor.Pass   // of the provider's limits
 	answer governor.Answer // what the last answer says of them
@@ -55,7 +58,7 @@ func (g *Gate) handle(w http.ResponseWriter, r *http.Request, q *quota) {
 		g.violation(w, r, q.session, wrong{http.StatusForbidden, "permission_error", what})
 		return
 	}
-	if c.route.local {
+	if c.route.Local {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -105,10 +108,10 @@ func (c *call) allowed(r *http.Request) (wrong string) {
 	}
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	var ok bool
-	if c.route, c.asks.Model, ok = c.g.provider.find(r.Method, path); !ok {
+	if c.route, c.asks.Model, ok = c.g.api.Find(r.Method, path); !ok {
 		return "path"
 	}
-	if c.query, ok = c.g.provider.asked(c.route, r.URL.RawQuery); !ok {
+	if c.query, ok = c.g.api.Query(c.route, r.URL.RawQuery); !ok {
 		return "query"
 	}
 	return ""
@@ -125,7 +128,7 @@ func localHost(hostport string) bool {
 
 // read reads the body. It returns errBody for one that is not allowed.
 func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, error) {
-	if !c.route.body {
+	if !c.route.Body {
 		return nil, nil
 	}
 	rc := http.NewResponseController(w)
@@ -136,7 +139,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, e
 	}
 	q.inspector.Lock()
 	defer q.inspector.Unlock()
-	if c.asks, err = c.g.provider.rules.Inspect(body, c.asks.Model, c.s.limits.Remote); err != nil {
+	if c.asks, err = c.g.api.Rules.Inspect(body, c.asks.Model, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	if err = c.s.limits.permit(c.asks); err != nil {
@@ -173,7 +176,8 @@ func (s *steadyReader) Read(p []byte) (int, error) {
 // forward calls the provider and passes its answer on.
 func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	var err error
-	if c.hold, err = c.s.reserve(r.Context(), c.most(int64(len(body)))); err != nil {
+	c.most = c.bound(int64(len(body)))
+	if c.hold, err = c.s.reserve(r.Context(), c.most); err != nil {
 		if !errors.Is(err, budget.ErrSpent) {
 			panic(http.ErrAbortHandler) // the client hung up
 		}
@@ -181,18 +185,21 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 			"penstock: %s is spent; the job ends here", c.s.spentBudget()))
 		return
 	}
-	defer c.hold.release()
+	defer func() { c.hold.release() }()
 	ctx, cut := context.WithCancelCause(r.Context())
 	defer cut(nil)
 	c.s.begin(c, cut)
 	defer c.s.end(c)
-	c.result = Call{Route: c.route.method + " " + c.route.path, Model: c.asks.Model}
+	c.result = Call{Route: c.route.Method + " " + c.route.Path, Model: c.asks.Model}
 
 	res, sent, err := c.ask(ctx, r, body)
 	defer func() { c.done() }()
 	if h := heldBy(err); h != nil {
 		c.part(ctx, w, h)
 		return
+	}
+	if errors.Is(err, budget.ErrSpent) { // that of a key, and there is no other one
+		err = errSpent
 	}
 	if err != nil {
 		c.unreachable(ctx, w, err, sent)
@@ -218,9 +225,9 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 
 // head passes on the status and the headers of an answer.
 func (c *call) head(w http.ResponseWriter, res *http.Response) {
-	pass(w.Header(), res.Header, c.g.provider.answer)
+	modelapi.Pass(w.Header(), res.Header, c.g.api.Answer)
 	for name, values := range w.Header() {
-		if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, string(c.g.cfg.Key)) }) {
+		if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, string(c.key.Key)) }) {
 			w.Header().Del(name)
 		}
 	}
@@ -239,12 +246,8 @@ func (c *call) request(ctx context.Context, r *http.Request, body []byte) *http.
 		Host:   g.upstream.Host,
 		Header: http.Header{"Accept-Encoding": {"identity"}},
 	}).WithContext(ctx)
-	pass(out.Header, r.Header, g.provider.request)
-	if g.cfg.Bearer || g.provider.header == "" {
-		out.Header.Set("Authorization", "Bearer "+string(g.cfg.Key))
-	} else {
-		out.Header.Set(g.provider.header, string(g.cfg.Key))
-	}
+	modelapi.Pass(out.Header, r.Header, g.api.Request)
+	g.authorize(out.Header, c.key)
 	if body != nil {
 		out.Body = io.NopCloser(bytes.NewReader(body))
 		out.ContentLength = int64(len(body))
@@ -267,7 +270,7 @@ func acceptable(res *http.Response) error {
 func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.ResponseWriter, from io.Reader) error {
 	silence := time.AfterFunc(c.g.cfg.Silence, func() { cut(errSilence) })
 	defer silence.Stop()
-	scrub := &scrubber{secret: []byte(c.g.cfg.Key)}
+	scrub := &scrubber{secret: []byte(c.key.Key)}
 	buf := make([]byte, 32<<10)
 	last := time.Now()
 	defer func() {
@@ -383,5 +386,5 @@ func (g *Gate) violation(w http.ResponseWriter, r *http.Request, s *Session, v w
 func (g *Gate) refuse(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(g.provider.refusal(status, kind, message)) // fails only if the client has gone
+	_, _ = w.Write(g.api.Refusal(status, kind, message)) // fails only if the client has gone
 }

@@ -25,8 +25,12 @@ type Limits struct {
 	// Used and UsedUSD are the usage of earlier attempts, which counts.
 	Used    jobs.Usage
 	UsedUSD float64
-	// Shared are budgets that other sessions use, too.
+	// Shared are budgets that other sessions use, too, and Keyed those of single keys, by the
+	// key's name.
 	Shared []Purse
+	Keyed  map[string][]Purse
+	// Queue is that of the job, which says which keys it uses.
+	Queue string
 	// Patience bounds how long a call waits for the provider's limits; zero: as
 	// long as the gate lets it.
 	Patience time.Duration
@@ -106,12 +110,17 @@ type Session struct {
 	// Nearly is called once for each shared budget of which most is spent when a call
 	// begins. It is called like Refused, and may be nil.
 	Nearly func(p Purse)
+	// Moved is called when the session goes on with another key, at most maxMoves times. It is
+	// called like Refused, and may be nil.
+	Moved func(from, to string)
 
 	id     string
 	token  Key
 	limits Limits
 	budget *budget.Account
 	shares []*share
+	keyed  map[string][]*share
+	choice choice // of keys
 	// shared is closed once a budget is spent that the session shares, which is in over.
 	shared chan struct{}
 	// held is closed once a call would have to wait for too long.
@@ -130,8 +139,13 @@ type Session struct {
 // requests with the token, which a program sends as the key of the API. An empty token
 // admits no request.
 func NewSession(id string, token Key, limits Limits) *Session {
+	keyed := map[string][]*share{}
+	for name, purses := range limits.Keyed {
+		keyed[name] = sharesOf(purses)
+	}
 	return &Session{
-		id: id, token: token, limits: limits, calls: map[*call]context.CancelCauseFunc{}, unknown: map[string]bool{}, shared: make(chan struct{}), held: make(chan struct{}), shares: sharesOf(limits.Shared),
+		keyed: keyed,
+		id:    id, token: token, limits: limits, calls: map[*call]context.CancelCauseFunc{}, unknown: map[string]bool{}, shared: make(chan struct{}), held: make(chan struct{}), shares: sharesOf(limits.Shared),
 		budget: budget.New(
 			budget.Amount{USD: limits.USD, Tokens: limits.Tokens},
 			budget.Amount{USD: limits.UsedUSD, Tokens: limits.Used.Total()}),
@@ -171,7 +185,8 @@ func (s *Session) reserve(ctx context.Context, most budget.Amount) (reservation,
 	r := reservation{}
 	var err error
 	if r.own, err = s.budget.Reserve(ctx, most); err == nil {
-		if err = s.reserveShared(ctx, &r, most); err != nil {
+		if r.shared, err = s.reserveAll(ctx, s.shares, most); err != nil {
+			s.overspent(err)
 			r.release()
 		}
 	}

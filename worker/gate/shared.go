@@ -42,6 +42,7 @@ func sharesOf(purses []Purse) []*share {
 type reservation struct {
 	own    *budget.Hold
 	shared []sharedHold
+	keyed  []sharedHold // of the key with which the call is made
 }
 
 type sharedHold struct {
@@ -50,15 +51,29 @@ type sharedHold struct {
 	used *budget.Amount
 }
 
-// reserveShared reserves from the budgets that the session shares.
-func (s *Session) reserveShared(ctx context.Context, r *reservation, most budget.Amount) error {
-	for _, sh := range s.shares {
+// A spentError says that a budget is spent that the session shares.
+type spentError struct{ of Purse }
+
+func (e spentError) Error() string { return "the budget " + e.of.Name() + " is spent" }
+
+// Unwrap makes it a [budget.ErrSpent].
+func (e spentError) Unwrap() error { return budget.ErrSpent }
+
+// reserveAll reserves from budgets that the session shares; from all of them, or from none.
+func (s *Session) reserveAll(ctx context.Context, shares []*share, most budget.Amount) (holds []sharedHold, err error) {
+	defer func() {
+		if err != nil {
+			releaseAll(holds)
+			holds = nil
+		}
+	}()
+	for _, sh := range shares {
 		left, err := sh.purse.Left(ctx)
 		if errors.Is(err, budget.ErrSpent) {
-			s.exhaust(sh.purse)
+			return holds, spentError{sh.purse}
 		}
 		if err != nil {
-			return err // of the agent, which has hung up, if nothing is spent
+			return holds, err // of the agent, which has hung up, if nothing is spent
 		}
 		if s.Nearly != nil && sh.purse.Nearly() {
 			sh.warned.Do(func() { s.Nearly(sh.purse) })
@@ -66,16 +81,27 @@ func (s *Session) reserveShared(ctx context.Context, r *reservation, most budget
 		sh.account.Allow(left)
 		h, err := sh.account.Reserve(ctx, most)
 		if err != nil {
-			return err
+			return holds, err
 		}
-		r.shared = append(r.shared, sharedHold{sh, h, &budget.Amount{}})
+		holds = append(holds, sharedHold{sh, h, &budget.Amount{}})
 	}
-	return nil
+	return holds, nil
+}
+
+// overspent ends the session if an error says that a budget is spent that it shares.
+func (s *Session) overspent(err error) {
+	if e, ok := errors.AsType[spentError](err); ok {
+		s.exhaust(e.of)
+	}
 }
 
 // use tells each budget what the call has used so far. It returns what is new of the
 // session's own one, and the shared one that this spent; nil: none.
 func (r reservation) use(total budget.Amount) (news budget.News, spent Purse) {
+	for _, h := range r.keyed {
+		*h.used = total
+		h.hold.Use(total) // what comes next goes on with another key, if there is one
+	}
 	for _, h := range r.shared {
 		*h.used = total
 		if h.hold.Use(total).Spent {
@@ -90,7 +116,12 @@ func (r reservation) release() {
 	if r.own != nil {
 		r.own.Release()
 	}
-	for _, h := range r.shared {
+	releaseAll(r.shared)
+	releaseAll(r.keyed)
+}
+
+func releaseAll(holds []sharedHold) {
+	for _, h := range holds {
 		h.of.purse.Settle(*h.used)
 		h.hold.Release()
 	}

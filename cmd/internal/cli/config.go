@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
+	"github.com/penstock-run/penstock/worker/modelkey"
 	"github.com/penstock-run/penstock/worker/pricing"
 )
 
@@ -177,6 +178,11 @@ type ModelConfig struct {
 	AnthropicURL string `yaml:"anthropic_url" env:"ANTHROPIC_URL" doc:"base URL of the Anthropic API, or of a gateway"`
 	OpenAIURL    string `yaml:"openai_url" env:"OPENAI_URL" doc:"base URL of the OpenAI API, or of a gateway"`
 	GoogleURL    string `yaml:"google_url" env:"GOOGLE_URL" doc:"base URL of Google's Gemini API, or of a gateway"`
+	// Keys are in files only.
+	Keys modelkey.Keys `yaml:"keys,omitempty" doc:"keys of model APIs, by name, instead of those of the environment: api, secret_file, weight, queues"`
+	// Secrets are the variables with the keys' secrets. They have been removed from the
+	// environment.
+	Secrets map[string]string `yaml:"-"`
 }
 
 const day = 24 * time.Hour
@@ -244,6 +250,12 @@ func (c *Config) Load(flags *pflag.FlagSet, file string, secrets map[string]stri
 	c.AnthropicKey = cmp.Or(c.AnthropicKey, secrets["ANTHROPIC_API_KEY"])
 	c.OpenAIKey = cmp.Or(c.OpenAIKey, secrets["OPENAI_API_KEY"])
 	c.GoogleKey = cmp.Or(c.GoogleKey, secrets["GEMINI_API_KEY"], secrets["GOOGLE_API_KEY"])
+	c.Model.Secrets = map[string]string{}
+	for name, value := range environ {
+		if strings.HasPrefix(name, modelkey.Prefix) {
+			c.Model.Secrets[name] = value
+		}
+	}
 	for name, values := range given {
 		if err := set(flags.Lookup(name), values); err != nil {
 			return Usage("", "--%s: %w", name, err)
@@ -378,6 +390,9 @@ func (c *Config) validateNamed() error {
 		if err := c.Prices[name].Validate(); err != nil {
 			return Usage("see docs/how-to/budgets.md", "prices.%s: %w", name, err)
 		}
+	}
+	if err := c.Model.Keys.Check(); err != nil {
+		return Usage("see docs/how-to/model-keys.md", "model.keys.%w", err)
 	}
 	return nil
 }

@@ -53,6 +53,9 @@ func writeSettings(b *strings.Builder, settings reflect.Value, path, prefix stri
 		if key == "-" {
 			key = ""
 		}
+		if key+variable == "" {
+			continue // Load fills it
+		}
 		if prefix == "" {
 			variable = ""
 		} else if variable != "" {

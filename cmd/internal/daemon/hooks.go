@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/jobs/why"
+	"github.com/penstock-run/penstock/metrics"
 	"github.com/penstock-run/penstock/traces"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -94,6 +95,8 @@ func (m *Monitor) watchWorker(h *pool.Hooks) {
 	h.Worker.Hung = func(_ jobs.Record, what, step string) { series.Hung(what, step) }
 	h.Worker.Turn = func(rec jobs.Record) { series.Turn(rec.Agent) }
 	h.Worker.Budget = func(_ jobs.Record, spent bool) { series.BudgetReached(spent) }
-	h.Worker.Limits = func(api string, now gate.Standing) { series.ModelLimits(api, now.Waiting, now.Held, now.Refused) }
+	h.Worker.Limits = func(api string, now gate.Standing) {
+		series.ModelLimits(metrics.ModelLimit{API: api, Key: now.Key, Waiting: now.Waiting, Held: now.Held, Refused: now.Refused})
+	}
 	h.Worker.Limited = func(rec jobs.Record) { series.RateLimited(rec.Agent) }
 }

@@ -57,7 +57,10 @@ const stopMargin = time.Minute
 
 // NewMonitor makes the series of a service: [Dispatcher] or [Worker].
 func NewMonitor(shell cli.Shell, component string, slots int) *Monitor {
-	opts := metrics.Options{Queues: shell.Config.Worker.Queues, Agents: workerparts.Agents(shell.Config).Names()}
+	opts := metrics.Options{Queues: shell.Config.Worker.Queues, Agents: workerparts.Agents(shell.Config).Names(), Keys: map[string]string{}}
+	for name, key := range shell.Config.Model.Keys {
+		opts.Keys[name] = key.API
+	}
 	m := &Monitor{shell: shell, info: metrics.Info{Version: shell.Release, Go: runtime.Version()}, manager: takeServiceManager(), stopWithin: stopMargin}
 	m.registry = metrics.NewRegistry(m.info)
 	m.nats = metrics.NewNATS(m.registry, component)

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox/systemd"
 	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/modelkey"
 	"github.com/penstock-run/penstock/worker/pricing"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -96,7 +97,8 @@ func (m maker) worker(ctx context.Context, slots int) (*worker.Worker, error) {
 	return worker.New(cfg), nil
 }
 
-// addGates opens a way to each model API that the worker has a key for.
+// addGates opens a way to each model API that the worker has keys for: those of the settings, or
+// that of the environment.
 func addGates(settings *cli.Config, cfg *worker.Config, attended bool) error {
 	cfg.Gates, cfg.Keys = map[string]*gate.Gate{}, map[string]string{}
 	for _, api := range []struct{ name, url, variable, key string }{
@@ -104,16 +106,28 @@ func addGates(settings *cli.Config, cfg *worker.Config, attended bool) error {
 		{"openai", settings.Model.OpenAIURL, "OPENAI_API_KEY", settings.OpenAIKey},
 		{"google", settings.Model.GoogleURL, "GOOGLE_API_KEY", settings.GoogleKey},
 	} {
-		if api.key == "" {
+		named, err := settings.Model.Keys.Open(api.name, settings.Model.Secrets)
+		if err != nil {
+			return cli.Usage("see docs/how-to/model-keys.md", "model.keys.%w", err)
+		}
+		for _, key := range named {
+			cfg.Keys[modelkey.Variable(key.Name)] = string(key.Key)
+		}
+		switch {
+		case len(named) > 0:
+			api.key = ""
+		case api.key != "":
+			cfg.Keys[api.variable] = api.key
+		default:
 			continue
 		}
 		g, err := gate.New(gate.Config{
-			API: api.name, Upstream: api.url, Key: gate.Key(api.key), Prices: pricing.New(settings.Prices), Govern: true, PassRefused: attended,
+			API: api.name, Upstream: api.url, Key: gate.Key(api.key), Keys: named, Prices: pricing.New(settings.Prices), Govern: true, PassRefused: attended,
 		})
 		if err != nil {
-			return cli.Usage("see model."+api.name+"_url and "+api.variable, "model API: %w", err)
+			return cli.Usage("see model."+api.name+"_url, model.keys and "+api.variable, "model API: %w", err)
 		}
-		cfg.Gates[api.name], cfg.Keys[api.variable] = g, api.key
+		cfg.Gates[api.name] = g
 	}
 	return nil
 }

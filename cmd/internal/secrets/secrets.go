@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/modelkey"
 )
 
 // secretVariables are the variables that hold a key, whatever their value.
@@ -33,7 +34,7 @@ func isSecret(name, value string) bool {
 			return err != nil || u.User != nil
 		})
 	}
-	return slices.Contains(secretVariables, name) || strings.HasPrefix(name, Prefix)
+	return slices.Contains(secretVariables, name) || strings.HasPrefix(name, Prefix) || strings.HasPrefix(name, modelkey.Prefix)
 }
 
 // Prefix begins the names of the variables with the secrets of jobs.

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-run/penstock/sandbox"
 	"github.com/penstock-run/penstock/sandbox/backends"
 	"github.com/penstock-run/penstock/worker"
+	"github.com/penstock-run/penstock/worker/modelkey"
 )
 
 // A Finding is what one check of doctor found.
@@ -228,7 +229,19 @@ func writable(dir string) error {
 
 func checkKey(shell cli.Shell) Finding {
 	f := Finding{Check: "model API", Status: "ok"}
+	var named []string
+	for _, api := range modelkey.APIs {
+		if _, err := shell.Config.Model.Keys.Open(api, shell.Config.Model.Secrets); err != nil {
+			f.Status, f.Detail, f.Price, f.Fix = "fail", "model.keys."+err.Error(), "no worker starts with these settings", "see docs/how-to/model-keys.md"
+			return f
+		}
+		if names := shell.Config.Model.Keys.Names(api); len(names) > 0 {
+			named = append(named, api+": "+strings.Join(names, ", "))
+		}
+	}
 	switch {
+	case len(named) > 0:
+		f.Detail = "keys of model.keys (" + strings.Join(named, "; ") + "); they stay outside of jails"
 	case shell.Config.AnthropicKey != "":
 		f.Detail = "a key for " + shell.Config.Model.AnthropicURL + " is set; it stays outside of jails"
 	case shell.Config.OpenAIKey != "":

@@ -35,6 +35,9 @@ func closeFiles(shell cli.Shell, dry bool, tell func(string, ...any)) error {
 	for _, hook := range c.Hooks {
 		files = append(files, hook.SecretFile, hook.TokenFile)
 	}
+	for _, key := range c.Model.Keys {
+		files = append(files, key.SecretFile)
+	}
 	for _, file := range files {
 		info, err := os.Stat(file)
 		if file == "" || errors.Is(err, fs.ErrNotExist) {

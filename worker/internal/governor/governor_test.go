@@ -32,6 +32,19 @@ func (s *stub) call(now time.Time) (Answer, []Room) {
 	return answer, nil
 }
 
+// single is the governor of an API's only key.
+type single struct{ *Governor }
+
+func alone(key string) single { return single{New(Key{ID: key})[0]} }
+
+func (s single) Acquire(ctx context.Context, model string, arrived time.Time, patience time.Duration) (Pass, error) {
+	return Set{s.Governor}.Acquire(ctx, Call{Model: model, Arrived: arrived, Patience: patience})
+}
+
+func (s single) Admit(model string, patience time.Duration) error {
+	return Set{s.Governor}.Admit(model, patience)
+}
+
 // A hundred agents of two workers share one limit: nearly all of it is used, few calls are
 // refused, and no agent gets much less than another.
 func TestAFleetSharesALimit(t *testing.T) {
@@ -46,7 +59,7 @@ func TestAFleetSharesALimit(t *testing.T) {
 			api.asked, api.api.served = 0, 0
 		})
 		defer warm.Stop()
-		workers := []*Governor{New("a"), New("a")}
+		workers := []single{alone("a"), alone("a")}
 		var fleet sync.WaitGroup
 		for i := range served {
 			fleet.Go(func() {
@@ -83,7 +96,7 @@ func TestAFleetSharesALimit(t *testing.T) {
 // After "try again in two hours" nothing begins for two hours, at any worker; then all goes on, one after the other.
 func TestAHoldOfTwoHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, other := New("a"), New("a")
+		g, other := alone("a"), alone("a")
 		begin := time.Now()
 		pass, err := g.Acquire(t.Context(), "opus-5", begin, time.Minute)
 		if err != nil {
@@ -142,7 +155,7 @@ func TestAHoldOfTwoHours(t *testing.T) {
 		if err := errors.Join(g.Admit("opus", time.Minute), other.Admit("", time.Minute)); err != nil {
 			t.Error(err)
 		}
-		for _, one := range []*Governor{g, other} {
+		for _, one := range []single{g, other} {
 			pass, err := one.Acquire(t.Context(), "opus-5", time.Now(), time.Hour)
 			if err != nil {
 				t.Fatal(err)
@@ -156,19 +169,19 @@ func TestAHoldOfTwoHours(t *testing.T) {
 // accepted, all go on.
 func TestAKeyThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, other := New("anthropic/abc"), New("anthropic/abc")
+		g, other := alone("anthropic/abc"), alone("anthropic/abc")
 		pass, err := g.Acquire(t.Context(), "m", time.Now(), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := g.Refuse("status 401,\x1b[31m authentication_error")
+		g.Refuse("status 401,\x1b[31m authentication_error")
 		pass.Done("m", Answer{})
-		if h.Refused != "status 401, [31m authentication_error" || h.Key != "anthropic/abc" {
+		if h, ok := errors.AsType[*HeldError](g.Admit("", time.Minute)); !ok || h.Refused != "status 401, [31m authentication_error" || h.Key != "anthropic/abc" {
 			t.Errorf("got %+v", h)
 		}
 		sync := func() { other.Import(g.Export()); g.Import(other.Export()) }
 		sync()
-		for _, one := range []*Governor{g, other} {
+		for _, one := range []single{g, other} {
 			if _, err := one.Acquire(t.Context(), "m", time.Now(), time.Hour); err == nil {
 				t.Error("a call passes")
 			}
@@ -192,7 +205,7 @@ func TestAKeyThatIsRefused(t *testing.T) {
 			}
 			pass.Done("m", Answer{})
 			before := time.Now()
-			_ = other.Refuse("status 401") // what is known
+			other.Refuse("status 401") // what is known
 			sync()
 			if pause := g.circuit.refused.Retry.Sub(before); pause != firstPause<<(n+1) {
 				t.Errorf("left alone for %v the %d. time", pause, n+2)

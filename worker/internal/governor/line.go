@@ -88,6 +88,29 @@ func (l *Line) Wait(now time.Time) time.Duration {
 	return min(max(wait, 0), mostHold)
 }
 
+// later is how much later than the next call one begins that has so many before it, by the pace.
+func (l *Line) later(before int) time.Duration {
+	rate := l.pace()
+	if rate == 0 {
+		return 0
+	}
+	return time.Duration(min(float64(before)/rate, mostHold.Seconds()) * float64(time.Second))
+}
+
+// left is the share of the limits of the provider that is left, by the headers of answers: from a
+// hundredth to all.
+func (l *Line) left(now time.Time) float64 {
+	share := 1.0
+	for _, r := range l.rooms {
+		back := 1.0
+		if r.Full > 0 {
+			back = min(now.Sub(r.at).Seconds()/r.Full.Seconds(), 1)
+		}
+		share = min(share, (r.Left-r.used+back*(r.Limit-r.Left))/r.Limit)
+	}
+	return max(share, 0.01)
+}
+
 // Begin counts a call in. Waited: it could not begin when it came.
 func (l *Line) Begin(now time.Time, waited bool) {
 	if l.since.IsZero() {

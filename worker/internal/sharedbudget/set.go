@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
@@ -15,33 +17,55 @@ import (
 // A Set is the budgets that one job shares.
 type Set []*Purse
 
-// Afford opens the budgets that a job shares with others, whose agent uses an API. The
-// error is how the job ends where nothing is left of one of them.
-func Afford(ctx context.Context, l Ledger, rec jobs.Record, job jobs.Job, api string) (Set, error) {
+// A Job is one that shares budgets.
+type Job struct {
+	jobs.Record
+	Job  jobs.Job
+	API  string   // that its agent uses
+	Keys []string // the names of the keys that it may use for that
+}
+
+// Afford opens the budgets that a job shares with others. The error is how the job ends where nothing is left of one of
+// them, or of those of all keys.
+func Afford(ctx context.Context, l Ledger, job Job) (Set, error) {
 	all, err := l.Budgets(ctx)
 	if err != nil {
 		return nil, verdict.Failed(jobs.StoreFailed, "open the budgets", err)
 	}
 	var set Set
-	for _, b := range all.Of(rec, job, api) {
+	var over []*Purse // of keys
+	for _, b := range all.Of(job.Record, job.Job, append(job.Keys, job.API)...) {
 		p := &Purse{ledger: l, of: b}
-		if _, err := p.Left(ctx); errors.Is(err, budget.ErrSpent) {
+		if name, ok := strings.CutPrefix(b.Key, "key:"); ok && name != job.API {
+			p.key = name
+		}
+		if _, err := p.Left(ctx); errors.Is(err, budget.ErrSpent) && p.key != "" {
+			over = append(over, p)
+		} else if errors.Is(err, budget.ErrSpent) {
 			return nil, Ended(p, time.Now())
 		} else if err != nil {
 			return nil, verdict.Failed(jobs.StoreFailed, "read a budget", err)
 		}
 		set = append(set, p)
 	}
+	if len(over) > 0 && len(over) == len(job.Keys) {
+		return nil, Ended(slices.MinFunc(over, func(a, b *Purse) int { return a.of.Next(time.Now()).Compare(b.of.Next(time.Now())) }), time.Now())
+	}
 	return set, nil
 }
 
-// Purses returns the budgets for the gate.
-func (s Set) Purses() []gate.Purse {
-	var all []gate.Purse
+// Purses returns the budgets for the gate: those of every call, and by their names those of
+// keys.
+func (s Set) Purses() (all []gate.Purse, keyed map[string][]gate.Purse) {
+	keyed = map[string][]gate.Purse{}
 	for _, p := range s {
-		all = append(all, p)
+		if p.key != "" {
+			keyed[p.key] = append(keyed[p.key], p)
+		} else {
+			all = append(all, p)
+		}
 	}
-	return all
+	return all, keyed
 }
 
 // Flush adds what the broker does not know yet, when the job has ended.

@@ -32,6 +32,7 @@ type Ledger interface {
 type Purse struct {
 	ledger Ledger
 	of     ledger.Budget
+	key    string // whose budget it is; empty: every call's
 
 	mu      sync.Mutex
 	seen    budget.Amount // what was left when the broker last answered; guarded by mu

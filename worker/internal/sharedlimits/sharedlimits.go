@@ -32,18 +32,23 @@ type Store interface {
 	Put(ctx context.Context, mine ratelimit.State, now time.Time) (ratelimit.State, error)
 }
 
-// Admit reports whether a job may begin whose calls go through a gate, with a model; empty:
-// that of its agent. The error is how its attempt ends where it may not.
-func Admit(ctx context.Context, s Store, g *gate.Gate, model string) error {
-	if g == nil || g.Governor() == nil {
+// Admit reports whether a job of a queue may begin whose calls go through a gate, with a model;
+// empty: that of its agent. The error is how its attempt ends where it may not.
+func Admit(ctx context.Context, s Store, g *gate.Gate, queue, model string) error {
+	if g == nil {
 		return nil
 	}
-	read(ctx, s, g.Governor())
-	err := g.Admit(model)
+	keys := g.Governors(queue)
+	for _, k := range keys {
+		read(ctx, s, k)
+	}
+	err := g.Admit(queue, model)
 	if h, ok := errors.AsType[*gate.Hold](err); ok {
 		return Ended(h, time.Now())
 	}
-	publish(ctx, s, g.Governor()) // that this one tries the key, if it does
+	for _, k := range keys {
+		publish(ctx, s, k) // that this one tries the key, if it does
+	}
 	return err
 }
 
@@ -60,20 +65,19 @@ func Ended(h *gate.Hold, now time.Time) error {
 }
 
 // Share exchanges what the governors of gates know with the other workers until ctx ends.
-// Watch, which may be nil, is told how each API's key is used, every few seconds.
+// Watch, which may be nil, is told how each key of an API is used, every few seconds.
 func Share(ctx context.Context, s Store, gates map[string]*gate.Gate, watch func(api string, now gate.Standing)) {
 	var all sync.WaitGroup
 	for api, g := range gates {
-		if g.Governor() == nil {
-			continue
-		}
-		all.Go(func() {
-			share(ctx, s, g.Governor(), func(now gate.Standing) {
-				if watch != nil {
-					watch(api, now)
-				}
+		for _, k := range g.AllGovernors() {
+			all.Go(func() {
+				share(ctx, s, k, func(now gate.Standing) {
+					if watch != nil {
+						watch(api, now)
+					}
+				})
 			})
-		})
+		}
 	}
 	all.Wait()
 }
@@ -107,7 +111,7 @@ func share(ctx context.Context, s Store, g *governor.Governor, watch func(gate.S
 func read(ctx context.Context, s Store, g *governor.Governor) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if state, err := s.Get(ctx, g.Key(), time.Now()); err == nil {
+	if state, err := s.Get(ctx, g.ID(), time.Now()); err == nil {
 		g.Import(state)
 	}
 }

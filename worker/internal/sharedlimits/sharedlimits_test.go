@@ -76,7 +76,7 @@ func open(t *testing.T) *gate.Gate {
 // held is a call that is told to wait for so long.
 func held(t *testing.T, g *gate.Gate, wait time.Duration) {
 	t.Helper()
-	pass, err := g.Governor().Acquire(t.Context(), "m", time.Now(), time.Hour)
+	pass, err := g.Governors("").Acquire(t.Context(), governor.Call{Model: "m", Arrived: time.Now(), Patience: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +104,12 @@ func TestWorkersHearOfEachOther(t *testing.T) {
 		b.set(true)
 		held(t, one, 2*time.Hour)
 		time.Sleep(time.Minute)
-		if err := Admit(t.Context(), b, other, "m"); err != nil {
+		if err := Admit(t.Context(), b, other, "", "m"); err != nil {
 			t.Errorf("without the broker: %v", err)
 		}
 		b.set(false)
 		time.Sleep(10 * time.Second)
-		err := Admit(t.Context(), b, other, "m")
+		err := Admit(t.Context(), b, other, "", "m")
 		ended, ok := errors.AsType[*verdict.EndedError](err)
 		if !ok || ended.Reason != jobs.QuotaWaiting || ended.Outcome != jobs.Error || ended.Wait < 118*time.Minute || ended.Wait > 2*time.Hour {
 			t.Errorf("err %v", err)
@@ -120,20 +120,20 @@ func TestWorkersHearOfEachOther(t *testing.T) {
 		if n := b.written(); n > 2 {
 			t.Errorf("one wait was told %d times", n)
 		}
-		_ = one.Governor().Refuse("status 401") // what Admit says, too
+		one.Governors("")[0].Refuse("status 401") // what Admit says, too
 		time.Sleep(2 * time.Second)
-		err = Admit(t.Context(), b, other, "haiku")
+		err = Admit(t.Context(), b, other, "", "haiku")
 		if ended, ok := errors.AsType[*verdict.EndedError](err); !ok || ended.Reason != jobs.KeyRefused || ended.Wait > time.Minute {
 			t.Errorf("err %v", err)
 		}
 		time.Sleep(time.Minute) // the first job tries the key, on any worker
-		if err := Admit(t.Context(), b, one, "haiku"); err != nil {
+		if err := Admit(t.Context(), b, one, "", "haiku"); err != nil {
 			t.Errorf("the job that tries: %v", err)
 		}
-		if err := Admit(t.Context(), b, other, "haiku"); err == nil {
+		if err := Admit(t.Context(), b, other, "", "haiku"); err == nil {
 			t.Error("two jobs try the key at once")
 		}
-		if err := errors.Join(Admit(t.Context(), b, nil, "m"), one.Close(), other.Close()); err != nil {
+		if err := errors.Join(Admit(t.Context(), b, nil, "", "m"), one.Close(), other.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -18,6 +18,8 @@ type Config struct {
 	Record jobs.Record
 	Budget jobs.Budget
 	Shared []gate.Purse // budgets that the job shares with others
+	// Keyed are those of single keys, by the key's name.
+	Keyed map[string][]gate.Purse
 	// Models and Tiers are what calls may ask for; empty: anything.
 	Models, Tiers []string
 	// Patience is how long a call may wait for the limits of the provider.
@@ -77,9 +79,9 @@ func (s *Spending) Measure(cfg Config) {
 	before := cfg.Record.SpentBefore
 	s.cfg = cfg
 	s.meter = gate.NewSession(cfg.Record.ID, gate.Key(cfg.Token), gate.Limits{
-		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Patience: cfg.Patience, Models: cfg.Models, Tiers: cfg.Tiers,
+		Tokens: cfg.Budget.Tokens, USD: cfg.Budget.USD, Used: before.Usage, UsedUSD: before.CostUSD, Shared: cfg.Shared, Keyed: cfg.Keyed, Queue: cfg.Record.Queue, Patience: cfg.Patience, Models: cfg.Models, Tiers: cfg.Tiers,
 	})
-	s.meter.Refused, s.meter.Budget, s.meter.Unpriced = cfg.Refused, s.reached, s.unpriced
+	s.meter.Refused, s.meter.Budget, s.meter.Unpriced, s.meter.Moved = cfg.Refused, s.reached, s.unpriced, s.moved
 	s.meter.Nearly = s.nearly
 	select {
 	case <-s.meter.Spent(): // by earlier attempts
@@ -98,6 +100,11 @@ func (s *Spending) nearly(p gate.Purse) {
 	b := s.spent()
 	b.Of = p.Name()
 	s.cfg.Tell(event.Make(event.BudgetWarned(b)))
+}
+
+// moved tells that the calls go on with another key.
+func (s *Spending) moved(from, to string) {
+	s.cfg.Tell(event.Make(event.Notice{Type: "key", Text: fmt.Sprintf("the model API is called with key %s now, instead of %s", to, from)}))
 }
 
 // Exhausted tells that a budget is spent that the job shares.

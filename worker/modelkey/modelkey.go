@@ -1,0 +1,131 @@
+// Package modelkey is the keys of model APIs that the settings of a worker name: whose jobs
+// use them, and where their secrets are.
+//
+//	model.keys: NAME ─▶ Check, without the secrets ─▶ Open, with them ─▶ keys of a gate
+//
+// A secret is in a file, or in a variable. It is in no error.
+package modelkey
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/worker/gate"
+)
+
+// Prefix begins the variables with secrets of keys: see [Variable].
+const Prefix = "PENSTOCK_MODEL_KEY_"
+
+const (
+	maxSecret = 16 << 10
+	maxWeight = 1000
+)
+
+// APIs are the model APIs that there may be keys for.
+var APIs = []string{"anthropic", "openai", "google"}
+
+// A Key is one that the settings name.
+type Key struct {
+	API        string   `yaml:"api" doc:"model API that the key is for: anthropic, openai or google"`
+	SecretFile string   `yaml:"secret_file,omitempty" doc:"file with the key; empty: the variable PENSTOCK_MODEL_KEY_NAME has it"`
+	Weight     float64  `yaml:"weight,omitempty" doc:"its share of the sessions, in proportion to that of the API's other keys; 0 is 1"`
+	Queues     []string `yaml:"queues,omitempty" doc:"queues whose jobs use the key, and no others that they are not named in; * is all queues; none: the queues that no key names"`
+}
+
+// Keys are those of the settings, by name.
+type Keys map[string]Key
+
+// name is what a key may be called.
+var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// Variable returns the variable with the secret of a key.
+func Variable(key string) string {
+	return Prefix + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
+}
+
+// Check reports what is wrong with the settings. It reads no secret.
+func (all Keys) Check() error {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if err := check(key, all[key]); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func check(key string, k Key) error {
+	switch {
+	case !name.MatchString(key):
+		return errors.New("a name has up to 40 lower-case letters, digits and hyphens between them")
+	case key == "other" || slices.Contains(APIs, key):
+		return errors.New("is the name of something else: budgets and metrics could not tell them apart")
+	case !slices.Contains(APIs, k.API):
+		return fmt.Errorf("api: %q is not anthropic, openai or google", k.API)
+	case k.SecretFile != "" && !filepath.IsAbs(k.SecretFile):
+		return fmt.Errorf("secret_file: %q is not an absolute path", k.SecretFile)
+	case math.IsNaN(k.Weight) || k.Weight < 0 || k.Weight > maxWeight:
+		return fmt.Errorf("weight: %v is not between 0 and %d", k.Weight, maxWeight)
+	case slices.Contains(k.Queues, ""):
+		return errors.New("queues: a name is empty")
+	}
+	return nil
+}
+
+// Names returns the names of an API's keys, in order.
+func (all Keys) Names(api string) []string {
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if all[key].API == api {
+			names = append(names, key)
+		}
+	}
+	return names
+}
+
+// Open reads the secrets of an API's keys. Variables are those of [Prefix].
+func (all Keys) Open(api string, variables map[string]string) ([]gate.Credential, error) {
+	var found []gate.Credential
+	for _, key := range all.Names(api) {
+		k := all[key]
+		secret, err := k.secret(key, variables)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		found = append(found, gate.Credential{Name: key, Key: gate.Key(secret), Weight: k.Weight, Queues: k.Queues})
+	}
+	return found, nil
+}
+
+func (k Key) secret(key string, variables map[string]string) (string, error) {
+	if k.SecretFile == "" {
+		secret := strings.TrimSpace(variables[Variable(key)])
+		if secret == "" {
+			return "", fmt.Errorf("secret_file: names no file, and the variable %s is not set", Variable(key))
+		}
+		return secret, nil
+	}
+	f, err := os.Open(k.SecretFile)
+	if err != nil {
+		return "", fmt.Errorf("secret_file: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	secret := strings.TrimSpace(string(data))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("secret_file: %w", err)
+	case secret == "":
+		return "", fmt.Errorf("secret_file: %s is empty", k.SecretFile)
+	case len(data) > maxSecret || strings.ContainsAny(secret, " \t\r\n"):
+		return "", fmt.Errorf("secret_file: %s has more in it than a key", k.SecretFile)
+	}
+	return secret, nil
+}
