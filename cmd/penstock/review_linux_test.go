@@ -98,6 +98,10 @@ func TestReviewWithoutATerminal(t *testing.T) {
 	if got := strings.Fields(f.run("batch", "export", done[0].Batch, "--patches", filepath.Join(f.TempDir(), "patches"), "-o", "id")); len(got) != 2 || slices.Contains(got, ids[1]) {
 		t.Errorf("exported are %v, without %s", got, ids[1])
 	}
+	// The branch that is there is the one that an export makes.
+	if f.run("batch", "export", done[0].Batch, "--branches", "--dir", f.repo); len(f.branches(f.repo)) != 2 {
+		t.Errorf("branches are %v, want 2", f.branches(f.repo))
+	}
 	if left := strings.Fields(f.run("review", out, "-o", "id")); len(left) != 1 || left[0] != ids[2] {
 		t.Errorf("left are %v", left)
 	}

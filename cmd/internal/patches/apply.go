@@ -1,12 +1,15 @@
 package patches
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/checkout"
 )
 
@@ -63,4 +66,15 @@ func Apply(ctx context.Context, shell cli.Shell, dir string, how checkout.How, p
 	}
 	shell.Err.Printf("penstock: %d files; the patch %s %s\n", len(done.Files), verb, tree.Top())
 	return nil
+}
+
+// Branch makes the branch of a job's result, a commit on the job's base commit, and returns
+// its name and commit. One that is there with another content is an error.
+func Branch(ctx context.Context, tree *checkout.Tree, of jobs.Record, base string, patch []byte) (name, commit string, err error) {
+	name = jobs.Job{Batch: of.Batch, Item: of.Item}.DeliveryBranch(of.ID)
+	title := cmp.Or(strings.Join(strings.Fields(of.Item), " "), "job "+of.ID)
+	commit, err = tree.Branch(ctx, checkout.Branch{
+		Name: name, Base: base, Message: fmt.Sprintf("Result of %s\n\nPenstock-Job: %s\n", title, of.ID),
+	}, patch)
+	return name, commit, err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/patches"
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/worker/checkout"
 )
 
 // An exported result is the file or the branch that was made of it.
@@ -98,14 +97,9 @@ func target(ctx context.Context, batch, files, dir string) (func(jobs.Result, []
 	}
 	tree, err := patches.OpenRepository(ctx, dir)
 	return func(r jobs.Result, patch []byte) (exported, error) {
-		name := jobs.Job{Batch: batch, Item: r.ID}.DeliveryBranch(r.Job)
-		commit, err := tree.Branch(ctx, checkout.Branch{Name: name, Base: r.BaseCommit, Message: message(r)}, patch)
+		name, commit, err := patches.Branch(ctx, tree, jobs.Record{ID: r.Job, Batch: batch, Item: r.ID}, r.BaseCommit, patch)
 		return exported{Branch: name, Commit: commit}, err
 	}, err
-}
-
-func message(r jobs.Result) string {
-	return fmt.Sprintf("Result of %s\n\nPenstock-Job: %s\n", strings.Join(strings.Fields(r.ID), " "), r.Job)
 }
 
 func toFiles(path string) (func(jobs.Result, []byte) (exported, error), error) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/patches"
@@ -62,15 +61,11 @@ func (r *reviewer) branch(ctx context.Context, rec jobs.Record, patch []byte) er
 	if err != nil {
 		return err
 	}
-	b := checkout.Branch{
-		Name: jobs.Job{Batch: rec.Batch, Item: rec.Item}.DeliveryBranch(rec.ID), Base: result.BaseCommit,
-		Message: fmt.Sprintf("Result of job %s\n\nPenstock-Job: %s\n", rec.ID, rec.ID),
-	}
-	commit, err := tree.Branch(ctx, b, patch)
+	name, commit, err := patches.Branch(ctx, tree, rec, result.BaseCommit, patch)
 	if err != nil {
 		return cli.Fail(cli.ExitFailure, "", "%w", err)
 	}
-	r.shell.Err.Printf("penstock: branch %s is at %s\n", b.Name, commit)
+	r.shell.Err.Printf("penstock: branch %s is at %s\n", name, commit)
 	return nil
 }
 
