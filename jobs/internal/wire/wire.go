@@ -120,9 +120,13 @@ func (c *Conn) Put(ctx context.Context, w Write) (uint64, error) {
 	})
 }
 
+// behindMost is how often a server is asked again that does not have what this client has
+// seen of a subject: in a cluster it may lag, or may not know yet that another one leads.
+const behindMost = 20
+
 // settle repeats send until it is known what became of the write.
 func (c *Conn) settle(ctx context.Context, w Write, mark string, send func(context.Context) (uint64, error)) (uint64, error) {
-	doubt := false
+	doubt, behind := false, 0
 	for {
 		seq, err := send(ctx)
 		if err == nil {
@@ -137,10 +141,13 @@ func (c *Conn) settle(ctx context.Context, w Write, mark string, send func(conte
 		switch {
 		case lastErr == nil && last.Header.Get(markHeader) == mark:
 			return last.Seq, nil
-		case lastErr == nil && last.Seq != w.Expect:
+		case lastErr == nil && last.Seq > w.Expect:
 			return 0, ErrConflict
-		case errors.Is(lastErr, jobs.ErrNotFound) && w.Expect != 0:
-			return 0, ErrConflict
+		case lastErr == nil && last.Seq < w.Expect, errors.Is(lastErr, jobs.ErrNotFound) && w.Expect != 0:
+			// What was there may have been removed, too.
+			if behind++; behind == behindMost {
+				return 0, ErrConflict
+			}
 		}
 		if err := c.wait(ctx, err); err != nil {
 			return 0, err
