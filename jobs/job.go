@@ -18,6 +18,9 @@ const (
 	MaxPatterns = 64
 	MaxDepends  = 64
 	MaxSchema   = 64 << 10
+	// MaxInstructions: agents get them in one argument, which Linux bounds to 128 KiB,
+	// and quoting may make them three times as long.
+	MaxInstructions = 32 << 10
 )
 
 // A Job is a request to run an agent once, as its submitter wrote it. The
@@ -170,6 +173,9 @@ type Agent struct {
 	Interactive bool     `json:"interactive,omitempty"`
 	// Terminals gives the agent terminals in its jail, which people can look at.
 	Terminals bool `json:"terminals,omitempty"`
+	// Instructions are added to what the agent is told in each of its conversations,
+	// beside the instruction files of the repository. At most MaxInstructions bytes.
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // Budget bounds what a job may spend, and what all jobs of its batch may spend together.

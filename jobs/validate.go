@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -132,6 +133,7 @@ func (j Job) validateWork(found *InvalidError) {
 	}
 	found.add("prompt", noNUL(j.Prompt))
 	found.add("agent.model", text(j.Agent.Model, 256))
+	found.add("agent.instructions", checkInstructions(j.Agent.Instructions))
 	seen := map[string]bool{}
 	for i, f := range j.Files {
 		field := fmt.Sprintf("files[%d].name", i)
@@ -363,6 +365,21 @@ func text(s string, limit int) error {
 		return fmt.Errorf("is %d bytes long, at most %d are allowed", len(s), limit)
 	}
 	return noNUL(s)
+}
+
+// checkInstructions accepts text alone: each agent quotes it in another way, and control
+// characters are what those ways do not share.
+func checkInstructions(s string) error {
+	control := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) }
+	switch {
+	case s == "":
+		return nil
+	case strings.TrimSpace(s) == "":
+		return fmt.Errorf("has no text in it")
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, control):
+		return fmt.Errorf("has control characters or is not UTF-8")
+	}
+	return text(s, MaxInstructions)
 }
 
 func noNUL(s string) error {

@@ -31,6 +31,8 @@ type Abilities struct {
 	// Images: prompts sent while the agent runs may have images. An agent of the Agent
 	// Client Protocol says at run time whether it takes them.
 	Images bool `json:"images"`
+	// Instructions: the agent can be given instructions of the job's own.
+	Instructions bool `json:"instructions"`
 	// API is the model API that the agent needs: "anthropic", "openai", "google".
 	API string `json:"api,omitempty"`
 }
@@ -57,6 +59,7 @@ func (a *Agents) Able(j jobs.Job) error {
 	lacks(j.Agent.MaxTurns > 0, can.MaxTurns, "agent.max_turns", "does not count its turns; use timeout or a budget")
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
 	lacks(j.Agent.Terminals, can.Terminals, "agent.terminals", "can be given none")
+	lacks(j.Agent.Instructions != "", can.Instructions, "agent.instructions", "has no way to be given any; say it in the prompt")
 	about := adapter.About()
 	lacks(j.Ask.ParkAfter > 0, about.Conversation != "" || about.Protocol == "command", "ask.park_after", "cannot go on with its conversation in another process, so its questions keep their slot")
 	lacks(j.Session != "", can.Resume, "session", "cannot go on with an earlier conversation")

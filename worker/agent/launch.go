@@ -26,6 +26,9 @@ func (l Launch) Env() []string {
 	if l.Job.Issue != nil {
 		env = append(env, "PENSTOCK_ISSUE_FILE="+l.Files+"/"+issueFile)
 	}
+	if file := l.InstructionsFile(); file != "" {
+		env = append(env, "PENSTOCK_INSTRUCTIONS_FILE="+file)
+	}
 	if len(l.Depends) > 0 {
 		env = append(env, "PENSTOCK_DEPENDS_FILE="+l.Files+"/"+resultsOf, "PENSTOCK_DEPENDS_DIR="+l.Files+"/"+patchesOf)
 	}

@@ -18,6 +18,7 @@ import (
 const (
 	promptFile = "prompt.md"
 	issueFile  = "issue.json"
+	rulesFile  = "instructions.md"
 	inputDir   = "input"
 	resultsOf  = "depends.json"
 	patchesOf  = "depends"
@@ -222,8 +223,17 @@ func frameIssue(b *strings.Builder, id string, issue jobs.Issue) {
 	frame(b, name, id, text.String())
 }
 
-// PlanFiles are the files that every agent gets: the prompt, the issue's fields
-// and the job's own files.
+// InstructionsFile is the path of the file with the job's instructions, as the agent sees
+// it; empty if the job has none.
+func (l Launch) InstructionsFile() string {
+	if l.Job.Agent.Instructions == "" {
+		return ""
+	}
+	return l.Files + "/" + rulesFile
+}
+
+// PlanFiles are the files that every agent gets: the prompt, the issue's fields, the
+// instructions and the job's own files.
 func (l Launch) PlanFiles() []File {
 	files := []File{{Path: promptFile, Content: []byte(l.FirstPrompt() + "\n")}}
 	if l.Job.Issue != nil {
@@ -232,6 +242,9 @@ func (l Launch) PlanFiles() []File {
 			panic(err) // strings and numbers only
 		}
 		files = append(files, File{Path: issueFile, Content: append(issue, '\n')})
+	}
+	if text := l.Job.Agent.Instructions; text != "" {
+		files = append(files, File{Path: rulesFile, Content: []byte(strings.TrimRight(text, "\n") + "\n")})
 	}
 	for _, f := range l.Job.Files {
 		files = append(files, File{Path: inputDir + "/" + f.Name, Content: f.Content})

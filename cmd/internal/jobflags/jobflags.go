@@ -28,6 +28,7 @@ type Flags struct {
 	parkAfter, answerBy  time.Duration
 	runAt                string
 	resultSchema         string // a file's name
+	instructions         string // as above
 	file                 string // with the whole job; see AddFile
 	labels, files        []string
 	DryRun               bool
@@ -44,6 +45,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.Agent.Name, "agent", "", `coding agent: "claude", or "command" for the program after --`)
 	flags.StringVar(&j.Agent.Model, "model", "", "model for the agent")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "maximum of model turns")
+	flags.StringVar(&f.instructions, "instructions", "", "file with instructions for the agent, besides those of the repository")
 	flags.BoolVar(&j.Agent.Interactive, "interactive", false, "keep the agent for prompts and answers until --idle-timeout passes without one")
 	flags.BoolVar(&j.Agent.Terminals, "terminals", false, "give the agent terminals in its jail, which people can open with penstock attach")
 	flags.Var(input.OneOf(&f.isolation, input.Strings(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer)...), "isolation", "none, worktree (default) or container")
@@ -139,6 +141,16 @@ func (f *Flags) Values(command []string) (jobs.Job, error) {
 		if j.ResultSchema, err = input.ReadFile(f.resultSchema, jobs.MaxJobBytes); err != nil {
 			return j, cli.Usage("", "--result-schema: %w", err)
 		}
+	}
+	if f.instructions != "" {
+		text, err := input.ReadFile(f.instructions, jobs.MaxJobBytes)
+		if err != nil {
+			return j, cli.Usage("", "--instructions: %w", err)
+		}
+		if len(text) == 0 {
+			return j, cli.Usage("", "--instructions: %s is empty", f.instructions)
+		}
+		j.Agent.Instructions = string(text)
 	}
 	if j.Files, err = attachments(f.files); err != nil {
 		return j, err

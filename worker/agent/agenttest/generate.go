@@ -10,6 +10,11 @@ import (
 
 // generateBody is a request of Google's Gemini API. The path has the model.
 type generateBody struct {
+	System struct {
+		Parts []struct {
+			Text string `json:"text"`
+		} `json:"parts"`
+	} `json:"systemInstruction"`
 	Contents []struct {
 		Role  string `json:"role"`
 		Parts []struct {
@@ -28,6 +33,9 @@ type generateBody struct {
 
 func (b generateBody) request() Request {
 	var req Request
+	for _, p := range b.System.Parts {
+		req.System += p.Text
+	}
 	for _, t := range b.Tools {
 		for _, f := range t.Functions {
 			req.Tools = append(req.Tools, f.Name)

@@ -29,6 +29,7 @@ type Request struct {
 	Model  string
 	Tools  []string
 	Turn   int      // how many messages of the model the history has
+	System string   // what the agent itself tells the model
 	First  string   // the first thing the user said
 	Last   string   // the last thing the user said, or a tool returned
 	Images []string // all images that the user sent, as data URLs

@@ -11,6 +11,7 @@ import (
 type responsesBody struct {
 	Model  string `json:"model"`
 	Stream bool   `json:"stream"`
+	System string `json:"instructions"`
 	Input  []struct {
 		Type    string          `json:"type"`
 		Role    string          `json:"role"`
@@ -25,7 +26,7 @@ type responsesBody struct {
 
 // request counts the messages of the model: neighbouring items of it are one turn.
 func (b responsesBody) request() Request {
-	req := Request{Model: b.Model, Stream: b.Stream}
+	req := Request{Model: b.Model, Stream: b.Stream, System: b.System}
 	for _, t := range b.Tools {
 		if t.Name == "" {
 			t.Name = t.Type
@@ -37,6 +38,8 @@ func (b responsesBody) request() Request {
 		switch {
 		case item.Type == "function_call_output", item.Type == "custom_tool_call_output":
 			req.Last, spoke = text(item.Output), false
+		case item.Role == "developer":
+			req.System += text(item.Content)
 		case item.Role == "user":
 			req.Last, spoke = text(item.Content), false
 			req.Images = append(req.Images, images(item.Content)...)

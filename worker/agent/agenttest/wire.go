@@ -10,8 +10,9 @@ import (
 
 // messagesBody is a request of the Messages API.
 type messagesBody struct {
-	Model    string `json:"model"`
-	Stream   bool   `json:"stream"`
+	Model    string          `json:"model"`
+	Stream   bool            `json:"stream"`
+	System   json.RawMessage `json:"system"`
 	Messages []struct {
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
@@ -22,7 +23,7 @@ type messagesBody struct {
 }
 
 func (b messagesBody) request() Request {
-	req := Request{Model: b.Model, Stream: b.Stream}
+	req := Request{Model: b.Model, Stream: b.Stream, System: text(b.System)}
 	for _, t := range b.Tools {
 		req.Tools = append(req.Tools, t.Name)
 	}

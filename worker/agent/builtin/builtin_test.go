@@ -39,6 +39,7 @@ func TestReference(t *testing.T) {
 		{"Cost", "reports its cost"},
 		{"Terminals", "can be given terminals that people look at, too: `agent.terminals`"},
 		{"Images", "is shown the images of a prompt: `send --image`; one of protocol `acp` if it says so when it runs"},
+		{"Instructions", "is given instructions of the job's own: `agent.instructions`"},
 		{"API", "model API that it cannot do without"},
 	}
 	all := builtin.Agents(agent.Config{}).All()

@@ -34,7 +34,7 @@ func (Adapter) About() agent.About {
 		Conversation: ".claude/projects/*/{id}.jsonl",
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
-			Tokens: true, Cost: true, Terminals: true, Images: true, API: "anthropic",
+			Tokens: true, Cost: true, Terminals: true, Images: true, Instructions: true, API: "anthropic",
 		},
 	}
 }
@@ -83,6 +83,9 @@ func arguments(l agent.Launch) []string {
 	}
 	if !own || l.Job.Agent.Terminals {
 		args = append(args, "--mcp-config", mcpServers(l))
+	}
+	if file := l.InstructionsFile(); file != "" {
+		args = append(args, "--append-system-prompt-file", file)
 	}
 	if l.Resume != "" {
 		args = append(args, "--resume", l.Resume)

@@ -91,3 +91,8 @@ func TestJailedClaudeBudget(t *testing.T) {
 		adaptertest.Log(t, r)
 	}
 }
+
+func TestJailedClaudeIsInstructed(t *testing.T) {
+	agents, program := adaptertest.Program(t, claude.Adapter{})
+	adaptertest.Instructed(t, agents, adaptertest.Prompted(t, "claude", "hello", program), "anthropic")
+}

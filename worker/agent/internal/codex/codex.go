@@ -32,7 +32,7 @@ func (Adapter) About() agent.About {
 		OneShot:      true,
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,
-			Images: true, API: "openai",
+			Images: true, Instructions: true, API: "openai",
 		},
 	}
 }
@@ -96,6 +96,10 @@ func settings(l agent.Launch) []string {
 		// By default the program passes only a few variables to its MCP servers.
 		args = append(args, "-c", fmt.Sprintf(`mcp_servers.%s={command="penstock",args=%s,env_vars=[%q],tool_timeout_sec=60,default_tools_approval_mode="approve"}`,
 			server, decode.JSON(serverArgs), l.Variable))
+	}
+	if text := l.Job.Agent.Instructions; text != "" {
+		// Text without control characters is quoted in TOML as it is in Go.
+		args = append(args, "-c", "developer_instructions="+strconv.Quote(text))
 	}
 	if l.Gate == "" {
 		return args

@@ -134,3 +134,12 @@ func jailedCodex(t *testing.T, agents *agent.Agents, program agent.Program, inte
 		adaptertest.Log(t, r)
 	}
 }
+
+func TestJailedCodexIsInstructed(t *testing.T) {
+	agents, program := adaptertest.Program(t, codex.Adapter{})
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "codex", "hello", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "gpt-5.5", interactive
+		adaptertest.Instructed(t, agents, l, "openai")
+	}
+}

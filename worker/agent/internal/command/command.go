@@ -1,8 +1,8 @@
 // Package command runs any program as the agent. The program finds its prompt in the file that
 // PENSTOCK_PROMPT_FILE names, and in PENSTOCK_PROMPT unless that would be longer than
 // the system allows for a variable (128 KiB). An issue's fields are in
-// PENSTOCK_ISSUE_FILE as JSON, the job's files in PENSTOCK_INPUT_DIR, and the model
-// that the job asks for in PENSTOCK_MODEL. The program's lines become events of kind
+// PENSTOCK_ISSUE_FILE as JSON, the job's instructions in PENSTOCK_INSTRUCTIONS_FILE, its
+// files in PENSTOCK_INPUT_DIR, and the model that it asks for in PENSTOCK_MODEL. The program's lines become events of kind
 // output.line, whatever they contain. Exit status 0 means success.
 package command
 
@@ -24,7 +24,7 @@ type Adapter struct{}
 
 // About implements [agent.Adapter].
 func (Adapter) About() agent.About {
-	return agent.About{Name: "command", Protocol: "command", Brought: true, Abilities: agent.Abilities{Model: true, Terminals: true}}
+	return agent.About{Name: "command", Protocol: "command", Brought: true, Abilities: agent.Abilities{Model: true, Terminals: true, Instructions: true}}
 }
 
 // Launch implements [agent.Adapter].

@@ -29,7 +29,7 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "gemini", Protocol: "gemini", Install: "npm install -g @google/gemini-cli",
-		Abilities: agent.Abilities{Resume: true, Model: true, MaxTurns: true, Tokens: true, API: "google"},
+		Abilities: agent.Abilities{Resume: true, Model: true, MaxTurns: true, Tokens: true, Instructions: true, API: "google"},
 	}
 }
 
@@ -60,9 +60,10 @@ func (Adapter) Launch(l agent.Launch) (agent.Plan, error) {
 	}, nil
 }
 
-// startScript writes the settings to the only place where the program reads them, a
-// file in its home, and starts the program.
-const startScript = `mkdir -p "$HOME/.gemini" && printf %s "$` + settingsVariable + `" >"$HOME/.gemini/settings.json" && exec "$@"`
+// startScript writes the settings and the job's instructions to the only places where the
+// program reads them, files in its home, and starts the program.
+const startScript = `mkdir -p "$HOME/.gemini" && printf %s "$` + settingsVariable + `" >"$HOME/.gemini/settings.json" &&
+if [ -n "$PENSTOCK_INSTRUCTIONS_FILE" ]; then cat "$PENSTOCK_INSTRUCTIONS_FILE" >"$HOME/.gemini/GEMINI.md"; fi && exec "$@"`
 
 const settingsVariable = "PENSTOCK_GEMINI_SETTINGS"
 

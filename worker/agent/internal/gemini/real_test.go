@@ -82,3 +82,10 @@ func TestJailedGemini(t *testing.T) {
 		adaptertest.Log(t, r)
 	}
 }
+
+func TestJailedGeminiIsInstructed(t *testing.T) {
+	agents, program := adaptertest.Program(t, gemini.Adapter{})
+	l := adaptertest.Prompted(t, "gemini", "hello", program)
+	l.Job.Agent.Model = "gemini-2.5-flash"
+	adaptertest.Instructed(t, agents, l, "google")
+}

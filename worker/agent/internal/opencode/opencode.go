@@ -35,7 +35,7 @@ func (Adapter) About() agent.About {
 		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai", OneShot: true,
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
-			Images: true, API: "anthropic",
+			Images: true, Instructions: true, API: "anthropic",
 		},
 	}
 }
@@ -102,6 +102,9 @@ func configOf(l agent.Launch) string {
 	}
 	if model := modelOf(l); model != "" && l.Job.Agent.Interactive {
 		config["model"] = model // otherwise it is an argument
+	}
+	if file := l.InstructionsFile(); file != "" {
+		config["instructions"] = []string{file}
 	}
 	return string(decode.JSON(config))
 }

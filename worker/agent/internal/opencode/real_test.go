@@ -70,3 +70,12 @@ func TestRealOpencodeInteractive(t *testing.T) {
 		adaptertest.Log(t, again)
 	}
 }
+
+func TestJailedOpencodeIsInstructed(t *testing.T) {
+	agents, program := adaptertest.Program(t, opencode.Adapter{})
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "opencode", "hello", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "claude-sonnet-4-5", interactive
+		adaptertest.Instructed(t, agents, l, "anthropic")
+	}
+}
