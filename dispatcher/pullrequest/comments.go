@@ -32,10 +32,13 @@ func asks(rec jobs.Record) bool {
 }
 
 // asked reports whether the question that a record names was written to the issue.
-func (l *line) asked(rec jobs.Record) bool {
+func (l *line) asked(rec jobs.Record) bool { return rec.Asks != nil && l.wrote(rec.ID, rec.Asks.Ask) }
+
+// wrote reports whether a question was written to the issue by this process.
+func (l *line) wrote(id, ask string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return rec.Asks != nil && l.told[rec.ID] == rec.Asks.Ask
+	return l.told[id] == ask
 }
 
 // tell keeps which question of a job was written to its issue; empty: none is open.
@@ -73,6 +76,9 @@ func (l *line) ask(ctx context.Context, rec jobs.Record) (ask string, err error)
 		return "", nil // it was answered meanwhile
 	}
 	open := past.Asks[i]
+	if l.wrote(rec.ID, open.Ask.Ask) {
+		return open.Ask.Ask, nil
+	}
 	c, ok := l.comment(rec, rec.Labels[mark.IssueLabel], mark.Question(rec.ID, open.Ask.Ask))
 	if !ok {
 		return open.Ask.Ask, nil

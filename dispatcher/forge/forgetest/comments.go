@@ -58,7 +58,7 @@ func permission(g *GitHub, r *http.Request, _ []byte) (int, any) {
 	if slices.Contains(g.Writers, r.PathValue("username")) {
 		may = "write"
 	}
-	return http.StatusOK, g.say(GetPermission, "200", map[string]any{"permission": may, "role_name": may})
+	return http.StatusOK, g.say(GetPermission, "200", map[string]any{"permission": may, "role_name": may, "user": nil})
 }
 
 func reviewComments(g *GitHub, r *http.Request, _ []byte) (int, any) {

@@ -81,6 +81,8 @@ type GitHub struct {
 	Permissions map[string]string
 	// Before, unless nil, is called with each operation that is asked for.
 	Before func(operation string)
+	// Tell, unless nil, is told of each request that was answered, with its path below the API.
+	Tell func(method, path string, status int)
 	// Else answers what is not of the API: the repositories.
 	Else http.Handler
 
@@ -199,6 +201,9 @@ func (g *GitHub) serve(w http.ResponseWriter, r *http.Request, operation string,
 		g.Errorf("%s: %v", operation, err)
 	}
 	g.description.answer(g, operation, status, data)
+	if g.Tell != nil {
+		g.Tell(r.Method, strings.TrimPrefix(r.URL.Path, "/api/v3"), status)
+	}
 	if operation == FindIssues && status == http.StatusOK {
 		g.linkPages(w.Header(), r)
 	}
