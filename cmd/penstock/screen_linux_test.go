@@ -165,7 +165,7 @@ func everywhere(f *fixture, done, dead string) map[string][][]string {
 		"penstock completion powershell": {{"completion", "powershell", e}}, "penstock completion zsh": {{"completion", "zsh", e}},
 		"penstock run": {{"run", "--isolation", "none", "--", "true"}, {"run", "--repo", e, "--", "true"}, {"run", "--label", e, "--", "true"}},
 		"penstock batch run": {
-			batch("--progress", "tty"), {"batch", "run", badItems, "--repo", f.repo, "--", "true"}, batch("--dry-run"), {"batch", "run", e}, {"batch", "run", "--from-github", " ", "--agent", e},
+			batch("--progress", "tty"), {"batch", "run", badItems, "--repo", f.repo, "--", "true"}, batch("--dry-run"), {"batch", "run", e}, {"batch", "run", "--from-github", " ", "--agent", e}, {"batch", "run", badItems, "--repo", f.repo, "--agents", e},
 		},
 		"penstock batch status": {{"batch", "status", out}, {"batch", "status", e}}, "penstock batch results": {{"batch", "results", out}},
 		"penstock batch apply":  {{"batch", "apply", out, "--dry-run", "--dir", f.repo}, {"batch", "apply", e}, {"batch", "apply", "--continue", "--dir", f.repo}},

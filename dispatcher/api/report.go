@@ -147,7 +147,7 @@ func (r *reportReader) entries(ctx context.Context, list []jobs.Record) ([]repor
 
 // ofRecord is what the record of a job tells of it.
 func ofRecord(rec jobs.Record) report.Entry {
-	entry := report.Entry{Item: report.Item{ID: cmp.Or(rec.Item, rec.ID), Title: rec.Title, Job: rec.ID}}
+	entry := report.Entry{Item: report.Item{ID: cmp.Or(rec.Item, rec.ID), Title: rec.Title, Job: rec.ID, Of: rec.Labels[report.ItemLabel], Agent: rec.Labels[report.AgentLabel]}}
 	if rec.State != jobs.Finished {
 		return entry
 	}
@@ -177,6 +177,7 @@ func (r *reportReader) entry(ctx context.Context, rec jobs.Record) (report.Entry
 	}
 	entry := report.Of(rec.Title, result, &changes)
 	entry.ID, entry.Review = cmp.Or(rec.Item, rec.ID), rec.Reviewed()
+	entry.Of, entry.Agent = rec.Labels[report.ItemLabel], rec.Labels[report.AgentLabel]
 	return entry, err
 }
 

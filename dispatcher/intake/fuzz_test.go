@@ -36,7 +36,7 @@ func FuzzRead(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, item := range items.Items {
-			if seen[strings.ToLower(item.ID)] || fileSafe(item.ID) != item.ID {
+			if seen[strings.ToLower(item.ID)] || FileSafe(item.ID) != item.ID {
 				t.Fatalf("id %q is there twice or is unsafe", item.ID)
 			}
 			seen[strings.ToLower(item.ID)] = true

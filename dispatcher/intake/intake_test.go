@@ -296,12 +296,12 @@ func TestSelection(t *testing.T) {
 func TestFileSafe(t *testing.T) {
 	for _, id := range []string{"../../etc/passwd", "..", ".", "-rf", ".hidden", "a/b", "", "\x00", "日本", strings.Repeat("x", 500), "a\nb", "__init__", "…" + strings.Repeat("/", 300)} {
 		job := defaults()
-		job.Prompt, job.Item = "p", fileSafe(id)
+		job.Prompt, job.Item = "p", FileSafe(id)
 		if err := job.WithDefaults().Validate(); err != nil || job.Item == "" {
-			t.Errorf("fileSafe(%q) = %q: %v", id, job.Item, err)
+			t.Errorf("FileSafe(%q) = %q: %v", id, job.Item, err)
 		}
 	}
-	if fileSafe("日本") == fileSafe("中国") {
+	if FileSafe("日本") == FileSafe("中国") {
 		t.Error("two ids without a usable character became one")
 	}
 }

@@ -138,7 +138,7 @@ func assignIDs(name string, entries []*entry) error {
 		if original == "" {
 			original = fmt.Sprintf("item-%d", i+1)
 		}
-		e.id = fileSafe(original)
+		e.id = FileSafe(original)
 		// Some file systems do not distinguish A from a.
 		folded := strings.ToLower(e.id)
 		if old, ok := seen[folded]; ok {
@@ -162,8 +162,8 @@ func collision(a string, lineA int, b string, lineB int) string {
 	return fmt.Sprintf("the ids %q on line %d and %q on line %d would be one file", a, lineA, b, lineB)
 }
 
-// fileSafe turns an id into a name that jobs accept and file systems keep.
-func fileSafe(id string) string {
+// FileSafe turns an id into a name that jobs accept and file systems keep.
+func FileSafe(id string) string {
 	const most = 128
 	safe := strings.TrimLeft(unsafeRunes.ReplaceAllString(id, "-"), "._-")
 	if safe == "" || len(safe) > most {

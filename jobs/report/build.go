@@ -16,6 +16,7 @@ const (
 	maxSlowest  = 10
 	maxRunsCode = 100
 	maxBases    = 20
+	maxAgents   = 20  // that are compared: labels of jobs name them, and each two have a row
 	maxNamed    = 20  // of the items or files of one entry of a list
 	maxText     = 400 // of the characters of a path or a title, which strangers write
 )
@@ -33,9 +34,19 @@ type Entry struct {
 // Of is the entry of a result.
 func Of(title string, r jobs.Result, patch *patchstat.Stat) Entry {
 	return Entry{
-		Item:  Item{ID: r.ID, Title: title, Job: r.Job, Outcome: r.Outcome, Reason: r.Reason, Seconds: r.Durations.Total, CostUSD: r.CostUSD},
+		Item:  Item{ID: r.ID, Title: title, Job: r.Job, Outcome: r.Outcome, Reason: r.Reason, Seconds: r.Durations.Total, CostUSD: r.CostUSD, Checks: len(r.Checks), ChecksPassed: Passed(r.Checks)},
 		Usage: r.Usage, Durations: r.Durations, Base: r.BaseCommit, Patch: patch,
 	}
+}
+
+// Passed is how many checks passed.
+func Passed(checks []jobs.Check) (n int) {
+	for _, c := range checks {
+		if c.Exit == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // A Builder makes a report of entries.
@@ -45,6 +56,7 @@ type Builder struct {
 	durations []jobs.Durations
 	overlaps  patchstat.Overlaps
 	commits   map[string]bool // that items began from
+	compared  agentTally
 }
 
 // New returns a builder of a report that begins with what a caller knows of the batch as a
@@ -64,6 +76,7 @@ func (b *Builder) Add(e Entry) {
 	e.Title = cut(e.Title)
 	if e.Outcome == "" {
 		r.Missing++
+		b.compared.add(e)
 		r.Rows = append(r.Rows, e.Item)
 		return
 	}
@@ -87,6 +100,7 @@ func (b *Builder) Add(e Entry) {
 		}
 		b.addPatch(&e)
 	}
+	b.compared.add(e)
 	r.Rows = append(r.Rows, e.Item)
 }
 
@@ -125,7 +139,9 @@ func (b *Builder) addPatch(e *Entry) {
 			r.RunsCode = append(r.RunsCode, Risky{e.ID, cut(f.Path), why})
 		}
 	}
-	b.overlaps.Add(e.ID, e.Base, *p)
+	if e.Agent == "" { // else those of one item meet by nature
+		b.overlaps.Add(e.ID, e.Base, *p)
+	}
 }
 
 // Report returns the report of what was added.
@@ -142,6 +158,7 @@ func (b *Builder) Report() *Report {
 	slices.SortStableFunc(r.Slowest, func(x, y Item) int { return cmp.Compare(y.Seconds, x.Seconds) })
 	r.Slowest = r.Slowest[:min(len(r.Slowest), maxSlowest)]
 	b.addOverlaps()
+	r.Agents, r.Comparisons = b.compared.result()
 	if r.Bases == nil {
 		r.Bases = slices.Sorted(maps.Keys(b.commits))
 		if more := len(r.Bases) - maxBases; more > 0 {

@@ -23,6 +23,7 @@ func (b *Report) Markdown(w io.Writer, dir *Directory) error {
 	p := func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
 	b.markdownHead(p, dir)
 	b.markdownTallies(p)
+	b.markdownAgents(p)
 	b.markdownItems(p, dir)
 	b.markdownOverlaps(p)
 	return out.Flush()
@@ -182,3 +183,58 @@ var mdSpecial = strings.NewReplacer(
 
 // Cell is text of strangers as it stands in a cell of a table of Markdown.
 func Cell(s string, most int) string { return mdSpecial.Replace(Line(s, most)) }
+
+// markdownAgents shows the agents that the batch compares, and what each made of each item.
+func (b *Report) markdownAgents(p printer) {
+	if len(b.Agents) == 0 {
+		return
+	}
+	p("\n## Agents\n\n| agent | succeeded | rate | 95 %% confidence | alone | checks passed | lines | time | tokens | cost | cost of a success |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	for _, a := range b.Agents {
+		p("| %s | %d of %d | %s | %s | %d | %s | %.0f | %s | %s | %s | %s |\n", Cell(a.Agent, 100), a.Succeeded, a.Judged, a.Percent(), a.Interval(), a.Only,
+			a.Passed(), a.Lines, Seconds(a.Seconds), Number(a.Usage.Total()), Dollars(a.CostUSD), Dollars(a.CostOfSuccess()))
+	}
+	p("\nLines and time are medians.\n")
+	if len(b.Comparisons) > 0 {
+		p("\n| agents | both | only the first | only the second | neither | chance |\n|---|---:|---:|---:|---:|---:|\n")
+		for _, d := range b.Comparisons {
+			p("| %s, %s | %d | %d | %d | %d | %.3f |\n", Cell(d.A, 100), Cell(d.B, 100), d.Both, d.OnlyA, d.OnlyB, d.Neither, d.P)
+		}
+		p("\nOf items that both have ended. Chance is how likely so large a difference is if neither is better; below 0.05 it is taken for one.\n")
+	}
+	p("\n| item |")
+	for _, a := range b.Agents {
+		p(" %s |", Cell(a.Agent, 100))
+	}
+	p("\n|---|%s\n", strings.Repeat("---|", len(b.Agents)))
+	for _, row := range b.Matrix() {
+		p("| %s |", Cell(row.Of, 128))
+		for _, item := range row.Items {
+			if item == nil {
+				p(" |")
+			} else {
+				p(" %s |", strings.TrimSuffix(item.Name()+" · "+item.Facts(), " · "))
+			}
+		}
+		p("\n")
+	}
+	if b.MoreRows > 0 {
+		p("\nSome items are not listed.\n")
+	}
+}
+
+// Name is the item's outcome as [Report.Tallies] names it.
+func (i *Item) Name() string { return NameOf(i.Outcome) }
+
+// Facts are checks, changed lines, time and cost of an item, for people; nothing while it has
+// no result.
+func (i *Item) Facts() string {
+	if i.Outcome == "" {
+		return ""
+	}
+	var words []string
+	if i.Checks > 0 {
+		words = append(words, fmt.Sprintf("%d/%d checks", i.ChecksPassed, i.Checks))
+	}
+	return strings.Join(append(words, fmt.Sprintf("+%d −%d", i.Added, i.Removed), Seconds(i.Seconds), Dollars(i.CostUSD)), " · ")
+}

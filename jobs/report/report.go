@@ -54,6 +54,10 @@ type Report struct {
 	RunsCode     []Risky `json:"runs_code" jsonschema:"Changed files that may run code where a patch is applied, at most 100."`
 	MoreRunsCode int     `json:"more_runs_code,omitempty" jsonschema:"How many more there are."`
 
+	// Agents and Comparisons are of a batch that compares agents.
+	Agents      []Agent      `json:"agents,omitempty" jsonschema:"The agents that the batch compares, the best first; their items are in rows, with of and agent."`
+	Comparisons []Comparison `json:"comparisons,omitempty" jsonschema:"Each two of these agents."`
+
 	Rows     []Item `json:"rows" jsonschema:"The items, in their order."`
 	MoreRows int    `json:"more_rows,omitempty" jsonschema:"How many more there are, which this answer has no room for."`
 }
@@ -62,16 +66,20 @@ type Report struct {
 type Item struct {
 	ID      string       `json:"id" jsonschema:"Its name in the batch."`
 	Title   string       `json:"title,omitempty" jsonschema:"Its title."`
+	Of      string       `json:"of,omitempty" jsonschema:"In a batch that compares agents: the item that several agents run."`
+	Agent   string       `json:"agent,omitempty" jsonschema:"In such a batch: the agent."`
 	Job     string       `json:"job,omitempty" jsonschema:"The job's id."`
 	Outcome jobs.Outcome `json:"outcome,omitempty" jsonschema:"How it ended; not there: it has no result."`
 	Reason  jobs.Reason  `json:"reason,omitempty" jsonschema:"Why, if it did not succeed."`
 	// Review is "" of an item in a results directory.
-	Review  jobs.ReviewState `json:"review,omitempty" jsonschema:"What was decided about its result: unreviewed, accepted, rejected or delivered; only in a pool."`
-	Files   int              `json:"files" jsonschema:"How many files its patch changes."`
-	Added   int              `json:"added" jsonschema:"Lines that it adds."`
-	Removed int              `json:"removed" jsonschema:"Lines that it removes."`
-	Seconds float64          `json:"seconds" jsonschema:"How long it took, from its submission on."`
-	CostUSD float64          `json:"cost_usd" jsonschema:"What all its attempts cost."`
+	Review       jobs.ReviewState `json:"review,omitempty" jsonschema:"What was decided about its result: unreviewed, accepted, rejected or delivered; only in a pool."`
+	Checks       int              `json:"checks,omitempty" jsonschema:"How many checks ran in its last attempt."`
+	ChecksPassed int              `json:"checks_passed,omitempty" jsonschema:"How many of them passed."`
+	Files        int              `json:"files" jsonschema:"How many files its patch changes."`
+	Added        int              `json:"added" jsonschema:"Lines that it adds."`
+	Removed      int              `json:"removed" jsonschema:"Lines that it removes."`
+	Seconds      float64          `json:"seconds" jsonschema:"How long it took, from its submission on."`
+	CostUSD      float64          `json:"cost_usd" jsonschema:"What all its attempts cost."`
 }
 
 // A Reason is one for which items did not succeed.

@@ -141,6 +141,8 @@ func (c Completer) valueOf(f *pflag.Flag) cobra.CompletionFunc {
 	switch f.Name {
 	case "agent":
 		return c.agentNames
+	case "agents":
+		return listed(f, c.agentNames)
 	case "queue", "queues":
 		return listed(f, c.fromPool(queueNames, sorted))
 	case "batch":

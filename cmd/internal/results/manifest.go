@@ -83,6 +83,10 @@ type Base struct {
 type Item struct {
 	ID    string `json:"id"`
 	Title string `json:"title,omitempty"`
+	// Of is the item that several agents run, and Agent the one of this item, in a batch
+	// that compares agents.
+	Of    string `json:"of,omitempty"`
+	Agent string `json:"agent,omitempty"`
 }
 
 // Totals count what the items came to.

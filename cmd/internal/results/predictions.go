@@ -4,16 +4,45 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
+	"sync"
 
 	"github.com/penstock-run/penstock/jobs/prediction"
 )
 
-// predictions writes the two shapes that evaluation tools take: one object
-// by instance, and one line for each.
+// predictions writes the predictions of a batch; where it compares agents, those of each
+// agent.
 func (r reporter) predictions() error {
-	err := r.dir.files.write("preds.json", func(w io.Writer) error {
+	var agents []string
+	for _, item := range r.dir.Manifest().Items {
+		if !slices.Contains(agents, item.Agent) {
+			agents = append(agents, item.Agent)
+		}
+	}
+	for _, agent := range agents {
+		name := "preds"
+		if agent != "" {
+			name += "-" + notOfNames().ReplaceAllString(agent[:min(len(agent), maxAgentName)], "-")
+		}
+		if err := r.predictionsOf(agent, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxAgentName bounds the name of an agent in that of a file.
+const maxAgentName = 100
+
+var notOfNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) })
+
+// predictionsOf writes the two shapes that evaluation tools take: one object by instance,
+// and one line for each.
+func (r reporter) predictionsOf(agent, name string) error {
+	err := r.dir.files.write(name+".json", func(w io.Writer) error {
 		between := "{\n"
-		err := r.eachPrediction(func(id string, one func(io.Writer) error) error {
+		err := r.eachPrediction(agent, func(id string, one func(io.Writer) error) error {
 			if _, err := fmt.Fprintf(w, "%s%q: ", between, id); err != nil {
 				return err
 			}
@@ -31,8 +60,8 @@ func (r reporter) predictions() error {
 	if err != nil {
 		return err
 	}
-	return r.dir.files.write("preds.jsonl", func(w io.Writer) error {
-		return r.eachPrediction(func(_ string, one func(io.Writer) error) error {
+	return r.dir.files.write(name+".jsonl", func(w io.Writer) error {
+		return r.eachPrediction(agent, func(_ string, one func(io.Writer) error) error {
 			if err := one(w); err != nil {
 				return err
 			}
@@ -44,19 +73,30 @@ func (r reporter) predictions() error {
 
 // eachPrediction hands on one prediction after the other. Patches are copied
 // and not kept: a batch may have more of them than there is memory.
-func (r reporter) eachPrediction(each func(id string, one func(io.Writer) error) error) error {
-	agent := r.dir.Manifest().Options["agent"]
+func (r reporter) eachPrediction(agent string, each func(id string, one func(io.Writer) error) error) error {
+	m := r.dir.Manifest()
+	instances := map[string]string{} // by item
+	for _, item := range m.Items {
+		if item.Agent == agent {
+			instances[item.ID] = cmp.Or(item.Of, item.ID)
+		}
+	}
+	model := cmp.Or(agent, m.Options["agent"], "penstock")
 	for result, err := range r.dir.Results() {
 		if err != nil {
 			return err
 		}
-		err := each(result.ID, func(w io.Writer) error {
+		instance, ours := instances[result.ID]
+		if !ours {
+			continue
+		}
+		err := each(instance, func(w io.Writer) error {
 			patch, err := r.dir.files.openRegular(patchName(result.ID))
 			if err != nil {
 				return err
 			}
 			defer patch.Close()
-			return prediction.Write(w, result.ID, cmp.Or(result.Model, agent, "penstock"), patch)
+			return prediction.Write(w, instance, cmp.Or(result.Model, model), patch)
 		})
 		if err != nil {
 			return err

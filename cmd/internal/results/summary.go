@@ -57,9 +57,11 @@ func (r reporter) summarise() (*summary, error) {
 			if one.Stat, err = r.stat(item.ID); err != nil {
 				one.Note = err.Error()
 			}
-			build.Add(report.Of(item.Title, result, &one.Stat))
+			entry := report.Of(item.Title, result, &one.Stat)
+			entry.Of, entry.Agent = item.Of, item.Agent
+			build.Add(entry)
 		} else {
-			build.Add(report.Entry{Item: report.Item{ID: item.ID, Title: item.Title}})
+			build.Add(report.Entry{Item: report.Item{ID: item.ID, Title: item.Title, Of: item.Of, Agent: item.Agent}})
 		}
 		s.Rows = append(s.Rows, one)
 	}

@@ -259,6 +259,8 @@ var batchFields = map[string]string{
 	"items[]":                  "One item.",
 	"items[].id":               "Its identifier, which names its files.",
 	"items[].title":            "Its title.",
+	"items[].of":               "In a batch that compares agents: the item that several agents run.",
+	"items[].agent":            "In such a batch: the agent, NAME or NAME=MODEL.",
 }
 
 // policyFields describe a policy's file.

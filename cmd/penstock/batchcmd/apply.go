@@ -16,7 +16,7 @@ import (
 
 // applyFlags are those of batch apply.
 type applyFlags struct {
-	dir                       string
+	dir, agent                string
 	dryRun, again, skip, quit bool
 }
 
@@ -51,15 +51,25 @@ program that the repository's configuration or attributes name.`,
 				return goOn(cmd.Context(), shell, tree, flags)
 			}
 			return withPatches(cmd.Context(), shell, args[0], func(c collected) error {
+				if flags.agent == "" && c.compares() {
+					return cli.Usage("name the agent whose patches to apply: --agent NAME", "batch %s has several results of each item", c.batch)
+				}
+				if err := c.only(flags.agent); err != nil {
+					return err
+				}
 				return begin(cmd.Context(), shell, tree, c, flags.dryRun)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&flags.dir, "dir", ".", "directory in the work tree to apply them to")
+	cmd.Flags().StringVar(&flags.agent, "agent", "", "of a batch that compares agents: the one whose patches to apply")
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only say which of them apply")
 	cmd.Flags().BoolVar(&flags.again, "continue", false, "go on after a conflict is resolved, or after an interruption")
 	cmd.Flags().BoolVar(&flags.skip, "skip", false, "put back what the patch with the conflict has changed, and go on without it")
 	cmd.Flags().BoolVar(&flags.quit, "quit", false, "forget the rest, and leave the files as they are")
+	for _, other := range []string{"continue", "skip", "quit"} {
+		cmd.MarkFlagsMutuallyExclusive("agent", other)
+	}
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "continue", "skip", "quit")
 	return cmd
 }

@@ -32,7 +32,7 @@ var exportView = cli.View[exported]{
 }
 
 func export(shell cli.Shell) *cobra.Command {
-	var patches, dir string
+	var patches, dir, agent string
 	var branches bool
 	cmd := &cobra.Command{
 		Use: "export DIR|ID", Short: "Write the patches of a batch's successful jobs to files, or make a branch of each", Args: cobra.ExactArgs(1),
@@ -45,6 +45,9 @@ is missing. A file or a branch that is there with another content is an error, a
 				return cli.Usage("use --patches DIR or --branches", "where to export to is not clear")
 			}
 			return withPatches(cmd.Context(), shell, args[0], func(c collected) error {
+				if err := c.only(agent); err != nil {
+					return err
+				}
 				c.tell(shell)
 				if len(c.list) == 0 {
 					return c.none()
@@ -58,6 +61,7 @@ is missing. A file or a branch that is there with another content is an error, a
 		},
 	}
 	cmd.Flags().StringVar(&patches, "patches", "", "directory to write the patches to; it is made")
+	cmd.Flags().StringVar(&agent, "agent", "", "of a batch that compares agents: only the results of this one")
 	cmd.Flags().BoolVar(&branches, "branches", false, "make branches")
 	cmd.Flags().StringVar(&dir, "dir", ".", "directory in the repository to make the branches in")
 	return cmd

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/input"
 	"github.com/penstock-run/penstock/cmd/internal/jobflags"
+	"github.com/penstock-run/penstock/cmd/internal/variants"
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
@@ -58,6 +59,16 @@ func readItems(shell cli.Shell, in source, flags runFlags, command []string) (in
 	shared := flags.shared()
 	opts.Defaults.Budget.BatchUSD, opts.Defaults.Budget.BatchTokens = shared.BatchUSD, shared.BatchTokens
 	opts.Locate = locator()
+	agents, err := variants.Read(flags.agents)
+	if err != nil {
+		return none, cli.Usage("", "--agents: %w", err)
+	}
+	if len(agents) > 0 {
+		if len(command) > 0 {
+			return none, cli.Usage("leave one of them out", "--agents and a command after -- both say what runs the items")
+		}
+		opts.Defaults.Agent.Name = agents[0].Name // without an agent an item is not valid
+	}
 	if flags.template != "" {
 		text, err := input.ReadFile(flags.template, input.MaxFile)
 		if err != nil {
@@ -77,6 +88,11 @@ func readItems(shell cli.Shell, in source, flags runFlags, command []string) (in
 	}
 	if len(items.Items) == 0 {
 		return none, cli.Usage("--filter matches from the beginning of an id; --dry-run -o id lists what is selected", "%s: none of its %d items is selected", in.name, items.Total)
+	}
+	if len(agents) > 0 {
+		if items.Items, err = variants.Expand(items.Items, agents, opts.Defaults.Agent); err != nil {
+			return none, cli.Usage("give one of the items another id", "--agents: %w", err)
+		}
 	}
 	for i, item := range items.Items {
 		if err := workerparts.CheckAgent(shell.Config, item.Job.Agent.Name); err != nil && item.Err == nil {
@@ -105,7 +121,7 @@ func locator() func(jobs.Job) (string, error) {
 }
 
 // dryRun prints what would be submitted, and what cannot be.
-func dryRun(shell cli.Shell, items intake.Items) error {
+func dryRun(shell cli.Shell, items intake.Items, flags runFlags) error {
 	var list []jobs.Job
 	bad := items.Errors()
 	for _, item := range items.Items {
@@ -123,7 +139,11 @@ func dryRun(shell cli.Shell, items intake.Items) error {
 	if err := view.List(shell.Out, *shell.Format, list); err != nil {
 		return err
 	}
-	shell.Err.Printf("penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, len(items.Items), items.Total, len(bad), items.Format)
+	selected := len(items.Items)
+	if n := len(flags.agents); n > 0 {
+		selected /= n
+	}
+	shell.Err.Printf("penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, selected, items.Total, len(bad), items.Format)
 	return invalidItems(bad)
 }
 

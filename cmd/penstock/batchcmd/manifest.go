@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/results"
 	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/report"
 )
 
 // manifest describes the batch, so that the directory can recognize a later call of the
@@ -30,11 +32,14 @@ func manifest(release string, items intake.Items, flags runFlags) results.Manife
 	if flags.fromGitHub != "" {
 		m.Options[fromGitHub], m.Source = flags.fromGitHub, flags.issues
 	}
+	if len(flags.agents) > 0 {
+		m.Options["agents"] = strings.Join(flags.agents, ",")
+	}
 	if flags.Uncommitted {
 		m.Options["include-uncommitted"] = "true"
 	}
 	for _, item := range items.Items {
-		m.Items = append(m.Items, results.Item{ID: item.ID, Title: item.Job.Title()})
+		m.Items = append(m.Items, results.Item{ID: item.ID, Title: item.Job.Title(), Of: item.Job.Labels[report.ItemLabel], Agent: item.Job.Labels[report.AgentLabel]})
 	}
 	return m
 }

@@ -2,13 +2,16 @@ package batchcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
 	"github.com/penstock-run/penstock/cmd/internal/pool"
@@ -16,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/series"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/report"
 )
 
 // collected are the successful results of a batch with a patch, in its order.
@@ -23,7 +27,8 @@ type collected struct {
 	source string // the directory's whole path, or the batch's id
 	batch  string // its id
 	list   []jobs.Result
-	left   []jobs.Result // that are left out, since they were rejected
+	left   []jobs.Result     // that are left out, since they were rejected
+	agents map[string]string // by item; "" in a batch that compares none
 	open   func(context.Context, jobs.Result) (io.ReadCloser, error)
 }
 
@@ -61,13 +66,17 @@ func ofDir(arg string, dir *results.Dir) (c collected, err error) {
 	for _, r := range all {
 		c.add(r)
 	}
-	c.batch = dir.Manifest().ID
+	m := dir.Manifest()
+	c.batch, c.agents = m.ID, map[string]string{}
+	for _, item := range m.Items {
+		c.agents[item.ID] = item.Agent
+	}
 	c.open = func(_ context.Context, r jobs.Result) (io.ReadCloser, error) { return dir.Patch(r.ID) }
 	return c, nil
 }
 
 func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
-	c := collected{source: id, batch: id}
+	c := collected{source: id, batch: id, agents: map[string]string{}}
 	c.open = func(ctx context.Context, r jobs.Result) (io.ReadCloser, error) { return p.Client.Patch(ctx, r.Job) }
 	list, err := p.Jobs(ctx, operation.ListRequest{Batch: id, Outcome: jobs.Success})
 	if err != nil {
@@ -78,6 +87,7 @@ func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
 		if err != nil {
 			return c, fmt.Errorf("result of job %s: %w", rec.ID, err)
 		}
+		c.agents[r.ID] = rec.Labels[report.AgentLabel]
 		if rec.Reviewed() == jobs.Rejected {
 			c.left = append(c.left, r)
 			continue
@@ -91,6 +101,30 @@ func (c *collected) add(r jobs.Result) {
 	if r.Outcome == jobs.Success && r.FilesChanged > 0 {
 		c.list = append(c.list, r)
 	}
+}
+
+// only leaves the results of one agent, of a batch that compares several; "" leaves all.
+func (c *collected) only(agent string) error {
+	if agent == "" {
+		return nil
+	}
+	names := slices.Compact(slices.Sorted(maps.Values(c.agents)))
+	if !slices.Contains(names, agent) {
+		return cli.Usage("", "--agent: batch %s compares no agent %q; it has %s", c.batch, agent, cmp.Or(strings.Join(names, ", "), "none"))
+	}
+	other := func(r jobs.Result) bool { return c.agents[r.ID] != agent }
+	c.list, c.left = slices.DeleteFunc(c.list, other), slices.DeleteFunc(c.left, other)
+	return nil
+}
+
+// compares reports whether several agents ran each item.
+func (c *collected) compares() bool {
+	for _, agent := range c.agents {
+		if agent != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // none is the error for a batch without a patch.

@@ -1,0 +1,260 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/penstock-run/penstock/jobs"
+)
+
+// Labels of the jobs of a batch that compares agents.
+const (
+	ItemLabel  = "compare.item"  // the item that several agents run
+	AgentLabel = "compare.agent" // the agent: NAME, or NAME=MODEL
+)
+
+// An Agent is what one of the agents that a batch compares came to.
+type Agent struct {
+	Agent     string  `json:"agent" jsonschema:"The agent: NAME, or NAME=MODEL."`
+	Items     int     `json:"items" jsonschema:"How many items it runs."`
+	Judged    int     `json:"judged" jsonschema:"How many of them ended, not counting those that were cancelled or skipped."`
+	Succeeded int     `json:"succeeded" jsonschema:"How many of these ended in success."`
+	Rate      float64 `json:"rate" jsonschema:"The part of the judged that succeeded."`
+	Low       float64 `json:"low" jsonschema:"The lower end of the rate's 95 % confidence interval, by Wilson's method."`
+	High      float64 `json:"high" jsonschema:"The upper end of it."`
+	Only      int     `json:"only" jsonschema:"With how many items it alone succeeded."`
+
+	Checks       int `json:"checks" jsonschema:"How many checks ran, of all its items."`
+	ChecksPassed int `json:"checks_passed" jsonschema:"How many of them passed."`
+
+	Lines    float64    `json:"lines" jsonschema:"How many lines a patch adds and removes, of those that change any: the median."`
+	Seconds  float64    `json:"seconds" jsonschema:"How long an item took, from its submission on, in seconds: the median."`
+	AgentRun float64    `json:"agent_seconds" jsonschema:"How long the agent ran for an item, in seconds: the median."`
+	Usage    jobs.Usage `json:"usage" jsonschema:"The tokens of all items."`
+	CostUSD  float64    `json:"cost_usd" jsonschema:"What all items cost."`
+
+	lines, seconds, ran []float64
+}
+
+// A Comparison compares two agents by the items that both have ended.
+type Comparison struct {
+	A       string  `json:"a" jsonschema:"One agent."`
+	B       string  `json:"b" jsonschema:"The other one."`
+	Both    int     `json:"both" jsonschema:"With how many items both succeeded."`
+	Neither int     `json:"neither" jsonschema:"With how many neither did."`
+	OnlyA   int     `json:"only_a" jsonschema:"With how many only the one did."`
+	OnlyB   int     `json:"only_b" jsonschema:"With how many only the other one did."`
+	P       float64 `json:"p" jsonschema:"How likely so large a difference, or a larger one, is by chance if neither is better: the exact test of McNemar, two-sided."`
+}
+
+// An agentTally gathers what agents came to, in the order in which they were first seen.
+type agentTally struct {
+	agents []*Agent
+	items  []string                           // in their order
+	of     map[string]map[string]jobs.Outcome // by item and agent; of those that were judged
+}
+
+// agent returns the tally of an agent; nil: there are too many.
+func (c *agentTally) agent(name string) *Agent {
+	i := slices.IndexFunc(c.agents, func(a *Agent) bool { return a.Agent == name })
+	if i < 0 && len(c.agents) == maxAgents {
+		return nil
+	}
+	if i < 0 {
+		i = len(c.agents)
+		c.agents = append(c.agents, &Agent{Agent: name})
+	}
+	return c.agents[i]
+}
+
+// add adds an item that an agent runs.
+func (c *agentTally) add(e Entry) {
+	if e.Agent == "" {
+		return
+	}
+	a := c.agent(e.Agent)
+	if a == nil {
+		return
+	}
+	a.Items++
+	if e.Outcome == "" {
+		return
+	}
+	a.Usage, a.CostUSD = a.Usage.Add(e.Usage), jobs.AddUSD(a.CostUSD, e.CostUSD)
+	a.Checks, a.ChecksPassed = a.Checks+e.Checks, a.ChecksPassed+e.ChecksPassed
+	if e.Outcome == jobs.Cancellation || e.Outcome == jobs.Skip {
+		return
+	}
+	a.Judged++
+	a.seconds = append(a.seconds, e.Seconds)
+	if e.Durations.Agent > 0 {
+		a.ran = append(a.ran, e.Durations.Agent)
+	}
+	if n := e.Added + e.Removed; n > 0 {
+		a.lines = append(a.lines, float64(n))
+	}
+	if e.Outcome == jobs.Success {
+		a.Succeeded++
+	}
+	if c.of == nil {
+		c.of = map[string]map[string]jobs.Outcome{}
+	}
+	if c.of[e.Of] == nil {
+		c.of[e.Of] = map[string]jobs.Outcome{}
+		c.items = append(c.items, e.Of)
+	}
+	c.of[e.Of][e.Agent] = e.Outcome
+}
+
+// result is what the agents came to, the best first, and each pair of them.
+func (c *agentTally) result() (agents []Agent, comparisons []Comparison) {
+	for _, item := range c.items {
+		alone := ""
+		for name, outcome := range c.of[item] {
+			if outcome == jobs.Success && alone != "" {
+				alone = ""
+				break
+			} else if outcome == jobs.Success {
+				alone = name
+			}
+		}
+		if alone != "" && len(c.of[item]) > 1 {
+			c.agent(alone).Only++
+		}
+	}
+	for _, a := range c.agents {
+		a.Rate, a.Low, a.High = wilson(a.Succeeded, a.Judged)
+		a.Lines, a.Seconds, a.AgentRun = median(a.lines), median(a.seconds), median(a.ran)
+		agents = append(agents, *a)
+	}
+	slices.SortStableFunc(agents, func(a, b Agent) int { return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.CostUSD, b.CostUSD)) })
+	for i, a := range agents {
+		for _, b := range agents[i+1:] {
+			comparisons = append(comparisons, c.compare(a.Agent, b.Agent))
+		}
+	}
+	return agents, comparisons
+}
+
+// compare compares two agents by the items that both have ended.
+func (c *agentTally) compare(a, b string) Comparison {
+	d := Comparison{A: a, B: b}
+	for _, item := range c.items {
+		one, ended := c.of[item][a]
+		other, both := c.of[item][b]
+		if !ended || !both {
+			continue
+		}
+		switch good, better := one == jobs.Success, other == jobs.Success; {
+		case good && better:
+			d.Both++
+		case good:
+			d.OnlyA++
+		case better:
+			d.OnlyB++
+		default:
+			d.Neither++
+		}
+	}
+	d.P = chance(d.OnlyA, d.OnlyB)
+	return d
+}
+
+// wilson returns a rate and its 95 % confidence interval, which is right also for few items
+// and for rates of 0 and 1. Of nothing it is all that is possible.
+func wilson(good, all int) (rate, low, high float64) {
+	if all == 0 {
+		return 0, 0, 1
+	}
+	const z = 1.959964 // of the normal distribution, for 95 %
+	n := float64(all)
+	rate = float64(good) / n
+	middle := (rate + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(rate*(1-rate)/n+z*z/(4*n*n))
+	return rate, max(0, middle-half), min(1, middle+half)
+}
+
+// chance is how likely a split as uneven as this one, or more so, is where each of the two
+// sides is as likely as the other.
+func chance(a, b int) float64 {
+	n := a + b
+	logs := func(k int) float64 { l, _ := math.Lgamma(float64(k) + 1); return l }
+	tail := 0.0
+	for k := range min(a, b) + 1 {
+		tail += math.Exp(logs(n) - logs(k) - logs(n-k) - float64(n)*math.Ln2)
+	}
+	return min(1, 2*tail)
+}
+
+// median is the middle of some numbers; 0 of none.
+func median(all []float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+}
+
+// Percent is the rate, for people.
+func (a Agent) Percent() string {
+	if a.Judged == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %%", 100*a.Rate)
+}
+
+// Interval is the confidence interval of the rate, for people.
+func (a Agent) Interval() string {
+	if a.Judged == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f–%.0f %%", 100*a.Low, 100*a.High)
+}
+
+// Passed is how many checks passed, for people.
+func (a Agent) Passed() string {
+	if a.Checks == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d of %d", a.ChecksPassed, a.Checks)
+}
+
+// CostOfSuccess is what all items cost for each that succeeded; 0: none did.
+func (a Agent) CostOfSuccess() float64 {
+	if a.Succeeded == 0 {
+		return 0
+	}
+	return a.CostUSD / float64(a.Succeeded)
+}
+
+// A Row is what each agent made of one item, in the order of the report's agents; nil: it
+// does not run it, or the report does not list it.
+type Row struct {
+	Of    string
+	Items []*Item
+}
+
+// Matrix is what each agent made of each item, of those that the report lists.
+func (b *Report) Matrix() []Row {
+	column := map[string]int{}
+	for i, a := range b.Agents {
+		column[a.Agent] = i
+	}
+	var rows []Row
+	at := map[string]int{}
+	for n := range b.Rows {
+		item := &b.Rows[n]
+		i, known := column[item.Agent]
+		if !known {
+			continue
+		}
+		if _, seen := at[item.Of]; !seen {
+			at[item.Of] = len(rows)
+			rows = append(rows, Row{Of: item.Of, Items: make([]*Item, len(b.Agents))})
+		}
+		rows[at[item.Of]].Items[i] = item
+	}
+	return rows
+}
