@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,12 +69,10 @@ func (Key) MarshalText() ([]byte, error) { return []byte("(key)"), nil }
 
 // A Gate forwards the calls of many sessions to one provider.
 type Gate struct {
-	cfg      Config
-	api      modelapi.API
-	upstream *url.URL
-	client   *http.Transport
-	maxBody  int64 // of a request; the constant, except in tests
-	keys     []*credential
+	cfg     Config
+	api     modelapi.API
+	maxBody int64 // of a request; the constant, except in tests
+	keys    []*credential
 }
 
 // New returns a gate. It does not connect yet.
@@ -84,22 +81,25 @@ func New(cfg Config) (*Gate, error) {
 	if !ok {
 		return nil, fmt.Errorf("gate: model API %q is not known; known are anthropic, openai and google", cfg.API)
 	}
-	keys, err := credentials(cfg, api.Name)
-	if err != nil {
-		return nil, err
-	}
-	upstream, err := parseUpstream(orDefault(cfg.Upstream, api.Upstream))
-	if err != nil {
-		return nil, err
-	}
 	cfg.Answer = orDefault(cfg.Answer, 10*time.Minute)
 	cfg.Silence = orDefault(cfg.Silence, 5*time.Minute)
 	cfg.Parallel = orDefault(cfg.Parallel, 16)
 	cfg.Patience = orDefault(cfg.Patience, 4*time.Minute)
-	g := &Gate{cfg: cfg, api: api, upstream: upstream, maxBody: maxBody, keys: keys}
-	g.client = &http.Transport{
+	if u, err := url.Parse(cfg.Proxy); cfg.Proxy != "" && (err != nil || u.Host == "") {
+		return nil, errors.New("gate: the proxy is not a URL; write http://host:port")
+	}
+	keys, err := credentials(cfg, api)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{cfg: cfg, api: api, maxBody: maxBody, keys: keys}, nil
+}
+
+// transport makes connections for a key.
+func transport(cfg Config, secure *tls.Config) *http.Transport {
+	t := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
-		TLSClientConfig:     cfg.TLS,
+		TLSClientConfig:     secure,
 		TLSHandshakeTimeout: 15 * time.Second,
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     90 * time.Second,
@@ -109,19 +109,17 @@ func New(cfg Config) (*Gate, error) {
 		MaxResponseHeaderBytes: 256 << 10,
 		ResponseHeaderTimeout:  cfg.Answer,
 	}
-	if cfg.Proxy != "" {
-		proxy, err := url.Parse(cfg.Proxy)
-		if err != nil || proxy.Host == "" {
-			return nil, errors.New("gate: the proxy is not a URL; write http://host:port")
-		}
-		g.client.Proxy = http.ProxyURL(proxy)
+	if proxy, err := url.Parse(cfg.Proxy); cfg.Proxy != "" && err == nil {
+		t.Proxy = http.ProxyURL(proxy)
 	}
-	return g, nil
+	return t
 }
 
 // Close closes idle connections to the provider.
 func (g *Gate) Close() error {
-	g.client.CloseIdleConnections()
+	for _, k := range g.keys {
+		k.client.CloseIdleConnections()
+	}
 	return nil
 }
 
@@ -134,21 +132,6 @@ type quota struct {
 	// jail, so the jail's limit does not hold for what it keeps for an agent.
 	room      *semaphore.Weighted
 	inspector sync.Mutex // one body at a time: no agent gets more than one CPU of the worker
-}
-
-// parseUpstream refuses a URL that would send the key in the clear.
-func parseUpstream(s string) (*url.URL, error) {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return nil, errors.New("gate: the upstream is not a plain URL; write https://host")
-	case u.Scheme == "https":
-	case u.Scheme == "http" && loopback(u.Hostname()):
-	default:
-		return nil, fmt.Errorf("gate: upstream %s: the key would travel unencrypted; use https, or http on this host's loopback", u.Redacted())
-	}
-	u.Path = strings.TrimRight(u.Path, "/")
-	return u, nil
 }
 
 func loopback(host string) bool {

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,22 +156,6 @@ func TestKeyDoesNotComeBack(t *testing.T) {
 	}
 	if all := fmt.Sprint(headers); strings.Contains(all, key) || headers.Get("X-Other") != "" {
 		t.Errorf("headers %v", headers)
-	}
-}
-
-func TestScrubberInPieces(t *testing.T) {
-	in := strings.Repeat("aab", 5) + "aabaac" + "aabaabaac" + "aabaa"
-	want := strings.ReplaceAll(in, "aabaac", "******")
-	for size := 1; size <= len(in); size++ {
-		s := &scrubber{secret: []byte("aabaac")}
-		var out bytes.Buffer
-		for p := range slices.Chunk([]byte(in), size) {
-			out.Write(s.next(p))
-		}
-		out.Write(s.rest())
-		if out.String() != want {
-			t.Errorf("pieces of %d: %q, want %q", size, out.String(), want)
-		}
 	}
 }
 
@@ -373,7 +356,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if g, err := New(Config{Key: key}); err != nil || g.upstream.String() != "https://api.anthropic.com" {
+	if g, err := New(Config{Key: key}); err != nil || len(g.keys) != 1 {
 		t.Errorf("default: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,9 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/internal/endpoint"
 	"github.com/penstock-run/penstock/worker/internal/governor"
+	"github.com/penstock-run/penstock/worker/internal/modelapi"
 )
 
 const (
@@ -79,7 +80,12 @@ func (c *call) ask(ctx context.Context, r *http.Request, body []byte) (res *http
 		}
 		c.answer = governor.Answer{}
 		trace := &sentTrace{}
-		res, err = c.g.client.RoundTrip(c.request(trace.in(ctx), r, body))
+		res, err = c.send(trace.in(ctx), r, body)
+		if errors.Is(err, endpoint.ErrRefused) && c.key.governor != nil && (c.others() || !c.g.cfg.PassRefused) {
+			c.done()
+			c.key.governor.Refuse(err.Error())
+			continue
+		}
 		if err == nil {
 			err = acceptable(res)
 		}
@@ -94,6 +100,20 @@ func (c *call) ask(ctx context.Context, r *http.Request, body []byte) (res *http
 		}
 		_ = res.Body.Close() // it was read
 	}
+}
+
+// send makes the call with its key.
+func (c *call) send(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
+	out, err := c.request(ctx, r, body)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.key.client.RoundTrip(out)
+	if err == nil {
+		c.key.Endpoint.Answer(res)
+		c.secrets = c.key.Endpoint.Secrets()
+	}
+	return res, err
 }
 
 // learn tells the governor what the head of an answer says. It reports whether the call is
@@ -115,7 +135,7 @@ func (c *call) learn(ctx context.Context, res *http.Response, tries int) (again 
 		return false
 	}
 	c.answer.Wait = governor.Wait(res.Header, head, now)
-	failure := jobs.APIFailure{Status: res.StatusCode, Kind: errorKind(head)}
+	failure := jobs.APIFailure{Status: res.StatusCode, Kind: modelapi.ErrorKind(head)}
 	c.answer.Kind = kindOf(failure, c.answer.Wait)
 	others := c.others()
 	switch refuses := refusesKey(failure, c.answer.Wait); {
@@ -153,35 +173,6 @@ type both struct {
 	io.Closer
 }
 
-// errorKind returns what the body of an error calls it: the most telling of its words.
-func errorKind(body []byte) string {
-	var e struct {
-		Error struct {
-			Type    string          `json:"type"`
-			Code    json.RawMessage `json:"code"` // a word, or a number
-			Status  string          `json:"status"`
-			Details []struct {
-				Reason string `json:"reason"`
-			} `json:"details"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(body, &e) != nil {
-		return ""
-	}
-	var code string
-	_ = json.Unmarshal(e.Error.Code, &code) // a number says nothing that the status does not
-	words := []string{code, e.Error.Type}
-	for _, d := range e.Error.Details {
-		words = append(words, d.Reason)
-	}
-	for _, w := range append(words, e.Error.Status) {
-		if (jobs.APIFailure{Kind: w}).Reason() != "" {
-			return w[:min(len(w), 100)]
-		}
-	}
-	return ""
-}
-
 // kindOf says what a failure means for the limits.
 func kindOf(f jobs.APIFailure, wait time.Duration) governor.Kind {
 	switch why := f.Reason(); {
@@ -209,7 +200,7 @@ func refusesKey(f jobs.APIFailure, wait time.Duration) bool {
 // is accepted for it is not refused because an agent has sent something odd. It says
 // nothing of an account's credit.
 func (c *call) confirm(ctx context.Context, f jobs.APIFailure) bool {
-	if f.Reason() != jobs.Unauthorized {
+	if f.Reason() != jobs.Unauthorized || !c.key.Endpoint.Lists() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -222,7 +213,7 @@ func (c *call) confirm(ctx context.Context, f jobs.APIFailure) bool {
 	asked := c.query
 	c.query = ""
 	defer func() { c.query = asked }()
-	res, err := c.g.client.RoundTrip(c.request(ctx, r, nil))
+	res, err := c.send(ctx, r, nil)
 	if err != nil {
 		return true
 	}

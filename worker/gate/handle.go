@@ -1,23 +1,23 @@
 package gate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/worker/internal/budget"
+	"github.com/penstock-run/penstock/worker/internal/endpoint"
 	"github.com/penstock-run/penstock/worker/internal/governor"
 	"github.com/penstock-run/penstock/worker/internal/inspection"
 	"github.com/penstock-run/penstock/worker/internal/modelapi"
+	"github.com/penstock-run/penstock/worker/internal/scrub"
 	"github.com/penstock-run/penstock/worker/internal/tokencount"
 )
 
@@ -34,21 +34,23 @@ var (
 
 // A call is a request that is being forwarded.
 type call struct {
-	g      *Gate
-	s      *Session
-	route  modelapi.Route
-	query  string // as it is sent on
-	began  time.Time
-	asks   inspection.Inquiry
-	hold   reservation
-	most   budget.Amount // that it can use
-	key    *credential   // with which it is made
-	count  *tokencount.Counter
-	pass   governor.Pass   // of the provider's limits
-	answer governor.Answer // what the last answer says of them
-	result Call
-	used   jobs.Usage // already reported to the session
-	cost   float64    // the same, in US dollars
+	g     *Gate
+	s     *Session
+	route modelapi.Route
+	query string // as it is sent on
+	began time.Time
+	asks  inspection.Inquiry
+	hold  reservation
+	most  budget.Amount // that it can use
+	key   *credential   // with which it is made
+	// secrets are the values that the answer must not have.
+	secrets []string
+	count   *tokencount.Counter
+	pass    governor.Pass   // of the provider's limits
+	answer  governor.Answer // what the last answer says of them
+	result  Call
+	used    jobs.Usage // already reported to the session
+	cost    float64    // the same, in US dollars
 }
 
 // handle serves one request from the jail to its end.
@@ -227,8 +229,10 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 func (c *call) head(w http.ResponseWriter, res *http.Response) {
 	modelapi.Pass(w.Header(), res.Header, c.g.api.Answer)
 	for name, values := range w.Header() {
-		if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, string(c.key.Key)) }) {
-			w.Header().Del(name)
+		for _, secret := range c.secrets {
+			if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, secret) }) {
+				w.Header().Del(name)
+			}
 		}
 	}
 	w.WriteHeader(res.StatusCode)
@@ -236,23 +240,15 @@ func (c *call) head(w http.ResponseWriter, res *http.Response) {
 
 // request is the outgoing request: of the agent's request it has the route, the allowed
 // headers and the inspected body, and nothing else.
-func (c *call) request(ctx context.Context, r *http.Request, body []byte) *http.Request {
-	g := c.g
-	out := (&http.Request{
-		Method: r.Method,
-		URL: &url.URL{
-			Scheme: g.upstream.Scheme, Host: g.upstream.Host, Path: g.upstream.Path + r.URL.Path, RawQuery: c.query,
-		},
-		Host:   g.upstream.Host,
-		Header: http.Header{"Accept-Encoding": {"identity"}},
-	}).WithContext(ctx)
-	modelapi.Pass(out.Header, r.Header, g.api.Request)
-	g.authorize(out.Header, c.key)
-	if body != nil {
-		out.Body = io.NopCloser(bytes.NewReader(body))
-		out.ContentLength = int64(len(body))
+func (c *call) request(ctx context.Context, r *http.Request, body []byte) (*http.Request, error) {
+	header, model := http.Header{}, c.asks.Model
+	if body == nil {
+		model = ""
 	}
-	return out
+	modelapi.Pass(header, r.Header, c.g.api.Request)
+	return c.key.Endpoint.Request(ctx, endpoint.Call{
+		Method: r.Method, Path: r.URL.Path, Query: c.query, Header: header, Model: model, Body: body,
+	})
 }
 
 // acceptable refuses answers that would redirect the agent or hide their usage.
@@ -270,7 +266,7 @@ func acceptable(res *http.Response) error {
 func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.ResponseWriter, from io.Reader) error {
 	silence := time.AfterFunc(c.g.cfg.Silence, func() { cut(errSilence) })
 	defer silence.Stop()
-	scrub := &scrubber{secret: []byte(c.key.Key)}
+	blank := scrub.New(c.secrets...)
 	buf := make([]byte, 32<<10)
 	last := time.Now()
 	defer func() {
@@ -286,12 +282,12 @@ func (c *call) copy(ctx context.Context, cut context.CancelCauseFunc, w http.Res
 			last = time.Now()
 			c.count.Write(buf[:n])
 			c.tally()
-			if err := send(w, scrub.next(buf[:n]), c.g.cfg.Silence); err != nil {
+			if err := send(w, blank.Next(buf[:n]), c.g.cfg.Silence); err != nil {
 				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return send(w, scrub.rest(), c.g.cfg.Silence)
+			return send(w, blank.Rest(), c.g.cfg.Silence)
 		}
 		if err != nil {
 			return errors.Join(context.Cause(ctx), err)
@@ -331,6 +327,12 @@ func (c *call) unreachable(ctx context.Context, w http.ResponseWriter, err error
 	case errors.Is(err, errSpent):
 		c.result.Status = http.StatusBadRequest
 		c.g.refuse(w, c.result.Status, "invalid_request_error", "penstock: the budget was spent while this call was under way")
+	case errors.Is(err, endpoint.ErrUnknown), errors.Is(err, errNoKey):
+		c.result.Status = http.StatusNotFound
+		c.g.refuse(w, c.result.Status, "not_found_error", "penstock: the endpoint of the model API has no such call")
+	case errors.Is(err, endpoint.ErrRefused):
+		c.result.Status = http.StatusUnauthorized
+		c.g.refuse(w, c.result.Status, "authentication_error", "penstock: the credential of the model API is refused")
 	case errors.Is(err, errPacked), errors.Is(err, errMoved):
 		c.g.refuse(w, c.result.Status, "api_error", "penstock: the model API gave an answer that cannot be passed on")
 	default:

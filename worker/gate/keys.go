@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,13 +13,21 @@ import (
 
 	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/worker/internal/budget"
+	"github.com/penstock-run/penstock/worker/internal/endpoint"
 	"github.com/penstock-run/penstock/worker/internal/governor"
+	"github.com/penstock-run/penstock/worker/internal/modelapi"
 )
 
 // A Credential is one of several keys of a model API.
 type Credential struct {
 	Name string // for people, without anything of the key; empty: a digest
 	Key  Key
+	// Place tells keys apart that are the same, and used at several endpoints.
+	Place string
+	// Endpoint is where calls with the key go; nil: where those of the gate do. TLS is that of its
+	// connections; nil: that of the gate.
+	Endpoint *endpoint.Endpoint
+	TLS      *tls.Config
 	// Weight is the key's share of the sessions, in proportion to those of the others; 0 is 1.
 	Weight float64
 	// Queues are those whose jobs use the key; "*" is all. A key without any is for the
@@ -30,13 +39,14 @@ type Credential struct {
 type credential struct {
 	Credential
 	governor *governor.Governor // nil: nothing governs the calls
+	client   *http.Transport
 }
 
 // anyQueue stands for all queues.
 const anyQueue = "*"
 
 // credentials are the keys of the settings.
-func credentials(cfg Config, api string) ([]*credential, error) {
+func credentials(cfg Config, api modelapi.API) ([]*credential, error) {
 	given := cfg.Keys
 	switch {
 	case len(given) == 0 && cfg.Key == "":
@@ -49,14 +59,17 @@ func credentials(cfg Config, api string) ([]*credential, error) {
 	var all []*credential
 	var governed []governor.Key
 	for _, c := range given {
-		if c.Key == "" || strings.ContainsFunc(string(c.Key), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if c.Key == "" || c.Endpoint == nil && !plainKey(c.Key) {
 			return nil, errors.New("gate: " + c.title() + " is empty, or has spaces, line ends or characters that no key has; look at how it is set")
 		}
-		id := ratelimit.Name(api, string(c.Key))
+		id := ratelimit.Name(api.Name, string(c.Key)+c.Place)
 		if slices.ContainsFunc(governed, func(other governor.Key) bool { return other.ID == id }) {
 			return nil, fmt.Errorf("gate: %s is the same as another one", c.title())
 		}
-		all, governed = append(all, &credential{Credential: c}), append(governed, governor.Key{ID: id, Name: c.Name, Weight: c.Weight})
+		if err := c.defaults(cfg, api); err != nil {
+			return nil, err
+		}
+		all, governed = append(all, &credential{Credential: c, client: transport(cfg, c.TLS)}), append(governed, governor.Key{ID: id, Name: c.Name, Weight: c.Weight})
 	}
 	if cfg.Govern {
 		for i, g := range governor.New(governed...) {
@@ -64,6 +77,38 @@ func credentials(cfg Config, api string) ([]*credential, error) {
 		}
 	}
 	return all, nil
+}
+
+// plainKey reports whether a key has only characters that keys have.
+func plainKey(k Key) bool {
+	return k != "" && !strings.ContainsFunc(string(k), func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// defaults fills in what the credential has of the gate.
+func (c *Credential) defaults(cfg Config, api modelapi.API) (err error) {
+	if c.TLS == nil {
+		c.TLS = cfg.TLS
+	}
+	if c.Endpoint != nil {
+		return nil
+	}
+	ec := endpoint.Config{API: api.Name, URL: cfg.Upstream, Secret: string(c.Key)}
+	if cfg.Bearer {
+		ec.Header = "Authorization"
+	}
+	c.Endpoint, err = endpoint.New(Native(ec))
+	if err != nil {
+		return fmt.Errorf("gate: %w", err)
+	}
+	return nil
+}
+
+// Native fills in what an endpoint that speaks an API has of its provider: base URL and header of the
+// key.
+func Native(cfg endpoint.Config) endpoint.Config {
+	api := modelapi.All[cfg.API]
+	cfg.URL, cfg.Header = orDefault(cfg.URL, api.Upstream), orDefault(cfg.Header, api.Header)
+	return cfg
 }
 
 func (c Credential) title() string {
@@ -128,15 +173,6 @@ func (g *Gate) Governors(queue string) governor.Set { return governors(g.of(queu
 
 // AllGovernors returns those of every key.
 func (g *Gate) AllGovernors() governor.Set { return governors(g.keys) }
-
-// authorize adds the key to a request.
-func (g *Gate) authorize(h http.Header, c *credential) {
-	if g.cfg.Bearer || g.api.Header == "" {
-		h.Set("Authorization", "Bearer "+string(c.Key))
-	} else {
-		h.Set(g.api.Header, string(c.Key))
-	}
-}
 
 const (
 	// maxDenied bounds what a session remembers of keys that may not use a model.

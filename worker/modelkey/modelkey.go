@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/penstock-run/penstock/worker/gate"
+	"github.com/penstock-run/penstock/worker/internal/endpoint"
 )
 
 // Prefix begins the variables with secrets of keys: see [Variable].
@@ -38,6 +39,18 @@ type Key struct {
 	SecretFile string   `yaml:"secret_file,omitempty" doc:"file with the key; empty: the variable PENSTOCK_MODEL_KEY_NAME has it"`
 	Weight     float64  `yaml:"weight,omitempty" doc:"its share of the sessions, in proportion to that of the API's other keys; 0 is 1"`
 	Queues     []string `yaml:"queues,omitempty" doc:"queues whose jobs use the key, and no others that they are not named in; * is all queues; none: the queues that no key names"`
+
+	Via     string            `yaml:"via,omitempty" doc:"what the calls go to: azure (Azure OpenAI), bedrock (Amazon), vertex (Google); empty: what speaks the API itself"`
+	URL     string            `yaml:"url,omitempty" doc:"base URL of it; empty: that of the API or of the region"`
+	Header  string            `yaml:"header,omitempty" doc:"header in which a gateway wants the key; Authorization: as a bearer; empty: that of the API"`
+	Headers map[string]string `yaml:"headers,omitempty" doc:"further headers of each request, by name; a value that begins with @ is that of a file"`
+	Models  map[string]string `yaml:"models,omitempty" doc:"what it calls models, by the names that agents use, which may end with *"`
+	Region  string            `yaml:"region,omitempty" doc:"region of Bedrock, or location of Vertex"`
+	Project string            `yaml:"project,omitempty" doc:"project of Vertex"`
+	Version string            `yaml:"api_version,omitempty" doc:"api-version of Azure, for its paths with deployments; empty: the paths with v1"`
+	CA      string            `yaml:"tls_ca,omitempty" doc:"authorities of its certificate, a PEM file; empty is the system's"`
+	Cert    string            `yaml:"tls_client_cert,omitempty" doc:"certificate that it wants of its clients, a PEM file"`
+	CertKey string            `yaml:"tls_client_key,omitempty" doc:"its key, a PEM file"`
 }
 
 // Keys are those of the settings, by name.
@@ -76,7 +89,7 @@ func check(key string, k Key) error {
 	case slices.Contains(k.Queues, ""):
 		return errors.New("queues: a name is empty")
 	}
-	return nil
+	return k.checkEndpoint()
 }
 
 // Names returns the names of an API's keys, in order.
@@ -90,16 +103,20 @@ func (all Keys) Names(api string) []string {
 	return names
 }
 
-// Open reads the secrets of an API's keys. Variables are those of [Prefix].
-func (all Keys) Open(api string, variables map[string]string) ([]gate.Credential, error) {
+// Open reads the secrets of an API's keys. Base is the URL of those that name none; empty is the
+// provider's. Variables are those of [Prefix].
+func (all Keys) Open(api, base string, variables map[string]string) ([]gate.Credential, error) {
 	var found []gate.Credential
 	for _, key := range all.Names(api) {
 		k := all[key]
-		secret, err := k.secret(key, variables)
+		if k.Via == "" && k.elsewhere() && k.URL == "" {
+			k.URL = base
+		}
+		c, err := k.open(key, variables)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		found = append(found, gate.Credential{Name: key, Key: gate.Key(secret), Weight: k.Weight, Queues: k.Queues})
+		found = append(found, c)
 	}
 	return found, nil
 }
@@ -112,20 +129,32 @@ func (k Key) secret(key string, variables map[string]string) (string, error) {
 		}
 		return secret, nil
 	}
-	f, err := os.Open(k.SecretFile)
-	if err != nil {
+	secret, err := read(k.SecretFile)
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("secret_file: %w", err)
+	case k.Via != endpoint.Bedrock && k.Via != endpoint.Vertex && strings.ContainsAny(secret, " \t\r\n"):
+		return "", fmt.Errorf("secret_file: %s has more in it than a key", k.SecretFile)
+	}
+	return secret, nil
+}
+
+// read reads a small file with a secret.
+func read(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	secret := strings.TrimSpace(string(data))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("secret_file: %w", err)
+		return "", err
 	case secret == "":
-		return "", fmt.Errorf("secret_file: %s is empty", k.SecretFile)
-	case len(data) > maxSecret || strings.ContainsAny(secret, " \t\r\n"):
-		return "", fmt.Errorf("secret_file: %s has more in it than a key", k.SecretFile)
+		return "", fmt.Errorf("%s is empty", file)
+	case len(data) > maxSecret:
+		return "", fmt.Errorf("%s has more in it than a key", file)
 	}
 	return secret, nil
 }

@@ -30,7 +30,7 @@ func TestModelKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := c.Model.Keys.Open("anthropic", c.Model.Secrets)
+	keys, err := c.Model.Keys.Open("anthropic", "", c.Model.Secrets)
 	if err != nil || len(keys) != 2 || string(keys[0].Key) != "sk-of-the-file" || keys[0].Weight != 3 || string(keys[1].Key) != "sk-of-the-variable" || keys[1].Queues[0] != "research" {
 		t.Errorf("got %+v, %v", keys, err)
 	}
@@ -38,17 +38,28 @@ func TestModelKeys(t *testing.T) {
 	if err := c.YAML(&view); err != nil || strings.Contains(view.String(), "sk-of") || !strings.Contains(view.String(), "team-a") {
 		t.Errorf("the settings: %v\n%s", err, view.String())
 	}
-	if _, err := c.Model.Keys.Open("openai", nil); err == nil || !strings.HasPrefix(err.Error(), "away: secret_file") {
+	if _, err := c.Model.Keys.Open("openai", "", nil); err == nil || !strings.HasPrefix(err.Error(), "away: secret_file") {
 		t.Errorf("a file that is missing: %v", err)
 	}
 	for keys, want := range map[string]string{
-		"openai: {api: openai}":                         "model.keys.openai: is the name of something else",
-		"Main: {api: openai}":                           "model.keys.Main: a name has up to 40",
-		"main: {api: mistral}":                          `model.keys.main: api: "mistral" is not anthropic, openai or google`,
-		"main: {api: openai, secret_file: secret}":      "secret_file",
-		"main: {api: openai, weight: -1}":               "weight: -1 is not between",
-		`main: {api: openai, queues: [""]}`:             "queues: a name is empty",
-		"main: {api: openai, secret: sk-in-the-file-x}": "field secret not found",
+		"openai: {api: openai}":                            "model.keys.openai: is the name of something else",
+		"Main: {api: openai}":                              "model.keys.Main: a name has up to 40",
+		"main: {api: mistral}":                             `model.keys.main: api: "mistral" is not anthropic, openai or google`,
+		"main: {api: openai, secret_file: secret}":         "secret_file",
+		"main: {api: openai, weight: -1}":                  "weight: -1 is not between",
+		`main: {api: openai, queues: [""]}`:                "queues: a name is empty",
+		"main: {api: openai, via: bedrock, region: x}":     "via: bedrock is for api anthropic, not openai",
+		"main: {api: anthropic, via: bedrock}":             "region",
+		"main: {api: anthropic, via: cloud}":               "via",
+		"main: {api: google, via: vertex, region: global}": "project",
+		"main: {api: openai, via: azure}":                  "url: via azure needs it",
+		"main: {api: openai, api_version: x}":              "api_version: is for via azure",
+		"main: {api: openai, url: http://gateway.example}": "unencrypted",
+		`main: {api: openai, headers: {"a b": x}}`:         "headers",
+		"main: {api: openai, headers: {X-A: \"@key\"}}":    "headers.X-A",
+		"main: {api: openai, tls_client_cert: /c}":         "tls_client_key",
+		"main: {api: openai, models: {a: \"\"}}":           "models.a",
+		"main: {api: openai, secret: sk-in-the-file-x}":    "field secret not found",
 	} {
 		if _, err := load(keys); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sk-in") {
 			t.Errorf("%s: %v", keys, err)
@@ -56,7 +67,7 @@ func TestModelKeys(t *testing.T) {
 	}
 	for text, want := range map[string]string{"": "is empty", "two words": "more in it", strings.Repeat("x", 20<<10): "more in it"} {
 		write(secret, text)
-		if _, err := c.Model.Keys.Open("anthropic", c.Model.Secrets); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := c.Model.Keys.Open("anthropic", "", c.Model.Secrets); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a file with %.20q: %v", text, err)
 		}
 	}

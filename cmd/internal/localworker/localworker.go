@@ -106,7 +106,7 @@ func addGates(settings *cli.Config, cfg *worker.Config, attended bool) error {
 		{"openai", settings.Model.OpenAIURL, "OPENAI_API_KEY", settings.OpenAIKey},
 		{"google", settings.Model.GoogleURL, "GOOGLE_API_KEY", settings.GoogleKey},
 	} {
-		named, err := settings.Model.Keys.Open(api.name, settings.Model.Secrets)
+		named, err := settings.Model.Keys.Open(api.name, api.url, settings.Model.Secrets)
 		if err != nil {
 			return cli.Usage("see docs/how-to/model-keys.md", "model.keys.%w", err)
 		}

@@ -231,7 +231,7 @@ func checkKey(shell cli.Shell) Finding {
 	f := Finding{Check: "model API", Status: "ok"}
 	var named []string
 	for _, api := range modelkey.APIs {
-		if _, err := shell.Config.Model.Keys.Open(api, shell.Config.Model.Secrets); err != nil {
+		if _, err := shell.Config.Model.Keys.Open(api, "", shell.Config.Model.Secrets); err != nil {
 			f.Status, f.Detail, f.Price, f.Fix = "fail", "model.keys."+err.Error(), "no worker starts with these settings", "see docs/how-to/model-keys.md"
 			return f
 		}

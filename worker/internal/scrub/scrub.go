@@ -1,4 +1,5 @@
-package gate
+// Package scrub blanks secrets in streams. No I/O.
+package scrub
 
 import "bytes"
 
@@ -23,6 +24,36 @@ func (s *scrubber) next(p []byte) []byte {
 
 // rest returns the bytes that are still held, at the end.
 func (s *scrubber) rest() []byte { return s.held }
+
+// A Stream blanks the secrets in one stream.
+type Stream []*scrubber
+
+// New returns a stream without the secrets, none of which is empty.
+func New(secrets ...string) Stream {
+	var all Stream
+	for _, s := range secrets {
+		all = append(all, &scrubber{secret: []byte(s)})
+	}
+	return all
+}
+
+// Next returns the bytes of those held and p that may pass. The result is valid until
+// the next call.
+func (all Stream) Next(p []byte) []byte {
+	for _, s := range all {
+		p = s.next(p)
+	}
+	return p
+}
+
+// Rest returns the bytes that are still held, at the end.
+func (all Stream) Rest() []byte {
+	var end []byte
+	for _, s := range all {
+		end = append(bytes.Clone(s.next(end)), s.rest()...)
+	}
+	return end
+}
 
 // overlap is the length of the longest end of p that is a beginning of the secret.
 func (s *scrubber) overlap(p []byte) int {
