@@ -32,6 +32,9 @@ type issueLoop struct {
 	host, secret string
 	deliveries   int
 	again        atomic.Bool // what GitHub sends now was sent before
+	// sending is held while GitHub sends something for the first time, so that what the pool does
+	// because of it is shown behind its answer.
+	sending sync.Mutex
 
 	mu   sync.Mutex
 	page strings.Builder
@@ -46,9 +49,22 @@ func (l *issueLoop) told(format string, args ...any) {
 
 // asked writes what the pool asks GitHub for, unless it asks because of what was sent again.
 func (l *issueLoop) asked(method, path string, status int) {
-	if !l.again.Load() || !strings.Contains(path, "/collaborators/") && !strings.Contains(path, "/reviews/") {
-		l.told("  pool ─▶ GitHub  %s %s: %d", method, path, status)
+	before := strings.Contains(path, "/collaborators/") || strings.Contains(path, "/reviews/") // the answer
+	if before && l.again.Load() {
+		return
 	}
+	if !before {
+		l.sending.Lock()
+		defer l.sending.Unlock()
+	}
+	l.told("  pool ─▶ GitHub  %s %s: %d", method, path, status)
+}
+
+// has reports whether the transcript has a line.
+func (l *issueLoop) has(line string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.page.String(), line+"\n")
 }
 
 // step begins a part of the page. What follows it until shows is one block.
@@ -76,38 +92,47 @@ func (l *issueLoop) happens(event, who, body, want string) string {
 	l.Helper()
 	l.deliveries++
 	body = fmt.Sprintf(`{%s,"repository":{"full_name":"o/r","clone_url":%q},"sender":{"login":%q,"type":"User"}}`, body, l.stub.Repository("o/r"), who)
-	mac := hmac.New(sha256.New, []byte(l.secret))
-	mac.Write([]byte(body))
 	var first string
 	var p struct{ Action string }
 	l.must(json.Unmarshal([]byte(body), &p))
 	l.told("GitHub ─▶ pool    %s (%s) by %s", event, p.Action, who)
+	func() {
+		l.sending.Lock()
+		defer l.sending.Unlock()
+		status, text := l.send(event, body)
+		if status != 202 || !strings.Contains(text, want) {
+			l.Fatalf("%s by %s: %d %s, want %s", event, who, status, text, want)
+		}
+		l.told("                  %d %s", status, strings.TrimSpace(text))
+		first = text
+	}()
+	l.again.Store(true)
 	defer l.again.Store(false)
-	for i := range 2 {
-		l.again.Store(i > 0)
-		r, err := http.NewRequest(http.MethodPost, "http://"+l.host+"/hooks/issues", strings.NewReader(body))
-		l.must(err)
-		for name, value := range map[string]string{
-			"Content-Type": "application/json", "X-GitHub-Event": event, "X-GitHub-Delivery": fmt.Sprint("d-", l.deliveries), "X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac.Sum(nil)),
-		} {
-			r.Header.Set(name, value)
-		}
-		answer, err := http.DefaultClient.Do(r)
-		l.must(err)
-		text, err := io.ReadAll(answer.Body)
-		l.must(err)
-		answer.Body.Close()
-		// A prompt that comes again while the agent is about to begin is refused for the time being.
-		known := i > 0 && answer.StatusCode == http.StatusServiceUnavailable
-		if !known && (answer.StatusCode != 202 || i == 0 && !strings.Contains(string(text), want)) {
-			l.Fatalf("%s by %s: %d %s, want %s", event, who, answer.StatusCode, text, want)
-		}
-		if i == 0 {
-			first = string(text)
-			l.told("                  %d %s", answer.StatusCode, strings.TrimSpace(first))
-		}
+	// A prompt that comes again while the agent is about to begin is refused for the time being.
+	if status, text := l.send(event, body); status != 202 && status != http.StatusServiceUnavailable {
+		l.Errorf("%s by %s, again: %d %s", event, who, status, text)
 	}
 	return first
+}
+
+// send sends one delivery.
+func (l *issueLoop) send(event, body string) (int, string) {
+	l.Helper()
+	mac := hmac.New(sha256.New, []byte(l.secret))
+	mac.Write([]byte(body))
+	r, err := http.NewRequest(http.MethodPost, "http://"+l.host+"/hooks/issues", strings.NewReader(body))
+	l.must(err)
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "X-GitHub-Event": event, "X-GitHub-Delivery": fmt.Sprint("d-", l.deliveries), "X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac.Sum(nil)),
+	} {
+		r.Header.Set(name, value)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	l.must(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	l.must(err)
+	return answer.StatusCode, string(text)
 }
 
 // From an issue to a merge, with the real Claude Code: a label makes a job, its question is a
@@ -139,7 +164,7 @@ func TestFromAnIssueToAMerge(t *testing.T) {
 	var answer struct{ Job string }
 	f.must(json.Unmarshal([]byte(made), &answer))
 	k := talk{f, answer.Job}
-	l.until(k, "the question is on the issue", func() bool { return len(stub.Comments()) == 1 })
+	l.until(k, "the question is on the issue", func() bool { return l.has("  pool ─▶ GitHub  POST /repos/o/r/issues/7/comments: 201") })
 	l.shows("Its agent asks, and the pool writes to the issue", stub.Comments()[0].Body)
 
 	l.step("A comment is the answer", "mallory comments first, who may not write to the repository, and then ann.")
