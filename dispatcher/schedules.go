@@ -33,7 +33,7 @@ func (s Schedules) Add(ctx context.Context, wanted calendar.Schedule, replace bo
 	if err != nil {
 		return calendar.Record{}, err
 	}
-	return s.d.cfg.Queue.AddSchedule(ctx, wanted, replace)
+	return s.d.cfg.Queue.Timetable().Add(ctx, wanted, replace)
 }
 
 // template says of what is wrong with a schedule's job where it stands there.
@@ -51,14 +51,14 @@ func template(err error) error {
 
 // Pause keeps a schedule from firing until it is resumed.
 func (s Schedules) Pause(ctx context.Context, name, by string) (calendar.Record, error) {
-	return s.d.cfg.Queue.ChangeSchedule(ctx, name, func(_ context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
+	return s.d.cfg.Queue.Timetable().Change(ctx, name, func(_ context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
 		return rec.Pause(by, now), nil
 	})
 }
 
 // Resume lets a paused schedule fire again.
 func (s Schedules) Resume(ctx context.Context, name string) (calendar.Record, error) {
-	return s.d.cfg.Queue.ChangeSchedule(ctx, name, func(_ context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
+	return s.d.cfg.Queue.Timetable().Change(ctx, name, func(_ context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
 		return rec.Resume(now), nil
 	})
 }
@@ -71,7 +71,7 @@ func (s Schedules) Run(ctx context.Context, name, chosen string, in jobs.Trace) 
 		return calendar.Record{}, err
 	}
 	id := cmp.Or(chosen, jobs.NewID()) // decided once: a repetition is the same run
-	return s.d.cfg.Queue.ChangeSchedule(ctx, name, func(ctx context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
+	return s.d.cfg.Queue.Timetable().Change(ctx, name, func(ctx context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
 		run := rec.Manual(id, now)
 		if rec.Last != nil && rec.Last.Run == run.Run {
 			return rec, nil
@@ -143,7 +143,7 @@ func (s Schedules) skip(ctx context.Context, rec calendar.Record, f calendar.Fir
 }
 
 func (s Schedules) repair(ctx context.Context) error {
-	armed, err := s.d.cfg.Queue.RepairSchedules(ctx)
+	armed, err := s.d.cfg.Queue.Timetable().Repair(ctx)
 	for _, name := range armed {
 		s.d.log.Info("armed again", "schedule", name)
 	}

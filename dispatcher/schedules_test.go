@@ -30,7 +30,7 @@ func (p pool) add(t *testing.T, s calendar.Schedule) calendar.Record {
 
 func (p pool) schedule(t *testing.T, name string) calendar.Record {
 	t.Helper()
-	rec, err := p.queue.Schedule(jobstest.Context(t), name)
+	rec, err := p.queue.Timetable().Get(jobstest.Context(t), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestPauseRunResumeReplaceRemove(t *testing.T) {
 	}
 	before = len(p.runs(t, "s"))
 	time.Sleep(1500 * time.Millisecond)
-	if err := p.queue.RemoveSchedule(t.Context(), "s"); err != nil {
+	if err := p.queue.Timetable().Remove(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(p.runs(t, "s")); got != before {

@@ -182,7 +182,7 @@ func (s *Server) scheduleHandlers() []responder.Handler {
 		handle(operation.ScheduleAdd, s.addSchedule(false)),
 		handle(operation.ScheduleReplace, s.addSchedule(true)),
 		handle(operation.ScheduleList, s.scheduleList),
-		handle(operation.ScheduleGet, aboutSchedule(s.cfg.Queue.Schedule)),
+		handle(operation.ScheduleGet, aboutSchedule(s.cfg.Queue.Timetable().Get)),
 		handle(operation.SchedulePause, func(ctx context.Context, c caller, r operation.Named) (calendar.Record, error) {
 			return s.cfg.Dispatcher.Schedules().Pause(ctx, r.Name, c.name())
 		}),
@@ -191,7 +191,7 @@ func (s *Server) scheduleHandlers() []responder.Handler {
 			return s.cfg.Dispatcher.Schedules().Run(ctx, r.Name, c.jobID, c.trace)
 		}),
 		handle(operation.ScheduleRemove, func(ctx context.Context, _ caller, r operation.Named) (operation.Named, error) {
-			return r, s.cfg.Queue.RemoveSchedule(ctx, r.Name)
+			return r, s.cfg.Queue.Timetable().Remove(ctx, r.Name)
 		}),
 	}
 }
@@ -209,7 +209,7 @@ func (s *Server) addSchedule(replace bool) func(context.Context, caller, calenda
 }
 
 func (s *Server) scheduleList(ctx context.Context, c caller, r operation.PageRequest) (operation.SchedulePage, error) {
-	list, err := s.cfg.Queue.Schedules(ctx)
+	list, err := s.cfg.Queue.Timetable().List(ctx)
 	if err != nil {
 		return operation.SchedulePage{}, err
 	}

@@ -146,7 +146,7 @@ func (p *pool) fill() {
 	template.Prompt = "Update the dependencies, and open one change for each"
 	for _, s := range []calendar.Schedule{{Name: "dependencies", Cron: "0 4 * * 1", Timezone: "Europe/Vienna"}, {Name: "hourly-sweep", Every: jobs.Duration(time.Hour)}} {
 		s.Job = template
-		_, err := p.queue.AddSchedule(ctx, s.WithDefaults(), false)
+		_, err := p.queue.Timetable().Add(ctx, s.WithDefaults(), false)
 		must(t, err)
 	}
 	_, _, err = p.client.Tokens().Add(ctx, "ci", jobs.RoleSubmitter, 90*24*time.Hour)

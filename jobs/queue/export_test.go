@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
@@ -75,12 +74,6 @@ func TakePermit(ctx context.Context, q *Queue, id string, at time.Time) error {
 		}
 	}
 	return nil
-}
-
-// StoreSchedule is the first half of adding a schedule.
-func StoreSchedule(ctx context.Context, q *Queue, rec calendar.Record) error {
-	_, err := q.putSchedule(ctx, rec, 0)
-	return err
 }
 
 // Age is how old a record is taken for that was written at a time.

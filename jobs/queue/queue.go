@@ -36,6 +36,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/presence"
+	"github.com/penstock-run/penstock/jobs/timetable"
 )
 
 // Config says how the queue is laid out. The zero value is a single-tenant
@@ -170,4 +171,9 @@ func hook[A any](f func(A), a A) {
 // Workers returns the workers of the pool.
 func (q *Queue) Workers() presence.Workers {
 	return presence.Workers{Conn: q.conn, Names: q.names, Tenant: q.cfg.Tenant}
+}
+
+// Timetable returns the cron schedules.
+func (q *Queue) Timetable() timetable.Timetable {
+	return timetable.Timetable{Conn: q.conn, Names: q.names, Tenant: q.cfg.Tenant, Late: q.cfg.Lease * 3 / 2}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/timetable"
 )
 
 // Stranded returns those of the named jobs that will not move on unless they
@@ -185,7 +186,7 @@ func (q *Queue) now(ctx context.Context) (time.Time, error) {
 // RunDue moves delayed jobs to their queue when their time has come, and lets
 // fire work on the schedules that come due, until ctx ends. Several processes
 // may do so at once. Without fire, firings are left to others.
-func (q *Queue) RunDue(ctx context.Context, fire Fire) error {
+func (q *Queue) RunDue(ctx context.Context, fire timetable.Fire) error {
 	return q.consume(ctx, subject.Schedules, subject.Due, func(ctx context.Context, msg *nats.Msg) error {
 		name, ok := q.names.ParseFire(msg.Subject)
 		switch {
@@ -194,7 +195,7 @@ func (q *Queue) RunDue(ctx context.Context, fire Fire) error {
 		case fire == nil:
 			return errors.New("schedules are for a dispatcher")
 		}
-		if err := q.fired(ctx, name, fire); err != nil {
+		if err := q.Timetable().Fired(ctx, name, fire); err != nil {
 			return err
 		}
 		return q.ack(ctx, delivery{subject: msg.Subject, reply: msg.Reply})

@@ -269,3 +269,13 @@ func (q *Queue) schedule(ctx context.Context, rec jobs.Record) error {
 	msg.Header.Set("Nats-Schedule-Target", q.names.Due(rec.Class, rec.Lane, rec.Tenant, rec.ID))
 	return q.conn.Publish(ctx, msg)
 }
+
+// HasKey reports whether a key belongs to a job, be it one whose submitter is
+// still at work.
+func (q *Queue) HasKey(ctx context.Context, key string) (bool, error) {
+	m, err := q.conn.Last(ctx, subject.KVStream(subject.Keys), subject.Key(subject.Keys, jobs.HashKey(q.cfg.Tenant, key)))
+	if errors.Is(err, jobs.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && !m.Gone(), err
+}

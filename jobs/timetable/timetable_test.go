@@ -1,4 +1,4 @@
-package queue_test
+package timetable_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/calendar"
 	"github.com/penstock-run/penstock/jobs/jobstest"
 	"github.com/penstock-run/penstock/jobs/queue"
+	"github.com/penstock-run/penstock/jobs/timetable"
 )
 
 func hourly(name string) calendar.Schedule {
@@ -20,7 +21,7 @@ func hourly(name string) calendar.Schedule {
 }
 
 // fires lets fire work on schedules until the test ends.
-func fires(t *testing.T, q *queue.Queue, fire queue.Fire) {
+func fires(t *testing.T, q *queue.Queue, fire timetable.Fire) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -34,9 +35,9 @@ func fires(t *testing.T, q *queue.Queue, fire queue.Fire) {
 // The process that adds a schedule dies before it asks the broker for the timer.
 func TestAScheduleThatNobodyArmedIsRepaired(t *testing.T) {
 	t.Parallel()
-	q := open(t, jobstest.Start(t), queue.Config{})
+	q := jobstest.Queue(t, jobstest.Start(t).Connect(), queue.Config{})
 	rec := calendar.New(hourly("lost"), time.Now().Add(-time.Hour-500*time.Millisecond))
-	if err := queue.StoreSchedule(jobstest.Context(t), q, rec); err != nil {
+	if err := timetable.Store(jobstest.Context(t), q.Timetable(), rec); err != nil {
 		t.Fatal(err)
 	}
 	fired := make(chan calendar.Firing, 10)
@@ -48,7 +49,7 @@ func TestAScheduleThatNobodyArmedIsRepaired(t *testing.T) {
 	var armed []string
 	for end := time.Now().Add(jobstest.Patience); len(armed) == 0 && time.Now().Before(end); {
 		var err error
-		if armed, err = q.RepairSchedules(t.Context()); err != nil {
+		if armed, err = q.Timetable().Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -66,9 +67,9 @@ func TestAScheduleThatNobodyArmedIsRepaired(t *testing.T) {
 // A firing that could not be worked on comes again.
 func TestAFiringThatFailsComesAgain(t *testing.T) {
 	t.Parallel()
-	q := open(t, jobstest.Start(t), queue.Config{})
+	q := jobstest.Queue(t, jobstest.Start(t).Connect(), queue.Config{})
 	rec := calendar.New(hourly("again"), time.Now().Add(-time.Hour))
-	if err := queue.StoreSchedule(jobstest.Context(t), q, rec); err != nil {
+	if err := timetable.Store(jobstest.Context(t), q.Timetable(), rec); err != nil {
 		t.Fatal(err)
 	}
 	tries, done := 0, make(chan struct{})
@@ -80,7 +81,7 @@ func TestAFiringThatFailsComesAgain(t *testing.T) {
 		return rec.After(rec.Firing(now)), nil
 	})
 	same := func(_ context.Context, rec calendar.Record, _ time.Time) (calendar.Record, error) { return rec, nil }
-	if _, err := q.ChangeSchedule(jobstest.Context(t), "again", same); err != nil {
+	if _, err := q.Timetable().Change(jobstest.Context(t), "again", same); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -95,16 +96,17 @@ func TestAFiringThatFailsComesAgain(t *testing.T) {
 func TestAWakeUpForNothing(t *testing.T) {
 	t.Parallel()
 	s := jobstest.Start(t)
-	q, nc := open(t, s, queue.Config{}), s.Connect()
+	nc := s.Connect()
+	q := jobstest.Queue(t, nc, queue.Config{})
 	for _, name := range []string{"later", "paused"} {
-		if _, err := q.AddSchedule(jobstest.Context(t), hourly(name), false); err != nil {
+		if _, err := q.Timetable().Add(jobstest.Context(t), hourly(name), false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pause := func(_ context.Context, rec calendar.Record, now time.Time) (calendar.Record, error) {
 		return rec.Pause("test", now), nil
 	}
-	if _, err := q.ChangeSchedule(jobstest.Context(t), "paused", pause); err != nil {
+	if _, err := q.Timetable().Change(jobstest.Context(t), "paused", pause); err != nil {
 		t.Fatal(err)
 	}
 	fires(t, q, func(_ context.Context, rec calendar.Record, _ time.Time) (calendar.Record, error) {
@@ -134,14 +136,14 @@ func TestAWakeUpForNothing(t *testing.T) {
 // Changes by many at once are all made, one after the other.
 func TestSchedulesChangeOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	q := open(t, jobstest.Start(t), queue.Config{})
-	if _, err := q.AddSchedule(jobstest.Context(t), hourly("busy"), false); err != nil {
+	q := jobstest.Queue(t, jobstest.Start(t).Connect(), queue.Config{})
+	if _, err := q.Timetable().Add(jobstest.Context(t), hourly("busy"), false); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			_, err := q.ChangeSchedule(jobstest.Context(t), "busy", func(_ context.Context, rec calendar.Record, _ time.Time) (calendar.Record, error) {
+			_, err := q.Timetable().Change(jobstest.Context(t), "busy", func(_ context.Context, rec calendar.Record, _ time.Time) (calendar.Record, error) {
 				rec.LastJob += "x"
 				return rec, nil
 			})
@@ -151,27 +153,27 @@ func TestSchedulesChangeOneAfterTheOther(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if rec, err := q.Schedule(t.Context(), "busy"); err != nil || rec.LastJob != "xxxxxxxx" {
+	if rec, err := q.Timetable().Get(t.Context(), "busy"); err != nil || rec.LastJob != "xxxxxxxx" {
 		t.Errorf("got %q, %v", rec.LastJob, err)
 	}
 }
 
 func TestSchedulesAreBounded(t *testing.T) {
 	t.Parallel()
-	q := open(t, jobstest.Start(t), queue.Config{})
+	q := jobstest.Queue(t, jobstest.Start(t).Connect(), queue.Config{})
 	for i := range calendar.Most {
-		if err := queue.StoreSchedule(jobstest.Context(t), q, calendar.New(hourly(fmt.Sprintf("s%d", i)), time.Now())); err != nil {
+		if err := timetable.Store(jobstest.Context(t), q.Timetable(), calendar.New(hourly(fmt.Sprintf("s%d", i)), time.Now())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := q.AddSchedule(jobstest.Context(t), hourly("more"), false)
+	_, err := q.Timetable().Add(jobstest.Context(t), hourly("more"), false)
 	if invalid, ok := errors.AsType[*jobs.InvalidError](err); !ok || invalid.Fields[0].Field != "name" {
 		t.Errorf("one more: %v", err)
 	}
-	if _, err := q.AddSchedule(jobstest.Context(t), hourly("s7"), true); err != nil {
+	if _, err := q.Timetable().Add(jobstest.Context(t), hourly("s7"), true); err != nil {
 		t.Errorf("one that is there: %v", err)
 	}
-	list, err := q.Schedules(jobstest.Context(t))
+	list, err := q.Timetable().List(jobstest.Context(t))
 	if err != nil || len(list) != calendar.Most || list[0].Name != "s0" || list[1].Name != "s1" || list[2].Name != "s10" {
 		t.Errorf("%d schedules, %v", len(list), err)
 	}
