@@ -18,7 +18,7 @@ func TestBudgets(t *testing.T) {
 	p := open(t)
 	book := ledger.Of(p.queue.Workers())
 	day := ledger.Budget{Key: "queue:default", Amount: ledger.Amount{USD: 50, Tokens: 1000}, Per: "day"}
-	pool := ledger.Budget{Key: "pool", Amount: ledger.Amount{USD: 2}, Per: "month"}
+	pool := ledger.Budget{Key: "pool", Amount: ledger.Amount{USD: 2, Tokens: 1_000_000}, Per: "month"}
 	job := jobstest.Job()
 	job.Isolation, job.Batch, job.Item, job.Budget = jobs.IsolationNone, "night", "1", jobs.Budget{BatchTokens: 400}
 	rec, err := p.Submit(t.Context(), job, "test")
@@ -47,7 +47,7 @@ func TestBudgets(t *testing.T) {
 		if q.Key != "queue:default" || q.SpentUSD != 12.5 || q.LeftUSD != 37.5 || q.SpentTokens != 900 || q.LeftTokens != 100 || q.Share != 0.9 || q.Next == nil {
 			t.Errorf("of the queue: %+v", q)
 		}
-		if all.LeftUSD != 0 || all.Share != 1.25 || all.LimitTokens != 0 {
+		if all.LeftUSD != 0 || all.Share != 1.25 || all.LeftTokens != all.LimitTokens {
 			t.Errorf("of the pool: %+v", all)
 		}
 		if batch != "night" {
