@@ -176,6 +176,8 @@ type Agent struct {
 	// Instructions are added to what the agent is told in each of its conversations,
 	// beside the instruction files of the repository. At most MaxInstructions bytes.
 	Instructions string `json:"instructions,omitempty"`
+	// MCPServers are servers of tools for the agent, by name.
+	MCPServers map[string]MCPServer `json:"mcp_servers,omitempty"`
 }
 
 // Budget bounds what a job may spend, and what all jobs of its batch may spend together.

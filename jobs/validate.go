@@ -39,6 +39,7 @@ func (j Job) Validate() error {
 	found := &InvalidError{}
 	j.validateNames(found)
 	j.validateWork(found)
+	j.validateMCPServers(found)
 	j.validateRepo(found)
 	j.validateDeliver(found)
 	validatePatterns(found, "artifacts", j.Artifacts)
@@ -246,19 +247,7 @@ func (j Job) validateSandbox(found *InvalidError) {
 }
 
 func (j Job) validateEnvironment(found *InvalidError) {
-	if len(j.Env) > MaxEnv {
-		found.add("env", fmt.Errorf("has %d variables, at most %d are allowed", len(j.Env), MaxEnv))
-	}
-	for _, name := range slices.Sorted(maps.Keys(j.Env)) {
-		switch {
-		case !envName().MatchString(name):
-			found.add("env", fmt.Errorf("%q is not a variable's name", name))
-		case strings.HasPrefix(name, "PENSTOCK_") || strings.HasPrefix(name, "LD_"):
-			found.add("env."+name, fmt.Errorf("is set by the pool or would change the jail's first program; choose another name"))
-		default:
-			found.add("env."+name, noNUL(j.Env[name]))
-		}
-	}
+	validateVariables(found, "env", j.Env)
 	for i, name := range j.Secrets {
 		if !envName().MatchString(name) {
 			found.add(fmt.Sprintf("secrets[%d]", i), fmt.Errorf("%q is not a secret's name (A-Z, a-z, 0-9 and '_')", name))
@@ -269,6 +258,22 @@ func (j Job) validateEnvironment(found *InvalidError) {
 	}
 	for i, command := range j.Check {
 		found.add(fmt.Sprintf("check[%d]", i), noNUL(command))
+	}
+}
+
+func validateVariables(found *InvalidError, field string, env map[string]string) {
+	if len(env) > MaxEnv {
+		found.add(field, fmt.Errorf("has %d variables, at most %d are allowed", len(env), MaxEnv))
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		switch {
+		case !envName().MatchString(name):
+			found.add(field, fmt.Errorf("%q is not a variable's name", name))
+		case strings.HasPrefix(name, "PENSTOCK_") || strings.HasPrefix(name, "LD_"):
+			found.add(field+"."+name, fmt.Errorf("is set by the pool or would change the jail's first program; choose another name"))
+		default:
+			found.add(field+"."+name, noNUL(env[name]))
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ func TestEndlessInputsAreRefused(t *testing.T) {
 		"file":              {[]string{"submit", "p", "--isolation", "none", "--agent", "claude", "--file", zero}, "--file"},
 		"result schema":     {[]string{"submit", "p", "--isolation", "none", "--agent", "claude", "--result-schema", zero}, "--result-schema"},
 		"instructions":      {[]string{"submit", "p", "--isolation", "none", "--agent", "claude", "--instructions", zero}, "--instructions"},
+		"MCP servers":       {[]string{"submit", "p", "--isolation", "none", "--agent", "claude", "--mcp-config", zero}, "--mcp-config"},
 		"schedule":          {[]string{"schedule", "add", "n", "--every", "1h", "--job", zero}, "is larger than"},
 		"send":              {[]string{"send", "0198c0de-0000-7000-8000-000000000000", "-"}, "the prompt is larger than"},
 		"raw":               {[]string{"job", "raw", "0198c0de-0000-7000-8000-000000000000", "-"}, "the line is larger than"},

@@ -33,6 +33,8 @@ type Abilities struct {
 	Images bool `json:"images"`
 	// Instructions: the agent can be given instructions of the job's own.
 	Instructions bool `json:"instructions"`
+	// MCPServers: the agent starts servers of tools that the job names.
+	MCPServers bool `json:"mcp_servers"`
 	// API is the model API that the agent needs: "anthropic", "openai", "google".
 	API string `json:"api,omitempty"`
 }
@@ -60,6 +62,7 @@ func (a *Agents) Able(j jobs.Job) error {
 	lacks(j.Agent.Interactive, can.Interactive, "agent.interactive", "takes one prompt and then ends")
 	lacks(j.Agent.Terminals, can.Terminals, "agent.terminals", "can be given none")
 	lacks(j.Agent.Instructions != "", can.Instructions, "agent.instructions", "has no way to be given any; say it in the prompt")
+	lacks(len(j.Agent.MCPServers) > 0, can.MCPServers, "agent.mcp_servers", "uses no MCP servers")
 	about := adapter.About()
 	lacks(j.Ask.ParkAfter > 0, about.Conversation != "" || about.Protocol == "command", "ask.park_after", "cannot go on with its conversation in another process, so its questions keep their slot")
 	lacks(j.Session != "", can.Resume, "session", "cannot go on with an earlier conversation")

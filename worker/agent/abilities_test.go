@@ -25,6 +25,9 @@ func TestAble(t *testing.T) {
 		{"claude", "", func(j *jobs.Job) { j.Agent.Interactive, j.Agent.MaxTurns, j.Agent.Model, j.Session = true, 3, "m", "s" }},
 		{"command", "", func(j *jobs.Job) { j.Agent.Model, j.Sandbox.Preset = "m", "offline" }},
 		{"opencode", "", func(j *jobs.Job) { j.Agent.Interactive = true }},
+		{"command", "agent.mcp_servers", func(j *jobs.Job) { j.Agent.MCPServers = map[string]jobs.MCPServer{"a": {Command: "x"}} }},
+		{"claude", "", func(j *jobs.Job) { j.Agent.MCPServers = map[string]jobs.MCPServer{"a": {Command: "x"}} }},
+		{"command", "", func(j *jobs.Job) { j.Agent.Instructions = "x" }},
 		{"clippy", "", func(j *jobs.Job) { j.Agent.MaxTurns = 3 }},
 	} {
 		j := jobs.Job{Agent: jobs.Agent{Name: tt.agent}}
@@ -58,6 +61,9 @@ func TestTerminalsAreRefused(t *testing.T) {
 		job := jobs.Job{Agent: jobs.Agent{Name: name, Terminals: true}}
 		if err := agents.Able(job); (err != nil) != refused || refused && !strings.Contains(err.Error(), "agent.terminals") {
 			t.Errorf("%s: %v", name, err)
+		}
+		if err := agents.Able(jobs.Job{Agent: jobs.Agent{Name: name, Instructions: "x"}}); (err != nil) != (name == "mine") {
+			t.Errorf("%s, with instructions: %v", name, err)
 		}
 		job.Sandbox.Preset = "offline"
 		if err := agents.Able(job); err == nil || !strings.Contains(err.Error(), "agent.terminals") {

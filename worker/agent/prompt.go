@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -179,6 +180,7 @@ func (l Launch) Describing(title, diff string, cut bool) Launch {
 	frame(&b, "change", l.ID, strings.TrimSuffix(diff, "\n")+"\n")
 	l.Prompt, l.Resume, l.Notice = b.String(), "", ""
 	l.Depends, l.Job.Files, l.Job.Issue, l.Job.ResultSchema = nil, nil, nil, nil
+	l.Job.Agent.MCPServers = nil
 	return l
 }
 
@@ -233,7 +235,7 @@ func (l Launch) InstructionsFile() string {
 }
 
 // PlanFiles are the files that every agent gets: the prompt, the issue's fields, the
-// instructions and the job's own files.
+// instructions, the job's own files, and what starts its MCP servers.
 func (l Launch) PlanFiles() []File {
 	files := []File{{Path: promptFile, Content: []byte(l.FirstPrompt() + "\n")}}
 	if l.Job.Issue != nil {
@@ -249,7 +251,7 @@ func (l Launch) PlanFiles() []File {
 	for _, f := range l.Job.Files {
 		files = append(files, File{Path: inputDir + "/" + f.Name, Content: f.Content})
 	}
-	return append(files, l.depends()...)
+	return slices.Concat(files, l.serverScripts(), l.depends())
 }
 
 // depends are the results of the jobs that this one depends on, and a patch

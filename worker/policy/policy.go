@@ -26,6 +26,9 @@ type Policy struct {
 	// Attach says whether people may open terminals in the jails of agents:
 	// allow, which is the default, or deny.
 	Attach string `yaml:"attach,omitempty" json:"attach,omitempty"`
+	// MCPServers says whether jobs may give their agents servers of tools: allow, which is
+	// the default, or deny.
+	MCPServers string `yaml:"mcp_servers,omitempty" json:"mcp_servers,omitempty"`
 	// Models are those that agents may call, by the names that they have on the wire; one
 	// that ends with * stands for all that begin so. Empty is all.
 	Models []string `yaml:"models,omitempty" json:"models,omitempty"`
@@ -53,6 +56,7 @@ func Parse(file string, b []byte) (p Policy, err error) {
 func (p Policy) validate() error {
 	return cmp.Or(
 		p.CheckWords("attach", []string{p.Attach}, "", "allow", "deny"),
+		p.CheckWords("mcp_servers", []string{p.MCPServers}, "", "allow", "deny"),
 		p.checkNames("models", p.Models),
 		p.checkNames("service_tiers", p.ServiceTiers),
 		p.CheckWords("modes", p.Modes, "none", "worktree", "container"),
@@ -76,7 +80,9 @@ type Request struct {
 	Jail      policy.Request
 	Mode      string // none, worktree, container
 	Workspace string // how the job gets files of its own; "" leaves it to the host
-	Deliver   string // how its result leaves the store; "" if it does not
+	// MCPServers are the names of the servers that the job gives its agent.
+	MCPServers []string
+	Deliver    string // how its result leaves the store; "" if it does not
 }
 
 // PermitsJob reports all that the policy does not permit together, as a
@@ -90,6 +96,9 @@ func (p Policy) PermitsJob(r Request) error {
 		if len(c.permitted) > 0 && c.asked != "" && !slices.Contains(c.permitted, c.asked) {
 			denied = append(denied, policy.Denial{Field: c.field, Value: c.asked, Most: strings.Join(c.permitted, ", ")})
 		}
+	}
+	if p.MCPServers == "deny" && len(r.MCPServers) > 0 {
+		denied = append(denied, policy.Denial{Field: "mcp_servers", Value: strings.Join(r.MCPServers, ", "), Most: "none"})
 	}
 	if jail, ok := errors.AsType[*policy.DeniedError](p.Permits(r.Jail)); ok {
 		denied = append(denied, jail.Denials...)

@@ -17,6 +17,7 @@ deliver: [patch, pr]
 backends: [bwrap]
 workspaces: [overlay]
 attach: deny
+mcp_servers: deny
 `
 
 // A job is told at once all that it may not have, of the worker and of its jail.
@@ -34,12 +35,12 @@ func TestPermitsJobReportsEverything(t *testing.T) {
 		}
 	}
 	err = p.PermitsJob(Request{
-		Mode: "none", Workspace: "linked", Deliver: "branch", Jail: policy.Request{Backend: "none", Network: "full"},
+		Mode: "none", Workspace: "linked", Deliver: "branch", MCPServers: []string{"a", "b"}, Jail: policy.Request{Backend: "none", Network: "full"},
 	})
 	const want = "policy /etc/penstock/policy.yaml: modes: none is not permitted; permitted is worktree, container; " +
-		"workspaces: linked is not permitted; permitted is overlay; deliver: branch is not permitted; permitted is patch, pr; " +
+		"workspaces: linked is not permitted; permitted is overlay; deliver: branch is not permitted; permitted is patch, pr; mcp_servers: a, b is not permitted; permitted is none; " +
 		"backends: none is not permitted; permitted is bwrap; network: full is not permitted; permitted is allowlist"
-	if denied, ok := errors.AsType[*policy.DeniedError](err); !ok || err.Error() != want || len(denied.Denials) != 5 {
+	if denied, ok := errors.AsType[*policy.DeniedError](err); !ok || err.Error() != want || len(denied.Denials) != 6 {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	err = (Policy{}).PermitsJob(Request{Mode: "none", Workspace: "hook", Deliver: "pr", Jail: policy.Request{Backend: "none", Network: "full"}})
@@ -60,6 +61,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"modes: [worktre]":                 `modes: "worktre" is not one of none, worktree, container`,
 		"workspaces: [overlay, copy]":      `workspaces: "copy" is not one of overlay, clone, linked, hook`,
 		"deliver: [push]":                  `deliver: "push" is not one of none, patch, branch, pr`,
+		"mcp_servers: ask":                 `mcp_servers: "ask" is not one of allow, deny`,
 		"attach: maybe":                    `attach: "maybe" is not one of allow, deny`,
 		"modes: [none]\nmodes: [none]":     `mapping key "modes" already defined`,
 		"modes: [none]\n---\nattach: deny": "has more than one document",

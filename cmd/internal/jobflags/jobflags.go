@@ -29,6 +29,7 @@ type Flags struct {
 	runAt                string
 	resultSchema         string // a file's name
 	instructions         string // as above
+	mcpConfig            string // as above
 	file                 string // with the whole job; see AddFile
 	labels, files        []string
 	DryRun               bool
@@ -46,6 +47,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&j.Agent.Model, "model", "", "model for the agent")
 	flags.IntVar(&j.Agent.MaxTurns, "max-turns", 0, "maximum of model turns")
 	flags.StringVar(&f.instructions, "instructions", "", "file with instructions for the agent, besides those of the repository")
+	flags.StringVar(&f.mcpConfig, "mcp-config", "", "file with MCP servers for the agent, as agents have it: {\"mcpServers\": {NAME: {\"command\": …}}}")
 	flags.BoolVar(&j.Agent.Interactive, "interactive", false, "keep the agent for prompts and answers until --idle-timeout passes without one")
 	flags.BoolVar(&j.Agent.Terminals, "terminals", false, "give the agent terminals in its jail, which people can open with penstock attach")
 	flags.Var(input.OneOf(&f.isolation, input.Strings(jobs.IsolationNone, jobs.IsolationWorktree, jobs.IsolationContainer)...), "isolation", "none, worktree (default) or container")
@@ -142,21 +144,66 @@ func (f *Flags) Values(command []string) (jobs.Job, error) {
 			return j, cli.Usage("", "--result-schema: %w", err)
 		}
 	}
-	if f.instructions != "" {
-		text, err := input.ReadFile(f.instructions, jobs.MaxJobBytes)
-		if err != nil {
-			return j, cli.Usage("", "--instructions: %w", err)
-		}
-		if len(text) == 0 {
-			return j, cli.Usage("", "--instructions: %s is empty", f.instructions)
-		}
-		j.Agent.Instructions = string(text)
+	if err = f.instruct(&j.Agent); err != nil {
+		return j, err
 	}
 	if j.Files, err = attachments(f.files); err != nil {
 		return j, err
 	}
 	j.Repo.URL, err = Repository(j.Repo.URL)
 	return j, err
+}
+
+// instruct gives the agent its instructions and its MCP servers.
+func (f *Flags) instruct(a *jobs.Agent) error {
+	if f.instructions != "" {
+		text, err := input.ReadFile(f.instructions, jobs.MaxJobBytes)
+		if err != nil {
+			return cli.Usage("", "--instructions: %w", err)
+		}
+		if len(text) == 0 {
+			return cli.Usage("", "--instructions: %s is empty", f.instructions)
+		}
+		a.Instructions = string(text)
+	}
+	if f.mcpConfig == "" {
+		return nil
+	}
+	var err error
+	if a.MCPServers, err = mcpServers(f.mcpConfig); err != nil {
+		return cli.Usage("", "--mcp-config: %w", err)
+	}
+	return nil
+}
+
+// mcpServers reads a file with MCP servers, in the form that many agents share.
+func mcpServers(name string) (map[string]jobs.MCPServer, error) {
+	data, err := input.ReadFile(name, jobs.MaxJobBytes)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Servers map[string]struct {
+			Type    string            `json:"type"`
+			Command string            `json:"command"`
+			Args    []string          `json:"args"`
+			Env     map[string]string `json:"env"`
+		} `json:"mcpServers"`
+	}
+	if err := jobs.DecodeStrict(data, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	servers := map[string]jobs.MCPServer{}
+	for at, s := range file.Servers {
+		if s.Type != "" && s.Type != "stdio" {
+			return nil, fmt.Errorf("%s: server %q has type %q: agents start those of type stdio only", name, at, s.Type)
+		}
+		servers[at] = jobs.MCPServer{Command: s.Command, Args: s.Args, Env: s.Env}
+	}
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("%s has no mcpServers", name)
+	}
+	return servers, nil
 }
 
 // Pairs reads the values k=v of a flag.

@@ -40,6 +40,7 @@ func TestReference(t *testing.T) {
 		{"Terminals", "can be given terminals that people look at, too: `agent.terminals`"},
 		{"Images", "is shown the images of a prompt: `send --image`; one of protocol `acp` if it says so when it runs"},
 		{"Instructions", "is given instructions of the job's own: `agent.instructions`"},
+		{"MCPServers", "uses MCP servers that the job names: `agent.mcp_servers`"},
 		{"API", "model API that it cannot do without"},
 	}
 	all := builtin.Agents(agent.Config{}).All()

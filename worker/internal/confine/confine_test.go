@@ -169,3 +169,19 @@ func TestNothingLeadsOutOfAnOfflineJail(t *testing.T) {
 		t.Error("an agent that shall have terminals, and cannot ask for them, was not refused")
 	}
 }
+
+// A policy that allows no MCP servers refuses a job that has some, and no other job.
+func TestPolicyRefusesServers(t *testing.T) {
+	deny := Config{Policy: policy.Policy{MCPServers: "deny"}}
+	job := jobs.Job{}.WithDefaults()
+	if err := deny.Permits(job, "", ""); err != nil {
+		t.Errorf("without servers: %v", err)
+	}
+	job.Agent.MCPServers = map[string]jobs.MCPServer{"b": {Command: "x"}, "a": {Command: "x"}}
+	if err := deny.Permits(job, "", ""); err == nil || !strings.Contains(err.Error(), "mcp_servers: a, b is not permitted") {
+		t.Errorf("with servers: %v", err)
+	}
+	if err := (Config{}).Permits(job, "", ""); err != nil {
+		t.Errorf("without a policy: %v", err)
+	}
+}

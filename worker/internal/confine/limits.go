@@ -3,6 +3,7 @@ package confine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 
@@ -45,6 +46,7 @@ func agentLimits(job jobs.Job) sandbox.Limits {
 func (c Config) Permits(job jobs.Job, strategy, delivers string) error {
 	return c.Policy.PermitsJob(policy.Request{
 		Mode: string(job.Isolation), Workspace: strategy, Deliver: delivers,
+		MCPServers: slices.Sorted(maps.Keys(job.Agent.MCPServers)),
 		Jail: jailpolicy.Request{
 			Backend: job.Sandbox.Backend, Network: string(job.Sandbox.Network), Hosts: job.Sandbox.AllowHosts,
 			Limits: agentLimits(job), Budget: Budget(job.Sandbox.Limits),

@@ -25,7 +25,7 @@ func (Adapter) About() agent.About {
 
 var abilities = agent.Abilities{
 	Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true, Terminals: true,
-	Images: true,
+	Images: true, MCPServers: true,
 }
 
 // Launch implements [agent.Adapter].
@@ -70,6 +70,9 @@ func (d *decoder) beginSession() []byte {
 			Name: name, Command: d.launch.Penstock, Args: args,
 			Env: []sdk.EnvVariable{{Name: d.launch.Variable, Value: d.launch.Inside}},
 		}})
+	}
+	for _, s := range d.launch.MCPServers() {
+		servers = append(servers, sdk.McpServer{Stdio: &sdk.McpServerStdio{Name: s.Name, Command: s.Command, Args: s.Args, Env: []sdk.EnvVariable{}}})
 	}
 	id := sdk.SessionId(d.launch.Resume)
 	switch {

@@ -48,6 +48,9 @@ func Jailed(t *testing.T, agents *agent.Agents, l agent.Launch, way Gated) Run {
 			"CLAUDE_CODE_MAX_RETRIES=2"),
 		Workspace: workspace, Network: sandbox.NetworkGate, Listen: []string{"127.0.0.1:3128"},
 	}
+	for name, value := range l.Job.Env {
+		spec.Env = append(spec.Env, name+"="+value)
+	}
 	for _, m := range p.Mounts {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: m, Target: m})
 	}

@@ -34,7 +34,7 @@ func (Adapter) About() agent.About {
 		Conversation: ".claude/projects/*/{id}.jsonl",
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, MaxTurns: true,
-			Tokens: true, Cost: true, Terminals: true, Images: true, Instructions: true, API: "anthropic",
+			Tokens: true, Cost: true, Terminals: true, Images: true, Instructions: true, MCPServers: true, API: "anthropic",
 		},
 	}
 }
@@ -81,7 +81,7 @@ func arguments(l agent.Launch) []string {
 	if !own {
 		args = append(args, "--strict-mcp-config")
 	}
-	if !own || l.Job.Agent.Terminals {
+	if !own || l.Job.Agent.Terminals || len(l.Job.Agent.MCPServers) > 0 {
 		args = append(args, "--mcp-config", mcpServers(l))
 	}
 	if file := l.InstructionsFile(); file != "" {
@@ -111,6 +111,9 @@ func mcpServers(l agent.Launch) string {
 	if l.Job.Agent.Terminals {
 		name, args := l.TerminalServer()
 		servers[name] = map[string]any{"command": "penstock", "args": args, "alwaysLoad": true}
+	}
+	for _, s := range l.MCPServers() {
+		servers[s.Name] = map[string]any{"command": s.Command, "args": s.Args, "alwaysLoad": true}
 	}
 	return string(decode.JSON(map[string]any{"mcpServers": servers}))
 }

@@ -96,3 +96,8 @@ func TestJailedClaudeIsInstructed(t *testing.T) {
 	agents, program := adaptertest.Program(t, claude.Adapter{})
 	adaptertest.Instructed(t, agents, adaptertest.Prompted(t, "claude", "hello", program), "anthropic")
 }
+
+func TestJailedClaudeUsesServers(t *testing.T) {
+	agents, program := adaptertest.Program(t, claude.Adapter{})
+	adaptertest.UsesServer(t, agents, adaptertest.Prompted(t, "claude", "", program), "mcp__tiny__look")
+}

@@ -32,7 +32,7 @@ func (Adapter) About() agent.About {
 		OneShot:      true,
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Terminals: true,
-			Images: true, Instructions: true, API: "openai",
+			Images: true, Instructions: true, MCPServers: true, API: "openai",
 		},
 	}
 }
@@ -91,11 +91,17 @@ func settings(l agent.Launch) []string {
 		// Without this the program waits for ever for an API that it cannot reach.
 		"--disable", "unbounded_connection_retries",
 	}
+	// By default the program passes only a few variables to its MCP servers.
+	serve := func(s agent.MCPServer, variables []string) {
+		args = append(args, "-c", fmt.Sprintf(`mcp_servers.%s={command=%q,args=%s,env_vars=%s,tool_timeout_sec=60,default_tools_approval_mode="approve"}`,
+			s.Name, s.Command, decode.JSON(s.Args), decode.JSON(variables)))
+	}
 	if l.Job.Agent.Terminals {
-		server, serverArgs := l.TerminalServer()
-		// By default the program passes only a few variables to its MCP servers.
-		args = append(args, "-c", fmt.Sprintf(`mcp_servers.%s={command="penstock",args=%s,env_vars=[%q],tool_timeout_sec=60,default_tools_approval_mode="approve"}`,
-			server, decode.JSON(serverArgs), l.Variable))
+		name, serverArgs := l.TerminalServer()
+		serve(agent.MCPServer{Name: name, Command: "penstock", Args: serverArgs}, []string{l.Variable})
+	}
+	for _, s := range l.MCPServers() {
+		serve(s, l.MCPVariables())
 	}
 	if text := l.Job.Agent.Instructions; text != "" {
 		// Text without control characters is quoted in TOML as it is in Go.

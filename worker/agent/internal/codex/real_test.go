@@ -143,3 +143,12 @@ func TestJailedCodexIsInstructed(t *testing.T) {
 		adaptertest.Instructed(t, agents, l, "openai")
 	}
 }
+
+func TestJailedCodexUsesServers(t *testing.T) {
+	agents, program := adaptertest.Program(t, codex.Adapter{})
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "codex", "", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "gpt-5.5", interactive
+		adaptertest.UsesServer(t, agents, l, "mcp__tiny/look")
+	}
+}

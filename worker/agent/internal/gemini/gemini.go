@@ -29,7 +29,7 @@ type Adapter struct{}
 func (Adapter) About() agent.About {
 	return agent.About{
 		Name: "gemini", Protocol: "gemini", Install: "npm install -g @google/gemini-cli",
-		Abilities: agent.Abilities{Resume: true, Model: true, MaxTurns: true, Tokens: true, Instructions: true, API: "google"},
+		Abilities: agent.Abilities{Resume: true, Model: true, MaxTurns: true, Tokens: true, Instructions: true, MCPServers: true, API: "google"},
 	}
 }
 
@@ -91,6 +91,14 @@ func settings(l agent.Launch) string {
 		tools["exclude"] = []string{"google_web_search", "web_fetch"}
 	}
 	settings["tools"] = tools
+	servers, variables := object{}, object{}
+	for _, name := range l.MCPVariables() {
+		variables[name] = "$" + name // otherwise the program keeps some from its servers
+	}
+	for _, s := range l.MCPServers() {
+		servers[s.Name] = object{"command": s.Command, "args": s.Args, "env": variables, "trust": true}
+	}
+	settings["mcpServers"] = servers
 	if n := l.Job.Agent.MaxTurns; n > 0 {
 		settings["model"] = object{"maxSessionTurns": n}
 	}

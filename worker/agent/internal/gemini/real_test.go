@@ -89,3 +89,10 @@ func TestJailedGeminiIsInstructed(t *testing.T) {
 	l.Job.Agent.Model = "gemini-2.5-flash"
 	adaptertest.Instructed(t, agents, l, "google")
 }
+
+func TestJailedGeminiUsesServers(t *testing.T) {
+	agents, program := adaptertest.Program(t, gemini.Adapter{})
+	l := adaptertest.Prompted(t, "gemini", "", program)
+	l.Job.Agent.Model = "gemini-2.5-flash"
+	adaptertest.UsesServer(t, agents, l, "mcp_tiny_look")
+}

@@ -35,7 +35,7 @@ func (Adapter) About() agent.About {
 		Name: "opencode", Protocol: "opencode", Install: "npm install -g opencode-ai", OneShot: true,
 		Abilities: agent.Abilities{
 			Interactive: true, Questions: true, Interrupt: true, Resume: true, Model: true, Tokens: true, Cost: true,
-			Images: true, Instructions: true, API: "anthropic",
+			Images: true, Instructions: true, MCPServers: true, API: "anthropic",
 		},
 	}
 }
@@ -102,6 +102,13 @@ func configOf(l agent.Launch) string {
 	}
 	if model := modelOf(l); model != "" && l.Job.Agent.Interactive {
 		config["model"] = model // otherwise it is an argument
+	}
+	if servers := l.MCPServers(); len(servers) > 0 && !l.Job.Agent.Interactive { // then they come with the session
+		local := map[string]any{}
+		for _, s := range servers {
+			local[s.Name] = map[string]any{"type": "local", "command": append([]string{s.Command}, s.Args...), "enabled": true}
+		}
+		config["mcp"] = local
 	}
 	if file := l.InstructionsFile(); file != "" {
 		config["instructions"] = []string{file}

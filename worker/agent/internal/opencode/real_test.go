@@ -79,3 +79,12 @@ func TestJailedOpencodeIsInstructed(t *testing.T) {
 		adaptertest.Instructed(t, agents, l, "anthropic")
 	}
 }
+
+func TestJailedOpencodeUsesServers(t *testing.T) {
+	agents, program := adaptertest.Program(t, opencode.Adapter{})
+	for _, interactive := range []bool{false, true} {
+		l := adaptertest.Prompted(t, "opencode", "", program)
+		l.Job.Agent.Model, l.Job.Agent.Interactive = "claude-sonnet-4-5", interactive
+		adaptertest.UsesServer(t, agents, l, "tiny_look")
+	}
+}

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// serversDir is the directory of the scripts that start MCP servers, under Launch.Files.
+const serversDir = "mcp"
+
+// An MCPServer is a server of the job, as the agent starts it.
+type MCPServer struct {
+	Name    string
+	Command string
+	Args    []string
+}
+
+// MCPServers are the job's servers, in the order of their names. Each is started by a
+// script among the plan's files: agents expand variables and templates in commands that
+// they read, each in another way, and in the arguments of a shell's script none does.
+func (l Launch) MCPServers() []MCPServer {
+	var servers []MCPServer
+	for _, name := range slices.Sorted(maps.Keys(l.Job.Agent.MCPServers)) {
+		servers = append(servers, MCPServer{Name: name, Command: "/bin/sh", Args: []string{l.Files + "/" + serversDir + "/" + name}})
+	}
+	return servers
+}
+
+// MCPVariables are the names of the variables that servers get from their agent, for agents that
+// give them only those that they are told: the job's own and its secrets.
+func (l Launch) MCPVariables() []string {
+	names := slices.Concat(slices.Collect(maps.Keys(l.Job.Env)), l.Job.Secrets)
+	slices.Sort(names)
+	return append([]string{}, slices.Compact(names)...)
+}
+
+// serverScripts are the scripts that start the servers.
+func (l Launch) serverScripts() []File {
+	var files []File
+	for _, name := range slices.Sorted(maps.Keys(l.Job.Agent.MCPServers)) {
+		server := l.Job.Agent.MCPServers[name]
+		var b strings.Builder
+		for _, variable := range slices.Sorted(maps.Keys(server.Env)) {
+			b.WriteString("export " + variable + "=" + shellQuoted(server.Env[variable]) + "\n")
+		}
+		b.WriteString("exec " + shellQuoted(server.Command))
+		for _, arg := range server.Args {
+			b.WriteString(" " + shellQuoted(arg))
+		}
+		files = append(files, File{Path: serversDir + "/" + name, Content: []byte(b.String() + "\n")})
+	}
+	return files
+}
+
+// shellQuoted is a text as one word of a shell.
+func shellQuoted(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
