@@ -51,6 +51,9 @@ func Jailed(t *testing.T, agents *agent.Agents, l agent.Launch, way Gated) Run {
 	for name, value := range l.Job.Env {
 		spec.Env = append(spec.Env, name+"="+value)
 	}
+	for _, name := range l.Job.Secrets {
+		spec.Env = append(spec.Env, name+"=value of "+name)
+	}
 	for _, m := range p.Mounts {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: m, Target: m})
 	}

@@ -21,7 +21,7 @@ const tinyServer = `while IFS= read -r line; do
 	case $line in
 	*'"method":"initialize"'*) answer '{"protocolVersion":"'"$version"'","capabilities":{"tools":{}},"serverInfo":{"name":"tiny","version":"1"}}' ;;
 	*'"method":"tools/list"'*) answer '{"tools":[{"name":"look","description":"Look.","inputSchema":{"type":"object","properties":{}}}]}' ;;
-	*'"method":"tools/call"'*) answer '{"content":[{"type":"text","text":"seen '"$(printf '%s,' "$@" "$TEAM" "$OWN" | base64 -w0)"' seen"}]}' ;;
+	*'"method":"tools/call"'*) answer '{"content":[{"type":"text","text":"seen '"$(printf '%s,' "$@" "$TEAM" "$TEAM_TOKEN" "$OWN" | base64 -w0)"' seen"}]}' ;;
 	*'"method":"ping"'*) answer '{}' ;;
 	esac
 done
@@ -40,11 +40,12 @@ func UsesServer(t *testing.T, agents *agent.Agents, l agent.Launch, tool string)
 	hostile := `it's $HOME ${HOME} {env:HOME} "x" ` + "`id`\n\\"
 	l.Job.Prompt = "LOOK"
 	l.Job.Env = map[string]string{"TEAM": "web"}
+	l.Job.Secrets = []string{"TEAM_TOKEN"}
 	l.Job.Agent.MCPServers = map[string]jobs.MCPServer{
 		"tiny": {Command: "sh", Args: []string{"server", hostile, "--flag"}, Env: map[string]string{"OWN": hostile}},
 	}
 	r := Jailed(t, agents, l, Gated{Gate: NewGate(t, agents.All()[0].API, model), Session: gate.NewSession("s", JailKey, gate.Limits{})})
-	want := []string{hostile, "--flag", "web", hostile, ""}
+	want := []string{hostile, "--flag", "web", "value of TEAM_TOKEN", hostile, ""}
 	told := ""
 	for _, req := range model.Requests() {
 		if _, after, ok := strings.Cut(req.Last, "seen "); ok {
