@@ -194,6 +194,28 @@ func TestKindsOfRefusals(t *testing.T) {
 	}
 }
 
+// Only beta features of the policy pass, in each form of the header.
+func TestBetasOfThePolicy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{}, Limits{Betas: []string{"interleaved-thinking-*", "one"}}, stream(start, text, delta, stop))
+	for header, passes := range map[string]bool{
+		"":                                     true,
+		"one":                                  true,
+		"one, interleaved-thinking-2025-05-14": true,
+		"one,context-1m-2025-08-07":            false,
+		" two":                                 false,
+	} {
+		before := r.sent()
+		status, answer, _ := r.do("POST", "/v1/messages", hello, "Anthropic-Beta", header)
+		if (status == 200) != passes || (r.sent() > before) != passes || !passes && (status != 400 || !strings.Contains(answer, "of the policy")) {
+			t.Errorf("%q: %d %s", header, status, answer)
+		}
+	}
+	if len(r.violations) != 2 {
+		t.Errorf("violations %+v", r.violations)
+	}
+}
+
 // Only models and tiers of the policy pass, however a request names them.
 func TestModelsOfThePolicy(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request, q *quota) ([]byte, e
 	if c.asks, err = c.g.api.Rules.Inspect(body, c.asks.Model, c.s.limits.Remote); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
-	if err = c.s.limits.permit(c.asks); err != nil {
+	if err = c.s.limits.permit(c.asks, r.Header); err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	return body, rc.SetReadDeadline(time.Time{})

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -37,13 +38,22 @@ type Limits struct {
 	// Models and Tiers are the models, and the service tiers and speeds, that calls may ask
 	// for; a name that ends with * stands for all that begin so. Empty is all.
 	Models, Tiers []string
+	// Betas are the beta features that calls may ask for in a header, in the same way.
+	Betas []string
 	// Remote allows the provider to use the network on the agent's behalf: tools that
 	// run there, contents given by URL. It is a way out of a jail that has no other.
 	Remote bool
 }
 
 // permit says what of a call's request is not permitted.
-func (l Limits) permit(asks inspection.Inquiry) error {
+func (l Limits) permit(asks inspection.Inquiry, header http.Header) error {
+	for _, name := range []string{"Anthropic-Beta", "Openai-Beta"} {
+		for beta := range strings.SplitSeq(strings.Join(header[name], ","), ",") {
+			if beta = strings.TrimSpace(beta); beta != "" && !named(l.Betas, beta) {
+				return fmt.Errorf("beta %.60q is not among those of the policy", beta)
+			}
+		}
+	}
 	if !named(l.Models, strings.TrimPrefix(asks.Model, "models/")) {
 		return fmt.Errorf("model %.60q is not among those of the policy", asks.Model)
 	}

@@ -35,6 +35,10 @@ type Policy struct {
 	// ServiceTiers are the tiers and speeds that calls of models may ask for, as flex,
 	// priority and fast; a call that asks for none is permitted. Empty is all.
 	ServiceTiers []string `yaml:"service_tiers,omitempty" json:"service_tiers,omitempty"`
+	// Betas are the beta features that calls of models may ask for, by the names that they have in
+	// the headers anthropic-beta and openai-beta; one that ends with * stands for all that begin
+	// so. Empty is all.
+	Betas []string `yaml:"betas,omitempty" json:"betas,omitempty"`
 }
 
 // Load reads the file at path.
@@ -59,6 +63,7 @@ func (p Policy) validate() error {
 		p.CheckWords("mcp_servers", []string{p.MCPServers}, "", "allow", "deny"),
 		p.checkNames("models", p.Models),
 		p.checkNames("service_tiers", p.ServiceTiers),
+		p.checkNames("betas", p.Betas),
 		p.CheckWords("modes", p.Modes, "none", "worktree", "container"),
 		p.CheckWords("workspaces", p.Workspaces, "overlay", "clone", "linked", "hook"),
 		p.CheckWords("deliver", p.Deliver, "none", "patch", "branch", "pr"),

@@ -58,6 +58,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"preset: lax":                      `preset: "lax" is not one of strict, browser, debug, offline`,
 		"models: [claude-*-4]":             `models: "claude-*-4" is no name`,
 		"service_tiers: ['']":              `service_tiers: "" is no name`,
+		"betas: ['']":                      `betas: "" is no name`,
 		"modes: [worktre]":                 `modes: "worktre" is not one of none, worktree, container`,
 		"workspaces: [overlay, copy]":      `workspaces: "copy" is not one of overlay, clone, linked, hook`,
 		"deliver: [push]":                  `deliver: "push" is not one of none, patch, branch, pr`,

@@ -290,6 +290,8 @@ var policyFields = map[string]string{
 	"models[]":        "A name, or the beginning of names with a *.",
 	"service_tiers":   "The service tiers and speeds that calls of models may ask for. Left out, all.",
 	"service_tiers[]": "A name, or the beginning of names with a *.",
+	"betas":           "The beta features that calls of models may ask for, by their names in the headers anthropic-beta and openai-beta. Left out, all.",
+	"betas[]":         "A name, or the beginning of names with a *.",
 	"deliver":         "Where a job's result may go. Left out, anywhere.",
 	"deliver[]":       "A mode of delivery.",
 	"backends":        "What may make the jail. Left out, all.",

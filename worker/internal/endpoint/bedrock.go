@@ -62,6 +62,7 @@ func (b *bedrock) target(t *target) error {
 		t.streamed = string(body["stream"]) == "true"
 		delete(body, "model")
 		delete(body, "stream")
+		delete(body, "anthropic_beta") // what the agent asks for is in its header, which the gate has read
 		body["anthropic_version"] = quote("bedrock-2023-05-31")
 		if beta != "" {
 			var names []json.RawMessage

@@ -79,6 +79,7 @@ func (t *target) anthropic(path *string) error {
 		err := t.change(func(body map[string]json.RawMessage) {
 			t.streamed = string(body["stream"]) == "true"
 			delete(body, "model")
+			delete(body, "anthropic_beta") // it is in the header
 			body["anthropic_version"] = quote("vertex-2023-10-16")
 		})
 		*path = escape(t.model) + ":rawPredict"
