@@ -153,45 +153,53 @@ func TestAThrottledFleet(t *testing.T) {
 	}
 }
 
-// A session of Claude Code that meets a quota within its turn goes on with its conversation when
-// that is over; the agent never hears of it.
+// A session that meets a quota within its turn goes on with its conversation when that is over; the
+// agent never hears of it.
 func TestASessionGoesOnAfterAQuota(t *testing.T) {
 	t.Parallel()
-	f := newField(t)
-	var over atomic.Bool
-	model := f.real("claude", "anthropic", agenttest.Script{On: "COUNT", Steps: []agenttest.Step{
-		agenttest.Use("Bash", map[string]any{"command": "echo one >> log", "description": "count"}),
-		func(agenttest.Request) agenttest.Reply {
-			if over.CompareAndSwap(false, true) {
-				return agenttest.Reply{Status: 429, Error: "rate_limit_error", After: "3"}
+	for _, is := range []struct{ agent, api, tool, argument string }{
+		{"claude", "anthropic", "Bash", "command"},
+		{"codex", "openai", "exec_command", "cmd"},
+	} {
+		t.Run(is.agent, func(t *testing.T) {
+			t.Parallel()
+			f := newField(t)
+			var over atomic.Bool
+			model := f.real(is.agent, is.api, agenttest.Script{On: "COUNT", Steps: []agenttest.Step{
+				agenttest.Use(is.tool, map[string]any{is.argument: "echo one >> log", "description": "count"}),
+				func(agenttest.Request) agenttest.Reply {
+					if over.CompareAndSwap(false, true) {
+						return agenttest.Reply{Status: 429, Error: "rate_limit_error", After: "3"}
+					}
+					return agenttest.Reply{Text: "done"}
+				},
+			}})
+			api := httptest.NewServer(model)
+			t.Cleanup(api.Close)
+			g, err := gate.New(gate.Config{API: is.api, Key: "real-key", Upstream: api.URL, Govern: true, Patience: time.Second})
+			f.must(err)
+			t.Cleanup(func() { f.must(g.Close()) })
+			f.cfg.Gates = map[string]*gate.Gate{is.api: g}
+			f.restores()
+			rec, events := f.run(jobs.Job{Prompt: "COUNT one", Repo: jobs.Repo{URL: f.repo}, Agent: jobs.Agent{Name: is.agent}, Timeout: jobs.Duration(3 * time.Minute)})
+			if rec.Outcome != jobs.Success || rec.Attempt != 2 || rec.Counted != 0 || rec.Lost != 0 {
+				t.Errorf("%s %s (%s) in attempt %d, %d counted, %d lost", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, rec.Counted, rec.Lost)
 			}
-			return agenttest.Reply{Text: "done"}
-		},
-	}})
-	api := httptest.NewServer(model)
-	t.Cleanup(api.Close)
-	g, err := gate.New(gate.Config{Key: "real-key", Upstream: api.URL, Govern: true, Patience: time.Second})
-	f.must(err)
-	t.Cleanup(func() { f.must(g.Close()) })
-	f.cfg.Gates = map[string]*gate.Gate{"anthropic": g}
-	f.restores()
-	rec, events := f.run(jobs.Job{Prompt: "COUNT one", Repo: jobs.Repo{URL: f.repo}, Agent: jobs.Agent{Name: "claude"}, Timeout: jobs.Duration(3 * time.Minute)})
-	if rec.Outcome != jobs.Success || rec.Attempt != 2 || rec.Counted != 0 || rec.Lost != 0 {
-		t.Errorf("%s %s (%s) in attempt %d, %d counted, %d lost", rec.Outcome, rec.Reason, rec.Message, rec.Attempt, rec.Counted, rec.Lost)
-	}
-	again := dataOf[event.JobRequeued](t, events, jobs.JobRequeued)
-	if len(again) != 1 || again[0].Reason != jobs.QuotaWaiting || again[0].NotBefore == nil {
-		t.Errorf("requeued %+v", again)
-	}
-	turns := []int{}
-	for _, r := range model.Requests() {
-		if strings.Contains(r.First, "COUNT") {
-			turns = append(turns, r.Turn)
-		}
-	}
-	t.Logf("turns of the requests: %v", turns)
-	if len(turns) != 3 || turns[2] == 0 {
-		t.Errorf("the requests were of the turns %v", turns)
+			again := dataOf[event.JobRequeued](t, events, jobs.JobRequeued)
+			if len(again) != 1 || again[0].Reason != jobs.QuotaWaiting || again[0].NotBefore == nil {
+				t.Errorf("requeued %+v", again)
+			}
+			turns := []int{}
+			for _, r := range model.Requests() {
+				if strings.Contains(r.First, "COUNT") {
+					turns = append(turns, r.Turn)
+				}
+			}
+			t.Logf("turns of the requests: %v", turns)
+			if len(turns) != 3 || turns[2] == 0 {
+				t.Errorf("the requests were of the turns %v", turns)
+			}
+		})
 	}
 }
 
