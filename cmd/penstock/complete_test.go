@@ -79,6 +79,7 @@ func TestShellsCompleteFromThePool(t *testing.T) {
 	completes("docker,gpu", "", "run", "--need", "docker,g")
 	completes("team=web", "", "job", "ls", "--label", "")
 	completes("claude", "codex", "submit", "--agent", "cl")
+	completes("claude", "codex", "agent", "test", "cl")
 	completes("executing", "pending", "job", "ls", "--state", "e")
 	f.bash(runs)
 	f.run("job", "cancel", runs)

@@ -80,6 +80,8 @@ func (c Completer) argumentOf(cmd *cobra.Command) cobra.CompletionFunc {
 		complete = c.fromPool(webhookNames, sorted)
 	case word == "NAME" && group == "credentials":
 		complete = c.credentialNames
+	case word == "NAME" && group == "agent":
+		complete = c.agentNames
 	case word == "ROLE":
 		complete = oneOf(input.Strings(jobs.Roles...))
 	case cmd.Name() == "schema":

@@ -1,11 +1,16 @@
 package jail
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/penstock-run/penstock/cmd/internal/cli"
+	"github.com/penstock-run/penstock/sandbox"
 	jailpolicy "github.com/penstock-run/penstock/sandbox/policy"
+	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/policy"
 )
 
@@ -19,6 +24,26 @@ func LoadPolicy(cfg *cli.Config) (policy.Policy, error) {
 		return p, cli.Usage("penstock schema policy describes the file; see docs/reference/policies.md", "--policy: %w", err)
 	}
 	return p, nil
+}
+
+// View is what all jails of a worker with these settings see besides a job's own: mounts,
+// variables and limits; and the backends that the policy permits, none for all. With the error of
+// a policy comes what there is without it.
+func View(cfg *cli.Config) (spec sandbox.Spec, backends []string, err error) {
+	spec.Args = []string{"true"}
+	rules, err := LoadPolicy(cfg)
+	if err == nil {
+		spec, err = rules.Apply(spec, Here())
+	}
+	if err != nil {
+		rules.Backends = nil
+	}
+	isPath := func(kv string) bool { return strings.HasPrefix(kv, "PATH=") }
+	spec.Env = append(slices.DeleteFunc(slices.Clone(spec.WithDefaults().Env), isPath), "PATH="+cmp.Or(rules.Env["PATH"], worker.Path))
+	for _, path := range cfg.Worker.ROPaths {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
+	}
+	return spec, rules.Backends, err
 }
 
 // Here is the base of relative patterns in a policy: this user's home and this

@@ -1,5 +1,5 @@
-// Package agentcmd is the command agent: the coding agents, what each can do, and where
-// its program is on this host.
+// Package agentcmd is the command agent: the coding agents, what each can do, where its
+// program is on this host, and a test of one.
 package agentcmd
 
 import (
@@ -56,7 +56,7 @@ func can(a agent.Abilities) []string {
 
 // New returns the command agent.
 func New(shell cli.Shell) *cobra.Command {
-	root := &cobra.Command{Use: "agent", Aliases: []string{"agents"}, Short: "Show the coding agents"}
+	root := &cobra.Command{Use: "agent", Aliases: []string{"agents"}, Short: "Show and test the coding agents"}
 	root.AddCommand(&cobra.Command{
 		Use: "ls", Short: "List the agents, what each can do, and where its program is on this host", Args: cobra.NoArgs,
 		Long: `Ls lists the agents that jobs may name. It looks for their programs but does not start
@@ -75,6 +75,6 @@ them; penstock doctor starts each of them in a jail.`,
 			}
 			return view.List(shell.Out, *shell.Format, lines)
 		},
-	})
+	}, newTest(shell))
 	return root
 }

@@ -1,7 +1,6 @@
 package doctorcmd
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -14,27 +13,14 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/workerparts"
 	"github.com/penstock-run/penstock/jobs/visible"
 	"github.com/penstock-run/penstock/sandbox"
-	"github.com/penstock-run/penstock/worker"
 	"github.com/penstock-run/penstock/worker/agent"
 )
 
 // checkInside looks at jails as jobs of a worker with these settings have
 // them: are the host's tools there, and do the agents start?
 func checkInside(ctx context.Context, shell cli.Shell) []Finding {
-	var spec sandbox.Spec
-	rules, err := jail.LoadPolicy(shell.Config)
-	if err == nil {
-		spec.Args = []string{"true"}
-		spec, err = rules.Apply(spec, jail.Here())
-	}
-	if err != nil {
-		rules.Backends = nil // the check of the policy says it
-	}
-	spec.Env = append(slices.DeleteFunc(slices.Clone(spec.WithDefaults().Env), isPath), "PATH="+cmp.Or(rules.Env["PATH"], worker.Path))
-	for _, path := range shell.Config.Worker.ROPaths {
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: path, Target: path})
-	}
-	backend, err := jail.Choose(ctx, shell.Config.Worker.Backend, rules.Backends)("auto")
+	spec, permitted, _ := jail.View(shell.Config) // the check of the policy says what is wrong with it
+	backend, err := jail.Choose(ctx, shell.Config.Worker.Backend, permitted)("auto")
 	if err != nil || backend.Name() == "none" {
 		return checkAgents(ctx, shell, func(ctx context.Context, name string, _ agent.Program) (string, error) {
 			checked, err := workerparts.Agents(shell.Config).Check(ctx, name)
@@ -51,8 +37,6 @@ func checkInside(ctx context.Context, shell cli.Shell) []Finding {
 	}
 	return append([]Finding{checkView(ctx, backend, spec)}, checkAgents(ctx, shell, inside)...)
 }
-
-func isPath(kv string) bool { return strings.HasPrefix(kv, "PATH=") }
 
 // said runs a program in a jail and returns the first line that it says.
 func said(ctx context.Context, backend sandbox.Backend, s sandbox.Spec) (string, error) {

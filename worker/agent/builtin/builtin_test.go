@@ -1,78 +1,14 @@
 package builtin_test
 
 import (
-	"flag"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/penstock-run/penstock/sandbox/goldentest"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/builtin"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
 )
-
-var update = flag.Bool("update", false, "write the reference page anew")
-
-const tableHead = `# What the agents can do
-
-This page is made from the program: ` + "`make generate`" + ` writes it. ` + "`penstock agent ls -o json`" + ` tells the same,
-with the agents that a settings file adds. A job that asks for what its agent cannot do is refused when it is
-submitted, and the field is named; see [Agents](../how-to/agents.md).
-
-| ability | %s |
-|---|%s
-`
-
-// TestReference holds docs/reference/agents.md against the adapters.
-func TestReference(t *testing.T) {
-	rows := []struct{ field, means string }{
-		{"Interactive", "takes more prompts while it lives"},
-		{"Questions", "asks, and goes on with the answer"},
-		{"Interrupt", "a turn can be ended, and it lives on"},
-		{"Resume", "a new process goes on with a conversation: `session`; `check_rounds` without telling all again"},
-		{"Model", "uses the model that the job names: `agent.model`"},
-		{"MaxTurns", "stops after a number of turns: `agent.max_turns`"},
-		{"Tokens", "reports its tokens"},
-		{"Cost", "reports its cost"},
-		{"Terminals", "can be given terminals that people look at, too: `agent.terminals`"},
-		{"Images", "is shown the images of a prompt: `send --image`; one of protocol `acp` if it says so when it runs"},
-		{"Instructions", "is given instructions of the job's own: `agent.instructions`"},
-		{"MCPServers", "uses MCP servers that the job names: `agent.mcp_servers`"},
-		{"API", "model API that it cannot do without"},
-	}
-	all := builtin.Agents(agent.Config{}).All()
-	names := make([]string, len(all))
-	for i, about := range all {
-		names[i] = "`" + about.Name + "`"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, tableHead, strings.Join(names, " | "), strings.Repeat("---|", len(all)))
-	shape := reflect.TypeFor[agent.Abilities]()
-	if len(rows) != shape.NumField() {
-		t.Errorf("%d rows for %d abilities", len(rows), shape.NumField())
-	}
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s |", row.means)
-		for _, about := range all {
-			fmt.Fprintf(&b, " %s |", cell(reflect.ValueOf(about.Abilities).FieldByName(row.field)))
-		}
-		b.WriteString("\n")
-	}
-	goldentest.Compare(t, "../../../docs/reference/agents.md", b.String(), *update)
-}
-
-func cell(v reflect.Value) string {
-	switch {
-	case v.Kind() == reflect.String && v.Len() > 0:
-		return v.String()
-	case v.Kind() == reflect.Bool && v.Bool():
-		return "yes"
-	}
-	return ""
-}
 
 // What an adapter claims, its decoder must be able to do.
 func TestAbilitiesAreTrue(t *testing.T) {

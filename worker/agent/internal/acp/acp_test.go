@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/contract"
 	"github.com/penstock-run/penstock/worker/agent/internal/acp"
 	"github.com/penstock-run/penstock/worker/agent/internal/adaptertest"
 	"github.com/penstock-run/penstock/worker/gate"
@@ -151,13 +152,13 @@ func TestACPTakesImages(t *testing.T) {
 	agents, l := scriptedAgent(t, "hello", agent.Custom{Env: map[string]string{"ACP_AGENT": "sees"}})
 	l.Job.Agent.Interactive, l.Images = true, []control.Image{adaptertest.Picture(t, 10)}
 	c := &adaptertest.Conversation{}
-	c.ShowImages(t, "look at this", adaptertest.Picture(t, 20), adaptertest.Picture(t, 30))
+	adaptertest.ShowImages(t, c, "look at this", adaptertest.Picture(t, 20), adaptertest.Picture(t, 30))
 	r := adaptertest.Talk(t, agents, l, c)
 	messages := r.Data(jobs.Message)
 	for _, want := range []string{
-		"told hello " + adaptertest.DataURL(adaptertest.Picture(t, 10)) + " in mode",
-		"told look at this " + adaptertest.DataURL(adaptertest.Picture(t, 20)) + " " + adaptertest.DataURL(adaptertest.Picture(t, 30)) + " in mode",
-		"told  " + adaptertest.DataURL(adaptertest.Picture(t, 20)) + " in mode",
+		"told hello " + contract.DataURL(adaptertest.Picture(t, 10)) + " in mode",
+		"told look at this " + contract.DataURL(adaptertest.Picture(t, 20)) + " " + contract.DataURL(adaptertest.Picture(t, 30)) + " in mode",
+		"told  " + contract.DataURL(adaptertest.Picture(t, 20)) + " in mode",
 	} {
 		if !strings.Contains(messages, want) {
 			t.Errorf("it did not say %.60s", want)

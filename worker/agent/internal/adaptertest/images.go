@@ -1,11 +1,6 @@
 package adaptertest
 
 import (
-	"bytes"
-	"encoding/base64"
-	"image"
-	"image/color"
-	"image/png"
 	"slices"
 	"strings"
 	"testing"
@@ -15,30 +10,18 @@ import (
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/contract"
 )
 
 // Picture is a small image of one color.
 func Picture(t *testing.T, shade uint8) control.Image {
 	t.Helper()
-	img := image.NewGray(image.Rect(0, 0, 32, 32))
-	for i := range img.Pix {
-		img.Pix[i] = color.Gray{Y: shade}.Y
-	}
-	var b bytes.Buffer
-	if err := png.Encode(&b, img); err != nil {
-		t.Fatal(err)
-	}
-	return control.Image{Type: "image/png", Data: b.Bytes()}
-}
-
-// DataURL is an image as models get it.
-func DataURL(i control.Image) string {
-	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
+	return contract.Picture(shade)
 }
 
 // ShowImages sends the agent a text with images, and one image without a text, when its
 // turns are over.
-func (c *Conversation) ShowImages(t *testing.T, text string, images ...control.Image) {
+func ShowImages(t *testing.T, c *Conversation, text string, images ...control.Image) {
 	turns := 0
 	c.OnEvent = func(e event.Event) [][]byte {
 		if e.Kind != jobs.TurnEnded {
@@ -65,7 +48,7 @@ func seen(t *testing.T, model *agenttest.Model, want ...control.Image) {
 	last := requests[len(requests)-1]
 	var urls []string
 	for _, i := range want {
-		urls = append(urls, DataURL(i))
+		urls = append(urls, contract.DataURL(i))
 	}
 	if !slices.Equal(last.Images, urls) {
 		t.Errorf("the model was shown %.200q, want %.200q", last.Images, urls)
@@ -79,7 +62,7 @@ func seen(t *testing.T, model *agenttest.Model, want ...control.Image) {
 func SeesImages(t *testing.T, agents *agent.Agents, l agent.Launch, model *agenttest.Model) {
 	t.Helper()
 	c := &Conversation{}
-	c.ShowImages(t, "look at this", Picture(t, 20), Picture(t, 30))
+	ShowImages(t, c, "look at this", Picture(t, 20), Picture(t, 30))
 	r := Talk(t, agents, l, c)
 	seen(t, model, Picture(t, 10), Picture(t, 20), Picture(t, 30), Picture(t, 20))
 	if r.Count(jobs.TurnEnded) != 3 || r.End.Outcome != jobs.Success {

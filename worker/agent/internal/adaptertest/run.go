@@ -9,16 +9,15 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
-	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/event"
 	"github.com/penstock-run/penstock/worker/agent"
 	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/agent/contract"
 )
 
 // Program finds the real agent. It skips the test where the program is missing, or fails
@@ -48,112 +47,10 @@ func require(tb testing.TB, what string, err error) {
 }
 
 // A Run is what one run of an agent gave.
-type Run struct {
-	Events []event.Event
-	End    jobs.Ended
-	Total  agent.Total
-}
-
-// Count is how many events of a kind there are.
-func (r Run) Count(kind jobs.Kind) int {
-	n := 0
-	for _, e := range r.Events {
-		if e.Kind == kind {
-			n++
-		}
-	}
-	return n
-}
-
-// Data is all the data of the events of a kind.
-func (r Run) Data(kind jobs.Kind) string {
-	var b strings.Builder
-	for _, e := range r.Events {
-		if e.Kind == kind {
-			b.Write(e.Data)
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
+type Run = contract.Run
 
 // A Conversation is what a worker does between an agent and its decoder.
-type Conversation struct {
-	mu      sync.Mutex
-	run     Run
-	Decoder agent.Decoder
-	stdin   io.WriteCloser
-	abort   func() // ends a run that cannot end well
-
-	Home    string                   // of the agent; empty: a directory of its own
-	Answers map[string]control.Words // to the questions of an interactive job
-	Say     []string                 // prompts that are sent when the agent is idle
-	// OnEvent gets each event. The lines that it returns are written to the agent.
-	OnEvent func(e event.Event) [][]byte
-}
-
-func (c *Conversation) begin(p agent.Plan) {
-	for _, line := range p.Stdin {
-		_, _ = c.stdin.Write(append(line, '\n')) // it may have died; the exit shows that
-	}
-	if !p.KeepStdin {
-		_ = c.stdin.Close()
-	}
-}
-
-func (c *Conversation) read(r io.Reader, stream string) error {
-	return agent.ReadLines(r, stream, agent.MaxLine, func(l agent.Line) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		got := c.Decoder.Line(l)
-		c.run.Events = append(c.run.Events, got.Events...)
-		for _, reply := range got.Reply {
-			_, _ = c.stdin.Write(append(reply, '\n')) // as above
-		}
-		c.interact(got)
-		if got.Hopeless != "" {
-			c.abort()
-		}
-		return nil
-	})
-}
-
-// interact acts as a person who watches; it never closes stdin.
-func (c *Conversation) interact(got agent.Read) {
-	var lines [][]byte
-	for _, e := range got.Events {
-		var asked struct {
-			Ask string `json:"ask"`
-		}
-		if e.Kind == jobs.AskOpened && c.Answers != nil && json.Unmarshal(e.Data, &asked) == nil {
-			events, reply, err := c.Decoder.(agent.Speaker).Answer(control.Message{Ask: asked.Ask, Answers: c.Answers})
-			if err != nil {
-				c.abort()
-			}
-			c.run.Events, lines = append(c.run.Events, events...), append(lines, reply...)
-		}
-		if c.OnEvent != nil {
-			lines = append(lines, c.OnEvent(e)...)
-		}
-	}
-	switch {
-	case got.State != agent.Idle && got.State != agent.Over || len(lines) > 0:
-	case len(c.Say) > 0:
-		lines = append(lines, c.Decoder.(agent.Speaker).Say(jobs.NewID(), c.Say[0])...)
-		c.Say = c.Say[1:]
-	default:
-		_ = c.stdin.Close() // twice does no harm
-	}
-	for _, line := range lines {
-		_, _ = c.stdin.Write(append(line, '\n')) // it may have died; its exit tells
-	}
-}
-
-func (c *Conversation) close(code int, signal string) Run {
-	e, end := c.Decoder.Exit(code, signal)
-	c.run.Events, c.run.End, c.run.Total = append(c.run.Events, e), end, c.Decoder.Total()
-	return c.run
-}
+type Conversation = contract.Conversation
 
 // Unjailed runs an agent as a plain process: what the adapter does is tested
 // apart from what the jail does.
@@ -186,31 +83,24 @@ func Talk(t *testing.T, agents *agent.Agents, l agent.Launch, c *Conversation) R
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
-	stdin, err := cmd.StdinPipe()
+	run, err := c.Hold(adapter.Decoder(l), p, func(stdout, stderr io.Writer) (contract.Process, error) {
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			return contract.Process{}, err
+		}
+		cmd.Stdout, cmd.Stderr = stdout, stderr
+		return contract.Process{Stdin: stdin, Abort: func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, Wait: func() (int, string, error) {
+			exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
+			if ok && exit.ProcessState.ExitCode() < 0 {
+				return -1, exit.ProcessState.Sys().(syscall.WaitStatus).Signal().String(), nil
+			}
+			return cmd.ProcessState.ExitCode(), "", nil
+		}}, cmd.Start()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.Decoder, c.stdin, c.abort = adapter.Decoder(l), stdin, func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
-	c.begin(p)
-	var reading sync.WaitGroup
-	reading.Go(func() { _ = c.read(stdout, agent.Stdout) }) // the exit tells what broke
-	reading.Go(func() { _ = c.read(stderr, agent.Stderr) })
-	reading.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](cmd.Wait()); ok && exit.ProcessState.ExitCode() < 0 {
-		return c.close(-1, exit.ProcessState.Sys().(syscall.WaitStatus).Signal().String())
-	}
-	return c.close(cmd.ProcessState.ExitCode(), "")
+	return run
 }
 
 // Prompted is the launch of a job with that prompt, in an empty directory.

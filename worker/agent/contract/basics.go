@@ -1,0 +1,345 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+)
+
+// basics are the checks of one prompt in one process.
+var basics = []check{
+	{"version", "its program starts in a jail and says its version", nil, version},
+	{"prompt", "it takes a prompt, asks its model, and ends by itself; the answer becomes an event", nil, answers},
+	{"turns", "its turns are seen as they begin and end", hasTurns, turns},
+	{"workspace", "it leaves nothing in the workspace that nobody asked for", nil, clean},
+	{"network", "it asks for nothing but its model API", nil, network},
+	{"model", "it uses the model that the job names: `agent.model`", func(a agent.About) bool { return a.Model }, uses},
+	{"instructions", "it is given instructions of the job's own: `agent.instructions`", func(a agent.About) bool { return a.Instructions }, instructed},
+	{"tokens", "it reports the tokens that the gate counts", func(a agent.About) bool { return a.Tokens }, tokens},
+	{"cost", "it reports its cost", func(a agent.About) bool { return a.Cost }, cost},
+	{"tools", "the commands that it runs are seen as they begin and end", nil, tools},
+	{"secrets", "the key of its model API is nowhere in its jail", nil, secrets},
+	{"max_turns", "it stops after a number of turns: `agent.max_turns`", func(a agent.About) bool { return a.MaxTurns }, maxTurns},
+	{"failure", "a model API that refuses the key is a failure, and soon", nil, fails},
+}
+
+var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?[-+.\w]*`)
+
+func version(ctx context.Context, t *trial) error {
+	if t.about.Protocol == "command" || t.about.Protocol == "acp" {
+		return untried("the options of an agent of protocol %s are not known", t.about.Protocol)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.jail.Limit, &LimitError{t.jail.Limit})
+	defer cancel()
+	plan := agent.Plan{Args: append(slices.Clone(t.program.Args), "--version"), Mounts: t.program.Mounts}
+	out, exit, err := sandbox.Output(ctx, t.jail.Backend, t.jail.spec(plan, ""))
+	if err = errors.Join(err, context.Cause(ctx)); err != nil {
+		return err
+	}
+	if t.version = versionText.FindString(string(out)); t.version == "" || !exit.Success() {
+		return fmt.Errorf("--version exited with %v and printed %q", exit, short(string(out)))
+	}
+	return nil
+}
+
+// once is the run of one prompt, which several checks look at, and whose conversation others continue.
+func (t *trial) once(ctx context.Context) (*seen, error) {
+	if t.prompted != nil || t.broken != nil {
+		return t.prompted, t.broken
+	}
+	home, err := os.MkdirTemp(t.dir, "home-")
+	if err != nil {
+		return nil, err
+	}
+	s, err := t.run(ctx, task{model: answer, with: &Conversation{Home: home}, launch: func(l *agent.Launch) {
+		if t.about.Instructions {
+			l.Job.Agent.Instructions = ruleWord
+		}
+	}})
+	if err == nil {
+		err = s.ended()
+	}
+	if err != nil {
+		t.broken = err
+		return nil, err
+	}
+	t.prompted, t.home = s, home
+	return s, nil
+}
+
+func answers(ctx context.Context, t *trial) error {
+	s, err := t.once(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !t.modelled() && len(s.Events) < 2: // besides its exit
+		return fmt.Errorf("it printed nothing")
+	case !t.modelled():
+		return nil
+	case s.asked(firstWord) == nil:
+		return fmt.Errorf("the prompt did not come to the model; it was asked %d times", len(s.requests))
+	case !strings.Contains(s.output(), answerWord):
+		return fmt.Errorf("no event has the model's answer; there are %s", kinds(s.Run))
+	}
+	return nil
+}
+
+// kinds lists the events of a run.
+func kinds(r Run) string {
+	words := make([]string, len(r.Events))
+	for i, e := range r.Events {
+		words[i] = string(e.Kind)
+	}
+	return strings.Join(words, ", ")
+}
+
+func hasTurns(a agent.About) bool { return a.Protocol != "command" }
+
+func turns(ctx context.Context, t *trial) error {
+	s, err := t.once(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Count(jobs.TurnStarted) != 1 || s.Count(jobs.TurnEnded) != 1 {
+		return fmt.Errorf("%d turns began and %d ended; the events are %s", s.Count(jobs.TurnStarted), s.Count(jobs.TurnEnded), kinds(s.Run))
+	}
+	return nil
+}
+
+func clean(ctx context.Context, t *trial) error {
+	s, err := t.once(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := os.ReadDir(s.workspace)
+	if err != nil {
+		return err
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	return fmt.Errorf("it left %s", strings.Join(names, ", "))
+}
+
+// needsModel is an error for an agent that has no model API here.
+func needsModel(t *trial) error {
+	if t.modelled() {
+		return nil
+	}
+	return untried("the agent names no model API")
+}
+
+func network(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	s, err := t.once(ctx)
+	if err != nil {
+		return err
+	}
+	if m := s.meter; m.Violations+m.Strangers > 0 {
+		return fmt.Errorf("the gate refused %d requests for something else, and %d without the key of the jail", m.Violations, m.Strangers)
+	}
+	return nil
+}
+
+func uses(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	if t.about.Protocol == "acp" {
+		return untried("agents of protocol acp offer models of their own")
+	}
+	s, err := t.once(ctx)
+	if err != nil {
+		return err
+	}
+	if r := s.asked(firstWord); r == nil || r.Model != models[t.about.API] {
+		return fmt.Errorf("the job named %s, and the requests %s", models[t.about.API], named(s.requests))
+	}
+	return nil
+}
+
+func instructed(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	if t.about.Protocol == "command" {
+		return untried("an agent of protocol command may do what it wants with the file of its instructions")
+	}
+	s, err := t.once(ctx)
+	if err != nil {
+		return err
+	}
+	if r := s.asked(firstWord); r == nil || !strings.Contains(r.System, ruleWord) {
+		return fmt.Errorf("the instructions did not come to the model")
+	}
+	return nil
+}
+
+func named(requests []agenttest.Request) string {
+	var words []string
+	for _, r := range requests {
+		words = append(words, fmt.Sprintf("%q", r.Model))
+	}
+	return strings.Join(words, ", ")
+}
+
+func tokens(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	s, err := t.once(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Total.Usage != s.meter.Usage {
+		return fmt.Errorf("it reports %+v, and the gate counted %+v in %d calls", s.Total.Usage, s.meter.Usage, s.meter.Calls)
+	}
+	return nil
+}
+
+func cost(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	s, err := t.once(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Total.CostUSD <= 0 {
+		return fmt.Errorf("it reports no cost, for a model with a price")
+	}
+	return nil
+}
+
+// search looks for the real key wherever a program in the jail can look. Neither its pattern nor
+// the words of its output match the command itself.
+const search = `env; for p in /proc/[0-9]*; do tr '\0' '\n' <$p/environ; tr '\0' ' ' <$p/cmdline; done 2>/dev/null; ` +
+	`grep -rsl 'sk-real-ke[y]-that' /workspace "$HOME" /tmp /run /etc /var 2>/dev/null | sed 's/^/FOUN''D IN /'; echo SEARCH ENDS`
+
+// look is the run of a command that looks for the key.
+func (t *trial) look(ctx context.Context) (*seen, error) {
+	if t.searched != nil {
+		return t.searched, nil
+	}
+	if err := needsModel(t); err != nil {
+		return nil, err
+	}
+	s, err := t.run(ctx, task{model: func(r agenttest.Request) agenttest.Reply {
+		if r.Turn == 0 {
+			return shell(r, search)
+		}
+		return answer(r)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.hasShell(), s.ended()); err != nil {
+		return nil, err
+	}
+	t.searched = s
+	return s, nil
+}
+
+func tools(ctx context.Context, t *trial) error {
+	s, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	if s.asked("SEARCH ENDS") == nil {
+		return fmt.Errorf("the model did not get the output of a command")
+	}
+	if s.Count(jobs.ToolStarted) != 1 || s.Count(jobs.ToolEnded) != 1 {
+		return fmt.Errorf("%d commands began and %d ended, of one; the events are %s", s.Count(jobs.ToolStarted), s.Count(jobs.ToolEnded), kinds(s.Run))
+	}
+	return nil
+}
+
+func secrets(ctx context.Context, t *trial) error {
+	s, err := t.look(ctx)
+	if _, notTried := errors.AsType[*untriedError](err); notTried && t.modelled() {
+		s, err = t.once(ctx) // then its output is all that can be searched
+	}
+	if err != nil {
+		return err
+	}
+	out := s.output()
+	for _, r := range s.requests {
+		out += r.Last
+	}
+	if i := strings.Index(out, "FOUND IN "); i >= 0 {
+		return fmt.Errorf("the key of the model API is in a file: %.100s", out[i:])
+	}
+	if i := strings.Index(out, RealKey); i >= 0 {
+		return fmt.Errorf("the key of the model API is in its output: %.100s", out[max(0, i-50):])
+	}
+	for _, r := range s.requests {
+		if sent := fmt.Sprint(r.Header); !strings.Contains(sent, RealKey) || strings.Contains(sent, JailKey) {
+			return fmt.Errorf("a request to %s did not have the real key, or had the jail's", r.Path)
+		}
+	}
+	return nil
+}
+
+func maxTurns(ctx context.Context, t *trial) error {
+	const limit = 2
+	s, err := t.run(ctx, task{
+		launch: func(l *agent.Launch) { l.Job.Agent.MaxTurns = limit },
+		model:  func(r agenttest.Request) agenttest.Reply { return shell(r, "true") },
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.hasShell(); err != nil {
+		return err
+	}
+	if s.End.Reason != jobs.TurnLimit {
+		return fmt.Errorf("with %d turns, %d requests to the model, it ended with %s (%s): %s", limit, len(s.requests), s.End.Outcome, s.End.Reason, s.End.Message)
+	}
+	return nil
+}
+
+func fails(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	s, err := t.run(ctx, task{model: agenttest.Fail(401, "authentication_error"), all: true})
+	if err != nil {
+		return err
+	}
+	if s.End.Outcome == jobs.Success {
+		return fmt.Errorf("it ended with success")
+	}
+	if s.Count(jobs.RunExited) != 1 {
+		return fmt.Errorf("its exit is not among the events: %s", kinds(s.Run))
+	}
+	return nil
+}
+
+// status is how the nth turn ended, from 0; empty: there is none.
+func (r Run) status(n int) string {
+	for _, e := range r.Events {
+		if ended, ok := e.Payload.(event.TurnEnded); ok {
+			if n == 0 {
+				return ended.Status
+			}
+			n--
+		}
+	}
+	return ""
+}

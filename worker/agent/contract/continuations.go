@@ -1,0 +1,101 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+	"github.com/penstock-run/penstock/worker/capsule"
+)
+
+// continuations are the checks of conversations that outlive their process.
+var continuations = []check{
+	{"capsule", "with the files of its conversation alone, another home goes on with it", func(a agent.About) bool { return a.Conversation != "" }, elsewhere},
+	{"resume", "after kill -9 within a turn a new process goes on with the conversation", func(a agent.About) bool { return a.Resume }, resume},
+	{"terminals", "it can be given terminals that people look at, too: `agent.terminals`", func(a agent.About) bool { return a.Terminals }, needsWorker},
+	{"mcp_servers", "it uses MCP servers that the job names: `agent.mcp_servers`", func(a agent.About) bool { return a.MCPServers }, needsWorker},
+}
+
+func needsWorker(context.Context, *trial) error { return untried("the servers of it need a worker") }
+
+// conversation is the id of a conversation of one turn in the home of t.
+func (t *trial) conversation(ctx context.Context) (string, error) {
+	if err := needsModel(t); err != nil {
+		return "", err
+	}
+	s, err := t.once(ctx)
+	if err != nil {
+		return "", err
+	}
+	if s.Total.Session == "" {
+		return "", fmt.Errorf("it reported no id of its conversation")
+	}
+	return s.Total.Session, nil
+}
+
+// goOn is a later attempt, which continues a conversation.
+func goOn(id string, attempt int, word string) func(*agent.Launch) {
+	return func(l *agent.Launch) { l.Resume, l.Attempt, l.Prompt = id, attempt, prompt(word) }
+}
+
+func resume(ctx context.Context, t *trial) error {
+	id, err := t.conversation(ctx)
+	if err != nil {
+		return err
+	}
+	c := &Conversation{Home: t.home}
+	killed, err := t.run(ctx, task{launch: goOn(id, 2, nextWord), with: c, model: func(r agenttest.Request) agenttest.Reply {
+		if strings.Contains(r.Last, nextWord) {
+			c.Abort()
+		}
+		return agenttest.Reply{Hang: true}
+	}})
+	switch {
+	case err != nil:
+		return err
+	case killed.End.Reason == jobs.AgentProtocol && t.about.Protocol == "acp":
+		return &cannotError{killed.End.Message}
+	case killed.asked(nextWord) == nil:
+		return fmt.Errorf("the second process did not ask the model: %w", killed.ended())
+	case killed.End.Outcome == jobs.Success:
+		return fmt.Errorf("a run that was killed ended with success")
+	}
+	return t.goesOn(ctx, id, t.home)
+}
+
+// goesOn is an error unless a new process continues the conversation in a home.
+func (t *trial) goesOn(ctx context.Context, id, home string) error {
+	s, err := t.run(ctx, task{launch: goOn(id, 3, lastWord), model: answer, with: &Conversation{Home: home}})
+	if err != nil {
+		return err
+	}
+	if err := s.ended(); err != nil {
+		return err
+	}
+	return s.remembers(lastWord)
+}
+
+func elsewhere(ctx context.Context, t *trial) error {
+	id, err := t.conversation(ctx)
+	if err != nil {
+		return err
+	}
+	other, err := os.MkdirTemp(t.dir, "home-")
+	if err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	files := capsule.Pattern(t.about.Conversation)
+	if err := (capsule.Conversation{Home: t.home, Files: files, ID: id}).Pack(&packed, func(line []byte) []byte { return line }); err != nil {
+		return fmt.Errorf("pack the files %s: %w", files, err)
+	}
+	if err := (capsule.Conversation{Home: other, Files: files, ID: id}).Unpack(&packed); err != nil {
+		return fmt.Errorf("unpack the files %s: %w", files, err)
+	}
+	return t.goesOn(ctx, id, other)
+}

@@ -1,0 +1,170 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/agent"
+)
+
+// A Run is what one run of an agent gave.
+type Run struct {
+	Events []event.Event
+	End    jobs.Ended
+	Total  agent.Total
+}
+
+// Count is how many events of a kind there are.
+func (r Run) Count(kind jobs.Kind) int {
+	n := 0
+	for _, e := range r.Events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// Data is all the data of the events of a kind.
+func (r Run) Data(kind jobs.Kind) string {
+	var b strings.Builder
+	for _, e := range r.Events {
+		if e.Kind == kind {
+			b.Write(e.Data)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// output is the data of all events, and all lines of the agent.
+func (r Run) output() string {
+	var b strings.Builder
+	for _, e := range r.Events {
+		fmt.Fprintf(&b, "%s\n", e.Data)
+		if e.Raw != nil {
+			fmt.Fprintf(&b, "%s%s\n", e.Raw.JSON, e.Raw.Text)
+		}
+	}
+	return b.String()
+}
+
+// A Process is an agent that runs, in a jail or not.
+type Process struct {
+	Stdin io.WriteCloser
+	// Abort ends it. It does not wait for the end, and may be called twice.
+	Abort func()
+	// Wait returns when it has ended and has written all its output.
+	Wait func() (code int, signal string, err error)
+}
+
+// A Conversation is what a worker does between an agent and its decoder.
+type Conversation struct {
+	mu      sync.Mutex
+	run     Run
+	process Process
+
+	Decoder agent.Decoder
+	Home    string                   // of the agent; empty: a directory of its own
+	Answers map[string]control.Words // to the questions of an interactive job
+	Say     []string                 // prompts that are sent when the agent is idle
+	// OnEvent gets each event. The lines that it returns are written to the agent.
+	OnEvent func(e event.Event) [][]byte
+}
+
+// Hold starts the agent of a plan, and returns when it has ended.
+func (c *Conversation) Hold(d agent.Decoder, p agent.Plan, start func(stdout, stderr io.Writer) (Process, error)) (Run, error) {
+	stdout, toStdout := io.Pipe()
+	stderr, toStderr := io.Pipe()
+	process, err := start(toStdout, toStderr)
+	if err != nil {
+		return Run{}, err
+	}
+	c.mu.Lock()
+	c.Decoder, c.process = d, process
+	c.write(p.Stdin)
+	if !p.KeepStdin {
+		_ = process.Stdin.Close() // its exit tells what broke
+	}
+	c.mu.Unlock()
+	var reading sync.WaitGroup
+	reading.Go(func() { _ = c.read(stdout, agent.Stdout) }) // as above
+	reading.Go(func() { _ = c.read(stderr, agent.Stderr) })
+	code, signal, err := process.Wait()
+	_, _ = toStdout.Close(), toStderr.Close() // never fails
+	reading.Wait()
+	e, end := d.Exit(code, signal)
+	c.run.Events, c.run.End, c.run.Total = append(c.run.Events, e), end, d.Total()
+	return c.run, err
+}
+
+// Interrupt ends the agent's turn.
+func (c *Conversation) Interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.write(c.Decoder.(agent.Speaker).Interrupt())
+}
+
+// Abort ends the agent, as a kill of its whole jail does.
+func (c *Conversation) Abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.process.Abort()
+}
+
+// write needs c.mu.
+func (c *Conversation) write(lines [][]byte) {
+	for _, line := range lines {
+		_, _ = c.process.Stdin.Write(append(line, '\n')) // it may have died; its exit tells
+	}
+}
+
+func (c *Conversation) read(r io.Reader, stream string) error {
+	return agent.ReadLines(r, stream, agent.MaxLine, func(l agent.Line) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		got := c.Decoder.Line(l)
+		c.run.Events = append(c.run.Events, got.Events...)
+		c.write(got.Reply)
+		c.interact(got)
+		if got.Hopeless != "" {
+			c.process.Abort()
+		}
+		return nil
+	})
+}
+
+// interact acts as a person who watches; it closes stdin when nothing is left to say.
+func (c *Conversation) interact(got agent.Read) {
+	var lines [][]byte
+	for _, e := range got.Events {
+		var asked struct {
+			Ask string `json:"ask"`
+		}
+		if e.Kind == jobs.AskOpened && c.Answers != nil && json.Unmarshal(e.Data, &asked) == nil {
+			events, reply, err := c.Decoder.(agent.Speaker).Answer(control.Message{Ask: asked.Ask, Answers: c.Answers})
+			if err != nil {
+				c.process.Abort()
+			}
+			c.run.Events, lines = append(c.run.Events, events...), append(lines, reply...)
+		}
+		if c.OnEvent != nil {
+			lines = append(lines, c.OnEvent(e)...)
+		}
+	}
+	switch {
+	case got.State != agent.Idle && got.State != agent.Over || len(lines) > 0:
+	case len(c.Say) > 0:
+		lines = append(lines, c.Decoder.(agent.Speaker).Say(jobs.NewID(), c.Say[0])...)
+		c.Say = c.Say[1:]
+	default:
+		_ = c.process.Stdin.Close() // twice does no harm
+	}
+	c.write(lines)
+}

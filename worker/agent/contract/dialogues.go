@@ -1,0 +1,164 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/agent/agenttest"
+)
+
+// dialogues are the checks of an interactive job.
+var dialogues = []check{
+	{"interactive", "it takes more prompts while it lives", func(a agent.About) bool { return a.Interactive }, followUp},
+	{"interrupt", "a turn can be ended, and it lives on", func(a agent.About) bool { return a.Interrupt }, interrupt},
+	{"questions", "it asks, and goes on with the answer", func(a agent.About) bool { return a.Questions }, question},
+	{"images", "it is shown the images of a prompt: `send --image`", func(a agent.About) bool { return a.Images }, images},
+}
+
+func interactive(l *agent.Launch) { l.Job.Agent.Interactive = true }
+
+func followUp(ctx context.Context, t *trial) error {
+	s, err := t.run(ctx, task{launch: interactive, model: answer, with: &Conversation{Say: []string{nextWord}}})
+	if err != nil {
+		return err
+	}
+	if err := s.ended(); err != nil {
+		return err
+	}
+	if n := s.Count(jobs.TurnEnded); n != 2 {
+		return fmt.Errorf("after two prompts %d turns ended; the events are %s", n, kinds(s.Run))
+	}
+	if !t.modelled() {
+		return nil
+	}
+	return s.remembers(nextWord)
+}
+
+// remembers is an error unless the model was asked with these last words, after the first prompt
+// and its answer.
+func (s *seen) remembers(last string) error {
+	r := s.asked(last)
+	switch {
+	case r == nil:
+		return fmt.Errorf("the prompt %s did not come to the model", last)
+	case r.Turn == 0 || !strings.Contains(r.First, firstWord):
+		return fmt.Errorf("the prompt %s came to the model without what was said before", last)
+	}
+	return nil
+}
+
+func interrupt(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	c := &Conversation{}
+	said := false
+	c.OnEvent = func(e event.Event) [][]byte {
+		if e.Kind != jobs.TurnEnded || said {
+			return nil
+		}
+		said = true
+		return c.Decoder.(agent.Speaker).Say(jobs.NewID(), nextWord)
+	}
+	var once sync.Once
+	s, err := t.run(ctx, task{launch: interactive, with: c, model: func(r agenttest.Request) agenttest.Reply {
+		if strings.Contains(r.Last, nextWord) {
+			return answer(r)
+		}
+		once.Do(c.Interrupt)
+		return agenttest.Reply{Text: "…", Hang: true}
+	}})
+	if err != nil {
+		return err
+	}
+	if s.status(0) != "interrupted" || s.status(1) != "ok" {
+		return fmt.Errorf("the interrupted turn ended as %q, and the next one as %q; it ended with %s (%s)", s.status(0), s.status(1), s.End.Outcome, s.End.Reason)
+	}
+	return s.ended()
+}
+
+// options are the answers to the question that the model has; the second is chosen.
+var options = []any{
+	map[string]any{"label": "contract-left", "description": "a"}, map[string]any{"label": "contract-right", "description": "b"},
+}
+
+// askers are the tools by which agents ask, and the input that each wants.
+var askers = map[string]map[string]any{
+	"AskUserQuestion":    {"question": "Which?", "header": "H", "multiSelect": false, "options": options},
+	"request_user_input": {"id": "which", "header": "H", "question": "Which?", "options": options},
+}
+
+func question(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	offered := false
+	s, err := t.run(ctx, task{
+		launch: interactive, with: &Conversation{Answers: map[string]control.Words{"Which?": {"contract-right"}}},
+		model: func(r agenttest.Request) agenttest.Reply {
+			i := slices.IndexFunc(r.Tools, func(name string) bool { return askers[name] != nil })
+			if i < 0 || r.Turn > 0 {
+				return answer(r)
+			}
+			offered = true
+			return agenttest.Reply{Calls: []agenttest.Call{{Name: r.Tools[i], Input: map[string]any{"questions": []any{askers[r.Tools[i]]}}}}}
+		},
+	})
+	switch {
+	case err != nil:
+		return err
+	case !offered:
+		return untried("the agent offers no tool for questions that this test knows")
+	case s.Count(jobs.AskOpened) == 0:
+		return fmt.Errorf("its question is not among the events: %s", kinds(s.Run))
+	case s.asked("contract-right") == nil:
+		return fmt.Errorf("the answer did not come to the model")
+	}
+	return s.ended()
+}
+
+func images(ctx context.Context, t *trial) error {
+	if err := needsModel(t); err != nil {
+		return err
+	}
+	if t.about.API == "google" {
+		return untried("the scripted model does not read images in Google's format")
+	}
+	picture := Picture(20)
+	c := &Conversation{}
+	said := false
+	var refused error
+	c.OnEvent = func(e event.Event) [][]byte {
+		if e.Kind != jobs.TurnEnded || said {
+			return nil
+		}
+		said = true
+		speaker := c.Decoder.(agent.Speaker)
+		if refused = speaker.TakesImages(); refused != nil {
+			return nil
+		}
+		return speaker.Say(jobs.NewID(), nextWord, picture)
+	}
+	s, err := t.run(ctx, task{launch: interactive, with: c, model: answer})
+	if err != nil {
+		return err
+	}
+	if no, ok := errors.AsType[*control.RefusedError](refused); ok && no.Code == control.Cannot {
+		return &cannotError{no.Error()}
+	}
+	if err := errors.Join(refused, s.ended()); err != nil {
+		return err
+	}
+	if r := s.asked(nextWord); r == nil || !slices.Contains(r.Images, DataURL(picture)) {
+		return fmt.Errorf("the image did not come to the model")
+	}
+	return nil
+}
