@@ -38,7 +38,7 @@ func (e Endpoint) Options() []nats.Option {
 
 // Connect opens a connection to the server.
 func (e Endpoint) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	nc, err := nats.Connect(e.URL, append(e.Options(), opts...)...)
+	nc, err := Dial(e.URL, append(e.Options(), opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server of penstock %s (process %d) at %s: %w", e.Owner, e.PID, e.URL, err)
 	}

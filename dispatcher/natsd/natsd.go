@@ -274,7 +274,7 @@ func (i inside) InProcessConn() (net.Conn, error) { return i.server.server().InP
 // owner closes it before the server.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	all := append(Options(), nats.InProcessServer(inside{s}), nats.UserInfo(s.cfg.User, s.cfg.Password))
-	nc, err := nats.Connect("", append(all, opts...)...)
+	nc, err := Dial("", append(all, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server in this process: %w", err)
 	}

@@ -143,7 +143,7 @@ func (p *Pool) dial(owner, servers string, options []nats.Option) error {
 	if err := need(p.role, owner); err != nil {
 		return err
 	}
-	conn, err := nats.Connect(servers, options...)
+	conn, err := natsd.Dial(servers, options...)
 	if err != nil {
 		return noEntry(Redacted(servers), err)
 	}

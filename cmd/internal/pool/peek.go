@@ -44,7 +44,7 @@ func Peek(ctx context.Context, shell cli.Shell, limit time.Duration, read func(c
 		return nil, err
 	}
 	options := slices.Concat(clientOptions("completion"), credential, secure, []nats.Option{nats.NoReconnect(), nats.Timeout(limit)})
-	conn, err := nats.Connect(endpoint.URL, options...)
+	conn, err := natsd.Dial(endpoint.URL, options...)
 	if err != nil {
 		return nil, err
 	}
