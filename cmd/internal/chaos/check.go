@@ -210,9 +210,10 @@ func (r *run) left(ctx context.Context) (found []string, err error) {
 	}
 	mark := workerparts.PoolMark(&cli.Config{Data: r.target.data})
 	for _, l := range jails {
-		// Those of this pool, and those of its jobs that should have had its mark.
+		// Those of this pool, and those of its jobs that should have had its mark; another
+		// release does not mark all.
 		id, _, _ := strings.Cut(l.Label, ".")
-		if poolmark.On(l.Label, mark) || slices.ContainsFunc(r.jobs, func(j *job) bool { return j.id == id }) {
+		if poolmark.On(l.Label, mark) || r.Previous == "" && slices.ContainsFunc(r.jobs, func(j *job) bool { return j.id == id }) {
 			found = append(found, "jail "+l.Label)
 		}
 	}
