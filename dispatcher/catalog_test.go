@@ -46,7 +46,7 @@ func fill(t testing.TB, nc *nats.Conn, records ...jobs.Record) {
 	for _, rec := range records {
 		body, err := json.Marshal(rec)
 		if err == nil {
-			_, err = js.PublishMsgAsync(&nats.Msg{Subject: "$KV.ps_jobs." + rec.Class + "." + rec.ID, Data: body})
+			_, err = js.PublishMsgAsync(&nats.Msg{Subject: "$KV.ps_jobs." + rec.Class + "." + rec.ID, Data: body}, jetstream.WithStallWait(jobstest.Patience))
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -48,11 +48,11 @@ func TestData(t *testing.T) {
 		text := fmt.Sprint("message ", n)
 		want = append(want, text)
 		if n%100 == 0 {
-			if _, err := conn.JS.PublishAsync("s.other", []byte("not this")); err != nil {
+			if _, err := conn.JS.PublishAsync("s.other", []byte("not this"), jetstream.WithStallWait(jobstest.Patience)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := conn.JS.PublishAsync("s.a", []byte(text)); err != nil {
+		if _, err := conn.JS.PublishAsync("s.a", []byte(text), jetstream.WithStallWait(jobstest.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		if n%1000 == 999 { // the client bounds how many it waits for

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-run/penstock/jobs/internal/wire"
 	"github.com/penstock-run/penstock/jobs/jobstest"
@@ -32,7 +33,7 @@ func TestATailReadsBurstsWithoutBatches(t *testing.T) {
 		for key := range keys {
 			// Every third key is replaced at once.
 			for n := range 1 + (key%3)/2 {
-				if _, err := conn.JS.PublishAsync(fmt.Sprintf("s.%d", key), fmt.Appendf(nil, "%d.%d", burst, n)); err != nil {
+				if _, err := conn.JS.PublishAsync(fmt.Sprintf("s.%d", key), fmt.Appendf(nil, "%d.%d", burst, n), jetstream.WithStallWait(jobstest.Patience)); err != nil {
 					t.Error(err)
 				}
 			}
