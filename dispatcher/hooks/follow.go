@@ -143,7 +143,7 @@ func (s *Server) reply(ctx context.Context, h *hook, d delivery, n news) (answer
 	if err != nil {
 		return unavailable(err)
 	}
-	open := slices.IndexFunc(asked, func(a dialog.Asked) bool { return a.How == "" && a.Answer == nil })
+	open := slices.IndexFunc(asked, dialog.Asked.Open)
 	if open < 0 || n.at.Before(asked[open].Opened.Add(-clocks)) {
 		return ignored("job %s asked nothing when it was written", rec.ID)
 	}

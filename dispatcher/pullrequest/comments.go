@@ -71,7 +71,7 @@ func (l *line) ask(ctx context.Context, rec jobs.Record) (ask string, err error)
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(past.Asks, func(a dialog.Asked) bool { return a.How == "" && a.Answer == nil })
+	i := slices.IndexFunc(past.Asks, dialog.Asked.Open)
 	if i < 0 {
 		return "", nil // it was answered meanwhile
 	}

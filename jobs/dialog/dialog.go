@@ -122,10 +122,13 @@ func (p *Past) accepted(e jobs.Event, in control.Input) {
 	}
 }
 
+// Open reports whether the question still waits for an answer.
+func (a Asked) Open() bool { return a.How == "" && a.Answer == nil }
+
 // Open are the ids of the questions without an answer.
 func (p *Past) Open() (ids []string) {
 	for _, a := range p.Asks {
-		if a.How == "" && a.Answer == nil {
+		if a.Open() {
 			ids = append(ids, a.Ask.Ask)
 		}
 	}

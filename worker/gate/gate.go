@@ -134,11 +134,6 @@ type quota struct {
 	inspector sync.Mutex // one body at a time: no agent gets more than one CPU of the worker
 }
 
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // Serve answers requests on l with the token of one session, until ctx ends or l is
 // closed. Then it cuts the calls that are under way, and returns when none is left. It
 // closes l.

@@ -125,7 +125,7 @@ func localHost(hostport string) bool {
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		host = h
 	}
-	return loopback(strings.Trim(host, "[]"))
+	return endpoint.Loopback(strings.Trim(host, "[]"))
 }
 
 // read reads the body. It returns errBody for one that is not allowed.

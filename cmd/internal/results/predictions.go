@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"sync"
 
+	"github.com/penstock-run/penstock/dispatcher/intake"
 	"github.com/penstock-run/penstock/jobs/prediction"
 )
 
@@ -23,7 +22,7 @@ func (r reporter) predictions() error {
 	for _, agent := range agents {
 		name := "preds"
 		if agent != "" {
-			name += "-" + notOfNames().ReplaceAllString(agent[:min(len(agent), maxAgentName)], "-")
+			name += "-" + intake.FileSafe(agent)
 		}
 		if err := r.predictionsOf(agent, name); err != nil {
 			return err
@@ -31,11 +30,6 @@ func (r reporter) predictions() error {
 	}
 	return nil
 }
-
-// maxAgentName bounds the name of an agent in that of a file.
-const maxAgentName = 100
-
-var notOfNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) })
 
 // predictionsOf writes the two shapes that evaluation tools take: one object by instance,
 // and one line for each.

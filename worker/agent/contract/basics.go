@@ -22,11 +22,11 @@ var basics = []check{
 	{"prompt", "it takes a prompt, asks its model, and ends by itself; the answer becomes an event", nil, answers},
 	{"turns", "its turns are seen as they begin and end", hasTurns, turns},
 	{"workspace", "it leaves nothing in the workspace that nobody asked for", nil, clean},
-	{"network", "it asks for nothing but its model API", nil, network},
-	{"model", "it uses the model that the job names: `agent.model`", func(a agent.About) bool { return a.Model }, uses},
-	{"instructions", "it is given instructions of the job's own: `agent.instructions`", func(a agent.About) bool { return a.Instructions }, instructed},
-	{"tokens", "it reports the tokens that the gate counts", func(a agent.About) bool { return a.Tokens }, tokens},
-	{"cost", "it reports its cost", func(a agent.About) bool { return a.Cost }, cost},
+	{"network", "it asks for nothing but its model API", nil, firstRun(network)},
+	{"model", "it uses the model that the job names: `agent.model`", func(a agent.About) bool { return a.Model }, firstRun(uses)},
+	{"instructions", "it is given instructions of the job's own: `agent.instructions`", func(a agent.About) bool { return a.Instructions }, firstRun(instructed)},
+	{"tokens", "it reports the tokens that the gate counts", func(a agent.About) bool { return a.Tokens }, firstRun(tokens)},
+	{"cost", "it reports its cost", func(a agent.About) bool { return a.Cost }, firstRun(cost)},
 	{"tools", "the commands that it runs are seen as they begin and end", nil, tools},
 	{"secrets", "the key of its model API is nowhere in its jail", nil, secrets},
 	{"max_turns", "it stops after a number of turns: `agent.max_turns`", func(a agent.About) bool { return a.MaxTurns }, maxTurns},
@@ -143,30 +143,30 @@ func needsModel(t *trial) error {
 	return untried("the agent names no model API")
 }
 
-func network(ctx context.Context, t *trial) error {
-	if err := needsModel(t); err != nil {
-		return err
+// firstRun is a check that looks at the run of one prompt, for agents with a model API.
+func firstRun(look func(*trial, *seen) error) func(context.Context, *trial) error {
+	return func(ctx context.Context, t *trial) error {
+		if err := needsModel(t); err != nil {
+			return err
+		}
+		s, err := t.once(ctx)
+		if err != nil {
+			return err
+		}
+		return look(t, s)
 	}
-	s, err := t.once(ctx)
-	if err != nil {
-		return err
-	}
+}
+
+func network(_ *trial, s *seen) error {
 	if m := s.meter; m.Violations+m.Strangers > 0 {
 		return fmt.Errorf("the gate refused %d requests for something else, and %d without the key of the jail", m.Violations, m.Strangers)
 	}
 	return nil
 }
 
-func uses(ctx context.Context, t *trial) error {
-	if err := needsModel(t); err != nil {
-		return err
-	}
+func uses(t *trial, s *seen) error {
 	if t.about.Protocol == "acp" {
 		return untried("agents of protocol acp offer models of their own")
-	}
-	s, err := t.once(ctx)
-	if err != nil {
-		return err
 	}
 	if r := s.asked(firstWord); r == nil || r.Model != models[t.about.API] {
 		return fmt.Errorf("the job named %s, and the requests %s", models[t.about.API], named(s.requests))
@@ -174,16 +174,9 @@ func uses(ctx context.Context, t *trial) error {
 	return nil
 }
 
-func instructed(ctx context.Context, t *trial) error {
-	if err := needsModel(t); err != nil {
-		return err
-	}
+func instructed(t *trial, s *seen) error {
 	if t.about.Protocol == "command" {
 		return untried("an agent of protocol command may do what it wants with the file of its instructions")
-	}
-	s, err := t.once(ctx)
-	if err != nil {
-		return err
 	}
 	if r := s.asked(firstWord); r == nil || !strings.Contains(r.System, ruleWord) {
 		return fmt.Errorf("the instructions did not come to the model")
@@ -199,28 +192,14 @@ func named(requests []agenttest.Request) string {
 	return strings.Join(words, ", ")
 }
 
-func tokens(ctx context.Context, t *trial) error {
-	if err := needsModel(t); err != nil {
-		return err
-	}
-	s, err := t.once(ctx)
-	if err != nil {
-		return err
-	}
+func tokens(_ *trial, s *seen) error {
 	if s.Total.Usage != s.meter.Usage {
 		return fmt.Errorf("it reports %+v, and the gate counted %+v in %d calls", s.Total.Usage, s.meter.Usage, s.meter.Calls)
 	}
 	return nil
 }
 
-func cost(ctx context.Context, t *trial) error {
-	if err := needsModel(t); err != nil {
-		return err
-	}
-	s, err := t.once(ctx)
-	if err != nil {
-		return err
-	}
+func cost(_ *trial, s *seen) error {
 	if s.Total.CostUSD <= 0 {
 		return fmt.Errorf("it reports no cost, for a model with a price")
 	}

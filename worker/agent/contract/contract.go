@@ -15,10 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/penstock-run/penstock/worker/agent"
+	"github.com/penstock-run/penstock/worker/internal/disk"
 )
 
 // A Status says what came of a check.
@@ -105,7 +105,7 @@ func (s Suite) Test(ctx context.Context, name string) (report Report, err error)
 	if err != nil {
 		return Report{}, err
 	}
-	defer func() { err = errors.Join(err, remove(dir)) }()
+	defer func() { err = errors.Join(err, disk.RemoveAll(dir)) }() // an agent may have closed directories in it
 	t := &trial{about: adapter.About(), adapter: adapter, program: program, jail: s.Jail, dir: dir}
 	report = Report{Agent: name, Protocol: t.about.Protocol, API: t.about.API}
 	for _, c := range checks {
@@ -120,21 +120,6 @@ func (s Suite) Test(ctx context.Context, name string) (report Report, err error)
 	}
 	report.Version = t.version
 	return report, nil
-}
-
-// remove removes a directory in which an agent may have closed others.
-func remove(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error { // RemoveAll reports what is left
-		if d != nil && d.IsDir() {
-			return os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }
 
 func (c check) find(ctx context.Context, t *trial) Finding {

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/penstock-run/penstock/worker/internal/modelapi"
 )
 
 // bedrock is the runtime of Amazon Bedrock, with the models of Anthropic.
@@ -63,13 +66,13 @@ func (b *bedrock) target(t *target) error {
 		delete(body, "model")
 		delete(body, "stream")
 		delete(body, "anthropic_beta") // what the agent asks for is in its header, which the gate has read
-		body["anthropic_version"] = quote("bedrock-2023-05-31")
+		body["anthropic_version"] = encoded("bedrock-2023-05-31")
 		if beta != "" {
-			var names []json.RawMessage
+			var names []string
 			for name := range strings.SplitSeq(beta, ",") {
-				names = append(names, quote(strings.TrimSpace(name)))
+				names = append(names, strings.TrimSpace(name))
 			}
-			body["anthropic_beta"] = list(names)
+			body["anthropic_beta"] = encoded(names)
 		}
 	})
 	t.path, t.Query = "/model/"+escape(t.model)+"/invoke", ""
@@ -79,14 +82,6 @@ func (b *bedrock) target(t *target) error {
 		t.Header.Set("Accept", eventStream)
 	}
 	return err
-}
-
-func list(all []json.RawMessage) json.RawMessage {
-	out, err := json.Marshal(all)
-	if err != nil {
-		panic(err) // of strings
-	}
-	return out
 }
 
 func (b *bedrock) authorize(r *http.Request, body []byte) error {
@@ -209,24 +204,9 @@ func anthropicError(kind string, body []byte) []byte {
 		Message string `json:"message"`
 	}
 	_ = json.Unmarshal(body, &said) // then there is no message
-	var e struct {
-		Type  string `json:"type"`
-		Error struct {
-			Type    string `json:"type"`
-			Message string `json:"message"`
-		} `json:"error"`
-	}
 	// The exceptions within a stream begin with a small letter.
 	if kind != "" {
 		kind = strings.ToUpper(kind[:1]) + kind[1:]
 	}
-	e.Type, e.Error.Type, e.Error.Message = "error", kinds[kind], said.Message
-	if e.Error.Type == "" {
-		e.Error.Type = "api_error"
-	}
-	out, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // strings
-	}
-	return out
+	return modelapi.All["anthropic"].Refusal(0, cmp.Or(kinds[kind], "api_error"), said.Message)
 }

@@ -128,7 +128,7 @@ func Base(s string) (*url.URL, error) {
 	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return nil, errors.New("the upstream is not a plain URL; write https://host")
 	case u.Scheme == "https":
-	case u.Scheme == "http" && loopback(u.Hostname()):
+	case u.Scheme == "http" && Loopback(u.Hostname()):
 	default:
 		return nil, fmt.Errorf("upstream %s: the key would travel unencrypted; use https, or http on this host's loopback", u.Redacted())
 	}
@@ -136,7 +136,8 @@ func Base(s string) (*url.URL, error) {
 	return u, nil
 }
 
-func loopback(host string) bool {
+// Loopback reports whether a host is this one, by its loopback.
+func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -226,7 +227,7 @@ func (n native) target(t *target) error {
 		t.path = before[:strings.LastIndexByte(before, '/')+1] + escape(t.model) + ":" + after
 		return nil
 	}
-	return t.change(func(body map[string]json.RawMessage) { body["model"] = quote(t.model) })
+	return t.change(func(body map[string]json.RawMessage) { body["model"] = encoded(t.model) })
 }
 
 func (n native) authorize(r *http.Request, _ []byte) error {
@@ -260,7 +261,7 @@ func (a azure) target(t *target) error {
 	if t.Body == nil {
 		return nil
 	}
-	return t.change(func(body map[string]json.RawMessage) { body["model"] = quote(t.model) })
+	return t.change(func(body map[string]json.RawMessage) { body["model"] = encoded(t.model) })
 }
 
 func (a azure) authorize(r *http.Request, _ []byte) error {
@@ -285,10 +286,10 @@ func (t *target) change(fields func(map[string]json.RawMessage)) error {
 	return err
 }
 
-func quote(s string) json.RawMessage {
-	out, err := json.Marshal(s)
+func encoded(v any) json.RawMessage {
+	out, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // a string
+		panic(err) // a string, or several
 	}
 	return out
 }

@@ -73,14 +73,14 @@ func (t *target) anthropic(path *string) error {
 	case "/v1/messages/count_tokens":
 		*path = "count-tokens:rawPredict"
 		return t.change(func(body map[string]json.RawMessage) {
-			body["model"], body["anthropic_version"] = quote(t.model), quote("vertex-2023-10-16")
+			body["model"], body["anthropic_version"] = encoded(t.model), encoded("vertex-2023-10-16")
 		})
 	case "/v1/messages":
 		err := t.change(func(body map[string]json.RawMessage) {
 			t.streamed = string(body["stream"]) == "true"
 			delete(body, "model")
 			delete(body, "anthropic_beta") // it is in the header
-			body["anthropic_version"] = quote("vertex-2023-10-16")
+			body["anthropic_version"] = encoded("vertex-2023-10-16")
 		})
 		*path = escape(t.model) + ":rawPredict"
 		if t.streamed {
