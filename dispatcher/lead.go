@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/catalog"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/queue"
 )
 
@@ -46,7 +47,7 @@ func (l leader) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := l.keep(ctx, arrived); err != nil && ctx.Err() == nil {
 			l.d.log.Warn("keep the index of jobs", "err", err)
-			pause(ctx, time.Second)
+			pause.For(ctx, time.Second)
 		}
 	}
 }
@@ -167,7 +168,7 @@ func (l leader) relearn(ctx context.Context) {
 		if !errors.Is(err, jobs.ErrUnavailable) {
 			return // what is lost must not keep all others
 		}
-		pause(ctx, time.Second)
+		pause.For(ctx, time.Second)
 	}
 }
 
@@ -183,13 +184,4 @@ func (l leader) wakeAnswered(ctx context.Context, rec jobs.Record) error {
 		return err
 	}
 	return l.d.wake(ctx, rec, past)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

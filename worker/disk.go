@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-run/penstock/worker/internal/lifetime"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // How often the disk is looked at, and how often the cache is searched for
@@ -17,7 +17,7 @@ const (
 // watchDisk looks at the disk until ctx ends.
 func (w *Worker) watchDisk(ctx context.Context) {
 	evicted := time.Now()
-	for lifetime.Pause(ctx, lookEvery) {
+	for pause.For(ctx, lookEvery) {
 		evict := w.admission.State().Low == nil || time.Since(evicted) >= evictEvery
 		if evict {
 			evicted = time.Now()

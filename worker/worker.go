@@ -27,6 +27,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/artifact"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/queue"
 	"github.com/penstock-run/penstock/jobs/ratelimit"
 	"github.com/penstock-run/penstock/jobs/session"
@@ -296,7 +297,7 @@ func (w *Worker) claim(ctx context.Context) *queue.Claim {
 		}
 		if !refused {
 			w.log.Warn("claim", "err", err)
-			lifetime.Pause(ctx, time.Second)
+			pause.For(ctx, time.Second)
 		}
 	}
 	return nil

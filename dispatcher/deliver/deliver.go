@@ -28,6 +28,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/webhook"
 )
 
@@ -151,7 +152,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := d.follow(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("webhooks cannot be followed", "err", err)
-			pause(ctx, time.Second)
+			pause.For(ctx, time.Second)
 		}
 	}
 }
@@ -242,14 +243,5 @@ func (d *Deliverer) look(ctx context.Context, feeds map[string]*running) error {
 func (d *Deliverer) tellDisabled(n int) {
 	if hook := d.cfg.Hooks.Disabled; hook != nil {
 		hook(n)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/webhook"
 )
 
@@ -59,7 +60,7 @@ func (f *feed) run(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		if pause(ctx, time.Second); ctx.Err() != nil {
+		if pause.For(ctx, time.Second); ctx.Err() != nil {
 			return
 		}
 		f.d.log.Warn("webhook cannot begin", "webhook", f.hook.Name, "err", err)
@@ -127,7 +128,7 @@ func (f *feed) read(ctx context.Context, from uint64, heads chan<- webhook.Head)
 			from = head.Seq
 			f.handed.Store(from)
 		}
-		pause(ctx, time.Second)
+		pause.For(ctx, time.Second)
 	}
 }
 

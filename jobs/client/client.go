@@ -30,6 +30,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // Config names the pool and the caller. The zero value is for an installation
@@ -118,7 +119,7 @@ func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A],
 			return answer, err
 		}
 		c.waits(err)
-		pause(ctx)
+		pause.For(ctx, askAgainAfter)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/operation/route"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // follow reads the stream of a session. Where it is cut, it goes on behind the last event
@@ -30,7 +31,7 @@ func (w *web) follow(ctx context.Context, _ *Client, rec jobs.Record, after uint
 				yield(jobs.Event{}, err)
 				return
 			}
-			pause(ctx)
+			pause.For(ctx, askAgainAfter)
 		}
 	}
 }

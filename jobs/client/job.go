@@ -75,13 +75,6 @@ func (c *Client) Wait(ctx context.Context, id string) (jobs.Result, error) {
 // askAgainAfter is how long a pool that does not answer, or is busy, is left alone.
 const askAgainAfter = 500 * time.Millisecond
 
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(askAgainAfter):
-	}
-}
-
 // away reports whether the pool does not answer, which may pass.
 func away(err error) bool {
 	code := jobs.Code(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // makeWithin bounds how long a request that makes a job is sent again while no answer
@@ -99,6 +100,6 @@ func makeJob[A any](ctx context.Context, c *Client, request call, id string) (A,
 		}
 		answered = answered || !absent
 		request.within = min(2*request.within, answerWithin)
-		pause(ctx)
+		pause.For(ctx, askAgainAfter)
 	}
 }

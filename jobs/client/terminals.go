@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-run/penstock/jobs/control"
 	"github.com/penstock-run/penstock/jobs/internal/socket"
 	"github.com/penstock-run/penstock/jobs/operation/route"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/terminal"
 )
@@ -73,7 +74,7 @@ func (w *web) terminals(c *Client, rec jobs.Record) *Terminals {
 			if c.waits != nil {
 				c.waits(err)
 			}
-			pause(ctx)
+			pause.For(ctx, askAgainAfter)
 		}
 	}
 	return &Terminals{ask: ask, close: s.Close}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // A transport is how a client reaches a pool: over the bus, or over HTTP.
@@ -39,7 +40,7 @@ func followRequests(ctx context.Context, c *Client, id string, after uint64) ite
 		for over := false; !over && ctx.Err() == nil; {
 			page, err := Ask(ctx, c, operation.Events, request)
 			if err != nil && away(err) {
-				pause(ctx)
+				pause.For(ctx, askAgainAfter)
 				continue
 			}
 			if err != nil {

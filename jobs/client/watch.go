@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
 	"github.com/penstock-run/penstock/jobs/operation/route"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // Watch returns the jobs that a request selects as they are now, and then each that
@@ -72,7 +73,7 @@ func changes(ctx context.Context, c *Client, last *string, lost func(error), tak
 		case err != nil && lost != nil:
 			lost(err)
 		}
-		pause(ctx)
+		pause.For(ctx, askAgainAfter)
 	}
 	return nil
 }

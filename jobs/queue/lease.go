@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // A Claim is the lease on a job: the right to run one attempt of it, for as
@@ -185,7 +186,7 @@ func (c *Claim) beat(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, jobs.ErrFull) && try.Err() == nil:
-			pauseFor(try, time.Second/2) // room may be made in time
+			pause.For(try, time.Second/2) // room may be made in time
 		case try.Err() != nil:
 			return fmt.Errorf("job %s: %w: it could not be renewed for %s", c.rec.ID, jobs.ErrFenced, time.Since(c.good).Round(time.Millisecond))
 		default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/timetable"
 )
 
@@ -268,7 +269,7 @@ func (q *Queue) consume(ctx context.Context, stream, consumer string, do func(co
 		cancel()
 		switch {
 		case err != nil || msg.Header.Get("Status") != "" && msg.Header.Get("Status") != "408":
-			pauseFor(ctx, time.Second)
+			pause.For(ctx, time.Second)
 		case msg.Header.Get("Status") == "":
 			q.handle(ctx, msg, do)
 		}
@@ -282,15 +283,6 @@ func (q *Queue) handle(ctx context.Context, msg *nats.Msg, do func(context.Conte
 	if do(ctx, msg) != nil {
 		// Best effort: without it the message comes again when its time is up.
 		_ = q.nak(delivery{reply: msg.Reply}, 2*time.Second)
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 

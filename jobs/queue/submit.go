@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // adoptFor is how long a key without a record is taken for a submission that
@@ -241,7 +242,7 @@ func (q *Queue) offer(ctx context.Context, rec jobs.Record) error {
 	var err error
 	for try := range 4 {
 		// One that is refused may not be readable yet, or not any more.
-		pauseFor(ctx, time.Duration(try)*100*time.Millisecond)
+		pause.For(ctx, time.Duration(try)*100*time.Millisecond)
 		if err = q.conn.Publish(ctx, msg); !wire.Refused(err) {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
 	"github.com/penstock-run/penstock/jobs/internal/wire"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 const (
@@ -100,7 +101,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := v.follow(ctx); err != nil && ctx.Err() == nil {
 			v.failed(err)
-			pause(ctx, again)
+			pause.For(ctx, again)
 		}
 	}
 	return nil
@@ -147,13 +148,6 @@ func byHash(known map[string]record) map[string]record {
 // wall returns a time without its reading of the clock that stands still while the
 // host is suspended.
 func wall(t time.Time) time.Time { return t.Round(0) }
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
 
 // Verify returns whose token was presented. One that is not accepted is an
 // [ErrRefused], for whatever reason. Where it is not known whether it is
@@ -219,7 +213,7 @@ func (v *Verifier) storeUses(ctx context.Context) {
 				v.failed(fmt.Errorf("store the last use of token %s: %w", n.name, err))
 			}
 		}
-		pause(ctx, storeEvery)
+		pause.For(ctx, storeEvery)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/term"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/console"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/control"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/jobs/session"
 	"github.com/penstock-run/penstock/jobs/terminal"
 )
@@ -58,8 +58,7 @@ func (s *attachment) attach(ctx context.Context) error {
 		go listen(s.In, tty != nil, keys, end) // its last read ends with the process
 	}
 	if !s.readOnly {
-		go s.enter(ctx, keys)
-		go s.fit(ctx, tty)
+		go s.enter(ctx, tty, keys)
 	}
 	exit, err := s.show(ctx)
 	restore()
@@ -123,10 +122,7 @@ func (s *attachment) outage(ctx context.Context, err error) error {
 	if err == nil && (rec.State != jobs.Executing || rec.Attempt != s.ask.Attempt) {
 		return over
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(sendAgain):
-	}
+	pause.For(ctx, sendAgain)
 	return nil
 }
 
@@ -158,46 +154,72 @@ func listen(in io.Reader, tty bool, keys chan<- []byte, end context.CancelCauseF
 	}
 }
 
-// enter types what comes. Each byte counts once, however often it is sent.
-func (s *attachment) enter(ctx context.Context, keys <-chan []byte) {
-	r := s.request(terminal.Write)
+// enter types what comes, and gives the terminal the size of the user's own.
+func (s *attachment) enter(ctx context.Context, tty *os.File, keys <-chan []byte) {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	defer signal.Stop(changed)
+	t := typist{s.terminals.Ask, s.request(terminal.Write), func() (rows, columns uint16, ok bool) { return sizeOf(tty) }, changed}
+	t.enter(ctx, keys)
+}
+
+// A typist sends what a user does to a terminal, in the order in which it was done: a
+// program that is started by what was typed begins with the size that the user sees.
+type typist struct {
+	send    func(context.Context, terminal.Request) (terminal.Answer, error)
+	write   terminal.Request // From: how many bytes were typed
+	size    func() (rows, columns uint16, ok bool)
+	changed <-chan os.Signal
+}
+
+func (t *typist) enter(ctx context.Context, keys <-chan []byte) {
+	t.fit(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-t.changed:
+			t.fit(ctx)
 		case b := <-keys:
-			for len(b) > 0 && ctx.Err() == nil {
-				r.Data = b[:min(len(b), terminal.MaxInput)]
-				answer, err := s.terminals.Ask(ctx, r)
-				if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Code == control.Over {
-					return // show reports how it ended
-				}
-				taken := min(max(0, answer.From-r.From), int64(len(r.Data)))
-				if taken == 0 { // the program does not read, or the worker is away for now
-					time.Sleep(sendAgain / 4)
-				}
-				b, r.From = b[taken:], r.From+taken
+			if t.enterAll(ctx, b) != nil {
+				return // show reports how it ended
 			}
 		}
 	}
 }
 
-// fit gives the terminal the size of the user's own.
-func (s *attachment) fit(ctx context.Context, tty *os.File) {
-	changed := make(chan os.Signal, 1)
-	signal.Notify(changed, syscall.SIGWINCH)
-	defer signal.Stop(changed)
+// enterAll types b. Each byte counts once, however often it is sent.
+func (t *typist) enterAll(ctx context.Context, b []byte) error {
 	for {
-		if rows, columns, ok := sizeOf(tty); ok {
-			r := s.request(terminal.Resize)
-			r.Rows, r.Columns = rows, columns
-			_, _ = s.terminals.Ask(ctx, r) // it is over, then
-		}
+		// The size may change while the program reads nothing, too.
 		select {
 		case <-ctx.Done():
-			return
-		case <-changed:
+			return context.Cause(ctx)
+		case <-t.changed:
+			t.fit(ctx)
+		default:
 		}
+		if len(b) == 0 {
+			return nil
+		}
+		t.write.Data = b[:min(len(b), terminal.MaxInput)]
+		answer, err := t.send(ctx, t.write)
+		if refused, ok := errors.AsType[*control.RefusedError](err); ok && refused.Code == control.Over {
+			return err
+		}
+		taken := min(max(0, answer.From-t.write.From), int64(len(t.write.Data)))
+		b, t.write.From = b[taken:], t.write.From+taken
+		if taken == 0 { // the program does not read, or the worker is away for now
+			pause.For(ctx, sendAgain/4)
+		}
+	}
+}
+
+func (t *typist) fit(ctx context.Context) {
+	if rows, columns, ok := t.size(); ok {
+		r := t.write
+		r.Verb, r.Data, r.From, r.Rows, r.Columns = terminal.Resize, nil, 0, rows, columns
+		_, _ = t.send(ctx, r) // it is over, then
 	}
 }
 

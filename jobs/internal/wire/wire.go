@@ -22,13 +22,14 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // Patience is how long one request may go unanswered before it is doubted.
 const Patience = 2 * time.Second
 
-// pause lies between two attempts while the broker is away.
-const pause = 150 * time.Millisecond
+// again lies between two attempts while the broker is away.
+const again = 150 * time.Millisecond
 
 // markHeader names the writer of a message.
 const markHeader = "Penstock-Write"
@@ -324,14 +325,10 @@ func (c *Conn) wait(ctx context.Context, why error) error {
 	if c.NC.IsClosed() {
 		return c.Closed()
 	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+	if !pause.For(ctx, again) {
 		return fmt.Errorf("%w: %w (last: %s)", jobs.ErrUnavailable, ctx.Err(), why.Error())
-	case <-t.C:
-		return nil
 	}
+	return nil
 }
 
 // Closed says why the connection is closed.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/event"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/worker/internal/verdict"
 	"github.com/penstock-run/penstock/worker/workspace"
 )
@@ -104,23 +105,11 @@ func (o *Outcome) try(ctx context.Context, change workspace.Change, d workspace.
 			return got, err
 		}
 		o.cfg.Log.Warn("could not deliver", "try", n+1, "err", err)
-		if n+1 < deliverTries && !pause(ctx, time.Second<<(2*n)) {
+		if n+1 < deliverTries && !pause.For(ctx, time.Second<<(2*n)) {
 			return got, context.Cause(ctx)
 		}
 	}
 	return got, err
-}
-
-// pause waits for d and reports whether ctx lived that long.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // final reports whether another try would end the same way.

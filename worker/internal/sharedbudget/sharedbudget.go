@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs/ledger"
+	"github.com/penstock-run/penstock/jobs/pause"
 	"github.com/penstock-run/penstock/worker/internal/budget"
 )
 
@@ -54,9 +55,7 @@ func (p *Purse) Left(ctx context.Context) (budget.Amount, error) {
 		if left, ok := p.alone(); ok {
 			return left, nil
 		}
-		select {
-		case <-time.After(again):
-		case <-ctx.Done():
+		if !pause.For(ctx, again) {
 			return budget.Amount{}, context.Cause(ctx)
 		}
 	}
