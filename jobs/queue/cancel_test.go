@@ -351,3 +351,60 @@ func TestACancelThatAssertHasSeenIsTold(t *testing.T) {
 	}
 	settle(t, c, success)
 }
+
+// A job that goes on before the worker of its last attempt has acknowledged its message can be
+// claimed at once: not only when a leader finds out that its lane has no message of it.
+func TestAJobGoesOnBeforeItsMessageIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	failed := jobs.Ended{Outcome: jobs.Failure, Reason: jobs.CheckFailed}
+	for name, goesOn := range map[string]func(t *testing.T, q *queue.Queue, c *queue.Claim){
+		"woken": func(t *testing.T, q *queue.Queue, c *queue.Claim) {
+			if err := queue.ParkOnly(jobstest.Context(t), c, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if rec, err := q.Wake(jobstest.Context(t), get(t, q, c.Record().ID)); err != nil || rec.State != jobs.Pending {
+				t.Fatalf("wake: %+v, %v", rec, err)
+			}
+		},
+		"retried": func(t *testing.T, q *queue.Queue, c *queue.Claim) {
+			announce := func(ctx context.Context, rec jobs.Record) error {
+				_, err := q.Retry(ctx, rec.ID, false, nil)
+				return err
+			}
+			settleWith(t, c, failed, announce)
+		},
+		"resumed": func(t *testing.T, q *queue.Queue, c *queue.Claim) {
+			announce := func(ctx context.Context, rec jobs.Record) error {
+				now, err := q.Resume(ctx, rec, rec.Epoch)
+				if err != nil {
+					return err
+				}
+				return q.Enqueue(ctx, now)
+			}
+			settleWith(t, c, success, announce)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := open(t, jobstest.Start(t), queue.Config{Lease: time.Hour})
+			job := jobstest.Job()
+			job.Retry.MaxAttempts = 1
+			rec := jobstest.Submit(t, q, job)
+			c := jobstest.Claim(t, q, "w")
+			goesOn(t, q, c)
+			if err := queue.StaleAck(jobstest.Context(t), c); err != nil {
+				t.Fatal(err)
+			}
+			if next := jobstest.Claim(t, q, "w").Record(); next.ID != rec.ID || next.Attempt != 2 {
+				t.Errorf("claimed %+v", next)
+			}
+		})
+	}
+}
+
+func settleWith(t *testing.T, c *queue.Claim, end jobs.Ended, announce func(context.Context, jobs.Record) error) {
+	t.Helper()
+	if rec, err := c.Settle(jobstest.Context(t), end, announce); err != nil || rec.State != jobs.Finished {
+		t.Fatalf("settle: %+v, %v", rec, err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/internal/subject"
+	"github.com/penstock-run/penstock/jobs/pause"
 )
 
 // StaleAck acknowledges a claim's message even if another worker has the lease
@@ -112,7 +113,7 @@ func CancelAndHand(ctx context.Context, q *Queue) (*Claim, error) {
 		claimed <- c
 	}()
 	for own.wanted() < 2 {
-		pauseFor(ctx, time.Millisecond)
+		pause.For(ctx, time.Millisecond)
 	}
 	first := own.first()
 	cancel()
@@ -144,7 +145,7 @@ func HoldAsking(ctx context.Context, q *Queue) (release func(waiting int)) {
 	own.asking <- struct{}{}
 	return func(waiting int) {
 		for own.wanted() <= waiting && ctx.Err() == nil {
-			pauseFor(ctx, time.Millisecond)
+			pause.For(ctx, time.Millisecond)
 		}
 		<-own.asking
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-run/penstock/jobs"
+	"github.com/penstock-run/penstock/jobs/internal/subject"
 )
 
 // Park lets go of a job whose agent asks: it holds no slot until [Queue.Wake],
@@ -74,6 +75,9 @@ func (q *Queue) Wake(ctx context.Context, rec jobs.Record) (jobs.Record, error) 
 			if isConflict(err) {
 				continue
 			}
+			if err == nil {
+				err = q.replace(ctx, e.Record)
+			}
 			if err != nil {
 				return e.Record, fmt.Errorf("wake: %w", err)
 			}
@@ -83,6 +87,17 @@ func (q *Queue) Wake(ctx context.Context, rec jobs.Record) (jobs.Record, error) 
 		}
 		return e.Record, q.Enqueue(ctx, e.Record)
 	}
+}
+
+// replace makes room in its lane for a message of a job that goes on. The worker of its last
+// attempt may not have acknowledged the one before yet: as long as that is there, the broker
+// takes no other, and once it is acknowledged the lane had none.
+func (q *Queue) replace(ctx context.Context, rec jobs.Record) error {
+	stream := subject.QueueStream(rec.Class, rec.Lane)
+	if err := q.conn.Purge(ctx, stream, q.names.Queue(rec.Class, rec.Lane, rec.Tenant, rec.ID)); err != nil && !errors.Is(err, jobs.ErrNotFound) {
+		return fmt.Errorf("make room for job %s in its queue: %w", rec.ID, err)
+	}
+	return nil
 }
 
 // ripe moves a job on whose time to wait has come, and reports whether it had.

@@ -33,6 +33,9 @@ func (q *Queue) Retry(ctx context.Context, id string, fromSalvage bool, announce
 		if isConflict(err) {
 			continue
 		}
+		if err == nil {
+			err = q.replace(ctx, e.Record)
+		}
 		if err != nil {
 			return e.Record, fmt.Errorf("retry: %w", err)
 		}
@@ -59,6 +62,9 @@ func (q *Queue) Resume(ctx context.Context, rec jobs.Record, epoch uint64) (jobs
 		e, err = q.put(ctx, e)
 		if isConflict(err) {
 			continue
+		}
+		if err == nil {
+			err = q.replace(ctx, e.Record)
 		}
 		if err != nil {
 			return e.Record, fmt.Errorf("resume: %w", err)
