@@ -219,10 +219,14 @@ func (l *line) try(ctx context.Context, id string) {
 		return
 	}
 	if l.again(id, err) {
-		l.say(call, rec, jobs.PullRequest{Message: err.Error()})
+		_ = l.say(call, rec, jobs.PullRequest{Message: err.Error()}) // the next try says it
 		return
 	}
-	l.say(call, rec, jobs.PullRequest{State: jobs.PullRefused, Epoch: rec.Epoch, Message: err.Error()})
+	// A refusal that is not in the record must not be forgotten: the record would go on saying that
+	// the pull request is wanted, and no try would follow until another process leads.
+	if err := l.say(call, rec, jobs.PullRequest{State: jobs.PullRefused, Epoch: rec.Epoch, Message: err.Error()}); err != nil && l.again(id, err) {
+		return
+	}
 	l.leave(id)
 }
 
@@ -264,22 +268,28 @@ func (l *line) again(id string, err error) bool {
 	return true
 }
 
-// say writes what keeps a pull request, beside what is known of it, if that is new.
-func (l *line) say(ctx context.Context, rec jobs.Record, pr jobs.PullRequest) {
+// say writes what keeps a pull request, beside what is known of it, if that is new. A job that
+// has another attempt by then needs no note of this one.
+func (l *line) say(ctx context.Context, rec jobs.Record, pr jobs.PullRequest) error {
 	if rec.PullRequest == nil {
-		return // the record could not be read
+		return nil // the record could not be read
 	}
 	known := *rec.PullRequest
 	next := known
 	next.State, next.Message = cmp.Or(pr.State, known.State), shorten(pr.Message, 500)
 	next.Epoch = cmp.Or(pr.Epoch, known.Epoch)
 	if next == known {
-		return
+		return nil
 	}
 	l.of.cfg.Logger.With(rec.LogFields()...).Warn("pull request", "forge", l.forge.Name(), "state", next.State, "err", next.Message)
-	if err := queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next); err != nil && !errors.Is(err, jobs.ErrFenced) {
+	err := queue.SetPullRequest(ctx, l.of.cfg.Queue, rec, next)
+	if errors.Is(err, jobs.ErrFenced) || errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrPurged) {
+		return nil
+	}
+	if err != nil {
 		l.of.cfg.Logger.With(rec.LogFields()...).Warn("note the pull request", "err", err)
 	}
+	return err
 }
 
 // deliver opens or updates the pull request of a job, and writes its record.

@@ -35,13 +35,15 @@ type pool struct {
 	log    *session.Log
 	store  *artifact.Store
 	github *forgetest.GitHub
+	server *jobstest.Server
 	noted  atomic.Uint64 // the last epoch with which a job was due
 }
 
 func newPool(t *testing.T) *pool {
-	nc := jobstest.Start(t).Connect()
+	server := jobstest.Start(t)
+	nc := server.Connect()
 	return &pool{
-		T: t, queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), store: jobstest.Store(t, nc), github: forgetest.NewGitHub(t, "secret"),
+		T: t, server: server, queue: jobstest.Queue(t, nc, queue.Config{}), log: jobstest.Log(t, nc), store: jobstest.Store(t, nc), github: forgetest.NewGitHub(t, "secret"),
 	}
 }
 
@@ -298,6 +300,34 @@ func TestRefusalsAreTold(t *testing.T) {
 			t.Error(p.why(denied))
 		}
 		p.becomes("cured", denied.ID, isOpen(end))
+	}
+}
+
+// A refusal that the store does not take, since its disk is full, is not forgotten. It is the
+// first that the record would say of the pull request, so no change of it brings the job back.
+func TestARefusalThatCannotBeNotedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	invalid := forgetest.Fault{Status: 400, Body: `{"message":"Problems parsing JSON","documentation_url":"https://docs.github.com"}`}
+	p.github.Next(forgetest.ListPulls, invalid, invalid)
+	var asked atomic.Int32
+	p.github.Before = func(operation string) {
+		if operation != forgetest.ListPulls {
+			return
+		}
+		switch asked.Add(1) {
+		case 1:
+			p.server.Limit(1)
+		case 2:
+			p.server.Limit(-1)
+		}
+	}
+	rec := p.submit(nil)
+	p.succeed(jobs.Result{Branch: "penstock/x"}, "")
+	p.lead()
+	p.becomes("a full disk", rec.ID, func(pr jobs.PullRequest) bool { return pr.State == jobs.PullRefused })
+	if n := asked.Load(); n != 2 {
+		t.Errorf("GitHub was asked %d times, want 2", n)
 	}
 }
 
