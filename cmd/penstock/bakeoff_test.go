@@ -59,7 +59,7 @@ func TestAgentsAreCompared(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"report.md": "| 2 | success · 1/1 checks · +1 −0", "report.html": "<h2>Agents</h2>", "report.csv": ",3,good=m,1,1\n", "preds-bad.jsonl": `"instance_id": "1"`, "preds-good-m.json": `"2"`,
+		"report.md": "| 2 | success · 1/1 checks · +1 −0", "report.html": "<h2>Agents</h2>", "report.csv": ",3,good=m,1,1,\n", "preds-bad.jsonl": `"instance_id": "1"`, "preds-good-m.json": `"2"`,
 	} {
 		text, err := os.ReadFile(filepath.Join(out, name))
 		if err != nil || !strings.Contains(string(text), want) {

@@ -95,14 +95,14 @@ func times(name string, list []jobs.Record) report.Report {
 
 // stateOf says how a batch stands, as a results directory would.
 func stateOf(b *report.Report) (state, why string) {
-	good := b.Outcomes[jobs.Success] + b.Outcomes[jobs.Skip]
+	failed := b.Failed()
 	switch {
 	case b.Missing > 0:
 		return "running", ""
-	case good == b.Done:
+	case failed == 0:
 		return "completed", ""
 	}
-	return "failed", fmt.Sprintf("%d of %d items did not succeed", b.Done-good, b.Items)
+	return "failed", fmt.Sprintf("%d of %d items did not succeed", failed, b.Different())
 }
 
 // A reportReader reads what one report is made of.

@@ -9,10 +9,12 @@ import (
 	"github.com/penstock-run/penstock/jobs"
 )
 
-// Labels of the jobs of a batch that compares agents.
+// Labels of the jobs of a batch that runs each item several times: with several agents, to
+// compare them, or with one, to keep the best.
 const (
-	ItemLabel  = "compare.item"  // the item that several agents run
+	ItemLabel  = "compare.item"  // the item
 	AgentLabel = "compare.agent" // the agent: NAME, or NAME=MODEL
+	TryLabel   = "compare.try"   // which of the tries, from 1
 )
 
 // An Agent is what one of the agents that a batch compares came to.

@@ -33,10 +33,14 @@ type Entry struct {
 
 // Of is the entry of a result.
 func Of(title string, r jobs.Result, patch *patchstat.Stat) Entry {
-	return Entry{
+	e := Entry{
 		Item:  Item{ID: r.ID, Title: title, Job: r.Job, Outcome: r.Outcome, Reason: r.Reason, Seconds: r.Durations.Total, CostUSD: r.CostUSD, Checks: len(r.Checks), ChecksPassed: Passed(r.Checks)},
 		Usage: r.Usage, Durations: r.Durations, Base: r.BaseCommit, Patch: patch,
 	}
+	if patch != nil {
+		e.Files, e.Added, e.Removed = len(patch.Files)+patch.More, patch.Added, patch.Removed
+	}
+	return e
 }
 
 // Passed is how many checks passed.
@@ -123,7 +127,6 @@ func (b *Builder) addReason(item Item) {
 // addPatch counts what the patch of an item changes.
 func (b *Builder) addPatch(e *Entry) {
 	r, p := &b.batch, e.Patch
-	e.Files, e.Added, e.Removed = len(p.Files)+p.More, p.Added, p.Removed
 	r.Added += p.Added
 	r.Removed += p.Removed
 	if len(p.Files) == 0 {
@@ -139,7 +142,7 @@ func (b *Builder) addPatch(e *Entry) {
 			r.RunsCode = append(r.RunsCode, Risky{e.ID, cut(f.Path), why})
 		}
 	}
-	if e.Agent == "" { // else those of one item meet by nature
+	if e.Of == "" { // else those of one item meet by nature
 		b.overlaps.Add(e.ID, e.Base, *p)
 	}
 }
@@ -154,6 +157,7 @@ func (b *Builder) Report() *Report {
 		return cmp.Or(cmp.Compare(y.Items, x.Items), cmp.Compare(x.Reason, y.Reason))
 	})
 	r.Stages = stages(b.durations)
+	r.Tries = markBest(r.Rows)
 	r.Slowest = slices.DeleteFunc(slices.Clone(r.Rows), func(item Item) bool { return item.Outcome == "" })
 	slices.SortStableFunc(r.Slowest, func(x, y Item) int { return cmp.Compare(y.Seconds, x.Seconds) })
 	r.Slowest = r.Slowest[:min(len(r.Slowest), maxSlowest)]

@@ -51,6 +51,9 @@ func (b *Report) markdownHead(p printer, dir *Directory) {
 	if len(b.Reviews) > 0 {
 		p("| reviews | %s |\n", b.reviews())
 	}
+	if t := b.Tries; t != nil {
+		p("| tries | %s |\n", t.Text())
+	}
 	u := b.Usage
 	p("| tokens | %s in, %s out, %s read from the cache, %s written to it |\n", Number(u.Input), Number(u.Output), Number(u.CacheRead), Number(u.CacheWrite))
 	if b.LimitTokens > 0 {
@@ -94,6 +97,9 @@ func (b *Report) markdownItems(p printer, dir *Directory) {
 		outcome := Cell(string(r.Outcome), 20)
 		if r.Reason != "" {
 			outcome += ": " + Cell(string(r.Reason), 60)
+		}
+		if r.Best {
+			outcome += ", **best**"
 		}
 		where := "job " + Cell(r.Job, 40)
 		if dir != nil {

@@ -58,6 +58,9 @@ type Report struct {
 	Agents      []Agent      `json:"agents,omitempty" jsonschema:"The agents that the batch compares, the best first; their items are in rows, with of and agent."`
 	Comparisons []Comparison `json:"comparisons,omitempty" jsonschema:"Each two of these agents."`
 
+	// Tries is of a batch that runs each item several times to keep the best.
+	Tries *Tries `json:"tries,omitempty" jsonschema:"What the tries came to, of a batch that runs each item several times to keep the best; they are in rows, with of and best."`
+
 	Rows     []Item `json:"rows" jsonschema:"The items, in their order."`
 	MoreRows int    `json:"more_rows,omitempty" jsonschema:"How many more there are, which this answer has no room for."`
 }
@@ -66,8 +69,9 @@ type Report struct {
 type Item struct {
 	ID      string       `json:"id" jsonschema:"Its name in the batch."`
 	Title   string       `json:"title,omitempty" jsonschema:"Its title."`
-	Of      string       `json:"of,omitempty" jsonschema:"In a batch that compares agents: the item that several agents run."`
-	Agent   string       `json:"agent,omitempty" jsonschema:"In such a batch: the agent."`
+	Of      string       `json:"of,omitempty" jsonschema:"In a batch that runs each item several times: the item."`
+	Agent   string       `json:"agent,omitempty" jsonschema:"In a batch that compares agents: the agent."`
+	Best    bool         `json:"best,omitempty" jsonschema:"Of several tries of an item: whether it is the best of those that have ended."`
 	Job     string       `json:"job,omitempty" jsonschema:"The job's id."`
 	Outcome jobs.Outcome `json:"outcome,omitempty" jsonschema:"How it ended; not there: it has no result."`
 	Reason  jobs.Reason  `json:"reason,omitempty" jsonschema:"Why, if it did not succeed."`

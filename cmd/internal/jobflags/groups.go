@@ -18,7 +18,7 @@ type Group struct {
 // Groups hold each flag of the commands that take a job's.
 var Groups = []Group{
 	{"Items", "from-github format map max-input max-items max-line filter slice limit shuffle seed prompt-template var"},
-	{"Batch", "agents out redo max-parallel max-failures batch-max-cost batch-max-tokens follow cancel-on-interrupt"},
+	{"Batch", "agents best-of out redo max-parallel max-failures batch-max-cost batch-max-tokens follow cancel-on-interrupt"},
 	{"Model", "allow total-jobs total-cost"},
 	{"Calendar", "cron every timezone missed grace overlap replace"},
 	{"Repository", "repo ref include-uncommitted from-salvage isolation"},

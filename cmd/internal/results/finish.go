@@ -27,11 +27,11 @@ func (d *Dir) Finish(state State, why string) error {
 	if state == Completed && totals.Missing > 0 {
 		state, why = Stopped, cmp.Or(why, fmt.Sprintf("%d of %d items have no result", totals.Missing, totals.Items))
 	}
-	if bad := totals.Done - totals.Outcomes[jobs.Success] - totals.Outcomes[jobs.Skip]; state == Completed && bad > 0 {
-		state, why = Failed, cmp.Or(why, fmt.Sprintf("%d of %d items did not succeed", bad, totals.Items))
+	m := d.Manifest()
+	if state == Completed && totals.Failed > 0 {
+		state, why = Failed, cmp.Or(why, fmt.Sprintf("%d of %d items did not succeed", totals.Failed, m.different()))
 	}
 	now := time.Now().UTC()
-	m := d.Manifest()
 	m.State, m.Why, m.Totals, m.Finished = state, why, totals, &now
 	if d.held == nil {
 		// The caller only looks at a batch that ended before: it has not continued.
@@ -61,12 +61,20 @@ func (d *Dir) Totals() (Totals, error) {
 	if d.held != nil {
 		t.WallSeconds += time.Since(d.opened).Seconds()
 	}
+	names, good := m.names(), map[string]bool{}
 	for r, err := range d.Results() {
 		if err != nil {
 			return t, err
 		}
 		t.add(r)
+		name := names[r.ID]
+		good[name] = good[name] || r.Outcome == jobs.Success || r.Outcome == jobs.Skip
 	}
 	t.Missing = t.Items - t.Done
+	for _, one := range good {
+		if !one {
+			t.Failed++
+		}
+	}
 	return t, nil
 }

@@ -83,8 +83,8 @@ type Base struct {
 type Item struct {
 	ID    string `json:"id"`
 	Title string `json:"title,omitempty"`
-	// Of is the item that several agents run, and Agent the one of this item, in a batch
-	// that compares agents.
+	// Of is the item that this one is a run of, in a batch that runs each several times, and
+	// Agent the agent, in one that compares them.
 	Of    string `json:"of,omitempty"`
 	Agent string `json:"agent,omitempty"`
 }
@@ -94,6 +94,7 @@ type Totals struct {
 	Items       int                  `json:"items"`
 	Done        int                  `json:"done"`
 	Missing     int                  `json:"missing"`
+	Failed      int                  `json:"failed,omitempty"` // that ended without success or skip; of several tries of one item, all
 	Outcomes    map[jobs.Outcome]int `json:"outcomes"`
 	Reasons     map[jobs.Reason]int  `json:"reasons"`
 	Usage       jobs.Usage           `json:"usage"`
@@ -143,6 +144,30 @@ func (m *Manifest) check() error {
 		seen[item.ID] = true
 	}
 	return nil
+}
+
+// try reports whether an item is one of several tries of another.
+func (i Item) try() bool { return i.Of != "" && i.Agent == "" }
+
+// names says of each item what it is a try of: itself, where it is the only one.
+func (m *Manifest) names() map[string]string {
+	names := make(map[string]string, len(m.Items))
+	for _, item := range m.Items {
+		// No item's name has a slash.
+		if names[item.ID] = item.ID; item.try() {
+			names[item.ID] = "tries/" + item.Of
+		}
+	}
+	return names
+}
+
+// different is how many items there are, where several tries of one are one.
+func (m *Manifest) different() int {
+	all := map[string]bool{}
+	for _, name := range m.names() {
+		all[name] = true
+	}
+	return len(all)
 }
 
 // A DifferentError says that a directory holds the results of another batch.

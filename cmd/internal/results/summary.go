@@ -24,6 +24,7 @@ type row struct {
 	Result *jobs.Result
 	Stat   patchstat.Stat
 	Note   string // why the patch could not be read
+	Best   bool   // of several tries of an item
 }
 
 // A reporter writes what is made from the results of a directory: reports for
@@ -66,6 +67,9 @@ func (r reporter) summarise() (*summary, error) {
 		s.Rows = append(s.Rows, one)
 	}
 	s.Report = build.Report()
+	for i, r := range s.Report.Rows {
+		s.Rows[i].Best = r.Best
+	}
 	return s, nil
 }
 

@@ -248,6 +248,7 @@ var batchFields = map[string]string{
 	"totals.items":             "Items of the batch.",
 	"totals.done":              "Items that have a result.",
 	"totals.missing":           "Items that have none.",
+	"totals.failed":            "How many items ended without success or skip; of several tries of one item, all of them.",
 	"totals.outcomes":          "Results by outcome.",
 	"totals.outcomes{}":        "How many.",
 	"totals.reasons":           "Results by reason.",
@@ -266,8 +267,8 @@ var batchFields = map[string]string{
 	"items[]":                  "One item.",
 	"items[].id":               "Its identifier, which names its files.",
 	"items[].title":            "Its title.",
-	"items[].of":               "In a batch that compares agents: the item that several agents run.",
-	"items[].agent":            "In such a batch: the agent, NAME or NAME=MODEL.",
+	"items[].of":               "In a batch that runs each item several times: the item.",
+	"items[].agent":            "In a batch that compares agents: the agent, NAME or NAME=MODEL.",
 }
 
 // policyFields describe a policy's file.

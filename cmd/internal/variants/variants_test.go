@@ -57,7 +57,7 @@ func TestWhatIsWrong(t *testing.T) {
 	}
 	_, err := itemsOf(t, `{"item":"a","prompt":"1"}
 {"item":"a-b","prompt":"2"}`, []Variant{{Name: "x"}, {Name: "b-x"}})
-	if err == nil || !strings.Contains(err.Error(), "item a with agent b-x and item a-b with agent x would be one file") {
+	if err == nil || !strings.Contains(err.Error(), "item a as b-x and item a-b as x would be one file") {
 		t.Errorf("two items of one name: %v", err)
 	}
 	items, err := itemsOf(t, `{"item":"a","prompt":"1"}`, []Variant{{Name: "no token!"}})

@@ -27,6 +27,9 @@ func (b *batch) finish(shown display, err error) error {
 	}
 	m := b.dir.Manifest()
 	code := cli.OutcomeCode(m.Totals.Outcomes)
+	if m.Totals.Failed == 0 { // also where some tries of an item failed
+		code = cli.ExitOK
+	}
 	shown.finished(transcript.BatchEnd{
 		State: string(m.State), Dir: b.where, Complete: err == nil, Good: code == cli.ExitOK,
 		Done: m.Totals.Done, Items: m.Totals.Items, Outcomes: m.Totals.Outcomes, CostUSD: m.Totals.CostUSD,

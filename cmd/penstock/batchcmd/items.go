@@ -69,6 +69,9 @@ func readItems(shell cli.Shell, in source, flags runFlags, command []string) (in
 		}
 		opts.Defaults.Agent.Name = agents[0].Name // without an agent an item is not valid
 	}
+	if flags.bestOf < 1 || flags.bestOf > variants.MostTries {
+		return none, cli.Usage("", "--best-of: %d is not between 1 and %d", flags.bestOf, variants.MostTries)
+	}
 	if flags.template != "" {
 		text, err := input.ReadFile(flags.template, input.MaxFile)
 		if err != nil {
@@ -89,15 +92,24 @@ func readItems(shell cli.Shell, in source, flags runFlags, command []string) (in
 	if len(items.Items) == 0 {
 		return none, cli.Usage("--filter matches from the beginning of an id; --dry-run -o id lists what is selected", "%s: none of its %d items is selected", in.name, items.Total)
 	}
-	if len(agents) > 0 {
-		if items.Items, err = variants.Expand(items.Items, agents, opts.Defaults.Agent); err != nil {
-			return none, cli.Usage("give one of the items another id", "--agents: %w", err)
-		}
+	if items.Items, err = several(items.Items, agents, opts.Defaults.Agent, flags.bestOf); err != nil {
+		return none, cli.Usage("give one of the items another id", "%w", err)
 	}
 	for i, item := range items.Items {
 		if err := workerparts.CheckAgent(shell.Config, item.Job.Agent.Name); err != nil && item.Err == nil {
 			items.Items[i].Err = fmt.Errorf("%s:%d: %w", in.name, item.Line, err)
 		}
+	}
+	return items, nil
+}
+
+// several makes each item as many as it is to be run.
+func several(items []intake.Item, agents []variants.Variant, agent jobs.Agent, tries int) ([]intake.Item, error) {
+	switch {
+	case len(agents) > 0:
+		return variants.Expand(items, agents, agent)
+	case tries > 1:
+		return variants.Tries(items, tries)
 	}
 	return items, nil
 }
@@ -139,10 +151,7 @@ func dryRun(shell cli.Shell, items intake.Items, flags runFlags) error {
 	if err := view.List(shell.Out, *shell.Format, list); err != nil {
 		return err
 	}
-	selected := len(items.Items)
-	if n := len(flags.agents); n > 0 {
-		selected /= n
-	}
+	selected := len(items.Items) / max(len(flags.agents), flags.bestOf)
 	shell.Err.Printf("penstock: %s: %d of %d items selected, %d invalid (%s)\n", items.Name, selected, items.Total, len(bad), items.Format)
 	return invalidItems(bad)
 }

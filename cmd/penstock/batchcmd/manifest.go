@@ -35,6 +35,9 @@ func manifest(release string, items intake.Items, flags runFlags) results.Manife
 	if len(flags.agents) > 0 {
 		m.Options["agents"] = strings.Join(flags.agents, ",")
 	}
+	if flags.bestOf > 1 {
+		m.Options["best-of"] = strconv.Itoa(flags.bestOf)
+	}
 	if flags.Uncommitted {
 		m.Options["include-uncommitted"] = "true"
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-run/penstock/cmd/internal/series"
 	"github.com/penstock-run/penstock/jobs"
 	"github.com/penstock-run/penstock/jobs/operation"
+	"github.com/penstock-run/penstock/jobs/patchstat"
 	"github.com/penstock-run/penstock/jobs/report"
 )
 
@@ -28,7 +29,9 @@ type collected struct {
 	batch  string // its id
 	list   []jobs.Result
 	left   []jobs.Result     // that are left out, since they were rejected
+	worse  []jobs.Result     // that are left out, since another try of their item is better
 	agents map[string]string // by item; "" in a batch that compares none
+	tries  map[string]string // of what each try is one, by item
 	open   func(context.Context, jobs.Result) (io.ReadCloser, error)
 }
 
@@ -40,6 +43,9 @@ func withPatches(ctx context.Context, shell cli.Shell, arg string, fn func(colle
 	case errors.Is(err, fs.ErrNotExist) && jobs.CheckToken("batch", arg) == nil:
 		return pool.With(ctx, shell, "read", func(p *pool.Pool) error {
 			c, err := ofPool(ctx, p, arg)
+			if err == nil {
+				err = c.best(ctx)
+			}
 			if err != nil {
 				return err
 			}
@@ -49,6 +55,9 @@ func withPatches(ctx context.Context, shell cli.Shell, arg string, fn func(colle
 		return noDir(err)
 	}
 	c, err := ofDir(arg, dir)
+	if err == nil {
+		err = c.best(ctx)
+	}
 	if err == nil {
 		err = fn(c)
 	}
@@ -67,16 +76,16 @@ func ofDir(arg string, dir *results.Dir) (c collected, err error) {
 		c.add(r)
 	}
 	m := dir.Manifest()
-	c.batch, c.agents = m.ID, map[string]string{}
+	c.batch = m.ID
 	for _, item := range m.Items {
-		c.agents[item.ID] = item.Agent
+		c.know(item.ID, item.Of, item.Agent)
 	}
 	c.open = func(_ context.Context, r jobs.Result) (io.ReadCloser, error) { return dir.Patch(r.ID) }
 	return c, nil
 }
 
 func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
-	c := collected{source: id, batch: id, agents: map[string]string{}}
+	c := collected{source: id, batch: id}
 	c.open = func(ctx context.Context, r jobs.Result) (io.ReadCloser, error) { return p.Client.Patch(ctx, r.Job) }
 	list, err := p.Jobs(ctx, operation.ListRequest{Batch: id, Outcome: jobs.Success})
 	if err != nil {
@@ -87,7 +96,7 @@ func ofPool(ctx context.Context, p *pool.Pool, id string) (collected, error) {
 		if err != nil {
 			return c, fmt.Errorf("result of job %s: %w", rec.ID, err)
 		}
-		c.agents[r.ID] = rec.Labels[report.AgentLabel]
+		c.know(r.ID, rec.Labels[report.ItemLabel], rec.Labels[report.AgentLabel])
 		if rec.Reviewed() == jobs.Rejected {
 			c.left = append(c.left, r)
 			continue
@@ -101,6 +110,54 @@ func (c *collected) add(r jobs.Result) {
 	if r.Outcome == jobs.Success && r.FilesChanged > 0 {
 		c.list = append(c.list, r)
 	}
+}
+
+// know notes what an item is a run of, and by which agent.
+func (c *collected) know(item, of, agent string) {
+	if c.agents == nil {
+		c.agents, c.tries = map[string]string{}, map[string]string{}
+	}
+	c.agents[item] = agent
+	if agent == "" && of != "" {
+		c.tries[item] = of
+	}
+}
+
+// best leaves the best of several tries of each item.
+func (c *collected) best(ctx context.Context) error {
+	of := map[string][]report.Item{}
+	for _, r := range c.list {
+		name := c.tries[r.ID]
+		if name == "" {
+			continue
+		}
+		stat, err := c.stat(ctx, r)
+		if err != nil {
+			return fmt.Errorf("the patch of item %s: %w", r.ID, err)
+		}
+		of[name] = append(of[name], report.Of("", r, &stat).Item)
+	}
+	isWorse := func(r jobs.Result) bool {
+		tries := of[c.tries[r.ID]]
+		return len(tries) > 0 && tries[report.Best(tries)].ID != r.ID
+	}
+	for _, r := range c.list {
+		if isWorse(r) {
+			c.worse = append(c.worse, r)
+		}
+	}
+	c.list = slices.DeleteFunc(c.list, isWorse)
+	return nil
+}
+
+// stat reads what a patch changes.
+func (c *collected) stat(ctx context.Context, r jobs.Result) (stat patchstat.Stat, err error) {
+	in, err := c.open(ctx, r)
+	if err != nil {
+		return stat, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	return patchstat.Read(io.LimitReader(in, maxPatch))
 }
 
 // only leaves the results of one agent, of a batch that compares several; "" leaves all.
@@ -154,12 +211,15 @@ func (c *collected) tell(shell cli.Shell) {
 	if len(c.left) > 0 {
 		shell.Progressf("%d rejected results are left out", len(c.left))
 	}
+	if len(c.worse) > 0 {
+		shell.Progressf("%d results are left out, since another try of their item is better", len(c.worse))
+	}
 }
 
-// of is the source of a series' patches. A result that was rejected after the series began is
-// still in it.
+// of is the source of a series' patches. A result that was rejected after the series began,
+// or has a better one since, is still in it.
 func (c *collected) of(ctx context.Context, step series.Step) ([]byte, error) {
-	for _, r := range slices.Concat(c.list, c.left) {
+	for _, r := range slices.Concat(c.list, c.left, c.worse) {
 		if r.Job == step.Job {
 			return c.patch(ctx, r)
 		}
