@@ -30,12 +30,12 @@ MEASURED  = ./cmd/penstock ./worker/workspace ./sandbox/bwrap
 
 # The longest first, since go test starts packages in the order in which they are
 # named, and the last one alone would be waited for. Tests wait as much as they
-# compute, so there are more packages at once than processors.
+# compute, so each of the packages at once has more tests at once than processors. More of
+# both makes them no faster, and tests with leases, slow ways and emulated machines late.
 LONG      = ./worker/workspace ./cmd/penstock ./sandbox/systemd ./sandbox/oci ./worker ./sandbox/bwrap ./cmd/internal/chaos ./sandbox ./worker/agent/internal/claude ./worker/agent/internal/codex ./dispatcher/natsd ./jobs/queue ./sandbox/internal/cgroup
 TESTED    = $(if $(filter ./...,$(PKGS)),$(LONG)) $(PKGS)
-ATONCE   ?= $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)" / 2)
-# For the same reason more tests of a package at once than processors.
-PARALLEL ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+ATONCE   ?= $(shell getconf _NPROCESSORS_ONLN)
+PARALLEL ?= $(shell expr 3 '*' "$$(getconf _NPROCESSORS_ONLN)" / 2)
 
 TOOL      = $(GO) tool -modfile=deploy/tools/go.mod
 REPORT    = PENSTOCK_TEST_REQUIRE=$(REQUIRE) $(GO) run ./cmd/internal/repo/testreport
@@ -50,10 +50,10 @@ build: ## build bin/penstock
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/penstock ./cmd/penstock
 
 test: ## run every test this machine can run; say which were skipped, and why
-	@$(REPORT) -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=30m $(TESTED)
+	@$(REPORT) -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=60m $(TESTED)
 
 race: ## the same under the race detector
-	@$(REPORT) -race -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=30m $(TESTED)
+	@$(REPORT) -race -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=60m $(TESTED)
 
 stress: ## the same, COUNT times over, under the race detector
 	@$(REPORT) -race -count=$(COUNT) -p=$(ATONCE) -parallel=$(PARALLEL) -timeout=60m $(TESTED)

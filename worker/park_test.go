@@ -36,6 +36,17 @@ func (f *field) parked(id string) (rec jobs.Record) {
 	return rec
 }
 
+// wakes has a parked job go on, as a leader does. A worker that parks a job writes the record
+// before it gives the job's message back: a job that is woken in between is offered again.
+func (f *field) wakes(rec jobs.Record) {
+	f.Helper()
+	f.until("the parked job is claimed again", func() bool {
+		now, err := f.eye.queue.Wake(f.Context(), rec)
+		f.must(err)
+		return now.Attempt != rec.Attempt
+	})
+}
+
 func (f *field) asking(ask jobs.Ask) jobs.Job {
 	job := f.speaks(asksOnce)
 	job.Agent.Interactive, job.Ask = true, ask
@@ -77,8 +88,7 @@ func TestAQuestionGivesItsSlotUp(t *testing.T) {
 		_, _, err := f.eye.log.Accept(t.Context(), rec, c)
 		f.must(err)
 	}
-	_, err := f.eye.queue.Wake(t.Context(), rec)
-	f.must(err)
+	f.wakes(rec)
 	f.hears(id, "and more")
 	f.told(id, control.Message{Verb: control.Stop})
 	rec, events := f.ended(id)
@@ -124,8 +134,7 @@ func TestAParkedQuestionThatNobodyAnswers(t *testing.T) {
 			job.Ask = tt.ask
 			job.Ask.ParkAfter = jobs.Duration(time.Second)
 			id := f.submit(job).ID
-			_, err := f.eye.queue.Wake(f.Context(), f.parked(id)) // as its time does
-			f.must(err)
+			f.wakes(f.parked(id))
 			f.until("it goes on", func() bool { return count(f.events(id), jobs.AskClosed) == 1 })
 			if tt.hears != "" {
 				f.until("it hears of it", func() bool { return len(heard(f.events(id))) == 1 })

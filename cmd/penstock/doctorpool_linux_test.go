@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -106,14 +107,31 @@ func TestDoctorRepairs(t *testing.T) {
 		t.Errorf("a second repair says\n%s", said)
 	}
 	q := jobstest.Queue(t, srv.Connect(), queue.Config{})
-	present := func(w why.Worker) {
-		t.Helper()
-		w.Queues, w.Slots, w.Started = []string{"default"}, 1, time.Now()
-		f.must(q.Workers().Present(t.Context(), w))
+	present := func() error {
+		now := time.Now()
+		like := why.Worker{Queues: []string{"default"}, Slots: 1, Started: now}
+		older, wrong := like, like
+		older.Name, wrong.Name, wrong.Version, wrong.Clock = "old", "wrong", "v1", now.Add(-time.Hour)
+		return errors.Join(q.Workers().Present(t.Context(), older), q.Workers().Present(t.Context(), wrong))
 	}
-	present(why.Worker{Name: "old"})
-	present(why.Worker{Name: "wrong", Version: "v1", Clock: time.Now().Add(-time.Hour)})
+	f.must(present())
+	// Like workers they go on saying so, however long the doctor takes.
+	ended, alive := make(chan struct{}), make(chan error)
+	go func() {
+		var err error
+		for {
+			select {
+			case <-ended:
+				alive <- err
+				return
+			case <-time.After(100 * time.Millisecond):
+				err = errors.Join(err, present())
+			}
+		}
+	}()
 	found, _ = f.doctor(flags...)
+	close(ended)
+	f.must(<-alive)
 	if w := found["workers"]; w.Status != "weak" || !strings.Contains(w.Detail, "1 of an earlier release") || !strings.Contains(w.Detail, "wrong is 1h0m") || !strings.Contains(w.Detail, "behind the broker") {
 		t.Errorf("a worker of an earlier release, and one whose clock is wrong: %+v", w)
 	}

@@ -209,7 +209,7 @@ func TestTwoWorkersFetchEachObjectOnce(t *testing.T) {
 	f := newFixture(t)
 	jobs := asked("PENSTOCK_TEST_HOST_JOBS", 60)
 	o := f.origins(min(5, 2+jobs/50), min(20, 2+jobs/10), 20_000)
-	f.twoWorkers()
+	first, second := f.twoWorkers()
 	did := map[string]int{}
 	for _, worker := range o.batch(jobs, o.tips, "true") {
 		did[worker]++
@@ -224,6 +224,8 @@ func TestTwoWorkersFetchEachObjectOnce(t *testing.T) {
 	for name, commits := range commits {
 		o.sentOnce(name, commits)
 	}
+	first.end()
+	second.end()
 	f.cacheIsWhole()
 }
 
@@ -279,5 +281,8 @@ func TestEvictionLeavesWhatJobsUse(t *testing.T) {
 		t.Errorf("evicted %d times, and %d commits of 20 are kept: there was room enough", evicted, len(kept))
 	}
 	t.Logf("evicted %d times; %d commits of 20 are kept", evicted, len(kept))
+	// What evicts would do so while git checks.
+	first.end()
+	second.end()
 	f.cacheIsWhole()
 }

@@ -142,6 +142,7 @@ func TestARealAgentIsParked(t *testing.T) {
 			l.run("answer", l.id, "--option", "Green")
 			l.has(l.seen(jobs.SessionContinued, 1), `"how":"resumed"`)
 			l.eventually(60*time.Second, "it goes on with the answer", func() bool { return strings.Contains(l.all(jobs.Message), "LAST painted") })
+			l.rests(l.id)
 			l.run("job", "stop", l.id)
 			l.run("wait", "--timeout", patience(60), l.id)
 			if rec, patch := l.record(l.id), l.run("job", "diff", l.id); rec.Attempt != 2 || rec.Counted+rec.Lost > 0 || !strings.Contains(patch, "+one") || !strings.Contains(patch, "+Green") {

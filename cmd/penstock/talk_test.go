@@ -59,6 +59,19 @@ func (k talk) has(text string, words ...string) {
 	}
 }
 
+// rests waits until no turn of a session runs: an agent that is stopped within one has
+// not done all that the turn would.
+func (f *fixture) rests(id string) {
+	f.Helper()
+	f.eventually(60*time.Second, "its turn has ended", func() bool {
+		rests := false
+		for _, e := range f.events(id) {
+			rests = e.Kind == jobs.TurnEnded || rests && e.Kind != jobs.TurnStarted
+		}
+		return rests
+	})
+}
+
 // The real Claude Code is told more after its turn and within one, asks and is
 // answered, is interrupted, set to another model, and stopped in the end. Its
 // change is the job's.

@@ -73,7 +73,9 @@ func (p *Proxy) Delay(d time.Duration) {
 type Distance struct {
 	RoundTrip time.Duration // what an answer takes longer
 	// Stalls is the share of the pieces, of those that go either way, which are late by a time
-	// between Shortest and Longest, with all that is behind them: from 0 to 1.
+	// between Shortest and Longest, with all that is behind them: from 0 to 1. What a
+	// connection sends one way within a round trip is one piece, since a busy machine cuts the
+	// same bytes into more.
 	Stalls            float64
 	Shortest, Longest time.Duration
 }
@@ -85,11 +87,15 @@ func (p *Proxy) Move(d Distance) {
 	p.distance = d
 }
 
-// late is by how much the next piece is.
-func (p *Proxy) late() time.Duration {
+// late is by how much the next bytes are. Piece is when the piece that they may be of began.
+func (p *Proxy) late(piece *time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := p.distance
+	if time.Since(*piece) < d.RoundTrip {
+		return d.RoundTrip / 2
+	}
+	*piece = time.Now()
 	if d.Stalls > 0 && rand.Float64() < d.Stalls {
 		return d.RoundTrip/2 + d.Shortest + time.Duration(rand.Float64()*float64(d.Longest-d.Shortest))
 	}
@@ -156,6 +162,7 @@ func (p *Proxy) pass(to, from net.Conn, answers bool) {
 		delete(p.conns, from)
 	}()
 	buf := make([]byte, 64<<10)
+	var began time.Time
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
@@ -170,7 +177,7 @@ func (p *Proxy) pass(to, from net.Conn, answers bool) {
 		if answers && delay > 0 {
 			time.Sleep(delay)
 		}
-		underway <- piece{append([]byte(nil), buf[:n]...), time.Now().Add(p.late())}
+		underway <- piece{append([]byte(nil), buf[:n]...), time.Now().Add(p.late(&began))}
 	}
 }
 

@@ -3,12 +3,17 @@ package sandboxtest
 import (
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/penstock-run/penstock/sandbox/exectest"
 )
 
 func forkMany(a []string) (string, error) {
@@ -230,6 +235,25 @@ func cloneAndExit(flags uintptr) error {
 	_, err := unix.Wait4(int(pid), nil, 0, nil)
 	return err
 }
+
+// gateOutcome is what a call by the 32-bit gate comes to in a jail. The kernel may have no
+// such gate, as under some hypervisors: then the call ends the program without a jail, too.
+var gateOutcome = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "gate")
+	if err != nil {
+		return err.Error()
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "gate")
+	if err := exectest.WriteFile(program, gateProgram(), 0o755); err != nil {
+		return err.Error()
+	}
+	err = exec.Command(program).Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGSEGV {
+		return "SIGSEGV"
+	}
+	return "SIGSYS"
+})
 
 // gateProgram is a program that makes one call by the 32-bit gate and would
 // then end well.

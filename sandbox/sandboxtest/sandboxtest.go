@@ -19,8 +19,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/penstock-run/penstock/sandbox"
+	"github.com/penstock-run/penstock/sandbox/slowtest"
 )
 
 const probeWord = "sandboxtest-probe"
@@ -44,9 +46,14 @@ func Features() []sandbox.Feature {
 	}
 }
 
-// Enforced lists the features that hold for the jails of b here, by whatever means.
+// Enforced lists the features that hold for the jails of b here, by whatever means. On a busy
+// machine, and on an emulated one, a first jail may take longer than the backend waits for it:
+// its programs are not in memory yet. So it is tried again there.
 func Enforced(ctx context.Context, b sandbox.Backend) ([]sandbox.Feature, error) {
 	enforced, err := b.Check(ctx)
+	for tries := 1; err != nil && tries < 4 && slowtest.Limit(time.Second) > time.Second; tries++ {
+		enforced, err = b.Check(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

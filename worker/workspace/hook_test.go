@@ -158,7 +158,7 @@ func TestHookPathsThatAreRefused(t *testing.T) {
 			p := &h.s.cfg.Programs
 			p.Env = append(p.Env, "HOME="+home, "OWN="+h.s.cfg.Dir)
 			if strings.HasPrefix(name, "hangs") {
-				p.Time = 300 * time.Millisecond
+				p.Time = slowtest.Limit(2 * time.Second) // which the other program has, too
 			}
 			_, err := h.s.Prepare(t.Context(), hookRequest("job.1"))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
