@@ -52,29 +52,35 @@ type penstock struct {
 	ended   atomic.Int64
 }
 
-func startPenstock(_ context.Context, dir string) (peer, error) {
+func startPenstock(ctx context.Context, dir string) (peer, error) {
+	p := &penstock{}
+	return p, p.serve(ctx, dir)
+}
+
+// serve starts the broker, a process of its own.
+func (p *penstock) serve(_ context.Context, dir string) error {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := &penstock{process: process{cmd: exec.Command(self, "broker", dir)}}
+	p.cmd = exec.Command(self, "broker", dir)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p.input, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		p.end()
-		return nil, err
+		return err
 	}
 	p.url = line[:len(line)-1]
-	return p, nil
+	return nil
 }
 
 func (p *penstock) connect(ctx context.Context) (*queue.Queue, error) {

@@ -21,6 +21,7 @@ import (
 func contenders() []contender {
 	return []contender{
 		{"Penstock", versions("NATS", "github.com/nats-io/nats-server/v2"), startPenstock},
+		{"what Penstock sends, alone", versions("NATS", "github.com/nats-io/nats-server/v2"), startAlone},
 		{"asynq, as it comes", versions("asynq", "github.com/hibiken/asynq") + ", " + redisVersion(), startAsynq(0)},
 		{"asynq, looking every 20 ms", versions("asynq", "github.com/hibiken/asynq") + ", " + redisVersion(), startAsynq(20 * time.Millisecond)},
 		{"River", versions("River", "github.com/riverqueue/river") + ", " + postgresVersion(), startRiver},
